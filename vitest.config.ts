@@ -38,10 +38,12 @@ class SlowestFirst extends BaseSequencer {
 const config: ViteUserConfig = defineConfig({
   test: {
     setupFiles: ['test/property-runs.ts'],
-    testTimeout: 300_000,
-    // Hooks start etcds and browsers: beside others on a slow machine that takes longer than the 10 s of Vitest's default.
-    hookTimeout: 300_000,
-    expect: { poll: { timeout: 90_000 } },
+    // The longest test takes about 20 s alone: five times that on a machine with much else to do. More property runs take longer.
+    testTimeout: process.env['PROPERTY_RUNS'] === undefined ? 120_000 : 600_000,
+    // Hooks start etcds and browsers.
+    hookTimeout: 120_000,
+    // Shorter than the limit of a test, so that a failure names what has not happened.
+    expect: { poll: { timeout: 60_000 } },
     // One more than there are cores: what talks to a real etcd mostly waits.
     maxWorkers: availableParallelism() + 1,
     sequence: { sequencer: SlowestFirst },

@@ -85,6 +85,7 @@ class BenchModel implements ReadModel {
   #written = 0;
   readonly labelsOf = (): Labels => LABELS;
   readonly restoredOf = (): undefined => undefined;
+  readonly clusterOf = (): string => '';
   readonly restoredIdentity = (): undefined => undefined;
   readonly identities = (): readonly [] => [];
   readonly figures = (): readonly [] => [];

@@ -61,6 +61,16 @@ export const BENCHES: Readonly<Record<string, Bench>> = {
       'services and nodes of a Kubernetes API server published into a real etcd; --n services of 10 backends (10,000), and half as many nodes',
     run: async (options) => (await import('./operator.ts')).benchOperator(options),
   },
+  publish: {
+    summary:
+      'a cluster published into a real etcd with leases, changed, put back, deleted, withdrawn, restarted; --n IPs (1,000,000)',
+    run: async (options) => (await import('./publish.ts')).benchPublish(options),
+  },
+  kvstoremesh: {
+    summary:
+      '10 clusters copied from a real etcd into another, taken over, deleted, removed; --n IPs of each (100,000)',
+    run: async (options) => (await import('./kvstoremesh.ts')).benchKvstoreMesh(options),
+  },
   k8s: {
     summary:
       'following a real kube-apiserver beside @kubernetes/client-node and client-go; --n CiliumEndpoints (50,000), and a tenth as many services',

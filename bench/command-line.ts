@@ -9,7 +9,7 @@ export type BenchCommand =
 
 /** How the command is used. */
 export function usage(): string {
-  const names = Object.entries(BENCHES).map(([name, { summary }]) => `  ${name.padEnd(10)}${summary}`);
+  const names = Object.entries(BENCHES).map(([name, { summary }]) => `  ${name.padEnd(13)}${summary}`);
   return `usage: npm run -s bench -- NAME… [--n N] [--peers] [--peer FILE] [--json]
 
 ${names.join('\n')}

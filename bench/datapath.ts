@@ -8,7 +8,8 @@ import { Bpf } from '../src/datapath/linux/bpf/bpf.ts';
 import { DesiredIPCache, IPCacheTable, markPrefixes } from '../src/datapath/linux/ipcache-map.ts';
 import { KeptTable } from '../src/datapath/linux/kept-table.ts';
 import { DesiredServices } from '../src/datapath/linux/services/desired-services.ts';
-import { openServiceMaps, ServiceTable } from '../src/datapath/linux/services/service-table.ts';
+import { ServicePins } from '../src/datapath/linux/services/service-pins.ts';
+import { ServiceTable } from '../src/datapath/linux/services/service-table.ts';
 import { Kernel } from '../src/datapath/linux/syscall/kernel.ts';
 import { IPCache } from '../src/ipcache/ipcache.ts';
 import { PROTOCOL_NUMBERS } from '../src/net/port.ts';
@@ -135,10 +136,9 @@ function sliceOf(i: number, from: number): EndpointSlice {
 
 async function benchServices(bpf: Bpf, folder: string, n: number) {
   const cache = new ServiceCache({ clusterName: 'own' });
-  const desired = new DesiredServices({ nodePort: { enabled: false }, nodeName: 'here' });
-  using table = new ServiceTable(
-    openServiceMaps(bpf, folder, { slots: 20 * n, backends: 20 * n, clients: 1024 }),
-  );
+  const desired = new DesiredServices({ nodePort: { enabled: false }, nodeName: 'here', origin: 'inside' });
+  using pins = new ServicePins(bpf, { folder, room: { slots: 20 * n, backends: 20 * n, clients: 1024 } });
+  const table = new ServiceTable(pins.maps);
   const kept = new KeptTable(table, desired, CONTEXT);
   await kept.adopt();
   kept.allowDeletes();
@@ -158,7 +158,8 @@ async function benchServices(bpf: Bpf, folder: string, n: number) {
   const entries = n * (1 + 2 * BACKENDS);
   cache.subscribe(desired.listener((frontend) => kept.mark(frontend)));
   const written = await pass(entries, () => kept.flushed());
-  expect('frontends in the kernel', kept.status().actual, n);
+  // Each service has a frontend, and one for all other ports.
+  expect('frontends in the kernel', kept.status().actual, 2 * n);
   const change = await changes(
     (i) => cache.updateEndpoints(sliceOf(i % n, 1 + (i & 1))),
     () => kept.flushed(),

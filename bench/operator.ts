@@ -17,6 +17,7 @@ import { ServiceCache } from '../src/servicecache/service-cache.ts';
 import { ApiUser } from '../test/k8s/support/api-user.ts';
 import { startEtcd } from '../test/kvstore/etcd/support/etcd-process.ts';
 import { expect } from './expect.ts';
+import { usedMemory } from './key-work.ts';
 import { delayCells } from './loop-delay.ts';
 import { type ClusterSize, NAMESPACE, SLICES } from './operator/kinds.ts';
 import { type OwnWork, ownWorkDuring } from './own-work.ts';
@@ -55,12 +56,6 @@ async function startApiServer(size: ClusterSize): Promise<{ access: ClusterAcces
     return { process: child, access: { server: `http://${address}`, ...none, credentials } };
   }
   throw new Error('the API server has ended');
-}
-
-function memory(): number {
-  globalThis.gc?.();
-  const { heapUsed, external, arrayBuffers } = process.memoryUsage();
-  return heapUsed + external + arrayBuffers;
 }
 
 /** Changes slices one after the other, each as soon as the reader has the one before. */
@@ -132,7 +127,7 @@ export async function benchOperator({
   const source = new KubernetesClient(api.access, { gate });
   const own = new EtcdBackend({ endpoints: [etcd.url] }, RUNTIME);
   const stop = new AbortController();
-  const before = memory();
+  const before = usedMemory();
   const options = { ...RUNTIME, ...NAMES, source, backend: own, gate };
   const producers = [serviceSync(options), nodeSync(options)];
   const config = new ClusterConfigKeeper({ ...options, after: producers });
@@ -143,7 +138,7 @@ export async function benchOperator({
   });
   const keys = producers.reduce((sum, duty) => sum + (duty.status().published?.keys ?? 0), 0);
   expect('keys', keys, services + nodes);
-  const bytesPerKey = (memory() - before) / keys;
+  const bytesPerKey = (usedMemory() - before) / keys;
 
   const cache = new ServiceCache({ clusterName: 'reader' });
   const ipcache = new IPCache();

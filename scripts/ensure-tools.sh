@@ -1,8 +1,8 @@
 #!/bin/sh
-# The tests run against a real etcd, make certificates for it, look at the agent's page in a real Chromium, and check metrics
-# and alert rules with Prometheus' promtool. Installs Debian's packages where a command is missing; says what to do where that
-# cannot be done. Does nothing, quickly, when all are there. What bears witness of a kernel (bpftool, nft, ip, ss, ping) is
-# installed on Linux where that is possible; without it, and without privilege, the tests of the datapath are skipped.
+# Installs what the tests need where it is missing: etcd, openssl, Chromium for the agent's page, and Prometheus' promtool for
+# metrics and alert rules. On Linux it also installs what the tests of the datapath need: clang, which compiles the BPF programs
+# to compare them with the committed images, and the witnesses bpftool, nft, ip, ss and ping. Without those, or without privilege,
+# tests of the datapath are skipped; with REQUIRE_DATAPATH=1 they fail. Returns at once if nothing is missing.
 set -eu
 
 # etcdctl also restores snapshots: in etcd 3.4 that is its business, not etcdutl's.
@@ -16,7 +16,7 @@ promtool=''
 command -v promtool >/dev/null 2>&1 || [ -x "$cache/promtool" ] || promtool=' promtool'
 witnesses=''
 if [ "$(uname -s)" = Linux ]; then
-  for witness in bpftool=bpftool nft=nftables ip=iproute2 ss=iproute2 ping=iputils-ping unshare=util-linux; do
+  for witness in clang=clang bpftool=bpftool nft=nftables ip=iproute2 ss=iproute2 ping=iputils-ping unshare=util-linux; do
     # Debian keeps some of them in /usr/sbin, which is not on the PATH of everybody.
     PATH="$PATH:/usr/sbin:/sbin" command -v "${witness%%=*}" >/dev/null 2>&1 || witnesses="$witnesses ${witness#*=}"
   done

@@ -9,6 +9,7 @@ export type { Failure } from './base/failure.ts';
 export type { RateLimitOptions } from './base/rate-limit.ts';
 export type { Unsubscribe } from './base/subscription.ts';
 export type { SupervisorStatus, TaskStatus } from './base/supervisor.ts';
+export type { TurnGate, TurnGateOptions } from './base/turn-gate.ts';
 export type {
   BackendStatus,
   DeleteOptions as KvstoreDeleteOptions,

@@ -5,12 +5,12 @@
 
 export * from './engine-values.ts';
 export type { AddressBytes, AddressList } from './ipcache/address-list.ts';
+export type { CacheReads } from './ipcache/cache-reads.ts';
 export type { ReadOptions } from './ipcache/change-hub.ts';
 export type { ChangeBatch } from './ipcache/change-reader.ts';
-export type { HeldClaim } from './ipcache/entry-reader.ts';
-export type { EntryView } from './ipcache/entry-view.ts';
 export { IPCache } from './ipcache/ipcache.ts';
 export type { NamedPortSets } from './ipcache/named-port-index.ts';
+export type { HeldClaim } from './ipcache/row-reader.ts';
 export { IPCacheSnapshot } from './ipcache/snapshot.ts';
 export type { CountedOutcome, FamilyCounts, IPCacheOptions, IPCacheStatus } from './ipcache/status.ts';
 export type {

@@ -25,6 +25,7 @@ export type { NodePathsOptions } from './datapath/linux/paths/node-paths.ts';
 export type { PlannedChange, PlannedTable } from './datapath/linux/plan.ts';
 export { formatPlan } from './datapath/linux/plan.ts';
 export type { DatapathPart, PartAnswer, ProbeAnswer } from './datapath/linux/probe.ts';
+export type { ServiceInputs } from './datapath/linux/services/desired-services.ts';
 export { SyscallError } from './datapath/linux/syscall/syscall-error.ts';
 export type { AttachedBy, TrafficPlace } from './datapath/linux/traffic/attached-program.ts';
 export type { IdentityFlow, IdentityTrafficOptions } from './datapath/linux/traffic/identity-traffic.ts';

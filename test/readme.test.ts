@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process';
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
@@ -35,6 +35,30 @@ describe('the guide', () => {
   });
 });
 
+describe('the commands of the package', () => {
+  const manifest: {
+    readonly bin: Readonly<Record<string, string>>;
+    readonly scripts: Readonly<Record<string, string>>;
+  } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'));
+
+  it('include one of its own name, which npx runs (regression: npx dpcache asked the registry for another package)', () => {
+    const main = './dist/cli/main.js';
+    expect(manifest.bin).toEqual({ dpcache: main, 'datapath-cache': main });
+    const documents = ['README.md', ...readdirSync(join(ROOT, 'docs')).map((name) => join('docs', name))];
+    const using = documents
+      .filter((path) => path.endsWith('.md'))
+      .filter((path) => readFileSync(join(ROOT, path), 'utf8').includes('npx dpcache'));
+    expect(using).toEqual([]);
+  });
+
+  it('start agents with sockets of their own (regression: npm run demo:kubernetes failed beside npm start)', () => {
+    const agents = Object.values(manifest.scripts).filter((script) => script.includes('main.js agent'));
+    const sockets = agents.map((script) => /--socket (\S+)/.exec(script)?.[1] ?? 'default');
+    expect(sockets.length).toBeGreaterThan(1);
+    expect(new Set(sockets).size).toBe(sockets.length);
+  });
+});
+
 describe('the README', () => {
   it('shows a program that prints what it says', () => {
     expect(run(blocks(README, 'ts'))).toEqual({ stdout: blocks(README, 'text'), stderr: '' });
@@ -50,12 +74,19 @@ describe('the README', () => {
     expect(links.filter((path) => !existsSync(join(ROOT, path)))).toEqual([]);
   });
 
+  it('shows the measured bytes of an entry, and has at most 900 words', () => {
+    const results = readFileSync(join(ROOT, 'bench/RESULTS.md'), 'utf8');
+    const measured = /Bytes per entry beyond the metadata handed in: ([\d.]+)/.exec(results)?.[1];
+    const shown = /prefixes take (\d+) bytes each/.exec(README)?.[1];
+    expect(shown).toBe(Number(measured).toFixed(0));
+    expect(README.split(/\s+/).length).toBeLessThanOrEqual(900);
+  });
+
   it('opens with commands that the package has', () => {
-    const { scripts, bin } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'));
+    const { scripts } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'));
     const named = [...README.matchAll(/npm (?:run (?:-s )?)?(start|test|check|conformance)\b/g)].map(
       ([, name = '']) => name,
     );
     expect(named.filter((name) => !(name in scripts))).toEqual([]);
-    expect(bin).toEqual({ dpcache: './dist/cli/main.js' });
   });
 });

@@ -11,7 +11,35 @@ function portsText(ports: Readonly<Record<string, string>>): string {
     .join(', ');
 }
 
-/** How many backends are in each cluster. */
+/** Returns the ports of a service, each with its node port if it has one. */
+function servicePortsText({ ports, nodePorts = {} }: ServiceDocument): string {
+  const entries = Object.entries(ports).map(([name, port]): [string, string] => {
+    const nodePort = nodePorts[name];
+    return [name, nodePort === undefined ? port : `${port} (node port ${nodePort})`];
+  });
+  return portsText(Object.fromEntries(entries));
+}
+
+/** The addresses of a service outside the cluster, each with its kind. */
+function OutsideAddresses({ service }: { service: ServiceDocument }): VNode {
+  const { loadBalancerIPs = [], externalIPs = [] } = service;
+  const addresses = [
+    ...loadBalancerIPs.map((ip) => ({ ip, kind: 'load balancer' })),
+    ...externalIPs.map((ip) => ({ ip, kind: 'external IP' })),
+  ];
+  if (addresses.length === 0) return <>–</>;
+  return (
+    <>
+      {addresses.map(({ ip, kind }) => (
+        <div key={`${kind} ${ip}`}>
+          {ip} <span class="faint">{kind}</span>
+        </div>
+      ))}
+    </>
+  );
+}
+
+/** Returns the number of backends of each cluster. */
 function byCluster({ backends }: ServiceDocument): string {
   const counts = new Map<string, number>();
   for (const { cluster = 'local' } of backends) counts.set(cluster, (counts.get(cluster) ?? 0) + 1);
@@ -70,7 +98,10 @@ export function Services({
       {name !== null && <Details name={name} version={Math.floor(second / 2)} />}
       <Section title="Services">
         {document.items.length === 0 && <Empty>No service is known.</Empty>}
-        <Table label="Table of services" head={['service', 'cluster IP', 'ports', 'mesh', 'backends']}>
+        <Table
+          label="Table of services"
+          head={['service', 'type', 'cluster IP', 'outside addresses', 'ports', 'mesh', 'backends']}
+        >
           {document.items.map((service) => (
             <tr key={`${service.namespace}/${service.name}`}>
               <th scope="row">
@@ -79,8 +110,12 @@ export function Services({
                 </a>{' '}
                 <Restored restored={service.restored} />
               </th>
+              <td>{service.type}</td>
               <td>{service.clusterIPs.join(' ') || '–'}</td>
-              <td>{portsText(service.ports)}</td>
+              <td>
+                <OutsideAddresses service={service} />
+              </td>
+              <td>{servicePortsText(service)}</td>
               <td>
                 {[service.global && 'global', service.shared && 'shared'].filter(Boolean).join(' ') || '–'}
               </td>

@@ -10,7 +10,7 @@ import type { Logger } from './log.ts';
 import { ServedApi } from './served-api.ts';
 import { version } from './version.ts';
 
-/** What the API takes from the process. */
+/** The parts of the process that the API uses. */
 export interface AgentApiContext {
   readonly log: Logger;
   readonly clock: Clock;
@@ -23,18 +23,19 @@ export class AgentApi extends ServedApi {
 
   constructor(agent: Agent, { log, clock, page }: AgentApiContext) {
     const feed = new ChangeFeed(agent, clock);
+    const metrics = new AgentMetrics(agent, feed);
     const app = createApp({
-      ...{ model: agent, feed, clock, metrics: new AgentMetrics(agent, feed) },
+      ...{ model: agent, feed, clock, metrics },
       instance: randomUUID().slice(0, 8),
       ...{ version: version(), page },
       blockers: () => agent.blockers(),
       onFault: (error) => log.error({ err: error }, 'a request of the API has failed'),
     });
-    super(app, log, page);
+    super(app, { log, clock, metrics, page });
     this.#following = feed.follow();
   }
 
-  /** Ends every connection and every monitor. */
+  /** Stops the API and the change feed. Closes all connections. */
   override async stop(): Promise<void> {
     this.#following();
     await super.stop();

@@ -25,7 +25,7 @@ export interface Followed {
   readonly identities: IdentityResolver;
 }
 
-/** What {@link agentStatus} reads. */
+/** Input of {@link agentStatus}. */
 export interface StatusParts {
   readonly options: AgentOptions;
   readonly engines: {
@@ -43,7 +43,7 @@ export interface StatusParts {
   readonly kubernetes: KubernetesDocument | undefined;
 }
 
-/** ISO 8601 of a wall time. */
+/** Returns a wall time as ISO 8601; `undefined` if there is none. */
 export function isoTime(at: number | undefined): string | undefined {
   return at === undefined ? undefined : new Date(at).toISOString();
 }
@@ -62,20 +62,20 @@ function statusOfCluster(cluster: OwnClusterStatus, own: boolean, id: number): C
   };
 }
 
-/** A cluster that is followed, by its name. */
+/** Returns the status of a followed cluster; `undefined` if the name is unknown. */
 export function clusterStatus({ own, ownID, mesh }: Followed, name: string): ClusterDocument | undefined {
   if (own.names.includes(name)) return statusOfCluster(own.status(), true, ownID);
   const status = mesh.statusOf(name);
   return status && statusOfCluster(status, false, status.config?.id ?? 0);
 }
 
-/** Every cluster that is followed, the own one first. */
+/** Returns the status of all followed clusters, the own one first. */
 export function clusterStatuses(followed: Followed): readonly ClusterDocument[] {
   const names = [...followed.own.names, ...followed.mesh.names];
   return names.flatMap((name) => clusterStatus(followed, name) ?? []);
 }
 
-/** What is measured of every cluster that is followed. */
+/** Yields the metrics of all followed clusters. */
 export function* clusterFigures({
   own,
   mesh,
@@ -92,7 +92,7 @@ export function* clusterFigures({
   }
 }
 
-/** How a cluster stands, for people: `unreachable, serving what was known at 2026-11-20T12:00:00.000Z`. */
+/** Returns the state of a cluster in words: `unreachable, serving what was known at 2026-11-20T12:00:00.000Z`. */
 export function standingText({ state, ready, connected, knownAt, missing }: ClusterDocument): string {
   if (ready) return 'connected, complete';
   const reached = knownAt === undefined ? 'not connected' : 'unreachable';
@@ -102,20 +102,20 @@ export function standingText({ state, ready, connected, knownAt, missing }: Clus
   return `${how}${knownAt === undefined ? '' : `, serving what was known at ${knownAt}`}${lacks}`;
 }
 
-/** The same with the latest failure. */
+/** Returns {@link standingText} followed by the last failure, if any. */
 export function troubleText(cluster: ClusterDocument): string {
   const why = cluster.lastFailure === undefined ? '' : `: ${cluster.lastFailure}`;
   return `${standingText(cluster)}${why}`;
 }
 
-/** What is not complete, a sentence for each cluster. */
+/** Returns one sentence for each cluster that is not ready. */
 export function missingClusters(clusters: readonly ClusterDocument[]): readonly string[] {
   return clusters
     .filter(({ ready }) => !ready)
     .map((cluster) => `cluster ${cluster.name} is not complete, ${troubleText(cluster)}`);
 }
 
-/** Collects the status. Cost: one pass over services and nodes. */
+/** Returns the status. Costs one pass over services and nodes. */
 export function agentStatus({
   options,
   engines,

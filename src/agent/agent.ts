@@ -5,7 +5,9 @@ import type { RateLimitOptions } from '../base/rate-limit.ts';
 import type { Rejection, RejectionStatus } from '../base/rejection.ts';
 import { unsubscribeOnce } from '../base/subscription.ts';
 import { TurnGate } from '../base/turn-gate.ts';
+import type { ServiceInputs } from '../datapath/linux/services/desired-services.ts';
 import type { Labels } from '../identity/labels.ts';
+import { reservedIdentityName } from '../identity/numeric-identity.ts';
 import { IPCache } from '../ipcache/ipcache.ts';
 import { isInCluster } from '../k8s/client/in-cluster.ts';
 import type { KvstoreBackend } from '../kvstore/backend.ts';
@@ -36,14 +38,14 @@ import type { EngineContents } from './state-document.ts';
 import { StateKeeper } from './state-keeper.ts';
 import { openSteps } from './step-text.ts';
 
-/** What an agent takes from its process. */
+/** The parts of the process that an agent uses. */
 export interface AgentContext {
   readonly log: Logger;
   readonly clock: Clock;
   readonly random: Random;
 }
 
-/** The clusters, with one stream of changes. */
+/** Returns the clusters with one stream of changes. */
 function reported(followed: Followed): ReportedClusters {
   const { own, mesh } = followed;
   return {
@@ -58,10 +60,10 @@ function reported(followed: Followed): ReportedClusters {
   };
 }
 
-/** Of reading manifests: a disk that says nothing for so long says nothing more. */
+/** Maximum time without progress while manifests or recorded Kubernetes objects are read. */
 const READ_MS = 180_000;
 
-/** The engines and what feeds them, wired together. */
+/** Wires the engines to their sources. */
 export class Agent implements ReadModel, PlayStage {
   readonly ipcache: IPCache;
   readonly services: ServiceCache;
@@ -73,7 +75,7 @@ export class Agent implements ReadModel, PlayStage {
   readonly #mesh: MeshFeed;
   readonly #startup: Startup;
   readonly #keeper: StateKeeper | undefined;
-  /** The kernel that it steers; undefined when it steers none. */
+  /** The datapath of the kernel; undefined if none is configured. */
   readonly datapath: DatapathKeeper | undefined;
   readonly #recordedKubernetes: RecordedKubernetes | undefined;
   readonly #kubernetes: KubernetesFollower | undefined;
@@ -90,10 +92,14 @@ export class Agent implements ReadModel, PlayStage {
     this.#rejected = new RejectionReport(log, clock);
     const onReject = (rejection: Rejection): void => this.#rejected.add(rejection);
     const onListenerFault = (error: unknown): void => log.error({ err: error }, 'a listener has failed');
-    // Peers choose keys, and must not be able to choose ones that collide.
+    // Random, because peers choose keys and must not be able to choose colliding ones.
     const hashSeed = Math.floor(random() * 2 ** 32);
     this.ipcache = new IPCache({ hashSeed, onReject, onListenerFault });
-    this.services = new ServiceCache({ clusterName, onReject, onListenerFault });
+    this.services = new ServiceCache({
+      ...{ clusterName, nodeName, onReject, onListenerFault },
+      // The datapath and the API add the addresses of nodes themselves.
+      nodePort: { enabled: true },
+    });
     this.nodes = new NodeManager({
       ...network,
       ipcache: this.ipcache,
@@ -101,6 +107,7 @@ export class Agent implements ReadModel, PlayStage {
       random,
       clusterName,
       localNodeName: nodeName,
+      localNodeIsHost: true,
       onReject,
       onHandlerFault: ({ error, node }) => log.error({ err: error, node }, 'a node handler has failed'),
     });
@@ -134,6 +141,7 @@ export class Agent implements ReadModel, PlayStage {
           engines: { ipcache, services, nodes },
         },
         blockers: () => this.blockers(),
+        serviceInputs: () => this.#serviceInputs(),
       });
     if (options.stateDir === undefined) return;
     this.#keeper = new StateKeeper({
@@ -146,9 +154,8 @@ export class Agent implements ReadModel, PlayStage {
   }
 
   /**
-   * Goes through the steps of the start, `first` before its own; resolves once all of what it follows has been complete, or
-   * stands still. Gives what is not complete then, a sentence each. Throws `InputError` when an input cannot be used. Once
-   * only.
+   * Runs the steps of the start, `first` before its own. Resolves when the first sync is complete or has timed out, and returns one
+   * sentence for each incomplete input. Throws `InputError` if an input cannot be used. May be called once only.
    */
   async start(signal: AbortSignal, first: readonly Step[] = []): Promise<readonly string[]> {
     using timeout = this.#timeout();
@@ -159,8 +166,8 @@ export class Agent implements ReadModel, PlayStage {
   }
 
   /**
-   * The order in which the agent starts, and the reverse of that in which it stops: what lies on disk, then all feeds, then
-   * the wait for complete inputs, then what needs them. Steps of one line go on at the same time.
+   * Returns the steps in the order of the start; the stop uses the reverse order. First the state on disk, then all feeds, then the
+   * wait for complete inputs, then the steps that need them. Steps of one row run concurrently.
    */
   #stages(timeout: AbortSignal): readonly (readonly Step[])[] {
     const mesh = this.#mesh;
@@ -194,7 +201,7 @@ export class Agent implements ReadModel, PlayStage {
     };
   }
 
-  /** Lets go of what a checkpoint has said of a cluster once its sources are complete, or it is not followed any more. */
+  /** Releases the restored state of a cluster when its sources are complete or the cluster is no longer followed. */
   #lettingGo(): Step {
     let ends: (() => void) | undefined;
     return {
@@ -211,20 +218,31 @@ export class Agent implements ReadModel, PlayStage {
     for (const cluster of this.#keeper?.clusters ?? []) this.#look(cluster);
   }
 
+  /** Withdraws the restored state of a cluster. Never rejects. */
   async #letGo(keeper: StateKeeper, cluster: string): Promise<void> {
-    await this.#kubernetes?.labelled();
-    await keeper.letGo(cluster);
-    if (cluster === this.#options.clusterName) this.#kubernetes?.releaseWithheld();
+    try {
+      await this.#kubernetes?.labelled();
+      await keeper.letGo(cluster);
+      if (cluster === this.#options.clusterName) this.#kubernetes?.releaseWithheld();
+    } catch (error) {
+      this.#context.log.error(
+        { err: error, cluster },
+        `cluster ${cluster}: cannot withdraw what is restored`,
+      );
+    }
   }
 
-  /** Before the first sync is over nothing is let go of: what a cluster lacks may yet be said by another source. */
+  /**
+   * Releases the restored state of a cluster if its sources are complete. Does nothing before the end of the first sync, because
+   * another source may still provide the missing entries.
+   */
   #look(cluster: string): void {
     const { followed } = this.#mesh;
     if (this.#keeper === undefined || this.#syncedMs === undefined || followed === undefined) return;
     const { own, mesh } = followed;
     const isOwn = own.names.includes(cluster);
     const progress = isOwn ? own.progressOf(cluster) : mesh.progressOf(cluster);
-    // A kvstore in this process that is empty has been read; an etcd that is empty may have lost what it had.
+    // An empty kvstore in memory is complete. An empty etcd may have lost its data.
     const isEmpty = isOwn && this.#options.kvstore === 'memory' && progress?.settled === true;
     const isComplete = progress === undefined || progress.synced || isEmpty;
     const isSaid = !isOwn || this.#kubernetes === undefined || this.#kubernetes.synced;
@@ -254,7 +272,7 @@ export class Agent implements ReadModel, PlayStage {
     };
   }
 
-  /** What follows when the inputs are complete, or not waited for any longer. */
+  /** Marks the engines as synced when the inputs are complete or their wait has timed out. */
   #complete(): Step {
     const { log, clock } = this.#context;
     const begun = clock.now();
@@ -273,7 +291,7 @@ export class Agent implements ReadModel, PlayStage {
     };
   }
 
-  /** Fires when the first sync has been waited for long enough, unless it is disposed of before. */
+  /** Returns a signal that fires when the timeout of the first sync has elapsed. Disposing cancels the timer. */
   #timeout(): { readonly signal: AbortSignal } & Disposable {
     const controller = new AbortController();
     const { timeoutMs } = this.#options;
@@ -282,23 +300,23 @@ export class Agent implements ReadModel, PlayStage {
     return { signal: controller.signal, [Symbol.dispose]: () => timer?.cancel() };
   }
 
-  /** Reads manifests anew: what is not in them any more goes. Throws `InputError` when one cannot be read. */
+  /** Reads the manifests again. Objects that are missing in them are removed. Throws `InputError` if a manifest cannot be read. */
   readManifests(paths: readonly string[], signal: AbortSignal): Promise<void> {
     return this.#manifests.read(paths, signal);
   }
 
-  /** How much is asked of each etcd from now on; see `RateLimitOptions`. */
+  /** Changes the rates of requests to each etcd; see `RateLimitOptions`. */
   changeRates(rateLimit: RateLimitOptions): void {
     this.#mesh.changeRates(rateLimit);
   }
 
-  /** What the engines hold now. */
+  /** Returns the current contents of the engines. */
   contents(): EngineContents {
     const { ipcache, nodes, services } = this;
     return { entries: ipcache.entries(), nodes: nodes.nodes(), services: services.snapshot() };
   }
 
-  /** As the cluster that the number names has them. */
+  /** Returns the labels of an identity, or the restored ones if no source has them. */
   readonly labelsOf = (identity: number): Labels | undefined =>
     this.#saidLabels(identity) ?? this.#keeper?.labelsOf(identity);
 
@@ -311,6 +329,17 @@ export class Agent implements ReadModel, PlayStage {
     return cluster === undefined ? undefined : this.restoredOf(cluster);
   };
 
+  readonly clusterOf = (identity: number): string => {
+    if (reservedIdentityName(identity) !== undefined) return '';
+    const { own, mesh } = this.#mesh.followed ?? {};
+    const isOwn =
+      own?.identities.lookupByID(identity) !== undefined ||
+      this.#kubernetes?.labelsOf(identity) !== undefined;
+    if (isOwn) return this.#options.clusterName;
+    const remote = mesh?.names.find((name) => mesh.identitiesOf(name)?.lookupByID(identity) !== undefined);
+    return remote ?? this.#keeper?.clusterOf(identity) ?? '';
+  };
+
   *identities(): Generator<KnownIdentity, void, void> {
     yield* this.#saidIdentities();
     for (const known of this.#keeper?.identities() ?? []) {
@@ -318,7 +347,7 @@ export class Agent implements ReadModel, PlayStage {
     }
   }
 
-  /** As the kvstore of its cluster has them, or a CiliumIdentity. */
+  /** Returns the labels of an identity from the kvstore of its cluster or from a CiliumIdentity. */
   #saidLabels(identity: number): Labels | undefined {
     return this.#mesh.followed?.identities.resolve(identity) ?? this.#kubernetes?.labelsOf(identity);
   }
@@ -352,7 +381,7 @@ export class Agent implements ReadModel, PlayStage {
     return this.#rejected.status();
   }
 
-  /** What the start waits for, and what is not complete: a sentence each. */
+  /** Returns one sentence for each step that is still running and each input that is not complete. */
   blockers(): readonly string[] {
     const { followed } = this.#mesh;
     const missing = followed === undefined ? [] : missingClusters(clusterStatuses(followed));
@@ -363,21 +392,30 @@ export class Agent implements ReadModel, PlayStage {
     return [...new Set(all)];
   }
 
+  #serviceInputs(): ServiceInputs {
+    const keeper = this.#keeper;
+    return {
+      isLocalComplete: this.#manifests.isRead && this.#kubernetes?.servicesComplete !== false,
+      areClustersKnown: this.#mesh.offersKnown((cluster) => keeper?.restored(cluster) !== undefined),
+      isSynced: this.#syncedMs !== undefined,
+    };
+  }
+
   kvstore(cluster: string): KvstoreBackend | undefined {
     return this.#mesh.kvstore(cluster);
   }
 
-  /** The Kubernetes that was loaded; `undefined` without one. */
+  /** The recorded Kubernetes; `undefined` if none was loaded. */
   get kubernetes(): RecordedKubernetes | undefined {
     return this.#recordedKubernetes;
   }
 
-  /** Takes a remote cluster out of the mesh, with all that it has said. False when it is not in it. */
+  /** Removes a remote cluster and its state from the mesh. Resolves to false if the mesh does not contain it. */
   leave(cluster: string): Promise<boolean> {
     return this.#mesh.leave(cluster);
   }
 
-  /** Follows a remote cluster (again). False when there is no kvstore of that name. */
+  /** Adds a remote cluster to the mesh. Resolves to false if no kvstore has that name. */
   join(cluster: string): Promise<boolean> {
     return this.#mesh.join(cluster);
   }
@@ -397,7 +435,7 @@ export class Agent implements ReadModel, PlayStage {
     });
   }
 
-  /** Ends following. The engines keep what they know (SEMANTICS 6). A step that hangs is logged, and left behind. */
+  /** Stops following. The engines keep their state (SEMANTICS 6). A step that does not stop is logged and abandoned. */
   async stop(): Promise<void> {
     await this.#startup.stop();
   }

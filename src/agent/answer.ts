@@ -1,98 +1,80 @@
 import { ApiError, type Ask } from '../api/api-client.ts';
 import type { RestoredDocument } from '../api/read-model.ts';
 import { cutText } from '../base/show-value.ts';
+import { isObject } from '../net/fields.ts';
 import { identityText } from './change-text.ts';
+import { InputError } from './input-error.ts';
 import { labelName } from './label-name.ts';
 import { alignColumns, printable } from './terminal.ts';
 
-/** An answer for machines and for people. */
+/** An answer, as data and as lines of text. */
 export interface Answer {
-  /** Plain data, fit for JSON. */
+  /** Plain JSON data. */
   readonly json: unknown;
   readonly lines: readonly string[];
-  /** Whether there is what was asked for. */
+  /** True if the requested object exists or the check succeeded. */
   readonly found: boolean;
-  /** The keys of what there is, of lists and of what is got by its key. */
+  /** Keys for the output format `name`. */
   readonly names?: readonly string[];
 }
 
-/** How an answer is shown to people. */
+/** Options of showing an answer. */
 export interface View {
-  /** All columns, at their full width. */
+  /** Shows all columns at full width. */
   readonly wide: boolean;
-  /** So many characters fit into a line; default: any. */
+  /** Maximum number of characters of a line; default: unlimited. */
   readonly width?: number | undefined;
 }
 
-/** Something that can be asked of an agent: a running one, or one that ends with the answer. */
+/** A question to an agent: a running one, or one that is started only for this answer. */
 export type Question = (ask: Ask, view: View) => Promise<Answer>;
 
-/** Filters of a list by the name of the parameter; what is undefined is left out. */
-export type ListFilters = Readonly<Record<string, string | number | undefined>>;
-
-/** A part of a list, as the API gives it. */
-interface PageDocument<T> {
-  readonly items: readonly T[];
-  readonly continue?: string;
-}
-
-/** Rows as a table, safe for a terminal and, unless it is wide, no wider than that is. */
+/**
+ * Returns the lines of a table. Control characters are escaped. Lines are cut at the width of the view unless it is wide. `widths`:
+ * see {@link alignColumns}.
+ */
 export function table(
   rows: readonly (readonly string[])[],
   { wide, width = Number.POSITIVE_INFINITY }: View,
+  widths: number[] = [],
 ): readonly string[] {
-  const lines = alignColumns(rows.map((row) => row.map(printable)));
+  const lines = alignColumns(
+    rows.map((row) => row.map(printable)),
+    widths,
+  );
   return wide ? lines : lines.map((line) => cutText(line, width));
 }
 
-/** A table of documents with a column for each of `columns`; those that are wide only in a wide view. */
+/** A column of a table of documents. A wide column is shown in wide views only. */
 export interface Column<T> {
   readonly title: string;
   readonly cell: (document: T) => string;
   readonly wide?: true;
 }
 
+/** Returns the lines of a table of documents, the header first. */
 export function listed<T>(
   columns: readonly Column<T>[],
   documents: readonly T[],
   view: View,
+  widths: number[] = [],
 ): readonly string[] {
   const shown = columns.filter(({ wide }) => view.wide || wide === undefined);
   const rows = documents.map((document) => shown.map(({ cell }) => cell(document)));
-  return table([shown.map(({ title }) => title), ...rows], view);
+  return table([shown.map(({ title }) => title), ...rows], view, widths);
 }
 
-/** What to look at where a list is empty. */
+/** Returns the lines of a table, or the hint if it has no rows. */
 export function hinted(lines: readonly string[], hint: string): readonly string[] {
   return lines.length > 1 ? lines : [hint];
 }
 
-function query(filters: ListFilters): string {
-  const given = new URLSearchParams();
-  for (const [name, value] of Object.entries(filters)) {
-    if (value !== undefined) given.set(name, String(value));
-  }
-  return given.toString();
-}
-
-/** All of a list, page by page. The shape is the API's promise, which its own tests hold it to. */
-export async function listAll<T>(ask: Ask, path: string, filters: ListFilters): Promise<readonly T[]> {
-  const items: T[] = [];
-  let page = (await ask(`${path}?${query({ ...filters, limit: 1000 })}`)) as PageDocument<T>;
-  items.push(...page.items);
-  while (page.continue !== undefined) {
-    page = (await ask(`${path}?${query({ continue: page.continue, limit: 1000 })}`)) as PageDocument<T>;
-    items.push(...page.items);
-  }
-  return items;
-}
-
-/** A name of several parts as parts of a path. */
+/** Returns a name as a URL path; each part between slashes is encoded. */
 export function pathOf(name: string): string {
   return name.split('/').map(encodeURIComponent).join('/');
 }
 
-/** The document at a path; `undefined` when the API says that there is none. */
+/** Returns the document at a path; `undefined` if the API responds with 404. */
 export async function find<T>(ask: Ask, path: string): Promise<T | undefined> {
   try {
     return (await ask(path)) as T;
@@ -106,7 +88,7 @@ export function nothing(what: string): Answer {
   return { json: null, lines: [`${printable(what)}: nothing is known of it`], found: false };
 }
 
-/** `66536 (app=checkout)`, `health`. */
+/** Returns an identity with its name: `66536 (app=checkout)`, `health`. */
 export function identityCell(identity: number, labels: readonly string[] | undefined): string {
   return identityText(identity, () => labels && labelName(labels.map(labelOfText)));
 }
@@ -116,7 +98,7 @@ function labelOfText(text: string): { source: string; key: string; value: string
   return { source, key, value };
 }
 
-/** `5 min old`; `''` for what a source has said. */
+/** Returns the age of a restored entry (`5 min old`), `''` if it is not restored. */
 export function ageText(restored: RestoredDocument | undefined): string {
   if (restored === undefined) return '';
   const { ageSeconds } = restored;
@@ -126,13 +108,29 @@ export function ageText(restored: RestoredDocument | undefined): string {
     : `${Math.round(ageSeconds / 3600)} h old`;
 }
 
-/** `restored, 5 min old`. */
+/** Returns `restored, 5 min old`, or `''` if the entry is not restored. */
 export function restoredText(restored: RestoredDocument | undefined): string {
   return restored === undefined ? '' : `restored, ${ageText(restored)}`;
 }
 
-/** Ports by name: `http:8080/TCP`. */
-export function portsCell(ports: Readonly<Record<string, string>>): string {
-  const named = Object.entries(ports).map(([name, port]) => (name === '' ? port : `${name}:${port}`));
+/** Returns ports by name: `http:8080/TCP`. */
+export function portsCell(
+  ports: Readonly<Record<string, string>>,
+  nodePorts: Readonly<Record<string, number>> = {},
+): string {
+  const named = Object.entries(ports).map(([name, port]) => {
+    const nodePort = Object.hasOwn(nodePorts, name) ? `,node:${nodePorts[name]}` : '';
+    return `${name === '' ? port : `${name}:${port}`}${nodePort}`;
+  });
   return named.join(' ') || '-';
+}
+
+/**
+ * Returns a status if it has a field that only the expected kind of process has. Throws `InputError` if the socket belongs to
+ * another kind of process.
+ */
+export function statusOf<T extends object>(status: unknown, field: keyof T & string, process: string): T {
+  const isExpected = isObject(status) && (Array.isArray(status[field]) || isObject(status[field]));
+  if (isExpected) return status as T; // the same version of this package wrote it
+  throw new InputError(`the process at the socket is not ${process}: name its socket with --socket`);
 }

@@ -1,7 +1,10 @@
 import { ApiClient, ApiError } from '../api/api-client.ts';
 import { InputError } from './input-error.ts';
 
-/** Lets `use` ask the running agent, or another process, behind a socket. Throws `InputError` when it cannot be asked. */
+/**
+ * Calls `use` with a client of the socket of a running agent or another process. Throws `InputError` if the request fails; `advice`
+ * is added to its message if no process answered.
+ */
 export async function askAgent<T>(
   socket: string,
   use: (client: ApiClient) => Promise<T>,

@@ -9,13 +9,13 @@ import type { Backends } from '../servicecache/backend.ts';
 import type { ServiceEvent } from '../servicecache/events.ts';
 import { labelName } from './label-name.ts';
 
-/** What a change is: something came, changed, or went. */
+/** An addition, a change or a deletion. */
 export type ChangeSign = '+' | '~' | '-';
 
-/** What a change is about. */
+/** The kind of the changed object. */
 export type ChangeKind = 'ip' | 'node' | 'service';
 
-/** A change in words. Names in it are a stranger's: see `printable`. */
+/** A change in words. Its names come from untrusted sources: see `printable`. */
 export interface ChangeText {
   readonly sign: ChangeSign;
   readonly kind: ChangeKind;
@@ -23,10 +23,10 @@ export interface ChangeText {
   readonly detail: string;
 }
 
-/** Says what an identity stands for, where that is known: `app=checkout`. */
+/** Returns the name of an identity (`app=checkout`); `undefined` if unknown. */
 export type IdentityName = (identity: number) => string | undefined;
 
-/** What the labels of an identity call it. */
+/** Returns a function that names identities by their labels. */
 export function identityNames({ labelsOf }: Knowledge): IdentityName {
   return (identity) => {
     const labels = labelsOf(identity);
@@ -34,23 +34,23 @@ export function identityNames({ labelsOf }: Knowledge): IdentityName {
   };
 }
 
-/** How many backends are named before the rest is only counted. */
+/** Maximum number of backends that are listed by address; more are only counted. */
 const NAMED_BACKENDS = 3;
 
 const ARROW = '→';
 
-/** Of what nothing but a checkpoint says: it may have changed since. */
+/** Marks an entry that only a checkpoint provides, because it may be outdated. */
 function restoredText(source: Source | undefined): string[] {
   return source === 'restored' ? ['only restored'] : [];
 }
 
-/** `shop/checkout-1`; `undefined` when no pod is known. */
+/** Returns `shop/checkout-1`; `undefined` if the entry has no pod. */
 export function podText({ k8s }: IPCacheEntry): string | undefined {
   if (k8s === undefined || (k8s.namespace === '' && k8s.podName === '')) return undefined;
   return `${k8s.namespace}/${k8s.podName}`;
 }
 
-/** `66536 (app=checkout)`, `health`. */
+/** Returns an identity with its name: `66536 (app=checkout)`, `health`. */
 export function identityText(identity: number, nameOf: IdentityName): string {
   const reserved = reservedIdentityName(identity);
   if (reserved !== undefined) return reserved;
@@ -58,7 +58,7 @@ export function identityText(identity: number, nameOf: IdentityName): string {
   return name === undefined ? String(identity) : `${identity} (${name})`;
 }
 
-/** What stands behind a prefix, in one line. */
+/** Returns an entry of the ipcache in one line. */
 export function entryText(entry: IPCacheEntry, nameOf: IdentityName): string {
   const pod = podText(entry);
   return [
@@ -83,7 +83,7 @@ function entryDifference(before: IPCacheEntry, after: IPCacheEntry, nameOf: Iden
   return differences.length === 0 ? 'named ports' : differences.join(', ');
 }
 
-/** A change of a prefix in words; `source` is that of its claim now. */
+/** Returns a change of a prefix in words. `source` is the source of its current claim. */
 export function prefixChangeText(
   change: IPCacheChange,
   nameOf: IdentityName,
@@ -101,7 +101,7 @@ function addressText({ type, ip }: NodeAddress): string {
   return `${type} ${ip}`;
 }
 
-/** `InternalIP 10.0.0.1 → 10.0.0.2` where a type's addresses have changed. */
+/** Returns the changed addresses of each type: `InternalIP 10.0.0.1 → 10.0.0.2`. */
 function addressDifferences(before: List<NodeAddress>, after: List<NodeAddress>): string[] {
   const gone = before.filterNot((address) =>
     after.some((other) => addressText(other) === addressText(address)),
@@ -126,17 +126,21 @@ function nodeDifference(before: Node, after: Node): string {
     ...difference('IPv6 pods', before.ipv6AllocCIDR, after.ipv6AllocCIDR),
     ...difference('IPv4 health', before.ipv4HealthIP, after.ipv4HealthIP),
     ...difference('IPv6 health', before.ipv6HealthIP, after.ipv6HealthIP),
+    ...difference('IPv4 ingress', before.ipv4IngressIP, after.ipv4IngressIP),
+    ...difference('IPv6 ingress', before.ipv6IngressIP, after.ipv6IngressIP),
+    ...difference('WireGuard key', before.wireguardPubKey, after.wireguardPubKey),
     ...difference('source', before.source, after.source),
     ...difference('boot', before.bootID, after.bootID),
   ];
   return differences.length === 0 ? 'labels or other attributes' : differences.join(', ');
 }
 
-/** A node in one line: where it is reached, and its pods. */
+/** Returns a node in one line: its addresses and its pod CIDRs. */
 export function nodeText(node: Node): string {
   const internal = node.addresses.filter(({ type }) => type === 'InternalIP');
   const addresses = internal.isEmpty() ? node.addresses : internal;
-  const pods = [node.ipv4AllocCIDR, node.ipv6AllocCIDR].filter((cidr) => cidr !== undefined);
+  const primary = [node.ipv4AllocCIDR, node.ipv6AllocCIDR].filter((cidr) => cidr !== undefined);
+  const pods = [...primary, ...node.ipv4SecondaryAllocCIDRs, ...node.ipv6SecondaryAllocCIDRs];
   return [
     addresses.map(({ ip }) => ip).join(' ') || 'no address',
     ...(pods.length === 0 ? [] : [`pods ${pods.join(' ')}`]),
@@ -145,7 +149,7 @@ export function nodeText(node: Node): string {
   ].join(', ');
 }
 
-/** A node that came (no `before`), changed, or went (no `after`), in words. */
+/** Returns a change of a node in words. `before` is undefined for an added node, `after` for a deleted one. */
 export function nodeChangeText(before: Node | undefined, after: Node | undefined): ChangeText {
   const subject = (after ?? before)?.fullName ?? '';
   if (after === undefined)
@@ -171,7 +175,7 @@ function backendDifference(before: Backends, after: Backends): string {
   return [...namedBackends('+', come), ...namedBackends('-', gone)].join(' ');
 }
 
-/** `24 backends (12 baltic, 12 caspian)`. */
+/** Returns the number of backends, in total and by cluster: `24 backends (12 baltic, 12 caspian)`. */
 export function backendsText(backends: readonly { readonly cluster?: string | undefined }[]): string {
   const byCluster = new Map<string, number>();
   for (const { cluster = '' } of backends) byCluster.set(cluster, (byCluster.get(cluster) ?? 0) + 1);
@@ -181,7 +185,7 @@ export function backendsText(backends: readonly { readonly cluster?: string | un
   return counted(backends.length, 'backend') + (parts.length === 0 ? '' : ` (${parts.join(', ')})`);
 }
 
-/** A service event in words. */
+/** Returns a service event in words. */
 export function serviceChangeText(event: ServiceEvent): ChangeText {
   const { backends } = event.endpoints;
   const subject = `${event.id.namespace}/${event.id.name}`;

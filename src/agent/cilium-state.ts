@@ -1,4 +1,4 @@
-import { readdir, readFile, stat } from 'node:fs/promises';
+import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { labelTexts } from '../api/documents.ts';
 
@@ -7,6 +7,7 @@ import type { Labels } from '../identity/labels.ts';
 import { RESERVED_IDENTITIES } from '../identity/numeric-identity.ts';
 import { bytesOfText } from '../kvstore/bytes.ts';
 import { decodeNode } from '../kvstore/codec/node.ts';
+import { readFileHead } from '../kvstore/etcd/regular-file.ts';
 import type { ClusterNode, NodeName } from '../net/cluster-node.ts';
 import { type Decoded, isObject } from '../net/fields.ts';
 import {
@@ -30,7 +31,7 @@ interface EndpointDocument extends Omit<CiliumEndpoint, 'labels' | 'identityLabe
   readonly identityLabels: readonly string[];
 }
 
-/** What is wrong with a file, or why it is not read. */
+/** A problem of a file, or the reason why it was ignored. */
 interface ProblemDocument {
   readonly file: string;
   readonly reason: string;
@@ -38,21 +39,21 @@ interface ProblemDocument {
   readonly message: string;
 }
 
-/** What a Cilium agent has left in its state directory. */
+/** The contents of the state directory of a Cilium agent. */
 export interface CiliumState {
   readonly folder: string;
   readonly endpoints: readonly (CiliumEndpoint & { readonly file: string })[];
   readonly nodes: readonly ClusterNode[];
   readonly localIdentities: readonly { readonly identity: number; readonly labels: Labels }[];
   readonly router: RouterAddresses;
-  /** Folders that were left on the way: `42_next` beside `42`. */
+  /** Unfinished folders that were ignored: `42_next` beside `42`. */
   readonly ignored: readonly string[];
   readonly problems: readonly { readonly file: string; readonly rejection: Rejection }[];
-  /** Wall time of the last of these files. */
+  /** Latest modification time of the files, wall clock. */
   readonly writtenAt: number;
 }
 
-/** The same for people and programs; `addresses` are those that nothing else may have. */
+/** A state directory as plain data. `addresses` are reserved and may not be allocated. */
 export interface CiliumStateDocument {
   readonly folder: string;
   readonly endpoints: readonly EndpointDocument[];
@@ -67,32 +68,32 @@ export interface CiliumStateDocument {
   readonly problems: readonly ProblemDocument[];
 }
 
-/** Larger files are no endpoints. */
+/** Larger files are rejected. */
 const MAX_BYTES: number = 16 << 20;
 
-/** By preference: that of 1.17 first (AGENT 7). */
+/** In order of preference, the file of 1.17 first (AGENT 7). */
 const ENDPOINT_FILES = ['ep_config.json', 'ep_config.h', 'lxc_config.h'] as const;
 
 const FOLDER = /^(\d{1,5})(_next|_next_fail)?$/;
 
-/** Reads files of one folder, and keeps what is wrong with them. Writes nothing. */
+/** Reads files of one folder and collects their problems. Never writes. */
 class StateReader {
   readonly problems: { readonly file: string; readonly rejection: Rejection }[] = [];
   readonly #folder: string;
-  /** Of the last file that was read, wall time. */
+  /** Latest modification time of the files that were read, wall clock. */
   writtenAt = 0;
 
   constructor(folder: string) {
     this.#folder = folder;
   }
 
-  /** The text of a file; `undefined` where there is none, or it cannot be read. */
+  /** Returns the text of a file; `undefined` if it does not exist or cannot be read. */
   async text(file: string): Promise<string | undefined> {
     const path = join(this.#folder, file);
     try {
       const { size, mtimeMs } = await stat(path);
       this.writtenAt = Math.max(this.writtenAt, Math.floor(mtimeMs));
-      if (size <= MAX_BYTES) return await readFile(path, 'utf8');
+      if (size <= MAX_BYTES) return (await readFileHead(path, MAX_BYTES)).bytes.toString('utf8');
       this.reject(
         file,
         rejection('too-large', 'file', `${size} bytes`, `must have at most ${MAX_BYTES} bytes`),
@@ -105,7 +106,7 @@ class StateReader {
     return undefined;
   }
 
-  /** The value of what was decoded; what is wrong with it is kept. */
+  /** Returns the decoded value. If decoding failed, adds a problem and returns `undefined`. */
   valueOf<T>(file: string, decoded: Decoded<T>): T | undefined {
     if (decoded.ok) return decoded.value;
     this.reject(file, decoded.rejection);
@@ -117,7 +118,9 @@ class StateReader {
   }
 }
 
-/** Reads a state directory (`/var/run/cilium/state`), or the run directory around it. Throws `InputError` when there is none. */
+/**
+ * Reads a state directory (`/var/run/cilium/state`) or its parent, the run directory. Throws `InputError` if it contains no state.
+ */
 export async function readCiliumState(path: string): Promise<CiliumState> {
   const names = await namesIn(path);
   const folder = names.includes('state') ? join(path, 'state') : path;
@@ -129,7 +132,7 @@ export async function readCiliumState(path: string): Promise<CiliumState> {
     const endpoint = await readEndpoint(reader, name);
     if (endpoint === undefined) continue;
     const other = endpoints.get(endpoint.id);
-    // Of two with one id that counts whose folder is called so (AGENT 6).
+    // If two folders contain the same id, the folder with this id as its name wins (AGENT 6).
     if (other === undefined || name === String(endpoint.id)) endpoints.set(endpoint.id, endpoint);
     if (other !== undefined)
       reader.reject(
@@ -160,7 +163,7 @@ export async function readCiliumState(path: string): Promise<CiliumState> {
   };
 }
 
-/** A state directory for people and programs. */
+/** Returns a state directory as plain data. */
 export function ciliumStateDocument(state: CiliumState): CiliumStateDocument {
   const { folder, endpoints, nodes, localIdentities, ignored } = state;
   const problems = state.problems.map(({ file, rejection: { reason, field, message } }) => ({
@@ -190,7 +193,9 @@ export function ciliumStateDocument(state: CiliumState): CiliumStateDocument {
   };
 }
 
-/** What is reserved before any address is given out anew (AGENT 12, 16, 17): the router's, then those of endpoints. */
+/**
+ * Returns the addresses that are reserved before any allocation (AGENT 12, 16, 17): the router's first, then those of endpoints.
+ */
 function takenAddresses({ router, endpoints }: CiliumState, onReject: (rejection: Rejection) => void): IPAM {
   const pools = new Set(endpoints.flatMap(({ ipv4Pool, ipv6Pool }) => [ipv4Pool, ipv6Pool]).filter(Boolean));
   const ipam = new IPAM(
@@ -209,8 +214,8 @@ function takenAddresses({ router, endpoints }: CiliumState, onReject: (rejection
 }
 
 /**
- * What of it an agent answers from until its sources have spoken: endpoints of pods, the router as the host, other nodes, and
- * labels.
+ * Returns the state that an agent serves until its sources are complete: endpoints of pods, the router as the host, other nodes,
+ * and labels.
  */
 export function leftByCilium(state: CiliumState, own: NodeName): LeftState {
   const { endpoints, router, nodes, localIdentities, writtenAt: knownAt } = state;
@@ -238,7 +243,7 @@ async function namesIn(path: string): Promise<readonly string[]> {
   ).sort();
 }
 
-/** The folders of endpoints: an unfinished one is read only where there is no finished one (AGENT 5). */
+/** Returns the folders of endpoints. An unfinished folder is read only if no finished one exists (AGENT 5). */
 function foldersOf(names: readonly string[]): {
   readonly read: readonly string[];
   readonly ignored: readonly string[];
@@ -308,7 +313,7 @@ const FATE: Readonly<Record<EndpointKind, string>> = {
   ingress: 'made anew',
 };
 
-/** For people: what there is, and what becomes of it. What is wrong is in `problems`. */
+/** Returns a state directory as text: its contents and their use after a restart. Problems are not included; see `problems`. */
 export function ciliumStateLines(state: CiliumStateDocument): readonly string[] {
   const endpoints = state.endpoints.map((endpoint) => [
     String(endpoint.id),

@@ -4,30 +4,36 @@ import type { Unsubscribe } from '../base/subscription.ts';
 import { troubleText } from './agent-status.ts';
 import type { Logger } from './log.ts';
 
-/** Trouble that is over so soon is not reported. */
+/** Shorter trouble is not reported. */
 const GRACE_MS = 1_000;
 
-/** The clusters that are reported on. */
+/** The reported clusters. */
 export interface ReportedClusters {
   readonly names: readonly string[];
-  /** Undefined for one that has gone. */
+  /** Returns the status of a cluster; undefined if it has left the mesh. */
   statusOf(name: string): ClusterDocument | undefined;
-  /** Calls back when a cluster has come or gone, or its status has changed. */
+  /** Calls `callback` when a cluster joins or leaves the mesh, or its status changes. */
   onChange(callback: (name: string) => void): Unsubscribe;
 }
 
-/** A cluster that is in trouble. */
+/** Interval between the first two lines about one trouble. It doubles with each line up to the maximum. */
+const REASON_MS = 10_000;
+const REASON_MAX_MS = 600_000;
+
+/** A cluster in trouble. */
 interface Trouble {
   readonly since: number;
-  /** Whether it has been reported. */
-  reported: boolean;
-  readonly timer: Timer | undefined;
+  /** Reasons that have been logged. */
+  readonly reported: Set<string>;
+  /** Earliest time of the next line, monotonic. */
+  reportAt: number;
+  timer: Timer | undefined;
 }
 
 /**
- * Logs when a cluster becomes unreachable, or loses its configuration, and when it is complete again, and which clusters
- * come and go. What is known stays meanwhile (SEMANTICS 6), so that nothing else would show it. The end of trouble has
- * the level of its beginning: a reader of the one has to find the other.
+ * Logs when a cluster becomes unreachable or loses its configuration, when the reason changes, when the cluster is complete again,
+ * and which clusters join and leave. The agent still serves the known state (SEMANTICS 6), so nothing else would show the trouble.
+ * The end of a trouble has the same log level as its beginning, because a reader of one needs the other.
  */
 export class ClusterReport {
   readonly #clusters: ReportedClusters;
@@ -43,13 +49,15 @@ export class ClusterReport {
     this.#clock = clock;
   }
 
-  /** Begins with what stands now; what is not complete was reported with the first sync. */
+  /**
+   * Starts with the current state. Clusters that are not ready now are not logged again, because the first sync has reported them.
+   */
   start(): void {
     const since = this.#clock.now();
     for (const name of this.#clusters.names) {
       this.#known.add(name);
-      if (this.#clusters.statusOf(name)?.ready === false)
-        this.#troubles.set(name, { since, reported: true, timer: undefined });
+      const status = this.#clusters.statusOf(name);
+      if (status?.ready === false) this.#troubles.set(name, newTrouble(since, reasonOf(status)));
     }
     this.#unsubscribe = this.#clusters.onChange((name) => this.#look(name));
   }
@@ -71,25 +79,37 @@ export class ClusterReport {
     const trouble = this.#troubles.get(name);
     if (trouble === undefined) {
       if (isTrouble(cluster)) this.#begin(name);
-    } else if (cluster.ready || (!trouble.reported && !isTrouble(cluster))) this.#end(name, trouble);
+    } else if (cluster.ready || (trouble.reported.size === 0 && !isTrouble(cluster)))
+      this.#end(name, trouble);
+    else if (isTrouble(cluster) && !trouble.reported.has(reasonOf(cluster))) this.#schedule(name, trouble);
   }
 
   #begin(name: string): void {
-    const timer = this.#clock.after(GRACE_MS, () => this.#report(name));
-    this.#troubles.set(name, { since: this.#clock.now(), reported: false, timer });
+    const trouble = newTrouble(this.#clock.now());
+    this.#troubles.set(name, trouble);
+    this.#schedule(name, trouble);
   }
 
-  #report(name: string): void {
-    const trouble = this.#troubles.get(name);
+  /** Logs the current reason after the grace time, or after the interval since the previous line. */
+  #schedule(name: string, trouble: Trouble): void {
+    const delay = Math.max(GRACE_MS, trouble.reportAt - this.#clock.now());
+    trouble.timer ??= this.#clock.after(delay, () => this.#report(name, trouble));
+  }
+
+  #report(name: string, trouble: Trouble): void {
+    trouble.timer = undefined;
     const cluster = this.#clusters.statusOf(name);
-    if (trouble === undefined || cluster === undefined) return;
-    trouble.reported = true;
+    if (cluster === undefined) return;
+    const reason = reasonOf(cluster);
+    if (trouble.reported.has(reason)) return;
+    trouble.reportAt = this.#clock.now() + Math.min(REASON_MAX_MS, REASON_MS * 2 ** trouble.reported.size);
+    trouble.reported.add(reason);
     this.#log.warn(`cluster ${name}: ${troubleText(cluster)}`);
   }
 
   #end(name: string, { since, reported }: Trouble): void {
     this.#forget(name);
-    if (!reported) return;
+    if (reported.size === 0) return;
     const seconds = Math.round((this.#clock.now() - since) / 1000);
     this.#log.warn(`cluster ${name}: connected, complete, after ${seconds} s`);
   }
@@ -102,4 +122,13 @@ export class ClusterReport {
 
 function isTrouble({ connected, state }: ClusterDocument): boolean {
   return !connected || state === 'no-configuration' || state === 'failed';
+}
+
+/** Returns the last failure without the state of the cluster, which alternates while the cluster is retried. */
+function reasonOf(cluster: ClusterDocument): string {
+  return cluster.lastFailure ?? '';
+}
+
+function newTrouble(since: number, ...reported: readonly string[]): Trouble {
+  return { since, reported: new Set(reported), reportAt: since, timer: undefined };
 }

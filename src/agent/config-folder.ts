@@ -13,10 +13,10 @@ import { readFileHead } from '../kvstore/etcd/regular-file.ts';
 
 const DANGLING: ConfigFile = { kind: 'unusable', why: 'it is a link that leads nowhere' };
 
-/** How a line of a configuration begins. */
+/** The keys that identify an etcd configuration. */
 const ENDPOINTS = ['endpoints', '"endpoints"', "'endpoints'"];
 
-/** Whether a line begins with `endpoints:`. Time is linear in the text, whatever is in it. */
+/** Returns true if a line begins with `endpoints:`. Linear in the text, whatever its contents. */
 function saysEndpoints(text: string): boolean {
   for (let from = 0; from < text.length; ) {
     const newline = text.indexOf('\n', from);
@@ -32,7 +32,7 @@ function isGone(error: unknown): boolean {
   return error instanceof Error && 'code' in error && error.code === 'ENOENT';
 }
 
-/** Whether there is an entry of that name, be it a link that leads nowhere. */
+/** Returns true if the path exists, even as a dangling link. */
 function exists(path: string): Promise<boolean> {
   return lstat(path).then(
     () => true,
@@ -40,22 +40,24 @@ function exists(path: string): Promise<boolean> {
   );
 }
 
-/** Each part is hashed with its length, so that no text can move from one to the next and leave the hash as it was. */
+/**
+ * Returns a hash of all parts. Each part is hashed with its length, so that moving text from one part to the next changes the hash.
+ */
 function hashOf(parts: readonly (string | Uint8Array)[]): string {
   const hash = createHash('sha256');
   for (const part of parts) hash.update(`${Buffer.byteLength(part)}:`).update(part);
   return hash.digest('hex');
 }
 
-/** A configuration that was read before. */
+/** The result of loading a configuration. */
 interface KnownConfig {
   readonly content: string;
-  /** What it names. */
+  /** Files that the configuration names. */
   readonly files: readonly string[];
   readonly file: ConfigFile & { readonly kind: 'config' };
 }
 
-/** Each file is read once, however many name it. */
+/** Returns a reader that reads each file once, even if several configurations name it. */
 function readingOnce(): ReadPem {
   const read = new Map<string, Promise<Buffer>>();
   return (path) => {
@@ -66,9 +68,9 @@ function readingOnce(): ReadPem {
 }
 
 /**
- * A folder with one etcd configuration for each remote cluster, named as the cluster, as Kubernetes mounts it from a
- * secret: there the files are links through `..data`, which is what is replaced when the secret changes. So the
- * folder is watched and not its files, and what is compared is their content, with the certificates they name.
+ * A folder with one etcd configuration for each remote cluster, named after the cluster. Kubernetes mounts such a folder from a
+ * secret: its files are links through `..data`, and an update replaces that link. Therefore the folder is watched instead of the
+ * files, and the contents of the files and their certificates are compared.
  */
 export class ConfigFolder implements ConfigSource {
   readonly #path: string;
@@ -77,7 +79,7 @@ export class ConfigFolder implements ConfigSource {
   #watcher: FSWatcher | undefined;
   #onChange: (() => void) | undefined;
 
-  /** @param connect makes a client of the kvstore that a file describes */
+  /** @param connect returns a client of the kvstore that a file describes */
   constructor(path: string, connect: (config: EtcdConfig) => KvstoreBackend) {
     this.#path = resolve(path);
     this.#connect = connect;
@@ -104,12 +106,12 @@ export class ConfigFolder implements ConfigSource {
     });
   }
 
-  /** A folder that is not there, or not any more, is watched as soon as a listing finds it again. */
+  /** Starts the watcher unless it exists. If the folder does not exist, the next listing tries again. */
   #arm(): void {
     if (this.#watcher !== undefined || this.#onChange === undefined) return;
     try {
       const watcher = watch(this.#path, { persistent: false }, (event, name) => {
-        // The folder itself has been moved or deleted: this watcher will notice nothing more.
+        // The folder itself was moved or deleted, so this watcher receives no further events.
         if (event === 'rename' && name === basename(this.#path)) this.#disarm();
         this.#onChange?.();
       });
@@ -119,7 +121,7 @@ export class ConfigFolder implements ConfigSource {
       });
       this.#watcher = watcher;
     } catch {
-      this.#watcher = undefined; // `list` says what is wrong with the folder
+      this.#watcher = undefined; // `list` reports the problem of the folder
     }
   }
 
@@ -128,7 +130,7 @@ export class ConfigFolder implements ConfigSource {
     this.#watcher = undefined;
   }
 
-  /** Undefined for what has gone meanwhile. */
+  /** Returns undefined if the file was deleted after the listing. */
   async #read(name: string, read: ReadPem, known: Map<string, KnownConfig>): Promise<ConfigFile | undefined> {
     const path = join(this.#path, name);
     try {
@@ -156,13 +158,16 @@ export class ConfigFolder implements ConfigSource {
   }
 }
 
-/** Parsing, and checking certificates, costs more than a look at the bytes: most files are as they were. */
+/**
+ * Returns true if the files still have the same contents. Saves parsing and checking certificates, which cost more than comparing
+ * bytes.
+ */
 async function isUnchanged(before: KnownConfig, content: string, read: ReadPem): Promise<boolean> {
   if (content !== before.content) return false;
   try {
     const parts = await Promise.all(before.files.map((path) => read(path)));
     return hashOf([content, ...parts]) === before.file.hash;
   } catch {
-    return false; // loading says what is wrong
+    return false; // loading reports the problem
   }
 }

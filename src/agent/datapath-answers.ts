@@ -13,7 +13,7 @@ import { printable } from './terminal.ts';
 
 const NO_DATAPATH = 'this agent steers no datapath: start it with --datapath linux';
 
-/** From here on it is said that a map fills up. */
+/** Fill level at which a map is reported as nearly full. */
 const NEARLY_FULL = 0.9;
 
 const COLUMNS: readonly Column<DatapathTableDocument>[] = [
@@ -41,7 +41,7 @@ function placeLine({ kernel, layout, pinFolder, cgroup, dryRun }: DatapathDocume
   return printable(dryRun ? `${where}; a dry run: nothing is written` : where);
 }
 
-/** Lines for people: what runs, what is missing, and how the kernel stands. */
+/** Returns the status of the datapath as text: parts, missing requirements and the state of the kernel. */
 export function datapathLines(datapath: DatapathDocument): readonly string[] {
   const { parts, tables, waitsFor, failures } = datapath;
   const held = tables.reduce((sum, one) => sum + one.held, 0);
@@ -73,7 +73,7 @@ export function datapathLines(datapath: DatapathDocument): readonly string[] {
   ].map((line) => printable(line));
 }
 
-/** Whether all that was asked for runs, and nothing is refused by the kernel. */
+/** Returns true if all requested parts run and the kernel accepts all writes. */
 function isSound({ parts, tables, failures }: DatapathDocument): boolean {
   return (
     failures.length === 0 &&
@@ -82,14 +82,14 @@ function isSound({ parts, tables, failures }: DatapathDocument): boolean {
   );
 }
 
-/** How the datapath of an agent stands, for `dpcache datapath status`. */
+/** Returns the status of an agent's datapath, for `dpcache datapath status`. */
 export const askDatapathStatus: Question = async (ask) => {
   const { datapath } = (await ask('/v1/status')) as StatusDocument;
   if (datapath === undefined) throw new InputError(NO_DATAPATH);
   return { json: datapath, lines: datapathLines(datapath), found: isSound(datapath) };
 };
 
-/** What can run on this host, where no agent says it. */
+/** Returns the parts that can run on this host. Used if no agent can be asked; `why` is the reason. */
 export function hostAnswer({ kernel, parts, pinFolder, cgroup }: ProbeAnswer, why: string): Answer {
   const rows = parts.flatMap(({ part, missing }) => {
     const [first = '', ...others] = missing;
@@ -111,7 +111,10 @@ export function hostAnswer({ kernel, parts, pinFolder, cgroup }: ProbeAnswer, wh
   };
 }
 
-/** `ipcache + 10.1.2.3/32 identity 4`: what the kernel lacks; `-`: what it has and the cache has not; `~`: what differs. */
+/**
+ * Returns a difference as one line: `ipcache + 10.1.2.3/32 identity 4`. `+`: missing in the kernel; `-`: missing in the cache; `~`:
+ * different.
+ */
 function stepLine({ table: name, key, kernel, cache }: DatapathStepDocument): string {
   if (kernel === undefined) return printable(`${name} + ${key} ${cache}`);
   if (cache === undefined) return printable(`${name} - ${key} ${kernel}`);
@@ -123,14 +126,14 @@ function stepLines({ total, steps }: DatapathDiffDocument): readonly string[] {
   return [...steps.map(stepLine), ...(more > 0 ? [`… and ${more} more`] : [])];
 }
 
-/** Where the kernel differs from the caches, for `dpcache datapath diff`. `found`: nowhere. */
+/** Returns the differences between the kernel and the caches, for `dpcache datapath diff`. `found`: true if there are none. */
 export const askDatapathDiff: Question = async (ask) => {
   const diff = (await ask('/v1/datapath/diff')) as DatapathDiffDocument;
   const lines = diff.total === 0 ? ['The kernel has what the caches have.'] : stepLines(diff);
   return { json: diff, lines, found: diff.total === 0 };
 };
 
-/** Puts it right, for `dpcache datapath repair`. */
+/** Removes the differences, for `dpcache datapath repair`, and returns them. */
 export const askDatapathRepair: Question = async (ask) => {
   const repaired = (await ask('/v1/datapath/repair', {})) as DatapathDiffDocument;
   const lines =
@@ -140,7 +143,7 @@ export const askDatapathRepair: Question = async (ask) => {
   return { json: repaired, lines, found: true };
 };
 
-/** Whether an agent steers what is pinned in a folder. */
+/** Returns a question with `found` true if the agent writes to the pins of the folder. Its JSON is the agent's process id. */
 export function askSteering(pinFolder: string): Question {
   return async (ask) => {
     const { datapath } = (await ask('/v1/status')) as StatusDocument;
@@ -150,7 +153,7 @@ export function askSteering(pinFolder: string): Question {
   };
 }
 
-/** What was taken away, for `dpcache datapath clean`. `found`: all of it. */
+/** Returns the removed objects, for `dpcache datapath clean`. `found`: true if all were removed. */
 export function cleanAnswer({ removed, left }: CleanOutcome): Answer {
   const lines = removed.length === 0 ? ['There was nothing of ours.'] : removed.map(printable);
   return { json: { removed, left }, lines, found: left.length === 0 };

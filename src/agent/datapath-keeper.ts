@@ -1,13 +1,15 @@
+import { isDeepStrictEqual } from 'node:util';
 import type { DatapathDocument, DatapathStepDocument } from '../api/datapath-document.ts';
 import type { DatapathModel } from '../api/read-model.ts';
 import type { Clock, Random, Timer } from '../base/clock.ts';
 import { messageOf } from '../base/failure.ts';
 import type { HostDatapathContext, HostDatapathOptions } from '../datapath/linux/host-options.ts';
 import type { LinuxDatapath } from '../datapath/linux/linux-datapath.ts';
+import { NOTHING_KNOWN, type ServiceInputs } from '../datapath/linux/services/desired-services.ts';
 import type { Logger } from './log.ts';
 import type { Step } from './start-step.ts';
 
-/** What {@link DatapathKeeper} steers, and takes from its process. */
+/** Options of {@link DatapathKeeper}. */
 export interface DatapathKeeperOptions {
   readonly options: HostDatapathOptions;
   readonly engines: HostDatapathContext['engines'];
@@ -16,23 +18,35 @@ export interface DatapathKeeperOptions {
   readonly nodeName: string;
   readonly clusterName: string;
   readonly log: Logger;
-  /** What is not complete of what the agent follows, a sentence each. */
+  /** Returns one sentence for each incomplete input of the agent. */
   readonly blockers: () => readonly string[];
+  /** Returns the completeness of the inputs of services. */
+  readonly serviceInputs: () => ServiceInputs;
 }
 
-/** Whether what the agent follows is complete is looked at so often while something found at the start is held. */
+/** Interval of checking the inputs while found items are held. */
 const LOOK_MS = 1_000;
-/** What others have changed in the kernel is put right so often: reading 500,000 entries takes a second of one core. */
-const REPAIR_MS = 300_000;
+/**
+ * Limits of the pause between two repairs. Repairs are periodic because the kernel does not notify of map entries that other
+ * processes change. Reading 500,000 entries takes one second of one core, so the pause is 200 times the duration of the last
+ * comparison.
+ */
+const REPAIR_MS = { shortest: 10_000, longest: 300_000 } as const;
+const PAUSE_FACTOR = 200;
 
-/** The datapath of an agent: opened as a step of the start, told when the caches are complete, repaired now and then. */
+/**
+ * Runs the datapath of an agent: opens it as a step of the start, releases found items when the caches are complete, and repairs
+ * the kernel periodically.
+ */
 export class DatapathKeeper implements DatapathModel {
   readonly #options: DatapathKeeperOptions;
   #datapath: LinuxDatapath | undefined;
   #kernel = '';
   #cgroup: string | undefined;
   #failure: string | undefined;
+  #isSynced = false;
   #complete = false;
+  #inputs: ServiceInputs = NOTHING_KNOWN;
   #waitsFor: readonly string[] = ['the agent is starting'];
   #timer: Timer | undefined;
   #repairs: Timer | undefined;
@@ -41,7 +55,10 @@ export class DatapathKeeper implements DatapathModel {
     this.#options = options;
   }
 
-  /** Takes over what an earlier agent has left in the kernel, and follows the engines. Never ends the start. */
+  /**
+   * Returns the step that adopts the state of an earlier agent from the kernel and follows the engines. A failure does not end the
+   * start.
+   */
   step(): Step {
     return {
       name: 'datapath',
@@ -58,17 +75,31 @@ export class DatapathKeeper implements DatapathModel {
     };
   }
 
-  /** The first sync is over: from now on it is looked at whether everything is complete. Idempotent. */
+  /** Marks the first sync as complete, so that found items may be released. Idempotent. */
   firstSyncOver(): void {
+    this.#isSynced = true;
+    this.#look();
+  }
+
+  /** Releases the found items with complete inputs. Checks again later until all inputs are complete. */
+  #look(): void {
     if (this.#datapath === undefined || this.#complete) return;
     this.#timer?.cancel();
-    this.#waitsFor = this.#options.blockers();
+    this.#releaseServices(this.#datapath);
+    if (this.#isSynced) this.#waitsFor = this.#options.blockers();
     if (this.#waitsFor.length > 0) {
-      this.#timer = this.#options.clock.after(LOOK_MS, () => this.firstSyncOver());
+      this.#timer = this.#options.clock.after(LOOK_MS, () => this.#look());
       return;
     }
     this.#complete = true;
     this.#datapath.allowDeletes();
+  }
+
+  #releaseServices(datapath: LinuxDatapath): void {
+    const inputs = this.#options.serviceInputs();
+    if (isDeepStrictEqual(inputs, this.#inputs)) return;
+    this.#inputs = inputs;
+    datapath.setServiceInputs(inputs);
   }
 
   async diff(): Promise<readonly DatapathStepDocument[]> {
@@ -102,28 +133,39 @@ export class DatapathKeeper implements DatapathModel {
         for (const why of missing) log.error({ part: name }, `--datapath linux: ${name} cannot run: ${why}`);
     await datapath.adopt();
     for (const why of datapath.status().failures) log.error(`--datapath linux: ${why}`);
-    for (const { name, actual } of datapath.status().tables)
-      if (actual > 0)
-        log.info(
-          `--datapath linux: ${name}: ${actual} items were found, and are kept until the caches are complete`,
-        );
+    for (const { name, actual } of datapath.found)
+      log.info(
+        `--datapath linux: ${name}: ${actual} items were found, and are kept until the caches are complete`,
+      );
     datapath.connect(engines);
+    this.#look();
     this.#repairLater();
   }
 
-  #repairLater(): void {
-    const { clock, log, options } = this.#options;
-    if (options.dryRun) return;
-    this.#repairs = clock.after(REPAIR_MS, () => {
-      void this.repair().then((steps) => {
-        const [first] = steps;
-        if (first !== undefined)
-          log.warn(
-            `--datapath linux: ${steps.length} items of the kernel were not as the caches say, and were put right: ${first.table} ${first.key}…`,
-          );
-        if (this.#datapath !== undefined) this.#repairLater();
-      });
+  /** Schedules the next repair. `tookMs`: duration of the last comparison. */
+  #repairLater(tookMs = 0): void {
+    const { clock, options } = this.#options;
+    if (options.dryRun || this.#datapath === undefined) return;
+    const pause = Math.min(Math.max(tookMs * PAUSE_FACTOR, REPAIR_MS.shortest), REPAIR_MS.longest);
+    this.#repairs = clock.after(pause, () => {
+      const begun = clock.now();
+      void this.#repairNow().finally(() => this.#repairLater(clock.now() - begun));
     });
+  }
+
+  /** Repairs the kernel and logs the number of repaired items. Never rejects: the next repair tries again. */
+  async #repairNow(): Promise<void> {
+    const { log } = this.#options;
+    try {
+      const steps = await this.repair();
+      const [first] = steps;
+      if (first !== undefined)
+        log.warn(
+          `--datapath linux: repaired ${steps.length} items of the kernel that differed from the caches: ${first.table} ${first.key}…`,
+        );
+    } catch (error) {
+      log.error({ err: error }, '--datapath linux: cannot repair the kernel, tries again');
+    }
   }
 
   #close(): void {

@@ -1,16 +1,7 @@
 import type { IdentityDocument } from '../api/documents.ts';
 import { reservedIdentityName } from '../identity/numeric-identity.ts';
-import {
-  type Column,
-  find,
-  hinted,
-  type ListFilters,
-  listAll,
-  listed,
-  nothing,
-  type Question,
-  restoredText,
-} from './answer.ts';
+import { type Column, find, listed, nothing, type Question, restoredText } from './answer.ts';
+import { type ListFilters, type Listing, listing } from './list.ts';
 
 const IDENTITY_COLUMNS: readonly Column<IdentityDocument>[] = [
   { title: 'IDENTITY', cell: ({ identity }) => reservedIdentityName(identity) ?? String(identity) },
@@ -22,21 +13,17 @@ const IDENTITY_COLUMNS: readonly Column<IdentityDocument>[] = [
   { title: 'LABELS', cell: ({ labels }) => labels.join(' ') || '-' },
 ];
 
-/** Identities by number. */
-export function listIdentities(filters: ListFilters): Question {
-  return async (ask, view) => {
-    const all = await listAll<IdentityDocument>(ask, '/v1/identities', filters);
-    const identities = [...all].sort((a, b) => a.identity - b.identity);
-    return {
-      json: identities,
-      lines: hinted(listed(IDENTITY_COLUMNS, identities, view), 'No identity is known.'),
-      found: true,
-      names: identities.map((known) => String(known.identity)),
-    };
-  };
+/** Returns the listing of identities with their labels. */
+export function listIdentities(filters: ListFilters): Listing {
+  return listing<IdentityDocument>({
+    ...{ path: '/v1/identities', filters, columns: IDENTITY_COLUMNS },
+    nameOf: ({ identity }) => String(identity),
+    hint: 'No identity is known.',
+    sort: (identities) => [...identities].sort((a, b) => a.identity - b.identity),
+  });
 }
 
-/** The labels of an identity. */
+/** Returns the question for one identity and its labels. */
 export function getIdentity(identity: number): Question {
   return async (ask, view) => {
     const known = await find<IdentityDocument>(ask, `/v1/identities/${identity}`);

@@ -1,9 +1,9 @@
 import { messageOf } from '../base/failure.ts';
-/** Why an input could not be used at all: the file is not there, may not be read, or is not what it should be. */
+/** An input that cannot be used: the file does not exist, may not be read, or has invalid contents. */
 export class InputError extends Error {
   override readonly name = 'InputError';
 
-  /** `message` says which input, what is wrong with it, and what to do. */
+  /** @param message the input, its problem and the remedy */
   constructor(message: string, options?: ErrorOptions) {
     super(message, options);
   }
@@ -16,7 +16,7 @@ const ADVICE: ReadonlyMap<string, string> = new Map([
   ['ENOTDIR', 'a part of its path is a file, not a folder: check the path'],
 ]);
 
-/** The {@link InputError} for a failed read of `path` that was given as `option`. */
+/** Returns the {@link InputError} for a failed read of `path`, the value of `option`. */
 export function unreadable(option: string, path: string, cause: unknown): InputError {
   const code = cause instanceof Error && 'code' in cause ? String(cause.code) : '';
   const advice = ADVICE.get(code) ?? messageOf(cause);

@@ -1,7 +1,7 @@
 import { setImmediate as eventLoopTurn } from 'node:timers/promises';
 import { parseJsonInPieces } from '../base/json-pieces.ts';
 
-/** What `parseJsonInPieces` returns, a turn of the event loop for each piece; undefined if the text is not JSON. */
+/** Returns the result of `parseJsonInPieces`, with one turn of the event loop for each piece; undefined if the text is not JSON. */
 export async function parseJsonInTurns(text: string): Promise<unknown> {
   const pieces = parseJsonInPieces(text);
   try {

@@ -6,7 +6,7 @@ import { KubeconfigError, readKubeconfig } from '../k8s/client/kubeconfig.ts';
 import { InputError, unreadable } from './input-error.ts';
 import type { KubernetesOptions } from './options.ts';
 
-/** How the API server of a kubeconfig is reached, or as the service account of the pod. Throws `InputError`. */
+/** Returns the access to the API server of a kubeconfig, or of the pod's service account if there is none. Throws `InputError`. */
 export async function kubernetesAccess(
   { kubeconfig, context }: Pick<KubernetesOptions, 'kubeconfig' | 'context'>,
   clock: Clock,

@@ -1,6 +1,7 @@
 import { networkInterfaces } from 'node:os';
 import type { KubernetesDocument } from '../api/status-document.ts';
 import type { Clock, Random } from '../base/clock.ts';
+import { EitherSignal } from '../base/follow-signal.ts';
 import type { Rejection } from '../base/rejection.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import type { TurnGate } from '../base/turn-gate.ts';
@@ -26,7 +27,7 @@ import type { Logger } from './log.ts';
 import type { AgentOptions, KubernetesOptions } from './options.ts';
 import type { Step } from './start-step.ts';
 
-/** What {@link KubernetesFollower} feeds, and takes from its process. */
+/** Context of {@link KubernetesFollower}. */
 export interface KubernetesFollowerContext {
   readonly log: Logger;
   readonly clock: Clock;
@@ -38,28 +39,32 @@ export interface KubernetesFollowerContext {
     readonly nodes: NodeManager;
   };
   readonly onReject: (rejection: Rejection) => void;
-  /** What is recorded, where that is what is followed. */
+  /** Returns the recorded API server; undefined if a real one is followed. */
   readonly recorded: () => ApiTransport | undefined;
-  /** The own cluster, once it is followed. */
+  /** Returns the own cluster; undefined before it is followed. */
   readonly own: () => OwnCluster | undefined;
   readonly clusterID: () => number;
-  /** Identities of before a restart. */
+  /** Returns the identities of the checkpoint. */
   readonly restoredIdentities: () => Iterable<LocalIdentity>;
 }
 
-/** A list of which nothing more arrives for so long is not waited for any longer (K 55). */
+/** Maximum time without progress of a first list before the start continues without it (K 55). */
 const PATIENCE_MS = 180_000;
-/** Nor one that has failed so often: a first failure may be a matter of luck. */
+/** Number of failures after which the start continues without a list. More than one, because a first failure may be accidental. */
 const FAILURES = 3;
 
-/** Addresses of this machine, but for those that only it can use. */
+/** Returns the addresses of this machine except internal ones (loopback). */
 function machineAddresses(): readonly string[] {
   return Object.values(networkInterfaces()).flatMap((addresses = []) =>
     addresses.filter(({ internal }) => !internal).map(({ address }) => address),
   );
 }
 
-/** Follows a Kubernetes API server into the engines, beside a kvstore or alone. */
+function rounded(ms: number | undefined): number | undefined {
+  return ms === undefined ? undefined : Math.round(ms);
+}
+
+/** Feeds the engines from a Kubernetes API server, alone or beside a kvstore. */
 export class KubernetesFollower {
   readonly #options: AgentOptions;
   readonly #kubernetes: KubernetesOptions;
@@ -76,7 +81,7 @@ export class KubernetesFollower {
     this.#context = context;
   }
 
-  /** Begins to follow. What the API server does is no reason to end the start; a kubeconfig that cannot be used is. */
+  /** Returns the step that starts the feed. It fails if the kubeconfig cannot be used, but not because of the API server. */
   follow(onChange: () => void): Step {
     return {
       name: 'Kubernetes',
@@ -107,52 +112,57 @@ export class KubernetesFollower {
     };
   }
 
-  /** Waits for all first lists, each by its progress. */
+  /** Returns the step that waits for all first lists, each by its progress. */
   sync(timeout: AbortSignal): Step {
     return {
       name: 'first lists of Kubernetes',
       waitsFor: () => this.blockers(),
       start: async ({ signal }) => {
         const { clock } = this.#context;
-        const waiting = AbortSignal.any([signal, timeout]);
-        const deadline = { clock, deadlineMs: PATIENCE_MS, failures: FAILURES, signal: waiting };
+        using either = new EitherSignal(signal, timeout);
+        const deadline = { clock, deadlineMs: PATIENCE_MS, failures: FAILURES, signal: either.signal };
         if (this.#feed !== undefined) await waitForClusters(this.#feed, deadline);
       },
     };
   }
 
-  /** What is not complete, a sentence each. */
+  /** Returns one sentence for each incomplete list. */
   blockers(): readonly string[] {
     return this.#feed?.blockers() ?? [];
   }
 
-  /** Whether all that is waited for is there. */
+  /** True if all followed services and endpoints have been read. */
+  get servicesComplete(): boolean {
+    return this.#feed?.servicesComplete === true;
+  }
+
+  /** True if all first lists are complete. */
   get synced(): boolean {
     return this.#feed?.synced === true;
   }
 
-  /** The labels of an identity that a CiliumIdentity has, or that is of this node alone. */
+  /** Returns the labels of an identity from its CiliumIdentity, or of an identity that is local to this node. */
   labelsOf(identity: number): Labels | undefined {
     return this.#feed?.identities.lookupByID(identity) ?? this.#layer?.identities.labelsOf(identity);
   }
 
-  /** Nothing of before the restart is awaited any more: numbers that were not asked for again are free (AGENT 19). */
+  /** Releases the numbers of restored local identities that were not requested again (AGENT 19). */
   releaseWithheld(): void {
     this.#layer?.releaseWithheld();
   }
 
-  /** Resolves once the labels of prefixes that were said so far are claims. */
+  /** Resolves when the labels of all prefixes received so far are stored as claims. */
   async labelled(): Promise<void> {
     await this.#layer?.waitForRevision();
   }
 
-  /** Identities of CiliumIdentities, and of this node alone. */
+  /** Yields the identities of CiliumIdentities and those that are local to this node. */
   *identities(): Generator<readonly [number, Labels], void, void> {
     yield* this.#feed?.identities.entries() ?? [];
     for (const { identity, labels } of this.#layer?.identities.entries() ?? []) yield [identity, labels];
   }
 
-  /** Goes up with every change of those. */
+  /** Number of changes of {@link identities}. Never decreases. */
   get identityChanges(): number {
     return (this.#feed?.identities.changes ?? 0) + (this.#layer?.identities.changes ?? 0);
   }
@@ -170,7 +180,9 @@ export class KubernetesFollower {
         lastEventAt: isoTime(resource?.lastEventAt),
         lists: resource?.lists ?? 0,
         bookmarks: resource?.bookmarks ?? 0,
-        lagMs: resource?.lagMs === undefined ? undefined : Math.round(resource.lagMs),
+        lagMs: rounded(resource?.lagMs),
+        behindMs: rounded(resource?.behindMs),
+        retryInMs: rounded(resource?.retryInMs),
         failures: resource?.failures ?? 0,
         lastFailure: resource?.lastFailure?.message,
       })),
@@ -193,7 +205,7 @@ export class KubernetesFollower {
       nodeAnnotations,
       encryptKey,
     } = this.#kubernetes;
-    const { clock, random, gate, engines, onReject, clusterID } = this.#context;
+    const { log, clock, random, gate, engines, onReject, clusterID } = this.#context;
     return new KubernetesFeed({
       ...{ source, clusterName, clusterID: clusterID(), nodeName, clock, random, gate, onReject, onFault },
       ipcache: watch.includes('endpoints') ? engines.ipcache : undefined,
@@ -207,6 +219,11 @@ export class KubernetesFollower {
       nodeAnnotations,
       encryptKey,
       keepRestoredNodes: true,
+      onForget: (kind, objects) =>
+        log.warn(
+          { kind, objects },
+          `Kubernetes: the API server has not served ${kind} for 10 minutes: its ${objects} objects are withdrawn, as at a start without them; install the CRD again if it was deleted by mistake`,
+        ),
       selection: { proxyName, headless },
     });
   }
@@ -215,7 +232,10 @@ export class KubernetesFollower {
     return this.#kubernetes.dualStack ? 'dual-stack' : 'single-stack';
   }
 
-  /** Labels of prefixes: looked at again where a node has come or gone, as its address is another one then (K 43). */
+  /**
+   * Returns a new layer for the labels of prefixes. It is refreshed for the addresses of a node that changes, because their
+   * identity changes with it (K 43).
+   */
   #labelled(): MetadataLayer {
     const { engines, onReject } = this.#context;
     const layer = new MetadataLayer({
@@ -239,7 +259,7 @@ export class KubernetesFollower {
     return layer;
   }
 
-  /** The kvstore is complete, or lost, as the own cluster sees it (K 52). One in this process that is empty says nothing. */
+  /** Reports to the feed if the own kvstore is complete or lost (K 52). An empty kvstore in memory is ignored. */
   #handOver(feed: KubernetesFeed, own: OwnCluster): void {
     const look = (): void => {
       const { connected, ready, resources } = own.status();

@@ -17,19 +17,19 @@ import {
 import { totalsText } from './summary.ts';
 import { alignColumns, printable, type Terminal, type Tone } from './terminal.ts';
 
-/** Changes within so many milliseconds are shown together: below what a person sees as a delay. */
+/** Changes within this time are shown together. A person does not notice a shorter delay. */
 const GATHER_MS = 100;
 
-/** Up to so many changes of a kind are shown one by one; of more, the first ones and how many there are. */
+/** Maximum number of changes of a kind that are shown individually. The others are only counted. */
 const SHOWN = 8;
-/** With `all`. Only a reader that stands still lets more gather. */
+/** The same with `all`. Reached only if the reader has stopped reading. */
 const SHOWN_OF_ALL = 10_000;
 
 const KINDS: readonly ChangeKind[] = ['node', 'service', 'ip'];
 const PLURALS: Readonly<Record<ChangeKind, string>> = { ip: 'prefixes', node: 'nodes', service: 'services' };
 const TONES: Readonly<Record<ChangeSign, Tone>> = { '+': 'added', '~': 'changed', '-': 'removed' };
 
-/** Changes of one kind that wait to be shown: bounded, however many there are (I11). */
+/** Pending changes of one kind. Bounded for any number of changes (I11). */
 interface Gathered {
   readonly first: ChangeText[];
   readonly counts: Record<ChangeSign, number>;
@@ -41,14 +41,14 @@ function nothingGathered(): Gathered {
 
 /** Options of {@link LiveView}. */
 export interface LiveViewOptions {
-  /** Shows every change of a burst. */
+  /** Shows all changes of a burst. */
   readonly all?: boolean | undefined;
 }
 
 /**
- * Shows a person every change of what the agent knows, a line each with its time; a burst is cut to its beginning and
- * its size. Nothing is shown of what was there when it began to follow. While the reader of the terminal is far behind,
- * changes are only counted, and shown when it has caught up.
+ * Shows each change of the agent's state in one line with its time. Of a burst it shows the first changes and the number of the
+ * others. The state at the time of subscribing is not shown. While the reader of the terminal is far behind, changes are only
+ * counted; they are shown when it has caught up.
  */
 export class LiveView {
   readonly #knowledge: Knowledge;
@@ -65,7 +65,7 @@ export class LiveView {
     this.#clock = clock;
   }
 
-  /** Follows until it is unsubscribed; what was gathered by then is still shown. */
+  /** Follows until the caller unsubscribes. Pending changes are shown then. */
   follow(): Unsubscribe {
     let live = false;
     const gather = (change: ChangeText): void => {
@@ -88,18 +88,18 @@ export class LiveView {
     return unsubscribeOnce(() => {
       for (const unsubscribe of subscriptions) unsubscribe();
       this.flush();
-      this.#timer?.cancel(); // a reader that is far behind is not waited for
+      this.#timer?.cancel(); // does not wait for a reader that is far behind
     });
   }
 
-  /** A headline, after everything that happened before it. */
+  /** Shows a headline, after all changes before it. */
   say(text: string): void {
     this.flush();
     this.#terminal.line();
     this.#terminal.line(`${this.#time()} ${this.#terminal.paint('strong', printable(text))}`);
   }
 
-  /** Shows now what was gathered, unless the reader is far behind. */
+  /** Shows the pending changes, unless the reader is far behind. */
   flush(): void {
     this.#timer?.cancel();
     this.#timer = undefined;
@@ -142,7 +142,7 @@ export class LiveView {
   }
 }
 
-/** The source of what counts for a prefix: an endpoint hides the CIDR of its single address. */
+/** Returns the source of the effective claim on a prefix: an endpoint hides the CIDR of its address. */
 function sourceOf(ipcache: Knowledge['ipcache'], prefix: string): Source | undefined {
   const address = /^(.*)\/(?:32|128)$/.exec(prefix)?.[1];
   return ((address && ipcache.get(address)) || ipcache.get(prefix))?.source;

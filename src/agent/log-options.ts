@@ -1,10 +1,10 @@
-/** Levels that can be asked for, from the most to the least talkative. */
+/** Log levels, the most verbose first. */
 export const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'silent'] as const;
 
 /** One of {@link LOG_LEVELS}. */
 export type LogLevel = (typeof LOG_LEVELS)[number];
 
-/** `text`: one line for people. `json`: one object a line, for a log collector. */
+/** `text`: one line per record, for people. `json`: one object per line, for a log collector. */
 export const LOG_FORMATS = ['text', 'json'] as const;
 
 /** One of {@link LOG_FORMATS}. */

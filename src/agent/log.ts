@@ -2,15 +2,15 @@ import { type Logger, type LoggerOptions, pino } from 'pino';
 import type { LogFormat, LogLevel } from './log-options.ts';
 import { printable } from './terminal.ts';
 
-/** What the agent writes its log with. */
+/** The logger of the agent. */
 export type { Logger } from 'pino';
 
-/** Where finished lines go: `process.stderr`, or a list in a test. */
+/** Receives finished lines: `process.stderr`, or a list in a test. */
 export interface LineSink {
   write(text: string): unknown;
 }
 
-/** What pino writes for each record, as far as the text form shows it. */
+/** The fields of a pino record that the text form shows. */
 interface LogRecord {
   readonly level: string;
   readonly msg?: string;
@@ -20,11 +20,11 @@ interface LogRecord {
 function textLine(json: string): string {
   const { level, msg, err }: LogRecord = JSON.parse(json);
   const cause = err?.message === undefined ? '' : `: ${err.message}`;
-  // One record is one line, whatever is quoted in it: a parser's message holds what it has stumbled over, raw.
+  // One record is one line. It is escaped because the message of a parser may contain raw input.
   return `${level.padEnd(5)} ${printable(`${msg ?? ''}${cause}`)}\n`;
 }
 
-/** A logger that writes each record to `sink` as soon as it is made; nothing is lost when the process ends. */
+/** Returns a logger that writes each record to `sink` immediately, so that no record is lost when the process ends. */
 export function createLog(level: LogLevel, format: LogFormat, sink: LineSink): Logger {
   const options: LoggerOptions = {
     level,

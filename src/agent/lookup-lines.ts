@@ -2,16 +2,16 @@ import type { Ask } from '../api/api-client.ts';
 import type { EntryDocument } from '../api/documents.ts';
 import { type Output, writeLines } from './terminal.ts';
 
-/** So many IPs are asked for in one request. */
+/** Maximum number of IPs in one request. */
 const AT_A_TIME = 1_000;
 
-/** No address is longer; of a line that is, so much is shown. */
+/** Longer than any address. Longer lines are cut for their error. */
 const IP_LENGTH = 64;
 
 /**
- * Looks up every line of `input`, an IP each, and writes a JSON line for each in order: `{"ip", "entry"}`, where `entry` is
- * null for what nothing is known of. What has arrived is answered at once, a thousand at a time; waits for the reader of the
- * output. Gives whether something was known of all of them.
+ * Looks up the IP in each line of `input` and writes one JSON line for each, in order: `{"ip", "entry"}`. Skips empty lines.
+ * `entry` is null if the IP is unknown. If the IP is invalid, the line also has an `error`. Answers as soon as lines arrive, up to
+ * a thousand in one request, and waits for the reader of the output. Returns true if every IP has an entry.
  */
 export async function lookupLines(
   ask: Ask,
@@ -40,9 +40,19 @@ export async function lookupLines(
   return all;
 }
 
+/** The used fields of the response to `POST /v1/lookup`. */
+interface LookupAnswer {
+  readonly entries: readonly (EntryDocument | null)[];
+  readonly errors: readonly { readonly index: number; readonly detail: string }[];
+}
+
 async function lookUp(ask: Ask, ips: readonly string[], output: Output): Promise<boolean> {
-  const found = (await ask('/v1/lookup', { ips })) as { entries: readonly (EntryDocument | null)[] };
-  const lines = ips.map((ip, at) => `${JSON.stringify({ ip, entry: found.entries[at] ?? null })}\n`);
+  const { entries, errors } = (await ask('/v1/lookup', { ips })) as LookupAnswer;
+  const details = new Map(errors.map(({ index, detail }) => [index, detail]));
+  const lines = ips.map((ip, at) => {
+    const error = details.get(at);
+    return `${JSON.stringify({ ip, entry: entries[at] ?? null, ...(error !== undefined && { error }) })}\n`;
+  });
   writeLines(output, lines.join(''));
-  return found.entries.every((entry) => entry !== null);
+  return entries.every((entry) => entry !== null);
 }

@@ -7,9 +7,9 @@ import { unreadable } from './input-error.ts';
 import { parseJsonInTurns } from './json-in-turns.ts';
 import { plainValue, yamlDocuments } from './yaml-documents.ts';
 
-/** A Kubernetes object of a manifest. Nothing in it has been checked but that it is an object. */
+/** A Kubernetes object of a manifest. Its fields are unchecked. */
 export interface Manifest {
-  /** `file.yaml:12`, where the object begins. */
+  /** Position of the object: `file.yaml:12`. */
   readonly at: string;
   readonly object: Readonly<Record<string, unknown>>;
 }
@@ -18,7 +18,7 @@ type Reject = (rejection: Rejection) => void;
 
 const EXTENSIONS = ['.yaml', '.yml', '.json'];
 
-/** The manifests of a folder in the order of their names, not of folders below it; a file is itself. */
+/** Returns the manifests of a folder sorted by name, without subfolders. Returns a file itself. */
 async function manifestFiles(path: string): Promise<readonly string[]> {
   if (!(await stat(path)).isDirectory()) return [path];
   const names = await readdir(path);
@@ -30,13 +30,13 @@ function malformed(field: string, value: unknown, why: string, at: string): Reje
   return rejection('malformed-manifest', field, value, why, at);
 }
 
-/** The line in which a document begins, to show it. */
+/** Returns the first line of a document, for a rejection. */
 function firstLine(document: Document, text: string): string {
   const start = document.contents?.range?.[0] ?? 0;
   return text.slice(start, start + 200).split('\n', 1)[0] ?? '';
 }
 
-/** The items of a list, each with the kind that a typed list (`ServiceList`) implies. */
+/** Returns the items of a list. Items of a typed list (`ServiceList`) get its kind. */
 function listItems(list: Readonly<Record<string, unknown>>, items: readonly unknown[]): readonly unknown[] {
   const { apiVersion, kind } = list;
   if (kind === 'List' || typeof kind !== 'string') return items;
@@ -44,7 +44,7 @@ function listItems(list: Readonly<Record<string, unknown>>, items: readonly unkn
   return items.map((item) => (isObject(item) ? { ...implied, ...item } : item));
 }
 
-/** The objects of the manifests in `text`, lists taken apart; see {@link readManifests}. */
+/** Yields the objects of the manifests in `text`, and the items of lists; see {@link readManifests}. */
 export async function* parseManifests(
   text: string,
   file: string,
@@ -65,7 +65,7 @@ function* parseYamlManifests(text: string, file: string, onReject: Reject): Gene
   }
 }
 
-/** Where an item of a list begins. */
+/** Returns the offset of an item of a list. */
 function itemOffset({ contents }: Document, index: number): number | undefined {
   const items = isMap(contents) ? contents.get('items', true) : undefined;
   const item = isSeq(items) ? items.items[index] : undefined;
@@ -90,9 +90,9 @@ function* objectsOf(
 }
 
 /**
- * Reads Kubernetes objects from a YAML or JSON file, or from all such files of a folder in the order of their
- * names. A document that is not right goes to `onReject` as `file:line`; the rest goes on. Throws
- * {@link InputError} when a file or folder cannot be read.
+ * Yields the Kubernetes objects of a YAML or JSON file, or of all such files of a folder, sorted by name. An invalid document is
+ * passed to `onReject` with `file:line`, and the others are still read. Throws {@link InputError} if a file or folder cannot be
+ * read.
  */
 export async function* readManifests(
   path: string,

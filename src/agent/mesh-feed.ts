@@ -2,6 +2,7 @@ import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { assert } from '../base/assert.ts';
 import type { Clock, Random } from '../base/clock.ts';
+import { EitherSignal } from '../base/follow-signal.ts';
 import type { RateLimitOptions } from '../base/rate-limit.ts';
 import { type Rejection, rejection } from '../base/rejection.ts';
 import type { TurnGate } from '../base/turn-gate.ts';
@@ -17,13 +18,14 @@ import { MemoryBackend } from '../kvstore/memory/memory-backend.ts';
 import { clusterStatuses, type Followed, missingClusters } from './agent-status.ts';
 import { ConfigFolder } from './config-folder.ts';
 import { InputError, unreadable } from './input-error.ts';
+import { KvstoreRates } from './kvstore-rates.ts';
 import type { Logger } from './log.ts';
 import type { AgentOptions } from './options.ts';
 import { openOwnEtcd, readClusterID } from './own-etcd.ts';
 import { RecordedMesh } from './recorded-mesh.ts';
 import type { Step } from './start-step.ts';
 
-/** What {@link MeshFeed} feeds, and takes from its process. */
+/** Context of {@link MeshFeed}. */
 export interface MeshFeedContext {
   readonly log: Logger;
   readonly clock: Clock;
@@ -31,34 +33,36 @@ export interface MeshFeedContext {
   readonly gate: TurnGate;
   readonly engines: Omit<MeshEngines, 'remoteNodeIdentities'>;
   readonly onReject: (rejection: Rejection) => void;
-  /** Counts what is reported in another way. */
+  /** Counts a rejection that is reported elsewhere. */
   readonly count: (rejection: Rejection) => void;
 }
 
-/** Of reading files: a disk that says nothing for so long says nothing more. */
+/** Maximum time without progress while files are read. */
 const READ_MS = 180_000;
 
-/** An own kvstore that has not answered for so long cannot be started with: a supervisor is to try again. */
+/** Time after which the start fails if the own kvstore does not answer. A supervisor is expected to restart the process. */
 const REACH_MS = 30_000;
 
 /**
- * How long the first sync of a cluster may stand still before the agent goes on without what is missing. A kvstore in this
- * process that is silent for so long has nothing to say; over a network (SEMANTICS 8) it takes longer to know.
+ * Maximum time without progress of the first sync of a cluster before the agent starts without the missing state. A kvstore in
+ * memory has no more events after a short silence; over a network (SEMANTICS 8) this takes longer to know.
  */
 const PATIENCE_MS = { memory: 5_000, etcd: 180_000 };
 
-/** A cluster that has failed so often by then is not waited for: a first failure may be a matter of luck. */
+/**
+ * Number of failures after which the start does not wait for a cluster. More than one for etcd, because a first failure may be
+ * accidental.
+ */
 const FAILURES = { memory: 1, etcd: 3 };
 
 function problemText(folder: string, name: string, why: string): string {
   return `--clustermesh-config ${join(folder, name)}: ${why}`;
 }
 
-/** Follows the kvstores of the own and the remote clusters, recorded or real, into the engines. */
+/** Feeds the engines from the kvstores of the own and the remote clusters, recorded or real. */
 export class MeshFeed {
   readonly #options: AgentOptions;
-  /** Of every etcd; what is changed here counts at once. */
-  readonly #rates: { -readonly [Field in keyof RateLimitOptions]: RateLimitOptions[Field] };
+  readonly #rates: KvstoreRates;
   readonly #context: MeshFeedContext;
   readonly #recorded: RecordedMesh;
   #reading: string | undefined;
@@ -68,28 +72,29 @@ export class MeshFeed {
   #ownFailure: string | undefined;
   #followed: Followed | undefined;
   #folder: ConfigFollower | undefined;
+  #isFolderRead = false;
   #synced = false;
 
   constructor(options: AgentOptions, context: MeshFeedContext) {
-    this.#rates = { ...options.rateLimit };
+    this.#rates = new KvstoreRates(options.rateLimit);
     this.#options = options;
     this.#context = context;
     this.#recorded = new RecordedMesh(context.clock, context.random);
   }
 
-  /** The clusters, once they are followed. */
+  /** The followed clusters; undefined before the start has reached them. */
   get followed(): Followed | undefined {
     return this.#followed;
   }
 
-  /** What is wrong with the files that describe etcds now. */
+  /** Returns the current problems of the files that describe etcds. */
   problems(): readonly string[] {
     return this.#etcdProblem === undefined
       ? this.folderProblems()
       : [this.#etcdProblem, ...this.folderProblems()];
   }
 
-  /** Configurations that cannot be used, each of which is a cluster that is missing. */
+  /** Returns one sentence for each unusable configuration of a remote cluster. */
   folderProblems(): readonly string[] {
     const path = this.#options.clustermeshConfig ?? '';
     return Object.entries(this.#folder?.status().problems ?? {}).map(([name, why]) =>
@@ -97,7 +102,7 @@ export class MeshFeed {
     );
   }
 
-  /** Reads the recorded mesh. */
+  /** Returns the step that reads the recorded mesh. */
   recordedMesh(): Step {
     return {
       name: 'recorded mesh',
@@ -108,20 +113,21 @@ export class MeshFeed {
     };
   }
 
-  /** Opens the own kvstore, and learns the own cluster's id. */
+  /** Returns the step that opens the own kvstore and reads the id of the own cluster. */
   ownKvstore(timeout: AbortSignal): Step {
     return {
       name: 'own kvstore',
       patienceMs: REACH_MS,
       waitsFor: () => (this.#ownFailure === undefined ? [] : [this.#ownFailure]),
       start: async ({ signal }) => {
-        this.#ownKvstore = await this.#openOwn(AbortSignal.any([signal, timeout]));
+        using either = new EitherSignal(signal, timeout);
+        this.#ownKvstore = await this.#openOwn(either.signal);
       },
       stop: () => this.#etcd?.close(),
     };
   }
 
-  /** Begins to follow the clusters. */
+  /** Returns the step that starts to follow the clusters. */
   clusters(): Step {
     return {
       name: 'clusters',
@@ -129,6 +135,7 @@ export class MeshFeed {
         await this.#follow();
         const { clustermeshConfig } = this.#options;
         if (clustermeshConfig !== undefined) await this.#followFolder(clustermeshConfig);
+        this.#isFolderRead = true;
       },
       stop: async () => {
         await this.#folder?.stop();
@@ -138,43 +145,62 @@ export class MeshFeed {
     };
   }
 
-  /** Waits for the own cluster's first sync, each resource by its progress. */
+  /** Returns the step that waits for the first sync of the own cluster, each resource by its progress. */
   ownSync(timeout: AbortSignal): Step {
     return {
       name: 'first sync of the own cluster',
       waitsFor: () => this.#missing(true),
-      start: ({ signal }) =>
-        this.#followed?.own.syncedWithin(this.#deadline(AbortSignal.any([signal, timeout]))),
+      start: async ({ signal }) => {
+        using either = new EitherSignal(signal, timeout);
+        await this.#followed?.own.syncedWithin(this.#deadline(either.signal));
+      },
     };
   }
 
-  /** Waits for the first sync of the remote clusters, each by its progress. */
+  /** Returns the step that waits for the first sync of the remote clusters, each by its progress. */
   remoteSync(timeout: AbortSignal): Step {
     return {
       name: 'first sync of the remote clusters',
       waitsFor: () => [...this.folderProblems(), ...this.#missing(false)],
-      start: ({ signal }) =>
-        this.#followed?.mesh.clustersSynced(this.#deadline(AbortSignal.any([signal, timeout]))),
+      start: async ({ signal }) => {
+        using either = new EitherSignal(signal, timeout);
+        await this.#followed?.mesh.clustersSynced(this.#deadline(either.signal));
+      },
     };
   }
 
-  /** The first sync is over: the own etcd is asked at its usual rate from now on, and problems are reported one by one. */
+  /** Ends the first sync: the own etcd gets its usual request rate, and problems are reported individually from now on. */
   synced(): void {
     this.#synced = true;
     this.#etcd?.bootstrapped();
   }
 
-  /** The recorded kvstore of a cluster. */
+  /**
+   * Returns true if the services of all remote clusters are known: a cluster is complete, its services have expired, or
+   * `isRestored` returns true because a checkpoint contains it. Returns false before the clusters are followed.
+   */
+  offersKnown(isRestored: (cluster: string) => boolean): boolean {
+    if (this.#followed === undefined || !this.#isFolderRead || this.folderProblems().length > 0) return false;
+    const { mesh } = this.#followed;
+    return mesh.names.every(
+      (name) =>
+        mesh.progressOf(name)?.synced === true ||
+        isRestored(name) ||
+        mesh.statusOf(name)?.servicesExpired === true,
+    );
+  }
+
+  /** Returns the recorded kvstore of a cluster. */
   kvstore(cluster: string): KvstoreBackend | undefined {
     return this.#recorded.get(cluster);
   }
 
-  /** Takes a remote cluster out of the mesh, with all that it has said. False when it is not in it. */
+  /** Removes a remote cluster and its state from the mesh. Resolves to false if the mesh does not contain it. */
   async leave(cluster: string): Promise<boolean> {
     return (await this.#followed?.mesh.remove(cluster)) ?? false;
   }
 
-  /** Follows a recorded remote cluster. False when there is no kvstore of that name. */
+  /** Adds a recorded remote cluster to the mesh. Resolves to false if no kvstore has that name. */
   async join(cluster: string): Promise<boolean> {
     const server = this.#recorded.get(cluster)?.server;
     if (server === undefined || this.#followed === undefined) return false;
@@ -234,7 +260,7 @@ export class MeshFeed {
       if (!said) log.warn(`${this.#ownFailure}; it is asked for ${REACH_MS / 1000} s`);
     };
     const context = { clock, random, signal, onProblem, onFailure };
-    this.#etcd = await openOwnEtcd(kvstoreConfig, this.#rates, context);
+    this.#etcd = await openOwnEtcd(kvstoreConfig, this.#rates.own, context);
     return { backend: this.#etcd, id: clusterID ?? (await readClusterID(this.#etcd, clusterName, context)) };
   }
 
@@ -260,29 +286,20 @@ export class MeshFeed {
     for (const cluster of this.#recorded.clusters) if (cluster !== clusterName) await this.join(cluster);
   }
 
-  /** How much is asked of each etcd from now on. */
-  changeRates({ qps, bootstrapQps, maxInflight }: RateLimitOptions): void {
-    Object.assign(this.#rates, { qps, bootstrapQps, maxInflight });
+  /** Sets the rates of calls to each etcd, from the next call on. */
+  changeRates(rates: RateLimitOptions): void {
+    this.#rates.change(rates);
   }
 
   async #followFolder(path: string): Promise<void> {
     assert(this.#followed !== undefined, 'the clusters are followed');
     const { mesh } = this.#followed;
     const { clock, random, onReject, count } = this.#context;
-    // As upstream has it (pkg/clustermesh, `makeEtcdOpts`): the rate of a bootstrap is for the own kvstore alone.
-    const rates = this.#rates;
-    const rateLimit: RateLimitOptions = {
-      get qps() {
-        return rates.qps;
-      },
-      get maxInflight() {
-        return rates.maxInflight;
-      },
-    };
+    const rateLimit = this.#rates.remote;
     const source = new ConfigFolder(path, (config) => new EtcdBackend(config, { clock, random, rateLimit }));
     const onProblem = (name: string, why: string): void => {
       const problem = rejection('unusable-config', 'file', name, why, `--clustermesh-config ${path}`);
-      // Until the first sync is over they are reported as a part of what is not complete.
+      // Before the end of the first sync, the problems are reported with the incomplete inputs.
       if (this.#synced) onReject(problem);
       else count(problem);
     };

@@ -5,32 +5,32 @@ import { identityCell } from './answer.ts';
 import { backendsText } from './change-text.ts';
 import { type ColourEnvironment, type Output, printable, Terminal, writeLines } from './terminal.ts';
 
-/** What {@link monitor} shows. */
+/** Options of {@link monitor}. */
 export interface MonitorOptions {
-  /** Types with commas between; all of them without. */
+  /** Comma-separated types; default: all. */
   readonly types?: string | undefined;
-  /** After which revision to begin; without it with what comes from now on. */
+  /** Revision after which the stream begins; default: the current one. */
   readonly from?: string | undefined;
-  /** `json`: an object a line. */
+  /** `json`: one object per line. */
   readonly format: 'text' | 'json';
 }
 
-/** What monitoring takes from its process. */
+/** The parts of the process that monitoring uses. */
 export interface MonitorContext {
   readonly output: Output;
   readonly env: ColourEnvironment;
   readonly signal: AbortSignal;
 }
 
-/** An event as it was sent. */
+/** An event in the form in which the agent sent it. */
 export interface SentEvent {
   readonly name: string;
   readonly data: string;
 }
 
 /**
- * Shows every change of a running agent as a line, until the signal fires or the agent ends. Waits for a reader of the
- * output that is behind: what it misses meanwhile comes once for each key, or as a resync. Throws `ApiError`.
+ * Shows each change of a running agent as a line, until the signal fires or the agent ends. Waits for a slow reader of the output.
+ * Changes during that time are merged by key, or replaced by a resync. Throws `ApiError`.
  */
 export async function monitor(
   client: ApiClient,
@@ -49,7 +49,7 @@ export async function monitor(
   }
 }
 
-/** The events of a running agent, the first of which says that it follows. Throws `ApiError`. */
+/** Returns the events of a running agent. The first one confirms that the stream has begun. Throws `ApiError`. */
 export function monitorEvents(
   client: ApiClient,
   { types, from }: Pick<MonitorOptions, 'types' | 'from'>,
@@ -60,7 +60,7 @@ export function monitorEvents(
   return events(client.lines(`/v1/monitor?${asked}`));
 }
 
-/** The events among the lines of a stream (WHATWG, "Server-sent events"), as far as the agent uses them. */
+/** Yields the events of a stream (WHATWG, "Server-sent events"). Parses only the fields that the agent uses. */
 async function* events(lines: AsyncIterable<string>): AsyncGenerator<SentEvent, void, void> {
   let name = '';
   let data = '';
@@ -74,7 +74,7 @@ async function* events(lines: AsyncIterable<string>): AsyncGenerator<SentEvent, 
   }
 }
 
-/** A change as it is; of the others their name and revision. */
+/** Returns the document of a change, and the name and fields of other events. */
 function jsonLine({ name, data }: SentEvent): string {
   return name === 'change' ? data : JSON.stringify({ event: name, ...JSON.parse(data) });
 }

@@ -1,17 +1,7 @@
 import type { NodeDocument } from '../api/documents.ts';
 import type { ExplainedNodeDocument } from '../api/schemas.ts';
-import {
-  ageText,
-  type Column,
-  find,
-  hinted,
-  type ListFilters,
-  listAll,
-  listed,
-  nothing,
-  pathOf,
-  type Question,
-} from './answer.ts';
+import { ageText, type Column, find, listed, nothing, pathOf, type Question } from './answer.ts';
+import { type ListFilters, type Listing, listing } from './list.ts';
 import { printable } from './terminal.ts';
 
 const NO_NODE =
@@ -19,6 +9,10 @@ const NO_NODE =
 
 function nodeName({ cluster, name }: NodeDocument): string {
   return `${cluster}/${name}`;
+}
+
+function texts(...values: readonly (string | undefined)[]): string {
+  return values.filter(Boolean).join(' ') || '-';
 }
 
 const NODE_COLUMNS: readonly Column<NodeDocument>[] = [
@@ -33,15 +27,22 @@ const NODE_COLUMNS: readonly Column<NodeDocument>[] = [
   },
   {
     title: 'PODS',
-    cell: ({ ipv4AllocCIDR, ipv6AllocCIDR }) =>
-      [ipv4AllocCIDR, ipv6AllocCIDR].filter(Boolean).join(' ') || '-',
+    cell: ({ ipv4AllocCIDR, ipv4SecondaryAllocCIDRs = [], ipv6AllocCIDR, ipv6SecondaryAllocCIDRs = [] }) =>
+      texts(ipv4AllocCIDR, ...ipv4SecondaryAllocCIDRs, ipv6AllocCIDR, ...ipv6SecondaryAllocCIDRs),
   },
   { title: 'KEY', cell: ({ encryptionKey }) => String(encryptionKey) },
   {
     title: 'HEALTH',
-    cell: ({ ipv4HealthIP, ipv6HealthIP }) => [ipv4HealthIP, ipv6HealthIP].filter(Boolean).join(' ') || '-',
+    cell: ({ ipv4HealthIP, ipv6HealthIP }) => texts(ipv4HealthIP, ipv6HealthIP),
     wide: true,
   },
+  {
+    title: 'INGRESS',
+    cell: ({ ipv4IngressIP, ipv6IngressIP }) => texts(ipv4IngressIP, ipv6IngressIP),
+    wide: true,
+  },
+  { title: 'WIREGUARD KEY', cell: ({ wireguardPubKey }) => texts(wireguardPubKey), wide: true },
+  { title: 'BOOT ID', cell: ({ bootID }) => texts(bootID), wide: true },
   {
     title: 'LABELS',
     cell: ({ labels }) =>
@@ -52,16 +53,14 @@ const NODE_COLUMNS: readonly Column<NodeDocument>[] = [
   },
 ];
 
-/** Nodes by cluster and name. */
-export function listNodes(filters: ListFilters): Question {
-  return async (ask, view) => {
-    const nodes = await listAll<NodeDocument>(ask, '/v1/nodes', filters);
-    const lines = hinted(listed(NODE_COLUMNS, nodes, view), NO_NODE);
-    return { json: nodes, lines, found: true, names: nodes.map(nodeName) };
-  };
+/** Returns the listing of nodes, by cluster and name. */
+export function listNodes(filters: ListFilters): Listing {
+  return listing<NodeDocument>({
+    ...{ path: '/v1/nodes', filters, columns: NODE_COLUMNS, nameOf: nodeName, hint: NO_NODE },
+  });
 }
 
-/** A node, and what each source says of it. */
+/** Returns the question for one node and the claims of all sources on it. */
 export function getNode(name: string): Question {
   return async (ask, view) => {
     const node = await find<ExplainedNodeDocument>(ask, `/v1/nodes/${pathOf(name)}`);

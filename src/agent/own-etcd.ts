@@ -10,32 +10,32 @@ import { EtcdBackend, type EtcdBackendOptions } from '../kvstore/etcd/etcd-backe
 import { EtcdConfigError } from '../kvstore/etcd/etcd-config.ts';
 import { InputError, unreadable } from './input-error.ts';
 
-/** What reaching a kvstore takes from its process. */
+/** Context of connecting to a kvstore. */
 export interface ReachContext
-  extends Pick<EtcdBackendOptions, 'mayWrite' | 'writeTimeoutMs' | 'witnessLeases'> {
+  extends Pick<EtcdBackendOptions, 'mayWrite' | 'writeTimeoutMs' | 'witnessLeases' | 'gate'> {
   readonly clock: Clock;
   readonly random: Random;
-  /** Ends the attempts. */
+  /** Stops the attempts. */
   readonly signal: AbortSignal;
-  /** Receives why the configuration has become unusable, once for each reason; `undefined`: it is usable again. */
+  /** Receives the reason when the configuration becomes unusable, once for each reason; `undefined` when it is usable again. */
   readonly onProblem?: ((why: string | undefined) => void) | undefined;
-  /** Life of leased keys after the last sign of life. Default 15 min. */
+  /** Time after the last keepalive until the leased keys expire. Default 15 min. */
   readonly leaseSeconds?: number | undefined;
-  /** Receives why the kvstore has not answered, each time. */
+  /** Receives the reason of each failed request. */
   readonly onFailure?: ((why: string) => void) | undefined;
 }
 
 const BACKOFF = { baseMs: 500, capMs: 5_000 };
 
-/** A client of the etcd that the file of `--kvstore-config` describes. Throws `InputError`. */
+/** Returns a client of the etcd that the file of `--kvstore-config` describes. Throws `InputError`. */
 export async function openOwnEtcd(
   path: string,
   rateLimit: RateLimitOptions | undefined,
-  { clock, random, onProblem, leaseSeconds, mayWrite, writeTimeoutMs, witnessLeases }: ReachContext,
+  { clock, random, onProblem, leaseSeconds, mayWrite, writeTimeoutMs, witnessLeases, gate }: ReachContext,
 ): Promise<EtcdBackend> {
   try {
     const onUsable = (): void => onProblem?.(undefined);
-    const options = { clock, random, rateLimit, leaseSeconds, mayWrite, writeTimeoutMs, witnessLeases };
+    const options = { clock, random, rateLimit, leaseSeconds, mayWrite, writeTimeoutMs, witnessLeases, gate };
     return await EtcdBackend.open(path, { ...options, onUnusable: onProblem, onUsable });
   } catch (error) {
     if (!(error instanceof EtcdConfigError)) throw unreadable('--kvstore-config', path, error);
@@ -44,8 +44,8 @@ export async function openOwnEtcd(
 }
 
 /**
- * The id that the own cluster's kvstore gives to it; 0 when it says none that can be read. Waits for the kvstore
- * to answer, until the signal fires.
+ * Returns the id of a cluster from its kvstore; 0 if there is none or it is invalid. Retries until the kvstore answers or the
+ * signal fires.
  */
 export async function readClusterID(
   backend: KvstoreBackend,

@@ -9,13 +9,13 @@ const FILES = [
   ['page.js', 'text/javascript'],
 ] as const;
 
-/** The built page: beside the built agent; where that runs from its sources, in what was built last. */
+/** Returns the folder of the built page: beside the built agent, or the last build if the agent runs from its sources. */
 function folder(): URL {
   const beside = new URL('../ui/', import.meta.url);
   return existsSync(new URL('page.js', beside)) ? beside : new URL('../../dist/ui/', import.meta.url);
 }
 
-/** Reads the page. Throws `InputError` when it has not been built. */
+/** Returns the files of the page. Throws `InputError` if it has not been built. */
 export function readPage(): Promise<readonly PageFile[]> {
   const from = folder();
   return Promise.all(

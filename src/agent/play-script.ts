@@ -3,14 +3,14 @@ import { decodeWith, Fields, isObject, rejectInput } from '../net/fields.ts';
 import { InputError, unreadable } from './input-error.ts';
 import { parseYaml } from './yaml-documents.ts';
 
-/** One thing that a script does to the mesh. */
+/** An action of a script. */
 export type PlayAction =
   /** Writes a key. */
   | { readonly kind: 'put'; readonly store: string; readonly key: string; readonly value: string }
   | { readonly kind: 'delete'; readonly store: string; readonly key: string }
   /** Changes fields of a key's JSON value (RFC 7386: null removes a field). */
   | { readonly kind: 'patch'; readonly store: string; readonly key: string; readonly patch: unknown }
-  /** Replaces a text in every value under a prefix. */
+  /** Replaces a text in all values under a prefix. */
   | {
       readonly kind: 'replace';
       readonly store: string;
@@ -18,20 +18,20 @@ export type PlayAction =
       readonly text: string;
       readonly by: string;
     }
-  /** Makes or replaces an object of the recorded Kubernetes. */
+  /** Creates or replaces an object of the recorded Kubernetes. */
   | { readonly kind: 'apply'; readonly object: Readonly<Record<string, unknown>> }
-  /** Deletes it; apiVersion, kind and name are enough. */
+  /** Deletes an object. Its apiVersion, kind and name are sufficient. */
   | { readonly kind: 'remove'; readonly object: Readonly<Record<string, unknown>> }
-  /** A remote cluster's configuration is removed. */
+  /** Removes the configuration of a remote cluster. */
   | { readonly kind: 'leave'; readonly cluster: string }
-  /** It is added again. */
+  /** Adds the configuration of a remote cluster again. */
   | { readonly kind: 'join'; readonly cluster: string };
 
-/** A moment of a script. */
+/** A step of a script: a pause, a headline and actions. */
 export interface PlayStep {
-  /** Seconds after the step before. */
+  /** Seconds after the previous step. */
   readonly after: number;
-  /** What happens, for whoever watches. */
+  /** Headline of the step, for people. */
   readonly say: string;
   readonly actions: readonly PlayAction[];
 }
@@ -50,7 +50,7 @@ function readStep(step: Fields<never>): PlayStep {
   };
 }
 
-/** Any value but null. */
+/** Returns a value of any type except null. */
 function required(fields: Fields<never>, name: string): unknown {
   return fields.value(name) ?? fields.reject(name, 'missing-field', 'is missing');
 }
@@ -80,8 +80,8 @@ function readAction(action: Fields<never>): PlayAction {
 }
 
 /**
- * The steps in the text of a script. A malformed script is the user's own mistake: an error as a whole, before anything
- * is played. Throws {@link InputError} that names the file and the field.
+ * Returns the steps of a script. Throws {@link InputError} with the file and the field if any part is invalid, before any step is
+ * played.
  */
 export function parsePlayScript(text: string, path: string): readonly PlayStep[] {
   const script = parseYaml(text);
@@ -93,7 +93,7 @@ export function parsePlayScript(text: string, path: string): readonly PlayStep[]
   return steps.value;
 }
 
-/** Reads a script of changes (YAML, see `examples/changes.yaml`). */
+/** Reads a script of changes (YAML, see `examples/changes.yaml`). Throws {@link InputError}. */
 export async function readPlayScript(path: string): Promise<readonly PlayStep[]> {
   let text: string;
   try {

@@ -6,25 +6,25 @@ import { isObject } from '../net/fields.ts';
 import type { PlayAction, PlayStep } from './play-script.ts';
 import type { RecordedKubernetes } from './recorded-kubernetes.ts';
 
-/** What a script may reach. */
+/** The objects that a script can change. */
 export interface PlayStage {
-  /** The kvstore of a cluster; `undefined` when there is no such cluster. */
+  /** Returns the kvstore of a cluster; `undefined` if the cluster is unknown. */
   kvstore(cluster: string): KvstoreBackend | undefined;
-  /** The Kubernetes that was loaded; `undefined` without one. */
+  /** The recorded Kubernetes; `undefined` if none was loaded. */
   readonly kubernetes?: Pick<RecordedKubernetes, 'apply' | 'delete'> | undefined;
-  /** Removes a remote cluster's configuration; false when there is none. */
+  /** Removes the configuration of a remote cluster. Resolves to false if there is none. */
   leave(cluster: string): Promise<boolean>;
-  /** Adds it again; false when there is no such cluster. */
+  /** Adds the configuration again. Resolves to false if the cluster is unknown. */
   join(cluster: string): Promise<boolean>;
 }
 
-/** Receives what is about to happen, and what could not be done. */
+/** Receives each step before its actions, and each failed action. */
 export interface PlayAudience {
   onStep(step: PlayStep): void;
   onFailure(action: PlayAction, why: string): void;
 }
 
-/** RFC 7386: objects are merged, null removes, everything else replaces. */
+/** Returns the merged value (RFC 7386): objects are merged, null removes a field, and other values replace. */
 export function mergePatch(target: unknown, patch: unknown): unknown {
   if (!isObject(patch)) return patch;
   const merged = new Map(Object.entries(isObject(target) ? target : {}));
@@ -57,7 +57,7 @@ async function replaceText(
   return replaced === 0 ? `nothing under ${prefix} contains it` : undefined;
 }
 
-/** Does one action; gives the reason when it could not be done. */
+/** Performs an action. Returns the reason if it failed. */
 async function act(action: PlayAction, stage: PlayStage): Promise<string | undefined> {
   if (action.kind === 'leave' || action.kind === 'join') {
     return (await stage[action.kind](action.cluster)) ? undefined : 'it is not a remote cluster';
@@ -84,8 +84,8 @@ async function act(action: PlayAction, stage: PlayStage): Promise<string | undef
 }
 
 /**
- * Plays a script: waits, notifies the audience, acts. What cannot be done is reported, and the script goes on. Resolves
- * when it is over or `signal` has fired; never rejects.
+ * Plays a script: waits, notifies the audience, performs the actions. Failed actions are reported, and the script continues.
+ * Resolves at the end of the script or when `signal` fires. Never rejects.
  */
 export async function play(
   steps: readonly PlayStep[],

@@ -5,16 +5,14 @@ import {
   ageText,
   type Column,
   find,
-  hinted,
   identityCell,
-  type ListFilters,
-  listAll,
   listed,
   nothing,
   pathOf,
   portsCell,
   type Question,
 } from './answer.ts';
+import { type ListFilters, type Listing, listing } from './list.ts';
 
 const PREFIX_COLUMNS: readonly Column<EntryDocument>[] = [
   { title: 'PREFIX', cell: ({ prefix }) => prefix },
@@ -46,25 +44,23 @@ function byPrefix(entries: readonly EntryDocument[]): readonly EntryDocument[] {
   return keyed.sort((a, b) => comparePrefixes(a.prefix, b.prefix)).map(({ entry }) => entry);
 }
 
-/** Visible prefixes in the order of addresses. */
-export function listPrefixes(filters: ListFilters): Question {
-  return async (ask, view) => {
-    const entries = byPrefix(await listAll<EntryDocument>(ask, '/v1/ipcache', filters));
-    const some = Object.values(filters).some((value) => value !== undefined);
-    return {
-      json: entries,
-      lines: hinted(listed(PREFIX_COLUMNS, entries, view), some ? 'No prefix is so.' : NO_PREFIX),
-      found: true,
-      names: entries.map(({ prefix }) => prefix),
-    };
-  };
+/** Returns the listing of visible prefixes. */
+export function listPrefixes(filters: ListFilters): Listing {
+  const some = Object.values(filters).some((value) => value !== undefined);
+  return listing<EntryDocument>({
+    ...{ path: '/v1/ipcache', filters, columns: PREFIX_COLUMNS },
+    nameOf: ({ prefix }) => prefix,
+    hint: some ? 'No matching prefixes.' : NO_PREFIX,
+    sort: byPrefix,
+  });
 }
 
-/** What an IP belongs to (the longest prefix that holds it), or what exactly stands behind a CIDR. */
+/** Returns the question for one entry: by IP, the entry of the longest matching prefix; by CIDR, exactly its entry. */
 export function getPrefix(key: string): Question {
   return async (ask, view) => {
     const entry = key.includes('/')
-      ? (await listAll<EntryDocument>(ask, '/v1/ipcache', { prefix: key }))[0]
+      ? ((await ask(`/v1/ipcache?prefix=${encodeURIComponent(key)}`)) as { items: readonly EntryDocument[] })
+          .items[0]
       : await find<EntryDocument>(ask, `/v1/ipcache/lookup/${encodeURIComponent(key)}`);
     if (entry === undefined) return nothing(key);
     const lines = listed(PREFIX_COLUMNS, [entry], view);
@@ -79,7 +75,7 @@ const RULES: Readonly<Record<DecidingRule, string>> = {
   'endpoint-over-cidr': 'an endpoint IP hides the CIDR of the same single address',
 };
 
-/** Every claim on the prefix that {@link getPrefix} finds, strongest first, and the rule that decided. */
+/** Returns the question for all claims on the prefix that {@link getPrefix} finds, the strongest first, and the deciding rule. */
 export function explainPrefix(key: string): Question {
   return async (ask, view) => {
     const path = pathOf(key);

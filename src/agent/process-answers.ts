@@ -1,19 +1,19 @@
-import { type Question, table } from './answer.ts';
+import { type Question, statusOf, table } from './answer.ts';
 import type { KvstoreMeshDocument } from './run-kvstoremesh.ts';
 import type { OperatorDocument } from './run-operator.ts';
 import type { ProcessDocument } from './served-process.ts';
 import { openSteps } from './step-text.ts';
 import { printable } from './terminal.ts';
 
-/** What a process waits for, and what is not as it should be. */
+/** Returns the open steps, blockers and problems of a process, each once. */
 function processLines({ steps, blockers }: ProcessDocument, problems: readonly string[]): readonly string[] {
   const open = openSteps(steps).map(({ text }) => text);
   return [...new Set([...open, ...blockers, ...problems])].map(printable);
 }
 
-/** How kvstoremesh stands, for `dpcache kvstoremesh status`. */
+/** Returns the status of kvstoremesh, for `dpcache kvstoremesh status`. */
 export const askKvstoreMesh: Question = async (ask, view) => {
-  const status = (await ask('/v1/status')) as KvstoreMeshDocument;
+  const status = statusOf<KvstoreMeshDocument>(await ask('/v1/status'), 'problems', 'a kvstoremesh');
   const rows = status.clusters.map(({ name, state, returns, config, copy, lastFailure }) => [
     name,
     String(config?.id ?? ''),
@@ -31,14 +31,14 @@ export const askKvstoreMesh: Question = async (ask, view) => {
   };
 };
 
-/** `12:00:05` of today's clock; `-` where there is none. */
+/** Returns a time as `2026-11-20T12:00:05Z`, or `-` if there is none. */
 function timeCell(wallMs: number | undefined): string {
   return wallMs === undefined ? '-' : `${new Date(wallMs).toISOString().slice(0, 19)}Z`;
 }
 
-/** How an operator stands, for `dpcache operator status`. */
+/** Returns the status of an operator, for `dpcache operator status`. */
 export const askOperator: Question = async (ask, view) => {
-  const status = (await ask('/v1/status')) as OperatorDocument;
+  const status = statusOf<OperatorDocument>(await ask('/v1/status'), 'duties', 'an operator');
   const rows = status.duties.map(({ name, state, published, rounds, failures }) => [
     ...[name, state],
     ...(published === undefined ? ['-', '-'] : [String(published.keys), String(published.pending)]),
@@ -86,5 +86,7 @@ function electionText({ cluster, election, dryRun }: OperatorDocument): string {
   if (election === undefined) return `Cluster ${printable(cluster)}: this operator is alone.`;
   if (election.state === 'leader')
     return `Cluster ${printable(cluster)}: this operator leads, as ${printable(election.identity)}.`;
-  return `Cluster ${printable(cluster)}: this operator waits for the lease, which ${printable(election.holder ?? 'no operator')} holds.`;
+  const { holder = 'no operator', freeInMs = 0 } = election;
+  const until = freeInMs === 0 ? '' : `; free in ${Math.ceil(freeInMs / 1000)} s unless it is renewed`;
+  return `Cluster ${printable(cluster)}: this operator waits for the lease, which ${printable(holder)} holds${until}.`;
 }

@@ -5,27 +5,27 @@ import { textOfBytes } from '../kvstore/bytes.ts';
 import { HEARTBEAT_KEY, IDENTITY_LOCKS_PREFIX } from '../kvstore/codec/keys.ts';
 import type { KeyValue } from '../kvstore/transport.ts';
 
-/** The prefixes of a cluster's kvstore that a user of the mesh may read (WIRE, "Keys"). */
+/** The prefixes of a kvstore that a user of the mesh may read (WIRE, "Keys"). */
 const PREFIXES = ['cilium/cluster-config/', 'cilium/state/', 'cilium/cache/', 'cilium/synced/'];
 
-/** Lines that are written at a time: about 100 kB. */
+/** Number of keys in one write: about 100 kB. */
 const LINES = 256;
 
 /** Options of {@link recordKeys}. */
 export interface RecordOptions {
-  /** The cluster whose kvstore it is. */
+  /** Name of the cluster that owns the kvstore. */
   readonly store: string;
-  /** Receives the lines, several in one text, each with its line feed. The next text waits for the promise. */
+  /** Receives one or more lines, each with its line feed. The next call waits for the promise. */
   readonly write: (lines: string) => Promise<void>;
-  /** Receives each key whose value is not text. */
+  /** Receives each key with a value that is not UTF-8. */
   readonly onReject: (rejection: Rejection) => void;
   readonly signal: AbortSignal;
 }
 
 /**
- * Writes what a kvstore holds of a mesh as `--load` reads it: JSON lines of `{"store", "key", "value"}`, each prefix at
- * one revision and in order of key. Locks are left out. Gives the number of keys. Rejects with a `KvstoreError` when
- * the kvstore does not answer; what has been written by then is complete lines.
+ * Writes the keys of a kvstore in the format of `--load`: JSON lines of `{"store", "key", "value"}`, each prefix at one revision
+ * and sorted by key. Locks are omitted. Returns the number of keys. Rejects with a `KvstoreError` if the kvstore does not answer;
+ * only complete lines have been written then.
  */
 export async function recordKeys(backend: KvstoreBackend, options: RecordOptions): Promise<number> {
   const { signal } = options;

@@ -9,17 +9,17 @@ import type { Logger } from './log.ts';
 import { openOwnEtcd } from './own-etcd.ts';
 import { recordKeys } from './record-keys.ts';
 
-/** Which kvstores to record. */
+/** The kvstores to record. */
 export interface RecordMeshOptions {
   /** Name of the own cluster. */
   readonly clusterName: string;
-  /** The etcd configuration of the own cluster's kvstore; left out without it. */
+  /** Path of the etcd configuration of the own kvstore; undefined: it is not recorded. */
   readonly kvstoreConfig: string | undefined;
-  /** Folder with an etcd configuration for each remote cluster; left out without it. */
+  /** Folder with an etcd configuration for each remote cluster; undefined: they are not recorded. */
   readonly clustermeshConfig: string | undefined;
 }
 
-/** What recording takes from its process. */
+/** Context of recording. */
 export interface RecordMeshContext {
   readonly log: Logger;
   readonly clock: Clock;
@@ -35,9 +35,9 @@ interface Source {
 }
 
 /**
- * Records the own cluster's kvstore, then those of the remote clusters by name: see `recordKeys`. Gives whether all of
- * them were recorded; one that cannot be is logged, and the others are recorded. Throws `InputError` when a
- * configuration cannot be read.
+ * Records the own kvstore, then those of the remote clusters by name: see `recordKeys`. Returns true if all were recorded
+ * completely. A failure is logged, and the other kvstores are still recorded. Throws `InputError` if a configuration cannot be
+ * read.
  */
 export async function recordMesh(options: RecordMeshOptions, context: RecordMeshContext): Promise<boolean> {
   const { log, signal } = context;

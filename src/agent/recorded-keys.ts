@@ -7,18 +7,18 @@ import { type Decoded, decodeWith, Fields, isObject, rejectInput } from '../net/
 import { unreadable } from './input-error.ts';
 import { parseJsonInTurns } from './json-in-turns.ts';
 
-/** One key of a recorded mesh: what the kvstore of cluster `store` holds under `key`. */
+/** A key of a recorded mesh, in the kvstore of cluster `store`. */
 export interface RecordedKey {
   readonly store: string;
   readonly key: string;
   readonly value: string;
-  /** `file.jsonl:12`, where it was read. */
+  /** Position of the key: `file.jsonl:12`. */
   readonly at: string;
 }
 
 const CONFIG_PREFIX = 'cilium/cluster-config/';
 
-/** Whatever is wrong with a line, it is counted as malformed. */
+/** Rejects a line. All problems of lines have the reason `malformed-line`. */
 function reject(_reason: string, field: string, value: unknown, why: string): never {
   return rejectInput('malformed-line', field, value, why);
 }
@@ -38,12 +38,12 @@ function readKey(json: unknown, at: string): RecordedKey {
   return { store, key, value, at };
 }
 
-/** Reads one line; a rejection names the place and the field. */
+/** Returns the key of a line. A rejection contains the position and the field. */
 export function parseRecordedKey(line: string, at: string): Decoded<RecordedKey> {
   return decodeWith(at, () => readKey(parseJson(line), at));
 }
 
-/** The keys of a line: one, or all those of an answer as `etcdctl get --prefix … -w json` prints it. */
+/** Yields the key of a line, or all keys of a response of `etcdctl get --prefix … -w json`. */
 async function* parseLine(
   line: string,
   at: string,
@@ -65,11 +65,11 @@ async function etcdctlKeys(line: string): Promise<readonly unknown[] | undefined
 }
 
 function bytesOfBase64(fields: Fields<never>, name: string, text: string): Uint8Array {
-  const bytes = Buffer.from(text, 'base64'); // skips what is no base64
+  const bytes = Buffer.from(text, 'base64'); // ignores invalid characters
   return bytes.toString('base64') === text ? bytes : fields.reject(name, '', 'is not base64');
 }
 
-/** Key and value are base64; an empty value is left out. */
+/** Returns a key of etcdctl. Key and value are base64; an empty value is omitted. */
 function readEtcdctlKey(kv: unknown, store: string, at: string): RecordedKey {
   const fields = Fields.of(kv, reject, 'kvs');
   const key = keyOfBytes(bytesOfBase64(fields, 'key', fields.text('key')));
@@ -82,17 +82,17 @@ function etcdctlName(kv: unknown): string {
   return typeof key === 'string' ? keyOfBytes(Buffer.from(key, 'base64')) : '';
 }
 
-/** The cluster that wrote its configuration there, if it is one. */
+/** Returns the cluster with a configuration among the keys, if there is exactly one. */
 function clusterOf(kvs: readonly unknown[]): string | undefined {
   const clusters = kvs.map(etcdctlName).filter((name) => name.startsWith(CONFIG_PREFIX));
   return clusters.length === 1 ? clusters[0]?.slice(CONFIG_PREFIX.length) : undefined;
 }
 
 /**
- * Reads a recorded mesh, JSON lines of `{"store", "key", "value"}`, as a stream: a file may be larger than the
- * memory. A line may also be a whole answer of `etcdctl get --prefix cilium -w json`: its keys are of the cluster that
- * it has the one configuration of, else of `own`. Empty lines count for nothing. A line or key that is not right goes
- * to `onReject` with `file:line`, and the next one is read. Throws {@link InputError} when the file cannot be read.
+ * Yields the keys of a recorded mesh, JSON lines of `{"store", "key", "value"}`. The file is streamed, because it may be larger
+ * than the memory. A line may also be a whole response of `etcdctl get --prefix cilium -w json`. If it contains exactly one cluster
+ * configuration, its keys belong to that cluster, else to `own`. Empty lines are ignored. An invalid line or key is passed to
+ * `onReject` with `file:line`, and the next one is read. Throws {@link InputError} if the file cannot be read.
  */
 export async function* readRecordedKeys(
   path: string,

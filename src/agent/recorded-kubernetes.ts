@@ -7,10 +7,10 @@ import { CLUSTER_TYPES, type ResourceType } from '../k8s/memory/resource-types.t
 import { isObject } from '../net/fields.ts';
 import { readManifests } from './manifests.ts';
 
-/** An object of Kubernetes, as a manifest has it. */
+/** A Kubernetes object, as in a manifest. */
 export type RecordedObject = Readonly<Record<string, unknown>>;
 
-/** Where an object is: its kind, and the path of its collection. */
+/** Kind, collection path and name of an object. */
 interface Place {
   readonly type: ResourceType;
   readonly collection: string;
@@ -33,7 +33,7 @@ function placeOf(object: RecordedObject): Place | string {
   return { type, collection, name: encodeURIComponent(name) };
 }
 
-/** A Kubernetes in this process: an API server that was filled with recorded objects, and that a script can change. */
+/** A Kubernetes API server in this process. It contains recorded objects, and scripts can change them. */
 export class RecordedKubernetes {
   readonly #server: MemoryApiServer;
 
@@ -41,14 +41,14 @@ export class RecordedKubernetes {
     this.#server = new MemoryApiServer({ clock });
   }
 
-  /** The way to its API server. */
+  /** The transport to the API server. */
   get transport(): ApiTransport {
     return new MemoryApiTransport(this.#server);
   }
 
   /**
-   * Reads the objects of a file or folder. One that cannot be stored goes to `onReject`, and the rest goes on. Throws
-   * `InputError` when it cannot be read.
+   * Stores the objects of a file or folder. An object that cannot be stored is passed to `onReject`, and the others are still
+   * stored. Throws `InputError` if the path cannot be read.
    */
   async load(path: string, onReject: (rejection: Rejection) => void, onProgress: () => void): Promise<void> {
     for await (const { object, at } of readManifests(path, onReject, '--k8s-load')) {
@@ -58,7 +58,7 @@ export class RecordedKubernetes {
     }
   }
 
-  /** Makes or replaces an object, its status too; gives the reason when that is not possible. */
+  /** Creates or replaces an object and its status. Returns the reason if that failed. */
   async apply(object: RecordedObject): Promise<string | undefined> {
     const place = placeOf(object);
     if (typeof place === 'string') return place;
@@ -70,7 +70,7 @@ export class RecordedKubernetes {
     return refusal(status);
   }
 
-  /** Deletes an object, of which apiVersion, kind and name are enough. */
+  /** Deletes an object. Its apiVersion, kind and name are sufficient. Returns the reason if that failed. */
   async delete(object: RecordedObject): Promise<string | undefined> {
     const place = placeOf(object);
     if (typeof place === 'string') return place;

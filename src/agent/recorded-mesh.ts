@@ -18,7 +18,7 @@ import { InputError } from './input-error.ts';
 import { type RecordedKey, readRecordedKeys } from './recorded-keys.ts';
 
 /**
- * Why a key would never be read, if so. A mesh watches whole prefixes, so what lies beside them would be dropped
+ * Returns a rejection if no reader would find the key. A mesh watches whole prefixes, so keys outside them would be dropped
  * silently.
  */
 function strayKey({ store, key, at }: RecordedKey): Rejection | undefined {
@@ -35,9 +35,9 @@ function strayKey({ store, key, at }: RecordedKey): Rejection | undefined {
   return rejection('unknown-address-space', 'key', key, why, at);
 }
 
-/** How a recording is read. */
+/** Options of loading a recording. */
 export interface LoadOptions {
-  /** The cluster of keys that name no store. */
+  /** The cluster of keys without a store. */
   readonly own: string;
   readonly onReject: (rejection: Rejection) => void;
   /** Called for each key. */
@@ -45,7 +45,7 @@ export interface LoadOptions {
   readonly signal: AbortSignal;
 }
 
-/** Kvstores of a mesh in memory, one for each cluster, as recorded. */
+/** The kvstores of a recorded mesh, one in memory for each cluster. */
 export class RecordedMesh {
   readonly #stores = new Map<string, MemoryBackend>();
   readonly #clock: Clock;
@@ -56,19 +56,19 @@ export class RecordedMesh {
     this.#random = random;
   }
 
-  /** Names of the clusters that have a kvstore, in order of first mention. */
+  /** Names of the clusters with a kvstore, in order of their first key. */
   get clusters(): readonly string[] {
     return [...this.#stores.keys()];
   }
 
-  /** The kvstore of a cluster, if it has been mentioned. */
+  /** Returns the kvstore of a cluster; undefined if it has no keys. */
   get(cluster: string): MemoryBackend | undefined {
     return this.#stores.get(cluster);
   }
 
   /**
-   * The own cluster's kvstore, and its id: `id`, else the recorded one, else 0. It gets a configuration where none was
-   * recorded: what it holds is all there is, and not what is left after a loss.
+   * Returns the own kvstore and its id: `id`, or the recorded one, or 0. Adds a cluster configuration if none was recorded, because
+   * a kvstore without one is considered lost, but a recording is complete.
    */
   async openOwn(
     cluster: string,
@@ -81,7 +81,7 @@ export class RecordedMesh {
     return { backend, id: known };
   }
 
-  /** The kvstore of a cluster, empty if it has not been mentioned. */
+  /** Returns the kvstore of a cluster. Creates an empty one if there is none. */
   #open(cluster: string): MemoryBackend {
     const known = this.#stores.get(cluster);
     if (known !== undefined) return known;
@@ -91,9 +91,8 @@ export class RecordedMesh {
   }
 
   /**
-   * Writes the keys of a file into the stores; see `readRecordedKeys`. Lines that are not right, and keys that
-   * no reader would find, go to `onReject`. Ends early when the signal fires. `own`: see there. Throws `InputError` when
-   * not one line can be read.
+   * Stores the keys of a file; see `readRecordedKeys`, also for `own`. Invalid lines, and keys that no reader would find, are
+   * passed to `onReject`. Returns early if the signal fires. Throws `InputError` if no line is valid.
    */
   async load(path: string, { own, onReject, onProgress, signal }: LoadOptions): Promise<void> {
     let keys = 0;
@@ -118,8 +117,8 @@ export class RecordedMesh {
   }
 
   /**
-   * Adds the canaries that are missing of clusters that write them, and reports each: such a cluster is believed
-   * complete only when it says so, but a recording is complete when it has been read, even one that is cut off.
+   * Adds the missing canaries of clusters that write them, and reports each. Such a cluster is complete only if its canaries exist,
+   * but a recording is complete when it has been read, even if it was cut off.
    */
   async complete(onReject: (rejection: Rejection) => void): Promise<void> {
     for (const [cluster, store] of this.#stores) {
@@ -134,7 +133,7 @@ export class RecordedMesh {
     }
   }
 
-  /** Closes every kvstore. */
+  /** Closes all kvstores. */
   async close(): Promise<void> {
     await Promise.all([...this.#stores.values()].map((store) => store.close()));
   }

@@ -2,21 +2,23 @@ import type { Clock, Timer } from '../base/clock.ts';
 import { type Rejection, RejectionLog, type RejectionStatus } from '../base/rejection.ts';
 import type { Logger } from './log.ts';
 
-/** So many rejections of one reason are logged as warnings in a period; the others are counted, and logged at `debug`. */
+/**
+ * Maximum number of rejections of one reason that are logged as warnings in a period. The others are counted and logged at `debug`.
+ */
 const WARNED = 20;
 
-/** After this time a line says how many were not logged, and the next ones are logged again. */
+/** Length of a period. At its end, one line reports the number of rejections that were not logged as warnings. */
 const PERIOD_MS = 60_000;
 
-/** Rejections of one reason since the period began. */
+/** Number of rejections of one reason since the beginning of the period. */
 interface Period {
   readonly since: number;
   count: number;
 }
 
 /**
- * Everything that any part of the agent has rejected: all of it counted, and logged at a bounded rate. A mesh whose every
- * key is wrong has one cause, not a million.
+ * Counts all rejections of the agent and logs them at a bounded rate. If all keys of a mesh are invalid, they have one cause, and
+ * one line per key would hide it.
  */
 export class RejectionReport {
   readonly #log: Logger;
@@ -36,7 +38,7 @@ export class RejectionReport {
     this.#report(rejection);
   }
 
-  /** Counts one that is reported elsewhere. */
+  /** Counts a rejection that is reported elsewhere. */
   count(rejection: Rejection): void {
     this.#rejections.add(rejection);
   }
@@ -45,7 +47,7 @@ export class RejectionReport {
     return this.#rejections.status();
   }
 
-  /** Logs how many rejections were not logged, if any. Call it at the end, too. */
+  /** Logs the number of rejections that were not logged as warnings, if any. Call it before the end of the process, too. */
   flush(): void {
     this.#timer?.cancel();
     this.#timer = undefined;
@@ -61,7 +63,7 @@ export class RejectionReport {
     if (level === 'debug') this.#timer ??= this.#clock.after(PERIOD_MS, () => this.flush());
   }
 
-  /** Counts one more; gives how many there are in this period. */
+  /** Counts a rejection. Returns the number of rejections of that reason in this period. */
   #countOf(reason: string): number {
     const now = this.#clock.now();
     const known = this.#periods.get(reason);
@@ -70,13 +72,16 @@ export class RejectionReport {
     return ++period.count;
   }
 
-  /** One of which something was not logged lasts until the timer says so. */
+  /** Returns true if the period is over. A period with suppressed rejections ends with the timer instead. */
   #isOver({ since, count }: Period, now: number): boolean {
     return count <= WARNED && now - since >= PERIOD_MS;
   }
 }
 
-/** `3 items were rejected: 2 malformed-line, 1 unknown-kind`, or that nothing was. */
+/**
+ * Returns the rejections by reason: `3 items were rejected: 2 malformed-line, 1 unknown-kind`; `nothing was rejected` if there are
+ * none.
+ */
 export function rejectedText({ total, byReason }: Pick<RejectionStatus, 'total' | 'byReason'>): string {
   if (total === 0) return 'nothing was rejected';
   const counts = Object.entries(byReason).sort(([, a], [, b]) => b - a);

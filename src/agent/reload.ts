@@ -1,60 +1,56 @@
 import { messageOf } from '../base/failure.ts';
-import type { RateLimitOptions } from '../base/rate-limit.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
-import type { Agent } from './agent.ts';
-import type { Logger } from './log.ts';
 import type { LogLevel } from './log-options.ts';
 import type { RunContext } from './run-context.ts';
 
-/** Settings that were read anew. */
+/** Settings of a running process after reading its configuration file again. */
 export interface ReloadedSettings {
   readonly logLevel: LogLevel;
-  readonly manifests: readonly string[];
-  /** As `AgentOptions` have it; without it etcds are asked as much as it takes. */
-  readonly rateLimit: RateLimitOptions | undefined;
-  /** Names of settings that have changed, too, and are fixed while an agent runs. */
+  /** Keys of changed settings that only take effect at the next start. */
   readonly fixed: readonly string[];
 }
 
-/** Where settings come from. */
-export interface ReloadSource {
-  /** Calls `listener` whenever they are to be read anew. */
+/** Source of reload requests and of the settings. */
+export interface ReloadSource<S extends ReloadedSettings> {
+  /** Calls `listener` for each request: SIGHUP. */
   readonly subscribe: (listener: () => void) => Unsubscribe;
-  /** Throws `InputError` when they cannot be read, or something is wrong with them. */
-  readonly read: () => Promise<ReloadedSettings>;
+  /** Returns the settings. Throws `InputError` if they cannot be read or are invalid. */
+  readonly read: () => Promise<S>;
 }
 
-/** Takes over settings while an agent runs: one reading after the other, and whatever is asked meanwhile is one more. */
-export class Reloads {
-  readonly #source: ReloadSource;
-  readonly #log: Logger;
-  readonly #signal: AbortSignal;
+/** Reloads the settings of a running process. Only one reload runs at a time; requests during a reload cause one more. */
+export class Reloads<S extends ReloadedSettings> {
+  readonly #source: ReloadSource<S>;
+  readonly #context: RunContext;
   readonly #unsubscribe: Unsubscribe;
   #reload: (() => Promise<void>) | undefined;
-  #asked = false;
-  #reading = false;
+  #requested = false;
+  #reloading = false;
 
-  /** What is asked for before {@link Reloads.begin} is done then. */
-  constructor(source: ReloadSource, { log, signal }: RunContext) {
+  /** Subscribes to requests. Earlier ones are handled after {@link Reloads.begin}. */
+  constructor(source: ReloadSource<S>, context: RunContext) {
     this.#source = source;
-    this.#log = log;
-    this.#signal = signal;
+    this.#context = context;
     this.#unsubscribe = source.subscribe(() => {
-      this.#asked = true;
+      this.#requested = true;
       void this.#run();
     });
   }
 
-  /** Begins to reload an agent that has been started; `say` tells a person that it was done. */
-  begin(agent: Pick<Agent, 'readManifests' | 'changeRates'>, say: (text: string) => void): void {
+  /**
+   * Starts to handle requests. A reload is all or nothing: if `apply` rejects, it must have changed nothing, and no setting
+   * changes. `onDone` is called after each successful reload.
+   */
+  begin(apply: (settings: S) => void | Promise<void>, onDone: () => void): void {
+    const { log } = this.#context;
     this.#reload = async () => {
-      const { logLevel, manifests, rateLimit = {}, fixed } = await this.#source.read();
-      this.#log.level = logLevel;
-      agent.changeRates(rateLimit);
+      const settings = await this.#source.read();
+      await apply(settings);
+      const { logLevel, fixed } = settings;
+      log.level = logLevel;
       for (const setting of fixed)
-        this.#log.warn({ setting }, `${setting} has changed: that counts from the next start on`);
-      await agent.readManifests(manifests, this.#signal);
-      say('Settings and manifests were read anew.');
+        log.warn({ setting }, `${setting} has changed: it takes effect at the next start`);
+      onDone();
     };
     void this.#run();
   }
@@ -65,14 +61,14 @@ export class Reloads {
   }
 
   async #run(): Promise<void> {
-    if (this.#reading) return;
-    this.#reading = true;
-    while (this.#asked && this.#reload !== undefined) {
-      this.#asked = false;
+    if (this.#reloading) return;
+    this.#reloading = true;
+    while (this.#requested && this.#reload !== undefined) {
+      this.#requested = false;
       await this.#reload().catch((error: unknown) => {
-        this.#log.error(`settings cannot be taken over: ${messageOf(error)}`);
+        this.#context.log.error(`cannot reload settings: ${messageOf(error)}`);
       });
     }
-    this.#reading = false;
+    this.#reloading = false;
   }
 }

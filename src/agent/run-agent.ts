@@ -1,4 +1,5 @@
 import type { Ask } from '../api/api-client.ts';
+import type { RateLimitOptions } from '../base/rate-limit.ts';
 import { sleep } from '../base/sleep.ts';
 import { systemClock } from '../base/system-clock.ts';
 import { Agent } from './agent.ts';
@@ -8,139 +9,143 @@ import { LiveView } from './live-view.ts';
 import type { AgentOptions } from './options.ts';
 import { play } from './play.ts';
 import { readPlayScript } from './play-script.ts';
-import { type ReloadSource, Reloads } from './reload.ts';
+import type { ReloadedSettings, Reloads } from './reload.ts';
 import type { RunContext } from './run-context.ts';
-import type { ServeOptions } from './served-api.ts';
-import type { Step } from './start-step.ts';
+import { fired, type RunOptions, runStepped } from './served-process.ts';
 import { stateDocument } from './state-document.ts';
 import { showState } from './summary.ts';
 import { type ColourEnvironment, type Output, Terminal, writeLines } from './terminal.ts';
 
-/** What the last step of a script sets off is shown before the script is said to be over. */
+/** Time between the last step of a script and the line that reports its end, so that the changes of the step are shown before. */
 const SETTLE_MS = 1_000;
 
-/** What running an agent takes from its process that shows something. */
+/** Settings that an agent reloads. */
+export interface AgentSettings extends ReloadedSettings {
+  readonly manifests: readonly string[];
+  /** See `AgentOptions`; undefined: no limit. */
+  readonly rateLimit: RateLimitOptions | undefined;
+}
+
+/** An agent after its first sync. */
+interface RunningAgent {
+  readonly agent: Agent;
+  readonly api: AgentApi;
+  /** True if all sources were complete. */
+  readonly complete: boolean;
+  readonly reloads: Reloads<AgentSettings> | undefined;
+}
+
+/** Context of commands that show output. */
 export interface ShowContext extends RunContext {
   readonly output: Output;
   readonly env: ColourEnvironment;
 }
 
 /**
- * Runs `use` with an agent whose first sync is over and its API, and stops both whatever becomes of it. With `serve` the
- * API is served from the beginning, so that a first sync that takes long can be looked at. Throws `InputError` when it is
- * interrupted before that: there is nothing to show.
+ * Runs an agent until `use` has settled. Calls it when the first sync is complete or has stalled. Throws `InputError` if the signal
+ * fires before the first sync is complete, because there is nothing to show then.
  */
-async function withAgent<T>(
+function withAgent<T>(
   options: AgentOptions,
-  { log, signal }: RunContext,
-  use: (agent: Agent, api: AgentApi, complete: boolean) => T | Promise<T>,
-  serve?: ServeOptions,
+  run: RunOptions<AgentSettings>,
+  context: RunContext,
+  use: (running: RunningAgent) => T | Promise<T>,
 ): Promise<T> {
+  const { log, signal } = context;
   const agent = new Agent(options, { log, clock: systemClock, random: Math.random });
-  const api = new AgentApi(agent, { log, clock: systemClock, page: serve?.page });
-  const served: Step = {
-    name: 'API',
-    start: () => serve && api.serve(serve),
-    stop: () => api.stop(),
-  };
-  try {
-    const missing = await agent.start(signal, [served]);
+  const api = new AgentApi(agent, { log, clock: systemClock, page: run.serve?.page });
+  return runStepped(agent, api, run, context, (missing, reloads) => {
     if (signal.aborted && missing.length > 0)
       throw new InputError('interrupted before the first sync was over: nothing is shown');
     for (const sentence of missing) log.error(sentence);
-    return await use(agent, api, missing.length === 0);
-  } finally {
-    await agent.stop();
-  }
-}
-
-function until(signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    if (signal.aborted) resolve();
-    signal.addEventListener('abort', () => resolve(), { once: true });
+    return use({ agent, api, complete: missing.length === 0, reloads });
   });
 }
 
-/** Whether everything that was asked for has been complete. */
+/** `complete` if all sources were complete. */
 export type Completeness = 'complete' | 'incomplete';
 
-/** Prints what is known after the first sync: for people, or as a `StateDocument`. */
+/** Prints the state after the first sync, as text or as a `StateDocument`. */
 export function printState(
   options: AgentOptions,
   format: 'text' | 'json',
   context: ShowContext,
 ): Promise<Completeness> {
   const { output, env } = context;
-  return withAgent(options, context, (agent, _api, complete) => {
+  return withAgent(options, {}, context, ({ agent, complete }) => {
     if (format === 'text') showState(agent, agent.status(), new Terminal(output, env));
     else writeLines(output, `${JSON.stringify(stateDocument(agent.contents()), null, 1)}\n`);
     return complete ? 'complete' : 'incomplete';
   });
 }
 
-/** An answer, and whether everything that was asked for has been complete when it was given. */
+/** An answer, and true in `complete` if all sources were complete. */
 export interface Asked<T> {
   readonly answer: T;
   readonly complete: boolean;
 }
 
-/** Lets `use` ask an agent that has had its first sync and ends afterwards. */
+/** Calls `use` with an agent that has completed its first sync. Stops the agent afterwards. */
 export function askMesh<T>(
   options: AgentOptions,
   use: (ask: Ask) => Promise<T>,
   context: RunContext,
 ): Promise<Asked<T>> {
-  return withAgent(options, context, async (_agent, api, complete) => ({
+  return withAgent(options, {}, context, async ({ api, complete }) => ({
     answer: await use(api.ask),
     complete,
   }));
 }
 
-/** How {@link followMesh} shows a mesh. */
-export interface FollowOptions {
-  /** A script of changes to play. */
+/** Options of {@link followMesh}. */
+export interface FollowOptions extends RunOptions<AgentSettings> {
+  /** Path of a script of changes to play. */
   readonly script: string | undefined;
-  /** Shows every change of a burst. */
+  /** Shows all changes of a burst. */
   readonly all: boolean;
-  /** Where the agent can be asked meanwhile. */
-  readonly serve: ServeOptions;
-  /** Its settings are read anew when they are asked for. */
-  readonly reload?: ReloadSource | undefined;
+  /** Shows no changes and writes headlines to the log, for collectors that read the log and the output as one stream. */
+  readonly quiet: boolean;
 }
 
-/** Shows what is known, then every change, until it is asked to end; plays a script if there is one. */
+/** Shows the first state, then each change until the signal fires. Plays a script if there is one. */
 export async function followMesh(
   options: AgentOptions,
-  { script, all, serve, reload }: FollowOptions,
+  { script, all, quiet, ...run }: FollowOptions,
   context: ShowContext,
 ): Promise<void> {
   const { signal, log, output, env } = context;
-  using reloads = reload && new Reloads(reload, { log, signal });
   const steps = script === undefined ? [] : await readPlayScript(script);
   const terminal = new Terminal(output, env);
-  const show = async (agent: Agent, api: AgentApi): Promise<void> => {
-    showState(agent, agent.status(), terminal);
-    for (const line of reachedLines(api)) terminal.line(terminal.paint('faint', line));
-    terminal.line(terminal.paint('faint', 'Every change is shown from here on; Ctrl-C ends.'));
-    const view = new LiveView(agent, terminal, systemClock, { all });
-    using _following = view.follow();
-    reloads?.begin(agent, (text) => view.say(text));
+  await withAgent(options, run, context, async ({ agent, api, reloads }) => {
+    const live = quiet ? undefined : new LiveView(agent, terminal, systemClock, { all });
+    const say = (text: string): void => (live === undefined ? log.info(text) : live.say(text));
+    const reached = reachedLines(api);
+    if (live === undefined) for (const line of reached) log.info(line);
+    else {
+      showState(agent, agent.status(), terminal);
+      for (const line of [...reached, 'Every change is shown from here on; Ctrl-C ends.'])
+        terminal.line(terminal.paint('faint', line));
+    }
+    using _following = live?.follow();
+    const apply = async ({ manifests, rateLimit }: AgentSettings): Promise<void> => {
+      await agent.readManifests(manifests, signal);
+      agent.changeRates(rateLimit ?? {});
+    };
+    reloads?.begin(apply, () => say('Reloaded settings and manifests.'));
     const audience = {
-      onStep: ({ say }: { readonly say: string }): void => view.say(say),
+      onStep: (step: { readonly say: string }): void => say(step.say),
       onFailure: (action: { readonly kind: string }, why: string): void =>
         log.error(`--play: ${action.kind}: ${why}`),
     };
     await play(steps, agent, audience, systemClock, signal);
     if (steps.length > 0) await sleep(systemClock, SETTLE_MS, signal);
-    if (steps.length > 0 && !signal.aborted)
-      view.say('The script is over; the agent goes on. Ctrl-C ends it.');
-    await until(signal);
-    view.say('Stopped.');
-  };
-  await withAgent(options, context, show, serve);
+    if (steps.length > 0 && !signal.aborted) say('The script is over; the agent goes on. Ctrl-C ends it.');
+    await fired(signal);
+    say('Stopped.');
+  });
 }
 
-/** How others ask this agent. */
+/** Returns lines with the addresses of this agent. */
 function reachedLines({ socket, url, hasPage }: AgentApi): readonly string[] {
   return [
     ...(socket === undefined ? [] : [`The agent can be asked: dpcache status --socket ${socket}`]),

@@ -1,8 +1,8 @@
 import type { Logger } from './log.ts';
 
-/** What running an agent, an operator or a kvstoremesh takes from its process. */
+/** Context of running an agent, an operator or a kvstoremesh. */
 export interface RunContext {
   readonly log: Logger;
-  /** Asks it to end. */
+  /** Fires when the process should end. */
   readonly signal: AbortSignal;
 }

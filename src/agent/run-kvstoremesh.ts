@@ -1,6 +1,7 @@
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Description } from '../api/metrics/description.ts';
+import type { Scrape } from '../api/metrics/scrape.ts';
 import { assert } from '../base/assert.ts';
 import { messageOf } from '../base/failure.ts';
 import type { RateLimitOptions } from '../base/rate-limit.ts';
@@ -15,46 +16,47 @@ import { ConfigFolder } from './config-folder.ts';
 import { unreadable } from './input-error.ts';
 import { openOwnEtcd, readClusterID } from './own-etcd.ts';
 import type { RunContext } from './run-context.ts';
-import type { ServeOptions } from './served-api.ts';
 import {
   type ProcessContext,
   type ProcessDocument,
+  type RunOptions,
   runProcess,
   type ServedProcess,
 } from './served-process.ts';
 import type { Step } from './start-step.ts';
 
-/** How `dpcache kvstoremesh` is configured. */
+/** Configuration of `dpcache kvstoremesh`. */
 export interface KvstoreMeshProcessOptions {
   readonly clusterName: string;
-  /** Undefined: what the own kvstore says. */
+  /** Undefined: the id in the own kvstore. */
   readonly clusterID: number | undefined;
-  /** Etcd configuration of the own kvstore, into which is copied. */
+  /** Path of the etcd configuration of the own kvstore, the destination of the copies. */
   readonly kvstoreConfig: string;
   /** Folder with an etcd configuration for each remote cluster. */
   readonly clustermeshConfig: string;
   readonly rateLimit: RateLimitOptions | undefined;
 }
 
-/** How it stands. */
+/** Status of kvstoremesh. */
 export interface KvstoreMeshDocument extends ProcessDocument, KvstoreMeshStatus {
   readonly cluster: string;
   readonly configProblems: readonly string[];
 }
 
-/** An own kvstore that has not answered for so long cannot be started with: a supervisor is to try again. */
+/** Time after which the start fails if the own kvstore does not answer. A supervisor is expected to restart the process. */
 const REACH_MS = 30_000;
 
 class KvstoreMeshProcess implements ServedProcess {
   readonly #options: KvstoreMeshProcessOptions;
   readonly #context: ProcessContext;
   readonly #tasks: Supervisor;
+  readonly #gate: TurnGate;
   #etcd: EtcdBackend | undefined;
   #clusterID = 0;
   #mesh: KvstoreMesh | undefined;
   #folder: ConfigFollower | undefined;
   #etcdProblem: string | undefined;
-  /** Others may copy into the own kvstore, too. */
+  /** Ensures that only one kvstoremesh copies into the own kvstore. */
   #writer: SoleWriter | undefined;
   #silence: string | undefined;
 
@@ -62,14 +64,15 @@ class KvstoreMeshProcess implements ServedProcess {
     this.#options = options;
     this.#context = context;
     this.#tasks = new Supervisor(context);
+    this.#gate = new TurnGate({ clock: context.clock, nextTurn: setImmediate });
   }
 
   get stages(): readonly (readonly Step[])[] {
     return [[this.#ownKvstore()], [this.#clusters()]];
   }
 
-  get metrics(): readonly Description[] {
-    const clusters = (): KvstoreMeshStatus['clusters'] => this.#mesh?.status().clusters ?? [];
+  metrics(scrape: Scrape): readonly Description[] {
+    const clusters = scrape.once(() => this.#mesh?.status().clusters ?? []);
     const gauge = (
       name: string,
       help: string,
@@ -119,9 +122,13 @@ class KvstoreMeshProcess implements ServedProcess {
     };
   }
 
-  /** One that waits for another to end is ready: it is there for when that is gone. */
+  /** Returns the reasons why this process is not ready. A standby that waits for another kvstoremesh is ready. */
   blockers(): readonly string[] {
     if (this.#mesh?.isReady === true) return [];
+    if (this.#folder?.status().listed === false) {
+      const path = `--clustermesh-config ${this.#options.clustermeshConfig}`;
+      return [`${path}: not read yet`, ...this.#configProblems()];
+    }
     const { clusters } = this.status();
     const isCopied = ({ copy }: (typeof clusters)[number]): boolean =>
       Object.values(copy.canaries).every(Boolean);
@@ -162,12 +169,13 @@ class KvstoreMeshProcess implements ServedProcess {
           this.#silence = `the own kvstore does not answer: ${why}; check the endpoints and certificates of --kvstore-config`;
         };
         const mayWrite = (): boolean => this.#writer?.mayWrite() === true;
-        const context = { clock, random, signal, onProblem, onFailure, mayWrite, witnessLeases: true };
+        const reach = { clock, random, signal, onProblem, onFailure };
+        const context = { ...reach, mayWrite, witnessLeases: true, gate: this.#gate };
         this.#etcd = await openOwnEtcd(kvstoreConfig, rateLimit, context);
         const id = await readClusterID(this.#etcd, clusterName, context);
         this.#clusterID = clusterID ?? id;
       },
-      stop: () => this.#etcd?.close({ keepLeases: true }), // the copy stays for agents while another process begins
+      stop: () => this.#etcd?.close({ keepLeases: true }), // agents keep using the copy while another process starts
     };
   }
 
@@ -189,7 +197,7 @@ class KvstoreMeshProcess implements ServedProcess {
           .run('copy', (signal) => this.#copyAlone(writer, begun.open, signal))
           .catch((error: unknown) => this.#context.end(messageOf(error)));
         const either = (): Promise<void> => Promise.race([begun.opened, standby.opened]);
-        await interruptible(either, starting).catch(() => {}); // it is to end
+        await interruptible(either, starting).catch(() => {}); // interrupted: the process is stopping
         for (const problem of this.#standby()) log.warn(problem);
       },
       stop: async () => {
@@ -209,24 +217,24 @@ class KvstoreMeshProcess implements ServedProcess {
     const { clusterName, clustermeshConfig: path, rateLimit } = this.#options;
     const { log, clock, random } = this.#context;
     assert(this.#etcd !== undefined, 'the own kvstore has been opened');
-    const gate = new TurnGate({ clock, nextTurn: setImmediate });
     const own = { clusterName, clusterID: this.#clusterID, local: this.#etcd };
-    const mesh = new KvstoreMesh({ ...own, clock, random, gate });
+    const mesh = new KvstoreMesh({ ...own, clock, random, gate: this.#gate });
     this.#mesh = mesh;
     const source = new ConfigFolder(path, (config) => new EtcdBackend(config, { clock, random, rateLimit }));
     const onProblem = (name: string, why: string): void =>
       log.warn(`--clustermesh-config ${join(path, name)}: ${why}`);
     this.#folder = new ConfigFollower({ source, mesh, clock, onProblem });
+    const { listed } = this.#folder;
     await this.#folder.start();
-    mesh.allAdded();
+    void listed.then(() => mesh.allAdded());
   }
 }
 
-/** Copies remote clusters into the own kvstore until it is asked to end. */
+/** Copies remote clusters into the own kvstore until the signal fires. */
 export function runKvstoreMesh(
   options: KvstoreMeshProcessOptions,
-  serve: ServeOptions,
+  run: RunOptions,
   context: RunContext,
 ): Promise<void> {
-  return runProcess((process) => new KvstoreMeshProcess(options, process), serve, context);
+  return runProcess((process) => new KvstoreMeshProcess(options, process), run, context);
 }

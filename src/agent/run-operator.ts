@@ -1,12 +1,15 @@
 import { hostname } from 'node:os';
 import type { Description, Sample } from '../api/metrics/description.ts';
+import type { Scrape } from '../api/metrics/scrape.ts';
 import { assert } from '../base/assert.ts';
 import { messageOf } from '../base/failure.ts';
+import { EitherSignal } from '../base/follow-signal.ts';
 import type { RateLimitOptions } from '../base/rate-limit.ts';
 import { Supervisor } from '../base/supervisor.ts';
 import { TurnGate } from '../base/turn-gate.ts';
 import { KubernetesClient } from '../k8s/kubernetes-client.ts';
 import type { KvstoreBackend } from '../kvstore/backend.ts';
+import { clusterConfigKey } from '../kvstore/codec/keys.ts';
 import { MemoryBackend } from '../kvstore/memory/memory-backend.ts';
 import { sharedSignal } from '../kvstore/shared-signal.ts';
 import { type Deed, NotReadyError } from '../operator/collect/rounds.ts';
@@ -14,6 +17,7 @@ import { UnsafeSettingError } from '../operator/collect/unsafe-setting.ts';
 import { DryRunBackend } from '../operator/dry-run-backend.ts';
 import { type OperatorDuties, type OperatorDutiesOptions, operatorDuties } from '../operator/duties.ts';
 import type { DutyStatus } from '../operator/duty.ts';
+import { KvstoreReach } from '../operator/kvstore-reach.ts';
 import {
   type ElectionTimes,
   electionIdentity,
@@ -26,17 +30,17 @@ import { openOwnEtcd, type ReachContext } from './own-etcd.ts';
 import { RecordedKubernetes } from './recorded-kubernetes.ts';
 import { RejectionReport } from './rejection-report.ts';
 import type { RunContext } from './run-context.ts';
-import type { ServeOptions } from './served-api.ts';
 import {
   type ProcessContext,
   type ProcessDocument,
+  type RunOptions,
   runProcess,
   type ServedProcess,
 } from './served-process.ts';
 import type { Step } from './start-step.ts';
 import type { Output } from './terminal.ts';
 
-/** How `dpcache operator` is configured. */
+/** Configuration of `dpcache operator`. */
 export interface OperatorOptions
   extends Pick<
     OperatorDutiesOptions,
@@ -50,38 +54,43 @@ export interface OperatorOptions
     | 'deleteAllEndpoints'
     | 'slicing'
   > {
-  /** Etcd configuration of the own kvstore; `undefined`: one in this process. */
+  /**
+   * Path of the etcd configuration of the own kvstore. `undefined` selects one in the memory of this process, for a dry run or
+   * recorded objects.
+   */
   readonly kvstoreConfig: string | undefined;
   readonly rateLimit: RateLimitOptions | undefined;
-  /** Life of the keys that it publishes after its last sign of life. */
+  /** Time after the last keepalive until the published keys expire. */
   readonly leaseSeconds: number;
   readonly kubeconfig: string | undefined;
   readonly context: string | undefined;
-  /** Objects, files or folders: an API server in this process serves them in place of a real one. */
+  /** Files or folders with objects. If not empty, an API server in this process serves them instead of a real one. */
   readonly load: readonly string[];
-  /** Where the Lease of the election is. */
+  /** Namespace of the Lease of the election. */
   readonly namespace: string;
   readonly electionTimes: ElectionTimes;
-  /** Where each write is printed instead of being made. */
+  /** Time after which a leader releases the Lease if its kvstore does not answer. */
+  readonly kvstoreDeadlineMs: number;
+  /** If set, writes are printed here and not performed. */
   readonly dryRun: Output | undefined;
 }
 
-/** How it stands. */
+/** Status of an operator. */
 export interface OperatorDocument extends ProcessDocument {
   readonly cluster: string;
   readonly clusterID: number;
   readonly kvstore: string;
   readonly kubernetes: string | undefined;
   readonly dryRun: boolean;
-  /** Undefined: it runs alone. */
+  /** Undefined: it runs without an election. */
   readonly election: LeaderElectionStatus | undefined;
   readonly duties: readonly DutyStatus[];
   readonly rejected: { readonly total: number; readonly recent: readonly string[] };
 }
 
-/** Of reading files: a disk that says nothing for so long says nothing more. */
+/** Maximum time without progress while recorded objects are read. */
 const READ_MS = 180_000;
-/** All duties end in milliseconds, and the lease is given back. */
+/** Maximum duration of stopping the duties. Usually they end and release the Lease in milliseconds. */
 const STOP_MS = 10_000;
 
 class OperatorProcess implements ServedProcess {
@@ -93,6 +102,8 @@ class OperatorProcess implements ServedProcess {
   #kvstore: KvstoreBackend | undefined;
   #kvstoreProblem: string | undefined;
   #kubernetes: KubernetesClient | undefined;
+  /** Undefined without an election. */
+  #reach: KvstoreReach | undefined;
   #election: LeaderElection | undefined;
   #duties: OperatorDuties = { all: [], published: [] };
 
@@ -109,9 +120,10 @@ class OperatorProcess implements ServedProcess {
     return [[this.#readRecorded()], [this.#openKvstore()], [this.#reachKubernetes()], [this.#begin()]];
   }
 
-  get metrics(): readonly Description[] {
+  metrics(scrape: Scrape): readonly Description[] {
+    const statuses = scrape.once(() => this.#statuses());
     const duties = (value: (duty: DutyStatus) => number | undefined) => (): readonly Sample[] =>
-      this.#statuses().flatMap((duty) => {
+      statuses().flatMap((duty) => {
         const of = value(duty);
         return of === undefined ? [] : { value: of, labels: { duty: duty.name } };
       });
@@ -155,7 +167,7 @@ class OperatorProcess implements ServedProcess {
       ),
       {
         ...{ name: 'dpcache_operator_leader', type: 'gauge' },
-        help: 'Whether this operator does the duties: it holds the lease, or is alone.',
+        help: 'Whether this operator does the duties: it holds the Lease, or runs without an election.',
         samples: () => [{ value: Number(this.#isLeader) }],
       },
     ];
@@ -174,9 +186,11 @@ class OperatorProcess implements ServedProcess {
     };
   }
 
-  /** One that waits for the lease is ready: it is there for when it is given back. */
+  /** Returns the reasons why this process is not ready. A candidate is ready if its kvstore answers, because it could lead then. */
   blockers(): readonly string[] {
-    const problems = this.#kvstoreProblem === undefined ? [] : [this.#kvstoreProblem];
+    const { why } = this.#reach ?? {};
+    const silence = why === undefined ? [] : [`the kvstore does not answer: ${why}`];
+    const problems = [...(this.#kvstoreProblem === undefined ? [] : [this.#kvstoreProblem]), ...silence];
     if (!this.#isLeader) return problems;
     const missing = this.#duties.published.flatMap((duty) => {
       const { name, published, lastFailure } = duty.status();
@@ -186,13 +200,14 @@ class OperatorProcess implements ServedProcess {
     return [...problems, ...missing];
   }
 
-  /** Otherwise it is alone. */
+  /** False if this operator runs without an election. */
   get #elects(): boolean {
     return this.#recorded === undefined && this.#options.dryRun === undefined;
   }
 
+  /** True while no other operator can lead. False as soon as the Lease may have expired, even if the duties have not ended yet. */
   get #isLeader(): boolean {
-    return this.#election === undefined || this.#election.status().state === 'leader';
+    return !this.#elects || this.#election?.mayDelete() === true;
   }
 
   #statuses(): readonly DutyStatus[] {
@@ -229,11 +244,14 @@ class OperatorProcess implements ServedProcess {
                 ...this.#fence(),
               });
       },
-      stop: () => this.#kvstore?.close({ keepLeases: true }), // another operator goes on with what is there
+      stop: () => this.#kvstore?.close({ keepLeases: true }), // the next operator reuses the keys
     };
   }
 
-  /** A process that was stopped, and goes on where it was, must not overwrite what another says by now. */
+  /**
+   * Returns options that reject writes without a valid Lease. A process that was suspended and then continues must not overwrite
+   * the keys of the next leader.
+   */
   #fence(): Pick<ReachContext, 'mayWrite' | 'writeTimeoutMs'> {
     const { leaseMs, renewDeadlineMs } = this.#options.electionTimes;
     if (!this.#elects) return {};
@@ -266,10 +284,13 @@ class OperatorProcess implements ServedProcess {
         assert(client !== undefined, 'Kubernetes has been reached');
         if (this.#elects) {
           const identity = electionIdentity(hostname(), random);
+          const reach = this.#newReach();
+          this.#reach = reach;
           const onFailure = (error: unknown): void =>
             log.warn({ err: error }, 'the lease of the election cannot be had');
           this.#election = new LeaderElection({
             ...{ client, clock, random, identity, namespace, times, onFailure },
+            mayStand: () => reach.answers,
           });
         }
         this.#duties = this.#newDuties(client);
@@ -282,16 +303,52 @@ class OperatorProcess implements ServedProcess {
     };
   }
 
-  /** One that has lost its lease ends: whoever starts it again begins anew (OPERATOR 1). */
+  /** Returns the check of the kvstore. This operator is a candidate for the Lease only while the kvstore answers. */
+  #newReach(): KvstoreReach {
+    const { clock } = this.#context;
+    const backend = this.#kvstore;
+    assert(backend !== undefined, 'the kvstore has been opened');
+    return new KvstoreReach({ backend, clock, key: clusterConfigKey(this.#options.clusterName) });
+  }
+
+  /**
+   * Runs the duties, with an election if required. A process that has lost or released the Lease ends; its restart begins with
+   * fresh state (OPERATOR 1).
+   */
   async #run(signal: AbortSignal): Promise<void> {
     const { log, end } = this.#context;
+    const [election, reach] = [this.#election, this.#reach];
     const work = async (until: AbortSignal): Promise<void> => {
-      if (this.#election !== undefined) log.info('this operator leads');
       sharedSignal(until);
       await Promise.all(this.#duties.all.map((duty) => duty.run(until)));
     };
-    const how = this.#election === undefined ? await work(signal) : await this.#election.run(work, signal);
-    if (how === 'lost') end('the lease was lost: another operator may lead by now');
+    if (election === undefined || reach === undefined) return await work(signal);
+    const over = new AbortController();
+    using either = new EitherSignal(signal, over.signal);
+    const looking = reach.run(either.signal);
+    let isCutOff = false;
+    try {
+      const how = await election.run(async (until) => {
+        log.info('this operator leads');
+        const gaveUp = new AbortController();
+        using led = new EitherSignal(until, gaveUp.signal);
+        await Promise.all([
+          work(led.signal).finally(() => over.abort()),
+          reach.outageOf(this.#options.kvstoreDeadlineMs, either.signal).then((isOut) => {
+            isCutOff = isOut;
+            gaveUp.abort();
+          }),
+        ]);
+      }, signal);
+      if (how === 'lost') end('the lease was lost: another operator may lead by now');
+      else if (isCutOff)
+        end(
+          `the kvstore has not answered for ${this.#options.kvstoreDeadlineMs / 1000} s: the Lease was given up`,
+        );
+    } finally {
+      over.abort();
+      await looking;
+    }
   }
 
   #newDuties(kubernetes: KubernetesClient): OperatorDuties {
@@ -306,11 +363,12 @@ class OperatorProcess implements ServedProcess {
         gate: new TurnGate({ clock, nextTurn: setImmediate }),
         onReject: (rejection) => this.#rejected.add(rejection),
         onFailure: (error, duty) => {
-          // What a duty waits for at its start is in its status.
+          // The status shows what a duty waits for at its start.
           const level = error instanceof NotReadyError ? 'info' : 'warn';
           log[level]({ err: error, duty }, `${duty} has failed, and is tried again`);
         },
-        onDeed: (deed) => log.info({ deed }, deedText(deed)),
+        // A dry run has already printed the deed.
+        onDeed: (deed) => log[deed.outcome === 'dry-run' ? 'debug' : 'info']({ deed }, deedText(deed)),
       });
     } catch (error) {
       if (error instanceof UnsafeSettingError) throw new InputError(error.message, { cause: error });
@@ -323,11 +381,7 @@ function deedText({ duty, what, why, outcome }: Deed): string {
   return `${duty}: ${what} (${outcome}): ${why}`;
 }
 
-/** Does what one process of a cluster does for all, until it is asked to end. */
-export function runOperator(
-  options: OperatorOptions,
-  serve: ServeOptions,
-  context: RunContext,
-): Promise<void> {
-  return runProcess((process) => new OperatorProcess(options, process), serve, context);
+/** Runs the duties of an operator until the signal fires. */
+export function runOperator(options: OperatorOptions, run: RunOptions, context: RunContext): Promise<void> {
+  return runProcess((process) => new OperatorProcess(options, process), run, context);
 }

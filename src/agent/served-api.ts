@@ -1,37 +1,49 @@
 import { ApiError, type Ask } from '../api/api-client.ts';
 import type { ApiApp } from '../api/api-context.ts';
-import { ApiServer, type TCPOptions } from '../api/api-server.ts';
+import { ApiServer, type TCPCredentials, type TCPOptions } from '../api/api-server.ts';
+import type { ProcessMetrics } from '../api/metrics/process-metrics.ts';
 import { type PageFile, pagePath } from '../api/page-routes.ts';
 import type { ProblemDocument } from '../api/problem.ts';
+import type { Clock } from '../base/clock.ts';
 import { messageOf } from '../base/failure.ts';
+import { followCredentials } from './followed-credentials.ts';
 import { InputError } from './input-error.ts';
 import type { Logger } from './log.ts';
 
-/** Where an agent's API is served. */
+/** Addresses of the API of an agent. */
 export interface ServeOptions {
   readonly socket?: string | undefined;
-  /** The socket is the default one: where its folder cannot be had, the agent goes on without. */
+  /** True if the socket is the default one. If its folder cannot be used, the agent runs without a socket. */
   readonly socketIsDefault?: boolean | undefined;
   readonly tcp?: TCPOptions | undefined;
-  /** The page that is served with it, over TCP. */
+  /** Reads the credentials of `tcp` again; changed ones replace those in use. If undefined, they are never replaced. */
+  readonly credentials?: (() => Promise<TCPCredentials>) | undefined;
+  /** The files of the page, which is served over TCP. */
   readonly page?: readonly PageFile[] | undefined;
 }
 
-/** The API of a process: asked in this process, and served to others. */
+/** Context of {@link ServedApi}. */
+export interface ServedApiContext {
+  readonly log: Logger;
+  readonly clock: Clock;
+  readonly metrics: Pick<ProcessMetrics, 'credentialFailure'>;
+  readonly page?: readonly PageFile[] | undefined;
+}
+
+/** The API of a process, for requests within the process and from clients. */
 export class ServedApi {
   readonly #app: ApiApp;
-  readonly #log: Logger;
-  readonly #page: readonly PageFile[] | undefined;
+  readonly #context: ServedApiContext;
+  readonly #stopped = new AbortController();
   #server: ApiServer | undefined;
   #socket: string | undefined;
 
-  constructor(app: ApiApp, log: Logger, page?: readonly PageFile[]) {
+  constructor(app: ApiApp, context: ServedApiContext) {
     this.#app = app;
-    this.#log = log;
-    this.#page = page;
+    this.#context = context;
   }
 
-  /** Asks without a connection. */
+  /** Sends a request without a connection. Throws `ApiError`. */
   readonly ask: Ask = async (path, body) => {
     const answer =
       body === undefined
@@ -47,48 +59,61 @@ export class ServedApi {
     throw new ApiError(problem.detail, problem);
   };
 
-  /** Begins to serve. Throws `InputError` when the address or the socket cannot be had. */
-  async serve({ socket, socketIsDefault = false, tcp }: ServeOptions): Promise<void> {
+  /** Starts to serve. Throws `InputError` if an address or the socket cannot be used. */
+  async serve({ socket, socketIsDefault = false, tcp, credentials }: ServeOptions): Promise<void> {
     try {
-      await this.#listen({ socket, tcp });
+      await this.#listen({ socket, tcp, credentials });
     } catch (error) {
       const why = `the API cannot be served: ${messageOf(error)}`;
       if (!socketIsDefault || socket === undefined || !isForbidden(error))
         throw new InputError(why, { cause: error });
-      this.#log.warn(`${why}; name another socket with --socket, or none with --no-socket`);
-      await this.serve({ tcp });
+      this.#context.log.warn(`${why}; name another socket with --socket, or none with --no-socket`);
+      await this.serve({ tcp, credentials });
     }
   }
 
-  /** Whether the page is served. */
+  /** True if the page is served. */
   get hasPage(): boolean {
-    return this.#page !== undefined;
+    return this.#context.page !== undefined;
   }
 
-  /** Its unix socket, if it has one. */
+  /** Path of the unix socket; undefined if there is none. */
   get socket(): string | undefined {
     return this.#socket;
   }
 
-  /** Its address over TCP, if it has one. */
+  /** URL over TCP; undefined if there is none. */
   get url(): string | undefined {
     return this.#server?.url;
   }
 
-  async #listen(where: Pick<ServeOptions, 'socket' | 'tcp'>): Promise<void> {
-    const server = new ApiServer({ app: this.#app, ...where, open: new Set(this.#page?.map(pagePath)) });
+  async #listen({
+    socket,
+    tcp,
+    credentials,
+  }: Pick<ServeOptions, 'socket' | 'tcp' | 'credentials'>): Promise<void> {
+    const { log, clock, metrics, page } = this.#context;
+    const server = new ApiServer({ app: this.#app, socket, tcp, open: new Set(page?.map(pagePath)) });
     this.#server = server;
     await server.start();
-    this.#socket = where.socket;
+    this.#socket = socket;
+    if (tcp === undefined || credentials === undefined) return;
+    void followCredentials(tcp, {
+      read: credentials,
+      renew: (read) => server.renew(read),
+      onFailure: () => metrics.credentialFailure(),
+      ...{ log, clock, signal: this.#stopped.signal },
+    });
   }
 
-  /** Ends every connection. */
+  /** Stops the server and closes all connections. */
   async stop(): Promise<void> {
+    this.#stopped.abort();
     await this.#server?.stop();
   }
 }
 
-/** A folder of the system's, and we are not its owner; not a port that we may not have. */
+/** Returns true if the folder of the socket may not be written. Returns false for a port that may not be used. */
 function isForbidden(error: unknown): boolean {
   if (error instanceof Error && 'port' in error) return false;
   const code = error instanceof Error && 'code' in error ? error.code : undefined;

@@ -1,11 +1,14 @@
 import type { Description } from '../api/metrics/description.ts';
 import { ProcessMetrics } from '../api/metrics/process-metrics.ts';
+import { Scrape } from '../api/metrics/scrape.ts';
 import { createProcessApp } from '../api/process-app.ts';
 import type { StepDocument } from '../api/status-document.ts';
 import type { Clock, Random } from '../base/clock.ts';
+import { EitherSignal } from '../base/follow-signal.ts';
 import { systemClock } from '../base/system-clock.ts';
 import { InputError } from './input-error.ts';
 import type { Logger } from './log.ts';
+import { type ReloadedSettings, type ReloadSource, Reloads } from './reload.ts';
 import type { RunContext } from './run-context.ts';
 import { ServedApi, type ServeOptions } from './served-api.ts';
 import type { Step } from './start-step.ts';
@@ -13,40 +16,74 @@ import { Startup } from './startup.ts';
 import { openSteps } from './step-text.ts';
 import { version } from './version.ts';
 
-/** What a process takes from its surroundings. */
+/** Options of the API and of reloads of a process. */
+export interface RunOptions<S extends ReloadedSettings = ReloadedSettings> {
+  /** Addresses of the API; undefined: no API is served. */
+  readonly serve?: ServeOptions | undefined;
+  /** Source of reloads. If undefined, settings cannot be reloaded and SIGHUP ends the process. */
+  readonly reload?: ReloadSource<S> | undefined;
+}
+
+/** A process that starts in steps and stops in the reverse order. */
+export interface SteppedProcess<T> {
+  /** Runs `first`, then its own steps. */
+  start(signal: AbortSignal, first: readonly Step[]): Promise<T>;
+  stop(): Promise<unknown>;
+}
+
+/**
+ * Runs an agent, an operator or a kvstoremesh. Serves the API from the beginning, so that a long start can be observed, runs the
+ * steps of the start, and calls `use` with its result. Finally stops everything, also after a failure. Reload requests are deferred
+ * until `use` handles them; they do not end the process.
+ */
+export async function runStepped<T, R, S extends ReloadedSettings>(
+  process: SteppedProcess<T>,
+  api: ServedApi,
+  { serve, reload }: RunOptions<S>,
+  context: RunContext,
+  use: (started: T, reloads: Reloads<S> | undefined) => R | Promise<R>,
+): Promise<R> {
+  using reloads = reload && new Reloads(reload, context);
+  const served: Step = { name: 'API', start: () => serve && api.serve(serve), stop: () => api.stop() };
+  try {
+    return await use(await process.start(context.signal, [served]), reloads);
+  } finally {
+    await process.stop();
+  }
+}
+
+/** Context of a process. */
 export interface ProcessContext {
   readonly log: Logger;
   readonly clock: Clock;
   readonly random: Random;
-  /** Ends the process, for a reason of its own. */
+  /** Ends the process with an error. */
   readonly end: (why: string) => void;
 }
 
-/** A process without engines, that does something until it is asked to end. */
+/** A process without engines that runs until its signal fires: an operator or a kvstoremesh. */
 export interface ServedProcess {
-  /** What is started, in this order, and stopped in the reverse one; steps of one line at the same time. */
+  /** Steps of the start, in order. Steps of one stage run concurrently. The stop reverses the order. */
   readonly stages: readonly (readonly Step[])[];
-  /** How it stands, as plain data; the steps of its start are added. */
+  /** Returns the status as plain data. The runner adds the steps of the start. */
   status(): object;
-  /** What keeps it from being ready, beside its start: a sentence each. */
+  /** Returns one sentence for each reason, except open steps, why the process is not ready. */
   blockers(): readonly string[];
-  readonly metrics: readonly Description[];
+  /** Returns the metrics. Statuses that several metrics use are read with `scrape.once`. Called once. */
+  metrics(scrape: Scrape): readonly Description[];
 }
 
-/** How such a process stands, as its API says it. */
+/** The fields that the runner adds to the status of a {@link ServedProcess}. */
 export interface ProcessDocument {
   readonly steps: readonly StepDocument[];
-  /** What keeps it from being ready, a sentence each. */
+  /** One sentence for each reason why the process is not ready. */
   readonly blockers: readonly string[];
 }
 
-/**
- * Runs a process until the signal fires, or it ends by itself, and is asked over the API meanwhile. Throws `InputError` when
- * it cannot be started, and when it has ended by itself.
- */
+/** Runs a process until the signal fires. Throws `InputError` if it cannot start or has ended itself. */
 export async function runProcess(
   make: (context: ProcessContext) => ServedProcess,
-  serve: ServeOptions,
+  options: RunOptions,
   { log, signal }: RunContext,
 ): Promise<void> {
   const clock = systemClock;
@@ -57,23 +94,38 @@ export async function runProcess(
     const open = openSteps(startup.status()).flatMap(({ text, waitsFor }) => [text, ...waitsFor]);
     return [...new Set([...open, ...process.blockers()])];
   };
+  const scrape = new Scrape();
+  const metrics = new ProcessMetrics(process.metrics(scrape), scrape);
   const app = createProcessApp({
-    ...{ clock, blockers, version: version(), metrics: new ProcessMetrics(process.metrics) },
+    ...{ clock, blockers, version: version(), metrics },
     status: () => ({ ...process.status(), steps: startup.status(), blockers: blockers() }),
     onFault: (error) => log.error({ err: error }, 'a request of the API has failed'),
   });
-  const api = new ServedApi(app, log);
-  const served: Step = { name: 'API', start: () => api.serve(serve), stop: () => api.stop() };
-  const either = AbortSignal.any([signal, ended.signal]);
-  try {
-    if (await startup.start([[served], ...process.stages], either)) await fired(either);
-  } finally {
-    await startup.stop();
-  }
+  using either = new EitherSignal(signal, ended.signal);
+  const stepped: SteppedProcess<boolean> = {
+    start: (until, first) => startup.start([first, ...process.stages], until),
+    stop: () => startup.stop(),
+  };
+  const context = { log, signal: either.signal };
+  await runStepped(
+    stepped,
+    new ServedApi(app, { log, clock, metrics }),
+    options,
+    context,
+    async (isStarted, reloads) => {
+      if (!isStarted) return;
+      reloads?.begin(
+        () => {},
+        () => log.info('reloaded settings'),
+      );
+      await fired(either.signal);
+    },
+  );
   if (ended.signal.aborted) throw new InputError(String(ended.signal.reason));
 }
 
-function fired(signal: AbortSignal): Promise<void> {
+/** Resolves when the signal fires. */
+export function fired(signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     if (signal.aborted) resolve();
     signal.addEventListener('abort', () => resolve(), { once: true });

@@ -4,8 +4,6 @@ import {
   type Column,
   find,
   hinted,
-  type ListFilters,
-  listAll,
   listed,
   nothing,
   pathOf,
@@ -16,6 +14,7 @@ import {
   type View,
 } from './answer.ts';
 import { backendsText } from './change-text.ts';
+import { type ListFilters, type Listing, listing } from './list.ts';
 import { printable } from './terminal.ts';
 
 const NO_SERVICE =
@@ -27,9 +26,14 @@ function serviceName({ namespace, name }: ServiceDocument): string {
 
 const SERVICE_COLUMNS: readonly Column<ServiceDocument>[] = [
   { title: 'SERVICE', cell: serviceName },
-  { title: 'TYPE', cell: ({ type }) => type, wide: true },
+  { title: 'TYPE', cell: ({ type }) => type },
   { title: 'CLUSTER IP', cell: ({ clusterIPs }) => clusterIPs.join(' ') || '-' },
-  { title: 'PORTS', cell: ({ ports }) => portsCell(ports) },
+  {
+    title: 'EXTERNAL IP',
+    cell: ({ externalIPs = [], loadBalancerIPs = [] }) =>
+      [...new Set([...loadBalancerIPs, ...externalIPs])].join(' ') || '-',
+  },
+  { title: 'PORTS', cell: ({ ports, nodePorts }) => portsCell(ports, nodePorts) },
   {
     title: 'MESH',
     cell: ({ global, shared, restored }) =>
@@ -45,18 +49,16 @@ const SERVICE_COLUMNS: readonly Column<ServiceDocument>[] = [
   },
 ];
 
-/** Services for people. */
+/** Returns the lines of a table of services. */
 export function serviceLines(services: readonly ServiceDocument[], view: View): readonly string[] {
   return hinted(listed(SERVICE_COLUMNS, services, view), NO_SERVICE);
 }
 
-/** Announced services with their effective backends, by namespace and name. */
-export function listServices(filters: ListFilters): Question {
-  return async (ask, view) => {
-    const services = await listAll<ServiceDocument>(ask, '/v1/services', filters);
-    const lines = serviceLines(services, view);
-    return { json: services, lines, found: true, names: services.map(serviceName) };
-  };
+/** Returns the listing of announced services with their effective backends, by namespace and name. */
+export function listServices(filters: ListFilters): Listing {
+  return listing<ServiceDocument>({
+    ...{ path: '/v1/services', filters, columns: SERVICE_COLUMNS, nameOf: serviceName, hint: NO_SERVICE },
+  });
 }
 
 function servicePath(name: string): string {
@@ -72,7 +74,7 @@ const BACKEND_COLUMNS: readonly Column<BackendDocument>[] = [
   { title: 'STATE', cell: ({ state }) => state },
 ];
 
-/** A service with each of its backends. */
+/** Returns the question for one service and its backends. */
 export function getService(name: string): Question {
   return async (ask, view) => {
     const service = await find<ExplainedServiceDocument>(ask, servicePath(name));
@@ -94,13 +96,14 @@ export function getService(name: string): Question {
 const VERDICTS: Readonly<Record<ExplainedServiceDocument['explain']['backends'][number]['verdict'], string>> =
   {
     effective: 'effective',
+    merged: 'its ports are added to those of another slice',
     overruled: 'overruled by a stronger claim on the address',
     'not-global': 'out: the service includes no other clusters',
     'not-ready': 'out: not ready',
     affinity: 'out: the service prefers backends of others',
   };
 
-/** Who offers which backend to a service, and what became of each. */
+/** Returns the question for all offered backends of a service, each with its verdict. */
 export function explainService(name: string): Question {
   return async (ask, view) => {
     const service = await find<ExplainedServiceDocument>(ask, servicePath(name));

@@ -1,50 +1,53 @@
 import type { StepDocument } from '../api/status-document.ts';
 import type { Clock, Timer } from '../base/clock.ts';
 import { messageOf } from '../base/failure.ts';
+import { EitherSignal } from '../base/follow-signal.ts';
 import { sleep } from '../base/sleep.ts';
 import { InputError } from './input-error.ts';
 import type { Logger } from './log.ts';
 import { standsStill } from './step-text.ts';
 
-/** What a step works with. */
+/** Context of a step. */
 export interface StepContext {
-  /** Fires when the start is interrupted, the step is given up, or it is to stop. */
+  /** Fires when the start is interrupted, the step's time is over, or the step should stop. */
   readonly signal: AbortSignal;
-  /** Says that it has come further: its time counts anew. Cheap. */
+  /** Reports progress, which restarts the time of the step. Cheap. */
   readonly progress: () => void;
 }
 
 /** One step of a start. */
 export interface Step {
   readonly name: string;
-  /** Resolves when what later steps need is there. What it throws ends the start. */
+  /** Resolves when later steps may begin. If it throws, the start fails. */
   readonly start: (context: StepContext) => unknown;
-  /** Takes back what `start` did, or has done so far: called once `start` has settled, or its time is over. */
+  /** Undoes the work of `start`, complete or not. Called after `start` has settled, or when the time of stopping is over. */
   readonly stop?: () => unknown;
-  /** What it waits for now, a sentence each. */
+  /** Returns one sentence for each thing that the step currently waits for. */
   readonly waitsFor?: () => readonly string[];
-  /** It may stand still for so long; default: for ever. */
+  /** Maximum time without progress; default: unlimited. */
   readonly patienceMs?: number;
-  /** What follows when it has: the start ends (the default), or goes on without it, and it may still be done later. */
+  /**
+   * Action after that time: `end` (the default) fails the start, `go on` continues without the step, which may still finish later.
+   */
   readonly otherwise?: 'end' | 'go on';
-  /** Stopping may take so long; default {@link STOP_MS}. */
+  /** Maximum duration of stopping; default {@link STOP_MS}. */
   readonly stopMs?: number;
 }
 
-/** What steps take from their process. */
+/** The parts of the process that steps use. */
 export interface StepsContext {
   readonly log: Logger;
   readonly clock: Clock;
 }
 
-/** A step that has not come further for so long is reported, once. Upstream: a slow status probe (pkg/status). */
+/** Time without progress after which a step is reported, once. Upstream: a slow status probe (pkg/status). */
 const SLOW_MS = 15_000;
-/** A time that is noticed so much later than it was over is not held against a step: the process stood still. */
+/** If a timer fires this much too late, the process was suspended, and the delay is not counted as time without progress. */
 const STALL_MS = 1_000;
-/** All steps but one that hangs stop in milliseconds; Kubernetes waits for 30 s until it kills. */
+/** Maximum duration of stopping. All steps except a hanging one stop in milliseconds. Kubernetes kills a container after 30 s. */
 export const STOP_MS = 5_000;
 
-/** A step on its way: when it began, when it came further, and what became of it. */
+/** Runs one step: its times, its progress and its outcome. */
 export class StartStep {
   readonly #step: Step;
   readonly #context: StepsContext;
@@ -86,11 +89,12 @@ export class StartStep {
   }
 
   /**
-   * Resolves when the step is done or not waited for any longer, to false when it was interrupted. Rejects when the start
-   * is to end.
+   * Starts the step. Resolves when it is done or the start continues without it; to false if it was interrupted. Rejects if the
+   * start fails.
    */
   begin(interrupt: AbortSignal): Promise<boolean> {
-    const signal = AbortSignal.any([interrupt, this.#givenUp.signal]);
+    // Not disposed, because the step may keep the signal. There is only one for each step of the process.
+    const { signal } = new EitherSignal(interrupt, this.#givenUp.signal);
     const { clock } = this.#context;
     this.#state = 'running';
     this.#begunAt = clock.now();
@@ -121,8 +125,8 @@ export class StartStep {
   }
 
   /**
-   * Takes back what it has done, once `start` has settled; whoever calls has interrupted that. Resolves to whether all of it has
-   * ended in time; never rejects.
+   * Undoes the work of the step after `start` has settled. The caller must have interrupted it. Resolves to true if all of it has
+   * ended in time. Never rejects.
    */
   async stop(): Promise<boolean> {
     if (this.#state === 'pending') return true;
@@ -164,7 +168,7 @@ export class StartStep {
     if (!this.#isOpen()) return;
     this.#end('done');
     const { name, ms } = this.status();
-    // The end of trouble has the level of its beginning.
+    // The end of a problem has the same log level as its beginning.
     this.#context.log[this.#reported ? 'warn' : 'info']({ step: name }, `${name}: done after ${ms} ms`);
   }
 
@@ -175,7 +179,7 @@ export class StartStep {
     if (late) this.#context.log.error({ err: error, step: this.name }, `${this.name} has failed`);
   }
 
-  /** Looks again when the step would be slow, or has stood still for too long. */
+  /** Schedules the next check: when the step would be slow, or its time without progress would be over. */
   #watch(resolve: () => void, reject: (error: unknown) => void): void {
     const { clock } = this.#context;
     const { patienceMs = Number.POSITIVE_INFINITY } = this.#step;

@@ -1,11 +1,12 @@
 import type { StepDocument } from '../api/status-document.ts';
 import { assert } from '../base/assert.ts';
+import { EitherSignal } from '../base/follow-signal.ts';
 import { StartStep, type Step, type StepsContext } from './start-step.ts';
 
 /**
- * A start in steps, and the stop in the reverse order. Steps of one stage run at the same time, stages one after the other.
- * A step that stands still is named with what it waits for, and is given up when its time is over, counted from when it came
- * further last. Whatever was begun is stopped: after a failure, in the middle of the start, and while others hang.
+ * Runs a start in steps, and the stop in the reverse order. Steps of one stage run concurrently, stages one after the other. A step
+ * without progress is logged with its reason. If its time is over, counted from its last progress, it is abandoned. All started
+ * steps are stopped: after a failure, in the middle of the start, and even if others hang.
  */
 export class Startup {
   readonly #context: StepsContext;
@@ -18,13 +19,14 @@ export class Startup {
   }
 
   /**
-   * Resolves to whether all stages were gone through: false when the signal has fired or {@link Startup.stop} was called.
-   * Rejects with what a step has failed with. The caller stops in each case. Once only.
+   * Resolves to true after all stages, to false if the signal has fired or {@link Startup.stop} was called. Rejects with the error
+   * of a step. The caller must stop in each case. May be called once only.
    */
   async start(stages: readonly (readonly Step[])[], signal: AbortSignal): Promise<boolean> {
     assert(this.#stages === undefined, 'the start has begun');
     this.#stages = stages.map((stage) => stage.map((step) => new StartStep(step, this.#context)));
-    const interrupt = AbortSignal.any([signal, this.#interrupt.signal]);
+    // Not disposed, because steps may keep the signal.
+    const { signal: interrupt } = new EitherSignal(signal, this.#interrupt.signal);
     for (const stage of this.#stages) {
       if (interrupt.aborted) return false;
       const begun = await Promise.all(stage.map((step) => step.begin(interrupt)));
@@ -33,12 +35,15 @@ export class Startup {
     return true;
   }
 
-  /** Every step, in order. */
+  /** Returns the status of all steps, in order. */
   status(): readonly StepDocument[] {
     return this.#steps.map((step) => step.status());
   }
 
-  /** Takes everything back, last step first. Resolves to the names of the steps that hang; never rejects. Calls are one. */
+  /**
+   * Stops all started steps, the last one first. Resolves to the names of the steps that hang. Never rejects. Further calls return
+   * the same promise.
+   */
   stop(): Promise<readonly string[]> {
     this.#stopped ??= this.#stop();
     return this.#stopped;

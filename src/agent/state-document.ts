@@ -4,7 +4,7 @@ import { protocolName } from '../net/port.ts';
 import type { Node } from '../nodemanager/node.ts';
 import type { Endpoints, Ports } from '../servicecache/backend.ts';
 
-/** What stands behind a prefix. Fields that have nothing to say are left out. */
+/** An entry of the ipcache. Empty fields are omitted. */
 export interface PrefixDocument {
   readonly encryptKey: number;
   readonly hostIP?: string;
@@ -15,9 +15,9 @@ export interface PrefixDocument {
   readonly podName?: string;
 }
 
-/** A node. Fields that have nothing to say are left out. */
+/** A node. Empty fields are omitted. */
 export interface NodeDocument {
-  /** `InternalIP=192.168.10.1`, in the node's order. */
+  /** `InternalIP=192.168.10.1`, in the order of the node. */
   readonly addresses: readonly string[];
   readonly cluster: string;
   readonly clusterID: number;
@@ -32,16 +32,16 @@ export type BackendsDocument = Readonly<
   Record<string, Readonly<Record<string, { readonly Port: number; readonly Protocol: string }>>>
 >;
 
-/** What the agent knows, as `--once -o json` prints it: keys sorted, nodes by cluster and name. */
+/** The state of the agent as printed by `--once -o json`: keys sorted, nodes by cluster and name. */
 export interface StateDocument {
-  /** By CIDR, `10.1.2.3/32`: what is visible there. */
+  /** Visible entries by CIDR: `10.1.2.3/32`. */
   readonly ipcache: Readonly<Record<string, PrefixDocument>>;
   readonly nodes: readonly NodeDocument[];
-  /** By `namespace/name`: every service that is announced, also one without backends. */
+  /** Announced services by `namespace/name`, including those without backends. */
   readonly services: Readonly<Record<string, BackendsDocument>>;
 }
 
-/** An entry as the documents show it. */
+/** Returns an entry as a document. */
 export function prefixDocument(entry: IPCacheEntry): PrefixDocument {
   const { namedPorts, namespace, podName } = entry.k8s ?? {};
   return {
@@ -56,7 +56,7 @@ export function prefixDocument(entry: IPCacheEntry): PrefixDocument {
   };
 }
 
-/** A node as the documents show it. */
+/** Returns a node as a document. */
 export function nodeDocument(node: Node): NodeDocument {
   return {
     addresses: node.addresses.map(({ type, ip }) => `${type}=${ip}`).toArray(),
@@ -73,19 +73,19 @@ function portsDocument(ports: Ports): BackendsDocument[string] {
   return sortedRecord(ports, ({ port, protocol }) => ({ Port: port, Protocol: protocolName(protocol) }));
 }
 
-/** Effective backends as the documents show them. */
+/** Returns effective backends as a document. */
 export function backendsDocument({ backends }: Endpoints): BackendsDocument {
   return sortedRecord(backends, ({ ports }) => portsDocument(ports));
 }
 
-/** The three engines' content, each iterated once. */
+/** The contents of the three engines. Each is iterated once. */
 export interface EngineContents {
   readonly entries: Iterable<KeyedEntry>;
   readonly nodes: Iterable<Node>;
   readonly services: Iterable<readonly [string, { readonly endpoints: Endpoints }]>;
 }
 
-/** The whole state as plain data. */
+/** Returns the whole state as plain data. */
 export function stateDocument({ entries, nodes, services }: EngineContents): StateDocument {
   const visible = Array.from(entries, (entry) => [prefixOfKey(entry.key), entry] as const);
   return {

@@ -1,6 +1,7 @@
-import { type FileHandle, mkdir, open, rename, rm } from 'node:fs/promises';
+import { type FileHandle, mkdir, open, readdir, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { checkArguments, TEXT } from '../base/arguments.ts';
+import { openRegularFile } from '../kvstore/etcd/regular-file.ts';
 import type { StateFile, StateFolder, StateSink } from '../restore/state-folder.ts';
 
 function isMissing(error: unknown): boolean {
@@ -22,7 +23,10 @@ async function writeTo(handle: FileHandle, bytes: Uint8Array): Promise<void> {
   while (from < bytes.length) from += (await handle.write(bytes, from)).bytesWritten;
 }
 
-/** A folder of the file system as a {@link StateFolder}. Files are readable for their owner alone: they name every pod. */
+/**
+ * A {@link StateFolder} in the file system. Opens only regular files, because other files can block a thread of the process. Files
+ * are readable by their owner only, because they contain the names of all pods.
+ */
 export class StateFiles implements StateFolder {
   readonly #path: string;
 
@@ -30,9 +34,18 @@ export class StateFiles implements StateFolder {
     this.#path = path;
   }
 
+  async names(): Promise<readonly string[]> {
+    try {
+      return await readdir(this.#path);
+    } catch (error) {
+      if (isMissing(error)) return [];
+      throw error;
+    }
+  }
+
   async open(name: string): Promise<StateFile | undefined> {
     try {
-      const handle = await open(join(this.#path, name), 'r');
+      const handle = await openRegularFile(join(this.#path, name));
       const { size } = await handle.stat();
       return {
         size,
@@ -47,7 +60,7 @@ export class StateFiles implements StateFolder {
 
   async create(name: string): Promise<StateSink> {
     await mkdir(this.#path, { recursive: true, mode: 0o700 });
-    const handle = await open(join(this.#path, name), 'w', 0o600);
+    const handle = await open(join(this.#path, name), 'wx', 0o600);
     return {
       write: (bytes) => writeTo(handle, bytes),
       sync: () => handle.sync(),

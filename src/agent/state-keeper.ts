@@ -12,14 +12,15 @@ import { Restoration, type RestoreOutcome } from '../restore/restoration.ts';
 import { isoTime } from './agent-status.ts';
 import { leftByCilium, readCiliumState } from './cilium-state.ts';
 import type { Logger } from './log.ts';
-import type { Step } from './start-step.ts';
+import { STOP_MS, type Step } from './start-step.ts';
 import { StateFiles } from './state-files.ts';
+import { StateLock } from './state-lock.ts';
 
-/** What {@link StateKeeper} keeps, and takes from its process. */
+/** Options of {@link StateKeeper}. */
 export interface StateKeeperOptions {
   /** The folder of `--state-dir`. */
   readonly path: string;
-  /** The state directory of a Cilium agent, taken where there is no checkpoint to start from. */
+  /** The state directory of a Cilium agent. Imported if there is no usable checkpoint. */
   readonly importFrom?: string | undefined;
   readonly clusterName: string;
   readonly nodeName: string;
@@ -28,30 +29,32 @@ export interface StateKeeperOptions {
   readonly gate: TurnGate;
   readonly log: Logger;
   readonly onReject: (rejection: Rejection) => void;
-  /** Identities that sources have said. */
+  /** Returns the identities that sources provide. */
   readonly identities: () => Iterable<KnownIdentity>;
-  /** Grows with every change of an identity. */
+  /** Returns the number of changes of identities. Never decreases. */
   readonly identityChanges: () => number;
 }
 
-/** Of reading a checkpoint: a disk that says nothing for so long says nothing more. */
+/** Maximum time without progress while a checkpoint is read. */
 const READ_MS = 180_000;
 
-/** A checkpoint of 10,000,000 entries takes about half of it. */
+/** Maximum duration of writing the last checkpoint. One with 10,000,000 entries takes about half of it. */
 const WRITE_MS = 60_000;
 
 /**
- * What the agent knew before it was restarted (`src/restore`), on a file system: reads the checkpoint as a step of the start,
- * writes one each minute in which something has changed and one at the end, and says how old what it has restored is.
+ * Keeps the state of the agent over a restart (`src/restore`), in the file system. Reads the checkpoint in a step of the start.
+ * Writes one each minute if anything has changed, and one at the end. Reports the age of restored state.
  */
 export class StateKeeper {
   readonly #options: StateKeeperOptions;
   readonly #restoration: Restoration;
   readonly #checkpointer: Checkpointer;
+  readonly #lock: StateLock;
 
   constructor(options: StateKeeperOptions) {
     const { path, clusterName, engines, clock, gate, log, onReject } = options;
     this.#options = options;
+    this.#lock = new StateLock(path, log);
     const folder = new StateFiles(resolve(path));
     this.#restoration = new Restoration({ ...engines, folder, clusterName, gate, onReject });
     this.#checkpointer = new Checkpointer({
@@ -76,49 +79,62 @@ export class StateKeeper {
     });
   }
 
-  /** Takes what a checkpoint says, before any source says something; when it is stopped, writes the last checkpoint. */
+  /**
+   * Returns the step that locks the folder and restores its checkpoint before any source is followed. Its stop writes the last
+   * checkpoint. The start fails with `InputError` if another process uses the folder.
+   */
   step(): Step {
     let complete = false;
     return {
       name: 'checkpoint',
       patienceMs: READ_MS,
       otherwise: 'go on',
-      stopMs: WRITE_MS,
+      // Only a write takes long. A read that blocks is abandoned like any other step.
+      get stopMs() {
+        return complete ? WRITE_MS : STOP_MS;
+      },
       waitsFor: () => [`--state-dir ${this.#options.path} is being read`],
       start: async ({ signal, progress }) => {
+        await this.#lock.acquire();
         const outcome = await this.#restoration.read(signal, progress);
         this.#log(outcome);
         if (outcome.kind !== 'restored' && outcome.kind !== 'interrupted') await this.#import();
-        // One that was cut short would replace the whole one.
+        // The engines contain only a part of the checkpoint, so writing one would lose the rest.
         if (outcome.kind === 'interrupted') return;
         complete = true;
         this.#checkpointer.start();
       },
-      stop: () => (complete ? this.#checkpointer.stop() : undefined),
+      stop: async () => {
+        if (complete) await this.#checkpointer.stop();
+        await this.#lock.release();
+      },
     };
   }
 
-  /** Clusters of which something is only restored. */
+  /** Clusters with restored state. */
   get clusters(): readonly string[] {
     return this.#restoration.clusters;
   }
 
-  /** The sources of a cluster are complete, or it is not followed any more: what is left of the checkpoint goes. Never rejects. */
+  /** Withdraws the restored state of a cluster, because its sources are complete or it is no longer followed. Never rejects. */
   async letGo(cluster: string): Promise<void> {
     if (this.#restoration.knownAt(cluster) === undefined) return;
     await this.#restoration.letGo(cluster).then(
       () => this.#options.log.info({ cluster }, `cluster ${cluster}: nothing is only restored any more`),
-      (error: unknown) =>
-        this.#options.log.error({ err: error, cluster }, 'letting go of a checkpoint has failed'),
+      (error: unknown) => this.#logFailure(cluster, error),
     );
   }
 
-  /** A remote cluster has been out of reach for so long that its services are withdrawn. */
+  /** Withdraws the restored services of a remote cluster that has been unreachable for too long. */
   letGoOffers(cluster: string): void {
-    void this.#restoration.letGoOffers(cluster);
+    this.#restoration.letGoOffers(cluster).catch((error: unknown) => this.#logFailure(cluster, error));
   }
 
-  /** How old what is restored of a cluster is. */
+  #logFailure(cluster: string, error: unknown): void {
+    this.#options.log.error({ err: error, cluster }, `cluster ${cluster}: cannot withdraw what is restored`);
+  }
+
+  /** Returns the age of the restored state of a cluster; undefined if there is none. */
   restored(cluster: string): RestoredDocument | undefined {
     const knownAt = this.#restoration.knownAt(cluster);
     if (knownAt === undefined) return undefined;
@@ -126,17 +142,17 @@ export class StateKeeper {
     return { knownAt: new Date(knownAt).toISOString(), ageSeconds: Math.round(ageMs / 1000) };
   }
 
-  /** The labels of an identity that are only restored. */
+  /** Returns the restored labels of an identity. */
   labelsOf(identity: number): Labels | undefined {
     return this.#restoration.labelsOf(identity);
   }
 
-  /** Whose identity that is. */
+  /** Returns the cluster of a restored identity. */
   clusterOf(identity: number): string | undefined {
     return this.#restoration.clusterOf(identity);
   }
 
-  /** Identities that are restored, whether a source has said them again or not. */
+  /** Returns all restored identities, including those that a source provides, too. */
   identities(): Iterable<KnownIdentity> {
     return this.#restoration.identities();
   }
@@ -172,7 +188,7 @@ export class StateKeeper {
     return [ipcache.revision, nodes.revision, services.revision, identityChanges(), awaited].join('/');
   }
 
-  /** Takes what a Cilium agent has left. Whatever is wrong with that, the agent starts (AGENT 14, 21). */
+  /** Imports the state of a Cilium agent. The agent starts in any case (AGENT 14, 21). */
   async #import(): Promise<void> {
     const { importFrom, clusterName, nodeName, log, onReject } = this.#options;
     if (importFrom === undefined) return;

@@ -4,13 +4,13 @@ function seconds(ms = 0): string {
   return `${Math.round(ms / 1000)} s`;
 }
 
-/** `manifests: not further for 15 s: --manifests a.yaml is being read`. */
+/** Describes a step without progress: `manifests: not further for 15 s: --manifests a.yaml is being read`. */
 export function standsStill({ name, idleMs, waitsFor }: StepDocument): string {
   const what = waitsFor.length === 0 ? '' : `: ${waitsFor.join('; ')}`;
   return `${name}: not further for ${seconds(idleMs)}${what}`;
 }
 
-/** How a step stands that is neither done nor to come. */
+/** Returns the state of a step in words; undefined for a step that is pending, done or stopped. */
 function stateText({ state, ms, idleMs, failure }: StepDocument): string | undefined {
   switch (state) {
     case 'running':
@@ -28,14 +28,14 @@ function stateText({ state, ms, idleMs, failure }: StepDocument): string | undef
   }
 }
 
-/** A step of a start that is not as it should be in the end. */
+/** A step that is running, or has a problem. */
 export interface OpenStep {
   /** `step 3 of 8, manifests: under way for 2 s`. */
   readonly text: string;
   readonly waitsFor: readonly string[];
 }
 
-/** The steps of a start that are under way or in trouble. */
+/** Returns the steps of a start that are running or have a problem. */
 export function openSteps(steps: readonly StepDocument[]): readonly OpenStep[] {
   return steps.flatMap((step, index) => {
     const state = stateText(step);

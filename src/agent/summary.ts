@@ -1,18 +1,24 @@
+import { ApiError, type Ask } from '../api/api-client.ts';
 import { ascending, prefixOfKey, type ServiceDocument, serviceDocument } from '../api/documents.ts';
 import type { Knowledge } from '../api/read-model.ts';
 import type { ClustermeshDocument } from '../api/schemas.ts';
-import type { ClusterDocument, KubernetesDocument, StatusDocument } from '../api/status-document.ts';
+import type {
+  ClusterDocument,
+  KindDocument,
+  KubernetesDocument,
+  StatusDocument,
+} from '../api/status-document.ts';
 import type { KeyedEntry } from '../ipcache/types.ts';
 import { tunnelEndpoint } from '../nodemanager/address-claims.ts';
 import { standingText } from './agent-status.ts';
-import type { Question } from './answer.ts';
+import { type Question, statusOf } from './answer.ts';
 import { entryText, type IdentityName, identityNames } from './change-text.ts';
 import { rejectedText } from './rejection-report.ts';
 import { serviceLines } from './service-answers.ts';
 import { openSteps } from './step-text.ts';
 import { alignColumns, printable, type Terminal } from './terminal.ts';
 
-/** `339 prefixes, 12 nodes, 5 services with 156 backends`. */
+/** Returns the totals: `339 prefixes, 12 nodes, 5 services with 156 backends`. */
 export function totalsText({ ipcache, nodes, services }: Knowledge): string {
   const { entries, shadowed } = ipcache.status();
   const { announced, backends } = services.status();
@@ -37,20 +43,37 @@ function clusterDetail(cluster: ClusterDocument): string {
   return `${name}: ${standingText(cluster)}${failed}${last}`;
 }
 
-/** How the clusters of the mesh stand, for `dpcache clustermesh status`. */
+/** Returns the status of each cluster and the open steps of the start, for `dpcache clustermesh status`. */
 export const askClustermesh: Question = async (ask) => {
   const clustermesh = (await ask('/v1/clustermesh')) as ClustermeshDocument;
-  const { clusters, configProblems } = clustermesh;
+  const { clusters, configProblems, steps } = clustermesh;
   const lines = [
+    ...openStepLines(steps),
     ...clusterLines(clusters),
     '',
     ...clusters.map(clusterDetail).map(printable),
     ...configProblems.map(printable),
   ];
-  return { json: clustermesh, lines, found: true };
+  return { json: clustermesh, lines, found: true, names: clusters.map(({ name }) => name) };
 };
 
-/** A line for each kind of Kubernetes object, and what is wrong with it. */
+/** Returns the open steps of the start with their reasons, followed by an empty line; none if all steps are done. */
+function openStepLines(steps: StatusDocument['steps']): readonly string[] {
+  const open = openSteps(steps).flatMap(({ text, waitsFor }) => [
+    `${text[0]?.toUpperCase()}${text.slice(1)}`,
+    ...waitsFor.map((what) => `  ${what}`),
+  ]);
+  return open.length === 0 ? [] : [...open.map(printable), ''];
+}
+
+/** Returns for how long changes of a kind have been missed, and when the next attempt is; empty if none are. */
+function behindText({ behindMs, retryInMs }: KindDocument): string {
+  if (behindMs === undefined) return '';
+  const next = retryInMs === undefined ? 'retrying now' : `next try in ${Math.ceil(retryInMs / 1000)} s`;
+  return `behind for ${Math.round(behindMs / 1000)} s, ${next}`;
+}
+
+/** Returns one line for each kind of Kubernetes object, with its problem if any. */
 function kubernetesLines(kubernetes: KubernetesDocument | undefined): readonly string[] {
   if (kubernetes === undefined) return [];
   const rows = kubernetes.kinds.map((kind) => {
@@ -59,28 +82,29 @@ function kubernetesLines(kubernetes: KubernetesDocument | undefined): readonly s
     const why = state === 'watching' || state === 'resting' ? '' : lastFailure;
     const said = lagMs === undefined || state === 'resting' ? '-' : `${Math.round(lagMs / 1000)} s ago`;
     const counts = [objects, rejected, Math.max(0, lists - 1)].map(String);
-    return [name, state, ...counts, said, [isWhole ? '' : 'not complete', why].filter(Boolean).join(': ')];
+    return [
+      name,
+      state,
+      ...counts,
+      said,
+      [isWhole ? '' : 'not complete', behindText(kind), why].filter(Boolean).join(': '),
+    ];
   });
   const head = ['KIND', 'STATE', 'OBJECTS', 'REJECTED', 'RELISTS', 'HEARD', ''];
   const table = alignColumns([head, ...rows.map((row) => row.map(printable))]);
   return ['', `Kubernetes at ${printable(kubernetes.server)}:`, ...table];
 }
 
-/** How the agent stands, for `dpcache status`. */
+/** Returns the status of the agent, for `dpcache status`. */
 export const askStatus: Question = async (ask) => {
-  const status = (await ask('/v1/status')) as StatusDocument;
+  const status = statusOf<StatusDocument>(await ask('/v1/status'), 'ipcache', 'an agent');
   const { clusters, ipcache, nodes, services, rejected, configProblems, steps } = status;
   const failed = clusters.filter(({ lastFailure }) => lastFailure !== undefined);
   const counts = `${ipcache.prefixes} prefixes, ${nodes.nodes} nodes, ${services.announced} services with ${services.backends} backends`;
   const sentence = rejectedText(rejected);
   const restored = status.checkpoint?.restored ?? [];
-  const open = openSteps(steps).flatMap(({ text, waitsFor }) => [
-    `${text[0]?.toUpperCase()}${text.slice(1)}`,
-    ...waitsFor.map((what) => `  ${what}`),
-  ]);
   const lines = [
-    ...open.map(printable),
-    ...(open.length === 0 ? [] : ['']),
+    ...openStepLines(steps),
     ...clusterLines(clusters),
     ...failed.map(({ name, lastFailure }) => `${name}: ${lastFailure}`).map(printable),
     ...configProblems.map(printable),
@@ -96,7 +120,32 @@ export const askStatus: Question = async (ask) => {
   return { json: status, lines, found: true };
 };
 
-/** What makes two entries alike enough to show one of them: who says it, and whether there is a pod. */
+/** Returns the readiness of the agent, for `dpcache status --ready`, and one sentence for each blocker. */
+export const askReady: Question = async (ask) => {
+  const { ready, blockers } = await readiness(ask);
+  return { json: { ready, blockers }, lines: ready ? ['ready'] : blockers.map(printable), found: ready };
+};
+
+interface Readiness {
+  readonly ready: boolean;
+  readonly blockers: readonly string[];
+}
+
+async function readiness(ask: Ask): Promise<Readiness> {
+  try {
+    return (await ask('/readyz')) as Readiness;
+  } catch (error) {
+    // If the agent is not ready, the response is 503 with the same document.
+    const document: unknown = error instanceof ApiError ? error.problem : undefined;
+    if (typeof document === 'object' && document !== null && 'blockers' in document)
+      return document as Readiness;
+    throw error;
+  }
+}
+
+/**
+ * Returns a key for similar entries. Only one entry of each key is shown. The key contains the writer and the presence of a pod.
+ */
 function sampleKind({ key, source, owner, k8s, identity }: KeyedEntry): string {
   const writer = source === 'clustermesh' || source === 'kvstore' ? owner.split('/', 1)[0] : owner;
   return [source, writer, k8s !== undefined, key.includes('/'), identity < 256].join(' ');
@@ -104,7 +153,7 @@ function sampleKind({ key, source, owner, k8s, identity }: KeyedEntry): string {
 
 const SAMPLES = 8;
 
-/** A few entries that differ in kind, for whoever sees the agent for the first time. */
+/** Returns a few entries of different kinds, as examples. */
 function sampleEntries({ ipcache }: Knowledge): readonly KeyedEntry[] {
   const samples = new Map<string, KeyedEntry>();
   for (const entry of ipcache.entries()) {
@@ -120,7 +169,7 @@ function sampleLines(knowledge: Knowledge, nameOf: IdentityName): readonly strin
   return alignColumns(rows.map((row) => row.map(printable)));
 }
 
-/** Lists longer than this are cut where a person reads them. */
+/** Maximum length of a list in the summary. */
 const LISTED = 12;
 
 function cut(lines: readonly string[], what: string, command: string): readonly string[] {
@@ -146,7 +195,7 @@ function sortedServices(knowledge: Knowledge): readonly ServiceDocument[] {
   return held.map(([, announced]) => serviceDocument(announced, knowledge));
 }
 
-/** Shows a person what is known, without going through all of it. */
+/** Shows a summary of the state, without iterating over all of it. */
 export function showState(knowledge: Knowledge, status: StatusDocument, terminal: Terminal): void {
   const section = (title: string, lines: readonly string[]): void => {
     terminal.line(terminal.paint('strong', title));

@@ -1,23 +1,23 @@
-/** Where the agent writes for people: standard output, or a list in a test. */
+/** Receives text for people: standard output, or a list in a test. */
 export interface Output {
   write(text: string): unknown;
-  /** Bytes that were written and that the reader has not taken; 0 where it is not known. */
+  /** Number of written bytes that the reader has not consumed; 0 if unknown. */
   readonly writableLength?: number | undefined;
-  /** Resolves once the reader has taken what was written, or the signal has fired. */
+  /** Resolves when the reader has consumed all written bytes, or the signal has fired. */
   readonly drained?: ((signal: AbortSignal) => Promise<void>) | undefined;
-  /** Whether a person looks at it: decides on colours. */
+  /** True if the output is a terminal. Enables colours. */
   readonly isTTY?: boolean | undefined;
-  /** How many characters fit into a line of a terminal. */
+  /** Width of the terminal in characters. */
   readonly columns?: number | undefined;
 }
 
-/** How a piece of text stands out. */
+/** Emphasis of a text. */
 export type Tone = 'plain' | 'strong' | 'faint' | 'added' | 'changed' | 'removed';
 
-/** A reader that has not taken so much has stopped reading, or nearly. */
+/** Number of unread bytes from which on a reader is considered stopped. */
 const BACKED_UP_BYTES: number = 1 << 20;
 
-/** Whether the reader of an output is far behind. */
+/** Returns true if the reader of an output is far behind. */
 export function isBackedUp({ writableLength = 0 }: Output): boolean {
   return writableLength >= BACKED_UP_BYTES;
 }
@@ -31,13 +31,13 @@ const CODES: Readonly<Record<Exclude<Tone, 'plain'>, number>> = {
   removed: 31,
 };
 
-/** The variables that decide about colours: `NO_COLOR` (no-color.org), not empty, and `TERM=dumb` turn them off. */
+/** The variables that turn colours off: `NO_COLOR` (no-color.org) if not empty, and `TERM=dumb`. */
 export interface ColourEnvironment {
   readonly NO_COLOR?: string | undefined;
   readonly TERM?: string | undefined;
 }
 
-/** Lines for people, with colours on terminals that show them. */
+/** Writes lines for people, with colours if the terminal supports them. */
 export class Terminal {
   readonly #output: Output;
   readonly #colours: boolean;
@@ -47,7 +47,7 @@ export class Terminal {
     this.#colours = output.isTTY === true && !environment.NO_COLOR && environment.TERM !== 'dumb';
   }
 
-  /** The text in its tone; as it is where there are no colours. */
+  /** Returns the text in a tone; unchanged without colours. */
   paint(tone: Tone, text: string): string {
     return !this.#colours || tone === 'plain' ? text : `\u001B[${CODES[tone]}m${text}\u001B[0m`;
   }
@@ -56,31 +56,38 @@ export class Terminal {
     this.#output.write(`${text}\n`);
   }
 
-  /** Whether the reader is so far behind that nothing more ought to be written (I11). */
+  /** True if the reader is so far behind that callers should write nothing more (I11). */
   get isBackedUp(): boolean {
     return isBackedUp(this.#output);
   }
 }
 
-// Control characters, C1 and the bidirectional overrides: a stranger's name must not steer the terminal.
+// Control characters, C1 and the bidirectional overrides. An untrusted name must not control the terminal.
 const UNSAFE = /[\p{Cc}\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu;
 
-/** Text from outside, with everything that could steer a terminal shown as an escape. */
+/** Returns untrusted text with all characters that could control a terminal as escapes. */
 export function printable(text: string): string {
   return text.replace(UNSAFE, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`);
 }
 
+/** Returns {@link printable} of each line of a text. */
+export function printableLines(text: string): string {
+  return text.split('\n').map(printable).join('\n');
+}
+
 /**
- * Writes lines for programs as they are; to a terminal nothing of them that could steer it. What that shows as escapes means
+ * Writes lines for programs unchanged. If the output is a terminal, characters that could control it are escaped; the escapes mean
  * the same in JSON.
  */
 export function writeLines(output: Output, text: string): void {
-  output.write(output.isTTY === true ? text.split('\n').map(printable).join('\n') : text);
+  output.write(output.isTTY === true ? printableLines(text) : text);
 }
 
-/** Rows as aligned columns, two spaces between; the last column is not padded. */
-export function alignColumns(rows: readonly (readonly string[])[]): readonly string[] {
-  const widths: number[] = [];
+/**
+ * Returns rows as lines with aligned columns, separated by two spaces. The last column is not padded. Columns are at least as wide
+ * as `widths`, which is updated. If the parts of a table share one array, each part uses the widths of all earlier ones.
+ */
+export function alignColumns(rows: readonly (readonly string[])[], widths: number[] = []): readonly string[] {
   for (const row of rows) {
     row.slice(0, -1).forEach((cell, column) => {
       widths[column] = Math.max(widths[column] ?? 0, cell.length);

@@ -4,12 +4,12 @@ import { sleep } from '../base/sleep.ts';
 import { systemClock } from '../base/system-clock.ts';
 import { monitorEvents } from './monitor.ts';
 
-/** A list that changes all the time is shown so often. */
+/** Minimum interval between two updates of a list. */
 const INTERVAL_MS = 500;
 
 /**
- * Yields at once, and whenever something of a type has changed since: once for all changes meanwhile, and at most twice a
- * second. Ends when the agent ends, or the signal fires. Throws `ApiError`.
+ * Yields when the stream of events has begun, and again after changes of a type: once for all changes since the last time, and at
+ * most twice a second. Returns when the agent ends or the signal fires. Throws `ApiError`.
  */
 export async function* watchChanges(
   client: ApiClient,
@@ -22,7 +22,7 @@ export async function* watchChanges(
   let wake = (): void => {};
   const following = (async () => {
     for await (const _ of monitorEvents(client, { types: type })) {
-      changed = true; // also by `synced`, the first event: what is read from then on is complete
+      changed = true; // also after `synced`, the first event: lists that are read from now on miss no change
       wake();
     }
   })()

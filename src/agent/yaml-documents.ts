@@ -4,21 +4,21 @@ import { messageOf } from '../base/failure.ts';
 /** A document of a YAML text. */
 export interface YamlDocument {
   readonly document: Document;
-  /** Its source, where offsets of the document lead to. */
+  /** The source of the document. Offsets of the document refer to it. */
   readonly text: string;
-  /** The line of the whole text, from 1 on, in which an offset of the document lies. */
+  /** Returns the line of the whole text, counted from 1, for an offset of the document. */
   readonly lineAt: (offset: number) => number;
 }
 
 interface Piece {
   readonly text: string;
-  /** Lines of the whole text before it. */
+  /** Number of lines of the whole text before this piece. */
   readonly linesBefore: number;
 }
 
 const MARKER = '---';
 
-/** Where the next line begins with a document marker, or -1. */
+/** Returns the start of the next line with a document marker, or -1. */
 function nextMarker(text: string, from: number): number {
   for (let at = text.indexOf(`\n${MARKER}`, from); at >= 0; at = text.indexOf(`\n${MARKER}`, at + 1)) {
     const behind = text[at + 1 + MARKER.length];
@@ -33,7 +33,10 @@ function countLines(text: string): number {
   return lines;
 }
 
-/** The text cut before each marker: a marker ends any document, block scalars included. Directives go before one. */
+/**
+ * Yields the text in pieces, each up to the next marker. A marker ends any document, even in a block scalar. Directives precede a
+ * marker.
+ */
 function* pieces(text: string): Generator<Piece, void, void> {
   let linesBefore = 0;
   let from = 0;
@@ -47,8 +50,8 @@ function* pieces(text: string): Generator<Piece, void, void> {
 }
 
 /**
- * The documents of a YAML text, each parsed when it is asked for, so that a caller can let others run in between. Keys
- * of a map must differ: a repeated one is an error of its document. Cost: linear in the text; about 1 µs a byte.
+ * Yields the documents of a YAML text. Each is parsed when it is requested, so that a caller can yield to others in between. Keys
+ * of a map must be unique: a repeated one is an error of its document. Linear in the text; about 1 µs per byte.
  */
 export function* yamlDocuments(text: string): Generator<YamlDocument, void, void> {
   for (const { text: piece, linesBefore } of pieces(text)) {
@@ -58,7 +61,7 @@ export function* yamlDocuments(text: string): Generator<YamlDocument, void, void
   }
 }
 
-/** A document that is longer is not parsed: it takes the parser minutes and gigabytes. */
+/** Maximum length of a document. The parser would need minutes and gigabytes for a longer one. */
 const MAX_CHARS: number = 16 << 20;
 
 function parsePiece(text: string, lineCounter: LineCounter): readonly Document[] {
@@ -69,8 +72,7 @@ function parsePiece(text: string, lineCounter: LineCounter): readonly Document[]
     tooLong.errors.push(new YAMLParseError([0, 1], 'UNEXPECTED_TOKEN', why));
     return [tooLong];
   }
-  // The parser's own check of repeated keys compares each key with all before it, and each error that it makes pretty
-  // takes it a pass over its line.
+  // The key check of the parser compares each key with all earlier ones, and formatting an error costs a pass over its line.
   const documents = parseAllDocuments(text, { lineCounter, uniqueKeys: false, prettyErrors: false });
   for (const document of documents) addRepeatedKeys(document);
   return documents;
@@ -95,7 +97,7 @@ function addRepeatedKeys(document: Document): void {
   });
 }
 
-/** The plain value of a document; a string says why there is none, such as too many aliases. */
+/** Returns the plain value of a document, or the error as a string, such as too many aliases. */
 export function plainValue(document: Document): { readonly value: unknown } | string {
   const [error] = document.errors;
   if (error !== undefined) return error.message;
@@ -106,7 +108,7 @@ export function plainValue(document: Document): { readonly value: unknown } | st
   }
 }
 
-/** The plain value of a text of one document, null if it is empty; a string says what is wrong. */
+/** Returns the plain value of a text with one document, null if it is empty, or the error as a string. */
 export function parseYaml(text: string): { readonly value: unknown } | string {
   const [first, ...others] = Array.from(yamlDocuments(text), ({ document }) => document);
   if (others.length > 0) return 'must be one YAML document';

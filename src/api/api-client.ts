@@ -1,9 +1,9 @@
 import { type IncomingMessage, request } from 'node:http';
 import type { ProblemDocument } from './problem.ts';
 
-/** The agent cannot be asked, or has said that something is wrong. */
+/** The agent is unreachable or answered with a problem. */
 export class ApiError extends Error {
-  /** What the agent said; `undefined` when it was not reached. */
+  /** The problem that the agent returned; `undefined` if it was unreachable. */
   readonly problem: ProblemDocument | undefined;
 
   constructor(message: string, problem?: ProblemDocument, cause?: unknown) {
@@ -13,10 +13,10 @@ export class ApiError extends Error {
   }
 }
 
-/** Turns a path of the API into its answer. */
+/** Requests a path of the API and returns the answer. */
 export type Ask = (path: string, body?: unknown) => Promise<unknown>;
 
-/** Asks the agent behind a unix socket. */
+/** Sends requests to an agent over its unix socket. */
 export class ApiClient {
   readonly #socket: string;
   readonly #signal: AbortSignal;
@@ -26,7 +26,7 @@ export class ApiClient {
     this.#signal = signal;
   }
 
-  /** The document at a path. With a body it is a POST. Throws `ApiError`. */
+  /** Returns the document at a path. Sends a POST if there is a body. Throws `ApiError`. */
   readonly ask: Ask = async (path, body) => {
     const answer = await this.#send(path, body);
     const document = await this.#document(answer);
@@ -34,7 +34,7 @@ export class ApiClient {
     throw refusal(answer, document);
   };
 
-  /** The lines of a stream, as they come. Throws `ApiError`. */
+  /** Yields the lines of a stream as they arrive. Throws `ApiError`. */
   async *lines(path: string): AsyncGenerator<string, void, void> {
     const answer = await this.#send(path);
     if (!isGood(answer)) throw refusal(answer, await this.#document(answer));
@@ -75,7 +75,7 @@ export class ApiClient {
           path,
           method: content === undefined ? 'GET' : 'POST',
           signal: this.#signal,
-          agent: false, // a connection that is kept would outlive the agent
+          agent: false, // a pooled connection could outlive the agent
           headers: content === undefined ? {} : { 'content-type': 'application/json' },
         },
         resolve,

@@ -6,24 +6,29 @@ import type { ChangeFeed } from './change-feed.ts';
 import type { AgentMetrics } from './metrics/agent-metrics.ts';
 import type { ReadModel } from './read-model.ts';
 
-/** What the routes of the API need. */
+/** Dependencies of the API routes. */
 export interface ApiContext {
   readonly model: ReadModel;
   readonly feed: ChangeFeed;
   readonly metrics: AgentMetrics;
   readonly clock: Clock;
-  /** Distinguishes this run of the agent: revisions mean nothing to another. */
+  /** Identifies this run of the agent, because revisions are valid in one run only. */
   readonly instance: string;
-  /** What keeps the agent from being ready, a sentence each; none when it is. */
+  /** Returns the reasons why the agent is not ready, one sentence each. Empty if it is ready. */
   readonly blockers: () => readonly string[];
-  /** A request has failed because of a bug. */
+  /** Receives the error of a request that failed because of a bug. */
   readonly onFault: (error: unknown) => void;
 }
 
-/** What routes are given beside: reading of lists and of many things is done in turns of the event loop, all through one gate. */
+/** Context of routes that read lists or many items. They share one gate, which spreads their work over turns of the event loop. */
 export interface RouteContext extends ApiContext {
   readonly gate: TurnGate;
 }
 
-/** The application that routes are added to. Over a connection it is given that, too. */
-export type ApiApp = OpenAPIHono<{ Bindings: Partial<HttpBindings> }>;
+/** Bindings of a request: its connection, if any. */
+export interface ApiEnv {
+  readonly Bindings: Partial<HttpBindings>;
+}
+
+/** The application with the routes. */
+export type ApiApp = OpenAPIHono<ApiEnv>;

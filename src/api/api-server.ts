@@ -1,39 +1,59 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
-import { createServer, type Server, type ServerOptions, STATUS_CODES } from 'node:http';
+import {
+  createServer,
+  IncomingMessage,
+  type Server,
+  type ServerOptions,
+  ServerResponse,
+  STATUS_CODES,
+} from 'node:http';
 import { createServer as createTLSServer } from 'node:https';
-import { isIP } from 'node:net';
-import type { Duplex } from 'node:stream';
+import { isIP, Socket } from 'node:net';
+import {
+  createSecureContext,
+  type SecureContextOptions,
+  Server as TLSServer,
+  type TlsOptions,
+} from 'node:tls';
 import { getRequestListener, type Http2Bindings, type HttpBindings, RequestError } from '@hono/node-server';
 import type { ApiApp } from './api-context.ts';
+import { ConnectionLimit, MAX_CONNECTIONS } from './connection-limit.ts';
 import { listen } from './listen.ts';
+import { openAnswers, trackAnswer } from './open-answers.ts';
 import { PROBLEM_TYPE, type ProblemDocument, problem, problemResponse } from './problem.ts';
 import { listenOnSocket } from './unix-socket.ts';
 
-/** How the API is reached over TCP. */
-export interface TCPOptions {
-  /** A name or an address. */
-  readonly host: string;
-  /** 0: any that is free. */
-  readonly port: number;
-  /** What a client must show as `Authorization: Bearer`. Needed beyond loopback, where there is no `tls` with client certificates. */
+/** Credentials that authenticate the server to clients and clients to the server. */
+export interface TCPCredentials {
+  /** Token of the header `Authorization: Bearer`. Required beyond loopback unless `tls` has a `clientCA`. */
   readonly token?: string | undefined;
   readonly tls?:
     | {
         readonly cert: string;
         readonly key: string;
-        /** Only clients with a certificate of this authority are served. */
+        /** If set, clients need a certificate of this authority. */
         readonly clientCA?: string | undefined;
       }
     | undefined;
 }
 
-/** What is served, and where. */
+/** Address and credentials of the API over TCP. */
+export interface TCPOptions extends TCPCredentials {
+  /** Host name or address to listen on. */
+  readonly host: string;
+  /** Port to listen on; 0 selects a free port. */
+  readonly port: number;
+  /** Additional names that clients may send as `Host`. */
+  readonly names?: readonly string[] | undefined;
+}
+
+/** Options of {@link ApiServer}. */
 export interface ApiServerOptions {
   readonly app: ApiApp;
-  /** A unix socket: who may open it may ask everything. */
+  /** Path of a unix socket. A client that can open it may send any request. */
   readonly socket?: string | undefined;
   readonly tcp?: TCPOptions | undefined;
-  /** Paths that need no token: those of the page, which asks a person for it. They say nothing of what the agent knows. */
+  /** Paths that need no token: the files of the page, which prompts for the token. They contain no data of the agent. */
   readonly open?: ReadonlySet<string> | undefined;
 }
 
@@ -45,19 +65,16 @@ const LIMITS: ServerOptions = {
   connectionsCheckingInterval: 5_000,
 };
 
-/** So many connections are served at a time. */
-const CONNECTIONS = 1_024;
+/** Time limit of a TLS handshake. */
+const HANDSHAKE_MS = 10_000;
 
-/** Requests of a connection that wait for their answers. Hardly a client sends more than one, and an answer may be large. */
+/** Maximum number of unanswered requests of a connection. Clients rarely pipeline requests, and an answer may be large. */
 const PIPELINED = 16;
 
-/** How many requests of a connection wait for their answers. */
-const answering = new WeakMap<Duplex, number>();
-
-/** Names of this machine for itself. */
+/** Loopback names and addresses. */
 const LOOPBACK = new Set(['localhost', '127.0.0.1', '[::1]', '::1']);
 
-/** Whether only this machine can reach an address. */
+/** Returns true if only this machine can reach an address. */
 export function isLoopback(host: string): boolean {
   return LOOPBACK.has(hostName(host)) || (isIP(host) === 4 && host.startsWith('127.'));
 }
@@ -66,13 +83,16 @@ export function isLoopback(host: string): boolean {
 export class ApiServer {
   readonly #options: ApiServerOptions;
   readonly #servers: Server[] = [];
+  #credentials: TCPCredentials;
+  #tcp: Server | undefined;
   #stopped = false;
 
   constructor(options: ApiServerOptions) {
     this.#options = options;
+    this.#credentials = options.tcp ?? {};
   }
 
-  /** Resolves when everything listens. Rejects, and listens nowhere, when something is in the way. */
+  /** Resolves when all servers listen. If one cannot, stops all and rejects. */
   async start(): Promise<void> {
     const { app, socket, tcp, open = new Set() } = this.#options;
     try {
@@ -81,7 +101,8 @@ export class ApiServer {
         await this.#add(server, listenOnSocket(server, socket));
       }
       if (tcp !== undefined) {
-        const server = tcpServer(app, tcp, open);
+        const server = this.#tcpServer(app, tcp, open);
+        this.#tcp = server;
         await this.#add(server, listen(server, { host: tcp.host, port: tcp.port }));
       }
     } catch (error) {
@@ -91,17 +112,32 @@ export class ApiServer {
     if (this.#stopped) await this.stop();
   }
 
-  /** `http://127.0.0.1:8080`, once it listens on TCP. */
+  /** URL of the TCP server, as `http://127.0.0.1:8080`; undefined until it listens. */
   get url(): string | undefined {
-    const { tcp } = this.#options;
-    const address = this.#servers.at(-1)?.address();
-    if (tcp === undefined || address === null || address === undefined || typeof address === 'string')
-      return undefined;
+    const address = this.#tcp?.address();
+    if (address === null || address === undefined || typeof address === 'string') return undefined;
     const host = address.family === 'IPv6' ? `[${address.address}]` : address.address;
-    return `${tcp.tls === undefined ? 'http' : 'https'}://${host}:${address.port}`;
+    return `${this.#credentials.tls === undefined ? 'http' : 'https'}://${host}:${address.port}`;
   }
 
-  /** Ends every connection, also while it starts. The socket's file goes. For good. */
+  /**
+   * Replaces the token and the certificates. If the token or the client authority changes, all TCP connections are closed,
+   * because they were accepted with the former one. If a certificate is invalid or does not match its key, throws and replaces
+   * nothing.
+   */
+  renew(credentials: TCPCredentials): void {
+    const { token, tls } = credentials;
+    const before = this.#credentials;
+    const server = this.#tcp;
+    if (tls !== undefined) {
+      createSecureContext(secureOptions(tls));
+      if (server instanceof TLSServer) server.setSecureContext(secureOptions(tls));
+    }
+    this.#credentials = credentials;
+    if (token !== before.token || tls?.clientCA !== before.tls?.clientCA) server?.closeAllConnections();
+  }
+
+  /** Closes all servers and connections and removes the socket file. May be called during the start. Final. */
   async stop(): Promise<void> {
     this.#stopped = true;
     const servers = this.#servers.splice(0);
@@ -117,14 +153,45 @@ export class ApiServer {
   }
 
   async #add(server: Server, listening: Promise<void>): Promise<void> {
-    server.maxConnections = CONNECTIONS;
+    server.maxConnections = MAX_CONNECTIONS;
     answerMalformed(server);
     await listening;
     this.#servers.push(server);
   }
+
+  #tcpServer(app: ApiApp, { host, names = [], tls }: TCPOptions, open: ReadonlySet<string>): Server {
+    const verdict = (request: Request): Verdict =>
+      judge(request, { host, names, open, token: this.#credentials.token });
+    const answer = listener((request, connection) => {
+      const judged = verdict(request);
+      if (judged instanceof Response) return judged;
+      const { socket } = connection.incoming;
+      if (judged === 'accepted' && socket instanceof Socket) limit.verify(socket);
+      return app.fetch(request, connection);
+    });
+    const server =
+      tls === undefined
+        ? createServer(LIMITS, answer)
+        : createTLSServer(
+            { ...LIMITS, handshakeTimeout: HANDSHAKE_MS, ...secureOptions(tls), ...clientOptions(tls) },
+            answer,
+          );
+    const limit = new ConnectionLimit(server);
+    return server;
+  }
 }
 
-/** Requests to answers, those to addresses that are none too. */
+/** Returns the TLS options that a renewal replaces. */
+function secureOptions({ cert, key, clientCA }: NonNullable<TCPCredentials['tls']>): SecureContextOptions {
+  return { cert, key, ...(clientCA !== undefined && { ca: clientCA }) };
+}
+
+/** Returns the TLS options that require client certificates, if there is a `clientCA`. */
+function clientOptions({ clientCA }: NonNullable<TCPCredentials['tls']>): TlsOptions {
+  return clientCA === undefined ? {} : { requestCert: true, rejectUnauthorized: true };
+}
+
+/** Returns a request listener. It answers requests with an invalid URL or Host with a problem. */
 function listener(
   answer: (request: Request, connection: HttpBindings | Http2Bindings) => Response | Promise<Response>,
 ): ReturnType<typeof getRequestListener> {
@@ -137,24 +204,31 @@ function listener(
     },
   });
   return async (incoming, outgoing) => {
-    // What is in its answers waits here for a client that may not read them.
-    if ((answering.get(incoming.socket) ?? 0) >= PIPELINED) outgoing.destroy();
+    if (!(incoming instanceof IncomingMessage) || !(outgoing instanceof ServerResponse)) return;
+    trackAnswer(incoming, outgoing);
+    // Answers accumulate in memory if the client does not read. A pipelined answer has no socket yet, so close the connection.
+    if (openAnswers(incoming.socket) > PIPELINED) incoming.socket.destroy();
+    else if (hostCount(incoming) > 1)
+      refuse(outgoing, problem('bad-request', 'There are several Host headers.'));
     else await listen(incoming, outgoing);
   };
 }
 
-/** Answers what is no HTTP, or too much of it, with a problem; then it hangs up. */
+/** Returns the number of Host headers. More than one is invalid (RFC 9112, 3.2), because a proxy may use a different one. */
+function hostCount({ rawHeaders }: IncomingMessage): number {
+  return rawHeaders.filter((name, at) => at % 2 === 0 && name.toLowerCase() === 'host').length;
+}
+
+function refuse(outgoing: ServerResponse, document: ProblemDocument): void {
+  outgoing.writeHead(document.status, { 'content-type': PROBLEM_TYPE, connection: 'close' });
+  outgoing.end(JSON.stringify(document));
+}
+
+/** Answers malformed HTTP and oversized headers with a problem and closes the connection. */
 function answerMalformed(server: Server): void {
-  const count = (socket: Duplex, by: number): void => {
-    answering.set(socket, (answering.get(socket) ?? 0) + by);
-  };
-  server.on('request', ({ socket }, answer) => {
-    count(socket, 1);
-    answer.once('close', () => count(socket, -1));
-  });
   server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
-    // Into the middle of another answer it would be written as a part of that.
-    if (!socket.writable || (answering.get(socket) ?? 0) > 0) socket.destroy();
+    // If another answer is incomplete, the client would read the problem as a part of it.
+    if (!socket.writable || openAnswers(socket) > 0) socket.destroy();
     else socket.end(answerText(malformed(error)), () => socket.destroy());
   });
 }
@@ -181,33 +255,35 @@ function answerText(document: ProblemDocument): string {
   return `${head.join('\r\n')}\r\n\r\n${body}`;
 }
 
-function tcpServer(app: ApiApp, tcp: TCPOptions, open: ReadonlySet<string>): Server {
-  const guarded = listener(
-    (request, connection) => objection(request, tcp, open) ?? app.fetch(request, connection),
-  );
-  if (tcp.tls === undefined) return createServer(LIMITS, guarded);
-  const { cert, key, clientCA } = tcp.tls;
-  const client = clientCA === undefined ? {} : { ca: clientCA, requestCert: true, rejectUnauthorized: true };
-  return createTLSServer({ ...LIMITS, cert, key, ...client }, guarded);
-}
+/** Result of an access check. `open`: a path that needs no token. A response: the refusal. */
+type Verdict = 'accepted' | 'open' | Response;
 
 /**
- * Why a request is not answered, if so. A page of another site must not reach the API through the browser of a user who
- * may (DNS rebinding): its `Host` is not ours, and its `Origin` is not what it asks.
+ * Checks the access of a request over TCP. A page of another site must not reach the API through the browser of an authorized
+ * user (DNS rebinding). The request of such a page has a foreign `Host`, or an `Origin` that differs from the requested host. If
+ * a request has the token, any `Host` is accepted, because the page must know the token to send it. A client certificate is no
+ * such proof, because browsers send it automatically.
  */
-function objection(
+function judge(
   request: Request,
-  { host, token }: TCPOptions,
-  open: ReadonlySet<string>,
-): Response | undefined {
+  {
+    host,
+    names,
+    token,
+    open,
+  }: {
+    readonly host: string;
+    readonly names: readonly string[];
+    readonly token: string | undefined;
+    readonly open: ReadonlySet<string>;
+  },
+): Verdict {
   const asked = new URL(request.url);
   const named = hostName(asked.hostname);
-  const isOurs = LOOPBACK.has(named)
-    ? isLoopback(host) || isAnyAddress(host)
-    : named === hostName(host) || isAddress(named);
-  if (!isOurs)
+  const hasToken = token !== undefined && isToken(request.headers.get('authorization'), token);
+  if (!hasToken && !isOwnName(named, host, names))
     return problemResponse(
-      problem('forbidden', 'The Host is not one of this agent.', {
+      problem('forbidden', 'The Host is not a name of this agent: add it with --listen-name.', {
         field: 'Host',
         value: named.slice(0, 120),
       }),
@@ -217,18 +293,20 @@ function objection(
     return problemResponse(
       problem('forbidden', 'The Origin is another one.', { field: 'Origin', value: origin.slice(0, 120) }),
     );
-  const isOpen = open.has(asked.pathname);
-  if (token !== undefined && !isOpen && !isToken(request.headers.get('authorization'), token))
-    return problemResponse(
-      problem('unauthorized', 'Send Authorization: Bearer with the token of the agent.'),
-      {
-        'www-authenticate': 'Bearer',
-      },
-    );
-  return undefined;
+  if (token === undefined || hasToken) return 'accepted';
+  if (open.has(asked.pathname)) return 'open';
+  return problemResponse(problem('unauthorized', 'Send Authorization: Bearer with the token of the agent.'), {
+    'www-authenticate': 'Bearer',
+  });
 }
 
-/** Names do not differ in case, nor in the dot at the end of one that is complete. */
+function isOwnName(named: string, host: string, names: readonly string[]): boolean {
+  if (names.some((name) => hostName(name) === named)) return true;
+  if (LOOPBACK.has(named)) return isLoopback(host) || isAnyAddress(host);
+  return named === hostName(host) || isAddress(named);
+}
+
+/** Returns a host name in lower case without the final dot of a fully qualified name. */
 function hostName(name: string): string {
   return name.toLowerCase().replace(/\.$/, '');
 }
@@ -241,12 +319,12 @@ function isAnyAddress(host: string): boolean {
   return host === '0.0.0.0' || host === '::';
 }
 
-/** Addresses cannot be rebound: only names are resolved. */
+/** Returns true if a host is an address. DNS rebinding is impossible with addresses, because only names are resolved. */
 function isAddress(host: string): boolean {
   return isIP(host.replace(/^\[|\]$/g, '')) !== 0;
 }
 
-/** In a time that does not depend on where they differ. */
+/** Returns true if the header has the token. Compares in constant time. */
 function isToken(header: string | null, token: string): boolean {
   const shown = header?.startsWith('Bearer ') === true ? header.slice('Bearer '.length) : '';
   const digest = (text: string): Buffer => createHash('sha256').update(text).digest();

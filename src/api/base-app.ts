@@ -5,16 +5,19 @@ import type { Clock } from '../base/clock.ts';
 import type { ApiApp } from './api-context.ts';
 import type { ProcessMetrics } from './metrics/process-metrics.ts';
 import { type ProblemDocument, ProblemError, problem, problemResponse } from './problem.ts';
+import { limitBodies, socketOnly } from './request-limits.ts';
 
-/** What the API of any process needs. */
+/** Options of {@link createBaseApp}. */
 export interface BaseAppOptions {
   readonly clock: Clock;
   readonly metrics: Pick<ProcessMetrics, 'request'>;
-  /** A request has failed because of a bug. */
+  /** Receives the error of a request that failed because of a bug. */
   readonly onFault: (error: unknown) => void;
+  /** Paths that are refused over TCP. */
+  readonly socketOnly?: readonly string[] | undefined;
 }
 
-/** An application without routes: what is wrong is answered with a problem, and every request is measured. */
+/** Creates an application without routes. It measures and limits every request and answers errors with a problem. */
 export function createBaseApp(options: BaseAppOptions): ApiApp {
   const app: ApiApp = new OpenAPIHono({
     defaultHook: (result, c) => {
@@ -39,10 +42,12 @@ export function createBaseApp(options: BaseAppOptions): ApiApp {
     await next();
     options.metrics.request(routePath(c, -1), c.res.status, (options.clock.now() - begun) / 1000);
   });
+  for (const path of options.socketOnly ?? []) app.use(path, socketOnly);
+  app.use(limitBodies());
   return app;
 }
 
-/** Serves the description of its routes. */
+/** Adds `/openapi.json`, the description of all routes. */
 export function describe(app: ApiApp, version: string, description: string): void {
   app.doc31('/openapi.json', {
     openapi: '3.1.0',
@@ -50,23 +55,23 @@ export function describe(app: ApiApp, version: string, description: string): voi
   });
 }
 
-/** What a schema says is wrong, as far as it is used here. */
+/** The fields of a schema issue that are used here. */
 interface SchemaIssue {
   readonly path: readonly PropertyKey[];
   readonly message: string;
-  /** Of fields that there are not. */
+  /** Names of unknown fields. */
   readonly keys?: readonly string[];
 }
 
 const METHODS = new Set(['GET', 'HEAD', 'POST']);
 
-/** Whether a path is one of a route; what is done with all requests is none. */
+/** Returns true if a route serves the path. Middleware of all requests does not count. */
 function serves(app: ApiApp, method: string, path: string): boolean {
   const [handlers] = app.router.match(method, path);
   return handlers.some(([[, route]]) => route.method === method);
 }
 
-/** What is wrong with the first field that is. */
+/** Returns the problem of the first invalid field. */
 function fieldProblem(
   [issue]: readonly SchemaIssue[],
   sentValue: (field: string) => string | undefined,
@@ -92,7 +97,7 @@ function problemOf(error: unknown, onFault: (error: unknown) => void): ProblemDo
   return problem('internal', 'The agent goes on; its log says more.');
 }
 
-/** The client has gone in the middle of its body. */
+/** Returns true if the client closed the connection before the end of the body. */
 function isHungUp(error: unknown): boolean {
   const code = error instanceof Error && 'code' in error ? error.code : undefined;
   return code === 'ECONNRESET' || code === 'ERR_STREAM_PREMATURE_CLOSE';

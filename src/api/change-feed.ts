@@ -4,54 +4,54 @@ import { type Unsubscribe, unsubscribeOnce } from '../base/subscription.ts';
 import { formatServiceID } from '../servicecache/service-id.ts';
 import type { ReadModel } from './read-model.ts';
 
-/** What a change is about. */
+/** The kinds of objects with changes. */
 export const CHANGE_TYPES = ['ip', 'service', 'node'] as const;
 
 /** One of {@link CHANGE_TYPES}. */
 export type ChangeType = (typeof CHANGE_TYPES)[number];
 
-/** Something has changed; what it is now is read from its engine. */
+/** A change of a key. The current value is read from the engine. */
 export interface FeedChange {
   readonly revision: number;
   readonly type: ChangeType;
   /** A CIDR, `namespace/name`, or `cluster/name`. */
   readonly key: string;
-  /** When, in milliseconds of the wall clock: for showing only. */
+  /** Time of the change in milliseconds of the wall clock, for display only. */
   readonly at: number;
 }
 
-/** What a reader is given at a time. */
+/** Result of {@link ChangeFeed.read}. */
 export interface FeedRead {
-  /** In order, each key once, at its latest change. */
+  /** Changes in order of revision. Each key appears once, at its latest change. */
   readonly changes: readonly FeedChange[];
-  /** Where to go on. */
+  /** Revision from which to continue. */
   readonly revision: number;
-  /** Changes after the revision that was asked for are not held any more: `changes` begins after them. */
+  /** True if changes after the requested revision are no longer held, or if it is unknown. `changes` is then empty. */
   readonly missed: boolean;
 }
 
-/** How many changes are held. */
+/** Number of changes that the feed keeps. */
 const HELD = 65_536;
 
-/** All of them. */
+/** The set of all change types. */
 export const ALL_TYPES: ReadonlySet<ChangeType> = new Set(CHANGE_TYPES);
 
-/** Which change of a key is the latest is kept in so many tables at a time, each of as many changes. */
+/** Number of full tables that hold the latest revision of each key. Each covers an equal share of the changes. */
 const GENERATIONS = 8;
 
-/** Who waits is woken so long after a change: once for all that happens meanwhile, and all at once, so that they can share. */
+/** Delay between a change and the wake-up of readers. One wake-up covers all changes in between, and its readers share results. */
 const GATHERED_MS = 50;
 
-/** So many positions are looked at in one read, at most: what bounds its time. */
+/** Maximum number of positions that one read examines. Limits its time. */
 const LOOKED_AT = 4_096;
 
 /**
- * Which keys of the three engines have changed, one numbered change after the other, and the last 65,536 of them. It keeps
- * keys and no values: a reader reads from the engines what a key is *now*, so a key that has changed many times comes
- * once. A reader is a number, and costs nothing while it does not read: a slow one misses changes, learns
- * that it did, and holds up no other (I11).
+ * Numbers the changes of the three engines and keeps the keys of the last 65,536. It keeps no values: a reader reads the
+ * *current* value of a key from its engine, so it receives a key once even if the key changed many times. A reader is a
+ * revision and costs nothing between reads. If a slow reader misses changes, `missed` reports it; other readers are not
+ * delayed (I11).
  *
- * Revisions begin anew with each feed.
+ * Each feed starts at revision 0.
  */
 export class ChangeFeed {
   readonly #model: ReadModel;
@@ -61,8 +61,8 @@ export class ChangeFeed {
   readonly #times: Float64Array;
   readonly #keys: (string | undefined)[];
   /**
-   * The latest revision of each key among the changes of a generation, oldest generation first. They are let go as a whole:
-   * a table out of which keys are taken one by one is rebuilt again and again.
+   * Maps each key to its latest revision among the changes of a generation, oldest generation first. A generation is deleted
+   * as a whole, because a table that loses single keys is rebuilt again and again.
    */
   readonly #generations: Readonly<Record<ChangeType, Map<string, number>>>[] = [];
   readonly #generation: number;
@@ -83,17 +83,17 @@ export class ChangeFeed {
     this.#generation = Math.ceil(capacity / GENERATIONS);
   }
 
-  /** The revision of the latest change. */
+  /** Revision of the latest change. */
   get revision(): number {
     return this.#revision;
   }
 
-  /** The revision of the latest change of this type. */
+  /** Returns the revision of the latest change of this type. */
   lastOf(type: ChangeType): number {
     return this.#lastOf[type];
   }
 
-  /** Begins to follow the engines: what they hold now is no change. Ends every wait when it is unsubscribed. */
+  /** Subscribes to the engines. Their current content is not a change. Unsubscribing ends the feed and wakes all readers. */
   follow(): Unsubscribe {
     const { ipcache, services, nodes } = this.#model;
     let live = false;
@@ -126,7 +126,7 @@ export class ChangeFeed {
     });
   }
 
-  /** At most `limit` changes of these types after `revision`. Empty: there is none, or none among the next 4,096. */
+  /** Returns at most `limit` changes of these types after `revision`. Empty if none of the next 4,096 changes match. */
   read(revision: number, limit: number, types: ReadonlySet<ChangeType> = ALL_TYPES): FeedRead {
     const oldest = this.#revision - Math.min(this.#revision, this.#capacity);
     const missed = revision < oldest || revision > this.#revision;
@@ -139,15 +139,15 @@ export class ChangeFeed {
       const type = CHANGE_TYPES[this.#types[slot] ?? 0];
       const key = this.#keys[slot];
       assert(type !== undefined && key !== undefined, 'what is held has a type and a key');
-      if (!types.has(type) || !this.#isLatest(type, key, at)) continue; // it comes again
+      if (!types.has(type) || !this.#isLatest(type, key, at)) continue; // a later change has this key
       changes.push({ revision: at, type, key, at: this.#times[slot] ?? 0 });
     }
     return { changes, revision: at, missed };
   }
 
   /**
-   * Resolves once there is a change after `revision`, or the time is over, the feed has ended, or the signal fires. After a
-   * change some more are waited for, for 50 ms.
+   * Resolves if there is a change after `revision`, the time is over, the feed has ended or the signal fires. It resolves 50 ms
+   * after the change, so that further changes join it.
    */
   async changed(revision: number, signal: AbortSignal, withinMs: number): Promise<void> {
     if (this.ended || signal.aborted || revision !== this.#revision) return;
@@ -164,12 +164,12 @@ export class ChangeFeed {
     });
   }
 
-  /** Whether it follows no more. */
+  /** True if the feed has ended. */
   get ended(): boolean {
     return this.#end.signal.aborted;
   }
 
-  /** Fires when it has ended. */
+  /** Fires when the feed ends. */
   get end(): AbortSignal {
     return this.#end.signal;
   }
@@ -185,7 +185,7 @@ export class ChangeFeed {
     if (this.#waiting.size > 0) this.#gathering ??= this.#clock.after(GATHERED_MS, () => this.#wake());
   }
 
-  /** The generation that a revision belongs to, which is the last one. */
+  /** Returns the generation of a new revision: the last one, or a new one. */
   #youngest(revision: number): Readonly<Record<ChangeType, Map<string, number>>> {
     const last = this.#generations.at(-1);
     if (last !== undefined && revision % this.#generation !== 0) return last;
@@ -195,7 +195,7 @@ export class ChangeFeed {
     return begun;
   }
 
-  /** Whether a change that is held is the latest of its key. */
+  /** Returns true if a change in the feed is the latest of its key. */
   #isLatest(type: ChangeType, key: string, revision: number): boolean {
     for (let at = this.#generations.length - 1; at >= 0; at--) {
       const latest = this.#generations[at]?.[type].get(key);

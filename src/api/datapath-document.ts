@@ -1,92 +1,92 @@
-/** A part of a datapath, and whether it can run. */
+/** State of a part of a datapath. */
 export interface DatapathPartDocument {
   /** `ipcache`, `services`, `nodes`. */
   readonly name: string;
-  /** `off`: it was not asked for. */
+  /** `off`: not enabled. */
   readonly state: 'runs' | 'off' | 'cannot run';
-  /** Why it cannot, or what of it does not: a sentence each, that says what to do about it. */
+  /** Reasons why the part or a feature of it cannot run, one sentence each with the remedy. */
   readonly missing: readonly string[];
 }
 
-/** A key that the kernel has refused, and that is tried again. */
+/** A key rejected by the kernel. Its write is retried. */
 export interface DatapathFailureDocument {
   readonly key: string;
   readonly reason: string;
   readonly attempts: number;
 }
 
-/** How full a map in the kernel is. */
+/** Usage of a kernel map. */
 export interface DatapathMapDocument {
   readonly name: string;
   readonly used: number;
   readonly capacity: number;
 }
 
-/** Something in the kernel that is kept equal to the caches: a map, the routes. */
+/** State of a kernel table with content from the caches: a map or the routes. */
 export interface DatapathTableDocument {
   readonly name: string;
   /**
-   * `holding`: what was found at the start and no cache has said yet is kept, until the caches are complete. `degraded`:
-   * something cannot be written, see `failing` and `noRoom`.
+   * `holding`: items found at the start are kept until the caches are complete, even if no cache contains them. `degraded`: some
+   * items cannot be written; see `failing` and `noRoom`.
    */
   readonly state: 'unread' | 'holding' | 'kept' | 'degraded';
-  /** Items that are to be there, and items of ours that are there. */
+  /** Number of items for the table, and number of our items in it. */
   readonly desired: number;
   readonly actual: number;
-  /** Left out where there is no limit. */
+  /** Maximum number of items; absent if there is no limit. */
   readonly capacity?: number | undefined;
-  /** `actual` as a part of `capacity`, or how full the fullest of `maps` is, 0 to 1. */
+  /** `actual` divided by `capacity`, or the usage of the fullest of `maps`, 0 to 1. */
   readonly pressure?: number | undefined;
-  /** Where an item takes entries of several maps: how full they are. */
+  /** Usage of each map if an item has entries in several maps. */
   readonly maps: readonly DatapathMapDocument[];
-  /** Keys that wait for their turn. */
+  /** Number of keys with a pending write. */
   readonly pending: number;
-  /** Those of them that are to be deleted, and wait until other tables do not lead to them any more. */
+  /** Number of pending deletes that wait until other tables no longer refer to their keys. */
   readonly waiting: number;
-  /** Keys found at the start that no cache has said. */
+  /** Number of keys found at the start and in no cache. */
   readonly held: number;
-  /** Keys that there is no room for, and how often there was none. */
+  /** Number of keys without room in the table, and number of writes that failed for lack of room. */
   readonly noRoom: number;
   readonly noRoomErrors: number;
-  /** Keys that are tried again, counted, and some of them. */
+  /** Number of keys that are retried, and some of them. */
   readonly failing: number;
   readonly failures: readonly DatapathFailureDocument[];
   readonly upserts: number;
   readonly deletes: number;
-  /** Items that somebody else had changed, and that were put right. */
+  /** Number of repaired items, which another program had changed. */
   readonly repairs: number;
 }
 
-/** A datapath of the machine that the agent runs on. */
+/** The datapath of the agent's machine. */
 export interface DatapathDocument {
   readonly kind: 'linux';
   /** `uname -r`. */
   readonly kernel: string;
   readonly pinFolder: string;
-  /** The cgroup whose sockets are steered. */
+  /** The cgroup with the sockets that the datapath handles. */
   readonly cgroup?: string | undefined;
   readonly layout: string;
-  /** Nothing is written; `/v1/datapath/diff` says what would be. */
+  /** True if nothing is written. `/v1/datapath/diff` returns the pending writes. */
   readonly dryRun: boolean;
   readonly parts: readonly DatapathPartDocument[];
   readonly tables: readonly DatapathTableDocument[];
-  /** What the deletes of what was found at the start wait for, a sentence each; empty once they are allowed. */
+  /** Pending conditions for the deletes of items found at the start, one sentence each. Empty if deletes are allowed. */
   readonly waitsFor: readonly string[];
-  /** What has failed as a whole: a map that cannot be read, a cgroup that is gone. */
+  /** Failures of the whole datapath, such as an unreadable map or a missing cgroup. */
   readonly failures: readonly string[];
 }
 
-/** Where the kernel differs from a cache. */
+/** A difference between the kernel and a cache. */
 export interface DatapathStepDocument {
   readonly table: string;
   readonly key: string;
-  /** What the kernel has; left out when it has nothing. */
+  /** Value in the kernel; absent if there is none. */
   readonly kernel?: string | undefined;
-  /** What the cache has; left out when it has nothing. */
+  /** Value in the cache; absent if there is none. */
   readonly cache?: string | undefined;
 }
 
-/** All differences, or the first of many. */
+/** Number of differences, and the first of them. */
 export interface DatapathDiffDocument {
   readonly total: number;
   readonly steps: readonly DatapathStepDocument[];

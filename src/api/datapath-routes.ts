@@ -6,7 +6,7 @@ import { ProblemError } from './problem.ts';
 import type { DatapathModel } from './read-model.ts';
 import { answers } from './route-parts.ts';
 
-/** So many differences are shown; of more, how many there are. */
+/** Maximum number of differences in a document. Further ones are only counted. */
 const SHOWN_STEPS = 1_000;
 
 const DIFF: z.ZodType<DatapathDiffDocument> = z
@@ -26,7 +26,8 @@ const DIFF: z.ZodType<DatapathDiffDocument> = z
 const GET_DIFF = createRoute({
   method: 'get',
   path: '/v1/datapath/diff',
-  summary: 'Where the kernel differs from the caches, in the order in which it would be written',
+  summary:
+    'Where the kernel differs from the caches, in the order in which it would be written. Over the unix socket only',
   responses: answers(DIFF, 'The differences'),
 });
 
@@ -39,9 +40,13 @@ const REPAIR = createRoute({
   responses: answers(DIFF, 'What was put right'),
 });
 
-/** Adds what is asked of the datapath. Its kernel is read by one request at a time. */
+/** Paths that the base app refuses over TCP before it reads a body. */
+export const SOCKET_ONLY_PATHS: readonly string[] = [GET_DIFF.path, REPAIR.path];
+
+/** Adds the routes of the datapath. Requests read the kernel one after the other; waiting diffs share one read. */
 export function addDatapathRoutes(app: ApiApp, { model }: ApiContext): void {
   let reading: Promise<unknown> = Promise.resolve();
+  let nextDiff: Promise<DatapathDiffDocument> | undefined;
   const read = async (
     ask: (datapath: DatapathModel) => Promise<readonly DatapathStepDocument[]>,
   ): Promise<DatapathDiffDocument> => {
@@ -53,13 +58,15 @@ export function addDatapathRoutes(app: ApiApp, { model }: ApiContext): void {
     const all = await steps;
     return { total: all.length, steps: all.slice(0, SHOWN_STEPS) };
   };
-  app.openapi(GET_DIFF, async (c) => answerJSON(c, await read((datapath) => datapath.diff())));
-  app.openapi(REPAIR, async (c) => {
-    // Who has the socket may do what the agent may; over TCP there may be anybody of this machine.
-    const socket = c.env?.incoming?.socket;
-    // A connection that is over does not tell any more what it came over.
-    if (socket !== undefined && (socket.destroyed || socket.remoteAddress !== undefined))
-      throw new ProblemError('forbidden', 'Repairs are asked for over the unix socket of the agent.');
-    return answerJSON(c, await read((datapath) => datapath.repair()));
-  });
+  const diff = (): Promise<DatapathDiffDocument> => {
+    nextDiff ??= read((datapath) => {
+      nextDiff = undefined;
+      return datapath.diff();
+    }).finally(() => {
+      nextDiff = undefined;
+    });
+    return nextDiff;
+  };
+  app.openapi(GET_DIFF, async (c) => answerJSON(c, await diff()));
+  app.openapi(REPAIR, async (c) => answerJSON(c, await read((datapath) => datapath.repair())));
 }

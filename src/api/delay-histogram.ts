@@ -1,15 +1,15 @@
 import { DELAY_BOUNDS_MS, type DelayStatus } from '../base/delay-counts.ts';
 
-/** A histogram of delays that are counted elsewhere: prom-client has none that can be filled. */
+/** A histogram of delays counted elsewhere, because prom-client has no histogram that accepts finished counts. */
 export interface DelayHistogram {
   readonly name: string;
   readonly help: string;
   readonly label: string;
-  /** With the value of the label; those that have the same are summed. */
+  /** Delays by label value. Delays with the same value are summed. */
   readonly delays: Iterable<readonly [string, DelayStatus]>;
 }
 
-/** Its lines in the text form of Prometheus. */
+/** Yields the lines of a histogram in the Prometheus text format. */
 export function* histogramLines({
   name,
   help,
@@ -43,7 +43,7 @@ function summed(delays: DelayHistogram['delays']): ReadonlyMap<string, DelayStat
   return sums;
 }
 
-/** The value of a label: of escapes the text form has these three only. */
+/** Returns a quoted label value. The Prometheus text format escapes `\`, `"` and newlines only. */
 function quoted(value: string): string {
   return `"${value.replace(/[\\"]/g, '\\$&').replaceAll('\n', '\\n')}"`;
 }

@@ -7,36 +7,36 @@ import type { AnnouncedService } from '../servicecache/announcement.ts';
 import type { BackendVerdict, ServiceExplanation } from '../servicecache/explain.ts';
 import type { KnownIdentity, ReadModel, RestoredDocument } from './read-model.ts';
 
-/** What stands behind a prefix. Fields that have nothing to say are left out. */
+/** The effective entry of a prefix. Empty fields are absent. */
 export interface EntryDocument {
-  /** Canonical CIDR, of an endpoint's IP the full-length one. */
+  /** Canonical CIDR. An endpoint IP is a full-length CIDR. */
   readonly prefix: string;
   readonly identity: number;
-  /** `k8s:app=checkout` each; left out where they are not known. */
+  /** Labels such as `k8s:app=checkout`; absent if they are unknown. */
   readonly labels?: readonly string[] | undefined;
   readonly hostIP?: string | undefined;
   readonly encryptKey: number;
   readonly namespace?: string | undefined;
   readonly podName?: string | undefined;
-  /** `8080/TCP` by name. */
+  /** Ports such as `8080/TCP` by name. */
   readonly namedPorts?: Readonly<Record<string, string>> | undefined;
   readonly source: string;
   readonly owner?: string | undefined;
-  /** Of an entry that only a checkpoint has said. */
+  /** Present if the entry was restored from a checkpoint and no source has confirmed it. */
   readonly restored?: RestoredDocument | undefined;
 }
 
 /** One claim on a prefix. */
 export interface ClaimDocument extends EntryDocument {
-  /** The key that is claimed: an IP, or a CIDR. */
+  /** The claimed key: an IP or a CIDR. */
   readonly key: string;
-  /** Whether it is what the prefix shows. */
+  /** True if lookups of the prefix return this claim. */
   readonly effective: boolean;
-  /** A full-length CIDR that an endpoint IP hides. */
+  /** True if the key is a full-length CIDR shadowed by an endpoint IP. */
   readonly shadowed: boolean;
 }
 
-/** Every claim on a prefix, strongest first, and the rule that decided. */
+/** All claims on a prefix, strongest first, and the rule that selected the first. */
 export interface ExplanationDocument {
   readonly prefix: string;
   readonly decidedBy: DecidingRule;
@@ -48,45 +48,52 @@ export interface IdentityDocument {
   readonly identity: number;
   readonly labels: readonly string[];
   readonly cluster?: string | undefined;
-  /** Prefixes that have it, shadowed ones included. */
+  /** Number of prefixes with this identity, shadowed ones included. */
   readonly prefixes: number;
-  /** Of labels that only a checkpoint has said. */
+  /** Present if the labels were restored from a checkpoint and no source has confirmed them. */
   readonly restored?: RestoredDocument | undefined;
 }
 
 /** A backend of a service. */
 export interface BackendDocument {
   readonly address: string;
-  /** `8080/TCP` by name. */
+  /** Ports such as `8080/TCP` by name. */
   readonly ports: Readonly<Record<string, string>>;
-  /** Left out for the own cluster. */
+  /** Absent for the own cluster. */
   readonly cluster?: string | undefined;
   readonly nodeName?: string | undefined;
   readonly zone?: string | undefined;
   readonly state: string;
 }
 
-/** A service and where its traffic goes. */
+/** A service and its backends. */
 export interface ServiceDocument {
   readonly namespace: string;
   readonly name: string;
   readonly type: string;
   readonly clusterIPs: readonly string[];
+  /** Ports such as `80/TCP` by name. */
   readonly ports: Readonly<Record<string, string>>;
+  /** Node ports by port name; absent if there are none. */
+  readonly nodePorts?: Readonly<Record<string, number>> | undefined;
+  /** Absent if there are none. */
+  readonly externalIPs?: readonly string[] | undefined;
+  /** Addresses of the load balancer; absent if there are none. */
+  readonly loadBalancerIPs?: readonly string[] | undefined;
   readonly global: boolean;
   readonly shared: boolean;
   readonly affinity: string;
   readonly backends: readonly BackendDocument[];
-  /** Of a service of which at least a part only a checkpoint has said: of the oldest part. */
+  /** Present if parts of the service were restored and not confirmed: the age of the oldest part. */
   readonly restored?: RestoredDocument | undefined;
 }
 
-/** Who offers backends to a service, and what became of each. */
+/** The origins of a service's backends, and the verdict on each backend. */
 export interface ServiceExplanationDocument {
   readonly ready: boolean;
   readonly announced: boolean;
   readonly origins: readonly {
-    /** `''`: the own cluster. */
+    /** Empty for the own cluster. */
     readonly cluster: string;
     readonly slice: string;
     readonly backends: number;
@@ -97,29 +104,35 @@ export interface ServiceExplanationDocument {
   })[];
 }
 
-/** A node. Fields that have nothing to say are left out. */
+/** A node. Empty fields are absent. */
 export interface NodeDocument {
   readonly cluster: string;
   readonly name: string;
   readonly clusterID: number;
   readonly source: string;
-  /** In the node's order. */
+  /** Addresses in the order of the node. */
   readonly addresses: readonly { readonly type: string; readonly ip: string }[];
   readonly ipv4AllocCIDR?: string | undefined;
   readonly ipv6AllocCIDR?: string | undefined;
+  readonly ipv4SecondaryAllocCIDRs?: readonly string[] | undefined;
+  readonly ipv6SecondaryAllocCIDRs?: readonly string[] | undefined;
   readonly ipv4HealthIP?: string | undefined;
   readonly ipv6HealthIP?: string | undefined;
+  readonly ipv4IngressIP?: string | undefined;
+  readonly ipv6IngressIP?: string | undefined;
   readonly encryptionKey: number;
+  readonly wireguardPubKey?: string | undefined;
+  readonly bootID?: string | undefined;
   readonly labels: Readonly<Record<string, string>>;
-  /** Of a node that only a checkpoint has said. */
+  /** Present if the node was restored from a checkpoint and no source has confirmed it. */
   readonly restored?: RestoredDocument | undefined;
 }
 
-/** What each source says of a node, strongest first, and how handlers stand with it. */
+/** The claims on a node, strongest first, and its state for handlers. */
 export interface NodeExplanationDocument {
   readonly claims: readonly NodeDocument[];
   readonly heldBack: boolean;
-  /** Addresses that another writer holds in the IPCache. */
+  /** Addresses of the node whose IPCache entry belongs to another writer. */
   readonly lostAddresses: readonly {
     readonly ip: string;
     readonly holder?: { readonly source: string; readonly owner: string } | undefined;
@@ -127,12 +140,12 @@ export interface NodeExplanationDocument {
   }[];
 }
 
-/** Orders text by UTF-16 code unit, as JSON readers of other languages sort ASCII keys. */
+/** Compares text by UTF-16 code unit. ASCII keys then have the same order as in JSON libraries of other languages. */
 export function ascending(a: string, b: string): number {
   return a < b ? -1 : Number(a > b);
 }
 
-/** A record with its keys in order. `fromEntries` makes own fields of all of them, `__proto__` too. */
+/** Returns a record with sorted keys. `fromEntries` defines all keys as own fields, `__proto__` too. */
 export function sortedRecord<V, W>(
   entries: Iterable<readonly [string, V]>,
   write: (value: V) => W,
@@ -141,7 +154,7 @@ export function sortedRecord<V, W>(
   return Object.fromEntries(sorted.map(([key, value]) => [key, write(value)]));
 }
 
-/** The CIDR of a key: of an endpoint's IP, the full-length one. */
+/** Returns the CIDR of a key. An endpoint IP becomes a full-length CIDR. */
 export function prefixOfKey(key: string): string {
   if (key.includes('/')) return key;
   return key.includes(':') ? `${key}/128` : `${key}/32`;
@@ -151,10 +164,10 @@ function portText({ port, protocol }: PortProtocol): string {
   return `${port}/${protocolName(protocol)}`;
 }
 
-/** Of labels that are asked for again and again: many entries have the same identity. */
+/** Cached texts of labels, because many entries share an identity. */
 const LABEL_TEXTS = new WeakMap<Labels, readonly string[]>();
 
-/** `k8s:app=checkout` each. */
+/** Returns labels as text, such as `k8s:app=checkout`. */
 export function labelTexts(labels: Labels): readonly string[] {
   const known = LABEL_TEXTS.get(labels);
   if (known !== undefined) return known;
@@ -165,14 +178,14 @@ export function labelTexts(labels: Labels): readonly string[] {
   return texts;
 }
 
-/** An entry, with the labels of its identity. */
+/** Returns the document of an entry, with the labels of its identity. */
 export function entryDocument(
   entry: KeyedEntry,
   { labelsOf, restoredOf }: Pick<ReadModel, 'labelsOf' | 'restoredOf'>,
 ): EntryDocument {
   const { key, identity, hostIP, encryptKey, source, owner, k8s } = entry;
   const labels = labelsOf(identity);
-  // The owner is the cluster, or a node of it.
+  // The owner is a cluster, or one of its nodes (`cluster/name`).
   const restored = source === 'restored' ? restoredOf(owner.split('/', 1)[0] ?? '') : undefined;
   return {
     prefix: prefixOfKey(key),
@@ -191,11 +204,11 @@ export function entryDocument(
 
 function claimDocument(claim: ExplainedClaim, model: ReadModel): ClaimDocument {
   const { key, effective, shadowed } = claim;
-  // Of the prefix: the effective claim of a shadowed CIDR is not what anybody is shown.
+  // A shadowed CIDR has an effective claim, but lookups of the prefix return the endpoint.
   return { ...entryDocument(claim, model), key, effective: effective && !shadowed, shadowed };
 }
 
-/** `undefined` for a prefix without a claim. */
+/** Returns the document of an explanation; `undefined` if the prefix has no claims. */
 export function explanationDocument(
   { prefix, claims, decidedBy }: Explanation,
   model: ReadModel,
@@ -204,7 +217,7 @@ export function explanationDocument(
   return { prefix, decidedBy, claims: claims.map((claim) => claimDocument(claim, model)) };
 }
 
-/** An identity, and how many prefixes have it. */
+/** Returns the document of an identity, with the number of its prefixes. */
 export function identityDocument(
   { identity, labels, cluster }: KnownIdentity,
   { ipcache, restoredIdentity }: Pick<ReadModel, 'ipcache' | 'restoredIdentity'>,
@@ -239,20 +252,24 @@ function backendDocument({ address, ports, cluster, nodeName, zone, state }: Bac
   };
 }
 
-/** A service with its effective backends, by address. */
+/** Returns the document of a service, with its effective backends sorted by address. */
 export function serviceDocument(
   { service, endpoints }: AnnouncedService,
   { services, restoredOf }: Pick<ReadModel, 'services' | 'restoredOf'>,
 ): ServiceDocument {
   const ages = services.restoredFrom(service.id).flatMap((cluster) => restoredOf(cluster) ?? []);
   const [restored] = ages.sort((a, b) => b.ageSeconds - a.ageSeconds);
-  const { id, type, clusterIPs, ports, global, shared, affinity } = service;
+  const { id, type, clusterIPs, ports, externalIPs, ingressIPs, global, shared, affinity } = service;
+  const nodePorts = ports.filter(({ nodePort }) => nodePort > 0);
   return {
     namespace: id.namespace,
     name: id.name,
     type,
     clusterIPs: clusterIPs.toArray(),
     ports: sortedRecord(ports, portText),
+    ...(nodePorts.size > 0 && { nodePorts: sortedRecord(nodePorts, ({ nodePort }) => nodePort) }),
+    ...(externalIPs.size > 0 && { externalIPs: [...externalIPs].sort(ascending) }),
+    ...(ingressIPs.size > 0 && { loadBalancerIPs: [...ingressIPs].sort(ascending) }),
     global,
     shared,
     affinity,
@@ -263,7 +280,7 @@ export function serviceDocument(
   };
 }
 
-/** Who offers what to a service. */
+/** Returns the document of a service's explanation. */
 export function serviceExplanationDocument(explanation: ServiceExplanation): ServiceExplanationDocument {
   const { ready, announced, origins, backends } = explanation;
   return {
@@ -278,25 +295,32 @@ export function serviceExplanationDocument(explanation: ServiceExplanation): Ser
   };
 }
 
-/** A node. */
+/** Returns the document of a node. */
 export function nodeDocument({ fields }: Node, { restoredOf }: Pick<ReadModel, 'restoredOf'>): NodeDocument {
   const { cluster, name, clusterID, source, addresses, encryptionKey, labels } = fields;
-  const { ipv4AllocCIDR, ipv6AllocCIDR, ipv4HealthIP, ipv6HealthIP } = fields;
+  const { ipv4AllocCIDR, ipv6AllocCIDR, ipv4HealthIP, ipv6HealthIP, ipv4IngressIP, ipv6IngressIP } = fields;
+  const { ipv4SecondaryAllocCIDRs, ipv6SecondaryAllocCIDRs, wireguardPubKey, bootID } = fields;
   const restored = source === 'restored' ? restoredOf(cluster) : undefined;
   return {
     ...{ cluster, name, clusterID, source },
     addresses: addresses.map(({ type, ip }) => ({ type, ip })),
     ...(ipv4AllocCIDR !== undefined && { ipv4AllocCIDR }),
     ...(ipv6AllocCIDR !== undefined && { ipv6AllocCIDR }),
+    ...(ipv4SecondaryAllocCIDRs.length > 0 && { ipv4SecondaryAllocCIDRs }),
+    ...(ipv6SecondaryAllocCIDRs.length > 0 && { ipv6SecondaryAllocCIDRs }),
     ...(ipv4HealthIP !== undefined && { ipv4HealthIP }),
     ...(ipv6HealthIP !== undefined && { ipv6HealthIP }),
+    ...(ipv4IngressIP !== undefined && { ipv4IngressIP }),
+    ...(ipv6IngressIP !== undefined && { ipv6IngressIP }),
     encryptionKey,
+    ...(wireguardPubKey !== '' && { wireguardPubKey }),
+    ...(bootID !== '' && { bootID }),
     labels: sortedRecord(labels, String),
     ...(restored && { restored }),
   };
 }
 
-/** What each source says of a node. */
+/** Returns the document of a node's explanation. */
 export function nodeExplanationDocument(
   { claims, heldBack, lostAddresses }: NodeExplanation,
   model: Pick<ReadModel, 'restoredOf'>,

@@ -19,24 +19,49 @@ import {
 import { ListPages } from './list-pages.ts';
 import { ProblemError } from './problem.ts';
 import type { KnownIdentity } from './read-model.ts';
-import { answers, filterParameter, listName, PAGE_PARAMETERS, pageOf, readPage } from './route-parts.ts';
+import {
+  answers,
+  COUNT,
+  countItems,
+  filterParameter,
+  listName,
+  PAGE_PARAMETERS,
+  pageOf,
+  readPage,
+} from './route-parts.ts';
 import { EXPLAINED_NODE, EXPLAINED_SERVICE, IDENTITY, NODE, SERVICE } from './schemas.ts';
 import { SortedView } from './sorted-view.ts';
 
 const NAME = z.string().min(1).max(253);
+
+const SERVICE_FILTERS = {
+  namespace: filterParameter('Only services of this namespace'),
+  cluster: filterParameter('Only services with a backend in this remote cluster'),
+};
+
+const NODE_FILTERS = { cluster: filterParameter('Only nodes of this cluster') };
+
+const IDENTITY_FILTERS = {
+  cluster: filterParameter('Only identities of this cluster'),
+  label: filterParameter('Only identities with this label, as in `k8s:app=checkout`'),
+};
 
 const LIST_SERVICES = createRoute({
   method: 'get',
   path: '/v1/services',
   summary: 'Services and their backends, by namespace and name, a page at a time',
   request: {
-    query: z.strictObject({
-      namespace: filterParameter('Only services of this namespace'),
-      cluster: filterParameter('Only services with a backend in this remote cluster'),
-      ...PAGE_PARAMETERS,
-    }),
+    query: z.strictObject({ ...SERVICE_FILTERS, ...PAGE_PARAMETERS }),
   },
   responses: answers(pageOf(SERVICE), 'A page of services'),
+});
+
+const COUNT_SERVICES = createRoute({
+  method: 'get',
+  path: '/v1/services/count',
+  summary: 'How many services there are',
+  request: { query: z.strictObject(SERVICE_FILTERS) },
+  responses: answers(COUNT, 'The number of services'),
 });
 
 const GET_SERVICE = createRoute({
@@ -52,9 +77,17 @@ const LIST_NODES = createRoute({
   path: '/v1/nodes',
   summary: 'Nodes, by cluster and name, a page at a time',
   request: {
-    query: z.strictObject({ cluster: filterParameter('Only nodes of this cluster'), ...PAGE_PARAMETERS }),
+    query: z.strictObject({ ...NODE_FILTERS, ...PAGE_PARAMETERS }),
   },
   responses: answers(pageOf(NODE), 'A page of nodes'),
+});
+
+const COUNT_NODES = createRoute({
+  method: 'get',
+  path: '/v1/nodes/count',
+  summary: 'How many nodes there are',
+  request: { query: z.strictObject(NODE_FILTERS) },
+  responses: answers(COUNT, 'The number of nodes'),
 });
 
 const GET_NODE = createRoute({
@@ -70,13 +103,17 @@ const LIST_IDENTITIES = createRoute({
   path: '/v1/identities',
   summary: 'Identities whose labels are known, a page at a time, in no order that is promised',
   request: {
-    query: z.strictObject({
-      cluster: filterParameter('Only identities of this cluster'),
-      label: filterParameter('Only identities with this label, as in `k8s:app=checkout`'),
-      ...PAGE_PARAMETERS,
-    }),
+    query: z.strictObject({ ...IDENTITY_FILTERS, ...PAGE_PARAMETERS }),
   },
   responses: answers(pageOf(IDENTITY), 'A page of identities'),
+});
+
+const COUNT_IDENTITIES = createRoute({
+  method: 'get',
+  path: '/v1/identities/count',
+  summary: 'How many identities there are',
+  request: { query: z.strictObject(IDENTITY_FILTERS) },
+  responses: answers(COUNT, 'The number of identities'),
 });
 
 const GET_IDENTITY = createRoute({
@@ -95,7 +132,7 @@ const GET_IDENTITY = createRoute({
   responses: answers(IDENTITY, 'The identity'),
 });
 
-/** Adds what is asked of services, nodes and identities. */
+/** Adds the routes of services, nodes and identities. */
 export function addEngineRoutes(app: ApiApp, { model, feed, clock, instance, gate }: RouteContext): void {
   const { services, nodes, ipcache } = model;
   const servicePages = new ListPages<ServiceDocument>(clock, feed.end, ({ backends }) => 1 + backends.length);
@@ -108,21 +145,23 @@ export function addEngineRoutes(app: ApiApp, { model, feed, clock, instance, gat
 
   app.openapi(LIST_SERVICES, async (c) => {
     const query = c.req.valid('query');
-    const { namespace, cluster } = query;
-    const documentOf = ({ service, endpoints }: AnnouncedService): ServiceDocument | undefined => {
-      const wanted =
-        (namespace === undefined || service.id.namespace === namespace) &&
-        (cluster === undefined || endpoints.backends.some((backend) => backend.cluster === cluster));
-      return wanted ? serviceDocument({ service, endpoints }, model) : undefined;
-    };
     const page = await readPage(servicePages, gate, query, async () => {
       const revision = feed.revision;
       const name = listName(instance, 'services', feed.lastOf('service'), query);
       const view = services.snapshot();
       const held = await sortedServices.of(view, () => view);
-      return { name, revision, items: filtered(held, ([, announced]) => documentOf(announced)) };
+      const documentOf = (announced: AnnouncedService): ServiceDocument => serviceDocument(announced, model);
+      return { name, revision, items: documents(matching(values(held), serviceFilter(query)), documentOf) };
     });
     return answerJSON(c, page);
+  });
+  app.openapi(COUNT_SERVICES, async (c) => {
+    const wanted = serviceFilter(c.req.valid('query'));
+    const { revision } = feed;
+    return answerJSON(c, {
+      count: await countItems(gate, matching(values(services.snapshot()), wanted)),
+      revision,
+    });
   });
 
   app.openapi(GET_SERVICE, (c) => {
@@ -142,9 +181,6 @@ export function addEngineRoutes(app: ApiApp, { model, feed, clock, instance, gat
 
   app.openapi(LIST_NODES, async (c) => {
     const query = c.req.valid('query');
-    const { cluster } = query;
-    const documentOf = (node: Node): NodeDocument | undefined =>
-      cluster === undefined || node.cluster === cluster ? nodeDocument(node, model) : undefined;
     const page = await readPage(nodePages, gate, query, async () => {
       const revision = feed.revision;
       const version = feed.lastOf('node');
@@ -152,9 +188,15 @@ export function addEngineRoutes(app: ApiApp, { model, feed, clock, instance, gat
       const held = await sortedNodes.of(version, () =>
         Array.from(nodes.nodes(), (node) => [node.fullName, node] as const),
       );
-      return { name, revision, items: filtered(held, ([, node]) => documentOf(node)) };
+      const documentOf = (node: Node): NodeDocument => nodeDocument(node, model);
+      return { name, revision, items: documents(matching(values(held), nodeFilter(query)), documentOf) };
     });
     return answerJSON(c, page);
+  });
+  app.openapi(COUNT_NODES, async (c) => {
+    const wanted = nodeFilter(c.req.valid('query'));
+    const { revision } = feed;
+    return answerJSON(c, { count: await countItems(gate, matching(nodes.nodes(), wanted)), revision });
   });
 
   app.openapi(GET_NODE, (c) => {
@@ -175,19 +217,19 @@ export function addEngineRoutes(app: ApiApp, { model, feed, clock, instance, gat
 
   app.openapi(LIST_IDENTITIES, async (c) => {
     const query = c.req.valid('query');
-    const { cluster, label } = query;
-    const documentOf = (known: KnownIdentity): IdentityDocument | undefined => {
-      if (cluster !== undefined && known.cluster !== cluster) return undefined;
-      if (label !== undefined && !labelTexts(known.labels).includes(label)) return undefined;
-      return identityDocument(known, model);
-    };
     const page = await readPage(identityPages, gate, query, async () => {
       const revision = feed.revision;
       const { version, known } = await identities.of(model.identities());
       const name = listName(instance, 'identities', version, query);
-      return { name, revision, items: filtered(known, documentOf) };
+      const documentOf = (identity: KnownIdentity): IdentityDocument => identityDocument(identity, model);
+      return { name, revision, items: documents(matching(known, identityFilter(query)), documentOf) };
     });
     return answerJSON(c, page);
+  });
+  app.openapi(COUNT_IDENTITIES, async (c) => {
+    const wanted = identityFilter(c.req.valid('query'));
+    const { revision } = feed;
+    return answerJSON(c, { count: await countItems(gate, matching(model.identities(), wanted)), revision });
   });
 
   app.openapi(GET_IDENTITY, (c) => {
@@ -199,11 +241,14 @@ export function addEngineRoutes(app: ApiApp, { model, feed, clock, instance, gat
         field: 'identity',
         value: String(identity),
       });
-    return answerJSON(c, identityDocument({ identity, labels: labels ?? [], cluster: '' }, model));
+    return answerJSON(
+      c,
+      identityDocument({ identity, labels: labels ?? [], cluster: model.clusterOf(identity) }, model),
+    );
   });
 }
 
-/** All identities, gathered in turns of the event loop; a number says which of them are the same as before. */
+/** The list of all identities, read in turns of the event loop. Its version changes only if the list changes. */
 class IdentityView {
   readonly #gate: TurnGate;
   #last: { readonly version: number; readonly known: readonly KnownIdentity[] } = { version: 0, known: [] };
@@ -230,7 +275,7 @@ class IdentityView {
   }
 }
 
-/** Adds what there is to a list, some of it a step. */
+/** Appends all items to a list, 2,048 per step. */
 function* gather<T>(from: Iterable<T>, list: T[]): Generator<void, void, void> {
   for (const item of from) {
     list.push(item);
@@ -238,9 +283,42 @@ function* gather<T>(from: Iterable<T>, list: T[]): Generator<void, void, void> {
   }
 }
 
-function* filtered<V, T>(
-  values: Iterable<V>,
-  documentOf: (value: V) => T | undefined,
+type Filters<F> = { readonly [Name in keyof F]?: string | undefined };
+
+function serviceFilter({
+  namespace,
+  cluster,
+}: Filters<typeof SERVICE_FILTERS>): (announced: AnnouncedService) => boolean {
+  return ({ service, endpoints }) =>
+    (namespace === undefined || service.id.namespace === namespace) &&
+    (cluster === undefined || endpoints.backends.some((backend) => backend.cluster === cluster));
+}
+
+function nodeFilter({ cluster }: Filters<typeof NODE_FILTERS>): (node: Node) => boolean {
+  return (node) => cluster === undefined || node.cluster === cluster;
+}
+
+function identityFilter({
+  cluster,
+  label,
+}: Filters<typeof IDENTITY_FILTERS>): (known: KnownIdentity) => boolean {
+  return (known) =>
+    (cluster === undefined || known.cluster === cluster) &&
+    (label === undefined || labelTexts(known.labels).includes(label));
+}
+
+function* values<V>(keyed: Iterable<readonly [string, V]>): Generator<V, void, void> {
+  for (const [, value] of keyed) yield value;
+}
+
+/** Yields each value that matches the filter, and `undefined` for each other value. */
+function* matching<V>(all: Iterable<V>, wanted: (value: V) => boolean): Generator<V | undefined, void, void> {
+  for (const value of all) yield wanted(value) ? value : undefined;
+}
+
+function* documents<V extends object, T>(
+  found: Iterable<V | undefined>,
+  documentOf: (value: V) => T,
 ): Generator<T | undefined, void, void> {
-  for (const value of values) yield documentOf(value);
+  for (const value of found) yield value && documentOf(value);
 }

@@ -2,16 +2,16 @@ import { once } from 'node:events';
 import type { ServerResponse } from 'node:http';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 
-/** What is sent over HTTP before the events. */
+/** Response headers of an event stream. */
 export const EVENT_STREAM_HEADERS: Readonly<Record<string, string>> = {
   'content-type': 'text/event-stream; charset=utf-8',
   'cache-control': 'no-store',
 };
 
 /**
- * Writes parts to a connection, each when it has taken the one before, and one a turn of the event loop: a client whose
- * system takes all that is written would leave no turn to others. Resolves when all is written, or the connection has gone.
- * Rejects with what the parts throw, and hangs up.
+ * Writes parts to a connection with backpressure, at most one per turn of the event loop, because the socket buffer of a fast
+ * client could otherwise accept parts without a pause. Resolves when all parts are written or the connection is closed. If the
+ * generator throws, closes the connection and rejects with the error.
  */
 export async function writeEvents(
   parts: AsyncGenerator<Uint8Array, void, void>,
@@ -35,7 +35,7 @@ export async function writeEvents(
   }
 }
 
-/** The same as a stream, for who asks in the process. `onEnd` is called once, when it has been read or let go. */
+/** Returns the parts as a stream, for requests within the process. Calls `onEnd` once at the end, a failure or a cancel. */
 export function streamOf(
   parts: AsyncGenerator<Uint8Array, void, void>,
   onEnd: () => void,

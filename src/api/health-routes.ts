@@ -3,10 +3,10 @@ import type { ApiApp } from './api-context.ts';
 import type { ProcessMetrics } from './metrics/process-metrics.ts';
 import { answers } from './route-parts.ts';
 
-/** What says whether a process lives, is ready, and how it does. */
+/** Sources of the health, readiness and metrics routes. */
 export interface HealthContext {
   readonly metrics: Pick<ProcessMetrics, 'text' | 'contentType'>;
-  /** What keeps it from being ready, a sentence each; none when it is. */
+  /** Returns the reasons why the process is not ready, one sentence each. Empty if it is ready. */
   readonly blockers: () => readonly string[];
 }
 

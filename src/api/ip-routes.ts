@@ -1,10 +1,11 @@
 import { createRoute, z } from '@hono/zod-openapi';
 import type { Clock } from '../base/clock.ts';
+import { SOURCES } from '../identity/source.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
 import type { IPCacheSnapshot } from '../ipcache/snapshot.ts';
 import type { KeyedEntry } from '../ipcache/types.ts';
 import { addressBits } from '../net/address-words.ts';
-import { Prefix } from '../net/prefix.ts';
+import { canonicalAddress, Prefix } from '../net/prefix.ts';
 import { answerJSON } from './answer.ts';
 import type { ApiApp, RouteContext } from './api-context.ts';
 import type { ChangeFeed } from './change-feed.ts';
@@ -20,6 +21,8 @@ import type { ReadModel } from './read-model.ts';
 import {
   addressParameter,
   answers,
+  COUNT,
+  countItems,
   filterParameter,
   listName,
   PAGE_PARAMETERS,
@@ -29,45 +32,55 @@ import {
 } from './route-parts.ts';
 import { ENTRY, EXPLANATION } from './schemas.ts';
 
-/** Most IPs of one look-up. */
+/** Maximum number of IPs of one lookup request. */
 const LOOKED_UP = 10_000;
 
-/** So many of them at once, in less than a millisecond. */
+/** Number of IPs looked up per step: less than a millisecond. */
 const AT_ONCE = 512;
 
-/** CIDRs with fewer host bits than this are looked up, not searched for. */
+/** Maximum number of host bits for a lookup of a CIDR. For larger CIDRs, the list is filtered. */
 const FEW_HOST_BITS = 12;
 
-const FILTERS = z
-  .strictObject({
-    prefix: filterParameter('Exactly this IP or CIDR'),
-    within: filterParameter('Only prefixes that lie in this CIDR'),
-    identity: z.coerce
-      .number()
-      .int()
-      .min(0)
-      .max(2 ** 32 - 1)
-      .optional()
-      .openapi({ description: 'Only prefixes with this identity' }),
-    source: filterParameter('Only prefixes whose effective claim is of this source'),
-    cluster: filterParameter('Only prefixes whose effective claim is of this remote cluster'),
-    pod: filterParameter('Only prefixes of this pod: `namespace/name`'),
-    node: filterParameter('Only prefixes behind this host, by its IP'),
-    ...PAGE_PARAMETERS,
-  })
-  .openapi('IPFilters');
+const FILTER_FIELDS = {
+  prefix: filterParameter('Exactly this IP or CIDR'),
+  within: filterParameter('Only prefixes that lie in this CIDR'),
+  identity: z.coerce
+    .number()
+    .int()
+    .min(0)
+    .max(2 ** 32 - 1)
+    .optional()
+    .openapi({ description: 'Only prefixes with this identity' }),
+  source: z
+    .enum(SOURCES, { error: `must be one of ${SOURCES.join(', ')}` })
+    .optional()
+    .openapi({ description: 'Only prefixes whose effective claim is of this source' }),
+  cluster: filterParameter('Only prefixes whose effective claim is of this remote cluster'),
+  pod: filterParameter('Only prefixes of this pod: `namespace/name`'),
+  node: filterParameter('Only prefixes behind this host, by its IP'),
+};
 
-type Filters = Omit<z.output<typeof FILTERS>, 'limit' | 'continue'>;
+const FILTERS = z.strictObject(FILTER_FIELDS);
+
+type Filters = z.output<typeof FILTERS>;
 
 const LIST = createRoute({
   method: 'get',
   path: '/v1/ipcache',
   summary: 'Prefixes and what stands behind them, a page at a time, in no order that is promised',
-  request: { query: FILTERS },
+  request: { query: z.strictObject({ ...FILTER_FIELDS, ...PAGE_PARAMETERS }).openapi('IPFilters') },
   responses: answers(
     pageOf(ENTRY),
     'A page of prefixes: it may be short, also empty, while there is a `continue`',
   ),
+});
+
+const COUNT_PREFIXES = createRoute({
+  method: 'get',
+  path: '/v1/ipcache/count',
+  summary: 'How many prefixes there are',
+  request: { query: FILTERS },
+  responses: answers(COUNT, 'The number of prefixes'),
 });
 
 const IP_PARAMETER = z.object({ ip: z.string().max(64).openapi({ example: '10.10.0.12' }) });
@@ -116,17 +129,23 @@ const LOOKUP_MANY = createRoute({
     },
   },
   responses: answers(
-    z.object({ revision: z.int(), entries: z.array(ENTRY.nullable()) }),
-    'For each IP in order what it belongs to, or null: nothing is known of it, or it is no IP',
+    z.object({
+      revision: z.int(),
+      entries: z.array(ENTRY.nullable()),
+      errors: z.array(z.object({ index: z.int(), ip: z.string(), detail: z.string() })).openapi({
+        description: 'Items that are not IP addresses; their entries are null',
+      }),
+    }),
+    'For each IP in order its entry, or null if nothing is known about it or it is not an IP',
   ),
 });
 
-/** Adds what is asked of the IPCache. */
+/** Adds the routes of the IPCache. */
 export function addIPRoutes(app: ApiApp, { model, feed, clock, instance, gate }: RouteContext): void {
   const { ipcache } = model;
   const pages = new ListPages<EntryDocument>(clock, feed.end);
   const views = new SnapshotViews(model, feed, clock);
-  // Indices and lists are kept from the first call on, which walks all entries: there are none yet.
+  // The first call of each scans all entries to build its index. Call them now, because the cache is still empty.
   ipcache.countByIdentity(0);
   ipcache.lookupByPod('', '');
   ipcache.lookupByHost('');
@@ -134,7 +153,7 @@ export function addIPRoutes(app: ApiApp, { model, feed, clock, instance, gate }:
     const query = c.req.valid('query');
     const page = await readPage(pages, gate, query, () => {
       const filters = parseFilters(query);
-      // Indices are of now, and so must be what is read by them.
+      // The indexes by pod and host show the current cache, so the snapshot must be current, too.
       const isOfNow = filters.pod !== undefined || filters.host !== undefined;
       const view = views.take(pages.isFull && !isOfNow);
       const { snapshot, revision } = view;
@@ -142,6 +161,16 @@ export function addIPRoutes(app: ApiApp, { model, feed, clock, instance, gate }:
       return { name, revision, view, items: listing(model, snapshot, filters) };
     });
     return answerJSON(c, page);
+  });
+  app.openapi(COUNT_PREFIXES, async (c) => {
+    const query = c.req.valid('query');
+    if (Object.keys(query).length === 0) {
+      const { entries, shadowed } = ipcache.status();
+      return answerJSON(c, { count: entries - shadowed, revision: feed.revision });
+    }
+    const { snapshot, revision } = views.take(false);
+    const items = matching(model, snapshot, parseFilters(query));
+    return answerJSON(c, { count: await countItems(gate, items), revision });
   });
   app.openapi(LOOKUP, (c) => {
     const { ip } = c.req.valid('param');
@@ -162,35 +191,46 @@ export function addIPRoutes(app: ApiApp, { model, feed, clock, instance, gate }:
     const { ips } = c.req.valid('json');
     const revision = feed.revision;
     const entries: (EntryDocument | null)[] = [];
-    await gate.runSteps(lookUp(model, ips.length > AT_ONCE ? ipcache.snapshot() : ipcache, ips, entries));
-    return c.json({ revision, entries }, 200);
+    const errors: LookupError[] = [];
+    const view = ips.length > AT_ONCE ? ipcache.snapshot() : ipcache;
+    await gate.runSteps(lookUp(model, view, ips, { entries, errors }));
+    return c.json({ revision, entries, errors }, 200);
   });
 }
 
-/** Looks up IPs, some of them a step. */
+/** An item of a lookup request that is not an IP address. */
+interface LookupError {
+  readonly index: number;
+  readonly ip: string;
+  readonly detail: string;
+}
+
+/** Looks up IPs, {@link AT_ONCE} per step. Adds an entry or null for each IP, and an error if it is not an IP. */
 function* lookUp(
   model: ReadModel,
   view: Pick<IPCacheSnapshot, 'lookup'>,
   ips: readonly string[],
-  entries: (EntryDocument | null)[],
+  { entries, errors }: { readonly entries: (EntryDocument | null)[]; readonly errors: LookupError[] },
 ): Generator<void, void, void> {
-  for (const ip of ips) {
+  for (const [index, ip] of ips.entries()) {
     const entry = view.lookup(ip);
     entries.push(entry === undefined ? null : entryDocument(entry, model));
+    if (entry === undefined && canonicalAddress(ip) === undefined)
+      errors.push({ index, ip, detail: 'not a valid IP address' });
     if (entries.length % AT_ONCE === 0) yield;
   }
 }
 
-/** A snapshot, and the revision of the change feed that it shows. */
+/** A snapshot and its revision of the change feed. */
 interface SnapshotView {
   readonly snapshot: IPCacheSnapshot;
   readonly revision: number;
 }
 
-/** While many snapshots are held a younger one than this is shared by all that ask. */
+/** While many snapshots are held, new lists share the last one if it is younger than this. */
 const SHARED_MS = 10_000;
 
-/** What lists of the IPCache are made of. Those of one revision share a snapshot as long as one of them is held. */
+/** Takes the snapshots of lists. Lists of the same revision share a snapshot while one of them is held. */
 class SnapshotViews {
   readonly #model: ReadModel;
   readonly #feed: ChangeFeed;
@@ -204,7 +244,7 @@ class SnapshotViews {
     this.#clock = clock;
   }
 
-  /** What there is now; while there are many views what there was some seconds ago. */
+  /** Returns a current view; if `many`, it may be up to {@link SHARED_MS} old. */
   take(many: boolean): SnapshotView {
     const { ipcache } = this.#model;
     const { revision } = this.#feed;
@@ -219,7 +259,7 @@ class SnapshotViews {
   }
 }
 
-/** The problem of an IP or CIDR of which nothing is known. */
+/** Returns the problem of an unknown IP or CIDR. */
 function unknown(field: string, value: string): ProblemError {
   return new ProblemError('not-found', `Nothing is known of ${value}.`, { field, value });
 }
@@ -231,7 +271,7 @@ function explained(model: ReadModel, asked: string, entry: KeyedEntry | undefine
   return document;
 }
 
-/** The filters, parsed. */
+/** Parsed filters. */
 interface Query {
   readonly exact: Prefix | undefined;
   readonly within: Prefix | undefined;
@@ -276,17 +316,25 @@ function podParameter(pod: string): readonly [namespace: string, name: string] {
   });
 }
 
-/** Documents of what is in the list; `undefined` for what was looked at in vain. */
+/** Yields the documents of a list, and `undefined` for each other entry that was read. */
 function* listing(
   model: ReadModel,
   snapshot: IPCacheSnapshot,
   query: Query,
 ): Generator<EntryDocument | undefined, void, void> {
-  for (const entry of candidates(model.ipcache, snapshot, query))
-    yield query.matches(entry) ? entryDocument(entry, model) : undefined;
+  for (const entry of matching(model, snapshot, query)) yield entry && entryDocument(entry, model);
 }
 
-/** By the index that leaves the fewest to look at. */
+/** Yields the entries of a list, and `undefined` for each other entry that was read. */
+function* matching(
+  { ipcache }: ReadModel,
+  snapshot: IPCacheSnapshot,
+  query: Query,
+): Generator<KeyedEntry | undefined, void, void> {
+  for (const entry of candidates(ipcache, snapshot, query)) yield query.matches(entry) ? entry : undefined;
+}
+
+/** Returns the entries to filter, from the most selective index. */
 function candidates(ipcache: IPCache, snapshot: IPCacheSnapshot, query: Query): Iterable<KeyedEntry> {
   const { exact, within, identity, pod, host } = query;
   if (exact !== undefined)

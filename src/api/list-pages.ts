@@ -1,71 +1,71 @@
 import type { Clock, Timer } from '../base/clock.ts';
 import { ProblemError } from './problem.ts';
 
-/** A part of a list. */
+/** A page of a list. */
 export interface Page<T> {
   readonly items: readonly T[];
-  /** The revision of the change feed that the whole list shows: a monitor goes on from there. */
+  /** Revision of the change feed for the whole list. A monitor can resume from it. */
   readonly revision: number;
-  /** Asks for the next page; without it this is the last one. */
+  /** Token of the next page; absent on the last page. */
   readonly continue?: string;
 }
 
 /**
- * What a list is read from. It may give `undefined` for something that was looked at and is not in the list: so a page is
- * bounded in what it looks at, too.
+ * Source of a list. `items` may yield `undefined` for items that were read but do not belong to the list, so that a page also
+ * limits the number of items it reads.
  */
 export interface Listing<T> {
-  /** Lists of one name have the same items in the same order. */
+  /** Lists with the same name have the same items in the same order. */
   readonly name: string;
   readonly revision: number;
-  /** What is held while the list is, where that costs something. Lists may share one. */
+  /** The snapshot behind the list, if any. Several lists may share one. */
   readonly view?: object;
   readonly items: Iterator<T | undefined>;
 }
 
-/** A place in a list. */
+/** A position in a list. */
 interface Cursor<T> {
   readonly listing: Listing<T>;
-  /** How many items have been looked at. */
+  /** Number of items read. */
   looked: number;
-  /** Asks for what comes next; `undefined` at the end. */
+  /** Token of the next page; `undefined` at the end. */
   token: string | undefined;
-  /** The page before, for a client that did not receive it, and what asked for it. */
+  /** The previous page and its token, for a client that did not receive it. */
   last: Page<T> | undefined;
   lastToken: string | undefined;
   usedAt: number;
 }
 
-/** A list whose next page is not asked for is let go after this time. */
+/** A list is released if its next page is not requested within this time. */
 const HELD_MS = 60_000;
 
-/** So many places in lists are held; the one that waited longest goes. */
+/** Maximum number of cursors. If there are more, the least recently used one is released. */
 const HELD_LISTS = 32;
 
-/** They are places in the lists of so many views: one of a million entries that all change costs some 50 MB. */
+/** Maximum number of views of all cursors. A view of a million entries costs about 50 MB if all entries change. */
 const HELD_VIEWS = 8;
 
-/** A page looks at so many items at most, or at fewer that weigh as much: some milliseconds. */
+/** Maximum weight of the items that one page reads: a few milliseconds. */
 const LOOKED_AT = 10_000;
 
 /**
- * Lists in pages, each list one consistent view of its engine: it is held between its pages, for a minute, and let go
- * then whether or not anybody asks, since it costs what has changed since. Asking for the
- * same page again gives the same page; an older one, and a list that is not held any more, is the problem `expired`.
+ * Serves lists in pages. A list is one consistent view of its engine and is held for a minute after each page. A timer releases
+ * it then, because a view costs memory for every later change. A repeated request returns the same page and holds the list for
+ * another minute. The problem `expired` is returned for older pages and released lists.
  *
- * What asks for the next page says the name of the list and how many items come before: the first page of a list that has
- * not changed is the same each time, and so is its ETag. Who goes on with what was asked before may share a place with
- * another, or take the other's: what follows is the same.
+ * The token of a page consists of the name of the list and the number of items before the page. If a list has not changed, its
+ * first page is therefore the same each time, and so is its ETag. Clients with equal tokens may share a cursor or use each
+ * other's, because the following items are the same.
  */
 export class ListPages<T> {
   readonly #clock: Clock;
-  /** In the order of their last use. */
+  /** Cursors, least recently used first. */
   readonly #held = new Set<Cursor<T>>();
   readonly #ended: AbortSignal;
   readonly #weigh: (item: T) => number;
   #timer: Timer | undefined;
 
-  /** Holds lists until `ended` fires; `weigh` says how many items one is worth. */
+  /** Holds lists until `ended` fires. `weigh` returns the weight of an item. */
   constructor(clock: Clock, ended: AbortSignal, weigh: (item: T) => number = () => 1) {
     this.#clock = clock;
     this.#ended = ended;
@@ -76,30 +76,33 @@ export class ListPages<T> {
     });
   }
 
-  /** Places in lists that are held. */
+  /** Number of cursors. */
   get size(): number {
     return this.#held.size;
   }
 
-  /** Whether another view would be one too many. */
+  /** True if the limit of views is reached. */
   get isFull(): boolean {
     return this.#views().size >= HELD_VIEWS;
   }
 
-  /** The first page. */
+  /** Returns the first page of a list. */
   begin(listing: Listing<T>, limit: number): Page<T> {
     const from = { looked: 0, token: undefined, last: undefined, lastToken: undefined, usedAt: 0 };
     return this.#read({ listing, ...from }, limit);
   }
 
-  /** The page that a `continue` asks for. */
+  /** Returns the page of a `continue` token. */
   next(token: string, limit: number): Page<T> {
     this.#expire();
     const held = [...this.#held];
     const cursor = held.find((place) => place.token === token);
     if (cursor !== undefined) return this.#read(cursor, limit);
-    const last = held.find((place) => place.lastToken === token)?.last;
-    if (last !== undefined) return last;
+    const before = held.find((place) => place.lastToken === token);
+    if (before?.last !== undefined) {
+      this.#touch(before);
+      return before.last;
+    }
     throw new ProblemError('expired', 'The list is not held any more: ask for it from its beginning.', {
       field: 'continue',
       value: token.slice(0, 40),
@@ -110,7 +113,7 @@ export class ListPages<T> {
     const { name, revision, items: list } = cursor.listing;
     const items: T[] = [];
     let done = false;
-    this.#held.delete(cursor); // also if it fails: the rest of a list that has failed would look like its end
+    this.#held.delete(cursor); // even if reading throws, because a failed generator looks finished
     for (let weight = 0; weight < LOOKED_AT && items.length < limit && !done; ) {
       const { done: over, value } = list.next();
       done = over === true;
@@ -123,13 +126,19 @@ export class ListPages<T> {
     const page = { items, revision, ...(cursor.token !== undefined && { continue: cursor.token }) };
     cursor.last = page;
     if (done && cursor.lastToken === undefined) return page;
-    cursor.usedAt = this.#clock.now();
-    this.#held.add(cursor);
+    this.#touch(cursor);
     this.#expire();
     return page;
   }
 
-  /** Of places that are held, the one that was used last first. */
+  /** Makes a cursor the most recently used one. */
+  #touch(cursor: Cursor<T>): void {
+    cursor.usedAt = this.#clock.now();
+    this.#held.delete(cursor);
+    this.#held.add(cursor);
+  }
+
+  /** Returns the views of all cursors, most recently used first. */
   #views(): Set<object> {
     return new Set([...this.#held].reverse().flatMap(({ listing }) => listing.view ?? []));
   }

@@ -10,41 +10,41 @@ import {
 } from './documents.ts';
 import type { ReadModel } from './read-model.ts';
 
-/** What has changed, and what it is now. */
+/** A changed key and its current value. */
 export interface ChangeDocument {
   readonly revision: number;
-  /** When, ISO 8601. */
+  /** Time of the change, ISO 8601. */
   readonly at: string;
   readonly type: ChangeType;
   readonly kind: 'upsert' | 'delete';
   /** A CIDR, `namespace/name`, or `cluster/name`. */
   readonly key: string;
-  /** Left out when it is gone. */
+  /** Absent if the key was deleted. */
   readonly value?: EntryDocument | ServiceDocument | NodeDocument | undefined;
 }
 
-/** What a monitor asks for. */
+/** Parameters of a monitor. */
 export interface MonitorRequest {
   readonly types: ReadonlySet<ChangeType>;
-  /** The revision after which to begin; `undefined`: with what comes from now on. Of another run: a resync. */
+  /** Revision after which to start; `undefined` starts with the next change. An unknown revision causes a resync. */
   readonly from: number | undefined;
 }
 
-/** After so long without an event it is said that there is none, so that both sides notice a connection that is gone. */
+/** A heartbeat is sent after this time without an event, so that both sides notice a broken connection. */
 const HEARTBEAT_MS = 15_000;
 
-/** Most changes of a part, and what it may be long before the last of them: 64 kB. */
+/** Maximum number of changes in a part. A part ends early when its text reaches 64 kB. */
 const CHANGES_AT_A_TIME = 256;
 const PART_LENGTH = 65_536;
 
-/** What is held for monitors that come to the same place later, in bytes. */
+/** Bytes of parts kept for monitors that reach the same revision later. */
 const HELD_BYTES: number = 2 << 20;
 
-/** What follows a revision. */
+/** The changes after a revision. */
 interface Part {
-  /** Events, as they are sent. */
+  /** Encoded events. */
   readonly bytes: Uint8Array;
-  /** Where to go on. */
+  /** Revision from which to continue. */
   readonly revision: number;
   readonly missed: boolean;
 }
@@ -52,14 +52,14 @@ interface Part {
 const ENCODER = new TextEncoder();
 
 /**
- * The changes as events, written once for all monitors that are at the same place: those that keep up are woken
- * together, so fifty of them cost hardly more than one. What was written last is held, 2 MB of it.
+ * Encodes changes as events, once for all monitors at the same revision. Monitors that keep up are woken together, so fifty
+ * cost hardly more than one. Keeps the last 2 MB of parts.
  */
 export class MonitorParts {
   readonly #model: ReadModel;
   readonly #feed: ChangeFeed;
   readonly #instance: string;
-  /** By revision and types, oldest first. */
+  /** Parts by revision and types, oldest first. */
   readonly #held = new Map<string, Part>();
   #bytes = 0;
 
@@ -69,7 +69,7 @@ export class MonitorParts {
     this.#instance = instance;
   }
 
-  /** The changes of these types after a revision, as many as make a part. */
+  /** Returns the part with the changes of these types after a revision. */
   after(revision: number, types: ReadonlySet<ChangeType>): Part {
     const name = `${revision} ${[...types]}`;
     const held = this.#held.get(name);
@@ -100,17 +100,17 @@ export class MonitorParts {
     }
   }
 
-  /** The id of the event after which a revision is known. */
+  /** Returns the event id of a revision. */
   idOf(revision: number): string {
     return `${this.#instance}.${revision}`;
   }
 }
 
 /**
- * The changes as server-sent events: `change` with a {@link ChangeDocument}; `resync` when changes were missed, after which
- * the lists are to be read anew; `synced` first, with the revision from which it goes on. The id of an event is what
- * `Last-Event-ID` goes on from; it moves on with changes of other types, too. A part is made when the client has taken the one
- * before: nothing waits for a client that does not read.
+ * Yields changes as server-sent events. The first event is `synced` with the start revision. `change` carries a
+ * {@link ChangeDocument}. `resync` means that changes were missed and the client must read the lists again. If it is the first
+ * event, there is no `synced`. A client resumes with the id of its last event as `Last-Event-ID`. Ids advance with changes of
+ * other types, too. A part is encoded when the client has read the previous one, so nothing is queued for slow clients.
  */
 export async function* monitorEvents(
   { feed, clock }: Pick<ApiContext, 'feed' | 'clock'>,
@@ -145,7 +145,7 @@ function eventText(event: string, id: string, data: unknown): string {
   return `event: ${event}\nid: ${id}\ndata: ${JSON.stringify(data)}\n\n`;
 }
 
-/** What has changed, as it is now. */
+/** Returns the document of a change, with the current value of the key. */
 function changeDocument(model: ReadModel, { revision, type, key, at }: FeedChange): ChangeDocument {
   const value = currentValue(model, type, key);
   const kind = value === undefined ? 'delete' : 'upsert';

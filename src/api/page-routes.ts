@@ -8,7 +8,7 @@ export interface PageFile {
   readonly text: string;
 }
 
-/** The page runs its own script, asks its own agent, and cannot be put into another page. */
+/** Headers that restrict the page to its own script and agent and forbid other pages to embed it. */
 const HEADERS = {
   'content-security-policy':
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -17,12 +17,12 @@ const HEADERS = {
   'cache-control': 'no-cache',
 };
 
-/** Where a file of the page is served. */
+/** Returns the path that serves a file of the page. */
 export function pagePath({ name }: Pick<PageFile, 'name'>): string {
   return name === 'index.html' ? '/' : `/${name}`;
 }
 
-/** Serves the page. */
+/** Adds a route for each file of the page. */
 export function addPageRoutes(app: ApiApp, files: readonly PageFile[]): void {
   for (const file of files) {
     const { type, text } = file;

@@ -1,19 +1,19 @@
-/** What is wrong with a request, as RFC 9457 has it, with the field and the value that are wrong where there are such. */
+/** A problem of a request (RFC 9457), with the invalid field and value if there is one. */
 export interface ProblemDocument {
-  /** Names the kind of problem: stable, for programs. */
+  /** Stable identifier of the problem kind, for programs. */
   readonly type: string;
   readonly title: string;
   readonly status: number;
-  /** One sentence for a person. */
+  /** One sentence for the user. */
   readonly detail: string;
   readonly field?: string | undefined;
-  /** Cut to 120 characters. */
+  /** The invalid value, truncated to 120 characters. */
   readonly value?: string | undefined;
-  /** What the field may be. */
+  /** Description of valid values. */
   readonly allowed?: string | undefined;
 }
 
-/** The kinds of problems: status and title of each. */
+/** Status and title of each problem kind. */
 const PROBLEMS = {
   'invalid-parameter': [400, 'A parameter is not valid'],
   unauthorized: [401, 'A bearer token is needed'],
@@ -30,10 +30,10 @@ const PROBLEMS = {
   internal: [500, 'The request has failed: a bug'],
 } as const;
 
-/** One of the kinds. */
+/** Kind of a problem. */
 export type ProblemKind = keyof typeof PROBLEMS;
 
-/** Thrown by a handler: the request is answered with it. */
+/** An error of a handler. The response is its document. */
 export class ProblemError extends Error {
   readonly document: ProblemDocument;
 
@@ -48,7 +48,7 @@ export class ProblemError extends Error {
   }
 }
 
-/** Builds the document of a problem. */
+/** Returns the document of a problem. */
 export function problem(
   kind: ProblemKind,
   detail: string,
@@ -61,7 +61,7 @@ export function problem(
 /** The media type of problem documents. */
 export const PROBLEM_TYPE = 'application/problem+json';
 
-/** The answer that a problem is. */
+/** Returns the response of a problem. */
 export function problemResponse(
   document: ProblemDocument,
   headers: Readonly<Record<string, string>> = {},

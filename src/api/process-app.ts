@@ -6,12 +6,12 @@ import { addHealthRoutes, type HealthContext } from './health-routes.ts';
 import type { ProcessMetrics } from './metrics/process-metrics.ts';
 import { answers } from './route-parts.ts';
 
-/** What the API of a process without engines needs. */
+/** Options of {@link createProcessApp}. */
 export interface ProcessAppOptions extends BaseAppOptions, HealthContext {
   readonly metrics: ProcessMetrics;
-  /** How it stands, as plain data. */
+  /** Returns the status of the process as plain data. */
   readonly status: () => object;
-  /** Of the package, for the description of the API. */
+  /** Package version for the API description. */
   readonly version: string;
 }
 
@@ -22,7 +22,7 @@ const GET_STATUS = createRoute({
   responses: answers(z.looseObject({}), 'The status'),
 });
 
-/** The API of a process without engines: how it stands, and nothing to look up. */
+/** Creates the application of a process without engines. It serves health, metrics and status only. */
 export function createProcessApp(options: ProcessAppOptions): ApiApp {
   const app = createBaseApp(options);
   addHealthRoutes(app, options);

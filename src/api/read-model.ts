@@ -7,35 +7,35 @@ import type { ServiceCache } from '../servicecache/service-cache.ts';
 import type { DatapathStepDocument } from './datapath-document.ts';
 import type { StatusDocument } from './status-document.ts';
 
-/** How old something is that a checkpoint has said, and no source has said again. */
+/** Age of state restored from a checkpoint and not confirmed by a source. */
 export interface RestoredDocument {
-  /** When it was known, ISO 8601. */
+  /** Time of the checkpointed state, ISO 8601. */
   readonly knownAt: string;
   readonly ageSeconds: number;
 }
 
-/** An identity that some cluster has allocated, or a reserved one. */
+/** An identity allocated by a cluster, or a reserved one. */
 export interface KnownIdentity {
   readonly identity: number;
   readonly labels: Labels;
-  /** Whose identity it is; '' for a reserved one. */
+  /** The cluster that allocated the identity; empty for a reserved one. */
   readonly cluster: string;
 }
 
-/** Says how old what is restored of a cluster (`''`: the own one) is; `undefined` when nothing of it is. */
+/** Returns the age of a cluster's restored state; `undefined` if it has none. The own cluster is `''`. */
 export type RestoredOf = (cluster: string) => RestoredDocument | undefined;
 
-/** What is where, and what identities are called. */
+/** The engines, and the labels of identities. */
 export interface Knowledge {
   readonly ipcache: IPCache;
   readonly services: ServiceCache;
   readonly nodes: NodeManager;
-  /** The labels of an identity, where they are known. */
+  /** Returns the labels of an identity, if they are known. */
   readonly labelsOf: (identity: number) => Labels | undefined;
   readonly restoredOf: RestoredOf;
 }
 
-/** How the watch of one resource of a cluster does: of its `WatchStatus` what is measured. */
+/** The fields of a `WatchStatus` for metrics. */
 export interface WatchFigures {
   readonly queuedBytes: number;
   readonly listings: number;
@@ -44,42 +44,44 @@ export interface WatchFigures {
   readonly delays: DelayStatus;
 }
 
-/** How the client of a cluster's kvstore does: of its `BackendStatus` what is measured. */
+/** The fields of a `BackendStatus` for metrics. */
 export interface KvstoreFigures {
-  /** How many there were, by outcome: `ok`, or the code of an error. */
+  /** Number of requests by outcome: `ok` or an error code. */
   readonly requests: Readonly<Record<string, number | undefined>>;
   readonly leases: number;
   readonly leasesLost: number;
 }
 
-/** How a cluster is followed: of its `RemoteClusterStatus` what is measured. */
+/** The fields of a `RemoteClusterStatus` for metrics. */
 export interface ClusterFigures {
   readonly name: string;
   readonly firstSyncMs: number | undefined;
   readonly lastSyncMs: number | undefined;
-  /** Undefined while there is no client. */
+  /** Undefined if there is no client. */
   readonly kvstore: KvstoreFigures | undefined;
-  /** One for each resource that is being read. */
+  /** One item per watched resource. */
   readonly watches: readonly WatchFigures[];
 }
 
-/** A datapath that an agent steers, as far as it can be asked. */
+/** The datapath as the API uses it. */
 export interface DatapathModel {
-  /** Where the kernel differs from the caches now, in the order in which it would be written. */
+  /** Returns the current differences between the kernel and the caches, in the order of their writes. */
   diff(): Promise<readonly DatapathStepDocument[]>;
-  /** Makes it equal; resolves to what has differed. */
+  /** Makes the kernel equal to the caches. Resolves to the differences. */
   repair(): Promise<readonly DatapathStepDocument[]>;
 }
 
-/** What the API shows: the agent, as far as it can be asked. Reads only, but for repairs; each is synchronous. */
+/** The agent's state as the API reads it. All methods are synchronous and read-only, except those of `datapath`. */
 export interface ReadModel extends Knowledge {
-  /** Undefined for an agent that steers none. */
+  /** Undefined if no datapath is configured. */
   readonly datapath?: DatapathModel | undefined;
-  /** Every identity whose labels are known, in no order that is promised. */
+  /** Returns all identities with known labels, unordered. */
   identities(): Iterable<KnownIdentity>;
-  /** Of an identity whose labels are only restored. */
+  /** Returns the cluster that allocated an identity; empty for a reserved or unknown one. */
+  readonly clusterOf: (identity: number) => string;
+  /** Returns the age of an identity whose labels were restored and not confirmed. */
   readonly restoredIdentity: (identity: number) => RestoredDocument | undefined;
-  /** Every cluster that is followed. */
+  /** Returns the figures of all followed clusters. */
   figures(): Iterable<ClusterFigures>;
   status(): StatusDocument;
   rejections(): RejectionStatus;

@@ -7,7 +7,7 @@ import type { Listing, ListPages, Page } from './list-pages.ts';
 import { PROBLEM_TYPE, ProblemError } from './problem.ts';
 import { PROBLEM } from './schemas.ts';
 
-/** The media types of an answer, and what it says. */
+/** Descriptions and media types of a route's responses. */
 export type AnswerDescription<S extends z.ZodType> = {
   readonly 200: {
     readonly description: string;
@@ -20,7 +20,7 @@ export type AnswerDescription<S extends z.ZodType> = {
   };
 };
 
-/** Describes the answers of a route: a document, or a problem. */
+/** Returns the response descriptions of a route: a document, 304 or a problem. */
 export function answers<S extends z.ZodType>(schema: S, description: string): AnswerDescription<S> {
   return {
     200: { description, content: { 'application/json': { schema } } },
@@ -31,7 +31,10 @@ export function answers<S extends z.ZodType>(schema: S, description: string): An
 
 const MAX_LIMIT = 1_000;
 
-/** The parameters of a list: how long a page is, and where to go on. */
+/** Number of items counted per step: less than a millisecond. */
+const COUNTED_AT_ONCE = 1_024;
+
+/** Parameters of a list: the page size and the token of the next page. */
 export const PAGE_PARAMETERS: {
   readonly limit: z.ZodType<number>;
   readonly continue: z.ZodOptional<z.ZodString>;
@@ -50,14 +53,14 @@ export const PAGE_PARAMETERS: {
     .openapi({ description: 'The `continue` of the page before', param: { in: 'query', name: 'continue' } }),
 };
 
-/** The parameters of a list as they come: those of {@link PAGE_PARAMETERS}, and its filters. */
+/** Parsed query of a list: {@link PAGE_PARAMETERS} and the filters. */
 export interface PageQuery {
   readonly limit: number;
   readonly continue?: string | undefined;
   readonly [filter: string]: string | number | undefined;
 }
 
-/** A page of a list as JSON. */
+/** Returns the schema of a page. */
 export function pageOf<T>(item: z.ZodType<T>): z.ZodType<{
   items: readonly T[];
   revision: number;
@@ -75,7 +78,33 @@ export function pageOf<T>(item: z.ZodType<T>): z.ZodType<{
   });
 }
 
-/** Reads a parameter that is an IP or a CIDR. */
+/** Number of items of a list. */
+export interface CountDocument {
+  readonly count: number;
+  /** Revision of the change feed when the count started. */
+  readonly revision: number;
+}
+
+/** See {@link CountDocument}. */
+export const COUNT: z.ZodType<CountDocument> = z
+  .object({ count: z.int(), revision: z.int() })
+  .openapi('Count');
+
+/** Returns the number of items of a list without `undefined`. Counts in turns of the event loop. */
+export async function countItems(gate: TurnGate, items: Iterable<unknown>): Promise<number> {
+  let count = 0;
+  function* steps(): Generator<void, void, void> {
+    let read = 0;
+    for (const item of items) {
+      if (item !== undefined) count++;
+      if (++read % COUNTED_AT_ONCE === 0) yield;
+    }
+  }
+  await gate.runSteps(steps());
+  return count;
+}
+
+/** Parses a parameter that is an IP or a CIDR. Throws `ProblemError` if it is invalid. */
 export function prefixParameter(field: string, text: string): Prefix {
   const prefix = Prefix.parse(text);
   if (prefix !== undefined) return prefix;
@@ -86,7 +115,7 @@ export function prefixParameter(field: string, text: string): Prefix {
   });
 }
 
-/** Reads a parameter that is an IP. */
+/** Parses a parameter that is an IP. Returns its canonical form. Throws `ProblemError` if it is invalid. */
 export function addressParameter(field: string, text: string): string {
   const address = canonicalAddress(text);
   if (address !== undefined) return address;
@@ -98,8 +127,8 @@ export function addressParameter(field: string, text: string): string {
 }
 
 /**
- * A page of a list, read in its turn: the first one, or that which `continue` asks for, with the filters that its list began
- * with.
+ * Returns a page of a list, read in a turn of the gate: the page of the `continue` token, or the first one if there is none.
+ * Throws `ProblemError` if `continue` is combined with filters, because the list already has its own.
  */
 export async function readPage<T>(
   pages: ListPages<T>,
@@ -131,13 +160,13 @@ async function inTurn<T>(gate: TurnGate, weight: number, read: () => T): Promise
   return result;
 }
 
-/** The name of a list: of this run of the agent, of what is listed as it was then, and of the filters. */
+/** Returns the name of a list: a hash of the run of the agent, the kind and version of the list, and the filters. */
 export function listName(instance: string, what: string, version: number, query: PageQuery): string {
   const { limit: _, continue: _token, ...filters } = query;
   return hash('sha1', JSON.stringify([instance, what, version, filters]), 'base64url').slice(0, 16);
 }
 
-/** A text that a filter compares with. */
+/** Returns the schema of a text filter. */
 export function filterParameter(description: string): z.ZodOptional<z.ZodString> {
   return z.string().min(1).max(512).optional().openapi({ description });
 }

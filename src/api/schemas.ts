@@ -22,7 +22,7 @@ import type {
   StepDocument,
 } from './status-document.ts';
 
-/** Texts by name. */
+/** A record of strings. */
 const TEXTS = z.record(z.string(), z.string());
 
 const RESTORED: z.ZodType<RestoredDocument> = z
@@ -32,7 +32,7 @@ const RESTORED: z.ZodType<RestoredDocument> = z
   })
   .openapi('Restored');
 
-/** Of what only a checkpoint has said. */
+/** Field of documents that can contain restored state. */
 const RESTORED_FIELD = { restored: RESTORED.optional() };
 
 const ENTRY_FIELDS = {
@@ -99,6 +99,9 @@ const SERVICE_FIELDS = {
   type: z.string(),
   clusterIPs: z.array(z.string()),
   ports: TEXTS,
+  nodePorts: z.record(z.string(), z.int()).optional().openapi({ description: 'By name of port' }),
+  externalIPs: z.array(z.string()).optional(),
+  loadBalancerIPs: z.array(z.string()).optional(),
   global: z.boolean(),
   shared: z.boolean(),
   affinity: z.string(),
@@ -118,13 +121,13 @@ const SERVICE_EXPLANATION: z.ZodType<ServiceExplanationDocument> = z
       z.object({
         ...BACKEND_FIELDS,
         slice: z.string(),
-        verdict: z.enum(['effective', 'overruled', 'not-global', 'not-ready', 'affinity']),
+        verdict: z.enum(['effective', 'merged', 'overruled', 'not-global', 'not-ready', 'affinity']),
       }),
     ),
   })
   .openapi('ServiceExplanation');
 
-/** A service, and who offers what to it. */
+/** A service with its explanation. */
 export interface ExplainedServiceDocument extends ServiceDocument {
   readonly explain: ServiceExplanationDocument;
 }
@@ -142,9 +145,15 @@ const NODE_FIELDS = {
   addresses: z.array(z.object({ type: z.string(), ip: z.string() })),
   ipv4AllocCIDR: z.string().optional(),
   ipv6AllocCIDR: z.string().optional(),
+  ipv4SecondaryAllocCIDRs: z.array(z.string()).optional(),
+  ipv6SecondaryAllocCIDRs: z.array(z.string()).optional(),
   ipv4HealthIP: z.string().optional(),
   ipv6HealthIP: z.string().optional(),
+  ipv4IngressIP: z.string().optional(),
+  ipv6IngressIP: z.string().optional(),
   encryptionKey: z.int(),
+  wireguardPubKey: z.string().optional(),
+  bootID: z.string().optional(),
   labels: TEXTS,
   ...RESTORED_FIELD,
 };
@@ -166,7 +175,7 @@ const NODE_EXPLANATION: z.ZodType<NodeExplanationDocument> = z
   })
   .openapi('NodeExplanation');
 
-/** A node, and what each source says of it. */
+/** A node with its explanation. */
 export interface ExplainedNodeDocument extends NodeDocument {
   readonly explain: NodeExplanationDocument;
 }
@@ -215,24 +224,6 @@ const CLUSTER: z.ZodType<ClusterDocument> = z
   })
   .openapi('Cluster');
 
-/** What `/v1/clustermesh` shows: a part of the status. */
-export type ClustermeshDocument = Pick<
-  StatusDocument,
-  'cluster' | 'clusterID' | 'clusters' | 'configProblems'
->;
-
-const CLUSTERMESH_FIELDS = {
-  cluster: z.string().openapi({ description: 'The own cluster' }),
-  clusterID: z.int(),
-  clusters: z.array(CLUSTER).openapi({ description: 'The own one first' }),
-  configProblems: z.array(z.string()),
-};
-
-/** See {@link ClustermeshDocument}. */
-export const CLUSTERMESH: z.ZodType<ClustermeshDocument> = z
-  .object(CLUSTERMESH_FIELDS)
-  .openapi('Clustermesh');
-
 const STEP: z.ZodType<StepDocument> = z
   .object({
     name: z.string(),
@@ -243,6 +234,25 @@ const STEP: z.ZodType<StepDocument> = z
     failure: z.string().optional(),
   })
   .openapi('Step');
+
+/** The part of the status that `/v1/clustermesh` returns. */
+export type ClustermeshDocument = Pick<
+  StatusDocument,
+  'cluster' | 'clusterID' | 'clusters' | 'configProblems' | 'steps'
+>;
+
+const CLUSTERMESH_FIELDS = {
+  cluster: z.string().openapi({ description: 'The own cluster' }),
+  clusterID: z.int(),
+  clusters: z.array(CLUSTER).openapi({ description: 'The own one first' }),
+  configProblems: z.array(z.string()),
+  steps: z.array(STEP).openapi({ description: 'Steps of the start, in order' }),
+};
+
+/** See {@link ClustermeshDocument}. */
+export const CLUSTERMESH: z.ZodType<ClustermeshDocument> = z
+  .object(CLUSTERMESH_FIELDS)
+  .openapi('Clustermesh');
 
 const CHECKPOINT: z.ZodType<CheckpointDocument> = z
   .object({
@@ -278,6 +288,11 @@ const KUBERNETES: z.ZodType<KubernetesDocument> = z
         lists: z.int(),
         bookmarks: z.int(),
         lagMs: z.int().optional().openapi({ description: 'Since the server said anything of it' }),
+        behindMs: z
+          .int()
+          .optional()
+          .openapi({ description: 'Since changes are no longer received because a list or watch failed' }),
+        retryInMs: z.int().optional().openapi({ description: 'Until the next attempt after a failure' }),
         failures: z.int(),
         lastFailure: z.string().optional(),
       }),
@@ -344,7 +359,6 @@ export const STATUS: z.ZodType<StatusDocument> = z
     kubernetes: KUBERNETES.optional().openapi({ description: 'With a Kubernetes API server' }),
     checkpoint: CHECKPOINT.optional().openapi({ description: 'With --state-dir' }),
     datapath: DATAPATH.optional().openapi({ description: 'With --datapath' }),
-    steps: z.array(STEP).openapi({ description: 'Of the start, in order' }),
     syncedMs: z
       .int()
       .optional()

@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 
-/** Where a process' socket is by default: a folder of the user, or of the system where there is none. */
+/** Returns the default socket path: in the runtime folder of the user if there is one, else in `/run/dpcache`. */
 export function defaultSocketPath(
   env: { readonly XDG_RUNTIME_DIR?: string | undefined },
   name = 'dpcache.sock',

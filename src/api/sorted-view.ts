@@ -1,14 +1,14 @@
 import type { TurnGate } from '../base/turn-gate.ts';
 
-/** Something with the key that it is sorted by. */
+/** A value and its sort key. */
 type Keyed<V> = readonly [key: string, value: V];
 
-/** So many are sorted at once, or merged: about a millisecond. */
+/** Number of items sorted or merged per step: about a millisecond. */
 const RUN = 2_048;
 
 /**
- * What an engine holds, in the order of its keys: sorted in turns of the event loop, and once for each version of it,
- * however many ask.
+ * The content of an engine, sorted by key in turns of the event loop. Each version is sorted once; all requests share the
+ * result.
  */
 export class SortedView<V> {
   readonly #gate: TurnGate;
@@ -18,7 +18,7 @@ export class SortedView<V> {
     this.#gate = gate;
   }
 
-  /** `held` is only called when there is another version than before; what it gives must not change. */
+  /** Returns the sorted content. `held` is called only if the version changed. Its result must not change during the sort. */
   of(version: unknown, held: () => Iterable<Keyed<V>>): Promise<readonly Keyed<V>[]> {
     if (this.#last === undefined || this.#last.version !== version)
       this.#last = { version, values: this.#sort(held()) };
@@ -39,7 +39,7 @@ export class SortedView<V> {
   }
 }
 
-/** Sorts in pieces; each step adds one of them to `runs`. */
+/** Sorts the items in runs. Each step adds one run to `runs`. */
 function* sortRuns<V>(held: Iterable<Keyed<V>>, runs: Keyed<V>[][]): Generator<void, void, void> {
   let run: Keyed<V>[] = [];
   for (const keyed of held) {
@@ -72,7 +72,7 @@ function* merge<V>(
   }
 }
 
-/** By UTF-16 code unit. */
+/** Compares keys by UTF-16 code unit. */
 function byKey([a]: Keyed<unknown>, [b]: Keyed<unknown>): number {
   return a < b ? -1 : Number(a > b);
 }

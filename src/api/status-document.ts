@@ -1,29 +1,29 @@
 import type { MeshResource } from '../kvstore/codec/keys.ts';
 import type { DatapathDocument } from './datapath-document.ts';
 
-/** One cluster of the mesh, as plain data. */
+/** Status of a cluster of the mesh. */
 export interface ClusterDocument {
   readonly name: string;
   readonly own: boolean;
-  /** 0 when it has none, or is not known yet. */
+  /** 0 if the cluster has no id or it is not known yet. */
   readonly id: number;
   readonly state: string;
-  /** Whether what is known of it is complete and follows its kvstore now. */
+  /** True if the state of the cluster is complete and its kvstore is followed. */
   readonly ready: boolean;
-  /** While it is not, but was before: when that was, ISO 8601. What was known then is served. */
+  /** Last time the cluster was ready, ISO 8601, if it is not ready now. The state of that time is served. */
   readonly knownAt?: string | undefined;
-  /** Keys that are held, by resource; a resource that is not followed is left out. */
+  /** Number of keys by resource. Resources that are not followed are absent. */
   readonly keys: Readonly<Partial<Record<MeshResource, number>>>;
   /** Resources that have not been complete yet. */
   readonly missing: readonly MeshResource[];
   /** Values rejected since the cluster joined. */
   readonly rejected: number;
-  /** Whether its kvstore answers now. */
+  /** True if the kvstore answers. */
   readonly connected: boolean;
-  /** Since when `connected` is what it is, ISO 8601. */
+  /** Time of the last change of `connected`, ISO 8601. */
   readonly connectedSince: string;
   readonly failures: number;
-  /** It may have been overcome since. */
+  /** The last failure, even if a later attempt succeeded. */
   readonly lastFailure?: string | undefined;
   readonly lastFailureAt?: string | undefined;
 }
@@ -32,90 +32,94 @@ export interface ClusterDocument {
 export interface StepDocument {
   readonly name: string;
   /**
-   * `overdue`: it stood still for so long that the start went on without it. `hanging`: it was to stop, and was left
-   * behind.
+   * `overdue`: no progress within the time limit, so the start continued without the step. `hanging`: the step did not stop in
+   * time and was abandoned.
    */
   readonly state: 'pending' | 'running' | 'done' | 'overdue' | 'failed' | 'stopping' | 'stopped' | 'hanging';
-  /** How long it took, or has taken so far. */
+  /** Duration of the step; if it is running, its duration so far. */
   readonly ms?: number | undefined;
-  /** While it lasts: since it came further. */
+  /** Time since the last progress, if the step is running. */
   readonly idleMs?: number | undefined;
-  /** While it lasts: what it waits for, a sentence each. */
+  /** Pending conditions of a running step, one sentence each. */
   readonly waitsFor: readonly string[];
   readonly failure?: string | undefined;
 }
 
-/** What an agent keeps of what it knows, for after a restart. */
+/** State of the checkpoints, which an agent restores after a restart. */
 export interface CheckpointDocument {
   readonly folder: string;
-  /** Clusters of which something is only restored, and when that was known. */
+  /** Clusters with restored state that is not confirmed, and its age. */
   readonly restored: readonly {
     readonly cluster: string;
     readonly knownAt: string;
     readonly ageSeconds: number;
   }[];
-  /** Checkpoints since the agent was started. */
+  /** Number of checkpoints written since the start of the agent. */
   readonly written: number;
-  /** Of the last one. */
+  /** Size of the last checkpoint. */
   readonly bytes?: number | undefined;
   /** ISO 8601. */
   readonly writtenAt?: string | undefined;
-  /** Why the last attempt has failed. */
+  /** Failure of the last attempt. */
   readonly failure?: string | undefined;
 }
 
-/** A kind of Kubernetes object that is followed. */
+/** Status of a kind of Kubernetes objects. */
 export interface KindDocument {
-  /** Plural: `ciliumendpoints`. */
+  /** Plural name, such as `ciliumendpoints`. */
   readonly name: string;
-  /** What its reflector is doing; `resting`: a kvstore says it, or it is not asked for. */
+  /** State of its reflector. `resting`: a kvstore provides the data, or no consumer needs it. */
   readonly state: 'listing' | 'watching' | 'waiting' | 'missing' | 'forbidden' | 'stopped' | 'resting';
-  /** Whether all that there is has been applied or refused. */
+  /** True if all objects have been applied or rejected. */
   readonly complete: boolean;
-  /** Objects that say something. */
+  /** Number of objects with an effect. */
   readonly objects: number;
-  /** Objects and fields that were refused. */
+  /** Number of rejected objects and fields. */
   readonly rejected: number;
   readonly events: number;
   /** ISO 8601. */
   readonly lastEventAt?: string | undefined;
-  /** Lists that were completed: all but the first are relists. */
+  /** Number of completed lists. All except the first are relists. */
   readonly lists: number;
   readonly bookmarks: number;
-  /** Since the server said anything of it: what is known may be so old. */
+  /** Time since the last message of the server for this kind: the maximum age of the state. */
   readonly lagMs?: number | undefined;
+  /** Time since changes are no longer received because a list or watch failed. */
+  readonly behindMs?: number | undefined;
+  /** Time until the next attempt after a failure. */
+  readonly retryInMs?: number | undefined;
   readonly failures: number;
   readonly lastFailure?: string | undefined;
 }
 
-/** A Kubernetes API server that is followed. */
+/** Status of a followed Kubernetes API server. */
 export interface KubernetesDocument {
   readonly server: string;
-  /** Whether all that is waited for has been applied. */
+  /** True if the initial lists of all required kinds have been applied. */
   readonly synced: boolean;
-  /** Whether Kubernetes says it (`following`), or a kvstore does (`resting`). */
+  /** Source of each group of data: Kubernetes (`following`) or a kvstore (`resting`). */
   readonly handover: Readonly<Record<'nodes' | 'ip' | 'identities', 'following' | 'withdrawing' | 'resting'>>;
   readonly kinds: readonly KindDocument[];
 }
 
-/** How an agent stands, as plain data: fit for JSON. */
+/** Status of an agent as JSON. */
 export interface StatusDocument {
   readonly cluster: string;
   readonly clusterID: number;
   readonly kvstore: string;
-  /** Of the start, in order. */
+  /** Steps of the start, in order. */
   readonly steps: readonly StepDocument[];
-  /** How long the first sync took; undefined while it lasts. */
+  /** Duration of the initial sync; undefined until it is done. */
   readonly syncedMs?: number | undefined;
-  /** The own cluster first, the others by name. */
+  /** Clusters by name, the own cluster first. */
   readonly clusters: readonly ClusterDocument[];
-  /** What is wrong with the files of `--kvstore-config` and `--clustermesh-config` now, a sentence for each. */
+  /** Current problems of the files of `--kvstore-config` and `--clustermesh-config`, one sentence each. */
   readonly configProblems: readonly string[];
-  /** With a Kubernetes API server, once it is followed. */
+  /** Present if a Kubernetes API server is followed. */
   readonly kubernetes?: KubernetesDocument | undefined;
-  /** With `--state-dir`. */
+  /** Present with `--state-dir`. */
   readonly checkpoint?: CheckpointDocument | undefined;
-  /** With `--datapath`. */
+  /** Present with `--datapath`. */
   readonly datapath?: DatapathDocument | undefined;
   readonly ipcache: {
     readonly prefixes: number;
@@ -139,7 +143,7 @@ export interface StatusDocument {
   readonly rejected: {
     readonly total: number;
     readonly byReason: Readonly<Record<string, number>>;
-    /** The last ones, oldest first. */
+    /** The last rejections, oldest first. */
     readonly recent: readonly string[];
   };
 }

@@ -74,18 +74,18 @@ const MONITOR = createRoute({
   },
 });
 
-/** So many monitors are served at a time. */
+/** Maximum number of concurrent monitors. */
 const MONITORS = 256;
 
-/** Adds what is asked of the agent as a whole. */
+/** Adds the routes of status, health, rejections and the monitor. */
 export function addStatusRoutes(app: ApiApp, context: ApiContext): void {
   const { model, metrics, onFault } = context;
   const parts = new MonitorParts(context);
   addHealthRoutes(app, context);
   app.openapi(GET_STATUS, (c) => answerJSON(c, model.status()));
   app.openapi(GET_CLUSTERMESH, (c) => {
-    const { cluster, clusterID, clusters, configProblems } = model.status();
-    return answerJSON(c, { cluster, clusterID, clusters, configProblems });
+    const { cluster, clusterID, clusters, configProblems, steps } = model.status();
+    return answerJSON(c, { cluster, clusterID, clusters, configProblems, steps });
   });
   app.openapi(REJECTIONS, (c) => {
     const { total, byReason, recent } = model.rejections();
@@ -97,7 +97,7 @@ export function addStatusRoutes(app: ApiApp, context: ApiContext): void {
       types: typesParameter(types),
       from: fromParameter(context, c.req.valid('header')['last-event-id'] ?? from),
     };
-    // A stream would have no reader to end it.
+    // The body of a HEAD request has no reader, so a stream would never end.
     if (c.req.method === 'HEAD') return new Response(null, { headers: EVENT_STREAM_HEADERS });
     if (metrics.monitors >= MONITORS)
       throw new ProblemError('too-many', `No more than ${MONITORS} monitors are served at a time.`);
@@ -105,7 +105,7 @@ export function addStatusRoutes(app: ApiApp, context: ApiContext): void {
     const ended = new AbortController();
     ended.signal.addEventListener('abort', () => metrics.monitors--);
     const events = monitorEvents(context, parts, request, ended.signal);
-    const { outgoing }: Partial<HttpBindings> = c.env ?? {}; // there is none for a request in the process
+    const { outgoing }: Partial<HttpBindings> = c.env ?? {}; // undefined for requests within the process
     if (!(outgoing instanceof ServerResponse))
       return new Response(
         streamOf(events, () => ended.abort()),
@@ -130,7 +130,7 @@ function typesParameter(text: string | undefined): ReadonlySet<ChangeType> {
   });
 }
 
-/** A revision, or the id of an event. One of another run of the agent is before everything: a resync. */
+/** Parses a revision or an event id. Returns -1, which causes a resync, if the id belongs to another run of the agent. */
 function fromParameter({ instance, feed }: ApiContext, text: string | undefined): number | undefined {
   if (text === undefined) return undefined;
   const [, run, revision] = /^(?:([0-9a-f-]{1,40})\.)?(\d{1,15})$/.exec(text) ?? [];

@@ -1,3 +1,5 @@
+import { randomUUID } from 'node:crypto';
+import { lstatSync, rmSync } from 'node:fs';
 import { link, lstat, mkdir, rename, rm } from 'node:fs/promises';
 import { request } from 'node:http';
 import type { Server } from 'node:net';
@@ -5,47 +7,62 @@ import { createConnection } from 'node:net';
 import { dirname, join } from 'node:path';
 import { listen } from './listen.ts';
 
-/** Another agent serves the socket. */
+/** The error if another process listens on the socket. */
 export class SocketInUseError extends Error {
+  /** The process that listens, such as `the agent with pid 12`. */
+  readonly holder: string;
+
   constructor(path: string, pid: number | undefined) {
-    const who = pid === undefined ? 'another process' : `the agent with pid ${pid}`;
-    super(`${path} is served by ${who}: stop it, or choose another socket with --socket`);
+    const holder = pid === undefined ? 'another process' : `the agent with pid ${pid}`;
+    super(`${path} is served by ${holder}: stop it, or choose another socket with --socket`);
     this.name = 'SocketInUseError';
+    this.holder = holder;
   }
 }
 
-/** How long another agent may take to say who it is. */
+/** Time limit of the request for the pid of the process that listens. */
 const ANSWER_MS = 2_000;
 
-/** `sun_path` of Linux (unix(7)) has 108, one of them for its end. */
+/** Maximum length of a socket path. `sun_path` of Linux has 108 bytes including the final NUL (unix(7)). */
 const PATH_BYTES = 107;
 
 /**
- * Makes `server` listen on a unix socket that only this user can open. A stale socket, as a process
- * that was killed leaves one, is taken over; one that is served is the error `SocketInUseError`.
+ * Makes `server` listen on a unix socket that only this user can open. Replaces the stale socket of a killed process. Rejects
+ * with {@link SocketInUseError} if a process listens on it. When the server closes, removes the file if it is still the same
+ * socket.
  */
 export async function listenOnSocket(server: Server, path: string): Promise<void> {
-  const aside = join(dirname(path), `.${process.pid}`);
+  const aside = join(dirname(path), `.${randomUUID().slice(0, 8)}`);
   if (Math.max(...[path, aside].map((name) => Buffer.byteLength(name))) > PATH_BYTES)
     throw new Error(`${path}: the path of a socket has at most ${PATH_BYTES} bytes, with its folder`);
   await mkdir(dirname(path), { recursive: true, mode: 0o700 });
-  await takeAway(path, aside);
-  // It is bound within the call, with the mode that the mask leaves: no other user can open it in between.
+  await removeStale(path, aside);
+  // bind(2) runs within this call and applies the umask, so no other user can ever open the socket.
   const before = process.umask(0o177);
-  const listening = listen(server, { path });
+  const listening = listen(server, { path: aside });
   process.umask(before);
+  await listening;
   try {
-    await listening;
+    // On close, libuv deletes the bound path even if it is another socket by then. So bind a temporary path and link it.
+    const { ino, dev } = await lstat(aside);
+    server.once('close', () => {
+      const found = lstatSync(path, { throwIfNoEntry: false });
+      if (found?.ino === ino && found.dev === dev) rmSync(path, { force: true });
+    });
+    await link(aside, path);
   } catch (error) {
-    throw codeOf(error) === 'EADDRINUSE' ? new SocketInUseError(path, await servingPid(path)) : error;
+    server.close();
+    throw codeOf(error) === 'EEXIST' ? new SocketInUseError(path, await servingPid(path)) : error;
+  } finally {
+    await rm(aside, { force: true });
   }
 }
 
 /**
- * Takes a stale socket out of the way, and nothing that is no socket. It is moved before it is tried again: of two agents
- * that start at the same time, none takes away the socket of the other.
+ * Removes a stale socket. Rejects if the path is anything else. Moves the socket aside and tests it again before the removal, so
+ * that two agents that start concurrently do not remove each other's sockets.
  */
-async function takeAway(path: string, aside: string): Promise<void> {
+async function removeStale(path: string, aside: string): Promise<void> {
   try {
     if (!(await lstat(path)).isSocket())
       throw new Error(`${path} is there and no socket: it is left as it is`);
@@ -65,7 +82,7 @@ function codeOf(error: unknown): unknown {
   return error instanceof Error && 'code' in error ? error.code : undefined;
 }
 
-/** Whether somebody listens. Rejects where that cannot be said: of a socket that we may not open. */
+/** Returns true if a process listens on the socket. Rejects if that is unknown, as without permission to open it. */
 function isServed(path: string): Promise<boolean> {
   return new Promise((resolve, reject) => {
     const socket = createConnection({ path });
@@ -77,13 +94,13 @@ function isServed(path: string): Promise<boolean> {
       const code = codeOf(error);
       if (code === 'ECONNREFUSED' || code === 'ENOENT') resolve(false);
       else if (code === 'EAGAIN')
-        resolve(true); // more wait for it to accept than it lets wait
+        resolve(true); // the accept queue is full
       else reject(error);
     });
   });
 }
 
-/** The pid of the agent behind a socket, if it says so. */
+/** Returns the pid of the agent that serves a socket; undefined if it does not report one. */
 function servingPid(path: string): Promise<number | undefined> {
   return new Promise((resolve) => {
     const options = {
@@ -98,7 +115,7 @@ function servingPid(path: string): Promise<number | undefined> {
       answer.on('data', (part: string) => {
         text = (text + part).slice(0, 1_024);
       });
-      answer.on('error', () => undefined); // it has hung up in the middle: what it has said counts
+      answer.on('error', () => undefined); // connection closed early: the text so far may contain the pid
       answer.on('close', () => resolve(Number(/"pid":(\d{1,10})/.exec(text)?.[1]) || undefined));
     });
     asked.on('error', () => resolve(undefined));

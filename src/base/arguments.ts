@@ -1,9 +1,12 @@
 import { assert } from './assert.ts';
 
-/** What is wrong with a value, to be read after its name: ` must be a string`, `.name must be a string`. */
+/**
+ * Returns the fault of a value as text to append to its name: ` must be a string`, `.name must be a string`. Returns undefined if
+ * the value is valid.
+ */
 export type Check = (value: unknown) => string | undefined;
 
-/** Whether a value is an object of any kind, whose members can be read. */
+/** Returns true if a value is an object of any kind, so that its members can be read. */
 export function isObject(value: unknown): value is Readonly<Record<string | symbol, unknown>> {
   return typeof value === 'object' && value !== null;
 }
@@ -16,13 +19,13 @@ export const TEXT: Check = ofType('string', 'a string');
 export const NUMBER: Check = ofType('number', 'a number');
 export const FUNCTION: Check = ofType('function', 'a function');
 
-/** Any object that gives values one after the other; a string does not count. */
+/** Accepts any iterable object; rejects strings. */
 export const ITERABLE: Check = (value) =>
   isObject(value) && typeof value[Symbol.iterator] === 'function' ? undefined : ' must be iterable';
 
 export const BYTES: Check = (value) => (value instanceof Uint8Array ? undefined : ' must be a Uint8Array');
 
-/** An object that has these members, of its own or of its class. Others are not looked at. */
+/** Accepts an object with these members, own or inherited. Other members are ignored. */
 export function objectWith(members: Readonly<Record<string, Check>> = {}): Check {
   const checks = Object.entries(members);
   return (value) => {
@@ -35,16 +38,16 @@ export function objectWith(members: Readonly<Record<string, Check>> = {}): Check
   };
 }
 
-/** As {@link objectWith}, for values that come by the hundred thousand: code for one shape is ten times faster. */
+/** Like {@link objectWith}, for values that are checked by the hundred thousand: code for one shape is ten times faster. */
 export function shaped<T extends object>(words: string, isShaped: (value: Partial<T>) => boolean): Check {
-  // Nothing is known of the members: `isShaped` looks at them as if each could be missing.
+  // Partial, because any member may be missing.
   return (value) => (isObject(value) && isShaped(value as Partial<T>) ? undefined : ` ${words}`);
 }
 
-/** A list, of whatever. */
+/** Accepts an array with any elements. */
 export const LIST: Check = (value) => (Array.isArray(value) ? undefined : ' must be a list');
 
-/** A list whose elements are all of a kind. */
+/** Accepts an array if `element` accepts each of its elements. */
 export function listOf(element: Check): Check {
   return (value) => {
     if (!Array.isArray(value)) return ' must be a list';
@@ -53,7 +56,7 @@ export function listOf(element: Check): Check {
   };
 }
 
-/** What may be left out, or be `undefined`; null is neither. */
+/** Accepts undefined or a missing member; null is not accepted. */
 export function optional(check: Check): Check {
   return (value) => (value === undefined ? undefined : check(value));
 }
@@ -62,11 +65,11 @@ export const OBJECT: Check = objectWith();
 export const SIGNAL: Check = objectWith({ addEventListener: FUNCTION, removeEventListener: FUNCTION });
 
 /**
- * Checks the arguments of methods of a class before they run, so that a wrong one throws an `AssertionError` that names
- * it, instead of a `TypeError` from somewhere within, with half of the work done. For what a programmer gets wrong; bad
- * *data* gets an outcome or a rejection, from the method itself. Costs some 20 ns a call.
+ * Wraps methods of a class with checks of their arguments. A wrong argument throws an `AssertionError` that names it, before the
+ * method runs; without the check a `TypeError` would end the method halfway. This is for programming errors. Bad *data* gets an
+ * outcome or a rejection from the method itself. Costs about 20 ns per call.
  *
- * @param checks for each method its arguments by name, in order
+ * @param checks the checks of each method by argument name, in order
  */
 export function checkArguments<C extends object>(
   owner: { readonly prototype: C },

@@ -1,17 +1,28 @@
-import type { Random } from './clock.ts';
+import type { Clock, Random } from './clock.ts';
 
 /** Bounds of an exponential backoff. */
 export interface Backoff {
-  /** The largest delay after the first failure. */
+  /** Upper bound of the delay after the first failure. */
   readonly baseMs: number;
-  /** No delay is larger than this. */
+  /** Upper bound of all delays. */
   readonly capMs: number;
 }
 
 /**
- * How long to wait before the next try, in milliseconds: uniform in [0, min(cap, base × 2^(failures − 1))], with
- * `failures` ≥ 1. *Full* jitter, so that those who failed together do not come back together.
+ * Returns the delay before the next attempt in milliseconds: uniform in [0, min(cap, base × 2^(failures − 1))], with `failures` ≥
+ * 1. The jitter is *full*, so that clients that failed together do not retry together.
  */
 export function backoffDelay(failures: number, { baseMs, capMs }: Backoff, random: Random): number {
   return random() * Math.min(capMs, baseMs * 2 ** (failures - 1));
+}
+
+/** An outage is recent for one minute, because restarts of a server and most network faults are shorter. */
+const RECENT_OUTAGE_MS = 60_000;
+
+/** Largest delay between two attempts during a recent outage. It keeps the time to notice the end below two seconds. */
+export const RECENT_OUTAGE_CAP_MS = 1_500;
+
+/** Returns true if an outage that began at `since` is recent, so that its end is expected soon. */
+export function isRecentOutage(since: number, clock: Pick<Clock, 'now'>): boolean {
+  return clock.now() - since < RECENT_OUTAGE_MS;
 }

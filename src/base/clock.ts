@@ -1,23 +1,25 @@
-/** A timer that was set; cancelling it twice, or after it has fired, does nothing. */
+/** A running timer. Cancelling it twice, or after it has fired, does nothing. */
 export interface Timer {
   cancel(): void;
 }
 
 /**
- * Time as the engines see it. They never ask the runtime for it: `systemClock` is passed in by the process,
- * a fake one by tests.
+ * The time source of the engines. They never read the runtime's time: the process passes in `systemClock`, and tests pass in a
+ * fake clock.
  */
 export interface Clock {
   /**
-   * Monotonic milliseconds since an arbitrary origin: for durations, leases, deadlines and graces. Setting the
-   * system's time does not move it. Not comparable between processes.
+   * Returns monotonic milliseconds since an arbitrary origin, for durations, leases, deadlines and graces. It does not change if
+   * the system's time is set. Values of different processes are not comparable.
    */
   now(): number;
-  /** Milliseconds since the Unix epoch, for showing and for written timestamps only: it jumps when the time is set. */
+  /**
+   * Returns milliseconds since the Unix epoch, only for display and for written timestamps, because it jumps if the time is set.
+   */
   wallTime(): number;
-  /** Calls `callback` once, no sooner than `delayMs` milliseconds from now, never synchronously. */
+  /** Calls `callback` once, after at least `delayMs` milliseconds, never synchronously. */
   after(delayMs: number, callback: () => void): Timer;
 }
 
-/** Uniform in [0, 1), as `Math.random`; passed in so that a test can fix it. */
+/** Returns a number uniform in [0, 1), like `Math.random`. It is passed in so that tests can fix it. */
 export type Random = () => number;

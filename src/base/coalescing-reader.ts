@@ -1,21 +1,23 @@
-/** What a {@link CoalescingReader} needs of its owner. */
+import { KeyedQueue } from './keyed-queue.ts';
+
+/** Callbacks and signal of a {@link CoalescingReader}. */
 export interface CoalescingReaderOptions<T> {
-  /** Takes out of `waiting` what the consumer is given next; `undefined`: there is nothing new. */
+  /** Takes the next value for the consumer out of `waiting` and returns it; returns undefined if there is none. */
   readonly take: () => T | undefined;
-  /** The reader has ended; called once, but not for a reader that is made with a signal that has fired. */
+  /** Called once when the reader ends. Not called if the reader was created with a signal that had fired. */
   readonly onEnd: () => void;
   /** Ends the reader. */
   readonly signal?: AbortSignal | undefined;
 }
 
 /**
- * An asynchronous iterator between a producer that does not wait and a consumer that takes its time: of each key only
- * one value waits, so it holds no more than there are keys (I11). `return` (leaving a `for await` loop), the signal and
- * `close` end it, also while `next` waits; what waits is dropped then.
+ * An asynchronous iterator between a producer that does not wait and a slow consumer. It keeps one value per key, so that its
+ * size is limited by the number of keys (I11). `return` (leaving a `for await` loop), the signal and `close` end it, even while
+ * `next` waits; waiting values are dropped.
  */
 export class CoalescingReader<V, T> implements AsyncIterableIterator<T, undefined> {
-  /** What the consumer has not been given yet, by key, in the order in which the keys came first. */
-  readonly waiting: Map<string, V> = new Map();
+  /** Values for the consumer by key, in the order in which the keys were first added. */
+  readonly waiting: KeyedQueue<string, V> = new KeyedQueue();
   readonly #options: CoalescingReaderOptions<T>;
   readonly #end = (): void => this.close();
   #wakes: (() => void)[] = [];
@@ -31,7 +33,7 @@ export class CoalescingReader<V, T> implements AsyncIterableIterator<T, undefine
     return this.#closed;
   }
 
-  /** Something may be there to be taken. */
+  /** Wakes up waiting calls of `next`, because there may be a value. */
   wake(): void {
     for (const wake of this.#wakes.splice(0)) wake();
   }
@@ -54,7 +56,7 @@ export class CoalescingReader<V, T> implements AsyncIterableIterator<T, undefine
     return this;
   }
 
-  /** Idempotent. */
+  /** Ends the reader. Idempotent. */
   close(): void {
     if (this.#closed) return;
     this.#closed = true;

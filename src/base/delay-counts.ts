@@ -1,14 +1,17 @@
-/** Delays are counted up to each of these, in milliseconds: from a turn of an event loop to what is too long to wait for. */
+/** Upper bounds of the buckets in milliseconds, from one turn of the event loop to a delay that no caller tolerates. */
 export const DELAY_BOUNDS_MS: readonly number[] = [1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 5_000, 30_000];
 
-/** How long something took, of many times. */
+/** Distribution of many durations. */
 export interface DelayStatus {
-  /** How many were at most as long as each of {@link DELAY_BOUNDS_MS} and longer than the one before; then the longer ones. */
+  /**
+   * Number of durations per bucket: at most {@link DELAY_BOUNDS_MS} and above the previous bound. The last bucket has the longer
+   * ones.
+   */
   readonly counts: readonly number[];
   readonly sumMs: number;
 }
 
-/** Counts delays: some words, however many there are. */
+/** Counts durations in buckets, in constant memory. */
 export class DelayCounts {
   readonly #counts = new Array<number>(DELAY_BOUNDS_MS.length + 1).fill(0);
   #sumMs = 0;

@@ -1,12 +1,12 @@
 import type { CallbackGuard } from './guard.ts';
 
 /**
- * The deliveries of one engine, one after the other. A callback may do anything to the engine: what it causes is
- * delivered when the delivery under way has reached everybody, a replay with all its steps being one delivery. So every
- * listener receives everything in the order in which it happened. Holds only what callbacks of one delivery cause (I11).
+ * Runs the deliveries of one engine one after the other. A callback may call the engine; deliveries that it causes run after the
+ * current one has reached all listeners. A replay with all its steps is one delivery. Every listener therefore receives
+ * everything in order. The queue holds only the deliveries caused by callbacks of one delivery (I11).
  */
 export class DeliveryQueue {
-  /** Behind it every callback of the engine's user is called. */
+  /** Calls every callback of the engine's user. */
   readonly guard: CallbackGuard;
   readonly #waiting: (() => void)[] = [];
   #running = false;
@@ -15,22 +15,22 @@ export class DeliveryQueue {
     this.guard = guard;
   }
 
-  /** Whether a delivery is under way: the caller was called by a callback. */
+  /** True during a delivery, which means that the caller was called by a callback. */
   get running(): boolean {
     return this.#running;
   }
 
-  /** Runs `deliver` now, or in its turn when another delivery is under way. */
+  /** Runs `deliver` now, or after the current delivery. */
   run(deliver: () => void): void {
     if (this.#running) this.#waiting.push(deliver);
-    else this.hold(deliver);
+    else this.deferUntilReturn(deliver);
   }
 
   /**
-   * Runs `work` at once and whole: the deliveries that it asks for begin when it has returned. What it throws reaches
-   * the caller after them.
+   * Runs `work` now. Deliveries that it requests start when it has returned. If it throws, the error reaches the caller after
+   * them.
    */
-  hold<T>(work: () => T): T {
+  deferUntilReturn<T>(work: () => T): T {
     if (this.#running) return work();
     this.#running = true;
     try {
@@ -40,7 +40,7 @@ export class DeliveryQueue {
     }
   }
 
-  /** Calls `call` with each of the `recipients` that is still active and `what`, now or in its turn. */
+  /** Calls `call` with each active recipient and `what`, now or after the current delivery. */
   deliver<L, W>(recipients: readonly Recipient<L>[], call: (listener: L, what: W) => unknown, what: W): void {
     if (this.#running) {
       this.#waiting.push(() => this.#call(recipients, call, what));
@@ -55,7 +55,7 @@ export class DeliveryQueue {
     for (const recipient of recipients) if (recipient.active) this.guard.call(call, recipient.listener, what);
   }
 
-  /** Deliveries may ask for more while this runs. */
+  /** Runs the queued deliveries, which may queue more. */
   #finish(): void {
     for (let i = 0; i < this.#waiting.length; i++) this.guard.call(this.#waiting[i]);
     if (this.#waiting.length > 0) this.#waiting.length = 0;
@@ -63,7 +63,7 @@ export class DeliveryQueue {
   }
 }
 
-/** A listener and whether it is to be called still. */
+/** A listener; inactive after it has unsubscribed. */
 export interface Recipient<L> {
   readonly listener: L;
   readonly active: boolean;

@@ -1,4 +1,4 @@
-/** Those that follow a signal, and the one listener that fires them: Node takes more than ten for a leak, and says so. */
+/** The followers of a signal and the one listener that fires them. Node warns of a leak at more than ten listeners. */
 interface Followers {
   readonly all: Set<AbortController>;
   readonly fire: () => void;
@@ -7,8 +7,8 @@ interface Followers {
 const followers = new WeakMap<AbortSignal, Followers>();
 
 /**
- * Fires `controller` when `signal` does, until the function that it gives is called. For what is over sooner than the signal:
- * `AbortSignal.any` of Node 20 leaves something in the signal with each call, for as long as that lives (I11).
+ * Aborts `controller` when `signal` fires, until the returned function is called. Use it if the controller ends before the
+ * signal, because each call of `AbortSignal.any` leaves an entry in the signal for the life of the signal in Node 20 (I11).
  */
 export function followSignal(signal: AbortSignal, controller: AbortController): () => void {
   if (signal.aborted) {
@@ -22,6 +22,25 @@ export function followSignal(signal: AbortSignal, controller: AbortController): 
     signal.removeEventListener('abort', fire);
     followers.delete(signal);
   };
+}
+
+/**
+ * A signal that fires when one of several signals fires, until it is disposed of. Unlike `AbortSignal.any`, it leaves no entry in
+ * them.
+ */
+export class EitherSignal implements Disposable {
+  readonly signal: AbortSignal;
+  readonly #leave: readonly (() => void)[];
+
+  constructor(...signals: readonly AbortSignal[]) {
+    const either = new AbortController();
+    this.signal = either.signal;
+    this.#leave = signals.map((signal) => followSignal(signal, either));
+  }
+
+  [Symbol.dispose](): void {
+    for (const leave of this.#leave) leave();
+  }
 }
 
 function firedBy(signal: AbortSignal): Followers {

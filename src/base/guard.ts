@@ -1,11 +1,11 @@
-/** Receives what a guarded callback threw, or the reason with which the promise that it returned was rejected. */
+/** Receives the error that a guarded callback threw, or the reason of a rejected promise that it returned. */
 export type FaultListener = (error: unknown) => void;
 
 /**
- * Calls the callbacks of users (listeners, sinks, reports) so that a fault in one reaches no other (I7). A *fault* is
- * what the callback throws; it is counted and reported to `onFault`. Callbacks are synchronous: the promise of one that
- * returns a promise is not awaited, but its rejection is a fault too, instead of an unhandled rejection, which ends the
- * process. No method throws, whatever callbacks do: a fault of `onFault` itself is counted, and not reported.
+ * Calls the callbacks of users (listeners, sinks, reports) so that a fault in one does not affect the others (I7). A *fault* is
+ * an error that a callback throws; it is counted and reported to `onFault`. Callbacks are synchronous. If one returns a promise,
+ * the promise is not awaited, but its rejection is a fault, because an unhandled rejection would end the process. No method
+ * throws. A fault of `onFault` itself is counted but not reported.
  */
 export class CallbackGuard {
   readonly #onFault: FaultListener | undefined;
@@ -15,14 +15,14 @@ export class CallbackGuard {
     this.#onFault = onFault;
   }
 
-  /** Faults since the guard was made. */
+  /** Number of faults since the guard was created. */
   get faults(): number {
     return this.#faults;
   }
 
   /**
-   * Calls `callback` with `args`, without `this`; `undefined` is a callback that does nothing. Returns whether the call
-   * returned. Allocates nothing where `callback` is no closure: pass what it needs in `args`.
+   * Calls `callback` with `args` and without `this`; if it is undefined, nothing is called. Returns true if the call returned,
+   * false if it threw. To avoid an allocation per call, pass `args` instead of a closure.
    */
   call<A extends readonly unknown[]>(callback: ((...args: A) => unknown) | undefined, ...args: A): boolean {
     if (callback === undefined) return true;
@@ -36,7 +36,7 @@ export class CallbackGuard {
     }
   }
 
-  /** Counts and reports a fault that was caught elsewhere, such as that of a callback whose promise is awaited. */
+  /** Counts and reports a fault that was caught elsewhere, for example from a callback whose promise is awaited. */
   report(error: unknown): void {
     this.#faults++;
     if (this.#onFault === undefined) return;

@@ -1,11 +1,11 @@
-// A bucket is a key and its value, side by side: one look touches one cache line. Value 0 means that it is empty.
+// A bucket is a key followed by its value, so that a lookup touches one cache line. Value 0 marks an empty bucket.
 const EMPTY = 0;
-/** What a bucket of the table that is being left holds once its key has been removed: probes go on behind it. */
+/** Marks a bucket of the old table whose key was removed. Probes continue after it. */
 const REMOVED = -1;
 const FIRST_BITS = 4;
-/** Grown when half of the buckets are taken: to find that a key is not there takes a probe or two; 16 to 32 bytes an entry. */
+/** Load factor at which the table grows. A lookup of an absent key takes one or two probes; an entry takes 16 to 32 bytes. */
 const FULL = 0.5;
-/** Buckets moved with every addition while it grows: it is through long before it has to grow again. */
+/** Buckets moved per insertion while the table grows. The move ends long before the next growth. */
 const STEP = 4;
 
 /** Open addressing with linear probes over 2^bits buckets. */
@@ -24,12 +24,12 @@ class Buckets {
     return new Buckets(32 - this.#shift, this.words.slice());
   }
 
-  /** Where a key would best be. */
+  /** Returns the preferred bucket of a key. */
   home(key: number): number {
     return Math.imul(key, 0x9e37_79b1) >>> this.#shift; // 2^32 divided by the golden ratio: spreads runs evenly
   }
 
-  /** The bucket of a key, or the empty one where it could go. */
+  /** Returns the bucket of a key. If the key is absent, returns the empty bucket for it. */
   find(key: number): number {
     const { words, mask } = this;
     for (let at = this.home(key); ; at = (at + 1) & mask) {
@@ -47,7 +47,7 @@ class Buckets {
     this.words[2 * at + 1] = value;
   }
 
-  /** Empties a bucket and closes the gap: keys behind it that could not be nearer to their home move up. */
+  /** Empties a bucket and closes the gap: a later key of the run moves into the gap unless its home is after the gap. */
   close(at: number): void {
     let gap = at;
     for (let next = (gap + 1) & this.mask; this.valueAt(next) !== EMPTY; next = (next + 1) & this.mask) {
@@ -62,11 +62,11 @@ class Buckets {
 }
 
 /**
- * A map from 32-bit integers to positive ones, 0 standing for "none". Grows in small steps: while it does, keys are
- * looked for in the new table, then in what has not yet been moved of the old one.
+ * A map from 32-bit integers to positive integers; 0 means "none". It grows in small steps. During growth, a lookup reads the new
+ * table first, then the part of the old table that has not been moved.
  *
- *     old   [ moved ······ ▲ not yet moved ]        new   [ moved, and all that was added since ]
- *                          └ #next, a few buckets on with every addition
+ *     old   [ moved ······ ▲ not moved ]        new   [ moved keys, and keys added since ]
+ *                          └ #next, advances with every insertion
  */
 export class Int32Map {
   #bits: number = FIRST_BITS;
@@ -74,19 +74,19 @@ export class Int32Map {
   #old: Buckets | undefined;
   #next = 0;
   #size = 0;
-  /** Whether a fork has the same buckets: they are copied before they are written. */
+  /** True if a fork has the same buckets, which must be copied before a write. */
   #shared = false;
 
   get size(): number {
     return this.#size;
   }
 
-  /** Bytes held. */
+  /** Number of bytes held. */
   get bytes(): number {
     return this.#buckets.words.byteLength + (this.#old?.words.byteLength ?? 0);
   }
 
-  /** A map with the same content. O(1); the next write to either copies its buckets once. */
+  /** Returns a map with the same content. O(1); the next write to either map copies its buckets once. */
   fork(): Int32Map {
     const fork = new Int32Map();
     fork.#bits = this.#bits;
@@ -99,13 +99,13 @@ export class Int32Map {
     return fork;
   }
 
-  /** The value of a key, 0 when it has none. O(1). */
+  /** Returns the value of a key, or 0 if it has none. O(1). */
   get(key: number): number {
     const value = this.#buckets.valueAt(this.#buckets.find(key));
     return value !== EMPTY || this.#old === undefined ? value : this.#getOld(this.#old, key);
   }
 
-  /** Sets the value of a key (0: none from now on) and gives the one before. O(1) but for what a fork costs. */
+  /** Sets the value of a key and returns the previous value; 0 removes the key. O(1), except for the first write after a fork. */
   exchange(key: number, value: number): number {
     if (this.#shared) this.#unshare();
     const at = this.#buckets.find(key);
@@ -126,7 +126,7 @@ export class Int32Map {
     this.#old = this.#old?.copy();
   }
 
-  /** The key is not in the new table, where bucket `at` would take it. */
+  /** Sets the value of a key that is not in the new table; `at` is its bucket there. */
   #exchangeAbsent(at: number, key: number, value: number): number {
     const before = this.#old === undefined ? EMPTY : this.#removeOld(this.#old, key);
     this.#size += (value === EMPTY ? 0 : 1) - (before === EMPTY ? 0 : 1);
@@ -137,7 +137,10 @@ export class Int32Map {
     return before;
   }
 
-  /** Looks in what has not yet been moved: what has, and is not in the new table, is gone. */
+  /**
+   * Returns the value of a key in the part of the old table that has not been moved. A moved key that is not in the new table was
+   * deleted.
+   */
   #getOld(old: Buckets, key: number): number {
     const at = old.find(key);
     return at < this.#next ? EMPTY : old.valueAt(at);

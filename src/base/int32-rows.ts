@@ -1,16 +1,16 @@
 import { SharedPages } from './shared-pages.ts';
 
-// 2^10 rows a page, here and in `ObjectColumn`: growing allocates at most 64 KiB at a time (stride 16), and the first write
-// to a page after a fork copies as much, a few µs. Twice as many pages have twice as many headers, and of a million rows
-// these are not near any more: reads took 5 to 10 % longer.
+// 2^10 rows per page, here and in `ObjectColumn`. Growth allocates at most 64 KiB at a time (stride 16), and the first write to a
+// page after a fork copies the same amount, which takes a few µs. With twice as many pages, reads of a million rows took 5 to 10
+// % longer, because the page headers no longer fit into the cache.
 export const PAGE_BITS = 10;
 export const PAGE_ROWS: number = 1 << PAGE_BITS;
 const ROW_MASK: number = PAGE_ROWS - 1;
 const NO_PAGE: Int32Array = new Int32Array(0);
 
 /**
- * A growing array of rows of `stride` 32-bit integers, all zero at first. It grows by whole pages, so no write is ever
- * slow. Rows are never given back.
+ * A growing array of rows of `stride` 32-bit integers, initially 0. It grows by whole pages, so that no write is slow. Rows are
+ * never released.
  */
 export class Int32Rows {
   readonly stride: number;
@@ -21,53 +21,53 @@ export class Int32Rows {
     this.#pages = pages;
   }
 
-  /** How many rows there are. */
+  /** Number of rows. */
   get limit(): number {
     return this.#pages.count << PAGE_BITS;
   }
 
-  /** Makes sure that `row` exists. */
+  /** Grows the array until `row` exists. */
   reserve(row: number): void {
     while (row >>> PAGE_BITS >= this.#pages.count) this.#pages.push(new Int32Array(PAGE_ROWS * this.stride));
   }
 
-  /** The integer in `column` of `row`; 0 for a row that does not exist. */
+  /** Returns the integer in `column` of `row`, or 0 if the row does not exist. */
   get(row: number, column: number): number {
     return this.#pages.at(row >>> PAGE_BITS)?.[(row & ROW_MASK) * this.stride + column] ?? 0;
   }
 
-  /** Writes the low 32 bits of `value`; the row must have been reserved. */
+  /** Writes the low 32 bits of `value`. The row must be reserved. */
   set(row: number, column: number, value: number): void {
     const page = this.#pages.writable(row >>> PAGE_BITS);
     if (page !== undefined) page[(row & ROW_MASK) * this.stride + column] = value;
   }
 
-  /** The page that holds a row, to read several columns of it; empty for a row that does not exist. */
+  /** Returns the page of a row, to read several of its columns. Returns an empty page if the row does not exist. */
   pageOf(row: number): Readonly<Int32Array> {
     return this.#pages.at(row >>> PAGE_BITS) ?? NO_PAGE;
   }
 
-  /** The page that holds a row, to write several columns of it. */
+  /** Returns the page of a row, to write several of its columns. */
   writablePageOf(row: number): Int32Array {
     return this.#pages.writable(row >>> PAGE_BITS) ?? NO_PAGE;
   }
 
-  /** Where the row begins in its page. */
+  /** Returns the offset of the row in its page. */
   offsetOf(row: number): number {
     return (row & ROW_MASK) * this.stride;
   }
 
-  /** The same rows; writes to either do not show in the other. Costs one word a page. */
+  /** Returns a copy with the same rows; later writes to either do not affect the other. Costs one word per page. */
   fork(): Int32Rows {
     return new Int32Rows(this.stride, this.#pages.fork());
   }
 
-  /** Whether the page of a row has not been written since one was forked from the other. */
+  /** Returns true if the page of a row was not written since one of the arrays was forked from the other. */
   sharesPage(other: Int32Rows, row: number): boolean {
     return this.#pages.shares(other.#pages, row >>> PAGE_BITS);
   }
 
-  /** Bytes held, shared pages included. */
+  /** Number of bytes held, shared pages included. */
   get bytes(): number {
     return this.#pages.count * PAGE_ROWS * this.stride * Int32Array.BYTES_PER_ELEMENT;
   }

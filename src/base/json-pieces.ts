@@ -1,7 +1,7 @@
-/** Characters that are parsed or scanned at a time: 1 to 7 ms, whatever they hold. */
+/** Characters parsed or scanned per step: 1 to 7 ms for any content. */
 const PIECE = 32 * 1024;
 
-/** Containers larger than a piece may be nested so deep. Each level is scanned once more. */
+/** Maximum nesting of containers that are larger than a piece. Each level costs one more scan. */
 const DEPTH = 16;
 
 const QUOTE = 0x22;
@@ -14,7 +14,7 @@ const CLOSERS: ReadonlyMap<string, string> = new Map([
   ['[', ']'],
 ]);
 
-/** The index after the string literal that begins at `from`, or after the end of the text. */
+/** Returns the index after the string literal that begins at `from`. If the literal does not end, returns the end of the text. */
 function skipString(text: string, from: number): number {
   for (let end = text.indexOf('"', from + 1); end >= 0; end = text.indexOf('"', end + 1)) {
     let backslashes = 0;
@@ -28,7 +28,7 @@ function isSpace(code: number): boolean {
   return code === 0x20 || code === 0x0a || code === 0x0d || code === 0x09;
 }
 
-/** The text without JSON's white space around it. */
+/** Returns the text without leading and trailing white space of JSON. */
 function trimSpace(text: string): string {
   let from = 0;
   let to = text.length;
@@ -37,19 +37,19 @@ function trimSpace(text: string): string {
   return text.slice(from, to);
 }
 
-/** One container of a text that is too large to be parsed at once. */
+/** A container that is too large for one call of `JSON.parse`. */
 class LargeContainer {
   readonly #text: string;
   readonly #piece: number;
   readonly #depth: number;
   readonly #open: string;
   readonly #close: string;
-  /** The first character of what is not parsed yet, and of the member that is being scanned. */
+  /** Start of the text that has not been parsed, and start of the current member. */
   #pending: number;
   #member: number;
-  /** Where the name of that member ends. */
+  /** Index of the colon after the name of the current member. */
   #colon = -1;
-  /** What the pieces before held. Without a prototype: no name is special, and fields are cheap to add. */
+  /** The members parsed so far. It has no prototype, because then no name is special and fields are cheap to add. */
   readonly #whole: unknown[] | Record<string, unknown>;
 
   constructor(text: string, piece: number, depth: number) {
@@ -106,7 +106,7 @@ class LargeContainer {
     this.#member = end + 1;
   }
 
-  /** Whole members, parsed at once. */
+  /** Parses complete members in one call. */
   #addPending(end: number): void {
     const members = this.#text.slice(this.#pending, end);
     const isAll = this.#pending === 1 && end === this.#text.length - 1;
@@ -117,7 +117,7 @@ class LargeContainer {
     else if (Array.isArray(piece)) for (const item of piece) this.#whole.push(item);
   }
 
-  /** One member that is larger than a piece. */
+  /** Parses one member that is larger than a piece. */
   *#addLarge(end: number): Generator<undefined, void> {
     if (Array.isArray(this.#whole)) {
       this.#whole.push(yield* parsePieces(this.#text.slice(this.#member, end), this.#piece, this.#depth + 1));
@@ -134,15 +134,15 @@ class LargeContainer {
 function* parsePieces(text: string, piece: number, depth: number): Generator<undefined, unknown> {
   if (text.length <= piece) return JSON.parse(text);
   const trimmed = trimSpace(text);
-  // A string or a number: there is nothing to take apart.
+  // A string or a number cannot be split.
   if (!CLOSERS.has(trimmed[0] ?? '')) return JSON.parse(text);
   return yield* new LargeContainer(trimmed, piece, depth).parse();
 }
 
 /**
- * Parses JSON in steps of some milliseconds each, for texts that would hold up the event loop. Returns what `JSON.parse`
- * does, but that large objects have no prototype; throws a SyntaxError where it does, and where containers of more than
- * `piece` characters are nested deeper than 16. Cost: one more pass over the text for each level of such containers.
+ * Parses JSON in steps of a few milliseconds, for texts that would block the event loop. Returns the same value as `JSON.parse`,
+ * except that large objects have no prototype. Throws a SyntaxError if `JSON.parse` would throw one, or if containers of more
+ * than `piece` characters are nested deeper than 16. Costs one more pass over the text for each level of such containers.
  */
 export function parseJsonInPieces(text: string, piece: number = PIECE): Generator<undefined, unknown> {
   return parsePieces(text, piece, 0);

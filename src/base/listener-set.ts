@@ -1,14 +1,14 @@
 import type { DeliveryQueue, Recipient } from './delivery-queue.ts';
 import { type Unsubscribe, unsubscribeOnce } from './subscription.ts';
 
-/** What a new listener receives of the state that is there, before the changes. */
+/** The existing state, which a new listener receives before the changes. */
 export interface Replay<L> {
   /**
-   * The calls that make it up, which show the state at the time of this call. May be read lazily, as long as
-   * {@link ListenerSet.beforeChange} is called before each change of that state.
+   * Returns the calls of the replay, which show the state at the time of this call. They may be read lazily if {@link
+   * ListenerSet.beforeChange} is called before each change of that state.
    */
   steps(): IterableIterator<(listener: L) => unknown>;
-  /** Notifies a listener that its subscription has ended because a step has thrown. */
+  /** Notifies a listener that its subscription has ended because a step threw an error. */
   ended(listener: L): unknown;
 }
 
@@ -17,13 +17,13 @@ interface Subscription<L> extends Recipient<L> {
 }
 
 /**
- * Listeners of one kind, called in order of subscription, each behind the guard of the queue (I7). They may subscribe,
- * unsubscribe and change what they listen to while they are called; {@link DeliveryQueue} says what that means.
- * One listener subscribed twice has two subscriptions.
+ * Listeners of one kind, called in order of subscription under the guard of the queue (I7). A listener may subscribe, unsubscribe
+ * and write to its source during a call; {@link DeliveryQueue} defines the order. If a listener is subscribed twice, it has two
+ * subscriptions.
  */
 export class ListenerSet<L extends object> {
   readonly #queue: DeliveryQueue;
-  /** Copy-on-write: a delivery goes to those who were here when it was asked for. */
+  /** Copy-on-write: a delivery reaches the subscriptions that existed when it was requested. */
   #subscriptions: readonly Subscription<L>[] = [];
   #steps: ReplaySteps<(listener: L) => unknown> | undefined;
 
@@ -35,15 +35,15 @@ export class ListenerSet<L extends object> {
     return this.#subscriptions.length;
   }
 
-  /** The listeners of this moment, in order of subscription. */
+  /** Returns the current listeners, in order of subscription. */
   get current(): readonly L[] {
     return this.#subscriptions.map(({ listener }) => listener);
   }
 
   /**
-   * The listener receives what is notified from here on. With a replay it receives that first, as a delivery of its own:
-   * now, or after those that are under way, and then what is notified from the beginning of the replay on. So nothing
-   * is lost or doubled in between. A replay of which a step throws is not continued: the subscription ends.
+   * Adds a listener, which receives all later notifications. With a replay, the listener receives the replay first, as one
+   * delivery: now or after the running deliveries. It then receives all notifications since the beginning of the replay, so that
+   * none is lost or duplicated. If a step of the replay throws, the replay stops and the subscription ends.
    */
   subscribe(listener: L, replay?: Replay<L>): Unsubscribe {
     const subscription = { listener, active: true };
@@ -52,12 +52,15 @@ export class ListenerSet<L extends object> {
     return unsubscribeOnce(() => this.#remove(subscription));
   }
 
-  /** Calls `call` for each listener with `what`, passed on so that `call` needs to be no closure: now, or in its turn. */
+  /**
+   * Calls `call` with each listener and `what`, now or after the running deliveries. If `what` is passed, `call` need not be a
+   * closure.
+   */
   notify<W>(call: (listener: L, what: W) => unknown, what: W): void {
     if (this.#subscriptions.length > 0) this.#queue.deliver(this.#subscriptions, call, what);
   }
 
-  /** A change is about to be made to what replays show: reads the rest of the one under way. Cheap without one. */
+  /** Reads the rest of the running replay, because the state that it shows is about to change. Cheap if no replay is running. */
   beforeChange(): void {
     this.#steps?.readAll();
   }
@@ -85,7 +88,7 @@ export class ListenerSet<L extends object> {
   }
 }
 
-/** The steps of a replay under way, read one by one until the rest has to be read at once. */
+/** The steps of a running replay. They are read one by one, until `readAll` reads the rest. */
 class ReplaySteps<S> {
   #source: IterableIterator<S>;
   #isRead = false;

@@ -3,7 +3,7 @@ import { SharedPages } from './shared-pages.ts';
 
 const INDEX_MASK: number = PAGE_ROWS - 1;
 
-/** A growing array of values or `undefined` that grows by whole pages and never copies more than one of them. */
+/** A growing array of values or `undefined`. It grows by whole pages and copies at most one page at a time. */
 export class ObjectColumn<T extends object | string> {
   readonly #pages: SharedPages<(T | undefined)[]>;
 
@@ -25,12 +25,12 @@ export class ObjectColumn<T extends object | string> {
     if (page !== undefined) page[index & INDEX_MASK] = value;
   }
 
-  /** The same values; writes to either do not show in the other. Costs one word a page. */
+  /** Returns a copy with the same values; later writes to either do not affect the other. Costs one word per page. */
   fork(): ObjectColumn<T> {
     return new ObjectColumn(this.#pages.fork());
   }
 
-  /** Bytes held for the references, shared pages included. */
+  /** Number of bytes of the references, shared pages included. */
   get bytes(): number {
     return this.#pages.count * PAGE_ROWS * 8;
   }

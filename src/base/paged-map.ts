@@ -1,8 +1,9 @@
 import { PAGE_BITS } from './int32-rows.ts';
 
 /**
- * A map from small integers that keeps neighbours in a page, a `Map` of its own. One `Map` of millions holds everybody up: it
- * is copied whole when it grows or shrinks, and who asks for its first key waits until it has passed over all deleted ones.
+ * A map from small integers that keeps neighbours in pages, each of them a `Map`. A single `Map` with millions of keys blocks the
+ * event loop, because it is copied as a whole when it grows or shrinks, and because a read of the first key skips all deleted
+ * keys.
  */
 export class PagedMap<V> {
   readonly #pages = new Map<number, Map<number, V>>();
@@ -28,7 +29,7 @@ export class PagedMap<V> {
     this.#size += page.size;
   }
 
-  /** Whether it was there. */
+  /** Removes a key. Returns true if the key existed. */
   delete(index: number): boolean {
     const page = this.#pages.get(index >>> PAGE_BITS);
     if (page?.delete(index) !== true) return false;
@@ -37,7 +38,7 @@ export class PagedMap<V> {
     return true;
   }
 
-  /** The integers, in no order that is promised. They may be deleted and added meanwhile, as in a `Map`. */
+  /** Iterates over the keys in any order. Keys may be added and deleted during the iteration, as in a `Map`. */
   *keys(): Generator<number, void, void> {
     for (const page of this.#pages.values()) yield* page.keys();
   }

@@ -1,25 +1,26 @@
 import { assert } from './assert.ts';
 import type { Clock, Timer } from './clock.ts';
+import { KeyedQueue } from './keyed-queue.ts';
 
 /**
- * How many calls a client makes: upstream's `etcd.qps`, `etcd.bootstrapQps` and `etcd.maxInflight`. Read at every call: what
- * a field is changed to counts from the next turn on.
+ * Limits of the calls of a client: upstream's `etcd.qps`, `etcd.bootstrapQps` and `etcd.maxInflight`. The fields are read at
+ * every call, so that a changed value applies from the next turn on.
  */
 export interface RateLimitOptions {
-  /** Calls per second once `bootstrapped` was called. Default: as many as are asked for. */
+  /** Calls per second after `bootstrapped`. Default: no limit. */
   readonly qps?: number | undefined;
-  /** Calls per second until then; default `qps`. Much is written at a start. */
+  /** Calls per second before `bootstrapped`, because a start writes much. Default `qps`. */
   readonly bootstrapQps?: number | undefined;
-  /** Calls under way at a time; default `qps`, at least 1. */
+  /** Maximum number of concurrent calls; default `qps`, at least 1. */
   readonly maxInflight?: number | undefined;
 }
 
-/** Makes the error of a call that its signal has ended. */
+/** Returns the error of a call whose signal has fired. */
 type AbortedError = () => Error;
 
-/** Who waits for something, first come, first served. */
+/** Waiting callers, first in, first out. */
 class Line {
-  readonly #waiting = new Set<() => void>();
+  readonly #waiting = new KeyedQueue<() => void>();
   readonly #aborted: AbortedError;
 
   constructor(aborted: AbortedError) {
@@ -30,7 +31,7 @@ class Line {
     return this.#waiting.size === 0;
   }
 
-  /** Resolves when it is let go; rejects, and has left, when the signal fires first. */
+  /** Resolves when it is the caller's turn. If the signal fires first, removes the caller and rejects. */
   join(signal: AbortSignal | undefined): Promise<void> {
     if (signal?.aborted === true) return Promise.reject(this.#aborted());
     return new Promise((resolve, reject) => {
@@ -43,40 +44,40 @@ class Line {
         resolve();
       };
       signal?.addEventListener('abort', giveUp, { once: true });
-      this.#waiting.add(go);
+      this.#waiting.set(go, undefined);
     });
   }
 
-  /** Lets the first one go; false when none waits. */
-  letGo(): boolean {
-    const [first] = this.#waiting;
+  /** Ends the wait of the first caller. Returns false if none waits. */
+  admitFirst(): boolean {
+    const first = this.#waiting.take();
     if (first === undefined) return false;
-    this.#waiting.delete(first);
-    first();
+    const [go] = first;
+    go();
     return true;
   }
 }
 
 /**
- * Spreads calls over time, in the order in which they were made: at most as many at once as belong to one second, and
- * one at least, then one after the other. What a thousand clients ask of a kvstore that has just come back stays bearable.
+ * Limits the rate of calls and keeps their order, so that a thousand clients do not overload a kvstore that has just returned. A
+ * burst has at most the calls of one second, and at least one; later calls are evenly spaced.
  */
 export class RateLimit {
   readonly #clock: Clock;
   readonly #options: RateLimitOptions;
   #bootstrapped = false;
-  /** When the next call has its turn, if calls had come evenly. */
+  /** Scheduled time of the next call if calls are evenly spaced; at most one second in the past, which limits a burst. */
   #next: number;
   readonly #line: Line;
-  /** Until the turn of the first in line. */
+  /** Fires at the turn of the first caller. */
   #timer: Timer | undefined;
-  /** How many calls are under way. */
+  /** Number of running calls. */
   #inflight = 0;
-  /** Those who wait until there is one less. */
+  /** Callers that wait until a running call ends. */
   readonly #entering: Line;
   readonly #aborted: AbortedError;
 
-  /** @param aborted what a call rejects with whose signal fires before its turn */
+  /** @param aborted returns the error of a call whose signal fires before its turn */
   constructor(
     options: RateLimitOptions,
     clock: Clock,
@@ -93,12 +94,12 @@ export class RateLimit {
     this.#aborted = aborted;
   }
 
-  /** From now on `qps` holds; who is the first in line keeps its turn. */
+  /** Applies `qps` from now on. The first waiting caller keeps its turn. */
   bootstrapped(): void {
     this.#bootstrapped = true;
   }
 
-  /** Makes a call when it is its turn. Rejects when the signal fires before. */
+  /** Makes a call when it is its turn and returns its result. Rejects if the signal fires first. */
   async run<T>(call: () => Promise<T>, signal?: AbortSignal): Promise<T> {
     await this.#enter(signal);
     try {
@@ -109,7 +110,7 @@ export class RateLimit {
     }
   }
 
-  /** Resolves when it is the caller's turn; rejects when the signal fires first. */
+  /** Resolves when it is the caller's turn. Rejects if the signal fires first. */
   async turn(signal?: AbortSignal): Promise<void> {
     const turn = this.#line.join(signal);
     this.#serve();
@@ -120,7 +121,7 @@ export class RateLimit {
     }
   }
 
-  /** Lets go whose turn it is, and comes back when it is the next one's. */
+  /** Admits the callers whose turn it is and sets a timer for the next one. */
   #serve(): void {
     if (this.#timer !== undefined) return;
     while (!this.#line.isEmpty) {
@@ -132,7 +133,7 @@ export class RateLimit {
         });
         return;
       }
-      this.#line.letGo();
+      this.#line.admitFirst();
       this.#next += this.#step;
     }
   }
@@ -154,7 +155,7 @@ export class RateLimit {
     return this.#inflight >= Math.floor(this.#options.maxInflight ?? Math.max(1, this.#qps));
   }
 
-  /** How long it is until the next turn. */
+  /** Returns the time until the next turn. */
   #wait(): number {
     const now = this.#clock.now();
     this.#next = Math.max(this.#next, now + Math.min(0, this.#step - 1000));
@@ -167,9 +168,9 @@ export class RateLimit {
     this.#inflight++;
   }
 
-  /** Hands the place on, or leaves it free. */
+  /** Ends a running call and admits waiting callers. */
   #leave(): void {
     this.#inflight--;
-    while (!this.#isFull && this.#entering.letGo()) this.#inflight++;
+    while (!this.#isFull && this.#entering.admitFirst()) this.#inflight++;
   }
 }

@@ -2,27 +2,27 @@ import { checkArguments, objectWith, TEXT } from './arguments.ts';
 import { CallbackGuard } from './guard.ts';
 import { cutText, showValue } from './show-value.ts';
 
-/** One rejected input: why, where and what. Plain data for logs and status, of at most some 1,000 characters. */
+/** A rejected input: reason, field and value. Plain data for logs and status, at most about 1,000 characters. */
 export interface Rejection {
   /** A short, stable reason for counting, such as `invalid-prefix`. */
   readonly reason: string;
-  /** The field that is wrong, by its path in the input: `identity`, `frontends.10.0.0.1`. Cut to 256 characters. */
+  /** The path of the invalid field in the input: `identity`, `frontends.10.0.0.1`. Cut to 256 characters. */
   readonly field: string;
-  /** The offending value as text, cut to 120 characters. */
+  /** The invalid value as text, cut to 120 characters. */
   readonly value: string;
-  /** Where it came from, when that is known: a kvstore key, `file.yaml:12`, a service. Cut to 256 characters. */
+  /** The source of the input if it is known: a kvstore key, `file.yaml:12`, a service. Cut to 256 characters. */
   readonly at?: string;
-  /** One sentence for a person. */
+  /** One sentence for the user. */
   readonly message: string;
 }
 
-/** What an input says of itself (keys, names of fields, texts) is repeated in a rejection up to this length. */
+/** Maximum length of a text from the input (a key, a field name, a message) in a rejection. */
 const QUOTED_LENGTH = 256;
 const RECENT = 16;
 
 /**
- * Builds a {@link Rejection}; the message contains field, value and `why`. Texts are cut: an input decides how long they
- * are, and a rejection may be kept, sent and logged.
+ * Returns a {@link Rejection}; its message contains field, value and `why`. Texts are cut, because the input determines their
+ * length and a rejection may be stored, sent and logged.
  */
 export function rejection(
   reason: string,
@@ -39,18 +39,18 @@ export function rejection(
   return { reason, field: path, value: shown, ...(place === undefined ? {} : { at: place }), message };
 }
 
-/** What a {@link RejectionLog} has counted. */
+/** Status of a {@link RejectionLog}. */
 export interface RejectionStatus {
   readonly total: number;
-  /** Count by reason. */
+  /** Counts by reason. */
   readonly byReason: Readonly<Record<string, number>>;
-  /** The last 16, oldest first. */
+  /** The last 16 rejections, oldest first. */
   readonly recent: readonly Rejection[];
 }
 
 /**
- * Counts rejected input by reason and keeps the last few, so that nothing is dropped silently (I12).
- * Bounded: reasons are a small fixed vocabulary of the code, and 16 rejections are kept.
+ * Counts rejected inputs by reason and keeps the last 16, so that no input is dropped silently (I12). Its size is limited,
+ * because the code defines a small set of reasons.
  */
 export class RejectionLog {
   readonly #byReason = new Map<string, number>();
@@ -59,7 +59,7 @@ export class RejectionLog {
   #recent: readonly Rejection[] = [];
   #total = 0;
 
-  /** `onReject` receives each rejection, under `guard`: a fault in it does not reach the caller of `add`. */
+  /** `onReject` receives each rejection under `guard`. If it throws, the caller of `add` does not receive the error. */
   constructor(onReject?: (rejection: Rejection) => void, guard: CallbackGuard = new CallbackGuard()) {
     this.#onReject = onReject;
     this.#guard = guard;

@@ -1,26 +1,25 @@
 /**
- * A list of pages that can be forked. Both lists share every page until one of them writes it; the writer then gets
- * a copy of that page alone. A list that is let go leaves nothing behind: each list refers only to the pages that it
- * reads.
+ * A list of pages that can be forked. Both lists share every page until one of them writes it; that list then gets its own copy
+ * of the page. A discarded list leaves nothing behind, because each list refers only to the pages that it reads.
  *
- *     pages   [ A │ B │ C' ]      own  [ – │ – │ C' ]      C has been written since the fork
+ *     pages   [ A │ B │ C' ]      own  [ – │ – │ C' ]      C was written after the fork
  *     fork    [ A │ B │ C  ]      own  [ – │ – │ –  ]
  */
 export class SharedPages<P extends { slice(): P }> {
   #pages: P[] = [];
-  /** The pages that no other list has, each in its place. */
+  /** The unshared pages by index. */
   #own: (P | undefined)[] = [];
 
   get count(): number {
     return this.#pages.length;
   }
 
-  /** A page to read. What is read of it after a write may be out of date: ask again. */
+  /** Returns a page for reading. After a write the page may be out of date; call this again. */
   at(index: number): P | undefined {
     return this.#pages[index];
   }
 
-  /** A page to write: copied first if it is shared. */
+  /** Returns a page for writing. A shared page is copied first. */
   writable(index: number): P | undefined {
     return this.#own[index] ?? this.#copy(index);
   }
@@ -30,7 +29,7 @@ export class SharedPages<P extends { slice(): P }> {
     this.#own.push(page);
   }
 
-  /** A list with the same content; from now on writes to either do not show in the other. Costs one word a page. */
+  /** Returns a list with the same content; later writes to either do not affect the other. Costs one word per page. */
   fork(): SharedPages<P> {
     const fork = new SharedPages<P>();
     fork.#pages = this.#pages.slice();
@@ -39,7 +38,7 @@ export class SharedPages<P extends { slice(): P }> {
     return fork;
   }
 
-  /** Whether a page has not been written since one of the lists was forked from the other. */
+  /** Returns true if a page was not written since one of the lists was forked from the other. */
   shares(other: SharedPages<P>, index: number): boolean {
     return this.#pages[index] === other.#pages[index];
   }

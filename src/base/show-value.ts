@@ -1,15 +1,15 @@
-/** So many characters of a value are shown. */
+/** Maximum number of characters of a shown value. */
 const VALUE_LENGTH = 120;
 
-/** Deeper objects are shown as `…`: they may hold themselves. */
+/** Deeper objects are shown as `…`, because an object may contain itself. */
 const DEPTH = 8;
 
-/** The first `length` characters of a text; one that is cut ends in `…`. */
+/** Returns the first `length` characters of a text. If the text is longer, the result ends in `…`. */
 export function cutText(text: string, length: number): string {
   return text.length > length ? `${text.slice(0, length - 1)}…` : text;
 }
 
-/** Writes a value as JSON until there is more text than is shown: costs no more for a value that is larger. */
+/** Writes a value as JSON and stops when the text is long enough, so that a large value costs no more than a small one. */
 class ValueWriter {
   text = '';
 
@@ -50,15 +50,15 @@ class ValueWriter {
 }
 
 /**
- * Shows any value as text of at most 120 characters, as JSON where it is data. Never throws and never calls `toJSON`,
- * whatever it is given. Cost: bounded, but for an object's names, which the engine may collect first.
+ * Returns any value as text of at most 120 characters, as JSON if it is data. Never throws and never calls `toJSON`. The cost is
+ * bounded, except for the names of an object, which the runtime may collect first.
  */
 export function showValue(value: unknown): string {
   const writer = new ValueWriter();
   try {
     writer.write(value, 0);
   } catch {
-    return `[${typeof value}]`; // a hostile proxy or getter: asking it more may throw again
+    return `[${typeof value}]`; // a hostile proxy or getter: further access may throw again
   }
   return cutText(writer.text, VALUE_LENGTH);
 }

@@ -1,6 +1,6 @@
 import type { Clock } from './clock.ts';
 
-/** Resolves after `delayMs`, or as soon as the signal fires; never rejects: ask the signal which it was. */
+/** Resolves after `delayMs` or as soon as the signal fires. Never rejects; check the signal to distinguish the two. */
 export function sleep(clock: Clock, delayMs: number, signal?: AbortSignal): Promise<void> {
   if (signal?.aborted === true) return Promise.resolve();
   return new Promise((resolve) => {

@@ -1,17 +1,17 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 
 declare global {
-  /** Signals are those of the platform. Declared for programs without the libraries of DOM or Node: there it is empty. */
+  /** The platform's type. It is declared empty for programs without the libraries of DOM or Node. */
   interface AbortSignal {}
 }
 
 /**
- * Ends a subscription: call it, or let `using` dispose of it. Idempotent. Once it has returned, the
- * listener is called no more, not even with what was queued before.
+ * Ends a subscription if it is called or disposed of by `using`. Idempotent. After it has returned, the listener is not called,
+ * even if deliveries were queued before.
  */
 export type Unsubscribe = (() => void) & Disposable;
 
-/** Makes an {@link Unsubscribe} that runs `release` on its first use only. */
+/** Returns an {@link Unsubscribe} that runs `release` only on its first use. */
 export function unsubscribeOnce(release: () => void): Unsubscribe {
   let done = false;
   const end = (): void => {
@@ -23,8 +23,8 @@ export function unsubscribeOnce(release: () => void): Unsubscribe {
 }
 
 /**
- * What a synchronous callback may return: anything, and nothing is made of it, but no promise. So an `async` function does
- * not type-check; where one gets in all the same, its rejection counts as a fault.
+ * Return type of synchronous callbacks: any value, which is ignored, except a promise. An `async` function therefore fails the
+ * type check. If a callback returns a promise anyway, its rejection is a fault.
  */
 export type ListenerResult =
   // biome-ignore lint/suspicious/noConfusingVoidType: only return types use it, and there it is not undefined

@@ -9,7 +9,7 @@ import { sleep } from './sleep.ts';
 export interface SupervisorOptions {
   readonly clock: Clock;
   readonly random: Random;
-  /** Receives every failure of every task, with the task's name. What it throws is ignored. */
+  /** Receives every failure of every task, with the task's name. An error that it throws is ignored. */
   readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
 }
 
@@ -19,25 +19,27 @@ export interface TaskOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** A task as data. */
+/** Status of one task. */
 export interface TaskStatus {
   readonly name: string;
-  /** `waiting`: it has failed and is restarted after its backoff. `stopping`: its signal has fired, it has not settled. */
+  /**
+   * `waiting`: the task failed and will be restarted after its backoff. `stopping`: its signal has fired but it has not settled.
+   */
   readonly state: 'running' | 'waiting' | 'stopping';
   readonly failures: number;
   readonly lastFailure: Failure | undefined;
 }
 
-/** What a {@link Supervisor} owns now, and what has failed so far. */
+/** Status of a {@link Supervisor}: its current tasks, and all failures so far. */
 export interface SupervisorStatus {
-  /** In order of start; a task that is over is left out (I11). */
+  /** The running tasks in order of start. A settled task is removed (I11). */
   readonly tasks: readonly TaskStatus[];
-  /** Of all tasks, also those that are over. */
+  /** Number of failures of all tasks, settled ones included. */
   readonly failures: number;
   readonly lastFailure: Failure | undefined;
 }
 
-/** Work of a task: ends when its signal fires, at the latest. */
+/** Work of a task. It must end when its signal fires. */
 export type Work<T> = (signal: AbortSignal) => T | Promise<T>;
 
 const BACKOFF: Backoff = { baseMs: 200, capMs: 15_000 };
@@ -62,7 +64,7 @@ class Task {
     this.#controller.abort();
   }
 
-  /** It has settled. */
+  /** Releases the parent signal after the task has settled. */
   over(): void {
     this.#unfollow();
   }
@@ -75,8 +77,8 @@ class Task {
 }
 
 /**
- * The owner of loops and attempts: each has a name and a signal, its failures are counted and reported (I12), and
- * stopping waits for all of them. No rejection of a task is ever unhandled here; that of {@link run} is the caller's.
+ * Owns loops and attempts. Each task has a name and a signal, and its failures are counted and reported (I12). `stop` waits for
+ * all of them. The supervisor handles all rejections, except those of {@link run}, which the caller receives.
  */
 export class Supervisor {
   readonly #options: SupervisorOptions;
@@ -89,10 +91,7 @@ export class Supervisor {
     this.#options = options;
   }
 
-  /**
-   * Runs `work` once; settles as it does. A rejection after the signal has fired is no failure: nothing is counted or
-   * reported.
-   */
+  /** Runs `work` once and returns its result. A rejection after the signal has fired is not counted or reported as a failure. */
   run<T>(name: string, work: Work<T>, options: TaskOptions = {}): Promise<T> {
     const task = new Task(name, options.signal);
     return this.#own(task, async () => {
@@ -106,9 +105,8 @@ export class Supervisor {
   }
 
   /**
-   * Runs `work` until it resolves or the signal fires; restarts it after a jittered exponential backoff when it
-   * rejects. The backoff begins anew once a run has lasted longer than its cap. Resolves when the task is over; never
-   * rejects.
+   * Runs `work` until it resolves or the signal fires. If it rejects, restarts it after a jittered exponential backoff, which is
+   * reset when a run lasted longer than the cap. Resolves when the task ends; never rejects.
    */
   keep(
     name: string,
@@ -140,8 +138,8 @@ export class Supervisor {
   }
 
   /**
-   * Fires the signals of all tasks under way, at once; resolves when they have settled. Tasks that are started later
-   * are not affected. A task must not wait for it.
+   * Fires the signals of all running tasks and resolves when they have settled. Tasks that start later are not affected. A task
+   * must not wait for this promise.
    */
   async stop(): Promise<void> {
     const tasks = [...this.#tasks];
@@ -172,8 +170,8 @@ export class Supervisor {
 }
 
 /**
- * Work of others, which may not respect its signal: rejects with the signal's reason as soon as it fires. What `work`
- * gives later goes to `discard`; what it throws later is ignored, as is what `discard` throws.
+ * Runs `work` that may ignore its signal. Rejects with the signal's reason as soon as the signal fires. A later result of `work`
+ * is passed to `discard`; later errors of `work` and errors of `discard` are ignored.
  */
 export function interruptible<T>(
   work: () => T | Promise<T>,

@@ -1,9 +1,9 @@
 import type { Clock, Timer } from './clock.ts';
 
-// 24 days: a timer of the runtime's that is set to more fires at once.
+// 24 days. A timer of the runtime with a longer delay fires immediately.
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
-/** The runtime's clock. Its timers keep the process alive until they fire or are cancelled. */
+/** The runtime's clock. A timer keeps the process alive until it fires or is cancelled. */
 export const systemClock: Clock = {
   now: (): number => performance.now(),
   wallTime: (): number => Date.now(),

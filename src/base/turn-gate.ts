@@ -1,68 +1,69 @@
 import { checkArguments, FUNCTION, ITERABLE, NUMBER, optional, SIGNAL } from './arguments.ts';
 import type { Clock } from './clock.ts';
+import { KeyedQueue } from './keyed-queue.ts';
 
-/** What a {@link TurnGate} takes from its process, and how much it lets through. */
+/** Clock, scheduler and limits of a {@link TurnGate}. */
 export interface TurnGateOptions {
   readonly clock: Pick<Clock, 'now'>;
-  /** Calls back in a later turn of the event loop, when others have had theirs: `setImmediate`. */
+  /** Calls `callback` in a later turn of the event loop, after other callbacks: `setImmediate`. */
   readonly nextTurn: (callback: () => void) => unknown;
   /** Weight of one turn, in events. Default 4096: about 10 ms of decoding and engine work, at 2 to 3 µs each. */
   readonly weightPerTurn?: number | undefined;
-  /** Time of one turn, after which no more is begun. Default 5 ms. */
+  /** Duration of one turn, after which no piece is started. Default 5 ms. */
   readonly msPerTurn?: number | undefined;
 }
 
 interface Piece {
   readonly weight: number;
-  /** Does the work; throws nothing. */
+  /** Does the work. Must not throw. */
   readonly run: () => void;
 }
 
 const WEIGHT_PER_TURN = 4096;
 const MS_PER_TURN = 5;
-/** So that a turn ends soon after its time is over: a slice of 512 events takes about 1 ms. */
+/** Slices are short, so that a turn ends soon after its time: a slice of 512 events takes about 1 ms. */
 const SLICES_PER_TURN = 8;
 
 /**
- * Lets work through that is done in pieces by many who do not know of each other, so that together they do not
- * hold up the event loop: a batch of events is small, but 250 clusters that sync at once have 1,000 of them in
- * the same turn. Once the weight or the time of a turn is spent, the rest waits for the next.
+ * Admits pieces of work so that independent producers do not block the event loop together. A batch of events is small, but 250
+ * clusters that sync concurrently have 1,000 batches in the same turn. When the weight or the time of a turn is used up, the
+ * other pieces wait for the next turn.
  *
- * First come, first served: who waits for one piece before giving the next gets one for each that another gets.
- * Every turn does at least one piece, however heavy. Pieces never run inside each other. While nothing has to
- * wait a piece costs a look at the clock, and there is a callback for each turn in which there were any.
+ * First in, first out: producers that wait for each piece before they add the next get equal shares. Every turn runs at least one
+ * piece of any weight. Pieces never run inside each other. If no piece waits, a piece costs one read of the clock, and each turn
+ * with pieces costs one callback.
  */
 export class TurnGate {
   readonly #options: TurnGateOptions;
-  readonly #waiting = new Set<Piece>();
+  readonly #waiting = new KeyedQueue<Piece>();
   #spent = 0;
   #begun = 0;
-  /** Whether the next turn has been asked for. */
+  /** True if the next turn is scheduled. */
   #turning = false;
 
   constructor(options: TurnGateOptions) {
     this.#options = options;
   }
 
-  /** Pieces that wait for their turn. */
+  /** Number of waiting pieces. */
   get waiting(): number {
     return this.#waiting.size;
   }
 
-  /** Weight of one slice of what can be cut anywhere. */
+  /** Returns the weight of one slice of divisible work. */
   get slice(): number {
     const { weightPerTurn = WEIGHT_PER_TURN } = this.#options;
     return Math.max(1, Math.floor(weightPerTurn / SLICES_PER_TURN));
   }
 
-  /** {@link run} of something that only begins here, and weighs so much later. */
+  /** Like {@link run} for work that starts here and has its weight later. */
   pass(weight: number, signal?: AbortSignal): Promise<boolean> {
     return this.run(weight, () => {}, signal);
   }
 
   /**
-   * Runs `work`: now if nothing waits and this turn has room, else in a later one. Resolves to whether it ran; it
-   * does not run once the signal has fired. Rejects with what `work` throws, which affects no other work.
+   * Runs `work` now if no piece waits and this turn has room, else in a later turn. Resolves to true if it ran, or to false if
+   * the signal fired first. Rejects if `work` throws; other pieces are not affected.
    */
   run(weight: number, work: () => void, signal?: AbortSignal): Promise<boolean> {
     if (signal?.aborted === true) return Promise.resolve(false);
@@ -86,14 +87,13 @@ export class TurnGate {
         return;
       }
       signal?.addEventListener('abort', letGo, { once: true });
-      this.#waiting.add(piece);
+      this.#waiting.set(piece, undefined);
     });
   }
 
   /**
-   * {@link run} for each step of an iterator, which is what one `next` does; each weighs as much as a {@link slice}.
-   * Resolves to whether all of them ran; none begins once the signal has fired. Rejects with what a step throws, and runs
-   * no more.
+   * Calls {@link run} for each step (one `next`) of an iterator; each step has the weight of a {@link slice}. Resolves to true if
+   * all steps ran. No step starts after the signal has fired. If a step throws, rejects and runs no more steps.
    */
   async runSteps(steps: Iterable<unknown>, signal?: AbortSignal): Promise<boolean> {
     const iterator = steps[Symbol.iterator]();
@@ -127,9 +127,10 @@ export class TurnGate {
   #turn(): void {
     this.#turning = false;
     this.#spent = 0;
-    for (const piece of this.#waiting) {
-      if (!this.#hasRoom()) return;
-      this.#waiting.delete(piece);
+    while (this.#hasRoom()) {
+      const next = this.#waiting.take();
+      if (next === undefined) return;
+      const [piece] = next;
       this.#do(piece);
     }
   }
@@ -141,7 +142,7 @@ checkArguments(TurnGate, {
   runSteps: { steps: ITERABLE, signal: optional(SIGNAL) },
 });
 
-/** Lets everything through at once, in one slice: each piece is a turn of its own. The gate of those who were given none. */
+/** Admits all work immediately in one slice, because each piece is a turn of its own. Used if no gate is configured. */
 export const OPEN_GATE: TurnGate = new TurnGate({
   clock: { now: () => 0 },
   nextTurn: (callback) => callback(),

@@ -1,25 +1,18 @@
 import { type Command, Option } from 'commander';
-import type { ReloadedSettings } from '../agent/reload.ts';
-import { addConfiguration, reloadConfiguration } from './configuration.ts';
-import { addDatapathOptions, type DatapathFlags, datapathOptions } from './datapath-options.ts';
+import { addAgentOptions, addConfiguration, agentReloads } from './configuration.ts';
+import { type DatapathFlags, datapathOptions } from './datapath-options.ts';
 import { type CommandIO, EXIT, type RunAction } from './io.ts';
-import { addMeshOptions, agentOptions, type MeshFlags } from './mesh-options.ts';
-import {
-  addServeOptions,
-  addStateOptions,
-  type ServeFlags,
-  type StateFlags,
-  serveOptions,
-} from './serve-options.ts';
+import { agentOptions, type FollowNothingFlags, type MeshFlags, missingSource } from './mesh-options.ts';
+import { type ServeFlags, type StateFlags, serveOptions } from './serve-options.ts';
 
-interface AgentFlags extends MeshFlags, ServeFlags, StateFlags, DatapathFlags {
+interface AgentFlags extends MeshFlags, FollowNothingFlags, ServeFlags, StateFlags, DatapathFlags {
   readonly once?: true;
   readonly output: 'text' | 'json';
   readonly play?: string;
   readonly all?: true;
 }
 
-/** `dpcache agent`. */
+/** Adds `dpcache agent`. */
 export function addAgentCommand(program: Command, io: CommandIO, run: RunAction): void {
   const command = program
     .command('agent')
@@ -37,6 +30,9 @@ export function addAgentCommand(program: Command, io: CommandIO, run: RunAction)
         if (flags.output === 'json' && flags.once !== true) command.error('error: -o json needs --once');
         if (flags.importCiliumState !== undefined && flags.stateDir === undefined)
           command.error('error: --import-cilium-state needs --state-dir, which keeps what was taken');
+        const { isInCluster } = await import('../k8s/client/in-cluster.ts');
+        const why = missingSource(flags, isInCluster({ env: io.env }));
+        if (why !== undefined) command.error(`error: ${why}`);
         const { createLog } = await import('../agent/log.ts');
         const { followMesh, printState } = await import('../agent/run-agent.ts');
         const log = createLog(flags.logLevel, flags.logFormat, io.stderr);
@@ -47,23 +43,13 @@ export function addAgentCommand(program: Command, io: CommandIO, run: RunAction)
         }
         const { play: script, all = false, stateDir, importCiliumState } = flags;
         const serve = await serveOptions(flags, io.env);
-        const reload = io.onHangup && {
-          subscribe: io.onHangup,
-          read: async (): Promise<ReloadedSettings> => {
-            const fixed = await reloadConfiguration(command, io.env);
-            const { logLevel, manifests = [], kvstoreOpt: rateLimit }: AgentFlags = command.opts();
-            return { logLevel, manifests, rateLimit, fixed };
-          },
-        };
         const datapath = datapathOptions(flags);
         const options = { ...agentOptions(flags), stateDir, importCiliumState, datapath };
-        await followMesh(options, { script, all, serve, reload }, context);
+        const run = { serve, reload: agentReloads(command, io) };
+        const quiet = flags.logFormat === 'json';
+        await followMesh(options, { script, all, quiet, ...run }, context);
         return EXIT.ok;
       }),
     );
-  addServeOptions(command);
-  addStateOptions(command);
-  addDatapathOptions(command);
-  addMeshOptions(command);
-  addConfiguration(command, io);
+  addConfiguration(addAgentOptions(command), io);
 }

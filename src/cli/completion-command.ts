@@ -1,18 +1,41 @@
 import { Argument, type Command } from 'commander';
 import { type CommandIO, EXIT, type RunAction } from './io.ts';
 
-/** Shells whose completion can be generated. */
+/** Shells with support for completion. */
 const SHELLS = ['bash', 'zsh', 'fish'] as const;
 type Shell = (typeof SHELLS)[number];
 
-/** What can follow on a command line. */
+/** The possible words after a command. */
 interface Completion {
-  /** The commands so far, with spaces between: `ipcache list`. */
+  /** Names of the command and its parents, separated by spaces: `ipcache list`. */
   readonly path: string;
   readonly commands: readonly Word[];
   readonly options: readonly Word[];
-  /** Values of an option, or of the argument (`''`); those of other options are files. */
+  /** Values of an option, or of the argument (`''`). An option without values takes a file. */
   readonly values: ReadonlyMap<string, readonly string[]>;
+  /** The command that prints the current values of an option, or of the argument (`''`), from the running agent. */
+  readonly live: ReadonlyMap<string, string>;
+}
+
+/** Commands that print the current arguments of `get` and `explain`, by object. */
+const LIVE_ARGUMENTS: Readonly<Record<string, string>> = {
+  service: 'service list -o name --limit 1000',
+  node: 'node list -o name --limit 1000',
+  identity: 'identity list -o name --limit 1000',
+};
+const LIVE_OPTIONS: Readonly<Record<string, string>> = { '--of-cluster': 'clustermesh status -o name' };
+
+/** Returns the commands that print values of a command's options and argument. */
+function liveValues(path: string, flags: Iterable<string>): ReadonlyMap<string, string> {
+  const live = new Map<string, string>();
+  const [parent = '', verb] = path.split(' ');
+  const names = verb === 'get' || verb === 'explain' ? LIVE_ARGUMENTS[parent] : undefined;
+  if (names !== undefined) live.set('', names);
+  for (const flag of flags) {
+    const command = LIVE_OPTIONS[flag];
+    if (command !== undefined) live.set(flag, command);
+  }
+  return live;
 }
 
 interface Word {
@@ -20,7 +43,7 @@ interface Word {
   readonly description: string;
 }
 
-/** Every command of a program with what can follow it. */
+/** Returns the completions of a command and all commands below it. */
 function completions(command: Command, path = ''): readonly Completion[] {
   const help = command.createHelp();
   const options = help.visibleOptions(command);
@@ -34,6 +57,7 @@ function completions(command: Command, path = ''): readonly Completion[] {
     {
       path,
       values,
+      live: liveValues(path, values.keys()),
       commands: children.map((child) => ({ word: child.name(), description: child.description() })),
       options: options.flatMap(({ short, long, description }) =>
         [short, long].flatMap((word) => (word === undefined ? [] : [{ word, description }])),
@@ -47,16 +71,19 @@ function words(list: readonly Word[]): string {
   return list.map(({ word }) => word).join(' ');
 }
 
-/** A function to which bash passes the words, or by zsh in the guise of bash. */
+/** Returns the script for bash. It is one function that also works in zsh, which emulates bash. */
 function bashScript(all: readonly Completion[]): string {
-  const cases = all.map(({ path, commands, options, values }) => {
+  const cases = all.map(({ path, commands, options, values, live }) => {
     const argument = values.get('');
     const rows = [...values]
       .filter(([flag]) => flag !== '')
-      .map(([flag, choices]) => `      ${flag}) values='${choices.join(' ')}'; valued=1 ;;`);
+      .map(
+        ([flag, choices]) =>
+          `      ${flag}) values='${choices.join(' ')}'; valued=1; live='${live.get(flag) ?? ''}' ;;`,
+      );
     return [
       `  '${path}')`,
-      `    words='${words(commands)}${argument === undefined ? '' : argument.join(' ')}'; options='${words(options)}'`,
+      `    words='${words(commands)}${argument === undefined ? '' : argument.join(' ')}'; options='${words(options)}'; live='${live.get('') ?? ''}'`,
       `    case "$before" in`,
       ...(rows.length === 0 ? ['      -) ;;'] : rows),
       '    esac ;;',
@@ -65,7 +92,7 @@ function bashScript(all: readonly Completion[]): string {
   const paths = all.map(({ path }) => `'${path}'`).filter((path) => path !== "''");
   return `# dpcache completion for bash: source <(dpcache completion bash)
 _dpcache() {
-  local word="\${COMP_WORDS[COMP_CWORD]}" before="\${COMP_WORDS[COMP_CWORD-1]}" path='' next values='' valued='' words='' options='' at
+  local word="\${COMP_WORDS[COMP_CWORD]}" before="\${COMP_WORDS[COMP_CWORD-1]}" path='' next values='' valued='' words='' options='' live='' name at
   for ((at = 1; at < COMP_CWORD; at++)); do
     next="\${path:+$path }\${COMP_WORDS[at]}"
     case "$next" in ${paths.join('|')}) path="$next" ;; esac
@@ -75,6 +102,12 @@ ${cases.join('\n')}
   esac
   if [ -n "$valued" ]; then words="$values"; elif [ "\${word#-}" != "$word" ]; then words="$options"; fi
   COMPREPLY=($(compgen -W "$words" -- "$word"))
+  # Names come from outside: one that the shell would expand is left out.
+  if [ -n "$live" ] && [ "\${word#-}" = "$word" ]; then
+    while IFS= read -r name; do
+      [[ "$name" =~ ^[A-Za-z0-9._/:-]+$ && "$name" == "$word"* ]] && COMPREPLY+=("$name")
+    done < <(dpcache $live 2>/dev/null)
+  fi
 }
 complete -o default -F _dpcache dpcache
 `;
@@ -85,7 +118,7 @@ function quoted(text: string): string {
 }
 
 function fishScript(all: readonly Completion[]): string {
-  const rows = all.flatMap(({ path, commands, options, values }) => {
+  const rows = all.flatMap(({ path, commands, options, values, live }) => {
     const at = `complete -c dpcache -n ${quoted(`__dpcache_at ${path}`)}`;
     const argument = values.get('');
     return [
@@ -93,9 +126,11 @@ function fishScript(all: readonly Completion[]): string {
       ...(argument === undefined || argument.length === 0
         ? []
         : [`${at} -f -a ${quoted(argument.join(' '))}`]),
+      ...(live.has('') ? [`${at} -f -a ${quoted(`(dpcache ${live.get('')} 2>/dev/null)`)}`] : []),
       ...options.map(({ word, description }) => {
         const flag = word.startsWith('--') ? `-l ${word.slice(2)}` : `-s ${word.slice(1)}`;
-        const choices = values.get(word);
+        const names = live.get(word);
+        const choices = names === undefined ? values.get(word) : [`(dpcache ${names} 2>/dev/null)`];
         const value =
           choices === undefined ? '' : choices.length === 0 ? ' -r' : ` -x -a ${quoted(choices.join(' '))}`;
         return `${at} ${flag}${value} -d ${quoted(description)}`;
@@ -124,7 +159,7 @@ ${bashScript(all)}`,
   fish: fishScript,
 };
 
-/** `dpcache completion`: what a shell needs to complete command lines, made of the commands that there are. */
+/** Adds `dpcache completion`, which prints a completion script for a shell, generated from the commands. */
 export function addCompletionCommand(program: Command, io: CommandIO, run: RunAction): void {
   program
     .command('completion')

@@ -1,19 +1,19 @@
-import { readFile } from 'node:fs/promises';
 import { InvalidArgumentError } from 'commander';
 import { z } from 'zod';
 import { InputError, unreadable } from '../agent/input-error.ts';
 import { parseYaml } from '../agent/yaml-documents.ts';
 import { showValue } from '../base/show-value.ts';
+import { readFileHead } from '../kvstore/etcd/regular-file.ts';
 import { isObject } from '../net/fields.ts';
 import { nearest, type Setting, SWITCH_VALUES } from './settings.ts';
 
-/** What a file says: values by commander's name, and a sentence for each thing that is wrong with it. */
+/** The contents of a file: values by commander's attribute, and one sentence for each problem. */
 export interface ConfigFile {
   readonly values: Readonly<Record<string, unknown>>;
   readonly problems: readonly string[];
 }
 
-/** The value that `make` gives; what it says against it becomes a problem of the file. */
+/** Returns the value of `make`. If it throws an `InvalidArgumentError`, adds a problem of the file. */
 function checked(make: () => unknown, context: z.RefinementCtx): unknown {
   try {
     return make();
@@ -43,7 +43,7 @@ function schemaOf({ kind, canBeOff, parse }: Setting): z.ZodType {
   );
 }
 
-/** What is wrong with a key, with its value and what is allowed. */
+/** Returns the problems of an issue, each with the key, its value and the allowed values. */
 function sentences(issue: z.core.$ZodIssue, said: object, keys: readonly string[]): readonly string[] {
   if (issue.code === 'unrecognized_keys')
     return issue.keys.map((key) => {
@@ -55,7 +55,7 @@ function sentences(issue: z.core.$ZodIssue, said: object, keys: readonly string[
   return [`${key}: ${showValue(value)}: ${issue.message}`];
 }
 
-/** Checks the text of a file: YAML, a map from settings' keys to their values. Empty it says nothing. */
+/** Parses the text of a file: a YAML map from the keys of settings to their values. An empty text is valid. */
 export function parseConfig(text: string, settings: readonly Setting[]): ConfigFile {
   const parsed = parseYaml(text);
   if (typeof parsed === 'string') return { values: {}, problems: [parsed] };
@@ -72,15 +72,22 @@ export function parseConfig(text: string, settings: readonly Setting[]): ConfigF
   return { values: Object.fromEntries(values.filter(([, value]) => value !== undefined)), problems: [] };
 }
 
-/** Reads a file. Throws `InputError` when it cannot be read. */
+/** Maximum size of a file in bytes. */
+const MAX_BYTES = 1024 * 1024;
+
+/**
+ * Reads a file. Throws `InputError` if it cannot be read, is not a regular file or is too large: opening a FIFO would block,
+ * and a reload reads the file again. Invalid contents are returned as problems.
+ */
 export async function readConfig(path: string, settings: readonly Setting[]): Promise<ConfigFile> {
-  const text = await readFile(path, 'utf8').catch((cause: unknown) => {
+  const { bytes, isWhole } = await readFileHead(path, MAX_BYTES).catch((cause: unknown) => {
     throw unreadable('--config', path, cause);
   });
-  return parseConfig(text, settings);
+  if (!isWhole) throw new InputError(`--config ${path}: is larger than ${MAX_BYTES} bytes`);
+  return parseConfig(bytes.toString('utf8'), settings);
 }
 
-/** The values of a file that must be right. Throws `InputError` with all that is wrong with it. */
+/** Returns the values of a file. Throws `InputError` with all problems if it is invalid. */
 export async function loadConfig(path: string, settings: readonly Setting[]): Promise<ConfigFile['values']> {
   const { values, problems } = await readConfig(path, settings);
   if (problems.length > 0)

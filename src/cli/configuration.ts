@@ -1,32 +1,52 @@
 import { isDeepStrictEqual } from 'node:util';
 import { Command, InvalidArgumentError, Option } from 'commander';
 import { InputError } from '../agent/input-error.ts';
+import type { ReloadedSettings, ReloadSource } from '../agent/reload.ts';
+import type { AgentSettings } from '../agent/run-agent.ts';
 import { printable } from '../agent/terminal.ts';
 import { showValue } from '../base/show-value.ts';
 import type { ConfigFile } from './config-file.ts';
 import { addDatapathOptions, type DatapathFlags, datapathContradiction } from './datapath-options.ts';
 import { type CommandIO, EXIT, type RunAction } from './io.ts';
-import { addMeshOptions, contradiction, type MeshFlags, parsePath } from './mesh-options.ts';
+import {
+  addFollowNothing,
+  addMeshOptions,
+  contradiction,
+  type LogFlags,
+  type MeshFlags,
+  parsePath,
+} from './mesh-options.ts';
 import { type OperatorFlags, operatorContradiction } from './operator-options.ts';
-import { addServeOptions, addStateOptions, type ServeFlags, serveProblems } from './serve-options.ts';
+import {
+  addServeOptions,
+  addStateOptions,
+  type ServeFlags,
+  serveProblems,
+  serveSource,
+} from './serve-options.ts';
 import { environmentValue, misspelt, type Setting, settingsOf } from './settings.ts';
 
-/** Everything that a file and the environment can say: the options of `dpcache agent`, but for those of the moment. */
+/** Returns the settings of a file and the environment: all options of `dpcache agent` except those for a single run. */
 export function agentSettings(): readonly Setting[] {
   return settingsOf(agentCommand().options);
 }
 
 function agentCommand(): Command {
-  return addMeshOptions(addDatapathOptions(addStateOptions(addServeOptions(new Command()))));
+  return addAgentOptions(new Command());
 }
 
-/** The file that is named, if one is. */
+/** Adds the options of an agent that a file and the environment can set. */
+export function addAgentOptions(command: Command): Command {
+  return addMeshOptions(addFollowNothing(addDatapathOptions(addStateOptions(addServeOptions(command)))));
+}
+
+/** Returns the path of the configuration file, from `--config` or the environment. */
 function configPath(command: Command, { DPCACHE_CONFIG: named }: CommandIO['env']): string | undefined {
   const { config }: { config?: string } = command.opts();
   return config ?? (named || undefined);
 }
 
-/** Sets what the environment says and no flag does. What is wrong with it ends the command. */
+/** Sets the options that the environment contains and no flag sets. An invalid value ends the command. */
 function applyEnvironment(command: Command, settings: readonly Setting[], env: CommandIO['env']): void {
   for (const setting of settings) {
     const { attribute, variable } = setting;
@@ -41,7 +61,7 @@ function applyEnvironment(command: Command, settings: readonly Setting[], env: C
   }
 }
 
-/** Sets what the file says and neither a flag nor the environment does. */
+/** Sets the options that the file contains and neither a flag nor the environment sets. */
 async function applyFile(
   command: Command,
   own: readonly Setting[],
@@ -57,14 +77,14 @@ async function applyFile(
   }
 }
 
-/** {@link addConfiguration} for a command whose file says its own options, and no agent's. */
+/** Calls {@link addConfiguration} for a command with its own settings instead of those of an agent. */
 export function addOwnConfiguration(command: Command, io: CommandIO): Command {
   return addConfiguration(command, io, () => settingsOf(command.options));
 }
 
 /**
- * Adds `--config` to a command, with the options of an agent unless it says which: before it runs, what its flags do not say is taken from the
- * environment, then from the file. What the settings say together must make sense.
+ * Adds `--config` to a command. Before the command runs, options without a flag are set from the environment, then from the file.
+ * The result must not contain contradictions. `settings`: the settings that the file may contain; default: those of an agent.
  */
 export function addConfiguration(
   command: Command,
@@ -96,66 +116,129 @@ export function addConfiguration(
     });
 }
 
-/** Settings of an agent's file that are taken over while it runs. */
-const CHANGEABLE: ReadonlySet<string> = new Set(['log-level', 'manifests', 'kvstore-opt']);
+/** The result of reading the configuration file again. */
+interface Reloaded<F> extends Pick<ReloadedSettings, 'fixed'> {
+  /** All options of the command, with the new values of the reloadable ones. */
+  readonly flags: F;
+}
 
 /**
- * Reads the file of a command anew, and sets what can change while an agent runs; gives the keys of what has changed and
- * cannot. Flags and the environment stay as they are. Throws `InputError`, and has set nothing, when the file is not right.
+ * Reads the configuration file of a running command again. Flags and the environment still override it. `reloadable`: keys that may
+ * change; `check` returns the contradiction between options, if any. Throws `InputError` if the file is invalid.
  */
-export async function reloadConfiguration(
+async function readAgain<F extends object>(
   command: Command,
   env: CommandIO['env'],
-): Promise<readonly string[]> {
+  reloadable: readonly string[],
+  check: (flags: F) => string | undefined,
+): Promise<Reloaded<F>> {
   const path = configPath(command, env);
-  if (path === undefined) return [];
-  const settings = agentSettings();
+  if (path === undefined) return { flags: command.opts<F>(), fixed: [] };
+  const settings = settingsOf(command.options);
   const { loadConfig } = await import('./config-file.ts');
-  const said = { ...agentCommand().opts(), ...(await loadConfig(path, settings)) };
+  const values = { ...defaultsOf(command), ...(await loadConfig(path, settings)) };
   const changed = settings.filter(({ attribute }) => {
     const source = command.getOptionValueSource(attribute);
-    return (
-      source !== 'cli' &&
-      source !== 'env' &&
-      !isDeepStrictEqual(said[attribute], command.getOptionValue(attribute))
-    );
+    const isOverridden = source === 'cli' || source === 'env';
+    return !isOverridden && !isDeepStrictEqual(values[attribute], command.getOptionValue(attribute));
   });
-  const changes = changed.filter(({ key }) => CHANGEABLE.has(key));
-  const now = Object.fromEntries(changes.map(({ attribute }) => [attribute, said[attribute]]));
-  const why = contradiction({ ...command.opts(), ...now });
+  const changes = changed.filter(({ key }) => reloadable.includes(key));
+  const now = Object.fromEntries(changes.map(({ attribute }) => [attribute, values[attribute]]));
+  const flags = { ...command.opts<F>(), ...now };
+  const why = check(flags);
   if (why !== undefined) throw new InputError(`--config ${path}: ${why}`);
-  for (const { attribute } of changes) command.setOptionValueWithSource(attribute, said[attribute], 'config');
-  return changed.map(({ key }) => key).filter((key) => !CHANGEABLE.has(key));
+  return { flags, fixed: changed.map(({ key }) => key).filter((key) => !reloadable.includes(key)) };
 }
 
-/** The commands that run with a `--config` of their own. */
+/** Returns the default values of the options of a command. */
+function defaultsOf({ options }: Command): Readonly<Record<string, unknown>> {
+  const fresh = new Command();
+  for (const option of options) fresh.addOption(option);
+  return fresh.opts();
+}
+
+/** Returns the reloads of an agent on SIGHUP: its log level, manifests and rates. Returns undefined if `io` has no `onHangup`. */
+export function agentReloads(
+  command: Command,
+  { onHangup, env }: CommandIO,
+): ReloadSource<AgentSettings> | undefined {
+  return (
+    onHangup && {
+      subscribe: onHangup,
+      read: async () => {
+        const keys = ['log-level', 'manifests', 'kvstore-opt'];
+        const { flags, ...reloaded } = await readAgain<MeshFlags>(command, env, keys, contradiction);
+        const { logLevel, manifests = [], kvstoreOpt: rateLimit } = flags;
+        return { logLevel, manifests, rateLimit, ...reloaded };
+      },
+    }
+  );
+}
+
+/** Returns the reloads of an operator or a kvstoremesh on SIGHUP: its log level. */
+export function processReloads(
+  command: Command,
+  { onHangup, env }: CommandIO,
+): ReloadSource<ReloadedSettings> | undefined {
+  return (
+    onHangup && {
+      subscribe: onHangup,
+      read: async () => {
+        const none = (): undefined => undefined;
+        const { flags, ...reloaded } = await readAgain<LogFlags>(command, env, ['log-level'], none);
+        return { logLevel: flags.logLevel, ...reloaded };
+      },
+    }
+  );
+}
+
+/** The commands with their own `--config`. */
 const CONFIGURED = ['agent', 'operator', 'kvstoremesh'] as const;
 
-/** What of an agent's file cannot be together: a sentence each. */
-async function agentProblems(values: ConfigFile['values']): Promise<readonly string[]> {
+/**
+ * Returns one sentence for each contradiction in the file of an agent. If there are none, returns one for each problem of the files
+ * it names.
+ */
+async function agentProblems(values: ConfigFile['values'], readsFiles: boolean): Promise<readonly string[]> {
   const flags: MeshFlags & ServeFlags & DatapathFlags = { ...agentCommand().opts(), ...values };
-  return [contradiction(flags) ?? [], datapathContradiction(flags) ?? [], await serveProblems(flags)].flat();
+  const why = [
+    contradiction(flags) ?? [],
+    datapathContradiction(flags) ?? [],
+    await serveProblems(flags),
+  ].flat();
+  return why.length > 0 || !readsFiles ? why : fileProblems(flags);
 }
 
-/** What of an operator's file, or a kvstoremesh's, cannot be together. */
-async function processProblems(process: Command, values: ConfigFile['values']): Promise<readonly string[]> {
-  const flags: OperatorFlags = { ...process.opts(), ...values };
-  const why = process.name() === 'operator' ? await operatorContradiction(flags) : undefined;
-  return [why ?? [], await serveProblems(flags)].flat();
+/** Returns the same for the file of an operator or a kvstoremesh. */
+async function processProblems(
+  process: Command,
+  values: ConfigFile['values'],
+  readsFiles: boolean,
+): Promise<readonly string[]> {
+  const flags: OperatorFlags & Partial<MeshFlags> = { ...process.opts(), ...values };
+  const contradicts = process.name() === 'operator' ? await operatorContradiction(flags) : undefined;
+  const why = [contradicts ?? [], await serveProblems(flags)].flat();
+  return why.length > 0 || !readsFiles ? why : fileProblems(flags);
 }
 
-/** `dpcache config`. */
+async function fileProblems(flags: Partial<MeshFlags> & ServeFlags): Promise<readonly string[]> {
+  const { namedFileProblems } = await import('../agent/named-files.ts');
+  return namedFileProblems({ ...flags, serve: serveSource(flags) });
+}
+
+/** Adds `dpcache config`. */
 export function addConfigCommand(program: Command, io: CommandIO, run: RunAction): void {
   program
     .command('config')
     .description('files for --config')
     .command('check')
     .description(
-      'everything that is wrong with a file for --config, each with key, value and what is allowed',
+      'every problem of a file for --config, with key, value and what is allowed, and of the files that it names',
     )
     .argument('<file>', 'the file', parsePath)
     .addOption(new Option('--of <command>', 'whose file it is').choices(CONFIGURED).default('agent'))
-    .action((path: string, { of }: { of: (typeof CONFIGURED)[number] }) =>
+    .option('--no-files', 'do not read the files that it names, because they are on another machine')
+    .action((path: string, { of, files }: { of: (typeof CONFIGURED)[number]; files: boolean }) =>
       run(async () => {
         const { readConfig } = await import('./config-file.ts');
         const process = program.commands.find((command) => command.name() === of);
@@ -167,10 +250,10 @@ export function addConfigCommand(program: Command, io: CommandIO, run: RunAction
         const all =
           problems.length > 0
             ? problems
-            : await (isAgent ? agentProblems(values) : processProblems(process, values));
+            : await (isAgent ? agentProblems(values, files) : processProblems(process, values, files));
         for (const problem of all) io.stderr.write(`${path}: ${printable(problem)}\n`);
         if (all.length > 0) return EXIT.failed;
-        io.stdout.write(`${path}: nothing is wrong with it\n`);
+        io.stdout.write(`${path}: valid\n`);
         return EXIT.ok;
       }),
     );

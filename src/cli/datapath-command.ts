@@ -16,7 +16,7 @@ const HELP = `
 Exit status of status: 1 when something that was asked for does not run, or the kernel refuses something; of diff: 1 when
 there is a difference; of clean: 1 when something stays, which stderr names.`;
 
-/** `dpcache datapath`. */
+/** Adds `dpcache datapath`. */
 export function addDatapathCommands(program: Command, io: CommandIO, run: RunAction): void {
   const datapath = program
     .command('datapath')
@@ -96,7 +96,7 @@ export function addDatapathCommands(program: Command, io: CommandIO, run: RunAct
   );
 }
 
-/** The socket is not served: there is no agent. */
+/** Returns true if no process serves the socket, so no agent is running. */
 function isUnserved(error: unknown): boolean {
   return error instanceof InputError && error.cause instanceof ApiError && error.cause.problem === undefined;
 }

@@ -1,10 +1,11 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import type { HostDatapathOptions } from '../datapath/linux/host-options.ts';
+import { canonicalCIDR } from '../net/prefix.ts';
 
-/** Beside the folder of Cilium, which keeps its own in `/sys/fs/bpf/tc/globals`. */
+/** Not the folder of Cilium, which is `/sys/fs/bpf/tc/globals`. */
 export const DEFAULT_PIN_FOLDER = '/sys/fs/bpf/dpcache';
 
-// The first of each is the default.
+// The first value of each is the default.
 const SERVICES = ['socket', 'nftables', 'off'] as const satisfies readonly HostDatapathOptions['services'][];
 const ROUTING = [
   'auto',
@@ -14,23 +15,33 @@ const ROUTING = [
 ] as const satisfies readonly HostDatapathOptions['routing'][];
 const LAYOUTS = ['1.17', '1.8'] as const satisfies readonly HostDatapathOptions['layout'][];
 
-/** Options of a datapath, as commander hands them over; what is not said has its default. */
+/** Options of a datapath as parsed by commander. Missing ones have their defaults. */
 export interface DatapathFlags {
   readonly datapath?: 'linux';
   readonly datapathPins?: string;
   readonly datapathCgroup?: string;
   readonly datapathServices?: HostDatapathOptions['services'];
   readonly datapathRouting?: HostDatapathOptions['routing'];
+  readonly datapathRemoteCidrs?: readonly string[];
   readonly datapathLayout?: HostDatapathOptions['layout'];
   readonly datapathCapacity?: number;
   readonly datapathServiceCapacity?: number;
   readonly datapathDryRun?: true;
 }
 
-/** An absolute path: what is pinned must be found again, wherever the next agent is started. */
+/** Parses an absolute path. The next agent must find the pins, even if it has another working directory. */
 function parseAbsolute(path: string): string {
   if (path.startsWith('/')) return path;
   throw new InvalidArgumentError('It must be an absolute path.');
+}
+
+/** Parses `203.0.113.0/24,2001:db8::/32`. Throws `InvalidArgumentError` with the invalid part. */
+function parseCIDRs(text: string): readonly string[] {
+  return text.split(',').map((word) => {
+    const cidr = canonicalCIDR(word.trim());
+    if (cidr !== undefined) return cidr;
+    throw new InvalidArgumentError(`It must be CIDRs with commas between: '${word}'.`);
+  });
 }
 
 /** Upstream's limit of its maps (pkg/option, 1.17: `bpf-*-map-max`). */
@@ -45,10 +56,10 @@ function parseNumberTo(max: number): (text: string) => number {
 }
 
 const parseCapacity = parseNumberTo(MAX_CAPACITY);
-/** There are ten times as many slots. */
-const parseServiceCapacity = parseNumberTo(Math.floor(MAX_CAPACITY / 10));
+/** The limit is lower because there are five times as many slots. */
+const parseServiceCapacity = parseNumberTo(Math.floor(MAX_CAPACITY / 5));
 
-/** Adds `--datapath-pins` and `--datapath-cgroup` to a command that looks at a kernel. */
+/** Adds `--datapath-pins` and `--datapath-cgroup` to a command that reads the kernel. */
 export function addPinOptions(command: Command): Command {
   return command
     .option(
@@ -77,18 +88,23 @@ export function addDatapathOptions(command: Command): Command {
   return addPinOptions(command)
     .addOption(choice('--datapath-services <how>', 'how services are reached', SERVICES))
     .addOption(choice('--datapath-routing <how>', 'how pods of other nodes are reached', ROUTING))
+    .option(
+      '--datapath-remote-cidrs <cidrs>',
+      'ranges for pods of remote clusters, besides private ranges',
+      parseCIDRs,
+    )
     .addOption(choice('--datapath-layout <version>', 'maps as of this Cilium', LAYOUTS))
     .option('--datapath-capacity <n>', 'most prefixes in the map (default: 512000)', parseCapacity)
     .option(
       '--datapath-service-capacity <n>',
-      'most backends of services in their maps, and ten times as many slots (default: 65536)',
+      'most backends of services in their maps, and five times as many slots (default: 131072)',
       parseServiceCapacity,
     )
     .option('--datapath-dry-run', 'write nothing: dpcache datapath diff says what would be')
     .optionsGroup('Options:');
 }
 
-/** Why the flags do not go together, if so. */
+/** Returns the reason if an option requires `--datapath`; undefined if the flags are consistent. */
 export function datapathContradiction({ datapath, ...flags }: DatapathFlags): string | undefined {
   if (datapath !== undefined) return undefined;
   const said = Object.entries({
@@ -96,6 +112,7 @@ export function datapathContradiction({ datapath, ...flags }: DatapathFlags): st
     'datapath-cgroup': flags.datapathCgroup,
     'datapath-services': flags.datapathServices,
     'datapath-routing': flags.datapathRouting,
+    'datapath-remote-cidrs': flags.datapathRemoteCidrs,
     'datapath-layout': flags.datapathLayout,
     'datapath-capacity': flags.datapathCapacity,
     'datapath-service-capacity': flags.datapathServiceCapacity,
@@ -104,7 +121,7 @@ export function datapathContradiction({ datapath, ...flags }: DatapathFlags): st
   return said && `--${said[0]} is for a datapath: add --datapath linux`;
 }
 
-/** The datapath that the flags ask for. */
+/** Returns the datapath of the flags; undefined if there is none. */
 export function datapathOptions(flags: DatapathFlags): HostDatapathOptions | undefined {
   if (flags.datapath === undefined) return undefined;
   return {
@@ -112,6 +129,7 @@ export function datapathOptions(flags: DatapathFlags): HostDatapathOptions | und
     cgroup: flags.datapathCgroup,
     services: flags.datapathServices ?? SERVICES[0],
     routing: flags.datapathRouting ?? ROUTING[0],
+    remoteCIDRs: flags.datapathRemoteCidrs,
     layout: flags.datapathLayout ?? LAYOUTS[0],
     capacity: flags.datapathCapacity,
     serviceCapacity: flags.datapathServiceCapacity,

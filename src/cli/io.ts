@@ -1,30 +1,33 @@
 import type { Output } from '../agent/terminal.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 
-/** What a command may use of its process. Tests bring their own. */
+/** The parts of the process that a command uses. Tests provide their own. */
 export interface CommandIO {
   readonly stdout: Output;
   readonly stderr: Output;
   readonly stdin: AsyncIterable<Uint8Array | string>;
   readonly env: Readonly<Record<string, string | undefined>>;
-  /** Fires when the process is asked to end. */
+  /** Fires when the process should end. */
   readonly signal: AbortSignal;
-  /** Calls `listener` whenever the process is asked to read its settings anew; until then such a signal ends it. */
+  /** Calls `listener` for each SIGHUP. If there is no listener, SIGHUP ends the process. */
   readonly onHangup?: (listener: () => void) => Unsubscribe;
 }
 
-/** Exit statuses, as `--help` explains them. */
+/** The reason of {@link CommandIO.signal} if output can no longer be written, for example because `| head` has ended. */
+export const OUTPUT_CLOSED = 'output closed';
+
+/** Exit statuses; see `--help`. */
 export const EXIT = {
-  /** Done; rejected items are reported, and are no failure. */
+  /** Success. Rejected items are reported, but they are not a failure. */
   ok: 0,
-  /** Something could not be read, or what was asked for is not there. */
+  /** An input cannot be read, or the requested object does not exist. */
   failed: 1,
-  /** The command line is wrong. */
+  /** The command line is invalid. */
   usage: 2,
 } as const;
 
 /** One of {@link EXIT}. */
 export type ExitStatus = (typeof EXIT)[keyof typeof EXIT];
 
-/** Runs what a command does; the status that it gives becomes that of the process. */
+/** Runs the action of a command. Its status becomes the exit status of the process. */
 export type RunAction = (action: () => Promise<ExitStatus>) => Promise<void>;

@@ -7,7 +7,7 @@ import {
 } from '../agent/options.ts';
 import { RepeatableOption } from './settings.ts';
 
-/** Options of a Kubernetes API server, as commander hands them over. */
+/** Options of a Kubernetes API server as parsed by commander. */
 export interface KubernetesFlags {
   readonly kubeconfig?: string;
   readonly context?: string;
@@ -24,13 +24,13 @@ export interface KubernetesFlags {
   readonly k8sEncryptKey?: number;
 }
 
-/** What else the command follows: then the pod that it runs in is not looked at. */
+/** Other sources of the command. If there are any, the service account of the pod is not used by default. */
 export interface OtherSources {
   readonly manifests: boolean;
   readonly mesh: boolean;
 }
 
-/** `services,nodes`: some of {@link KUBERNETES_PARTS}. */
+/** Parses some of {@link KUBERNETES_PARTS}: `services,nodes`. */
 function parseParts(text: string): readonly KubernetesPart[] {
   return text.split(',').map((word) => {
     const part = KUBERNETES_PARTS.find((one) => one === word);
@@ -39,7 +39,7 @@ function parseParts(text: string): readonly KubernetesPart[] {
   });
 }
 
-/** An encryption key: 0 is none. */
+/** Parses an encryption key; 0: none. */
 function parseKey(text: string): number {
   const key = Number(text);
   if (/^\d{1,3}$/.test(text) && key <= 255) return key;
@@ -96,12 +96,12 @@ export function addKubernetesOptions(
     .option('--k8s-encrypt-key <number>', 'encryption key of the own node, for its pods', parseKey);
 }
 
-/** Whether the flags themselves say that a Kubernetes API server is to be followed. */
+/** Returns true if the flags name a Kubernetes API server. */
 export function namesKubernetes({ k8s, kubeconfig, k8sLoad = [] }: KubernetesFlags): boolean {
   return k8s === 'on' || (k8s === 'auto' && (kubeconfig !== undefined || k8sLoad.length > 0));
 }
 
-/** Why flags that are right one by one do not go together, if so. */
+/** Returns the contradiction between the flags, if any. */
 export function kubernetesContradiction(flags: KubernetesFlags, others: OtherSources): string | undefined {
   const { k8s, kubeconfig, context, k8sLoad = [], k8sWatch = KUBERNETES_PARTS } = flags;
   if (context !== undefined && kubeconfig === undefined)
@@ -115,7 +115,7 @@ export function kubernetesContradiction(flags: KubernetesFlags, others: OtherSou
   return undefined;
 }
 
-/** The agent's options that the flags ask for; `undefined`: no Kubernetes. */
+/** Returns the options of an agent for Kubernetes; `undefined`: do not follow it. */
 export function kubernetesOptions(
   flags: KubernetesFlags,
   others: OtherSources,

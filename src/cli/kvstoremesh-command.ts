@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import type { RateLimitOptions } from '../base/rate-limit.ts';
-import { addOwnConfiguration } from './configuration.ts';
+import { addOwnConfiguration, processReloads } from './configuration.ts';
 import { type CommandIO, EXIT, type RunAction } from './io.ts';
 import {
   addLogOptions,
@@ -28,7 +28,7 @@ const KVSTOREMESH: AskedProcess = {
   question: async () => (await import('../agent/process-answers.ts')).askKvstoreMesh,
 };
 
-/** `dpcache kvstoremesh`. */
+/** Adds `dpcache kvstoremesh`. */
 export function addKvstoreMeshCommand(program: Command, io: CommandIO, run: RunAction): void {
   const command = program
     .command('kvstoremesh')
@@ -66,7 +66,7 @@ export function addKvstoreMeshCommand(program: Command, io: CommandIO, run: RunA
             ...{ clusterName: cluster, clusterID: clusterId, rateLimit: kvstoreOpt },
             ...{ kvstoreConfig, clustermeshConfig },
           },
-          serve,
+          { serve, reload: processReloads(command, io) },
           { log: createLog(flags.logLevel, flags.logFormat, io.stderr), signal: io.signal },
         );
         return EXIT.ok;

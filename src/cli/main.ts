@@ -1,27 +1,27 @@
 #!/usr/bin/env node
 import { unsubscribeOnce } from '../base/subscription.ts';
-import { EXIT } from './io.ts';
+import { EXIT, OUTPUT_CLOSED } from './io.ts';
 import { exitSoon, LogOutput, ProcessOutput } from './process-output.ts';
 import { runCommand } from './program.ts';
 
 const stop = new AbortController();
-// Once each: a second signal ends the process at once, as everybody expects.
+// Handled once each, so that a second signal ends the process immediately.
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => stop.abort());
 
 const stderr = new ProcessOutput(process.stderr, { onClosed: () => {}, onFailed: () => {} });
 const stdout = new ProcessOutput(process.stdout, {
-  onClosed: () => stop.abort(),
+  onClosed: () => stop.abort(OUTPUT_CLOSED),
   onFailed: (why) => {
     process.exitCode = EXIT.failed;
     stderr.write(`dpcache: standard output cannot be written: ${why}\n`);
-    stop.abort();
+    stop.abort(OUTPUT_CLOSED);
   },
 });
 
 const status = await runCommand(process.argv.slice(2), {
   stdout,
   stderr: new LogOutput(stderr),
-  // Only a command that reads it opens it: an open one would keep the process.
+  // Opened only by a command that reads it, because an open stdin keeps the process alive.
   get stdin() {
     return process.stdin;
   },
@@ -33,5 +33,5 @@ const status = await runCommand(process.argv.slice(2), {
   },
 });
 await stdout.drained(stop.signal);
-process.exitCode ??= status;
+process.exitCode ??= status; // keeps the status of a failed output
 exitSoon();

@@ -14,7 +14,7 @@ import {
 } from './kubernetes-options.ts';
 import { RepeatableOption } from './settings.ts';
 
-/** Options that every command with an agent behind it takes, as commander hands them over. */
+/** Options of all commands that run an agent, as parsed by commander. */
 export interface MeshFlags extends LogFlags, KubernetesFlags {
   readonly kvstore: KvstoreKind;
   readonly kvstoreConfig?: string;
@@ -29,6 +29,7 @@ export interface MeshFlags extends LogFlags, KubernetesFlags {
   readonly clusterId?: number;
   readonly maxConnectedClusters: '255' | '511';
   readonly nodeName: string;
+  readonly k8sNodeName?: string;
   readonly remoteNodeIdentities: boolean;
   readonly encryption?: true;
   readonly nodeEncryption?: true;
@@ -37,23 +38,23 @@ export interface MeshFlags extends LogFlags, KubernetesFlags {
   readonly timeout?: number;
 }
 
-/** Options of every command's log. */
+/** Log options of all commands. */
 export interface LogFlags {
   readonly logLevel: LogLevel;
   readonly logFormat: LogFormat;
 }
 
-/** What a timer can be set to. */
+/** Exclusive limit of the delay of a timer. */
 const MAX_TIMER_MS: number = 2 ** 31;
 
-/** A number from 0 to 511. */
+/** Parses a number from 0 to 511. */
 export function parseClusterID(text: string): number {
   const id = /^\d{1,3}$/.test(text) ? Number(text) : Number.NaN;
   if (id <= MAX_CLUSTER_ID) return id;
   throw new InvalidArgumentError(`It must be a number from 0 to ${MAX_CLUSTER_ID}.`);
 }
 
-/** A time as the original takes it, such as `90s`, `10m` or `1h30m`, in milliseconds. */
+/** Parses a duration in the format of Cilium, such as `90s`, `10m` or `1h30m`. Returns milliseconds. */
 export function parseDuration(text: string): number {
   const parts = /^(?=\d)(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9})s)?$/.exec(text === '0' ? '0s' : text);
   if (parts === null) throw new InvalidArgumentError('It must be a time such as 90s, 10m or 1h30m.');
@@ -67,31 +68,31 @@ function parseTimeout(text: string): number {
   throw new InvalidArgumentError('It must be from 1s to 24 days.');
 }
 
-/** A name of a cluster or node. */
+/** Parses the name of a cluster or node. */
 export function parseName(text: string): string {
   if (text !== '' && !text.includes('/')) return text;
   throw new InvalidArgumentError('It must be a name: not empty, without /.');
 }
 
-/** A path that is not empty. */
+/** Parses a path. Rejects an empty one. */
 export function parsePath(path: string): string {
   if (path === '') throw new InvalidArgumentError('It must be a path.');
   return path;
 }
 
-/** One path more. */
+/** Returns the paths with one more. */
 export function append(path: string, before: readonly string[] = []): readonly string[] {
   return [...before, parsePath(path)];
 }
 
-/** Upstream's names of what can be said of an etcd client beside its configuration (pkg/kvstore/etcd.go, 1.17). */
+/** Upstream's names of the options of an etcd client (pkg/kvstore/etcd.go, 1.17). */
 const KVSTORE_OPTS: ReadonlyMap<string, keyof RateLimitOptions> = new Map([
   ['etcd.qps', 'qps'],
   ['etcd.bootstrapQps', 'bootstrapQps'],
   ['etcd.maxInflight', 'maxInflight'],
 ]);
 
-/** `name=value`, or several with commas between, as the original takes them; the last of one name holds. */
+/** Parses `name=value`, or several separated by commas, in the format of Cilium. If a name is repeated, the last value is used. */
 export function parseKvstoreOpt(text: string, before: RateLimitOptions = {}): RateLimitOptions {
   const options: { -readonly [K in keyof RateLimitOptions]: number } = {};
   for (const item of text.split(',')) {
@@ -106,7 +107,7 @@ export function parseKvstoreOpt(text: string, before: RateLimitOptions = {}): Ra
   return { ...before, ...options };
 }
 
-/** Why flags that are right one by one do not go together, if so: what would be ignored is rejected instead (I12). */
+/** Returns the contradiction between the flags, if any. An option without effect is rejected, too (I12). */
 export function contradiction(flags: MeshFlags): string | undefined {
   const { kvstore, kvstoreConfig, kvstoreOpt, clustermeshConfig, load = [] } = flags;
   const own = kvstore === 'etcd';
@@ -124,10 +125,37 @@ function otherSources({ kvstore, clustermeshConfig, load = [], manifests = [] }:
   return { mesh, manifests: manifests.length > 0 };
 }
 
-/** Whether the flags say what to follow: then a question is answered out of that, and no running agent is asked. */
+/** Returns true if the flags name a source. Then a question is answered from that source, and no running agent is asked. */
 export function followsMesh(flags: MeshFlags): boolean {
   const { mesh, manifests } = otherSources(flags);
   return mesh || manifests || namesKubernetes(flags);
+}
+
+/** Options of an agent without a source. */
+export interface FollowNothingFlags {
+  readonly followNothing?: true;
+}
+
+/** Adds the options of {@link FollowNothingFlags}. */
+export function addFollowNothing(command: Command): Command {
+  return command
+    .optionsGroup('What to follow:')
+    .option('--follow-nothing', 'start without a source of data, which is an error otherwise')
+    .optionsGroup('Options:');
+}
+
+/** Returns the problem if an agent has no source by mistake, because it would answer "unknown" to every question. */
+export function missingSource(
+  flags: MeshFlags & FollowNothingFlags & { readonly play?: string },
+  isInCluster: boolean,
+): string | undefined {
+  const hasSource = followsMesh(flags) || flags.play !== undefined || (flags.k8s === 'auto' && isInCluster);
+  if (flags.followNothing === true)
+    return hasSource
+      ? '--follow-nothing contradicts the options that name a source: leave it out'
+      : undefined;
+  if (hasSource) return undefined;
+  return 'there is nothing to follow: name a source with --kvstore etcd, --clustermesh-config, --load, --manifests, --kubeconfig, --k8s on, --k8s-load or --play, or add --follow-nothing';
 }
 
 /** Adds the options of {@link MeshFlags}. */
@@ -179,6 +207,11 @@ export function addMeshOptions(command: Command): Command {
     .addOption(choice('--max-connected-clusters <n>', 'clusters in the mesh', ['255', '511'], '255'))
     .option('--node-name <name>', 'node that the agent runs on', parseName, hostname());
   addKubernetesOptions(command, parsePath, append)
+    .option(
+      '--k8s-node-name <name>',
+      'name of the own Kubernetes node, used instead of --node-name (default: that of --node-name)',
+      parseName,
+    )
     .optionsGroup('How nodes are reached:')
     .option('--remote-node-identities', 'other nodes have identity remote-node', true)
     .option('--no-remote-node-identities', 'all nodes have identity host')
@@ -194,15 +227,15 @@ function choice(flags: string, what: string, choices: readonly string[], preset:
 }
 
 /** Adds the options of {@link LogFlags}. */
-export function addLogOptions(command: Command): Command {
+export function addLogOptions(command: Command, level: LogLevel = 'warn'): Command {
   return command
     .optionsGroup('Log (on stderr):')
-    .addOption(choice('--log-level <level>', 'least level', LOG_LEVELS, 'warn'))
+    .addOption(choice('--log-level <level>', 'minimum level', LOG_LEVELS, level))
     .addOption(choice('--log-format <format>', 'for people or collectors', LOG_FORMATS, 'text'))
     .optionsGroup('Options:');
 }
 
-/** The agent's options that the flags ask for. */
+/** Returns the options of an agent for the flags. The own node has one name in Kubernetes and in the kvstore, as in Cilium. */
 export function agentOptions(flags: MeshFlags): AgentOptions {
   const { encryption = false, nodeEncryption = false, hostFirewall = false } = flags;
   const { remoteNodeIdentities, underlay, load = [], manifests = [] } = flags;
@@ -217,7 +250,7 @@ export function agentOptions(flags: MeshFlags): AgentOptions {
     clusterName: flags.cluster,
     clusterID: flags.clusterId,
     maxConnectedClusters: flags.maxConnectedClusters === '511' ? 511 : 255,
-    nodeName: flags.nodeName,
+    nodeName: flags.k8sNodeName ?? flags.nodeName,
     network: { remoteNodeIdentities, encryption, nodeEncryption, hostFirewall, underlay },
     load,
     manifests,

@@ -21,7 +21,7 @@ function parseRevision(text: string): string {
   throw new InvalidArgumentError('It must be a revision, or the id of an event.');
 }
 
-/** `dpcache monitor`. */
+/** Adds `dpcache monitor`. */
 export function addMonitorCommand(program: Command, io: CommandIO, run: RunAction): void {
   const command = program
     .command('monitor')

@@ -1,8 +1,8 @@
 import type { Command } from 'commander';
-import { addOwnConfiguration } from './configuration.ts';
+import { addOwnConfiguration, processReloads } from './configuration.ts';
 import { type CommandIO, EXIT, type RunAction } from './io.ts';
 import { addLogOptions } from './mesh-options.ts';
-import { addOperatorOptions, electionTimes, type OperatorFlags } from './operator-options.ts';
+import { addOperatorOptions, electionTimes, missingKvstore, type OperatorFlags } from './operator-options.ts';
 import { type AskedProcess, addProcessStatus } from './process-commands.ts';
 import { addListenOptions, serveOptions } from './serve-options.ts';
 
@@ -12,7 +12,7 @@ const OPERATOR: AskedProcess = {
   question: async () => (await import('../agent/process-answers.ts')).askOperator,
 };
 
-/** `dpcache operator`. */
+/** Adds `dpcache operator`. */
 export function addOperatorCommand(program: Command, io: CommandIO, run: RunAction): void {
   const command = addOperatorOptions(
     program
@@ -22,6 +22,8 @@ export function addOperatorCommand(program: Command, io: CommandIO, run: RunActi
       ),
   ).action((flags: OperatorFlags) =>
     run(async () => {
+      const missing = missingKvstore(flags);
+      if (missing !== undefined) return command.error(`error: ${missing}`);
       const load = [...(flags.k8sLoad ?? []), ...(flags.manifests ?? [])];
       const { createLog } = await import('../agent/log.ts');
       const { runOperator } = await import('../agent/run-operator.ts');
@@ -34,6 +36,7 @@ export function addOperatorCommand(program: Command, io: CommandIO, run: RunActi
           leaseSeconds: flags.kvstoreLeaseTtl,
           ...{ kubeconfig: flags.kubeconfig, context: flags.context, namespace: flags.k8sNamespace },
           electionTimes: electionTimes(flags),
+          kvstoreDeadlineMs: flags.leaderElectionKvstoreDeadline,
           ...{ endpoints: flags.k8sEndpoints, identityAllocation: flags.identityAllocationMode },
           publish: {
             ...{ services: flags.serviceSync, nodes: flags.nodeSync, identities: flags.identitySync },
@@ -49,14 +52,14 @@ export function addOperatorCommand(program: Command, io: CommandIO, run: RunActi
           slicing: flags.endpointSlices === 'off' ? undefined : flags.endpointSlices,
           dryRun: flags.dryRun === true ? io.stdout : undefined,
         },
-        serve,
+        { serve, reload: processReloads(command, io) },
         { log: createLog(flags.logLevel, flags.logFormat, io.stderr), signal: io.signal },
       );
       return EXIT.ok;
     }),
   );
   addListenOptions(command, OPERATOR.socket);
-  addLogOptions(command);
+  addLogOptions(command, 'info'); // the log contains each delete
   addOwnConfiguration(command, io);
   addProcessStatus(command, OPERATOR, io, run);
 }

@@ -13,7 +13,7 @@ import {
 import type { ServeFlags } from './serve-options.ts';
 import { RepeatableOption } from './settings.ts';
 
-/** Options of an operator, as commander hands them over. */
+/** Options of an operator as parsed by commander. */
 export interface OperatorFlags extends LogFlags, ServeFlags {
   readonly cluster: string;
   readonly clusterId: number;
@@ -29,6 +29,7 @@ export interface OperatorFlags extends LogFlags, ServeFlags {
   readonly leaderElectionLeaseDuration: number;
   readonly leaderElectionRenewDeadline: number;
   readonly leaderElectionRetryPeriod: number;
+  readonly leaderElectionKvstoreDeadline: number;
   readonly k8sEndpoints: 'ciliumendpoints' | 'ciliumendpointslices';
   readonly identityAllocationMode: 'crd' | 'kvstore';
   readonly serviceSync: boolean;
@@ -49,7 +50,7 @@ export interface OperatorFlags extends LogFlags, ServeFlags {
   readonly dryRun?: true;
 }
 
-/** Seconds. Below, etcd's leases are shorter than one election of its own. */
+/** Parses a duration. Returns seconds: at least 5, because a shorter lease could expire during one election of etcd. */
 function parseLeaseTTL(text: string): number {
   const seconds = parseDuration(text) / 1000;
   if (seconds >= 5) return seconds;
@@ -111,7 +112,7 @@ function addDutyOptions(command: Command): Command {
     );
 }
 
-/** Adds the options of {@link OperatorFlags}, but for those that every process has. */
+/** Adds the options of {@link OperatorFlags} except those that all processes have. */
 export function addOperatorOptions(command: Command): Command {
   command
     .option(
@@ -136,7 +137,7 @@ export function addOperatorOptions(command: Command): Command {
     )
     .option(
       '--kvstore-config <file>',
-      'etcd configuration of its kvstore, as of Cilium (default: one in this process)',
+      'etcd configuration of its kvstore, as of Cilium; required, except with --dry-run or --k8s-load',
       parsePath,
     )
     .addOption(
@@ -186,6 +187,14 @@ export function addOperatorOptions(command: Command): Command {
         .default(2000, '2s'),
     )
     .addOption(
+      new Option(
+        '--leader-election-kvstore-deadline <time>',
+        'a leader gives the Lease up if its kvstore has not answered for so long',
+      )
+        .argParser(parseDuration)
+        .default(60_000, '1m'),
+    )
+    .addOption(
       new Option('--k8s-endpoints <kind>', 'what says where endpoints are')
         .choices(['ciliumendpoints', 'ciliumendpointslices'])
         .default('ciliumendpoints'),
@@ -193,10 +202,25 @@ export function addOperatorOptions(command: Command): Command {
   return addDutyOptions(command).optionsGroup('Options:');
 }
 
-/** The lease of an agent's references to identities. */
+/**
+ * Returns the reason if an operator has no etcd but needs one. Without etcd, agents could not read its published keys, which would
+ * be in the memory of its process, but its collectors would still delete objects of a real API server.
+ */
+export function missingKvstore({
+  kvstoreConfig,
+  dryRun,
+  k8sLoad = [],
+  manifests = [],
+}: OperatorFlags): string | undefined {
+  if (kvstoreConfig !== undefined || dryRun === true || k8sLoad.length + manifests.length > 0)
+    return undefined;
+  return 'no kvstore: add --kvstore-config <file>; only --dry-run and --k8s-load run without one';
+}
+
+/** Life of the lease of an agent's references to identities. */
 const AGENT_LEASE_MS: number = 15 * 60_000;
 
-/** Why flags that are right one by one do not go together, if so: before anything is begun. */
+/** Returns the contradiction between the flags, if any, before the operator starts. */
 export async function operatorContradiction(flags: OperatorFlags): Promise<string | undefined> {
   const { k8sLoad = [], manifests = [], kubeconfig, context, kvstoreConfig, kvstoreOpt } = flags;
   if (k8sLoad.length + manifests.length > 0 && kubeconfig !== undefined)
@@ -227,7 +251,7 @@ async function electionContradiction(flags: OperatorFlags): Promise<string | und
   return fault && `--leader-election-…: ${fault}`;
 }
 
-/** The times of the election that the flags say. */
+/** Returns the times of the election for the flags. */
 export function electionTimes(flags: OperatorFlags): ElectionTimes {
   return {
     leaseMs: flags.leaderElectionLeaseDuration,

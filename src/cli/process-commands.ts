@@ -4,9 +4,9 @@ import { writeLines } from '../agent/terminal.ts';
 import { type CommandIO, EXIT, type RunAction } from './io.ts';
 import { addSocketOption, type SocketFlags, socketPath } from './serve-options.ts';
 
-/** A process beside the agent, which is asked over a socket of its own. */
+/** A process other than the agent, with its own socket. */
 export interface AskedProcess {
-  /** As a command: `kvstoremesh`. */
+  /** Name of its command: `kvstoremesh`. */
   readonly name: string;
   readonly socket: string;
   readonly question: () => Promise<Question>;
@@ -14,6 +14,7 @@ export interface AskedProcess {
 
 interface StatusFlags extends SocketFlags {
   readonly quiet?: true;
+  readonly live?: true;
   readonly output: 'text' | 'json';
 }
 
@@ -31,19 +32,20 @@ export function addProcessStatus(
       new Option('-o, --output <format>', 'for people, or JSON').choices(['text', 'json']).default('text'),
     )
     .option('-q, --quiet', 'print nothing: the exit status says whether it is ready')
+    .option('--live', 'exit with status 0 if it answers, ready or not: for a liveness probe')
     .action((flags: StatusFlags) =>
       run(async () => {
         const { askAgent } = await import('../agent/ask-agent.ts');
         const ask = await question();
         const view = { wide: false, width: io.stdout.columns };
-        // The parent has such an option, too, and takes it wherever it stands.
+        // The parent has the same option, and commander assigns it to the parent at any position.
         const path = socketPath({ ...flags, ...parent.opts<SocketFlags>() }, io.env, socket);
         const advice = `start one with dpcache ${name}, or name its socket with --socket`;
         const answer = await askAgent(path, (client) => ask(client.ask, view), io.signal, advice);
         const { json, lines, found: isReady } = answer;
         const text = flags.output === 'json' ? [JSON.stringify(json, null, 1)] : lines;
         if (flags.quiet !== true) writeLines(io.stdout, text.map((line) => `${line}\n`).join(''));
-        return isReady ? EXIT.ok : EXIT.failed;
+        return isReady || flags.live === true ? EXIT.ok : EXIT.failed;
       }),
     );
   addSocketOption(command, name, socket);

@@ -1,6 +1,9 @@
 import { isBackedUp, type Output } from '../agent/terminal.ts';
 
-/** After a signal, pending output is waited for so long: who reads a pipe slowly gets its end, who does not read it holds up nothing. */
+/**
+ * Time for writing pending output after a signal. A slow reader still receives it, and a stopped reader does not keep the process
+ * alive.
+ */
 const DRAIN_MS = 1_000;
 
 const REASONS: ReadonlyMap<string, string> = new Map([
@@ -12,17 +15,15 @@ const REASONS: ReadonlyMap<string, string> = new Map([
 /** A stream of the process, such as `process.stdout`. */
 type Stream = NodeJS.WriteStream;
 
-/** What the output of this process runs into. */
+/** Receives the failures of an output. */
 export interface OutputFaults {
-  /** The reader has closed the pipe (`| head`): no failure, and there is nothing more to do. */
+  /** The reader has closed the pipe (`| head`). Not a failure, but no more output is needed. */
   readonly onClosed: () => void;
-  /** Writing has failed for `why`; called once. */
+  /** Writing has failed with reason `why`. Called once. */
   readonly onFailed: (why: string) => void;
 }
 
-/**
- * An {@link Output} over a stream of the process. Nothing is written after the stream has failed.
- */
+/** An {@link Output} to a stream of the process. Ignores writes after the stream has failed. */
 export class ProcessOutput implements Output {
   readonly #stream: Stream;
   #failed = false;
@@ -53,7 +54,7 @@ export class ProcessOutput implements Output {
     if (!this.#failed) this.#stream.write(text);
   }
 
-  /** Resolves once the reader has taken nearly everything, or the stream has failed or `signal` has fired. */
+  /** Resolves when the reader has consumed nearly all output, the stream has failed, or `signal` has fired. */
   async drained(signal: AbortSignal): Promise<void> {
     if (this.#failed || signal.aborted || !this.#stream.writableNeedDrain) return;
     await new Promise<void>((resolve) => {
@@ -69,7 +70,7 @@ export class ProcessOutput implements Output {
 }
 
 /**
- * An {@link Output} for log lines: while their reader is far behind they are dropped, and a line then says how many (I11).
+ * An {@link Output} for log lines. Drops lines while the reader is far behind, and then writes one line with their number (I11).
  */
 export class LogOutput implements Output {
   readonly #output: Output;
@@ -91,7 +92,20 @@ export class LogOutput implements Output {
   }
 }
 
-/** Ends the process soon, even if its log is not being read or something that was left behind would keep it. */
+/** Requests of the thread pool in `process.getActiveResourcesInfo`. */
+const POOLED = /^(FSReq|Get(Addr|Name)Info)/;
+
+/**
+ * Ends the process after one second, even if its log is not read or an open handle keeps it alive. A thread that is blocked in a
+ * system call, such as `open(2)` of a FIFO or on a lost disk, also blocks `process.exit()`. In this case the process ends by
+ * SIGTERM.
+ */
 export function exitSoon(): void {
-  setTimeout(() => process.exit(), DRAIN_MS).unref();
+  setTimeout(() => {
+    if (process.getActiveResourcesInfo().some((type) => POOLED.test(type))) {
+      process.removeAllListeners('SIGTERM');
+      process.kill(process.pid, 'SIGTERM');
+    }
+    process.exit();
+  }, DRAIN_MS).unref();
 }

@@ -1,6 +1,6 @@
 import { Command, CommanderError } from 'commander';
 import { InputError } from '../agent/input-error.ts';
-import { printable } from '../agent/terminal.ts';
+import { printableLines } from '../agent/terminal.ts';
 import { version } from '../agent/version.ts';
 import { addAgentCommand } from './agent-command.ts';
 import { addCompletionCommand } from './completion-command.ts';
@@ -18,7 +18,7 @@ const EXIT_STATUSES = `
 Exit status: 0 done, and items that were rejected are reported on stderr; 1 an input cannot be read, a cluster
 is not complete, or what was asked for is not there; 2 the command line or the environment is wrong.`;
 
-/** After an error: how the command is used in one line, so that the error stays in sight. */
+/** Shows only one line of usage after an error, so that the error stays visible. */
 function addUsage(command: Command, parents: string): void {
   const name = `${parents}${command.name()}`;
   command.showHelpAfterError(`Usage: ${name} ${command.usage()}\nTry '${name} --help'.`);
@@ -50,8 +50,8 @@ function createProgram(io: CommandIO, run: RunAction): Command {
 }
 
 /**
- * Runs the command that `words` (without the program's name) ask for and resolves with its exit status. What
- * went wrong is written to stderr. Rejects on a bug only.
+ * Runs the command with the arguments `words` (without the name of the program) and resolves to its exit status. Errors are written
+ * to stderr. Rejects only because of a bug.
  */
 export async function runCommand(words: readonly string[], io: CommandIO): Promise<ExitStatus> {
   let status: ExitStatus = EXIT.ok;
@@ -63,9 +63,8 @@ export async function runCommand(words: readonly string[], io: CommandIO): Promi
   } catch (error) {
     if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.ok : EXIT.usage;
     if (!(error instanceof InputError)) throw error;
-    // What it quotes is from files and servers.
-    const lines = error.message.split('\n').map(printable);
-    io.stderr.write(`dpcache: ${lines.join('\n')}\n`);
+    // Escaped, because it may quote files and servers.
+    io.stderr.write(`dpcache: ${printableLines(error.message)}\n`);
     return EXIT.failed;
   }
   return status;

@@ -1,32 +1,40 @@
-import { type Command, InvalidArgumentError, Option } from 'commander';
-import type { Answer, ListFilters, Question } from '../agent/answer.ts';
+import { Command, InvalidArgumentError, Option } from 'commander';
+import type { Answer, Question } from '../agent/answer.ts';
+import { InputError } from '../agent/input-error.ts';
+import type { ListFilters, ListFormat, Listing } from '../agent/list.ts';
 import type { Asked } from '../agent/run-agent.ts';
 import { writeLines } from '../agent/terminal.ts';
 import type { Ask } from '../api/api-client.ts';
 import type { ChangeType } from '../api/change-feed.ts';
 import { isNumericIdentity } from '../identity/numeric-identity.ts';
+import { SOURCES } from '../identity/source.ts';
 import { Prefix } from '../net/prefix.ts';
 import { addConfiguration } from './configuration.ts';
-import { type CommandIO, EXIT, type RunAction } from './io.ts';
-import { addMeshOptions, agentOptions, followsMesh, type MeshFlags } from './mesh-options.ts';
+import { type CommandIO, EXIT, OUTPUT_CLOSED, type RunAction } from './io.ts';
+import { addLogOptions, addMeshOptions, agentOptions, followsMesh, type MeshFlags } from './mesh-options.ts';
 import { addSocketOption, type SocketFlags, socketPath } from './serve-options.ts';
 
-/** How an answer is written; `name`: the keys of what there is, a line each. */
-type OutputFormat = 'text' | 'wide' | 'json' | 'yaml' | 'name';
-
 interface QuestionFlags extends MeshFlags, SocketFlags {
-  readonly output: OutputFormat;
+  readonly output: ListFormat;
   readonly quiet?: true;
-  readonly watch?: true;
-  /** The mesh is read for the answer; otherwise a running agent is asked. */
+  /** True if an agent is run for the answer; false if a running agent is asked. */
   readonly readsMesh: boolean;
 }
 
-/** Makes a question once it is asked. */
-type Questioner = () => Promise<Question>;
+interface ListFlags extends QuestionFlags {
+  readonly watch?: true;
+  readonly limit?: number;
+  readonly count?: true;
+}
 
-/** One of some questions, which are loaded when one is asked. */
-function among<T>(load: () => Promise<T>, choose: (answers: T) => Question): Questioner {
+/** Loads a question or a list when it is needed. */
+type Loader<Q> = () => Promise<Q>;
+
+/** Returns a loader of one question or list of a module. */
+function among<T, Q extends Question | Listing>(
+  load: () => Promise<T>,
+  choose: (answers: T) => Q,
+): Loader<Q> {
   return async () => choose(await load());
 }
 
@@ -41,13 +49,18 @@ function parseIdentity(text: string): number {
   throw new InvalidArgumentError('It must be a number from 0 to 4294967295.');
 }
 
-/** As it was given: what is wrong with it is said before a mesh is synced for nothing. */
+function parseLimit(text: string): number {
+  if (/^[1-9]\d{0,8}$/.test(text)) return Number(text);
+  throw new InvalidArgumentError('It must be a number from 1 to 999999999.');
+}
+
+/** Returns the text unchanged. Rejects an invalid one before a mesh is synced for the answer. */
 function parseIP(text: string): string {
   if (Prefix.parse(text) !== undefined) return text;
   throw new InvalidArgumentError('It must be an IP address or a CIDR.');
 }
 
-/** A name of two parts. */
+/** Returns a parser of a name with two parts. */
 function parsePath(what: string): (text: string) => string {
   return (text) => {
     if (/^[^/]+\/[^/]+$/.test(text)) return text;
@@ -55,17 +68,20 @@ function parsePath(what: string): (text: string) => string {
   };
 }
 
-/** The cursor to the top, and nothing on the screen (ECMA-48: CUP, ED). */
+/** Moves the cursor to the top and clears the screen (ECMA-48: CUP, ED). */
 const CLEAR_SCREEN = '\u001B[H\u001B[2J';
 
-/** What lists of several clusters can be narrowed down with. */
-interface ClusterFlags extends QuestionFlags {
+/** Maximum length of a watched list that is compared with its last output: 1 MiB. It is shown again only if it differs. */
+const MAX_COMPARED: number = 1 << 20;
+
+/** The filter of lists that contain several clusters. */
+interface ClusterFlags extends ListFlags {
   readonly ofCluster?: string;
 }
 
-const NO_NAMES: readonly OutputFormat[] = ['text', 'wide', 'json', 'yaml'];
+const NO_NAMES: readonly ListFormat[] = ['text', 'wide', 'json', 'yaml'];
 
-/** The filters among the flags of a command. */
+/** Returns the filters among the flags of a command. */
 function filtersOf(flags: object, names: readonly string[]): ListFilters {
   return Object.fromEntries(Object.entries(flags).filter(([name]) => names.includes(name)));
 }
@@ -74,23 +90,39 @@ async function* lines(ips: readonly string[]): AsyncGenerator<string> {
   yield ips.join('\n');
 }
 
-/** Options that say who is asked: a running agent, or one that follows a mesh for the answer. */
+/** Adds the options that select the agent: a running one, or one that is run with the given sources for the answer. */
 function addAskOptions(command: Command, io: CommandIO): Command {
-  addMeshOptions(addSocketOption(command)).hook('preAction', () => {
-    // Only flags say so: the environment and the file of an agent are no reason to start another one.
-    command.setOptionValue('readsMesh', followsMesh(command.opts()));
+  const known = command.options.length;
+  addMeshOptions(command);
+  const log = new Set(addLogOptions(new Command()).options.map((option) => option.attributeName()));
+  const ofMesh = command.options.slice(known).filter((option) => !log.has(option.attributeName()));
+  addSocketOption(command).hook('preAction', () => {
+    // Only flags select sources. The environment and the file of an agent do not cause a second agent to run.
+    const readsMesh = followsMesh(command.opts());
+    command.setOptionValue('readsMesh', readsMesh);
+    const ignored = ofMesh.find((option) => command.getOptionValueSource(option.attributeName()) === 'cli');
+    if (!readsMesh && ignored !== undefined) refuseMeshOption(command, ignored);
   });
   return addConfiguration(command, io);
 }
 
-async function textOf({ json, lines, names = [] }: Answer, output: OutputFormat): Promise<string> {
+/** Rejects an option that only an agent with sources uses, because the running agent would ignore it (I12). */
+function refuseMeshOption(command: Command, { long }: Option): never {
+  const filter = command.options.some((option) => option.long === '--of-cluster');
+  const remedy = long === '--cluster' && filter ? '; to show one cluster use --of-cluster' : '';
+  command.error(
+    `error: ${long} has no effect on the running agent that is asked: leave it out, or add what to follow, such as --load${remedy}`,
+  );
+}
+
+async function textOf({ json, lines, names = [] }: Answer, output: ListFormat): Promise<string> {
   if (output === 'json') return `${JSON.stringify(json, null, 1)}\n`;
   if (output === 'yaml') return (await import('yaml')).stringify(json, { aliasDuplicateObjects: false });
   const shown = output === 'name' ? names : lines;
   return shown.map((line) => `${line}\n`).join('');
 }
 
-/** Commands that ask one question and end: `dpcache ipcache list` and the like. */
+/** Adds the commands that ask one question and end: `dpcache ipcache list` and the like. */
 export function addQuestionCommands(program: Command, io: CommandIO, run: RunAction): void {
   const asked = async <T>(flags: QuestionFlags, use: (ask: Ask) => Promise<T>): Promise<Asked<T>> => {
     if (flags.readsMesh) {
@@ -103,7 +135,7 @@ export function addQuestionCommands(program: Command, io: CommandIO, run: RunAct
     const answer = await askAgent(socketPath(flags, io.env), ({ ask }) => use(ask), io.signal);
     return { answer, complete: true };
   };
-  const answer = (flags: QuestionFlags, questioner: Questioner): Promise<void> =>
+  const answer = (flags: QuestionFlags, questioner: Loader<Question>): Promise<void> =>
     run(async () => {
       const question = await questioner();
       const { output, quiet = false } = flags;
@@ -113,34 +145,79 @@ export function addQuestionCommands(program: Command, io: CommandIO, run: RunAct
       const forPrograms = output === 'json' || output === 'yaml';
       if (!found && !forPrograms) io.stderr.write(`${lines.join('\n')}\n`);
       else if (!quiet) writeLines(io.stdout, await textOf(answered, output));
-      // An answer out of a part of the mesh is an answer, and a script must be able to tell.
+      // An incomplete mesh still gives an answer, but the exit status must be different for scripts.
       return found && complete ? EXIT.ok : EXIT.failed;
     });
-  const watch = (flags: QuestionFlags, questioner: Questioner, type: ChangeType): Promise<void> =>
+  const write = async (text: string): Promise<void> => {
+    writeLines(io.stdout, text);
+    await io.stdout.drained?.(io.signal);
+    io.signal.throwIfAborted();
+  };
+  const show = (flags: ListFlags, load: Loader<Listing>): Promise<void> =>
+    run(async () => {
+      const listing = await load();
+      const { output: format, quiet = false, count = false } = flags;
+      const view = { wide: format === 'wide', width: io.stdout.columns };
+      try {
+        const { complete } = await asked(flags, async (ask) => {
+          if (count) await write(`${await listing.count(ask)}\n`);
+          else if (quiet) await listing.print(ask, { format, view, limit: 1 }, async () => {});
+          else await listing.print(ask, { format, view, limit: flags.limit }, write);
+        });
+        return complete ? EXIT.ok : EXIT.failed;
+      } catch (error) {
+        // The reader has closed the pipe: `| head`.
+        if (io.signal.aborted && io.signal.reason === OUTPUT_CLOSED) return EXIT.ok;
+        if (io.signal.aborted)
+          throw new InputError('interrupted: the list is not complete', { cause: error });
+        throw error;
+      }
+    });
+  const watch = (flags: ListFlags, load: Loader<Listing>, type: ChangeType): Promise<void> =>
     run(async () => {
       const { askAgent } = await import('../agent/ask-agent.ts');
       const { watchChanges } = await import('../agent/watch-changes.ts');
-      const question = await questioner();
+      const listing = await load();
+      const { output: format, limit } = flags;
       let before: string | undefined;
+      let isFirst = true;
+      const clear = (): void => {
+        if (io.stdout.isTTY === true) io.stdout.write(CLEAR_SCREEN);
+        else if (!isFirst) io.stdout.write('\n');
+        isFirst = false;
+      };
+      const { EitherSignal } = await import('../base/follow-signal.ts');
       const done = new AbortController();
-      const signal = AbortSignal.any([io.signal, done.signal]);
+      using either = new EitherSignal(io.signal, done.signal);
+      const { signal } = either;
       await askAgent(
         socketPath(flags, io.env),
         async (client) => {
           for await (const _ of watchChanges(client, type, signal)) {
-            const { output } = flags;
-            const view = { wide: output === 'wide', width: io.stdout.columns };
-            const text = await textOf(await question(client.ask, view), output);
-            if (text === before) continue;
-            const clear = io.stdout.isTTY === true ? CLEAR_SCREEN : '\n';
-            if (before !== undefined || clear !== '\n') io.stdout.write(clear);
-            writeLines(io.stdout, text);
+            const view = { wide: format === 'wide', width: io.stdout.columns };
+            let text: string | undefined = '';
+            await listing.print(client.ask, { format, view, limit }, async (part) => {
+              if (text === undefined) return write(part);
+              text += part;
+              if (text.length <= MAX_COMPARED) return;
+              const whole = text;
+              text = undefined;
+              clear();
+              await write(whole);
+            });
+            if (text !== undefined && text !== before) {
+              clear();
+              await write(text);
+            }
             before = text;
-            await io.stdout.drained?.(io.signal);
           }
         },
         signal,
-      ).finally(() => done.abort()); // what follows the changes would keep the process
+      )
+        .catch((error: unknown) => {
+          if (!io.signal.aborted) throw error;
+        })
+        .finally(() => done.abort()); // otherwise the stream of changes keeps the process alive
       if (io.signal.aborted) return EXIT.ok;
       io.stderr.write('dpcache: the agent has ended\n');
       return EXIT.failed;
@@ -149,7 +226,7 @@ export function addQuestionCommands(program: Command, io: CommandIO, run: RunAct
     parent: Command,
     name: string,
     description: string,
-    formats: readonly OutputFormat[] = ['text', 'wide', 'json', 'yaml', 'name'],
+    formats: readonly ListFormat[] = ['text', 'wide', 'json', 'yaml', 'name'],
   ): Command => {
     const output = new Option(
       '-o, --output <format>',
@@ -162,23 +239,27 @@ export function addQuestionCommands(program: Command, io: CommandIO, run: RunAct
       .option('-q, --quiet', 'print no answer: the exit status says whether there is one');
     return addAskOptions(command, io);
   };
-  /** A list, which can be watched: it is shown again when something of the type has changed. */
-  const list = <F extends QuestionFlags>(
+  /** Adds the options and the action of a list to a command. A watched list is shown again when an object of its type has changed. */
+  const list = <F extends ListFlags>(
     command: Command,
     type: ChangeType,
-    choose: (flags: F) => Questioner,
+    choose: (flags: F) => Loader<Listing>,
   ): void => {
     command
+      .option('--limit <n>', 'at most so many items', parseLimit)
+      .addOption(
+        new Option('--count', 'print how many items there are, and no item').conflicts(['limit', 'quiet']),
+      )
       .addOption(
         new Option('-w, --watch', 'show it again whenever it has changed, until it is interrupted').conflicts(
-          'quiet',
+          ['quiet', 'count'],
         ),
       )
       .action((flags: F) => {
-        const questioner = choose(flags);
-        if (flags.watch !== true) return answer(flags, questioner);
+        const load = choose(flags);
+        if (flags.watch !== true) return show(flags, load);
         if (flags.readsMesh) command.error('error: --watch is for a running agent: leave out what to follow');
-        return watch(flags, questioner, type);
+        return watch(flags, load, type);
       });
   };
 
@@ -186,7 +267,11 @@ export function addQuestionCommands(program: Command, io: CommandIO, run: RunAct
   const prefixes = question(ipcache, 'list', 'every visible prefix')
     .option('--identity <n>', 'only prefixes of this identity', parseIdentity)
     .option('--within <cidr>', 'only prefixes that lie in this CIDR', parseIP)
-    .option('--source <source>', 'only prefixes whose effective claim is of this source')
+    .addOption(
+      new Option('--source <source>', 'only prefixes whose effective claim is of this source').choices(
+        SOURCES,
+      ),
+    )
     .option('--of-cluster <name>', 'only prefixes whose effective claim is of this remote cluster')
     .option('--pod <namespace/name>', 'only prefixes of this pod', parsePath('namespace/name'))
     .option('--node <ip>', 'only prefixes behind this host', parseIP);
@@ -229,12 +314,11 @@ export function addQuestionCommands(program: Command, io: CommandIO, run: RunAct
   addAskOptions(lookup, io);
 
   const service = program.command('service').description('which backends serve a service');
-  const services = question(service, 'list', 'every service with its backends').option(
-    '--namespace <name>',
-    'only services of this namespace',
-  );
-  list(services, 'service', (flags) =>
-    among(ofServices, ({ listServices }) => listServices(filtersOf(flags, ['namespace']))),
+  const services = question(service, 'list', 'every service with its backends')
+    .option('--namespace <name>', 'only services of this namespace')
+    .option('--of-cluster <name>', 'only services with a backend in this remote cluster');
+  list<ClusterFlags>(services, 'service', ({ ofCluster: cluster, ...flags }) =>
+    among(ofServices, ({ listServices }) => listServices({ ...filtersOf(flags, ['namespace']), cluster })),
   );
   question(service, 'get', 'a service with each of its backends')
     .argument('<service>', 'namespace/name', parsePath('namespace/name'))
@@ -287,10 +371,15 @@ export function addQuestionCommands(program: Command, io: CommandIO, run: RunAct
     );
 
   const clustermesh = program.command('clustermesh').description('how the clusters of the mesh stand');
-  question(clustermesh, 'status', 'every cluster: connected, complete, counts, failures', NO_NAMES).action(
+  question(clustermesh, 'status', 'every cluster: connected, complete, counts, failures').action(
     (flags: QuestionFlags) => answer(flags, async () => (await import('../agent/summary.ts')).askClustermesh),
   );
-  question(program, 'status', 'how the agent stands: clusters, counts, what was rejected', NO_NAMES).action(
-    (flags: QuestionFlags) => answer(flags, async () => (await import('../agent/summary.ts')).askStatus),
-  );
+  question(program, 'status', 'how the agent stands: clusters, counts, what was rejected', NO_NAMES)
+    .option('--ready', 'only whether it is ready: status 1 and what it waits for if it is not')
+    .action((flags: QuestionFlags & { readonly ready?: true }) =>
+      answer(flags, async () => {
+        const { askReady, askStatus } = await import('../agent/summary.ts');
+        return flags.ready === true ? askReady : askStatus;
+      }),
+    );
 }

@@ -10,7 +10,7 @@ interface RecordFlags extends LogFlags {
   readonly clustermeshConfig?: string;
 }
 
-/** `dpcache record`. */
+/** Adds `dpcache record`. */
 export function addRecordCommand(program: Command, io: CommandIO, run: RunAction): void {
   const command = program
     .command('record')

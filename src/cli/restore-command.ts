@@ -6,7 +6,7 @@ interface InspectFlags {
   readonly output: 'text' | 'json';
 }
 
-/** `dpcache restore`. */
+/** Adds `dpcache restore`. */
 export function addRestoreCommand(program: Command, io: CommandIO, run: RunAction): void {
   program
     .command('restore')

@@ -4,18 +4,20 @@ import type { ServeOptions } from '../agent/served-api.ts';
 import { defaultSocketPath } from '../api/socket-path.ts';
 import type { CommandIO } from './io.ts';
 import { parsePath } from './mesh-options.ts';
+import { RepeatableOption } from './settings.ts';
 
-/** The socket of the agent that is asked. */
+/** The socket of the agent to ask. */
 export interface SocketFlags {
-  /** False: an agent's settings say that it serves none. */
+  /** False if an agent's settings contain `--no-socket`. */
   readonly socket?: string | false;
 }
 
-/** Where an agent serves its API. */
+/** Addresses of the API of an agent. */
 export interface ServeFlags {
-  /** False: on none. */
+  /** False: no socket. */
   readonly socket?: string | false;
   readonly listen?: ListenAddress;
+  readonly listenName?: readonly string[];
   readonly listenToken?: string;
   readonly listenCert?: string;
   readonly listenKey?: string;
@@ -35,7 +37,13 @@ function parseListen(text: string): ListenAddress {
   throw new InvalidArgumentError('It must be a port, or address:port, such as 127.0.0.1:8080 or [::1]:8080.');
 }
 
-/** What an agent keeps on a disk. */
+/** Returns the DNS names with one more. */
+function appendHostName(name: string, before: readonly string[] = []): readonly string[] {
+  if (/^[a-z0-9_-]+(\.[a-z0-9_-]+)*\.?$/i.test(name) && name.length <= 254) return [...before, name];
+  throw new InvalidArgumentError('It must be a DNS name without a port, such as agent.example.');
+}
+
+/** Options of the state on disk. */
 export interface StateFlags {
   readonly stateDir?: string;
   readonly importCiliumState?: string;
@@ -61,7 +69,7 @@ export function addStateOptions(command: Command): Command {
     .optionsGroup('Options:');
 }
 
-/** Adds `--socket` to a command that asks. */
+/** Adds `--socket` to a command that asks a running process. */
 export function addSocketOption(command: Command, of = 'agent', name = 'dpcache.sock'): Command {
   return command.option(
     '--socket <path>',
@@ -70,12 +78,12 @@ export function addSocketOption(command: Command, of = 'agent', name = 'dpcache.
   );
 }
 
-/** The socket of the process that is asked. */
+/** Returns the socket of the process to ask. */
 export function socketPath({ socket }: SocketFlags, env: CommandIO['env'], name?: string): string {
   return socket || defaultSocketPath(env, name);
 }
 
-/** Adds the options of {@link ServeFlags} of an agent. */
+/** Adds the options of {@link ServeFlags} for an agent. */
 export function addServeOptions(command: Command): Command {
   return addListenOptions(command)
     .optionsGroup('How it is asked:')
@@ -83,7 +91,7 @@ export function addServeOptions(command: Command): Command {
     .optionsGroup('Options:');
 }
 
-/** Adds the options of {@link ServeFlags} of any process. */
+/** Adds the options of {@link ServeFlags} for any process. */
 export function addListenOptions(command: Command, name = 'dpcache.sock'): Command {
   return command
     .optionsGroup('How it is asked:')
@@ -98,6 +106,12 @@ export function addListenOptions(command: Command, name = 'dpcache.sock'): Comma
       'serve the API over TCP too, at port or address:port (alone: loopback)',
       parseListen,
     )
+    .addOption(
+      new RepeatableOption(
+        '--listen-name <name>',
+        'with --listen: another name under which clients reach it, such as agent.example; may be repeated',
+      ).argParser(appendHostName),
+    )
     .option('--listen-token <file>', 'with --listen: clients show this bearer token', parsePath)
     .option('--listen-cert <file>', 'with --listen: certificate of the server (PEM)', parsePath)
     .option('--listen-key <file>', 'with --listen: its key (PEM)', parsePath)
@@ -109,30 +123,41 @@ export function addListenOptions(command: Command, name = 'dpcache.sock'): Comma
     .optionsGroup('Options:');
 }
 
-/** What the flags say of who is served over TCP, and where. */
-function tcpSource(flags: ServeFlags): Pick<ServeSource, 'listen' | 'files' | 'ui'> {
-  const { listen, listenToken, listenCert, listenKey, listenClientCa, ui } = flags;
+/** Returns the address and the credentials of the flags for TCP. */
+function tcpSource(flags: ServeFlags): Pick<ServeSource, 'listen' | 'names' | 'files' | 'ui'> {
+  const { listen, listenName: names = [], listenToken, listenCert, listenKey, listenClientCa, ui } = flags;
   const files = { token: listenToken, cert: listenCert, key: listenKey, clientCA: listenClientCa };
-  return { listen, files, ui: ui === true };
+  return { listen, names, files, ui: ui === true };
 }
 
-/** What of the flags cannot be together: a sentence each. Reads no file. */
+/** Returns one sentence for each contradiction between the flags. Reads no file. */
 export async function serveProblems(flags: ServeFlags): Promise<readonly string[]> {
   const { serveContradictions } = await import('../agent/serve-files.ts');
   return serveContradictions(tcpSource(flags));
 }
 
-/** Where the flags ask the API to be served. Throws `InputError` for files that cannot be read. */
+/** Returns the addresses of the API for the flags, and the files that it needs. */
+export function serveSource(flags: ServeFlags): ServeSource {
+  const { socket } = flags;
+  return {
+    socket: typeof socket === 'string' ? socket : undefined,
+    socketIsDefault: socket === undefined,
+    ...tcpSource(flags),
+  };
+}
+
+/**
+ * Returns the addresses of the API for the flags, with the contents of the files. Throws `InputError` if a file cannot be read or
+ * used.
+ */
 export async function serveOptions(
   flags: ServeFlags,
   env: CommandIO['env'],
   name?: string,
 ): Promise<ServeOptions> {
   const { readServeOptions } = await import('../agent/serve-files.ts');
-  const { socket } = flags;
-  return readServeOptions({
-    socket: socket === false ? undefined : (socket ?? defaultSocketPath(env, name)),
-    socketIsDefault: socket === undefined,
-    ...tcpSource(flags),
-  });
+  const source = serveSource(flags);
+  return readServeOptions(
+    source.socketIsDefault ? { ...source, socket: defaultSocketPath(env, name) } : source,
+  );
 }

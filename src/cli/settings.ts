@@ -1,31 +1,31 @@
 import { InvalidArgumentError, Option } from 'commander';
 import type { CommandIO } from './io.ts';
 
-/** An option of which each use adds to what was said before. */
+/** An option that may be repeated. Each use adds to the previous values. */
 export class RepeatableOption extends Option {}
 
-/** How a setting is said: yes or no, one value, or several. */
+/** Type of a setting: true or false, one value, or several. */
 export type SettingKind = 'switch' | 'value' | 'list';
 
-/** An option of an agent that a file and the environment can say, too. */
+/** An option that a file and the environment can also set. */
 export interface Setting {
-  /** Its key in a file: the option without its dashes. */
+  /** Key in a file: the name of the option without dashes. */
   readonly key: string;
-  /** Its variable, such as `DPCACHE_LOG_LEVEL` for `log-level`. */
+  /** Name of the environment variable, such as `DPCACHE_LOG_LEVEL` for `log-level`. */
   readonly variable: string;
-  /** What commander calls it. */
+  /** Name of the attribute in commander. */
   readonly attribute: string;
   readonly kind: SettingKind;
-  /** Of a value: whether `false` is one, as `--no-socket` says it. */
+  /** True if the value may also be `false`, as with `--no-socket`. */
   readonly canBeOff: boolean;
-  /** The value that texts stand for, of a `list` all of them. Throws commander's `InvalidArgumentError`. */
+  /** Returns the value of a text, or of all texts for a `list`. Throws commander's `InvalidArgumentError`. */
   readonly parse: (texts: readonly string[]) => unknown;
 }
 
-/** Options of the moment: a file that said them would answer a question that was not asked. */
+/** Options for a single run. In a file they would change the result of a command unexpectedly. */
 const NOT_SETTINGS: ReadonlySet<string> = new Set(['once', 'output', 'play', 'all', 'config', 'dryRun']);
 
-/** The settings among the options of a command, in their order. */
+/** Returns the settings among the options of a command, in their order. */
 export function settingsOf(options: readonly Option[]): readonly Setting[] {
   const byAttribute = new Map<string, Option[]>();
   for (const option of options) {
@@ -50,10 +50,12 @@ function settingOf(attribute: string, same: readonly Option[]): Setting {
   };
 }
 
-/** What of a switch is allowed. */
+/** The allowed values of a switch. */
 export const SWITCH_VALUES = 'It must be true or false.';
 
-/** What the environment says of a setting, if it does; an empty variable says nothing. Throws `InvalidArgumentError`. */
+/**
+ * Returns the value of a setting in the environment; undefined if the variable is unset or empty. Throws `InvalidArgumentError`.
+ */
 export function environmentValue(
   setting: Setting,
   env: CommandIO['env'],
@@ -68,7 +70,7 @@ export function environmentValue(
   return { value: setting.parse(setting.kind === 'list' ? text.split(',') : [text]) };
 }
 
-/** How many characters must be inserted, deleted or replaced to make one word of the other (Levenshtein). */
+/** Returns the number of characters to insert, delete or replace that make the words equal (Levenshtein). */
 function distance(from: string, to: string): number {
   let row = Array.from({ length: to.length + 1 }, (_, index) => index);
   for (const [i, letter] of [...from].entries()) {
@@ -82,10 +84,10 @@ function distance(from: string, to: string): number {
   return row[to.length] ?? 0;
 }
 
-/** A word that is so much longer than any that is known is not compared: it is none of them. */
+/** Longer words are not compared, because no known word is that long. */
 const MAX_WORD = 64;
 
-/** The known word that is most like one that is not known, if at most a third of it differs. */
+/** Returns the most similar known word if at most a third of the characters, or two of them, differ. */
 export function nearest(word: string, known: readonly string[]): string | undefined {
   if (word.length > MAX_WORD) return undefined;
   const lower = word.toLowerCase();
@@ -94,13 +96,13 @@ export function nearest(word: string, known: readonly string[]): string | undefi
   return best !== undefined && best.far <= Math.max(2, word.length / 3) ? best.name : undefined;
 }
 
-/** Variables that look like a setting and are none, with the one that may be meant. */
+/** Returns one sentence for each variable that is probably a misspelt setting, with the setting. */
 export function misspelt(env: CommandIO['env'], settings: readonly Setting[]): readonly string[] {
   const known = ['DPCACHE_CONFIG', ...settings.map(({ variable }) => variable)];
   return Object.keys(env)
     .filter((name) => name.startsWith('DPCACHE_') && !known.includes(name))
     .flatMap((name) => {
-      // Others may begin so: Kubernetes sets DPCACHE_SERVICE_HOST beside a service of that name.
+      // Other variables may have the same prefix: Kubernetes sets DPCACHE_SERVICE_HOST if a service has that name.
       const meant = nearest(name, known);
       return meant === undefined || distance(name, meant) > 2 ? [] : [`${name} is not known: ${meant} is`];
     });

@@ -1,10 +1,10 @@
 import { CallbackGuard } from '../base/guard.ts';
 import { type Unsubscribe, unsubscribeOnce } from '../base/subscription.ts';
 
-/** Receives the name of a cluster of which something has changed. */
+/** Receives the name of a changed cluster. */
 export type OnClusterChange = (cluster: string) => void;
 
-/** Who is notified of changes of clusters; a fault of one callback reaches no other (I7). */
+/** The callbacks for changes of clusters. A fault of one callback does not affect the others (I7). */
 export class ClusterChanges {
   readonly #guard = new CallbackGuard();
   readonly #callbacks = new Set<OnClusterChange>();

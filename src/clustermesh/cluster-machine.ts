@@ -46,12 +46,12 @@ function failed({ failures }: ClusterState, message: string): Partial<ClusterSta
   return { failures: failures + 1, lastFailure: message };
 }
 
-/** Both are terminal states; `removed` is stronger than `stopped`. */
+/** Returns true if the cluster is stopped or removed, or soon will be. A stopped cluster can still be removed. */
 function isOver({ phase, next }: ClusterState): boolean {
   return phase === 'stopped' || phase === 'removed' || next === 'stopped' || next === 'removed';
 }
 
-/** Goes on to `next`; whatever is owed is withdrawn before. */
+/** Continues with `next`, after pending withdrawals. */
 function proceed(state: ClusterState, next: Destination): ClusterStep {
   if (state.owed === 'nothing' || next === 'stopped') return begin(state, next);
   return enter(state, 'draining', { do: 'withdraw', what: state.owed }, { next });
@@ -66,7 +66,15 @@ function begin(state: ClusterState, next: Destination): ClusterStep {
         ? enter(state, 'handshake', { do: 'read-config' })
         : enter(state, 'connecting', { do: 'connect' });
     case 'watching':
-      return enter(state, 'watching', { do: 'follow', ...how(state) }, { streak: 0, expired: false });
+      return enter(
+        state,
+        'watching',
+        { do: 'follow', ...how(state) },
+        {
+          streak: 0,
+          expired: state.expired && state.found === 'gone',
+        },
+      );
     case 'unconfigured':
       return enter(state, 'unconfigured', { do: 'await-config' });
     case 'failed':
@@ -77,22 +85,23 @@ function begin(state: ClusterState, next: Destination): ClusterStep {
   }
 }
 
-/** What a remote cluster shows is complete when its canaries say so; the own one has to prove that after a loss only. */
-function how({ config, own, found, unproven, failStatic }: ClusterState): ClusterFollow {
-  if (!failStatic) return { config, canaries: false, deletes: 'all', refill: false };
-  if (found === 'gone') return { config, canaries: false, deletes: 'none', refill: false };
+/** Returns how to follow a cluster. Canaries prove that a remote cluster is complete; the own one needs them only after a loss. */
+function how({ config, own, found, unproven, failStatic, expired }: ClusterState): ClusterFollow {
+  const services = !expired || found !== 'gone';
+  if (!failStatic) return { config, canaries: false, deletes: 'all', refill: false, services };
+  if (found === 'gone') return { config, canaries: false, deletes: 'none', refill: false, services };
   const canaries = config?.capabilities.syncedCanaries === true && (!own || unproven);
   const deletes = config === undefined ? 'all' : 'proven';
-  return { config, canaries, deletes, refill: own && unproven && config === undefined };
+  return { config, canaries, deletes, refill: own && unproven && config === undefined, services };
 }
 
-/** What a handshake has found; what of it can be judged without asking. */
+/** Decides the next step after a handshake. */
 function judge(state: ClusterState, { config, replaced, others }: ConfigReading): ClusterStep {
   const unproven = state.unproven || replaced;
   if (config !== undefined)
     return enter(state, 'validating', { do: 'validate', config }, { config, found: 'read', unproven });
-  // A cluster that once had a configuration is not one from before 1.13: to take its (empty) kvstore for complete
-  // would sweep all that is valid.
+  // A cluster that once had a configuration is not from before 1.13. If its (empty) kvstore counted as complete, all valid
+  // state would be deleted.
   const gone = state.config !== undefined && state.failStatic;
   const found: ClusterState['found'] = gone ? 'gone' : others.length > 0 ? 'others' : 'none';
   const complaint =
@@ -101,26 +110,41 @@ function judge(state: ClusterState, { config, replaced, others }: ConfigReading)
       : failed(state, found === 'gone' ? GONE : otherClusters(others));
   const next: ClusterState = { ...state, ...complaint, found, unproven: unproven || gone };
   if (state.own) return begin(next, 'watching');
+  if (gone && isVerifiable(next, others)) return proceed(next, 'watching');
   if (found !== 'none' || next.needsConfig) return begin(next, 'unconfigured');
   return enter(next, 'validating', { do: 'validate', config });
 }
 
-/** It may be part of the mesh: what was read under another id is withdrawn first. */
+/**
+ * Returns true if additions and changes can be followed while the configuration is gone, because a publisher may write its
+ * configuration minutes after its other keys. Values are checked against the former id of the cluster. If the kvstore now belongs
+ * to other clusters, this is not enough, because values with reserved identities contain no id.
+ */
+function isVerifiable(
+  { config, wasComplete, needsConfig }: ClusterState,
+  others: readonly string[],
+): boolean {
+  if (config === undefined || config.id === 0 || !wasComplete || needsConfig) return false;
+  return config.capabilities.cached || others.length === 0;
+}
+
+/** Accepts a cluster as part of the mesh. If its id changed, everything read under the former id is withdrawn first. */
 function accept(state: ClusterState): ClusterStep {
   const id = state.own ? 0 : (state.config?.id ?? 0);
   const owed = state.id !== 0 && id !== 0 && id !== state.id ? 'everything' : state.owed;
   return proceed({ ...state, id, owed }, 'watching');
 }
 
-/** Where it goes after everything is withdrawn, nothing is known of it, and its id is free. */
+/** Continues after a withdrawal. If everything was withdrawn and the cluster is not followed next, its id becomes free. */
 function drained(state: ClusterState): ClusterStep {
   const { owed, next = 'handshake' } = state;
-  const forget =
-    owed === 'everything' && next !== 'watching' ? { id: 0, config: undefined, found: 'none' as const } : {};
-  return begin({ ...state, ...forget, owed: 'nothing' }, next);
+  const isEmpty = owed === 'everything';
+  const forget = isEmpty && next !== 'watching' ? { id: 0, config: undefined, found: 'none' as const } : {};
+  const wasComplete = state.wasComplete && !isEmpty;
+  return begin({ ...state, ...forget, wasComplete, owed: 'nothing' }, next);
 }
 
-/** What a phase expects; anything else is late or early, and ignored. */
+/** Processes an input expected by the current phase. Ignores all others, because they are late or early. */
 function answer(state: ClusterState, input: ClusterInput): ClusterStep {
   const { phase } = state;
   const follows = phase === 'watching' || phase === 'unconfigured';
@@ -139,7 +163,7 @@ function answer(state: ClusterState, input: ClusterInput): ClusterStep {
       return drained(state);
     case 'complete':
       if (phase !== 'watching') break;
-      return ignore({ ...state, unproven: state.unproven && how(state).refill });
+      return ignore({ ...state, unproven: state.unproven && how(state).refill, wasComplete: true });
     case 'refilled':
       if (phase !== 'watching') break;
       return leave(state, 'handshake', { unproven: false });
@@ -160,7 +184,7 @@ function answer(state: ClusterState, input: ClusterInput): ClusterStep {
   return ignore(state);
 }
 
-/** Where a phase that is interrupted is taken up again. */
+/** Phase that continues after an interruption, by interrupted phase. */
 const TAKEN_UP: Readonly<Record<ClusterPhase, Destination | undefined>> = {
   connecting: 'connecting',
   handshake: 'handshake',
@@ -175,7 +199,7 @@ const TAKEN_UP: Readonly<Record<ClusterPhase, Destination | undefined>> = {
   removed: undefined,
 };
 
-/** Ends what follows the services too: they have to be read anew once the cluster is reached again. */
+/** Starts the withdrawal of the services. Ends all readers, so that the services are listed again afterwards. */
 function expire(state: ClusterState): ClusterStep {
   if (state.expired || isOver(state)) return ignore(state);
   const change = { expired: true, owed: state.owed === 'everything' ? state.owed : 'services' } as const;
@@ -184,8 +208,8 @@ function expire(state: ClusterState): ClusterStep {
 }
 
 /**
- * What a cluster does next. Pure; drawn in the README of this room. The state machine never has two things under way:
- * whatever reads, follows or withdraws is left before anything else is begun.
+ * Returns the next state and effects of a cluster. Pure; the README of this room has a drawing. At most one effect runs at a
+ * time: reading, following and withdrawing end before the next one starts.
  */
 export function stepCluster(state: ClusterState, input: ClusterInput): ClusterStep {
   switch (input.type) {

@@ -1,7 +1,7 @@
 import { checkArguments, FUNCTION, NUMBER, objectWith, optional, SIGNAL, TEXT } from '../base/arguments.ts';
 import type { Clock, Random } from '../base/clock.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
-import { clusterIdentityRange, type MaxConnectedClusters } from '../identity/numeric-identity.ts';
+import type { MaxConnectedClusters } from '../identity/numeric-identity.ts';
 import type { RemoteIdentityCache } from '../identity/remote-identity-cache.ts';
 import type { ClusterConfig } from '../kvstore/codec/cluster-config.ts';
 import type { OnClusterChange } from './cluster-changes.ts';
@@ -9,7 +9,7 @@ import { type AddClusterOutcome, ClusterSet } from './cluster-set.ts';
 import { NEW_CLUSTER } from './cluster-state.ts';
 import type { RemoteClusterStatus } from './cluster-status.ts';
 import { ClusterStores } from './cluster-stores.ts';
-import { type ClusterLimits, NO_LIMITS } from './decoders.ts';
+import { clusterLimits } from './decoders.ts';
 import type { MeshEngines } from './engines.ts';
 import { type ConnectKvstore, FollowedCluster, type FollowingOptions } from './followed-cluster.ts';
 import { GlobalServices } from './global-services.ts';
@@ -17,39 +17,39 @@ import type { SyncDeadline, SyncingClusters, SyncProgress } from './sync-deadlin
 
 /** Options of {@link ClusterMesh}. */
 export interface ClusterMeshOptions extends MeshEngines, FollowingOptions {
-  /** The own cluster: it is never followed as a remote one. */
+  /** Name of the own cluster, which is never followed as a remote one. */
   readonly clusterName: string;
-  /** The own cluster's id, which no other may have; 0 when it has none. */
+  /** Id of the own cluster, which no other may have; 0 if it has none. */
   readonly clusterID: number;
-  /** Default 255. Clusters of another kind of mesh are rejected: their identities mean something else. */
+  /** Default 255. Clusters with another value are rejected, because their identities have a different layout. */
   readonly maxConnectedClusters?: MaxConnectedClusters | undefined;
   readonly clock: Clock;
   readonly random: Random;
   /**
-   * A cluster whose services could not be followed for so long loses its service backends, until it is reached again;
-   * its nodes, IPs and identities stay. Default: they all stay.
+   * Time after which the service backends of a cluster are withdrawn if its services cannot be followed. They return when the
+   * cluster is reachable. Its nodes, IPs and identities stay. Default: nothing is withdrawn.
    */
   readonly serviceTTLMs?: number | undefined;
 }
 
-/** The mesh as data. */
+/** Status of the mesh. */
 export interface ClusterMeshStatus {
-  /** Whether every remote cluster is ready. */
+  /** True if every remote cluster is ready. */
   readonly ready: boolean;
-  /** By name, ascending. */
+  /** Remote clusters by name, ascending. */
   readonly clusters: readonly RemoteClusterStatus[];
 }
 
 /**
- * The remote clusters of a mesh, each followed into the engines (SEMANTICS 6). Clusters come and go by `add`
- * and `remove`; the faults of one do not touch the others.
+ * Follows the remote clusters of a mesh into the engines (SEMANTICS 6). `add` and `remove` change the set of clusters. Faults of
+ * one cluster do not affect the others.
  */
 export class ClusterMesh implements SyncingClusters {
   readonly #options: ClusterMeshOptions;
   readonly #clusters: ClusterSet;
-  /** Which remote clusters share which services. Its content is the mesh's to change. */
+  /** Index of shared services of remote clusters. Only the mesh may change it. */
   readonly globalServices: GlobalServices = new GlobalServices();
-  /** By id, as last looked up: a cluster may have changed its id since, and has none when it is gone. */
+  /** Clusters by id, as of the last lookup. The id may have changed since; a removed cluster has none. */
   readonly #byID = new Map<number, FollowedCluster>();
 
   constructor(options: ClusterMeshOptions) {
@@ -58,63 +58,63 @@ export class ClusterMesh implements SyncingClusters {
     this.#clusters = new ClusterSet({ clusterName, clock, create: (name) => this.#newCluster(name) });
   }
 
-  /** The clusters that are known, by name, ascending. */
+  /** Names of all clusters, ascending. */
   get names(): readonly string[] {
     return this.#clusters.names;
   }
 
   /**
-   * Follows the cluster `name` on the client that `connect` makes. A cluster that is known already goes over to
-   * the new client: what it has said stays until the new list shows what is gone. Resolves once what was there
-   * before has been left; does not wait for the connection.
+   * Follows the cluster `name` with the client that `connect` returns. If the cluster is known, it changes to the new client and
+   * keeps its state until the new lists no longer contain it. Resolves when the previous attempt has ended; does not wait for the
+   * connection.
    */
   add(name: string, connect: ConnectKvstore): Promise<AddClusterOutcome> {
     return this.#clusters.add(name, connect);
   }
 
-  /** Why a cluster of this name cannot be added, if so. */
+  /** Returns the reason why this name cannot be added; `undefined` if it can. */
   check(name: string): 'own-cluster' | 'invalid-name' | undefined {
     return this.#clusters.check(name);
   }
 
-  /** Lets go of a cluster and takes back all that it has said (I10). False when it is not known. */
+  /** Removes a cluster and withdraws all its state (I10). Resolves to false if the cluster is unknown. */
   remove(name: string): Promise<boolean> {
     return this.#clusters.remove(name);
   }
 
-  /** Resolves once every cluster known now has been complete. */
+  /** Resolves when every current cluster has been complete once. */
   synced(): Promise<void> {
     return this.#clusters.synced();
   }
 
   /**
-   * Waits until every cluster, also one that is added meanwhile, has been complete, or has stood still for the
-   * deadline. Gives the names of those that are not complete, ascending; empty when all are. Never rejects: when
-   * the signal fires it gives what is not complete by then.
+   * Waits until every cluster has been complete once or has made no progress for the deadline. Includes clusters that are added
+   * during the wait. Resolves to the names of the incomplete clusters, ascending; empty if all are complete. Never rejects; if
+   * the signal fires, it resolves to the clusters incomplete by then.
    */
   clustersSynced(deadline: SyncDeadline): Promise<readonly string[]> {
     return this.#clusters.clustersSynced(deadline);
   }
 
-  /** How far the first sync of a cluster has come; `undefined` when it is not known. */
+  /** Returns the progress of a cluster's first sync; `undefined` if the cluster is unknown. */
   progressOf(name: string): SyncProgress | undefined {
     return this.#clusters.progressOf(name);
   }
 
-  /** Calls back when a cluster has come or gone, or what its status shows has changed: state, connected, failures. */
+  /** Calls back when a cluster is added or removed, and when its state, `connected`, its failures or their reason changes. */
   onChange(callback: OnClusterChange): Unsubscribe {
     return this.#clusters.onChange(callback);
   }
 
-  /** The identities of a cluster; `undefined` when it is not known. */
+  /** Returns the identities of a cluster; `undefined` if the cluster is unknown. */
   identitiesOf(name: string): RemoteIdentityCache | undefined {
     return this.#clusters.get(name)?.identities;
   }
 
   /**
-   * Where the identities of the cluster with this id are known: its own cache; without such a cluster, those of the
-   * clusters that have no id (older than 1.13, or not read yet). Costs a map look-up; for an id of no cluster, a look at
-   * each.
+   * Returns the caches to search for identities of the cluster with this id: the cache of that cluster, or, if there is none,
+   * those of all clusters without an id (older than 1.13, or not read yet). Costs a map lookup; if no cluster has the id, a pass
+   * over all clusters.
    */
   identitiesFor(clusterID: number): readonly RemoteIdentityCache[] {
     const known = this.#byID.get(clusterID);
@@ -129,18 +129,18 @@ export class ClusterMesh implements SyncingClusters {
     return [found.identities];
   }
 
-  /** One cluster as data; `undefined` when it is not known. */
+  /** Returns the status of a cluster; `undefined` if it is unknown. */
   statusOf(name: string): RemoteClusterStatus | undefined {
     return this.#clusters.get(name)?.status();
   }
 
-  /** The mesh as data. Costs some µs a cluster, however much it holds. */
+  /** Returns the status of the mesh. Costs a few µs per cluster, independent of its size. */
   status(): ClusterMeshStatus {
     const clusters = this.#clusters.statuses();
     return { ready: clusters.every(({ ready }) => ready), clusters };
   }
 
-  /** Ends following; the engines keep what they know (SEMANTICS 6: stopping the agent withdraws nothing). */
+  /** Stops following all clusters. The engines keep their state (SEMANTICS 6: stopping the agent withdraws nothing). */
   stop(): Promise<void> {
     return this.#clusters.stop();
   }
@@ -165,14 +165,14 @@ export class ClusterMesh implements SyncingClusters {
           writer: { source: 'clustermesh', owner: name },
           engines: { ipcache, services, nodes, remoteNodeIdentities },
           globalServices: this.globalServices,
-          limits: (config) => limitsOf(config, maxConnectedClusters),
+          limits: (config) => clusterLimits(config?.id ?? 0, maxConnectedClusters),
         }),
       objection: (config) => this.#objection(name, config),
       onChange: () => this.#clusters.notify(name),
     });
   }
 
-  /** Why a cluster with this configuration cannot be part of the mesh. */
+  /** Returns the reason why a cluster with this configuration cannot be part of the mesh. */
   #objection(name: string, config: ClusterConfig | undefined): string | undefined {
     if (config === undefined) return undefined;
     const { maxConnectedClusters: own = 255 } = this.#options;
@@ -182,7 +182,7 @@ export class ClusterMesh implements SyncingClusters {
     return this.#conflict(name, config.id);
   }
 
-  /** Why `name` may not have this id. Ids are exclusive: an identity must not mean two things. */
+  /** Returns the reason why `name` may not have this id. Ids are exclusive, because identities would otherwise be ambiguous. */
   #conflict(name: string, id: number): string | undefined {
     if (id === 0) return undefined;
     const { clusterID, clusterName } = this.#options;
@@ -203,9 +203,3 @@ checkArguments(ClusterMesh, {
   clustersSynced: { deadline: objectWith({ deadlineMs: NUMBER, signal: optional(SIGNAL) }) },
   onChange: { callback: FUNCTION },
 });
-
-/** A cluster with an id may say nothing of others. */
-function limitsOf(config: ClusterConfig | undefined, max: MaxConnectedClusters): ClusterLimits {
-  const clusterID = config?.id ?? 0;
-  return clusterID === 0 ? NO_LIMITS : { clusterID, identities: clusterIdentityRange(clusterID, max) };
-}

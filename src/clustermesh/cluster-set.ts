@@ -4,7 +4,7 @@ import type { Unsubscribe } from '../base/subscription.ts';
 import { ClusterChanges, type OnClusterChange } from './cluster-changes.ts';
 import type { RemoteClusterStatus } from './cluster-status.ts';
 import type { ConnectKvstore, FollowedCluster } from './followed-cluster.ts';
-import { RetryQueue } from './retry-queue.ts';
+import { RetryPacer } from './retry-pacer.ts';
 import {
   type SyncDeadline,
   type SyncingClusters,
@@ -12,42 +12,42 @@ import {
   waitForClusters,
 } from './sync-deadline.ts';
 
-/** What became of {@link ClusterSet.add}; but for the first two, nothing was added. */
+/** Outcome of {@link ClusterSet.add}. Except for the first two, nothing was added. */
 export type AddClusterOutcome = 'added' | 'reconnected' | 'own-cluster' | 'invalid-name' | 'stopped';
 
 /** Options of {@link ClusterSet}. */
 export interface ClusterSetOptions {
-  /** The own cluster: it is never followed as a remote one. */
+  /** Name of the own cluster, which is never followed as a remote one. */
   readonly clusterName: string;
   readonly clock: Clock;
-  /** A cluster of this name that follows nothing yet. Its changes are to go to {@link ClusterSet.notify}. */
+  /** Returns a new cluster without a connection. It must report its changes to {@link ClusterSet.notify}. */
   readonly create: (name: string) => FollowedCluster;
 }
 
 // A name is a part of kvstore keys.
 const CLUSTER_NAME = /^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$/;
 
-/** The remote clusters that are followed, wherever their content goes: they come and go, each in its turn. */
+/** The set of followed remote clusters. Operations on a cluster run one after the other. */
 export class ClusterSet implements SyncingClusters {
   readonly #options: ClusterSetOptions;
   readonly #clusters = new Map<string, FollowedCluster>();
   readonly #turns = new Map<string, Promise<void>>();
   readonly #changes = new ClusterChanges();
-  /** Spreads the retries of those that are down. */
-  readonly retries: RetryQueue;
+  /** Paces the retries of unreachable clusters. */
+  readonly retries: RetryPacer;
   #stopped = false;
 
   constructor(options: ClusterSetOptions) {
     this.#options = options;
-    this.retries = new RetryQueue(options.clock);
+    this.retries = new RetryPacer(options.clock);
   }
 
-  /** By name, ascending. */
+  /** Names of all clusters, ascending. */
   get names(): readonly string[] {
     return [...this.#clusters.keys()].sort();
   }
 
-  /** In no order. */
+  /** Returns all clusters, unordered. */
   values(): Iterable<FollowedCluster> {
     return this.#clusters.values();
   }
@@ -73,7 +73,7 @@ export class ClusterSet implements SyncingClusters {
     });
   }
 
-  /** Why a cluster of this name cannot be added, if so. */
+  /** Returns the reason why this name cannot be added; `undefined` if it can. */
   check(name: string): 'own-cluster' | 'invalid-name' | undefined {
     if (name === this.#options.clusterName) return 'own-cluster';
     return CLUSTER_NAME.test(name) ? undefined : 'invalid-name';
@@ -91,7 +91,7 @@ export class ClusterSet implements SyncingClusters {
     });
   }
 
-  /** Resolves once every cluster known now has been complete. */
+  /** Resolves when every current cluster has been complete once. */
   async synced(): Promise<void> {
     await Promise.all([...this.#clusters.values()].map((cluster) => cluster.synced()));
   }
@@ -113,12 +113,12 @@ export class ClusterSet implements SyncingClusters {
     return this.#changes.add(callback);
   }
 
-  /** Something of a cluster has changed. */
+  /** Notifies the callbacks of a change of a cluster. */
   notify(name: string): void {
     this.#changes.notify(name);
   }
 
-  /** Ends following; what was read stays where it is. */
+  /** Stops following all clusters. Withdraws nothing. */
   async stop(): Promise<void> {
     this.#stopped = true;
     await Promise.all(this.#turns.values());
@@ -126,8 +126,8 @@ export class ClusterSet implements SyncingClusters {
   }
 
   /**
-   * One thing after the other for each cluster: one that comes back while it is being removed must not meet its
-   * own withdrawal. Clusters do not wait for each other.
+   * Runs the operations of a cluster one after the other, because a cluster that is added during its removal must not be
+   * affected by the withdrawal. Clusters do not wait for each other.
    */
   #inTurn<T>(name: string, work: () => Promise<T>): Promise<T> {
     const turn = (this.#turns.get(name) ?? Promise.resolve()).then(work);

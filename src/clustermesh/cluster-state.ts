@@ -1,29 +1,29 @@
 import type { ClusterConfig } from '../kvstore/codec/cluster-config.ts';
 
-/** Where a cluster is in its life (SEMANTICS 6); drawn in the README of this room. */
+/** Phase of a cluster (SEMANTICS 6). The README of this room has a drawing. */
 export type ClusterPhase =
-  /** Nothing has been asked for yet. */
+  /** Nothing has been requested yet. */
   | 'idle'
-  /** Its kvstore's client is being made. */
+  /** The kvstore client is being created. */
   | 'connecting'
-  /** Its configuration is being read. */
+  /** The configuration is being read. */
   | 'handshake'
-  /** The configuration has been read; may a cluster with this configuration be part of this mesh? */
+  /** The configuration has been read, and is checked against the mesh. */
   | 'validating'
-  /** What is owed is being withdrawn. */
+  /** Pending withdrawals are running. */
   | 'draining'
-  /** Its resources are followed. */
+  /** The resources are followed. */
   | 'watching'
-  /** Its kvstore has no configuration of it: nothing is followed and nothing withdrawn until there is one. */
+  /** The kvstore has no configuration of the cluster. Nothing is followed until it has one, because values cannot be checked. */
   | 'unconfigured'
-  /** Something of the above failed; tried again after a backoff. */
+  /** One of the above failed. It is retried after a backoff. */
   | 'failed'
-  /** What was under way is being ended, so that it cannot interfere with what follows. */
+  /** Running tasks are being ended, so that they cannot interfere with the next phase. */
   | 'leaving'
   | 'stopped'
   | 'removed';
 
-/** What comes after `leaving` and `draining`. */
+/** Phase after `leaving` and `draining`. */
 export type Destination =
   | 'connecting'
   | 'handshake'
@@ -33,120 +33,124 @@ export type Destination =
   | 'stopped'
   | 'removed';
 
-/** What has to be withdrawn before anything else is begun. */
+/** State to withdraw before anything else starts. */
 export type Owed = 'nothing' | 'services' | 'everything';
 
 /** How to follow a cluster's resources. */
 export interface ClusterFollow {
   readonly config: ClusterConfig | undefined;
-  /** Follow a resource only once its canary is there. */
+  /** If true, a resource is followed only when its canary exists. */
   readonly canaries: boolean;
   /**
-   * Which deletes are believed, and sweeps of what a complete list does not show. `proven`: those before the
-   * configuration that the handshake read went; `all`: there is no configuration that could prove anything; `none`: the
-   * configuration is gone.
+   * The deletes that are applied, including those of keys that a complete list does not contain. `proven`: deletes before the
+   * deletion of the handshake's configuration; `all`: every delete, because no configuration can prove them or fail static is
+   * off; `none`: no delete, because the configuration is gone.
    */
   readonly deletes: 'proven' | 'all' | 'none';
-  /** A complete list takes nothing away: the kvstore is being filled. `refilled` is answered when it has had the time. */
+  /** If true, complete lists delete nothing, because the kvstore is being refilled. `refilled` follows when its time is over. */
   readonly refill: boolean;
+  /** If false, the services are not followed, because they have expired and the configuration is still gone. */
+  readonly services: boolean;
 }
 
-/** A cluster's state, as plain data. */
+/** State of the cluster state machine, as plain data. */
 export interface ClusterState {
   readonly phase: ClusterPhase;
-  /** Grows whenever something is begun or ended; answers of an earlier attempt are stale and ignored. */
+  /** Increases when an effect starts or ends. Answers of an earlier attempt are stale and ignored. */
   readonly attempt: number;
-  /** While `leaving` or `draining`. */
+  /** Destination of `leaving` and `draining`. */
   readonly next: Destination | undefined;
-  /** The own cluster is followed without its configuration, too, and has no id among its claims. */
+  /** True for the own cluster. It is followed without its configuration, too, and claims no id. */
   readonly own: boolean;
-  /** Without, the own kvstore is believed whatever it shows. Remote clusters always fail static. */
+  /** If false, all content of the own kvstore is trusted. Remote clusters always fail static. */
   readonly failStatic: boolean;
-  /** It is not followed without a configuration, not even one that never had any. */
+  /** If true, the cluster is not followed without a configuration, even if it never had one. */
   readonly needsConfig: boolean;
-  /** Whether there is a client: without one, a retry has to connect first. */
+  /** True if there is a client. If not, a retry connects first. */
   readonly hasClient: boolean;
-  /** The id under which what is held was read, and which no other cluster may have; 0: none. */
+  /** Cluster id of the held state, which no other cluster may have; 0 if there is none. */
   readonly id: number;
   /**
-   * The configuration that was read last; undefined in clusters older than 1.13. It belongs to the cluster, not to a
-   * connection: a cluster that once had one is known to have one, wherever it is read from next.
+   * The configuration that was read last; undefined for clusters older than 1.13. It belongs to the cluster, not to a
+   * connection: if a cluster once had a configuration, it is expected to have one in any later kvstore.
    */
   readonly config: ClusterConfig | undefined;
   /**
-   * Of the kvstore that was read last: whether it has a configuration of the cluster (`read`), has none though the
-   * cluster had one (`gone`), has only those of other clusters (`others`), or none at all (`none`).
+   * Configurations in the kvstore that was read last. `read`: of the cluster. `gone`: none of the cluster, although it had one.
+   * `others`: only of other clusters. `none`: none at all.
    */
   readonly found: 'none' | 'read' | 'gone' | 'others';
-  /** The kvstore was replaced or has lost the configuration, and has not proven since that it is complete. */
+  /** True if the kvstore was replaced or lost the configuration, and has not been proven complete since. */
   readonly unproven: boolean;
+  /** True if every resource has been complete since everything was last withdrawn. */
+  readonly wasComplete: boolean;
   readonly owed: Owed;
-  /** Services of a cluster that could not be reached for long have been withdrawn. */
+  /** True if the services were withdrawn, or will be, because of the service TTL. */
   readonly expired: boolean;
-  /** Failures since it was last watching: the exponent of the backoff. */
+  /** Number of failures since the cluster was last watched: the exponent of the backoff. */
   readonly streak: number;
   readonly failures: number;
   readonly lastFailure: string | undefined;
 }
 
-/** What happens to a cluster. Inputs with an `attempt` answer an effect of that attempt. */
+/** An input of the state machine. Inputs with an `attempt` answer an effect of that attempt. */
 export type ClusterInput =
-  /** Follow it, on a new client. */
+  /** Follow the cluster with a new client. */
   | { readonly type: 'connect' }
   | { readonly type: 'connected'; readonly attempt: number }
   | ({ readonly type: 'config'; readonly attempt: number } & ConfigReading)
-  /** `objection`: why it may not be part of the mesh. */
+  /** `objection` is the reason why the cluster may not be part of the mesh. */
   | { readonly type: 'validated'; readonly attempt: number; readonly objection: string | undefined }
   | { readonly type: 'drained'; readonly attempt: number }
-  /** Every resource has been listed, and swept as far as it is to be. */
+  /** Every resource has been listed and the resulting deletes have been applied. */
   | { readonly type: 'complete'; readonly attempt: number }
-  /** The time within which a kvstore without canaries is filled again is over. */
+  /** The time to refill a kvstore without canaries is over. */
   | { readonly type: 'refilled'; readonly attempt: number }
-  /** The configuration is not the one that was read; or the kvstore is another one: `diverged`. */
+  /** The configuration differs from the handshake, or the kvstore was replaced (`diverged`). */
   | { readonly type: 'outdated'; readonly attempt: number; readonly diverged: boolean }
   | { readonly type: 'failed'; readonly attempt: number; readonly message: string }
   | { readonly type: 'left'; readonly attempt: number }
   | { readonly type: 'retry'; readonly attempt: number }
-  /** It has not been reached for longer than its services may live. */
+  /** The services were not followed for the service TTL. */
   | { readonly type: 'expired' }
   | { readonly type: 'stop' }
   | { readonly type: 'remove' };
 
-/** What a handshake has found. */
+/** Result of a handshake. */
 export interface ConfigReading {
   readonly config: ClusterConfig | undefined;
-  /** Whether the kvstore is known to be another one than was last followed, or another past of it. */
+  /** True if the kvstore is known to be replaced or restored since the last handshake. */
   readonly replaced: boolean;
-  /** Where there is no configuration: the clusters of which the kvstore has one. */
+  /** If there is no configuration: the clusters with a configuration in the kvstore. */
   readonly others: readonly string[];
 }
 
-/** What is to be done. Every effect is answered by an input of its attempt. */
+/** An effect to perform. Every effect is answered by an input of its attempt. */
 export type ClusterEffect =
-  /** Make a client → `connected`, `failed`. */
+  /** Create a client → `connected`, `failed`. */
   | { readonly do: 'connect' }
   /** Read the configuration → `config`, `failed`. */
   | { readonly do: 'read-config' }
-  /** Ask whether the cluster may be part of the mesh, at once → `validated`. */
+  /** Check immediately if the cluster may be part of the mesh → `validated`. */
   | { readonly do: 'validate'; readonly config: ClusterConfig | undefined }
-  /** Withdraw what was read → `drained`. */
+  /** Withdraw state → `drained`. */
   | { readonly do: 'withdraw'; readonly what: Exclude<Owed, 'nothing'> }
-  /** Follow every resource → `complete`, `refilled`, and at the end `outdated`, `failed`. */
+  /** Follow every resource → `complete`, `refilled`, and finally `outdated` or `failed`. */
   | ({ readonly do: 'follow' } & ClusterFollow)
   /** Wait until the kvstore has a configuration → `outdated`, `failed`. */
   | { readonly do: 'await-config' }
-  /** End what is under way; with `hangUp` the client too → `left`. */
+  /** End running tasks; with `hangUp`, close the client, too → `left`. */
   | { readonly do: 'leave'; readonly hangUp: boolean }
   /** Wait → `retry`. */
   | { readonly do: 'wait'; readonly streak: number };
 
-/** A state, and what it asks for. */
+/** The next state and its effects. */
 export interface ClusterStep {
   readonly state: ClusterState;
   readonly effects: readonly ClusterEffect[];
 }
 
-/** A remote cluster that has just become known. */
+/** Initial state of a remote cluster. */
 export const NEW_CLUSTER: ClusterState = {
   phase: 'idle',
   attempt: 0,
@@ -159,6 +163,7 @@ export const NEW_CLUSTER: ClusterState = {
   config: undefined,
   found: 'none',
   unproven: false,
+  wasComplete: false,
   owed: 'nothing',
   expired: false,
   streak: 0,

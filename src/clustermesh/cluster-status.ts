@@ -7,12 +7,12 @@ import type { ClusterPhase, ClusterState } from './cluster-state.ts';
 import type { ResourceStatuses } from './resource-stores.ts';
 
 /**
- * How a cluster appears: as its phase, but
+ * Reported state of a cluster: its phase, except for
  *
- * - `ready`: watched, complete, and its kvstore answers;
- * - `unreachable`: watched, but its kvstore does not answer; what was known is served;
- * - `no-configuration`: its kvstore has no configuration of it. What was known is served; of a cluster from before 1.13
- *   it is said only while the kvstore holds nothing of it at all.
+ * - `ready`: followed, complete, and its kvstore answers;
+ * - `unreachable`: followed, but its kvstore does not answer; the last known state is served;
+ * - `no-configuration`: its kvstore has no configuration of it; the last known state is served. A cluster from before 1.13
+ *   is in this state only if the kvstore has no keys of it.
  */
 export type RemoteClusterState =
   | Exclude<ClusterPhase, 'idle' | 'leaving' | 'unconfigured'>
@@ -20,54 +20,54 @@ export type RemoteClusterState =
   | 'unreachable'
   | 'no-configuration';
 
-/** A cluster as plain data. Times are wall time, milliseconds since the epoch. */
+/** Status of a cluster. Times are wall time, milliseconds since the epoch. */
 export interface RemoteClusterStatus {
   readonly name: string;
   readonly state: RemoteClusterState;
-  /** Whether what is known of it is complete and follows its kvstore now. */
+  /** True if the state of the cluster is complete and its kvstore is followed. */
   readonly ready: boolean;
-  /** Set while it is not ready, but was before: stale state is served, as it was known then. */
+  /** The last time the cluster was ready, if it is not ready now. The state of that time is served. */
   readonly knownAt: number | undefined;
-  /** Whether its kvstore answers now, to everything that is read. */
+  /** True if the kvstore answers all current reads. */
   readonly connected: boolean;
-  /** Since when `connected` is what it is. */
+  /** Time of the last change of `connected`. */
   readonly connectedSince: number;
   /**
-   * How many milliseconds it took, failed attempts included, until everything of it was complete: from when it was first
-   * connected to, and from when it last began to be followed anew. Undefined before it was complete.
+   * Milliseconds until all resources were complete, failed attempts included: since the first connection, and since the cluster
+   * was last incomplete. Undefined until it is complete for the first time.
    */
   readonly firstSyncMs: number | undefined;
   readonly lastSyncMs: number | undefined;
-  /** Of its present client, whose counts begin at 0; undefined while it has none. */
+  /** Status of the current client, whose counters start at 0; undefined if there is none. */
   readonly kvstore: BackendStatus | undefined;
-  /** As read last; undefined while it has not been read, and in clusters older than 1.13. */
+  /** The configuration that was read last; undefined until it is read, and for clusters older than 1.13. */
   readonly config: ClusterConfig | undefined;
-  /** Per resource: whether it is `synced`, counts, and how far its watch has come. */
+  /** For each resource: `synced`, counters, and the progress of its watch. */
   readonly resources: ResourceStatuses;
   readonly rejections: RejectionStatus;
-  /** Whether its services were withdrawn because it could not be reached for too long. */
+  /** True if its services were withdrawn because the cluster was unreachable for the service TTL. */
   readonly servicesExpired: boolean;
-  /** Attempts to follow it that failed. What its watches retry by themselves is not counted. */
+  /** Number of failed attempts to follow the cluster. Retries within its watches are not counted. */
   readonly failures: number;
-  /** Of an attempt or a watch; it may have been overcome since. */
+  /** The last failure of an attempt or a watch, even if a later one succeeded. */
   readonly lastFailure: string | undefined;
   readonly lastFailureAt: number | undefined;
-  /** What is under way for it. */
+  /** The running tasks. */
   readonly tasks: readonly TaskStatus[];
 }
 
-/** What is known of a cluster beside the state of its machine. */
+/** Facts about a cluster beyond its {@link ClusterState}. */
 export interface ClusterStanding {
-  /** Its lists are complete, on the present connection. */
+  /** True if all lists are complete on the current connection. */
   readonly complete: boolean;
-  /** Its kvstore answers. */
+  /** True if the kvstore answers. */
   readonly connected: boolean;
-  /** It has been complete once. */
+  /** True if all resources have been complete once. */
   readonly known: boolean;
   readonly keys: number;
 }
 
-/** How a cluster appears. */
+/** Returns the reported state of a cluster. */
 function shownState(state: ClusterState, standing: ClusterStanding): RemoteClusterState {
   const { phase, next } = state;
   if (phase === 'idle') return 'connecting';
@@ -87,18 +87,20 @@ function shownWatching(state: ClusterState, standing: ClusterStanding): RemoteCl
   return found === 'none' && keys === 0 && failStatic ? 'no-configuration' : 'ready';
 }
 
-/** How a cluster has appeared so far, with the times of that. */
+/** Records the reported state of a cluster and the times of its changes. */
 export class ClusterView {
   readonly #clock: Clock;
   #shown: RemoteClusterState = 'connecting';
   #knownAt: number | undefined;
   #connected = false;
   #connectedSince: number;
-  /** Since when it is not complete, on the clock's monotonic time. */
+  /** Start of the current incomplete period, monotonic time. */
   #incompleteSince: number | undefined;
   #firstSyncMs: number | undefined;
   #lastSyncMs: number | undefined;
   #failures = 0;
+  /** True if the message of the last failure changed since the last `update`. */
+  #isReasonNew = false;
   #lastFailure: { readonly message: string; readonly at: number } | undefined;
   #arrived = 0;
   #progressAt: number;
@@ -109,7 +111,7 @@ export class ClusterView {
     this.#progressAt = clock.now();
   }
 
-  /** When more of it than ever before had arrived, on the clock's monotonic time. */
+  /** Time of the last progress of the first sync, monotonic. Progress means more arrived items than ever before. */
   get progressAt(): number {
     return this.#progressAt;
   }
@@ -139,28 +141,34 @@ export class ClusterView {
     };
   }
 
-  /** Something of it has failed. */
+  /** Records a failure of the cluster. */
   failed(message: string): void {
+    this.#isReasonNew ||= message !== this.#lastFailure?.message;
     this.#lastFailure = { message, at: this.#clock.wallTime() };
   }
 
-  /** So much of it has arrived. */
+  /** Records the number of arrived items. */
   arrived(count: number): void {
     if (count > this.#arrived) this.#progressAt = this.#clock.now();
     this.#arrived = Math.max(count, this.#arrived);
   }
 
-  /** Everything of it has been withdrawn. */
+  /** Records the withdrawal of everything. */
   forget(): void {
     this.#knownAt = undefined;
   }
 
-  /** Whether its state, or whether it is connected, has changed, or it has failed once more. */
+  /** Returns true if the reported state, `connected`, the number of failures or the message of the last failure changed. */
   update(state: ClusterState, standing: ClusterStanding): boolean {
     const shown = shownState(state, standing);
     const { connected, complete } = standing;
     const { failures } = state;
-    const isChanged = shown !== this.#shown || connected !== this.#connected || failures !== this.#failures;
+    const isChanged =
+      this.#isReasonNew ||
+      shown !== this.#shown ||
+      connected !== this.#connected ||
+      failures !== this.#failures;
+    this.#isReasonNew = false;
     if (connected !== this.#connected) this.#connectedSince = this.#clock.wallTime();
     if (shown === 'ready') this.#knownAt = undefined;
     else if (this.#shown === 'ready') this.#knownAt = this.#clock.wallTime();

@@ -20,21 +20,21 @@ import { ResourceStores, type StoreHooks } from './resource-stores.ts';
 
 /** Options of {@link ClusterStores}. */
 export interface ClusterStoresOptions extends StoreHooks {
-  /** The cluster whose keys are followed. */
+  /** Name of the followed cluster. */
   readonly cluster: string;
-  /** Who claims what is read: `{source: 'clustermesh', owner: cluster}`, or `{source: 'kvstore'}` for the own cluster. */
+  /** Writer of the claims: `{source: 'clustermesh', owner: cluster}`, or `{source: 'kvstore'}` for the own cluster. */
   readonly writer: Writer;
   readonly engines: MeshEngines;
-  /** Where the services that the cluster shares are listed. */
+  /** Index of shared services to update. */
   readonly globalServices?: GlobalServices | undefined;
   /** See `WatchStoreOptions`. */
   readonly gate?: TurnGate | undefined;
   readonly valueLimits?: ValueLimits | undefined;
-  /** What the cluster may say. */
+  /** Returns the limits of the cluster's values. */
   readonly limits: (config: ClusterConfig | undefined) => ClusterLimits;
 }
 
-/** The stores that follow one cluster's keys into the engines. */
+/** The stores that write a cluster's keys into the engines. */
 export class ClusterStores extends ResourceStores {
   readonly #options: ClusterStoresOptions;
   #limits: ClusterLimits = NO_LIMITS;
@@ -53,7 +53,7 @@ export class ClusterStores extends ResourceStores {
       });
       this.stores.set(resource, store);
     };
-    // Nodes first: they say how to reach what the others name.
+    // Nodes first, because the other resources refer to them.
     if (nodes !== undefined) {
       const observer = nodeObserver(nodes, cluster, writer.source);
       add('nodes', nodeDecoder(cluster, limits, valueLimits), observer);
@@ -62,19 +62,20 @@ export class ClusterStores extends ResourceStores {
       const observer = serviceObserver(services, cluster, globalServices);
       add('services', serviceDecoder(cluster, limits, valueLimits), observer);
     }
-    add('identities', identityDecoder(limits, valueLimits), identityObserver(identities));
+    // The own kvstore may hold identities of other clusters.
+    add('identities', identityDecoder(writer.owner, limits, valueLimits), identityObserver(identities));
     if (ipcache !== undefined) {
       const peerHost = RESERVED_IDENTITIES[engines.remoteNodeIdentities === false ? 'host' : 'remote-node'];
       add('ip', ipDecoder(limits, valueLimits), ipObserver(ipcache, writer, peerHost));
     }
   }
 
-  /** What the cluster may say applies from the next key on. */
+  /** Sets the limits of the cluster's values. They apply from the next key on. */
   begin(config: ClusterConfig | undefined): void {
     this.#limits = this.#options.limits(config);
   }
 
-  /** Withdraws the services that were read. They must not be followed any more. Ends as {@link withdraw}. */
+  /** Withdraws all services. They must not be followed any more. Signal and errors as with {@link withdraw}. */
   withdrawServices(signal: AbortSignal): Promise<void> {
     return inSpiteOfFaults(signal, [
       () => this.stores.get('services')?.drain(signal),
@@ -83,10 +84,10 @@ export class ClusterStores extends ResourceStores {
   }
 
   /**
-   * Withdraws everything that was read (I10): key by key in slices, each resource in turn, nodes last, which the others lead
-   * to, and then what faults have left in the engines of this writer. Nothing must be followed any more. Once the signal has
-   * fired the rest stays, and it is to be called again. An engine that throws does not spare the others; it rejects with the first of what was
-   * thrown then, and is to be called again, too.
+   * Withdraws everything (I10): key by key in slices, one resource after the other, nodes last because the others refer to them.
+   * Then withdraws the writer from the engines, in case faults have left claims. No resource may be followed any more. If the
+   * signal fires, the rest stays and it must be called again. If an engine throws, the other steps still run; then it rejects
+   * with the first error and must be called again.
    */
   withdraw(signal: AbortSignal): Promise<void> {
     const { cluster, writer, engines, identities } = this.#options;
@@ -102,7 +103,7 @@ export class ClusterStores extends ResourceStores {
   }
 }
 
-/** Does all of it, until the signal fires; rejects with the first fault at the end. */
+/** Runs all steps until the signal fires, even if some throw. Rejects with the first fault at the end. */
 async function inSpiteOfFaults(signal: AbortSignal, steps: readonly (() => unknown)[]): Promise<void> {
   const faults: unknown[] = [];
   for (const step of steps) {

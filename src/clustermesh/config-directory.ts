@@ -1,66 +1,66 @@
 import type { ConnectKvstore } from './followed-cluster.ts';
 
-/** A file of the configuration directory, as found. */
+/** A file of the configuration directory. */
 export type ConfigFile =
-  /** The configuration of a kvstore. `hash` is of everything that `connect` depends on. */
+  /** A kvstore configuration. `hash` covers all content that `connect` depends on. */
   | { readonly kind: 'config'; readonly hash: string; readonly connect: ConnectKvstore }
-  /** Something else, such as a certificate: it does not say `endpoints:`. */
+  /** Another file, such as a certificate: it has no `endpoints:`. */
   | { readonly kind: 'other' }
-  /** It is no file, cannot be read, or is a configuration that cannot be used: `why` is what is wrong with it. */
+  /** Not a file, unreadable, or an invalid configuration. `why` is the problem. */
   | { readonly kind: 'unusable'; readonly why: string };
 
-/** The directory: file name → file. Hidden files (`..data` and the like) are left out. */
+/** Files of the directory by name, without hidden files such as `..data`. */
 export type ConfigListing = ReadonlyMap<string, ConfigFile>;
 
-/** What is known of a directory. */
+/** State of a directory. */
 export interface DirectoryState {
-  /** The clusters that are followed because of it. */
+  /** The clusters that are followed because of the directory. */
   readonly clusters: ReadonlyMap<string, FollowedConfig>;
-  /** What is wrong now: file name → sentence. */
+  /** Current problems by file name, one sentence each. */
   readonly problems: ReadonlyMap<string, string>;
 }
 
 interface FollowedConfig {
   readonly hash: string;
-  /** Since when its file has been there without being a configuration. */
+  /** Time since when the file exists without being a configuration. */
   readonly doubtfulSince: number | undefined;
 }
 
 /** An empty directory. */
 export const EMPTY_DIRECTORY: DirectoryState = { clusters: new Map(), problems: new Map() };
 
-/** What is to be done about a cluster. */
+/** A change of a cluster. */
 export type DirectoryChange =
   | { readonly type: 'add' | 'change'; readonly name: string; readonly connect: ConnectKvstore }
   | { readonly type: 'remove'; readonly name: string };
 
-/** The next state, and what follows from it. */
+/** Result of {@link stepDirectory}. */
 export interface DirectoryStep {
   readonly state: DirectoryState;
-  /** At most one for each cluster. */
+  /** At most one change per cluster. */
   readonly changes: readonly DirectoryChange[];
-  /** Whether to look again soon: something is half-written, or cannot be read. */
+  /** True if the next scan should be soon, because a file is half-written or unreadable. */
   readonly unsettled: boolean;
-  /** When what is doubtful now is to be looked at again at the latest. */
+  /** Latest time of the next scan, because the grace period of a file ends. */
   readonly lookAgainAt: number | undefined;
 }
 
 /**
- * How long a file that was a configuration may be something else before its cluster is let go: it is being
- * written, in place. Letting go takes everything back, so it must not be a matter of bad luck.
+ * Time that a former configuration may lack `endpoints:` before its cluster is removed, because a file may be rewritten in
+ * place. A removal withdraws everything, so a scan during such a write must not cause it.
  */
 export const GRACE_MS = 10_000;
 
-/** Why a name cannot be that of a remote cluster; the own one is no problem, only none of ours. */
+/** Returns the reason why a name cannot be a remote cluster. The own name is ignored without a problem. */
 export type NameCheck = (name: string) => 'own-cluster' | 'invalid-name' | undefined;
 
 const INVALID_NAME =
   'the file name is not a valid cluster name: letters, digits, ".", "_" and "-", at most 63, beginning and ending with a letter or digit';
 
 /**
- * What a listing of the directory means (SEMANTICS 6): a file that is new is a cluster to add, one with another
- * hash a changed one, one that is gone a cluster to remove; equal content is no change. A cluster whose file
- * cannot be used keeps its last good configuration; the reason is a problem. Pure.
+ * Returns the changes that a listing of the directory implies (SEMANTICS 6). A new file adds a cluster, another hash changes it,
+ * and a deleted file removes it. If a file is unusable, its cluster keeps the last valid configuration and the reason is
+ * reported as a problem. Pure.
  */
 export function stepDirectory(
   { clusters }: DirectoryState,
@@ -77,7 +77,7 @@ export function stepDirectory(
     const fault = check(name);
     if (fault === 'own-cluster' || (file.kind === 'other' && known === undefined)) continue;
     if (fault === 'invalid-name') {
-      // A certificate that cannot be read is no cluster; only what says `endpoints:` is reported.
+      // Report only files with `endpoints:`, because others, such as an unreadable certificate, are not clusters.
       if (file.kind === 'config') problems.set(name, INVALID_NAME);
     } else if (file.kind === 'config') {
       next.set(name, { hash: file.hash, doubtfulSince: undefined });

@@ -13,11 +13,11 @@ import {
   stepDirectory,
 } from './config-directory.ts';
 
-/** A directory with one configuration for each remote cluster, wherever it lies. */
+/** A directory with one configuration per remote cluster. */
 export interface ConfigSource {
-  /** Everything in it now. Rejects when the directory itself cannot be read. */
+  /** Returns the current files. Rejects if the directory itself cannot be read. */
   list(): Promise<ConfigListing>;
-  /** Calls back after something may have changed; too often rather than too seldom. */
+  /** Calls back after a possible change. Superfluous calls are allowed. */
   watch(onChange: () => void): Unsubscribe;
 }
 
@@ -26,30 +26,32 @@ export interface ConfigFollowerOptions {
   readonly source: ConfigSource;
   readonly mesh: Pick<ClusterMesh, 'add' | 'remove' | 'check'>;
   readonly clock: Clock;
-  /** Receives each problem once, and again when it is another one. `name`: the file's, empty for the directory. */
+  /** Receives each new or changed problem once. `name` is the file name, or empty for the directory. */
   readonly onProblem?: ((name: string, why: string) => void) | undefined;
 }
 
-/** Changes are looked at so long after the first of them: editors and kubelets make several at once. */
+/** Delay between the first change and the scan, because editors and kubelets make several changes together. */
 const DEBOUNCE_MS = 200;
-/** When something is half-written or unreadable; twice as long after each look that finds the same, up to the second. */
+/** Delay of the next scan if a file is half-written or unreadable. Doubles up to the maximum while the problems are the same. */
 const RETRY_MS = 2_000;
 const MAX_RETRY_MS = 10_000;
-/** Notifications get lost (network file systems, a directory that was replaced), so it is looked at anyway. */
+/** Interval of scans without a notification, because notifications can be lost (network file systems, a replaced directory). */
 const RESCAN_MS = 60_000;
 
-/** A directory as data. */
+/** Status of a {@link ConfigFollower}. */
 export interface ConfigFollowerStatus {
-  /** Clusters that it asks for. */
+  /** Number of clusters with a configuration. */
   readonly clusters: number;
+  /** True if the directory has been read once and its clusters have been added. */
+  readonly listed: boolean;
   readonly scans: number;
-  /** What is wrong now: file name, or empty for the directory itself, → sentence. */
+  /** Current problems by file name, one sentence each. The name of the directory itself is empty. */
   readonly problems: Readonly<Record<string, string>>;
 }
 
 /**
- * Keeps a mesh equal to a directory of configurations (SEMANTICS 6). A directory that cannot be read changes
- * nothing; it is tried again.
+ * Keeps the clusters of a mesh equal to a directory of configurations (SEMANTICS 6). If the directory cannot be read, nothing
+ * changes and the read is retried.
  */
 export class ConfigFollower {
   readonly #options: ConfigFollowerOptions;
@@ -57,6 +59,12 @@ export class ConfigFollower {
   readonly #guard = new CallbackGuard();
   #state: DirectoryState = EMPTY_DIRECTORY;
   #unreadable: string | undefined;
+  #isListed = false;
+  #onListed = (): void => {};
+  /** Resolves when the directory has been read once and its clusters have been added to the mesh. */
+  readonly listed: Promise<void> = new Promise((resolve) => {
+    this.#onListed = resolve;
+  });
   #scans = 0;
   #retryMs = RETRY_MS;
   #watching: Unsubscribe | undefined;
@@ -70,14 +78,17 @@ export class ConfigFollower {
     this.#tasks = new Supervisor({ clock: options.clock, random: () => 1 });
   }
 
-  /** Begins; resolves once every cluster that is configured now has been added to the mesh. Once only. */
+  /**
+   * Starts, and resolves after the first attempt to read the directory. If the attempt failed, no cluster has been added yet;
+   * {@link ConfigFollower.listed} waits for the first success. Must be called once.
+   */
   async start(): Promise<void> {
     assert(this.#watching === undefined, 'the directory is followed already');
     this.#watching = this.#options.source.watch(() => this.#onChange());
     await this.#scan();
   }
 
-  /** Ends, also while the directory does not answer; the mesh stays as it is. */
+  /** Stops, even during a read that does not return. Does not change the mesh. */
   async stop(): Promise<void> {
     this.#stopped = true;
     this.#watching?.();
@@ -87,7 +98,10 @@ export class ConfigFollower {
 
   status(): ConfigFollowerStatus {
     const { clusters } = this.#state;
-    return { clusters: clusters.size, scans: this.#scans, problems: Object.fromEntries(this.#problems()) };
+    return {
+      ...{ clusters: clusters.size, listed: this.#isListed, scans: this.#scans },
+      problems: Object.fromEntries(this.#problems()),
+    };
   }
 
   #problems(): ReadonlyMap<string, string> {
@@ -101,7 +115,7 @@ export class ConfigFollower {
     if (!this.#isScanning) this.#scanIn(DEBOUNCE_MS);
   }
 
-  /** Never later than was said before. */
+  /** Schedules a scan, unless an earlier one is scheduled. */
   #scanIn(delayMs: number): void {
     if (this.#stopped) return;
     const { clock } = this.#options;
@@ -136,6 +150,8 @@ export class ConfigFollower {
       if (!step.unsettled) lookAgainMs = RESCAN_MS;
       else if (step.lookAgainAt !== undefined) lookAgainMs = step.lookAgainAt - now;
       await Promise.all(step.changes.map((change) => this.#apply(change)));
+      this.#isListed = true;
+      this.#onListed();
     } catch (error) {
       if (signal.aborted) return;
       this.#unreadable = messageOf(error);
@@ -150,7 +166,7 @@ export class ConfigFollower {
     else await mesh.add(change.name, change.connect);
   }
 
-  /** Reports what is wrong now and was not before; whether there was any such thing. */
+  /** Reports new and changed problems. Returns true if there are any. */
   #report(before: ReadonlyMap<string, string>): boolean {
     const news = [...this.#problems()].filter(([name, why]) => before.get(name) !== why);
     for (const [name, why] of news) this.#guard.call(this.#options.onProblem, name, why);

@@ -1,4 +1,11 @@
-import { type IdentityRange, MINIMAL_ALLOCATED_IDENTITY } from '../identity/numeric-identity.ts';
+import { clusterLabelFault } from '../identity/cluster-label.ts';
+import { formatLabels } from '../identity/labels.ts';
+import {
+  clusterIdentityRange,
+  type IdentityRange,
+  type MaxConnectedClusters,
+  MINIMAL_ALLOCATED_IDENTITY,
+} from '../identity/numeric-identity.ts';
 import { decodeClusterService } from '../kvstore/codec/cluster-service.ts';
 import { decodeIdentity, type IdentityLabels } from '../kvstore/codec/identity.ts';
 import { decodeIPIdentityPair, type IPIdentityPair } from '../kvstore/codec/ip-identity-pair.ts';
@@ -8,18 +15,23 @@ import type { ClusterNode } from '../net/cluster-node.ts';
 import type { ClusterService } from '../net/cluster-service.ts';
 import { type Decoded, rejectedAs } from '../net/fields.ts';
 
-/** What is known of the cluster whose keys are read; asked at every key, because a handshake may change it. */
+/** Limits of a cluster's values. They are read for every key, because a handshake may change them. */
 export interface ClusterLimits {
-  /** The cluster's id; undefined while it is not known, or when the cluster has none. */
+  /** The cluster's id; undefined if it is unknown or the cluster has none. */
   readonly clusterID: number | undefined;
-  /** The identities that it may name beside the reserved ones; undefined: any. */
+  /** The identities that its values may contain, in addition to reserved ones; undefined if all are allowed. */
   readonly identities: IdentityRange | undefined;
 }
 
-/** Nothing is known: a cluster from before 1.13, or the own one. */
+/** The limits of a cluster from before 1.13 and of the own one: everything is allowed. */
 export const NO_LIMITS: ClusterLimits = { clusterID: undefined, identities: undefined };
 
-/** `<namespace>/<name>`, or `undefined` when it is not of that form. */
+/** Returns the limits of a cluster with this id; {@link NO_LIMITS} if it is 0. */
+export function clusterLimits(clusterID: number, max?: MaxConnectedClusters): ClusterLimits {
+  return clusterID === 0 ? NO_LIMITS : { clusterID, identities: clusterIdentityRange(clusterID, max) };
+}
+
+/** Splits `<namespace>/<name>`. Returns `undefined` if the text has another form. */
 export function splitServiceName(text: string): { namespace: string; name: string } | undefined {
   const [namespace = '', name = '', more] = text.split('/');
   return namespace === '' || name === '' || more !== undefined ? undefined : { namespace, name };
@@ -48,7 +60,7 @@ function clusterIDFault(
   return rejectedAs('cluster-id-mismatch', field, id, `the cluster's id is ${clusterID}`, at);
 }
 
-/** IPs whose identity the cluster may name. */
+/** Returns a decoder of IPs. It rejects identities that the cluster may not use. */
 export function ipDecoder(
   limits: () => ClusterLimits,
   valueLimits?: ValueLimits,
@@ -60,7 +72,7 @@ export function ipDecoder(
   };
 }
 
-/** Nodes that name this cluster. */
+/** Returns a decoder of nodes. It rejects nodes of other clusters. */
 export function nodeDecoder(
   cluster: string,
   limits: () => ClusterLimits,
@@ -73,7 +85,7 @@ export function nodeDecoder(
   };
 }
 
-/** Services that name this cluster. */
+/** Returns a decoder of services. It rejects services of other clusters. */
 export function serviceDecoder(
   cluster: string,
   limits: () => ClusterLimits,
@@ -88,14 +100,24 @@ export function serviceDecoder(
   };
 }
 
-/** Identities that the cluster may name. */
+/**
+ * Returns a decoder of identities. It rejects identities outside the cluster's range, and those with labels of another cluster,
+ * because policies would treat their pods as pods of that cluster.
+ *
+ * @param cluster undefined if the labels may name any cluster
+ */
 export function identityDecoder(
+  cluster: string | undefined,
   limits: () => ClusterLimits,
   valueLimits?: ValueLimits,
 ): ValueDecoder<IdentityLabels> {
   return (name, value, at) => {
     const decoded = decodeIdentity(name, value, at, valueLimits);
     if (!decoded.ok) return decoded;
-    return identityFault(decoded.value.id, 'key', limits(), at) ?? decoded;
+    const { id, labels } = decoded.value;
+    const fault = cluster === undefined ? undefined : clusterLabelFault(labels, cluster);
+    if (fault !== undefined)
+      return rejectedAs('cluster-name-mismatch', 'value', formatLabels(labels), fault, at);
+    return identityFault(id, 'key', limits(), at) ?? decoded;
   };
 }

@@ -7,33 +7,33 @@ import type { KeyRead, KvstoreBackend } from '../kvstore/backend.ts';
 /** Options of {@link DeleteGuard}. */
 export interface DeleteGuardOptions {
   readonly backend: KvstoreBackend;
-  /** The key without which deletes prove nothing, as a quorum has seen it. It existed then. */
+  /** The key that must exist for deletes to be applied, and the quorum read that has seen it. */
   readonly key: string;
   readonly seen: KeyRead;
   readonly clock: Clock;
   readonly random: Random;
   readonly signal: AbortSignal;
-  /** Called once, when the key is found to have gone, or the store to be another one. */
+  /** Called once if the key was deleted or the store was replaced. */
   readonly onGone: () => void;
-  /** Called when a read fails, and with undefined when one succeeds again. */
+  /** Called with the failure when a read fails, and with undefined when a later read succeeds. */
   readonly onFailure: (failure: Failure | undefined) => void;
 }
 
 const BACKOFF = { baseMs: 50, capMs: 5_000 };
 
 /**
- * Holds deletes back until it is proven that a key, the cluster's configuration, was still there when they happened.
- * A publisher that dies takes its configuration along with everything else, in one revision, as its lease expires: such
- * deletes say nothing of the cluster.
+ * Holds deletes back until a read proves that a key, the cluster's configuration, still existed at their revision. If a
+ * publisher dies, its lease expires and deletes the configuration with everything else in one revision. Such deletes do not mean
+ * that objects of the cluster were deleted.
  *
- * A delete at revision R is proven by a quorum read after it was received: the store is at R or later then, and if the
- * key's create revision has not changed, the key has existed without interruption until then. All deletes up to the
- * store's revision are proven at once, so a burst costs one read, and no two reads are under way at a time.
+ * A quorum read after the receipt of a delete at revision R proves it: the store is then at R or later, and if the key's create
+ * revision is unchanged, the key has existed without interruption. One read proves all deletes up to the revision of the store,
+ * so a burst costs one read. There is at most one read at a time.
  */
 export class DeleteGuard {
   readonly #options: DeleteGuardOptions;
   #proven = 0;
-  /** The latest delete that was asked for. */
+  /** The highest revision passed to {@link DeleteGuard.allows}. */
   #asked = 0;
   #gone = false;
   #failures = 0;
@@ -43,7 +43,7 @@ export class DeleteGuard {
     this.#options = options;
   }
 
-  /** Whether the key existed at `revision`. Waits while the kvstore does not answer; false when the signal fires. */
+  /** Returns true if the key existed at `revision`. Waits while the kvstore does not answer; returns false if the signal fires. */
   async allows(revision: number): Promise<boolean> {
     const { signal } = this.#options;
     this.#asked = Math.max(this.#asked, revision);

@@ -3,7 +3,7 @@ import type { Claim, DeleteOptions, Writer } from '../ipcache/types.ts';
 import type { ClusterNode } from '../net/cluster-node.ts';
 import type { ClusterService, ClusterServiceKey } from '../net/cluster-service.ts';
 
-/** Where IPs and their identities go; `IPCache` is one. Outcomes are the engine's to count. */
+/** Receives IPs and their identities. `IPCache` implements it. The engine counts the outcomes. */
 export interface IPSink {
   upsert(key: string, claim: Claim): unknown;
   delete(key: string, by: DeleteOptions): unknown;
@@ -11,28 +11,28 @@ export interface IPSink {
   batch<T>(write: () => T): T;
 }
 
-/** Where remote clusters' services go; `ServiceCache` is one. */
+/** Receives the services of remote clusters. `ServiceCache` implements it. */
 export interface ServiceSink {
   mergeExternalServiceUpdate(service: ClusterService): unknown;
   mergeExternalServiceDelete(service: ClusterServiceKey): unknown;
   withdrawCluster(cluster: string): unknown;
 }
 
-/** Where nodes go; `NodeManager` is one. */
+/** Receives nodes. `NodeManager` implements it. */
 export interface NodeSink {
   nodeUpdated(node: ClusterNode & { readonly source: Source }): unknown;
   nodeDeleted(node: { readonly cluster: string; readonly name: string; readonly source: Source }): unknown;
   withdraw(by: { readonly source: Source; readonly cluster: string }): unknown;
 }
 
-/** The engines that a mesh feeds. One that is left out gets nothing, and its keys are not watched. */
+/** The engines that a mesh feeds. If one is absent, its keys are not watched. */
 export interface MeshEngines {
   readonly ipcache?: IPSink | undefined;
   readonly services?: ServiceSink | undefined;
   readonly nodes?: NodeSink | undefined;
   /**
-   * As the node manager is configured (SEMANTICS 4); default true. A peer that says `host` of an IP means *its*
-   * host, which is a `remote-node` here; without remote-node identities all nodes are `host`.
+   * The setting of the node manager (SEMANTICS 4); default true. The identity `host` from a peer means *its* host, so it becomes
+   * `remote-node` here. If false, all nodes have the identity `host`.
    */
   readonly remoteNodeIdentities?: boolean | undefined;
 }

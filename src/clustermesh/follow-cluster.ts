@@ -1,4 +1,5 @@
 import type { Clock, Random } from '../base/clock.ts';
+import { EitherSignal } from '../base/follow-signal.ts';
 import type { KeyRead, KvstoreBackend, Watch } from '../kvstore/backend.ts';
 import { equalBytes } from '../kvstore/bytes.ts';
 import { type ClusterConfig, decodeClusterConfig } from '../kvstore/codec/cluster-config.ts';
@@ -14,16 +15,16 @@ import type { ClusterFollow } from './cluster-state.ts';
 import { DeleteGuard } from './delete-guard.ts';
 import type { FollowEnd, FollowRequest, OnReading, ResourceStores } from './resource-stores.ts';
 
-/** A cluster's configuration as it lies in its kvstore. */
+/** Result of {@link readHandshake}. */
 export interface Handshake {
   readonly read: KeyRead;
-  /** Undefined where there is none. */
+  /** The cluster's configuration; undefined if the kvstore has none. */
   readonly config: Decoded<ClusterConfig> | undefined;
-  /** Where there is none: the names of the clusters of which the kvstore has one. */
+  /** If there is none: the names of the clusters with a configuration in the kvstore. */
   readonly others: readonly string[];
 }
 
-/** Reads what the cluster `name` says of itself. Rejects as `KvstoreBackend.read` does. */
+/** Reads the configuration of the cluster `name`. Rejects like `KvstoreBackend.read`. */
 export async function readHandshake(
   backend: KvstoreBackend,
   name: string,
@@ -39,7 +40,7 @@ export async function readHandshake(
   return { read, config: undefined, others };
 }
 
-/** Whether the kvstore of a handshake is known to be another one than that of `before`, or another past of it. */
+/** Returns true if the kvstore is known to be replaced or restored since the read `before`. */
 export function isReplaced(before: KeyRead | undefined, now: KeyRead): boolean {
   if (before === undefined) return false;
   const { clusterID, revision } = before.header;
@@ -49,42 +50,56 @@ export function isReplaced(before: KeyRead | undefined, now: KeyRead): boolean {
   );
 }
 
-/** A cluster, and what the handshake has found. */
-export interface FollowedCluster {
+/** A cluster to follow, and the result of its handshake. */
+export interface FollowParams {
   readonly name: string;
   readonly backend: KvstoreBackend;
   readonly stores: ResourceStores;
-  /** As soon as the configuration is another one, following ends. */
+  /** The configuration of the handshake. Following ends when it changes. */
   readonly read: KeyRead;
   readonly how: ClusterFollow;
   readonly clock: Clock;
   readonly random: Random;
   readonly onReading: OnReading;
-  /** Called when every resource has been listed, and what the lists did not show has been taken away. */
+  /** Called when every resource has been listed and keys that no longer exist have been deleted. */
   readonly onComplete: () => void;
 }
 
 /**
- * Follows every resource of a cluster. Resolves when the signal fires, when its configuration is not the one that was
- * read any more, or when the kvstore turns out to be another one: everything has stopped then, and nothing was taken
- * back.
+ * Follows every resource of a cluster. Resolves if the signal fires, the configuration differs from the handshake, or the
+ * kvstore turns out to be replaced. Rejects with the first failure. In all cases every reader has stopped and nothing is
+ * withdrawn.
  */
-export async function followCluster(cluster: FollowedCluster, signal: AbortSignal): Promise<FollowEnd> {
+export async function followCluster(cluster: FollowParams, signal: AbortSignal): Promise<FollowEnd> {
   const { stores, how } = cluster;
   const left = new AbortController();
   const leave = (): void => left.abort();
-  const request = requestOf(cluster, AbortSignal.any([signal, left.signal]), leave);
-  // One that ends takes the others along: either all were asked to, or the kvstore is another one.
-  const follow = (resource: MeshResource): Promise<FollowEnd> =>
-    stores.follow(resource, request).finally(leave);
-  const following = how.canaries
-    ? [followCanaries(cluster, request, follow).finally(leave)]
-    : stores.resources.map((resource) => follow(resource));
-  const ends = await Promise.all([watchConfig(cluster, request).finally(leave), ...following]);
-  return ends.includes('diverged') ? 'diverged' : 'ended';
+  using either = new EitherSignal(signal, left.signal);
+  const request = requestOf(cluster, either.signal, leave);
+  const failures: unknown[] = [];
+  /** Runs a reader. Its end stops the other readers, whatever the reason is. Never rejects. */
+  const run = async (reader: () => Promise<FollowEnd>): Promise<FollowEnd> => {
+    try {
+      return await reader();
+    } catch (error) {
+      failures.push(error);
+      return 'ended';
+    } finally {
+      leave();
+    }
+  };
+  const readers = [run(() => watchConfig(cluster, request))];
+  const follow = (resource: MeshResource): unknown =>
+    readers.push(run(() => stores.follow(resource, request)));
+  if (how.canaries) readers.push(run(() => watchCanaries(cluster, request, follow)));
+  else stores.resources.filter((resource) => how.services || resource !== 'services').forEach(follow);
+  let end: FollowEnd = 'ended';
+  for (const reader of readers) if ((await reader) === 'diverged') end = 'diverged'; // `readers` may grow during the loop
+  if (failures.length > 0) throw failures[0];
+  return end;
 }
 
-function requestOf(cluster: FollowedCluster, signal: AbortSignal, leave: () => void): FollowRequest {
+function requestOf(cluster: FollowParams, signal: AbortSignal, leave: () => void): FollowRequest {
   const { backend, name, stores, read, how, clock, random, onReading, onComplete } = cluster;
   const missing = new Set(stores.resources);
   const guard = new DeleteGuard({
@@ -93,9 +108,9 @@ function requestOf(cluster: FollowedCluster, signal: AbortSignal, leave: () => v
   });
   const mayDelete = {
     proven: (revision: number) => guard.allows(revision),
-    none: () => Promise.resolve(false),
+    none: 'never',
     all: undefined,
-  };
+  } as const;
   return {
     backend,
     signal,
@@ -109,9 +124,9 @@ function requestOf(cluster: FollowedCluster, signal: AbortSignal, leave: () => v
   };
 }
 
-type ConfiguredCluster = Pick<FollowedCluster, 'backend' | 'name' | 'read'>;
+type ConfiguredCluster = Pick<FollowParams, 'backend' | 'name' | 'read'>;
 
-/** Resolves once the configuration of the cluster is not the one of `read` any more. */
+/** Resolves when the configuration of the cluster differs from `read`. */
 async function watchConfig(
   { backend, name, read }: ConfiguredCluster,
   { signal, onReading }: Pick<FollowRequest, 'signal' | 'onReading'>,
@@ -140,32 +155,26 @@ function endOf(watch: Watch): FollowEnd {
   return watch.status().state === 'diverged' ? 'diverged' : 'ended';
 }
 
-/** Resolves once the kvstore has a configuration of the cluster, or is another one, or the signal fires. */
+/** Resolves if the kvstore has a configuration of the cluster, turns out to be replaced, or the signal fires. */
 export function awaitConfig(
-  cluster: ConfiguredCluster & Pick<FollowedCluster, 'onReading'>,
+  cluster: ConfiguredCluster & Pick<FollowParams, 'onReading'>,
   signal: AbortSignal,
 ): Promise<FollowEnd> {
   return watchConfig(cluster, { signal, onReading: cluster.onReading });
 }
 
 /**
- * A cluster that writes canaries is believed complete only when it says so: its kvstore may be empty because
- * it was just restarted, and a sweep against that would remove what is valid (SEMANTICS 6).
+ * Calls `follow` for each resource when its canary appears. If a cluster writes canaries, its kvstore may be empty because it has
+ * just restarted. A complete list before the canary would then delete valid keys (SEMANTICS 6).
  */
-async function followCanaries(
-  { backend, name, stores }: FollowedCluster,
+async function watchCanaries(
+  { backend, name, stores }: FollowParams,
   { layout, signal, onReading }: FollowRequest,
-  follow: (resource: MeshResource) => Promise<FollowEnd>,
+  follow: (resource: MeshResource) => void,
 ): Promise<FollowEnd> {
-  const running: Promise<FollowEnd>[] = [];
-  const failures: unknown[] = [];
   const waiting = new Map(
     stores.resources.map((resource) => [syncedKey(name, resource, layout), resource] as const),
   );
-  const fail = (error: unknown): FollowEnd => {
-    failures.push(error);
-    return 'ended';
-  };
   const watch = backend.watch(syncedPrefix(name), {
     signal,
     endOnDivergence: true,
@@ -176,10 +185,8 @@ async function followCanaries(
       const resource = type === 'delete' ? undefined : waiting.get(key);
       if (resource === undefined) continue;
       waiting.delete(key);
-      running.push(follow(resource).catch(fail));
+      follow(resource);
     }
   }
-  const ends = await Promise.all(running);
-  if (failures.length > 0) throw failures[0];
-  return [endOf(watch), ...ends].includes('diverged') ? 'diverged' : 'ended';
+  return endOf(watch);
 }

@@ -1,7 +1,8 @@
 import { assert } from '../base/assert.ts';
-import { backoffDelay } from '../base/backoff.ts';
+import { backoffDelay, isRecentOutage, RECENT_OUTAGE_CAP_MS } from '../base/backoff.ts';
 import type { Clock, Random, Timer } from '../base/clock.ts';
 import { messageOf } from '../base/failure.ts';
+import { EitherSignal } from '../base/follow-signal.ts';
 import { type Rejection, RejectionLog } from '../base/rejection.ts';
 import { sleep } from '../base/sleep.ts';
 import { interruptible, Supervisor, type Work } from '../base/supervisor.ts';
@@ -16,23 +17,23 @@ import { ClusterView, type RemoteClusterStatus } from './cluster-status.ts';
 import { awaitConfig, followCluster, isReplaced, readHandshake } from './follow-cluster.ts';
 import { Readings } from './readings.ts';
 import type { OnReading, ResourceStores, StoreHooks } from './resource-stores.ts';
-import type { RetryQueue } from './retry-queue.ts';
+import type { RetryPacer } from './retry-pacer.ts';
 import type { SyncProgress } from './sync-deadline.ts';
 
 /**
- * Makes a client of a cluster's kvstore, which becomes the cluster's own to close. What it throws is retried. When the
- * signal fires it is not waited for any longer; a client that it makes nevertheless is closed.
+ * Returns a new kvstore client, which the cluster closes. If it throws, the call is retried. If the signal fires, the call is
+ * abandoned; a client that it returns later is closed.
  */
 export type ConnectKvstore = (signal: AbortSignal) => KvstoreBackend | Promise<KvstoreBackend>;
 
-/** What every cluster that is followed may be given. */
+/** Common options of followed clusters. */
 export interface FollowingOptions {
   /**
-   * What every batch of every cluster passes on its way into the engines, so that many clusters that sync at once
-   * do not hold up the event loop. By default each batch is applied as it comes.
+   * Gate that every batch of every cluster passes on its way into the engines, so that many concurrent syncs do not block the
+   * event loop. By default, each batch is applied when it arrives.
    */
   readonly gate?: TurnGate | undefined;
-  /** How large a value and each of its parts may be; what is larger is rejected. Default `VALUE_LIMITS`. */
+  /** Size limits of values and their parts. Larger values are rejected. Default `VALUE_LIMITS`. */
   readonly valueLimits?: ValueLimits | undefined;
   /** Receives every rejected value, with its kvstore key. */
   readonly onReject?: ((rejection: Rejection) => void) | undefined;
@@ -41,44 +42,45 @@ export interface FollowingOptions {
 /** Options of {@link FollowedCluster}. */
 export interface FollowedClusterOptions extends Pick<FollowingOptions, 'gate' | 'onReject'> {
   readonly name: string;
-  /** How it begins: as a remote cluster, or as the own one. */
+  /** Initial state: of a remote cluster or of the own one. */
   readonly initial: ClusterState;
-  /** Where what is read goes. */
+  /** Creates the stores that receive the resources. */
   readonly stores: (hooks: StoreHooks) => ResourceStores;
   readonly clock: Clock;
   readonly random: Random;
-  /** Why a cluster with this configuration may not be followed. Asked before anything of it is read. */
+  /** Returns the reason why a cluster with this configuration may not be followed. Called before its resources are read. */
   readonly objection: (config: ClusterConfig | undefined) => string | undefined;
   /** See `ClusterMeshOptions`. */
   readonly serviceTTLMs?: number | undefined;
   /** See `OwnClusterOptions`. */
   readonly refillMs?: number | undefined;
-  /** Spreads the retries of many clusters that are down. */
-  readonly retries?: RetryQueue | undefined;
-  /** Called when its state, or whether it is ready or connected, has changed, and after each failure. */
+  /** Paces the retries of many unreachable clusters. */
+  readonly retries?: RetryPacer | undefined;
+  /** Called when the state or `connected` changes, and after each failure. */
   readonly onChange: () => void;
 }
 
 type TaskEffect = Exclude<ClusterEffect, { readonly do: 'leave' | 'validate' }>;
 
-/** What making a client and its handshake weigh at the gate, in events: about 2 ms. */
+/** Gate weight of creating a client with its handshake, in events: about 2 ms. */
 const CONNECT_WEIGHT = 1024;
-/** A client that was not made for so long is given up. */
+/** Time limit for creating a client. */
 const CONNECT_MS = 30_000;
-/** A client that does not close is left alone after so long. */
+/** Time limit for closing a client. After it, the client is abandoned. */
 const CLOSE_MS = 5_000;
 const BACKOFF = { baseMs: 200, capMs: 15_000 };
-/** A withdrawal that an engine fails so often is given up, and reported: nothing may wait for it for ever. */
+const RECENT_BACKOFF = { ...BACKOFF, capMs: RECENT_OUTAGE_CAP_MS };
+/** Maximum number of attempts of a withdrawal. After them it is abandoned, because nothing may wait for it forever. */
 const WITHDRAWALS = 5;
-/** The life of a lease: every client that is alive has put its keys again by then. */
+/** Lifetime of a lease. Within it, every live client has written its keys again. */
 const REFILL_MS = 15 * 60_000;
 
 /**
- * One cluster: does what its state machine (`cluster-machine.ts`) asks for, and so follows the cluster's nodes,
- * services, identities and IPs into the engines until it is stopped or removed.
+ * Follows the nodes, services, identities and IPs of one cluster into the engines until it is stopped or removed. Performs the
+ * effects of the state machine (`cluster-machine.ts`).
  */
 export class FollowedCluster {
-  /** Its identities; the same object for as long as the cluster is known. */
+  /** Identities of the cluster. The object is the same for the lifetime of the cluster. */
   readonly identities: RemoteIdentityCache = new RemoteIdentityCache();
   readonly #options: FollowedClusterOptions;
   readonly #rejections: RejectionLog;
@@ -91,13 +93,15 @@ export class FollowedCluster {
   #state: ClusterState;
   #connect: ConnectKvstore | undefined;
   #backend: KvstoreBackend | undefined;
-  /** What the last handshake has read. */
+  /** Read of the last handshake. */
   #read: KeyRead | undefined;
   #complete = false;
-  /** Resolves when all that had to be left is left. */
+  /** Resolves when all previous attempts have ended. */
   #leaving: Promise<void> = Promise.resolve();
   #whenOver: (() => void)[] = [];
   #expiry: Timer | undefined;
+  /** Time of the first of the consecutive failures, monotonic. */
+  #failingSince = 0;
 
   constructor(options: FollowedClusterOptions) {
     const { clock, random } = options;
@@ -119,22 +123,22 @@ export class FollowedCluster {
     return this.#options.name;
   }
 
-  /** The id that the cluster has claimed; 0 when it has none. */
+  /** The id that the cluster has claimed; 0 if none. */
   get clusterID(): number {
     return this.#state.id;
   }
 
-  /** The id that the cluster's configuration says; 0 while there is none. */
+  /** The id in the cluster's configuration; 0 if there is none. */
   get configuredID(): number {
     return this.#state.config?.id ?? 0;
   }
 
-  /** Resolves once every resource has been complete. */
+  /** Resolves when every resource has been complete once. */
   synced(): Promise<void> {
     return this.#stores.synced();
   }
 
-  /** How far the first sync has come. */
+  /** Returns the progress of the first sync. */
   progress(): SyncProgress {
     const { phase, failures } = this.#state;
     return {
@@ -162,8 +166,8 @@ export class FollowedCluster {
   }
 
   /**
-   * Follows the cluster on a new client from now on. What was read from an earlier one stays until the new one
-   * has shown what is gone. Resolves once the earlier one is closed.
+   * Follows the cluster with a new client from now on. State from an earlier client stays until the lists of the new one no
+   * longer contain it. Resolves when the earlier client is closed.
    */
   async connect(connect: ConnectKvstore): Promise<void> {
     this.#connect = connect;
@@ -171,12 +175,12 @@ export class FollowedCluster {
     await this.#leaving;
   }
 
-  /** Ends following; withdraws nothing. */
+  /** Stops following. Withdraws nothing. */
   stop(): Promise<void> {
     return this.#end('stop');
   }
 
-  /** Ends following and takes back everything that was read (I10). */
+  /** Stops following and withdraws everything (I10). */
   remove(): Promise<void> {
     return this.#end('remove');
   }
@@ -189,7 +193,7 @@ export class FollowedCluster {
 
   // ── The machine ────────────────────────────────────────────────────────────────────────────────────────
 
-  /** One input after the other, also those that an effect answers at once. */
+  /** Processes inputs one after the other, including those that effects dispatch synchronously. */
   #dispatch(input: ClusterInput): void {
     this.#inputs.push(input);
     if (this.#stepping) return;
@@ -237,7 +241,7 @@ export class FollowedCluster {
     }
   }
 
-  /** Runs `work`, until it is left. */
+  /** Runs `work` as a task. `leave` ends it. */
   #begin(attempt: number, name: string, work: Work<void>): void {
     this.#tasks.run(name, work).catch((error: unknown) => {
       this.#dispatch({ type: 'failed', attempt, message: messageOf(error) });
@@ -253,7 +257,10 @@ export class FollowedCluster {
     });
   }
 
-  /** The own kvstore is the caller's to close. Never rejects: a client that cannot be closed must not keep the cluster from being removed. */
+  /**
+   * Closes the client, except that of the own cluster, which its caller closes. Never rejects, because a client that cannot be
+   * closed must not prevent the removal of the cluster.
+   */
   async #hangUp(): Promise<void> {
     const backend = this.#backend;
     this.#backend = undefined;
@@ -274,7 +281,7 @@ export class FollowedCluster {
     this.#dispatch({ type: 'connected', attempt });
   }
 
-  /** `work` of others, for so long at most; rejects with `why` after that. */
+  /** Runs foreign `work` with a time limit. Rejects with `why` if it takes longer. */
   async #within<T>(
     ms: number,
     why: string,
@@ -285,7 +292,8 @@ export class FollowedCluster {
     const late = new AbortController();
     const error = new Error(`${why} within ${ms / 1000} s`);
     const timer = this.#options.clock.after(ms, () => late.abort(error));
-    const signal = left === undefined ? late.signal : AbortSignal.any([left, late.signal]);
+    using either = left === undefined ? undefined : new EitherSignal(left, late.signal);
+    const signal = either?.signal ?? late.signal;
     try {
       return await interruptible(() => work(signal), signal, discard);
     } finally {
@@ -295,8 +303,11 @@ export class FollowedCluster {
 
   async #wait(attempt: number, streak: number, signal: AbortSignal): Promise<void> {
     const { clock, random, retries } = this.#options;
-    await sleep(clock, backoffDelay(streak, BACKOFF, random), signal);
-    await retries?.turn(signal);
+    if (streak === 1) this.#failingSince = clock.now();
+    const since = this.#failingSince;
+    const backoff = isRecentOutage(since, clock) ? RECENT_BACKOFF : BACKOFF;
+    await sleep(clock, backoffDelay(streak, backoff, random), signal);
+    await retries?.turn(since, signal);
     this.#dispatch({ type: 'retry', attempt });
   }
 
@@ -338,7 +349,7 @@ export class FollowedCluster {
       this.#dispatch({ type: 'complete', attempt });
     };
     const refill = async (left: AbortSignal): Promise<void> => {
-      // An empty kvstore takes nothing away, however long it is empty.
+      // An empty kvstore deletes nothing, however long it is empty.
       do await sleep(clock, refillMs, left);
       while (!left.aborted && this.#stores.shown === 0);
       this.#dispatch({ type: 'refilled', attempt });
@@ -354,7 +365,7 @@ export class FollowedCluster {
     this.#dispatch({ type: 'outdated', attempt, diverged: end === 'diverged' });
   }
 
-  // ── What is seen of it ─────────────────────────────────────────────────────────────────────────────────
+  // ── Status ─────────────────────────────────────────────────────────────────────────────────────────────
 
   readonly #onReading: OnReading = (reading, state, failure) => {
     this.#readings.observe(reading, state);
@@ -368,7 +379,7 @@ export class FollowedCluster {
     this.#update();
   }
 
-  /** Notices what has changed, and says so. */
+  /** Updates the status and notifies if it changed. */
   #update(): void {
     if (this.#stepping) return;
     const connected =
@@ -381,12 +392,13 @@ export class FollowedCluster {
     if (isChanged) this.#options.onChange();
   }
 
-  /** One timer from the moment that the services are not followed any more until they are again, or have expired. */
+  /** Runs the timer of the service TTL while the services are not followed and have not expired. */
   #watchExpiry(): void {
     const { clock, serviceTTLMs } = this.#options;
     if (serviceTTLMs === undefined || !this.#stores.resources.includes('services')) return;
-    const { phase, expired } = this.#state;
-    const live = phase === 'watching' && this.#readings.isUp('services');
+    const { phase, expired, found } = this.#state;
+    // Without the configuration, nothing proves that the services still exist.
+    const live = phase === 'watching' && found !== 'gone' && this.#readings.isUp('services');
     if (live || phase === 'stopped' || phase === 'removed') {
       this.#expiry?.cancel();
       this.#expiry = undefined;
@@ -404,7 +416,7 @@ export class FollowedCluster {
     return backend;
   }
 
-  /** What can be read of it now. */
+  /** Parameters to read the cluster with the current client. */
   get #readable(): { name: string; backend: KvstoreBackend; read: KeyRead; onReading: OnReading } {
     assert(this.#read !== undefined, 'what is followed has been read');
     return { name: this.name, backend: this.#client, read: this.#read, onReading: this.#onReading };

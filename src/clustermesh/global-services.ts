@@ -1,21 +1,21 @@
-/** Which remote clusters share which services (SEMANTICS 6). Holds names only; what they say is the service cache's. */
+/** Maps services to the remote clusters sharing them (SEMANTICS 6). Holds names only; the service cache has the content. */
 export class GlobalServices {
   readonly #clusters = new Map<string, Set<string>>();
 
-  /** Services that some remote cluster shares. */
+  /** Number of shared services. */
   get size(): number {
     return this.#clusters.size;
   }
 
   /**
-   * The clusters that share a service, by name, ascending; empty when there is none.
+   * Returns the names of the clusters that share a service, ascending. Empty if there are none.
    * @param service `<namespace>/<name>`
    */
   clustersOf(service: string): readonly string[] {
     return [...(this.#clusters.get(service) ?? [])].sort();
   }
 
-  /** Every shared service, `<namespace>/<name>`, ascending, with its clusters. */
+  /** Returns all shared services (`<namespace>/<name>`, ascending) with their clusters. */
   entries(): readonly (readonly [string, readonly string[]])[] {
     return [...this.#clusters.keys()].sort().map((service) => [service, this.clustersOf(service)] as const);
   }

@@ -13,16 +13,16 @@ import type { OwnCluster } from './own-cluster.ts';
 /** Options of {@link IdentityResolver}. */
 export interface IdentityResolverOptions {
   readonly own: Pick<OwnCluster, 'identities' | 'clusterID'>;
-  /** The own cluster's id; 0 when it has none. Default: the one that its configuration in the kvstore says. */
+  /** Id of the own cluster; 0 if it has none. Default: the id of its configuration in the kvstore. */
   readonly clusterID?: number | undefined;
   readonly mesh: Pick<ClusterMesh, 'identitiesFor'>;
-  /** As the mesh's: it decides which bits of a number name the cluster. Default 255. */
+  /** The value of the mesh. It determines which bits of an identity are the cluster id. Default 255. */
   readonly maxConnectedClusters?: MaxConnectedClusters | undefined;
 }
 
 /**
- * What the number of an identity stands for, over the own and all remote clusters. The number names its cluster: this is
- * a look-up there and no search, and what other clusters say of it does not count.
+ * Resolves identities of the own and all remote clusters to labels. An identity contains the id of its cluster, so only that
+ * cluster is looked up. Labels from other clusters are ignored.
  */
 export class IdentityResolver {
   readonly #options: IdentityResolverOptions;
@@ -32,8 +32,8 @@ export class IdentityResolver {
   }
 
   /**
-   * The labels of an identity: `reserved:host` and the like for reserved ones. `undefined` for one that its cluster has
-   * not allocated, or of which it is not known yet, and for those that only one node knows (CIDRs, remote nodes).
+   * Returns the labels of an identity; labels such as `reserved:host` if it is reserved. Returns `undefined` if the identity is
+   * not allocated or not received yet, and for node-local identities (CIDRs, remote nodes).
    */
   resolve(identity: number): Labels | undefined {
     if (!isNumericIdentity(identity) || identityScope(identity) !== 0) return undefined;

@@ -12,7 +12,7 @@ import type { IPSink, NodeSink, ServiceSink } from './engines.ts';
 import type { GlobalServices } from './global-services.ts';
 
 /**
- * IPs into the ipcache, as claims of `writer`, one engine batch for each kvstore batch. What their writer calls
+ * Returns an observer that writes IPs into the ipcache as claims of `writer`, one engine batch per kvstore batch. The identity
  * `host` becomes `peerHost` (upstream pkg/ipcache/kvstore.go, `peerIdentity`).
  */
 export function ipObserver(
@@ -33,11 +33,11 @@ export function ipObserver(
   };
 }
 
-/** A cluster's nodes into the node manager, from `source`. */
+/** Returns an observer for the nodes of a cluster. It writes them into the node manager with this source. */
 export function nodeObserver(nodes: NodeSink, cluster: string, source: Source): StoreObserver<ClusterNode> {
   return {
     onUpdate: (_name, node) => {
-      nodes.nodeUpdated({ source, ...node }); // the spread last: see decodeNode
+      nodes.nodeUpdated({ source, ...node }); // spread last, see decodeNode
     },
     onDelete: (name) => {
       nodes.nodeDeleted({ cluster, name, source });
@@ -45,7 +45,7 @@ export function nodeObserver(nodes: NodeSink, cluster: string, source: Source): 
   };
 }
 
-/** A remote cluster's shared services into the service cache, and into the index of who shares what. */
+/** Returns an observer for the services of a remote cluster. It writes them into the cache and shared ones into the index. */
 export function serviceObserver(
   services: ServiceSink,
   cluster: string,
@@ -65,7 +65,7 @@ export function serviceObserver(
   };
 }
 
-/** A cluster's identities into its cache. */
+/** Returns an observer for the identities of a cluster. It writes them into the cache. */
 export function identityObserver(identities: RemoteIdentityCache): StoreObserver<IdentityLabels> {
   return {
     onUpdate: (_name, { id, labels }) => identities.upsert(id, labels),

@@ -24,28 +24,28 @@ export interface OwnClusterOptions extends FollowingOptions {
   readonly engines: Omit<MeshEngines, 'services'>;
   /** The cluster's kvstore. The caller closes it. */
   readonly backend: KvstoreBackend;
-  /** Default: the system's. */
+  /** Default: the system clock. */
   readonly clock?: Clock | undefined;
   /** Default: `Math.random`. */
   readonly random?: Random | undefined;
   /**
-   * Keep what is known while the kvstore has lost the cluster's configuration, or was replaced and has not been filled
-   * again, as with remote clusters. Default true; false: the kvstore is believed, and an empty one takes everything away.
+   * If true, the state is kept while the kvstore has lost the cluster's configuration, or was replaced and is not refilled, as
+   * with remote clusters. If false, the kvstore is always trusted, so an empty one deletes everything. Default true.
    */
   readonly failStatic?: boolean | undefined;
   /**
-   * Without a configuration nothing says that a replaced kvstore is filled again; it is believed after this time, unless
-   * it is empty. Default 15 min, the life of a lease: every client that is alive has put its keys again by then.
+   * Time after which a replaced kvstore without a configuration is trusted, unless it is empty, because nothing else shows that
+   * it is refilled. Default 15 min, the lifetime of a lease: within it, every live client has written its keys again.
    */
   readonly refillMs?: number | undefined;
 }
 
-/** The own cluster as data. */
+/** Status of the own cluster. */
 export type OwnClusterStatus = Omit<RemoteClusterStatus, 'servicesExpired'>;
 
 /**
- * Follows the own cluster's kvstore: nodes, identities and IPs of its other nodes, with source `kvstore` and
- * no owner. Its services come from Kubernetes and not from here.
+ * Follows the own cluster's kvstore: nodes, identities and IPs of its other nodes, with source `kvstore` and no owner. Services
+ * are not followed, because Kubernetes provides them.
  */
 export class OwnCluster implements SyncingClusters {
   readonly #options: OwnClusterOptions;
@@ -73,34 +73,34 @@ export class OwnCluster implements SyncingClusters {
     });
   }
 
-  /** The identities that this cluster has allocated. */
+  /** The identities of this cluster. */
   get identities(): RemoteIdentityCache {
     return this.#cluster.identities;
   }
 
-  /** The id that the cluster's configuration says; 0 while there is none. */
+  /** The id in the cluster's configuration; 0 if there is none. */
   get clusterID(): number {
     return this.#cluster.configuredID;
   }
 
-  /** The name of the own cluster. */
+  /** The name of the own cluster, as a list. */
   get names(): readonly string[] {
     return [this.#options.clusterName];
   }
 
-  /** Begins to follow. Once only. */
+  /** Starts following. Further calls have no effect. */
   start(): void {
     if (this.#started) return;
     this.#started = true;
     void this.#cluster.connect(() => this.#options.backend);
   }
 
-  /** Resolves once every resource has been complete. */
+  /** Resolves when every resource has been complete once. */
   synced(): Promise<void> {
     return this.#cluster.synced();
   }
 
-  /** As `ClusterMesh.clustersSynced`, for this one. */
+  /** Like `ClusterMesh.clustersSynced`, for the own cluster. */
   syncedWithin(deadline: SyncDeadline): Promise<readonly string[]> {
     return waitForClusters(this, { clock: this.#options.clock ?? systemClock, ...deadline });
   }
@@ -109,7 +109,7 @@ export class OwnCluster implements SyncingClusters {
     return this.#cluster.progress();
   }
 
-  /** Calls back when what `status` shows has changed: state, ready, connected, failures. */
+  /** Calls back when the state, `connected`, the failures or their reason changes. */
   onChange(callback: OnClusterChange): Unsubscribe {
     return this.#changes.add(callback);
   }
@@ -119,7 +119,7 @@ export class OwnCluster implements SyncingClusters {
     return status;
   }
 
-  /** Ends following; withdraws nothing (SEMANTICS 6). */
+  /** Stops following. Withdraws nothing (SEMANTICS 6). */
   stop(): Promise<void> {
     return this.#cluster.stop();
   }

@@ -1,16 +1,16 @@
 import type { WatchState } from '../kvstore/backend.ts';
 
-/** What is being read of a cluster, and whether its kvstore answers; pure. */
+/** The states of a cluster's readers, and if its kvstore answers them. Pure. */
 export class Readings {
   readonly #states = new Map<string, WatchState>();
 
-  /** A watch, or whatever else reads, has entered a state. */
+  /** Records the state of a reader. */
   observe(reading: string, state: WatchState): void {
     if (state === 'ended' || state === 'diverged') this.#states.delete(reading);
     else this.#states.set(reading, state);
   }
 
-  /** Nothing is being read any more. */
+  /** Removes all readers. */
   clear(): void {
     this.#states.clear();
   }
@@ -19,12 +19,12 @@ export class Readings {
     return this.#states.size;
   }
 
-  /** Whether everything that reads is answered. */
+  /** True if the kvstore answers all readers. */
   get areUp(): boolean {
     return [...this.#states.keys()].every((reading) => this.isUp(reading));
   }
 
-  /** Whether one of them is answered: one that lists is tried again and again, so another one has to be watching. */
+  /** Returns true if a reader is answered. A listing reader may be retrying, so it counts only if another reader is watching. */
   isUp(reading: string): boolean {
     const state = this.#states.get(reading);
     return state === 'watching' || (state === 'listing' && [...this.#states.values()].includes('watching'));

@@ -7,20 +7,20 @@ import type { ClusterConfig } from '../kvstore/codec/cluster-config.ts';
 import { type KeyLayout, type MeshResource, resourcePrefix } from '../kvstore/codec/keys.ts';
 import type { WatchStore, WatchStoreRun, WatchStoreStatus } from '../kvstore/store/watch-store.ts';
 
-/** What a cluster that is followed gives to its stores. */
+/** Dependencies that a followed cluster passes to its stores. */
 export interface StoreHooks {
   readonly identities: RemoteIdentityCache;
   readonly rejections: RejectionLog;
-  /** To be called after each batch of each resource. */
+  /** Must be called after each batch of each resource. */
   readonly onApplied: () => void;
-  /** Receives what the receiver of a key has thrown; the key counts as received. */
+  /** Receives the errors of observers. The key counts as applied. */
   readonly onFault: FaultListener;
 }
 
-/** Why following has ended: the signal has fired, or the kvstore is another one. */
+/** Reason why following ended. `ended`: normally, as after the signal. `diverged`: the kvstore was replaced. */
 export type FollowEnd = 'ended' | 'diverged';
 
-/** What is followed of a cluster, where and until when. */
+/** Parameters of {@link ResourceStores.follow}. */
 export interface FollowRequest
   extends Pick<WatchStoreRun, 'backend' | 'signal' | 'mayDelete' | 'keepUnlisted'> {
   readonly layout: KeyLayout;
@@ -28,14 +28,14 @@ export interface FollowRequest
   readonly onReading: OnReading;
 }
 
-/** Notified of the states of all that reads a cluster: its resources, its configuration, its canaries, its deletes. */
+/** Receives the state of each reader of a cluster: resources, configuration, canaries, and the proof of deletes. */
 export type OnReading = (
   reading: MeshResource | 'config' | 'canaries' | 'deletes',
   state: WatchState,
   failure: Failure | undefined,
 ) => void;
 
-/** How each resource that is followed is doing. */
+/** Status of each followed resource. */
 export type ResourceStatuses = Readonly<Partial<Record<MeshResource, WatchStoreStatus>>>;
 
 type AnyStore = Pick<
@@ -44,30 +44,30 @@ type AnyStore = Pick<
 >;
 
 /**
- * The stores that follow one cluster's keys, one for each resource, wherever the content goes. They outlive connections:
- * a new run sweeps what is gone once its list is complete (I9).
+ * The stores of a cluster's keys, one per resource. Subclasses decide the destination. Stores outlive connections: when the list
+ * of a new run is complete, the run deletes keys that no longer exist (I9).
  */
 export abstract class ResourceStores {
   readonly #cluster: string;
-  /** In the order in which they are followed. */
+  /** Stores in the order in which they are followed. */
   protected readonly stores: Map<MeshResource, AnyStore> = new Map();
 
-  /** @param cluster the cluster whose keys are followed */
+  /** @param cluster name of the followed cluster */
   constructor(cluster: string) {
     this.#cluster = cluster;
   }
 
-  /** The resources that are followed. */
+  /** The followed resources. */
   get resources(): readonly MeshResource[] {
     return [...this.stores.keys()];
   }
 
-  /** Whether every resource has been complete once. */
+  /** True if every resource has been complete once. */
   get isSynced(): boolean {
     return [...this.stores.values()].every((store) => store.isSynced);
   }
 
-  /** Keys that the latest lists have shown and resources that have been complete: how far the first sync is. */
+  /** Progress of the first sync: the number of received keys, rejected ones included, plus the number of complete resources. */
   get arrived(): number {
     let arrived = 0;
     for (const store of this.stores.values()) {
@@ -76,19 +76,19 @@ export abstract class ResourceStores {
     return arrived;
   }
 
-  /** Resolves once every resource has been complete. */
+  /** Resolves when every resource has been complete once. */
   async synced(): Promise<void> {
     await Promise.all([...this.stores.values()].map((store) => store.synced));
   }
 
-  /** Keys that are held of all resources. */
+  /** Number of keys held, of all resources. */
   get size(): number {
     let size = 0;
     for (const store of this.stores.values()) size += store.size;
     return size;
   }
 
-  /** Keys that the present watches have shown: unlike those that are held, they are in the kvstore now. */
+  /** Number of keys from the current watches. Unlike held keys, these are in the kvstore now. */
   get shown(): number {
     let shown = 0;
     for (const store of this.stores.values()) shown += store.status().watch?.keys ?? 0;
@@ -99,19 +99,19 @@ export abstract class ResourceStores {
     return Object.fromEntries([...this.stores].map(([resource, store]) => [resource, store.status()]));
   }
 
-  /** What the handshake said of the cluster. Resolves, or the signal fires, before anything is followed. */
+  /** Applies the configuration from the handshake. Nothing is followed before it resolves or the signal fires. */
   abstract begin(config: ClusterConfig | undefined, signal: AbortSignal): void | Promise<void>;
 
-  /** Withdraws the services that were read. They must not be followed any more. Ends as {@link withdraw}. */
+  /** Withdraws all services. They must not be followed any more. Signal and errors as with {@link withdraw}. */
   abstract withdrawServices(signal: AbortSignal): Promise<void>;
 
   /**
-   * Withdraws everything that was read (I10). Nothing must be followed any more. Once the signal has fired the rest stays,
-   * and it is to be called again; as it is when it rejects.
+   * Withdraws everything (I10). No resource may be followed any more. If the signal fires, or if it rejects, some state remains
+   * and it must be called again.
    */
   abstract withdraw(signal: AbortSignal): Promise<void>;
 
-  /** Follows one resource until the signal fires, or the kvstore turns out to be another one. */
+  /** Follows one resource until the signal fires or the kvstore turns out to be replaced. */
   follow(resource: MeshResource, request: FollowRequest): Promise<FollowEnd> {
     const { layout, onListed, onReading, ...run } = request;
     const store = this.stores.get(resource);

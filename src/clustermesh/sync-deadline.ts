@@ -1,49 +1,49 @@
 import type { Clock, Timer } from '../base/clock.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 
-/** How far the first sync of a cluster has come. */
+/** Progress of a cluster's first sync. */
 export interface SyncProgress {
   readonly name: string;
-  /** Whether everything of it has been complete. */
+  /** True if all resources have been complete once. */
   readonly synced: boolean;
-  /** When more of it than ever before had arrived, on the clock's monotonic time. */
+  /** Time of the last progress, monotonic. Progress means more arrived items than ever before. */
   readonly progressAt: number;
   readonly failures: number;
-  /** Its kvstore has answered, and has nothing that could be followed: more time would not help. */
+  /** True if the kvstore has answered but has nothing to follow, so waiting longer would not help. */
   readonly settled: boolean;
 }
 
-/** How long a first sync is waited for. */
+/** Limits of the wait for a first sync. */
 export interface SyncDeadline {
   /**
-   * A cluster of which nothing more has arrived for so long is not waited for. A fixed time for all of it would be
-   * too short for one mesh and too long for another.
+   * Maximum time without progress of a cluster before the wait for it ends. A fixed total time would be too short for some
+   * meshes and too long for others.
    */
   readonly deadlineMs: number;
-  /** Nor is one that has failed so often. Default: only the deadline counts. */
+  /** Number of failures of a cluster after which the wait for it ends. Default: no limit. */
   readonly failures?: number | undefined;
   /** Ends the wait. */
   readonly signal?: AbortSignal | undefined;
 }
 
-/** The clusters that are waited for; they may come and go. */
+/** The clusters of a wait. Clusters may be added and removed. */
 export interface SyncingClusters {
   readonly names: readonly string[];
-  /** Undefined for one that has gone. */
+  /** Returns the progress of a cluster; undefined if it was removed. */
   progressOf(name: string): SyncProgress | undefined;
-  /** Calls back when a cluster has come, gone, failed or become complete. */
+  /** Calls back when a cluster is added, is removed, fails or becomes complete. */
   onChange(callback: (name: string) => void): Unsubscribe;
 }
 
-/** A deadline that is noticed so much later than it was is not held against the clusters: the process stood still. */
+/** If the timer fires this much too late, the process was suspended, and the time without progress counts from then. */
 const STALL_MS = 1_000;
 
 /**
- * Waits for clusters, which may come and go meanwhile, each until it is synced or past the deadline; one that goes on
- * after all is waited for again while others are. Resolves to the names of those that are not synced then. Never
- * rejects; when the signal fires it ends as after the deadline.
+ * Waits for each cluster until it is synced or its deadline has passed. Clusters may be added and removed during the wait. If a
+ * cluster makes progress after its deadline, it is awaited again as long as others are. Resolves to the names of the clusters
+ * that are not synced. Never rejects; if the signal fires, it resolves as after the deadline.
  *
- * Costs one timer, and a look at a cluster when it changes.
+ * Costs one timer, and one check of a cluster per change.
  */
 export function waitForClusters(
   clusters: SyncingClusters,
@@ -56,9 +56,9 @@ class SyncWait {
   readonly #clusters: SyncingClusters;
   readonly #deadline: SyncDeadline & { readonly clock: Clock };
   readonly #resolve: (missing: readonly string[]) => void;
-  /** Clusters that are waited for. */
+  /** Names of the awaited clusters. */
   readonly #awaited = new Set<string>();
-  /** From when a cluster's time counts: when the wait saw it first, or after the process stood still. */
+  /** Earliest start of each cluster's time: when the wait first saw the cluster, or the end of a suspension of the process. */
   #since = new Map<string, number>();
   #timer: { readonly at: number; readonly timer: Timer } | undefined;
   #unsubscribe: Unsubscribe | undefined;
@@ -108,7 +108,7 @@ class SyncWait {
     return Math.max(progressAt, this.#since.get(name) ?? 0);
   }
 
-  /** Ends, or sets the one timer for the cluster that is next to stand still for too long. */
+  /** Ends the wait if no cluster is awaited. Otherwise sets the timer to the earliest deadline, unless it is set. */
   #proceed(): void {
     if (this.#awaited.size === 0) {
       this.#end();

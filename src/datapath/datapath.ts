@@ -12,15 +12,15 @@ import type { ServiceCache } from '../servicecache/service-cache.ts';
 import { formatServiceID } from '../servicecache/service-id.ts';
 import { PREFIXES, type ReconciledListener, Reconciler, SERVICES } from './reconciler.ts';
 
-/** Carries services into a datapath: the same contract as any listener of the service cache. */
+/** Applies services to a datapath. Same contract as any listener of the service cache. */
 export type ServiceHandler = ServiceListener;
 
-/** The parts of a datapath, each a listener of an engine; a part that is left out receives nothing. */
+/** The parts of a datapath, each a listener of an engine. A part that is omitted receives nothing. */
 export interface Datapath {
   readonly ipcache?: IPCacheListener | undefined;
   readonly services?: ServiceHandler | undefined;
   readonly nodes?: NodeHandler | undefined;
-  /** How many calls of `nodes` may run at a time. */
+  /** Limits for concurrent calls of `nodes`. */
   readonly nodeOptions?: NodeSubscribeOptions | undefined;
 }
 
@@ -31,7 +31,7 @@ export interface DatapathEngines {
   readonly nodes: Pick<NodeManager, 'subscribe' | 'sweep'>;
 }
 
-/** What a device has from before, as it was last told. */
+/** The content that a device already has. */
 export interface DatapathContent {
   /** Entries by prefix, written as in `IPCacheChange`: `10.1.2.3/32`. */
   readonly ipcache?: Iterable<readonly [prefix: string, entry: IPCacheEntry]> | undefined;
@@ -41,31 +41,31 @@ export interface DatapathContent {
 
 /** Options of {@link connectDatapath}. */
 export interface ConnectDatapathOptions {
-  /** What the device has already; by default nothing. Is read once, before the first call. */
+  /** The content that the device already has; default none. Read once, before the first call. */
   readonly had?: DatapathContent | undefined;
-  /** Receives what the device throws when what is stale is deleted from it: engines do not make those calls. */
+  /** Receives exceptions of the device when stale content is deleted, because engines do not make those calls. */
   readonly onListenerFault?: FaultListener | undefined;
 }
 
 /**
- * `synced`: the device has what the engines have, but for nodes whose call has failed and is repeated. `ended`: the
- * connection, the node manager or, by a fault in its replay, a part of it came to an end before.
+ * `synced`: the device has the state of the engines, except for nodes whose call failed and is retried. `ended`: the
+ * connection, the node manager, or a part of the connection that failed in its replay ended before.
  */
 export type DatapathSyncOutcome = 'synced' | 'ended';
 
-/** Ends the connection: call it. Idempotent; leaves the datapath as it is. */
+/** Ends the connection when called. Idempotent. Does not change the datapath. */
 export interface DatapathConnection extends Unsubscribe {
-  /** Resolves once the inputs are complete and what was stale has been deleted. Is never rejected. */
+  /** Resolves when the inputs are complete and stale content has been deleted. Never rejects. */
   readonly synced: Promise<DatapathSyncOutcome>;
 }
 
 /**
- * Connects a datapath to the engines: each part receives what is there, then every change. Nodes come first, so that
- * the tunnels are there to which entries and backends point. Ending it leaves the datapath as it is.
+ * Connects a datapath to the engines. Each part receives the current state, then every change. Nodes are delivered first, so
+ * that the tunnels exist that entries and backends refer to. Ending the connection does not change the datapath.
  *
- * What the device `had` (SEMANTICS 9): what is equal is not written again; what differs comes as a change whose `old` is
- * what it had; what is not there is deleted once the inputs are complete, in a microtask
- * after `markSynced` of `services`: services first, nodes last.
+ * If the device `had` content (SEMANTICS 9), equal content is not written again. Different content is delivered as a change
+ * whose `old` is the device's content. Stale content is deleted when the inputs are complete, in a microtask after `markSynced`
+ * of `services`: services first, nodes last.
  */
 export function connectDatapath(
   datapath: Datapath,
@@ -102,7 +102,7 @@ export function connectDatapath(
   return Object.assign(end, { synced: isTime.then(sweep) });
 }
 
-/** What both kinds of {@link Reconciler} are. */
+/** The common interface of both kinds of {@link Reconciler}. */
 type Part = Pick<Reconciler<unknown, unknown>, 'ended' | 'sweep' | 'end'>;
 
 function connectIPCache(

@@ -9,13 +9,13 @@ import { equalBackendMaps } from '../servicecache/offer-difference.ts';
 import { equalServices } from '../servicecache/service.ts';
 import { formatServiceID } from '../servicecache/service-id.ts';
 
-/** Deletes in one call: as many as keep the array small. */
+/** Maximum number of deletes in one call, to keep the array small. */
 const SWEEP_CHUNK = 1024;
 
-/** How the changes of one kind of entry are compared with what a device had. */
+/** How changes of one kind of entry are compared with the content of a device. */
 export interface ChangeKind<Entry, Change> {
   keyOf(change: Change): string;
-  /** The change for a device that has `had`; undefined when it has that already. */
+  /** Returns the change for a device that has `had`, or undefined if it is up to date. */
   since(had: Entry, change: Change): Change | undefined;
   deleteOf(key: string, had: Entry): Change;
 }
@@ -27,15 +27,15 @@ export interface ReconciledListener<Change> {
 }
 
 /**
- * Between an engine and a part of a device that had something before: tells the device of what differs only, and in the
- * end deletes what is left (SEMANTICS 9). Costs nothing any more once nothing is left.
+ * Connects an engine to a part of a device that has earlier content: delivers only differences, and finally deletes what
+ * remains (SEMANTICS 9). Costs nothing when no earlier content is left.
  */
 export class Reconciler<Entry, Change> {
   readonly #kind: ChangeKind<Entry, Change>;
   readonly #listener: ReconciledListener<Change>;
   readonly #guard: CallbackGuard;
   readonly #deliveries: DeliveryQueue;
-  /** What the device had, as far as the engine has said nothing of it yet. */
+  /** Earlier content of the device that the engine has not reported yet. */
   readonly #had: Map<string, Entry>;
   #unsubscribe: Unsubscribe | undefined;
   #ended = false;
@@ -53,12 +53,12 @@ export class Reconciler<Entry, Change> {
     this.#deliveries = new DeliveryQueue(guard);
   }
 
-  /** Whether the device is not told of anything any more. */
+  /** True if the device receives nothing any more. */
   get ended(): boolean {
     return this.#ended;
   }
 
-  /** Subscribes it to the engine, whose replay may end it. */
+  /** Subscribes to the engine. Its replay may end the reconciler. */
   connect(subscribe: (self: this) => Unsubscribe): this {
     this.#unsubscribe = subscribe(this);
     return this;
@@ -70,37 +70,41 @@ export class Reconciler<Entry, Change> {
     this.#unsubscribe?.();
   }
 
-  /** Changes of the engine. What the device throws is thrown, and what it returns is returned, to the engine. */
+  /** Delivers changes of the engine. Exceptions and results of the device are passed to the engine. */
   onChanges(changes: readonly Change[]): ListenerResult {
     const told = this.#had.size === 0 ? changes : changes.flatMap((change) => this.#since(change) ?? []);
     if (told.length === 0) return;
     if (!this.#deliveries.running) return this.#listener.onChanges(told);
-    // What a callback of the sweep has written: in its turn.
+    // Written by a callback during the sweep, so delivered after the current call.
     this.#deliveries.run(() => (this.#ended ? undefined : this.#listener.onChanges(told)));
   }
 
-  /** The replay, or the sweep, has thrown. */
+  /** Ends the reconciler because the replay or the sweep has thrown. */
   onEnded(): ListenerResult {
     this.end();
     return this.#listener.onEnded?.();
   }
 
-  /** Deletes what the engine has said nothing of. A fault ends it, as one in the replay does. */
+  /** Deletes the entries that the replay has not reported. An exception ends the reconciler, as in the replay. */
   sweep(): void {
-    this.#deliveries.hold(() => {
+    this.#deliveries.deferUntilReturn(() => {
+      const left = this.#had.entries(); // one iterator: each new one would step over the slots of deleted entries
       while (this.#had.size > 0) {
-        const deletes = this.#takeDeletes();
+        const deletes = this.#takeDeletes(left);
         if (this.#guard.call(() => this.#listener.onChanges(deletes)) || this.#ended) continue;
         this.#guard.call(() => this.onEnded());
       }
     });
   }
 
-  #takeDeletes(): readonly Change[] {
+  #takeDeletes(left: Iterator<[string, Entry]>): readonly Change[] {
     const deletes: Change[] = [];
-    for (const [key, had] of this.#had) {
+    while (deletes.length < SWEEP_CHUNK) {
+      const next = left.next();
+      if (next.done) break;
+      const [key, had] = next.value;
       this.#had.delete(key);
-      if (deletes.push(this.#kind.deleteOf(key, had)) === SWEEP_CHUNK) break;
+      deletes.push(this.#kind.deleteOf(key, had));
     }
     return deletes;
   }
@@ -114,7 +118,7 @@ export class Reconciler<Entry, Change> {
   }
 }
 
-// An engine says nothing of an entry before it has said what it is: the first change of one is never a delete.
+// Engines report an entry before they delete it, so the first change of an entry is never a delete.
 
 export const PREFIXES: ChangeKind<IPCacheEntry, IPCacheChange> = {
   keyOf: ({ prefix }) => prefix,

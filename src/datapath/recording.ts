@@ -11,7 +11,7 @@ export type IPCacheRecord =
   | { readonly kind: 'change'; readonly change: IPCacheChange }
   | { readonly kind: 'synced' };
 
-/** Passes what it receives on, in order, to `record`: a list, a log, a monitor. Keeps nothing. */
+/** Passes all calls in order to `record`, such as a list, a log or a monitor. Stores nothing. */
 export class RecordingIPCacheListener implements IPCacheListener {
   readonly #record: (record: IPCacheRecord) => void;
 
@@ -36,7 +36,7 @@ export type ServiceRecord =
   | { readonly kind: 'synced' }
   | { readonly kind: 'inputs-complete' };
 
-/** Passes what it receives on, in order, to `record`: a list, a log, a monitor. Keeps nothing. */
+/** Passes all calls in order to `record`, such as a list, a log or a monitor. Stores nothing. */
 export class RecordingServiceHandler implements ServiceHandler {
   readonly #record: (record: ServiceRecord) => void;
 
@@ -68,7 +68,7 @@ export type NodeRecord =
   | { readonly kind: 'configuration'; readonly configuration: NodeConfiguration }
   | { readonly kind: 'synced' };
 
-/** Passes what it receives on, in order, to `record`: a list, a log, a monitor. Keeps nothing. */
+/** Passes all calls in order to `record`, such as a list, a log or a monitor. Stores nothing. */
 export class RecordingNodeHandler implements NodeHandler {
   readonly name: string;
   readonly #record: (record: NodeRecord) => void;

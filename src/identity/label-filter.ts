@@ -1,35 +1,35 @@
 import type { Label } from './labels.ts';
 
-/** One rule of a filter: labels of that source (`''`: of any) whose key begins with a match of the expression (K 28). */
+/** A rule of a filter. It matches labels of a source (empty: any source) whose key starts with a match of the expression (K 28). */
 interface LabelRule {
   readonly source: string;
   readonly expression: RegExp;
   readonly ignore: boolean;
 }
 
-/** What a filter's file says: `valid-prefixes` of it, in Cilium's words. */
+/** An entry of `valid-prefixes` in Cilium's label prefix file. */
 export interface LabelPrefix {
   /** The regular expression. */
   readonly prefix: string;
   readonly source?: string | undefined;
-  /** What it matches is left out. */
+  /** If true, matching labels are ignored. */
   readonly invert?: boolean | undefined;
 }
 
-/** How a {@link LabelFilter} is configured (K 28). */
+/** Configuration of a {@link LabelFilter} (K 28). */
 export interface LabelFilterOptions {
-  /** Instead of the built-in rules. It should name `reserved:.*`. */
+  /** Replaces the built-in rules. It should contain `reserved:.*`. */
   readonly file?: readonly LabelPrefix[] | undefined;
   /** Appended: `[!][source:]regex`. */
   readonly rules?: readonly string[] | undefined;
 }
 
-/** A rule that cannot be used. */
+/** An invalid rule. */
 export class LabelRuleError extends Error {
   readonly code = 'invalid-label-rule';
 }
 
-/** 1.17's (pkg/labelsfilter, `defaultLabelPrefixCfg`; K 29). */
+/** The defaults of 1.17 (pkg/labelsfilter, `defaultLabelPrefixCfg`; K 29). */
 const BUILT_IN = [
   'reserved:.*',
   String.raw`io\.kubernetes\.pod\.namespace`,
@@ -54,7 +54,7 @@ const BUILT_IN = [
 
 function ruleOf(source: string, text: string, ignore: boolean): LabelRule {
   try {
-    return { source, expression: new RegExp(text, 'y'), ignore }; // sticky: matches where `lastIndex` is, and nowhere else
+    return { source, expression: new RegExp(text, 'y'), ignore }; // sticky: matches at `lastIndex` only
   } catch (cause) {
     throw new LabelRuleError(`label rule ${JSON.stringify(text)} is not a regular expression`, { cause });
   }
@@ -68,30 +68,30 @@ function parseRule(text: string): LabelRule {
   return ruleOf(rule.slice(0, Math.max(0, colon)), rule.slice(colon + 1), ignore);
 }
 
-/** The length of what the rule matches at the start of the label's key; `undefined` when it does not match. */
+/** Returns the length of the rule's match at the start of the label's key; `undefined` if it does not match. */
 function matchLength({ source, expression }: LabelRule, label: Label): number | undefined {
   if (source !== '' && source !== label.source) return undefined;
   expression.lastIndex = 0;
   return expression.exec(label.key)?.[0].length;
 }
 
-/** Which labels make an identity (K 28, 29). Expressions are the operator's own: they are trusted to end soon. */
+/** Selects the labels of an identity (K 28, 29). Expressions come from the operator and are trusted to terminate quickly. */
 export class LabelFilter {
   readonly #rules: readonly LabelRule[];
-  /** Only what is included counts: somebody has said what is. */
+  /** True if the configuration has include rules. Then labels without a match are dropped. */
   readonly #onlyIncluded: boolean;
 
-  /** Throws {@link LabelRuleError} for what is no regular expression. */
+  /** Throws {@link LabelRuleError} if a rule is not a valid regular expression. */
   constructor({ file, rules = [] }: LabelFilterOptions = {}) {
-    const said = [
+    const configured = [
       ...(file ?? []).map(({ prefix, source = '', invert = false }) => ruleOf(source, prefix, invert)),
       ...rules.map(parseRule),
     ];
-    this.#rules = [...(file === undefined ? BUILT_IN.map(parseRule) : []), ...said];
-    this.#onlyIncluded = said.some(({ ignore }) => !ignore);
+    this.#rules = [...(file === undefined ? BUILT_IN.map(parseRule) : []), ...configured];
+    this.#onlyIncluded = configured.some(({ ignore }) => !ignore);
   }
 
-  /** Whether the label is kept: its longest include is longer than its shortest ignore; or nothing ignores it. */
+  /** Returns true if the label's longest include match is longer than its shortest ignore match, or if no rule ignores it. */
   keeps(label: Label): boolean {
     let included = 0;
     let ignored: number | undefined;

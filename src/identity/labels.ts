@@ -1,24 +1,21 @@
-/** A label of an endpoint: where it is from (`k8s`, `reserved`, …), its key and its value. */
+/** A label of an endpoint: its source (`k8s`, `reserved`, …), key and value. */
 export interface Label {
   readonly source: string;
   readonly key: string;
   readonly value: string;
 }
 
-/** Labels by key: unique, sorted by key in UTF-16 order. */
+/** Labels with unique keys, sorted by key in UTF-16 order. */
 export type Labels = readonly Label[];
 
-/** Sorts by key and drops all but the last label of a key. Returns a new array. */
+/** Returns a new array that is sorted by key and contains the last label of each key. */
 export function sortLabels(labels: Iterable<Label>): Labels {
   const byKey = new Map<string, Label>();
   for (const label of labels) byKey.set(label.key, label);
   return [...byKey.values()].sort((a, b) => (a.key < b.key ? -1 : 1));
 }
 
-/**
- * The kvstore key form of labels: `source:key=value;` for each, sorted by key, the last `;` included
- * (WIRE, "Identities").
- */
+/** Returns the kvstore key form of labels: `source:key=value;` for each, sorted by key, with the last `;` (WIRE, "Identities"). */
 export function formatLabels(labels: Labels): string {
   return sortLabels(labels)
     .map(({ source, key, value }) => `${source}:${key}=${value};`)
@@ -30,14 +27,13 @@ function parseLabel(text: string): Label | undefined {
   const equals = text.indexOf('=');
   const end = equals < 0 ? text.length : equals;
   const key = text.slice(colon + 1, end);
-  if (colon < 1 || key === '') return undefined; // no key either when the first `=` stands before the first `:`
+  if (colon < 1 || key === '') return undefined; // also if the first `=` precedes the first `:`
   return { source: text.slice(0, colon), key, value: text.slice(end + 1) };
 }
 
 /**
- * Reads the key form back. Every label must end in `;`, name a source before its first `:` and have a key
- * before its first `=`; a value may be empty and may hold `:`, `=` and `/`, not `;`. `undefined` when any
- * label is not so.
+ * Parses the key form. Every label must end in `;`, have a source before its first `:` and a key before its first `=`. A value
+ * may be empty and may contain `:`, `=` and `/`, but not `;`. Returns `undefined` if a label is invalid.
  */
 export function parseLabels(text: string): Labels | undefined {
   if (!text.endsWith(';')) return undefined;

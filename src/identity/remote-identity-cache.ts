@@ -1,3 +1,4 @@
+import { SortedList } from '../base/sorted-list.ts';
 import { formatLabels, type Labels } from './labels.ts';
 import type { NumericIdentity } from './numeric-identity.ts';
 
@@ -5,17 +6,23 @@ import type { NumericIdentity } from './numeric-identity.ts';
  * The identities of one cluster: number ↔ labels. One for each cluster for as long as that cluster is known:
  * a reconnect goes on with it, so that nothing reads an abandoned copy and none is leaked.
  *
- * Two numbers may stand for the same labels while a cluster replaces one by the other; the smaller one is given, or what
- * the cluster has another order for, the first.
+ * Several numbers may stand for the same labels, for example while a cluster replaces one by another. The first one in the
+ * order of the cluster is returned, by default the smallest.
  */
 export class RemoteIdentityCache {
   readonly #compare: (a: NumericIdentity, b: NumericIdentity) => number;
-  readonly #byID = new Map<number, { readonly key: string; readonly labels: Labels }>();
-  /** In order. */
-  readonly #byLabels = new Map<string, NumericIdentity[]>();
+  readonly #byID = new Map<
+    number,
+    { readonly id: NumericIdentity; readonly key: string; readonly labels: Labels }
+  >();
+  /** The number of the labels; a list if there are several, which is rare. */
+  readonly #byLabels = new Map<string, NumericIdentity | SortedList<NumericIdentity>>();
   #changes = 0;
 
-  /** @param compare which of two numbers with the same labels comes first; default: the smaller */
+  /**
+   * @param compare which of two numbers with the same labels comes first; default: the smaller. It must give two numbers the same
+   *   order for as long as both are in the cache
+   */
   constructor(compare: (a: NumericIdentity, b: NumericIdentity) => number = (a, b) => a - b) {
     this.#compare = compare;
   }
@@ -36,7 +43,8 @@ export class RemoteIdentityCache {
 
   /** The identity of exactly these labels. */
   lookupByLabels(labels: Labels): NumericIdentity | undefined {
-    return this.#byLabels.get(formatLabels(labels))?.[0];
+    const found = this.#byLabels.get(formatLabels(labels));
+    return typeof found === 'object' ? found.first : found;
   }
 
   /** Every identity with its labels, in no particular order. */
@@ -49,21 +57,21 @@ export class RemoteIdentityCache {
     if (this.#byID.get(id)?.key === key) return;
     this.delete(id);
     this.#changes++;
-    this.#byID.set(id, { key, labels });
-    const ids = this.#byLabels.get(key);
-    if (ids === undefined) this.#byLabels.set(key, [id]);
-    else ids.splice(this.#placeAmong(ids, id), 0, id);
+    this.#byID.set(id, { id, key, labels });
+    const others = this.#byLabels.get(key);
+    if (others === undefined) this.#byLabels.set(key, id);
+    else this.#byLabels.set(key, this.#with(others, id));
   }
 
-  /** True when the identity was known. */
+  /** Returns whether the identity was known. */
   delete(id: number): boolean {
     const entry = this.#byID.get(id);
     if (entry === undefined) return false;
     this.#changes++;
     this.#byID.delete(id);
-    const ids: number[] = this.#byLabels.get(entry.key) ?? [];
-    ids.splice(ids.indexOf(id), 1);
-    if (ids.length === 0) this.#byLabels.delete(entry.key);
+    const ids = this.#byLabels.get(entry.key);
+    if (typeof ids === 'object') ids.delete(entry.id);
+    if (typeof ids !== 'object' || ids.size === 0) this.#byLabels.delete(entry.key);
     return true;
   }
 
@@ -73,15 +81,13 @@ export class RemoteIdentityCache {
     this.#byLabels.clear();
   }
 
-  /** In few steps: a cluster may give all of its numbers to the same labels. */
-  #placeAmong(ids: readonly NumericIdentity[], id: NumericIdentity): number {
-    let low = 0;
-    let high = ids.length;
-    while (low < high) {
-      const middle = (low + high) >>> 1;
-      if (this.#compare(ids[middle] ?? id, id) < 0) low = middle + 1;
-      else high = middle;
-    }
-    return low;
+  #with(
+    others: NumericIdentity | SortedList<NumericIdentity>,
+    id: NumericIdentity,
+  ): SortedList<NumericIdentity> {
+    const list = typeof others === 'object' ? others : new SortedList(this.#compare);
+    if (typeof others !== 'object') list.add(others);
+    list.add(id);
+    return list;
   }
 }

@@ -1,6 +1,6 @@
 /**
- * Who may say what is where, strongest first (SEMANTICS 1). 1.8 knows `local` > `kvstore` > `custom-resource`
- * > `k8s` > `generated` > `unspec`; the order here is the same with today's sources in their places.
+ * The sources of claims, strongest first (SEMANTICS 1). Cilium 1.8 has `local` > `kvstore` > `custom-resource` > `k8s` >
+ * `generated` > `unspec`. The order here extends it with the sources of later versions.
  */
 export const SOURCES = [
   'kube-apiserver',
@@ -16,36 +16,36 @@ export const SOURCES = [
   'unspec',
 ] as const;
 
-/** A source of claims; see {@link SOURCES} for the order. */
+/** A source of claims. {@link SOURCES} has the order. */
 export type Source = (typeof SOURCES)[number];
 
 const RANKS: ReadonlyMap<unknown, number> = new Map(
   SOURCES.map((source, index) => [source, SOURCES.length - index]),
 );
 
-/** The rank of a source, 1 (`unspec`) to 11 (`kube-apiserver`); 0 when there is no such source. */
+/** Returns the rank of a source, 1 (`unspec`) to 11 (`kube-apiserver`); 0 for an unknown source. */
 export function sourceRank(source: string): number {
   return RANKS.get(source) ?? 0;
 }
 
-/** Whether `value` names a source. */
+/** Returns true if `value` is a source. */
 export function isSource(value: unknown): value is Source {
   return RANKS.has(value);
 }
 
-/** Whether a claim of `next` may replace one of `current`: iff its rank is not weaker (SEMANTICS 1). */
+/** Returns true if a claim of `next` may replace one of `current`: its rank is equal or stronger (SEMANTICS 1). */
 export function mayOverwrite(current: Source, next: Source): boolean {
   return sourceRank(next) >= sourceRank(current);
 }
 
-/** Orders sources strongest first; 0 for equal ones. */
+/** Compares sources, strongest first; 0 if equal. */
 export function compareSources(a: Source, b: Source): number {
   return sourceRank(b) - sourceRank(a);
 }
 
 /**
- * Orders writers as claims are ordered (I4): the stronger source first, then the owner's name ascending by
- * UTF-16 code unit. A claim without owner (`''`) comes before those with one.
+ * Compares writers in the order of claims (I4): the stronger source first, then the owner's name, ascending by UTF-16 code
+ * unit. An empty owner precedes all others.
  */
 export function compareWriters(
   a: { readonly source: Source; readonly owner: string },

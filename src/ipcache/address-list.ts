@@ -3,25 +3,25 @@ import { addressBits, type Family } from '../net/address-words.ts';
 import { isMapped, unmap } from '../net/parse-address.ts';
 import { type PrefixRegister, parsePrefix } from '../net/prefix.ts';
 
-/** Addresses in a buffer, in network byte order, as flow records carry them: one every `stride` bytes. */
+/** Addresses in a buffer in network byte order, as in flow records: one every `stride` bytes. */
 export interface AddressBytes {
   readonly bytes: Uint8Array;
   /** 4 or 16 bytes each. An IPv4-mapped IPv6 address is an IPv4 address. */
   readonly family: Family;
-  /** Where the first address begins; default 0. */
+  /** Offset of the first address; default 0. */
   readonly offset?: number | undefined;
-  /** From the beginning of one address to that of the next; default the bytes of one. */
+  /** Distance between the starts of two addresses; default the size of one. */
   readonly stride?: number | undefined;
 }
 
-/** Addresses as texts; as IPv4 numbers (`10.0.0.1` is 0x0a000001); or in a buffer. */
+/** Addresses as text, as IPv4 numbers (`10.0.0.1` is 0x0a000001), or in a buffer. */
 export type AddressList = readonly string[] | Uint32Array | AddressBytes;
 
 function isBytes(list: AddressList): list is AddressBytes {
   return 'bytes' in list;
 }
 
-/** How many addresses there are: of a buffer as many as are complete. */
+/** Returns the number of addresses. An incomplete address at the end of a buffer is not counted. */
 export function countAddresses(list: AddressList): number {
   if (!isBytes(list)) return list.length;
   const { bytes, family, offset = 0, stride = bytesOf(family) } = list;
@@ -31,7 +31,7 @@ export function countAddresses(list: AddressList): number {
   return Math.max(0, Math.floor((bytes.length - offset - bytesOf(family)) / stride) + 1);
 }
 
-/** Reads one of them into `out`, as an endpoint; false when it is no address. */
+/** Reads an address into `out` as an endpoint. Returns false if it is invalid. */
 export function readAddress(list: AddressList, index: number, out: PrefixRegister): boolean {
   if (isBytes(list)) return readBytes(list, index, out);
   const address = list[index];
@@ -39,7 +39,7 @@ export function readAddress(list: AddressList, index: number, out: PrefixRegiste
   return typeof address === 'string' && parsePrefix(address, out) && out.form === 'endpoint';
 }
 
-/** Reads an IPv4 address from a number; false when it is not one of 32 bits. */
+/** Reads an IPv4 address from a number. Returns false if it is not an unsigned 32-bit integer. */
 export function readIPv4Number(address: number, out: PrefixRegister): boolean {
   setIPv4(out, address | 0);
   return address >>> 0 === address;

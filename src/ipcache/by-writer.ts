@@ -1,11 +1,11 @@
 import type { Writer } from './types.ts';
 
-/** Whether a claim is of a writer. */
+/** Returns true if a claim belongs to a writer. */
 export function isOf(claim: Writer, writer: Writer): boolean {
   return claim.source === writer.source && (claim.owner ?? '') === (writer.owner ?? '');
 }
 
-/** Places, as the keys of a map. */
+/** A set of places, stored as the keys of a map. */
 export interface Places<P> {
   readonly size: number;
   set(place: P, value: true): unknown;
@@ -13,9 +13,9 @@ export interface Places<P> {
   keys(): Iterable<P>;
 }
 
-/** For each writer the places where it has a claim: those of a writer are found without a pass over all places. */
+/** Maps each writer to the places of its claims, so that they are found without a scan of all places. */
 export class ByWriter<P> {
-  /** By source and owner; sources have no space in them. */
+  /** By source and owner. Sources contain no space. */
   readonly #places = new Map<string, Places<P>>();
   readonly #newPlaces: () => Places<P>;
 
@@ -23,7 +23,7 @@ export class ByWriter<P> {
     this.#newPlaces = newPlaces;
   }
 
-  /** The places of a writer. They may be deleted and added while their keys are read. */
+  /** Returns the places of a writer. Places may be deleted and added while the keys are iterated. */
   of(writer: Writer): Pick<Places<P>, 'size' | 'keys'> {
     return this.#places.get(keyOf(writer)) ?? this.#newPlaces();
   }

@@ -8,27 +8,27 @@ import { RecentChanges } from './recent-changes.ts';
 import type { IPCacheSnapshot } from './snapshot.ts';
 import type { IPCacheChange, IPCacheListener, OwnerChange, OwnerListener } from './types.ts';
 
-/** Changes kept for readers that resume by revision: some seconds of a busy mesh, about 3 MB when it is full. */
+/** Changes kept for readers that resume by revision: a few seconds of a busy mesh, at most about 3 MB. */
 const RECENT_CHANGES = 16_384;
 
-/** How many prefixes a slow reader may be behind before it has to resync: about 10 MB. */
+/** Maximum number of pending prefixes of a slow reader before it has to resync: about 10 MB. */
 const PENDING_PREFIXES = 65_536;
 
-/** How a reader of changes begins and ends. */
+/** Start and end of a reader of changes. */
 export interface ReadOptions {
-  /** The revision up to which the reader is informed. */
+  /** The last revision that the reader knows. */
   readonly from?: number | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
-/** Gives changes their revision, and delivers them to listeners and readers. */
+/** Assigns revisions to changes and delivers them to listeners and readers. */
 export class ChangeHub {
   readonly #deliveries: DeliveryQueue;
   readonly #listeners: ListenerSet<IPCacheListener>;
   readonly #ownerListeners: ListenerSet<OwnerListener>;
   readonly #namedPortsListeners: ListenerSet<() => void>;
   readonly #readers = new Set<ChangeReader>();
-  /** Kept from the first reader on. */
+  /** Undefined before the first reader. */
   #recent: RecentChanges | undefined;
   #revision = 0;
 
@@ -43,27 +43,27 @@ export class ChangeHub {
     return this.#revision;
   }
 
-  /** Listeners and readers of changes. */
+  /** Number of listeners and readers of changes. */
   get listeners(): number {
     return this.#listeners.size + this.#readers.size;
   }
 
-  /** Whether changes go to anybody. */
-  get isHeard(): boolean {
+  /** True if changes have a receiver. */
+  get hasAudience(): boolean {
     return this.listeners > 0 || this.#recent !== undefined;
   }
 
-  /** Gives a change for which there is no listener its revision. */
-  passOver(): void {
+  /** Assigns a revision to a change without receivers. */
+  skipRevision(): void {
     this.#revision++;
   }
 
-  /** Call before visible entries change: a replay under way shows those of its beginning. */
+  /** Must be called before visible entries change, because a running replay shows the state at its start. */
   beforeChange(): void {
     this.#listeners.beforeChange();
   }
 
-  /** Delivers what one write or batch has changed. `changes` get the next revision. */
+  /** Delivers the changes of one write or batch. `changes` receive the next revision. */
   publish(
     changes: readonly IPCacheChange[],
     ownerChanges: readonly OwnerChange[],
@@ -74,15 +74,15 @@ export class ChangeHub {
       if (changes.length > 0) this.#listeners.notify(deliverChanges, changes);
       return;
     }
-    // Held, so that what a listener of the first causes comes after the last.
-    this.#deliveries.hold(() => {
+    // Deferred, so that deliveries caused by these listeners follow all three.
+    this.#deliveries.deferUntilReturn(() => {
       if (changes.length > 0) this.#listeners.notify(deliverChanges, changes);
       if (ownerChanges.length > 0) this.#ownerListeners.notify(deliverOwnerChanges, ownerChanges);
       if (namedPortsChanged) this.#namedPortsListeners.notify(deliverNamedPortsChange, undefined);
     });
   }
 
-  /** The listener receives what `visible` gives when its turn comes, in parts, then `onSynced`, then every change. */
+  /** Subscribes a listener. It receives the chunks of `visible`, then `onSynced`, then every change. */
   subscribe(listener: IPCacheListener, visible: () => Iterable<readonly IPCacheChange[]>): Unsubscribe {
     return this.#listeners.subscribe(listener, {
       *steps() {
@@ -101,7 +101,7 @@ export class ChangeHub {
     return this.#namedPortsListeners.subscribe(listener);
   }
 
-  /** A reader that goes on where it left off, if what it missed is still there. */
+  /** Returns a reader that resumes after `from` if the changes since then are still held. */
   read(
     { from, signal }: ReadOptions,
     snapshot: () => IPCacheSnapshot,
@@ -120,7 +120,7 @@ export class ChangeHub {
     return reader.batches;
   }
 
-  /** Readers collect at once, so that what they have is always that of the revision. */
+  /** Adds changes to all readers immediately, so that their content always matches the revision. */
   #record(changes: readonly IPCacheChange[]): void {
     this.#revision++;
     this.#recent?.add(this.#revision, changes);

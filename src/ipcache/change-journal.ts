@@ -4,7 +4,7 @@ import { netChanges, prefixChange, prefixHash, sameEntry } from './change.ts';
 import type { ClaimSink, KeyImage } from './claim-state.ts';
 import type { ClaimWriter, IPCacheChange, IPCacheEntry, OwnerChange } from './types.ts';
 
-const NO_CHANGES: IPCacheChange[] = []; // never added to
+const NO_CHANGES: IPCacheChange[] = []; // never modified
 const NO_OWNER_CHANGES: readonly OwnerChange[] = [];
 
 interface Before {
@@ -12,23 +12,23 @@ interface Before {
   readonly image: KeyImage | undefined;
 }
 
-/** Makes the claims of a key what they were. */
+/** Restores the claims of a key. */
 type Restore = (key: PrefixRegister, image: KeyImage | undefined) => void;
 
-/** Notes what a write or batch does to the claims: what listeners are to receive, and how to roll a batch back (I8). */
+/** Records the effect of a write or batch: the changes for listeners, and the images to roll a batch back (I8). */
 export class ChangeJournal implements ClaimSink {
   #changes: IPCacheChange[] = NO_CHANGES;
-  /** Hashes of the prefixes that the batch under way has changed. */
+  /** Hashes of the prefixes that the current batch changed. */
   readonly #hashes = new Set<number>();
-  /** Whether the changes are known to be of different prefixes: numbers cost less to compare than texts. */
+  /** True if all changes are known to have different prefixes. Hashes are cheaper to compare than text. */
   #distinct = false;
-  /** Whether changes of writes outside of batches are wanted; and whether one was made that was not. */
-  #heard = true;
-  #unheard = false;
-  /** The text of the key that is being written; `''` where there is none. */
+  /** False if changes outside batches have no receiver. `#skipped` is true if such a change was not recorded. */
+  #hasAudience = true;
+  #skipped = false;
+  /** The text of the key that is written, or empty. */
   #text = '';
   #ownerChanges: OwnerChange[] = [];
-  /** What keys were before each step of a batch, oldest first; undefined outside of batches. */
+  /** Images of keys before each step of a batch, oldest first; undefined outside batches. */
   #before: Before[] | undefined;
 
   get inBatch(): boolean {
@@ -45,12 +45,12 @@ export class ChangeJournal implements ClaimSink {
     next: IPCacheEntry | undefined,
   ): void {
     if (sameEntry(old, next)) return;
-    if (!this.#heard && this.#before === undefined) {
-      this.#unheard = true;
+    if (!this.#hasAudience && this.#before === undefined) {
+      this.#skipped = true;
       return;
     }
     const change = prefixChange(key, old, next, this.#text);
-    // Most writes make one change, and its array goes to the listeners: an array of just one is the cheapest.
+    // Most writes make one change. A literal of one element is the cheapest array, and listeners receive it.
     if (this.#changes.length === 0) this.#changes = [change];
     else this.#changes.push(change);
     if (this.#before === undefined) this.#distinct = false;
@@ -69,7 +69,7 @@ export class ChangeJournal implements ClaimSink {
     });
   }
 
-  /** Runs `write` as part of the batch under way, or as a batch; has its part restored, last first, when it throws. */
+  /** Runs `write` as a batch or as part of the current one. If it throws, its steps are undone in reverse order. */
   batch<T>(write: () => T, restore: Restore): T {
     const outermost = this.#before === undefined;
     if (outermost) this.#begin();
@@ -91,26 +91,26 @@ export class ChangeJournal implements ClaimSink {
   }
 
   /**
-   * Whether the changes of the write that begins are to be noted outside of a batch. When they are not, it may make one at
-   * most: a second might undo the first.
+   * Sets whether changes outside a batch are recorded. If not, the next write must make at most one change, because a second
+   * one could undo the first.
    */
-  listen(heard: boolean): void {
-    this.#heard = heard;
+  setAudience(hasAudience: boolean): void {
+    this.#hasAudience = hasAudience;
   }
 
-  /** Until the next call, what changes is the key that was parsed from this text; `''`: any key. */
-  about(text: string): void {
+  /** Sets the text from which the next changed keys were parsed. Empty means unknown. */
+  setText(text: string): void {
     this.#text = text;
   }
 
-  /** Whether something visible has changed since the last time of which nothing was noted. */
-  takeUnheard(): boolean {
-    const unheard = this.#unheard;
-    this.#unheard = false;
-    return unheard;
+  /** Returns true if a visible change was not recorded since the last call. */
+  takeSkipped(): boolean {
+    const skipped = this.#skipped;
+    this.#skipped = false;
+    return skipped;
   }
 
-  /** Takes out the visible changes noted since the last time, net: each prefix once (I8). */
+  /** Removes and returns the net visible changes, each prefix once (I8). */
   takeChanges(): readonly IPCacheChange[] {
     if (this.#changes.length === 0) return NO_CHANGES;
     const changes = this.#changes;
@@ -118,7 +118,7 @@ export class ChangeJournal implements ClaimSink {
     return changes.length === 1 || this.#distinct ? changes : netChanges(changes);
   }
 
-  /** Takes out the changes of owners noted since the last time, net. */
+  /** Removes and returns the net owner changes. */
   takeOwnerChanges(): readonly OwnerChange[] {
     if (this.#ownerChanges.length === 0) return NO_OWNER_CHANGES;
     const changes = this.#ownerChanges;
@@ -137,7 +137,7 @@ export class ChangeJournal implements ClaimSink {
   }
 }
 
-/** First holder to last holder of each key, where they differ. */
+/** Returns the first and last holder of each key if they differ. */
 function netOwnerChanges(changes: readonly OwnerChange[]): readonly OwnerChange[] {
   const byKey = new Map<string, OwnerChange>();
   for (const change of changes) {

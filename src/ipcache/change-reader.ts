@@ -3,41 +3,41 @@ import { mergeChanges, sameEntry } from './change.ts';
 import type { IPCacheSnapshot } from './snapshot.ts';
 import type { IPCacheChange } from './types.ts';
 
-/** What a reader of `IPCache.changes` gets. Both end at `revision`: resume from there. */
+/** A batch of `IPCache.changes`. Both kinds end at `revision`; resume from there. */
 export type ChangeBatch =
   | {
-      /** One change for each prefix that differs from what the reader was last given. */
+      /** One change for each prefix that differs from the last state that the reader received. */
       readonly kind: 'changes';
       readonly revision: number;
       readonly changes: readonly IPCacheChange[];
     }
   | {
-      /** Begin anew with this state: it is the reader's first, or it fell too far behind. */
+      /** Replace all state by this snapshot: the first batch of a reader, or the reader fell too far behind. */
       readonly kind: 'resync';
       readonly revision: number;
       readonly snapshot: IPCacheSnapshot;
     };
 
-/** What a reader needs of the cache, and how it is made. */
+/** The cache's side of a reader, and its options. */
 export interface ChangeReaderOptions {
   revision(): number;
   snapshot(): IPCacheSnapshot;
-  /** How many prefixes may wait to be read. */
+  /** Maximum number of pending prefixes. */
   readonly limit: number;
-  /** What the reader has not been given yet; undefined begins with a resync. */
+  /** The changes that the reader missed; if undefined, it starts with a resync. */
   readonly missed: readonly IPCacheChange[] | undefined;
   /** Ends the reader. */
   readonly signal: AbortSignal | undefined;
-  /** The reader has ended. */
+  /** Called when the reader has ended. */
   readonly onEnd: () => void;
 }
 
 /**
- * Collects changes for one consumer: of each prefix only the net change waits, and one that is back to what the
- * consumer knows is dropped (I3). When more than `limit` prefixes wait, the consumer gets a resync instead (I11).
+ * Collects changes for one consumer. Each prefix has one pending net change, which is dropped if it returns to the state that
+ * the consumer knows (I3). If more than `limit` prefixes are pending, the consumer receives a resync instead (I11).
  */
 export class ChangeReader {
-  /** What the consumer reads. */
+  /** The iterator that the consumer reads. */
   readonly batches: CoalescingReader<IPCacheChange, ChangeBatch>;
   readonly #options: ChangeReaderOptions;
   #resync: boolean;

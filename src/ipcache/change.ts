@@ -2,7 +2,7 @@ import { formatPrefixOf, type PrefixRegister } from '../net/prefix.ts';
 import { sameMetadata } from './k8s-metadata.ts';
 import type { IPCacheChange, IPCacheEntry } from './types.ts';
 
-/** Whether two entries say the same to a listener (I3). */
+/** Returns true if two entries are equal for a listener (I3). */
 export function sameEntry(a: IPCacheEntry | undefined, b: IPCacheEntry | undefined): boolean {
   if (a === undefined || b === undefined) return a === b;
   return (
@@ -14,8 +14,8 @@ export function sameEntry(a: IPCacheEntry | undefined, b: IPCacheEntry | undefin
 }
 
 /**
- * The change of one prefix, as plain data. At least one of `old` and `next` is defined; `key` is usually a register.
- * With the `text` that it was parsed from, most prefixes need not be made anew.
+ * Returns the change of one prefix as plain data. At least one of `old` and `next` is defined. `text`, from which the key was
+ * parsed, saves formatting of most prefixes.
  */
 export function prefixChange(
   key: Readonly<PrefixRegister>,
@@ -31,17 +31,17 @@ export function prefixChange(
   };
 }
 
-/** A number that differs only where the prefix does; equal ones say nothing. */
+/** Returns a hash of a prefix. */
 export function prefixHash({ w0, w1, w2, w3, length }: Readonly<PrefixRegister>): number {
   return w0 ^ Math.imul(w1 ^ Math.imul(w2 ^ w3, 31), 31) ^ (length << 24);
 }
 
-/** A change and a later one of the same prefix in one. */
+/** Merges a change and a later one of the same prefix. */
 export function mergeChanges(earlier: IPCacheChange, later: IPCacheChange): IPCacheChange {
   return { kind: later.kind, prefix: later.prefix, old: earlier.old, new: later.new };
 }
 
-/** The net effect of changes in order: one for each prefix that differs at the end, in order of first touch (I8). */
+/** Returns the net effect of changes: one for each prefix that differs at the end, in order of the first change (I8). */
 export function netChanges(changes: readonly IPCacheChange[]): readonly IPCacheChange[] {
   const byPrefix = new Map<string, IPCacheChange>();
   for (const change of changes) {

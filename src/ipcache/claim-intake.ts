@@ -34,7 +34,7 @@ function metadataFault(k8s: K8sMetadata, key: string): Rejection | undefined {
   return k8s.namedPorts === undefined ? undefined : namedPortsFault(k8s.namedPorts, key);
 }
 
-/** What is wrong with a writer, if anything. `key` only names the place. */
+/** Returns the fault of a writer, or undefined. `key` is the location in the rejection. */
 export function writerFault(writer: Writer, key: string): Rejection | undefined {
   if (typeof writer !== 'object' || writer === null)
     return rejection('invalid-writer', 'writer', writer, 'must be an object', key);
@@ -46,8 +46,7 @@ export function writerFault(writer: Writer, key: string): Rejection | undefined 
   return undefined;
 }
 
-/** What is wrong with a claim, if anything, its writer and its host IP aside: those are
- * checked where they are interned. */
+/** Returns the fault of a claim, or undefined. Its writer and host IP are checked when they are interned. */
 export function claimFault(claim: Claim, key: string): Rejection | undefined {
   if (typeof claim !== 'object' || claim === null)
     return rejection('invalid-claim', 'claim', claim, 'must be an object', key);
@@ -72,12 +71,12 @@ export function claimFault(claim: Claim, key: string): Rejection | undefined {
   return claim.k8s === undefined ? undefined : metadataFault(claim.k8s, key);
 }
 
-/** A key that is neither an IP nor a CIDR. */
+/** Returns the rejection of a key that is neither an IP nor a CIDR. */
 export function keyFault(key: unknown): Rejection {
   return rejection('invalid-prefix', 'prefix', key, 'is not a valid IP address or CIDR');
 }
 
-/** A host IP that is not valid. */
+/** Returns the rejection of an invalid host IP. */
 export function hostFault(hostIP: unknown, key: string): Rejection {
   return rejection('invalid-host-ip', 'hostIP', hostIP, 'is not a valid IP address', key);
 }

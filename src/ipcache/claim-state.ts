@@ -3,9 +3,9 @@ import { addressBits } from '../net/address-words.ts';
 import type { PrefixRegister } from '../net/prefix.ts';
 import type { PrefixTable } from '../net/prefix-table.ts';
 import type { EntryIndex } from './entry-indexes.ts';
-import { FLAG, type HeldClaim } from './entry-reader.ts';
-import { EntryRows } from './entry-rows.ts';
 import { OverruledClaims } from './overruled-claims.ts';
+import { FLAG, type HeldClaim } from './row-reader.ts';
+import { RowStore } from './row-store.ts';
 import type {
   Claim,
   ClaimWriter,
@@ -16,28 +16,25 @@ import type {
   Writer,
 } from './types.ts';
 
-/** What the claims on one key were: the effective one first. */
+/** The claims on one key at some moment, the effective one first. */
 export interface KeyImage {
   readonly claims: readonly HeldClaim[];
   readonly contested: boolean;
 }
 
-/**
- * Receives what {@link ClaimState} does. Keys are registers that are reused: copy what is to be kept. It must
- * not write to the state.
- */
+/** Receives the changes of a {@link ClaimState}. Keys are reused registers: copy them to keep them. It must not write to the state. */
 export interface ClaimSink {
-  /** Whether a batch is under way, of which {@link ClaimSink.willChange} is to be called. */
+  /** True in a batch. Only then is {@link ClaimSink.willChange} called. */
   readonly inBatch: boolean;
-  /** The claims of `key` are about to change; they are `image`, or undefined where there are none. */
+  /** Called before the claims of `key` change. `image` has the current claims; undefined if there are none. */
   willChange(key: Readonly<PrefixRegister>, image: KeyImage | undefined): void;
-  /** The visible entry of the prefix of `key` may have changed: compare. */
+  /** Called if the visible entry of the prefix of `key` may have changed. The two entries may be equal. */
   visibleChanged(
     key: Readonly<PrefixRegister>,
     old: IPCacheEntry | undefined,
     next: IPCacheEntry | undefined,
   ): void;
-  /** A contested key has changed hands. */
+  /** Called when the owner of a contested key changed. */
   ownerChanged(
     key: Readonly<PrefixRegister>,
     from: ClaimWriter | undefined,
@@ -45,7 +42,7 @@ export interface ClaimSink {
   ): void;
 }
 
-/** A look at a row takes some ns, taking a claim away about a µs. */
+/** Rows that are scanned in the time of one deletion: a scan takes a few ns, a deletion about 1 µs. */
 const LOOKS_PER_CLAIM = 128;
 
 function isFullLengthCIDR(key: Readonly<PrefixRegister>): boolean {
@@ -53,23 +50,23 @@ function isFullLengthCIDR(key: Readonly<PrefixRegister>): boolean {
 }
 
 /**
- * Every live claim, and which of them is effective: the rules of SEMANTICS 2.2 and 2.3 and nothing else. It
- * trusts its input, which the intake has checked.
+ * All live claims, and the selection of the effective ones: the rules of SEMANTICS 2.2 and 2.3, and nothing else. Its input
+ * was checked by the intake.
  *
  *     key ──table──► slot ──rows──► the effective claim of the key
  *                      └──overruled──► the overruled ones, strongest first (few keys have any)
  *
- *     endpoint 10.0.0.1 ┐ counterparts: two keys over one prefix.
- *     CIDR 10.0.0.1/32  ┘ While the endpoint is held, the CIDR is shadowed: kept, but not visible.
+ *     endpoint 10.0.0.1 ┐ counterparts: two keys of one prefix.
+ *     CIDR 10.0.0.1/32  ┘ If the endpoint has a claim, the CIDR is shadowed: kept, but not visible.
  */
 export class ClaimState {
   readonly table: PrefixTable;
-  readonly rows: EntryRows;
+  readonly rows: RowStore;
   readonly overruled: OverruledClaims = new OverruledClaims();
   readonly #sink: ClaimSink;
   readonly #retainOverruled: boolean;
   readonly #maxEntries: number;
-  /** Full-length CIDRs in the table: while there are none, no endpoint needs to look for its counterpart. */
+  /** Number of full-length CIDRs. If it is 0, endpoints have no counterparts. */
   #fullLengthCIDRs = 0;
   #shadowed = 0;
   #highWater = 0;
@@ -85,23 +82,23 @@ export class ClaimState {
     },
   ) {
     this.table = newTable();
-    this.rows = new EntryRows(newTable(), options.hashSeed);
+    this.rows = new RowStore(newTable(), options.hashSeed);
     this.#sink = sink;
     this.#retainOverruled = options.retainOverruled;
     this.#maxEntries = options.maxEntries;
   }
 
-  /** The most keys that were ever held at once. */
+  /** Maximum number of keys so far. */
   get highWater(): number {
     return this.#highWater;
   }
 
-  /** CIDRs that an endpoint hides at the moment. */
+  /** Number of shadowed CIDRs. */
   get shadowed(): number {
     return this.#shadowed;
   }
 
-  /** Puts a claim on a key. `host` is the number of the claim's host IP. */
+  /** Sets a claim on a key. `host` is the number of the claim's host IP. */
   put(key: PrefixRegister, claim: Claim, host: number): UpsertOutcome {
     const slot = this.table.find(key);
     if (slot < 0) return this.#claimFree(key, claim, host);
@@ -110,7 +107,7 @@ export class ClaimState {
     return this.#contest(slot, key, claim, host);
   }
 
-  /** Takes one writer's claim off a key, if `ifPod` allows. */
+  /** Deletes one writer's claim on a key if `ifPod` matches. */
   remove(key: PrefixRegister, by: DeleteOptions): Exclude<DeleteOutcome, 'invalid'> {
     const slot = this.table.find(key);
     if (slot < 0) return 'not-found';
@@ -123,15 +120,14 @@ export class ClaimState {
     return 'applied';
   }
 
-  /** Whether a writer has any claim. */
+  /** Returns true if a writer has a claim. */
   holds(writer: Writer): boolean {
     return this.rows.writers.find(writer) >= 0 || this.overruled.slotsOf(writer).size > 0;
   }
 
   /**
-   * Takes claims of a writer away, overruled ones first: at most `limit`, and looking at no more than
-   * {@link LOOKS_PER_CLAIM} rows for each of them. Says how many, and the row to go `on` from. `key` is a register to
-   * work in.
+   * Deletes at most `limit` claims of a writer, overruled ones first, and scans at most {@link LOOKS_PER_CLAIM} rows for each
+   * of them. Returns their number, and `on`, the row at which the next call continues. `key` is a scratch register.
    */
   withdraw(by: Writer, key: PrefixRegister, limit: number, from = 0): { withdrawn: number; on: number } {
     let withdrawn = 0;
@@ -159,7 +155,7 @@ export class ClaimState {
     return { withdrawn, on };
   }
 
-  /** Makes the claims of a key what `image` says; `undefined` means none. The sink receives nothing about owners. */
+  /** Restores the claims of a key from `image`; undefined means none. The sink receives no owner changes. */
   restore(key: PrefixRegister, image: KeyImage | undefined): void {
     const slot = this.table.find(key);
     if (slot >= 0) {
@@ -173,7 +169,7 @@ export class ClaimState {
     this.rows.mark(again, FLAG.contested, image?.contested === true);
   }
 
-  /** The other form of a full-length key: the CIDR over an endpoint, the endpoint under a CIDR; or -1. */
+  /** Returns the slot of the other form of a full-length key (the CIDR of an endpoint, or the reverse); -1 if there is none. */
   counterpart(key: PrefixRegister): number {
     if (key.length !== addressBits(key.family)) return -1;
     if (key.form === 'endpoint' && this.#fullLengthCIDRs === 0) return -1;
@@ -184,7 +180,7 @@ export class ClaimState {
     return slot;
   }
 
-  /** Keeps an index from now on, filled with what is there. */
+  /** Fills an index with the current entries and maintains it from now on. */
   track<I extends EntryIndex>(index: I): I {
     for (const slot of this.table.slots()) index.add(slot, this.rows.entry(slot));
     this.#indexes = [...this.#indexes, index];
@@ -195,7 +191,7 @@ export class ClaimState {
     if (this.#sink.inBatch) this.#sink.willChange(key, slot < 0 ? undefined : this.#image(slot));
   }
 
-  /** What the claims on the key of a slot in use are now. */
+  /** Returns the current claims on the key of a slot in use. */
   #image(slot: number): KeyImage {
     return {
       claims: [this.rows.claim(slot), ...this.overruled.of(slot)],
@@ -203,7 +199,7 @@ export class ClaimState {
     };
   }
 
-  /** The key has no claim yet. */
+  /** Sets the first claim on a free key. */
   #claimFree(key: PrefixRegister, claim: Claim, host: number): UpsertOutcome {
     if (this.table.size >= this.#maxEntries) return 'capacity';
     this.#willChange(key, -1);
@@ -211,7 +207,7 @@ export class ClaimState {
     return 'applied';
   }
 
-  /** The writer holds the key: it only says something else of it. */
+  /** Updates the effective claim of the same writer. */
   #claimOwn(slot: number, key: PrefixRegister, claim: Claim, host: number): UpsertOutcome {
     if (this.rows.holds(slot, claim, host)) return 'unchanged';
     this.#willChange(key, slot);
@@ -221,7 +217,7 @@ export class ClaimState {
     return 'applied';
   }
 
-  /** Another writer holds the key: the stronger claim is effective (I4); the other is kept, if any is. */
+  /** Handles a claim on a key of another writer. The stronger claim is effective (I4); the other is kept if `retainOverruled`. */
   #contest(slot: number, key: PrefixRegister, claim: Claim, host: number): UpsertOutcome {
     this.#willChange(key, slot);
     this.rows.mark(slot, FLAG.contested, true);
@@ -245,7 +241,7 @@ export class ClaimState {
     return 'applied';
   }
 
-  /** The effective claim of a key goes: the strongest overruled claim becomes effective, or the key goes with it. */
+  /** Deletes the effective claim of a key. The strongest overruled claim becomes effective; without one, the key is deleted. */
   #promote(slot: number, key: PrefixRegister, old: IPCacheEntry): void {
     if (!this.rows.has(slot, FLAG.contested)) {
       this.#disappear(slot, key, old);
@@ -263,7 +259,7 @@ export class ClaimState {
     this.#sink.ownerChanged(key, holder, next);
   }
 
-  /** A free key gets its first claim. It may shadow its counterpart, or be shadowed by it. */
+  /** Inserts a key with its first claim. It may shadow its counterpart, or be shadowed by it. */
   #appear(key: PrefixRegister, claim: Claim, host: number): number {
     const slot = this.table.insert(key);
     if (this.table.size > this.#highWater) this.#highWater = this.table.size;
@@ -282,7 +278,7 @@ export class ClaimState {
     return slot;
   }
 
-  /** The last claim of a key goes. A CIDR that it shadowed becomes visible, with its own attributes. */
+  /** Deletes a key with its last claim. A CIDR that it shadowed becomes visible with its own attributes. */
   #disappear(slot: number, key: PrefixRegister, old: IPCacheEntry): void {
     for (const index of this.#indexes) index.remove(slot, old);
     const shadowed = this.rows.has(slot, FLAG.shadowed);
@@ -296,11 +292,11 @@ export class ClaimState {
     this.#sink.visibleChanged(key, old, counterpart < 0 ? undefined : this.rows.entry(counterpart));
   }
 
-  /** The effective entry of a key had other attributes, or another writer, before. */
+  /** Reports that the effective entry of a key changed from `old`. */
   #entryChanged(slot: number, key: PrefixRegister, old: IPCacheEntry): void {
     const entry = this.rows.entry(slot);
     for (const index of this.#indexes) {
-      if (index.isSame(old, entry)) continue; // tables from which keys come and go are rebuilt again and again
+      if (index.isSame(old, entry)) continue; // a Map with many deletes and inserts is rehashed repeatedly
       index.remove(slot, old);
       index.add(slot, entry);
     }
@@ -313,7 +309,7 @@ export class ClaimState {
   }
 }
 
-/** Whether a claim may be deleted by a writer that means this pod. */
+/** Returns true if a claim names this pod, or if `pod` is undefined. */
 export function namesPod(claim: IPCacheEntry, pod: DeleteOptions['ifPod']): boolean {
   return pod === undefined || (claim.k8s?.namespace === pod.namespace && claim.k8s.podName === pod.podName);
 }

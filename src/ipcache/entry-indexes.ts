@@ -1,17 +1,17 @@
 import { canonicalAddress } from '../net/prefix.ts';
 import type { IPCacheEntry } from './types.ts';
 
-/** Something that is kept of the effective entries, shadowed ones included, by the slots that they are in. */
+/** An index of the effective entries, shadowed ones included, by slot. */
 export interface EntryIndex {
   add(slot: number, entry: IPCacheEntry): void;
   remove(slot: number, entry: IPCacheEntry): void;
-  /** Whether the index surely says the same of both: then it is left alone. */
+  /** Returns true if both entries have the same index keys, so that no update is needed. */
   isSame(old: IPCacheEntry, entry: IPCacheEntry): boolean;
 }
 
 const NONE: readonly number[] = [];
 
-/** Slots by a text of their entries. One slot is kept as such, several as a set: most pods have one address. */
+/** Slots by a text of their entries. A single slot is stored as a number, because most pods have one address. */
 class SlotsByText {
   readonly #slots = new Map<string, number | Set<number>>();
 
@@ -38,7 +38,7 @@ class SlotsByText {
   }
 }
 
-/** Entries by their pod. */
+/** Index of entries by pod. */
 export class PodIndex implements EntryIndex {
   readonly #namespaces = new Map<string, SlotsByText>();
 
@@ -65,11 +65,11 @@ export class PodIndex implements EntryIndex {
   }
 }
 
-/** Entries by their host. */
+/** Index of entries by host. */
 export class HostIndex implements EntryIndex {
   readonly #hosts = new SlotsByText();
 
-  /** Any spelling. */
+  /** Returns the slots of a host IP in any spelling. */
   of(hostIP: string): Iterable<number> {
     return this.#hosts.of(canonicalAddress(hostIP) ?? '');
   }

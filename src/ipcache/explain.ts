@@ -1,7 +1,7 @@
 import { compareSources } from '../identity/source.ts';
 import type { DecidingRule, ExplainedClaim } from './types.ts';
 
-/** Which rule put the first claim before the second (I4). */
+/** Returns the rule that ranks the first claim before the second (I4). */
 export function decidingRule(claims: readonly ExplainedClaim[]): DecidingRule | undefined {
   const [first, second] = claims;
   if (first === undefined) return undefined;

@@ -4,35 +4,32 @@ import { formatAddress } from '../net/format-address.ts';
 import { type PrefixRegister, parsePrefix, prefixRegister } from '../net/prefix.ts';
 import type { PrefixTable } from '../net/prefix-table.ts';
 
-/** A small number that stands for a host IP while any entry refers to it; {@link NO_HOST} for none. */
+/** The number of a host IP while an entry refers to it; {@link NO_HOST} for none. */
 export type HostID = number;
 export const NO_HOST: HostID = 0;
 
 /**
- * Interns host IPs: a million endpoints live on a few thousand hosts, so each address is kept once, in
- * canonical text, and entries hold a number. Numbers are used again when nothing refers to them.
+ * Interns host IPs. A million endpoints run on a few thousand hosts, so each address is stored once as canonical text, and
+ * entries store a number. Numbers without references are reused.
  */
 export class HostTable {
   readonly #table: PrefixTable;
   readonly #register: PrefixRegister = prefixRegister();
-  /** Canonical text of each host in use, at its number less one. */
+  /** Canonical text of each host in use, at the index number − 1. */
   readonly texts: ObjectColumn<string> = new ObjectColumn();
   readonly #references = new Int32Rows(1);
-  /** The host that was resolved last and was new then, plus one: forgotten unless it has been retained. */
+  /** The last resolved host if it was new. It is removed unless it is retained. */
   #unclaimed: HostID = NO_HOST;
-  /** The text that was resolved last and its host, while that is in use: claims come in runs of one host. */
+  /** The last resolved text and its host, if still in use. Claims often arrive in runs of one host. */
   #lastText = '';
   #last: HostID = NO_HOST;
 
-  /** `table` must be empty and of this host table's own. */
+  /** `table` must be empty and is owned by this host table. */
   constructor(table: PrefixTable) {
     this.#table = table;
   }
 
-  /**
-   * The number of a host; -1 when `text` is not an address. A host that is not retained before the next one is
-   * resolved is forgotten.
-   */
+  /** Returns the number of a host; -1 if `text` is not an address. A new host is removed unless it is retained before the next call. */
   resolve(text: string | undefined): HostID {
     if (text === undefined) return NO_HOST;
     if (this.#last !== NO_HOST && text === this.#lastText) return this.#last;
@@ -45,12 +42,12 @@ export class HostTable {
     return this.#last;
   }
 
-  /** Counts one more reference to a host. */
+  /** Adds a reference to a host. */
   retain(host: HostID): void {
     if (host !== NO_HOST) this.#references.set(host - 1, 0, this.#references.get(host - 1, 0) + 1);
   }
 
-  /** Counts one reference less; with the last one the number is free. */
+  /** Removes a reference to a host. After the last one its number is free. */
   release(host: HostID): void {
     if (host === NO_HOST) return;
     const left = this.#references.get(host - 1, 0) - 1;
@@ -58,7 +55,7 @@ export class HostTable {
     if (left === 0) this.#remove(host);
   }
 
-  /** Canonical text of a host in use. */
+  /** Returns the canonical text of a host in use. */
   text(host: HostID): string | undefined {
     return host === NO_HOST ? undefined : this.texts.get(host - 1);
   }

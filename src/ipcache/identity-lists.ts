@@ -1,24 +1,24 @@
 import { Int32Map } from '../base/int32-map.ts';
 import { Int32Rows } from '../base/int32-rows.ts';
 
-// Columns of a link; zero is none, so slots are stored plus one.
+// Columns of a link. Slots are stored plus one; zero is none.
 const NEXT = 0;
 const PREVIOUS = 1;
 
 /**
- * The slots of every identity in a list, the one that got it last first (I5):
+ * A linked list of slots for each identity, the latest slot first (I5):
  *
- *     identity ──heads──► slot ─► │ next │ previous │ ─► …        8 bytes a slot, two cache lines touched by each write
+ *     identity ──heads──► slot ─► │ next │ previous │ ─► …        8 bytes a slot; a write touches two cache lines
  */
 export class IdentityLists {
-  /** For each identity the first slot of its list. */
+  /** The first slot of each identity's list. */
   readonly #heads: Int32Map;
-  /** For each identity the length of its list. */
+  /** The length of each identity's list. */
   readonly #counts: Int32Map;
   readonly #links: Int32Rows;
   readonly #seed: number;
 
-  /** The `seed` is mixed in, so that strangers cannot choose identities that crowd one part of the maps. */
+  /** `seed` is mixed in so that an attacker cannot choose identities that collide in the maps. */
   constructor(
     seed = 0,
     heads: Int32Map = new Int32Map(),
@@ -35,12 +35,12 @@ export class IdentityLists {
     return this.#heads.bytes + this.#counts.bytes + this.#links.bytes;
   }
 
-  /** The lists as they are now; later writes do not show. */
+  /** Returns the current lists. Later writes do not change the copy. */
   fork(): IdentityLists {
     return new IdentityLists(this.#seed, this.#heads.fork(), this.#counts.fork(), this.#links.fork());
   }
 
-  /** The slots of an identity. */
+  /** Yields the slots of an identity. */
   *of(identity: number): Generator<number, void, void> {
     let link = this.#heads.get(identity ^ this.#seed);
     while (link !== 0) {
@@ -49,12 +49,12 @@ export class IdentityLists {
     }
   }
 
-  /** How many slots they are. */
+  /** Returns the number of slots of an identity. */
   count(identity: number): number {
     return this.#counts.get(identity ^ this.#seed);
   }
 
-  /** Puts a slot that is in no list at the front of one. */
+  /** Adds a slot that is in no list to the front of an identity's list. */
   add(slot: number, identity: number): void {
     const links = this.#links;
     links.reserve(slot);
@@ -65,7 +65,7 @@ export class IdentityLists {
     links.set(slot, PREVIOUS, 0);
   }
 
-  /** Takes a slot out of the list of its identity. */
+  /** Removes a slot from the list of its identity. */
   remove(slot: number, identity: number): void {
     const links = this.#links;
     const next = links.get(slot, NEXT);

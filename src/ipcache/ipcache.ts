@@ -9,6 +9,7 @@ import { HashPrefixTable } from '../net/hash-prefix-table.ts';
 import { formatKey, type PrefixRegister, parsePrefix, prefixRegister } from '../net/prefix.ts';
 import { BLOCK_KEYS, PrefixBlock } from '../net/prefix-block.ts';
 import type { PrefixTable } from '../net/prefix-table.ts';
+import { CacheReads } from './cache-reads.ts';
 import { prefixChange } from './change.ts';
 import { ChangeHub, type ReadOptions } from './change-hub.ts';
 import { ChangeJournal } from './change-journal.ts';
@@ -16,11 +17,10 @@ import type { ChangeBatch } from './change-reader.ts';
 import { claimFault, hostFault, keyFault, writerFault } from './claim-intake.ts';
 import { ClaimState } from './claim-state.ts';
 import { HostIndex, PodIndex } from './entry-indexes.ts';
-import { FLAG } from './entry-reader.ts';
-import { EntryView } from './entry-view.ts';
 import { decidingRule } from './explain.ts';
 import { NamedPortIndex, type NamedPortSets } from './named-port-index.ts';
 import { OutcomeCounts } from './outcome-counts.ts';
+import { FLAG } from './row-reader.ts';
 import { IPCacheSnapshot } from './snapshot.ts';
 import type { FamilyCounts, IPCacheOptions, IPCacheStatus } from './status.ts';
 import type {
@@ -38,28 +38,28 @@ import type {
 } from './types.ts';
 import { type WaitingClaim, WaitingClaims } from './waiting-claims.ts';
 
-/** Most entries of one call in a replay. */
+/** Maximum number of entries in one call of a replay. */
 const REPLAY_CHUNK = 1024;
 
-/** Claims that a step of a withdrawal takes away: about a ms. */
+/** Claims that one step of a withdrawal deletes; it takes about 1 ms. */
 const CLAIMS_PER_STEP = 512;
 
-/** Keys that may wait for room in a small cache; a large one lets as many wait as it holds. */
+/** Default of `maxWaiting` for a small cache. A larger cache uses `maxEntries`. */
 const MANY_WAITING = 65_536;
 
 /**
- * What is where: which identity, host, encryption key and pod stand behind an IP or prefix.
+ * Maps IPs and prefixes to their identity, host, encryption key and pod.
  *
- * Every write is a *claim* by a writer (a source and, where there are several of a kind, an owner). The
- * effective entry of a key is its strongest claim (SEMANTICS 2.2); an endpoint IP shadows the equal full-length
- * CIDR. Overruled claims are kept, and promoted when the stronger one goes, unless `retainOverruled` is
- * false: then there is one claim a key, and what is overruled or overwritten is forgotten.
+ * Every write is a *claim* by a writer: a source, and an owner if the source has several writers. The effective entry of a key
+ * is its strongest claim (SEMANTICS 2.2). An endpoint IP shadows the equal full-length CIDR. Overruled claims are kept, and
+ * promoted if the stronger one is deleted. If `retainOverruled` is false, each key has one claim, and overruled or overwritten
+ * claims are dropped.
  *
- * Synchronous and single-threaded: when a write returns, reads show it and listeners have received it, except
- * within a batch and within a callback, which they receive after it. Writes and exact lookups cost O(1), longest matches
- * a few probes, for IPv6 at most one for each eight bits; none depends on the number of entries. Nothing here does I/O.
+ * The cache is synchronous and single-threaded. When a write returns, reads show it and listeners have received it. Within a
+ * batch or a callback, listeners receive it afterwards. Writes and exact lookups cost O(1). A longest match costs a few probes,
+ * for IPv6 at most one for each eight bits. No cost depends on the number of entries. Nothing here does I/O.
  */
-export class IPCache extends EntryView {
+export class IPCache extends CacheReads {
   readonly #journal: ChangeJournal;
   readonly #state: ClaimState;
   readonly #waiting: WaitingClaims;
@@ -69,7 +69,7 @@ export class IPCache extends EntryView {
   readonly #hub: ChangeHub;
   readonly #rejections: RejectionLog;
   readonly #outcomes = new OutcomeCounts();
-  /** The key of the call under way. No call yields, and what listeners do comes after its last use. */
+  /** The key of the current call. It is not needed any more when listeners are called. */
   readonly #key: PrefixRegister = prefixRegister();
   #spareBlock: PrefixBlock | undefined;
   #namedPorts: NamedPortIndex | undefined;
@@ -93,27 +93,27 @@ export class IPCache extends EntryView {
   }
 
   /**
-   * Claims `key` (an IP or a CIDR, any spelling) for the claim's writer, instead of that writer's earlier claim
-   * on it. The cache keeps `claim.k8s` itself: do not change it afterwards. See {@link UpsertOutcome}.
+   * Sets the writer's claim on `key` (an IP or a CIDR in any spelling). It replaces an earlier claim of the same writer. The
+   * cache keeps the object `claim.k8s`; the caller must not change it afterwards. See {@link UpsertOutcome}.
    */
   upsert(key: string, claim: Claim): UpsertOutcome {
     return this.#claim(key, parsePrefix(key, this.#key), claim);
   }
 
   /**
-   * {@link IPCache.upsert} of `claims[i]` on `keys[i]`, one after the other, and the outcomes in order. Listeners receive
-   * each change as if it came alone; within a {@link IPCache.batch} they receive the net effect. Costs less than the
-   * single calls where keys come in random order and entries are many: 256 of them wait for memory together.
+   * Calls {@link IPCache.upsert} with `keys[i]` and `claims[i]` in order, and returns the outcomes. Listeners receive each
+   * change separately; within {@link IPCache.batch} they receive the net effect. It is faster than single calls if the cache
+   * is large and keys are in random order, because the cache misses of 256 keys overlap.
    */
   upsertMany(keys: readonly string[], claims: readonly Claim[]): UpsertOutcome[] {
     assert(keys.length === claims.length, 'upsertMany: as many claims as keys');
     const outcomes = new Array<UpsertOutcome>(keys.length);
     const block = this.#takeBlock();
     for (let from = 0; from < keys.length; from += BLOCK_KEYS) {
-      const end = this.#readAhead(keys, from, block);
+      const end = this.#parseAndPrefetch(keys, from, block);
       for (let at = from; at < end; at++) {
         const isKey = block.get(at - from, this.#key);
-        outcomes[at] = this.#claim(keys[at] as string, isKey, claims[at] as Claim); // which are looked at there
+        outcomes[at] = this.#claim(keys[at] as string, isKey, claims[at] as Claim); // checked there
       }
     }
     this.#spareBlock = block;
@@ -121,22 +121,21 @@ export class IPCache extends EntryView {
   }
 
   /**
-   * Withdraws the writer's claim on `key`, and no other; the next claim, if there is one, becomes effective.
-   * See {@link DeleteOutcome}.
+   * Deletes the writer's claim on `key`, and no other. The next claim, if any, becomes effective. See {@link DeleteOutcome}.
    */
   delete(key: string, by: DeleteOptions): DeleteOutcome {
     return this.#unclaim(key, parsePrefix(key, this.#key), by);
   }
 
-  /** {@link IPCache.delete} of each of the keys, one after the other; see {@link IPCache.upsertMany}. */
+  /** Calls {@link IPCache.delete} for each key in order, and returns the outcomes. See {@link IPCache.upsertMany}. */
   deleteMany(keys: readonly string[], by: DeleteOptions): DeleteOutcome[] {
     const outcomes = new Array<DeleteOutcome>(keys.length);
     const block = this.#takeBlock();
     for (let from = 0; from < keys.length; from += BLOCK_KEYS) {
-      const end = this.#readAhead(keys, from, block);
+      const end = this.#parseAndPrefetch(keys, from, block);
       for (let at = from; at < end; at++) {
         const isKey = block.get(at - from, this.#key);
-        outcomes[at] = this.#unclaim(keys[at] as string, isKey, by); // which is looked at there
+        outcomes[at] = this.#unclaim(keys[at] as string, isKey, by); // checked there
       }
     }
     this.#spareBlock = block;
@@ -144,9 +143,9 @@ export class IPCache extends EntryView {
   }
 
   /**
-   * Withdraws every claim of a writer as one batch (I10) and says how many there were. Cost: about 2 µs a claim, half a
-   * second for 300,000, and a look through the pages of 1,024 entries where it may have some.
-   * {@link IPCache.withdrawSteps} does not hold up others.
+   * Deletes every claim of a writer as one batch (I10) and returns their number. Cost: about 2 µs a claim (half a second for
+   * 300,000) and a scan of the pages of 1,024 entries that may contain some. {@link IPCache.withdrawSteps} does not block the
+   * event loop.
    */
   withdraw(by: Writer): number {
     return this.batch(() => {
@@ -157,13 +156,12 @@ export class IPCache extends EntryView {
   }
 
   /**
-   * {@link IPCache.withdraw} in steps: each is a batch that takes at most `limit` claims away and gives how many. A step
-   * that looks in vain at 128 entries for each of these gives 0. `TurnGate.runSteps` shares steps out over the turns of
-   * an event loop; its `slice` is a good limit.
+   * Like {@link IPCache.withdraw}, in steps. Each step is a batch that deletes at most `limit` claims and yields their number;
+   * 0 if it scanned 128 entries for each of these without a match. `TurnGate.runSteps` spreads the steps over turns of the
+   * event loop; its `slice` is a suitable limit.
    *
-   * After each step the cache is in a consistent state: listeners and `explain` show the claims that are left. Between
-   * steps anything may be read and written. It ends with the step after which the writer has no claim: what it claims
-   * meanwhile is withdrawn too. Ended early, it leaves what it has not come to.
+   * The cache is consistent after each step, and may be read and written between steps. The generator ends when the writer has
+   * no claims, so claims that it adds between steps are deleted, too. If the caller stops early, the remaining claims stay.
    */
   *withdrawSteps(by: Writer, limit: number = CLAIMS_PER_STEP): Generator<number, void, void> {
     const fault = writerFault(by, 'withdraw');
@@ -186,14 +184,14 @@ export class IPCache extends EntryView {
   }
 
   /**
-   * Runs `write`; listeners receive the net effect of all its writes, once for each prefix, when it is through
-   * (I8). When `write` throws, everything that it wrote is rolled back, nothing is delivered, and the error goes on to
-   * the caller. Batches nest: the outermost one counts, and an inner one that throws takes back only its own
-   * part. Reads inside see what was written so far. `write` must be synchronous.
+   * Runs `write`. Listeners receive the net effect of all its writes, each prefix once, when it returns (I8). If `write` throws,
+   * all its writes are rolled back, nothing is delivered, and the error is rethrown. Batches may be nested: listeners are
+   * called after the outermost one, and an inner batch that throws rolls back its own writes only. Reads inside see the
+   * writes so far. `write` must be synchronous.
    */
   batch<T>(write: () => T): T {
     this.#hub.beforeChange();
-    this.#journal.about('');
+    this.#journal.setText('');
     const nested = this.#journal.inBatch;
     const result = this.#waiting.batch(() =>
       this.#journal.batch(
@@ -209,15 +207,15 @@ export class IPCache extends EntryView {
     return result;
   }
 
-  /** The pod behind exactly this IP. */
+  /** Returns the pod of exactly this IP. */
   getK8sMetadata(ip: string): K8sMetadata | undefined {
     return this.get(ip)?.k8s;
   }
 
   /**
-   * Canonical keys of the entries of a pod, shadowed ones included, in no order that is promised. The first call walks
-   * all entries, some 200 ns each: make it while the cache is empty, and it costs nothing. From then on an index is kept,
-   * of some 100 bytes a pod; a call costs what it gives.
+   * Returns the canonical keys of the entries of a pod, unordered, shadowed ones included. The first call builds an index: about
+   * 200 ns an entry, so call it while the cache is empty. The index takes about 100 bytes a pod. Later calls are linear in
+   * their result.
    */
   lookupByPod(namespace: string, podName: string): readonly string[] {
     this.#pods ??= this.#state.track(new PodIndex());
@@ -225,15 +223,15 @@ export class IPCache extends EntryView {
   }
 
   /**
-   * Canonical keys of the entries behind a host (an IP in any spelling), shadowed ones included, in no order that is
-   * promised. Costs as {@link IPCache.lookupByPod}: the index is kept from the first call on.
+   * Returns the canonical keys of the entries on a host (an IP in any spelling), unordered, shadowed ones included. Costs are
+   * those of {@link IPCache.lookupByPod}.
    */
   lookupByHost(hostIP: string): readonly string[] {
     this.#hosts ??= this.#state.track(new HostIndex());
     return Array.from(this.#hosts.of(hostIP), (slot) => this.keyAt(slot));
   }
 
-  /** Every claim on the prefix of `key`, strongest first, and why the first one won; `undefined` for no prefix. */
+  /** Returns all claims on the prefix of `key`, strongest first, and the rule that selected the first; `undefined` if `key` is invalid. */
   explain(key: string): Explanation | undefined {
     if (!parsePrefix(key, this.#key)) return undefined;
     const prefix = formatPrefix(this.#key, this.#key.length);
@@ -245,45 +243,43 @@ export class IPCache extends EntryView {
     return { prefix, claims, decidedBy: decidingRule(claims) };
   }
 
-  /** Goes up by one with every write or batch that changes what is visible. */
+  /** The revision. It increases by one with every write or batch that changes visible entries. */
   get revision(): number {
     return this.#hub.revision;
   }
 
-  /**
-   * The ports that live entries name, shadowed ones included. The first call walks all entries; from then on the
-   * sets are kept as entries change.
-   */
+  /** Returns the named ports of all entries, shadowed ones included. The first call scans all entries; later changes are tracked. */
   namedPorts(): NamedPortSets {
     return this.#trackedNamedPorts().sets();
   }
 
-  /** Calls back after {@link IPCache.namedPorts} has changed, once a write or batch. Starts the tracking. */
+  /** Calls `listener` after {@link IPCache.namedPorts} changed, once per write or batch. Starts the tracking. */
   onNamedPortsChange(listener: () => void): Unsubscribe {
     this.#trackedNamedPorts();
     return this.#hub.onNamedPortsChange(listener);
   }
 
   /**
-   * The listener receives the visible entries, `onSynced`, then every change: nothing is lost or doubled in between.
-   * Within a callback the replay comes in its turn ({@link IPCacheListener}). Cost: one pass over the entries, in parts
-   * of 1024; the rest is read at once when a callback writes meanwhile. Not within a batch.
+   * Subscribes a listener. It receives the visible entries, then `onSynced`, then every change, without gaps or duplicates. If
+   * called within a callback, the replay follows the current delivery ({@link IPCacheListener}). Cost: one pass over the
+   * entries in chunks of 1,024. If a callback writes during the replay, the remaining entries are read before the write. Must
+   * not be called within a batch.
    */
   subscribe(listener: IPCacheListener): Unsubscribe {
     assert(!this.#journal.inBatch, 'subscribe: not within a batch');
     return this.#hub.subscribe(listener, () => this.#visibleEntries());
   }
 
-  /** Notifies the listener when contested keys change hands, from here on; see {@link OwnerListener}. */
+  /** Notifies the listener of future owner changes of contested keys. See {@link OwnerListener}. */
   subscribeOwners(listener: OwnerListener): Unsubscribe {
     return this.#hub.subscribeOwners(listener);
   }
 
   /**
-   * Changes for a reader that takes its time, such as the edge of a process: batches in which each prefix comes once,
-   * with its latest state. The first is a `resync` with all that is known, unless `from`, the revision up to which the
-   * reader is informed, is recent enough to go on from there. A reader that falls too far behind gets a `resync`
-   * instead of what it missed. Ends when `signal` aborts or the reader stops. Revisions mean nothing to another cache.
+   * Returns changes for a slow consumer, such as the edge of a process, in batches that contain each prefix once with its latest
+   * state. If `from`, the last revision that the consumer knows, is recent enough, the reader resumes from there. Otherwise,
+   * and if it falls too far behind, it receives a `resync` with the whole state. It ends if `signal` aborts or the consumer
+   * stops. Revisions of different caches are unrelated.
    */
   changes(options: ReadOptions = {}): AsyncIterableIterator<ChangeBatch, undefined> {
     assert(!this.#journal.inBatch, 'changes: not within a batch');
@@ -291,20 +287,20 @@ export class IPCache extends EntryView {
   }
 
   /**
-   * An immutable view of all entries as they are now. Cost: a few words for every 1,024 entries; for the writes after
-   * it see {@link IPCacheSnapshot}. Not within a batch.
+   * Returns an immutable view of the current entries. Cost: a few words for every 1,024 entries; {@link IPCacheSnapshot}
+   * describes the cost of later writes. Must not be called within a batch.
    */
   snapshot(): IPCacheSnapshot {
     assert(!this.#journal.inBatch, 'snapshot: not within a batch');
     return new IPCacheSnapshot(this.table.fork(), this.rows.fork(), this.#hub.revision);
   }
 
-  /** The claims that found no room, in the order in which they will be let in. */
+  /** Yields the claims that wait for room, in the order in which they will be admitted. */
   waiting(): Generator<WaitingClaim, void, void> {
     return this.#waiting.list();
   }
 
-  /** Counts and rejections, as plain data. Cost: some µs, however many entries there are. */
+  /** Returns counts and rejections as plain data. Cost: a few µs for any number of entries. */
   status(): IPCacheStatus {
     return {
       entries: this.size,
@@ -327,30 +323,30 @@ export class IPCache extends EntryView {
     };
   }
 
-  /** A block to work in: not the one of a call under way, whose listener may have come here. */
+  /** Returns a block that no outer call uses: a listener of an outer call may have called this one. */
   #takeBlock(): PrefixBlock {
     const block = this.#spareBlock ?? new PrefixBlock();
     this.#spareBlock = undefined;
     return block;
   }
 
-  /** Parses keys from `from` on into a block, reads ahead for them where that pays, and gives where they end. */
-  #readAhead(keys: readonly string[], from: number, block: PrefixBlock): number {
+  /** Parses keys from index `from` into a block, prefetches them if that pays, and returns the index after the last one. */
+  #parseAndPrefetch(keys: readonly string[], from: number, block: PrefixBlock): number {
     const count = Math.min(keys.length - from, BLOCK_KEYS);
     for (let i = 0; i < count; i++) {
       block.set(i, parsePrefix(keys[from + i] as string, this.#key) ? this.#key : undefined);
     }
-    if (block.isScattered(count)) this.table.warm(block, count);
+    if (block.isScattered(count)) this.table.prefetch(block, count);
     return from + count;
   }
 
   #beginWrite(key: string): void {
     this.#hub.beforeChange();
-    this.#journal.about(key);
-    this.#journal.listen(this.#hub.isHeard || this.#waiting.size > 0); // what waited may change the same key once more
+    this.#journal.setText(key);
+    this.#journal.setAudience(this.#hub.hasAudience || this.#waiting.size > 0); // a waiting claim may change the same key again
   }
 
-  /** The register holds the key, if it is one. */
+  /** Upserts the key in the register. `isKey` is false if `key` is invalid. */
   #claim(key: string, isKey: boolean, claim: Claim): UpsertOutcome {
     this.#beginWrite(key);
     const outcome = isKey ? this.#upsert(key, claim) : this.#reject(keyFault(key));
@@ -359,7 +355,7 @@ export class IPCache extends EntryView {
     return outcome;
   }
 
-  /** The register holds the key, if it is one. */
+  /** Deletes the claim on the key in the register. `isKey` is false if `key` is invalid. */
   #unclaim(key: string, isKey: boolean, by: DeleteOptions): DeleteOutcome {
     this.#beginWrite(key);
     const outcome = isKey ? this.#delete(key, by) : this.#reject(keyFault(key));
@@ -375,33 +371,34 @@ export class IPCache extends EntryView {
     const host = this.#state.rows.hosts.resolve(claim.hostIP);
     if (host < 0) return this.#reject(hostFault(claim.hostIP, key));
     const outcome = this.#state.put(this.#key, claim, host);
-    if (this.#waiting.size > 0 || outcome === 'capacity') this.#await(claim, host, outcome === 'capacity');
+    if (this.#waiting.size > 0 || outcome === 'capacity')
+      this.#enqueueWaiting(claim, host, outcome === 'capacity');
     return outcome;
   }
 
-  /** Keeps a claim that found no room; or, where its key is held now, lets in what waited for the same key. */
-  #await(claim: Claim, host: number, full: boolean): void {
+  /** If the cache is full, queues the claim. Otherwise admits the waiting claims on the same key. */
+  #enqueueWaiting(claim: Claim, host: number, full: boolean): void {
     const key = formatKey(this.#key);
     if (full) {
       this.#waiting.put(key, this.#state.rows.held(claim, host));
       return;
     }
     this.#waiting.remove(key, claim);
-    this.#letIn(key);
+    this.#admitKey(key);
   }
 
-  /** Lets claims in that waited, while there is room: at the end of a batch, or of a write outside of one. */
+  /** Admits waiting claims while there is room, at the end of a batch or of a write outside a batch. */
   #admit(endOfBatch = false): void {
     if (this.#waiting.size === 0 || (this.#journal.inBatch && !endOfBatch)) return;
     while (this.#state.table.size < this.#maxEntries) {
       const key = this.#waiting.next();
       if (key === undefined) return;
-      this.#letIn(key);
+      this.#admitKey(key);
     }
   }
 
-  #letIn(key: string): void {
-    this.#journal.about(key);
+  #admitKey(key: string): void {
+    this.#journal.setText(key);
     for (const claim of this.#waiting.take(key)) {
       parsePrefix(key, this.#key);
       const free = this.#state.table.find(this.#key) < 0;
@@ -418,7 +415,7 @@ export class IPCache extends EntryView {
     return this.#waiting.remove(formatKey(this.#key), by) ? 'applied' : outcome;
   }
 
-  /** A writer with effective claims was checked when it wrote the first one. */
+  /** Returns the fault of a writer. A writer with effective claims was checked at its first write. */
   #writerFault(writer: Writer, key: string): Rejection | undefined {
     const known = typeof writer === 'object' && writer !== null && this.#state.rows.writers.find(writer) >= 0;
     return known ? undefined : writerFault(writer, key);
@@ -429,10 +426,10 @@ export class IPCache extends EntryView {
     return 'invalid';
   }
 
-  /** Delivers what has been journalled, unless a batch goes on. */
+  /** Delivers the journalled changes, unless a batch is open. */
   #publish(): void {
     if (this.#journal.inBatch) return;
-    if (this.#journal.takeUnheard()) this.#hub.passOver();
+    if (this.#journal.takeSkipped()) this.#hub.skipRevision();
     const changes = this.#journal.takeChanges();
     const ownerChanges = this.#journal.takeOwnerChanges();
     const namedPortsChanged = this.#namedPorts?.takeChanged() === true;

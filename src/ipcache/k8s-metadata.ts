@@ -10,14 +10,14 @@ function sameNamedPorts(a: NamedPorts | undefined, b: NamedPorts | undefined): b
   return true;
 }
 
-/** Whether two pods are described alike; no named ports and an empty map of them are the same. */
+/** Returns true if two metadata objects are equal. Missing named ports equal an empty map. */
 export function sameMetadata(a: K8sMetadata | undefined, b: K8sMetadata | undefined): boolean {
   if (a === b) return true;
   if (a === undefined || b === undefined) return false;
   return a.podName === b.podName && a.namespace === b.namespace && sameNamedPorts(a.namedPorts, b.namedPorts);
 }
 
-/** All-empty metadata says nothing and counts as none. */
+/** Returns undefined if all fields of the metadata are empty. */
 export function metadataOrNone(k8s: K8sMetadata | undefined): K8sMetadata | undefined {
   if (k8s === undefined) return undefined;
   return k8s.podName === '' && k8s.namespace === '' && (k8s.namedPorts?.size ?? 0) === 0 ? undefined : k8s;

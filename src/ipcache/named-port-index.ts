@@ -2,10 +2,10 @@ import type { PortProtocol } from '../net/port.ts';
 import type { EntryIndex } from './entry-indexes.ts';
 import type { IPCacheEntry } from './types.ts';
 
-/** Name → the ports that live entries give that name, sorted by port, then protocol. */
+/** The ports of each port name in live entries, sorted by port, then protocol. */
 export type NamedPortSets = ReadonlyMap<string, readonly PortProtocol[]>;
 
-// A port and its protocol in one number, sorting as (port, protocol): protocols are below 2^8.
+// A port and its protocol in one number that sorts as (port, protocol). Protocols are below 2^8.
 function pack({ port, protocol }: PortProtocol): number {
   return port * 256 + protocol;
 }
@@ -14,13 +14,10 @@ function unpack(packed: number): PortProtocol {
   return { port: packed >>> 8, protocol: packed & 255 };
 }
 
-/**
- * Counts, for every port name, how many live entries map it to which port. Kept from the first question
- * on; never rescanned after that.
- */
+/** Counts, for each port name and port, the live entries that have it. It is maintained from the first query on. */
 export class NamedPortIndex implements EntryIndex {
   readonly #counts = new Map<string, Map<number, number>>();
-  /** What has appeared or gone since the last `takeChanged`, as a toggle: twice is not at all. */
+  /** Ports that were added or removed since the last `takeChanged`. A second change of the same port cancels the first. */
   readonly #toggled = new Set<string>();
 
   add(_slot: number, { k8s }: IPCacheEntry): void {
@@ -35,7 +32,7 @@ export class NamedPortIndex implements EntryIndex {
     return old.k8s === k8s;
   }
 
-  /** Whether the sets differ from what they were at the last call. */
+  /** Returns true if the sets changed since the last call. */
   takeChanged(): boolean {
     const changed = this.#toggled.size > 0;
     this.#toggled.clear();

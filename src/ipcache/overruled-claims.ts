@@ -1,16 +1,16 @@
 import { PagedMap } from '../base/paged-map.ts';
 import { compareWriters } from '../identity/source.ts';
 import { ByWriter, isOf, type Places } from './by-writer.ts';
-import type { HeldClaim } from './entry-reader.ts';
+import type { HeldClaim } from './row-reader.ts';
 import type { Writer } from './types.ts';
 
-/** The overruled claims of the few keys that have any, by slot, strongest first (I4). */
+/** The overruled claims by slot, strongest first (I4). Few keys have any. */
 export class OverruledClaims {
   readonly #bySlot = new PagedMap<readonly HeldClaim[]>();
   readonly #byWriter = new ByWriter<number>(() => new PagedMap());
   #count = 0;
 
-  /** Overruled claims in all. */
+  /** Total number of overruled claims. */
   get count(): number {
     return this.#count;
   }
@@ -23,7 +23,7 @@ export class OverruledClaims {
     return this.of(slot).find((claim) => isOf(claim, writer));
   }
 
-  /** Adds a claim, instead of an earlier one of the same writer. */
+  /** Adds a claim. It replaces an earlier one of the same writer. */
   put(slot: number, claim: HeldClaim): void {
     const others = this.of(slot).filter((other) => !isOf(other, claim));
     this.set(slot, [...others, claim].sort(compareWriters));
@@ -36,7 +36,7 @@ export class OverruledClaims {
     );
   }
 
-  /** Replaces the claims of a slot; they are sorted. */
+  /** Replaces the claims of a slot. They must be sorted. */
   set(slot: number, claims: readonly HeldClaim[]): void {
     const before = this.of(slot);
     for (const claim of before) this.#byWriter.delete(claim, slot);
@@ -46,7 +46,7 @@ export class OverruledClaims {
     else this.#bySlot.delete(slot);
   }
 
-  /** Slots that have overruled claims of a writer. */
+  /** Returns the slots with overruled claims of a writer. */
   slotsOf(writer: Writer): Pick<Places<number>, 'size' | 'keys'> {
     return this.#byWriter.of(writer);
   }

@@ -1,16 +1,13 @@
 import type { IPCacheChange } from './types.ts';
 
-/**
- * The last changes with their revisions, so that a reader that was away for a short while need not begin anew.
- * Bounded: when it is full the oldest are forgotten.
- */
+/** A ring of the last changes with their revisions, so that a reader that was away briefly can resume. */
 export class RecentChanges {
   readonly #capacity: number;
   readonly #changes: IPCacheChange[] = [];
   readonly #revisions: number[] = [];
-  /** Where the oldest one is, once the ring is full. */
+  /** Index of the oldest change if the ring is full. */
   #oldest = 0;
-  /** Everything after this revision is here. */
+  /** All changes after this revision are in the ring. */
   #after: number;
 
   constructor(capacity: number, revision: number) {
@@ -27,7 +24,7 @@ export class RecentChanges {
     }
   }
 
-  /** The changes after a revision, oldest first; undefined when some of them have been forgotten. */
+  /** Returns the changes after a revision, oldest first; undefined if some of them were overwritten. */
   since(revision: number): readonly IPCacheChange[] | undefined {
     if (revision < this.#after) return undefined;
     const full = this.#changes.length === this.#capacity;

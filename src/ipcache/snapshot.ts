@@ -1,41 +1,40 @@
 import { HashPrefixTable } from '../net/hash-prefix-table.ts';
 import { type PrefixRegister, prefixRegister, sameKey } from '../net/prefix.ts';
 import type { PrefixTable } from '../net/prefix-table.ts';
+import { CacheReads } from './cache-reads.ts';
 import { prefixChange, sameEntry } from './change.ts';
-import { type EntryReader, FLAG } from './entry-reader.ts';
-import { EntryRows } from './entry-rows.ts';
-import { EntryView } from './entry-view.ts';
+import { FLAG, type RowReader } from './row-reader.ts';
+import { RowStore } from './row-store.ts';
 import type { IPCacheChange } from './types.ts';
 
 /**
- * All entries of an `IPCache` at one revision, made by `IPCache.snapshot`. Immutable: later writes do not show. Reads
- * are those of the cache and cost the same, the first ones too: nothing is built for them but, if the cache has none, the
- * lists by identity.
+ * The immutable entries of an `IPCache` at one revision, returned by `IPCache.snapshot`. Its reads are those of the cache and
+ * cost the same. Nothing is built for them, except the lists by identity if the cache has none.
  *
- * It shares with the cache the pages (1,024 entries each) that were not written since it was taken; the cache copies a
- * page before the first write to it, and that is all that a snapshot costs it. The cache does not refer to its
- * snapshots: one that is let go leaves nothing behind, one that is kept holds the pages that were written since.
+ * It shares with the cache all pages (1,024 entries each) that were not written since. The cache copies a page before the first
+ * write to it; a snapshot has no other cost. The cache does not reference its snapshots. A snapshot retains the old copies of
+ * the pages that were written since.
  */
-export class IPCacheSnapshot extends EntryView {
-  /** No entries, before the first revision. */
+export class IPCacheSnapshot extends CacheReads {
+  /** The empty snapshot, before the first revision. */
   static readonly EMPTY: IPCacheSnapshot = new IPCacheSnapshot(
     new HashPrefixTable(),
-    new EntryRows(new HashPrefixTable()),
+    new RowStore(new HashPrefixTable()),
     0,
   );
 
-  /** The revision of the cache when it was taken. */
+  /** The revision of the cache when the snapshot was taken. */
   readonly revision: number;
 
-  /** @internal `table` and `rows` belong together and are not written any more. */
-  constructor(table: PrefixTable, rows: EntryReader, revision: number) {
+  /** @internal `table` and `rows` belong together and must not be written. */
+  constructor(table: PrefixTable, rows: RowReader, revision: number) {
     super(table, rows);
     this.revision = revision;
   }
 
   /**
-   * The changes that lead a listener from `a` to `b`, in any direction of time, in no order that is promised. Cost:
-   * a look at each entry of the pages in which they differ, if they are of one cache, else of both; and what differs.
+   * Returns the changes from `a` to `b`, unordered. Either may be the older one. Cost: a scan of the pages that differ if both
+   * are of the same cache, otherwise a scan of both.
    */
   static diff(a: IPCacheSnapshot, b: IPCacheSnapshot): readonly IPCacheChange[] {
     const changes: IPCacheChange[] = [];
@@ -52,7 +51,7 @@ export class IPCacheSnapshot extends EntryView {
     return changes;
   }
 
-  /** Visible slots that may be another key's, or say something else, in another snapshot; the key goes into `key`. */
+  /** Yields the visible slots whose key or entry may differ in another snapshot. `key` receives the key of each. */
   *#slotsUnlike(other: IPCacheSnapshot, key: PrefixRegister): Generator<number, void, void> {
     const { table, rows } = this;
     const otherKey = prefixRegister();

@@ -3,42 +3,42 @@ import type { NumericIdentity } from '../identity/numeric-identity.ts';
 import type { Source } from '../identity/source.ts';
 import type { PortProtocol } from '../net/port.ts';
 
-/** Names of a pod's ports. A `Map`, so that no name from outside can reach a prototype. */
+/** Named ports of a pod. It is a `Map` so that no untrusted name can reach a prototype. */
 export type NamedPorts = ReadonlyMap<string, PortProtocol>;
 
-/** The pod behind an IP. Not to be changed once it was handed in: the cache keeps the object itself. */
+/** The pod of an IP. The cache keeps the object; the caller must not change it afterwards. */
 export interface K8sMetadata {
   readonly namespace: string;
   readonly podName: string;
   readonly namedPorts?: NamedPorts | undefined;
 }
 
-/** Who writes: a source and, where there are several of a kind, an owner such as a cluster or a node. */
+/** A writer: a source, and an owner (such as a cluster or a node) if the source has several writers. */
 export interface Writer {
   readonly source: Source;
-  /** Defaults to `''`, which comes first among owners of equal source. */
+  /** Defaults to `''`, which ranks first among owners of the same source. */
   readonly owner?: string | undefined;
 }
 
-/** A writer as claims carry it: without owner it is `''`. */
+/** The writer of a claim. `owner` is empty if there is none. */
 export interface ClaimWriter {
   readonly source: Source;
   readonly owner: string;
 }
 
-/** What a writer says of a prefix (SEMANTICS 2.2). */
+/** The attributes that a writer assigns to a prefix (SEMANTICS 2.2). */
 export interface Claim extends Writer {
   /** 0 to 2³²−1. */
   readonly identity: number;
-  /** Address of the node where the endpoint runs: the tunnel endpoint. Any spelling; kept in canonical form. */
+  /** Address of the endpoint's node: the tunnel endpoint. Any spelling; stored in canonical form. */
   readonly hostIP?: string | undefined;
   /** 0 to 255; 0 (the default) means no encryption. */
   readonly encryptKey?: number | undefined;
-  /** All-empty metadata counts as none. */
+  /** Metadata whose fields are all empty is treated as absent. */
   readonly k8s?: K8sMetadata | undefined;
 }
 
-/** What is where: the attributes that listeners receive. Immutable. */
+/** The attributes of a prefix that listeners receive. Immutable. */
 export interface IPCacheEntry {
   readonly identity: NumericIdentity;
   /** Canonical text. */
@@ -47,105 +47,101 @@ export interface IPCacheEntry {
   readonly k8s: K8sMetadata | undefined;
 }
 
-/** The effective entry of a key with the writer whose claim it is, as reads give it. Immutable. */
+/** The effective entry of a key and its writer, as reads return it. Immutable. */
 export interface KeyedEntry extends IPCacheEntry {
   /** Canonical key text: `10.1.2.3` for an endpoint, `10.1.2.0/24` for a CIDR. */
   readonly key: string;
   readonly source: Source;
-  /** `''` when the claim has no owner. */
+  /** Empty if the claim has no owner. */
   readonly owner: string;
-  /** A full-length CIDR that an endpoint IP hides from listeners and longest-prefix match. */
+  /** True for a full-length CIDR that an endpoint IP hides from listeners and longest-prefix match. */
   readonly shadowed: boolean;
 }
 
 /**
- * How the effective, visible entry of one prefix changed (SEMANTICS 2.2, 4). `old` is what this listener was
- * last given of the prefix. Complete and immutable: safe to keep. Whose claim it is, is not part of it: an entry
- * that only changes hands is no change (I3); see {@link OwnerListener}.
+ * The change of the visible entry of one prefix (SEMANTICS 2.2, 4). `old` is the entry that this listener received last. It is
+ * complete, immutable and safe to keep. The writer is not part of it: if only the owner changes, there is no change (I3). See
+ * {@link OwnerListener}.
  */
 export interface IPCacheChange {
   readonly kind: 'upsert' | 'delete';
   /** Canonical CIDR text, always with a length: `10.1.2.3/32`. */
   readonly prefix: string;
-  /** Undefined when the prefix is new. */
+  /** Undefined if the prefix is new. */
   readonly old: IPCacheEntry | undefined;
-  /** Undefined when the prefix is gone. */
+  /** Undefined if the prefix was deleted. */
   readonly new: IPCacheEntry | undefined;
 }
 
 /**
- * Receives every change, synchronously, after the state has changed, in order, each prefix at most once in a call. On
+ * Receives every change synchronously and in order, after the state changed, each prefix at most once in a call. On
  * subscription it receives every visible entry as an `upsert` without `old`, then `onSynced`, then changes.
  *
- * It may read, write, subscribe and unsubscribe, also in its replay. What it writes applies at once, and is delivered to
- * everybody after the delivery under way; a replay is one delivery (SEMANTICS 9). It may not be asynchronous: a promise
- * that it returns is not awaited. What it throws, and the rejection of such a promise, is counted, reported to
- * `onListenerFault` and reaches no other listener (I7).
+ * A listener may read, write, subscribe and unsubscribe, also during its replay. Its writes are applied immediately and
+ * delivered to all listeners after the current delivery; a replay is one delivery (SEMANTICS 9). It must be synchronous: a
+ * returned promise is not awaited. Errors and rejected promises are counted, reported to `onListenerFault`, and do not affect
+ * other listeners (I7).
  */
 export interface IPCacheListener {
   onChanges(changes: readonly IPCacheChange[]): ListenerResult;
-  /** The replay is complete. */
+  /** Called when the replay is complete. */
   onSynced?(): ListenerResult;
-  /** The replay was not completed, because a call of it threw: the subscription has ended. */
+  /** Called if a call of the replay threw. The subscription has ended. */
   onEnded?(): ListenerResult;
 }
 
-/** The key that changed hands. */
+/** The change of a key's owner. */
 export interface OwnerChange {
   /** Canonical key text, as in {@link KeyedEntry}. */
   readonly key: string;
-  /** Undefined when the key was free. */
+  /** Undefined if the key was free. */
   readonly previous: ClaimWriter | undefined;
-  /** Undefined when the key is free now. */
+  /** Undefined if the key is free now. */
   readonly current: ClaimWriter | undefined;
 }
 
 /**
- * Notified when a **contested** key changes hands: a key for which some claim has been overruled, or replaced by
- * another writer's, since it was free last; and when a claim that waited for room gets a key. An uncontested key that
- * comes and goes is not notified, so a listener costs nothing on the common path. Ownership may change where no attribute does.
+ * Receives the owner changes of **contested** keys (keys on which a claim was overruled, or replaced by another writer's, since
+ * they were last free), and of keys that a waiting claim obtains. Uncontested keys are not reported, so a listener costs
+ * nothing in the common case. The owner may change without a change of attributes.
  */
 export interface OwnerListener {
   onOwnerChanges(changes: readonly OwnerChange[]): ListenerResult;
 }
 
 /**
- * What became of a write. `applied` and `unchanged`: the writer's claim is the effective one of its key.
- * `overruled`: a stronger claim is. `invalid`: rejected, nothing changed, counted and described in `status()`.
- * `capacity`: there was no room.
+ * The outcome of a write. `applied`, `unchanged`: the writer's claim is effective. `overruled`: a stronger claim is effective.
+ * `invalid`: the claim was rejected and counted; `status()` describes it. `capacity`: the cache is full and the claim waits.
  */
 export type UpsertOutcome = 'applied' | 'unchanged' | 'overruled' | 'invalid' | 'capacity';
 
 /**
- * `applied`: the claim is gone. `not-found`: the key has no claim. `not-owner`: others claim it, not this
- * writer (or not any more for the pod of `ifPod`).
+ * The outcome of a delete. `applied`: the claim was deleted. `not-found`: the key has no claim. `not-owner`: the key has claims,
+ * but none of this writer (or none for the pod of `ifPod`).
  */
 export type DeleteOutcome = 'applied' | 'not-found' | 'not-owner' | 'invalid';
 
-/** Whose claim to delete, and under which condition. */
+/** The writer whose claim is deleted, and a condition. */
 export interface DeleteOptions extends Writer {
-  /**
-   * Delete only while the claim still names this pod: a late delete of a pod whose IP was reused must not take
-   * the claim of the new pod.
-   */
+  /** Delete only if the claim names this pod. A late delete of a pod whose IP was reused must not delete the new pod's claim. */
   readonly ifPod?: { readonly namespace: string; readonly podName: string } | undefined;
 }
 
-/** Why the first claim of an {@link Explanation} beats the others (I4). */
+/** The rule by which the first claim of an {@link Explanation} was selected (I4). */
 export type DecidingRule = 'only-claim' | 'source-precedence' | 'owner-name' | 'endpoint-over-cidr';
 
-/** One claim on a prefix, as `explain` shows it. */
+/** One claim on a prefix, as `explain` returns it. */
 export interface ExplainedClaim extends KeyedEntry {
-  /** Whether it is the effective claim of its own key. */
+  /** True for the effective claim of its key. */
   readonly effective: boolean;
 }
 
-/** Who claims a prefix, strongest first, and why the first one won. */
+/** The claims on a prefix, strongest first, and the rule that selected the first one. */
 export interface Explanation {
   /** Canonical CIDR text of the prefix. */
   readonly prefix: string;
-  /** Every live claim on the endpoint IP and on the equal CIDR: the visible one first. */
+  /** All live claims on the endpoint IP and on the equal CIDR, the visible one first. */
   readonly claims: readonly ExplainedClaim[];
-  /** Undefined when the prefix has no claim. */
+  /** Undefined if the prefix has no claim. */
   readonly decidedBy: DecidingRule | undefined;
 }

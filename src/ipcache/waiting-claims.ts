@@ -1,10 +1,10 @@
 import { compareWriters, sourceRank } from '../identity/source.ts';
 import { ByWriter, isOf } from './by-writer.ts';
 import { namesPod } from './claim-state.ts';
-import type { HeldClaim } from './entry-reader.ts';
+import type { HeldClaim } from './row-reader.ts';
 import type { DeleteOptions, Writer } from './types.ts';
 
-/** A claim that found no room, under its canonical key. */
+/** A claim that waits for room, with its canonical key. */
 export interface WaitingClaim extends HeldClaim {
   readonly key: string;
 }
@@ -14,13 +14,12 @@ interface Waiting {
   readonly claims: readonly WaitingClaim[];
   /** Rank of the strongest claim. */
   readonly rank: number;
-  /** Orders the keys of a rank by arrival. */
+  /** Order of arrival among the keys of a rank. */
   readonly arrival: number;
 }
 
 /**
- * Keys in order of arrival. The first one is found with a cursor that goes on from where it was: a new iterator would
- * step over every key that has been taken out so far.
+ * Keys in order of arrival. A persistent cursor finds the first one, because a new iterator would skip every deleted key again.
  */
 class KeyQueue {
   readonly #keys: Set<string>;
@@ -36,7 +35,7 @@ class KeyQueue {
     return this.#keys.size;
   }
 
-  /** The key that arrived first; there is one. */
+  /** Returns the key that arrived first. The queue must not be empty. */
   first(): string | undefined {
     this.#first ??= this.#cursor.next().value;
     return this.#first;
@@ -57,8 +56,8 @@ class KeyQueue {
 }
 
 /**
- * The claims that a full cache could not take: they are let in as room appears, the strongest source first, then by
- * arrival. Bounded: beyond `limit` keys, further ones are dropped and counted.
+ * The claims that did not fit into a full cache. They are admitted when keys are deleted, the strongest source first, then by
+ * arrival. Claims on more than `limit` keys are dropped and counted.
  */
 export class WaitingClaims {
   readonly #limit: number;
@@ -66,7 +65,7 @@ export class WaitingClaims {
   readonly #byWriter = new ByWriter<string>(() => new Map());
   /** Keys by rank, in order of arrival. */
   readonly #ranks = new Map<number, KeyQueue>();
-  /** What keys were before each step of a batch, oldest first; undefined outside of batches. */
+  /** Images of keys before each step of a batch, oldest first; undefined outside batches. */
   #before: { readonly key: string; readonly waiting: Waiting | undefined }[] | undefined;
   #arrivals = 0;
   #dropped = 0;
@@ -75,17 +74,17 @@ export class WaitingClaims {
     this.#limit = limit;
   }
 
-  /** Keys that wait. */
+  /** Number of waiting keys. */
   get size(): number {
     return this.#waiting.size;
   }
 
-  /** Claims that were dropped because too many keys waited. */
+  /** Number of claims that were dropped because too many keys waited. */
   get dropped(): number {
     return this.#dropped;
   }
 
-  /** Keeps a claim, instead of an earlier one of the same writer on the same key. */
+  /** Adds a claim. It replaces an earlier one of the same writer on the same key. */
   put(key: string, claim: HeldClaim): void {
     const others = this.#on(key).filter((other) => !isOf(other, claim));
     if (!this.#waiting.has(key) && this.size >= this.#limit) {
@@ -95,7 +94,7 @@ export class WaitingClaims {
     this.#set(key, [...others, { ...claim, key }].sort(compareWriters));
   }
 
-  /** Forgets one writer's claim on a key, if `ifPod` allows; whether there was one. */
+  /** Removes one writer's claim on a key if `ifPod` matches. Returns true if there was one. */
   remove(key: string, by: DeleteOptions): boolean {
     const claims = this.#on(key);
     const left = claims.filter((claim) => !isOf(claim, by) || !namesPod(claim, by.ifPod));
@@ -104,12 +103,12 @@ export class WaitingClaims {
     return true;
   }
 
-  /** Whether a claim of a writer waits. */
+  /** Returns true if a claim of a writer waits. */
   holds(writer: Writer): boolean {
     return this.#byWriter.of(writer).size > 0;
   }
 
-  /** Forgets claims of a writer, at most `limit`, and says how many. */
+  /** Removes at most `limit` claims of a writer and returns their number. */
   withdraw({ source, owner }: Writer, limit: number): number {
     let withdrawn = 0;
     for (const key of this.#byWriter.of({ source, owner }).keys()) {
@@ -120,26 +119,26 @@ export class WaitingClaims {
     return withdrawn;
   }
 
-  /** The key that is next to be let in. */
+  /** Returns the key that is admitted next. */
   next(): string | undefined {
     return this.#ranks.get(Math.max(...this.#ranks.keys()))?.first();
   }
 
-  /** Takes out the claims on a key, strongest first. */
+  /** Removes and returns the claims on a key, strongest first. */
   take(key: string): readonly WaitingClaim[] {
     const claims = this.#on(key);
     this.#set(key, []);
     return claims;
   }
 
-  /** All that wait, in the order in which they would be let in. */
+  /** Yields all waiting claims in the order of admission. */
   *list(): Generator<WaitingClaim, void, void> {
     for (const rank of [...this.#ranks.keys()].sort((a, b) => b - a)) {
       for (const key of this.#ranks.get(rank)?.values() ?? []) yield* this.#on(key);
     }
   }
 
-  /** Runs `write`, which may nest; when it throws, what it has changed here is taken back (I8). */
+  /** Runs `write`, which may be nested. If it throws, its changes here are rolled back (I8). */
   batch<T>(write: () => T): T {
     const outermost = this.#before === undefined;
     this.#before ??= [];
@@ -190,7 +189,7 @@ export class WaitingClaims {
     this.#ranks.set(waiting.rank, keys);
   }
 
-  /** Keys that come back have lost their place: their ranks are sorted again. */
+  /** Rolls back to `mark`. Restored keys lost their position, so their ranks are sorted again. */
   #rollBack(mark: number): void {
     const ranks = new Set<number>();
     for (const { key, waiting } of this.#before?.splice(mark).reverse() ?? []) {

@@ -3,28 +3,25 @@ import { ObjectColumn } from '../base/object-column.ts';
 import type { Source } from '../identity/source.ts';
 import type { ClaimWriter, Writer } from './types.ts';
 
-/** A small number above 0 that stands for a (source, owner) pair while any claim of that writer is effective. */
+/** The number, above 0, of a (source, owner) pair while a claim of that writer is effective. */
 export type WriterID = number;
 
 /**
- * Numbers the writers that have effective claims, and counts the claims of each. A number is used again once its
- * writer has none, so writers that come and go (nodes, clusters) leave nothing behind.
+ * Numbers the writers that have effective claims, and counts the claims of each. The number of a writer without claims is
+ * reused, so that transient writers (nodes, clusters) leave nothing behind.
  */
 export class WriterTable {
   readonly #ids = new Map<Source, Map<string, WriterID>>();
-  /** The writers by number; what a free number stood for stays until the number is used again. */
+  /** The writers by number. The entry of a free number stays until the number is reused. */
   readonly writers: ObjectColumn<ClaimWriter> = new ObjectColumn();
-  readonly #claims: number[] = [0]; // 0 is no writer's number: what an empty row holds
+  readonly #claims: number[] = [0]; // 0 is the number of an empty row
   readonly #free: WriterID[] = [];
-  /**
-   * The writer asked for last and its number, or -1: writes come in runs of one writer, and a new one is asked for
-   * twice.
-   */
+  /** The last writer that was looked up and its number, or -1. Writes arrive in runs of one writer. */
   #lastSource: Source | undefined;
   #lastOwner = '';
   #lastID: WriterID = -1;
 
-  /** The number of a writer that has effective claims, or -1. */
+  /** Returns the number of a writer that has effective claims, or -1. */
   find(writer: Writer): WriterID {
     const owner = writer.owner ?? '';
     if (this.#lastOwner !== owner || this.#lastSource !== writer.source) {
@@ -35,7 +32,7 @@ export class WriterTable {
     return this.#lastID;
   }
 
-  /** Counts one more claim of a writer and gives its number. */
+  /** Adds a claim of a writer and returns its number. */
   acquire(writer: Writer): WriterID {
     const found = this.find(writer);
     const id = found >= 0 ? found : this.#add(writer.source, writer.owner ?? '');
@@ -44,7 +41,7 @@ export class WriterTable {
     return id;
   }
 
-  /** Counts one claim less; with the last one the number is free. */
+  /** Removes a claim of a writer. After the last one its number is free. */
   release(id: WriterID): void {
     const left = this.claimsOf(id) - 1;
     this.#claims[id] = left;
@@ -59,14 +56,14 @@ export class WriterTable {
     return this.#claims[id] ?? 0;
   }
 
-  /** Which writer a number in use stands for. */
+  /** Returns the writer of a number in use. */
   writer(id: WriterID): ClaimWriter {
     const writer = this.writers.get(id);
     assert(writer !== undefined, 'a writer number in use');
     return writer;
   }
 
-  /** Effective claims per source. */
+  /** Returns the number of effective claims of each source. */
   entriesBySource(): Readonly<Partial<Record<Source, number>>> {
     const counts: Partial<Record<Source, number>> = {};
     for (const [source, ids] of this.#ids) {

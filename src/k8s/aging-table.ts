@@ -1,8 +1,8 @@
 import { type ObjectName, ObjectTable } from './object-table.ts';
 
 /**
- * Values by namespace and name, and which of them have not been set again since it has {@link AgingTable.age aged}: marks
- * that cost nothing for each value. Costs as an {@link ObjectTable}, and once more while there are old ones.
+ * Values by namespace and name. {@link AgingTable.age} marks all values as old; `set` removes the mark. Marks take no memory per
+ * value. Costs the same as an {@link ObjectTable}, twice while old values exist.
  */
 export class AgingTable<V> {
   #fresh = new ObjectTable<V>();
@@ -16,7 +16,7 @@ export class AgingTable<V> {
     return this.#fresh.get(name) ?? (this.#old.size === 0 ? undefined : this.#old.get(name));
   }
 
-  /** It is not old from now on. */
+  /** Sets a value and removes its mark. */
   set(name: ObjectName, value: V): void {
     if (this.#old.size > 0) this.#old.delete(name);
     this.#fresh.set(name, value);
@@ -27,14 +27,14 @@ export class AgingTable<V> {
     if (this.#old.size > 0) this.#old.delete(name);
   }
 
-  /** All that is there is old from now on. */
+  /** Marks all values as old. */
   age(): void {
     if (this.#old.size === 0) this.#old = this.#fresh;
     else for (const [name, value] of this.#fresh.entries()) this.#old.set(name, value);
     this.#fresh = new ObjectTable();
   }
 
-  /** What is old; as `ObjectTable.entries`, until it ages again. */
+  /** Iterates over the old values until the next call of `age`. Same guarantees as `ObjectTable.entries`. */
   old(): Generator<readonly [ObjectName, V], void, void> {
     return this.#old.entries();
   }

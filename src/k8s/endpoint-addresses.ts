@@ -7,33 +7,33 @@ import { type ObjectFields, readTime } from './parse-object.ts';
 import { readNamedPort } from './ports.ts';
 import { SharedValues } from './shared-values.ts';
 
-/** Addresses of a pod: one a family, and as many again for networks of its own. More are an attack. */
+/** Maximum number of addresses of a pod. A pod has one per family, and a few for additional networks; more are an attack. */
 export const MOST_ADDRESSES = 64;
-/** Ports of a pod that are read, as of a value of the kvstore. */
+/** Maximum number of ports of a pod, as for a value of the kvstore. */
 const MOST_PORTS = 1024;
 
-/** Which of several objects with the same address has it (K 23). Compared by {@link outranks}. */
+/** Rank of an object among those with the same address (K 23). Compared by {@link outranks}. */
 export interface EndpointRank {
-  /** The object is being deleted. */
+  /** True if the object is being deleted. */
   readonly deleting: boolean;
-  /** Milliseconds since the epoch; 0 where the object does not say. */
+  /** Milliseconds since the epoch; 0 if unknown. */
   readonly createdAt: number;
-  /** `''` where the object does not say. */
+  /** Empty if unknown. */
   readonly uid: string;
 }
 
 /**
- * What a pod or CiliumEndpoint claims: the same for each of its addresses. Not to be changed. One object, with its rank, as
- * there is one for each of them.
+ * The claim of a pod or CiliumEndpoint, which is equal for all of its addresses. Must not be changed. Claim and rank are one
+ * object to save memory, because every endpoint has both.
  */
 export interface EndpointAddresses extends Claim, EndpointRank {
-  /** Canonical, each once; at least one. */
+  /** Canonical and distinct; at least one. */
   readonly ips: readonly string[];
 }
 
 /**
- * Whether `a` comes before `b` for an address that both list (K 23): one that is not being deleted, then the one that was
- * created last, then the greater `namespace/name/uid`.
+ * Returns true if `a` wins an address that both list (K 23): an object that is not being deleted, then the one that was created
+ * last, then the greater `namespace/name/uid`.
  */
 export function outranks(a: EndpointAddresses, b: EndpointAddresses): boolean {
   if (a.deleting !== b.deleting) return b.deleting;
@@ -41,12 +41,12 @@ export function outranks(a: EndpointAddresses, b: EndpointAddresses): boolean {
   return fullName(a) > fullName(b);
 }
 
-/** Put together only where it decides: it would be a long string for each object. */
+/** Returns the name for the last comparison. It is not stored, because it would be a long string for each object. */
 function fullName({ k8s, uid }: EndpointAddresses): string {
   return `${k8s?.namespace}/${k8s?.podName}/${uid}`;
 }
 
-/** Whether two say the same, so that nothing is to be written. */
+/** Returns true if both have the same values, so that no write is necessary. */
 export function sameAddresses(a: EndpointAddresses, b: EndpointAddresses): boolean {
   return (
     a.identity === b.identity &&
@@ -61,10 +61,10 @@ export function sameAddresses(a: EndpointAddresses, b: EndpointAddresses): boole
   );
 }
 
-/** What {@link readRank} looks at, but for the uid, which is always there. */
+/** The fields that {@link readRank} reads, except the uid, which is always present. */
 export const RANK_FIELDS: readonly string[] = ['metadata.creationTimestamp', 'metadata.deletionTimestamp'];
 
-/** The rank of an object, by its metadata. */
+/** Returns the rank of an object from its metadata. */
 export function readRank(fields: ObjectFields): EndpointRank {
   const metadata = fields.map('metadata');
   return {
@@ -74,7 +74,7 @@ export function readRank(fields: ObjectFields): EndpointRank {
   };
 }
 
-/** The addresses of a list of objects that have them in these fields, each once. */
+/** Returns the distinct addresses in these fields of all objects of a list. */
 export function readListedIPs(list: ObjectFields, names: readonly string[]): readonly string[] {
   const ips = new Set<string>();
   for (let index = 0; index < list.size; index++) {
@@ -87,7 +87,7 @@ export function readListedIPs(list: ObjectFields, names: readonly string[]): rea
   return [...ips];
 }
 
-/** Named ports of lists, the last of equal names (K 19); those without a name are not meant. */
+/** Returns the named ports of lists; the last of equal names wins (K 19). Ports without a name are ignored. */
 export function readPortsByName(lists: Iterable<ObjectFields>, number: string): NamedPorts | undefined {
   let ports: Map<string, PortProtocol> | undefined;
   for (const list of lists) {
@@ -106,7 +106,7 @@ export function readPortsByName(lists: Iterable<ObjectFields>, number: string): 
   return ports;
 }
 
-/** What many endpoints of one kind say alike: the pods of a deployment have the same ports, those of a node the same host. */
+/** Values that many endpoints of a kind share: pods of a deployment have the same ports, pods of a node the same host. */
 export class SharedParts {
   readonly #hosts = new SharedValues<string>();
   readonly #ports = new SharedValues<NamedPorts>();
@@ -117,13 +117,13 @@ export class SharedParts {
 
   ports(ports: NamedPorts): NamedPorts {
     let text = '';
-    // With its length no name, whatever is in it, reads as two.
+    // The length makes the text unambiguous for any name.
     for (const [name, { port, protocol }] of ports) text += `${name.length}:${name}:${port}/${protocol},`;
     return this.#ports.share(text, ports);
   }
 }
 
-/** What a pod or CiliumEndpoint claims. */
+/** Returns the claim of a pod or CiliumEndpoint. */
 export function endpointAddresses(
   source: 'k8s' | 'custom-resource',
   { namespace, name: podName }: ServiceID,

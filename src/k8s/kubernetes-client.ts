@@ -1,5 +1,6 @@
 import type { Clock, Random } from '../base/clock.ts';
 import type { Failure } from '../base/failure.ts';
+import { EitherSignal } from '../base/follow-signal.ts';
 import { CallbackGuard, type FaultListener } from '../base/guard.ts';
 import { systemClock } from '../base/system-clock.ts';
 import { TurnGate } from '../base/turn-gate.ts';
@@ -24,30 +25,30 @@ import type {
 export interface KubernetesClientOptions {
   readonly clock?: Clock | undefined;
   readonly random?: Random | undefined;
-  /** Shared with others whose work must not hold up the event loop together. */
+  /** The gate for all work that must not block the event loop. */
   readonly gate?: TurnGate | undefined;
-  /** Receives what sinks and other callbacks throw. */
+  /** Receives the errors that sinks and other callbacks throw. */
   readonly onFault?: FaultListener | undefined;
 }
 
-/** A client as data. */
+/** Status of a client. */
 export interface KubernetesClientStatus {
   /** `https://host:port`; `memory` for a server in this process. */
   readonly server: string;
-  /** In order of start; one that has stopped is left out. */
+  /** The running reflectors in order of start. */
   readonly resources: readonly ResourceStatus[];
-  /** How often the server was asked whether it lives, as nothing came from it. */
+  /** Number of health checks, which are sent if no data arrives. */
   readonly probes: number;
-  /** How often all connections were closed, as it did not answer. */
+  /** Number of times that all connections were closed because the health check failed. */
   readonly resets: number;
   readonly lastFailure: Failure | undefined;
-  /** Faults of sinks and other callbacks. */
+  /** Number of errors that sinks and other callbacks threw. */
   readonly faults: number;
 }
 
 /**
- * One API server: follows its objects, over one pool of connections. See the README of this room for what that promises.
- * Begins nothing before it is asked to follow something.
+ * Follows the objects of one API server over one connection pool. The README of this room has the guarantees. Sends nothing
+ * before the first call.
  */
 export class KubernetesClient implements ResourceSource {
   readonly #server: string;
@@ -60,7 +61,7 @@ export class KubernetesClient implements ResourceSource {
   readonly #followed = new Set<Reflector>();
   #watching: Promise<void> | undefined;
 
-  /** @param way to the server: how it is reached and entered, or what already reaches it */
+  /** @param way address and credentials of the server, or a transport */
   constructor(way: ClusterAccess | ApiTransport, options: KubernetesClientOptions = {}) {
     const { clock = systemClock, random = Math.random, onFault } = options;
     const isTransport = 'send' in way;
@@ -87,21 +88,21 @@ export class KubernetesClient implements ResourceSource {
     return reflector;
   }
 
-  firstServed(kinds: readonly ResourceKind[], signal?: AbortSignal): Promise<ResourceKind | undefined> {
-    const { signal: closed } = this.#closed;
-    return firstServed(kinds, {
-      transport: this.#transport,
-      clock: this.#clock,
-      signal: signal === undefined ? closed : AbortSignal.any([signal, closed]),
-    });
+  async firstServed(
+    kinds: readonly ResourceKind[],
+    signal: AbortSignal = this.#closed.signal,
+  ): Promise<ResourceKind | undefined> {
+    using either = new EitherSignal(signal, this.#closed.signal);
+    const { signal: until } = either;
+    return await firstServed(kinds, { transport: this.#transport, clock: this.#clock, signal: until });
   }
 
-  /** Reads single objects and lists, from etcd. */
+  /** Returns a reader of single objects and lists from etcd. */
   reader(options?: ObjectReaderOptions): ObjectReader {
     return new ApiObjectReader(this.#transport, this.#clock, options);
   }
 
-  /** Writes objects. Each writer has a rate and a fence of its own. */
+  /** Returns a writer of objects. Each writer has its own rate limit and fence. */
   writer(options?: ObjectWriterOptions): ObjectWriter {
     return new ApiObjectWriter(this.#transport, this.#clock, options);
   }
@@ -115,7 +116,7 @@ export class KubernetesClient implements ResourceSource {
     };
   }
 
-  /** Stops what is followed, and ends all connections. */
+  /** Stops all reflectors and closes all connections. */
   async close(): Promise<void> {
     this.#closed.abort();
     await Promise.all([...this.#followed].map(({ stopped }) => stopped));

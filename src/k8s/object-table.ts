@@ -1,12 +1,12 @@
-/** What names an object of one kind; what is in no namespace has none. */
+/** Name of an object of one kind. Cluster-scoped objects have no namespace. */
 export interface ObjectName {
   readonly namespace?: string | undefined;
   readonly name: string;
 }
 
 /**
- * Values by namespace and name, in two levels: a key of both would be one more string for each object. Costs as a `Map`
- * of strings, twice.
+ * Values by namespace and name, in two levels, because a combined key would be one more string for each object. An access costs
+ * two lookups in a `Map` of strings.
  */
 export class ObjectTable<V> {
   readonly #namespaces = new Map<string, Map<string, V>>();
@@ -38,7 +38,7 @@ export class ObjectTable<V> {
     if (values.size === 0) this.#namespaces.delete(namespace);
   }
 
-  /** As a `Map`: in no order that matters; what is set or deleted meanwhile is seen, or not seen any more. */
+  /** Iterates in any order. As in a `Map`, values may be set and deleted during the iteration. */
   *entries(): Generator<readonly [ObjectName, V], void, void> {
     for (const [namespace, values] of this.#namespaces)
       for (const [name, value] of values) yield [{ namespace, name }, value];

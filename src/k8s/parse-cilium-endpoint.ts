@@ -14,17 +14,20 @@ import { isName, type ObjectFields, readClusterScopedName, readID } from './pars
 
 const MAX_IDENTITY = 0xffff_ffff;
 
-/** Endpoints of a slice that are read; the operator puts at most 1,000 into one. */
+/** Maximum number of endpoints of a slice; the operator writes at most 1,000. */
 const MOST_ENDPOINTS = 16_384;
 
-/** A number that is there and not what it must be: reading it as absent would say what no object says. */
+/**
+ * Returns true if the number is present but invalid. Such a number must not be treated as absent, because that has another
+ * meaning.
+ */
 function isSpoilt(fields: ObjectFields, name: string, read: number | undefined): boolean {
   return read === undefined && fields.value(name) !== undefined;
 }
 
 /**
- * The addresses of an endpoint, its fields in `fields` as in a CiliumEndpoint's status. Without networking, node or IP
- * there are none (K 30); nor when its identity or key is not a number of its range, which decide what happens to traffic.
+ * Returns the addresses of an endpoint with the fields of a CiliumEndpoint's status. Returns undefined if networking, node or IP
+ * is missing (K 30), or if identity or key is out of range, because they decide about traffic.
  */
 function readEndpoint(
   fields: ObjectFields,
@@ -44,13 +47,13 @@ function readEndpoint(
   return endpointAddresses('custom-resource', id, rank, said, shared);
 }
 
-/** What {@link readCiliumEndpoint} looks at. */
+/** The fields that {@link readCiliumEndpoint} reads. */
 export const CILIUM_ENDPOINT_FIELDS: readonly string[] = [
   ...RANK_FIELDS,
   ...['status.identity.id', 'status.networking', 'status.encryption', 'status.named-ports'],
 ];
 
-/** What a `cilium.io/v2` `CiliumEndpoint` claims (K 30, 31); `undefined`: nothing. */
+/** Returns the claim of a `cilium.io/v2` `CiliumEndpoint` (K 30, 31), or undefined if it has none. */
 export function readCiliumEndpoint(fields: ObjectFields, shared: SharedParts): EndpointAddresses | undefined {
   const id = readID(fields);
   if (id === undefined) return undefined;
@@ -61,25 +64,28 @@ export function readCiliumEndpoint(fields: ObjectFields, shared: SharedParts): E
   return readEndpoint(status, id, readRank(fields), identity, shared);
 }
 
-/** What {@link readCiliumEndpointSlice} looks at. */
+/** The fields that {@link readCiliumEndpointSlice} reads. */
 export const CILIUM_ENDPOINT_SLICE_FIELDS: readonly string[] = [
   ...RANK_FIELDS,
   ...['namespace', 'endpoints.name', 'endpoints.id'],
   ...['endpoints.networking', 'endpoints.encryption', 'endpoints.named-ports'],
 ];
 
-/** What a CiliumEndpointSlice says of endpoints (K 35). */
+/** The endpoints of a CiliumEndpointSlice (K 35). */
 export interface EndpointSliceSays {
   readonly name: string;
-  /** Of the slice, as milliseconds since the epoch. */
+  /** Creation of the slice in milliseconds since the epoch. */
   readonly createdAt: number;
-  /** By `namespace/name`; one without addresses claims nothing, and is in the slice all the same. */
+  /**
+   * Endpoints by `namespace/name`. The value is undefined if the endpoint has no addresses; it is then in the slice without a
+   * claim.
+   */
   readonly endpoints: ReadonlyMap<string, EndpointAddresses | undefined>;
 }
 
 /**
- * What a `cilium.io/v2alpha1` `CiliumEndpointSlice` says. The endpoints in it have no metadata: their rank is the slice's.
- * Of an endpoint that is in it twice the last counts; one without a usable name is rejected alone.
+ * Returns the endpoints of a `cilium.io/v2alpha1` `CiliumEndpointSlice`. Its endpoints have no metadata and therefore the rank of
+ * the slice. If an endpoint is listed twice, the last one wins. An endpoint without a valid name is rejected alone.
  */
 export function readCiliumEndpointSlice(
   fields: ObjectFields,

@@ -2,23 +2,23 @@ import { type Label, type Labels, sortLabels } from '../identity/labels.ts';
 import { isNumericIdentity, type NumericIdentity } from '../identity/numeric-identity.ts';
 import { type ObjectFields, readClusterScopedName, readTime } from './parse-object.ts';
 
-/** Labels of an identity that are read, as of one in the kvstore. */
+/** Maximum number of labels of an identity, as in the kvstore. */
 const MOST_LABELS = 1024;
 
-/** Its presence marks an identity that is about to be deleted (K 46). */
+/** An identity with this annotation is marked for deletion (K 46). */
 export const IDENTITY_HEARTBEAT = 'io.cilium.heartbeat';
 
-/** What a CiliumIdentity says (K 44). */
+/** The content of a CiliumIdentity (K 44). */
 export interface CiliumIdentitySays {
   readonly id: NumericIdentity;
   readonly labels: Labels;
-  /** Milliseconds since the epoch: of equal labels the oldest counts (K 45). */
+  /** Milliseconds since the epoch. If several identities have the same labels, the oldest wins (K 45). */
   readonly createdAt: number;
-  /** It is marked for deletion; who allocates the number takes the mark away (K 46). */
+  /** True if the identity is marked for deletion. An allocator that uses it must remove the mark (K 46). */
   readonly marked: boolean;
 }
 
-/** A label by its name, `source:key`; without a source it is of none that is known, as upstream has it. */
+/** Returns the label for a name `source:key`. If the source is missing, it is `unspec`, as in upstream. */
 function readLabel(labels: ObjectFields, name: string): Label | undefined {
   const colon = name.indexOf(':');
   const value = labels.string(name);
@@ -28,7 +28,7 @@ function readLabel(labels: ObjectFields, name: string): Label | undefined {
   return undefined;
 }
 
-/** What {@link readCiliumIdentity} looks at. */
+/** The fields that {@link readCiliumIdentity} reads. */
 export const CILIUM_IDENTITY_FIELDS: readonly string[] = [
   'metadata.annotations',
   'metadata.creationTimestamp',
@@ -36,8 +36,8 @@ export const CILIUM_IDENTITY_FIELDS: readonly string[] = [
 ];
 
 /**
- * What a `cilium.io/v2` `CiliumIdentity` says: its name is the number, `security-labels` are the labels. One whose labels
- * are not all valid says nothing: some of them would be another identity.
+ * Returns a `cilium.io/v2` `CiliumIdentity`: its name is the number, `security-labels` has the labels. If a label is invalid,
+ * returns undefined, because the other labels would be another identity.
  */
 export function readCiliumIdentity(fields: ObjectFields): CiliumIdentitySays | undefined {
   const name = readClusterScopedName(fields);

@@ -12,19 +12,19 @@ import { type ObjectFields, type Parsed, type ParseOptions, parseObject, readID 
 import { readPorts } from './ports.ts';
 
 const SERVICE_NAME_LABEL = 'kubernetes.io/service-name';
-// v1beta1 kept these in `topology`; v1 has fields for them.
+// Keys of `topology` in v1beta1; v1 has fields for them.
 const HOSTNAME_TOPOLOGY = 'kubernetes.io/hostname';
 const ZONE_TOPOLOGY = 'topology.kubernetes.io/zone';
 
 const ADDRESS_TYPES = ['IPv4', 'IPv6', 'IP'] as const;
 
-/** Which slice of which service: what a delete has to name. */
+/** Identifies a slice and its service for a delete. */
 export interface EndpointSliceID {
   readonly service: ServiceID;
   readonly name: string;
 }
 
-/** The service that the slice's label names, and the slice's own name. */
+/** Returns the name of a slice and the service in its label. */
 function readSliceID(fields: ObjectFields): EndpointSliceID | undefined {
   const id = readID(fields);
   if (id === undefined) return undefined;
@@ -37,8 +37,8 @@ function readSliceID(fields: ObjectFields): EndpointSliceID | undefined {
 }
 
 /**
- * The state that the conditions mean. Unset `ready` counts as ready. What is not ready but still serves while
- * it terminates is kept, as the last resort.
+ * Returns the state for the conditions. If `ready` is missing, it is true. A terminating endpoint that still serves is kept as
+ * the last resort.
  */
 function readState(endpoint: ObjectFields): BackendState {
   const conditions = endpoint.map('conditions');
@@ -55,7 +55,7 @@ function readForZones(endpoint: ObjectFields): Backend['forZones'] {
   return ImmutableSet(zones.items((list, index) => list.item(index)?.string('name')));
 }
 
-/** One endpoint as the backend that each of its addresses is. */
+/** Returns a function that creates the backend for each address of an endpoint. */
 function readEndpoint(endpoint: ObjectFields, ports: Ports): (address: string) => Backend {
   const topology = endpoint.object('topology') ?? endpoint.object('deprecatedTopology');
   const nodeName = endpoint.string('nodeName') ?? topology?.string(HOSTNAME_TOPOLOGY) ?? '';
@@ -68,7 +68,7 @@ function readEndpoint(endpoint: ObjectFields, ports: Ports): (address: string) =
 
 type SliceBackends = Pick<EndpointSlice, 'backends' | 'notReady'>;
 
-/** All endpoints of a slice. Of an address that it names twice, the first that is ready counts. */
+/** Returns all endpoints of a slice. If an address is listed twice, the first ready endpoint wins. */
 function readSliceBackends(fields: ObjectFields): SliceBackends {
   const ports = readPorts(fields);
   const backends = new Map<string, Backend>();
@@ -85,14 +85,14 @@ function readSliceBackends(fields: ObjectFields): SliceBackends {
   return { backends: ImmutableMap(backends), notReady: ImmutableMap(notReady) };
 }
 
-/** What {@link readEndpointSlice} looks at. */
+/** The fields that {@link readEndpointSlice} reads. */
 export const ENDPOINT_SLICE_FIELDS: readonly string[] = [
   ...['metadata.labels', 'addressType', 'ports', 'endpoints.addresses', 'endpoints.conditions'],
   ...['endpoints.hostname', 'endpoints.nodeName', 'endpoints.zone', 'endpoints.hints'],
   ...['endpoints.topology', 'endpoints.deprecatedTopology'],
 ];
 
-/** What an object says; see the parser below. */
+/** Returns the slice, or undefined if it is rejected; see {@link parseEndpointSlice}. */
 export function readEndpointSlice(fields: ObjectFields): EndpointSlice | undefined {
   const id = readSliceID(fields);
   const hasType = (fields.value('addressType') ?? '') !== '';
@@ -103,15 +103,14 @@ export function readEndpointSlice(fields: ObjectFields): EndpointSlice | undefin
 }
 
 /**
- * Reads an untrusted `discovery.k8s.io` `EndpointSlice`, v1 or v1beta1. Rejected as a whole without a name, a
- * service label, or with addresses that are not IPs; an invalid endpoint, address or port is rejected alone. Never
- * throws.
+ * Parses an untrusted `discovery.k8s.io` `EndpointSlice`, v1 or v1beta1. Rejects the slice if it has no name or service label, or
+ * if its addresses are not IPs. An invalid endpoint, address or port is rejected alone. Never throws.
  */
 export function parseEndpointSlice(object: unknown, options: ParseOptions = {}): Parsed<EndpointSlice> {
   return parseObject('EndpointSlice', object, options, readEndpointSlice);
 }
 
-/** Reads only which slice an object is: enough for its delete. */
+/** Returns only the name and service of a slice, which is sufficient for a delete. */
 export function parseEndpointSliceID(object: unknown, options: ParseOptions = {}): Parsed<EndpointSliceID> {
   return parseObject('EndpointSlice', object, options, readSliceID);
 }

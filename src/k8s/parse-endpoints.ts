@@ -9,7 +9,7 @@ import {
 import { type ObjectFields, type Parsed, type ParseOptions, parseObject, readID } from './parse-object.ts';
 import { readPorts } from './ports.ts';
 
-/** One address of a subset, merged into what other subsets have said of it: ports add up, the last node counts. */
+/** Merges two entries of an address from different subsets. The ports are combined; node and hostname of the last entry win. */
 function mergeAddress(known: Backend | undefined, next: Backend): Backend {
   if (known === undefined) return next;
   return createBackend({
@@ -30,7 +30,7 @@ function readSubset(list: ObjectFields, index: number): Subset | undefined {
   return fields && { fields, ports: readPorts(fields) };
 }
 
-/** The backends of one of the two lists of addresses, over all subsets. */
+/** Returns the backends of one of the two address lists in all subsets. */
 function readAddressList(
   subsets: readonly Subset[],
   list: 'addresses' | 'notReadyAddresses',
@@ -52,10 +52,10 @@ function readAddressList(
   return backends;
 }
 
-/** What {@link readEndpoints} looks at. */
+/** The fields that {@link readEndpoints} reads. */
 export const ENDPOINTS_FIELDS: readonly string[] = ['subsets'];
 
-/** What an object says; see the parser below. */
+/** Returns the slice, or undefined if it is rejected; see {@link parseEndpoints}. */
 export function readEndpoints(fields: ObjectFields): EndpointSlice | undefined {
   const service = readID(fields);
   if (service === undefined) return undefined;
@@ -72,8 +72,8 @@ export function readEndpoints(fields: ObjectFields): EndpointSlice | undefined {
 }
 
 /**
- * Reads an untrusted v1 `Endpoints` object: it is one slice, named like the object. An invalid address or port is
- * rejected alone. Never throws.
+ * Parses an untrusted v1 `Endpoints` object as one slice with the name of the object. An invalid address or port is rejected
+ * alone. Never throws.
  */
 export function parseEndpoints(object: unknown, options: ParseOptions = {}): Parsed<EndpointSlice> {
   return parseObject('Endpoints', object, options, readEndpoints);

@@ -2,16 +2,16 @@ import type { ClusterNode, NodeAddress } from '../net/cluster-node.ts';
 import type { NodeSpec } from '../nodemanager/node-spec.ts';
 import { type ObjectFields, readClusterScopedName, readTexts } from './parse-object.ts';
 
-/** Addresses, and CIDRs, of a node that are read, as of a value of the kvstore. */
+/** Maximum number of addresses, and of CIDRs, of a node, as for a value of the kvstore. */
 const MOST_ADDRESSES = 1024;
 
-/** Whose nodes they are. */
+/** The cluster of the nodes. */
 export interface NodeCluster {
   readonly clusterName: string;
   readonly clusterID: number;
 }
 
-/** CIDRs of a node: the first of a family is the primary one, the others are secondary (K 36). */
+/** CIDRs of a node: the first one of a family is the primary, the others are secondary (K 36). */
 type AllocCIDRs = Pick<
   ClusterNode,
   'ipv4AllocCIDR' | 'ipv6AllocCIDR' | 'ipv4SecondaryAllocCIDRs' | 'ipv6SecondaryAllocCIDRs'
@@ -27,7 +27,7 @@ function readCIDRs(list: ObjectFields): readonly string[] {
   return list.items((cidrs, index) => cidrs.cidr(index));
 }
 
-/** A list of addresses with types; those of the types, or all. Names in place of addresses are no addresses. */
+/** Returns the typed addresses of a list. If `types` is given, returns those of these types only. Host names are rejected. */
 function readAddresses(
   list: ObjectFields,
   ip: string,
@@ -46,20 +46,20 @@ function readKey(fields: ObjectFields, name: string): number | undefined {
   return fields.value(name) === undefined ? 0 : fields.integer(name, 0, 255);
 }
 
-/** The names of an annotation, today's first. */
+/** Returns the value of an annotation under its current name, else under its old name. */
 function annotation(annotations: ReadonlyMap<string, string>, name: string): string | undefined {
   return annotations.get(`network.cilium.io/${name}`) ?? annotations.get(`io.cilium.network.${name}`);
 }
 
-/** What {@link readCiliumNode} looks at. */
+/** The fields that {@link readCiliumNode} reads. */
 export const CILIUM_NODE_FIELDS: readonly string[] = [
   ...['metadata.labels', 'metadata.annotations', 'spec.addresses', 'spec.ipam.podCIDRs', 'spec.ipam.pools'],
   ...['spec.health', 'spec.ingress', 'spec.encryption', 'spec.nodeidentity', 'spec.bootid'],
 ];
 
 /**
- * A `cilium.io/v2` `CiliumNode` as a node of the own cluster (K 36). An address or CIDR that is not valid is left out; a
- * key or identity that is not rejects the node.
+ * Returns a `cilium.io/v2` `CiliumNode` as a node of the own cluster (K 36). An invalid address or CIDR is rejected alone. If the
+ * key or the identity is invalid, the node is rejected.
  */
 export function readCiliumNode(
   fields: ObjectFields,
@@ -100,7 +100,7 @@ export function readCiliumNode(
   };
 }
 
-/** The fields of a node that annotations of the Node say (K 40); the capital I is upstream's. */
+/** Annotations of a Node by field (K 40). The capital I is upstream's. */
 const ANNOTATED = {
   ipv4PodCIDR: 'ipv4-pod-cidr',
   ipv6PodCIDR: 'ipv6-pod-cidr',
@@ -113,16 +113,16 @@ const ANNOTATED = {
   encryptionKey: 'encryption-key',
 } as const;
 
-/** What annotations say, the name of each as it is there, so that a rejection names it. */
+/** Reads annotations under the name that is present, so that a rejection has that name. */
 class NodeAnnotations {
   readonly #annotations: ObjectFields | undefined;
 
-  /** Undefined: they do not count. */
+  /** If `annotations` is undefined, all values are absent. */
   constructor(annotations: ObjectFields | undefined) {
     this.#annotations = annotations;
   }
 
-  /** The name under which it is there. */
+  /** Returns the current name of an annotation if it is present, else the old name. */
   #nameOf(what: keyof typeof ANNOTATED): string {
     const name = `network.cilium.io/${ANNOTATED[what]}`;
     return this.#annotations?.value(name) === undefined ? `io.cilium.network.${ANNOTATED[what]}` : name;
@@ -151,7 +151,7 @@ class NodeAnnotations {
   }
 }
 
-/** The first address of each type and family (K 39). */
+/** Returns the first address of each type and family (K 39). */
 function firstOfEach(addresses: readonly NodeAddress[]): readonly NodeAddress[] {
   const first = new Map<string, NodeAddress>();
   for (const address of addresses) {
@@ -161,17 +161,17 @@ function firstOfEach(addresses: readonly NodeAddress[]): readonly NodeAddress[] 
   return [...first.values()];
 }
 
-/** The first CIDR of each family. */
+/** Returns the first CIDR of each family. */
 function oneOfEach(cidrs: readonly string[]): readonly string[] {
   return [false, true].flatMap((six) => cidrs.find((cidr) => cidr.includes(':') === six) ?? []);
 }
 
-/** What {@link readNode} looks at. */
+/** The fields that {@link readNode} reads. */
 export const NODE_FIELDS: readonly string[] = [
   ...['metadata.labels', 'metadata.annotations', 'spec.podCIDR', 'spec.podCIDRs', 'status.addresses'],
 ];
 
-/** A v1 `Node` as the own node (K 39). What annotations say counts only where they are asked for (K 40). */
+/** Returns a v1 `Node` as the local node (K 39). Annotations are read only if `withAnnotations` is true (K 40). */
 export function readNode(
   fields: ObjectFields,
   { clusterName: cluster, clusterID }: NodeCluster,

@@ -2,27 +2,24 @@ import { type Rejection, rejection } from '../base/rejection.ts';
 import { Fields, type RejectField } from '../net/fields.ts';
 import type { ServiceID } from '../servicecache/service-id.ts';
 
-/**
- * A Kubernetes object that was read field by field, as its API server would store it: defaults filled in, and what
- * an API server would not store rejected.
- */
+/** Result of parsing a Kubernetes object: defaults are set, and fields that an API server would not store are rejected. */
 export interface Parsed<T> {
-  /** Undefined when the object cannot be used at all; `rejections` then says why. */
+  /** Undefined if the object is unusable; `rejections` then has the reason. */
   readonly value: T | undefined;
-  /** The fields that were rejected; the others are in `value`. Empty for a valid object. */
+  /** The rejected fields; `value` has the others. Empty if the object is valid. */
   readonly rejections: readonly Rejection[];
 }
 
 /** Options of the parsers of Kubernetes objects. */
 export interface ParseOptions {
-  /** Where the object comes from, for rejections: `file.yaml:12`. Its kind and name are added to it. */
+  /** Source of the object for rejections: `file.yaml:12`. The kind and name of the object are appended. */
   readonly at?: string | undefined;
 }
 
-/** The fields of an object; one that is rejected counts as absent. */
+/** The fields of an object. A rejected field counts as absent. */
 export type ObjectFields = Fields<undefined>;
 
-/** Where an object without a namespace belongs, as for Kubernetes' own clients. */
+/** Namespace of objects without one, as in the clients of Kubernetes. */
 const DEFAULT_NAMESPACE = 'default';
 
 const NO_TEXTS: ReadonlyMap<string, string> = new Map();
@@ -32,15 +29,15 @@ const DELETE = 0x7f;
 
 const NO_REJECTIONS: readonly Rejection[] = [];
 
-/** The longest name that an API server stores: that of a DNS subdomain. */
+/** Maximum length of a name that an API server stores: that of a DNS subdomain. */
 const LONGEST_NAME = 253;
 
-/** What an API server stores of all annotations of an object together (`TotalAnnotationSizeLimitB`). */
+/** Maximum size of all annotations of an object that an API server stores (`TotalAnnotationSizeLimitB`). */
 const MOST_TEXT = 256 * 1024;
 
 const ignore: RejectField<undefined> = () => undefined;
 
-/** The object's name in its rejections, valid or not: `Service shop/checkout`, `CiliumNode n1`. */
+/** Returns the kind and name of an object for its rejections, even if it is invalid: `Service shop/checkout`, `CiliumNode n1`. */
 function nameOf(kind: string, object: unknown): string {
   const metadata = Fields.of(object, ignore, '')?.map('metadata');
   const namespace = metadata?.string('namespace');
@@ -48,7 +45,7 @@ function nameOf(kind: string, object: unknown): string {
   return `${kind} ${namespace === undefined ? name : `${namespace}/${name}`}`;
 }
 
-/** Reads an untrusted object. `read` returns `undefined` for one that cannot be used. Never throws. */
+/** Parses an untrusted object with `read`, which returns undefined if the object is unusable. Never throws. */
 export function parseObject<T>(
   kind: string,
   object: unknown,
@@ -67,12 +64,12 @@ export function parseObject<T>(
   return { value, rejections: rejections.length === 0 ? NO_REJECTIONS : rejections };
 }
 
-/** The name of an object that is in no namespace; `undefined`, and rejected, when it is not usable. */
+/** Returns the name of a cluster-scoped object. If it is invalid, rejects it and returns undefined. */
 export function readClusterScopedName(fields: ObjectFields): string | undefined {
   return readName(fields.map('metadata'), 'name', undefined);
 }
 
-/** Namespace and name; `undefined`, and rejected, when there is no usable name. */
+/** Returns the namespace and name of an object. If one is invalid, rejects it and returns undefined. */
 export function readID(fields: ObjectFields): ServiceID | undefined {
   const metadata = fields.map('metadata');
   const name = readName(metadata, 'name', undefined);
@@ -86,7 +83,7 @@ function readName(metadata: ObjectFields, part: string, absent: string | undefin
   return metadata.reject(part, 'invalid-name', 'must be a name: a string, not empty, without /', value);
 }
 
-/** Whether a value can be the name of an object. It becomes a part of keys, and is shown. */
+/** Returns true if a value is valid as the name of an object. Names become parts of keys and are displayed. */
 export function isName(value: unknown): value is string {
   if (typeof value !== 'string' || value === '' || value.length > LONGEST_NAME) return false;
   for (let at = 0; at < value.length; at++) {
@@ -96,7 +93,7 @@ export function isName(value: unknown): value is string {
   return true;
 }
 
-/** When the field says that something happened, in milliseconds since the epoch; 0 where it does not. */
+/** Returns the time in a field in milliseconds since the epoch, or 0 if it is missing or invalid. */
 export function readTime(fields: ObjectFields, name: string): number {
   const text = fields.string(name) ?? '';
   if (text === '') return 0;
@@ -106,7 +103,7 @@ export function readTime(fields: ObjectFields, name: string): number {
   return 0;
 }
 
-/** Labels or annotations; none, and rejected, when they are more than an API server stores. */
+/** Returns labels or annotations. If they are larger than an API server stores, rejects them and returns an empty map. */
 export function readTexts(metadata: ObjectFields, name: string): ReadonlyMap<string, string> {
   const texts = metadata.strings(name);
   let size = 0;

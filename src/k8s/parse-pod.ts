@@ -12,16 +12,16 @@ import { type ObjectFields, readID, readTexts } from './parse-object.ts';
 
 const PHASES = ['Pending', 'Running', 'Succeeded', 'Failed', 'Unknown'] as const;
 
-/** What a pod says (K 15 to 19). */
+/** The content of a pod (K 15 to 19). */
 export interface PodSays {
   readonly namespace: string;
   readonly name: string;
   readonly uid: string;
-  /** Where it runs; `''` while it is not scheduled. */
+  /** Node of the pod; empty if it is not scheduled. */
   readonly nodeName: string;
   readonly serviceAccount: string;
   readonly labels: ReadonlyMap<string, string>;
-  /** What it claims, undefined where it has no address of its own, or not all that a claim needs. */
+  /** The claim of the pod. Undefined if it has no address of its own or if a required field is missing. */
   readonly addresses: EndpointAddresses | undefined;
 }
 
@@ -31,7 +31,7 @@ function readIPs(status: ObjectFields): readonly string[] {
   return first === undefined || ips.includes(first) ? ips : [first, ...ips];
 }
 
-/** `encryptKey` is that of the own node: the pod does not say (K 18). */
+/** Returns the claim of a pod. `encryptKey` is the key of the local node, because pods have none (K 18). */
 function readAddresses(
   fields: ObjectFields,
   encryptKey: number,
@@ -49,7 +49,7 @@ function readAddresses(
   return endpointAddresses('k8s', id, readRank(fields), said, shared);
 }
 
-/** What {@link readPod} looks at. */
+/** The fields that {@link readPod} reads. */
 export const POD_FIELDS: readonly string[] = [
   ...RANK_FIELDS,
   'metadata.labels',
@@ -58,8 +58,8 @@ export const POD_FIELDS: readonly string[] = [
 ];
 
 /**
- * What a v1 `Pod` says. `undefined` for one that is on the host's network or has ended: it counts as deleted (K 17).
- * Neither `deletionTimestamp` nor readiness nor annotations matter.
+ * Returns a v1 `Pod`, or undefined if it uses the network of the host or has ended, because it then counts as deleted (K 17).
+ * `deletionTimestamp`, readiness and annotations are ignored.
  */
 export function readPod(fields: ObjectFields, encryptKey: number, shared: SharedParts): PodSays | undefined {
   const id = readID(fields);

@@ -1,20 +1,20 @@
 import { Prefix } from '../net/prefix.ts';
 import { type ObjectFields, readClusterScopedName, readID } from './parse-object.ts';
 
-/** Rules, peers and CIDRs of one policy that are read, each list. */
+/** Maximum length of each list of a policy: rules, peers and CIDRs. */
 const MOST_ITEMS = 16_384;
-/** Exceptions of one CIDR: each leaves up to 128 CIDRs. */
+/** Maximum number of exceptions of a CIDR; each leaves up to 128 CIDRs. */
 const MOST_EXCEPTIONS = 1_024;
 
-/** A CIDR with exceptions, as a rule of a policy names it. */
+/** A CIDR with exceptions in a rule of a policy. */
 export interface CIDRRule {
   readonly cidr: Prefix;
   readonly except: readonly Prefix[];
 }
 
-/** The CIDRs of a policy: its own, and those of groups that it names (K 48). */
+/** The CIDRs of a policy, and its references to CIDR groups (K 48). */
 export interface PolicyCIDRs {
-  /** `namespace/name`, or the name where there is no namespace. */
+  /** `namespace/name`, or only the name if the policy is cluster-scoped. */
   readonly id: string;
   readonly rules: readonly CIDRRule[];
   readonly groups: readonly { readonly group: string; readonly except: readonly Prefix[] }[];
@@ -23,7 +23,7 @@ export interface PolicyCIDRs {
 function prefixes(list: ObjectFields): readonly Prefix[] {
   return list.items((cidrs, index) => {
     const text = cidrs.string(index);
-    // A bare address is a CIDR of full length in Cilium's policies.
+    // Cilium policies accept a bare address as a CIDR of full length.
     const prefix = text === undefined ? undefined : Prefix.parse(text.trim());
     if (prefix === undefined && text !== undefined)
       cidrs.reject(index, 'invalid-cidr', 'is not a valid CIDR');
@@ -35,12 +35,15 @@ function list(fields: ObjectFields, name: string): readonly ObjectFields[] {
   return fields.list(name, MOST_ITEMS).items((items, index) => items.item(index));
 }
 
-/** Collects what a policy says. */
+/** Collects the CIDRs of a policy. */
 class Collected {
   readonly rules: CIDRRule[] = [];
   readonly groups: { readonly group: string; readonly except: readonly Prefix[] }[] = [];
 
-  /** `cidr` and `except`, or a reference to a group, in an object. Without all its exceptions a CIDR is not what was meant. */
+  /**
+   * Adds `cidr` and `except`, or a reference to a group. If an exception is invalid, adds nothing, because the CIDR alone would
+   * be too large.
+   */
   block(fields: ObjectFields): void {
     const listed = fields.list('except', MOST_EXCEPTIONS);
     const except = prefixes(listed);
@@ -58,7 +61,7 @@ class Collected {
     return except !== undefined && !(Array.isArray(except) && except.length === 0);
   }
 
-  /** Lists of a rule of Cilium's, such as `fromCIDR` and `fromCIDRSet`. */
+  /** Adds the lists of a Cilium rule, such as `fromCIDR` and `fromCIDRSet`. */
   ciliumRule(rule: ObjectFields, direction: 'from' | 'to'): void {
     for (const cidr of prefixes(rule.list(`${direction}CIDR`, MOST_ITEMS)))
       this.rules.push({ cidr, except: [] });
@@ -71,7 +74,7 @@ const DIRECTIONS = [
   ['egress', 'to'],
 ] as const;
 
-/** The CIDRs of a `networking.k8s.io/v1` `NetworkPolicy`. */
+/** Returns the CIDRs of a `networking.k8s.io/v1` `NetworkPolicy`. */
 export function readNetworkPolicyCIDRs(fields: ObjectFields): PolicyCIDRs | undefined {
   const id = readID(fields);
   const spec = fields.map('spec');
@@ -85,7 +88,7 @@ export function readNetworkPolicyCIDRs(fields: ObjectFields): PolicyCIDRs | unde
   return id && policy(`${id.namespace}/${id.name}`, collected);
 }
 
-/** The CIDRs of a `cilium.io/v2` `CiliumNetworkPolicy` or `CiliumClusterwideNetworkPolicy`. */
+/** Returns the CIDRs of a `cilium.io/v2` `CiliumNetworkPolicy` or `CiliumClusterwideNetworkPolicy`. */
 export function readCiliumPolicyCIDRs(fields: ObjectFields): PolicyCIDRs | undefined {
   const isNamespaced = fields.map('metadata').value('namespace') !== undefined;
   const name = readClusterScopedName(fields);
@@ -112,7 +115,7 @@ export interface CIDRGroupSays {
   readonly cidrs: readonly Prefix[];
 }
 
-/** What a CIDR group says. */
+/** Returns the CIDRs of a CIDR group. */
 export function readCIDRGroup(fields: ObjectFields): CIDRGroupSays | undefined {
   const name = readClusterScopedName(fields);
   return name === undefined

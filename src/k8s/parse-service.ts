@@ -11,9 +11,9 @@ import type { ServiceID } from '../servicecache/service-id.ts';
 import { type ObjectFields, type Parsed, type ParseOptions, parseObject, readID } from './parse-object.ts';
 import { readNamedPort, readNodePort } from './ports.ts';
 
-/** What Kubernetes assumes when a ClientIP affinity names no timeout: 3 hours. */
+/** Default of Kubernetes if a ClientIP affinity has no timeout: 3 hours. */
 const SESSION_AFFINITY_SECONDS = 3 * 60 * 60;
-/** The longest that Kubernetes allows: a day. */
+/** Maximum that Kubernetes allows: one day. */
 const LONGEST_SESSION_AFFINITY_SECONDS = 24 * 60 * 60;
 
 const SERVED_TYPES = ['ClusterIP', 'NodePort', 'LoadBalancer', 'ExternalName'] as const;
@@ -25,7 +25,7 @@ const DISTRIBUTIONS: ReadonlyMap<string, TrafficDistribution> = new Map([
   ['PreferSameNode', 'prefer-same-node'],
 ]);
 
-// Annotations, today's name before that of 1.8 (SEMANTICS 3.1).
+// Annotations by their current name, then by the name in 1.8 (SEMANTICS 3.1).
 const GLOBAL = ['service.cilium.io/global', 'io.cilium/global-service'] as const;
 const SHARED = ['service.cilium.io/shared', 'io.cilium/shared-service'] as const;
 const AFFINITY = ['service.cilium.io/affinity', 'io.cilium/service-affinity'] as const;
@@ -49,7 +49,7 @@ function readType(spec: ObjectFields): ServiceType {
   return spec.word('type', SERVED_TYPES) ?? 'unknown';
 }
 
-/** The addresses of a list, in order, each once, without those that are invalid. */
+/** Returns the distinct addresses of a list in order. Invalid ones are rejected. */
 function readAddresses(list: ObjectFields): readonly string[] {
   return [...new Set(list.items((addresses, index) => addresses.address(index)))];
 }
@@ -84,13 +84,15 @@ function readServicePorts(spec: ObjectFields, type: ServiceType): ImmutableMap<s
 
 function readIngressIPs(fields: ObjectFields): ImmutableSet<string> {
   const ingress = fields.map('status').map('loadBalancer').list('ingress');
-  // A load balancer in proxy mode delivers to nodes under their own addresses.
+  // Skipped, because a load balancer in proxy mode delivers to the addresses of the nodes.
   const read = (item: ObjectFields | undefined): string | undefined =>
     item?.value('ipMode') === 'Proxy' ? undefined : item?.address('ip');
   return ImmutableSet(ingress.items((list, index) => read(list.item(index))));
 }
 
-/** A rejected range is left out. That never admits more clients: when all are rejected, none is admitted. */
+/**
+ * Returns the source ranges without rejected ones. This never admits more clients: if all are rejected, no client is admitted.
+ */
 function readSourceRanges(spec: ObjectFields): Service['sourceRanges'] {
   const given = spec.value('loadBalancerSourceRanges') ?? [];
   if (Array.isArray(given) && given.length === 0) return undefined;
@@ -107,18 +109,18 @@ function readSessionAffinity(spec: ObjectFields): number {
 
 function readAffinity(annotations: Annotations): ServiceAffinity {
   const value = annotation(annotations, AFFINITY);
-  // Unknown words mean none; so does the literal `none`, which must not turn traffic away.
+  // Unknown values mean none. So does the literal `none`, because it must not block traffic.
   return value === 'local' || value === 'remote' ? value : 'none';
 }
 
-/** How traffic is to be spread. The annotation counts before the field, as in Kubernetes; other words mean none. */
+/** Returns the distribution of traffic. The annotation precedes the field, as in Kubernetes. Unknown values mean none. */
 function readDistribution(spec: ObjectFields, annotations: Annotations): TrafficDistribution {
   const value = spec.string('trafficDistribution') ?? '';
   if (annotation(annotations, TOPOLOGY_MODE) === 'auto') return 'prefer-close';
   return DISTRIBUTIONS.get(value) ?? 'none';
 }
 
-/** What annotations say (SEMANTICS 3.1): a flag is set by `true`, in any case, and by nothing else. */
+/** Returns the flags in annotations (SEMANTICS 3.1). Only `true`, in any case, sets a flag. */
 function readFlags(annotations: Annotations): Pick<Service, 'global' | 'shared' | 'affinity'> {
   const global = annotation(annotations, GLOBAL) === 'true';
   const shared = annotation(annotations, SHARED);
@@ -129,7 +131,7 @@ function readFlags(annotations: Annotations): Pick<Service, 'global' | 'shared' 
   };
 }
 
-/** What {@link readService} looks at. */
+/** The fields that {@link readService} reads. */
 export const SERVICE_FIELDS: readonly string[] = [
   'metadata.annotations',
   'metadata.labels',
@@ -137,7 +139,7 @@ export const SERVICE_FIELDS: readonly string[] = [
   'status.loadBalancer',
 ];
 
-/** What an object says; see the parser below. */
+/** Returns the service, or undefined if it is rejected; see {@link parseService}. */
 export function readService(fields: ObjectFields): Service | undefined {
   const id = readID(fields);
   if (id === undefined) return undefined;
@@ -171,15 +173,15 @@ export function readService(fields: ObjectFields): Service | undefined {
 }
 
 /**
- * Reads an untrusted v1 `Service`. Without a usable namespace and name it is rejected as a whole; any other
- * invalid field (a port out of range, an invalid source range) is rejected alone. A service of a type that is
- * not served has a value too: the cache must learn that it is not served any more. Never throws.
+ * Parses an untrusted v1 `Service`. Rejects it if it has no valid namespace and name. Any other invalid field (a port out of
+ * range, an invalid source range) is rejected alone. A service of an unsupported type has a value, too, because the cache must
+ * delete a service that becomes unsupported. Never throws.
  */
 export function parseService(object: unknown, options: ParseOptions = {}): Parsed<Service> {
   return parseObject('Service', object, options, readService);
 }
 
-/** Reads only which service an object names: enough for its delete. */
+/** Returns only the name of a service, which is sufficient for a delete. */
 export function parseServiceID(object: unknown, options: ParseOptions = {}): Parsed<ServiceID> {
   return parseObject('Service', object, options, readID);
 }

@@ -6,17 +6,17 @@ import type { ObjectFields } from './parse-object.ts';
 const MAX_PORT = 0xffff;
 const PROTOCOLS = ['TCP', 'UDP', 'SCTP'] as const;
 
-/** The port number of a field, 1 to 65535. */
+/** Returns the port number of a field, 1 to 65535. */
 export function readPortNumber(fields: ObjectFields, name: string): number | undefined {
   return fields.integer(name, 1, MAX_PORT);
 }
 
-/** As {@link readPortNumber}, where 0 and absent mean that there is none yet. */
+/** Like {@link readPortNumber}, but returns 0 if the field is 0 or absent, because no port is assigned yet. */
 export function readNodePort(fields: ObjectFields, name: string): number {
   return fields.integer(name, 0, MAX_PORT) ?? 0;
 }
 
-/** A protocol number; TCP when the object names none. */
+/** Returns the protocol number, TCP if the field is missing. */
 function readProtocol(fields: ObjectFields): number | undefined {
   if ((fields.value('protocol') ?? '') === '') return PROTOCOL_NUMBERS.TCP;
   const name = fields.word('protocol', PROTOCOLS);
@@ -28,7 +28,7 @@ export interface NamedPort extends PortProtocol {
   readonly name: string;
 }
 
-/** One element of a list of ports; `undefined`, and rejected, without a valid number, protocol and name. */
+/** Returns one element of a list of ports. If its number, protocol or name is invalid, rejects it and returns undefined. */
 export function readNamedPort(fields: ObjectFields, number = 'port'): NamedPort | undefined {
   const port = readPortNumber(fields, number);
   const protocol = readProtocol(fields);
@@ -40,7 +40,7 @@ export function readNamedPort(fields: ObjectFields, number = 'port'): NamedPort 
     : { name, port, protocol };
 }
 
-/** The field `ports` by name; the last of equal names counts. */
+/** Returns the ports of the field `ports` by name; the last of equal names wins. */
 export function readPorts(fields: ObjectFields): Ports {
   const named = fields.list('ports').items((list, index) => {
     const port = list.item(index);

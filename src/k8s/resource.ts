@@ -1,148 +1,155 @@
 import type { Failure } from '../base/failure.ts';
 
 /**
- * An object of the Kubernetes API as a reflector hands it out. Its metadata has these four fields, as non-empty strings;
- * everything else is what the API server sent, and has not been checked. A reflector keeps the object of the last event
- * to tell what has gone: it is not to be changed.
+ * An object of the Kubernetes API from a reflector. The four fields of its metadata are checked to be non-empty strings. All
+ * other fields are as the API server sent them. The object must not be changed, because a reflector may keep the last version of
+ * it for its delete event.
  */
 export interface KubernetesObject {
   readonly metadata: {
     readonly name: string;
-    /** Absent for what is in no namespace. */
+    /** Absent if the object is cluster-scoped. */
     readonly namespace?: string;
-    /** Names one life of the object: made again under the same name, it has another. */
+    /** Identifies one life of the object. An object that was deleted and created again has another uid. */
     readonly uid: string;
-    /** Opaque: compared for equality, never ordered (K 4). */
+    /** Opaque. Compared for equality, never ordered (K 4). */
     readonly resourceVersion: string;
     readonly [field: string]: unknown;
   };
   readonly [field: string]: unknown;
 }
 
-/** Which life of an object, and at which version. */
+/** Life and version of an object. */
 export type ObjectLife = Pick<KubernetesObject['metadata'], 'uid' | 'resourceVersion'>;
 
-/** Who an object is, and no more: what a reflector may keep of it for a sink that remembers by itself what objects said. */
+/**
+ * Returns the minimum that a reflector must keep of an object. Sufficient for a sink that stores the values of objects itself.
+ */
 export function identified({ metadata: { uid, resourceVersion } }: KubernetesObject): ObjectLife {
-  return { uid, resourceVersion }; // its reflector knows the name
+  return { uid, resourceVersion }; // the reflector has the name
 }
 
-/** What became of one object: it is new or another now, or it is gone. */
+/** A change of an object. A put has a new or changed object. */
 export type ResourceEvent =
   | { readonly type: 'put'; readonly object: KubernetesObject }
-  /** With what was kept of the last state that is known, which may be older than the last that was (K 6). */
+  /**
+   * A delete has the part that `keep` returned for the last known version, which may not be the last version that existed (K 6).
+   */
   | { readonly type: 'delete'; readonly object: KubernetesObject };
 
-/** Which objects of an API server are followed. */
+/** Selects objects of an API server. */
 export interface ResourceKind {
-  /** `''` is the core group, of Pods and Services. */
+  /** Empty for the core group (Pods, Services). */
   readonly group: string;
   readonly version: string;
-  /** As in the URL: `ciliumendpoints`. */
+  /** Name in URLs: `ciliumendpoints`. */
   readonly plural: string;
   readonly labelSelector?: string;
   readonly fieldSelector?: string;
 }
 
 /**
- * Receives what a reflector learns of one kind. It is called synchronously, one call after the other; what it throws is
- * counted and reported, and the reflector goes on.
+ * Receives the changes of one kind. Calls are synchronous and do not overlap. If a call throws, the error is counted and
+ * reported, and the reflector continues.
  *
- * - Events of one object come in order; some states in between may never be seen (K 5). There is no order between objects.
- * - An object that was deleted and made again between two looks is a delete and a put, next to each other in one batch,
- *   even if no delete was seen (K 6).
- * - A put may say again what is known: compare what matters (K 10).
+ * - Events of an object arrive in order, but states may be skipped (K 5). There is no order between objects.
+ * - If an object was deleted and created again between two observations, the sink receives a delete and a put, adjacent in one
+ *   batch, even if the reflector received no delete (K 6).
+ * - A put may repeat a known state, so that the sink must compare the fields that it uses (K 10).
  */
 export interface ResourceSink {
-  /** At least one event. */
+  /** Applies at least one event. */
   apply(events: readonly ResourceEvent[]): void;
-  /** Called once, when the first complete list has been handed over, which may be empty (K 8). */
+  /** Called once, after the first complete list was delivered. The list may be empty (K 8). */
   onListed(): void;
 }
 
-/** What a {@link FollowedResource} is doing. */
+/** State of a {@link FollowedResource}. */
 export type ResourceState =
-  /** Asks for all objects. */
+  /** Requests all objects. */
   | 'listing'
   | 'watching'
-  /** Something has failed, and is tried again after a while. What is known stays. */
+  /** Waits after a failure. Known objects stay. */
   | 'waiting'
-  /** The server does not serve this kind: its CRD is not there. No error; looked for again every now and then. */
+  /** The server does not serve this kind because the CRD is missing. Not an error; retried with backoff. */
   | 'missing'
-  /** The server refuses: `lastFailure` names the right that is to be granted. */
+  /** The server refused the request; `lastFailure` has the right to grant. */
   | 'forbidden'
   | 'stopped';
 
-/** One followed kind as data. */
+/** Status of one followed kind. */
 export interface ResourceStatus {
   /** Plural, group and version: `ciliumendpoints.cilium.io/v2`, `pods/v1`. */
   readonly resource: string;
   readonly labelSelector: string | undefined;
   readonly fieldSelector: string | undefined;
   readonly state: ResourceState;
-  /** Whether the first complete list has been handed over. Never falls back. */
+  /** True after the first complete list was delivered. Never becomes false again. */
   readonly listed: boolean;
-  /** Objects that exist, as far as is known. */
+  /** Number of known objects. */
   readonly objects: number;
-  /** Puts and deletes handed over. */
+  /** Number of delivered puts and deletes. */
   readonly events: number;
-  /** Wall time of the last of them, milliseconds since the epoch. */
+  /** Wall time of the last event in milliseconds since the epoch. */
   readonly lastEventAt: number | undefined;
-  /** Objects that could not be used: no name, or no uid. */
+  /** Number of rejected objects, for example without a name or uid. */
   readonly refused: number;
   readonly bookmarks: number;
-  /** Lists that were completed: all but the first are relists. */
+  /** Number of complete lists; all except the first are relists. */
   readonly lists: number;
-  /** Watches that were opened. */
+  /** Number of opened watches. */
   readonly watches: number;
   /**
-   * Milliseconds since the server last said anything of this kind: what is known may be so old. `undefined` before the
+   * Milliseconds since the server last sent data of this kind, which is the maximum age of the known state. Undefined before the
    * first list.
    */
   readonly lagMs: number | undefined;
+  /** Milliseconds since changes are no longer received because a list or watch failed. Undefined while a watch is open, and before the first list. */
+  readonly behindMs: number | undefined;
+  /** Milliseconds until the next attempt after a failure. Undefined if the reflector does not wait. */
+  readonly retryInMs: number | undefined;
   readonly failures: number;
   readonly lastFailure: Failure | undefined;
 }
 
 /** Options of {@link ResourceSource.follow}. */
 export interface FollowOptions {
-  /** Ends it; nothing is handed over afterwards. */
+  /** Ends the reflector. Nothing is delivered afterwards. */
   readonly signal?: AbortSignal | undefined;
   /**
-   * What is kept in memory of an object that is handed out, to be handed out again when it is gone: called once for each,
-   * before that. Its name, namespace, uid and resourceVersion must stay. Default: everything; see {@link identified}, of
-   * which an object with a name is handed out, and no more.
+   * Returns the part of an object that the reflector keeps in memory for the delete event. Called once per put, before the put is
+   * delivered. It must keep name, namespace, uid and resourceVersion. Default: the whole object. See {@link identified}: the
+   * delete event then has these four fields only.
    */
   readonly keep?: ((object: KubernetesObject) => KubernetesObject | ObjectLife) | undefined;
   /**
-   * The fields that the sink reads, as paths: `status.networking`, with all that is in it; those of a list's elements
-   * without a number: `spec.ports.port`. Others may be left out of objects, which saves their decoding. What
-   * {@link KubernetesObject} names is always there. Default: all.
+   * The fields that the sink reads, as paths. `status.networking` includes all of its content; elements of lists have no index:
+   * `spec.ports.port`. Other fields may be missing, because that saves their decoding. The fields of {@link KubernetesObject} are
+   * always present. Default: all.
    */
   readonly fields?: readonly string[] | undefined;
   readonly onState?: ((state: ResourceState) => void) | undefined;
 }
 
-/** One kind that is being followed. */
+/** A followed kind. */
 export interface FollowedResource {
   status(): ResourceStatus;
   /**
-   * Resolves once the first list has been handed over. Rejects when the signal fires, or when nothing of this kind has
-   * arrived for `quietMs` (default: no limit): waiting goes by progress, not by a time for all (K 55). A kind that is
-   * missing is waited for as well.
+   * Resolves when the first list was delivered. Rejects if the signal fires, or if no data of this kind has arrived for `quietMs`
+   * (default: no limit). The limit depends on progress, not on the total time (K 55). If the kind is missing, waits for it, too.
    */
   waitForListed(options?: { readonly signal?: AbortSignal; readonly quietMs?: number }): Promise<void>;
-  /** Resolves when it has ended. Never rejects. */
+  /** Resolves when the reflector has ended. Never rejects. */
   readonly stopped: Promise<void>;
 }
 
-/** Where the objects come from: the port between an API server's client and what its objects are for. */
+/** The port between the client of an API server and the users of its objects. */
 export interface ResourceSource {
-  /** Begins at once; never throws for what the server does. */
+  /** Starts immediately. Errors of the server are retried, never thrown. */
   follow(kind: ResourceKind, sink: ResourceSink, options?: FollowOptions): FollowedResource;
   /**
-   * The first of `kinds` that the server serves, by discovery; `undefined` if none (K 13). Rejects if the server cannot
-   * be asked.
+   * Returns the first of `kinds` that the server serves, by discovery, or undefined if it serves none (K 13). Rejects if the
+   * server is unreachable.
    */
   firstServed(kinds: readonly ResourceKind[], signal?: AbortSignal): Promise<ResourceKind | undefined>;
 }

@@ -1,14 +1,14 @@
-/** Distinct values that are remembered: more begin anew. */
+/** Maximum number of stored values. If it is reached, all are removed. */
 const MOST = 4096;
 
 /**
- * Gives one value for all that are equal, so that what thousands of objects say alike is in memory once. Remembers a
- * bounded number of them. For values that nothing changes.
+ * Returns one object for all equal values, so that a value that thousands of objects have is in memory once. The number of stored
+ * values is limited. Values must be immutable.
  */
 export class SharedValues<V> {
   readonly #values = new Map<string, V>();
 
-  /** @param text says all of a value */
+  /** @param text equal if and only if the values are equal */
   share(text: string, value: V): V {
     const known = this.#values.get(text);
     if (known !== undefined) return known;

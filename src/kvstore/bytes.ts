@@ -1,15 +1,15 @@
 import { isUtf8 } from 'node:buffer';
 
 /*
- * Keys are strings here and bytes on the wire. Every byte sequence has its own string: what is UTF-8 reads as
- * text, and a byte that is not part of valid UTF-8 becomes a lone surrogate U+DC80–U+DCFF (the convention of
- * Python's `surrogateescape`). So no two keys of an etcd ever collide in a `Map`, whoever wrote them.
+ * Keys are strings here and bytes on the wire. Every byte sequence has its own string: valid UTF-8 becomes text, and every other
+ * byte becomes a lone surrogate U+DC80–U+DCFF (the convention of `surrogateescape` in Python). So two different keys of etcd never
+ * collide in a `Map`.
  */
 
 const ESCAPE = 0xdc00; // byte 0x80–0xff → U+DC80–U+DCFF
 const LONE_SURROGATE = /\p{Surrogate}/u;
 
-/** Text of bytes of which some are not UTF-8. Slow, and rare enough for that. */
+/** Returns the text of bytes that are partly not UTF-8. Slow, but such keys are rare. */
 function escapedText(bytes: Uint8Array): string {
   let text = '';
   for (let i = 0; i < bytes.length; ) {
@@ -22,12 +22,12 @@ function escapedText(bytes: Uint8Array): string {
   return text;
 }
 
-/** The key that `bytes` are. {@link bytesOfKey} is its exact inverse. */
+/** Returns the key of `bytes`. {@link bytesOfKey} is its exact inverse. */
 export function keyOfBytes(bytes: Uint8Array): string {
   return textOfBytes(bytes) ?? escapedText(bytes);
 }
 
-/** The bytes of a key. */
+/** Returns the bytes of a key. */
 export function bytesOfKey(key: string): Uint8Array {
   if (!LONE_SURROGATE.test(key)) return Buffer.from(key);
   const parts: Uint8Array[] = [];
@@ -43,19 +43,19 @@ function asBuffer(bytes: Uint8Array): Buffer {
   return Buffer.isBuffer(bytes) ? bytes : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 }
 
-/** The text of UTF-8 bytes, or `undefined` when they are not UTF-8. About 70 ns for a usual value. */
+/** Returns the text of UTF-8 bytes, or `undefined` if they are not UTF-8. About 70 ns for a typical value. */
 export function textOfBytes(bytes: Uint8Array): string | undefined {
   const text = asBuffer(bytes).toString('utf8');
-  // Buffer writes U+FFFD for what is not UTF-8, and so does a writer who means that character.
+  // Buffer decodes invalid bytes as U+FFFD, but valid text may also contain that character.
   return text.includes('\ufffd') && !isUtf8(bytes) ? undefined : text;
 }
 
-/** The UTF-8 bytes of a text, as kvstore values hold them. */
+/** Returns the UTF-8 bytes of a text, as in kvstore values. */
 export function bytesOfText(text: string): Uint8Array {
   return Buffer.from(text);
 }
 
-/** Whether two values are the same bytes. */
+/** Returns true if two values have the same bytes. */
 export function equalBytes(a: Uint8Array, b: Uint8Array): boolean {
   return a === b || (a.length === b.length && Buffer.compare(a, b) === 0);
 }

@@ -1,17 +1,17 @@
 import { messageOf } from '../base/failure.ts';
 /**
- * Why a call to a kvstore failed.
+ * Reason of a failed kvstore call.
  *
- * - `unavailable`: no connection, or it broke; `deadline`: no answer in time; `no-leader`: the cluster has lost
- *   its quorum; `overloaded`: the server asks to slow down. All of them pass.
- * - `invalid-token`: the credentials have expired and have to be fetched anew.
- * - `compacted`: the revision asked for has been compacted away; `future-revision`: it has not been reached
- *   (after a restore, a revision that once was can lie in the future again).
- * - `too-large`: the answer is larger than the transport takes.
- * - `forbidden`: the user may not do this. `lease-not-found`: the lease has expired or was revoked.
- * - `lock-lost`: the lock under which the write was to be made is not held any more. `not-leader`: the client's owner may not
+ * - `unavailable`: no connection, or it broke; `deadline`: no answer in time; `no-leader`: the cluster has no
+ *   quorum; `overloaded`: the server is overloaded. All of them are temporary.
+ * - `invalid-token`: the credentials have expired and must be fetched again.
+ * - `compacted`: the requested revision was compacted; `future-revision`: it does not exist yet
+ *   (after a restore, an old revision can be in the future again).
+ * - `too-large`: the answer exceeds the limit of the transport.
+ * - `forbidden`: the user has no right to do this. `lease-not-found`: the lease has expired or was revoked.
+ * - `lock-lost`: the lock of the write is not held any more. `not-leader`: the owner of the client may not
  *   write now (`mayWrite`).
- * - `invalid-request`: the server refuses the request itself. `aborted`: the caller's signal. `closed`: the
+ * - `invalid-request`: the server rejects the request itself. `aborted`: the signal of the caller fired. `closed`: the
  *   client was closed. `internal`: anything else.
  */
 export type KvstoreErrorCode =
@@ -32,7 +32,7 @@ export type KvstoreErrorCode =
   | 'closed'
   | 'internal';
 
-/** Failures that say that no server was reached. */
+/** Failures to reach a server. */
 export const OUT_OF_REACH: ReadonlySet<KvstoreErrorCode> = new Set(['unavailable', 'deadline', 'no-leader']);
 
 const RETRYABLE: ReadonlySet<KvstoreErrorCode> = new Set([
@@ -53,11 +53,11 @@ const NOT_DONE: ReadonlySet<KvstoreErrorCode> = new Set([
   'not-leader',
 ]);
 
-/** The kvstore, or the way to it, has failed. What the caller did wrong throws an `AssertionError` instead. */
+/** A failure of the kvstore or of the connection to it. A mistake of the caller throws an `AssertionError` instead. */
 export class KvstoreError extends Error {
   override readonly name = 'KvstoreError';
   readonly code: KvstoreErrorCode;
-  /** Whether the same call may succeed later without anybody changing anything. */
+  /** True if the same call may succeed later without any other change. */
   readonly retryable: boolean;
 
   constructor(code: KvstoreErrorCode, message: string, options?: ErrorOptions) {
@@ -67,31 +67,31 @@ export class KvstoreError extends Error {
   }
 }
 
-/** Whether a write that failed with this has certainly not taken effect, and will not. */
+/** Returns true if the failed write has certainly not taken effect and never will. */
 export function isOutcomeKnown({ code }: KvstoreError): boolean {
   return NOT_DONE.has(code);
 }
 
-/** Any thrown value as a {@link KvstoreError}; what is none becomes `internal` with the value as its cause. */
+/** Returns any thrown value as a {@link KvstoreError}. Other values become `internal`, with the value as the cause. */
 export function asKvstoreError(thrown: unknown): KvstoreError {
   if (thrown instanceof KvstoreError) return thrown;
   const message = messageOf(thrown);
   return new KvstoreError('internal', message, { cause: thrown });
 }
 
-/** What was thrown, and where the user lacks a right, which: etcd says only that it lacks one. */
+/** Returns the thrown error. If the user lacks a right, the message names it, because etcd does not. */
 export function namingRight(thrown: unknown, right: 'read' | 'readwrite', key: string): KvstoreError {
   const cause = asKvstoreError(thrown);
   if (cause.code !== 'forbidden' || !cause.message.includes('permission denied')) return cause;
   return new KvstoreError(cause.code, `grant ${right} on ${key} to the user: ${cause.message}`, { cause });
 }
 
-/** The error of a call whose signal has fired. */
+/** Returns the error of a call whose signal has fired. */
 export function abortedError(): KvstoreError {
   return new KvstoreError('aborted', 'the call was aborted');
 }
 
-/** The error of a call that was not answered in time. */
+/** Returns the error of a call without an answer in time. */
 export function deadlineError(): KvstoreError {
   return new KvstoreError('deadline', 'no answer in time');
 }

@@ -8,17 +8,17 @@ import { HEARTBEAT_KEY } from './codec/keys.ts';
 import { encodeTimestamp } from './codec/timestamp.ts';
 import type { EndpointStatus } from './transport.ts';
 
-/** How healthy a kvstore looks from here. */
+/** Health of a kvstore as seen by this process. */
 export interface KvstoreHealthStatus {
-  /** `unknown` before the first look; `failing`: no quorum read has succeeded in the last look. */
+  /** `unknown` before the first check; `failing` if the last check had no successful quorum read. */
   readonly quorum: 'unknown' | 'ok' | 'failing';
   /**
-   * `stale`: the heartbeat has not changed for two minutes, so its writer, or what we read from, stands still.
-   * `never`: it was not seen yet; clusters without an operator have none.
+   * `stale`: the heartbeat has not changed for two minutes, because its writer or the server is stuck. `never`: no heartbeat was
+   * seen; clusters without an operator have none.
    */
   readonly heartbeat: 'never' | 'fresh' | 'stale';
   readonly endpoints: readonly EndpointStatus[];
-  /** Looks that have failed. */
+  /** Number of failed checks. */
   readonly failures: number;
   readonly lastFailure: Failure | undefined;
 }
@@ -29,16 +29,16 @@ export interface KvstoreHealthOptions {
   readonly clock: Clock;
   /** Default: `Math.random`. */
   readonly random?: Random | undefined;
-  /** Receives the failures of looks. */
+  /** Receives the failures of checks. */
   readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
 }
 
-/** Heartbeats are written so often (SEMANTICS 5). */
+/** Interval of heartbeats (SEMANTICS 5). */
 export const HEARTBEAT_INTERVAL_MS = 60_000;
 const STALE_MS: number = 2 * HEARTBEAT_INTERVAL_MS;
 const LOOK_MS = 15_000;
 
-/** Looks every 15 s whether a quorum answers, whether the heartbeat beats, and how each endpoint does. */
+/** Checks the quorum, the heartbeat and each endpoint every 15 s. */
 export class KvstoreHealth {
   readonly #options: KvstoreHealthOptions;
   readonly #tasks: Supervisor;
@@ -60,7 +60,7 @@ export class KvstoreHealth {
     return { quorum: this.#quorum, heartbeat, endpoints: this.#endpoints, failures, lastFailure };
   }
 
-  /** Looks until the signal fires, whatever the backend does with it. */
+  /** Runs checks until the signal fires, even if the backend ignores the signal. */
   async run(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
       await this.look(signal);
@@ -68,14 +68,14 @@ export class KvstoreHealth {
     }
   }
 
-  /** One look. Never rejects. */
+  /** Runs one check. Never rejects. */
   async look(signal?: AbortSignal): Promise<void> {
     const look = (until: AbortSignal): Promise<void> => interruptible(() => this.#look(until), until);
     try {
       await this.#tasks.run('health', look, { signal });
       this.#quorum = 'ok';
     } catch {
-      if (signal?.aborted !== true) this.#quorum = 'failing'; // why, is counted
+      if (signal?.aborted !== true) this.#quorum = 'failing'; // the supervisor counts the failure
     }
   }
 
@@ -94,7 +94,7 @@ export class KvstoreHealth {
 
 checkArguments(KvstoreHealth, { run: { signal: SIGNAL }, look: { signal: optional(SIGNAL) } });
 
-/** What a {@link Heartbeat} has done. */
+/** Counters of a {@link Heartbeat}. */
 export interface HeartbeatStatus {
   readonly beats: number;
   readonly failures: number;
@@ -105,11 +105,11 @@ export interface HeartbeatStatus {
 export interface HeartbeatOptions {
   /** Default: `Math.random`. */
   readonly random?: Random | undefined;
-  /** Receives the failures of beats. */
+  /** Receives the failures of heartbeats. */
   readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
 }
 
-/** Writes the heartbeat every minute, under the session's lease: the sign that an operator runs. */
+/** Writes the heartbeat every minute, under the lease of the session. It shows that an operator is running. */
 export class Heartbeat {
   readonly #backend: KvstoreBackend;
   readonly #clock: Clock;
@@ -131,10 +131,11 @@ export class Heartbeat {
     return { beats: this.#beats, failures, lastFailure };
   }
 
-  /** Beats until the signal fires. A beat that fails is missed; the next one comes in time. */
+  /** Writes heartbeats until the signal fires. A failed heartbeat is skipped; the next one is on time. */
   async run(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
-      await this.#tasks.run('heartbeat', (until) => this.#beat(until), { signal }).catch(() => {}); // it is counted
+      // the supervisor counts the failure
+      await this.#tasks.run('heartbeat', (until) => this.#beat(until), { signal }).catch(() => {});
       await sleep(this.#clock, HEARTBEAT_INTERVAL_MS, signal);
     }
   }

@@ -2,19 +2,19 @@ import { backoffDelay } from '../base/backoff.ts';
 import type { Clock, Random } from '../base/clock.ts';
 import type { LeaseID } from './transport.ts';
 
-/** How leases are held. */
+/** Time to live of leases, and the clocks. */
 export interface LeaseTerms {
   readonly clock: Clock;
   readonly random: Random;
   readonly ttlSeconds: number;
   /**
-   * Somebody else takes over when a lease ends, as with locks: it counts as lost before the server can have ended it,
-   * and also when only the system's time says that it may have ended, because the machine was suspended.
+   * True if another client takes over when the lease ends, as with locks. The lease then counts as lost before the server can
+   * expire it. It also counts as lost if only the system time shows that it may have expired, because the machine was suspended.
    */
   readonly exclusive?: boolean | undefined;
 }
 
-/** A moment on both clocks. */
+/** A point in time on both clocks. */
 export interface Moment {
   readonly now: number;
   readonly wall: number;
@@ -26,39 +26,42 @@ export function momentOf(clock: Clock): Moment {
 }
 
 const BACKOFF = { baseMs: 500, capMs: 5000 };
-// The server counts from a later moment than we do; the rest is for clocks that do not run equally fast.
+// The server starts its timer later than the client. The remaining margin allows for different clock speeds.
 const EXCLUSIVE_PART = 0.9;
-// How often it is looked whether a lease's time is over, at least. With the part above, the loss of an exclusive one is
-// noticed at 94 % of its time at the latest; a lock's lease of 25 s is looked at every second.
+// Minimum number of checks in the time of a lease. With the fraction above, the loss of an exclusive lease is detected at 94 % of
+// its time at the latest. The lease of a lock, 25 s, is checked every second.
 const LOOKS = 6;
 const EXCLUSIVE_LOOKS = 25;
 const MAX_LOOK_MS = 5000;
 
 /**
- * A lease as its client sees it: how old it is, when its time is over, when the server is to be asked for it. Its time
- * counts from the last question that was answered, not from the answer.
+ * A lease as seen by its client: its age, its expiry, and the time of its next keepalive. Its time counts from the last answered
+ * request, not from the answer.
  *
- * Monotonic time may stand still while a machine is suspended (ETCD, "Time"). So a lease may be as old as the system's
- * time says, if that is more.
+ * Monotonic time may stop while a machine is suspended (ETCD, "Time"). So the age of a lease is that by the system time, if it is
+ * greater.
  */
 export class HeldLease {
   readonly id: LeaseID;
-  /** The keys that are bound to it. */
+  /** The keys bound to the lease. */
   readonly keys: Set<string> = new Set();
+  /** Number of leases that the keeper was granted before this one. */
+  readonly order: number;
   readonly #terms: LeaseTerms;
   #asked: Moment;
   #isBeingAsked = false;
   #failures = 0;
   #tryAt: number;
 
-  constructor(id: LeaseID, asked: Moment, terms: LeaseTerms) {
+  constructor(id: LeaseID, asked: Moment, terms: LeaseTerms, order: number = 0) {
     this.id = id;
+    this.order = order;
     this.#terms = terms;
     this.#asked = asked;
     this.#tryAt = asked.now;
   }
 
-  /** Whether it may have ended on the server. */
+  /** True if the lease may have expired on the server. */
   get isOver(): boolean {
     const { exclusive = false } = this.#terms;
     const { least, most } = this.#age();
@@ -66,8 +69,8 @@ export class HeldLease {
   }
 
   /**
-   * Milliseconds until the server is to be asked for it: three times in its life, and again after a failure; never while
-   * nothing is bound to it: then it is left to expire.
+   * Returns the milliseconds until the next keepalive: three in the time of a lease, and one after a failure. Returns infinity if
+   * no key is bound, because the lease is then left to expire.
    */
   get dueIn(): number {
     if (this.#isBeingAsked || this.keys.size === 0) return Number.POSITIVE_INFINITY;
@@ -75,7 +78,7 @@ export class HeldLease {
     return Math.ceil(ms);
   }
 
-  /** Milliseconds until it is to be looked at, because only that tells that a clock was set, or that we were suspended. */
+  /** Returns the milliseconds until the next check of the lease. Only a check detects a changed clock or a suspended machine. */
   get lookIn(): number {
     const { exclusive = false } = this.#terms;
     if (this.keys.size === 0) return this.#ttlMs;
@@ -83,7 +86,7 @@ export class HeldLease {
     return Math.min(this.dueIn, look);
   }
 
-  /** Makes the call that asks the server for it; rejects as that does. */
+  /** Makes a keepalive call. Rejects if the call rejects. */
   async ask(call: () => Promise<unknown>): Promise<void> {
     const { clock, random } = this.#terms;
     const asked = momentOf(clock);
@@ -105,7 +108,7 @@ export class HeldLease {
     return this.#terms.ttlSeconds * 1000;
   }
 
-  /** How long ago the server was asked: at least, and at most if the machine may have been suspended meanwhile. */
+  /** Returns the time since the last request: the minimum, and the maximum if the machine may have been suspended. */
   #age(): { readonly least: number; readonly most: number } {
     const { now, wall } = momentOf(this.#terms.clock);
     const least = now - this.#asked.now;

@@ -1,15 +1,15 @@
 import { bytesOfKey, keyOfBytes } from './bytes.ts';
 
-/** Keys from `start` on, `end` excluded. An `end` of `'\0'` means no end, as in etcd. */
+/** Keys from `start` to `end`, exclusive. An `end` of `'\0'` means no end, as in etcd. */
 export interface KeyRange {
   readonly start: string;
   readonly end: string;
 }
 
-/** The end of a range that has none. */
+/** The `end` of a range without an end. */
 export const NO_END = '\0';
 
-/** The first key after every key that starts with `prefix`: its last byte plus one. */
+/** Returns the first key after all keys with `prefix`: its last byte plus one. */
 export function prefixEnd(prefix: string): string {
   const bytes = Uint8Array.from(bytesOfKey(prefix));
   for (let i = bytes.length - 1; i >= 0; i--) {
@@ -21,22 +21,22 @@ export function prefixEnd(prefix: string): string {
   return NO_END;
 }
 
-/** Every key that starts with `prefix`; all keys for the empty one. */
+/** Returns the range of all keys with `prefix`; all keys if it is empty. */
 export function prefixRange(prefix: string): KeyRange {
   return { start: prefix === '' ? '\0' : prefix, end: prefixEnd(prefix) };
 }
 
-/** The range of one key alone. */
+/** Returns the range of one key. */
 export function keyRange(key: string): KeyRange {
   return { start: key, end: keyAfter(key) };
 }
 
-/** The smallest key that comes after `key`. */
+/** Returns the smallest key after `key`. */
 export function keyAfter(key: string): string {
   return `${key}\0`;
 }
 
-/** Whether `key` lies in the range. */
+/** Returns true if `key` is in the range. */
 export function inRange(key: string, range: KeyRange): boolean {
   return compareKeys(key, range.start) >= 0 && (range.end === NO_END || compareKeys(key, range.end) < 0);
 }
@@ -46,8 +46,8 @@ function compareUnusual(a: string, b: string): number {
 }
 
 /**
- * Orders keys as etcd does, by their bytes. Differs from the order of JavaScript strings only where a unit of
- * 0xD800 and above takes part.
+ * Orders keys by their bytes, as etcd does. Differs from the order of JavaScript strings only if a unit of at least 0xD800 is
+ * compared.
  */
 export function compareKeys(a: string, b: string): number {
   if (a === b) return 0;

@@ -17,6 +17,7 @@ import { ListenerSet } from '../base/listener-set.ts';
 import type { RateLimit } from '../base/rate-limit.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import { Supervisor } from '../base/supervisor.ts';
+import { OPEN_GATE, type TurnGate } from '../base/turn-gate.ts';
 import type {
   BackendStatus,
   DeleteOptions,
@@ -38,7 +39,6 @@ import { LeaseWitnesses } from './lease-witnesses.ts';
 import { LockKeeper } from './lock-keeper.ts';
 import { ObservedTransport } from './observed-transport.ts';
 import { OwnWrites, type ReadOwn } from './own-writes.ts';
-import { PutBatches } from './put-batches.ts';
 import { sharedSignal, UntilClosed } from './shared-signal.ts';
 import {
   type CallOptions,
@@ -58,49 +58,52 @@ import { listPages } from './watch/paged-list.ts';
 import { Reconnects } from './watch/reconnects.ts';
 import { WATCH_LIMITS, type WatchLimits } from './watch/watch-limits.ts';
 import { WatchSession } from './watch/watch-session.ts';
+import { WriteBatches } from './write-batches.ts';
 import { guardedTxn, WriteFence } from './write-fence.ts';
 
 /** Options of {@link KvstoreClient}. */
 export interface KvstoreClientOptions {
-  /** For people: `memory`, `etcd`. */
+  /** For display: `memory`, `etcd`. */
   readonly kind: string;
   /** @internal */
   readonly transport: Transport;
   readonly clock: Clock;
   readonly random: Random;
-  /** Life of leased keys after the client's last sign of life. Default 900 s, as upstream. */
+  /** Time after the last keepalive of the client until its leased keys expire. Default 900 s, as upstream. */
   readonly leaseSeconds?: number | undefined;
   /**
    * @internal
-   * Holds back reads and writes, and the next page of `listPrefix`. Watches, keepalives and locks are not held back:
-   * they keep what there is alive. Default: nothing is.
+   * Limits the rate of reads and writes, including the pages of `listPrefix`. Watches, keepalives and locks are not limited, because
+   * they maintain existing state. Default: no limit.
    */
   readonly rateLimit?: RateLimit | undefined;
   /**
-   * Receives what fails in the background, with the name of the task: keepalives, the cleaning up of locks, listeners
-   * that throw. All of it is in `status()` too.
+   * Receives background failures with the name of the task: keepalives, cleanup of locks, listeners that throw. `status()` also
+   * reports all of them.
    */
   readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
   /**
-   * Asked right before each write is sent; where it says no, nothing is, and the call fails with `not-leader`. Keepalives and
-   * locks go on: they say nothing to readers. Default: always.
+   * Called immediately before each write. If it returns false, the write is not sent, and the call fails with `not-leader`.
+   * Keepalives and locks are not affected, because readers ignore them. Default: always true.
    */
   readonly mayWrite?: (() => boolean) | undefined;
-  /** So long a write may take that `mayWrite` has let pass. Default: as the transport's calls. */
+  /** Time limit of a write that `mayWrite` admitted. Default: that of the calls of the transport. */
   readonly writeTimeoutMs?: number | undefined;
   /**
-   * Notice at once that a lease has ended on the server, at the price of a key for each lease and a watch of these
-   * ({@link LeaseWitnesses}). Default: the next keepalive tells.
+   * Detects immediately if the server has ended a lease, at the cost of one key per lease and a watch of these keys
+   * ({@link LeaseWitnesses}). Default: the next keepalive detects it.
    */
   readonly witnessLeases?: boolean | undefined;
-  /** How much watches read, queue and deliver at a time. Default: `WATCH_LIMITS`. */
+  /** Slices work that grows with the number of leased keys, as after a delete of a prefix. Default: not sliced. */
+  readonly gate?: TurnGate | undefined;
+  /** Limits on the reads, queues and deliveries of watches. Default: `WATCH_LIMITS`. */
   readonly watchLimits?: Partial<WatchLimits> | undefined;
 }
 
 const LEASE_SECONDS = 15 * 60;
 /**
- * Leases are kept alive when a third of their time is over: of the others at least two thirds are left when the last sign
- * of life has come, and this one ends before.
+ * Keepalives are sent when a third of the time of a lease is over. After the last keepalive the other leases therefore have at
+ * least two thirds of their time left, and this one ends earlier.
  */
 const FIRST_LEASE_PART = 0.6;
 
@@ -108,16 +111,16 @@ const NOT_LEADER = 'nothing is written: another process may lead by now';
 
 type GuardedOptions = Pick<WriteOptions, 'ifLocked' | 'fenced' | 'together' | 'signal' | 'deadlineMs'>;
 
-/** A {@link KvstoreBackend} over any transport: conditional writes, leases and watches, written once. */
+/** A {@link KvstoreBackend} over any transport: conditional writes, leases and watches. */
 export class KvstoreClient implements KvstoreBackend {
   readonly #options: KvstoreClientOptions;
   readonly #transport: ObservedTransport;
   readonly #supervisor: Supervisor;
   readonly #leases: LeaseKeeper;
-  /** Of the keys that go before all others. */
+  /** The leases of the keys that expire before all others. */
   readonly #firstLeases: LeaseKeeper;
   readonly #fence: WriteFence;
-  readonly #puts: PutBatches;
+  readonly #batches: WriteBatches;
   readonly #locks: LockKeeper;
   readonly #guard: CallbackGuard;
   readonly #leaseListeners: ListenerSet<LeaseLostListener>;
@@ -126,7 +129,7 @@ export class KvstoreClient implements KvstoreBackend {
   readonly #closed = new AbortController();
   readonly #ownWrites = new OwnWrites();
   #isComparing = false;
-  /** When the store was last found to be another one. */
+  /** When the store was last found to be replaced or restored. */
   #divergedAt = Number.NEGATIVE_INFINITY;
 
   /** @internal */
@@ -157,11 +160,13 @@ export class KvstoreClient implements KvstoreBackend {
           this.#leaseListeners.notify((listener, lost) => listener.onLeaseLost(lost), keys);
         },
         onGranted: (lease) => witnesses?.granted(lease, this.#closed.signal),
-        onKept: () => void this.#compareOwnWrites().catch(() => {}), // it is counted
+        onKept: () => void this.#compareOwnWrites().catch(() => {}), // the supervisor counts the failure
       });
     this.#leases = keeper('leases', leaseSeconds);
     this.#firstLeases = keeper('first leases', Math.max(1, Math.floor(leaseSeconds * FIRST_LEASE_PART)));
-    this.#puts = new PutBatches((request) => this.#send(request, { deadlineMs: options.writeTimeoutMs }));
+    this.#batches = new WriteBatches((request) =>
+      this.#send(request, { deadlineMs: options.writeTimeoutMs }),
+    );
     this.#fence = new WriteFence(this.#leases, (request) => this.#call(() => transport.txn(request)));
   }
 
@@ -197,13 +202,15 @@ export class KvstoreClient implements KvstoreBackend {
     return page === undefined || page.more ? this.#listPages(prefix, minModRevision, call) : page.kvs;
   }
 
-  /** In pages, read beside a stream, which a restore of the store ends: so they are of one history. */
+  /** Lists all pages beside an open stream. A restore of the store ends the stream, so all pages are of one history. */
   async #listPages(prefix: string, minModRevision: number, call: CallOptions): Promise<readonly KeyValue[]> {
     const { clock } = this.#options;
     using until = new UntilClosed(call.signal, this.#closed.signal);
     const { signal } = until;
-    const request = { prefix: `${prefix}\0`, startRevision: 0 }; // no key begins so
-    const session = new WatchSession({ transport: this.#transport, request, clock, signal });
+    const request = { prefix: `${prefix}\0`, startRevision: 0 }; // no key has this prefix
+    const session = new WatchSession({
+      ...{ transport: this.#transport, request, clock, signal, limits: WATCH_LIMITS },
+    });
     try {
       await session.opened;
       const all: KeyValue[] = [];
@@ -280,15 +287,23 @@ export class KvstoreClient implements KvstoreBackend {
   }
 
   async deletePrefix(prefix: string, options: Omit<DeleteOptions, 'ifModRevision'> = {}): Promise<number> {
-    const keepers = this.#keepers.map((keeper) => [keeper, keeper.bindingsBelow(prefix)] as const);
-    const own = keepers.flatMap(([, bindings]) => bindings.map(({ key }) => key));
-    for (const key of own) this.#ownWrites.forget(key);
+    const { gate = OPEN_GATE } = this.#options;
+    const before = this.#keepers.map(({ bindingCount }) => bindingCount);
+    this.#ownWrites.forgetBelow(prefix);
     const writes = [{ op: 'delete', range: prefixRange(prefix) } as const];
     const { header, deleted } = await this.#txn({ compare: [], writes }, options);
-    for (const [keeper, bindings] of keepers)
-      for (const binding of bindings) keeper.unbind(binding, header.revision);
-    for (const key of own) if (!this.#isBound(key)) this.#ownWrites.deleted(key, header.revision);
+    await gate.runSteps(this.#unbindBelow(prefix, header.revision, before));
     return deleted;
+  }
+
+  /** Unbinds the keys that a delete of their prefix has removed, in steps. */
+  *#unbindBelow(prefix: string, revision: number, before: readonly number[]): Generator<void, void, void> {
+    for (const [index, keeper] of this.#keepers.entries()) {
+      for (const keys of keeper.unbindBelow(prefix, revision, before[index] ?? 0)) {
+        for (const key of keys) if (!this.#isBound(key)) this.#ownWrites.deleted(key, revision);
+        yield;
+      }
+    }
   }
 
   lock(path: string, options?: CallOptions): Promise<KvstoreLock> {
@@ -352,12 +367,15 @@ export class KvstoreClient implements KvstoreBackend {
     await this.#supervisor.stop();
   }
 
-  /** Whether a key is bound to a lease. */
+  /** Returns true if a key is bound to a lease. */
   #isBound(key: string): boolean {
     return this.#keepers.some((keeper) => keeper.bindingOf(key) !== undefined);
   }
 
-  /** Keepalives do not show that a store was restored: it may know a lease, and not what was written under it since. */
+  /**
+   * Compares the last own writes with the store. Keepalives do not detect a restore, because a restored store may know a lease, but
+   * not the later writes under it.
+   */
   async #compareOwnWrites(): Promise<void> {
     if (this.#isComparing) return;
     this.#isComparing = true;
@@ -374,8 +392,8 @@ export class KvstoreClient implements KvstoreBackend {
   }
 
   /**
-   * The store that was followed until then is another one now, or has another past: what is bound to leases is put again
-   * under new ones. Many watches find the same restore, some of them late.
+   * Handles a store that was replaced or restored: all leases count as lost, so their keys are put again under new ones. Ignores
+   * reports of a restore that was already handled, because many watches find the same one, some of them late.
    */
   #diverged(followedUntil: number): void {
     if (followedUntil < this.#divergedAt) return;
@@ -396,7 +414,7 @@ export class KvstoreClient implements KvstoreBackend {
     return [this.#firstLeases, this.#leases];
   }
 
-  /** For a write that takes a key from the leases that it has now, to be called with its revision. */
+  /** Returns a function that releases a key from its present leases. Call it with the revision of the write that did so. */
   #unbinding(key: string, keepers: readonly LeaseKeeper[] = this.#keepers): (revision: number) => void {
     const bindings = keepers.map((keeper) => [keeper, keeper.bindingOf(key)] as const);
     return (revision) => {
@@ -413,7 +431,7 @@ export class KvstoreClient implements KvstoreBackend {
     return answer;
   }
 
-  /** Should the lease be gone, it is written once more under a new one. */
+  /** Writes under a lease. If the lease does not exist any more, writes once more under a new one. */
   async #writeLeased(
     keeper: LeaseKeeper,
     key: string,
@@ -443,13 +461,13 @@ export class KvstoreClient implements KvstoreBackend {
     }
   }
 
-  /** A transaction, under its lock and the fence if it is to have them. */
+  /** Sends a transaction, with the lock and the fence as guards if requested. */
   async #txn(request: TxnRequest, options: GuardedOptions): Promise<TxnResponse> {
     const { writeTimeoutMs } = this.#options;
     const { ifLocked, fenced = false, together = false, signal, deadlineMs = writeTimeoutMs } = options;
     const call = { signal, deadlineMs };
     const make = (txn: TxnRequest): Promise<TxnResponse> =>
-      together ? this.#puts.txn(txn, signal) : this.#send(txn, call);
+      together ? this.#batches.txn(txn, signal) : this.#send(txn, call);
     const send = (txn: TxnRequest): Promise<TxnResponse> =>
       this.#call(() => make(txn), call).catch(throwNaming('readwrite', keyOf(txn)));
     const lock = ifLocked === undefined ? [] : [isHeld(ifLocked)];
@@ -465,13 +483,13 @@ export class KvstoreClient implements KvstoreBackend {
     return answer;
   }
 
-  /** Sends a write, unless another process may lead by now. */
+  /** Sends a write, unless another process may be the leader. */
   async #send(request: TxnRequest, options: CallOptions): Promise<TxnResponse> {
     if (this.#options.mayWrite?.() === false) throw new KvstoreError('not-leader', NOT_LEADER);
     return this.#transport.txn(request, options);
   }
 
-  /** Runs a call when it is its turn. */
+  /** Runs a call within the rate limit. */
   async #call<T>(call: () => Promise<T>, { signal }: CallOptions = {}): Promise<T> {
     try {
       const { rateLimit } = this.#options;
@@ -482,7 +500,10 @@ export class KvstoreClient implements KvstoreBackend {
     }
   }
 
-  /** A caller without a signal of its own that waited for its turn learns that the client was closed. */
+  /**
+   * Returns the error of a call. If the client was closed while a caller without a signal waited for its turn, the code is
+   * `closed`.
+   */
   #asFailure(thrown: unknown, signal: AbortSignal | undefined): KvstoreError {
     const error = asKvstoreError(thrown);
     if (error.code !== 'aborted' || signal !== undefined) return error;
@@ -523,7 +544,7 @@ function throwNaming(right: 'read' | 'readwrite', key: string): (thrown: unknown
   };
 }
 
-/** What a transaction is about. */
+/** Returns the key that an error of the transaction must name. */
 function keyOf({ compare, writes, otherwise = [] }: TxnRequest): string {
   const [write] = [...writes, ...otherwise];
   if (write === undefined) return compare[0]?.key ?? '';

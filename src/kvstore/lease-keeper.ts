@@ -1,9 +1,11 @@
+import { SortedList } from '../base/sorted-list.ts';
 import { interruptible, type Supervisor } from '../base/supervisor.ts';
 import { abortedError, asKvstoreError, KvstoreError } from './errors.ts';
 import { HeldLease, type LeaseTerms, momentOf } from './held-lease.ts';
+import { compareKeys, keyAfter } from './key-range.ts';
 import type { LeaseID, Transport } from './transport.ts';
 
-/** A lease as etcd's own clients write it in keys. */
+/** Returns a lease as the clients of etcd write it in keys. */
 export function leaseHex(lease: LeaseID): string {
   return BigInt.asUintN(64, BigInt(lease)).toString(16);
 }
@@ -11,42 +13,52 @@ export function leaseHex(lease: LeaseID): string {
 /** Options of {@link LeaseKeeper}. */
 export interface LeaseKeeperOptions extends LeaseTerms {
   readonly transport: Transport;
-  /** What it is called in the supervisor's status. */
+  /** Name in the status of the supervisor. */
   readonly name: string;
-  /** Owns the keepalives. */
+  /** Runs the keepalives. */
   readonly supervisor: Supervisor;
-  /** Receives the keys that were bound to a lease that was lost. */
+  /** Receives the keys that were bound to a lost lease. */
   onLost(keys: readonly string[]): void;
-  /** Called with each lease that is granted. */
+  /** Called with each granted lease. */
   onGranted?(lease: LeaseID): void;
-  /** Called when the server has answered for a lease. */
+  /** Called when the server has answered a keepalive. */
   onKept?(): void;
 }
 
-/** That a key is bound to a lease. Each write under a lease makes a new one. */
+/** The binding of a key to a lease. Each write under a lease creates a new one. */
 export interface Binding {
   readonly key: string;
   readonly lease: LeaseID;
-  /** The store's revision when the write had been made; 0 while that is not known. */
+  /** Number of bindings that the keeper made before it. */
+  readonly order: number;
+  /** Revision of the store after the write; 0 if unknown. */
   writtenAt: number;
 }
 
-// etcd revokes a lease in one transaction over all of its keys; upstream keeps these transactions small too.
+// etcd revokes a lease in one transaction over all of its keys. Upstream also keeps these transactions small.
 const KEYS_PER_LEASE = 1000;
+/** Keys that one step of {@link LeaseKeeper.unbindBelow} unbinds. */
+const KEYS_PER_STEP = 256;
 
 /**
- * Keeps a client's leases alive and spreads its keys over them, at most 1000 on each. A lease is *lost* when
- * the server says so, or when it was not reached for the lease's whole time. Loss is an event and not an error: the
- * next key that asks gets a new lease. A lease to which nothing is bound any more is left to expire.
+ * Keeps the leases of a client alive and distributes its keys over them, at most 1000 on each. A lease is *lost* if the server
+ * reports so, or if no keepalive succeeded for the whole time of the lease. A loss is an event and not an error, because the next
+ * key gets a new lease. A lease without keys is left to expire.
  */
 export class LeaseKeeper {
   readonly #options: LeaseKeeperOptions;
   readonly #leases = new Map<LeaseID, HeldLease>();
+  /** Leases with room for more keys, the oldest first. The newest become empty and are left to expire. */
+  readonly #withRoom = new SortedList<HeldLease>((a, b) => a.order - b.order);
+  #grants = 0;
   readonly #bindings = new Map<string, Binding>();
+  /** The keys of `#bindings`, so that those below a prefix are found without a scan. */
+  readonly #bound = new SortedList<string>(compareKeys);
+  #bindingCount = 0;
   readonly #closed = new AbortController();
   #granting: Promise<void> | undefined;
   #isKeeping = false;
-  /** Ends the pause until the leases are looked at again. */
+  /** Ends the pause before the next check of the leases. */
   #wake: () => void = () => {};
   #lost = 0;
 
@@ -54,118 +66,163 @@ export class LeaseKeeper {
     this.#options = options;
   }
 
-  /** Leases that are held. */
+  /** Number of held leases. */
   get size(): number {
     return this.#leases.size;
   }
 
-  /** Leases that were lost since the start. */
+  /** Number of leases lost since the start. */
   get lost(): number {
     return this.#lost;
   }
 
-  /** Whether this lease is still held. */
+  /** Returns true if this lease is still held. */
   holds(id: LeaseID): boolean {
     return this.#leases.has(id);
   }
 
   /**
-   * Binds a key: to the lease that it has, or to one with room. Grants one if need be; rejects if that fails.
+   * Binds a key to its present lease, or to one with room. Grants a lease if there is none; rejects if that fails.
    *
-   * Bind before the write, so that a key that was written is never missed when its lease is lost.
+   * Call it before the write, so that every written key is reported if its lease is lost.
    *
-   * @param signal ends the wait for a lease that is being granted: nothing is bound then
+   * @param signal ends the wait for a new lease; nothing is bound then
    */
   bind(key: string, signal?: AbortSignal): Promise<Binding> {
-    return this.#held(() => {
-      const id = this.#bindings.get(key)?.lease;
-      const lease = id === undefined ? this.#withRoom() : this.#leases.get(id);
-      return lease && this.#bindTo(lease, key);
-    }, signal);
+    const find = (): HeldLease | undefined => this.#leaseFor(key);
+    return this.#held(find, (lease) => this.#bindTo(lease, key), signal);
   }
 
-  /** A lease that is held, whichever; nothing is bound to it. */
+  /** Returns any held lease; binds nothing to it. */
   any(): Promise<LeaseID> {
-    return this.#held(() => this.#leases.values().next().value?.id);
+    const find = (): HeldLease | undefined => this.#leases.values().next().value;
+    return this.#held(find, ({ id }) => id);
   }
 
-  /** What the key is bound by. Take it before a delete, for {@link unbind} afterwards. */
+  /** Returns the binding of a key. Call it before a delete, for {@link unbind} after it. */
   bindingOf(key: string): Binding | undefined {
     return this.#bindings.get(key);
   }
 
-  /** What the keys are bound by that start with `prefix`. Looks at every key. */
-  bindingsBelow(prefix: string): readonly Binding[] {
-    return [...this.#bindings.values()].filter(({ key }) => key.startsWith(prefix));
+  /** Number of bindings made so far. Take it before a delete of a prefix, for {@link unbindBelow} afterwards. */
+  get bindingCount(): number {
+    return this.#bindingCount;
   }
 
   /**
-   * The key is not bound any more, unless it was bound again since: it was deleted, or written without a lease.
+   * Removes a binding after a delete, or a write without a lease. Does nothing if the key was bound again.
    *
-   * @param revision of that; a write that is known to be later counts. Answers may come in another order.
+   * @param revision revision of that write; a later write has precedence, because answers may be out of order
    */
   unbind(binding: Binding | undefined, revision: number = Number.POSITIVE_INFINITY): void {
     if (binding === undefined || this.#bindings.get(binding.key) !== binding) return;
     if (binding.writtenAt > revision) return;
     this.#bindings.delete(binding.key);
-    this.#leases.get(binding.lease)?.keys.delete(binding.key);
+    this.#bound.delete(binding.key);
+    const lease = this.#leases.get(binding.lease);
+    lease?.keys.delete(binding.key);
+    if (lease !== undefined) this.#withRoom.add(lease);
   }
 
   /**
-   * A write under this binding has been sent: if a delete that was called meanwhile has unbound the key, it is bound
-   * again, because the write may have come after it.
+   * Unbinds the keys that start with `prefix` after a delete of all of them, in steps. Keys that were bound later stay bound.
    *
-   * @param revision as of which it has been made, if that is known
+   * @param revision of the delete, as in {@link unbind}
+   * @param before the {@link bindingCount} when the delete began
+   * @returns one iteration for each step, with the keys that the step has visited
+   */
+  *unbindBelow(prefix: string, revision: number, before: number): Generator<readonly string[], void, void> {
+    let start = prefix;
+    for (;;) {
+      const keys = this.#boundBelow(prefix, start);
+      const last = keys.at(-1);
+      if (last === undefined) return;
+      for (const key of keys) {
+        const binding = this.#bindings.get(key);
+        if (binding !== undefined && binding.order < before) this.unbind(binding, revision);
+      }
+      start = keyAfter(last);
+      yield keys;
+    }
+  }
+
+  /** Returns the keys of one step, from `start` on. */
+  #boundBelow(prefix: string, start: string): readonly string[] {
+    const keys: string[] = [];
+    for (const key of this.#bound.from(start)) {
+      if (keys.length === KEYS_PER_STEP || !key.startsWith(prefix)) break;
+      keys.push(key);
+    }
+    return keys;
+  }
+
+  /**
+   * Records a write under this binding. If a concurrent delete removed the binding, it is restored, because the write may have been
+   * later than the delete.
+   *
+   * @param revision revision of the write, if known
    */
   confirm(binding: Binding, revision: number = 0): void {
     binding.writtenAt = revision;
     const lease = this.#leases.get(binding.lease);
     if (lease === undefined || this.#bindings.has(binding.key)) return;
-    lease.keys.add(binding.key);
     this.#bindings.set(binding.key, binding);
+    this.#bound.add(binding.key);
+    this.#put(lease, binding.key);
   }
 
-  /** The server does not know this lease. */
+  /** Removes a lease that the server does not have any more. */
   markLost(id: LeaseID): void {
     const lease = this.#leases.get(id);
     if (lease === undefined) return;
     this.#leases.delete(id);
-    for (const key of lease.keys) this.#bindings.delete(key);
-    if (lease.keys.size === 0) return; // it was left to expire
+    this.#withRoom.delete(lease);
+    for (const key of lease.keys) {
+      this.#bindings.delete(key);
+      this.#bound.delete(key);
+    }
+    if (lease.keys.size === 0) return; // the lease was left to expire
     this.#lost++;
     this.#options.onLost([...lease.keys]);
   }
 
   /**
-   * Every lease counts as lost: the store was restored from a backup. It may still know them, and keys that were
-   * deleted since the backup are back under them. So they are left to expire: what is still wanted is put again
-   * under a new lease, and what is not goes with the old one.
+   * Marks every lease as lost, because the store was restored from a backup. The store may still have them, with keys that were
+   * deleted after the backup. They are left to expire: required keys are put again under a new lease, and the others expire with
+   * the old one.
    */
   loseAll(): void {
+    this.#bound.clear(); // at once, because a delete of each key costs more
     for (const id of [...this.#leases.keys()]) this.markLost(id);
   }
 
-  /** Stops the keepalives; `revoke` deletes the keys on the server, as far as it can be reached. */
+  /** Stops the keepalives. `revoke` deletes the keys on the server if it is reachable. */
   async close(revoke: boolean): Promise<void> {
     this.#closed.abort();
     const held = [...this.#leases.keys()];
     this.#leases.clear();
+    this.#withRoom.clear();
     this.#bindings.clear();
+    this.#bound.clear();
     if (!revoke) return;
     await Promise.allSettled(held.map((id) => this.#options.transport.revokeLease(id)));
   }
 
-  /** What `take` gives of the leases that are held; where it gives nothing, one more is granted. */
-  async #held<T>(take: () => T | undefined, signal?: AbortSignal): Promise<T> {
+  /** Calls `use` with the lease that `find` returns in the same turn, unless it has expired. If there is none, grants one. */
+  async #held<T>(
+    find: () => HeldLease | undefined,
+    use: (lease: HeldLease) => T,
+    signal?: AbortSignal,
+  ): Promise<T> {
     for (;;) {
-      this.#expire();
-      const taken = take();
-      if (taken !== undefined) return taken;
-      await this.#granted(signal);
+      const lease = find();
+      if (lease === undefined) await this.#granted(signal);
+      else if (lease.isOver) this.markLost(lease.id);
+      else return use(lease);
     }
   }
 
-  /** Others may wait for the same one: it is granted all the same. */
+  /** Waits for a grant. Abort ends only this wait, because others may wait for the same lease. */
   async #granted(signal: AbortSignal | undefined): Promise<void> {
     if (signal === undefined) return this.#grant();
     try {
@@ -176,19 +233,26 @@ export class LeaseKeeper {
   }
 
   #bindTo(lease: HeldLease, key: string): Binding {
-    const binding: Binding = { key, lease: lease.id, writtenAt: 0 };
-    if (lease.keys.size === 0) this.#wake(); // from now on it is looked at more often
-    lease.keys.add(key);
+    const binding: Binding = { key, lease: lease.id, order: this.#bindingCount++, writtenAt: 0 };
+    if (lease.keys.size === 0) this.#wake(); // checks are more frequent from now on
+    if (!this.#bindings.has(key)) this.#bound.add(key);
     this.#bindings.set(key, binding);
+    this.#put(lease, key);
     return binding;
   }
 
-  #withRoom(): HeldLease | undefined {
-    for (const lease of this.#leases.values()) if (lease.keys.size < KEYS_PER_LEASE) return lease;
-    return undefined;
+  #put(lease: HeldLease, key: string): void {
+    lease.keys.add(key);
+    if (lease.keys.size >= KEYS_PER_LEASE) this.#withRoom.delete(lease);
   }
 
-  /** One grant at a time, shared by all that wait for it. */
+  /** Returns the lease of a bound key, or one with room. */
+  #leaseFor(key: string): HeldLease | undefined {
+    const id = this.#bindings.get(key)?.lease;
+    return id === undefined ? this.#withRoom.first : this.#leases.get(id);
+  }
+
+  /** Grants one lease at a time. Concurrent callers share it. */
   #grant(): Promise<void> {
     this.#granting ??= this.#grantNow().finally(() => {
       this.#granting = undefined;
@@ -203,10 +267,12 @@ export class LeaseKeeper {
     const asked = momentOf(clock);
     const id = await transport.grantLease(ttlSeconds, { signal });
     if (signal.aborted) {
-      await transport.revokeLease(id).catch(() => {}); // it is not kept alive: it expires at the latest
+      await transport.revokeLease(id).catch(() => {}); // without keepalives it expires anyway
       throw new KvstoreError('closed', 'the client was closed');
     }
-    this.#leases.set(id, new HeldLease(id, asked, this.#options));
+    const lease = new HeldLease(id, asked, this.#options, this.#grants++);
+    this.#leases.set(id, lease);
+    this.#withRoom.add(lease);
     this.#options.onGranted?.(id);
     this.#keep();
   }
@@ -230,7 +296,8 @@ export class LeaseKeeper {
   }
 
   #pause(): Promise<void> {
-    const ms = Math.min(...[...this.#leases.values()].map(({ lookIn }) => lookIn));
+    let ms = Number.POSITIVE_INFINITY;
+    for (const { lookIn } of this.#leases.values()) ms = Math.min(ms, lookIn);
     return new Promise((resolve) => {
       const timer = Number.isFinite(ms) ? this.#options.clock.after(ms, resolve) : undefined;
       this.#wake = () => {
@@ -240,7 +307,7 @@ export class LeaseKeeper {
     });
   }
 
-  /** Leases whose time is over are lost, whatever becomes of keepalives. */
+  /** Marks expired leases as lost, regardless of running keepalives. */
   #expire(): void {
     for (const lease of [...this.#leases.values()]) if (lease.isOver) this.markLost(lease.id);
   }

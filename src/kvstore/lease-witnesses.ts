@@ -5,22 +5,25 @@ import { asKvstoreError } from './errors.ts';
 import { leaseHex } from './lease-keeper.ts';
 import type { LeaseID } from './transport.ts';
 
-/** What {@link LeaseWitnesses} works with. */
+/** Operations that {@link LeaseWitnesses} uses. */
 export interface LeaseWitnessesOptions {
   readonly supervisor: Supervisor;
   /** Puts a key under a lease. */
   put(key: string, lease: LeaseID): Promise<unknown>;
   watch(prefix: string, signal: AbortSignal): Watch;
-  /** The lease has ended on the server. */
+  /** Called if the lease has ended on the server. */
   onGone(lease: LeaseID): void;
 }
 
 /**
- * Tells at once of leases that have ended on the server, as when a person revokes one; a keepalive tells of it up to a third of
- * the lease's time later. Each lease has a key of its own, the *witness*, and a watch follows these: one key for each thousand,
- * and one stream.
+ * Detects immediately that the server has ended a lease, for example when a person revokes it. A keepalive detects that up to a
+ * third of the time of the lease later. Each lease has its own key, the *witness*, and one watch follows all of them: one key per
+ * thousand, and one stream.
  *
- * Without the right to these keys, or while the watch is out, keepalives tell.
+ * A deleted witness does not prove that its lease has ended, because other clients may delete the key. It is put again, and the
+ * server rejects the put if the lease has ended.
+ *
+ * Without the right to these keys, and while the watch is interrupted, keepalives detect the end of a lease.
  */
 export class LeaseWitnesses {
   readonly #options: LeaseWitnessesOptions;
@@ -31,34 +34,38 @@ export class LeaseWitnesses {
     this.#options = options;
   }
 
-  /** A lease is held from now on. */
+  /** Starts to witness a granted lease. */
   granted(lease: LeaseID, signal: AbortSignal): void {
     const key = `${LEASE_WITNESSES_PREFIX}${leaseHex(lease)}`;
     this.#leases.set(key, lease);
-    const { supervisor } = this.#options;
-    void supervisor.keep('lease witness', () => this.#put(key, lease), { signal });
+    this.#keepPutting(key, signal);
     if (this.#isFollowing) return;
     this.#isFollowing = true;
-    void supervisor.keep('lease witnesses', (until) => this.#follow(until), { signal });
+    void this.#options.supervisor.keep('lease witnesses', (until) => this.#follow(until), { signal });
   }
 
-  async #put(key: string, lease: LeaseID): Promise<void> {
+  /** Puts a witness, with retries, until it succeeds or the lease has ended. */
+  #keepPutting(key: string, signal: AbortSignal): void {
+    void this.#options.supervisor.keep('lease witness', () => this.#put(key), { signal });
+  }
+
+  async #put(key: string): Promise<void> {
+    const { put, onGone } = this.#options;
+    const lease = this.#leases.get(key);
+    if (lease === undefined) return;
     try {
-      await this.#options.put(key, lease);
+      await put(key, lease);
     } catch (error) {
       const { code } = asKvstoreError(error);
-      if (code === 'lease-not-found') this.#gone(key);
-      else if (code !== 'forbidden') throw error;
+      if (code === 'forbidden') return;
+      if (code !== 'lease-not-found') throw error;
+      if (this.#leases.delete(key)) onGone(lease);
     }
   }
 
   async #follow(signal: AbortSignal): Promise<void> {
     for await (const events of this.#options.watch(LEASE_WITNESSES_PREFIX, signal))
-      for (const { type, key } of events) if (type === 'delete') this.#gone(key);
-  }
-
-  #gone(key: string): void {
-    const lease = this.#leases.get(key);
-    if (lease !== undefined && this.#leases.delete(key)) this.#options.onGone(lease);
+      for (const { type, key } of events)
+        if (type === 'delete' && this.#leases.has(key)) this.#keepPutting(key, signal);
   }
 }

@@ -14,13 +14,13 @@ export interface LockKeeperOptions {
   readonly transport: Transport;
   readonly clock: Clock;
   readonly random: Random;
-  /** Owns the keepalives, and the places that are being given up. */
+  /** Runs the keepalives, and the deletes of queue entries. */
   readonly supervisor: Supervisor;
 }
 
-// A lock whose holder has died is free after so long; upstream's value.
+// Time after which the lock of a dead holder is free; the value of upstream.
 const LOCK_TTL_SECONDS = 25;
-// A watch for the holder's key may end or fall silent: then the queue is read again.
+// Interval at which the queue is read again, because the watch of the key ahead may have ended or be stuck.
 const RECHECK_MS = 5000;
 const CLEANUP = { baseMs: 200, capMs: 5000 };
 const EMPTY = bytesOfText('');
@@ -31,19 +31,19 @@ interface Place {
   readonly lease: LeaseID;
 }
 
-/** A place that is being given up, until it is gone or taken over in this process. */
+/** A queue entry that is being deleted, until it is deleted or this process reuses it. */
 interface Leaving {
   readonly stop: AbortController;
   readonly ended: Promise<void>;
 }
 
 /**
- * Distributed locks in the protocol of etcd's Go client (`clientv3/concurrency.Mutex`), so that Go programs and
- * this one exclude each other: each contender puts `<path>/<lease in hex>`, and the one with the lowest create
- * revision holds the lock; the others each wait for the one before them.
+ * Distributed locks in the protocol of etcd's Go client (`clientv3/concurrency.Mutex`), so that Go programs and this one exclude
+ * each other. Each contender puts `<path>/<lease in hex>`. The one with the lowest create revision holds the lock; each other one
+ * waits for its predecessor.
  *
- * All locks of a client hang on one lease of their own, so within a process they are taken in turn first. A place that
- * is given up is gone for good: what puts or deletes it is fenced, and so cannot take effect later.
+ * All locks of a client share one lease, so contenders of one process first wait for each other. A released entry never reappears,
+ * because its puts and deletes are fenced and so cannot take effect late.
  */
 export class LockKeeper {
   readonly #options: LockKeeperOptions;
@@ -52,7 +52,7 @@ export class LockKeeper {
   readonly #closed = new AbortController();
   /** Held locks, by path. */
   readonly #held = new Map<string, AbortController>();
-  /** The last one in line in this process, by path. */
+  /** The last contender of this process, by path. */
   readonly #turns = new Map<string, Promise<void>>();
   readonly #leaving = new Map<string, Leaving>();
 
@@ -83,12 +83,12 @@ export class LockKeeper {
     }
   }
 
-  /** The store was restored from a backup, and may not know of our locks: they are lost. */
+  /** Marks all locks as lost, because the store was restored from a backup and may not have them. */
   loseAll(): void {
     this.#leases.loseAll();
   }
 
-  /** Gives up every lock. */
+  /** Releases every lock. */
   async close(): Promise<void> {
     this.#closed.abort();
     for (const lost of this.#held.values()) lost.abort();
@@ -96,7 +96,7 @@ export class LockKeeper {
     await this.#leases.close(true);
   }
 
-  /** Waits for those in this process that asked for the path earlier; gives the function that ends our turn. */
+  /** Waits for earlier contenders of this process. Returns the function that ends the turn. */
   async #turn(path: string, signal: AbortSignal): Promise<() => void> {
     const before = this.#turns.get(path) ?? Promise.resolve();
     let done: () => void = () => {};
@@ -105,7 +105,7 @@ export class LockKeeper {
     });
     const last = before.then(() => own);
     this.#turns.set(path, last);
-    // Who gives up waiting is done before those ahead are: they still count.
+    // An aborted contender is done before its predecessors, which must still be awaited.
     void last.then(() => {
       if (this.#turns.get(path) === last) this.#turns.delete(path);
     });
@@ -119,7 +119,7 @@ export class LockKeeper {
     const place = await this.#takeTurn(path, signal);
     const lost = new AbortController();
     this.#held.set(path, lost);
-    if (!this.#leases.holds(place.lease)) lost.abort(); // it was lost in the same moment
+    if (!this.#leases.holds(place.lease)) lost.abort(); // the lease was lost during the wait
     let released: Promise<void> | undefined;
     return {
       key: place.key,
@@ -135,7 +135,7 @@ export class LockKeeper {
     };
   }
 
-  /** Stands in the queue until it is our turn; at its end again when our place is lost. */
+  /** Waits in the queue until it is our turn. If the entry is lost, starts again at the end. */
   async #takeTurn(path: string, signal: AbortSignal): Promise<Place> {
     for (;;) {
       const place = await this.#enter(path, signal);
@@ -150,11 +150,11 @@ export class LockKeeper {
     }
   }
 
-  /** Takes a place in the queue: a key under our lease. */
+  /** Enters the queue: puts a key under the lease. */
   async #enter(path: string, signal: AbortSignal): Promise<Place> {
     const { lease } = await this.#leases.bind(path, signal);
     const key = `${path}/${leaseHex(lease)}`;
-    // A delete of the place before would else delete this one, which has the same key.
+    // The previous entry has the same key, so its delete must end first, or it would delete this one.
     const leaving = this.#leaving.get(path);
     leaving?.stop.abort();
     await orAborted(leaving?.ended ?? Promise.resolve(), signal);
@@ -163,12 +163,12 @@ export class LockKeeper {
       const absent = { key, target: 'create-revision', equals: 0 } as const;
       const { succeeded, header } = await this.#txn({ compare: [absent], writes: [put] }, signal);
       if (succeeded) return { key, lease, revision: header.revision };
-      // It was there: left over from a call whose answer was lost.
+      // The key existed: it is left from a call whose answer was lost.
       const { kvs } = await this.#options.transport.range(keyRange(key), { signal });
       return { key, lease, revision: kvs[0]?.createRevision ?? 0 };
     } catch (error) {
       if (!(error instanceof KvstoreError && error.code === 'lease-not-found')) {
-        // The answer may be lost and the key there all the same.
+        // The key may exist, because the answer may be lost.
         void this.#leave(path, { key, lease, revision: 0 });
         throw error;
       }
@@ -182,11 +182,11 @@ export class LockKeeper {
     return this.#fence.txn(request, (guarded) => transport.txn(guarded, { signal }), { signal });
   }
 
-  /** Waits for the places before ours; false when ours is not there any more. */
+  /** Waits for the entries ahead. Returns false if our entry does not exist any more. */
   async #isTurn(path: string, place: Place, signal: AbortSignal): Promise<boolean> {
     for (;;) {
       const { header, kvs: below } = await this.#options.transport.range(prefixRange(`${path}/`), { signal });
-      // Go also waits for the locks of paths below this one; both ways exclude each other.
+      // Go also waits for locks of paths below this one. Both variants exclude each other.
       const kvs = below.filter(({ key }) => !key.includes('/', path.length + 1));
       if (!kvs.some(({ createRevision }) => createRevision === place.revision)) return false;
       const ahead = lastBefore(kvs, place.revision);
@@ -196,7 +196,7 @@ export class LockKeeper {
     }
   }
 
-  /** Resolves when the key was deleted, when the watch for it has ended, or after a while: look again. */
+  /** Resolves if the key was deleted, if the signal fires, or after a timeout. The caller then reads the queue again. */
   #untilGone(key: string, startRevision: number, signal: AbortSignal): Promise<void> {
     const { transport, clock } = this.#options;
     return new Promise((resolve) => {
@@ -215,7 +215,7 @@ export class LockKeeper {
           onEvents: (events) => {
             if (events.some((event) => event.key === key && event.value === undefined)) end();
           },
-          // Not at once: a server that refuses watches must not be asked without pause.
+          // Wait for the timeout, because a server that refuses watches must not receive requests in a tight loop.
           onEnd: () => {},
         },
       );
@@ -225,8 +225,8 @@ export class LockKeeper {
   }
 
   /**
-   * Leaves the queue; resolves after the first try. If it fails it is tried again in the background: a key that is left
-   * would block everybody for as long as our lease is kept alive. One after the other: who enters waits for the last one.
+   * Leaves the queue; resolves after the first attempt. If it fails, retries in the background, because a remaining key would block
+   * all contenders while the lease is alive. Deletes of one path are sequential, and a new entry waits for the last one.
    */
   #leave(path: string, { key, lease }: Place): Promise<void> {
     this.#leases.unbind(this.#leases.bindingOf(path));
@@ -239,7 +239,7 @@ export class LockKeeper {
           await before?.ended;
           await this.#txn({ compare: [], writes: [{ op: 'delete', range: keyRange(key) }] });
         } catch (error) {
-          if (this.#leases.holds(lease)) throw error; // without, it goes with its lease
+          if (this.#leases.holds(lease)) throw error; // otherwise the key is deleted with its lease
         } finally {
           resolve();
         }
@@ -255,7 +255,7 @@ export class LockKeeper {
   }
 }
 
-/** The place right before `revision` in the queue; undefined: it is the first. */
+/** Returns the entry directly before `revision` in the queue; undefined if it is the first. */
 function lastBefore(kvs: readonly KeyValue[], revision: number): KeyValue | undefined {
   let last: KeyValue | undefined;
   for (const kv of kvs) {
@@ -264,7 +264,7 @@ function lastBefore(kvs: readonly KeyValue[], revision: number): KeyValue | unde
   return last;
 }
 
-/** Resolves with the promise, which never rejects, or as soon as the signal fires. */
+/** Resolves with the promise, which never rejects, or when the signal fires. */
 function orAborted(promise: Promise<void>, signal: AbortSignal): Promise<void> {
   if (signal.aborted) return Promise.resolve();
   return new Promise((resolve) => {

@@ -16,10 +16,10 @@ import type {
   WatchStream,
 } from './transport.ts';
 
-/** Failures that say nothing of the server. */
+/** Failures that are unrelated to the server. */
 const OWN: ReadonlySet<KvstoreErrorCode> = new Set(['aborted', 'closed']);
 
-/** A transport, and what its calls and streams have shown of the server: any answer, and any event, is a sign of life. */
+/** A transport that records the state of the server from its calls and streams. Any answer or event proves that it is reachable. */
 export class ObservedTransport implements Transport {
   readonly #inner: Transport;
   readonly #clock: Clock;
@@ -28,13 +28,14 @@ export class ObservedTransport implements Transport {
   #connected = false;
   #clusterID: string | undefined;
   #lastFailure: Failure | undefined;
-  /** The latest revision that a call was answered with, and when. */
+  /** The latest revision of an answer, and its time. */
   #latest = { revision: 0, at: 0 };
   readonly #requests: Partial<Record<KvstoreErrorCode | 'ok', number>> = { ok: 0 };
 
   /**
-   * @param onRefused called when something was refused for want of a right
-   * @param onWentBack called when the store is at an earlier revision than it was, with the time of that: it was restored
+   * @param onRefused called if a call was refused because of a missing right
+   * @param onWentBack called if the revision of the store is lower than before, with the time of the earlier one, because the store was
+   *   restored
    */
   constructor(
     inner: Transport,
@@ -48,12 +49,12 @@ export class ObservedTransport implements Transport {
     this.#onWentBack = onWentBack;
   }
 
-  /** Whether the last that was heard of the server is not that it cannot be reached. */
+  /** False while the server is unreachable, by the result of the last call or stream. */
   get connected(): boolean {
     return this.#connected;
   }
 
-  /** Of the server that answered last. */
+  /** Cluster id of the last answer. */
   get clusterID(): string | undefined {
     return this.#clusterID;
   }
@@ -62,7 +63,7 @@ export class ObservedTransport implements Transport {
     return this.#lastFailure;
   }
 
-  /** How often calls have ended in which way; the streams of watches are none. */
+  /** Returns the number of calls by outcome. Watch streams are not counted. */
   get requests(): Readonly<Partial<Record<KvstoreErrorCode | 'ok', number>>> {
     return { ...this.#requests };
   }
@@ -125,8 +126,9 @@ export class ObservedTransport implements Transport {
   }
 
   /**
-   * A quorum answers: none before the revision of an answer that was there when the call was made, and writes after it. Where
-   * it is otherwise the store was restored, and who watches nothing learns of it by this, unless it has grown past it since.
+   * Awaits an answer and checks its revision. Quorum revisions never decrease: an answer is not older than any answer before the
+   * call, and a write is newer. If it is, the store was restored. A client without watches detects a restore this way, unless the
+   * store has grown past the revision.
    */
   async #answered<T extends { readonly header: ResponseHeader }>(
     call: Promise<T>,

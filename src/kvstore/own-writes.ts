@@ -3,13 +3,22 @@ import { asKvstoreError } from './errors.ts';
 import type { KeyValue } from './transport.ts';
 import { type Anchor, Anchors } from './watch/anchors.ts';
 
-/** A key as it is now, or as it was at a revision; rejects with `compacted` or `future-revision` where that is not known. */
+/** Reads a key, optionally at a revision. Rejects with `compacted` or `future-revision` if the revision is not available. */
 export type ReadOwn = (key: string, revision?: number) => Promise<KeyValue | undefined>;
 
 /**
- * The last writes of a client under its leases: a store in whose history they are not was restored from a backup. By that a
- * client learns of it that watches nothing. Others may delete or overwrite these keys: what is not there now is looked for
- * at the revision at which it was put; only where that has been compacted a missing key counts as a restore.
+ * Result of the check of a put. `shown`: the store has it in its content or history. `restored`: the store cannot have accepted the
+ * put, and has something else. `unknown`: the key does not exist, and its history is compacted.
+ */
+type Verdict = 'shown' | 'restored' | 'unknown';
+
+/**
+ * The last writes of a client under its leases. If the history of the store lacks one of them, the store was restored from
+ * a backup. A client that watches nothing detects a restore by this.
+ *
+ * Other clients may delete or overwrite these keys. If a key is gone, its history decides. If that is compacted, the put
+ * proves nothing, and the put before it is read. Without any proof the store counts as the same: a restore costs every
+ * lease and lock, so a missing key alone must not.
  */
 export class OwnWrites {
   readonly #puts = new Anchors();
@@ -25,41 +34,61 @@ export class OwnWrites {
     this.#deleted = { key, revision };
   }
 
-  /** The key may be gone. To be called before a delete is sent: a look at the same time must not take it for a restore. */
+  /**
+   * Removes a key that may be deleted. Call it before a delete is sent, because a concurrent check must not mistake it for a
+   * restore.
+   */
   forget(key: string): void {
     this.#puts.drop(key);
   }
 
-  /** The store is another one, or was restored. */
+  /** Like {@link forget} for every key that starts with `prefix`. */
+  forgetBelow(prefix: string): void {
+    for (const { key } of this.#puts.newestFirst) if (key.startsWith(prefix)) this.#puts.drop(key);
+  }
+
+  /** Resets the state after the store was replaced or restored. */
   clear(): void {
     this.#puts.clear();
     this.#deleted = undefined;
   }
 
-  /** Whether the store shows the last put, or a later one, or once did; and not what was deleted last. */
+  /** Returns false if the store lacks one of the last puts, or has the last deleted key as it was before the delete. */
   async areShown(read: ReadOwn): Promise<boolean> {
-    const [put] = this.#puts.newestFirst;
-    const deleted = this.#deleted;
-    const kv = put && (await read(put.key));
-    const ghost = deleted && (await read(deleted.key));
-    if (deleted !== undefined && ghost !== undefined && ghost.modRevision < deleted.revision) return false;
-    if (put === undefined || !this.#puts.newestFirst.includes(put)) return true; // it is being deleted
-    if (kv === undefined) return wasShown(put, read);
-    return kv.modRevision > put.modRevision || isOf(put, kv);
+    const puts = this.#puts.newestFirst;
+    if (await this.#isBack(read)) return false;
+    for (const put of puts) {
+      const verdict = await verdictOf(put, read);
+      if (!this.#puts.newestFirst.includes(put)) return true; // the key was deleted or put again during the read
+      if (verdict !== 'unknown') return verdict === 'shown';
+    }
+    return true;
   }
+
+  async #isBack(read: ReadOwn): Promise<boolean> {
+    const deleted = this.#deleted;
+    const kv = deleted && (await read(deleted.key));
+    return deleted !== undefined && kv !== undefined && kv.modRevision < deleted.revision;
+  }
+}
+
+async function verdictOf(put: Anchor, read: ReadOwn): Promise<Verdict> {
+  const kv = await read(put.key);
+  if (kv === undefined) return verdictOfHistory(put, read);
+  return kv.modRevision > put.modRevision || isOf(put, kv) ? 'shown' : 'restored';
 }
 
 function isOf(put: Anchor, kv: KeyValue | undefined): boolean {
   return kv?.modRevision === put.modRevision && equalBytes(kv.value, put.value);
 }
 
-/** Whether somebody has taken away what was put: it is in the history. */
-async function wasShown(put: Anchor, read: ReadOwn): Promise<boolean> {
+async function verdictOfHistory(put: Anchor, read: ReadOwn): Promise<Verdict> {
   try {
-    return isOf(put, await read(put.key, put.modRevision));
+    return isOf(put, await read(put.key, put.modRevision)) ? 'shown' : 'restored';
   } catch (error) {
     const { code } = asKvstoreError(error);
-    if (code === 'compacted' || code === 'future-revision') return false;
+    if (code === 'compacted') return 'unknown';
+    if (code === 'future-revision') return 'restored';
     throw error;
   }
 }

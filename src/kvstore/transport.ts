@@ -1,17 +1,15 @@
 import type { KeyRange } from './key-range.ts';
 
 /*
- * The transport port: what a kvstore server can do, in etcd's terms and no more. Everything that has to be
- * right under faults (listing, watching, leases, locks, stores) is written once, above this port; a transport
- * only carries requests. `memory/` and `etcd/` implement it.
+ * The transport port: the operations of a kvstore server, in the terms of etcd. All handling of faults (listing, watching, leases,
+ * locks, stores) is above this port, because a transport only carries requests. `memory/` and `etcd/` implement it.
  *
- * Every method rejects with a `KvstoreError` and with nothing else. A transport may reconnect below, but it
- * never retries a request and never resumes a watch: it reports, and the driver decides.
+ * Every method rejects only with a `KvstoreError`. A transport may reconnect, but it never retries a request and never resumes a
+ * watch: it reports the failure, and the driver decides.
  */
 
 /**
- * A key with its value. `value` is never changed once it was handed out; it may be a view that pins the whole
- * message it came in, so copy what is kept for long.
+ * A key with its value. `value` is immutable. It may be a view that pins a whole message, so copy values that are kept for long.
  */
 export interface KeyValue {
   /** See `bytes.ts` for keys that are not UTF-8. */
@@ -19,41 +17,41 @@ export interface KeyValue {
   readonly value: Uint8Array;
   /** Revision of the write that created the key. */
   readonly createRevision: number;
-  /** Revision of its last write. Revisions are below 2⁵³: etcd would need 28,000 years at 10,000 writes/s. */
+  /** Revision of the last write. Revisions are below 2⁵³: etcd would need 28,000 years at 10,000 writes/s. */
   readonly modRevision: number;
 }
 
-/** What every answer says of the server that gave it. */
+/** State of the server in every answer. */
 export interface ResponseHeader {
-  /** Identifies the cluster; text, because etcd's are 64 bits. Pinned by the watch driver. */
+  /** Identifies the cluster. It is text, because ids of etcd have 64 bits. The watch driver checks that it does not change. */
   readonly clusterID: string;
-  /** The store's revision when it answered: not necessarily the last one that a watch has delivered. */
+  /** The revision of the store at the answer. It may differ from the last revision that a watch delivered. */
   readonly revision: number;
   readonly raftTerm: number;
 }
 
-/** A lease, as the decimal text of etcd's 64-bit id; `'0'` is none. */
+/** A lease, as the decimal text of the 64-bit id in etcd; `'0'` is none. */
 export type LeaseID = string;
 
-/** The lease id of keys that have none. */
+/** The lease id of keys without a lease. */
 export const NO_LEASE: LeaseID = '0';
 
 /** Limits of one call. */
 export interface CallOptions {
   readonly signal?: AbortSignal | undefined;
-  /** Milliseconds after which the call fails with `deadline`. Each transport has its default. */
+  /** Milliseconds after which the call fails with `deadline`. The default depends on the transport. */
   readonly deadlineMs?: number | undefined;
 }
 
 /** A read of some keys at one revision. */
 export interface RangeRequest extends KeyRange {
-  /** At most so many keys; 0 means all. */
+  /** Maximum number of keys; 0 means all. */
   readonly limit?: number;
-  /** Read as of this revision; 0 (the default) means now, by quorum. */
+  /** Revision of the read; 0 (the default) means the current one, by quorum. */
   readonly revision?: number;
-  /** Leave out keys last written before this revision. `count` includes them. */
+  /** Omits keys last written before this revision. `count` includes them. */
   readonly minModRevision?: number;
-  /** Values come back empty. */
+  /** Omits the values, which are then empty. */
   readonly keysOnly?: boolean;
 }
 
@@ -61,13 +59,13 @@ export interface RangeRequest extends KeyRange {
 export interface RangeResponse {
   readonly header: ResponseHeader;
   readonly kvs: readonly KeyValue[];
-  /** Whether the limit has cut the answer. */
+  /** True if the limit truncated the answer. */
   readonly more: boolean;
-  /** How many keys the range holds in all, whatever limit and `minModRevision` say. */
+  /** Number of keys in the range, regardless of the limit and `minModRevision`. */
   readonly count: number;
 }
 
-/** A condition of a transaction. An absent key has revisions 0 and is different from every value and lease. */
+/** A condition of a transaction. An absent key has revisions 0 and differs from every value and lease. */
 export type Compare =
   | { readonly key: string; readonly target: 'create-revision' | 'mod-revision'; readonly equals: number }
   | { readonly key: string; readonly target: 'exists' }
@@ -79,23 +77,23 @@ export type WriteOperation =
   | { readonly op: 'put'; readonly key: string; readonly value: Uint8Array; readonly lease: LeaseID }
   | { readonly op: 'delete'; readonly range: KeyRange };
 
-/** Writes that happen together, at one revision, if every comparison holds; else `otherwise` happens. */
+/** Writes at one revision if all comparisons hold, else `otherwise`. */
 export interface TxnRequest {
   readonly compare: readonly Compare[];
   readonly writes: readonly WriteOperation[];
   readonly otherwise?: readonly WriteOperation[];
 }
 
-/** What a transaction did. */
+/** Result of a transaction. */
 export interface TxnResponse {
   readonly header: ResponseHeader;
-  /** Whether the comparisons held. */
+  /** True if the comparisons held. */
   readonly succeeded: boolean;
-  /** How many keys its deletes removed. */
+  /** Number of deleted keys. */
   readonly deleted: number;
 }
 
-/** A write that a watch saw. `value` is undefined for a delete, and then `modRevision` is the delete's own. */
+/** A write that a watch received. For a delete `value` is undefined, and `modRevision` is that of the delete. */
 export interface TransportEvent {
   readonly key: string;
   readonly value: Uint8Array | undefined;
@@ -105,46 +103,48 @@ export interface TransportEvent {
 /** Events of a prefix, from a revision on. */
 export interface WatchRequest {
   readonly prefix: string;
-  /** The first revision wanted; 0: everything after the revision of {@link WatchObserver.onCreated}'s header. */
+  /** The first revision; 0 means all events after the header of {@link WatchObserver.onCreated}. */
   readonly startRevision: number;
 }
 
 /**
- * Receives what happens on a watch stream; synchronous, in order. `onEnd` is called once, last; nothing is called
- * after `cancel`.
+ * Receives the events of a watch stream, synchronously and in order. `onEnd` is called once, last. Nothing is called after
+ * `cancel`.
  */
 export interface WatchObserver {
-  /** The server has accepted the watch, as of its own revision, which may lag behind the cluster's. */
+  /** The server has accepted the watch at its own revision, which may lag behind the cluster. */
   onCreated(header: ResponseHeader): void;
   /**
-   * Events in revision order. The header may be ahead of the events: during catch-up etcd puts the store's
-   * revision there while it has sent only a part. With `partial`, more events of the last revision follow.
+   * Events in revision order. The header may be ahead of the events, because during catch-up etcd sends the revision of the store
+   * in every message. With `partial`, more events of the last revision may follow. A transport delivers large answers in slices,
+   * also within a revision. Each slice has its own turn, and none is delivered while paused.
    */
   onEvents(events: readonly TransportEvent[], header: ResponseHeader, partial: boolean): void;
-  /** Nothing happened up to and including the header's revision, unless `requested`: then it proves liveness only. */
+  /**
+   * There were no events up to and including the revision of the header. If `requested`, it proves only that the stream is alive.
+   */
   onProgress(header: ResponseHeader, requested: boolean): void;
-  /** The stream has ended, and why. `compacted` carries no revision: the driver lists again. */
+  /** The stream has ended with this reason. If the code is `compacted`, it contains no revision, because the driver lists again. */
   onEnd(reason: unknown): void;
 }
 
 /** An open watch. */
 export interface WatchStream {
   /**
-   * A read on the very server that the stream is of, by quorum. It fails if the stream has ended when the answer is
-   * there: a server that is restored from a backup ends its streams, so what is read this way and what the stream
-   * delivers are of one history.
+   * A quorum read from the server of the stream. Fails if the stream has ended when the answer arrives. A server that is restored
+   * from a backup ends its streams, so these reads and the events of the stream are of one history.
    */
   range(request: RangeRequest, options?: CallOptions): Promise<RangeResponse>;
-  /** Delivers nothing until `resume`, except `onEnd`; the server is held back once the buffers between are full. */
+  /** Stops deliveries until `resume`, except `onEnd`. The server is held back when the buffers are full. */
   pause(): void;
   resume(): void;
-  /** Asks for an `onProgress` with `requested`, to see whether the stream lives. */
+  /** Requests an `onProgress` with `requested`, to check that the stream is alive. */
   requestProgress(): void;
-  /** Ends the stream for good, on the server too. Idempotent; `onEnd` is not called. */
+  /** Ends the stream, also on the server. Idempotent; `onEnd` is not called. */
   cancel(): void;
 }
 
-/** A server's health as one endpoint tells it. */
+/** Health of one endpoint, as it reports it. */
 export interface EndpointStatus {
   readonly endpoint: string;
   readonly healthy: boolean;
@@ -154,20 +154,20 @@ export interface EndpointStatus {
   readonly error?: string;
 }
 
-/** See the head of this file. */
+/** The transport port; see the top of this file. */
 export interface Transport {
   range(request: RangeRequest, options?: CallOptions): Promise<RangeResponse>;
   txn(request: TxnRequest, options?: CallOptions): Promise<TxnResponse>;
-  /** Never throws: what goes wrong is passed to `observer.onEnd`, asynchronously. */
+  /** Never throws. Errors are passed to `observer.onEnd`, asynchronously. */
   watch(request: WatchRequest, observer: WatchObserver): WatchStream;
-  /** A new lease of `ttlSeconds`. */
+  /** Returns a new lease of `ttlSeconds`. */
   grantLease(ttlSeconds: number, options?: CallOptions): Promise<LeaseID>;
-  /** Seconds that the lease now has; fails with `lease-not-found` when it is gone. */
+  /** Returns the remaining seconds of the lease. Fails with `lease-not-found` if it does not exist. */
   keepLeaseAlive(lease: LeaseID, options?: CallOptions): Promise<number>;
-  /** Ends the lease and deletes its keys; fails with `lease-not-found` when it is gone. */
+  /** Ends the lease and deletes its keys. Fails with `lease-not-found` if it does not exist. */
   revokeLease(lease: LeaseID, options?: CallOptions): Promise<void>;
-  /** The endpoints one by one, each asked by itself. */
+  /** Returns the status of each endpoint, requested separately. */
   endpoints(options?: CallOptions): Promise<readonly EndpointStatus[]>;
-  /** Breaks every stream and fails every call with `closed`. Idempotent. */
+  /** Breaks every stream, and fails every call with `closed`. Idempotent. */
   close(): Promise<void>;
 }

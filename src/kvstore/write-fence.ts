@@ -5,12 +5,12 @@ import { abortedError, asKvstoreError, isOutcomeKnown } from './errors.ts';
 import { type LeaseKeeper, leaseHex } from './lease-keeper.ts';
 import type { CallOptions, Compare, TxnRequest, TxnResponse } from './transport.ts';
 
-/** Makes a transaction, once. */
+/** Sends a transaction once. */
 export type SendTxn = (request: TxnRequest) => Promise<TxnResponse>;
 
 /**
- * Makes a transaction only while all guards hold; `undefined`: one of them does not, and nothing was written. A
- * transaction has one negative outcome only: whether it is a guard's is asked by a second one.
+ * Sends a transaction if all guards hold. If one does not, nothing is written, and it returns `undefined`. A failed transaction
+ * does not show which comparison failed, so a second one checks the guards.
  */
 export async function guardedTxn(
   { compare, writes, otherwise = [] }: TxnRequest,
@@ -26,43 +26,43 @@ export async function guardedTxn(
 }
 
 /**
- * Keeps writes from taking effect late (ETCD, "Leases, locks and rights"). A write whose answer did not come may be on its
- * way for any time: behind a link that stalls, or in a server that is slow. So every write is guarded by the value of a key of the client's own, the
- * *fence*; after a write whose outcome is not known the fence is put with another value before the next write. What was
- * written before that has taken effect by then, or never will.
+ * Prevents writes that take effect late (ETCD, "Leases, locks and rights"). A write without an answer may be delayed for any time,
+ * by a stalled link or a slow server. So every write is guarded by the value of a key that only this client uses, the *fence*. If
+ * the outcome of a write is unknown, the next write first puts a new value of the fence. Earlier writes then have either taken
+ * effect or never will.
  *
  *     write k=1   if fence is 7   no answer …………………………………………… arrives: the fence is 8, nothing happens
  *     put fence=8                 answered
- *     delete k    if fence is 8   answered: k is gone for good
+ *     delete k    if fence is 8   answered: k is deleted permanently
  *
- * Not covered: writes of a process that was killed, until its session has ended. Where the user may not write the
- * fence, writes go unguarded.
+ * Not covered: writes of a killed process, until its session has ended. If the user may not write the fence, writes are not
+ * guarded.
  */
 export class WriteFence {
   readonly #leases: LeaseKeeper;
   readonly #send: SendTxn;
-  /** Constant once the first lease has given it a name that no other client has. */
+  /** Constant after the first lease, whose id makes it unique among all clients. */
   #key: string | undefined;
-  /** The values so far: none is used twice. */
+  /** Number of values so far; each is used once. */
   #raised = 0;
   #isForbidden = false;
   #guards: Promise<readonly Compare[]> | undefined;
 
-  /** @param send makes the transactions that put the fence; must not be ended by the signal of a single call */
+  /** @param send sends the transactions that put the fence; the signal of a single call must not abort it */
   constructor(leases: LeaseKeeper, send: SendTxn) {
     this.#leases = leases;
     this.#send = send;
   }
 
-  /** Whether the user has no right to put the fence. */
+  /** True if the user has no right to put the fence. */
   get isForbidden(): boolean {
     return this.#isForbidden;
   }
 
   /**
-   * Makes a write under the fence, again when the fence has moved meanwhile.
+   * Makes a write under the fence. Repeats it if the fence has changed.
    *
-   * @param attempt gives `undefined` when one of the guards does not hold, as {@link guardedTxn}
+   * @param attempt returns `undefined` if one of the guards does not hold, like {@link guardedTxn}
    */
   async write(
     attempt: (guards: readonly Compare[]) => Promise<TxnResponse | undefined>,
@@ -82,12 +82,12 @@ export class WriteFence {
     }
   }
 
-  /** {@link write} of a single transaction. */
+  /** Calls {@link write} with a single transaction. */
   txn(request: TxnRequest, send: SendTxn, options?: CallOptions): Promise<TxnResponse> {
     return this.write((guards) => guardedTxn(request, guards, send), options);
   }
 
-  /** One for all writes that begin at the same time. */
+  /** Returns the guards, shared by all writes until the fence is invalidated. */
   #current(): Promise<readonly Compare[]> {
     if (this.#guards !== undefined) return this.#guards;
     const guards = this.#raise();

@@ -2,13 +2,13 @@ import { assert } from '../base/assert.ts';
 import { formatLabels, type Labels, sortLabels } from '../identity/labels.ts';
 import { LOCAL_IDENTITY_SCOPE, type NumericIdentity } from '../identity/numeric-identity.ts';
 
-/** An identity that only this node knows, and its labels. */
+/** A node-local identity and its labels. */
 export interface LocalIdentity {
   readonly identity: number;
   readonly labels: Labels;
 }
 
-/** Upstream's range (pkg/identity, 1.17): what a policy map of the kernel has room for. */
+/** Upstream's range (pkg/identity, 1.17), which equals the capacity of a policy map. */
 const FIRST: number = LOCAL_IDENTITY_SCOPE + 1;
 const LAST: number = LOCAL_IDENTITY_SCOPE + 0xffff;
 
@@ -18,11 +18,10 @@ interface Held extends LocalIdentity {
 }
 
 /**
- * Allocates node-local identities (bit 24): one number for the same labels, for as long as it has users. Users are
- * counted. A number that has become free is given out again as late as possible: what still carries it must not come to mean
- * something else.
+ * Allocates node-local identities (bit 24), one number for equal labels while it has users. Users are counted. Free numbers are
+ * reused as late as possible, because entries may still refer to them.
  *
- * Numbers of before a restart can be withheld (AGENT 19): they are given to the labels that had them, and to no others, until
+ * Numbers from before a restart can be withheld (AGENT 19): they are allocated only to the labels that had them, until
  * {@link LocalIdentities.releaseWithheld}.
  */
 export class LocalIdentities {
@@ -34,28 +33,28 @@ export class LocalIdentities {
   #next = FIRST;
   #changes = 0;
 
-  /** @param capacity so many may be in use at a time; default 65,535 */
+  /** @param capacity maximum number of identities in use; default 65,535 */
   constructor(capacity: number = LAST - FIRST + 1) {
     assert(capacity >= 1 && capacity <= LAST - FIRST + 1, 'there are at most 65,535 local identities');
     this.#last = FIRST + capacity - 1;
   }
 
-  /** Numbers in use. */
+  /** Number of identities in use. */
   get size(): number {
     return this.#byID.size;
   }
 
-  /** Numbers that are withheld, and not in use. */
+  /** Number of identities that are withheld and not in use. */
   get withheld(): number {
     return this.#withheld.size;
   }
 
-  /** Goes up with every number that comes into use or becomes free. */
+  /** Increases with every identity that is allocated or freed. */
   get changes(): number {
     return this.#changes;
   }
 
-  /** A number for the labels, and one user more; `undefined` when all are in use or withheld. Costs a map look-up as a rule. */
+  /** Returns the identity of the labels and adds a user; `undefined` if all numbers are in use or withheld. Usually one map lookup. */
   allocate(labels: Labels): NumericIdentity | undefined {
     const key = formatLabels(labels);
     const known = this.#byLabels.get(key);
@@ -74,7 +73,7 @@ export class LocalIdentities {
     return numeric(identity);
   }
 
-  /** One user less; the last one frees the number. */
+  /** Removes a user. The last one frees the identity. */
   release(identity: number): void {
     const held = this.#byID.get(identity);
     assert(held !== undefined, `the local identity ${identity} is not in use`);
@@ -85,17 +84,17 @@ export class LocalIdentities {
     this.#changes++;
   }
 
-  /** The labels of a number in use. */
+  /** Returns the labels of an identity in use. */
   labelsOf(identity: number): Labels | undefined {
     return this.#byID.get(identity)?.labels;
   }
 
-  /** Numbers in use, in no order that is promised. */
+  /** Returns the identities in use, unordered. */
   entries(): Iterable<LocalIdentity> {
     return this.#byID.values();
   }
 
-  /** Withholds numbers from all labels but those that had them. What is no local identity, or in use, is left out. */
+  /** Withholds identities from all labels except those that had them. Identities that are in use or not node-local are skipped. */
   withhold(known: Iterable<LocalIdentity>): void {
     for (const { identity, labels } of known) {
       const key = formatLabels(labels);
@@ -107,13 +106,13 @@ export class LocalIdentities {
     }
   }
 
-  /** What was not asked for again is free. */
+  /** Frees the withheld identities that were not allocated again. */
   releaseWithheld(): void {
     this.#withheld.clear();
     this.#withheldByLabels.clear();
   }
 
-  /** The next free number, in turn. */
+  /** Returns the next free number, round robin. */
   #free(): number | undefined {
     const count = this.#last - FIRST + 1;
     if (this.#byID.size + this.#withheld.size >= count) return undefined;

@@ -3,26 +3,26 @@ import { RESERVED_IDENTITIES } from '../identity/numeric-identity.ts';
 import { compareWriters, type Source } from '../identity/source.ts';
 import { cidrLabels, reservedLabel, type WorldLabels, worldLabel } from './cidr-labels.ts';
 
-/** What one resource says of a prefix. */
-export interface Said {
+/** The labels that one resource assigns to a prefix. */
+export interface ResourceLabels {
   readonly source: Source;
   readonly resource: string;
   readonly labels: Labels;
 }
 
-/** Labels by key: the first one of a key counts. */
+/** Labels by key. The first label of a key is used. */
 export type LabelsByKey = Map<string, Label>;
 
 const WORLD: ReadonlySet<string> = new Set(['world', 'world-ipv4', 'world-ipv6']);
 
-/** Strongest source first, then by the name of the resource: the order does not depend on who came first (I2). */
-export function strongestFirst(said: Iterable<Said>): readonly Said[] {
-  return [...said].sort((a, b) =>
+/** Sorts by source, strongest first, then by resource name. The result does not depend on the order of arrival (I2). */
+export function strongestFirst(resources: Iterable<ResourceLabels>): readonly ResourceLabels[] {
+  return [...resources].sort((a, b) =>
     compareWriters({ source: a.source, owner: a.resource }, { source: b.source, owner: b.resource }),
   );
 }
 
-/** Adds labels whose keys are not there; of source `cidr` at most one in all, so that the longest prefix gives it. */
+/** Adds labels whose keys are missing. At most one label of source `cidr` is kept, which is that of the longest prefix. */
 export function addLabels(merged: LabelsByKey, labels: Iterable<Label>): void {
   let hasCIDR = hasSource(merged, 'cidr');
   for (const label of labels) {
@@ -33,15 +33,15 @@ export function addLabels(merged: LabelsByKey, labels: Iterable<Label>): void {
   }
 }
 
-/** What merged labels come to: a reserved identity, or labels that want an identity of their own. */
+/** The result of merging: a reserved identity, or labels that need a node-local identity. */
 export type Resolved =
   | { readonly kind: 'reserved'; readonly identity: number }
   | { readonly kind: 'labels'; readonly labels: Labels };
 
 /**
- * Completes the merged labels of a prefix (upstream: `resolveLabels`, pkg/ipcache, 1.17). What is in the cluster (hosts,
- * nodes, health and ingress endpoints) is reserved. All else is in the world, and an address of the API server outside of the
- * cluster has a CIDR label too, so that policies for CIDRs select it.
+ * Resolves the merged labels of a prefix (upstream: `resolveLabels`, pkg/ipcache, 1.17). Addresses in the cluster (hosts, nodes,
+ * health and ingress endpoints) have reserved identities. All others are in the world. An API server outside the cluster also
+ * has a CIDR label, so that CIDR policies select it.
  */
 export function resolveLabels(cidr: string, merged: LabelsByKey, world: WorldLabels): Resolved {
   const has = (key: string): boolean => merged.get(key)?.source === 'reserved';
@@ -64,7 +64,7 @@ export function resolveLabels(cidr: string, merged: LabelsByKey, world: WorldLab
   return { kind: 'labels', labels: [...outside.values()] };
 }
 
-/** The label of a node that another source has found at an address. */
+/** Returns the label of a node that another source claims at an address. */
 export function nodeLabel(identity: number): Label | undefined {
   if (identity === RESERVED_IDENTITIES.host) return reservedLabel('host');
   return identity === RESERVED_IDENTITIES['remote-node'] ? reservedLabel('remote-node') : undefined;

@@ -22,36 +22,36 @@ import {
   addLabels,
   type LabelsByKey,
   nodeLabel,
+  type ResourceLabels,
   resolveLabels,
-  type Said,
   strongestFirst,
 } from './merge-labels.ts';
 
 /** Options of {@link MetadataLayer}. */
 export interface MetadataLayerOptions {
   readonly ipcache: IPCache;
-  /** Calls back in a later turn of the event loop: `setImmediate`. */
+  /** Calls `callback` in a later turn of the event loop, like `setImmediate`. */
   readonly nextTurn: (callback: () => void) => unknown;
   /** Default `single-stack`. */
   readonly world?: WorldLabels | undefined;
   readonly identities?: LocalIdentities | undefined;
-  /** Prefixes of one turn; default 256. */
+  /** Prefixes per turn; default 256. */
   readonly chunk?: number | undefined;
-  /** Receives everything that is rejected, after it was counted. */
+  /** Receives every rejection after it was counted. */
   readonly onReject?: ((rejection: Rejection) => void) | undefined;
 }
 
-/** The layer in numbers. */
+/** Counts of a {@link MetadataLayer}. */
 export interface MetadataLayerStatus {
-  /** Prefixes of which some resource says something. */
+  /** Prefixes with labels of a resource. */
   readonly prefixes: number;
-  /** Those that are not up to date in the IPCache. */
+  /** Prefixes that are not yet up to date in the IPCache. */
   readonly pending: number;
   readonly revision: number;
   readonly applied: number;
   /** Node-local identities in use. */
   readonly identities: number;
-  /** Prefixes without claim, because there is no number left. */
+  /** Prefixes without a claim because no identity is free. */
   readonly withoutIdentity: number;
   readonly rejections: RejectionStatus;
 }
@@ -61,34 +61,33 @@ export const METADATA_OWNER = 'metadata';
 
 const CHUNK = 256;
 
-/** What is claimed for a prefix. */
+/** The current claim of a prefix. */
 interface Claimed {
   readonly key: string;
   readonly claim: Claim & { readonly owner: string };
-  /** Whether a user of the identity is counted. */
+  /** True if the identity is node-local, so that its user is counted. */
   readonly isLocal: boolean;
 }
 
 interface Known {
   readonly key: PrefixRegister;
   readonly slot: number;
-  readonly said: Map<string, Said>;
+  readonly resources: Map<string, ResourceLabels>;
   claimed: Claimed | undefined;
 }
 
 /**
- * Labels of prefixes that several resources say, turned into claims in the IPCache (upstream: `ipcache.metadata`).
+ * Merges labels that several resources assign to prefixes into claims in the IPCache (upstream: `ipcache.metadata`).
  *
  *     resource a ─ labels ─┐
  *     resource b ─ labels ─┼─► merged ─► identity: reserved, or node-local and counted ─► one claim, owner `metadata`
  *     covering prefixes ───┘
  *
- * Of labels with one key the strongest source's counts, then the smaller name of a resource, then the longer covering
- * prefix; of source `cidr` there is one. The claim has the strongest source of the resources that say something of this
- * very prefix.
+ * Among labels with the same key, the strongest source is used, then the smaller resource name, then the longer covering
+ * prefix. At most one label has source `cidr`. The claim has the strongest source of the resources of this very prefix.
  *
- * What is said takes effect in later turns, in chunks and in order; {@link MetadataLayer.waitForRevision} waits for it. A
- * change costs a look at what the prefix covers here.
+ * Changes take effect in later turns of the event loop, in chunks and in order; {@link MetadataLayer.waitForRevision} waits for
+ * them. The cost of a change is linear in the prefixes that it covers in this layer.
  */
 export class MetadataLayer {
   readonly #options: MetadataLayerOptions;
@@ -97,14 +96,14 @@ export class MetadataLayer {
   readonly #rejections: RejectionLog;
   readonly #known = new Map<string, Known>();
   readonly #table = new HashPrefixTable();
-  /** Prefixes to look at, each with the revision that asked for it first: ascending. */
+  /** Pending prefixes, each with the first revision that enqueued it, ascending. */
   readonly #pending = new Map<string, number>();
   readonly #waiting = new Set<{ readonly revision: number; readonly resolve: (applied: boolean) => void }>();
   #revision = 0;
   #turning = false;
-  /** Prefixes that want an identity, and there was none. */
-  readonly #lacking = new Set<string>();
-  /** Whether a number has become free in this turn. */
+  /** Prefixes that need an identity when none was free. */
+  readonly #withoutIdentity = new Set<string>();
+  /** True if an identity was freed in this turn. */
   #freed = false;
 
   constructor(options: MetadataLayerOptions) {
@@ -119,20 +118,20 @@ export class MetadataLayer {
     return this.#identities;
   }
 
-  /** The revision of the last thing that was said. */
+  /** The revision of the last change. */
   get revision(): number {
     return this.#revision;
   }
 
-  /** The IPCache shows everything up to this revision. */
+  /** The last revision that the IPCache shows completely. */
   get applied(): number {
     for (const first of this.#pending.values()) return first - 1;
     return this.#revision;
   }
 
   /**
-   * A resource says labels of a prefix (a CIDR, or an IP), instead of what it said of it before. Gives the revision with
-   * which it takes effect. What is no prefix or no source is rejected, and changes nothing.
+   * Sets the labels that a resource assigns to a prefix (a CIDR or an IP), and returns the revision with which they take effect.
+   * An invalid prefix or source is rejected and changes nothing.
    */
   upsertMetadata(prefix: string, source: Source, resource: string, labels: Labels): number {
     const key = prefixRegister();
@@ -141,32 +140,32 @@ export class MetadataLayer {
     key.form = 'cidr';
     const text = formatKey(key);
     const known = this.#known.get(text) ?? this.#add(text, key);
-    const before = known.said.get(resource);
+    const before = known.resources.get(resource);
     if (before?.source === source && formatLabels(before.labels) === formatLabels(labels))
       return this.#revision;
-    known.said.set(resource, { source, resource, labels });
+    known.resources.set(resource, { source, resource, labels });
     return this.#changed(text, known);
   }
 
-  /** A resource says nothing of a prefix any more. Gives the revision with which that takes effect. */
+  /** Removes the labels that a resource assigns to a prefix, and returns the revision with which this takes effect. */
   removeMetadata(prefix: string, resource: string): number {
     const text = Prefix.parse(prefix)?.toString() ?? '';
     const known = this.#known.get(text);
-    return known?.said.delete(resource) === true ? this.#changed(text, known) : this.#revision;
+    return known?.resources.delete(resource) === true ? this.#changed(text, known) : this.#revision;
   }
 
-  /** A node has come to an address, has left it, or is reached otherwise: looks again, if anything is said of the address. */
+  /** Enqueues an address with labels again because a node at that address was added, changed or removed. */
   refresh(address: string): number {
     const text = Prefix.parse(address)?.toString() ?? '';
     if (!this.#known.has(text)) return this.#revision;
     this.#revision++;
-    this.#await(text);
+    this.#enqueue(text);
     return this.#revision;
   }
 
   /**
-   * Resolves to true once the IPCache shows everything up to a revision, by default the present one; to false when the signal
-   * fires before. A revision that there is not yet is waited for.
+   * Resolves to true when the IPCache shows everything up to a revision (default: the current one), or to false if the signal
+   * aborts before. A future revision is waited for.
    */
   waitForRevision(revision: number = this.#revision, signal?: AbortSignal): Promise<boolean> {
     if (this.applied >= revision) return Promise.resolve(true);
@@ -186,7 +185,7 @@ export class MetadataLayer {
     });
   }
 
-  /** What was not asked for again of the numbers that were withheld is free (AGENT 19). */
+  /** Frees the withheld identities that were not allocated again (AGENT 19). */
   releaseWithheld(): void {
     this.#identities.releaseWithheld();
     this.#retry();
@@ -199,7 +198,7 @@ export class MetadataLayer {
       revision: this.#revision,
       applied: this.applied,
       identities: this.#identities.size,
-      withoutIdentity: this.#lacking.size,
+      withoutIdentity: this.#withoutIdentity.size,
       rejections: this.#rejections.status(),
     };
   }
@@ -211,62 +210,62 @@ export class MetadataLayer {
 
   #add(text: string, key: PrefixRegister): Known {
     const slot = this.#table.insert(key);
-    const known: Known = { key: copyRegister(key), slot, said: new Map(), claimed: undefined };
+    const known: Known = { key: copyRegister(key), slot, resources: new Map(), claimed: undefined };
     this.#known.set(text, known);
     return known;
   }
 
-  /** The prefix and all that it covers are to be looked at. */
+  /** Enqueues a prefix and all prefixes that it covers. */
   #changed(text: string, known: Known): number {
     this.#revision++;
-    this.#await(text); // before all that it covers
+    this.#enqueue(text); // before the prefixes that it covers
     const key = prefixRegister();
     for (const slot of this.#table.covered(known.key)) {
       this.#table.keyOf(slot, key);
-      this.#await(formatKey(key));
+      this.#enqueue(formatKey(key));
     }
     return this.#revision;
   }
 
-  #await(text: string, revision: number = this.#revision): void {
+  #enqueue(text: string, revision: number = this.#revision): void {
     if (!this.#pending.has(text)) this.#pending.set(text, revision);
-    this.#askForTurn();
+    this.#scheduleTurn();
   }
 
   #turn(): void {
     const { ipcache, chunk = CHUNK } = this.#options;
     this.#turning = false;
     ipcache.batch(() => {
-      let looked = 0;
+      let reconciled = 0;
       for (const text of this.#pending.keys()) {
         this.#pending.delete(text);
-        this.#look(text);
-        if (++looked === chunk) break;
+        this.#reconcile(text);
+        if (++reconciled === chunk) break;
       }
     });
     if (this.#freed) this.#retry();
     this.#freed = false;
     const { applied } = this;
     for (const waiting of this.#waiting) if (waiting.revision <= applied) waiting.resolve(true);
-    if (this.#pending.size > 0) this.#askForTurn();
+    if (this.#pending.size > 0) this.#scheduleTurn();
   }
 
-  #askForTurn(): void {
+  #scheduleTurn(): void {
     if (this.#turning) return;
     this.#turning = true;
     this.#options.nextTurn(() => this.#turn());
   }
 
-  /** There may be a number for those that lack one. It does not belong to what was said so far: that has had its turn. */
+  /** Enqueues the prefixes without identity, under the next revision because the current one is already applied for them. */
   #retry(): void {
-    for (const text of this.#lacking) this.#await(text, this.#revision + 1);
+    for (const text of this.#withoutIdentity) this.#enqueue(text, this.#revision + 1);
   }
 
-  #look(text: string): void {
+  #reconcile(text: string): void {
     const known = this.#known.get(text);
     if (known === undefined) return;
-    if (known.said.size > 0) {
-      this.#claim(text, known, this.#wanted(text, known));
+    if (known.resources.size > 0) {
+      this.#claim(text, known, this.#desired(text, known));
       return;
     }
     this.#claim(text, known, undefined);
@@ -274,18 +273,18 @@ export class MetadataLayer {
     this.#table.remove(known.slot, known.key);
   }
 
-  /** The claim that follows from what is said, but for a node-local identity: then `labels` wants one. */
-  #wanted(text: string, known: Known): Wanted | undefined {
-    const said = strongestFirst(known.said.values());
-    const [strongest] = said;
-    assert(strongest !== undefined, 'something is said of the prefix');
+  /** Returns the desired claim of a prefix. A node-local identity is not allocated yet. */
+  #desired(text: string, known: Known): DesiredClaim | undefined {
+    const resources = strongestFirst(known.resources.values());
+    const [strongest] = resources;
+    assert(strongest !== undefined, 'the prefix has labels of a resource');
     const { source } = strongest;
     const merged: LabelsByKey = new Map();
-    for (const { labels } of said) addLabels(merged, labels);
+    for (const { labels } of resources) addLabels(merged, labels);
     this.#inherit(known.key, merged);
     const node = merged.has('kube-apiserver') ? this.#nodeAt(known.key) : undefined;
     const label = node && nodeLabel(node.identity);
-    // The own host stays what it is (K 43).
+    // The own host is not changed (K 43).
     if (node?.identity === RESERVED_IDENTITIES.host) return undefined;
     if (label !== undefined) merged.set(label.key, label);
     const resolved = resolveLabels(text, merged, this.#world);
@@ -296,7 +295,7 @@ export class MetadataLayer {
     return { key, source, hostIP, encryptKey, resolved };
   }
 
-  /** Adds the labels of the prefixes that cover this one, the longest first. */
+  /** Adds the labels of the prefixes that cover this one, longest first. */
   #inherit(key: PrefixRegister, merged: LabelsByKey): void {
     const around = copyRegister(key);
     for (let length = key.length - 1; length >= 0; length--) {
@@ -305,11 +304,11 @@ export class MetadataLayer {
       maskWords(around, length);
       if (this.#table.find(around) < 0) continue;
       const covering = this.#known.get(formatKey(around));
-      for (const { labels } of strongestFirst(covering?.said.values() ?? [])) addLabels(merged, labels);
+      for (const { labels } of strongestFirst(covering?.resources.values() ?? [])) addLabels(merged, labels);
     }
   }
 
-  /** What others say of a node at this address, the strongest of them. */
+  /** Returns the strongest claim of another owner for a node at this address. */
   #nodeAt(key: PrefixRegister): KeyedEntry | undefined {
     if (!isFull(key)) return undefined;
     const { claims = [] } = this.#options.ipcache.explain(formatKey({ ...key, form: 'endpoint' })) ?? {};
@@ -319,16 +318,16 @@ export class MetadataLayer {
     );
   }
 
-  /** Claims what is wanted instead of what was claimed; in between the prefix is never free. */
-  #claim(text: string, known: Known, wanted: Wanted | undefined): void {
+  /** Replaces the current claim by the desired one. The prefix always has one of them. */
+  #claim(text: string, known: Known, desired: DesiredClaim | undefined): void {
     const { ipcache } = this.#options;
     const before = known.claimed;
-    const identity = wanted && this.#identityOf(wanted);
-    if (wanted !== undefined && identity === undefined) this.#lacking.add(text);
-    else this.#lacking.delete(text);
+    const identity = desired && this.#identityOf(desired);
+    if (desired !== undefined && identity === undefined) this.#withoutIdentity.add(text);
+    else this.#withoutIdentity.delete(text);
     known.claimed = undefined;
-    if (wanted !== undefined && identity !== undefined) {
-      const { key, source, hostIP, encryptKey, resolved } = wanted;
+    if (desired !== undefined && identity !== undefined) {
+      const { key, source, hostIP, encryptKey, resolved } = desired;
       const claim = { identity, source, owner: METADATA_OWNER, hostIP, encryptKey };
       known.claimed = { key, claim, isLocal: resolved.kind === 'labels' };
       ipcache.upsert(key, claim);
@@ -342,12 +341,12 @@ export class MetadataLayer {
     this.#freed = true;
   }
 
-  #identityOf({ resolved }: Wanted): number | undefined {
+  #identityOf({ resolved }: DesiredClaim): number | undefined {
     return resolved.kind === 'reserved' ? resolved.identity : this.#identities.allocate(resolved.labels);
   }
 }
 
-interface Wanted {
+interface DesiredClaim {
   readonly key: string;
   readonly source: Source;
   readonly hostIP: string | undefined;

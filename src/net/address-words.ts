@@ -1,14 +1,14 @@
-/** `4` or `6`. An IPv4-mapped IPv6 address counts as 4 everywhere (SEMANTICS 2.1). */
+/** `4` or `6`. An IPv4-mapped IPv6 address has family 4 everywhere (SEMANTICS 2.1). */
 export type Family = 4 | 6;
 
 /**
- * An address as machine words, in a register that its owner reuses: parsing allocates nothing.
+ * An address as machine words. Its owner reuses the object so that parsing allocates nothing.
  *
  *     IPv4  10.1.2.3   w0 = 0x0a010203   w1 = w2 = w3 = 0
  *     IPv6  fd00::1    w0 = 0xfd000000   w1 = w2 = 0   w3 = 1
  *
- * Words are **signed** 32-bit integers (`x | 0`), so that V8 keeps them as small integers; compare them with
- * `===`, order them with `>>> 0`.
+ * Words are **signed** 32-bit integers (`x | 0`) because V8 stores these as small integers. Compare them with `===`, order
+ * them with `>>> 0`.
  */
 export interface AddressWords {
   family: Family;
@@ -18,18 +18,18 @@ export interface AddressWords {
   w3: number;
 }
 
-/** How many bits an address of this family has. */
+/** Returns the number of bits of an address of this family. */
 export function addressBits(family: Family): 32 | 128 {
   return family === 4 ? 32 : 128;
 }
 
-/** The mask of the `bits` (0–32) upper bits of a word; counts outside are cut to that range. */
+/** Returns the mask of the upper `bits` of a word. `bits` is clamped to 0–32. */
 export function wordMask(bits: number): number {
   if (bits <= 0) return 0;
   return bits >= 32 ? -1 : -1 << (32 - bits);
 }
 
-/** Zeroes every bit below the first `length`, in place. `length` is at most the family's bits. */
+/** Zeroes every bit after the first `length`, in place. `length` is at most the number of bits of the family. */
 export function maskWords(words: AddressWords, length: number): void {
   words.w0 &= wordMask(length);
   words.w1 &= wordMask(length - 32);

@@ -1,4 +1,4 @@
-/** Whose node: the cluster's name and the node's. Names are compared whole; a cluster's name has no `/`. */
+/** The full name of a node. Names are compared as a whole. A cluster name contains no `/`. */
 export interface NodeName {
   readonly cluster: string;
   readonly name: string;
@@ -6,17 +6,17 @@ export interface NodeName {
 
 /** One address of a node. */
 export interface NodeAddress {
-  /** `InternalIP`, `ExternalIP`, `CiliumInternalIP`, … as its writer says; unknown types are kept. */
+  /** `InternalIP`, `ExternalIP`, `CiliumInternalIP`, … Unknown types are kept. */
   readonly type: string;
-  /** Any spelling in what a source says; canonical text in what decoders and engines give. */
+  /** Sources may pass any spelling. Decoders and engines return canonical text. */
   readonly ip: string;
 }
 
-/** A node as its cluster announces it (WIRE, "Node"). Decoders give canonical addresses and CIDRs. */
+/** A node as its cluster publishes it (WIRE, "Node"). Decoders return canonical addresses and CIDRs. */
 export interface ClusterNode extends NodeName {
-  /** 0 to 511; 0 for a cluster that is in no mesh. */
+  /** 0 to 511. 0 means that the cluster is not part of a mesh. */
   readonly clusterID: number;
-  /** The order matters where several could be the tunnel endpoint. */
+  /** The order matters if several addresses qualify as tunnel endpoint. */
   readonly addresses: readonly NodeAddress[];
   readonly ipv4AllocCIDR?: string | undefined;
   readonly ipv6AllocCIDR?: string | undefined;
@@ -30,7 +30,7 @@ export interface ClusterNode extends NodeName {
   readonly encryptionKey: number;
   readonly labels: ReadonlyMap<string, string>;
   readonly annotations: ReadonlyMap<string, string>;
-  /** Security identity of the node itself; 0 when it has none of its own. */
+  /** Security identity of the node itself; 0 if it has none. */
   readonly nodeIdentity: number;
   readonly wireguardPubKey: string;
   readonly bootID: string;

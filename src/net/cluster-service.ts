@@ -1,14 +1,14 @@
 import type { PortProtocol } from './port.ts';
 
-/** Where a remote backend runs, as its cluster says. */
+/** The topology zone of a remote backend. */
 export interface BackendZone {
-  /** `''` when not known. */
+  /** Empty if unknown. */
   readonly zone: string;
-  /** Zones whose clients should use the backend. */
+  /** Zones whose clients should use the backend (topology hints). */
   readonly forZones?: readonly string[] | undefined;
 }
 
-/** Which cluster's service. */
+/** The full name of a service in a mesh. */
 export interface ClusterServiceKey {
   readonly cluster: string;
   readonly namespace: string;
@@ -16,8 +16,8 @@ export interface ClusterServiceKey {
 }
 
 /**
- * A service as its cluster shares it: the value at `cilium/state/services/v1/…` (WIRE, "ClusterService"). Decoders give
- * canonical addresses and ports in range; they are not checked again. Not to be changed once it was handed in.
+ * A service as its cluster shares it: the value at `cilium/state/services/v1/…` (WIRE, "ClusterService"). Decoders return
+ * canonical addresses and valid ports; engines do not check them again. Callers must not change it after passing it in.
  */
 export interface ClusterService extends ClusterServiceKey {
   /** Ports by name, by frontend address. */
@@ -26,11 +26,11 @@ export interface ClusterService extends ClusterServiceKey {
   readonly backends: ReadonlyMap<string, ReadonlyMap<string, PortProtocol>>;
   readonly labels: ReadonlyMap<string, string>;
   readonly selector: ReadonlyMap<string, string>;
-  /** Host names by backend address; undefined when the writer is too old to know them. */
+  /** Host names by backend address; undefined if the writer's version does not publish them. */
   readonly hostnames?: ReadonlyMap<string, string> | undefined;
   readonly zones?: ReadonlyMap<string, BackendZone> | undefined;
   readonly includeExternal: boolean;
-  /** When false the cluster offers nothing: the same as its delete. True when the writer is too old to say. */
+  /** If false, the cluster offers no backends, as if it had deleted the service. True if the writer's version has no such field. */
   readonly shared: boolean;
   readonly clusterID: number;
 }

@@ -1,7 +1,7 @@
 import { wordMask } from './address-words.ts';
 import { Prefix } from './prefix.ts';
 
-/** The upper half of a prefix that is not a single address: its next bit is 1. */
+/** Returns the upper half of a prefix that is not a single address: its next bit is 1. */
 function upperHalf({ family, w0, w1, w2, w3, length }: Prefix): Prefix {
   const words = [w0, w1, w2, w3];
   const bit = length % 32;
@@ -12,9 +12,9 @@ function upperHalf({ family, w0, w1, w2, w3, length }: Prefix): Prefix {
 }
 
 /**
- * What is left of a prefix without others: the least set of prefixes, by address; of those at most the first `most`. Empty where
- * the others cover all of it; what lies outside of it does not matter. Cost: for each of the others as many steps, and
- * prefixes, as it is longer.
+ * Subtracts prefixes from a prefix and returns the minimal remainder, ordered by address, at most its first `most` prefixes.
+ * Returns an empty list if the others cover the prefix. Prefixes outside of it are ignored. Each of the others costs one step,
+ * and adds at most one prefix, for each bit that it is longer.
  */
 export function cutOut(
   prefix: Prefix,

@@ -2,14 +2,19 @@ import { type Rejection, rejection } from '../base/rejection.ts';
 import type { Family } from './address-words.ts';
 import { canonicalAddress, canonicalCIDR } from './prefix.ts';
 
-/** The result of decoding an input: a value of its type, every field checked, or why there is none. */
+/** The result of decoding an input: a value whose fields were all checked, or a rejection. */
 export type Decoded<T> =
-  | { readonly ok: true; readonly value: T }
+  | {
+      readonly ok: true;
+      readonly value: T;
+      /** Details that could not be read. The value lacks them and is complete otherwise. At most 64. */
+      readonly dropped?: readonly Rejection[];
+    }
   | { readonly ok: false; readonly rejection: Rejection };
 
 /**
- * Receives every field that is rejected. Where it returns (`undefined`), the field counts as absent and the rest is
- * read; where it throws (`never`), as {@link rejectInput} does, the input is rejected as a whole.
+ * Receives every rejected field. If it returns (`undefined`), the field is treated as absent and decoding continues. If it throws
+ * (`never`), like {@link rejectInput}, the input is rejected as a whole.
  */
 export type RejectField<R extends undefined> = (
   reason: string,
@@ -32,22 +37,37 @@ class RejectedInput extends Error {
   }
 }
 
-/** Rejects the input that {@link decodeWith} is decoding. `field` is a path as its writer knows it: `IPAddresses[1].IP`. */
+/** Rejects the input that {@link decodeWith} decodes. `field` is its path in the input: `IPAddresses[1].IP`. */
 export function rejectInput(reason: string, field: string, value: unknown, why: string): never {
   throw new RejectedInput(reason, field, value, why);
 }
 
-/** Runs `read`; what it gives to {@link rejectInput} becomes the rejection, with `at`: a kvstore key, a file. */
-export function decodeWith<T>(at: string, read: () => T): Decoded<T> {
+/** A value with more faults than this is rejected as a whole, so that the cost of counting them is bounded. */
+const MOST_DROPPED = 64;
+
+/**
+ * Runs `read`. A call of {@link rejectInput} becomes the rejection. A call of `drop` counts one detail, which `read` then
+ * leaves out. `at` names the input: a kvstore key or a file.
+ */
+export function decodeWith<T>(at: string, read: (drop: RejectField<undefined>) => T): Decoded<T> {
+  let dropped: Rejection[] | undefined;
+  const drop: RejectField<undefined> = (...fault) => {
+    dropped ??= [];
+    if (dropped.length === MOST_DROPPED) rejectInput(...fault);
+    const [reason, field, value, why] = fault;
+    dropped.push(rejection(reason, field, value, why, at));
+    return undefined;
+  };
   try {
-    return { ok: true, value: read() };
+    const value = read(drop);
+    return dropped === undefined ? { ok: true, value } : { ok: true, value, dropped };
   } catch (error) {
     if (!(error instanceof RejectedInput)) throw error;
     return rejectedAs(error.reason, error.field, error.value, error.message, at);
   }
 }
 
-/** A rejection as the result of decoding. */
+/** Returns a rejection as the result of decoding. */
 export function rejectedAs(
   reason: string,
   field: string,
@@ -58,7 +78,7 @@ export function rejectedAs(
   return { ok: false, rejection: rejection(reason, field, value, why, at) };
 }
 
-/** Whether a value is an object and not a list. Its names are untrusted: read it with {@link Fields}. */
+/** Returns true if a value is an object and not a list. Its names are untrusted: read it with {@link Fields}. */
 export function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
@@ -67,10 +87,10 @@ const NO_ITEMS: readonly never[] = [];
 const NO_FIELDS: object = {};
 
 /**
- * The one reader of untrusted data: the fields of an object, or the elements of a list, as `JSON.parse` or a YAML parser
- * made them. Reads own properties only, so that no name (`__proto__`, `constructor`) reaches a prototype. A field that
- * is absent or null is `undefined` and never rejected; one that is not what it must be goes to `reject` with its path
- * and value. Paths are written when a field is rejected, not before: reading costs a property look-up.
+ * The reader of untrusted data: the fields of an object, or the elements of a list, returned by `JSON.parse` or a YAML parser.
+ * It reads own properties only, so that no name (`__proto__`, `constructor`) reaches a prototype. A field that is absent or
+ * null is `undefined` and never rejected. An invalid field is passed to `reject` with its path and value. Paths are built only
+ * for rejected fields; a read costs one property lookup.
  */
 export class Fields<R extends undefined> {
   readonly #container: Readonly<Record<string | number, unknown>>;
@@ -85,27 +105,27 @@ export class Fields<R extends undefined> {
     parent?: Fields<R>,
     name: string | number = '',
   ) {
-    // Checked: an object, of which own properties are read as unknown.
+    // The callers checked that it is an object. Its own properties are read as unknown.
     this.#container = container as Readonly<Record<string | number, unknown>>;
     this.#reject = reject;
     this.#parent = parent;
     this.#name = name;
   }
 
-  /** The fields of `value`, which must be an object; `label` is what a rejection calls it if it is none. */
+  /** Returns the fields of `value`, which must be an object. `label` is the field name in the rejection otherwise. */
   static of<R extends undefined>(value: unknown, reject: RejectField<R>, label: string): Fields<R> | R {
     return isObject(value)
       ? new Fields(value, reject)
       : reject('wrong-type', label, value, 'must be an object');
   }
 
-  /** The elements of `value`, which must be a list; see {@link Fields.of}. */
+  /** Returns the elements of `value`, which must be a list. See {@link Fields.of}. */
   static ofList<R extends undefined>(value: unknown, reject: RejectField<R>, label: string): Fields<R> | R {
     if (Array.isArray(value)) return new Fields(value, reject);
     return reject('wrong-type', label, value, 'must be a list');
   }
 
-  /** The names of the fields, in the order of the input. */
+  /** The names of the fields in the order of the input. */
   get names(): readonly string[] {
     this.#names ??= Object.keys(this.#container);
     return this.#names;
@@ -116,22 +136,22 @@ export class Fields<R extends undefined> {
     return Array.isArray(this.#container) ? this.#container.length : this.names.length;
   }
 
-  /** Where the object or list itself is, from the root: `spec.ports`; empty for the root. */
+  /** The path of the object or list from the root: `spec.ports`. Empty for the root. */
   get path(): string {
     return this.#parent?.pathOf(this.#name) ?? '';
   }
 
-  /** Any value; `undefined` where there is none, or null. */
+  /** Returns any value; `undefined` if it is absent or null. */
   value(name: string | number): unknown {
     return Object.hasOwn(this.#container, name) ? (this.#container[name] ?? undefined) : undefined;
   }
 
-  /** Rejects a field; `value` is what is shown of it. */
+  /** Rejects a field. `value` is shown in the rejection. */
   reject(name: string | number, reason: string, why: string, value: unknown = this.value(name)): R {
     return this.#reject(reason, this.pathOf(name), value, why);
   }
 
-  /** Where a field is, from the root: `spec.ports[0].port`. */
+  /** Returns the path of a field from the root: `spec.ports[0].port`. */
   pathOf(name: string | number): string {
     if (typeof name === 'number') return `${this.path}[${name}]`;
     return this.#parent === undefined ? name : `${this.path}.${name}`;
@@ -143,7 +163,7 @@ export class Fields<R extends undefined> {
     return this.reject(name, 'wrong-type', 'must be a string', value);
   }
 
-  /** A string that must be there and not be empty. */
+  /** Returns a required, non-empty string. */
   text(name: string | number): string | R {
     const text = this.value(name);
     if (typeof text === 'string' && text !== '') return text;
@@ -152,7 +172,7 @@ export class Fields<R extends undefined> {
     return this.reject(name, 'wrong-type', 'must be a string', text);
   }
 
-  /** One of some words; an empty string counts as absent. */
+  /** Returns one of the given words. An empty string is treated as absent. */
   word<W extends string>(name: string | number, words: readonly W[]): W | undefined {
     const text = this.string(name);
     if (text === undefined || text === '') return undefined;
@@ -166,7 +186,7 @@ export class Fields<R extends undefined> {
     return this.reject(name, 'wrong-type', 'must be true or false', value);
   }
 
-  /** A number from `min` to `max`, whole or not. */
+  /** Returns a number from `min` to `max`, integer or not. */
   number(name: string | number, min: number, max: number): number | undefined {
     const value = this.value(name);
     if (value === undefined) return undefined;
@@ -175,7 +195,7 @@ export class Fields<R extends undefined> {
     return this.reject(name, 'out-of-range', `must be a number from ${min} to ${max}`, value);
   }
 
-  /** An integer from `min` to `max`. */
+  /** Returns an integer from `min` to `max`. */
   integer(name: string | number, min: number, max: number): number | undefined {
     const value = this.value(name);
     if (value === undefined) return undefined;
@@ -184,47 +204,47 @@ export class Fields<R extends undefined> {
     return this.reject(name, 'out-of-range', `must be an integer from ${min} to ${max}`, value);
   }
 
-  /** An IP address in canonical form; an empty string counts as absent. */
+  /** Returns an IP address in canonical form. An empty string is treated as absent. */
   address(name: string | number): string | undefined {
     const text = this.string(name);
     if (text === undefined || text === '') return undefined;
     return canonicalAddress(text) ?? this.reject(name, 'invalid-address', 'is not a valid IP address', text);
   }
 
-  /** As {@link Fields.address}, of one family. */
+  /** Like {@link Fields.address}, for one family. */
   addressOf(family: Family, name: string | number): string | undefined {
     const address = this.address(name);
     if (address === undefined || address.includes(':') === (family === 6)) return address;
     return this.reject(name, 'wrong-family', `must be an IPv${family} address`, address);
   }
 
-  /** A CIDR in canonical form: an address with a length. White space around it is ignored. */
+  /** Returns a CIDR (an address with a length) in canonical form. Surrounding white space is ignored. */
   cidr(name: string | number): string | undefined {
     const text = this.string(name)?.trim();
     if (text === undefined) return undefined;
     return canonicalCIDR(text) ?? this.reject(name, 'invalid-cidr', 'is not a valid CIDR', text);
   }
 
-  /** A nested object. */
+  /** Returns a nested object. */
   object(name: string | number): Fields<R> | undefined {
     const value = this.value(name);
     return value === undefined ? undefined : this.#objectOf(name, value);
   }
 
-  /** A nested object that must be there, such as an element of a list. */
+  /** Returns a required nested object, such as an element of a list. */
   item(name: string | number): Fields<R> | R {
     return this.#objectOf(name, this.value(name));
   }
 
-  /** A nested object used as a map, of at most `most` names; without names when it is absent or rejected. */
+  /** Returns a nested object as a map with at most `most` names; an empty map if it is absent or rejected. */
   map(name: string | number, most: number = Number.POSITIVE_INFINITY): Fields<R> {
     const map = this.object(name) ?? this.#nested(name, NO_FIELDS);
-    if (most === Number.POSITIVE_INFINITY || map.size <= most) return map; // counting makes a list of the names
+    if (most === Number.POSITIVE_INFINITY || map.size <= most) return map; // `size` allocates a list of the names
     this.reject(name, 'too-many', `must have at most ${most}`, `${map.size} entries`);
     return this.#nested(name, NO_FIELDS);
   }
 
-  /** A nested list of at most `most` elements; empty when it is absent or rejected. */
+  /** Returns a nested list of at most `most` elements; an empty list if it is absent or rejected. */
   list(name: string | number, most: number = Number.POSITIVE_INFINITY): Fields<R> {
     const value = this.value(name) ?? NO_ITEMS;
     if (!Array.isArray(value)) this.reject(name, 'wrong-type', 'must be a list', value);
@@ -234,7 +254,7 @@ export class Fields<R extends undefined> {
     return this.#nested(name, NO_ITEMS);
   }
 
-  /** What `read` makes of each element of a list, without those of which it makes nothing. */
+  /** Returns the results of `read` for each element of a list, without `undefined`. */
   items<T>(read: (list: this, index: number) => T | undefined): T[] {
     const items: T[] = [];
     for (let index = 0; index < this.size; index++) {
@@ -244,7 +264,7 @@ export class Fields<R extends undefined> {
     return items;
   }
 
-  /** A map of strings, such as labels, of at most `most`; entries that are none are rejected one by one. */
+  /** Returns a map of at most `most` strings, such as labels. Entries that are not strings are rejected one by one. */
   strings(name: string | number, most?: number): Map<string, string> {
     const map = this.map(name, most);
     const strings = new Map<string, string>();

@@ -1,6 +1,6 @@
 import type { AddressWords } from './address-words.ts';
 
-// Octets as text, with and without a dot behind, and lengths: joining ready pieces is several times faster than making them.
+// Precomputed text of octets, with and without a trailing dot, and of lengths. Joining them is several times faster than conversion.
 const OCTETS: readonly string[] = Array.from({ length: 256 }, (_, octet) => String(octet));
 const DOTTED: readonly string[] = OCTETS.map((octet) => `${octet}.`);
 const LENGTHS: readonly string[] = Array.from({ length: 129 }, (_, length) => `/${length}`);
@@ -10,7 +10,7 @@ function formatIPv4(word: number): string {
   return `${upper}${DOTTED[(word >>> 8) & 255]}${OCTETS[word & 255]}`;
 }
 
-// The groups being formatted, and the codes of the text; formatting never yields.
+// The groups that are formatted and the character codes of the text. One buffer is enough because formatting is not re-entrant.
 const groups = new Uint16Array(8);
 const codes: number[] = [];
 const DOT = 46;
@@ -20,13 +20,13 @@ const NINE = 57;
 const LOWER_A = 97;
 const DIGITS: readonly number[] = Array.from('0123456789abcdef', (digit) => digit.charCodeAt(0));
 
-/** Writes a hexadecimal digit to `codes` and gives where the next one goes. */
+/** Writes a hexadecimal digit to `codes` and returns the next position. */
 function putDigit(at: number, digit: number): number {
   codes[at] = DIGITS[digit] ?? 0;
   return at + 1;
 }
 
-/** Writes groups `from` to `to` with colons between them, and gives where it ended. */
+/** Writes groups `from` to `to`, separated by colons, and returns the next position. */
 function putGroups(start: number, from: number, to: number): number {
   let at = start;
   for (let i = from; i < to; i++) {
@@ -51,7 +51,7 @@ function setGroups(words: Readonly<AddressWords>): void {
   groups[7] = words.w3;
 }
 
-/** The longest run of zero groups, leftmost on a tie, as 16 × start + length; 0 when none is longer than one. */
+/** Returns the longest run of zero groups, leftmost on a tie, as 16 × start + length; 0 if none is longer than one. */
 function longestZeroRun(): number {
   let best = 0;
   let start = 0;
@@ -66,7 +66,7 @@ function longestZeroRun(): number {
   return best < 2 ? 0 : start * 16 + best;
 }
 
-/** From character codes, at once: joining pieces makes ropes and takes three times as long. */
+/** Builds the text from character codes, because concatenation creates ropes and takes three times as long. */
 function formatIPv6(words: Readonly<AddressWords>): string {
   setGroups(words);
   const zeros = longestZeroRun();
@@ -80,9 +80,8 @@ function formatIPv6(words: Readonly<AddressWords>): string {
 }
 
 /**
- * Whether a text that was parsed to these words is the canonical one. No upper case, no leading zeros, the colons side by
- * side where the longest run of zeros is, and eight groups, of which a dotted tail has one too few. Several times as fast
- * as making it anew.
+ * Returns true if the text from which these words were parsed is canonical: no upper case, no leading zeros, `::` at the longest
+ * run of zeros, and eight groups (a dotted tail has one less). Several times faster than formatting the words.
  */
 function isCanonicalIPv6(text: string, words: Readonly<AddressWords>): boolean {
   setGroups(words);
@@ -110,28 +109,29 @@ function isCanonicalIPv6(text: string, words: Readonly<AddressWords>): boolean {
 }
 
 /**
- * Whether an IPv4 address was written as one, of which there is one spelling only: no leading zeros are accepted. Else it is
- * a mapped IPv6 address, whose first group is empty or zero. A search for a colon would take longer than the parsing.
+ * Returns true if an IPv4 address was written in dotted form, which has one spelling only because leading zeros are rejected.
+ * Otherwise it is a mapped IPv6 address, whose first group is empty or zero. Searching for a colon would take longer than
+ * parsing.
  */
 function isDotted(text: string): boolean {
   const first = text.charCodeAt(0);
   return (first > ZERO && first <= NINE) || text.charCodeAt(1) === DOT;
 }
 
-/** Whether a text that was parsed to these words as an address is what {@link formatAddress} gives. */
+/** Returns true if the text from which these words were parsed equals the result of {@link formatAddress}. */
 export function isCanonicalAddress(text: string, words: Readonly<AddressWords>): boolean {
   return words.family === 4 ? isDotted(text) : isCanonicalIPv6(text, words);
 }
 
 /**
- * The canonical text of an address: dotted decimal, or RFC 5952 for IPv6 (lower case, the longest run of zero
- * groups compressed, leftmost on a tie, never a single group).
+ * Returns the canonical text of an address: dotted decimal, or RFC 5952 for IPv6 (lower case; the longest run of zero groups is
+ * compressed, leftmost on a tie, never a single group).
  */
 export function formatAddress(words: Readonly<AddressWords>): string {
   return words.family === 4 ? formatIPv4(words.w0) : formatIPv6(words);
 }
 
-/** The canonical text of a prefix, always with its length: `10.1.2.3/32`. */
+/** Returns the canonical text of a prefix, always with its length: `10.1.2.3/32`. */
 export function formatPrefix(words: Readonly<AddressWords>, length: number): string {
   return `${formatAddress(words)}${LENGTHS[length]}`;
 }

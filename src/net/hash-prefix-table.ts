@@ -9,11 +9,11 @@ import { StemIndex } from './stem-index.ts';
 /** Key lengths of a family: 0 to 128, and 129 for an endpoint. */
 const LENGTHS = 130;
 
-// What reading ahead works in: it calls nothing back.
-const warmed = prefixRegister();
+// Buffers of `prefetch`, which is not re-entrant.
+const prefetched = prefixRegister();
 const buckets = new Int32Array(BLOCK_KEYS);
 
-/** The length of a key in this table: an endpoint is longer than the full-length CIDR over it (I4). */
+/** Returns the length of a key in this table. An endpoint is one longer than its full-length CIDR (I4). */
 function keyLength(key: Readonly<PrefixRegister>): number {
   return key.form === 'endpoint' ? key.length + 1 : key.length;
 }
@@ -22,17 +22,17 @@ function keyLength(key: Readonly<PrefixRegister>): number {
  * The {@link PrefixTable} for millions of keys: {@link KeyHash} for exact look-up, {@link StemIndex} to find the
  * longest match in few probes.
  *
- * Cost: `find`, `insert` and `remove` are O(1) without pauses (a step of growth takes well below a millisecond);
- * `longestMatch` probes the address itself, then the longest prefix that the stems name; `covered` looks at what it finds
- * and at the rest of two segments, some µs. About 17 bytes an IPv4 key, 29 an IPv6 key; and what the stems need.
+ * Cost: `find`, `insert` and `remove` are O(1) without pauses (a step of growth takes well below a millisecond).
+ * `longestMatch` probes the address itself, then the longest prefix that the stems name. `covered` reads its results and the
+ * rest of two segments, a few µs. An IPv4 key takes about 17 bytes, an IPv6 key 29, plus the stems.
  */
 export class HashPrefixTable implements PrefixTable {
   readonly #keys: KeyHash;
   readonly #stems: StemIndex;
-  /** Keys of each family (0: IPv4, 1: IPv6) and key length. */
+  /** Number of keys of each family (0: IPv4, 1: IPv6) and key length. */
   readonly #counts = new Int32Array(2 * LENGTHS);
 
-  /** A `seed` that strangers do not know keeps them from choosing keys that collide. */
+  /** A secret `seed` prevents attackers from choosing keys that collide. */
   constructor(seed = 0, keys: KeyHash = new KeyHash(seed), stems: StemIndex = new StemIndex(seed)) {
     this.#keys = keys;
     this.#stems = stems;
@@ -60,12 +60,14 @@ export class HashPrefixTable implements PrefixTable {
     return this.#keys.find(key, lengthWord(key.family, keyLength(key)));
   }
 
-  warm(block: PrefixBlock, count: number): void {
+  prefetch(block: PrefixBlock, count: number): void {
     for (let at = 0; at < count; at++) {
-      const isKey = block.get(at, warmed);
-      buckets[at] = isKey ? this.#keys.bucketOf(warmed, lengthWord(warmed.family, keyLength(warmed))) : -1;
+      const isKey = block.get(at, prefetched);
+      buckets[at] = isKey
+        ? this.#keys.bucketOf(prefetched, lengthWord(prefetched.family, keyLength(prefetched)))
+        : -1;
     }
-    this.#keys.warm(buckets, count);
+    this.#keys.prefetch(buckets, count);
   }
 
   insert(key: Readonly<PrefixRegister>): number {
@@ -123,7 +125,7 @@ export class HashPrefixTable implements PrefixTable {
     }
   }
 
-  /** The longest match among the prefixes that are shorter than an address. `key` is the address. */
+  /** Returns the longest match among the prefixes that are shorter than an address. `key` is the address. */
   #longestShorter(key: PrefixRegister): number {
     const stems = this.#stems.of(key.family);
     if (stems === undefined) return -1;
@@ -134,7 +136,7 @@ export class HashPrefixTable implements PrefixTable {
     return -1;
   }
 
-  /** Shortens the key, whose further bits are not needed any more, and looks it up. */
+  /** Shortens the key in place and looks it up. Its other bits are not needed afterwards. */
   #findShortened(key: PrefixRegister, length: number): number {
     maskWords(key, length);
     key.length = length;

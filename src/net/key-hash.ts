@@ -2,36 +2,36 @@ import { assert } from '../base/assert.ts';
 import { Int32Rows } from '../base/int32-rows.ts';
 import { SharedPages } from '../base/shared-pages.ts';
 import { type AddressWords, addressBits, type Family } from './address-words.ts';
-import { type AddressColumn, readAddress, SegmentTree, writeAddress } from './segment-tree.ts';
+import { type AddressColumn, readAddress, SegmentDirectory, writeAddress } from './segment-directory.ts';
 
-// A bucket is two words: the tag of a key, and its slot (plus one) with six bits that say which length it has.
+// A bucket has two words: the tag of a key, and its slot plus one with six bits for the kind (the length) of the key.
 const SLOT_BITS = 26; // 67 million keys
 const SLOT_MASK: number = (1 << SLOT_BITS) - 1;
 const KIND_MASK: number = ~SLOT_MASK;
 const EMPTY = 0;
-const DELETED: number = SLOT_MASK; // the slot that this would be is never given out
+const DELETED: number = SLOT_MASK; // this slot is never allocated
 
-// The kinds of keys: every length of IPv4 (0 to 33, the endpoint) has its own; those of IPv6 share the rest.
+// The kinds of keys. Each IPv4 length (0 to 33, where 33 is the endpoint) has its own kind. IPv6 lengths share the others.
 const IPV4_KINDS = 34;
 const IPV6_KINDS: number = 64 - IPV4_KINDS;
 
-// 8 buckets of 8 bytes are a cache line: prefixes that differ in no more than their last three bits have one.
+// 8 buckets of 8 bytes are a cache line. Prefixes that differ only in their last three bits share one.
 const LINE_BITS = 3;
 const LINE_MASK: number = (1 << LINE_BITS) - 1;
 
-/** 2^32 divided by the golden ratio: its multiples spread consecutive numbers evenly. Odd: different ones stay different. */
+/** 2^32 divided by the golden ratio. Its multiples spread consecutive numbers evenly. It is odd, so the product is a bijection. */
 const GOLDEN = 0x9e37_79b1;
 
-// Segments lie in pages of 4: few arrays, an empty index is small, and a page that a fork shares is copied in a few µs.
+// A page holds 4 segments: an index has few arrays, an empty one is small, and copying a shared page takes a few µs.
 const PAGE_BITS = 2;
 const PAGE_MASK: number = (1 << PAGE_BITS) - 1;
 
-/** A segment has 2 to the power of this many buckets and is full when 4 of 5 are taken: about 20 µs to split the 819 keys. */
+/** A segment has 2^10 buckets and is full if 80 % of them are used. Splitting its 819 keys takes about 20 µs. */
 const SEGMENT_BITS = 10;
-/** So few that the keys at one address, at most 130, do not fill half a segment. */
+/** Minimum: the keys at one address, at most 130, must not fill half a segment. */
 const LEAST_SEGMENT_BITS = 9;
 
-/** The upper six bits of a bucket's second word. For IPv4 they tell the length exactly. */
+/** Returns the upper six bits of a bucket's second word. For IPv4 they identify the length. */
 function kindOf(family: Family, word: number): number {
   const length = lengthOfWord(word);
   return (family === 4 ? length : IPV4_KINDS + (length % IPV6_KINDS)) << SLOT_BITS;
@@ -41,7 +41,7 @@ function isLive(kindAndSlot: number): boolean {
   return kindAndSlot !== EMPTY && kindAndSlot !== DELETED;
 }
 
-/** What a split works in: no split calls anything back. */
+/** Buffers of a split. One is enough because a split is not re-entrant. */
 const scratch = {
   before: new Int32Array(2 << SEGMENT_BITS),
   addresses: new Int32Array(4 << SEGMENT_BITS),
@@ -49,16 +49,16 @@ const scratch = {
 };
 const register: AddressWords = { family: 4, w0: 0, w1: 0, w2: 0, w3: 0 };
 
-/** One round of hashing; for a fixed `hash` a bijection of `word`. */
+/** One round of hashing. For a fixed `hash` it is a bijection of `word`. */
 export function mix(hash: number, word: number): number {
   const h = Math.imul(hash ^ word, GOLDEN);
   return h ^ (h >>> 15);
 }
 
-// Bit 8 of a length word marks IPv6; one is added so that the word of a key is never 0.
+// Bit 8 of a length word marks IPv6. One is added so that the word of a key is never 0.
 const IPV6 = 256;
 
-/** Family and length of a key in one word, never 0. `length` is below 255. */
+/** Encodes family and length of a key in one word, which is never 0. `length` is below 255. */
 export function lengthWord(family: Family, length: number): number {
   return (family === 6 ? IPV6 : 0) + length + 1;
 }
@@ -72,49 +72,52 @@ export function familyOfWord(word: number): Family {
 }
 
 /**
- * A hash over keys of address words and a length word, in typed arrays, that grows in small steps and keeps neighbours
- * together. Each key has a slot.
+ * Extendible hash table in typed arrays. It assigns a slot to each key, grows in small steps, and stores neighbouring keys
+ * together.
  *
- *     address ─► SegmentTree ─► segment ─► line ─► bucket: tag │ kind·slot ─► keys:  w0 │ length word      8 bytes a key
- *                               1,024 buckets                                  wide:  w1 │ w2 │ w3          12 more for IPv6
+ *     address ─► SegmentDirectory ─► segment ─► line ─► bucket: tag │ kind·slot ─► keys:  w0 │ length word   8 bytes a key
+ *                                    1,024 buckets                                 wide:  w1 │ w2 │ w3       12 more for IPv6
  *
- * A segment holds the keys of a run of addresses: a {@link SegmentTree} says which. When it is full, it is split between
- * two of its keys. In it keys are hashed by their *stems*, prefixes without their last three bits: those of one stem share a
- * cache line. So work in the order of addresses, or nearly, finds most lines warm, work in random order needs one line for
- * an IPv4 key, no insertion stalls, and no probe is longer than a segment, whoever chose the keys. Slots of removed keys
- * form a list through their key rows: the last one freed is used first. Index: 10 to 20 bytes a key.
+ * A segment holds the keys of one range of addresses ({@link SegmentDirectory}). A full segment is split between two of its
+ * keys. Within a segment, keys are hashed by their *stems* (the prefix without its last three bits), so that keys with the
+ * same stem share a cache line.
  *
- * The tag of an IPv4 key is its address: equal tag and kind mean equal keys. That of an IPv6 key is a hash, and the key is
- * compared in full.
+ * - Access in the order of addresses, or nearly so, hits the cache. Access in random order reads one line for an IPv4 key.
+ * - No insertion stalls, and no probe is longer than a segment, whatever keys an attacker chooses.
+ * - Slots of removed keys form a free list in their key rows, last in, first out.
+ * - The index takes 10 to 20 bytes a key.
+ *
+ * The tag of an IPv4 key is its address, so equal tag and kind mean equal keys. The tag of an IPv6 key is a hash, so the key
+ * itself is compared as well.
  */
 export class KeyHash {
   readonly #seed: number;
   readonly #segmentBits: number;
   readonly #bucketMask: number;
-  /** Leaves the upper bits of a hash, as many as there are lines. */
+  /** Shift that keeps as many upper bits of a hash as select a line. */
   readonly #lineShift: number;
   readonly #segmentWords: number;
-  /** How many buckets of a segment may be taken before it is split. */
+  /** Number of used buckets at which a segment is split. */
   readonly #full: number;
   #keys = new Int32Rows(2);
   #wide = new Int32Rows(3);
   #pages = new SharedPages<Int32Array>();
-  #ipv4 = new SegmentTree(4);
-  #ipv6 = new SegmentTree(6);
-  /** For each segment how many buckets are not empty. */
+  #ipv4 = new SegmentDirectory(4);
+  #ipv6 = new SegmentDirectory(6);
+  /** Number of buckets of each segment that are not empty. */
   #used: number[] = [];
   #size = 0;
   #limit = 0;
-  /** The slot freed last, plus one; 0 when there is none. */
+  /** The slot that was freed last, plus one; 0 if the free list is empty. */
   #free = 0;
-  /** What {@link warm} has read goes here, so that it is not left out as being of no use. */
-  #warmed = 0;
+  /** Result of {@link prefetch}. Storing it prevents the compiler from removing the reads. */
+  #prefetched = 0;
 
-  /** A `seed` that strangers do not know keeps them from choosing keys that collide. Tests make segments small. */
+  /** A secret `seed` prevents attackers from choosing keys that collide. Tests use small segments. */
   constructor(seed: number, segmentBits: number = SEGMENT_BITS) {
     assert(
       segmentBits >= LEAST_SEGMENT_BITS && segmentBits <= SEGMENT_BITS,
-      'a segment has room for the keys at one address, and is split in a scratch pad',
+      'a segment has room for the keys at one address and fits into the buffers of a split',
     );
     const buckets = 1 << segmentBits;
     this.#seed = seed | 0;
@@ -129,20 +132,20 @@ export class KeyHash {
     return this.#size;
   }
 
-  /** One more than the highest slot ever given out. */
+  /** One more than the highest slot ever allocated. */
   get slotLimit(): number {
     return this.#limit;
   }
 
-  /** Bytes held. */
+  /** Memory of the table in bytes. */
   get bytes(): number {
     const pages = (this.#pages.count << PAGE_BITS) * this.#segmentWords * Int32Array.BYTES_PER_ELEMENT;
     return this.#keys.bytes + this.#wide.bytes + pages + this.#ipv4.bytes + this.#ipv6.bytes;
   }
 
   /**
-   * The same keys in the same slots; writes to either do not show in the other. Costs a few words for each segment;
-   * the first write to a page copies it.
+   * Returns a table with the same keys in the same slots. Later writes to one do not affect the other. Costs a few words for
+   * each segment; the first write to a page copies it.
    */
   fork(): KeyHash {
     const fork = new KeyHash(this.#seed, this.#segmentBits);
@@ -158,7 +161,7 @@ export class KeyHash {
     return fork;
   }
 
-  /** The slot of a key, or -1. `words` are masked to the key's length. */
+  /** Returns the slot of a key, or -1. `words` must be masked to the length of the key. */
   find(words: Readonly<AddressWords>, word: number): number {
     const segment = this.#treeOf(words.family).at(words);
     if (segment < 0) return -1;
@@ -176,7 +179,7 @@ export class KeyHash {
     }
   }
 
-  /** The number of the bucket where a key would best be, for {@link warm}; -1 when there is none. */
+  /** Returns the number of a key's home bucket, for {@link prefetch}; -1 if the table has no segment for it. */
   bucketOf(words: Readonly<AddressWords>, word: number): number {
     const segment = this.#treeOf(words.family).at(words);
     if (segment < 0) return -1;
@@ -184,20 +187,20 @@ export class KeyHash {
   }
 
   /**
-   * Reads buckets by their numbers, so that their memory comes at the same time: a processor looks some hundred
-   * instructions ahead, and finds several buckets there if a step does nothing else.
+   * Reads buckets by number, so that their cache misses overlap. A processor executes some hundred instructions ahead; it
+   * reaches several buckets only if the loop does nothing else.
    */
-  warm(buckets: Int32Array, count: number): void {
+  prefetch(buckets: Int32Array, count: number): void {
     const pageMask = (1 << (this.#segmentBits + PAGE_BITS)) - 1;
     let read = 0;
     for (let i = 0; i < count; i++) {
       const bucket = buckets[i] ?? -1;
       if (bucket >= 0) read ^= this.#pageOf(bucket >>> this.#segmentBits)[2 * (bucket & pageMask)] ?? 0;
     }
-    this.#warmed ^= read;
+    this.#prefetched ^= read;
   }
 
-  /** Adds a key that is not there and gives its slot. */
+  /** Adds a key that the table does not contain, and returns its slot. */
   insert(words: Readonly<AddressWords>, word: number): number {
     const slot = this.#takeSlot();
     this.#keys.set(slot, 0, words.w0);
@@ -208,7 +211,7 @@ export class KeyHash {
     return slot;
   }
 
-  /** Removes a slot in use, whose key the caller knows: nothing is read of it. */
+  /** Removes a slot in use. The caller passes its key, so that the key row need not be read. */
   remove(slot: number, words: Readonly<AddressWords>, word: number): void {
     const segment = this.#treeOf(words.family).at(words);
     this.#unlink(segment, this.#home(this.#tag(words, word), kindOf(words.family, word)), slot);
@@ -219,9 +222,9 @@ export class KeyHash {
   }
 
   /**
-   * The slots of the keys at the addresses that begin with the first `length` bits of `words`, in no order, those of
-   * prefixes that are shorter among them. Costs a look at the buckets of the segments that have such addresses: of what is
-   * found, and of two segments. Keys must not be added or removed meanwhile.
+   * Yields the slots of all keys in the segments that cover the addresses with the first `length` bits of `words`, unordered.
+   * The caller filters them: the first and the last segment contain other keys, and shorter prefixes are included. Keys must
+   * not be added or removed during the iteration.
    */
   *within(words: Readonly<AddressWords>, length: number): Generator<number, void, void> {
     for (const segment of this.#treeOf(words.family).within(words, length)) {
@@ -234,12 +237,12 @@ export class KeyHash {
     }
   }
 
-  /** The length word of a slot's key; 0 when the slot is free. */
+  /** Returns the length word of a slot's key; 0 if the slot is free. */
   wordAt(slot: number): number {
     return this.#keys.get(slot, 1);
   }
 
-  /** Writes the address words of a slot in use to `out`. */
+  /** Reads the address words of a slot in use into `out`. */
   readWords(slot: number, out: AddressWords): void {
     out.w0 = this.#keys.get(slot, 0);
     if (familyOfWord(this.wordAt(slot)) === 6) {
@@ -255,15 +258,15 @@ export class KeyHash {
     }
   }
 
-  #treeOf(family: Family): SegmentTree {
+  #treeOf(family: Family): SegmentDirectory {
     return family === 4 ? this.#ipv4 : this.#ipv6;
   }
 
-  /** The first word of a key's bucket. For IPv6 the upper bits are of the stem, the last three of the place in its line. */
+  /** Returns the first word of a key's bucket. For IPv6 the upper bits hash the stem; the last three select the bucket in its line. */
   #tag(words: Readonly<AddressWords>, word: number): number {
     if (words.family === 4) return words.w0;
     const length = Math.min(lengthOfWord(word), addressBits(6));
-    const at = (length - 1) >> 5; // the word in which the prefix ends; its bits there become a number
+    const at = (length - 1) >> 5; // the word in which the prefix ends
     const { w0, w1, w2, w3 } = words;
     const last = (at === 3 ? w3 : at === 2 ? w2 : at === 1 ? w1 : w0) >>> (-length & 31);
     let hash = mix(this.#seed, length);
@@ -275,15 +278,15 @@ export class KeyHash {
   }
 
   /**
-   * Where in its segment a key would best be; an endpoint beside the CIDR over it. Stems that follow each other get lines
-   * that lie evenly; the places of a line are turned, so that not all keys begin with its first.
+   * Returns the home bucket of a key in its segment. An endpoint is next to its full-length CIDR. Consecutive stems are spread
+   * evenly over the lines. Buckets within a line are rotated by the stem, so that not all keys start with the first one.
    */
   #home(tag: number, kindAndSlot: number): number {
     const kind = kindAndSlot >>> SLOT_BITS;
     let stem = tag;
     let place = tag;
     if (kind < IPV4_KINDS) {
-      // A shift by 32, of the prefix of length 0, would be none: it takes two steps.
+      // Two steps, because a shift by 32 (for length 0) would be a shift by 0.
       place = kind > 31 ? tag : (tag >>> 1) >>> (31 - kind);
       stem = Math.imul((place >>> LINE_BITS) ^ this.#seed, GOLDEN);
     }
@@ -299,7 +302,7 @@ export class KeyHash {
     return wide[rest] === words.w1 && wide[rest + 1] === words.w2 && wide[rest + 2] === words.w3;
   }
 
-  /** Where a segment begins in its page. */
+  /** Returns the offset of a segment in its page. */
   #baseOf(segment: number): number {
     return (segment & PAGE_MASK) * this.#segmentWords;
   }
@@ -316,7 +319,7 @@ export class KeyHash {
     return page;
   }
 
-  /** Adds a segment without keys. */
+  /** Adds an empty segment and returns its number. */
   #addSegment(): number {
     const segment = this.#used.length;
     if ((segment & PAGE_MASK) === 0) this.#pages.push(new Int32Array(this.#segmentWords << PAGE_BITS));
@@ -349,7 +352,7 @@ export class KeyHash {
     page[bucket + 1] = kindAndSlot;
   }
 
-  /** `home` is that of the slot's key. */
+  /** Removes the bucket of a slot. `home` is the home bucket of its key. */
   #unlink(segment: number, home: number, slot: number): void {
     const page = this.#writablePageOf(segment);
     const base = this.#baseOf(segment);
@@ -361,8 +364,8 @@ export class KeyHash {
     if (last) this.#used[segment] = (this.#used[segment] ?? 0) - 1;
   }
 
-  /** Splits a full segment, or only clears it of deleted buckets where these are many. */
-  #makeRoom(tree: SegmentTree, segment: number): void {
+  /** Splits a full segment. If more than half of its buckets are deleted ones, only these are cleared. */
+  #makeRoom(tree: SegmentDirectory, segment: number): void {
     const page = this.#writablePageOf(segment);
     const base = this.#baseOf(segment);
     const { before, addresses, parted } = scratch;
@@ -382,7 +385,7 @@ export class KeyHash {
     }
   }
 
-  /** Writes the addresses of the keys in the buckets to `out`, in their order, and says how many. IPv4 has them there. */
+  /** Copies the addresses of the keys in the buckets to `out`, in order, and returns their number. IPv4 buckets contain them. */
   #readAddresses(buckets: Int32Array, out: AddressColumn): number {
     let live = 0;
     for (let i = 0; i < this.#segmentWords; i += 2) {

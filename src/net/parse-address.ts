@@ -1,17 +1,17 @@
 import type { AddressWords } from './address-words.ts';
 
-// Character codes. The scanner works on codes, not on slices: it runs once or twice per kvstore event.
+// Character codes. The scanner uses codes instead of slices because it runs once or twice for each kvstore event.
 const DOT = 46;
 const SLASH = 47;
 const ZERO = 48;
 const COLON = 58;
 
-/** The decimal digit at a place of the text; a number above 9 where there is none. */
+/** Returns the decimal digit at an index of the text; a number above 9 if there is none. */
 function digitAt(text: string, at: number): number {
   return at < text.length ? (text.charCodeAt(at) - ZERO) >>> 0 : 10;
 }
 
-/** How many digits an octet has at most is known, so they need no loop: its value, with the number of digits above bit 8, or -1. */
+/** Returns the value of an octet in bits 0–7 and its number of digits above, or -1. Unrolled, because an octet has at most three digits. */
 function scanOctet(text: string, at: number): number {
   const first = digitAt(text, at);
   if (first > 9) return -1;
@@ -24,16 +24,15 @@ function scanOctet(text: string, at: number): number {
   return octet > 255 ? -1 : (3 << 8) | octet;
 }
 
-/** For each ASCII code its value as a hexadecimal digit, or -1. A table, since no branch can predict what comes. */
+/** The value of each ASCII code as a hexadecimal digit, or -1. A table, because branches would be unpredictable. */
 const HEX_DIGITS: Int8Array = Int8Array.from({ length: 128 }, (_, code) => {
   const digit = Number.parseInt(String.fromCharCode(code), 16);
   return Number.isNaN(digit) ? -1 : digit;
 });
 
 /**
- * Scans four decimal octets from `from` on, up to a slash or the end of the text, into `out.w0`, and returns
- * where it stopped; -1 when they are not there. Leading zeros are rejected: some readers take `010` for octal 8,
- * and an address must not mean two things.
+ * Scans four decimal octets from `from`, up to a slash or the end of the text, into `out.w0`. Returns the index at which it
+ * stopped, or -1. Leading zeros are rejected because some parsers read `010` as octal 8.
  */
 function scanOctets(text: string, from: number, out: AddressWords): number {
   let word = 0;
@@ -53,8 +52,8 @@ function scanOctets(text: string, from: number, out: AddressWords): number {
 }
 
 /**
- * Scans an IPv4 address at the beginning of the text, up to a slash or the end, into `out`. Returns where it
- * stopped; -1, with `out` undefined, when there is none. One pass and no allocation: most keys of most meshes.
+ * Scans an IPv4 address at the start of the text, up to a slash or the end, into `out`. Returns the index at which it stopped,
+ * or -1, with `out` undefined, if there is none. One pass without allocation, because most keys of most meshes are IPv4.
  */
 export function scanIPv4(text: string, out: AddressWords): number {
   const end = scanOctets(text, 0, out);
@@ -65,13 +64,13 @@ export function scanIPv4(text: string, out: AddressWords): number {
   return end;
 }
 
-// The eight groups of the address being scanned. Parsing never yields, so one buffer serves every call.
+// The eight groups of the address that is scanned. One buffer is enough because parsing is not re-entrant.
 const groups = new Uint16Array(8);
 
-/** Moves the groups after `::` (at index `gap`) to the end and zeroes what the `::` stands for. */
+/** Moves the groups after `::` (at index `gap`) to the end and zeroes the groups that `::` replaces. */
 function spreadGap(count: number, gap: number): boolean {
   if (gap < 0) return count === 8;
-  if (count >= 8) return false; // '::' must stand for at least one group
+  if (count >= 8) return false; // '::' must replace at least one group
   let to = 8;
   for (let from = count; from > gap; ) groups[--to] = groups[--from] ?? 0;
   while (to > gap) groups[--to] = 0;
@@ -79,8 +78,8 @@ function spreadGap(count: number, gap: number): boolean {
 }
 
 /**
- * Colon-separated groups, at most one `::`, optionally a dotted tail; fills `groups`, which takes no more than eight.
- * Zone ids are rejected. Never reads behind the text: that would be slow.
+ * Scans colon-separated groups with at most one `::` and an optional dotted tail into `groups`, which holds at most eight.
+ * Zone ids are rejected. It never reads past the end of the text, because out-of-bounds reads are slow.
  */
 function scanGroups(text: string, to: number, tail: AddressWords): boolean {
   let count = 0;
@@ -125,8 +124,8 @@ function group(index: number): number {
 }
 
 /**
- * Parses the IPv6 address in `text[0, to)` into `out`, **without** folding an IPv4-mapped one to IPv4: a prefix
- * needs its length for that (see `parsePrefix`). False, with `out` undefined, when it is none.
+ * Parses the IPv6 address in `text[0, to)` into `out`. It does **not** convert an IPv4-mapped address to IPv4, because that
+ * depends on the length of a prefix (see `parsePrefix`). Returns false, with `out` undefined, if the text is invalid.
  */
 export function scanIPv6(text: string, to: number, out: AddressWords): boolean {
   if (!scanGroups(text, to, out)) return false;
@@ -138,12 +137,12 @@ export function scanIPv6(text: string, to: number, out: AddressWords): boolean {
   return true;
 }
 
-/** Whether the words of an IPv6 address are `::ffff:a.b.c.d`. */
+/** Returns true if the words of an IPv6 address are `::ffff:a.b.c.d`. */
 export function isMapped(words: AddressWords): boolean {
   return words.w0 === 0 && words.w1 === 0 && words.w2 === 0xffff;
 }
 
-/** Turns mapped words into the IPv4 address they hold, in place. The caller has checked `isMapped`. */
+/** Converts an IPv4-mapped address to IPv4, in place. The caller has checked `isMapped`. */
 export function unmap(words: AddressWords): void {
   words.family = 4;
   words.w0 = words.w3;

@@ -1,4 +1,4 @@
-/** Names of the IP protocols that ports and policies know, with their IANA numbers; `ANY` is 0. */
+/** Names of the IP protocols of ports and policies, with their IANA numbers. `ANY` is 0. */
 export const PROTOCOL_NUMBERS = { ANY: 0, ICMP: 1, TCP: 6, UDP: 17, ICMPv6: 58, SCTP: 132 } as const;
 
 const NUMBERS: ReadonlyMap<string, number> = new Map(Object.entries(PROTOCOL_NUMBERS));
@@ -6,17 +6,17 @@ const NAMES: ReadonlyMap<number, string> = new Map(
   Object.entries(PROTOCOL_NUMBERS).map(([name, n]) => [n, name]),
 );
 
-/** The number of a protocol by its exact name; `undefined` for others. */
+/** Returns the number of a protocol by its exact name; `undefined` for other names. */
 export function protocolNumber(name: string): number | undefined {
   return NUMBERS.get(name);
 }
 
-/** The name of a protocol number; its decimal text when it has none here. */
+/** Returns the name of a protocol number; its decimal text if it has no name here. */
 export function protocolName(number: number): string {
   return NAMES.get(number) ?? String(number);
 }
 
-/** Whether `value` is a port number, 0–65535. */
+/** Returns true if `value` is a port number, 0–65535. */
 export function isPort(value: unknown): value is number {
   return typeof value === 'number' && (value & 0xffff) === value;
 }

@@ -1,6 +1,6 @@
 import type { PrefixRegister } from './prefix.ts';
 
-/** Keys in a block: as many as a batch of events has, and few enough to stay in the nearest cache. */
+/** Maximum number of keys in a block: as many as a batch of events has, and few enough for the L1 cache. */
 export const BLOCK_KEYS = 256;
 
 const ENDPOINT = 256;
@@ -8,16 +8,16 @@ const IPV6 = 512;
 const NONE = -1;
 
 /**
- * Up to {@link BLOCK_KEYS} keys side by side. Work on many keys goes over them in short loops: all are parsed into a block,
- * `PrefixTable.warm` reads ahead for all of them, then each is worked on. A loop in which no step waits for the memory of
- * the one before has many reads under way at once; one that parses in between has not.
+ * Up to {@link BLOCK_KEYS} keys in columns. Bulk operations work in short loops: they parse all keys into a block,
+ * `PrefixTable.prefetch` reads the memory of all of them, then each key is processed. In a loop whose steps do not depend on
+ * each other, many cache misses overlap; if it parses in between, they do not.
  */
 export class PrefixBlock {
   readonly #words = new Int32Array(4 * BLOCK_KEYS);
-  /** Length, form and family; {@link NONE} where there is no key. */
+  /** Length, form and family of each key; {@link NONE} if there is no key. */
   readonly #shapes: Int16Array = new Int16Array(BLOCK_KEYS).fill(NONE);
 
-  /** Puts a key in a place, or `undefined` for none. */
+  /** Stores a key at an index; `undefined` for no key. */
   set(at: number, key: Readonly<PrefixRegister> | undefined): void {
     if (key === undefined) {
       this.#shapes[at] = NONE;
@@ -31,8 +31,8 @@ export class PrefixBlock {
   }
 
   /**
-   * Whether fewer than half of the first `count` keys follow a neighbour (one of the same /24, or IPv6 /64). Neighbours lie
-   * together in memory: it does not pay to read ahead for them.
+   * Returns true if fewer than half of the first `count` keys follow a neighbour (a key of the same /24, or IPv6 /64).
+   * Neighbours are close in memory, so prefetching does not pay for them.
    */
   isScattered(count: number): boolean {
     let neighbours = 0;
@@ -47,7 +47,7 @@ export class PrefixBlock {
     return 2 * neighbours < count;
   }
 
-  /** Writes the key in a place to `out`; false when there is none, `out` is then as it was. */
+  /** Reads the key at an index into `out`. Returns false, and does not change `out`, if there is none. */
   get(at: number, out: PrefixRegister): boolean {
     const shape = this.#shapes[at] ?? NONE;
     if (shape === NONE) return false;

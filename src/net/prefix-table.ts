@@ -3,50 +3,46 @@ import type { KeyForm, PrefixRegister } from './prefix.ts';
 import type { PrefixBlock } from './prefix-block.ts';
 
 /**
- * A set of keys, each a prefix in a form (`endpoint` or `cidr`), that gives every key a *slot*: a small number
- * under which the owner keeps what belongs to it. Slots of removed keys are used again, the last one freed
- * first; a slot is below `slotLimit` at all times.
+ * A set of keys, each a prefix in a form (`endpoint` or `cidr`). Every key has a *slot*, a small number by which the owner
+ * indexes its own data. Slots of removed keys are reused, last in, first out. A slot is always below `slotLimit`.
  *
- * Callers give canonical keys, as `parsePrefix` makes them; this is not checked again.
+ * Callers must pass canonical keys, as `parsePrefix` returns them. The table does not check this.
  */
 export interface PrefixTable {
-  /** How many keys it holds. */
+  /** Number of keys. */
   readonly size: number;
-  /** One more than the highest slot ever given out. */
+  /** One more than the highest slot ever allocated. */
   readonly slotLimit: number;
-  /** Bytes held, as far as the table knows. */
+  /** Memory of the table in bytes, without the owner's data. */
   readonly bytes: number;
-  /** The slot of exactly this key, or -1. */
+  /** Returns the slot of exactly this key, or -1. */
   find(key: Readonly<PrefixRegister>): number;
-  /**
-   * Reads ahead what `find` and `longestMatch` of the first `count` keys of a block will read, so that they need not wait
-   * for one after the other. Changes nothing.
-   */
-  warm(block: PrefixBlock, count: number): void;
-  /** Adds a key that is not there (the caller has asked `find`) and gives its slot. */
+  /** Prefetches the memory that `find` and `longestMatch` of the first `count` keys of a block read. Cache misses overlap. */
+  prefetch(block: PrefixBlock, count: number): void;
+  /** Adds a key and returns its slot. The caller has checked with `find` that the table does not contain the key. */
   insert(key: Readonly<PrefixRegister>): number;
-  /** Removes a slot in use; `key` is its key, which the caller knows. */
+  /** Removes a slot in use. `key` must be its key. */
   remove(slot: number, key: Readonly<PrefixRegister>): void;
-  /** Writes the key of a slot in use to `out`. */
+  /** Reads the key of a slot in use into `out`. */
   keyOf(slot: number, out: PrefixRegister): void;
   /**
-   * The slot of the longest key that contains an address, or -1. `key` is the address, as an endpoint, and becomes
-   * the key that was found (something undefined if there is none). An endpoint counts as longer than the full-length CIDR over the same address (I4, I6).
+   * Returns the slot of the longest key that contains an address, or -1. `key` is the address, as an endpoint; it is replaced
+   * by the key that was found and is undefined if none was. An endpoint is longer than its full-length CIDR (I4, I6).
    */
   longestMatch(key: PrefixRegister): number;
   /**
-   * Every slot in use, ascending. Keys may be added and removed meanwhile: each key that is there all the time
-   * comes exactly once, others come once or not at all. With `isWanted` only those of pages (`PAGE_ROWS` slots)
-   * for which it holds; it is asked for the first slot of each.
+   * Yields every slot in use, ascending. Keys may be added and removed during the iteration: a key that exists all the time is
+   * yielded exactly once, others once or not at all. `isWanted` is called with the first slot of each page (`PAGE_ROWS`
+   * slots); if it returns false, the page is skipped.
    */
   slots(isWanted?: (slot: number) => boolean): Generator<number, void, void>;
   /**
-   * The slots of the keys whose addresses all lie in `prefix`, in no order. Costs a look at each of them and at some
-   * neighbours. Keys must not be added or removed meanwhile.
+   * Yields the slots of the keys that `prefix` contains, unordered. The cost is linear in their number, plus a few
+   * neighbours. Keys must not be added or removed during the iteration.
    */
   covered(prefix: Readonly<PrefixRegister>): Generator<number, void, void>;
-  /** The same keys in the same slots. Writes to either do not show in the other. */
+  /** Returns a table with the same keys in the same slots. Later writes to one do not affect the other. */
   fork(): PrefixTable;
-  /** How many keys have this family, length and form. */
+  /** Returns the number of keys with this family, length and form. */
   countOf(family: Family, length: number, form: KeyForm): number;
 }

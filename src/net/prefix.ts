@@ -4,26 +4,26 @@ import { formatAddress, formatPrefix, isCanonicalAddress } from './format-addres
 import { isMapped, scanIPv4, scanIPv6, unmap } from './parse-address.ts';
 
 /**
- * How a key was written: a bare address names an *endpoint*, an address with a length a *CIDR*. `10.1.2.3` and
- * `10.1.2.3/32` are different keys over one prefix (SEMANTICS 2.1).
+ * The form of a key: a bare address is an *endpoint*, an address with a length is a *CIDR*. `10.1.2.3` and `10.1.2.3/32` are
+ * different keys of the same prefix (SEMANTICS 2.1).
  */
 export type KeyForm = 'endpoint' | 'cidr';
 
 /**
- * The register that {@link parsePrefix} fills: canonical words (masked, mapped IPv6 folded to IPv4), length
- * and form. Its owner reuses it, so that parsing allocates nothing; keep a {@link Prefix} instead.
+ * The output of {@link parsePrefix}: canonical words (masked, IPv4-mapped IPv6 converted to IPv4), length and form. Its owner
+ * reuses it so that parsing allocates nothing. To keep a prefix, create a {@link Prefix}.
  */
 export interface PrefixRegister extends AddressWords {
   length: number;
   form: KeyForm;
 }
 
-/** A register to parse into; its first content is `0.0.0.0`. */
+/** Returns a new register. Its initial content is `0.0.0.0`. */
 export function prefixRegister(): PrefixRegister {
   return { family: 4, w0: 0, w1: 0, w2: 0, w3: 0, length: 32, form: 'endpoint' };
 }
 
-/** A copy of a register, for what is to be kept. Field by field: a spread costs several times as much. */
+/** Returns a copy of a register. It copies field by field because a spread is several times slower. */
 export function copyRegister({
   family,
   w0,
@@ -36,7 +36,7 @@ export function copyRegister({
   return { family, w0, w1, w2, w3, length, form };
 }
 
-/** Whether two registers hold the same key. */
+/** Returns true if two registers hold the same key. */
 export function sameKey(a: Readonly<PrefixRegister>, b: Readonly<PrefixRegister>): boolean {
   return (
     a.w0 === b.w0 &&
@@ -49,9 +49,9 @@ export function sameKey(a: Readonly<PrefixRegister>, b: Readonly<PrefixRegister>
   );
 }
 
-const MAPPED_BITS = 96; // ::ffff:0:0/96 holds the IPv4 addresses
+const MAPPED_BITS = 96; // ::ffff:0:0/96 contains the IPv4-mapped addresses
 
-/** A decimal prefix length without sign or leading zeros, or -1. */
+/** Returns a decimal prefix length without sign or leading zeros, or -1. */
 function scanLength(text: string, from: number): number {
   const digits = text.length - from;
   if (digits < 1 || (digits > 1 && text.charCodeAt(from) === 48)) return -1;
@@ -65,10 +65,9 @@ function scanLength(text: string, from: number): number {
 }
 
 /**
- * Parses an endpoint IP or a CIDR into `out` in canonical form (SEMANTICS 2.1): host bits are zeroed, an
- * IPv4-mapped address becomes IPv4, and so does a mapped CIDR of 96 bits or more. Strict: no zone id, no
- * leading zero, no sign, no white space, all of the text is used. Returns false when it is neither, or no text; `out` is
- * then undefined. Allocates nothing; about 50 ns for IPv4.
+ * Parses an endpoint IP or a CIDR into `out` in canonical form (SEMANTICS 2.1): host bits are zeroed; an IPv4-mapped address,
+ * or a mapped CIDR of 96 bits or more, becomes IPv4. Zone ids, leading zeros, signs, white space and trailing text are
+ * rejected. Returns false if the text is invalid; `out` is then undefined. Allocates nothing; about 50 ns for IPv4.
  */
 export function parsePrefix(text: string, out: PrefixRegister): boolean {
   if (typeof text !== 'string') return false;
@@ -110,10 +109,7 @@ function parseIPv6Prefix(text: string, out: PrefixRegister): boolean {
 
 const scratch = prefixRegister();
 
-/**
- * An immutable IP prefix in canonical form. A full-length one also stands for a single address; whether it was
- * written as address or CIDR is not part of it.
- */
+/** An immutable IP prefix in canonical form. It does not record if it was written as an address or as a CIDR. */
 export class Prefix implements Readonly<AddressWords> {
   readonly family: Family;
   readonly length: number;
@@ -122,7 +118,7 @@ export class Prefix implements Readonly<AddressWords> {
   readonly w2: number;
   readonly w3: number;
 
-  /** Trusts `words` to be canonical for `length`; use {@link Prefix.parse} for text. */
+  /** `words` must be canonical for `length`; this is not checked. Use {@link Prefix.parse} for text. */
   constructor(words: Readonly<AddressWords>, length: number) {
     this.family = words.family;
     this.length = length;
@@ -132,17 +128,17 @@ export class Prefix implements Readonly<AddressWords> {
     this.w3 = words.w3;
   }
 
-  /** The prefix that an address or CIDR names, or `undefined` when the text is neither. */
+  /** Returns the prefix of an address or CIDR, or `undefined` if the text is invalid. */
   static parse(text: string): Prefix | undefined {
     return parsePrefix(text, scratch) ? new Prefix(scratch, scratch.length) : undefined;
   }
 
-  /** Whether it covers a single address. */
+  /** True if the prefix contains a single address. */
   get isFullLength(): boolean {
     return this.length === addressBits(this.family);
   }
 
-  /** Whether every address of `other` is in this prefix. */
+  /** Returns true if every address of `other` is in this prefix. */
   contains(other: Prefix): boolean {
     return other.length >= this.length && containsWords(this, this.length, other);
   }
@@ -151,7 +147,7 @@ export class Prefix implements Readonly<AddressWords> {
     return comparePrefixes(this, other) === 0;
   }
 
-  /** The canonical address, without length: what a bare endpoint key looks like. */
+  /** The canonical address without the length, as in an endpoint key. */
   get address(): string {
     return formatAddress(this);
   }
@@ -166,7 +162,7 @@ const PREFIX = objectWith({ family: NUMBER, length: NUMBER });
 
 checkArguments(Prefix, { contains: { other: PREFIX }, equals: { other: PREFIX } });
 
-/** Whether the address `words` lies in the prefix `net`/`length` of the same family. */
+/** Returns true if the address `words` is in the prefix `net`/`length` of the same family. */
 export function containsWords(
   net: Readonly<AddressWords>,
   length: number,
@@ -196,39 +192,36 @@ export function comparePrefixes(
   );
 }
 
-/**
- * The canonical text of a bare address (`::ffff:10.0.0.1` → `10.0.0.1`), or `undefined` when `text` is not one.
- * CIDRs are none.
- */
+/** Returns the canonical text of a bare address (`::ffff:10.0.0.1` → `10.0.0.1`), or `undefined` if `text` is not one. */
 export function canonicalAddress(text: string): string | undefined {
   return parsePrefix(text, scratch) && scratch.form === 'endpoint' ? formatKeyOf(text, scratch) : undefined;
 }
 
-/** The canonical text of a CIDR, or `undefined` when `text` is not one. Addresses are none. */
+/** Returns the canonical text of a CIDR, or `undefined` if `text` is not one. A bare address is not a CIDR. */
 export function canonicalCIDR(text: string): string | undefined {
   return parsePrefix(text, scratch) && scratch.form === 'cidr' ? formatKey(scratch) : undefined;
 }
 
-/** The canonical text of a key in its own form: an address, or a prefix with its length. */
+/** Returns the canonical text of a key in its form: an address, or a prefix with its length. */
 export function formatKey(key: Readonly<PrefixRegister>): string {
   return key.form === 'endpoint' ? formatAddress(key) : formatPrefix(key, key.length);
 }
 
 /**
- * As {@link formatKey}, for a key that is what `text` was parsed to, or the longest match of that: most addresses are
- * written canonically, and nothing need be made.
+ * Like {@link formatKey}, for a key that was parsed from `text`, or for its longest match. Returns `text` itself if it is
+ * canonical, which most addresses are.
  */
 export function formatKeyOf(text: string, key: Readonly<PrefixRegister>): string {
   return key.form === 'endpoint' && isCanonicalAddress(text, key) ? text : formatKey(key);
 }
 
-/** As `formatPrefix`, for a key that is what `text` was parsed to; `''` where it was not parsed. */
+/** Like `formatPrefix`, for a key that was parsed from `text`. `text` is empty if the key was not parsed. */
 export function formatPrefixOf(text: string, key: Readonly<PrefixRegister>): string {
   const isCanonical = key.form === 'endpoint' && text !== '' && isCanonicalAddress(text, key);
   return isCanonical ? `${text}${key.family === 4 ? '/32' : '/128'}` : formatPrefix(key, key.length);
 }
 
-/** The canonical text of an address or CIDR in its own form, or `undefined` when `text` is neither. */
+/** Returns the canonical text of an address or CIDR in its form, or `undefined` if `text` is neither. */
 export function canonicalKey(text: string): string | undefined {
   return parsePrefix(text, scratch) ? formatKey(scratch) : undefined;
 }

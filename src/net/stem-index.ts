@@ -2,25 +2,25 @@ import { Int32Map } from '../base/int32-map.ts';
 import { Int32Rows } from '../base/int32-rows.ts';
 import { type AddressWords, type Family, wordMask } from './address-words.ts';
 import { mix } from './key-hash.ts';
-import { NetSets, netOf, STRIDE } from './net-sets.ts';
+import { baseIndex, STRIDE, StrideSets } from './stride-sets.ts';
 
-/** Which prefixes of one family there are that are shorter than an address. */
+/** The prefixes of one family that are shorter than an address. */
 export interface FamilyStems {
   /**
-   * The length, below `below`, of the longest prefix that contains the address, or -1. It passes over none; for IPv6 it may
-   * name one that is not there.
+   * Returns the length of the longest prefix shorter than `below` that contains the address, or -1. It misses no prefix. For
+   * IPv6 it may return the length of a prefix that does not exist, because stems are hashes.
    */
   longest(address: Readonly<AddressWords>, below: number): number;
-  /** Counts one prefix more (`by` 1) or less (-1). */
+  /** Adds (`by` 1) or removes (-1) a prefix. */
   adjust(words: Readonly<AddressWords>, length: number, by: 1 | -1): void;
-  /** The same prefixes; writes to either do not show in the other. */
+  /** Returns a copy. Later writes to one do not affect the other. */
   fork(): FamilyStems;
   readonly bytes: number;
 }
 
-/** IPv4 prefixes up to this length are a set of bits; longer ones are found from their first 16 bits on. */
+/** IPv4 prefixes up to this length are bits of one set. Longer ones are indexed by their first 16 bits. */
 const SHORT = 16;
-// Columns of the row that 16 bits have.
+// Columns of a root, the row of a /16.
 const SET = 0;
 const DEEPER = 1;
 
@@ -30,11 +30,11 @@ const DEEPER = 1;
  */
 class IPv4Stems implements FamilyStems {
   readonly #seed: number;
-  /** A bit for each prefix of at most 16 bits: these, with a one before them. */
+  /** One bit for each prefix of at most 16 bits, by its base index. */
   #short = new Int32Array((2 << SHORT) / 32);
   #roots = new Int32Rows(2);
   #deep = new Int32Map();
-  #sets = new NetSets();
+  #sets = new StrideSets();
 
   constructor(seed: number) {
     this.#seed = seed;
@@ -76,26 +76,26 @@ class IPv4Stems implements FamilyStems {
     }
     this.#roots.reserve(root);
     if (length <= 24) {
-      const net = netOf(words, 16, length - 16);
-      this.#roots.set(root, SET, adjusted(this.#sets, this.#roots.get(root, SET), net, by));
-    } else this.#adjustDeep(words, netOf(words, 24, length - 24), by);
+      const index = baseIndex(words, 16, length - 16);
+      this.#roots.set(root, SET, adjusted(this.#sets, this.#roots.get(root, SET), index, by));
+    } else this.#adjustDeep(words, baseIndex(words, 24, length - 24), by);
   }
 
-  #adjustDeep(words: Readonly<AddressWords>, net: number, by: 1 | -1): void {
+  #adjustDeep(words: Readonly<AddressWords>, index: number, by: 1 | -1): void {
     const stem = words.w0 >> 8;
-    this.#deep.exchange(stem ^ this.#seed, adjusted(this.#sets, this.#deepAt(stem), net, by));
+    this.#deep.exchange(stem ^ this.#seed, adjusted(this.#sets, this.#deepAt(stem), index, by));
     const root = words.w0 >>> 16;
     const deeper = this.#roots.get(root, DEEPER);
     const bit = deeperBit(words.w0);
     this.#roots.set(root, DEEPER, this.#hasDeeper(stem & ~7) ? deeper | bit : deeper & ~bit);
   }
 
-  /** The set of a /24. The seed is mixed in, so that strangers cannot choose ones that crowd one part of the map. */
+  /** Returns the set of a /24. The seed is mixed in so that an attacker cannot choose prefixes that collide in the map. */
   #deepAt(stem: number): number {
     return this.#deep.get(stem ^ this.#seed);
   }
 
-  /** Whether any of eight /24 has longer prefixes. */
+  /** Returns true if any of eight /24 has longer prefixes. */
   #hasDeeper(first: number): boolean {
     for (let stem = first; stem < first + 8; stem++) if (this.#deepAt(stem) !== 0) return true;
     return false;
@@ -106,34 +106,34 @@ function deeperBit(w0: number): number {
   return 1 << ((w0 >>> 11) & 31);
 }
 
-function adjusted(sets: NetSets, set: number, net: number, by: 1 | -1): number {
-  return by > 0 ? sets.add(set, net) : sets.remove(set, net);
+function adjusted(sets: StrideSets, set: number, index: number, by: 1 | -1): number {
+  return by > 0 ? sets.add(set, index) : sets.remove(set, index);
 }
 
 const LEVELS: number = 128 / STRIDE;
-/** The first of the levels that guides tell of: that of the stems of 48 bits, which a site usually has. */
+/** The first level that guides describe: stems of 48 bits, the usual prefix of a site. */
 const GUIDED: number = 48 / STRIDE;
 const GUIDED_MASK: number = (1 << (LEVELS - GUIDED)) - 1;
-/** What a prefix counts in a guide; and from where on a guide does not count any more, and stays: 2 million. */
+/** The increment of a guide for one prefix, and the limit (2 million prefixes) at which a guide stops counting and is kept. */
 const ONE: number = GUIDED_MASK + 1;
 const MANY: number = 0x7fff_ffff - GUIDED_MASK;
 
 /**
- * Stems of 0, 8, 16 … 120 bits: the levels. A stem is a hash: where two have the same, what is said of one is said of the
- * other. A guide is a word for the first 48 bits: how many longer prefixes there are below, and at which levels.
+ * Stems of 0, 8, 16 … 120 bits, called levels. A stem is stored as a hash; two stems with the same hash share a set. A guide is
+ * one word for the first 48 bits of an address: the number of longer prefixes and their levels.
  *
- *     2a00:1:2:3::4?   guides[2a00:1:2]: levels 56, 64      sets[2a00:1:2:3]: none
- *                                                           sets[2a00:1:2::/56]: { 2a00:1:2::/62 }, which it is in
+ *     2a00:1:2:3::4?   guides[2a00:1:2]: levels 56, 64      sets[2a00:1:2:3]: empty
+ *                                                           sets[2a00:1:2::/56]: { 2a00:1:2::/62 }, which contains it
  *                      no guide: levels 40, 32 … 0
  */
 class IPv6Stems implements FamilyStems {
   readonly #seed: number;
   #guides = new Int32Map();
   #setOf = new Int32Map();
-  #sets = new NetSets();
-  /** How many prefixes each level has: one without any is not looked at. */
+  #sets = new StrideSets();
+  /** Number of prefixes of each level. Empty levels are skipped. */
   readonly #prefixes = new Int32Array(LEVELS);
-  /** Prefixes that the set of their stem seemed to have already, since another stem has the same hash: how many. */
+  /** Counts of prefixes that the set already contained because another stem has the same hash. */
   #doubled: Map<number, number> = new Map();
 
   constructor(seed: number) {
@@ -160,7 +160,7 @@ class IPv6Stems implements FamilyStems {
       if (level >= GUIDED ? (guide & (1 << (level - GUIDED))) === 0 : this.#prefixes[level] === 0) continue;
       const stem = level * STRIDE;
       const set = this.#setOf.get(this.#stem(address, stem));
-      const bits = this.#sets.longest(set, netOf(address, stem, Math.min(STRIDE, below - 1 - stem)));
+      const bits = this.#sets.longest(set, baseIndex(address, stem, Math.min(STRIDE, below - 1 - stem)));
       if (bits >= 0) return stem + bits;
     }
     return -1;
@@ -171,14 +171,14 @@ class IPv6Stems implements FamilyStems {
     this.#prefixes[level] = (this.#prefixes[level] ?? 0) + by;
     if (level >= GUIDED) this.#adjustGuide(words, 1 << (level - GUIDED), by);
     const stem = this.#stem(words, level * STRIDE);
-    const net = netOf(words, level * STRIDE, length - level * STRIDE);
+    const index = baseIndex(words, level * STRIDE, length - level * STRIDE);
     const set = this.#setOf.get(stem);
-    const id = stem * 512 + net;
+    const id = stem * 512 + index;
     const doubled = this.#doubled.get(id) ?? 0;
-    if (by > 0 ? this.#sets.has(set, net) : doubled > 0) {
+    if (by > 0 ? this.#sets.has(set, index) : doubled > 0) {
       if (doubled + by > 0) this.#doubled.set(id, doubled + by);
       else this.#doubled.delete(id);
-    } else this.#setOf.exchange(stem, adjusted(this.#sets, set, net, by));
+    } else this.#setOf.exchange(stem, adjusted(this.#sets, set, index, by));
   }
 
   #adjustGuide(words: Readonly<AddressWords>, level: number, by: 1 | -1): void {
@@ -188,7 +188,7 @@ class IPv6Stems implements FamilyStems {
     this.#guides.exchange(stem, now < ONE ? 0 : now);
   }
 
-  /** A number for the first bits of an address. */
+  /** Returns the hash of the first `length` bits of an address. */
   #stem(words: Readonly<AddressWords>, length: number): number {
     let stem = mix(this.#seed ^ length, words.w0 & wordMask(length));
     if (length > 32) stem = mix(stem, words.w1 & wordMask(length - 32));
@@ -199,13 +199,13 @@ class IPv6Stems implements FamilyStems {
 }
 
 /**
- * Which prefix lengths a longest match has to try. Each prefix is in the set of its *stem*, which is a multiple of eight bits
- * and one to eight bits shorter ({@link NetSets}), so that one look at a set tells exactly which prefix, if any, contains an
- * address there; and before it is looked at one, a *root* (IPv4) or a *guide* (IPv6) tells which sets there are.
+ * Returns the prefix lengths that a longest match has to try. Each prefix is in the set of its *stem*: the multiple of eight
+ * bits that is one to eight bits shorter ({@link StrideSets}). One read of a set yields the longest prefix in it that contains
+ * an address. A *root* (IPv4) or *guide* (IPv6) tells which sets exist, so that no others are read.
  *
- * A miss usually touches two lines of memory, a match in a CIDR as many before that is looked up. Costs only prefixes shorter
- * than an address: endpoints are found without it. 16 to 32 bytes for a stem, 64 more where it has several prefixes; and for
- * IPv6 16 to 32 for the first 48 bits, for IPv4 up to half a megabyte of roots.
+ * A miss usually reads two cache lines, and so does a match before the prefix itself is read. Endpoints are not indexed.
+ * Memory: 16 to 32 bytes for a stem, 64 more if it has several prefixes; for IPv6 16 to 32 bytes for each first 48 bits, for
+ * IPv4 up to half a megabyte of roots.
  */
 export class StemIndex {
   readonly #seed: number;
@@ -216,7 +216,7 @@ export class StemIndex {
     this.#seed = seed;
   }
 
-  /** The same stems; writes to either do not show in the other. The next write to each copies its maps. */
+  /** Returns a copy. Later writes to one do not affect the other. The next write to each copies its maps. */
   fork(): StemIndex {
     const fork = new StemIndex(this.#seed);
     fork.#ipv4 = this.#ipv4?.fork();
@@ -224,12 +224,12 @@ export class StemIndex {
     return fork;
   }
 
-  /** The stems of a family; undefined until it has had a prefix that is shorter than an address. */
+  /** Returns the stems of a family; undefined before the first prefix that is shorter than an address. */
   of(family: Family): FamilyStems | undefined {
     return family === 4 ? this.#ipv4 : this.#ipv6;
   }
 
-  /** Counts one prefix more (`by` 1) or less (-1). It is shorter than an address. */
+  /** Adds (`by` 1) or removes (-1) a prefix that is shorter than an address. */
   adjust(key: Readonly<AddressWords>, length: number, by: 1 | -1): void {
     if (key.family === 4) this.#ipv4 ??= new IPv4Stems(this.#seed);
     else this.#ipv6 ??= new IPv6Stems(this.#seed);

@@ -3,15 +3,15 @@ import type { Source } from '../identity/source.ts';
 import type { Claim } from '../ipcache/types.ts';
 import type { Node } from './node.ts';
 
-/** How nodes reach each other: the switches that decide what a node claims in the IPCache (SEMANTICS 4). */
+/** The settings that determine the claims of a node in the IPCache (SEMANTICS 4). */
 export interface NodeConfiguration {
-  /** Nodes but the local one get identity `remote-node`; off: all get `host`. */
+  /** If true, all nodes except the local one have identity `remote-node`. If false, all have `host`. */
   readonly remoteNodeIdentities: boolean;
-  /** Traffic between endpoints is encrypted: every address is reached through the tunnel. */
+  /** Traffic between endpoints is encrypted, so that every address is reached through the tunnel. */
   readonly encryption: boolean;
-  /** Traffic between nodes is encrypted too: internal and external addresses carry the node's key. */
+  /** Traffic between nodes is encrypted, too. Internal and external addresses have the node's key. */
   readonly nodeEncryption: boolean;
-  /** The host firewall needs the sender's identity, so every address is reached through the tunnel. */
+  /** The host firewall needs the identity of the sender, so that every address is reached through the tunnel. */
   readonly hostFirewall: boolean;
   /** Family of the network under the tunnel. */
   readonly underlay: 'ipv4' | 'ipv6';
@@ -42,7 +42,7 @@ export class AddressClaim implements Claim {
     this.encryptKey = encryptKey;
   }
 
-  /** Whether both claim the same address with the same attributes. */
+  /** Returns true if both claim the same address with the same attributes. */
   equals(other: AddressClaim): boolean {
     return (
       this.ip === other.ip &&
@@ -54,31 +54,31 @@ export class AddressClaim implements Claim {
   }
 }
 
-/** A scan of so few claims is faster than an index of them. Nodes have a handful of addresses. */
+/** Up to this number of claims, a scan is faster than an index. Most nodes have a few addresses. */
 const SCANNED = 16;
 
-/** The claims of one node: one for each address, in the order in which the node lists them. */
+/** The claims of one node, one for each address, in the order of the node's list. */
 export class NodeClaims implements Iterable<AddressClaim> {
   readonly #claims: AddressClaim[] = [];
-  /** Position by address; only of many claims. */
+  /** Position by address; undefined for few claims. */
   #index: Map<string, number> | undefined;
 
   get size(): number {
     return this.#claims.length;
   }
 
-  /** The claim at a position. */
+  /** Returns the claim at a position. */
   at(position: number): AddressClaim | undefined {
     return this.#claims[position];
   }
 
-  /** The claim on an address. O(1), whatever the number of claims. */
+  /** Returns the claim on an address. O(1). */
   on(ip: string): AddressClaim | undefined {
     const position = this.#positionOf(ip);
-    return position < 0 ? undefined : this.#claims[position]; // JavaScript looks for -1 among an array's names: slow
+    return position < 0 ? undefined : this.#claims[position]; // an index of -1 would be a slow property lookup
   }
 
-  /** Adds a claim, in place of an earlier one on the same address. */
+  /** Adds a claim. It replaces an earlier one on the same address. */
   put(claim: AddressClaim): void {
     const position = this.#positionOf(claim.ip);
     if (position >= 0) this.#claims[position] = claim;
@@ -103,9 +103,9 @@ export class NodeClaims implements Iterable<AddressClaim> {
 }
 
 /**
- * The address under which a node's tunnel ends: its first internal address of the underlay's family, else its last
- * external one, else the first of any other type but `CiliumInternalIP`, which is inside the tunnel
- * (`GetNodeIP` of upstream 1.8, pkg/node/types/node.go).
+ * Returns the tunnel endpoint of a node: its first internal address of the underlay's family, else its last external one, else
+ * the first of any other type except `CiliumInternalIP`, which is inside the tunnel (`GetNodeIP` of upstream 1.8,
+ * pkg/node/types/node.go).
  */
 export function tunnelEndpoint(node: Node, underlay: 'ipv4' | 'ipv6'): string | undefined {
   let external: string | undefined;
@@ -120,22 +120,24 @@ export function tunnelEndpoint(node: Node, underlay: 'ipv4' | 'ipv6'): string | 
 }
 
 /**
- * What a node claims in the IPCache, once for each address; of an address that it lists twice, the later one counts,
- * and health before address (SEMANTICS 4). Cost: linear in the number of addresses.
- * - addresses: identity `host` or `remote-node`. Without encryption and remote-node identities only
- *   `CiliumInternalIP` addresses count. The tunnel endpoint is given for those, and for all when encryption or
- *   the host firewall is on; internal and external addresses have key 0 unless node encryption is on;
- * - health IPs: identity `health`, always with key and tunnel endpoint.
- * Ingress IPs are carried by the node but not claimed here: whoever terminates that traffic owns them.
+ * Returns the claims of a node in the IPCache, one for each address (SEMANTICS 4). If an address is listed twice, the later one
+ * is used; a health IP replaces an address. Linear in the number of addresses.
+ * - Addresses have identity `host` or `remote-node`. Without encryption and remote-node identities, only `CiliumInternalIP`
+ *   addresses are claimed. These have the tunnel endpoint as host; all addresses have it if encryption or the host firewall is
+ *   on. Internal and external addresses have key 0 unless node encryption is on.
+ * - Health IPs have identity `health`, and always the key and the tunnel endpoint.
+ * Ingress IPs are part of the node but are not claimed here, because the proxy that terminates their traffic owns them.
  */
-export function addressClaims(node: Node, configuration: NodeConfiguration): NodeClaims {
+export function addressClaims(
+  node: Node,
+  configuration: NodeConfiguration,
+  isOwn: boolean = node.source === 'local',
+): NodeClaims {
   const { remoteNodeIdentities, encryption, nodeEncryption, hostFirewall } = configuration;
   const claims = new NodeClaims();
   const tunnel = tunnelEndpoint(node, configuration.underlay);
   const identity =
-    remoteNodeIdentities && node.source !== 'local'
-      ? RESERVED_IDENTITIES['remote-node']
-      : RESERVED_IDENTITIES.host;
+    remoteNodeIdentities && !isOwn ? RESERVED_IDENTITIES['remote-node'] : RESERVED_IDENTITIES.host;
   const allAddresses = encryption || remoteNodeIdentities;
   for (const { type, ip } of node.fields.addresses) {
     const inTunnel = type === 'CiliumInternalIP';
@@ -149,7 +151,7 @@ export function addressClaims(node: Node, configuration: NodeConfiguration): Nod
   return claims;
 }
 
-/** Whether two versions of a node claim the same, whatever the switches: they share all that {@link addressClaims} asks. */
+/** Returns true if two versions of a node have the same claims under any settings. */
 export function haveSameClaims({ fields: a }: Node, { fields: b }: Node): boolean {
   return (
     a.addresses === b.addresses &&

@@ -1,29 +1,29 @@
 import type { Clock, Random, Timer } from '../base/clock.ts';
 
-/** No more than ten turns a second, however many nodes there are: several nodes share a turn then. */
+/** At most ten turns a second. With more nodes, several share a turn. */
 const SHORTEST_TURN_MS = 100;
 
-/** What {@link BackgroundValidation} goes over. */
+/** Options of {@link BackgroundValidation}. */
 export interface ValidationOptions<T> {
   readonly clock: Clock;
   readonly random: Random;
-  /** How long one round takes, for as many items as there are now; above 0. */
+  /** Returns the duration of one round for the current number of items; above 0. */
   intervalMs(): number;
   size(): number;
-  /** A walk over the items that copes with changes: what stays all the time comes once. */
+  /** Returns an iterator over the items that tolerates changes: an item that exists all the time is returned once. */
   items(): Iterator<T>;
   validate(item: T): void;
 }
 
 /**
- * Goes over all items again and again, each once a round, spread evenly over the round; the first turn comes after a
- * random part of a turn, so that agents started together do not work together.
+ * Validates all items in rounds, each item once per round, spread evenly. The first turn starts after a random part of a turn, so
+ * that agents that were started together do not work at the same time.
  */
 export class BackgroundValidation<T> {
   readonly #options: ValidationOptions<T>;
   #items: Iterator<T> | undefined;
   #timer: Timer | undefined;
-  /** Items that are due, as a fraction: turns do not divide rounds evenly. */
+  /** Number of due items, with a fraction because turns do not divide rounds evenly. */
   #due = 0;
 
   constructor(options: ValidationOptions<T>) {
@@ -40,18 +40,18 @@ export class BackgroundValidation<T> {
     this.#timer = undefined;
   }
 
-  /** From one item to the next, but not less than the shortest turn; the whole round while there are no items. */
+  /** Returns the time between two items, at least the shortest turn; the whole round if there are no items. */
   #turnMs(): number {
     const { intervalMs, size } = this.#options;
     return Math.max(SHORTEST_TURN_MS, intervalMs() / Math.max(1, size()));
   }
 
-  /** After `delayMs`, does the work of a turn of `turnMs`. */
+  /** Schedules a turn of length `turnMs` after `delayMs`. */
   #schedule(delayMs: number, turnMs: number): void {
     this.#timer = this.#options.clock.after(delayMs, () => {
       const { intervalMs, size } = this.#options;
       this.#due += (size() * turnMs) / intervalMs();
-      // A turn of its own for each item is never quite 1 in floating point.
+      // The due count of one item per turn is slightly below 1 in floating point.
       const count = Math.floor(this.#due + 1e-6);
       this.#due -= count;
       const next = this.#turnMs();
@@ -60,10 +60,10 @@ export class BackgroundValidation<T> {
     });
   }
 
-  /** Until it is stopped: by what validates, too. */
+  /** Validates `count` items, or fewer if `validate` stops it. */
   #validate(count: number): void {
     for (let i = 0; i < count && this.#timer !== undefined; i++) {
-      const item = this.#next() ?? this.#next(); // once more: from the end back to the start
+      const item = this.#next() ?? this.#next(); // the second call starts the next round
       if (item !== undefined) this.#options.validate(item);
     }
   }

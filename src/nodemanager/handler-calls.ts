@@ -1,5 +1,5 @@
 import { type Backoff, backoffDelay } from '../base/backoff.ts';
-import type { Clock, Random, Timer } from '../base/clock.ts';
+import type { Clock, Random } from '../base/clock.ts';
 import { DelayCounts, type DelayStatus } from '../base/delay-counts.ts';
 import { type Failure, failureOf } from '../base/failure.ts';
 import type { NodeConfiguration } from './address-claims.ts';
@@ -7,7 +7,7 @@ import type { Node } from './node.ts';
 import type { HandlerFault, HandlerResult, NodeCall, NodeHandler } from './node-handler.ts';
 import type { NodeStep } from './node-lane.ts';
 
-/** Waits after failed calls: 100 ms doubles to a minute in ten steps, the interval of background validation. */
+/** Backoff of failed calls: 100 ms, doubled up to one minute, the interval of background validation. */
 export const HANDLER_BACKOFF: Backoff = { baseMs: 100, capMs: 60_000 };
 
 /** A call to make. */
@@ -15,30 +15,28 @@ export type HandlerCall =
   | NodeStep
   | { readonly call: 'configuration'; readonly configuration: NodeConfiguration };
 
-/** A call that has not ended when it has returned. */
+/** A call that returned a promise. */
 interface CallUnderWay {
   readonly ended: 'later';
   readonly began: number;
   readonly result: HandlerResult;
 }
 
-/** How a call has ended, if it has. */
+/** The outcome of a call, or its promise. */
 export type CallOutcome =
   | CallUnderWay
   | { readonly ended: 'succeeded' }
   | { readonly ended: 'failed'; readonly error: unknown };
 
-/** The common case, of which one object is enough. */
+/** The common outcome, as one shared object. */
 const SUCCEEDED: CallOutcome = { ended: 'succeeded' };
 
-/** A call that is made until it succeeds. */
+/** The state of a call that is retried until it succeeds. */
 export interface Attempt {
-  /** Failures in a row. */
+  /** Consecutive failures. */
   failures: number;
-  /** The last one. */
+  /** The last failure. */
   error: Failure | undefined;
-  /** Set while waiting for the next attempt. */
-  timer: Timer | undefined;
 }
 
 /** Options of {@link HandlerCalls}. */
@@ -46,11 +44,11 @@ export interface HandlerCallsOptions {
   readonly clock: Clock;
   readonly random: Random;
   onFault(fault: HandlerFault): void;
-  /** A call that was under way has ended, or a backoff is over: others may start. */
+  /** Called when an asynchronous call ended, because others may start now. */
   resume(): void;
 }
 
-/** Makes the calls of one handler, measures them, counts those that run and those that have failed, and waits between attempts. */
+/** Calls one handler, measures its calls, and counts running and failed ones. */
 export class HandlerCalls {
   readonly handler: NodeHandler;
   readonly #options: HandlerCallsOptions;
@@ -66,7 +64,7 @@ export class HandlerCalls {
     this.#options = options;
   }
 
-  /** Asynchronous calls under way. */
+  /** Number of running asynchronous calls. */
   get running(): number {
     return this.#running;
   }
@@ -75,7 +73,7 @@ export class HandlerCalls {
     return this.#faults;
   }
 
-  /** How long calls took until they had ended, in whatever way. */
+  /** Durations of calls, failed ones included. */
   get durations(): DelayStatus {
     return this.#durations.status();
   }
@@ -84,13 +82,13 @@ export class HandlerCalls {
     return this.#stopped;
   }
 
-  /** Fires the signal of the calls under way. */
+  /** Aborts the signal of running calls. */
   stop(): void {
     this.#stopped = true;
     this.#abort.abort();
   }
 
-  /** Makes a call. Gives how it has ended, or what it waits for: that is for {@link HandlerCalls.follow}. */
+  /** Makes a call and returns its outcome, or its promise for {@link HandlerCalls.follow}. */
   begin(call: HandlerCall): CallOutcome {
     const began = this.#options.clock.now();
     let result: HandlerResult;
@@ -105,7 +103,7 @@ export class HandlerCalls {
     return SUCCEEDED;
   }
 
-  /** Calls one of the other two when a call has ended: before this returns if it has, not at all after `stop`. */
+  /** Calls `succeed` or `fail` when a call has ended: synchronously if it already has, never after `stop`. */
   follow(outcome: CallOutcome, succeed: () => void, fail: (error: unknown) => void): void {
     if (outcome.ended === 'later') {
       this.#await(outcome, succeed, fail);
@@ -115,28 +113,24 @@ export class HandlerCalls {
     }
   }
 
-  /** Counts and reports a failure; calls `again` after the backoff, and resumes. */
+  /** Counts and reports a failure. `again` is called with the delay until the next attempt, before the report. */
   retry(
     attempt: Attempt,
     call: NodeCall,
     node: string | undefined,
     error: unknown,
-    again: () => void = () => {},
+    again: (delayMs: number) => void,
   ): void {
     const failures = attempt.failures + 1;
     attempt.failures = failures;
     attempt.error = failureOf(error, this.#options.clock);
     const retryInMs = backoffDelay(failures, HANDLER_BACKOFF, this.#options.random);
-    attempt.timer = this.#options.clock.after(retryInMs, () => {
-      attempt.timer = undefined;
-      again();
-      this.#options.resume();
-    });
-    // Last: the report may end everything, and then the timer has to be there to be cancelled.
+    again(retryInMs);
+    // Last, because the receiver of the report may stop everything, and that must cancel the retry.
     this.#report({ handler: this.handler, call, node, error, failures, retryInMs });
   }
 
-  /** Has a node deleted after the end: once, as nothing is left to try again. */
+  /** Calls `nodeDelete` once after `stop`. A failure is reported but not retried. */
   deleteFinally(node: Node): void {
     const fail = (error: unknown): void => {
       const failed = { call: 'delete', node: node.fullName, error, failures: 1 } as const;
@@ -157,7 +151,7 @@ export class HandlerCalls {
       if (!this.#stopped) then();
       this.#options.resume();
     };
-    // Wrapped, as a handler may return anything that only looks like a promise.
+    // Wrapped, because a handler may return any thenable.
     Promise.resolve(result).then(
       () => settled(succeed),
       (error: unknown) => settled(() => fail(error)),

@@ -1,4 +1,6 @@
+import type { Timer } from '../base/clock.ts';
 import type { DeliveryQueue } from '../base/delivery-queue.ts';
+import { WorkQueue } from '../base/work-queue.ts';
 import type { NodeConfiguration } from './address-claims.ts';
 import { type Attempt, type CallOutcome, HandlerCalls, type HandlerCallsOptions } from './handler-calls.ts';
 import type { Node } from './node.ts';
@@ -6,12 +8,12 @@ import type { HandlerFailure, HandlerStatus, NodeHandler, SweepOutcome } from '.
 import { NodeLane, type NodeStep, stepBetween } from './node-lane.ts';
 
 /**
- * Asynchronous calls of one handler that may run at a time unless it asks for another number: enough to keep a
- * netlink socket or a remote API busy, few enough that a replay of 20,000 nodes does not flood it.
+ * Default limit of concurrent asynchronous calls of one handler: enough to keep a netlink socket or a remote API busy, few enough
+ * that a replay of 20,000 nodes does not flood it.
  */
 export const DEFAULT_CONCURRENCY = 16;
 
-/** A node as handlers are to know it. */
+/** A node in the version that handlers should have. */
 export interface AnnouncedNode {
   readonly fullName: string;
   readonly announced: Node | undefined;
@@ -19,45 +21,48 @@ export interface AnnouncedNode {
 
 /** Options of {@link HandlerFeed}. */
 export interface HandlerFeedOptions extends Omit<HandlerCallsOptions, 'resume'> {
-  /** Every handler call runs in here, so that no call ever starts inside another one. */
+  /** Runs every handler call, so that no call starts inside another one. */
   readonly deliveries: DeliveryQueue;
   readonly concurrency: number;
-  /** What the handler has already. */
+  /** The nodes that the handler already has. */
   readonly had?: Iterable<Node> | undefined;
-  /** The lane has applied something, or is gone. */
+  /** Called when the lane has applied a change or is done. */
   onProgress(lane: NodeLane): void;
 }
 
-/** Waits until a call for each of the lanes has ended, in whatever way. */
+/** Waits until a call for each of the lanes has ended, successfully or not. */
 interface AttemptWaiter {
   readonly lanes: Set<NodeLane>;
   readonly done: (outcome: SweepOutcome) => unknown;
 }
 
 /**
- * Brings one handler up to date (contract: {@link NodeHandler}). A handler that is synchronous and up to date is
- * called at once and costs no memory; a {@link NodeLane} exists only for a node that is under way, waits for its
- * turn, or has failed. Nodes wait while the handler has not taken the configuration.
+ * Keeps one handler up to date (contract: {@link NodeHandler}). A synchronous handler that is up to date is called directly and
+ * costs no memory. A {@link NodeLane} exists only for a node whose call is running, waiting or failed. Nodes wait until the
+ * handler has accepted the configuration.
  */
 export class HandlerFeed {
   readonly handler: NodeHandler;
   readonly #options: HandlerFeedOptions;
   readonly #calls: HandlerCalls;
   readonly #lanes = new Map<string, NodeLane>();
-  /** Lanes that wait for their turn, in order. */
-  readonly #ready = new Set<NodeLane>();
-  /** What the handler had, by full name, as far as no change of it was taken yet. */
+  /** Waiting lanes. Those whose call failed are delayed. */
+  readonly #ready: WorkQueue<NodeLane>;
+  /** The nodes that the handler had, by full name, until their first change. */
   readonly #had: Map<string, Node>;
   readonly #attemptWaiters = new Set<AttemptWaiter>();
-  /** The configuration that the handler has not taken yet. */
+  /** The configuration that the handler has not accepted yet. */
   #configuration: NodeConfiguration | undefined;
-  readonly #configuring: Attempt = { failures: 0, error: undefined, timer: undefined };
+  readonly #configuring: Attempt = { failures: 0, error: undefined };
+  /** Set while the configuration waits for a retry. */
+  #configurationTimer: Timer | undefined;
 
   constructor(handler: NodeHandler, options: HandlerFeedOptions) {
     this.handler = handler;
     this.#options = options;
     const { clock, random, onFault, had = [] } = options;
     this.#had = new Map(Array.from(had, (node) => [node.fullName, node]));
+    this.#ready = new WorkQueue({ clock, random, onDue: () => this.#resume() });
     this.#calls = new HandlerCalls(handler, { clock, random, onFault, resume: () => this.#resume() });
   }
 
@@ -65,7 +70,7 @@ export class HandlerFeed {
     return this.#calls.stopped;
   }
 
-  /** What is under way, waits or has failed. */
+  /** The nodes whose calls are running, waiting or failed. */
   get lanes(): Iterable<NodeLane> {
     return this.#lanes.values();
   }
@@ -74,16 +79,16 @@ export class HandlerFeed {
     return this.#lanes.get(node);
   }
 
-  // The next five are called within a delivery.
+  // The next five methods are called within a delivery.
 
-  /** Takes a change. `old` is the `target` of the change of that node before. */
+  /** Handles a change. `old` is the `target` of the previous change of that node. */
   change(node: string, old: Node | undefined, target: Node | undefined, revision: number): void {
     if (this.stopped) return;
     const lane = this.#lanes.size === 0 ? undefined : this.#lanes.get(node);
     if (lane !== undefined) {
       lane.retarget(target, revision);
-      this.#soon(lane);
-      this.#startWhatMay();
+      if (lane.running === undefined) this.#ready.add(lane); // a change ends the backoff
+      this.#startReady();
       return;
     }
     const has = old ?? this.#had.get(node);
@@ -99,57 +104,51 @@ export class HandlerFeed {
     this.#callDirectly(step, node, has, revision);
   }
 
-  /** The replay is through. */
+  /** Called at the end of the replay. */
   replayed(): void {
     this.#whenAttempted((outcome) => {
       if (outcome === 'swept') this.#options.deliveries.guard.call(() => this.handler.onSynced?.());
     });
   }
 
-  /** Deletes what the handler had and no change has named; then calls `done` as {@link HandlerFeed.replayed} does. */
+  /** Deletes the nodes that the handler had and that no change named, then calls `done` like {@link HandlerFeed.replayed}. */
   sweep(revision: number, done: (outcome: SweepOutcome) => void): void {
     for (const [node, had] of this.#had) this.change(node, had, undefined, revision);
     this.#whenAttempted(done);
   }
 
-  /** Asks the handler to validate what it has of a node; nothing while a call for the node is under way or waits. */
+  /** Calls the handler to validate a node, unless a call for the node is running or waiting. */
   validate(node: string, announced: Node): void {
     if (this.stopped || this.handler.nodeValidateImplementation === undefined || this.#lanes.has(node))
       return;
     const lane = this.#addLane(node, announced);
     lane.validate = true;
     this.#ready.add(lane);
-    this.#startWhatMay();
+    this.#startReady();
   }
 
-  /** Takes a configuration: the handler is called once what runs has ended, until it succeeds. */
+  /** Sets a configuration. The handler is called after its running calls have ended, until it succeeds. */
   configure(configuration: NodeConfiguration): void {
     if (this.stopped || this.handler.nodeConfigurationChanged === undefined) return;
     this.#configuration = configuration;
-    // Without waiting for the backoff: it may be what makes the next attempt succeed.
-    this.#configuring.timer?.cancel();
-    this.#configuring.timer = undefined;
-    this.#startWhatMay();
+    // Ends the backoff, because the new configuration may succeed.
+    this.#configurationTimer?.cancel();
+    this.#configurationTimer = undefined;
+    this.#startReady();
   }
 
-  /**
-   * Ends it: no call is made any more, and the signal of those under way fires. After that, `nodeDelete` is called
-   * once for those of the nodes `remove` that the handler has.
-   */
+  /** Stops: aborts running calls and makes no others, except one `nodeDelete` for each node of `remove` that the handler has. */
   stop(remove: readonly AnnouncedNode[] = []): void {
     const known = remove.map(({ fullName, announced }) => {
       const lane = this.#lanes.get(fullName);
       return lane === undefined ? announced : (lane.applied ?? lane.residue);
     });
     this.#calls.stop();
-    this.#configuring.timer?.cancel();
+    this.#configurationTimer?.cancel();
     const lanes = [...this.#lanes.values()];
     this.#lanes.clear();
     this.#ready.clear();
-    for (const lane of lanes) {
-      lane.timer?.cancel();
-      this.#options.onProgress(lane.settled());
-    }
+    for (const lane of lanes) this.#options.onProgress(lane.settled());
     for (const { done } of this.#attemptWaiters) done('ended');
     this.#attemptWaiters.clear();
     for (const node of known) if (node !== undefined) this.#calls.deleteFinally(node);
@@ -180,7 +179,7 @@ export class HandlerFeed {
     return lane;
   }
 
-  /** The common case: nothing is under way for this node. Only a call that has not succeeded at once needs a lane. */
+  /** Calls the handler for a node without a lane. A lane is created only if the call does not succeed synchronously. */
   #callDirectly(step: NodeStep, node: string, old: Node | undefined, revision: number): void {
     const outcome = this.#calls.begin(step);
     if (outcome.ended === 'succeeded') return;
@@ -191,38 +190,31 @@ export class HandlerFeed {
     this.#follow(lane, step, outcome);
   }
 
-  /** Lets a lane with a new target start without waiting for the rest of its backoff. */
-  #soon(lane: NodeLane): void {
-    if (lane.running !== undefined) return;
-    lane.timer?.cancel();
-    lane.timer = undefined;
-    this.#ready.add(lane);
-  }
-
-  /** Goes on after a promise or a timer: as a delivery of its own. */
+  /** Continues after a promise or a timer, as a new delivery. */
   #resume(): void {
-    this.#options.deliveries.run(() => this.#startWhatMay());
+    this.#options.deliveries.run(() => this.#startReady());
   }
 
-  /** Call within a delivery. */
-  #startWhatMay(): void {
-    this.#endWaits(); // before others start, which they do not wait for
+  /** Starts waiting calls. Must be called within a delivery. */
+  #startReady(): void {
+    this.#endWaits(); // before calls start for which the waiters do not wait
     this.#startNodes();
     this.#endWaits();
   }
 
   #startNodes(): void {
     if (this.#calls.running === 0) this.#startConfiguration();
-    for (const lane of this.#ready) {
-      if (this.stopped || !this.#mayStart()) return;
-      this.#ready.delete(lane);
+    while (!this.stopped && this.#mayStart()) {
+      const lane = this.#ready.get();
+      if (lane === undefined) return;
+      this.#ready.done(lane);
       this.#start(lane);
     }
   }
 
   #startConfiguration(): void {
     const configuration = this.#configuration;
-    if (configuration === undefined || this.#configuring.timer !== undefined || this.stopped) return;
+    if (configuration === undefined || this.#configurationTimer !== undefined || this.stopped) return;
     const attempt = this.#configuring;
     this.#calls.follow(
       this.#calls.begin({ call: 'configuration', configuration }),
@@ -231,8 +223,16 @@ export class HandlerFeed {
         attempt.error = undefined;
         if (this.#configuration === configuration) this.#configuration = undefined;
       },
-      (error) => this.#calls.retry(attempt, 'configuration', undefined, error),
+      (error) =>
+        this.#calls.retry(attempt, 'configuration', undefined, error, (ms) => this.#configureAfter(ms)),
     );
+  }
+
+  #configureAfter(delayMs: number): void {
+    this.#configurationTimer = this.#options.clock.after(delayMs, () => {
+      this.#configurationTimer = undefined;
+      this.#resume();
+    });
   }
 
   #start(lane: NodeLane): void {
@@ -253,7 +253,7 @@ export class HandlerFeed {
     );
   }
 
-  /** Calls `done` within a delivery, once each lane has made a call, or has none to make. One that failed has. */
+  /** Calls `done` within a delivery, when each lane has made a call, successfully or not, or has none to make. */
   #whenAttempted(done: AttemptWaiter['done']): void {
     if (this.stopped) {
       done('ended');
@@ -288,7 +288,7 @@ export class HandlerFeed {
   #failed(lane: NodeLane, step: NodeStep, error: unknown): void {
     lane.failed(step);
     this.#attempted(lane);
-    this.#calls.retry(lane, step.call, lane.node, error, () => this.#ready.add(lane));
+    this.#calls.retry(lane, step.call, lane.node, error, (ms) => this.#ready.addAfter(lane, ms));
   }
 
   #settle(lane: NodeLane): void {

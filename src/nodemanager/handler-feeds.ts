@@ -10,7 +10,7 @@ import type { HandlerFault, HandlerStatus, NodeHandler, SweepOutcome } from './n
 import type { NodeLane } from './node-lane.ts';
 import type { NodeSubscribeOptions } from './node-manager-options.ts';
 
-/** What the feeds need from around them. */
+/** Options of {@link HandlerFeeds}. */
 export interface HandlerFeedsOptions {
   readonly clock: Clock;
   readonly random: Random;
@@ -18,7 +18,7 @@ export interface HandlerFeedsOptions {
   onFault(fault: HandlerFault): void;
 }
 
-/** What a new handler is brought up to date with. */
+/** The state that a new handler receives. */
 export interface FeedStart {
   readonly configuration: NodeConfiguration;
   readonly nodes: Iterable<AnnouncedNode>;
@@ -39,15 +39,15 @@ interface Waiter {
   readonly resolve: (outcome: AppliedOutcome) => void;
 }
 
-/** `applied`: every handler has it. `closed`: the manager was closed before. */
+/** `applied`: every handler has applied it. `closed`: the manager was closed before. */
 export type AppliedOutcome = 'applied' | 'closed';
 
-/** The handlers, each with its feed: a feed is the listener of the one queue, and calls its handler when it may. */
+/** The handlers, each with its feed. All feeds share one delivery queue. */
 export class HandlerFeeds {
   readonly #options: HandlerFeedsOptions;
   readonly #deliveries: DeliveryQueue;
   readonly #feeds: ListenerSet<HandlerFeed>;
-  /** Also of those whose turn to start has not come yet. */
+  /** Includes handlers whose replay has not started. */
   readonly #subscriptions = new Map<NodeHandler, Unsubscribe>();
   readonly #waiters = new Set<Waiter>();
 
@@ -57,7 +57,7 @@ export class HandlerFeeds {
     this.#feeds = new ListenerSet(this.#deliveries);
   }
 
-  /** Adds a handler: configuration first, then every node. A handler that is here already starts anew. */
+  /** Adds a handler. It receives the configuration, then every node. A handler that is already subscribed is restarted. */
   subscribe(
     handler: NodeHandler,
     { concurrency = DEFAULT_CONCURRENCY, had }: NodeSubscribeOptions,
@@ -80,9 +80,9 @@ export class HandlerFeeds {
     return unsubscribe;
   }
 
-  /** Runs `work` whole before any handler is called, so that one that changes nodes in turn finds nothing half done. */
-  hold(work: () => void): void {
-    this.#deliveries.hold(work);
+  /** Runs `work` before any handler is called, so that a handler that changes nodes sees a consistent state. */
+  deferUntilReturn(work: () => void): void {
+    this.#deliveries.deferUntilReturn(work);
   }
 
   change(change: NodeChange): void {
@@ -97,10 +97,10 @@ export class HandlerFeeds {
     this.#feeds.notify((feed, node) => feed.validate(node.fullName, node), announced);
   }
 
-  /** Resolves when everything up to `revision` (of `node`, if one is named) has been applied by every handler. */
+  /** Resolves when every handler has applied all changes up to `revision`, or those of `node` if it is given. */
   whenApplied(revision: number, node: string | undefined): Promise<AppliedOutcome> {
     return new Promise((resolve) => {
-      // After what is being delivered right now: only then do its lanes exist.
+      // After the current delivery, because its lanes do not exist before.
       this.#deliveries.run(() => {
         const lanes = new Set<NodeLane>();
         for (const feed of this.#feeds.current) {
@@ -114,7 +114,7 @@ export class HandlerFeeds {
     });
   }
 
-  /** Deletes what a handler had and that is not announced: within a delivery, after its replay. */
+  /** Deletes the nodes that a handler had and that are not announced, within a delivery after its replay. */
   sweep(handler: NodeHandler, revision: number): Promise<SweepOutcome> {
     return new Promise((resolve) => {
       this.#deliveries.run(() => {
@@ -125,7 +125,7 @@ export class HandlerFeeds {
     });
   }
 
-  /** Ends every subscription; handlers are called to delete `remove` before. Waiters resolve to `closed`. */
+  /** Ends all subscriptions after deleting `remove` from the handlers. Waiters resolve to `closed`. */
   stop(remove: readonly AnnouncedNode[]): void {
     for (const waiter of this.#waiters) waiter.resolve('closed');
     this.#waiters.clear();
@@ -158,7 +158,7 @@ function deliverConfiguration(feed: HandlerFeed, configuration: NodeConfiguratio
   feed.configure(configuration);
 }
 
-/** The steps of a replay of the nodes as they are now. */
+/** Returns the steps of a replay of the current nodes. */
 function replay({
   configuration,
   nodes,
@@ -166,7 +166,7 @@ function replay({
 }: FeedStart): IterableIterator<(feed: HandlerFeed) => void> {
   const steps = [(feed: HandlerFeed): void => feed.configure(configuration)];
   for (const { fullName, announced } of nodes) {
-    if (announced === undefined) continue; // held back: until it is announced, a handler keeps what it had
+    if (announced === undefined) continue; // held back: the handler keeps the version that it had
     steps.push((feed) => feed.change(fullName, undefined, announced, revision));
   }
   steps.push((feed) => feed.replayed());

@@ -15,47 +15,46 @@ import type { NodeEntry } from './node-entry.ts';
 
 const NO_CLAIMS = new NodeClaims();
 
-/** The claims of a node with more addresses are kept: they are looked up for each address that changes hands. */
+/** The claims of nodes with more addresses are cached, because they are looked up for each owner change of an address. */
 const RECOMPUTED = 16;
 
-/** What the node manager needs of an `IPCache`. */
+/** The part of an `IPCache` that the node manager uses. */
 export type NodeIPCache = Pick<IPCache, 'upsert' | 'delete' | 'batch' | 'get' | 'subscribeOwners'>;
 
 /** An address of a node that another writer holds in the IPCache. */
 export interface LostAddress {
   readonly ip: string;
-  /** Undefined when it is free: the IPCache had no room. */
+  /** Undefined if the address is free because the IPCache is full. */
   readonly holder: ClaimWriter | undefined;
-  /** Whether the holder's source is stronger than the node's, so that handlers wait. */
+  /** True if the holder's source is stronger than the node's, so that changes are held back from handlers. */
   readonly stronger: boolean;
 }
 
-/** What {@link NodeAddresses} needs to know of the nodes. */
+/** Options of {@link NodeAddresses}. */
 export interface NodeAddressesOptions {
   readonly configuration: NodeConfiguration;
-  /**
-   * Write claims again that are there already. Needed where the IPCache keeps one claim a key and forgets
-   * others: the last writer of equal rank has it.
-   */
+  /** If true, existing claims are written again. Needed if the IPCache keeps one claim per key, because the last writer wins. */
   readonly rewrite: boolean;
-  /** The node that writes under this owner's name. */
+  /** Whether it is the node that this process runs on, whichever source announces it. */
+  isOwn(node: Node): boolean;
+  /** Returns the node that writes under this owner name. */
   entryOf(owner: string): NodeEntry | undefined;
-  /** An address that the node wants has changed hands. */
+  /** Called when the owner of an address that the node claims changed. */
   onOwnership(entry: NodeEntry): void;
 }
 
 /**
- * Keeps the nodes' claims in the IPCache, and knows which addresses nodes have lost to others. Writes happen to
- * completion: what listeners of the IPCache do meanwhile is looked at afterwards.
+ * Maintains the nodes' claims in the IPCache, and records the addresses that nodes lost to other writers. A write runs to
+ * completion; owner changes that IPCache listeners cause during it are reviewed afterwards.
  */
 export class NodeAddresses {
   readonly #ipcache: NodeIPCache;
   readonly #options: NodeAddressesOptions;
   readonly #unsubscribe: Unsubscribe;
-  /** By address: the nodes that want it and do not have it. */
+  /** By address: the nodes that claim it and do not hold it. */
   readonly #losers = new Map<string, Set<NodeEntry>>();
   #configuration: NodeConfiguration;
-  /** The claims of nodes with many addresses, under the present configuration. */
+  /** The cached claims of nodes with many addresses, under the current configuration. */
   #kept = new WeakMap<Node, NodeClaims>();
   #ownerChanges: OwnerChange[] = [];
   #writing = false;
@@ -72,20 +71,17 @@ export class NodeAddresses {
     });
   }
 
-  /**
-   * Whether claims are being written right now. A listener of the IPCache that is called by such a write must
-   * not change nodes.
-   */
+  /** True while claims are written. A listener of the IPCache that is called by such a write must not change nodes. */
   get writing(): boolean {
     return this.#writing;
   }
 
-  /** The switches under which nodes claim their addresses. */
+  /** The current settings. */
   get configuration(): NodeConfiguration {
     return this.#configuration;
   }
 
-  /** Claims what the effective node claims, and nothing that was claimed for another version before. */
+  /** Replaces the claims of the previous version of a node by those of the effective one. */
   update(entry: NodeEntry): void {
     this.#begin();
     try {
@@ -96,7 +92,7 @@ export class NodeAddresses {
     this.#review();
   }
 
-  /** The same for several nodes as one batch: listeners of the IPCache receive the net effect. */
+  /** Like {@link NodeAddresses.update} for several nodes, as one batch of the IPCache. */
   updateAll(entries: readonly NodeEntry[], configuration: NodeConfiguration = this.#configuration): void {
     this.#begin();
     try {
@@ -105,7 +101,7 @@ export class NodeAddresses {
       });
       if (configuration !== this.#configuration) this.#kept = new WeakMap();
       this.#configuration = configuration;
-      // One of them may have taken what another one had just written: the net change of owner does not name the latter.
+      // One node may have taken an address that another one had just written. The net owner change does not name the latter.
       for (const entry of entries) this.#verify(entry);
     } finally {
       this.#end();
@@ -113,23 +109,23 @@ export class NodeAddresses {
     this.#review();
   }
 
-  /** Whether {@link NodeAddresses.update} may change anything though the node has not. */
+  /** Returns true if {@link NodeAddresses.update} may have an effect although the node is unchanged. */
   mayRefresh(entry: NodeEntry): boolean {
     return this.#options.rewrite || entry.lost !== undefined;
   }
 
-  /** Whether a stronger source holds one of the node's addresses (SEMANTICS 4). */
+  /** Returns true if a stronger source holds one of the node's addresses (SEMANTICS 4). */
   isHeldBack(entry: NodeEntry): boolean {
     for (const ip of entry.lost ?? []) if (this.#lostAddress(entry, ip).stronger) return true;
     return false;
   }
 
-  /** The addresses that the node wants and does not have. */
+  /** Returns the addresses that the node claims and does not hold. */
   lost(entry: NodeEntry): readonly LostAddress[] {
     return Array.from(entry.lost ?? [], (ip) => this.#lostAddress(entry, ip));
   }
 
-  /** Leaves every claim as it is, and watches no more. */
+  /** Stops watching owner changes. Claims are left as they are. */
   close(): void {
     this.#unsubscribe();
     this.#ownerChanges = [];
@@ -152,41 +148,38 @@ export class NodeAddresses {
   }
 
   #replace(entry: NodeEntry, configuration: NodeConfiguration): void {
-    if (configuration === this.#configuration && !this.mayRefresh(entry) && claimsAlike(entry)) {
+    if (configuration === this.#configuration && !this.mayRefresh(entry) && haveEqualClaims(entry)) {
       entry.written = entry.effective;
       return;
     }
     const before = this.#claims(entry.written, this.#configuration);
-    const wanted = this.#claims(entry.effective, configuration);
+    const desired = this.#claims(entry.effective, configuration);
     const changesSource = entry.written?.source !== entry.effective?.source;
     entry.written = entry.effective;
-    if (changesSource && before.size > 0 && wanted.size > 0) {
-      this.#replaceSource(entry, before, wanted);
+    if (changesSource && before.size > 0 && desired.size > 0) {
+      this.#replaceSource(entry, before, desired);
       return;
     }
     let position = 0;
-    for (const claim of wanted) {
-      if (!this.#stands(entry, claim, before.at(position++))) this.#put(entry, claim);
+    for (const claim of desired) {
+      if (!this.#isUnchanged(entry, claim, before.at(position++))) this.#put(entry, claim);
     }
-    for (const claim of before) if (wanted.on(claim.ip) === undefined) this.#drop(entry, claim);
+    for (const claim of before) if (desired.on(claim.ip) === undefined) this.#drop(entry, claim);
   }
 
-  /**
-   * Claims are kept per source, so those of the old one have to go. The new ones come first, so that no address is
-   * free in between, and listeners of the IPCache see the net effect.
-   */
-  #replaceSource(entry: NodeEntry, before: NodeClaims, wanted: NodeClaims): void {
+  /** Replaces the claims of one source by those of another. New claims are written first, so that no address is free in between. */
+  #replaceSource(entry: NodeEntry, before: NodeClaims, desired: NodeClaims): void {
     this.#ipcache.batch(() => {
-      for (const claim of wanted) this.#put(entry, claim);
+      for (const claim of desired) this.#put(entry, claim);
       for (const claim of before) {
-        if (wanted.on(claim.ip) === undefined) this.#drop(entry, claim);
+        if (desired.on(claim.ip) === undefined) this.#drop(entry, claim);
         else this.#ipcache.delete(claim.ip, claim);
       }
     });
   }
 
-  /** Whether a claim is in the IPCache as it is. Addresses rarely move within the list: compare in place. */
-  #stands(entry: NodeEntry, claim: AddressClaim, before: AddressClaim | undefined): boolean {
+  /** Returns true if a claim is unchanged in the IPCache. It compares by position, because addresses rarely move in the list. */
+  #isUnchanged(entry: NodeEntry, claim: AddressClaim, before: AddressClaim | undefined): boolean {
     return (
       before !== undefined &&
       !this.#options.rewrite &&
@@ -199,7 +192,7 @@ export class NodeAddresses {
     if (node === undefined) return NO_CLAIMS;
     const kept = configuration === this.#configuration ? this.#kept.get(node) : undefined;
     if (kept !== undefined) return kept;
-    const claims = addressClaims(node, configuration);
+    const claims = addressClaims(node, configuration, this.#options.isOwn(node));
     if (claims.size > RECOMPUTED && configuration === this.#configuration) this.#kept.set(node, claims);
     return claims;
   }
@@ -210,7 +203,7 @@ export class NodeAddresses {
     }
   }
 
-  /** What the node claims on an address, if it does. */
+  /** Returns the claim of a node on an address, if any. */
   #claimOn(ip: string, entry: NodeEntry): AddressClaim | undefined {
     return this.#claims(entry.written, this.#configuration).on(ip);
   }
@@ -225,9 +218,9 @@ export class NodeAddresses {
     this.#mark(entry, claim.ip, true);
   }
 
-  /** Notes whether the node has the address (or does not want it), or has lost it. */
-  #mark(entry: NodeEntry, ip: string, fine: boolean): void {
-    if (fine) {
+  /** Records if the node holds the address (or does not claim it), or has lost it. */
+  #mark(entry: NodeEntry, ip: string, isHeld: boolean): void {
+    if (isHeld) {
       if (entry.lost?.delete(ip) !== true) return;
       if (entry.lost.size === 0) entry.lost = undefined;
       const losers = this.#losers.get(ip);
@@ -242,10 +235,7 @@ export class NodeAddresses {
     else losers.add(entry);
   }
 
-  /**
-   * Looks at the addresses that changed hands, and at those that do so meanwhile. A node is reviewed once for
-   * all of its addresses.
-   */
+  /** Reviews the addresses whose owners changed, until there are no more changes. Each affected node is reported once per pass. */
   #review(): void {
     while (!this.#writing && this.#ownerChanges.length > 0) {
       const changes = this.#ownerChanges;
@@ -256,7 +246,7 @@ export class NodeAddresses {
     }
   }
 
-  /** What the change says may be out of date by now; what counts is who holds the address. */
+  /** Reviews one address. It uses the current holder, because the change may be outdated. */
   #reviewAddress({ key, previous, current }: OwnerChange, affected: Set<NodeEntry>): void {
     const interested = new Set(this.#losers.get(key));
     for (const writer of [previous, current]) {
@@ -274,10 +264,10 @@ export class NodeAddresses {
   }
 
   /**
-   * Claims once more for those whose claim the IPCache does not keep: all of them on a free address; on a held one
-   * where it has a single slot, those of stronger sources, which win, and of weaker ones, as only what it has
-   * overruled makes it notify the next change; not those of equal rank, which would take it from each other. The
-   * strongest comes last: of equal rank the last writer wins there.
+   * Writes claims again that the IPCache did not keep. On a free address: all of them. On a held address of a single-slot cache:
+   * those of stronger sources, which win, and of weaker ones, because the cache only reports owner changes of addresses with an
+   * overruled claim; not those of equal rank, which would take it from each other. The strongest is written last, because the
+   * last writer of equal rank wins.
    */
   #reclaim(key: string, interested: ReadonlySet<NodeEntry>): void {
     const holder = this.#ipcache.get(key);
@@ -299,7 +289,7 @@ export class NodeAddresses {
   }
 }
 
-function claimsAlike({ written, effective }: NodeEntry): boolean {
+function haveEqualClaims({ written, effective }: NodeEntry): boolean {
   return written !== undefined && effective !== undefined && haveSameClaims(written, effective);
 }
 

@@ -4,24 +4,21 @@ import { type Decoded, decodeWith, Fields, isObject, rejectInput } from '../net/
 import type { NodeSpec, PlainNode } from './node-spec.ts';
 
 /**
- * The nodes that were known when it was made, as plain data that survives JSON. An agent writes it to disk now and
- * then, and hands it back when it starts, so that its datapath keeps reaching nodes that are not announced yet.
+ * The known nodes as plain data that can be stored as JSON. An agent writes it periodically and restores it at its start, so
+ * that its datapath still reaches nodes that are not announced yet.
  */
 export interface NodeCheckpoint {
   readonly version: 1;
   readonly nodes: readonly PlainNode[];
 }
 
-/** The nodes of a checkpoint that was read back; `undefined` when the value is no checkpoint. Its nodes are not checked yet. */
+/** Returns the unchecked nodes of a checkpoint; `undefined` if the value is not a checkpoint. */
 export function nodesOfCheckpoint(value: unknown): readonly unknown[] | undefined {
   const { version, nodes }: Readonly<Record<string, unknown>> = isObject(value) ? value : {};
   return version === 1 && Array.isArray(nodes) ? nodes : undefined;
 }
 
-/**
- * Reads a node of a checkpoint as what a source says; rejected when a field is of the wrong type. Whether the texts
- * are valid is for `parseNode` to say.
- */
+/** Decodes a node of a checkpoint. It is rejected if a field has the wrong type. `parseNode` validates the texts. */
 export function specOfPlainNode(value: unknown): Decoded<NodeSpec> {
   const { name }: Readonly<Record<string, unknown>> = isObject(value) ? value : {};
   return decodeWith(`checkpoint, node ${showValue(name)}`, () =>

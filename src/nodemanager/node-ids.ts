@@ -1,4 +1,5 @@
 import { checkArguments, ITERABLE, objectWith } from '../base/arguments.ts';
+import { KeyedQueue } from '../base/keyed-queue.ts';
 import { type Rejection, rejection } from '../base/rejection.ts';
 import { isObject } from '../net/fields.ts';
 import { canonicalAddress } from '../net/prefix.ts';
@@ -7,69 +8,68 @@ import type { NodeHandler } from './node-handler.ts';
 
 const NONE: ReadonlySet<string> = new Set();
 
-/** Ids are 16 bits wide in datapaths, and 0 means that there is none. */
+/** Ids have 16 bits in datapaths. 0 means no id. */
 export const MAX_NODE_ID = 0xffff;
 
-/** No id is free: every one of them stands for an address in use. The handler is called again later. */
+/** Thrown if all ids are in use. The handler call is retried. */
 export class NodeIDsExhaustedError extends Error {
   override readonly name = 'NodeIDsExhaustedError';
   readonly code = 'node-ids-exhausted';
   readonly retryable = true;
 }
 
-/** An address and its id, as {@link NodeIDs} gives them out and takes them back. */
+/** An address and its id, for checkpoints. */
 export interface NodeIDPair {
   readonly ip: string;
   readonly id: number;
 }
 
 /**
- * Small numbers for node addresses, for datapaths that have no room for an address: 1 to 65,535, one for each address
- * of a node (health and ingress IPs have none).
+ * Allocates ids from 1 to 65,535 for node addresses, for datapaths without room for an address. Health and ingress IPs have no id.
  *
- * Stable: an address that goes and comes back has the id that it had, and ids of an earlier run can be restored.
- * Reusable: when all ids have been given out once, the one that has been unused for longest is given to a new
- * address; so traffic that still carries an id is not taken for another node's.
+ * Ids are stable: an address that is deleted and added again has the same id, and ids of an earlier run can be restored. If all
+ * ids have been allocated once, the one that is unused longest is reused, so that traffic with an old id is not attributed to
+ * another node.
  *
- * A handler like any other: subscribe it before those that ask it, and they find the ids of the nodes that they receive.
+ * It is a handler. Subscribe it before the handlers that query it, so that they find the ids of the nodes that they receive.
  */
 export class NodeIDs implements NodeHandler {
   readonly name = 'node-ids';
   readonly #max: number;
   readonly #ids = new Map<string, number>();
   readonly #ips = new Map<number, string>();
-  /** How many nodes have an address; absent when it is in use by none. */
+  /** Number of nodes with an address; absent if it is unused. */
   readonly #uses = new Map<string, number>();
-  /** The addresses of each node, by its full name, as far as they are in use. */
+  /** The counted addresses of each node, by full name. */
   readonly #counted = new Map<string, ReadonlySet<string>>();
-  /** Addresses that no node has, in the order in which they were freed. */
-  readonly #unused = new Set<string>();
-  /** No id from here on was ever given out. */
+  /** Addresses without a node, in the order in which they were freed. */
+  readonly #unused = new KeyedQueue<string>();
+  /** All ids from this one on were never allocated. */
   #fresh = 1;
 
   constructor(max: number = MAX_NODE_ID) {
     this.#max = max;
   }
 
-  /** The id of an address (canonical), also while no node has it, until the id is needed for another one. */
+  /** Returns the id of a canonical address. An unused address keeps its id until the id is reused. */
   idOf(ip: string): number | undefined {
     return this.#ids.get(ip);
   }
 
-  /** The address behind an id. */
+  /** Returns the address of an id. */
   ipOf(id: number): string | undefined {
     return this.#ips.get(id);
   }
 
-  /** Every id that is given out, for a checkpoint. Those in use come last, so that they are the last to go. Costs a copy. */
+  /** Returns all allocated ids for a checkpoint. Those in use are last, so that they are reused last after a restore. */
   pairs(): readonly NodeIDPair[] {
     const pairOf = (ip: string): NodeIDPair => ({ ip, id: this.#ids.get(ip) ?? 0 });
-    return [...Array.from(this.#unused, pairOf), ...Array.from(this.#uses.keys(), pairOf)];
+    return [...Array.from(this.#unused, ([ip]) => pairOf(ip)), ...Array.from(this.#uses.keys(), pairOf)];
   }
 
   /**
-   * Takes the ids of an earlier run over. They count as unused until a node has their address. A pair that is wrong
-   * or contradicts what is known is rejected; gives the rejections.
+   * Restores the ids of an earlier run. They are unused until a node has their address. Returns the rejections of pairs that are
+   * invalid or conflict with allocated ids.
    */
   restore(pairs: Iterable<NodeIDPair>): readonly Rejection[] {
     const rejected: Rejection[] = [];
@@ -93,7 +93,7 @@ export class NodeIDs implements NodeHandler {
     this.#count(node.fullName, NONE);
   }
 
-  /** A node has these addresses. Those before are what was counted of it: a call that has failed is undone by another. */
+  /** Sets the addresses of a node. It compares with the counted ones, because a failed call is undone by another one. */
   #count(node: string, after: ReadonlySet<string>): void {
     const before = this.#counted.get(node) ?? NONE;
     this.#acquireAll([...after].filter((ip) => !before.has(ip)));
@@ -102,7 +102,7 @@ export class NodeIDs implements NodeHandler {
     else this.#counted.delete(node);
   }
 
-  /** All or nothing: a call that fails is made again, and must not count addresses twice. */
+  /** Acquires all addresses or none, because a failed call is retried and must not count addresses twice. */
   #acquireAll(ips: Iterable<string>): void {
     const acquired: string[] = [];
     for (const ip of ips) {
@@ -134,17 +134,17 @@ export class NodeIDs implements NodeHandler {
       return;
     }
     this.#uses.delete(ip);
-    this.#unused.add(ip);
+    this.#unused.set(ip, undefined);
   }
 
-  /** A fresh id, else the one that has been unused for longest. */
+  /** Returns an id that was never given out, or else the one that has been unused longest. */
   #freeID(): number | undefined {
-    while (this.#ips.has(this.#fresh)) this.#fresh++; // ids that were restored
+    while (this.#ips.has(this.#fresh)) this.#fresh++; // skips restored ids
     if (this.#fresh <= this.#max) return this.#fresh;
-    const [oldest] = this.#unused;
-    if (oldest === undefined) return undefined;
+    const first = this.#unused.take();
+    if (first === undefined) return undefined;
+    const [oldest] = first;
     const id = this.#ids.get(oldest);
-    this.#unused.delete(oldest);
     this.#ids.delete(oldest);
     return id;
   }
@@ -152,7 +152,7 @@ export class NodeIDs implements NodeHandler {
   #assign(ip: string, id: number): void {
     this.#ids.set(ip, id);
     this.#ips.set(id, ip);
-    this.#unused.add(ip);
+    this.#unused.set(ip, undefined);
   }
 
   #faultOf(pair: NodeIDPair): Rejection | undefined {

@@ -1,4 +1,3 @@
-import type { Timer } from '../base/clock.ts';
 import type { Failure } from '../base/failure.ts';
 import type { Node } from './node.ts';
 
@@ -9,7 +8,7 @@ export type NodeStep =
   | { readonly call: 'delete'; readonly node: Node }
   | { readonly call: 'validate'; readonly node: Node };
 
-/** The call that brings a handler from `applied` to `target`; undefined when there is none to make. */
+/** Returns the call that brings a handler from `applied` to `target`; undefined if none is needed. */
 export function stepBetween(applied: Node | undefined, target: Node | undefined): NodeStep | undefined {
   if (target === undefined) return applied === undefined ? undefined : { call: 'delete', node: applied };
   if (applied === undefined) return { call: 'add', node: target };
@@ -17,36 +16,33 @@ export function stepBetween(applied: Node | undefined, target: Node | undefined)
 }
 
 /**
- * One node on its way to one handler: what the handler has, what it should have, and the call under way. There is
- * a lane only while something is left to do; it holds no queue, so that changes merge by themselves (I11): the
- * next call follows from `applied` and `target` alone.
+ * The state of one node for one handler: the applied version, the desired version, and the running call. A lane exists only while
+ * work is left. It has no queue: the next call follows from `applied` and `target`, so that changes are merged (I11).
  *
- *   change ──► waiting ──► running ──► settled (lane gone)
- *                ▲  ▲        │ │ changed meanwhile
+ *   change ──► waiting ──► running ──► settled (lane deleted)
+ *                ▲  ▲        │ │ changed in between
  *                │  └────────┼─┘
  *                └─ timer ◄──┘ failed
  */
 export class NodeLane {
   readonly node: string;
-  /** What the handler has, by its last call that succeeded. */
+  /** The version that the handler has, by its last successful call. */
   applied: Node | undefined;
-  /** What it is to have. */
+  /** The desired version. */
   target: Node | undefined;
-  /** The node of the last `add` or `update` that failed: a part of it may be there. */
+  /** The version of the last failed `add` or `update`, of which a part may be applied. */
   residue: Node | undefined;
   validate = false;
   running: NodeStep | undefined;
-  /** Set while waiting for the next attempt. */
-  timer: Timer | undefined;
   failures = 0;
   error: Failure | undefined;
-  /** Revision of the earliest change that is not applied; infinite when there is none. */
+  /** Revision of the earliest change that is not applied; infinite if there is none. */
   since: number = Number.POSITIVE_INFINITY;
-  /** What the handler was to have when the running call began. */
+  /** The desired version when the running call began. */
   #goal: Node | undefined;
-  /** A delete of `applied` has failed: a part of it is gone, so it has to go whole before anything else. */
+  /** True if a delete of `applied` failed. It must be completed before any other call. */
   #deleting = false;
-  #changedMeanwhile = Number.POSITIVE_INFINITY;
+  #changedWhileRunning = Number.POSITIVE_INFINITY;
 
   constructor(node: string, applied: Node | undefined) {
     this.node = node;
@@ -54,14 +50,14 @@ export class NodeLane {
     this.target = applied;
   }
 
-  /** A change of the given revision: from now on the handler is to have `target`. */
+  /** Sets the desired version by a change of the given revision. */
   retarget(target: Node | undefined, revision: number): void {
     this.target = target;
     if (this.running === undefined) this.since = Math.min(this.since, revision);
-    else this.#changedMeanwhile = Math.min(this.#changedMeanwhile, revision);
+    else this.#changedWhileRunning = Math.min(this.#changedWhileRunning, revision);
   }
 
-  /** The next call, or undefined when the handler has what it should have (rules: `NodeHandler`). */
+  /** Returns the next call, or undefined if the handler is up to date (rules: `NodeHandler`). */
   nextStep(): NodeStep | undefined {
     const { applied, target, residue } = this;
     if (applied !== undefined && this.#deleting) return { call: 'delete', node: applied };
@@ -83,37 +79,37 @@ export class NodeLane {
     this.running = undefined;
     this.failures = 0;
     this.error = undefined;
-    this.validate = false; // any successful call has just seen to the node
+    this.validate = false; // a successful call replaces a validation
     if (step.call !== 'validate') {
       this.#deleting = false;
       if (this.#cleansUp(step) || this.residue?.equals(step.node) === true) this.residue = undefined;
       this.applied = step.call === 'delete' ? undefined : step.node;
     }
-    this.#passed(this.applied === this.#goal);
+    this.#updateSince(this.applied === this.#goal);
   }
 
-  /** The failure itself is counted by `HandlerCalls.retry`. */
+  /** Records a failed call. `HandlerCalls.retry` counts it. */
   failed(step: NodeStep): void {
     this.running = undefined;
-    this.#passed(false);
+    this.#updateSince(false);
     if (step.call === 'validate' || this.#cleansUp(step)) return;
     if (step.call === 'delete') this.#deleting = true;
     else this.residue = step.node;
   }
 
-  /** The lane is over: nothing of it is left to apply. */
+  /** Marks the lane as done. */
   settled(): this {
     this.since = Number.POSITIVE_INFINITY;
     return this;
   }
 
-  /** A call has ended; `reached` says whether the handler now has what it was to have when the call began. */
-  #passed(reached: boolean): void {
-    this.since = reached ? this.#changedMeanwhile : Math.min(this.since, this.#changedMeanwhile);
-    this.#changedMeanwhile = Number.POSITIVE_INFINITY;
+  /** Updates `since` after a call. `reached` is true if the handler has the version that was desired when the call began. */
+  #updateSince(reached: boolean): void {
+    this.since = reached ? this.#changedWhileRunning : Math.min(this.since, this.#changedWhileRunning);
+    this.#changedWhileRunning = Number.POSITIVE_INFINITY;
   }
 
-  /** Whether the call removes what a failed one may have left. */
+  /** Returns true if the call removes the residue of a failed call. */
   #cleansUp(step: NodeStep): boolean {
     return this.residue !== undefined && (step.call === 'update' ? step.old : step.node) === this.residue;
   }

@@ -6,52 +6,54 @@ import type { Node } from './node.ts';
 import type { NodeIPCache } from './node-addresses.ts';
 import type { HandlerFault } from './node-handler.ts';
 
-/** How a `NodeManager` is made. */
+/** Options of a `NodeManager`. */
 export interface NodeManagerOptions extends Partial<NodeConfiguration> {
-  /** Where the nodes' addresses go. In single-slot mode it must be an IPCache in that mode. */
+  /** The IPCache for the nodes' addresses. If `retainOverruled` is false here, it must be false there, too. */
   readonly ipcache: NodeIPCache;
   readonly clock: Clock;
-  /** Jitter of retries; `Math.random` by default. */
+  /** Source of jitter; default `Math.random`. */
   readonly random?: Random | undefined;
-  /** Which node is the local one. */
+  /** Cluster and name of the local node. */
   readonly clusterName: string;
   readonly localNodeName: string;
   /**
-   * Keep claims that a stronger source overrules, and promote them when it goes (the default). `false` gives the
-   * classic single slot: a weaker update is ignored, a stronger or equal one replaces the node.
+   * The addresses of the local node have identity `host` whichever source announces it, as in Cilium 1.17. By default only those
+   * of source `local` do, as in 1.8.
+   */
+  readonly localNodeIsHost?: boolean | undefined;
+  /**
+   * If true (the default), overruled claims are kept, and promoted when the stronger one is deleted. If false, a node has one
+   * claim: a weaker update is ignored, a stronger or equal one replaces it.
    */
   readonly retainOverruled?: boolean | undefined;
   /**
-   * Call `nodeDelete` of handlers for every node when the manager is closed, once, as upstream does. By default
-   * closing leaves the datapath as it is, so that traffic goes on while the agent is restarted.
+   * If true, `close` calls `nodeDelete` once for every node, as upstream does. By default the datapath is left as it is, so that
+   * traffic continues while the agent restarts.
    */
   readonly deleteOnClose?: boolean | undefined;
-  /** Receives every rejected input, for logs. */
+  /** Receives every rejection, for logs. */
   readonly onReject?: ((rejection: Rejection) => void) | undefined;
-  /** Receives every handler call that failed, for logs. */
+  /** Receives every failed handler call, for logs. */
   readonly onHandlerFault?: ((fault: HandlerFault) => void) | undefined;
-  /** Kubernetes has deleted the local node, and the manager has closed itself. */
+  /** Called when Kubernetes deleted the local node and the manager closed itself. */
   readonly onLocalNodeDeleted?: (() => void) | undefined;
 }
 
-/** How a handler wants to be called. */
+/** Options of a subscription. */
 export interface NodeSubscribeOptions {
-  /** Asynchronous calls that may run at a time, each for another node; 16 by default. */
+  /** Maximum number of concurrent asynchronous calls, each for another node; default 16. */
   readonly concurrency?: number | undefined;
-  /**
-   * What it has already: an equal node is not added again, one that differs is updated, and one that is not there is
-   * deleted by `sweep`. By default nothing.
-   */
+  /** The nodes that it already has. Equal ones are not added again, others are updated, and `sweep` deletes unknown ones. */
   readonly had?: Iterable<Node> | undefined;
 }
 
-/** Which claims to withdraw: all of a source, or those of one cluster's nodes. */
+/** The claims to withdraw: all of a source, or those on the nodes of one cluster. */
 export interface NodeWithdrawal {
   readonly source: Source;
   readonly cluster?: string | undefined;
 }
 
-/** The switches of the options; what is left out is off, but for remote-node identities (as upstream since 1.9). */
+/** Returns the settings with defaults: all off except remote-node identities (as upstream since 1.9). */
 export function configurationOf(options: Partial<NodeConfiguration>): NodeConfiguration {
   return {
     remoteNodeIdentities: options.remoteNodeIdentities ?? true,

@@ -46,19 +46,19 @@ import { parseNode } from './parse-node.ts';
 
 const NONE: readonly never[] = [];
 
-/** Upstream's `baseBackgroundSyncInterval`: a minute for a cluster of one to two nodes, ten for 20,000. */
+/** Upstream's `baseBackgroundSyncInterval`: one minute for one or two nodes, ten minutes for 20,000. */
 const VALIDATION_BASE_MS = 60_000;
 
 /**
- * Which nodes exist and how to reach them (SEMANTICS 4).
+ * Tracks nodes and how to reach them (SEMANTICS 4).
  *
- * Every update is a *claim* of a source on a node (`cluster/name`); the strongest claim is the effective node. Only
- * that one puts addresses into the IPCache, under the node's full name as owner, and reaches handlers. A change
- * is held back from handlers while a stronger source holds one of the node's addresses in the IPCache.
+ * Every update is a *claim* of a source on a node (`cluster/name`). The strongest claim is the effective node. Only it writes
+ * addresses into the IPCache, with the node's full name as owner, and is delivered to handlers. A change is held back from
+ * handlers while a stronger source holds one of the node's addresses in the IPCache.
  *
- * Synchronous: when a write returns, reads and the IPCache show it, and handlers that are synchronous and up to
- * date have been called, unless the write was made by a handler: then they are called after the delivery under way. Cost
- * of a write: its own addresses and handlers, never the number of nodes. No I/O; time comes from the clock given.
+ * Synchronous: when a write returns, reads and the IPCache show it, and synchronous handlers that are up to date have been
+ * called. If a handler writes, handlers are called after the current delivery. The cost of a write depends on its addresses and
+ * handlers, not on the number of nodes. No I/O; time is read from the given clock.
  */
 export class NodeManager {
   readonly #options: NodeManagerOptions;
@@ -84,6 +84,7 @@ export class NodeManager {
     this.#addresses = new NodeAddresses(options.ipcache, {
       rewrite: !this.#retain,
       configuration: configurationOf(options),
+      isOwn: (node) => node.source === 'local' || (options.localNodeIsHost === true && this.#isLocal(node)),
       entryOf: (owner) => this.#nodes.find(owner),
       onOwnership: (entry) => this.#announce(entry),
     });
@@ -95,7 +96,7 @@ export class NodeManager {
     });
   }
 
-  /** A source announces a node, or a new version of it. Rejected fields are counted; see {@link parseNode}. */
+  /** Sets a source's claim on a node. Rejected fields are counted; see {@link parseNode}. */
   nodeUpdated(spec: NodeSpec): NodeUpdateOutcome {
     this.#assertNotWriting();
     const outcome = this.#closed ? 'closed' : this.#update(spec);
@@ -104,8 +105,8 @@ export class NodeManager {
   }
 
   /**
-   * A source takes its node back. When Kubernetes deletes the local node while another source announces it, the
-   * agent is about to be stopped: the manager closes itself and leaves everything as it is.
+   * Deletes a source's claim on a node. If Kubernetes deletes the local node while another source claims it, the manager closes
+   * itself and leaves everything as it is, because the agent is about to be stopped.
    */
   nodeDeleted(node: NodeName & { readonly source: Source }): NodeDeleteOutcome {
     this.#assertNotWriting();
@@ -115,23 +116,19 @@ export class NodeManager {
   }
 
   /**
-   * Withdraws every claim of a source, on nodes of one cluster if one is given, and says how many there were: a
-   * cluster that is removed leaves nothing behind (I10). Synchronous: a look at each node of the cluster, or at all, and
-   * some 10 µs for each that is withdrawn, with its addresses and handlers: 0.3 s for 20,000.
+   * Deletes all claims of a source, or those on the nodes of one cluster, and returns their number (I10). Synchronous: it scans
+   * the nodes, and takes about 10 µs for each deleted claim with its addresses and handlers (0.3 s for 20,000).
    */
   withdraw({ source, cluster }: NodeWithdrawal): number {
     return this.#withdraw(cluster, (entry) => entry.remove(source));
   }
 
-  /**
-   * The nodes to restore after a restart: all but the local one, which announces itself. Synchronous: a copy of each, of
-   * about 1 µs.
-   */
+  /** Returns the nodes to restore after a restart: all except the local one. It copies each node, about 1 µs. */
   checkpoint(): NodeCheckpoint {
     return { version: 1, nodes: [...this.restorable()] };
   }
 
-  /** The nodes of a {@link NodeManager.checkpoint}, one by one, for a reader that takes its time: nodes may change meanwhile. */
+  /** Yields the nodes of a {@link NodeManager.checkpoint} for a slow reader. Nodes may change during the iteration. */
   *restorable(): Generator<PlainNode, void, void> {
     for (const node of this.nodes()) {
       if (node.source !== 'local' && !this.#isLocal(node)) yield node.toJSON();
@@ -139,9 +136,9 @@ export class NodeManager {
   }
 
   /**
-   * Claims the nodes of a checkpoint with source `restored`, which any real source overrules; gives how many there
-   * were. Withdraw what is left of them once the sources of a cluster have reported synced:
-   * `withdraw({ source: 'restored', cluster })`. What is not a node is rejected and counted. Costs as updating each.
+   * Claims the nodes of a checkpoint with source `restored`, which every real source overrules, and returns their number. Invalid
+   * nodes are rejected and counted. When the sources of a cluster are synced, call
+   * `withdraw({ source: 'restored', cluster })`. The cost is that of an update for each node.
    */
   restore(checkpoint: unknown): number {
     const nodes = nodesOfCheckpoint(checkpoint);
@@ -154,20 +151,20 @@ export class NodeManager {
     return nodes.filter((node) => this.#restore(specOfPlainNode(node))).length;
   }
 
-  /** Withdraws every claim of every source. Costs as {@link NodeManager.withdraw} of all. */
+  /** Deletes all claims of all sources. */
   deleteAllNodes(): void {
     this.#withdraw(undefined, (entry) => entry.removeAll());
   }
 
   /**
-   * Replaces the configuration: every node's claims in the IPCache follow it, and handlers receive it. Fields that
-   * are left out stay as they are. Synchronous: some 10 µs a node.
+   * Changes settings. The claims of all nodes are updated, and handlers receive the new configuration. Omitted fields are kept.
+   * Synchronous: about 10 µs a node.
    */
   configure(changes: Partial<NodeConfiguration>): void {
     this.#assertNotWriting();
     if (this.#closed) return;
     const configuration = { ...this.configuration, ...changes };
-    this.#feeds.hold(() => {
+    this.#feeds.deferUntilReturn(() => {
       const entries = [...this.#nodes.entries()];
       this.#addresses.updateAll(entries, configuration);
       this.#feeds.configure(configuration);
@@ -180,8 +177,8 @@ export class NodeManager {
   }
 
   /**
-   * Adds a handler: it receives the configuration, `nodeAdd` for every node that is announced, then every change.
-   * Subscribing one that is subscribed already starts it anew. On a closed manager it is never called.
+   * Adds a handler. It receives the configuration, `nodeAdd` for every announced node, then every change. A handler that is
+   * already subscribed is restarted. On a closed manager it is never called.
    */
   subscribe(handler: NodeHandler, options: NodeSubscribeOptions = {}): Unsubscribe {
     if (this.#closed) return unsubscribeOnce(() => {});
@@ -193,16 +190,16 @@ export class NodeManager {
   }
 
   /**
-   * Deletes from a handler the nodes that it `had` and that are not announced: call it once the inputs are complete.
-   * Resolves when everything was given to the handler. No failing call is waited for; it is repeated.
+   * Deletes from a handler the nodes that it `had` and that are not announced. Call it when the inputs are complete. Resolves when
+   * all calls were made. Failed calls are retried but not waited for.
    */
   sweep(handler: NodeHandler): Promise<SweepOutcome> {
     return this.#closed ? Promise.resolve('ended') : this.#feeds.sweep(handler, this.#revision);
   }
 
   /**
-   * Has handlers validate every node once in `base` × ln(1 + nodes) milliseconds, spread evenly, until it is ended
-   * or the manager closed; base is a minute by default (SEMANTICS 4). Starting it again replaces the one before.
+   * Starts background validation: handlers validate every node once in `baseMs` × ln(1 + nodes) milliseconds, spread evenly
+   * (SEMANTICS 4). The default base is one minute. A second call replaces the first.
    */
   startValidation(baseMs: number = VALIDATION_BASE_MS): Unsubscribe {
     this.#validation?.stop();
@@ -220,8 +217,8 @@ export class NodeManager {
   }
 
   /**
-   * Resolves when every handler has applied what was announced up to a revision (by default the present one), or
-   * what was announced of one node so far. Held back changes are not waited for; failing calls are.
+   * Resolves when every handler has applied all changes up to a revision (default: the current one), or all changes of one node.
+   * It waits for failing calls, but not for changes that are held back.
    */
   whenApplied(upTo: number | string = this.#revision): Promise<AppliedOutcome> {
     if (this.#closed) return Promise.resolve('closed');
@@ -230,7 +227,7 @@ export class NodeManager {
       : this.#feeds.whenApplied(this.#revision, upTo);
   }
 
-  /** Goes up by one with every change that handlers are to receive. */
+  /** The revision. It increases by one with every change that is delivered to handlers. */
   get revision(): number {
     return this.#revision;
   }
@@ -243,7 +240,7 @@ export class NodeManager {
     return this.#closed;
   }
 
-  /** The effective node of this full name, `cluster/name`. */
+  /** Returns the effective node of a full name, `cluster/name`. */
   get(fullName: string): Node | undefined {
     return this.#nodes.find(fullName)?.effective;
   }
@@ -252,34 +249,33 @@ export class NodeManager {
     return this.#nodes.find(fullName) !== undefined;
   }
 
-  /** The effective nodes, in no order that is promised. Nodes may change meanwhile. */
+  /** Yields the effective nodes, unordered. Nodes may change during the iteration. */
   *nodes(): Generator<Node, void, void> {
     for (const { effective } of this.#nodes.entries()) if (effective !== undefined) yield effective;
   }
 
-  /** The effective nodes by full name, as they are now. Cost: a new map, about 2 µs a node. */
+  /** Returns the current effective nodes by full name. Cost: a new map, about 2 µs a node. */
   snapshot(): ImmutableMap<string, Node> {
     return ImmutableMap(Array.from(this.nodes(), (node): [string, Node] => [node.fullName, node]));
   }
 
-  /** Every claim on a node, what handlers have of it and what is in the way; `undefined` for an unknown node. */
+  /** Returns all claims on a node, the state of each handler, and lost addresses; `undefined` for an unknown node. */
   explain(fullName: string): NodeExplanation | undefined {
     const entry = this.#nodes.find(fullName);
     return entry && explainNode(entry, this.#addresses, this.#feeds);
   }
 
   /**
-   * How often something should be done once for each node of the cluster: `base` × ln(1 + nodes), whole, in the
-   * unit of `base`; `base` itself while there are no nodes. Grows slower than the cluster, so that the load of a
-   * single node stays about the same.
+   * Returns the interval of a periodic task for each node: `base` × ln(1 + nodes), truncated, in the unit of `base`; `base` if
+   * there are no nodes.
    */
   clusterSizeDependantInterval(base: number): number {
     return this.#nodes.size === 0 ? base : Math.trunc(base * Math.log1p(this.#nodes.size));
   }
 
   /**
-   * Stops for good: handlers are called no more, running calls are aborted. Nodes can still be read; the IPCache
-   * and the datapath stay as they are (but see {@link NodeManagerOptions.deleteOnClose}).
+   * Closes the manager. Running calls are aborted and handlers are not called any more. Nodes can still be read. The IPCache and
+   * the datapath are left as they are (see {@link NodeManagerOptions.deleteOnClose}).
    */
   close(): void {
     if (this.#closed) return;
@@ -289,7 +285,7 @@ export class NodeManager {
     this.#feeds.stop(this.#options.deleteOnClose === true ? [...this.#nodes.entries()] : NONE);
   }
 
-  /** What the manager holds, and how its handlers are doing, as plain data. Cost: one pass, about 0.1 µs a node. */
+  /** Returns counts, rejections and the state of handlers as plain data. Cost: one pass, about 0.1 µs a node. */
   status(): NodeManagerStatus {
     return {
       ...countNodes(this.#nodes.entries(), this.#addresses),
@@ -320,7 +316,7 @@ export class NodeManager {
     return 'applied';
   }
 
-  /** A source repeats itself. In single-slot mode another writer may have taken the addresses since. */
+  /** Handles an equal update. In single-slot mode it writes the addresses again, because another writer may have taken them. */
   #repeated(entry: NodeEntry, claim: Node): NodeUpdateOutcome {
     if (entry.effective !== claim) return 'overruled';
     if (this.#addresses.mayRefresh(entry)) this.#write(entry);
@@ -347,7 +343,7 @@ export class NodeManager {
     return 'applied';
   }
 
-  /** Claims addresses again that there was no room for, and has handlers look after the node. */
+  /** Writes addresses again for which the IPCache had no room, and lets handlers validate the node. */
   #validate(entry: NodeEntry): void {
     if (this.#addresses.mayRefresh(entry)) this.#write(entry);
     if (entry.announced !== undefined) this.#feeds.validate(entry.announced);
@@ -370,34 +366,34 @@ export class NodeManager {
       changed.push(entry);
       if (before !== undefined && entry.effective === undefined) this.#nodes.remove(before);
     }
-    this.#feeds.hold(() => {
+    this.#feeds.deferUntilReturn(() => {
       this.#addresses.updateAll(changed);
       for (const entry of changed) this.#announce(entry);
     });
     return count;
   }
 
-  /** The effective node has changed, or has gone. */
+  /** Handles a change or deletion of the effective node. */
   #changed(entry: NodeEntry): void {
     if (entry.effective === undefined && entry.written !== undefined) this.#nodes.remove(entry.written);
     this.#write(entry);
   }
 
-  /** Brings the IPCache up to date with the effective node, then the handlers. */
+  /** Updates the IPCache, then the handlers, with the effective node. */
   #write(entry: NodeEntry): void {
-    this.#feeds.hold(() => {
+    this.#feeds.deferUntilReturn(() => {
       this.#addresses.update(entry);
       this.#announce(entry);
     });
   }
 
-  /** Delivers the effective node to handlers unless they have it, or it is held back. */
+  /** Delivers the effective node to handlers unless they have it or it is held back. */
   #announce(entry: NodeEntry): void {
     const { announced, effective } = entry;
     if (announced === effective || this.#closed) return;
     if (effective !== undefined && this.#addresses.isHeldBack(entry)) return;
     entry.announced = effective;
-    if (announced?.equals(effective) === true) return; // it has changed back while it was held back
+    if (announced?.equals(effective) === true) return; // it changed back while it was held back
     this.#revision++;
     this.#feeds.change({
       node: entry.fullName,

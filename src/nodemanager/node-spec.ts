@@ -1,14 +1,14 @@
 import type { Source } from '../identity/source.ts';
 import type { ClusterNode, NodeAddress, NodeName } from '../net/cluster-node.ts';
 
-/** Name of a node in the mesh: `cluster/name`. The owner of what the node claims in the IPCache. */
+/** Returns the full name of a node, `cluster/name`, which is the owner of its claims in the IPCache. */
 export function nodeFullName({ cluster, name }: NodeName): string {
   return `${cluster}/${name}`;
 }
 
 /**
- * A node as a source describes it: what the kvstore codec returns, and the source it came from. Absent fields have the
- * zero value. Its lists and maps are kept: not to be changed once they were handed in.
+ * A node as a source describes it: the result of the kvstore codec and the source. Absent fields have the zero value. Its lists
+ * and maps are kept, so callers must not change them.
  */
 export interface NodeSpec extends NodeName, Optional<Omit<ClusterNode, keyof NodeName>> {
   readonly source: Source;
@@ -16,21 +16,21 @@ export interface NodeSpec extends NodeName, Optional<Omit<ClusterNode, keyof Nod
 
 type Optional<T> = { readonly [K in keyof T]?: T[K] | undefined };
 
-/** All fields of a node as plain values, each canonical; also a {@link NodeSpec}. Absent addresses are `undefined`. */
+/** All fields of a node as canonical plain values. It is also a {@link NodeSpec}. Absent addresses are `undefined`. */
 export interface NodeFields extends Complete<ClusterNode> {
   readonly source: Source;
 }
 
 type Complete<T> = { readonly [K in keyof Required<T>]: T[K] };
 
-/** A node as plain data that survives JSON. */
+/** A node as plain data that can be stored as JSON. */
 export interface PlainNode extends Omit<NodeFields, 'labels' | 'annotations'> {
   readonly labels: Readonly<Record<string, string>>;
   readonly annotations: Readonly<Record<string, string>>;
 }
 
 export function plainNode(fields: NodeFields): PlainNode {
-  // Own properties, whatever the names: `fromEntries` defines them and sets no prototype.
+  // `fromEntries` defines own properties for all names and never sets a prototype.
   return {
     ...fields,
     labels: Object.fromEntries(fields.labels),
@@ -39,9 +39,8 @@ export function plainNode(fields: NodeFields): PlainNode {
 }
 
 /**
- * Whether two descriptions of a node are the same in every word, absent fields being zero. Allocates nothing, so that a
- * source which repeats itself costs next to nothing. Of two that are canonical, it says whether they are equal; if
- * one is not, false proves nothing: it may be another spelling.
+ * Returns true if two descriptions of a node are textually equal; absent fields are zero. If both are canonical, this is equality.
+ * Otherwise false may mean another spelling. Allocates nothing, so that repeated updates are cheap.
  */
 export function sameNode(a: NodeSpec, b: NodeSpec): boolean {
   return (

@@ -8,44 +8,42 @@ import type { NodeEntry } from './node-entry.ts';
 import type { HandlerFailure, HandlerStatus } from './node-handler.ts';
 
 /**
- * What became of `nodeUpdated`. `applied` and `unchanged`: this source's node is the effective one. `overruled`: a
- * stronger source's is. `invalid`: rejected, nothing changed, counted and described in `status()`. `closed`: the
- * manager takes nothing any more.
+ * The outcome of `nodeUpdated`. `applied`, `unchanged`: this source's claim is effective. `overruled`: a stronger source's claim
+ * is effective. `invalid`: the node was rejected and counted; `status()` describes it. `closed`: the manager is closed.
  */
 export type NodeUpdateOutcome = 'applied' | 'unchanged' | 'overruled' | 'invalid' | 'closed';
 
 /**
- * What became of `nodeDeleted`. `applied`: this source's claim is gone. `not-found`: no such node. `not-owner`: other
- * sources announce it, this one does not. `closed`: the manager takes nothing any more; Kubernetes deleting the
- * local node has this outcome too, as it closes the manager.
+ * The outcome of `nodeDeleted`. `applied`: the claim was deleted. `not-found`: the node is unknown. `not-owner`: only other
+ * sources claim it. `closed`: the manager is closed, or this call closed it because Kubernetes deleted the local node.
  */
 export type NodeDeleteOutcome = 'applied' | 'not-found' | 'not-owner' | 'closed';
 
-/** What calls came to; `deleted` counts deletes that were applied. */
+/** The counted outcomes. `deleted` counts applied deletes. */
 export type CountedNodeOutcome = NodeUpdateOutcome | Exclude<NodeDeleteOutcome, 'applied'> | 'deleted';
 
-/** How one handler stands with one node. */
+/** The state of one node in one handler. */
 export interface NodeHandlerState extends Partial<Omit<HandlerFailure, 'node'>> {
   readonly handler: string | undefined;
-  /** Whether it has what it is to have. */
+  /** True if the handler has the desired version. */
   readonly applied: boolean;
 }
 
-/** Everything that is known of one node, and why. */
+/** All claims on one node and their consequences. */
 export interface NodeExplanation {
   readonly fullName: string;
-  /** What each source says, strongest first: the first one is effective. */
+  /** The claim of each source, strongest first. The first one is effective. */
   readonly claims: readonly Node[];
-  /** What handlers have received. Lags behind the effective node while that is held back. */
+  /** The version that handlers received. It lags behind the effective node while that is held back. */
   readonly announced: Node | undefined;
-  /** Whether handlers wait because a stronger source holds one of the addresses. */
+  /** True if the change is held back because a stronger source holds one of the addresses. */
   readonly heldBack: boolean;
   /** Addresses that another writer holds in the IPCache. */
   readonly lostAddresses: readonly LostAddress[];
   readonly handlers: readonly NodeHandlerState[];
 }
 
-/** Gathers what is known of one node. */
+/** Returns the explanation of one node. */
 export function explainNode(
   entry: NodeEntry,
   addresses: NodeAddresses,
@@ -71,18 +69,18 @@ function handlerState(feed: HandlerFeed, fullName: string): NodeHandlerState {
   return { handler, applied: false, ...(call && { call }), ...(error && { failures, error }) };
 }
 
-/** Counts, and everything that is not as it should be, as plain data (I12). */
+/** Counts and faults of a node manager as plain data (I12). */
 export interface NodeManagerStatus {
   readonly closed: boolean;
   readonly nodes: number;
   /** Effective nodes per source. */
   readonly nodesBySource: Readonly<Partial<Record<Source, number>>>;
-  /** Claims kept while a stronger one is effective. */
+  /** Claims that are kept but not effective. */
   readonly overruledClaims: number;
   readonly revision: number;
   /** Full names of the nodes whose last change is held back from handlers. */
   readonly heldBack: readonly string[];
-  /** Addresses that nodes want and another writer holds in the IPCache, by full name. */
+  /** Addresses that nodes claim and another writer holds in the IPCache, by full name. */
   readonly lostAddresses: Readonly<Record<string, readonly LostAddress[]>>;
   readonly outcomes: Readonly<Record<CountedNodeOutcome, number>>;
   readonly rejections: RejectionStatus;
@@ -91,7 +89,7 @@ export interface NodeManagerStatus {
   readonly callbackFaults: number;
 }
 
-/** The part of the status that takes a pass over all nodes. */
+/** Returns the part of the status that needs a pass over all nodes. */
 export function countNodes(
   entries: Iterable<NodeEntry>,
   addresses: NodeAddresses,
@@ -110,7 +108,7 @@ export function countNodes(
   return { nodesBySource, overruledClaims, heldBack, lostAddresses: Object.fromEntries(lostAddresses) };
 }
 
-/** How often each outcome came. */
+/** Counts outcomes. */
 export class NodeOutcomeCounts {
   readonly #counts: Record<CountedNodeOutcome, number> = {
     applied: 0,
@@ -127,7 +125,7 @@ export class NodeOutcomeCounts {
     this.#counts[outcome]++;
   }
 
-  /** The counts so far: a copy. */
+  /** Returns a copy of the counts. */
   snapshot(): Readonly<Record<CountedNodeOutcome, number>> {
     return { ...this.#counts };
   }

@@ -1,10 +1,7 @@
 import type { NodeName } from '../net/cluster-node.ts';
 import type { NodeEntry } from './node-entry.ts';
 
-/**
- * The nodes by cluster and name. Two levels, so that looking a node up builds no key, and letting a cluster go costs
- * its own nodes only.
- */
+/** The nodes by cluster and name. It has two levels, so that a lookup builds no key and removing a cluster scans only its nodes. */
 export class NodeTable {
   readonly #clusters = new Map<string, Map<string, NodeEntry>>();
   #size = 0;
@@ -17,7 +14,7 @@ export class NodeTable {
     return this.#clusters.get(cluster)?.get(name);
   }
 
-  /** By `cluster/name`; a cluster's name has no `/`. */
+  /** Returns a node by full name. A cluster name contains no `/`. */
   find(fullName: string): NodeEntry | undefined {
     const slash = fullName.indexOf('/');
     return this.#clusters.get(fullName.slice(0, slash))?.get(fullName.slice(slash + 1));
@@ -40,7 +37,7 @@ export class NodeTable {
     if (nodes.size === 0) this.#clusters.delete(cluster);
   }
 
-  /** Nodes of one cluster, or all. They may come and go meanwhile: one that stays comes once. */
+  /** Yields the nodes of one cluster, or all. Nodes may change during the iteration; a node that stays is yielded once. */
   *entries(cluster?: string): Generator<NodeEntry, void, void> {
     if (cluster !== undefined) {
       yield* this.#clusters.get(cluster)?.values() ?? [];

@@ -13,20 +13,20 @@ interface Collections {
 }
 
 /**
- * A node (SEMANTICS 4): an immutable value, safe to keep. Equal when every field is, with the source and the order of
- * addresses; `is`, `Map` and `Set` of `immutable` know it by value. Its collections are made when they are first
- * asked for: most nodes come and go without anybody looking at their labels.
+ * A node (SEMANTICS 4): an immutable value, safe to keep. Two nodes are equal if all fields are, including the source and the
+ * order of addresses. `is`, `Map` and `Set` of `immutable` compare it by value. Its immutable collections are created on first
+ * access, because most nodes' labels are never read.
  */
 export class Node implements ValueObject {
   /** `cluster/name`. */
   readonly fullName: string;
-  /** The same node as plain data, for codecs and for walks that are hot. Not to be changed. */
+  /** The same node as plain data, for codecs and hot loops. Must not be changed. */
   readonly fields: NodeFields;
   #collections: Collections | undefined;
 
   /**
-   * Trusts the fields to be canonical, and keeps them; use `parseNode` for what a source says. `fullName` is that of
-   * another version of the node: one string for all of them is hashed once.
+   * `fields` must be canonical and are kept; use `parseNode` for input of sources. `fullName` may be the string of another
+   * version of the node, so that its hash is computed once.
    */
   constructor(fields: NodeFields, fullName: string = nodeFullName(fields)) {
     this.fullName = fullName;

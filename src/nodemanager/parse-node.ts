@@ -15,10 +15,10 @@ type AddressField = 'ipv4HealthIP' | 'ipv6HealthIP' | 'ipv4IngressIP' | 'ipv6Ing
 type CIDRField = 'ipv4AllocCIDR' | 'ipv6AllocCIDR';
 
 /**
- * Makes a node of what a source says: addresses and CIDRs in canonical form, each checked. What names the node or
- * decides how it is reached (name, cluster, source, cluster id, key) must be right, else the node is rejected as a
- * whole: `undefined`. An address or CIDR that is not valid is left out, and the rest stands. Every rejection goes to
- * `onReject` with the field's name. `known` is another version of the node, of which it keeps what it says, too.
+ * Parses a node: addresses and CIDRs become canonical, and each field is checked. If a field that identifies the node or
+ * determines how it is reached (name, cluster, source, cluster id, key) is invalid, the node is rejected: `undefined`. An
+ * invalid address or CIDR is dropped, and the rest is kept. Every rejection is passed to `onReject` with the field name. Equal
+ * parts of `known`, another version of the node, are reused.
  */
 export function parseNode(
   spec: NodeSpec,
@@ -55,7 +55,7 @@ export function parseNode(
   return new Node(canonical, known?.fullName);
 }
 
-/** Whether the fields are valid without which there is no node; rejects those that are not. */
+/** Returns true if all required fields are valid. Rejects those that are not. */
 function isUsable(spec: NodeSpec, fields: Fields<undefined>): boolean {
   const { cluster, source, clusterID, encryptionKey, nodeIdentity } = spec;
   const hasName = fields.text('name') !== undefined;
@@ -80,7 +80,7 @@ function rejects(fields: Fields<undefined>, name: string, reason: string, why: s
   return false;
 }
 
-// Most nodes say little of this: what is absent is not looked up by name.
+// Most nodes have few of these fields. Absent ones are not looked up by name.
 
 function addressOf(spec: NodeSpec, fields: Fields<undefined>, name: AddressField): string | undefined {
   return spec[name] === undefined ? undefined : fields.address(name);
@@ -90,7 +90,7 @@ function cidrOf(spec: NodeSpec, fields: Fields<undefined>, name: CIDRField): str
   return spec[name] === undefined ? undefined : fields.cidr(name);
 }
 
-/** Most nodes have none: all of these share one list. */
+/** Returns canonical CIDRs. Nodes without CIDRs share one list. */
 function cidrsOf(
   given: readonly string[] = NO_CIDRS,
   fields: Fields<undefined>,
@@ -113,7 +113,7 @@ function addressesOf(
 ): readonly NodeAddress[] {
   if (Array.isArray(addresses)) {
     if (sameAddresses(addresses, known)) return known;
-    // The common case: a codec has made them canonical.
+    // The common case: a codec returned canonical addresses.
     if (addresses.every(isCanonical)) return addresses;
   }
   return fields.list('addresses').items(readAddress);
@@ -126,7 +126,7 @@ function readAddress(list: Fields<undefined>, index: number): NodeAddress | unde
   return type === undefined || ip === undefined ? undefined : { type, ip };
 }
 
-/** Empty maps are common and not small: all nodes share one. */
+/** Returns the map, or a shared one if it is empty or equal to `known`. */
 function stringsOf(
   given: ReadonlyMap<string, string> | undefined,
   known: ReadonlyMap<string, string> = NO_STRINGS,

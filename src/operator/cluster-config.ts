@@ -1,4 +1,5 @@
 import type { Clock, Random } from '../base/clock.ts';
+import { EitherSignal } from '../base/follow-signal.ts';
 import { sleep } from '../base/sleep.ts';
 import { interruptible, Supervisor } from '../base/supervisor.ts';
 import type { MaxConnectedClusters } from '../identity/numeric-identity.ts';
@@ -9,9 +10,9 @@ import { CLUSTER_CONFIG_PREFIX, clusterConfigKey } from '../kvstore/codec/keys.t
 import type { Duty, DutyState, DutyStatus } from './duty.ts';
 import { openable } from './openable.ts';
 
-/** What must be complete before readers are shown it. */
+/** A resource that must be complete before the configuration is written. */
 export interface Completable {
-  /** Resolves when all that was said so far is there, and its canary. */
+  /** Resolves when everything published so far, and the canary, is in the kvstore. */
   synced(): Promise<void>;
 }
 
@@ -19,18 +20,18 @@ export interface Completable {
 export interface ClusterConfigOptions {
   readonly backend: KvstoreBackend;
   readonly clusterName: string;
-  /** 0 in no mesh. */
+  /** 0 if the cluster is in no mesh. */
   readonly clusterID: number;
   /** Default 255. */
   readonly maxConnectedClusters?: MaxConnectedClusters | undefined;
   /**
-   * What the configuration promises canaries of; it is written after them, and again after them when it was lost. Left out: it
-   * promises none, and yields to that of another writer who does (OPERATOR 16).
+   * The resources whose canaries the configuration promises. It is written after them, and again after them if it was lost. If
+   * omitted, the configuration promises no canaries, and is not written if another writer promises them (OPERATOR 16).
    */
   readonly after?: readonly Completable[] | undefined;
   readonly clock: Clock;
   readonly random: Random;
-  /** Receives what fails, with the name of the task. */
+  /** Receives failures, with the name of the task. */
   readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
 }
 
@@ -38,11 +39,11 @@ const INTERVAL_MS = 5 * 60_000;
 const YIELDING_INTERVAL_MS = 60_000;
 
 /**
- * The configuration of the own cluster, `cilium/cluster-config/<name>` (OPERATOR 16, 35).
+ * Keeps the configuration of the own cluster, `cilium/cluster-config/<name>` (OPERATOR 16, 35).
  *
- * It is written last: a reader that sees it finds canaries, and behind each of them everything. It goes first when its writer
- * dies, under a lease of its own: a reader that does not see it any more believes no delete (SEMANTICS 6), so that what
- * leases take away afterwards costs no reader anything.
+ * It is written last: a reader that sees it finds the canaries, and all keys that the canaries promise. It has its own lease,
+ * which expires first if its writer dies. A reader that does not see the configuration ignores deletes (SEMANTICS 6), so keys
+ * that expire afterwards are not lost for any reader.
  */
 export class ClusterConfigKeeper implements Duty {
   readonly name = 'cluster configuration';
@@ -52,7 +53,7 @@ export class ClusterConfigKeeper implements Duty {
   readonly #value: Uint8Array;
   #state: DutyState = 'waiting';
   #isThere = false;
-  /** How often leases of the client were lost, of whatever keys. */
+  /** Number of lost leases of the client, regardless of their keys. */
   #losses = 0;
   #writes = 0;
   #wake: () => void = () => {};
@@ -70,7 +71,7 @@ export class ClusterConfigKeeper implements Duty {
     });
   }
 
-  /** Resolves when it has been written for the first time. */
+  /** Resolves when the configuration has been written for the first time. */
   get written(): Promise<void> {
     return this.#written.opened;
   }
@@ -95,7 +96,7 @@ export class ClusterConfigKeeper implements Duty {
   async run(signal: AbortSignal): Promise<void> {
     const { backend } = this.#options;
     this.#state = 'running';
-    this.#isThere = false; // what was lost since the last run is not known
+    this.#isThere = false; // losses between two runs are not reported
     const unsubscribe = backend.onLeaseLost({
       onLeaseLost: (keys) => {
         this.#losses++;
@@ -118,11 +119,12 @@ export class ClusterConfigKeeper implements Duty {
       if (!this.#isThere && after !== undefined)
         await interruptible(() => Promise.all(after.map((one) => one.synced())), signal);
       if (signal.aborted) return;
-      // What was complete first may be gone again while the last is awaited.
+      // A resource that was complete early may have been lost while waiting for the last one.
       if (!this.#isThere && losses !== this.#losses) continue;
       await this.#put(signal, woken.signal);
       const interval = after === undefined ? YIELDING_INTERVAL_MS : INTERVAL_MS;
-      await sleep(clock, interval, AbortSignal.any([signal, woken.signal]));
+      using either = new EitherSignal(signal, woken.signal);
+      await sleep(clock, interval, either.signal);
     }
   }
 
@@ -136,10 +138,10 @@ export class ClusterConfigKeeper implements Duty {
     if (lost.aborted) return;
     this.#isThere = true;
     this.#written.open();
-    await this.#tasks.run('ids of clusters', () => this.#checkIDs(signal), { signal }).catch(() => {}); // it is counted
+    await this.#tasks.run('ids of clusters', () => this.#checkIDs(signal), { signal }).catch(() => {}); // failures are counted
   }
 
-  /** Says so where another cluster has the same id: readers will refuse one of the two. */
+  /** Throws if another cluster has the same id, because readers reject one of the two. */
   async #checkIDs(signal: AbortSignal): Promise<void> {
     const { backend, clusterID } = this.#options;
     if (clusterID === 0) return;
@@ -152,7 +154,10 @@ export class ClusterConfigKeeper implements Duty {
   }
 }
 
-/** A configuration that says the same, or that promises more and so is another writer's (OPERATOR 16). */
+/**
+ * Returns true if the found configuration must be kept: it is equal, or promises more and so belongs to another writer
+ * (OPERATOR 16).
+ */
 function isToStay(found: Uint8Array, own: Uint8Array): boolean {
   if (equalBytes(found, own)) return true;
   const config = decodeClusterConfig(found, '');

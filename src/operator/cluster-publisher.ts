@@ -2,15 +2,26 @@ import { checkArguments, ITERABLE, LIST, NUMBER, objectWith, SIGNAL, TEXT } from
 import type { Clock, Random } from '../base/clock.ts';
 import { type Rejection, RejectionLog } from '../base/rejection.ts';
 import { systemClock } from '../base/system-clock.ts';
-import { formatLabels, type Labels } from '../identity/labels.ts';
+import {
+  type ClusterLimits,
+  clusterLimits,
+  identityDecoder,
+  ipDecoder,
+  nodeDecoder,
+  serviceDecoder,
+} from '../clustermesh/decoders.ts';
+import { withClusterLabel } from '../identity/cluster-label.ts';
+import type { Labels } from '../identity/labels.ts';
 import type { KvstoreBackend } from '../kvstore/backend.ts';
-import { bytesOfText } from '../kvstore/bytes.ts';
 import { encodeClusterService } from '../kvstore/codec/cluster-service.ts';
+import { encodeIdentity } from '../kvstore/codec/identity.ts';
 import { encodeIPIdentityPair, type IPIdentityPair } from '../kvstore/codec/ip-identity-pair.ts';
 import { MESH_RESOURCES, type MeshResource, resourcePrefix, syncedKey } from '../kvstore/codec/keys.ts';
 import { encodeNode } from '../kvstore/codec/node.ts';
+import type { ValueDecoder } from '../kvstore/codec/value.ts';
 import type { ClusterNode } from '../net/cluster-node.ts';
 import type { ClusterService } from '../net/cluster-service.ts';
+import { canonicalKey } from '../net/prefix.ts';
 import { ClusterConfigKeeper } from './cluster-config.ts';
 import type { DutyStatus } from './duty.ts';
 import { HeartbeatDuty } from './heartbeat.ts';
@@ -21,25 +32,25 @@ import { PublishedPrefix, type PublishedPrefixStatus } from './published-prefix.
 /** Options of {@link ClusterPublisher}. */
 export interface ClusterPublisherOptions extends KeyOwner {
   readonly backend: KvstoreBackend;
-  /** Default: the system's. */
+  /** Default: the system clock. */
   readonly clock?: Clock | undefined;
   /** Default: `Math.random`. */
   readonly random?: Random | undefined;
-  /** Receives values that are too large to be published, after they were counted. */
+  /** Receives values that are not published because readers would reject them. They are counted before. */
   readonly onReject?: ((rejection: Rejection) => void) | undefined;
-  /** Receives what fails in the background, with the name of the task. All of it is tried again, and in `status()`. */
+  /** Receives background failures, with the name of the task. All are retried, and are in `status()`. */
   readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
 }
 
-/** A node of the cluster that is published; the cluster's name and id are added. */
+/** A node of the published cluster. The cluster's name and id are added. */
 export type PublishedNode = Omit<ClusterNode, 'cluster' | 'clusterID'>;
 
-/** A service that the cluster shares; the cluster's name and id are added. */
+/** A service that the cluster shares. The cluster's name and id are added. */
 export type PublishedService = Omit<ClusterService, 'cluster' | 'clusterID'>;
 
-/** A {@link ClusterPublisher} as data. */
+/** The state of a {@link ClusterPublisher}. */
 export interface ClusterPublisherStatus {
-  /** Readers find all that was said so far: canaries and configuration are there. */
+  /** True if readers find everything published so far: canaries and configuration are written. */
   readonly synced: boolean;
   readonly resources: Readonly<Record<MeshResource, PublishedPrefixStatus>>;
   readonly config: DutyStatus;
@@ -47,22 +58,27 @@ export interface ClusterPublisherStatus {
 }
 
 /**
- * Publishes a cluster in the formats of Cilium, so that any reader can follow it (OPERATOR 9 to 16, 35 to 43). The owner says
- * what is to be, in any order and at any time; the kvstore is made equal to it.
+ * Publishes a cluster in the formats of Cilium, so that any reader can follow it (OPERATOR 9 to 16, 35 to 43). The owner sets
+ * the desired content in any order and at any time. The kvstore is made equal to it.
  *
- *     nodes, services, identities, IPs ─► leftovers of a former life go ─► canaries ─► configuration
- *                                                                                       heartbeat
+ *     nodes, services, identities, IPs ─► leftovers of earlier runs are deleted ─► canaries ─► configuration
+ *                                                                                             heartbeat
  *
- * The configuration is written when everything has been said ({@link ClusterPublisher.markSynced}) and has landed, and goes
- * before all other keys when this process dies: so no reader loses what is still said, whenever that is, and whatever becomes
- * of leases. All that a lost lease takes away is put again, in the same order.
+ * Values that readers of the mesh would reject are counted and not published.
  *
- * Nodes stay when it ends; the rest goes with the client's leases, unless another life of the publisher comes before. Only
- * one at a time for a cluster, and no other may write its services, identities and IPs.
+ * The configuration is written when the content is complete ({@link ClusterPublisher.markSynced}) and all of it is in the
+ * kvstore. If this process dies, the configuration expires before all other keys. So readers never lose published content,
+ * whenever the process or its leases end. If a lease is lost, its keys are written again in the same order.
+ *
+ * Nodes have no lease and stay when the publisher ends. The other keys expire with the client's leases unless the next
+ * publisher of this cluster takes them over. Run only one publisher per cluster. No other client may write the cluster's
+ * services, identities and IPs.
  */
 export class ClusterPublisher {
   readonly #owner: KeyOwner;
   readonly #prefixes: Readonly<Record<MeshResource, PublishedPrefix>>;
+  /** The decoders of readers of the mesh. */
+  readonly #decoders: Readonly<Record<MeshResource, ValueDecoder<unknown>>>;
   readonly #config: ClusterConfigKeeper;
   readonly #heartbeat: HeartbeatDuty;
   readonly #said = openable();
@@ -92,6 +108,14 @@ export class ClusterPublisher {
       },
     }));
     const { clusterName, clusterID, maxConnectedClusters } = options;
+    const clusterLimit = clusterLimits(clusterID, maxConnectedClusters);
+    const limits = (): ClusterLimits => clusterLimit;
+    this.#decoders = {
+      nodes: nodeDecoder(clusterName, limits),
+      services: serviceDecoder(clusterName, limits),
+      identities: identityDecoder(clusterName, limits),
+      ip: ipDecoder(limits),
+    };
     this.#config = new ClusterConfigKeeper({
       ...surroundings,
       ...{ clusterName, clusterID, maxConnectedClusters, after },
@@ -102,7 +126,7 @@ export class ClusterPublisher {
   upsertNode(node: PublishedNode): void {
     const { clusterName: cluster, clusterID } = this.#owner;
     const value = encodeNode({ ...node, cluster, clusterID }, { source: 'custom-resource' });
-    this.#prefixes.nodes.upsert(node.name, value);
+    this.#upsert('nodes', node.name, value);
   }
 
   deleteNode(name: string): void {
@@ -112,42 +136,60 @@ export class ClusterPublisher {
   upsertService(service: PublishedService): void {
     const { clusterName: cluster, clusterID } = this.#owner;
     const { namespace, name } = service;
-    this.#prefixes.services.upsert(
-      `${namespace}/${name}`,
-      encodeClusterService({ ...service, cluster, clusterID }),
-    );
+    const value = encodeClusterService({ ...service, cluster, clusterID });
+    this.#upsert('services', `${namespace}/${name}`, value);
   }
 
   deleteService({ namespace, name }: { readonly namespace: string; readonly name: string }): void {
     this.#prefixes.services.delete(`${namespace}/${name}`);
   }
 
-  /** @param id 256 and up, within the cluster's range: readers refuse others */
+  /**
+   * Publishes an identity. Adds the label `k8s:io.cilium.k8s.policy.cluster=<cluster>` if it is missing, because Cilium 1.17
+   * ignores identities without it.
+   *
+   * @param id at least 256, in the cluster's range
+   */
   upsertIdentity(id: number, labels: Labels): void {
-    this.#prefixes.identities.upsert(String(id), bytesOfText(formatLabels(labels)));
+    const named = withClusterLabel(labels, this.#owner.clusterName);
+    this.#upsert('identities', String(id), encodeIdentity(named));
   }
 
   deleteIdentity(id: number): void {
     this.#prefixes.identities.delete(String(id));
   }
 
-  /** An endpoint's address or a CIDR. `pair.key` must be canonical. */
+  /** Publishes an endpoint's address or a CIDR. The key is made canonical because readers reject other spellings. */
   upsertIP(pair: IPIdentityPair): void {
-    this.#prefixes.ip.upsert(pair.key, encodeIPIdentityPair(pair));
+    const key = canonicalKey(pair.key) ?? pair.key;
+    this.#upsert('ip', key, encodeIPIdentityPair({ ...pair, key }));
   }
 
   /** @param key as in `upsertIP` */
   deleteIP(key: string): void {
-    this.#prefixes.ip.delete(key);
+    this.#prefixes.ip.delete(canonicalKey(key) ?? key);
   }
 
   /**
-   * Everything has been said that the cluster has now: what a former life has left and this one has not said is deleted.
-   * Resolves when readers find the cluster complete. Until then they keep what they knew.
+   * Declares the content complete: keys of earlier runs that were not published in this one are deleted. Resolves when readers
+   * find the cluster complete. Until then, readers keep their previous state.
    */
   markSynced(): Promise<void> {
     this.#said.open();
     return this.#config.written;
+  }
+
+  /** Publishes a value if a reader accepts all of it. If not, the value is counted and the key is deleted. */
+  #upsert(resource: MeshResource, name: string, value: Uint8Array): void {
+    const prefix = this.#prefixes[resource];
+    const decoded = this.#decoders[resource](
+      name,
+      value,
+      `${resourcePrefix(resource, this.#owner.clusterName)}${name}`,
+    );
+    const [fault] = decoded.ok ? (decoded.dropped ?? []) : [decoded.rejection];
+    if (fault === undefined) prefix.upsert(name, value);
+    else prefix.refuse(name, fault);
   }
 
   status(): ClusterPublisherStatus {
@@ -162,7 +204,10 @@ export class ClusterPublisher {
     return { synced, resources, config, heartbeat: this.#heartbeat.status() };
   }
 
-  /** Publishes until the signal fires. Once at a time. Close the backend with `keepLeases` to leave the cluster to the next life. */
+  /**
+   * Publishes until the signal fires. Runs once at a time. Close the backend with `keepLeases` so that the next publisher can
+   * take over the keys.
+   */
   async run(signal: AbortSignal): Promise<void> {
     const prefixes = Object.values(this.#prefixes);
     await Promise.all([

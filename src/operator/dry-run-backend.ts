@@ -1,25 +1,25 @@
 import type { BackendStatus, KvstoreBackend, KvstoreLock } from '../kvstore/backend.ts';
 import { equalBytes, textOfBytes } from '../kvstore/bytes.ts';
 
-/** What of a kvstore only reads. */
+/** The methods of a kvstore that only read. */
 type Reads = Pick<
   KvstoreBackend,
   'get' | 'read' | 'listPrefix' | 'watch' | 'retryInTurn' | 'onLeaseLost' | 'endpoints' | 'status' | 'close'
 >;
 
-/** Text that may be shown; a value that is none by its size. */
+/** Returns a value as text, or its size if it is not text. */
 function shown(value: Uint8Array): string {
   return textOfBytes(value) ?? `${value.length} bytes`;
 }
 
 /**
- * A kvstore that is read and not written: each put and delete that would change something is printed with its reason, once,
- * and counts as done. What was printed is kept in mind, so that a key is not printed at each repetition.
+ * A kvstore that is read but not written. Each put or delete that would change a key is printed with its reason and counts as
+ * done. The result is remembered, so that a repeated write is printed once.
  */
 export class DryRunBackend implements KvstoreBackend {
   readonly #backend: Reads;
   readonly #print: (line: string) => void;
-  /** What the kvstore would have; `undefined`: deleted. */
+  /** The values that the kvstore would have. `undefined` if deleted. */
   readonly #would = new Map<string, Uint8Array | undefined>();
 
   constructor(backend: Reads, print: (line: string) => void) {
@@ -75,7 +75,7 @@ export class DryRunBackend implements KvstoreBackend {
     return kvs.length;
   }
 
-  /** A lock would be a write: the caller goes on as if it had it. */
+  /** Returns a lock that is not held, because locking would be a write. The caller continues as if it held the lock. */
   lock(path: string): Promise<KvstoreLock> {
     const lost = new AbortController().signal;
     return Promise.resolve({ key: path, revision: 0, lost, release: () => Promise.resolve() });

@@ -19,7 +19,7 @@ import type { Producer, ProducerOptions } from './producer.ts';
 import { serviceSync } from './service-sync.ts';
 import type { SliceMode } from './slices/endpoint-slices.ts';
 
-/** What can be switched off; collectors have their intervals. */
+/** Switches for the duties that publish. Collectors are switched by their intervals. */
 export interface PublishSwitches {
   readonly services: boolean;
   readonly nodes: boolean;
@@ -29,26 +29,26 @@ export interface PublishSwitches {
   readonly heartbeat: boolean;
 }
 
-/** What an operator does for its cluster, and with what. */
+/** The tasks of an operator for its cluster, and their dependencies. */
 export interface OperatorDutiesOptions {
   readonly clusterName: string;
   readonly clusterID: number;
   readonly maxConnectedClusters: MaxConnectedClusters;
   /**
-   * Who allocates identities: `crd`: they are CiliumIdentities, and all that agents would write is published from custom
-   * resources; `kvstore`: the agents write identities and IPs themselves.
+   * Where identities are allocated. With `crd`, identities are CiliumIdentities, and everything that agents would write is
+   * published from custom resources. With `kvstore`, agents write identities and IPs themselves.
    */
   readonly identityAllocation: 'crd' | 'kvstore';
   readonly endpoints: 'ciliumendpoints' | 'ciliumendpointslices';
   readonly publish: PublishSwitches;
   readonly intervals: CollectorIntervals;
-  /** Deletes all CiliumEndpoints, once. Default false. */
+  /** Delete all CiliumEndpoints, once. Default false. */
   readonly deleteAllEndpoints?: boolean | undefined;
-  /** How CiliumEndpoints are batched into slices; `undefined`: not at all. */
+  /** How CiliumEndpoints are batched into slices; `undefined` if they are not. */
   readonly slicing?: SliceMode | undefined;
   readonly kubernetes: KubernetesClient;
   readonly backend: KvstoreBackend;
-  /** Default: there is no other. */
+  /** Default: always the leader, because there are no other operators. */
   readonly election?: LeaderElection | undefined;
   /** Prints each write to Kubernetes instead of making it. */
   readonly dryRun?: ((line: string) => void) | undefined;
@@ -60,33 +60,26 @@ export interface OperatorDutiesOptions {
   readonly onDeed: (deed: Deed) => void;
 }
 
-/** The duties of an operator, and which of them a mesh waits for. */
+/** The duties of an operator, and those that a mesh waits for. */
 export interface OperatorDuties {
   readonly all: readonly Duty[];
-  /** Ready when each of these has published everything. */
+  /** The operator is ready when each of these has published everything. */
   readonly published: readonly Duty[];
 }
 
-/** Of what is deleted by an explicit word. */
+/** Rate limit of the explicit removal of all CiliumEndpoints. */
 const REMOVALS_PER_SECOND = 50;
 
-/** All duties, none of which runs yet. Throws an `UnsafeSettingError` for intervals with which they would delete what is in use. */
+/**
+ * Returns all duties; none runs yet. Throws an `UnsafeSettingError` if an interval would let a collector delete objects in use.
+ */
 export function operatorDuties(options: OperatorDutiesOptions): OperatorDuties {
   const { publish, kubernetes: source, clusterName, clusterID, maxConnectedClusters } = options;
-  const { backend, clock, random, gate, onReject, onFailure, endpoints, identityAllocation } = options;
+  const { backend, clock, random, gate, endpoints, identityAllocation } = options;
+  const { onReject, onFailure, onDeed } = options;
   const producing: ProducerOptions = {
-    ...{
-      source,
-      backend,
-      clusterName,
-      clusterID,
-      maxConnectedClusters,
-      clock,
-      random,
-      gate,
-      onReject,
-      onFailure,
-    },
+    ...{ source, backend, clusterName, clusterID, maxConnectedClusters },
+    ...{ clock, random, gate, onReject, onFailure, onDeed },
   };
   const isCRD = identityAllocation === 'crd';
   const made: readonly (readonly [boolean, () => Producer])[] = [
@@ -98,10 +91,10 @@ export function operatorDuties(options: OperatorDutiesOptions): OperatorDuties {
   const producers = made.flatMap(([isOn, make]) => (isOn ? make() : []));
   const config = new ClusterConfigKeeper({
     ...{ backend, clusterName, clusterID, maxConnectedClusters, clock, random, onFailure },
-    // Readers wait for the canary of each resource: they are promised only where all are written.
+    // Readers wait for the canary of each resource, so canaries are promised only if all of them are written.
     after: producers.length === made.length ? producers : undefined,
   });
-  // The original: no configuration of a cluster that is in no mesh (OPERATOR 16).
+  // As upstream: no configuration if the cluster is in no mesh (OPERATOR 16).
   const isInMesh = clusterID !== 0 && clusterName !== 'default';
   const published = [...producers, ...(publish.clusterConfig && isInMesh ? [config] : [])];
   const heartbeat = publish.heartbeat
@@ -111,7 +104,7 @@ export function operatorDuties(options: OperatorDutiesOptions): OperatorDuties {
   return { all, published };
 }
 
-/** What is done once, where the word for it is said. */
+/** Returns the duties that run once on explicit request. */
 function removing(options: OperatorDutiesOptions): readonly Duty[] {
   const { deleteAllEndpoints, kubernetes, election = ALONE, dryRun } = options;
   if (deleteAllEndpoints !== true) return [];
@@ -122,7 +115,7 @@ function removing(options: OperatorDutiesOptions): readonly Duty[] {
   return [new EndpointRemoval({ ...options, intervals: intervalsOf(options), reader, writer })];
 }
 
-/** Identities are collected where they are allocated. */
+/** Returns the intervals. Identities are collected only where they are allocated. */
 function intervalsOf({ identityAllocation, intervals }: OperatorDutiesOptions): CollectorIntervals {
   return { ...intervals, ...(identityAllocation === 'crd' ? { kvstoreIdentities: 0 } : { identities: 0 }) };
 }

@@ -1,55 +1,58 @@
 import type { Failure } from '../base/failure.ts';
 
 /**
- * One thing that an operator does for its cluster: a file, a switch, a row in the status.
+ * One task that an operator does for its cluster: one file, one switch, one row in the status.
  *
- * A duty fails alone (OPERATOR 5): what goes wrong is counted in its status and tried again, and the other duties go on.
+ * A duty fails alone (OPERATOR 5): its failures are counted in its status and retried, and the other duties continue.
  */
 export interface Duty {
   readonly name: string;
-  /** Does it until the signal fires; rejects only where an assertion is broken. Once at a time; it may be run again afterwards. */
+  /** Runs until the signal fires. Rejects only if an assertion is broken. Runs once at a time; may be run again afterwards. */
   run(signal: AbortSignal): Promise<void>;
   status(): DutyStatus;
 }
 
-/** `off`: not switched on. `waiting`: it is not running yet, or waits for what it needs. `ended`: its signal has fired, or all of it is done. */
+/**
+ * `off`: not switched on. `waiting`: not running yet, or waiting for a dependency. `ended`: its signal has fired, or its work
+ * is done.
+ */
 export type DutyState = 'off' | 'waiting' | 'running' | 'ended';
 
-/** A duty as data. */
+/** The status of a duty. */
 export interface DutyStatus {
   readonly name: string;
   readonly state: DutyState;
   readonly failures: number;
   readonly lastFailure: Failure | undefined;
-  /** Of a duty that keeps keys of a kvstore. */
+  /** Present if the duty maintains keys of a kvstore. */
   readonly published?: PublishedKeys | undefined;
-  /** Of a duty that works in rounds. */
+  /** Present if the duty works in rounds. */
   readonly rounds?: DutyRounds | undefined;
 }
 
-/** What a duty keeps in the kvstore. */
+/** The keys that a duty maintains in the kvstore. */
 export interface PublishedKeys {
-  /** Everything is there that its inputs ask for, and the canary says so, where there is one. */
+  /** True if all desired keys are in the kvstore, and the canary if there is one. */
   readonly synced: boolean;
-  /** Keys that are to exist. */
+  /** Number of desired keys. */
   readonly keys: number;
-  /** Keys that the kvstore does not yet hold as they are to be. */
+  /** Number of keys whose writes are pending. */
   readonly pending: number;
   readonly writes: number;
-  /** Objects from which no key can be made. */
+  /** Number of objects from which no key can be made. */
   readonly refused: number;
 }
 
-/** What a duty has done in its rounds. */
+/** The work of a duty in its rounds. */
 export interface DutyRounds {
   readonly rounds: number;
-  /** Found in the last round, and to be deleted if the next one still finds it. */
+  /** Number of objects found in the last round. They are deleted if the next round still finds them. */
   readonly marked: number;
   readonly deleted: number;
-  /** Deletes that another writer forestalled: looked at again in the next round. */
+  /** Number of deletes that conflicted with another writer. The next round checks them again. */
   readonly conflicts: number;
-  /** Wall time at which the last round began; undefined before the first. */
+  /** Wall time of the start of the last round; undefined before the first. */
   readonly lastRoundMs: number | undefined;
-  /** Wall time at which the next round begins; undefined while none is planned. */
+  /** Wall time of the start of the next round; undefined if none is planned. */
   readonly nextRoundMs: number | undefined;
 }

@@ -10,13 +10,13 @@ import type { Deed } from './collect/rounds.ts';
 import { UnsafeSettingError } from './collect/unsafe-setting.ts';
 import type { Duty, DutyState, DutyStatus } from './duty.ts';
 
-/** What an {@link EndpointRemoval} works with. */
+/** Options of {@link EndpointRemoval}. */
 export interface EndpointRemovalOptions {
   readonly reader: ObjectReader;
   readonly writer: ObjectWriter;
   readonly clock: Clock;
   readonly random: Random;
-  /** Between rounds of the collectors of endpoints and of identities: both must be off. */
+  /** Intervals of the collectors of endpoints and identities. Both must be 0 (off). */
   readonly intervals: { readonly endpoints?: number | undefined; readonly identities?: number | undefined };
   readonly onFailure?: ((error: unknown, duty: string) => void) | undefined;
   readonly onDeed?: ((deed: Deed) => void) | undefined;
@@ -25,15 +25,15 @@ export interface EndpointRemovalOptions {
 const BACKOFF = { baseMs: 1000, capMs: 60_000 };
 
 /**
- * Deletes every CiliumEndpoint that there is when it begins, once, whatever pod it is of (OPERATOR 25): for a cluster whose
- * agents keep none any more. What an agent writes anew stays. It is tried until all of them are gone; once it is done
- * nothing more is deleted in the life of the process, in whatever terms it leads.
+ * Deletes once every CiliumEndpoint that exists when it begins, whatever its pod (OPERATOR 25), for a cluster whose agents no
+ * longer maintain them. CiliumEndpoints that agents create afterwards are kept. Retries until all are deleted. Then nothing
+ * more is deleted in the life of the process, even if it is elected again.
  */
 export class EndpointRemoval implements Duty {
   readonly name = 'endpoint-removal';
   readonly #options: EndpointRemovalOptions;
   readonly #tasks: Supervisor;
-  /** By uid: those that are to go. */
+  /** The CiliumEndpoints to delete, by uid. */
   readonly #doomed = new Map<string, KubernetesObject>();
   #state: DutyState = 'waiting';
   #isListed = false;
@@ -41,7 +41,7 @@ export class EndpointRemoval implements Duty {
   #conflicts = 0;
   #lastRoundMs: number | undefined;
 
-  /** Throws an {@link UnsafeSettingError} while a collector is on that takes endpoints for what they no longer are. */
+  /** Throws an {@link UnsafeSettingError} if a collector is on that concludes from CiliumEndpoints what is in use. */
   constructor(options: EndpointRemovalOptions) {
     const { clock, random, intervals, onFailure } = options;
     for (const [field, interval] of Object.entries({
@@ -92,7 +92,7 @@ export class EndpointRemoval implements Duty {
       for await (const page of this.#options.reader.list(CILIUM_ENDPOINTS, signal))
         for (const endpoint of page) this.#doomed.set(endpoint.metadata.uid, endpoint);
     } catch (error) {
-      // Where the kind is not served there is none.
+      // If the kind is not served, it has no objects.
       if (!(error instanceof ApiError) || error.code !== 'missing') throw error;
     }
     this.#isListed = true;

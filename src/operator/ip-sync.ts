@@ -9,20 +9,20 @@ import type { PublishedPrefix } from './published-prefix.ts';
 
 /** Options of {@link ipSync}. */
 export interface IPSyncOptions extends ProducerOptions {
-  /** What says where endpoints are (OPERATOR 42). Default `ciliumendpoints`. */
+  /** The kind that holds the addresses of endpoints (OPERATOR 42). Default `ciliumendpoints`. */
   readonly endpoints?: 'ciliumendpoints' | 'ciliumendpointslices' | undefined;
 }
 
 function pairOf(key: string, { identity, hostIP, encryptKey = 0, k8s }: Claim): Uint8Array {
   return encodeIPIdentityPair({
     key,
-    // What the feed calls unmanaged has no identity, which is 0 in the kvstore (OPERATOR 40).
+    // The feed's identity `unmanaged` is no identity, which is 0 in the kvstore (OPERATOR 40).
     identity: identity === RESERVED_IDENTITIES.unmanaged ? 0 : identity,
     ...{ hostIP, encryptKey, k8s },
   });
 }
 
-/** Takes claims for an `IPCache`, and says them as keys. */
+/** Returns a sink for claims of an `IPCache` that publishes them as keys. */
 function claimKeys(keys: PublishedPrefix): FedIPCache {
   return {
     upsert: (key, claim) => {
@@ -38,8 +38,9 @@ function claimKeys(keys: PublishedPrefix): FedIPCache {
 }
 
 /**
- * The addresses of CiliumEndpoints, or of the endpoints in CiliumEndpointSlices, as `cilium/state/ip/v1/default/<ip>` (OPERATOR
- * 40 to 42), with named ports. One address has one of its endpoints (K 23): when that goes, the next is written.
+ * Publishes the addresses of CiliumEndpoints, or of the endpoints in CiliumEndpointSlices, as `cilium/state/ip/v1/default/<ip>`
+ * (OPERATOR 40 to 42), with named ports. If several endpoints have one address, one of them is published (K 23). When it is
+ * deleted, the next one is published.
  */
 export function ipSync(options: IPSyncOptions): Producer {
   const { endpoints = 'ciliumendpoints' } = options;

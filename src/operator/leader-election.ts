@@ -1,6 +1,7 @@
 import { assert } from '../base/assert.ts';
 import type { Clock, Random, Timer } from '../base/clock.ts';
 import { type Failure, failureOf } from '../base/failure.ts';
+import { EitherSignal } from '../base/follow-signal.ts';
 import { CallbackGuard } from '../base/guard.ts';
 import { sleep } from '../base/sleep.ts';
 import type { ObjectReader, ObjectReaderOptions } from '../k8s/client/object-reader.ts';
@@ -9,73 +10,85 @@ import type { KubernetesObject } from '../k8s/resource.ts';
 import { type Moment, momentOf } from '../kvstore/held-lease.ts';
 import { isObject } from '../net/fields.ts';
 
-/** What every delete asks. */
+/** The permission that each delete requires. */
 export interface Leadership {
-  /** Whether no other can be the leader now, nor while a request of {@link LeaderElection.writeMs} is under way. */
+  /**
+   * True if no other operator can be the leader now, or while a request of at most {@link LeaderElection.writeMs} is pending.
+   */
   mayDelete(): boolean;
 }
 
-/** That of an operator without Kubernetes: there is no other. */
+/** The leadership of an operator without Kubernetes: there are no others. */
 export const ALONE: Leadership & { readonly writeMs?: number } = { mayDelete: () => true };
 
-/** What all who stand for the same lease agree on. */
+/** The times that all candidates of one lease must share. */
 export interface ElectionTimes {
-  /** How long a lease lasts that is not renewed. */
+  /** Duration of a lease that is not renewed. */
   readonly leaseMs: number;
-  /** So long after its last renewal a leader ceases to be one; less than the lease. */
+  /** Time after its last renewal at which a leader steps down. Less than the lease. */
   readonly renewDeadlineMs: number;
-  /** Between two looks, and two renewals; less than the deadline by far. */
+  /** Time between two reads, and between two renewals. Much less than the deadline. */
   readonly retryMs: number;
 }
 
-/** Those of the original. */
+/** The times of upstream. */
 const ELECTION_TIMES: ElectionTimes = { leaseMs: 15_000, renewDeadlineMs: 10_000, retryMs: 2000 };
 
 /** Options of {@link LeaderElection}. */
 export interface LeaderElectionOptions {
-  /** The API server that has the Lease. */
+  /** A client of the API server with the Lease. */
   readonly client: {
     reader(options?: ObjectReaderOptions): ObjectReader;
     writer(options?: ObjectWriterOptions): ObjectWriter;
   };
   readonly clock: Clock;
   readonly random: Random;
-  /** Of this process and no other: {@link electionIdentity}. */
+  /** Unique to this process: {@link electionIdentity}. */
   readonly identity: string;
-  /** Where the Lease is. Default `default`. */
+  /** Namespace of the Lease. Default `default`. */
   readonly namespace?: string | undefined;
-  /** Default: 15 s, 10 s and 2 s, as the original. */
+  /** Default: 15 s, 10 s and 2 s, as upstream. */
   readonly times?: ElectionTimes | undefined;
+  /**
+   * Called before each attempt of a candidate. If it returns false, the candidate leaves the Lease to others. Default: always
+   * true.
+   */
+  readonly mayStand?: (() => boolean) | undefined;
   readonly onFailure?: ((error: unknown) => void) | undefined;
 }
 
-/** An election as data. */
+/** The status of an election. */
 export interface LeaderElectionStatus {
   readonly identity: string;
   readonly state: 'idle' | 'candidate' | 'leader';
-  /** Who held the lease when it was last seen; `undefined`: no one. */
+  /** Holder of the lease when it was last read; `undefined` if it had none. */
   readonly holder: string | undefined;
-  /** Milliseconds since the own last renewal. */
+  /** Milliseconds since its own last renewal. */
   readonly renewedMs: number | undefined;
-  /** Looks and renewals that have failed. */
+  /**
+   * Milliseconds until a candidate may take the Lease if its holder does not renew it; 0 if it may take it now; `undefined` if
+   * this is not a candidate.
+   */
+  readonly freeInMs: number | undefined;
+  /** Number of failed reads and renewals. */
   readonly failures: number;
   readonly lastFailure: Failure | undefined;
 }
 
-/** The Lease of Cilium's operator: of ours and of those one only works (OPERATOR 1). */
+/** The Lease of Cilium's operator, so that only one of that and ours works (OPERATOR 1). */
 const LEASE_NAME = 'cilium-operator-resource-lock';
 const LEASES = { group: 'coordination.k8s.io', version: 'v1', plural: 'leases' };
-/** `leaderelection.JitterFactor` of client-go: who waits for a lease does not look in step with others. */
+/** `leaderelection.JitterFactor` of client-go: candidates do not read the lease in step. */
 const JITTER = 1.2;
 const LETTERS = 'abcdefghijklmnopqrstuvwxyz';
 
-/** `<hostname>-<10 random letters>`. */
+/** Returns `<hostname>-<10 random letters>`. */
 export function electionIdentity(hostname: string, random: Random): string {
   const letters = Array.from({ length: 10 }, () => LETTERS[Math.floor(random() * LETTERS.length)]);
   return `${hostname}-${letters.join('')}`;
 }
 
-/** Why no one can be elected with these times, if so: a sentence without its end. */
+/** Returns the reason if election is impossible with these times, without a final period. */
 export function electionFault({ leaseMs, renewDeadlineMs, retryMs }: ElectionTimes): string | undefined {
   if (retryMs > 0 && renewDeadlineMs < leaseMs && retryMs * JITTER < renewDeadlineMs) return undefined;
   return `a lease of ${leaseMs} ms must be longer than its deadline of ${renewDeadlineMs} ms, and that than a retry after ${retryMs} ms by far`;
@@ -84,7 +97,7 @@ export function electionFault({ leaseMs, renewDeadlineMs, retryMs }: ElectionTim
 interface Seen {
   readonly version: string;
   readonly holder: string;
-  /** Own time at which this version was first seen; the writer's time says nothing here. */
+  /** Local time when this version was first read. The writer's time is ignored because clocks may differ. */
   readonly at: number;
   readonly leaseMs: number;
 }
@@ -94,27 +107,28 @@ function specOf(lease: KubernetesObject): Readonly<Record<string, unknown>> {
   return isObject(spec) ? spec : {};
 }
 
-/** A time as Kubernetes' `MicroTime`. */
+/** Returns a time as a Kubernetes `MicroTime`. */
 function microTime(wallMs: number): string {
   return `${new Date(wallMs).toISOString().slice(0, -1)}000Z`;
 }
 
 /**
- * Leader election on a Lease, as client-go does it, so that clocks need not agree: a candidate takes a lease that it has
- * seen unchanged for as long as it lasts, by its own clock. A leader counts from the moment **before** it sent its last
- * successful renewal, which is before anybody can have seen it:
+ * Leader election on a Lease, as in client-go. Clocks need not agree, because a candidate takes a lease that it has seen
+ * unchanged for the duration of the lease, by its own clock. A leader counts from the time **before** it sent its last
+ * successful renewal, so it counts from earlier than any candidate:
  *
  *     leader     sent ├──────── may delete ────────┤deadline      lease┊
  *     candidate        seen ├───────────────────────────────────────── lease ┤ may take it
- *                                                  ├─ for requests ────┊
- *                                                   under way, and clocks that run slow
+ *                                                  ├─ for pending ─────┊
+ *                                                   requests and slow clocks
  *
- * Covered: partitions, requests and answers that are delayed or lost, a process that is stopped for any time, a machine that is
- * suspended, clocks that are set or run a third too fast or slow. Not covered: an operator of another make that does not ask before it deletes; a
- * request that takes effect later than {@link writeMs} after it was sent, which its preconditions are for.
+ * Covered: partitions; delayed or lost requests and answers; a process that is stopped for any time; a machine that is
+ * suspended; clocks that are set, or run a third too fast or slow. Not covered: an operator of another make that does not ask
+ * before it deletes; a request that takes effect later than {@link writeMs} after it was sent. The preconditions of requests
+ * are for the latter.
  */
 export class LeaderElection implements Leadership {
-  /** So long a request may take that {@link mayDelete} has let pass. */
+  /** Maximum duration of a request that {@link mayDelete} has allowed. */
   readonly writeMs: number;
   readonly #options: LeaderElectionOptions;
   readonly #place: ObjectPlace;
@@ -126,11 +140,11 @@ export class LeaderElection implements Leadership {
   readonly #guard = new CallbackGuard();
   #state: LeaderElectionStatus['state'] = 'idle';
   #seen: Seen | undefined;
-  /** The lease as we wrote it last; `undefined` when it is not known whether it still is so. */
+  /** The lease as last written by us; `undefined` if it may have changed since. */
   #held: KubernetesObject | undefined;
-  /** Right before the last renewal that succeeded was sent. */
+  /** Time immediately before the last successful renewal was sent. */
   #renewedAt: Moment | undefined;
-  /** A write was sent that makes the lease ours, whatever is known of its outcome. */
+  /** True if a write was sent that makes the lease ours, whatever its outcome. */
   #mayHold = false;
   #failures = 0;
   #lastFailure: Failure | undefined;
@@ -146,7 +160,7 @@ export class LeaderElection implements Leadership {
     this.#retryMs = retryMs;
     this.writeMs = leaseMs - renewDeadlineMs;
     this.#place = { kind: LEASES, namespace, name: LEASE_NAME };
-    // One that hangs must leave time for another before the deadline.
+    // A request that hangs must leave time for another one before the deadline.
     const timeoutMs = renewDeadlineMs / 2;
     this.#reader = client.reader({ timeoutMs });
     this.#writer = client.writer({ timeoutMs });
@@ -155,7 +169,7 @@ export class LeaderElection implements Leadership {
   mayDelete(): boolean {
     if (this.#renewedAt === undefined) return false;
     const { now, wall } = momentOf(this.#options.clock);
-    // The lease may be as old as the system's time says: monotonic time may have stood still (ETCD, "Time").
+    // Wall time counts as well, because monotonic time may have stopped (ETCD, "Time").
     return Math.max(now - this.#renewedAt.now, wall - this.#renewedAt.wall) < this.#deadlineMs;
   }
 
@@ -166,15 +180,17 @@ export class LeaderElection implements Leadership {
       state: this.#state,
       holder: this.#seen?.holder || undefined,
       renewedMs: this.#renewedAt === undefined ? undefined : clock.now() - this.#renewedAt.now,
+      freeInMs: this.#state === 'candidate' ? this.#freeInMs() : undefined,
       failures: this.#failures,
       lastFailure: this.#lastFailure,
     };
   }
 
   /**
-   * Waits until it is the leader, runs `lead` once, and renews the lease meanwhile. The signal of `lead` fires when the
-   * lease is lost, before it can be another's, or when `signal` does; it is to end then, at once. Resolves when `lead` has
-   * settled: to `lost`, or to `ended` with the lease given back. Rejects with what `lead` throws.
+   * Waits until it is the leader, runs `lead` once, and renews the lease while it runs. The signal of `lead` fires when
+   * `signal` does, or when the lease is lost, which is before another operator can hold it. `lead` must end immediately when
+   * its signal fires. Resolves when `lead` has settled: to `lost`, or to `ended` after the lease was released. Rejects if
+   * `lead` throws.
    */
   async run(lead: (signal: AbortSignal) => Promise<void>, signal: AbortSignal): Promise<'ended' | 'lost'> {
     assert(this.#state === 'idle', 'an election runs once at a time');
@@ -190,12 +206,23 @@ export class LeaderElection implements Leadership {
   }
 
   async #acquire(signal: AbortSignal): Promise<boolean> {
-    const { clock, random } = this.#options;
+    const { clock } = this.#options;
     while (!signal.aborted) {
       if (await this.#try(signal)) return true;
-      await sleep(clock, this.#retryMs * (1 + random() * JITTER), signal);
+      await sleep(clock, this.#waitMs(), signal);
     }
     return false;
+  }
+
+  /**
+   * Returns the time until the next attempt: a few seconds, but at most half a retry period after the Lease of another operator
+   * expires.
+   */
+  #waitMs(): number {
+    const { random } = this.#options;
+    const waitMs = this.#retryMs * (1 + random() * JITTER);
+    const freeInMs = this.#freeInMs();
+    return freeInMs === 0 ? waitMs : Math.min(waitMs, freeInMs + (random() * this.#retryMs) / 2);
   }
 
   async #lead(lead: (signal: AbortSignal) => Promise<void>, signal: AbortSignal): Promise<'ended' | 'lost'> {
@@ -217,11 +244,12 @@ export class LeaderElection implements Leadership {
     }
   }
 
-  /** Until the signal fires, or, true, the lease is lost. */
+  /** Renews the lease. Returns false when the signal fires, true when the lease is lost. */
   async #renew(signal: AbortSignal): Promise<boolean> {
     const { clock } = this.#options;
     const lost = new AbortController();
-    const until = AbortSignal.any([signal, lost.signal]);
+    using either = new EitherSignal(signal, lost.signal);
+    const until = either.signal;
     let timer: Timer | undefined;
     const arm = (): void => {
       const leftMs = (this.#renewedAt?.now ?? 0) + this.#deadlineMs - clock.now();
@@ -239,13 +267,13 @@ export class LeaderElection implements Leadership {
     return !signal.aborted;
   }
 
-  /** Another one held it when it was last seen. */
+  /** True if another operator held the lease when it was last read. */
   #isOthers(): boolean {
     const { holder = '' } = this.#seen ?? {};
     return holder !== '' && holder !== this.#options.identity;
   }
 
-  // ── One look and one write ─────────────────────────────────────────────────────────────────────────────
+  // ── One read and one write ─────────────────────────────────────────────────────────────────────────────
 
   async #try(signal: AbortSignal): Promise<boolean> {
     const { clock, onFailure } = this.#options;
@@ -261,9 +289,10 @@ export class LeaderElection implements Leadership {
   }
 
   async #take(signal: AbortSignal): Promise<boolean> {
-    const { clock, identity } = this.#options;
+    const { clock, identity, mayStand } = this.#options;
     const lease = this.#held ?? (await this.#look(signal));
-    if (this.#isTaken()) return false;
+    if (this.#freeInMs() > 0) return false;
+    if (this.#state === 'candidate' && mayStand?.() === false) return false;
     const before = lease === undefined ? {} : specOf(lease);
     const isRenewal = before['holderIdentity'] === identity;
     const transitions = Number(before['leaseTransitions'] ?? 0);
@@ -291,10 +320,10 @@ export class LeaderElection implements Leadership {
     return lease;
   }
 
-  /** Another one held it when it was last seen, and may think so still. */
-  #isTaken(): boolean {
+  /** Returns the milliseconds until the Lease expires if another operator held it when it was last read, else 0. */
+  #freeInMs(): number {
     const { at = 0, leaseMs = 0 } = this.#seen ?? {};
-    return this.#isOthers() && this.#options.clock.now() - at < leaseMs;
+    return this.#isOthers() ? Math.max(0, at + leaseMs - this.#options.clock.now()) : 0;
   }
 
   async #write(
@@ -331,7 +360,9 @@ export class LeaderElection implements Leadership {
     return true;
   }
 
-  /** Gives the lease back if it is ours, so that the next one need not wait; what fails is no matter: it runs out. */
+  /**
+   * Releases the lease if it is ours, so that the next leader need not wait. Failures are ignored because the lease expires.
+   */
   async #release(): Promise<void> {
     const { clock, identity } = this.#options;
     const mayHold = this.#mayHold;
@@ -351,7 +382,7 @@ export class LeaderElection implements Leadership {
         ...{ ...times, leaseTransitions },
       });
     } catch {
-      // it runs out
+      // the lease expires
     } finally {
       timer.cancel();
       this.#held = undefined;

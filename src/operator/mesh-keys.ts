@@ -6,15 +6,18 @@ import { decodeNode, encodeNode } from '../kvstore/codec/node.ts';
 import { isObject } from '../net/fields.ts';
 import type { PublishedPrefixOptions } from './published-prefix.ts';
 
-/** Whose keys. */
+/** The cluster that owns keys. */
 export interface KeyOwner {
   readonly clusterName: string;
-  /** 0 in no mesh. */
+  /** 0 if the cluster is in no mesh. */
   readonly clusterID: number;
   readonly maxConnectedClusters?: MaxConnectedClusters | undefined;
 }
 
-/** How the keys of a resource are bound, which of those that are there are a cluster's own, and what is as good as them. */
+/**
+ * How the keys of a resource are leased, which existing keys belong to the cluster, and which values of other writers are
+ * equivalent.
+ */
 export type KeyRules = Pick<PublishedPrefixOptions, 'leased' | 'isOwn' | 'isAsGood'>;
 
 function parseJson(value: Uint8Array): unknown {
@@ -26,8 +29,9 @@ function parseJson(value: Uint8Array): unknown {
 }
 
 /**
- * Nodes have no lease: a node lives on when the operator does not (OPERATOR 10). Its own agent may have registered it, and
- * what that says alike is left alone. A leftover is own if its value says so, too (OPERATOR 13).
+ * Returns the rules of nodes. Nodes have no lease, because a node outlives the operator (OPERATOR 10). If the node's agent has
+ * registered the same node itself, its value is kept. A leftover key belongs to the cluster if its value names the cluster, too
+ * (OPERATOR 13).
  */
 function nodeRules({ clusterName: cluster }: KeyOwner): KeyRules {
   return {
@@ -46,7 +50,7 @@ function nodeRules({ clusterName: cluster }: KeyOwner): KeyRules {
   };
 }
 
-/** Numbers of the own cluster, and those from before it had an id. */
+/** Returns the rules of identities: those of the own cluster, and those allocated before it had an id. */
 function identityRules({ clusterID, maxConnectedClusters }: KeyOwner): KeyRules {
   return {
     isOwn: (name) => {
@@ -57,7 +61,7 @@ function identityRules({ clusterID, maxConnectedClusters }: KeyOwner): KeyRules 
   };
 }
 
-/** The rules of a resource. */
+/** Returns the rules of a resource. */
 export function keyRules(resource: MeshResource, owner: KeyOwner): KeyRules {
   switch (resource) {
     case 'nodes':

@@ -4,7 +4,7 @@ export interface Openable {
   open(this: void): void;
 }
 
-/** A new one, closed. */
+/** Returns a new one, unresolved. */
 export function openable(): Openable {
   let open = (): void => {};
   const opened = new Promise<void>((resolve) => {

@@ -8,59 +8,64 @@ import type { ResourceKind, ResourceSource } from '../k8s/resource.ts';
 import type { KvstoreBackend } from '../kvstore/backend.ts';
 import { type MeshResource, resourcePrefix, syncedKey } from '../kvstore/codec/keys.ts';
 import type { FormatVersion } from '../kvstore/codec/value.ts';
+import type { Deed } from './collect/rounds.ts';
 import type { Duty, DutyState, DutyStatus } from './duty.ts';
 import { type KeyOwner, keyRules } from './mesh-keys.ts';
 import { type Openable, openable } from './openable.ts';
 import { latest, PublishedPrefix } from './published-prefix.ts';
 
-/** What all producers take from their surroundings. */
+/** Options of all producers. */
 export interface ProducerOptions extends KeyOwner {
-  /** Where the objects come from. */
+  /** Source of the objects. */
   readonly source: ResourceSource;
-  /** Where the keys go. */
+  /** Destination of the keys. */
   readonly backend: KvstoreBackend;
   readonly clock: Clock;
   readonly random: Random;
-  /** Shares large sweeps out over turns of the event loop. Default: all at once. */
+  /** Spreads large sweeps over turns of the event loop. Default: one turn. */
   readonly gate?: TurnGate | undefined;
-  /** Whose fields the values have. Default `1.17`. */
+  /** Version of the value format. Default `1.17`. */
   readonly version?: FormatVersion | undefined;
   /** Write a canary when a resource is complete. Default true; 1.8 has none. */
   readonly canaries?: boolean | undefined;
-  /** Receives every object or field that is refused, after it was counted. */
+  /** Receives every rejected object or field, after it was counted. */
   readonly onReject?: ((rejection: Rejection) => void) | undefined;
-  /** Receives what fails in the background, with the name of the task. */
+  /** Receives each sweep of keys that an earlier operator left. Puts and deletes of single keys are not reported. */
+  readonly onDeed?: ((deed: Deed) => void) | undefined;
+  /** Receives background failures, with the name of the task. */
   readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
 }
 
-/** The objects of Kubernetes that a producer follows. */
+/** The Kubernetes objects that a producer follows. */
 export interface FollowedInputs {
-  /** All that the API server has of them has been said. */
+  /** True if all objects of the API server have been delivered. */
   readonly complete: boolean;
   readonly kinds: readonly KindStatus[];
-  /** Resolves when nothing more is said. */
+  /** Resolves when nothing more is delivered. */
   stop(): Promise<void>;
 }
 
-/** What follows the objects, and where they go. */
+/** The dependencies of a follower of objects, and the destination of its keys. */
 export interface InputContext extends ProducerOptions {
   readonly keys: PublishedPrefix;
   readonly rejections: RejectionLog;
-  /** The inputs have become complete, perhaps. */
+  /** Must be called when the inputs may have become complete. */
   readonly onChange: () => void;
 }
 
-/** What one producer is. */
+/** The definition of one producer. */
 export interface ProducerKind {
   readonly name: string;
   readonly resource: MeshResource;
-  /** What a former life has left stays while there are no objects: they may not have been made yet. Default false. */
+  /**
+   * Keep the keys of earlier runs while there are no objects, because the objects may not have been created yet. Default false.
+   */
   readonly keepWhenEmpty?: boolean | undefined;
-  /** Begins to follow the objects, and to say what the keys are to be. */
+  /** Starts to follow the objects and to publish their keys. */
   follow(context: InputContext): FollowedInputs;
 }
 
-/** A life of a producer: what it followed and wrote stays as it is when it has ended, for the status. */
+/** The state of one run. It is kept unchanged after the run for the status. */
 interface Life {
   readonly keys: PublishedPrefix;
   readonly rejections: RejectionLog;
@@ -68,12 +73,12 @@ interface Life {
 }
 
 /**
- * A duty that keeps the keys of one resource as the objects of Kubernetes say:
+ * A duty that keeps the keys of one resource equal to Kubernetes objects:
  *
- *     objects ─► what each key is to be (pure) ─► PublishedPrefix ─► kvstore
+ *     objects ─► desired value of each key (pure) ─► PublishedPrefix ─► kvstore
  *
- * Each run begins anew: what the one before has published stays until the objects have been listed, and what they do not say
- * goes then, before the canary is written.
+ * Each run starts from scratch: keys of the run before are kept until the objects have been listed. Then keys without an object
+ * are deleted, before the canary is written.
  */
 export class Producer implements Duty {
   readonly name: string;
@@ -81,7 +86,7 @@ export class Producer implements Duty {
   readonly #options: ProducerOptions;
   #life: Life;
   #state: DutyState = 'waiting';
-  /** Of this run, or the next: the inputs are complete, and what they say has landed. */
+  /** Opens when the inputs of this run, or of the next one, are complete and their keys are written. */
   #complete: Openable = openable();
 
   constructor(kind: ProducerKind, options: ProducerOptions) {
@@ -105,7 +110,7 @@ export class Producer implements Duty {
     };
   }
 
-  /** Resolves when all that was said so far is there, and the canary. Waits for the inputs to be complete, and for a run. */
+  /** Resolves when everything published so far, and the canary, is in the kvstore. Waits for a run and for complete inputs. */
   async synced(): Promise<void> {
     await this.#complete.opened;
     await this.#life.keys.markSynced();
@@ -135,8 +140,10 @@ export class Producer implements Duty {
   }
 
   #newLife(): Life {
-    const { backend, clusterName, clock, random, canaries = true, onReject, onFailure } = this.#options;
+    const { backend, clusterName, clock, random, canaries = true } = this.#options;
+    const { onReject, onFailure, onDeed } = this.#options;
     const { resource, keepWhenEmpty } = this.#kind;
+    const prefix = resourcePrefix(resource, clusterName);
     const rejections = new RejectionLog(onReject);
     return {
       rejections,
@@ -144,7 +151,11 @@ export class Producer implements Duty {
         rejections,
         keepWhenEmpty,
         ...{ backend, clock, random, onFailure, ...keyRules(resource, this.#options) },
-        prefix: resourcePrefix(resource, clusterName),
+        prefix,
+        onSweep: (keys) => {
+          const why = 'a former operator has left them, and no object asks for them';
+          onDeed?.({ duty: this.name, what: `delete ${keys} keys of ${prefix}`, why, outcome: 'queued' });
+        },
         canary: canaries ? syncedKey(clusterName, resource) : undefined,
       }),
     };
@@ -171,13 +182,13 @@ export function followKind<T>(
   };
 }
 
-/** What one object says: the key of a name, below the prefix of the resource. */
+/** The key and value of one object. The name is relative to the prefix of the resource. */
 export interface SaidKey {
   readonly name: string;
   readonly value: Uint8Array;
 }
 
-/** Objects of which each has a key of its own. */
+/** Returns a reader for objects that have one key each. */
 export function keyReader(
   kind: string,
   { keys }: InputContext,

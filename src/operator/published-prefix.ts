@@ -1,6 +1,6 @@
 import type { Clock, Random } from '../base/clock.ts';
 import type { Failure } from '../base/failure.ts';
-import { type RejectionLog, rejection } from '../base/rejection.ts';
+import { type Rejection, type RejectionLog, rejection } from '../base/rejection.ts';
 import type { KvstoreBackend } from '../kvstore/backend.ts';
 import { bytesOfText, equalBytes } from '../kvstore/bytes.ts';
 import { VALUE_LIMITS } from '../kvstore/codec/value.ts';
@@ -15,58 +15,59 @@ export interface PublishedPrefixOptions {
   readonly prefix: string;
   readonly clock: Clock;
   readonly random: Random;
-  /** Bind the keys to the client's session. Default true; the canary always is. */
+  /** Bind the keys to the client's session. Default true. The canary is always bound. */
   readonly leased?: boolean | undefined;
-  /** The key that says that the prefix is complete. */
+  /** The key that declares the prefix complete. */
   readonly canary?: string | undefined;
-  /** Whether a key that is there and not wanted was left by a former life of this publisher. */
+  /** Returns true if an existing key that is not desired was left by an earlier run of this publisher. */
   readonly isOwn: (name: string, value: Uint8Array) => boolean;
   /**
-   * Whether what another writer has put says what is to be said: then it is left as it is. Nothing is put before the keys
-   * that are there are known. Default: never.
+   * Returns true if a value of another writer is equivalent to the desired one; it is then kept. If set, nothing is put before
+   * the existing keys are known. Default: never.
    */
   readonly isAsGood?: ((found: Uint8Array, wanted: Uint8Array) => boolean) | undefined;
-  /** What a former life has left stays until something is published in this one. Default false. */
+  /** Keep the keys of earlier runs until something is published in this run. Default false. */
   readonly keepWhenEmpty?: boolean | undefined;
-  /** Where values are counted that are too large, beside what cannot be made a value. */
+  /** Counts values that are too large, in addition to those of the caller. */
   readonly rejections: RejectionLog;
-  /** Receives what fails in the background, with the name of the task. */
+  /** Receives the number of keys of earlier runs that are about to be deleted, if any. */
+  readonly onSweep?: ((keys: number) => void) | undefined;
+  /** Receives background failures, with the name of the task. */
   readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
 }
 
-/** etcd counts the whole request, with the fence and what frames them: less than 128 bytes, measured. */
+/** etcd limits the whole request. Fence and framing take less than 128 bytes, measured. */
 const MOST_BYTES = VALUE_LIMITS.bytes - 512;
 
-/** A {@link PublishedPrefix} as data. */
+/** The status of a {@link PublishedPrefix}. */
 export interface PublishedPrefixStatus extends PublishedKeys {
   readonly failures: number;
   readonly lastFailure: Failure | undefined;
 }
 
 /**
- * Keys below a prefix, of which the owner says what they are to be (OPERATOR 7, 9, 10, 13). A former life may have left
- * some, and others may write there:
+ * Keeps the keys below a prefix equal to those that the owner sets (OPERATOR 7, 9, 10, 13). Earlier runs may have left keys,
+ * and others may write there:
  *
- * - what is to be is put, also when it was lost with a lease, or when another client has deleted it; what another has
- *   overwritten is put again within 5 minutes and a little;
- * - once everything has been said ({@link PublishedPrefix.markSynced}) what a former life has left is deleted, and then
- *   the canary is written. Before that nothing is deleted that was not published in this life.
+ * - desired keys are put, and put again if they are lost with a lease or if another client overwrites or deletes them;
+ * - when the content is complete ({@link PublishedPrefix.markSynced}), keys of earlier runs are deleted, then the canary is
+ *   written. Before that, only keys published in this run are deleted.
  *
- * So a reader that follows never loses what is said in this life and was in the one before.
+ * So a reader never loses content that is published in this run and was in the one before.
  */
 export class PublishedPrefix {
   readonly #options: PublishedPrefixOptions;
   readonly #store: SharedStore<Uint8Array>;
   readonly #wanted = new Map<string, Uint8Array>();
-  /** Keys that are there, own, and not wanted: deleted when everything has been said, once. */
+  /** Own keys that exist and are not desired. They are deleted once, when the content is complete. */
   readonly #leftovers = new Set<string>();
-  /** What was handed on of what is wanted: that, or what is as good. */
+  /** The values handed to the store for desired keys: the desired values, or equivalent ones. */
   readonly #said = new Map<string, Uint8Array>();
-  /** What is there, where others may say it as well. */
+  /** The existing values, if other writers may write equivalent ones. */
   readonly #found = new Map<string, Uint8Array>();
   #listed = false;
   #synced = false;
-  /** Everything has been said, and nothing was to be published. */
+  /** True if the content is complete but empty, so that the sweep waits for the first key. */
   #isSweepDue = false;
 
   constructor(options: PublishedPrefixOptions) {
@@ -100,21 +101,20 @@ export class PublishedPrefix {
     };
   }
 
-  /** Names that are to exist, with their values. */
+  /** Returns the desired keys and values. */
   entries(): IterableIterator<[string, Uint8Array]> {
     return this.#wanted.entries();
   }
 
   /**
-   * The key is to have this value, which is kept. One that is larger than readers take is refused, and there is no key: a
-   * kvstore that refused it would hold up the canary.
+   * Sets the value of a key, and retains it. A value larger than readers accept is refused and the key deleted, because a
+   * kvstore that refused it would delay the canary.
    */
   upsert(name: string, value: Uint8Array): void {
     const at = `${this.#options.prefix}${name}`;
     if (value.length + bytesOfText(at).length > MOST_BYTES) {
       const why = `must have at most ${MOST_BYTES} bytes with its key`;
-      this.#options.rejections.add(rejection('too-large', 'value', `${value.length} bytes`, why, at));
-      this.delete(name);
+      this.refuse(name, rejection('too-large', 'value', `${value.length} bytes`, why, at));
       return;
     }
     this.#wanted.set(name, value);
@@ -123,7 +123,13 @@ export class PublishedPrefix {
     if (this.#isSweepDue) this.#sweep();
   }
 
-  /** The key is not to exist. One that was not published in this life goes with what a former life has left. */
+  /** Counts a value that readers would reject, and deletes the key and its earlier value. */
+  refuse(name: string, why: Rejection): void {
+    this.#options.rejections.add(why);
+    this.delete(name);
+  }
+
+  /** Deletes a key. If it was not published in this run, it is deleted with the keys of earlier runs. */
   delete(name: string): void {
     if (!this.#wanted.delete(name)) return;
     this.#said.delete(name);
@@ -131,8 +137,8 @@ export class PublishedPrefix {
   }
 
   /**
-   * Everything has been said that belongs to a complete content. Resolves when all that was said before has landed, what a
-   * former life has left is deleted, and the canary is written, if there is one.
+   * Declares the content complete. Resolves when everything set before is in the kvstore, the keys of earlier runs are deleted,
+   * and the canary is written if there is one.
    */
   async markSynced(): Promise<void> {
     await this.#store.synced;
@@ -143,12 +149,16 @@ export class PublishedPrefix {
 
   #sweep(): void {
     this.#isSweepDue = this.#options.keepWhenEmpty === true && this.#wanted.size === 0;
-    if (this.#isSweepDue) return;
+    if (this.#isSweepDue || this.#leftovers.size === 0) return;
+    this.#options.onSweep?.(this.#leftovers.size);
     for (const name of this.#leftovers) this.#store.deleteLocalKey(name);
     this.#leftovers.clear();
   }
 
-  /** Writes until the signal fires. Keys stay: a lease takes them, or the next life does. Once at a time. */
+  /**
+   * Writes until the signal fires. The keys are kept: they expire with their lease, or the next run takes them over. Runs once
+   * at a time.
+   */
   run(signal: AbortSignal): Promise<void> {
     return this.#store.run(signal);
   }
@@ -170,13 +180,13 @@ export class PublishedPrefix {
     else this.#store.updateLocalKey(name, value, this.#isOther(found, value));
   }
 
-  /** Whether what was found is something else. Nothing is known of it where others' writes are not looked at. */
+  /** Returns true if the existing value is missing or differs. Always false if the values of others are not observed. */
   #isOther(found: Uint8Array | undefined, value: Uint8Array): boolean {
     if (this.#options.isAsGood === undefined) return false;
     return found === undefined || !equalBytes(found, value);
   }
 
-  /** What the kvstore shows. */
+  /** Returns the observer of the existing keys. */
   #present(): StoreObserver<Uint8Array> {
     const { isOwn, isAsGood } = this.#options;
     return {
@@ -195,7 +205,7 @@ export class PublishedPrefix {
   }
 }
 
-/** The later of two failures. */
+/** Returns the later of two failures. */
 export function latest(a: Failure | undefined, b: Failure | undefined): Failure | undefined {
   return a === undefined || (b !== undefined && b.at > a.at) ? b : a;
 }

@@ -8,29 +8,29 @@ import { serviceValue } from './service-value.ts';
 
 /** Options of {@link serviceSync}. */
 export interface ServiceSyncOptions extends ProducerOptions {
-  /** Which services are asked for. Default: headless ones, too, but for 1.8 (K 14). */
+  /** The services to list. Default: all including headless ones, except for 1.8 (K 14). */
   readonly selection?: ServiceSelection | undefined;
 }
 
 /**
- * The services of the own cluster as they are to be in the kvstore: a function of the objects that are there, whatever
- * came first. A service has a key if it is shared and has a slice, be it empty.
+ * Publishes the services of the own cluster as a function of the existing objects, independent of their order. A service has a
+ * key if it is shared and has at least one slice, which may be empty.
  */
 class ServiceKeys {
   readonly #context: InputContext;
   readonly #cache: ServiceCache;
   /** Names of the slices of each service. */
   readonly #slices = new Map<string, Set<string>>();
-  /** What is to be looked at when the batch is over. */
+  /** Services to publish at the end of the batch. */
   readonly #changed = new Map<string, ServiceID>();
 
   constructor(context: InputContext) {
     this.#context = context;
     this.#cache = new ServiceCache({ clusterName: context.clusterName });
-    this.#cache.markSynced(); // a service is looked at as soon as it is there
+    this.#cache.markSynced(); // services are published as soon as they exist
   }
 
-  /** What the feed writes to. */
+  /** The sink of the feed. */
   get engine(): FedServices {
     const cache = this.#cache;
     return {
@@ -103,8 +103,8 @@ function follow(context: InputContext, selection: ServiceSelection): FollowedInp
 }
 
 /**
- * Services that are shared, as `cilium/state/services/v1/<cluster>/<namespace>/<name>` (OPERATOR 6 to 9). Annotations count
- * at once. A name decides nothing (bug 8), and what a former life has left goes (bug 9).
+ * Publishes shared services as `cilium/state/services/v1/<cluster>/<namespace>/<name>` (OPERATOR 6 to 9). Changed annotations
+ * take effect immediately. Names do not affect the result (bug 8), and keys of earlier runs are deleted (bug 9).
  */
 export function serviceSync(options: ServiceSyncOptions): Producer {
   const { version = '1.17', selection = { headless: version !== '1.8' } } = options;

@@ -4,28 +4,28 @@ import type { PortProtocol } from '../net/port.ts';
 import type { Backends } from '../servicecache/backend.ts';
 import type { Service } from '../servicecache/service.ts';
 
-/** Whose service it is. */
+/** The cluster of a service. */
 export interface ServiceCluster {
   readonly clusterName: string;
   readonly clusterID: number;
 }
 
 /**
- * Whether a service is offered to other clusters (SEMANTICS 3.1). Cilium 1.17 asks for the word that it is global as well, 1.8
- * does not.
+ * Returns true if a service is offered to other clusters (SEMANTICS 3.1). Cilium 1.17 requires the annotation `global` as well,
+ * 1.8 does not.
  */
 function isShared({ shared, global }: Service, version: FormatVersion): boolean {
   return shared && (version === '1.8' || global);
 }
 
-/** A copy without what only the own cluster knows. */
+/** Returns a copy without the fields that only the own cluster uses. */
 function plainPorts(ports: Iterable<readonly [string, PortProtocol]>): ReadonlyMap<string, PortProtocol> {
   return new Map(Array.from(ports, ([name, { port, protocol }]) => [name, { port, protocol }]));
 }
 
 /**
- * The value of a service's key (OPERATOR 6): its cluster IPs, of which 1.8 has the first only, and the backends that take
- * new connections. `undefined`: it is not shared, and is to have no key. Pure.
+ * Returns the value of a service's key (OPERATOR 6): its cluster IPs, of which 1.8 has only the first, and the backends that
+ * accept new connections. Returns `undefined` if the service is not shared, because it has no key then. Pure.
  *
  * @param backends the own cluster's
  */

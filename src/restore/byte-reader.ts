@@ -1,18 +1,18 @@
 import { FIRST_NUMBER, KNOWN_TEXTS, NEXT_NUMBER, UNNUMBERED } from './byte-writer.ts';
 
-/** What was read is not what a checkpoint is made of. */
+/** The bytes are not part of a valid checkpoint. */
 export class CorruptError extends Error {}
 
-/** Texts that a `ByteWriter` has numbered, over all sections of a file. */
+/** Texts that a `ByteWriter` has numbered, across all sections of a file. */
 export type TextNumbers = string[];
 
-/** Reads what a `ByteWriter` has written. Throws {@link CorruptError} where the bytes are no such thing. */
+/** Reads the output of a `ByteWriter`. Throws {@link CorruptError} if the bytes are invalid. */
 export class ByteReader {
   readonly #bytes: Buffer;
   readonly #texts: TextNumbers;
   #at = 0;
 
-  /** Reads in `bytes`, which must not change meanwhile; numbered texts are taken from and added to `texts`. */
+  /** Reads `bytes`, which must not change. Numbered texts are looked up in `texts` and added to it. */
   constructor(bytes: Buffer, texts: TextNumbers) {
     this.#bytes = bytes;
     this.#texts = texts;
@@ -30,7 +30,7 @@ export class ByteReader {
     return this.#bytes.readInt32BE(this.#take(4));
   }
 
-  /** A whole number, of at most five groups. */
+  /** Returns an unsigned integer of at most five groups. */
   number(): number {
     let value = 0;
     for (let shift = 0; shift < 35; shift += 7) {
@@ -60,7 +60,7 @@ export class ByteReader {
     return text;
   }
 
-  /** Where the next `length` bytes begin. */
+  /** Advances by `length` bytes and returns their start. */
   #take(length: number): number {
     const from = this.#at;
     if (from + length > this.#bytes.length) throw new CorruptError('a section ends within a value');

@@ -1,22 +1,22 @@
-/** Most texts of a {@link ByteWriter} that are written once and then named by a number. A bound for writer and reader. */
+/** Maximum number of numbered texts. Limits the memory of writer and reader. */
 export const KNOWN_TEXTS = 65_536;
 
-/** A text that is not numbered follows. */
+/** Followed by a text without a number. */
 export const UNNUMBERED = 0;
-/** A text follows that gets the next number. */
+/** Followed by a text that gets the next number. */
 export const NEXT_NUMBER = 1;
-/** Numbers of texts begin here. */
+/** The number of the first text. */
 export const FIRST_NUMBER = 2;
 
 const FIRST_SIZE = 32_768;
 
-/** Puts bytes together in one buffer, which grows as needed and is used again after `clear`. */
+/** Appends values to one buffer, which grows as needed and is reused after `clear`. */
 export class ByteWriter {
   readonly #numbers = new Map<string, number>();
   #buffer: Buffer;
   #at = 0;
 
-  /** @param firstSize bytes that there is room for at first */
+  /** @param firstSize initial size of the buffer in bytes */
   constructor(firstSize: number = FIRST_SIZE) {
     this.#buffer = Buffer.allocUnsafe(firstSize);
   }
@@ -25,7 +25,7 @@ export class ByteWriter {
     return this.#at;
   }
 
-  /** What was written since the last `clear`; it holds until the next write. */
+  /** Returns the bytes since the last `clear`. They are valid until the next write. */
   get bytes(): Buffer {
     return this.#buffer.subarray(0, this.#at);
   }
@@ -39,13 +39,13 @@ export class ByteWriter {
     this.#buffer[this.#at++] = value;
   }
 
-  /** 32 bits, big-endian. */
+  /** Writes 32 bits, big-endian. */
   word(value: number): void {
     this.#room(4);
     this.#at = this.#buffer.writeInt32BE(value | 0, this.#at);
   }
 
-  /** A whole number from 0 to 2³²−1, in groups of 7 bits, the lowest first; the last one has its top bit clear. */
+  /** Writes an unsigned integer from 0 to 2³²−1 in groups of 7 bits, lowest first. The top bit of the last group is clear. */
   number(value: number): void {
     this.#room(5);
     let rest = value >>> 0;
@@ -56,7 +56,7 @@ export class ByteWriter {
     this.#buffer[this.#at++] = rest;
   }
 
-  /** A text of its own: its length in bytes, then UTF-8. A lone surrogate becomes U+FFFD. */
+  /** Writes a text without a number: its length in bytes, then UTF-8. A lone surrogate becomes U+FFFD. */
   text(value: string): void {
     const length = Buffer.byteLength(value);
     this.number(length);
@@ -64,7 +64,7 @@ export class ByteWriter {
     this.#at += this.#buffer.write(value, this.#at, length);
   }
 
-  /** A text that comes often: written in full once, by number from then on, over `clear`. */
+  /** Writes a frequent text: in full the first time, by number afterwards. Numbers stay valid after `clear`. */
   knownText(value: string): void {
     const number = this.#numbers.get(value);
     if (number !== undefined) {

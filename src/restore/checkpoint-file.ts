@@ -1,21 +1,24 @@
+import { randomUUID } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import { messageOf } from '../base/failure.ts';
 import type { StateFile, StateFolder } from './state-folder.ts';
 
-/** The file of the last checkpoint, and the one that is being written. */
+/** Name of the last complete checkpoint. */
 export const CHECKPOINT = 'checkpoint';
-const UNFINISHED = 'checkpoint.unfinished';
 
-/** Files of this version are read and written. Another one means other sections. */
+/** Suffix of an incomplete checkpoint. */
+const UNFINISHED = '.unfinished';
+
+/** The only supported version. Another version has other sections. */
 const VERSION = 1;
 const MAGIC: Buffer = Buffer.from('dpcache\n');
 const PREAMBLE = MAGIC.length + 1;
 
-/** What a section is about. */
+/** Kinds of sections. */
 export const SECTION = {
-  /** JSON: a `CheckpointHeader`. The first section, and only that. */
+  /** JSON: a `CheckpointHeader`. Always the first section, never a later one. */
   header: 1,
-  /** Entries of the IPCache, one after the other. */
+  /** A sequence of IPCache entries. */
   entries: 2,
   /** JSON: a list of nodes. */
   nodes: 3,
@@ -23,7 +26,7 @@ export const SECTION = {
   services: 4,
   /** JSON: a list of identities with their labels. */
   identities: 5,
-  /** JSON: how much there is. The last section, and only that. */
+  /** JSON: the counts. Always the last section, never an earlier one. */
   end: 255,
 } as const;
 
@@ -33,25 +36,25 @@ export type SectionKind = (typeof SECTION)[keyof typeof SECTION];
 const HEAD = 5; // length and kind
 const TAIL = 4; // checksum
 
-/** No section is longer: of a file that is none, no more is read into memory. */
+/** Maximum length of a section. Limits the memory for a file that is not a checkpoint. */
 const MAX_SECTION: number = 4 << 20;
 
-/** Bytes that are read or written at a time. */
+/** Bytes per read. */
 const CHUNK: number = 256 << 10;
 
-/** A section of a checkpoint; its payload holds until the next one is asked for. */
+/** A section of a checkpoint. Its payload is valid until the next section is requested. */
 export interface Section {
   readonly kind: SectionKind;
   readonly payload: Uint8Array;
 }
 
 /**
- * Why a file is no checkpoint to start from. `torn`: it does not end, or its checksums do not match. `foreign`: it is no
- * checkpoint at all, or one of another cluster. `newer`: a later version has written it. `too-large`: larger than allowed.
+ * The reason why a file cannot be restored. `torn`: incomplete, or a checksum does not match. `foreign`: not a checkpoint, or a
+ * checkpoint of another cluster. `newer`: written by a later version. `too-large`: larger than the limit.
  */
 export type CheckpointFault = 'torn' | 'foreign' | 'newer' | 'too-large';
 
-/** A file is no checkpoint to start from. */
+/** The file cannot be restored. */
 export class CheckpointError extends Error {
   readonly fault: CheckpointFault;
 
@@ -63,17 +66,19 @@ export class CheckpointError extends Error {
 }
 
 /**
- * Writes a checkpoint so that whoever reads finds all of it or all of the one before, whatever happens meanwhile: to another
- * file, which takes the place of the old one once it is on the disk. Holds back the sections while the disk is slow;
- * between two of them others have their turn. Rejects as the file system does; then the old checkpoint is as it was.
+ * Writes a checkpoint to a new file, syncs it and renames it to {@link CHECKPOINT}. A reader therefore finds the complete new
+ * checkpoint or the complete previous one, even if the process is killed. Each call uses its own file name, so that two writers
+ * to one folder cannot mix their bytes. Waits for the disk between two sections. Returns the size in bytes. Rejects with an error
+ * of the file system; the previous checkpoint is then unchanged.
  *
  *     "dpcache\n" version │ section │ … │ section
  *     section: length of payload (32 bits) │ kind (8) │ payload │ CRC-32 of all three (32)
  */
 export async function writeCheckpoint(folder: StateFolder, sections: Iterable<Section>): Promise<number> {
+  const unfinished = `${CHECKPOINT}.${randomUUID().slice(0, 8)}${UNFINISHED}`;
   let size = PREAMBLE;
   try {
-    const sink = await folder.create(UNFINISHED);
+    const sink = await folder.create(unfinished);
     try {
       await sink.write(Buffer.from([...MAGIC, VERSION]));
       const frame = Buffer.allocUnsafe(HEAD + MAX_SECTION + TAIL);
@@ -86,11 +91,11 @@ export async function writeCheckpoint(folder: StateFolder, sections: Iterable<Se
     } finally {
       await sink.close();
     }
-    await folder.rename(UNFINISHED, CHECKPOINT);
+    await folder.rename(unfinished, CHECKPOINT);
     return size;
   } catch (error) {
-    // What could not be written is not worth a second failure.
-    await folder.remove(UNFINISHED).catch(() => {});
+    // Ignored, because an error of the cleanup would hide the first error.
+    await folder.remove(unfinished).catch(() => {});
     throw error;
   }
 }
@@ -105,7 +110,7 @@ function frameOf({ kind, payload }: Section, frame: Buffer): Buffer {
   return frame.subarray(0, end + TAIL);
 }
 
-/** Opens the checkpoint and checks all of it but what its sections say; `undefined` where there is none. */
+/** Opens the checkpoint and checks its framing, not the contents of its sections. Returns undefined if there is no checkpoint. */
 export async function openCheckpoint(
   folder: StateFolder,
   maxBytes: number,
@@ -122,7 +127,7 @@ export async function openCheckpoint(
   }
 }
 
-/** The payload of the header of a file whose frames are all right. */
+/** Checks the order and the frames of all sections and returns the payload of the header. */
 async function checkedHeader(file: StateFile): Promise<Buffer> {
   let header: Buffer | undefined;
   let last: SectionKind | undefined;
@@ -138,19 +143,21 @@ async function checkedHeader(file: StateFile): Promise<Buffer> {
   return header;
 }
 
-/** Removes what a writer that was killed has left. Where that cannot be, it is only room on the disk. */
-export function removeUnfinished(folder: StateFolder): Promise<void> {
-  return folder.remove(UNFINISHED).catch(() => {});
+/** Removes the files of killed writers. Ignores errors, because such a file only uses disk space. */
+export async function removeUnfinished(folder: StateFolder): Promise<void> {
+  const names = await folder.names().catch((): readonly string[] => []);
+  const leftover = names.filter((name) => name.startsWith(`${CHECKPOINT}.`) && name.endsWith(UNFINISHED));
+  for (const name of leftover) await folder.remove(name).catch(() => {});
 }
 
-/** Puts a file that cannot be used out of the way; gives its new name. */
+/** Renames an unusable checkpoint and returns its new name. */
 export async function setAside(folder: StateFolder, fault: CheckpointFault): Promise<string> {
   const name = `${CHECKPOINT}.${fault}`;
   await folder.rename(CHECKPOINT, name);
   return name;
 }
 
-/** The sections of a file. Throws {@link CheckpointError} where they are none. */
+/** Yields the sections of a file. Throws {@link CheckpointError} if the file is invalid. */
 export async function* readSections(file: StateFile): AsyncGenerator<Section, void, void> {
   const bytes = new FileBytes(file);
   await checkPreamble(bytes);
@@ -184,7 +191,7 @@ function isSectionKind(kind: number): kind is SectionKind {
   return Object.values<number>(SECTION).includes(kind);
 }
 
-/** A file as a sequence of bytes, read in large pieces. */
+/** A file as a byte sequence, read in large chunks. */
 class FileBytes {
   readonly #file: StateFile;
   #buffer = Buffer.alloc(0);
@@ -199,7 +206,7 @@ class FileBytes {
     return !(await this.#has(1));
   }
 
-  /** The next bytes; the first `used` of them are not given again. They hold until the next call. */
+  /** Returns the next `count` bytes and advances by `used` bytes. They are valid until the next call. */
   async take(count: number, used: number): Promise<Buffer> {
     if (!(await this.#has(count))) throw new CheckpointError('torn', 'it ends within a section');
     const from = this.#from;

@@ -9,42 +9,42 @@ import { CheckpointError, SECTION, type Section, type SectionKind } from './chec
 import { writeEntry } from './entry-codec.ts';
 import { servicePartRecords } from './service-codec.ts';
 
-/** An identity that a cluster has allocated, as a checkpoint has it. */
+/** An identity that a cluster has allocated, as stored in a checkpoint. */
 export interface CheckpointIdentity {
   readonly cluster: string;
   readonly identity: number;
   readonly labels: Labels;
 }
 
-/** What a checkpoint is made of, and what takes it back. */
+/** The engines that a checkpoint saves and restores. */
 export interface CheckpointEngines {
   readonly ipcache: IPCache;
   readonly nodes: NodeManager;
   readonly services: ServiceCache;
 }
 
-/** Whose checkpoint it is, and of when. */
+/** Cluster and time of a checkpoint. */
 export interface CheckpointHeader {
   /** The own cluster. */
   readonly cluster: string;
   /** Wall time, milliseconds since the epoch. */
   readonly writtenAt: number;
-  /** Clusters of which something was only restored when it was written: when that was known, as `writtenAt`. */
+  /** Age of the state of clusters that was only restored at the time of writing, in the unit of `writtenAt`. */
   readonly knownAt: ReadonlyMap<string, number>;
 }
 
-/** Entries of one section: half a ms of work to write, a whole one to read. */
+/** Entries per section: about 0.5 ms to write, 1 ms to read. */
 const ENTRIES_PER_SECTION = 256;
-/** A section of entries ends soon after so many bytes: some have a thousand named ports. */
+/** A section of entries ends after this size, because some entries have a thousand named ports. */
 const BYTES_PER_SECTION = 65_536;
-/** Records of one section of JSON, each of a node, an identity or at most some hundred backends. */
+/** Records per JSON section. A record is a node, an identity or at most a few hundred backends. */
 const RECORDS_PER_SECTION = 64;
-/** A section of JSON ends soon after so many characters. */
+/** A JSON section ends after this number of characters. */
 const CHARACTERS_PER_SECTION = 32_768;
 
 /**
- * The sections of a checkpoint of what is known now. Each step is short, and costs what its section holds; entries are those
- * of a snapshot, nodes and services each as they are when their turn comes. A payload holds until the next step.
+ * Yields the sections of a checkpoint of the current state. Each step is short; its cost is linear in its section. Entries are
+ * read from a snapshot; nodes and services are read when their section is written. A payload is valid until the next step.
  */
 export function* checkpointSections(
   { ipcache, nodes, services }: CheckpointEngines,
@@ -56,7 +56,7 @@ export function* checkpointSections(
   const out = new ByteWriter();
   let written = 0;
   for (const entry of ipcache.snapshot().entries({ includeShadowed: true })) {
-    // What a node claims comes back with the node.
+    // Skipped, because restoring the node restores its claims.
     if (entry.owner.includes('/') && nodes.get(entry.owner)?.source === entry.source) continue;
     writeEntry(out, entry);
     counts.entries++;
@@ -105,7 +105,7 @@ function* identityRecords(identities: Iterable<CheckpointIdentity>): Generator<u
   }
 }
 
-/** Reads an identity of a checkpoint; what is none goes to `onReject`. */
+/** Returns an identity of a checkpoint. If the record is invalid, passes it to `onReject` and returns undefined. */
 export function readIdentity(
   record: unknown,
   onReject: (rejection: Rejection) => void,
@@ -128,10 +128,10 @@ function readLabel(list: Fields<never>, index: number): Label {
   return { source: fields.text(0), key: fields.text(1), value: fields.string(2) ?? '' };
 }
 
-/** The last moment that a `Date` can be: a later one cannot be shown. */
+/** The latest time of a `Date`; a later one cannot be displayed. */
 const LATEST = 8.64e15;
 
-/** Reads a header, or says why it is none. */
+/** Returns a header, or the reason if it is invalid. */
 export function readHeader(payload: Uint8Array): Decoded<CheckpointHeader> {
   return decodeWith('checkpoint', (): CheckpointHeader => {
     const fields = Fields.of(parseJson(payload), rejectInput, 'header');
@@ -149,14 +149,14 @@ export function readHeader(payload: Uint8Array): Decoded<CheckpointHeader> {
   });
 }
 
-/** The records of a section of JSON. Throws {@link CheckpointError} when it is no list. */
+/** Returns the records of a JSON section. Throws {@link CheckpointError} if it is not a list. */
 export function readRecords(payload: Uint8Array): readonly unknown[] {
   const value = parseJson(payload);
   if (!Array.isArray(value)) throw new CheckpointError('torn', 'a section is no list');
   return value;
 }
 
-/** JSON that a checksum vouches for, or nothing. */
+/** Returns the parsed JSON, or undefined if it is invalid. */
 function parseJson(payload: Uint8Array): unknown {
   try {
     return JSON.parse(new TextDecoder().decode(payload));

@@ -4,35 +4,35 @@ import { CallbackGuard } from '../base/guard.ts';
 import { type Section, writeCheckpoint } from './checkpoint-file.ts';
 import type { StateFolder } from './state-folder.ts';
 
-/** How often a checkpoint is written while something changes. */
+/** Interval of checkpoints while the state changes. */
 const INTERVAL_MS = 60_000;
 
 /** Options of {@link Checkpointer}. */
 export interface CheckpointerOptions {
   readonly folder: StateFolder;
   readonly clock: Clock;
-  /** The sections of a checkpoint of now; see `checkpointSections`. */
+  /** Returns the sections of a checkpoint of the current state; see `checkpointSections`. */
   readonly sections: () => Iterable<Section>;
-  /** Says what is known in such a way that equal texts mean equal checkpoints. */
+  /** Returns a text that is equal if the checkpoints would be equal. */
   readonly state: () => string;
-  /** Default: a minute. */
+  /** Default: 1 minute. */
   readonly intervalMs?: number | undefined;
-  /** Called when a checkpoint could not be written, and when that has ended. */
+  /** Called if writing a checkpoint fails, and when it succeeds again. */
   readonly onChange?: ((failure: Failure | undefined) => void) | undefined;
 }
 
-/** The checkpoints of an agent, as data. Times are wall time. */
+/** Status of the checkpoints of an agent. Times are wall time. */
 export interface CheckpointerStatus {
   readonly written: number;
   readonly bytes: number | undefined;
   readonly writtenAt: number | undefined;
-  /** Set while the last attempt has failed. */
+  /** Failure of the last attempt, if it failed. */
   readonly failure: Failure | undefined;
 }
 
 /**
- * Writes a checkpoint now and then: a while after the last one if something has changed since, and when it is stopped. One
- * at a time. A failure leaves the last checkpoint as it is; the next attempt comes in its time.
+ * Writes a checkpoint periodically if the state has changed, and when it is stopped. Writes do not overlap. If a write fails, the
+ * last checkpoint stays, and the next attempt follows after the interval.
  */
 export class Checkpointer {
   readonly #options: CheckpointerOptions;
@@ -52,7 +52,7 @@ export class Checkpointer {
     this.#options = options;
   }
 
-  /** Begins; what is known now counts as written. Once only. */
+  /** Starts the timer. The current state counts as written. Must be called once. */
   start(): void {
     this.#state = this.#options.state();
     this.#schedule();
@@ -62,7 +62,7 @@ export class Checkpointer {
     return this.#status;
   }
 
-  /** Writes what has changed, and ends. */
+  /** Writes the last changes and stops the timer. */
   async stop(): Promise<void> {
     if (this.#stopped) return;
     this.#stopped = true;
@@ -70,7 +70,7 @@ export class Checkpointer {
     await this.write();
   }
 
-  /** Writes a checkpoint unless nothing has changed since the last one. Never rejects: see `status`. */
+  /** Writes a checkpoint if the state has changed since the last one. Never rejects; `status` has the failure. */
   write(): Promise<void> {
     this.#writing = this.#writing.then(() => this.#write());
     return this.#writing;

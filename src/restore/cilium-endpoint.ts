@@ -3,7 +3,7 @@ import { sortLabels } from '../identity/labels.ts';
 import { RESERVED_IDENTITIES } from '../identity/numeric-identity.ts';
 import { type Decoded, decodeWith, Fields, rejectInput } from '../net/fields.ts';
 
-/** An endpoint as a Cilium agent has written it to its state directory (AGENT 9); what we do not need is left out. */
+/** An endpoint from the state directory of a Cilium agent (AGENT 9), without unused fields. */
 export interface CiliumEndpoint {
   /** 0 to 65535. */
   readonly id: number;
@@ -11,22 +11,22 @@ export interface CiliumEndpoint {
   readonly ipv6: string | undefined;
   readonly namespace: string;
   readonly podName: string;
-  /** `''` where the writer is too old to know it. */
+  /** Empty if the agent was too old to write it. */
   readonly podUID: string;
   readonly containerID: string;
   readonly ipv4Pool: string;
   readonly ipv6Pool: string;
-  /** `init` (5) where none was written. */
+  /** `init` (5) if none was written. */
   readonly identity: number;
   readonly labels: Labels;
-  /** Labels that say which identity it is to have: those of its orchestrator, and custom ones. */
+  /** Labels that determine the identity: those of the orchestrator, and custom ones. */
   readonly identityLabels: Labels;
   readonly kind: EndpointKind;
 }
 
 /**
- * What becomes of it (AGENT 10): a `pod` is restored; that of `cilium-health` is not, and those of the host and of ingress are
- * made anew.
+ * Determines the treatment of an endpoint (AGENT 10): a `pod` is restored, the one of `cilium-health` is not, and those of the
+ * host and of ingress are created again.
  */
 export type EndpointKind = 'pod' | 'health' | 'host' | 'ingress';
 
@@ -36,8 +36,8 @@ const MAX_IDENTITY = 2 ** 32 - 1;
 const BASE64 = /^[A-Za-z0-9+/]+={0,2}$/;
 
 /**
- * Reads the header of an endpoint (`ep_config.h`, `lxc_config.h`; AGENT 8): in the first line with `CILIUM_BASE64_` there are
- * the version and the endpoint as JSON, in base64, with exactly one `:` between.
+ * Decodes the header of an endpoint (`ep_config.h`, `lxc_config.h`; AGENT 8). The first line with `CILIUM_BASE64_` has the
+ * version and the endpoint as JSON, both in base64, with exactly one `:` between them.
  */
 export function decodeEndpointHeader(text: string, at: string): Decoded<CiliumEndpoint> {
   return decodeWith(at, () => {
@@ -53,12 +53,12 @@ export function decodeEndpointHeader(text: string, at: string): Decoded<CiliumEn
   });
 }
 
-/** Reads an endpoint as 1.17 writes it (`ep_config.json`). */
+/** Decodes an endpoint in the format of 1.17 (`ep_config.json`). */
 export function decodeEndpointJson(text: string, at: string): Decoded<CiliumEndpoint> {
   return decodeWith(at, () => readEndpoint(text));
 }
 
-/** The list of `local_allocator_state.json` (AGENT 19): node-local identities and their labels. */
+/** Decodes the list in `local_allocator_state.json` (AGENT 19): node-local identities and their labels. */
 export function decodeLocalIdentities(
   text: string,
   at: string,
@@ -109,7 +109,7 @@ function readEndpoint(text: string): CiliumEndpoint {
   };
 }
 
-/** A map of labels by key, or, as 1.17 writes lists, `source:key=value` each. */
+/** Returns labels from a map by key or, in the format of 1.17, from a list of `source:key=value`. */
 function readLabels(fields: Fields<never>, name: string): Labels {
   if (Array.isArray(fields.value(name))) {
     return sortLabels(fields.list(name).items((list, index) => labelOfText(list.text(index))));

@@ -7,10 +7,10 @@ import { formatKey, parsePrefix, prefixRegister } from '../net/prefix.ts';
 import { type ByteReader, CorruptError } from './byte-reader.ts';
 import type { ByteWriter } from './byte-writer.ts';
 
-/** An entry of the IPCache as a checkpoint has it: the effective claim of a key. */
+/** An IPCache entry in a checkpoint: the effective claim of a key. */
 export type CheckpointEntry = Omit<KeyedEntry, 'shadowed'>;
 
-// Flags of an entry: which of its parts follow.
+// Flags of an entry: the parts that follow.
 const IS_CIDR = 1;
 const IS_IPV6 = 2;
 const HAS_HOST = 4;
@@ -19,7 +19,7 @@ const HAS_POD = 16;
 const HAS_PORTS = 32;
 const ALL_FLAGS = 63;
 
-// Neither writer nor reader is called again before it is through with it.
+// Shared, because writer and reader are never called recursively.
 const key = prefixRegister();
 
 /**
@@ -28,7 +28,7 @@ const key = prefixRegister();
  *     flags │ length, of a CIDR │ 1 or 4 words of address │ identity │ source │ owner │ host │ key │
  *           │ namespace │ pod │ count of ports, and for each its name, port, protocol │
  *
- * Sources, owners, hosts, namespaces and names of ports come often and are numbered. A usual pod takes some 40 bytes.
+ * Sources, owners, hosts, namespaces and port names are numbered, because they repeat. A typical pod takes about 40 bytes.
  */
 export function writeEntry(out: ByteWriter, entry: CheckpointEntry): void {
   if (!parsePrefix(entry.key, key)) throw new CorruptError(`${entry.key} is no key`);
@@ -66,7 +66,7 @@ function writePorts(out: ByteWriter, ports: NamedPorts): void {
   }
 }
 
-/** Reads an entry. Throws `CorruptError` when it is none. */
+/** Reads an entry. Throws `CorruptError` if it is invalid. */
 export function readEntry(from: ByteReader): CheckpointEntry {
   const flags = from.byte();
   if (flags > ALL_FLAGS) throw new CorruptError(`an entry has flags ${flags}`);

@@ -4,56 +4,56 @@ import { type Rejection, RejectionLog, type RejectionStatus, rejection } from '.
 import { addressBits } from '../net/address-words.ts';
 import { canonicalAddress, Prefix } from '../net/prefix.ts';
 
-/** What an address is taken by: the node itself, or an endpoint (AGENT 16). */
+/** The use of an address: by the node itself or by an endpoint (AGENT 16). */
 export type AddressUse = 'node' | 'router' | 'health' | 'ingress' | 'endpoint' | 'reserved';
 
-/** Who has an address. */
+/** The owner of an address. */
 export interface AddressOwner {
   readonly use: AddressUse;
-  /** Such as `shop/checkout-1`. */
+  /** For example `shop/checkout-1`. */
   readonly name: string;
 }
 
 /** A taken address. */
 export interface TakenAddress extends AddressOwner {
-  /** Canonical text. */
+  /** Address in canonical form. */
   readonly address: string;
   readonly pool: string;
 }
 
 /**
- * `taken`: it has it now, or had it already. `in-use`: another owner has it, who keeps it. `outside`: it lies in no CIDR of the
- * pool. `unknown-pool`: there is no such pool. `invalid`: it is no address.
+ * `taken`: the owner has the address, now or already before. `in-use`: another owner has it and keeps it. `outside`: no CIDR of
+ * the pool contains it. `unknown-pool`: the pool does not exist. `invalid`: not an address.
  */
 export type TakeOutcome = 'taken' | 'in-use' | 'outside' | 'unknown-pool' | 'invalid';
 
 interface Pool {
-  /** Those that are valid. */
+  /** The valid CIDRs. */
   readonly cidrs: readonly Prefix[];
-  /** Without CIDRs, not with invalid ones alone. */
+  /** True if the pool has no CIDRs. A pool with invalid CIDRs only is not such a pool. */
   readonly takesAny: boolean;
-  /** By canonical text. */
+  /** Taken addresses in canonical form. */
   readonly taken: Map<string, TakenAddress>;
 }
 
-/** The pool of addresses that name none. */
+/** The pool of addresses without a pool name. */
 export const DEFAULT_POOL = 'default';
 
 /**
- * Which addresses are taken, and by whom: after a restart those of restored endpoints, of the router and of the node, before
- * any new one is given out (AGENT 12, 16, 17). It keeps no addresses in order and gives none out by itself: whoever does asks
- * {@link IPAM.isFree}, once the pool is open.
+ * The taken addresses and their owners. After a restart, the addresses of restored endpoints, of the router and of the node are
+ * taken before a new address is allocated (AGENT 12, 16, 17). The class does not allocate addresses. An allocator calls {@link
+ * IPAM.isFree} after the pool is open.
  *
- *     take(…) for all that is known ─► open() ─► isFree(address) may say yes
+ *     take(…) for all known addresses ─► open() ─► isFree(address) may return true
  *
- * Pure; a call costs a map look-up and a look at the CIDRs of its pool. I12: refused takes are counted in `status()`.
+ * Pure. A call costs a map lookup and a scan of the CIDRs of its pool. I12: rejected takes are counted in `status()`.
  */
 export class IPAM {
   readonly #pools: ReadonlyMap<string, Pool>;
   readonly #rejections: RejectionLog;
   #isOpen = false;
 
-  /** @param pools the CIDRs of each pool; one without CIDRs takes any address, as an external IPAM does */
+  /** @param pools the CIDRs of each pool; a pool without CIDRs accepts any address, like an external IPAM */
   constructor(
     pools: Iterable<readonly [pool: string, cidrs: readonly string[]]>,
     onReject?: (rejection: Rejection) => void,
@@ -67,7 +67,7 @@ export class IPAM {
     );
   }
 
-  /** Takes exactly this address. Taking it again for the same owner changes nothing. */
+  /** Takes one address. If the same owner has it already, changes nothing. */
   take(address: string, owner: AddressOwner, pool: string = DEFAULT_POOL): TakeOutcome {
     const outcome = this.#take(address, owner, pool);
     if (outcome !== 'taken')
@@ -75,7 +75,7 @@ export class IPAM {
     return outcome;
   }
 
-  /** Gives an address back; only its owner can. */
+  /** Releases an address. Returns false if `owner` does not have it. */
   release(address: string, { use, name }: AddressOwner, pool: string = DEFAULT_POOL): boolean {
     const known = this.#pools.get(pool);
     const held = this.ownerOf(address, pool);
@@ -83,7 +83,7 @@ export class IPAM {
     return known.taken.delete(held.address);
   }
 
-  /** All that was in use before the restart has been taken: from here on what is free may be given out. */
+  /** Allows the allocation of free addresses, because all addresses from before the restart are taken. */
   open(): void {
     this.#isOpen = true;
   }
@@ -92,13 +92,16 @@ export class IPAM {
     return this.#isOpen;
   }
 
-  /** Who has an address. */
+  /** Returns the owner of an address. */
   ownerOf(address: string, pool: string = DEFAULT_POOL): TakenAddress | undefined {
     const ip = canonicalAddress(address);
     return ip === undefined ? undefined : this.#pools.get(pool)?.taken.get(ip);
   }
 
-  /** Whether an address may be given out: the pool is open and has it, it is free, and is not the address of a network itself. */
+  /**
+   * Returns true if an address may be allocated: its pool is open and contains it, no owner has it, and it is not a network or
+   * broadcast address.
+   */
   isFree(address: string, pool: string = DEFAULT_POOL): boolean {
     const ip = addressOf(address);
     const known = this.#pools.get(pool);
@@ -106,7 +109,7 @@ export class IPAM {
     return this.ownerOf(ip.address, pool) === undefined && isInside(ip, known) && !isOfNetwork(ip, known);
   }
 
-  /** Every taken address, in no order that is promised. */
+  /** Yields all taken addresses in any order. */
   *taken(): Generator<TakenAddress, void, void> {
     for (const { taken } of this.#pools.values()) yield* taken.values();
   }
@@ -161,7 +164,10 @@ function isInside(ip: Prefix, { cidrs, takesAny }: Pool): boolean {
   return takesAny || cidrs.some((cidr) => cidr.contains(ip));
 }
 
-/** Whether it is the first address of a CIDR, or the last one of an IPv4 CIDR: of /31, /32, /127 and /128 there are none. */
+/**
+ * Returns true for the first address of a CIDR and for the last one of an IPv4 CIDR. Prefixes of /31, /32, /127 and /128 have no
+ * such addresses.
+ */
 function isOfNetwork(ip: Prefix, { cidrs }: Pool): boolean {
   return cidrs.some((cidr) => {
     const hostBits = addressBits(cidr.family) - cidr.length;
@@ -171,7 +177,7 @@ function isOfNetwork(ip: Prefix, { cidrs }: Pool): boolean {
   });
 }
 
-/** An address as the prefix of its full length. */
+/** Returns an address as a prefix of full length. */
 function addressOf(text: string): Prefix | undefined {
   const address = canonicalAddress(text);
   return address === undefined ? undefined : Prefix.parse(address);

@@ -42,19 +42,18 @@ import type { StateFile, StateFolder } from './state-folder.ts';
 /** Options of {@link Restoration}. */
 export interface RestorationOptions extends CheckpointEngines {
   readonly folder: StateFolder;
-  /** The own cluster: a checkpoint of another one is not taken. */
+  /** Name of the own cluster. A checkpoint of another cluster is not restored. */
   readonly clusterName: string;
   readonly gate: TurnGate;
-  /** A larger file is not read. Default 2 GiB: some 50 million entries. */
+  /** A larger file is not read. Default 2 GiB: about 50 million entries. */
   readonly maxBytes?: number | undefined;
-  /** Receives every record that cannot be used. The rest is taken. */
+  /** Receives every invalid record. The other records are restored. */
   readonly onReject?: ((rejection: Rejection) => void) | undefined;
 }
 
 /**
- * What became of the checkpoint at a start. `set-aside`: it is no checkpoint to start from, and has another name now.
- * `unreadable`: the file system does not give it. In both cases the agent starts as if there were none, and `message` says
- * why.
+ * Result of reading the checkpoint at a start. `set-aside`: the checkpoint cannot be restored and was renamed. `unreadable`: the
+ * file system returned an error. In both cases the agent starts without a checkpoint, and `message` has the reason.
  */
 export type RestoreOutcome =
   | { readonly kind: 'none' }
@@ -68,41 +67,43 @@ export type RestoreOutcome =
     }
   | { readonly kind: 'set-aside'; readonly fault: CheckpointFault; readonly message: string }
   | { readonly kind: 'unreadable'; readonly message: string }
-  /** The signal has fired: some of it was taken. */
+  /** The signal has fired; part of the checkpoint was restored. */
   | { readonly kind: 'interrupted' };
 
 /**
- * What another program has left of its knowledge on this machine, such as a Cilium agent; all of it but the nodes is of the
- * own cluster. See {@link Restoration.adopt}.
+ * The state that another program, such as a Cilium agent, has left on this machine. Except for the nodes, all of it belongs to
+ * the own cluster. See {@link Restoration.adopt}.
  */
 export interface LeftState {
   readonly entries: readonly (Pick<Claim, 'identity' | 'k8s'> & { readonly ip: string })[];
   readonly nodes: readonly ClusterNode[];
   readonly identities: readonly { readonly identity: number; readonly labels: Labels }[];
-  /** When it was written, as wall time. */
+  /** Wall time of the state. */
   readonly knownAt: number;
 }
 
 const MAX_BYTES: number = 2 ** 31;
 
-/** Nodes that are taken or let go of in one piece: some 10 µs each. */
+/** Nodes that are restored or withdrawn per step; about 10 µs each. */
 const NODES_PER_STEP = 32;
 
 /**
- * What a checkpoint has said and no source has said again yet: claims of source `restored` in the IPCache (owner: the
- * remote cluster, none for the own one) and in the node manager, parts of services, labels of identities.
+ * The part of a checkpoint that no source has confirmed or replaced yet: claims of source `restored` in the IPCache (owner: the
+ * remote cluster, empty for the own cluster) and in the node manager, parts of services, and labels of identities.
  *
  *     read() ─► restored ─► letGo(cluster), once its sources are complete ─► nothing
  *
- * It is kept by cluster, and let go of by cluster (AGENT 3): what the own cluster said from whichever source goes when
- * all of the own cluster's sources are complete, so that nothing is missing between two of them.
+ * It is stored and released by cluster (AGENT 3). The state of the own cluster is released when all sources of the own cluster
+ * are complete, so that nothing is missing if one source completes before another.
  */
 export class Restoration {
   readonly #options: RestorationOptions;
   readonly #reject: (rejection: Rejection) => void;
-  /** Clusters of which something is restored: when it was known. */
+  /** Age of the restored state by cluster. */
   readonly #knownAt = new Map<string, number>();
   readonly #identities = new Map<number, CheckpointIdentity>();
+  /** Restored identities by cluster, so that the release of a cluster does not scan all of them. */
+  readonly #identitiesOf = new Map<string, number[]>();
   readonly #nodeNames = new Map<string, string[]>();
   readonly #leaving = new Map<string, Promise<void>>();
 
@@ -112,8 +113,8 @@ export class Restoration {
   }
 
   /**
-   * Takes the checkpoint of the folder, if there is one to start from, into the engines. Once, and before any source is
-   * followed. Rejects for a bug only. Works in slices, and calls `onProgress` after each; ends early when `signal` fires.
+   * Restores the checkpoint of the folder into the engines, if there is a usable one. Must be called once, before any source is
+   * followed. Rejects only because of a bug. Works in slices and calls `onProgress` after each. Ends early if `signal` fires.
    */
   async read(signal?: AbortSignal, onProgress: () => void = () => {}): Promise<RestoreOutcome> {
     const { folder, maxBytes = MAX_BYTES } = this.#options;
@@ -135,8 +136,8 @@ export class Restoration {
   }
 
   /**
-   * Takes what another program has left, in place of a checkpoint: it is let go of as that is. Before any source is followed.
-   * Gives how much the engines have taken; they reject what they cannot use. Works in slices.
+   * Restores the state of another program instead of a checkpoint; it is released in the same way. Must be called before any
+   * source is followed. Returns the numbers of accepted entries and nodes; the engines reject invalid ones. Works in slices.
    */
   async adopt({ entries, nodes, identities, knownAt }: LeftState): Promise<{
     readonly entries: number;
@@ -145,7 +146,9 @@ export class Restoration {
     const { clusterName, ipcache, gate } = this.#options;
     const header = { cluster: clusterName, writtenAt: knownAt, knownAt: new Map<string, number>() };
     const taken = { entries: 0, nodes: 0 };
-    for (const known of identities) this.#identities.set(known.identity, { ...known, cluster: clusterName });
+    await gate.runSteps(
+      inSteps(identities, (known) => this.#takeIdentity({ ...known, cluster: clusterName }), gate.slice),
+    );
     if (entries.length + identities.length > 0) this.#note(clusterName, header);
     const takeEntry = ({ ip, ...claim }: LeftState['entries'][number]): void => {
       if (ipcache.upsert(ip, { ...claim, source: 'restored', owner: '' }) !== 'invalid') taken.entries++;
@@ -161,39 +164,39 @@ export class Restoration {
     return taken;
   }
 
-  /** Clusters of which something is only restored. */
+  /** Returns the clusters with restored state. */
   get clusters(): readonly string[] {
     return [...this.#knownAt.keys()];
   }
 
-  /** When it was known what is restored of a cluster, as wall time; `undefined` when nothing of it is. */
+  /** Returns the wall time of the restored state of a cluster, or undefined if it has none. */
   knownAt(cluster: string): number | undefined {
     return this.#knownAt.get(cluster);
   }
 
-  /** When each cluster was known of which something is restored. */
+  /** Returns the wall time of the restored state by cluster. */
   get ages(): ReadonlyMap<string, number> {
     return this.#knownAt;
   }
 
-  /** The labels of an identity that a checkpoint had. */
+  /** Returns the labels of a restored identity. */
   labelsOf(identity: number): Labels | undefined {
     return this.#identities.get(identity)?.labels;
   }
 
-  /** The cluster whose identity that is, of one that a checkpoint had. */
+  /** Returns the cluster of a restored identity. */
   clusterOf(identity: number): string | undefined {
     return this.#identities.get(identity)?.cluster;
   }
 
-  /** Identities that are restored. Identities may be let go of meanwhile. */
+  /** Returns the restored identities. They may be released during the iteration. */
   identities(): Iterable<CheckpointIdentity> {
     return this.#identities.values();
   }
 
   /**
-   * The sources of a cluster are complete: what is left of the checkpoint is not true any more, and is withdrawn in slices.
-   * Resolves when it is gone. Calling it again, or for a cluster of which nothing is restored, changes nothing.
+   * Withdraws the restored state of a cluster in slices, because its sources are complete and the rest is outdated. Resolves when
+   * all is withdrawn. If the cluster has no restored state, changes nothing; a second call returns the same promise.
    */
   letGo(cluster: string): Promise<void> {
     const leaving = this.#leaving.get(cluster);
@@ -207,7 +210,7 @@ export class Restoration {
     return left;
   }
 
-  /** A remote cluster has been out of reach for too long: what it offered to services is let go of, nothing else. */
+  /** Withdraws only the restored service backends of a remote cluster that has been unreachable for too long. */
   async letGoOffers(cluster: string): Promise<void> {
     const { gate, services } = this.#options;
     if (this.#knownAt.has(cluster)) await gate.runSteps(services.withdrawRestoredSteps(cluster));
@@ -224,8 +227,12 @@ export class Restoration {
         nodes.nodeDeleted({ cluster, name, source: 'restored' });
       }),
     );
-    for (const [identity, known] of this.#identities)
-      if (known.cluster === cluster) this.#identities.delete(identity);
+    const identities = this.#identitiesOf.get(cluster) ?? [];
+    this.#identitiesOf.delete(cluster);
+    const forget = (identity: number): void => {
+      if (this.clusterOf(identity) === cluster) this.#identities.delete(identity);
+    };
+    await gate.runSteps(inSteps(identities, forget, gate.slice));
   }
 
   #checkHeader(payload: Uint8Array): CheckpointHeader {
@@ -272,11 +279,18 @@ export class Restoration {
       for (const record of readRecords(payload)) {
         const known = readIdentity(record, this.#reject);
         if (known === undefined) continue;
-        this.#identities.set(known.identity, known);
+        this.#takeIdentity(known);
         this.#note(known.cluster, header);
         counts.identities++;
       }
     }
+  }
+
+  #takeIdentity(known: CheckpointIdentity): void {
+    this.#identities.set(known.identity, known);
+    const identities = this.#identitiesOf.get(known.cluster) ?? [];
+    identities.push(known.identity);
+    this.#identitiesOf.set(known.cluster, identities);
   }
 
   #takeEntries(entries: readonly CheckpointEntry[], header: CheckpointHeader): number {
@@ -307,7 +321,7 @@ export class Restoration {
     this.#note(cluster, header);
   }
 
-  /** Whose word an entry was. */
+  /** Returns the cluster that an entry belongs to. */
   #saidBy(source: CheckpointEntry['source'], owner: string): string {
     const isRemote = source === 'clustermesh' || source === 'restored';
     return (isRemote && owner.split('/', 1)[0]) || this.#options.clusterName;
@@ -342,7 +356,7 @@ checkArguments(Restoration, {
   letGoOffers: { cluster: TEXT },
 });
 
-/** What is needed and counted while a file is taken. */
+/** State while a file is restored. */
 interface Taking {
   readonly header: CheckpointHeader;
   readonly counts: { entries: number; nodes: number; services: number; identities: number };
@@ -362,9 +376,13 @@ function readEntries(payload: Uint8Array, texts: TextNumbers): readonly Checkpoi
   return entries;
 }
 
-function* inSteps<T>(items: readonly T[], work: (item: T) => void): Generator<void, void, void> {
-  for (let from = 0; from < items.length; from += NODES_PER_STEP) {
-    items.slice(from, from + NODES_PER_STEP).forEach(work);
+function* inSteps<T>(
+  items: readonly T[],
+  work: (item: T) => void,
+  perStep: number = NODES_PER_STEP,
+): Generator<void, void, void> {
+  for (let from = 0; from < items.length; from += perStep) {
+    items.slice(from, from + perStep).forEach(work);
     yield;
   }
 }

@@ -1,20 +1,21 @@
 import { canonicalAddress } from '../net/prefix.ts';
 
-/** The addresses of the router (`cilium_host`), as a Cilium agent has had them. */
+/** The addresses of the router (`cilium_host`) of a Cilium agent. */
 export interface RouterAddresses {
   readonly ipv4: string | undefined;
   readonly ipv6: string | undefined;
 }
 
-/** Where each family is to be found, the best first: comments, and what older headers define. */
+/** Patterns by family, preferred first: a comment, then the definition in older headers. */
 const PLACES = {
   4: [/cilium\.v4\.internal\.raw[ \t]+([^\r\n]*)/, /#define[ \t]+IPV4_GATEWAY[ \t]+([^\r\n]*)/],
   6: [/cilium\.v6\.internal\.raw[ \t]+([^\r\n]*)/, /#define[ \t]+ROUTER_IP[ \t]+([^\r\n]*)/],
 } as const;
 
 /**
- * Reads `node_config.h` (AGENT 17): bytes in the order of the address, `0xa, 0x1, …`, of IPv4 as the 16 of a mapped address;
- * or one number as it is stored in memory, the first byte of the address in its lowest bits. What is no address is none.
+ * Reads `node_config.h` (AGENT 17). A value is a list of bytes in network order, `0xa, 0x1, …`, for IPv4 the 16 bytes of a mapped
+ * address. A single number has the first byte of the address in its lowest bits, as stored in memory. If a value is not an
+ * address, the result is undefined.
  */
 export function readRouterAddresses(header: string): RouterAddresses {
   return { ipv4: find(header, 4), ipv6: find(header, 6) };

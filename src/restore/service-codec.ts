@@ -20,7 +20,7 @@ import {
 import type { ServiceID } from '../servicecache/service-id.ts';
 import type { ServicePart } from '../servicecache/service-parts.ts';
 
-/** A record ends soon after so many characters: a slice or an offer of more is written in several. */
+/** A record ends after this number of characters. A larger slice or offer is divided into several records. */
 const CHARACTERS_PER_RECORD = 32_768;
 
 const TYPES: readonly ServiceType[] = ['ClusterIP', 'NodePort', 'LoadBalancer'];
@@ -38,7 +38,7 @@ const KINDS: readonly ServicePart['kind'][] = ['service', 'slice', 'offer'];
 
 const MOST = Number.MAX_SAFE_INTEGER;
 
-/** A part of a service as JSON, in one record or several. Names are values, never keys: any name can be written. */
+/** Yields a part of a service as one or more JSON records. Names are values, never keys, so that any name can be written. */
 export function* servicePartRecords(part: ServicePart): Generator<object, void, void> {
   const { kind, id } = part;
   const head = { kind, namespace: id.namespace, name: id.name };
@@ -68,7 +68,7 @@ export function* servicePartRecords(part: ServicePart): Generator<object, void, 
   yield { ...head, of, ...record, more: false };
 }
 
-/** About the characters that the record of a backend has. */
+/** Returns the approximate number of characters of the record of a backend. */
 function sizeOf({ ports, nodeName, zone, hostname, forZones }: Backend): number {
   let size = 100 + nodeName.length + zone.length + hostname.length;
   for (const name of ports.keys()) size += 40 + name.length;
@@ -105,14 +105,14 @@ function backendRecord({ address, ports, nodeName, zone, hostname, state, forZon
   };
 }
 
-/** What {@link ServicePartReader} has read so far of a slice or offer that comes in several records. */
+/** The first records of a slice or offer that has several records. */
 interface Unfinished {
   readonly title: string;
   readonly backends: Backend[];
   readonly notReady: Backend[];
 }
 
-/** Puts the parts of services together again, record by record. */
+/** Joins records to parts of services. */
 export class ServicePartReader {
   readonly #onReject: (rejection: Rejection) => void;
   #unfinished: Unfinished | undefined;
@@ -121,7 +121,10 @@ export class ServicePartReader {
     this.#onReject = onReject;
   }
 
-  /** The part that a record completes, if it does. One that is not valid goes to `onReject`, and its part with it. */
+  /**
+   * Returns the part if this record completes it, else undefined. An invalid record is passed to `onReject` and its part is
+   * dropped.
+   */
   read(record: unknown): ServicePart | undefined {
     const decoded = decodeWith('checkpoint, service', () =>
       this.#read(Fields.of(record, rejectInput, 'record')),
@@ -142,8 +145,8 @@ export class ServicePartReader {
     const before = this.#unfinished?.title === title ? this.#unfinished : undefined;
     const backends = before?.backends ?? [];
     const notReady = before?.notReady ?? [];
-    backends.push(...readBackends(fields.list('backends'), cluster));
-    notReady.push(...readBackends(fields.list('notReady'), cluster));
+    for (const backend of readBackends(fields.list('backends'), cluster)) backends.push(backend);
+    for (const backend of readBackends(fields.list('notReady'), cluster)) notReady.push(backend);
     this.#unfinished = fields.boolean('more') === true ? { title, backends, notReady } : undefined;
     if (this.#unfinished !== undefined) return undefined;
     if (kind === 'offer') return { kind, id, cluster, backends };

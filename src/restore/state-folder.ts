@@ -1,32 +1,34 @@
-/** A file that is read piece by piece. */
+/** A file that is open for reading. */
 export interface StateFile {
-  /** In bytes, when it was opened. */
+  /** Size in bytes when the file was opened. */
   readonly size: number;
-  /** Reads from a position on until the buffer is full or the file ends; gives how many bytes. */
+  /** Reads from `position` until the buffer is full or the file ends; returns the number of bytes. */
   read(into: Uint8Array, position: number): Promise<number>;
   close(): Promise<void>;
 }
 
-/** A file that is being written. */
+/** A file that is open for writing. */
 export interface StateSink {
-  /** Resolves when the bytes may be used for something else. */
+  /** Appends the bytes; resolves when the caller may reuse the buffer. */
   write(bytes: Uint8Array): Promise<void>;
-  /** Resolves when all that was written is on the disk (`fsync`). */
+  /** Resolves when all written bytes are on the disk (`fsync`). */
   sync(): Promise<void>;
   close(): Promise<void>;
 }
 
 /**
- * The folder where an agent keeps what it knows: all that this room asks of a file system. Names have no `/`. Every call
- * may reject, as the file system does.
+ * The folder of an agent's checkpoint; all file system calls of this room. Names contain no `/`. Every call may reject with an
+ * error of the file system.
  */
 export interface StateFolder {
-  /** `undefined` when there is no such file. */
+  /** Returns the names of the files; none if the folder does not exist. */
+  names(): Promise<readonly string[]>;
+  /** Opens a regular file for reading. Returns undefined if it does not exist. Rejects if it is not a regular file. */
   open(name: string): Promise<StateFile | undefined>;
-  /** An empty file of that name, instead of one that is there. Makes the folder where it is missing. */
+  /** Creates a file; rejects if the name exists. Creates the folder if it is missing. */
   create(name: string): Promise<StateSink>;
-  /** Puts a file in place of another, or of none, and resolves when the folder on the disk says so (`fsync`). */
+  /** Renames a file, replaces a file that has the new name, and resolves when the folder is on the disk (`fsync`). */
   rename(from: string, to: string): Promise<void>;
-  /** Removes a file, if it is there. */
+  /** Removes a file if it exists. */
   remove(name: string): Promise<void>;
 }

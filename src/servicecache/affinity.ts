@@ -1,34 +1,34 @@
 import type { Backend, Backends } from './backend.ts';
 import type { Service } from './service.ts';
 
-/** The backends of the side that a service prefers, and whether any of them can take traffic. */
+/** The backends of the side that a service prefers, and the number of active ones. */
 export interface PreferredSide {
-  /** True when remote clusters are preferred, false when this one is. */
+  /** True if remote clusters are preferred, false if the own cluster is. */
   readonly remote: boolean;
   readonly backends: Backends;
-  /** How many of them are active. */
+  /** Number of active backends. */
   readonly active: number;
 }
 
-/** Whether a backend is on that side. */
+/** Returns true if a backend is on that side. */
 export function isOnSide(backend: Backend, remote: boolean): boolean {
   return (backend.cluster !== '') === remote;
 }
 
-/** The preferred side of these backends. Costs one pass. */
+/** Returns the backends of the preferred side. Costs one pass. */
 export function preferredSide(backends: Backends, remote: boolean): PreferredSide {
   const preferred = backends.filter((backend) => isOnSide(backend, remote));
   return { remote, backends: preferred, active: preferred.count((backend) => backend.state === 'active') };
 }
 
-/** The side that a service prefers: `undefined` for none. */
+/** Returns the side that a service prefers; `undefined` for none. */
 export function preferenceOf(service: Service | undefined): 'local' | 'remote' | undefined {
   return service === undefined || service.affinity === 'none' ? undefined : service.affinity;
 }
 
 /**
- * Service affinity (SEMANTICS 3.3): `local` leaves remote backends out while there is an active local one,
- * `remote` the mirror image; without a preference all are taken.
+ * Applies service affinity (SEMANTICS 3.3). `local` excludes remote backends if an active local one exists, `remote` the
+ * reverse. Without a preference all backends are returned.
  */
 export function selectSide(from: {
   readonly backends: Backends;

@@ -6,22 +6,22 @@ import { equalBackendMaps, everyDifference, type VisitDifference } from './offer
 import { equalServices, type Service } from './service.ts';
 import { offeredBySlice, type ServiceState, withAnnouncedParts } from './service-state.ts';
 
-/** An announced service and where its traffic goes. Immutable. */
+/** An announced service and its endpoints. Immutable. */
 export interface AnnouncedService {
   readonly service: Service;
   /** After affinity. */
   readonly endpoints: Endpoints;
 }
 
-/** What listeners receive of this state: `undefined` when it is not announced. */
+/** Returns the part of a state that listeners receive; `undefined` if it is not announced. */
 export function announcedPart(state: ServiceState | undefined): AnnouncedService | undefined {
   if (state?.service === undefined || !state.announced) return undefined;
   return { service: state.service, endpoints: state.endpoints };
 }
 
 /**
- * The event that takes a listener from one state to the next; `undefined` when it would learn nothing (I3).
- * States share what is equal, so comparing two pointers is enough.
+ * Returns the event between two states; `undefined` if they are equal for a listener (I3). Equal parts of states are the same
+ * object, so comparing references is enough.
  */
 export function changeBetween(
   old: ServiceState | undefined,
@@ -48,7 +48,7 @@ export function changeBetween(
   };
 }
 
-/** `next`, with the service and the endpoints of `old` where they say the same and both are announced. */
+/** Returns `next` with the service and endpoints of `old` if they are equal and both states are announced. */
 export function shareAnnounced(old: ServiceState | undefined, next: ServiceState): ServiceState {
   const before = announcedPart(old);
   const after = announcedPart(next);
@@ -59,7 +59,7 @@ export function shareAnnounced(old: ServiceState | undefined, next: ServiceState
   return withAnnouncedParts(next, service, endpoints);
 }
 
-/** Whether both states count the same origins, and take all their winners. */
+/** Returns true if both states use the same origins and have no affinity. */
 function countsAlike(a: ServiceState, b: ServiceState): boolean {
   return (
     a.service?.global === b.service?.global &&
@@ -69,7 +69,7 @@ function countsAlike(a: ServiceState, b: ServiceState): boolean {
   );
 }
 
-/** {@link everyDifference} for all origins of a kind. Those that are the same object are passed over. */
+/** Calls {@link everyDifference} for all origins of a kind. Identical objects are skipped. */
 function everyDifferenceIn<T>(
   before: ImmutableMap<string, T>,
   after: ImmutableMap<string, T>,
@@ -88,9 +88,9 @@ function everyDifferenceIn<T>(
 }
 
 /**
- * Whether the endpoints of two states of one service say the same. They follow from the inputs, so only the
- * addresses of which some input says something else are compared: the cost is that of what has changed, and one
- * look at each slice and cluster. Where the service counts other origins now, or has an affinity, all of them are.
+ * Returns true if the endpoints of two states of one service are equal. Endpoints follow from the inputs, so only addresses
+ * with a changed input are compared: the cost is linear in the changes, plus one check of each slice and cluster. If the
+ * service uses other origins now, or has an affinity, all addresses are compared.
  */
 function haveSameEndpoints(old: ServiceState, next: ServiceState): boolean {
   const before = old.endpoints.backends;

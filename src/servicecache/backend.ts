@@ -2,7 +2,7 @@ import { Map as ImmutableMap, Set as ImmutableSet, is } from '#immutable';
 import type { PortProtocol } from '../net/port.ts';
 import type { ServiceID } from './service-id.ts';
 
-/** Ports by name; the empty name is a name. Several names may share one port and protocol. */
+/** Ports by name, which may be empty. Several names may share one port and protocol. */
 export type Ports = ImmutableMap<string, PortProtocol>;
 
 /** No ports. */
@@ -12,8 +12,8 @@ export const NO_PORTS: Ports = ImmutableMap();
 export const NO_ZONES: ImmutableSet<string> = ImmutableSet();
 
 /**
- * How a backend stands. `active`: takes new connections. `terminating`: on its way out but still serving, a
- * last resort for new connections. `not-ready`: serves only where the service publishes it nevertheless.
+ * The state of a backend. `active`: accepts new connections. `terminating`: still serving, used for new connections only if no
+ * other backend exists. `not-ready`: used only if the service publishes not-ready addresses.
  */
 export type BackendState = 'active' | 'terminating' | 'not-ready';
 
@@ -22,16 +22,16 @@ export interface Backend {
   /** Canonical text. */
   readonly address: string;
   readonly ports: Ports;
-  /** The node it runs on, `''` when that is not known, as for all backends of another cluster. */
+  /** The node of the backend; empty if unknown, as for all backends of other clusters. */
   readonly nodeName: string;
-  /** `''` when not known. */
+  /** Empty if unknown. */
   readonly zone: string;
-  /** The host name of the pod, for headless services; `''` when there is none. */
+  /** The host name of the pod, for headless services; empty if there is none. */
   readonly hostname: string;
   readonly state: BackendState;
-  /** Zones whose clients should use this backend (topology hints); empty when there are none. */
+  /** Zones whose clients should use this backend (topology hints). */
   readonly forZones: ImmutableSet<string>;
-  /** The remote cluster that offers it; `''` is this cluster. `''` sorts first: local wins (I4). */
+  /** The remote cluster that offers it; empty for the own cluster, which sorts first and therefore wins (I4). */
   readonly cluster: string;
 }
 
@@ -41,40 +41,37 @@ export type Backends = ImmutableMap<string, Backend>;
 /** No backends. */
 export const NO_BACKENDS: Backends = ImmutableMap();
 
-/** What one origin offers, each address once: a map by address, or just a list. */
+/** The backends of one origin, each address once: a map by address, or a list. */
 export interface OfferedBackends {
   values(): IterableIterator<Backend>;
 }
 
-/** Where a service's traffic goes. */
+/** The backends that receive a service's traffic. */
 export interface Endpoints {
   readonly backends: Backends;
 }
 
-/** No endpoints; one object, so that it can be compared by identity. */
+/** No endpoints. One object, so that it can be compared by reference. */
 export const NO_ENDPOINTS: Endpoints = { backends: NO_BACKENDS };
 
-/**
- * Some of the local backends of a service: one Kubernetes `EndpointSlice`, or a whole `Endpoints` object (its
- * slice name is then the object's name).
- */
+/** A slice of a service's local backends: one Kubernetes `EndpointSlice`, or an `Endpoints` object under its own name. */
 export interface EndpointSlice {
   readonly service: ServiceID;
   /** Unique within the service. */
   readonly name: string;
   readonly backends: Backends;
-  /** Those that are not ready: used only where the service asks to publish them. No address is in both. */
+  /** Backends that are not ready: used only if the service publishes them. No address is in both maps. */
   readonly notReady: Backends;
 }
 
-/** What {@link createBackend} takes. Any iterable will do for a collection: a `Map`, an array, an immutable one. */
+/** The input of {@link createBackend}. Collections may be any iterables. */
 export interface BackendFields extends Partial<Omit<Backend, 'address' | 'ports' | 'forZones'>> {
   readonly address: string;
   readonly ports: Iterable<readonly [string, PortProtocol]>;
   readonly forZones?: Iterable<string> | undefined;
 }
 
-/** Makes a backend; what is left out is empty, active, and of this cluster. Immutable collections are kept, others copied. */
+/** Returns a backend. Defaults: empty fields, active, own cluster. Immutable collections are kept, others are copied. */
 export function createBackend(fields: BackendFields): Backend {
   const { address, nodeName = '', zone = '', hostname = '', state = 'active', cluster = '' } = fields;
   const ports = ImmutableMap(fields.ports);
@@ -83,8 +80,8 @@ export function createBackend(fields: BackendFields): Backend {
 }
 
 /**
- * Makes a backend of all that it is. Always in one shape: the engines of JavaScript compare such objects about ten times
- * faster than those that were put together by spreading.
+ * Returns a backend with all fields. All backends have one hidden class, because V8 compares such objects about ten times
+ * faster than objects that were created by spreading.
  */
 export function backendOf(fields: Backend): Backend {
   return {
@@ -99,7 +96,7 @@ export function backendOf(fields: Backend): Backend {
   };
 }
 
-/** What {@link createEndpointSlice} takes: its backends, each under its own address. */
+/** The input of {@link createEndpointSlice}. */
 export interface EndpointSliceFields {
   readonly service: ServiceID;
   /** Default: the name of the service, as for a whole `Endpoints` object. */
@@ -108,7 +105,7 @@ export interface EndpointSliceFields {
   readonly notReady?: Iterable<Backend> | undefined;
 }
 
-/** Makes a slice. Of backends with one address the last counts, and one that is ready counts before one that is not. */
+/** Returns a slice. If several backends have the same address, the last one is used, and a ready one precedes a not-ready one. */
 export function createEndpointSlice(fields: EndpointSliceFields): EndpointSlice {
   const { service, name = service.name } = fields;
   const backends = byAddress(fields.backends);
@@ -120,7 +117,7 @@ function byAddress(backends: Iterable<Backend>): Backends {
   return ImmutableMap(Array.from(backends, (backend): [string, Backend] => [backend.address, backend]));
 }
 
-/** Whether two sets of ports hold the same names with the same ports. Cheap when they share their map. */
+/** Returns true if two port maps are equal. Fast if they are the same object. */
 export function equalPorts(a: Ports, b: Ports): boolean {
   if (a === b) return true;
   if (a.size !== b.size) return false;
@@ -130,7 +127,7 @@ export function equalPorts(a: Ports, b: Ports): boolean {
   });
 }
 
-/** Whether two backends of one address say the same, but for their ports. */
+/** Returns true if two backends of one address are equal except for their ports. */
 function equalButPorts(a: Backend, b: Backend): boolean {
   return (
     a.state === b.state &&
@@ -142,14 +139,14 @@ function equalButPorts(a: Backend, b: Backend): boolean {
   );
 }
 
-/** Whether two backends say the same (I3). */
+/** Returns true if two backends are equal (I3). */
 export function equalBackends(a: Backend, b: Backend): boolean {
   return a === b || (a.address === b.address && equalButPorts(a, b) && equalPorts(a.ports, b.ports));
 }
 
 /**
- * Compares the backends of two sets, address by address. Backends of one set share their ports as a rule, so a
- * pair of ports is compared once, not again for each backend.
+ * Returns a function that compares backends of two sets with the same address. Backends of one set usually share their port map,
+ * so the last pair of port maps is cached.
  */
 export function backendComparison(): (a: Backend, b: Backend) => boolean {
   let portsA: Ports | undefined;

@@ -2,11 +2,11 @@ import { Map as ImmutableMap, Set as ImmutableSet } from '#immutable';
 import type { BackendZone, ClusterService } from '../net/cluster-service.ts';
 import type { PortProtocol } from '../net/port.ts';
 import { type Backend, backendComparison, backendOf, NO_PORTS, NO_ZONES, type Ports } from './backend.ts';
-import { InStep } from './offer-difference.ts';
+import { OrderedMatcher } from './offer-difference.ts';
 
 const NONE: readonly never[] = [];
 
-/** Where a backend is of which its cluster does not say it. */
+/** The zone of a backend for which its cluster publishes none. */
 const NO_ZONE: BackendZone = { zone: '' };
 
 function samePorts(a: ReadonlyMap<string, PortProtocol>, b: Ports): boolean {
@@ -24,14 +24,11 @@ function sameZones(backend: Backend, { zone, forZones = NONE }: BackendZone): bo
   return backend.forZones.equals(ImmutableSet(forZones));
 }
 
-/**
- * Whether an offer gives the backends `known`, which an earlier offer of that cluster gave. Costs the size of the
- * offer and builds nothing.
- */
+/** Returns true if an offer contains exactly the backends `known` of an earlier offer. Linear in the offer; allocates nothing. */
 export function isSameOffer(known: readonly Backend[], service: ClusterService): boolean {
   if (known.length !== service.backends.size) return false;
   const { hostnames, zones } = service;
-  const earlier = new InStep(known);
+  const earlier = new OrderedMatcher(known);
   for (const [address, ports] of service.backends) {
     const backend = earlier.take(address);
     if (backend === undefined || backend.hostname !== (hostnames?.get(address) ?? '')) return false;
@@ -42,16 +39,15 @@ export function isSameOffer(known: readonly Backend[], service: ClusterService):
 }
 
 /**
- * The backends that a remote cluster offers. Those that say what they said in `known`, its earlier offer, are the
- * same objects; addresses that it had are the same strings, and backends with the same ports share one map of them:
- * comparing them is then comparing two pointers.
+ * Returns the backends of an offer. Backends that are equal in `known`, the earlier offer, are the same objects. Addresses reuse
+ * its strings, and backends with equal ports share one port map, so that later comparisons compare references.
  */
 export function remoteBackends(
   service: ClusterService,
   known: readonly Backend[] = NONE,
 ): readonly Backend[] {
   const { cluster, hostnames, zones } = service;
-  const earlier = new InStep(known);
+  const earlier = new OrderedMatcher(known);
   const equal = backendComparison();
   const backends: Backend[] = [];
   let ports = NO_PORTS;

@@ -1,16 +1,23 @@
 import { Map as ImmutableMap, isMap } from '#immutable';
 import { assert } from '../base/assert.ts';
 import { isOnSide, type PreferredSide } from './affinity.ts';
-import { type Backend, type Backends, equalBackends, NO_BACKENDS, type OfferedBackends } from './backend.ts';
+import {
+  type Backend,
+  type Backends,
+  backendOf,
+  equalBackends,
+  NO_BACKENDS,
+  type OfferedBackends,
+} from './backend.ts';
 import { everyDifference } from './offer-difference.ts';
 
-/** Who claims a backend: a slice of this cluster (`cluster` is `''`), or a remote cluster (`slice` is `''`). */
+/** The origin of a backend: a slice of the own cluster (`cluster` is empty), or a remote cluster (`slice` is empty). */
 export interface Origin {
   readonly cluster: string;
   readonly slice: string;
 }
 
-/** One origin's word on one address. */
+/** The claim of one origin on one address. */
 export interface BackendClaim {
   readonly origin: Origin;
   readonly backend: Backend;
@@ -21,18 +28,19 @@ export interface BackendClaim {
  *
  *     origins:    slice a-1    slice a-2    cluster c2
  *                 10.0.0.1     10.0.0.2     10.0.0.2          both claim 10.0.0.2:
- *                       \         |         /                 the slice wins, the cluster's claim is kept
+ *                       \         |         /                 the slice wins; the cluster's claim is kept
  *     backends:    10.0.0.1   10.0.0.2
  *     contested:              10.0.0.2 → [a-2, c2]
  *
- * Only addresses with more than one claim are `contested`, so the common case keeps nothing extra.
+ * If several slices claim an address, the first by name wins and gets the ports of the others as well. Only addresses with
+ * more than one claim are in `contested`, so the common case stores nothing extra.
  */
 export interface Correlation {
-  /** The winner of each address. */
+  /** The winner of each address, with the ports of all own slices that claim it. */
   readonly backends: Backends;
-  /** All claims of each address that has several, the winner first. */
+  /** All claims of each address with more than one claim, the winner first. */
   readonly contested: ImmutableMap<string, readonly BackendClaim[]>;
-  /** The winners on the side that the service prefers; undefined when it prefers none. */
+  /** The winners on the side that the service prefers; undefined without affinity. */
   readonly preferred: PreferredSide | undefined;
 }
 
@@ -43,25 +51,39 @@ export const NO_CORRELATION: Correlation = {
   preferred: undefined,
 };
 
-/** I4: this cluster first, then clusters by name, then slices by name, by UTF-16 code unit. */
+/** Compares origins (I4): the own cluster first, then clusters by name, then slices by name, by UTF-16 code unit. */
 export function compareOrigins(a: Origin, b: Origin): number {
   if (a.cluster !== b.cluster) return a.cluster < b.cluster ? -1 : 1;
   if (a.slice === b.slice) return 0;
   return a.slice < b.slice ? -1 : 1;
 }
 
-/** The claims on one address, the winner first, and `own` in its place among them. */
+/** Returns the claims with `own` inserted in order. */
 function withNew(claims: readonly BackendClaim[], own: BackendClaim): readonly BackendClaim[] {
   const place = claims.findIndex(({ origin }) => compareOrigins(own.origin, origin) < 0);
   return place < 0 ? [...claims, own] : claims.toSpliced(place, 0, own);
 }
 
-/** The claims with `own` instead of the one of its origin. */
+/** Returns the claims with `own` in place of the claim of the same origin. */
 function withOther(claims: readonly BackendClaim[], own: BackendClaim): readonly BackendClaim[] {
   return claims.map((claim) => (compareOrigins(claim.origin, own.origin) === 0 ? own : claim));
 }
 
-/** What one origin offered before and offers now. */
+/**
+ * Returns the winner's backend with the ports that all slices of the own cluster have for its address. Of equal names the
+ * strongest claim's port is used. One pod can be in several slices of a service, each with other ports.
+ */
+function withMergedPorts(winner: BackendClaim, claims: readonly BackendClaim[]): Backend {
+  if (winner.origin.cluster !== '') return winner.backend;
+  let { ports } = winner.backend;
+  for (const { origin, backend } of claims) {
+    if (origin.cluster !== '') break;
+    for (const [name, port] of backend.ports) if (!ports.has(name)) ports = ports.set(name, port);
+  }
+  return ports === winner.backend.ports ? winner.backend : backendOf({ ...winner.backend, ports });
+}
+
+/** The backends of one origin before and after a change. */
 export interface OriginChange {
   readonly origin: Origin;
   readonly before: OfferedBackends;
@@ -69,12 +91,12 @@ export interface OriginChange {
 }
 
 /**
- * Whose `winner` is, the one claim of an address that is not contested, and none of `except`. Asked only when a second
- * claim of an address comes up.
+ * Returns the claim of an uncontested address whose winner is `winner`; its origin is not `except`. Called only when a second
+ * claim of an address is added.
  */
 export type HolderLookup = (winner: Backend, except: Origin) => BackendClaim | undefined;
 
-/** What `draft` has become, or `original` when nothing has changed it. */
+/** Returns the immutable result of `draft`, or `original` if it was not changed. */
 function finished<T>(
   draft: ImmutableMap<string, T>,
   original: ImmutableMap<string, T>,
@@ -82,12 +104,12 @@ function finished<T>(
   return draft.wasAltered() ? draft.asImmutable() : original;
 }
 
-/** None are one object, also where they came from another copy of `immutable`: states are compared by identity. */
+/** Returns NO_BACKENDS for an empty map, also for one of another copy of `immutable`, because states are compared by reference. */
 function withoutEmpty(backends: Backends): Backends {
   return backends.size === 0 ? NO_BACKENDS : backends;
 }
 
-/** The winners of the preferred side, being changed. */
+/** A mutable draft of the preferred side. */
 class SideDraft {
   readonly #original: PreferredSide;
   readonly #backends: Backends;
@@ -115,7 +137,7 @@ class SideDraft {
   }
 }
 
-/** The correlation being changed; its maps are mutable until it is done. */
+/** A mutable draft of a correlation. */
 class Correlator {
   readonly #current: Correlation;
   readonly #change: OriginChange;
@@ -133,11 +155,11 @@ class Correlator {
     this.#findHolder = findHolder;
   }
 
-  /** This origin offers `backend` now; `isNew` when it has not offered that address before. */
+  /** Sets this origin's claim on the address of `backend`. `isNew` is true if it had none. */
   claim(backend: Backend, isNew: boolean): void {
     const { address } = backend;
     const claims = this.#contested.get(address);
-    // The only claim, made anew, needs no look at what it was, but for the side that the service prefers.
+    // Replacing the only claim does not need the current winner, unless the service has an affinity.
     const current = isNew || claims || this.#side ? this.#backends.get(address) : undefined;
     const own: BackendClaim = { origin: this.#change.origin, backend };
     if (claims !== undefined) this.#contest(address, current, (isNew ? withNew : withOther)(claims, own));
@@ -146,7 +168,7 @@ class Correlator {
     else this.#setWinner(address, current, backend);
   }
 
-  /** This origin offers nothing more at that address. */
+  /** Removes this origin's claim on an address. */
   release(address: string): void {
     const claims = this.#contested.get(address);
     const current = this.#side || claims ? this.#backends.get(address) : undefined;
@@ -168,21 +190,22 @@ class Correlator {
     };
   }
 
-  /** The one claim of another origin on an uncontested address that this origin has not claimed before. */
+  /** Returns the claim of another origin on an uncontested address. */
   #holderOf(winner: Backend): BackendClaim {
     const holder = this.#findHolder(winner, this.#change.origin);
     assert(holder !== undefined, `no claim on the backend ${winner.address}`);
     return holder;
   }
 
-  /** Keeps the claims of an address, and its winner where it says something new (I3) compared with the `current` one. */
+  /** Sets the claims of an address, and its winner if it differs from `current` (I3). */
   #contest(address: string, current: Backend | undefined, claims: readonly BackendClaim[]): void {
     const [winner, second] = claims;
     assert(winner !== undefined, `no claim is left on the backend ${address}`);
     if (second === undefined) this.#contested.delete(address);
     else this.#contested.set(address, claims);
-    if (current === undefined || !equalBackends(current, winner.backend))
-      this.#setWinner(address, current, winner.backend);
+    const effective = withMergedPorts(winner, claims);
+    if (current === undefined || !equalBackends(current, effective))
+      this.#setWinner(address, current, effective);
   }
 
   #setWinner(address: string, current: Backend | undefined, winner: Backend): void {
@@ -191,15 +214,15 @@ class Correlator {
   }
 }
 
-/** Whether an offer is an immutable map, so that it can be the backends of the service as it is. */
+/** Returns true if an offer is an immutable map, which can be used directly as the service's backends. */
 function isImmutable(offered: OfferedBackends): offered is Backends {
   return isMap(offered);
 }
 
 /**
- * The correlation after one origin has changed. The result depends on the claims alone, never on their order
- * (I2); its `backends` are the same object when no winner has changed. `before` and `after` must be the same
- * object when they say the same. Costs what the origin held and holds, whatever the size of the service.
+ * Returns the correlation after a change of one origin. The result depends on the claims only, not on their order (I2). Its
+ * `backends` are the same object if no winner changed. `before` and `after` must be the same object if they are equal. The
+ * cost is linear in the origin's backends before and after, independent of the size of the service.
  */
 export function applyOriginChange(
   current: Correlation,
@@ -208,7 +231,7 @@ export function applyOriginChange(
 ): Correlation {
   const { before, after } = change;
   if (before === after) return current;
-  // The only origin that offers anything: what it offers is the whole service.
+  // If it is the only origin with backends, they are the backends of the service.
   const alone = current.backends === before && current.contested.size === 0;
   if (alone && current.preferred === undefined && isImmutable(after)) {
     return { backends: withoutEmpty(after), contested: current.contested, preferred: undefined };

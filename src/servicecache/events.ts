@@ -4,40 +4,40 @@ import type { Service } from './service.ts';
 import type { ServiceID } from './service-id.ts';
 
 /**
- * How one service changed (SEMANTICS 3.3). Complete and immutable: safe to keep. `old…` is what this listener
- * was last given of the service.
+ * The change of one service (SEMANTICS 3.3). Complete, immutable and safe to keep. `old…` is the state that this listener
+ * received last.
  *
- * `update` with no backends means that traffic is to be rejected, not that it may fall through to somewhere
- * else. A `delete` carries the service and the endpoints as they were last delivered.
+ * An `update` without backends means that traffic must be rejected; it must not fall through to another route. A `delete`
+ * contains the service and the endpoints as last delivered.
  */
 export interface ServiceEvent {
   readonly action: 'update' | 'delete';
   readonly id: ServiceID;
   readonly service: Service;
-  /** Undefined when the service is new to this listener. The same object as `service` when it has not changed. */
+  /** Undefined if the service is new to this listener. The same object as `service` if it is unchanged. */
   readonly oldService: Service | undefined;
-  /** After affinity: where traffic may go now. */
+  /** The current endpoints, after affinity. */
   readonly endpoints: Endpoints;
-  /** Undefined when the service is new to this listener. The same object as `endpoints` when they have not changed. */
+  /** Undefined if the service is new to this listener. The same object as `endpoints` if they are unchanged. */
   readonly oldEndpoints: Endpoints | undefined;
 }
 
 /**
- * Receives every change of an announced service, synchronously, after the state has changed, in order, each service at
- * most once in a call. On subscription it receives every announced service as an `update` without `old…`, then
- * `onSynced`, then live events. `onSynced` means that the replay is complete, not that the cache's inputs are.
+ * Receives every change of an announced service synchronously and in order, after the state changed, each service at most once
+ * in a call. On subscription it receives every announced service as an `update` without `old…`, then `onSynced`, then live
+ * events. `onSynced` means that the replay is complete, not that the inputs of the cache are.
  *
- * It may read, write, subscribe and unsubscribe, also in its replay. What it writes applies at once, and is delivered to
- * everybody after the delivery under way; a replay is one delivery (SEMANTICS 9). It may not be asynchronous: a promise
- * that it returns is not awaited. What it throws, and the rejection of such a promise, is counted, reported to
- * `onListenerFault` and reaches no other listener (I7).
+ * A listener may read, write, subscribe and unsubscribe, also during its replay. Its writes are applied immediately and
+ * delivered to all listeners after the current delivery; a replay is one delivery (SEMANTICS 9). It must be synchronous: a
+ * returned promise is not awaited. Errors and rejected promises are counted, reported to `onListenerFault`, and do not affect
+ * other listeners (I7).
  */
 export interface ServiceListener {
   onEvents(events: readonly ServiceEvent[]): ListenerResult;
-  /** The replay is complete. */
+  /** Called when the replay is complete. */
   onSynced?(): ListenerResult;
-  /** The replay was not completed, because a call of it threw: the subscription has ended. */
+  /** Called if a call of the replay threw. The subscription has ended. */
   onEnded?(): ListenerResult;
-  /** The inputs of the cache are complete (`markSynced`); once, after the events of that. */
+  /** Called once when the inputs of the cache are complete (`markSynced`), after the resulting events. */
   onInputsComplete?(): ListenerResult;
 }

@@ -6,37 +6,36 @@ import type { ServiceID } from './service-id.ts';
 import { isReady, offeredBySlice, type ServiceState } from './service-state.ts';
 
 /**
- * Why a claim on a backend is in or out.
- *
- * In: `effective`. Out: `overruled` (a stronger claim on the address: this cluster's, that of a smaller cluster
- * or slice name), `not-global` (a remote offer for a service that includes none), `not-ready` (and the service
- * does not publish such), `affinity` (the service prefers other clusters' backends).
+ * The verdict on a claim on a backend. `effective`: used. `merged`: another slice of the own cluster is effective, and gets the
+ * ports of this one as well. `overruled`: a stronger claim on the address exists (own cluster, smaller
+ * cluster name). `not-global`: a remote offer, but the service is not global. `not-ready`: not ready, and
+ * the service does not publish such backends. `affinity`: the service prefers other backends.
  */
-export type BackendVerdict = 'effective' | 'overruled' | 'not-global' | 'not-ready' | 'affinity';
+export type BackendVerdict = 'effective' | 'merged' | 'overruled' | 'not-global' | 'not-ready' | 'affinity';
 
-/** One claim on a backend, from where, and what became of it. */
+/** One claim on a backend with its origin and verdict. */
 export interface ExplainedBackend {
   readonly address: string;
-  /** Who says so: Kubernetes of its own slices, another cluster of what it offers. */
+  /** `k8s` for own slices, `clustermesh` for offers of other clusters. */
   readonly source: Extract<Source, 'k8s' | 'clustermesh'>;
-  /** `''` is this cluster. */
+  /** Empty for the own cluster. */
   readonly cluster: string;
-  /** `''` for a remote cluster. */
+  /** Empty for a remote cluster. */
   readonly slice: string;
   readonly backend: Backend;
   readonly verdict: BackendVerdict;
 }
 
-/** A source of the service's backends, even if it names none. */
+/** An origin of the service, also if it has no backends. */
 export interface ExplainedOrigin extends Origin {
-  /** How many backends it names, counted in or not. */
+  /** Number of its backends, effective or not. */
   readonly backends: number;
 }
 
-/** All that is known of a service, and why it is as it is. */
+/** The state of a service with all claims and verdicts. */
 export interface ServiceExplanation {
   readonly id: ServiceID;
-  /** Undefined while no served service of that name is known. */
+  /** Undefined if no served service of that name is known. */
   readonly service: Service | undefined;
   readonly ready: boolean;
   readonly announced: boolean;
@@ -54,11 +53,13 @@ function verdictOf(state: ServiceState, claim: BackendClaim): BackendVerdict {
     if (!offered.has(backend.address)) return 'not-ready';
   }
   const [winner] = state.correlation.contested.get(backend.address) ?? [claim];
-  if (winner !== undefined && compareOrigins(winner.origin, origin) !== 0) return 'overruled';
+  const isUsed = winner === undefined || winner.origin.cluster === origin.cluster;
+  if (!isUsed) return 'overruled';
+  if (winner !== undefined && compareOrigins(winner.origin, origin) !== 0) return 'merged';
   return state.endpoints.backends.has(backend.address) ? 'effective' : 'affinity';
 }
 
-/** Every claim of every origin, counted in or not. */
+/** Yields all claims of all origins, effective or not. */
 function* allClaims(state: ServiceState): Generator<BackendClaim> {
   for (const [slice, { backends, notReady }] of state.slices) {
     const origin: Origin = { cluster: '', slice };
@@ -87,7 +88,7 @@ function compareClaims(a: BackendClaim, b: BackendClaim): number {
   return compareOrigins(a.origin, b.origin);
 }
 
-/** Explains one service. Costs the whole service: for people, not for the data path. */
+/** Explains one service. The cost is linear in the whole service; it is meant for people, not for the data path. */
 export function explainState(state: ServiceState): ServiceExplanation {
   const claims = [...allClaims(state)].sort(compareClaims);
   return {

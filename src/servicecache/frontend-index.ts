@@ -3,12 +3,12 @@ import { type Frontend, formatFrontend, frontendsOf, type NodePortOptions } from
 import type { Service } from './service.ts';
 import type { ServiceID } from './service-id.ts';
 
-/** The service that stands behind an address, port and protocol. */
+/** The service of an address, port and protocol. */
 export interface FrontendMatch {
   readonly id: ServiceID;
   readonly service: Service;
   readonly frontend: Frontend;
-  /** Other services that claim the same frontend, in order of rank; empty as it should be. */
+  /** Other services with the same frontend, in order of rank; normally empty. */
   readonly overruled: readonly ServiceID[];
 }
 
@@ -18,7 +18,7 @@ interface Claim {
   readonly frontend: Frontend;
 }
 
-/** Cluster IPs are given out by Kubernetes and unique; the others are as written in the object. */
+/** Cluster IPs rank first because Kubernetes allocates them and they are unique. Users write the others. */
 const KIND_RANK: Readonly<Record<Frontend['kind'], number>> = {
   'cluster-ip': 0,
   'node-port': 1,
@@ -33,19 +33,27 @@ function compareClaims(a: Claim, b: Claim): number {
 }
 
 /**
- * Finds services by frontend. Two services that claim one frontend are ranked: cluster IP, node port, ingress IP,
- * external IP, then by `namespace/name`; so the answer does not depend on which came first.
+ * Finds services by frontend. Services with the same frontend are ranked by kind (cluster IP, node port, ingress IP, external
+ * IP), then by `namespace/name`, so that the result does not depend on the order of updates.
  */
 export class FrontendIndex {
   #nodePort: NodePortOptions;
+  readonly #isIndexed: (frontend: Frontend) => boolean;
   readonly #claims = new Map<string, readonly Claim[]>();
   readonly #indexed = new Map<string, Service>();
 
-  constructor(nodePort: NodePortOptions) {
+  /** Indexes the frontends for which `isIndexed` returns true; by default all. */
+  constructor(nodePort: NodePortOptions, isIndexed: (frontend: Frontend) => boolean = () => true) {
     this.#nodePort = nodePort;
+    this.#isIndexed = isIndexed;
   }
 
-  /** Takes a service as it is now, or its absence. Costs the number of its frontends. */
+  /** Returns the frontends of a service that are indexed. */
+  frontendsOf(service: Service): readonly Frontend[] {
+    return frontendsOf(service, this.#nodePort).filter(this.#isIndexed);
+  }
+
+  /** Sets or removes a service. The cost is linear in its frontends. */
   update(key: string, service: Service | undefined): void {
     const old = this.#indexed.get(key);
     if (old === service) return;
@@ -55,8 +63,8 @@ export class FrontendIndex {
   }
 
   /**
-   * Other addresses answer on node ports from here on. Gives the frontends that come, go, or may have another service. Costs
-   * the number of services, and of frontends of those with node ports.
+   * Sets the addresses of node ports. Returns the frontends that were added, removed, or may belong to another service. The cost
+   * is linear in the services and in the frontends of those with node ports.
    */
   setNodePort(nodePort: NodePortOptions): ReadonlySet<string> {
     const touched = new Set<string>();
@@ -73,13 +81,13 @@ export class FrontendIndex {
     return touched;
   }
 
-  /** Any spelling of the address; exact: `0.0.0.0` is found by itself only. */
+  /** Returns the service of an address in any spelling. The match is exact: `0.0.0.0` matches itself only. */
   lookup(ip: string, port: number, protocol: number): FrontendMatch | undefined {
     const address = canonicalAddress(ip);
     return address === undefined ? undefined : this.get(formatFrontend({ ip: address, port, protocol }));
   }
 
-  /** The frontends that services claim, as {@link formatFrontend} writes them. */
+  /** Returns all frontends, as formatted by {@link formatFrontend}. */
   keys(): MapIterator<string> {
     return this.#claims.keys();
   }
@@ -88,7 +96,7 @@ export class FrontendIndex {
     return this.#claims.size;
   }
 
-  /** By the text of a frontend, as {@link formatFrontend} writes it. */
+  /** Returns the service of a frontend, as formatted by {@link formatFrontend}. */
   get(text: string): FrontendMatch | undefined {
     const [first, ...rest] = this.#claims.get(text) ?? [];
     if (first === undefined) return undefined;
@@ -103,7 +111,7 @@ export class FrontendIndex {
 
   #add(key: string, service: Service): void {
     this.#indexed.set(key, service);
-    for (const frontend of frontendsOf(service, this.#nodePort)) {
+    for (const frontend of this.frontendsOf(service)) {
       const text = formatFrontend(frontend);
       const claims = [...(this.#claims.get(text) ?? []), { key, service, frontend }];
       this.#claims.set(text, claims.sort(compareClaims));
@@ -111,7 +119,7 @@ export class FrontendIndex {
   }
 
   #remove(key: string, service: Service): void {
-    for (const frontend of frontendsOf(service, this.#nodePort)) {
+    for (const frontend of this.frontendsOf(service)) {
       const text = formatFrontend(frontend);
       const left = (this.#claims.get(text) ?? []).filter((claim) => claim.key !== key);
       if (left.length === 0) this.#claims.delete(text);

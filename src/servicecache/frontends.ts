@@ -2,8 +2,8 @@ import { protocolName } from '../net/port.ts';
 import type { Service } from './service.ts';
 
 /**
- * Which addresses of this node answer on node ports, by family, in canonical text. An empty list serves no node
- * ports there; `0.0.0.0` and `::` stand for all.
+ * The node addresses that serve node ports, by family, in canonical text. An empty list disables node ports of that family;
+ * `0.0.0.0` and `::` mean all addresses.
  */
 export interface NodePortOptions {
   readonly enabled: boolean;
@@ -11,10 +11,10 @@ export interface NodePortOptions {
   readonly ipv6?: readonly string[] | undefined;
 }
 
-/** Why an address answers for a service. */
+/** The kind of a frontend address. */
 export type FrontendKind = 'cluster-ip' | 'node-port' | 'external-ip' | 'ingress-ip';
 
-/** An address, port and protocol that stands for a service. */
+/** An address, port and protocol of a service. */
 export interface Frontend {
   readonly kind: FrontendKind;
   /** Canonical text. */
@@ -25,13 +25,13 @@ export interface Frontend {
   readonly portName: string;
 }
 
-/** `10.0.0.1:80/TCP`, `[fd00::1]:80/TCP`: unique for a frontend whatever its kind. */
+/** Returns a frontend as text, `10.0.0.1:80/TCP` or `[fd00::1]:80/TCP`. The text does not contain the kind. */
 export function formatFrontend(frontend: Pick<Frontend, 'ip' | 'port' | 'protocol'>): string {
   const { ip, port, protocol } = frontend;
   return `${ip.includes(':') ? `[${ip}]` : ip}:${port}/${protocolName(protocol)}`;
 }
 
-/** The node's addresses of those families in which the service has a cluster IP. */
+/** Returns the node addresses of the families for which the service has a cluster IP. */
 function nodeAddresses(service: Service, nodePort: NodePortOptions): readonly string[] {
   const hasFamily = (six: boolean): boolean => service.clusterIPs.some((ip) => ip.includes(':') === six);
   return [
@@ -41,8 +41,8 @@ function nodeAddresses(service: Service, nodePort: NodePortOptions): readonly st
 }
 
 /**
- * Every frontend of a service: each of its ports on each cluster IP, external IP and ingress IP, and each
- * allocated node port on the node's addresses of the cluster IPs' families. In that order of kinds, ports within.
+ * Returns all frontends of a service: each port on each cluster IP, external IP and ingress IP, and each allocated node port on
+ * the node addresses of the cluster IPs' families. Ordered by kind (cluster IP, node port, external IP, ingress IP), then IP and port.
  */
 export function frontendsOf(service: Service, nodePort: NodePortOptions): readonly Frontend[] {
   const frontends: Frontend[] = [];

@@ -7,14 +7,13 @@ import {
 } from './backend.ts';
 
 /**
- * The backends of one version of an offer, to be matched with those of another: nearly all are listed in the same
- * order, so both are walked side by side, without a lookup. From the first one that is not where it was, what is left
- * is looked up.
+ * Matches the backends of one version of an offer with those of another. Both usually list them in the same order, so they are
+ * iterated side by side without lookups. At the first difference the remaining backends are indexed by address.
  */
-export class InStep {
+export class OrderedMatcher {
   readonly #walk: IterableIterator<Backend>;
   #next: Backend | undefined;
-  /** Those not taken, by address, once a lookup was needed. */
+  /** The remaining backends by address; undefined before the first lookup. */
   #left: Map<string, Backend> | undefined;
 
   constructor(offered: OfferedBackends) {
@@ -22,7 +21,7 @@ export class InStep {
     this.#advance();
   }
 
-  /** The backend of that address; each is given once. */
+  /** Returns the backend of an address. Each backend is returned once. */
   take(address: string): Backend | undefined {
     const next = this.#next;
     if (next?.address === address) {
@@ -35,7 +34,7 @@ export class InStep {
     return found;
   }
 
-  /** Those that were not taken. Ends the walk. */
+  /** Yields the backends that were not taken, and ends the iteration. */
   *left(): Generator<Backend, void, void> {
     if (this.#next !== undefined) yield this.#next;
     yield* this.#left?.values() ?? this.#walk;
@@ -54,20 +53,17 @@ export class InStep {
   }
 }
 
-/** What an offer says of an address in two versions; undefined in a version that does not name it. */
+/** Receives the backend of an address in two versions; undefined if a version does not contain it. Returns false to stop. */
 export type VisitDifference = (before: Backend | undefined, after: Backend | undefined) => boolean;
 
-/**
- * Visits each address of which two versions of an offer say different things, until `visit` returns false. Whether
- * it went through. Costs the size of both.
- */
+/** Visits the addresses whose backends differ in two versions, until `visit` returns false. Returns true if it visited all. Linear in both. */
 export function everyDifference(
   before: OfferedBackends,
   after: OfferedBackends,
   visit: VisitDifference,
 ): boolean {
   const equal = backendComparison();
-  const earlier = new InStep(before);
+  const earlier = new OrderedMatcher(before);
   for (const backend of after.values()) {
     const old = earlier.take(backend.address);
     if ((old === undefined || !equal(old, backend)) && !visit(old, backend)) return false;
@@ -76,15 +72,12 @@ export function everyDifference(
   return true;
 }
 
-/** Whether two sets of backends say the same. Costs the size of the set, nothing when they are one object. */
+/** Returns true if two sets of backends are equal. Linear in the set, O(1) if they are the same object. */
 export function equalBackendMaps(a: Backends, b: Backends): boolean {
   return a === b || (a.size === b.size && everyDifference(a, b, () => false));
 }
 
-/**
- * `next` with the parts of `previous` that say the same, so that what is equal is one object; `previous` itself
- * when all of it is. Costs the size of the slice.
- */
+/** Returns `next` with the equal parts of `previous`, or `previous` itself if all parts are equal. Linear in the slice. */
 export function shareSlice(previous: EndpointSlice | undefined, next: EndpointSlice): EndpointSlice {
   if (previous === undefined || previous === next) return next;
   const sameBackends = equalBackendMaps(previous.backends, next.backends);

@@ -2,22 +2,22 @@ import type { PortProtocol } from '../net/port.ts';
 import type { AnnouncedService } from './announcement.ts';
 import type { Backend } from './backend.ts';
 
-/** Where one backend takes the traffic of a service's port. */
+/** The address and port of one backend for a service's port. */
 export interface ResolvedBackend extends PortProtocol {
   /** Canonical. */
   readonly address: string;
-  /** The name under which the service has the port. */
+  /** The name of the service's port. */
   readonly portName: string;
   readonly backend: Backend;
 }
 
-/** The effective backends at a port of the service, by name or number; `undefined` when it has no such port. */
+/** Returns the effective backends at a port of the service, by name or number; `undefined` if it has no such port. */
 export function resolvePort(
   { service, endpoints }: AnnouncedService,
-  wanted: string | number,
+  requested: string | number,
 ): readonly ResolvedBackend[] | undefined {
   const names = [...service.ports].flatMap(([name, { port }]) =>
-    (typeof wanted === 'string' ? name : port) === wanted ? [name] : [],
+    (typeof requested === 'string' ? name : port) === requested ? [name] : [],
   );
   if (names.length === 0) return undefined;
   const resolved: ResolvedBackend[] = [];

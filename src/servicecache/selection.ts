@@ -2,40 +2,43 @@ import type { Backend, Backends } from './backend.ts';
 import type { FrontendKind } from './frontends.ts';
 import type { Service, TrafficPolicy } from './service.ts';
 
-/** For whom backends are selected: which frontend the traffic came to, and where this node is. */
+/** The input of a selection: the frontend that received the traffic, the origin of the client, and the place of this node. */
 export interface SelectionContext {
   readonly service: Service;
-  /** A cluster IP is governed by the internal traffic policy, everything else by the external one. */
+  /** The internal traffic policy applies to cluster IPs; the external one to all others, for clients outside the cluster. */
   readonly frontend: FrontendKind;
-  /** The own node, `''` when it has no name. */
+  /** Location of the client; default `outside`. The external traffic policy does not apply to clients inside the cluster. */
+  readonly origin?: 'inside' | 'outside' | undefined;
+  /** Name of the own node; empty if unknown. */
   readonly nodeName: string;
-  /** The own zone, `''` when it is not known. */
+  /** The own zone; empty if unknown. */
   readonly zone: string;
 }
 
-/** Which of a service's backends a node sends traffic to. Pure: the same arguments give the same backends. */
+/** Returns the backends to which a node sends traffic. It must be pure. */
 export type BackendSelection = (backends: Backends, context: SelectionContext) => Backends;
 
-function policyOf({ service, frontend }: SelectionContext): TrafficPolicy {
-  return frontend === 'cluster-ip' ? service.internalTrafficPolicy : service.externalTrafficPolicy;
+function policyOf({ service, frontend, origin = 'outside' }: SelectionContext): TrafficPolicy {
+  if (frontend === 'cluster-ip') return service.internalTrafficPolicy;
+  return origin === 'inside' ? 'Cluster' : service.externalTrafficPolicy;
 }
 
 function isOnNode(backend: Backend, nodeName: string): boolean {
   return nodeName !== '' && backend.cluster === '' && backend.nodeName === nodeName;
 }
 
-/** Those that take new connections; the terminating ones when there is no other. */
+/** Returns the backends that accept new connections; the terminating ones if there are no others. */
 function usable(backends: Backends): Backends {
   const serving = backends.filter((backend) => backend.state !== 'terminating');
   return serving.size > 0 ? serving : backends;
 }
 
-/** `preferred` unless it is empty. */
+/** Returns `preferred`, or `all` if it is empty. */
 function preferring(preferred: Backends, all: Backends): Backends {
   return preferred.size > 0 ? preferred : all;
 }
 
-/** Those whose hints name the zone, provided that every backend has hints and some name it. */
+/** Returns the backends whose hints name the zone, if every backend has hints and at least one names it; otherwise all. */
 function inZone(backends: Backends, zone: string): Backends {
   if (zone === '' || backends.some((backend) => backend.forZones.size === 0)) return backends;
   return preferring(
@@ -45,19 +48,16 @@ function inZone(backends: Backends, zone: string): Backends {
 }
 
 /**
- * The default selection, as Kubernetes' own proxies do it, in this order:
+ * The default selection, equivalent to kube-proxy. It applies, in this order:
  *
- * 1. **Traffic policy.** `Local`: only backends on the own node, even if that leaves none: then traffic is to be
- *    dropped. `Cluster`: all.
- * 2. **State.** Backends that are active, or published before they are ready; only where there are none,
- *    terminating ones, which still serve.
- * 3. **Traffic distribution**, only with policy `Cluster`. `prefer-same-node`: those on the own node, if any;
- *    otherwise, and for `prefer-close` and `prefer-same-zone`: those whose topology hints name the own zone. Hints
- *    count only if every backend left has some and one of them names the own zone: else all are used.
+ * 1. **Traffic policy.** `Local`: only backends on the own node; if there are none, traffic is dropped. `Cluster`: all.
+ * 2. **State.** Active backends and published not-ready ones. If there are none, terminating ones.
+ * 3. **Traffic distribution**, only with policy `Cluster`. `prefer-same-node`: backends on the own node, if any. Otherwise, and
+ *    for `prefer-close` and `prefer-same-zone`: backends whose topology hints name the own zone. Hints are used only if every
+ *    remaining backend has some and at least one names the own zone.
  *
- * It does not promise an even spread over zones, does not look at a backend's own zone (the hints are made from
- * it, with the load in mind), and knows nothing of health beyond the state. Service affinity has been applied
- * before. Costs one pass over the backends.
+ * It does not balance over zones, ignores a backend's own zone (hints are derived from it, under consideration of the load),
+ * and knows no health beyond the state. Service affinity was applied before. Costs one pass over the backends.
  */
 export const selectBackends: BackendSelection = (backends, context) => {
   const { service, nodeName, zone } = context;

@@ -58,40 +58,37 @@ import { countServices, type ServiceCacheStatus } from './status.ts';
 
 /** Options of {@link ServiceCache}. */
 export interface ServiceCacheOptions {
-  /** The own cluster: what is said of it as a remote one is ignored. */
+  /** Name of the own cluster. Offers that name it as remote cluster are rejected. */
   readonly clusterName: string;
-  /** Off by default: node ports, external IPs and ingress IPs are then left out of every service. */
+  /** Off by default. If off, node ports, external IPs and ingress IPs are removed from every service. */
   readonly nodePort?: NodePortOptions | undefined;
-  /** Default true. Without it no node ports are served on IPv4. */
+  /** Default true. If false, no node ports are served on IPv4. */
   readonly enableIPv4?: boolean | undefined;
-  /** Default true. Without it no node ports are served on IPv6. */
+  /** Default true. If false, no node ports are served on IPv6. */
   readonly enableIPv6?: boolean | undefined;
-  /** This node's name and zone, for `select`; `''` when it has none. */
+  /** Name and zone of this node, for `select`; empty if unknown. */
   readonly nodeName?: string | undefined;
   readonly zone?: string | undefined;
-  /** Which backends `select` gives; default {@link selectBackends}. */
+  /** The policy of `select`; default {@link selectBackends}. */
   readonly selection?: BackendSelection | undefined;
-  /** Receives every rejected input, after it was counted. */
+  /** Receives every rejection after it was counted. */
   readonly onReject?: ((rejection: Rejection) => void) | undefined;
-  /** Receives what a listener, or `onReject`, has thrown or was rejected with (I7). */
+  /** Receives the errors and rejected promises of listeners and of `onReject` (I7). */
   readonly onListenerFault?: FaultListener | undefined;
 }
 
-/**
- * `applied`: something changed. `unchanged`: the cache knew. `unsupported`: such a service is not served, and
- * what it was before is gone.
- */
+/** `applied`: the service changed. `unchanged`: it is equal. `unsupported`: such a service is not served; it was removed if it existed. */
 export type UpdateServiceOutcome = 'applied' | 'unchanged' | 'unsupported';
 
-/** `invalid`: rejected, counted and described in `status()`; nothing changed. */
+/** `invalid`: the input was rejected and counted; `status()` describes it. Nothing changed. */
 export type MergeOutcome = 'applied' | 'unchanged' | 'invalid';
 
-/** `not-found`: there was nothing of that name. */
+/** `not-found`: no object has that name. */
 export type RemoveOutcome = 'applied' | 'not-found' | 'invalid';
 
 const NODE_PORTS_OFF: NodePortOptions = { enabled: false };
 
-/** Services that a step of a withdrawal looks at: about a ms. */
+/** Services that one step of a withdrawal scans; it takes about 1 ms. */
 const SERVICES_PER_STEP = 128;
 
 function familiesOf(options: ServiceCacheOptions): NodePortOptions {
@@ -104,12 +101,11 @@ function familiesOf(options: ServiceCacheOptions): NodePortOptions {
 }
 
 /**
- * Which backends serve a service, over all clusters (SEMANTICS 3).
+ * Maps services to their backends over all clusters (SEMANTICS 3).
  *
- * Takes Kubernetes services, endpoint slices and what remote clusters share, in any order; listeners receive which
- * services there are and where their traffic goes. Pure and synchronous: when a call returns it has taken effect, and
- * listeners have received it, except within a batch and within a callback. Values that are handed in are kept, and
- * must not be changed.
+ * It joins Kubernetes services, endpoint slices and the shared services of remote clusters, in any order, and notifies listeners
+ * of services and their endpoints. It is pure and synchronous: when a call returns, it has taken effect and listeners have
+ * received it; within a batch or a callback, listeners receive it afterwards. Values are kept, so callers must not change them.
  */
 export class ServiceCache {
   readonly #clusterName: string;
@@ -136,12 +132,12 @@ export class ServiceCache {
   }
 
   /**
-   * A service as Kubernetes has it now. Costs nothing that grows with its backends, unless it changes which of
-   * them count (global, affinity, publishing what is not ready).
+   * Sets a Kubernetes service. The cost does not grow with its backends, unless the update changes their selection (global,
+   * affinity, `publishNotReadyAddresses`).
    */
   updateService(service: Service): UpdateServiceOutcome {
     const old = this.#stateOf(service.id);
-    // What is there is as served, so what equals it as it came is served, too, and needs no other look.
+    // The stored service is served, so an equal one is served, too.
     if (old?.service !== undefined && equalServices(old.service, service))
       return this.#confirm(old, partName('service'));
     if (!this.#serves(service)) {
@@ -155,7 +151,7 @@ export class ServiceCache {
     return 'applied';
   }
 
-  /** Kubernetes has deleted the service. Its endpoints and remote offers are kept, should it come back. */
+  /** Deletes a service. Its endpoints and remote offers are kept for the case that it is created again. */
   deleteService(id: ServiceID): RemoveOutcome {
     const old = this.#stateOf(id);
     if (old?.service === undefined) return 'not-found';
@@ -163,7 +159,7 @@ export class ServiceCache {
     return 'applied';
   }
 
-  /** Local endpoints as Kubernetes has them now; replaces the slice of that name. Costs the size of the slice. */
+  /** Sets an endpoint slice of the own cluster. It replaces the slice of the same name. The cost is linear in the slice. */
   updateEndpoints(slice: EndpointSlice): 'applied' | 'unchanged' {
     const old = this.#stateOf(slice.service);
     const previous = old?.slices.get(slice.name);
@@ -173,7 +169,7 @@ export class ServiceCache {
     return 'applied';
   }
 
-  /** Kubernetes has deleted that slice. */
+  /** Deletes an endpoint slice. */
   deleteEndpoints(id: ServiceID, sliceName: string): RemoveOutcome {
     const old = this.#stateOf(id);
     if (!old?.slices.has(sliceName)) return 'not-found';
@@ -182,8 +178,8 @@ export class ServiceCache {
   }
 
   /**
-   * What a remote cluster offers now for a service, known here or not; replaces what that cluster offered
-   * before. The own cluster is rejected. Costs the size of the offer.
+   * Sets the offer of a remote cluster for a service, which need not be known. It replaces an earlier offer of that cluster. An
+   * offer of the own cluster is rejected. The cost is linear in the offer.
    */
   mergeExternalServiceUpdate(offer: ClusterService): MergeOutcome {
     if (!this.#isRemote(offer)) return 'invalid';
@@ -197,13 +193,13 @@ export class ServiceCache {
     return 'applied';
   }
 
-  /** A remote cluster offers that service no more. Never removes the service itself. */
+  /** Deletes the offer of a remote cluster. The service itself is never deleted. */
   mergeExternalServiceDelete(offer: ClusterServiceKey): RemoveOutcome {
     if (!this.#isRemote(offer)) return 'invalid';
     return this.#removeOffer(offer) ? 'applied' : 'not-found';
   }
 
-  /** Forgets everything a remote cluster has offered, as one batch (I10). Costs one pass over the services, and 2 µs for each offer. */
+  /** Deletes all offers of a remote cluster as one batch (I10). Costs a scan of all services, and 2 µs for each offer. */
   withdrawCluster(cluster: string): RemoveOutcome {
     const offering = [...this.#table.values()].filter((state) => state.remotes.has(cluster));
     this.#table.batch(() => {
@@ -212,22 +208,22 @@ export class ServiceCache {
     return offering.length > 0 ? 'applied' : 'not-found';
   }
 
-  /** Goes up with everything that changes what is known, announced or not. */
+  /** Increases with every change of the state, announced or not. */
   get revision(): number {
     return this.#table.changes;
   }
 
   /**
-   * Everything that is known, in parts of services: what {@link ServiceCache.restorePart} takes after a restart. A walk that
-   * may be as slow as its reader: each service is as it was when the walk came to it.
+   * Yields the whole state as parts of services, for a checkpoint; {@link ServiceCache.restorePart} reads them back. The reader
+   * may be slow: each service is yielded in its state at that moment.
    */
   *parts(): Generator<ServicePart, void, void> {
     for (const state of this.#table.values()) yield* servicePartsOf(state);
   }
 
   /**
-   * Takes a part of a checkpoint, unless it is known already, until its source says it again, changes it or deletes it, or
-   * {@link ServiceCache.withdrawRestoredSteps} lets it go. False when it was not taken.
+   * Adds a part of a checkpoint, unless that part is known. It stays until its source sets or deletes it, or
+   * {@link ServiceCache.withdrawRestoredSteps} removes it. Returns false if it was not added.
    */
   restorePart(part: ServicePart): boolean {
     const { id } = part;
@@ -239,8 +235,8 @@ export class ServiceCache {
   }
 
   /**
-   * Lets go of the restored parts that their source has not said again: of a remote cluster its offers, of the own one
-   * (`''`) services and slices. In steps of at most `limit` services, each a batch, each of which gives how many parts went.
+   * Removes the restored parts that their source has not confirmed: the offers of a remote cluster, or the services and slices
+   * of the own one (empty name). Each step is a batch over at most `limit` services and yields the number of removed parts.
    */
   *withdrawRestoredSteps(cluster: string, limit: number = SERVICES_PER_STEP): Generator<number, void, void> {
     let states: ServiceState[] = [];
@@ -252,7 +248,7 @@ export class ServiceCache {
     if (states.length > 0) yield this.#withdrawRestored(states, cluster);
   }
 
-  /** The clusters (`''`: the own one) of whose word on this service a part is only restored, in no order. */
+  /** Returns the clusters (empty: the own one) with an unconfirmed restored part of this service, unordered. */
   restoredFrom(id: ServiceID): readonly string[] {
     const state = this.#stateOf(id);
     if (state === undefined || state.restored.size === 0) return [];
@@ -263,26 +259,25 @@ export class ServiceCache {
   }
 
   /**
-   * The inputs are complete: services that nothing makes ready are announced from now on, without backends. From
-   * here on the outcome does not depend on the order of the inputs any more. Cannot be taken back, but by a batch
-   * that fails.
+   * Marks the inputs as complete. Services without backends are announced from now on, and the result no longer depends on the
+   * order of the inputs. It cannot be undone, except by a batch that fails.
    */
   markSynced(): void {
     this.#table.markSynced();
   }
 
   /**
-   * Runs `write`, which may call any method; listeners receive its net effect, once per service, when it is
-   * done (I8). When it throws, it is rolled back. Synchronous; batches nest.
+   * Runs `write`, which may call any method. Listeners receive its net effect, once per service, when it returns (I8). If it
+   * throws, it is rolled back. `write` must be synchronous. Batches may be nested.
    */
   batch<T>(write: () => T): T {
     return this.#table.batch(write);
   }
 
   /**
-   * Gives the listener every announced service, then `onSynced`, then every event until it unsubscribes, with
-   * nothing lost or doubled in between. Within a callback the replay comes in its turn ({@link ServiceListener}). Not
-   * inside a batch: what it would be given may yet be rolled back.
+   * Subscribes a listener. It receives every announced service, then `onSynced`, then every event until it unsubscribes, without
+   * gaps or duplicates. If called within a callback, the replay follows the current delivery ({@link ServiceListener}). Must
+   * not be called inside a batch, because the batch may be rolled back.
    */
   subscribe(listener: ServiceListener): Unsubscribe {
     assert(!this.#table.inBatch, 'subscribe must not be called inside a batch');
@@ -293,39 +288,39 @@ export class ServiceCache {
   }
 
   /**
-   * The same for a consumer that takes its time: the latest state of each service that has changed, to be
-   * acknowledged when it is dealt with. Subscribes at once; ends when it is closed or `signal` aborts.
+   * Returns a stream for a slow consumer: the latest state of each changed service, which the consumer acknowledges. It
+   * subscribes immediately, and ends when it is closed or `signal` aborts.
    */
   stream(signal?: AbortSignal): ServiceStream {
     return new ServiceStream(this, signal);
   }
 
-  /** Counts an input of this cache that was rejected before it got here, as by the parsers of `k8s`. */
+  /** Counts an input of this cache that a parser rejected. */
   reject(rejection: Rejection): void {
     this.#rejections.add(rejection);
   }
 
-  /** A service that is announced; `undefined` when there is none of that name. */
+  /** Returns an announced service; `undefined` if there is none of that name. */
   get(id: ServiceID): AnnouncedService | undefined {
     return announcedPart(this.#stateOf(id));
   }
 
-  /** Every service that is served, announced or not, by key `namespace/name`, in order of keys. Costs a sort of all. */
+  /** Returns all served services, announced or not, by key `namespace/name`, sorted by key. Costs a sort. */
   services(): ReadonlyMap<string, Service> {
     const found = new Map<string, Service>();
     for (const [key, { service }] of this.#table.sorted()) if (service !== undefined) found.set(key, service);
     return found;
   }
 
-  /** Every claim on a backend of this service, and why it is in or out; `undefined` when nothing is known of it. */
+  /** Returns all claims on backends of this service with the verdict on each; `undefined` if the service is unknown. */
   explain(id: ServiceID): ServiceExplanation | undefined {
     const state = this.#stateOf(id);
     return state === undefined ? undefined : explainState(state);
   }
 
   /**
-   * An address and port of the service's primary cluster IP: that of its first port. `undefined` when the
-   * service is not known, is headless, or has no port or no cluster IP.
+   * Returns the frontend of the service's primary cluster IP and first port; `undefined` if the service is unknown, is headless,
+   * or has no port or no cluster IP.
    */
   getServiceIP(id: ServiceID): Frontend | undefined {
     const service = this.#stateOf(id)?.service;
@@ -334,9 +329,9 @@ export class ServiceCache {
   }
 
   /**
-   * The service behind an address (in any spelling), port and protocol number, if there is one: its cluster IPs,
-   * node ports, external IPs and ingress IPs. Exact: a node port on `0.0.0.0` is found at `0.0.0.0` and at the
-   * node's addresses that were given, not at others. Costs a map lookup, and what has changed since the last one.
+   * Returns the service of an address (in any spelling), port and protocol number: cluster IPs, node ports, external IPs and
+   * ingress IPs. The match is exact: a node port on `0.0.0.0` is found at `0.0.0.0` and at the configured node addresses only.
+   * Costs a map lookup, and an index update for the changes since the last call.
    */
   lookupFrontend(ip: string, port: number, protocol: number): FrontendMatch | undefined {
     this.#frontends ??= new FrontendIndex(this.#nodePort);
@@ -345,9 +340,9 @@ export class ServiceCache {
   }
 
   /**
-   * Where traffic goes that comes to a frontend of that kind on this node: the service's endpoints, narrowed by the
-   * selection (by default {@link selectBackends}). Empty means that it is to be rejected; `undefined` that there is
-   * no such service. Costs one pass over the backends.
+   * Returns the backends for traffic to a frontend of that kind on this node: the endpoints, filtered by the selection (default
+   * {@link selectBackends}). An empty result means that traffic must be rejected; `undefined` that the service is unknown.
+   * Costs one pass over the backends.
    */
   select(id: ServiceID, frontend: FrontendKind): Backends | undefined {
     const announced = this.get(id);
@@ -357,10 +352,9 @@ export class ServiceCache {
   }
 
   /**
-   * Where a service's port leads: its effective backends at that port, given by name or by number (of every protocol that
-   * the service has under it). Empty means that traffic is to be rejected; `undefined` that there is no such service, or
-   * that it has no such port. Not narrowed to this node, as {@link ServiceCache.select} is. Costs one pass over the
-   * backends.
+   * Returns the effective backends at a port of a service, by port name or by number (all protocols of that number). An empty
+   * result means that traffic must be rejected; `undefined` that the service is unknown or has no such port. Unlike
+   * {@link ServiceCache.select} it does not filter for this node. Costs one pass over the backends.
    */
   resolve(id: ServiceID, port: string | number): readonly ResolvedBackend[] | undefined {
     const announced = this.get(id);
@@ -368,8 +362,8 @@ export class ServiceCache {
   }
 
   /**
-   * The cluster IPs and node ports of all services as text, `10.0.0.1:80/TCP` or `[fd00::1]:80/TCP`, each once.
-   * Costs one pass over the services.
+   * Returns the cluster IPs and node ports of all services as text, `10.0.0.1:80/TCP` or `[fd00::1]:80/TCP`, each once. Costs
+   * one pass over the services.
    */
   uniqueServiceFrontends(): ReadonlySet<string> {
     const found = new Set<string>();
@@ -384,14 +378,14 @@ export class ServiceCache {
   }
 
   /**
-   * All announced services by key `namespace/name`: a value that does not change any more, and the same one
-   * while nothing changes. Costs what has changed since the last snapshot.
+   * Returns all announced services by key `namespace/name` as an immutable map; the same map until something changes. The cost
+   * is linear in the changes since the last snapshot.
    */
   snapshot(): ImmutableMap<string, AnnouncedService> {
     return this.#table.snapshot();
   }
 
-  /** What the cache holds, in numbers, and what it has rejected (I12). Costs one pass over the services, some 50 ns each. */
+  /** Returns counts and rejections (I12). Costs one pass over the services, about 50 ns each. */
   status(): ServiceCacheStatus {
     return {
       ...countServices(this.#table.values()),
@@ -406,14 +400,14 @@ export class ServiceCache {
     return this.#table.get(formatServiceID(id));
   }
 
-  /** A source says what is known already: if it was only restored, it is not any more. */
+  /** Marks a part as confirmed because its source set the same value. */
   #confirm(state: ServiceState, part: string): 'unchanged' {
     const confirmed = withRestored(state, part, 'confirmed');
     if (confirmed !== state) this.#table.put(confirmed);
     return 'unchanged';
   }
 
-  /** The state with a restored part; `undefined` when that part is known, or is not served here. */
+  /** Returns the state with a restored part; `undefined` if the part is known or not served here. */
   #withPart(state: ServiceState, part: ServicePart): ServiceState | undefined {
     if (part.kind === 'service') {
       if (state.service !== undefined || !this.#serves(part.service)) return undefined;
@@ -443,18 +437,18 @@ export class ServiceCache {
     return count;
   }
 
-  /** Whether a service is served: a supported type that can be reached, or is headless (SEMANTICS 3.1). */
+  /** Returns true if a service is served: a supported type that is reachable or headless (SEMANTICS 3.1). */
   #serves(service: Service): boolean {
     if (service.type === 'ExternalName' || service.type === 'unknown') return false;
     return service.addressing !== 'unassigned' || (this.#nodePort.enabled && service.externalIPs.size > 0);
   }
 
-  /** The service without what is not served here, so that no event mentions it (I3). */
+  /** Returns the service without frontends that are not served here, so that events do not contain them (I3). */
   #asServed(service: Service): Service {
     return this.#nodePort.enabled ? service : withoutNodePorts(service);
   }
 
-  /** Whether an offer is from another cluster; rejects it when not. */
+  /** Returns true if an offer is from another cluster. Otherwise the offer is rejected. */
   #isRemote(offer: ClusterServiceKey): boolean {
     if (offer.cluster !== this.#clusterName && offer.cluster !== '') return true;
     const [reason, why] =
@@ -472,7 +466,7 @@ export class ServiceCache {
     return true;
   }
 
-  /** The steps of a replay of the state of now. */
+  /** Returns the steps of a replay of the current state. */
   #replay(): IterableIterator<(listener: ServiceListener) => unknown> {
     const events = this.#table.sorted().flatMap(([, state]) => changeBetween(undefined, state) ?? []);
     const steps: ((listener: ServiceListener) => unknown)[] = [(listener) => listener.onSynced?.()];
@@ -486,8 +480,8 @@ export class ServiceCache {
       this.#listeners.notify(deliverEvents, events);
       return;
     }
-    // Held, so that what a listener of the events causes comes after both.
-    this.#deliveries.hold(() => {
+    // Deferred, so that deliveries caused by listeners of the events follow both.
+    this.#deliveries.deferUntilReturn(() => {
       if (events.length > 0) this.#listeners.notify(deliverEvents, events);
       this.#listeners.notify(deliverInputsComplete, undefined);
     });

@@ -1,18 +1,17 @@
-/** What a service is called. Names are compared whole and kept as they are written. */
+/** The name of a service. Names are compared as a whole and not normalized. */
 export interface ServiceID {
   readonly namespace: string;
   readonly name: string;
 }
 
-/** `namespace/name`: the key of a service in every map of this room. Neither part can hold a `/` in Kubernetes. */
+/** Returns `namespace/name`, the key of a service in all maps of this room. Kubernetes names contain no `/`. */
 export function formatServiceID(id: ServiceID): string {
   return `${id.namespace}/${id.name}`;
 }
 
 /**
- * The service that a DNS name stands for: `name.namespace`, with whatever follows (`.svc.cluster.local`).
- * `undefined` when there is no dot. Says nothing about whether there is such a service, and takes empty parts
- * as they are, as the original does.
+ * Returns the service of a DNS name, `name.namespace` with any suffix (`.svc.cluster.local`); `undefined` if it has no dot. The
+ * service need not exist. Empty parts are accepted, as upstream does.
  */
 export function parseServiceIDFrom(fqdn: string): ServiceID | undefined {
   const [name, namespace] = fqdn.split('.', 2);

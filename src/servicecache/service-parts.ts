@@ -3,19 +3,19 @@ import type { Service } from './service.ts';
 import type { ServiceID } from './service-id.ts';
 import { partName, type ServiceState, withRemote, withService, withSlice } from './service-state.ts';
 
-/** A part of what is known of a service, as its source said it: what a checkpoint is made of. */
+/** One input of a service. A checkpoint consists of these. */
 export type ServicePart =
   | { readonly kind: 'service'; readonly id: ServiceID; readonly service: Service }
   | { readonly kind: 'slice'; readonly id: ServiceID; readonly slice: EndpointSlice }
   | {
       readonly kind: 'offer';
       readonly id: ServiceID;
-      /** The remote cluster; never `''`. */
+      /** The remote cluster; never empty. */
       readonly cluster: string;
       readonly backends: readonly Backend[];
     };
 
-/** The parts of a service. */
+/** Yields the parts of a service. */
 export function* servicePartsOf({
   id,
   service,
@@ -27,18 +27,18 @@ export function* servicePartsOf({
   for (const [cluster, backends] of remotes) yield { kind: 'offer', id, cluster, backends };
 }
 
-/** The name of a part within its service; see {@link partName}. */
+/** Returns the name of a part within its service. See {@link partName}. */
 export function servicePartName(part: ServicePart): string {
   if (part.kind === 'slice') return partName('slice', part.slice.name);
   return partName(part.kind, part.kind === 'offer' ? part.cluster : '');
 }
 
-/** Whether only a checkpoint has said that part. */
+/** Returns true if the part comes from a checkpoint and no source has confirmed it. */
 export function isRestoredPart({ restored }: ServiceState, part: ServicePart): boolean {
   return restored.size > 0 && restored.has(servicePartName(part));
 }
 
-/** The state without a part. */
+/** Returns the state without a part. */
 export function withoutServicePart(state: ServiceState, part: ServicePart): ServiceState {
   if (part.kind === 'service') return withService(state, undefined);
   if (part.kind === 'slice') return withSlice(state, part.slice.name, undefined);

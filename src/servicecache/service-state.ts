@@ -22,8 +22,8 @@ import type { Service } from './service.ts';
 import { formatServiceID, type ServiceID } from './service-id.ts';
 
 /**
- * All that is known of one service: its inputs, and what follows from them. Immutable; every change makes a new
- * one that shares what is the same.
+ * The state of one service: its inputs, and the values derived from them. Immutable; a change creates a new state that shares
+ * the unchanged parts.
  *
  *     service ─┬───────────────────────────────────────┐ global? publish not-ready? affinity?
  *     slices  ─┼─► correlation (a winner per address) ─┴─► endpoints (after affinity)
@@ -31,25 +31,25 @@ import { formatServiceID, type ServiceID } from './service-id.ts';
  */
 export interface ServiceState {
   readonly id: ServiceID;
-  /** Its {@link formatServiceID}, made once. */
+  /** The result of {@link formatServiceID}. */
   readonly key: string;
-  /** Undefined while only endpoints or offers of remote clusters are known. */
+  /** Undefined if only endpoints or offers of remote clusters are known. */
   readonly service: Service | undefined;
   /** Local endpoints by slice name. */
   readonly slices: ImmutableMap<string, EndpointSlice>;
-  /** Offers of remote clusters by cluster name, counted in or not. */
+  /** Offers of remote clusters by cluster name, used or not. */
   readonly remotes: ImmutableMap<string, readonly Backend[]>;
   readonly correlation: Correlation;
   readonly endpoints: Endpoints;
-  /** Whether listeners know of the service (SEMANTICS 3.3). */
+  /** True if listeners have received the service (SEMANTICS 3.3). */
   readonly announced: boolean;
-  /** Parts that a checkpoint said and no source has confirmed yet, by {@link partName}. */
+  /** Parts from a checkpoint that no source has confirmed, by {@link partName}. */
   readonly restored: ReadonlySet<string>;
 }
 
 const NONE_RESTORED: ReadonlySet<string> = new Set();
 
-/** Names a part of a service: the service itself, a slice, or the offer of a remote cluster. */
+/** Returns the name of a part of a service: the service itself, a slice, or the offer of a remote cluster. */
 export function partName(kind: 'service' | 'slice' | 'offer', name: string = ''): string {
   return kind === 'service' ? kind : `${kind}/${name}`;
 }
@@ -61,7 +61,7 @@ function withoutPart(restored: ReadonlySet<string>, part: string): ReadonlySet<s
   return rest.size === 0 ? NONE_RESTORED : rest;
 }
 
-/** The state with a part that is only restored, or, with `confirmed`, one that its source has said. */
+/** Returns the state with a part marked as restored or confirmed. */
 export function withRestored(
   state: ServiceState,
   part: string,
@@ -72,7 +72,7 @@ export function withRestored(
   return restored === state.restored ? state : change(state, { restored });
 }
 
-/** A service of which nothing is known yet. */
+/** Returns the state of an unknown service. */
 export function emptyState(id: ServiceID): ServiceState {
   return {
     id,
@@ -87,31 +87,31 @@ export function emptyState(id: ServiceID): ServiceState {
   };
 }
 
-/** Whether nothing is known of it any more, so that it need not be kept. */
+/** Returns true if the state has no input, so that it can be deleted. */
 export function isEmptyState(state: ServiceState): boolean {
   return state.service === undefined && state.slices.size === 0 && state.remotes.size === 0;
 }
 
-/** *Ready* (SEMANTICS 3.2): there is a local endpoints object, even an empty one, or at least one backend. */
+/** Returns true if the service is *ready* (SEMANTICS 3.2): it has a local slice, even an empty one, or at least one backend. */
 export function isReady(state: ServiceState): boolean {
   return state.slices.size > 0 || state.correlation.backends.size > 0;
 }
 
-/** What a slice offers to this service: also what is not ready, where the service publishes that. */
+/** Returns the backends of a slice for this service, with those that are not ready if the service publishes them. */
 export function offeredBySlice(slice: EndpointSlice | undefined, service: Service | undefined): Backends {
   if (slice === undefined) return NO_BACKENDS;
   if (service?.publishNotReady !== true || slice.notReady.size === 0) return slice.backends;
   return slice.backends.size === 0 ? slice.notReady : slice.notReady.merge(slice.backends);
 }
 
-/** What a slice offers to this service at one address. */
+/** Returns the backend of a slice for this service at one address. */
 function offeredAt(slice: EndpointSlice, address: string, service: Service | undefined): Backend | undefined {
   const backend = slice.backends.get(address);
   if (backend !== undefined || service?.publishNotReady !== true) return backend;
   return slice.notReady.get(address);
 }
 
-/** What a remote cluster offers to this service: nothing unless the service is global. */
+/** Returns the backends of a remote cluster for this service: none unless the service is global. */
 function offeredByCluster(
   offered: readonly Backend[] | undefined,
   service: Service | undefined,
@@ -119,13 +119,13 @@ function offeredByCluster(
   return service?.global === true ? (offered ?? NO_BACKENDS) : NO_BACKENDS;
 }
 
-/** Finds the one other claim of an uncontested address; see {@link applyOriginChange}. */
+/** Returns the lookup of the claim of an uncontested address. See {@link applyOriginChange}. */
 function holderIn(state: ServiceState): HolderLookup {
   let remote: Origin = { cluster: '', slice: '' };
   return (winner, except) => {
     const { address, cluster } = winner;
     if (cluster !== '') {
-      // Most have the same holder: one object for all of them.
+      // Most backends have the same origin, so its object is reused.
       if (remote.cluster !== cluster) remote = { cluster, slice: '' };
       return { origin: remote, backend: winner };
     }
@@ -139,7 +139,7 @@ function holderIn(state: ServiceState): HolderLookup {
   };
 }
 
-/** `state` with some parts replaced; always in one shape, as `createBackend`, for the same reason. */
+/** Returns `state` with some fields replaced. All states have one hidden class, for the reason given at `backendOf`. */
 function change(state: ServiceState, parts: Partial<Omit<ServiceState, 'id' | 'key'>>): ServiceState {
   return {
     id: state.id,
@@ -155,21 +155,21 @@ function change(state: ServiceState, parts: Partial<Omit<ServiceState, 'id' | 'k
 }
 
 /**
- * The endpoints that follow from a correlation: the same object while the same backends are selected. Asks the
- * correlation before, not the endpoints: they may hold an equal map, kept because it is the one that listeners have.
+ * Returns the endpoints of a correlation; the same object if the same backends are selected. It compares with the previous
+ * correlation instead of the endpoints, because these may hold an equal map that listeners have received.
  */
 function endpointsOf(state: ServiceState, correlation: Correlation): Endpoints {
   const selected = selectSide(correlation);
   return selected === selectSide(state.correlation) ? state.endpoints : { backends: selected };
 }
 
-/** As {@link endpointsOf}, for a correlation that was made anew: compares what the endpoints say. */
+/** Like {@link endpointsOf}, for a rebuilt correlation: compares the content of the endpoints. */
 function comparedEndpoints(state: ServiceState, correlation: Correlation): Endpoints {
   const endpoints = endpointsOf(state, correlation);
   return equalBackendMaps(endpoints.backends, state.endpoints.backends) ? state.endpoints : endpoints;
 }
 
-/** The state with another slice of that name, or without it. Costs what the slice held and holds. */
+/** Returns the state with a slice replaced or removed. Linear in the slice before and after. */
 export function withSlice(state: ServiceState, name: string, slice: EndpointSlice | undefined): ServiceState {
   const before = offeredBySlice(state.slices.get(name), state.service);
   const after = offeredBySlice(slice, state.service);
@@ -183,7 +183,7 @@ export function withSlice(state: ServiceState, name: string, slice: EndpointSlic
   });
 }
 
-/** The state with another offer of that cluster, or without it. Costs what the offer held and holds. */
+/** Returns the state with the offer of a cluster replaced or removed. Linear in the offer before and after. */
 export function withRemote(
   state: ServiceState,
   cluster: string,
@@ -201,15 +201,15 @@ export function withRemote(
   });
 }
 
-/** The correlation with the side that the service prefers set apart. */
-function steered(correlation: Correlation, service: Service | undefined): Correlation {
+/** Returns the correlation with the side that the service prefers. */
+function withPreferredSide(correlation: Correlation, service: Service | undefined): Correlation {
   const { backends, contested } = correlation;
   const preference = preferenceOf(service);
   const preferred = preference === undefined ? undefined : preferredSide(backends, preference === 'remote');
   return { backends, contested, preferred };
 }
 
-/** Correlates all over again. Costs the whole service; needed when the service changes what counts. */
+/** Rebuilds the correlation. Linear in the whole service; needed if the service changes which origins are used. */
 function correlateAll(state: ServiceState): Correlation {
   let fresh = change(emptyState(state.id), { service: state.service });
   for (const [name, slice] of state.slices) fresh = withSlice(fresh, name, slice);
@@ -217,24 +217,24 @@ function correlateAll(state: ServiceState): Correlation {
   return fresh.correlation;
 }
 
-/** The state with another service object, or without it. Recounts only what the change makes necessary. */
+/** Returns the state with the service replaced or removed. The correlation is rebuilt only if necessary. */
 export function withService(state: ServiceState, service: Service | undefined): ServiceState {
   const old = state.service;
   const next = change(state, { service, restored: withoutPart(state.restored, partName('service')) });
   const globalChanged = (old?.global ?? false) !== (service?.global ?? false) && state.remotes.size > 0;
   const publishChanged = (old?.publishNotReady ?? false) !== (service?.publishNotReady ?? false);
-  const recount = globalChanged || publishChanged;
-  if (!recount && preferenceOf(old) === preferenceOf(service)) return next;
-  const correlation = steered(recount ? correlateAll(next) : state.correlation, service);
+  const rebuild = globalChanged || publishChanged;
+  if (!rebuild && preferenceOf(old) === preferenceOf(service)) return next;
+  const correlation = withPreferredSide(rebuild ? correlateAll(next) : state.correlation, service);
   return change(next, { correlation, endpoints: comparedEndpoints(state, correlation) });
 }
 
-/** The state, announced or not. */
+/** Returns the state with `announced` set. */
 export function withAnnounced(state: ServiceState, announced: boolean): ServiceState {
   return announced === state.announced ? state : change(state, { announced });
 }
 
-/** The state with what it announces replaced by equal objects, so that they stay the ones that listeners have. */
+/** Returns the state with service and endpoints replaced by equal objects that listeners have received. */
 export function withAnnouncedParts(
   state: ServiceState,
   service: Service,

@@ -6,16 +6,13 @@ import { equalBackendMaps } from './offer-difference.ts';
 import { equalServices } from './service.ts';
 import { formatServiceID, type ServiceID } from './service-id.ts';
 
-/** An event of a stream: `old…` is what this consumer was given last, however much has happened since. */
+/** An event of a stream. `old…` is the last state that this consumer received. */
 export interface StreamedServiceEvent extends ServiceEvent {
-  /**
-   * Says that the consumer is done with this event, whenever that is: events may be acknowledged in any order.
-   * Idempotent; of no effect once the stream is closed.
-   */
+  /** Acknowledges this event. Events may be acknowledged in any order. Idempotent; has no effect after the stream is closed. */
   acknowledge(): void;
 }
 
-/** How `servicesSynced()` of a stream fails when the stream was closed before. */
+/** The error of `servicesSynced()` if the stream was closed before. */
 export class ServiceStreamClosedError extends Error {
   override readonly name = 'ServiceStreamClosedError';
   readonly code = 'stream-closed';
@@ -26,37 +23,37 @@ export class ServiceStreamClosedError extends Error {
   }
 }
 
-/** The latest state of a service; `sequence` grows with every change that the stream receives. */
+/** The latest state of a service. `sequence` increases with every change that the stream receives. */
 interface Latest {
   readonly id: ServiceID;
-  /** Undefined when the service is announced no more. */
+  /** Undefined if the service is no longer announced. */
   readonly announced: AnnouncedService | undefined;
   readonly sequence: number;
 }
 
-/** An event that was given: up to which change of its service the consumer knows when it acknowledges it. */
-interface Given {
+/** A delivered event: its acknowledgement covers all changes of the service up to `sequence`. */
+interface Delivered {
   sequence: number;
 }
 
-/** Where a stream gets its events; a `ServiceCache` is one. */
+/** The source of a stream's events, such as a `ServiceCache`. */
 export interface ServiceSource {
   subscribe(listener: ServiceListener): Unsubscribe;
 }
 
-function saySame(a: AnnouncedService | undefined, b: AnnouncedService | undefined): boolean {
+function areEqual(a: AnnouncedService | undefined, b: AnnouncedService | undefined): boolean {
   if (a === undefined || b === undefined) return a === b;
   return equalServices(a.service, b.service) && equalBackendMaps(a.endpoints.backends, b.endpoints.backends);
 }
 
-/** The event that takes a consumer from what it has seen to the latest state. */
+/** Returns the event between the state that the consumer has and the latest one. */
 function eventBetween(
   id: ServiceID,
   seen: AnnouncedService | undefined,
   latest: AnnouncedService | undefined,
 ): ServiceEvent | undefined {
   const last = latest ?? seen;
-  if (last === undefined || saySame(seen, latest)) return undefined;
+  if (last === undefined || areEqual(seen, latest)) return undefined;
   return {
     action: latest === undefined ? 'delete' : 'update',
     id,
@@ -68,27 +65,27 @@ function eventBetween(
 }
 
 /**
- * The events of a service cache for one consumer that takes its time: an asynchronous iterable that coalesces per
- * service. The consumer always gets the latest state of a service, and never an event that says nothing new: a
- * service that came and went meanwhile is not mentioned. Services come in the order in which they first changed.
- * Holds one state for each service that waits, and one for each that was given (I11).
+ * The events of a service cache for one slow consumer: an async iterable that coalesces per service. The consumer always
+ * receives the latest state of a service, and only if it differs from the last one it received. A service that was added and
+ * deleted in between is not reported. Services are ordered by their first change. It holds one state for each pending service,
+ * and one for each delivered service (I11).
  *
- * Leaving the `for await` loop closes the stream. It never fails; one loop at a time.
+ * Leaving the `for await` loop closes the stream. It never throws. Only one loop may read it at a time.
  */
 export class ServiceStream implements AsyncIterable<StreamedServiceEvent>, Disposable {
   readonly #reader: CoalescingReader<Latest, StreamedServiceEvent>;
-  /** What the consumer was given last, by service. */
+  /** The last state of each service that the consumer received. */
   readonly #seen = new Map<string, AnnouncedService>();
-  /** The last event of each service, while it is not acknowledged. */
-  readonly #unacknowledged = new Map<string, Given>();
-  /** Services that were known when the inputs were complete: up to where each must be acknowledged. */
+  /** The last unacknowledged event of each service. */
+  readonly #unacknowledged = new Map<string, Delivered>();
+  /** The sequence up to which each service that was known when the inputs were complete must be acknowledged. */
   readonly #awaited = new Map<string, number>();
   readonly #waiters: { readonly resolve: () => void; readonly reject: (error: Error) => void }[] = [];
   #unsubscribe: Unsubscribe | undefined;
   #sequence = 0;
   #inputsComplete = false;
 
-  /** Subscribes at once. The stream closes when `signal` aborts. */
+  /** Subscribes immediately. The stream closes when `signal` aborts. */
   constructor(source: ServiceSource, signal?: AbortSignal) {
     this.#reader = new CoalescingReader({ take: () => this.#take(), onEnd: () => this.#end(), signal });
     if (this.#reader.closed) return;
@@ -101,20 +98,19 @@ export class ServiceStream implements AsyncIterable<StreamedServiceEvent>, Dispo
     });
   }
 
-  /** How many services wait to be given. */
+  /** Number of pending services. */
   get pending(): number {
     return this.#reader.waiting.size;
   }
 
-  /** How many services were given an event that is not acknowledged. */
+  /** Number of services with an unacknowledged event. */
   get unacknowledged(): number {
     return this.#unacknowledged.size;
   }
 
   /**
-   * Resolves once the inputs of the cache are complete (`markSynced`), and this consumer has
-   * acknowledged every service that was known then, in the state of then or a later one. Rejects with
-   * {@link ServiceStreamClosedError} when the stream is closed before.
+   * Resolves when the inputs of the cache are complete (`markSynced`) and this consumer has acknowledged every service that was
+   * known then, in that state or a later one. Rejects with {@link ServiceStreamClosedError} if the stream is closed before.
    */
   servicesSynced(): Promise<void> {
     if (this.#isSynced()) return Promise.resolve();
@@ -128,10 +124,7 @@ export class ServiceStream implements AsyncIterable<StreamedServiceEvent>, Dispo
     return this.#reader;
   }
 
-  /**
-   * Unsubscribes, drops what waits, ends the loop. An event that is on its way to the consumer already is still
-   * given. Idempotent.
-   */
+  /** Unsubscribes, drops pending events and ends the loop. An event that was already taken is still delivered. Idempotent. */
   close(): void {
     this.#reader.close();
   }
@@ -151,40 +144,41 @@ export class ServiceStream implements AsyncIterable<StreamedServiceEvent>, Dispo
     this.#reader.waiting.set(formatServiceID(id), { id, announced, sequence: ++this.#sequence });
   }
 
-  /** The next event that says something new to the consumer. */
+  /** Returns the next event that differs from the state that the consumer has. */
   #take(): StreamedServiceEvent | undefined {
-    for (const [key, latest] of this.#reader.waiting) {
-      this.#reader.waiting.delete(key);
-      const event = this.#give(key, latest);
+    const { waiting } = this.#reader;
+    for (let next = waiting.take(); next !== undefined; next = waiting.take()) {
+      const [key, latest] = next;
+      const event = this.#deliver(key, latest);
       if (event !== undefined) return event;
     }
     return undefined;
   }
 
-  /** Hands a service's latest state to the consumer, as an event if it is any news. */
-  #give(key: string, { id, announced, sequence }: Latest): StreamedServiceEvent | undefined {
+  /** Returns the latest state of a service as an event; undefined if it equals the state that the consumer has. */
+  #deliver(key: string, { id, announced, sequence }: Latest): StreamedServiceEvent | undefined {
     const event = eventBetween(id, this.#seen.get(key), announced);
     if (event === undefined) {
-      // The consumer has the latest state already: its acknowledgement of that counts for this change too.
-      const given = this.#unacknowledged.get(key);
-      if (given === undefined) this.#settle(key, sequence);
-      else given.sequence = sequence;
+      // The consumer has the latest state. Its acknowledgement of that state covers this change, too.
+      const delivered = this.#unacknowledged.get(key);
+      if (delivered === undefined) this.#settle(key, sequence);
+      else delivered.sequence = sequence;
       return undefined;
     }
     if (announced === undefined) this.#seen.delete(key);
     else this.#seen.set(key, announced);
-    const given: Given = { sequence };
-    this.#unacknowledged.set(key, given);
-    return { ...event, acknowledge: () => this.#acknowledge(key, given) };
+    const delivered: Delivered = { sequence };
+    this.#unacknowledged.set(key, delivered);
+    return { ...event, acknowledge: () => this.#acknowledge(key, delivered) };
   }
 
-  #acknowledge(key: string, given: Given): void {
+  #acknowledge(key: string, delivered: Delivered): void {
     if (this.#reader.closed) return;
-    if (this.#unacknowledged.get(key) === given) this.#unacknowledged.delete(key);
-    this.#settle(key, given.sequence);
+    if (this.#unacknowledged.get(key) === delivered) this.#unacknowledged.delete(key);
+    this.#settle(key, delivered.sequence);
   }
 
-  /** A service has been dealt with up to `sequence`. */
+  /** Marks a service as acknowledged up to `sequence`. */
   #settle(key: string, sequence: number): void {
     const awaited = this.#awaited.get(key);
     if (awaited === undefined || sequence < awaited) return;
@@ -192,7 +186,7 @@ export class ServiceStream implements AsyncIterable<StreamedServiceEvent>, Dispo
     this.#resolveIfSynced();
   }
 
-  /** The inputs are complete: from now on wait for what is on its way. */
+  /** Called when the inputs are complete. Collects the services that must be acknowledged. */
   #awaitAll(): void {
     this.#inputsComplete = true;
     for (const [key, { sequence }] of this.#unacknowledged) this.#awaited.set(key, sequence);

@@ -5,25 +5,25 @@ import type { ServiceEvent } from './events.ts';
 import type { Service } from './service.ts';
 import { isEmptyState, isReady, type ServiceState, withAnnounced } from './service-state.ts';
 
-/** What a batch has touched: the states as they were, `undefined` where there was none. */
+/** The states before a batch of the services that it changed; `undefined` if a service was unknown. */
 type Undo = Map<string, ServiceState | undefined>;
 
-/** Receives the events of each change or batch, and whether it was that of `markSynced`. */
+/** Receives the events of each change or batch. `inputsComplete` is true for `markSynced`. */
 type Publish = (events: readonly ServiceEvent[], inputsComplete: boolean) => void;
 
-/** Orders names by UTF-16 code unit. */
+/** Compares names by UTF-16 code unit. */
 function ascending(a: string, b: string): number {
   return a < b ? -1 : Number(a > b);
 }
 
 /**
- * The states of all services. Decides what is announced (SEMANTICS 3.3), works out the events, and takes batches
- * back that fail. States are immutable, so taking back is putting the old ones in place again.
+ * The states of all services. It determines which are announced (SEMANTICS 3.3), computes events, and rolls failed batches back.
+ * States are immutable, so a rollback puts the old ones back.
  */
 export class ServiceTable {
   readonly #states = new Map<string, ServiceState>();
   readonly #publish: Publish;
-  /** The innermost batch under way. */
+  /** The innermost open batch. */
   #undo: Undo | undefined;
   #synced = false;
   #changes = 0;
@@ -39,12 +39,12 @@ export class ServiceTable {
     return this.#synced;
   }
 
-  /** Goes up with every write of a state. */
+  /** Increases with every write of a state. */
   get changes(): number {
     return this.#changes;
   }
 
-  /** Whether a batch is under way, so that what is here may yet be taken back. */
+  /** True while a batch is open, which may be rolled back. */
   get inBatch(): boolean {
     return this.#undo !== undefined;
   }
@@ -53,17 +53,17 @@ export class ServiceTable {
     return this.#states.get(key);
   }
 
-  /** All states, in no order. */
+  /** Returns all states, unordered. */
   values(): Iterable<ServiceState> {
     return this.#states.values();
   }
 
-  /** All states by key, ascending. Costs a sort. */
+  /** Returns all states sorted by key. Costs a sort. */
   sorted(): readonly (readonly [string, ServiceState])[] {
     return [...this.#states].sort(([a], [b]) => ascending(a, b));
   }
 
-  /** Puts a state in place of the one of its service, and publishes what that changes. */
+  /** Replaces the state of a service and publishes the change. */
   put(next: ServiceState): void {
     const { key } = next;
     const old = this.#states.get(key);
@@ -77,7 +77,7 @@ export class ServiceTable {
     if (event !== undefined) this.#publish([event], false);
   }
 
-  /** From now on every known service is announced. */
+  /** Announces every known service from now on. */
   markSynced(): void {
     if (this.#synced) return;
     this.batch(() => {
@@ -87,8 +87,8 @@ export class ServiceTable {
   }
 
   /**
-   * Runs `write`; what it changes is published as one, once per service, after it (I8). When it throws, all of it is
-   * rolled back and nothing is published. Batches nest: an inner one is published with the outer one.
+   * Runs `write` and publishes its net effect, once per service (I8). If it throws, all changes are rolled back and nothing is
+   * published. Batches may be nested; an inner one is published with the outer one.
    */
   batch<T>(write: () => T): T {
     const outer = this.#undo;
@@ -110,7 +110,7 @@ export class ServiceTable {
     }
   }
 
-  /** All announced services; the same map until something changes. Costs what has changed since the last one. */
+  /** Returns all announced services; the same map until something changes. Linear in the changes since the last call. */
   snapshot(): ImmutableMap<string, AnnouncedService> {
     this.#snapshot = this.#snapshot.withMutations((snapshot) => {
       for (const key of this.#forSnapshot.take(this.#states.keys())) {
@@ -122,20 +122,20 @@ export class ServiceTable {
     return this.#snapshot;
   }
 
-  /** Brings an index of the known services up to date. Costs what has changed since the last time. */
+  /** Updates an index of the known services. Linear in the changes since the last call. */
   refresh(index: { update(key: string, service: Service | undefined): void }): void {
     for (const key of this.#forFrontends.take(this.#states.keys())) {
       index.update(key, this.#states.get(key)?.service);
     }
   }
 
-  /** Announced: known and ready, or known once the inputs are complete; and then until it is gone. */
+  /** Sets `announced`: a service is announced when it is known and ready, or known and the inputs are complete. It stays so until it is deleted. */
   #settle(state: ServiceState): ServiceState {
     const known = state.service !== undefined;
     return withAnnounced(state, known && (state.announced || this.#synced || isReady(state)));
   }
 
-  /** Puts a state in place, or nothing where nothing is known any more. */
+  /** Stores a state; deletes it if it is empty. */
   #write(key: string, state: ServiceState | undefined): void {
     this.#changes++;
     if (state === undefined || isEmptyState(state)) this.#states.delete(key);
@@ -144,7 +144,7 @@ export class ServiceTable {
     this.#forFrontends.touch(key);
   }
 
-  /** Publishes the net effect of a batch. What has come back to what it was stays the same object (I3). */
+  /** Publishes the net effect of a batch. Parts that returned to their old value are the old objects (I3). */
   #commit(undo: Undo, wasSynced: boolean): void {
     const events: ServiceEvent[] = [];
     for (const [key, old] of undo) {
@@ -159,10 +159,7 @@ export class ServiceTable {
   }
 }
 
-/**
- * Which services have changed since a derived view was brought up to date last. Costs next to nothing until the
- * view is wanted for the first time, and holds no more than there are services.
- */
+/** The keys of services that changed since a derived view was last updated. It is empty until the view is first used. */
 class TouchedKeys {
   #touched: Set<string> | undefined;
 
@@ -170,7 +167,7 @@ class TouchedKeys {
     this.#touched?.add(key);
   }
 
-  /** The keys to look at again; the first time `all` of them. */
+  /** Returns the changed keys and clears them; on the first call `all` keys. */
   take(all: Iterable<string>): Iterable<string> {
     const taken = this.#touched ?? all;
     this.#touched = new Set();

@@ -3,55 +3,52 @@ import type { PortProtocol } from '../net/port.ts';
 import type { ServiceID } from './service-id.ts';
 
 /**
- * What Kubernetes calls the type. `ExternalName` and `unknown` services are not served: handing one to the
- * cache says that the service, whatever it was before, is gone (SEMANTICS 3.3).
+ * The Kubernetes type of a service. `ExternalName` and `unknown` services are not served: passing one to the cache removes the
+ * service (SEMANTICS 3.3).
  */
 export type ServiceType = 'ClusterIP' | 'NodePort' | 'LoadBalancer' | 'ExternalName' | 'unknown';
 
 /**
- * `assigned`: the service has a cluster IP (even when the text of it could not be read). `headless`: it wants
- * none. `unassigned`: it has none; only external IPs can make it reachable.
+ * `assigned`: the service has a cluster IP, even if its text is invalid. `headless`: `clusterIP: None`. `unassigned`: it has
+ * none; only external IPs can make it reachable.
  */
 export type Addressing = 'assigned' | 'headless' | 'unassigned';
 
-/** `Cluster`: every backend. `Local`: only those on the node that received the packet. */
+/** `Cluster`: all backends. `Local`: only backends on the node that received the packet. */
 export type TrafficPolicy = 'Cluster' | 'Local';
 
-/** Which clusters' backends are preferred; literal `none`, unset and unknown values all mean `none`. */
+/** The clusters whose backends are preferred. Literal `none`, unset and unknown values mean `none`. */
 export type ServiceAffinity = 'none' | 'local' | 'remote';
 
-/**
- * Which backends clients prefer; `none` also stands for words that are not known. Topology mode `Auto` counts as
- * `prefer-close`. What comes of it is the selection's business.
- */
+/** The backends that clients prefer. Unknown values mean `none`. Topology mode `Auto` means `prefer-close`. The selection applies it. */
 export type TrafficDistribution = 'none' | 'prefer-close' | 'prefer-same-zone' | 'prefer-same-node';
 
 /** A port that a service offers. */
 export interface ServicePort extends PortProtocol {
-  /** The port on every node; 0 when there is none (yet). */
+  /** The port on every node; 0 if none is allocated. */
   readonly nodePort: number;
 }
 
-/** A Kubernetes service, as far as traffic is concerned (SEMANTICS 3.1). Immutable. */
+/** The parts of a Kubernetes service that concern traffic (SEMANTICS 3.1). Immutable. */
 export interface Service {
   readonly id: ServiceID;
   readonly type: ServiceType;
   readonly addressing: Addressing;
-  /** Canonical; the primary one first, at most one of each family. */
+  /** Canonical, the primary one first, at most one of each family. */
   readonly clusterIPs: List<string>;
-  /** By name; the first of equal names counts. */
+  /** By name. The first of several ports with the same name is used. */
   readonly ports: ImmutableMap<string, ServicePort>;
   /** Canonical. */
   readonly externalIPs: ImmutableSet<string>;
   /** Addresses of the load balancer. Canonical. */
   readonly ingressIPs: ImmutableSet<string>;
-  /** Canonical CIDRs that may use the load balancer; undefined = all may, empty = none may. */
+  /** Canonical CIDRs that may use the load balancer. Undefined: all; empty: none. */
   readonly sourceRanges: ImmutableSet<string> | undefined;
   readonly externalTrafficPolicy: TrafficPolicy;
   readonly internalTrafficPolicy: TrafficPolicy;
   /** 0 = none. */
   readonly healthCheckNodePort: number;
-  /** Seconds for which a client stays with its backend; 0 = no session affinity. */
+  /** Seconds for which a client keeps its backend; 0 = no session affinity. */
   readonly sessionAffinitySeconds: number;
   /** Backends are used before they are ready. */
   readonly publishNotReady: boolean;
@@ -77,7 +74,7 @@ type Collections =
   | 'labels'
   | 'selector';
 
-/** What {@link createService} takes. Any iterable will do for a collection: a `Map`, a `Set`, an array, an immutable one. */
+/** The input of {@link createService}. Collections may be any iterables. */
 export interface ServiceFields extends Partial<Omit<Service, 'id' | Collections>> {
   readonly id: ServiceID;
   readonly clusterIPs?: Iterable<string> | undefined;
@@ -90,8 +87,8 @@ export interface ServiceFields extends Partial<Omit<Service, 'id' | Collections>
 }
 
 /**
- * Makes a service; what is left out is as for a cluster-internal one without addresses and ports. Immutable
- * collections are kept, others copied. Always in one shape, as `createBackend`, for the same reason.
+ * Returns a service. Defaults are those of a cluster-internal service without addresses and ports. Immutable collections are
+ * kept, others are copied. All services have one hidden class, for the reason given at `backendOf`.
  */
 export function createService(fields: ServiceFields): Service {
   return {
@@ -117,7 +114,7 @@ export function createService(fields: ServiceFields): Service {
   };
 }
 
-/** The service as a cluster-internal one: no node ports, external IPs or ingress IPs. Itself if it is one. */
+/** Returns the service without node ports, external IPs and ingress IPs; the same object if it has none. */
 export function withoutNodePorts(service: Service): Service {
   const isInternal = service.type === 'ClusterIP' && service.ports.every((port) => port.nodePort === 0);
   if (isInternal && service.externalIPs.size === 0 && service.ingressIPs.size === 0) return service;
@@ -163,7 +160,7 @@ function equalLists(a: List<string>, b: List<string>): boolean {
   return true;
 }
 
-/** Whether two services say the same, annotations' effects included (I3). Allocates nothing. */
+/** Returns true if two services are equal (I3). Allocates nothing. */
 export function equalServices(a: Service, b: Service): boolean {
   return (
     a === b ||

@@ -1,24 +1,24 @@
 import type { RejectionStatus } from '../base/rejection.ts';
 import type { ServiceState } from './service-state.ts';
 
-/** How much a cache holds. */
+/** Counts of a service cache. */
 export interface ServiceCounts {
-  /** Services that are served, announced or not. */
+  /** Served services, announced or not. */
   readonly services: number;
   readonly announced: number;
   /** Effective backends over all announced services. */
   readonly backends: number;
   /** Addresses with more than one claim. */
   readonly contested: number;
-  /** Local slices, also for services that are not known here. */
+  /** Local slices, also of unknown services. */
   readonly slices: number;
-  /** Offers of remote clusters, also for services that are not known here. */
+  /** Offers of remote clusters, also for unknown services. */
   readonly remoteServices: number;
-  /** Services of which only endpoints or offers of remote clusters are known. */
+  /** Services with endpoints or remote offers but without a service object. */
   readonly unknown: number;
 }
 
-/** What the cache holds, in numbers, and what has gone wrong. */
+/** Counts, faults and rejections of a service cache. */
 export interface ServiceCacheStatus extends ServiceCounts {
   readonly synced: boolean;
   readonly listeners: number;
@@ -26,7 +26,7 @@ export interface ServiceCacheStatus extends ServiceCounts {
   readonly rejections: RejectionStatus;
 }
 
-/** Counts in one pass over the services. */
+/** Returns the counts, in one pass over the services. */
 export function countServices(states: Iterable<ServiceState>): ServiceCounts {
   const count = {
     services: 0,

@@ -115,3 +115,35 @@ it('sets no timer while nothing is wrong, and none after it was stopped', async 
   expect(clock.pending).toBe(0);
   expect(await after(10, [AWAY])).toEqual([]);
 });
+
+it('the log names a new reason of the same outage (regression: only the first, never an expired certificate)', async () => {
+  const { after } = reportOf([cluster('far')]);
+  const failing = (lastFailure: string): ClusterDocument => ({ ...AWAY, lastFailure });
+  const line = (why: string): string =>
+    `warn  cluster far: unreachable, serving what was known at ${AT}: ${why}`;
+  expect(await after(2, [failing('connection dropped')])).toEqual([line('connection dropped')]);
+  expect(await after(8, [failing('certificate has expired')])).toEqual([]);
+  expect(await after(2, [failing('certificate has expired')])).toEqual([line('certificate has expired')]);
+  expect(await after(60, [failing('connection dropped')])).toEqual([]);
+  expect(await after(60, [cluster('far')])).toEqual(['warn  cluster far: connected, complete, after 72 s']);
+  expect(await after(2, [failing('connection dropped')])).toEqual([line('connection dropped')]);
+});
+
+it('reasons that change all the time are logged at intervals that double, up to ten minutes', async () => {
+  const { after } = reportOf([cluster('far')]);
+  const at: number[] = [];
+  for (let second = 0; second < 3600; second += 5) {
+    const lines = await after(5, [{ ...AWAY, lastFailure: `failure ${second}` }]);
+    for (const _ of lines) at.push(second);
+  }
+  expect(at).toEqual([0, 10, 30, 70, 150, 310, 630, 1230, 1830, 2430, 3030]);
+});
+
+it('a reason that appears after the first sync is logged', async () => {
+  const missing = cluster('far', { connected: false, ready: false, state: 'failed' });
+  const { after } = reportOf([missing]);
+  expect(await after(5, [missing])).toEqual([]);
+  expect(await after(5, [{ ...missing, lastFailure: 'no such host' }])).toEqual([
+    expect.stringMatching(/^warn {2}cluster far: .*: no such host$/),
+  ]);
+});

@@ -3,37 +3,121 @@ import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { DatapathKeeper } from '../../src/agent/datapath-keeper.ts';
 import { createLog } from '../../src/agent/log.ts';
+import { NOTHING_KNOWN } from '../../src/datapath/linux/services/desired-services.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
 import { NodeManager } from '../../src/nodemanager/node-manager.ts';
 import { ServiceCache } from '../../src/servicecache/service-cache.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
+import { settle } from './support/fake-clock.ts';
 
-it('a datapath looks whether all is complete once a second, also where it learns twice that the first sync is over', async () => {
-  const clock = new ManualClock();
+/** A keeper of a datapath whose parts cannot run on this host, because no BPF file system is mounted. */
+function keeperOf(
+  clock: ManualClock,
+  options: {
+    readonly blockers?: () => readonly string[];
+    readonly dryRun?: boolean;
+    readonly logged?: string[];
+  },
+): DatapathKeeper {
+  const { blockers = () => [], dryRun = true, logged = [] } = options;
   const ipcache = new IPCache();
   const nodes = new NodeManager({ ipcache, clock, clusterName: 'own', localNodeName: 'here' });
   const engines = { ipcache, nodes, services: new ServiceCache({ clusterName: 'own' }) };
-  let looks = 0;
-  const keeper = new DatapathKeeper({
-    ...{ engines, clock, random: () => 0, nodeName: 'here', clusterName: 'own' },
-    log: createLog('silent', 'text', { write: () => {} }),
-    options: {
-      ...{ pinFolder: join(tmpdir(), 'no-bpf-file-system'), routing: 'off', services: 'off', layout: '1.17' },
-      dryRun: true,
-    },
-    blockers: () => {
-      looks++;
-      return ['a cluster that does not answer'];
-    },
+  const pinFolder = join(tmpdir(), 'no-bpf-file-system');
+  return new DatapathKeeper({
+    ...{ engines, clock, random: () => 0, nodeName: 'here', clusterName: 'own', blockers },
+    log: createLog('warn', 'text', { write: (line) => logged.push(line.trimEnd()) }),
+    options: { pinFolder, routing: 'off', services: 'off', layout: '1.17', dryRun },
+    serviceInputs: () => NOTHING_KNOWN,
   });
-  const step = keeper.step();
-  await step.start({ signal: new AbortController().signal, progress: () => {} });
+}
+
+function started(keeper: DatapathKeeper, signal: AbortSignal = new AbortController().signal): unknown {
+  return keeper.step().start({ signal, progress: () => {} });
+}
+
+it('a datapath tests every second whether all inputs are complete, also if the first sync is reported twice', async () => {
+  const clock = new ManualClock();
+  let looks = 0;
+  const blockers = (): readonly string[] => {
+    looks++;
+    return ['a cluster that does not answer'];
+  };
+  const keeper = keeperOf(clock, { blockers });
+  await started(keeper);
   keeper.firstSyncOver();
   keeper.firstSyncOver();
   looks = 0;
   for (let second = 0; second < 3; second++) clock.advance(1_000);
   expect(looks).toBe(3);
-  step.stop?.();
+  keeper.step().stop?.();
   clock.advance(1_000);
   expect([looks, clock.pending]).toEqual([3, 0]);
+});
+
+it('a datapath is closed if the agent is stopped while it opens', async () => {
+  const clock = new ManualClock();
+  const keeper = keeperOf(clock, { dryRun: false });
+  const stop = new AbortController();
+  const opening = started(keeper, stop.signal);
+  stop.abort();
+  await opening;
+  expect([clock.pending, keeper.status().parts]).toEqual([0, []]);
+});
+
+it('a repair that fails is logged, and the next one is tried (regression: unhandled rejection)', async () => {
+  const clock = new ManualClock();
+  const logged: string[] = [];
+  const keeper = keeperOf(clock, { dryRun: false, logged });
+  await started(keeper);
+  logged.length = 0;
+  let repairs = 0;
+  keeper.repair = () => {
+    repairs++;
+    return Promise.reject(new Error('netlink is out of buffers'));
+  };
+  for (let round = 0; round < 2; round++) {
+    clock.advance(10_000);
+    await settle();
+  }
+  expect(repairs).toBe(2);
+  const line = 'error --datapath linux: cannot repair the kernel, tries again: netlink is out of buffers';
+  expect(logged).toEqual([line, line]);
+  keeper.step().stop?.();
+  expect(clock.pending).toBe(0);
+});
+
+it('a kernel is compared ten seconds after the last time, later where that takes long', async () => {
+  const clock = new ManualClock();
+  const keeper = keeperOf(clock, { dryRun: false });
+  await started(keeper);
+  const times: number[] = [];
+  let end = (): void => {};
+  keeper.repair = async () => {
+    times.push(clock.now());
+    await new Promise<void>((resolve) => {
+      end = resolve;
+    });
+    return [];
+  };
+  /** Lets a comparison take so long, and gives how long after its end the next one begins. */
+  const pauseAfter = async (tookMs: number): Promise<number> => {
+    clock.advance(tookMs);
+    end();
+    await settle();
+    const ended = clock.now();
+    const count = times.length;
+    while (times.length === count) clock.advance(100);
+    return clock.now() - ended;
+  };
+  clock.advance(9_999);
+  expect(times).toEqual([]);
+  clock.advance(1);
+  expect(await pauseAfter(1)).toBe(10_000);
+  expect(await pauseAfter(400)).toBe(80_000);
+  expect(await pauseAfter(60_000)).toBe(300_000);
+  keeper.step().stop?.();
+  end();
+  await settle();
+  expect(clock.pending).toBe(0);
 });

@@ -29,6 +29,24 @@ describe('what is rejected', () => {
     expect(report.status()).toMatchObject({ total: 1_000_003 });
   });
 
+  it('is counted in the line of its period, also if that is over and its timer is late', () => {
+    const clock = new ManualClock();
+    const lines: string[] = [];
+    const log = createLog('warn', 'text', { write: (line) => lines.push(line.trimEnd()) });
+    const report = new RejectionReport(log, {
+      ...{ now: () => clock.now(), wallTime: () => clock.wallTime() },
+      after: () => ({ cancel: () => {} }), // the event loop is blocked
+    });
+    const reject = (count: number): void => {
+      for (let i = 0; i < count; i++) report.add(rejection('wrong', 'field', i, 'is wrong', 'key'));
+    };
+    reject(22);
+    clock.advance(60_000);
+    reject(1);
+    report.flush();
+    expect(lines.slice(20)).toEqual(['warn  3 more of reason wrong']);
+  });
+
   it('is logged again in the next period', () => {
     const { lines, clock, reject } = reportInto();
     reject('wrong', 21);

@@ -1,12 +1,22 @@
-import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import { once } from 'node:events';
+import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
-import { describe, expect, it } from 'vitest';
-import type { Agent } from '../../src/agent/agent.ts';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { Agent } from '../../src/agent/agent.ts';
 import { AgentApi } from '../../src/agent/agent-api.ts';
 import { createLog } from '../../src/agent/log.ts';
 import type { KubernetesOptions } from '../../src/agent/options.ts';
+import { StateKeeper } from '../../src/agent/state-keeper.ts';
 import { systemClock } from '../../src/base/system-clock.ts';
-import { startAgent, type TestKey } from './support/agent-under-test.ts';
+import { TurnGate } from '../../src/base/turn-gate.ts';
+import { IPCache } from '../../src/ipcache/ipcache.ts';
+import { NodeManager } from '../../src/nodemanager/node-manager.ts';
+import { ServiceCache } from '../../src/servicecache/service-cache.ts';
+import { ManualClock } from '../base/support/manual-clock.ts';
+import { NO_INPUTS, startAgent, type TestKey } from './support/agent-under-test.ts';
+import { settle } from './support/fake-clock.ts';
 import { temporaryFolder } from './support/temporary-folder.ts';
 import { config, ip } from './support/test-keys.ts';
 
@@ -73,6 +83,66 @@ async function firstRun(stateDir: string): Promise<void> {
   expect(readdirSync(stateDir)).toEqual(['checkpoint']);
 }
 
+describe('a state folder', () => {
+  it('of a running agent refuses a second agent until the first has ended (regression: both wrote checkpoints)', async () => {
+    const stateDir = temporaryFolder({});
+    const { agent } = await startAgent(OWN, CART, { stateDir });
+    await expect(startAgent(OWN, CART, { stateDir })).rejects.toThrow(
+      `--state-dir ${stateDir}: in use by the agent with pid ${process.pid}: stop it, or choose another folder`,
+    );
+    await agent.stop();
+    expect(readdirSync(stateDir)).toEqual(['checkpoint']);
+    expect((await startAgent(OWN, CART, { stateDir })).missing).toEqual([]);
+  });
+
+  it('without room for a lock does not keep an agent from starting', async () => {
+    const stateDir = join(temporaryFolder({}), 'x'.repeat(100));
+    const { agent, logged } = await startAgent(OWN, CART, { stateDir });
+    expect(logged).toEqual([expect.stringContaining(`--state-dir ${stateDir}: cannot be locked: `)]);
+    await agent.stop();
+    expect(readdirSync(stateDir)).toEqual(['checkpoint']);
+  });
+
+  it('whose checkpoint is a FIFO does not block the agent (regression: it did not start, nor end)', async () => {
+    const stateDir = temporaryFolder({});
+    execFileSync('mkfifo', [join(stateDir, 'checkpoint')]);
+    const { agent, logged } = await startAgent(OWN, CART, { stateDir });
+    expect(logged).toEqual([
+      `warn  --state-dir ${stateDir}: the checkpoint cannot be read, and the agent starts without it: is a FIFO, not a file`,
+    ]);
+    await agent.stop();
+    expect(statSync(join(stateDir, 'checkpoint')).isFile()).toBe(true);
+  });
+});
+
+describe('a start that is interrupted while it restores', () => {
+  it('keeps the whole checkpoint, also if something changes before the stop', async () => {
+    const stateDir = temporaryFolder({});
+    await firstRun(stateDir);
+    const whole = readFileSync(join(stateDir, 'checkpoint'));
+    const clock = new ManualClock();
+    const ipcache = new IPCache();
+    const keeper = new StateKeeper({
+      ...{ path: stateDir, clusterName: 'own', nodeName: 'here', clock, onReject: () => {} },
+      engines: {
+        ipcache,
+        nodes: new NodeManager({ ipcache, clock, clusterName: 'own', localNodeName: 'here' }),
+        services: new ServiceCache({ clusterName: 'own' }),
+      },
+      gate: new TurnGate({ clock, nextTurn: setImmediate }),
+      log: createLog('error', 'text', { write: () => {} }),
+      identities: () => [],
+      identityChanges: () => 0,
+    });
+    const step = keeper.step();
+    await step.start({ signal: AbortSignal.abort(), progress: () => {} });
+    ipcache.upsert('10.9.9.9', { identity: 7, source: 'kvstore' });
+    await step.stop?.();
+    expect(readFileSync(join(stateDir, 'checkpoint')).equals(whole)).toBe(true);
+    expect(clock.pending).toBe(0);
+  });
+});
+
 describe('an agent that is restarted', () => {
   it('answers from what it knew of a cluster that is out of reach, and says how old it is', async () => {
     const stateDir = temporaryFolder({});
@@ -117,6 +187,35 @@ describe('an agent that is restarted', () => {
     expect(Array.from(agent.ipcache.entries(), ({ source }) => source)).not.toContain('restored');
   });
 
+  it('keeps what is restored of a complete cluster until the first sync is over: another source may have it', async () => {
+    const stateDir = temporaryFolder({});
+    await firstRun(stateDir);
+    const lines = [config('own', 1), ip('own', '10.1.0.9', 66_000)].map(([store, key, value]) =>
+      JSON.stringify({ store, key, value: JSON.stringify(value) }),
+    );
+    const load = [join(temporaryFolder({ 'mesh.jsonl': lines.join('\n') }), 'mesh.jsonl')];
+    const log = createLog('silent', 'text', { write: () => {} });
+    const silent = createServer((socket) => socket.on('error', () => {})).listen(0, '127.0.0.1');
+    onTestFinished(() => void silent.close());
+    await once(silent, 'listening');
+    const { port } = silent.address() as AddressInfo;
+    const clustermeshConfig = temporaryFolder({ baltic: `endpoints: ["http://127.0.0.1:${port}"]\n` });
+    const agent = new Agent(
+      { ...NO_INPUTS, load, stateDir, clustermeshConfig },
+      { log, clock: systemClock, random: () => 0.5 },
+    );
+    onTestFinished(() => agent.stop());
+    const started = agent.start(new AbortController().signal);
+    const stateOf = (name: string): string | undefined =>
+      agent.status().steps.find((step) => step.name === name)?.state;
+    await expect.poll(() => stateOf('first sync of the own cluster')).toBe('done');
+    await settle();
+    expect(stateOf('first sync of the remote clusters')).toBe('running');
+    expect(agent.ipcache.lookup('10.1.0.1')).toMatchObject({ source: 'restored' });
+    await agent.stop();
+    await started;
+  });
+
   it('lets go of a cluster that is not in the mesh any more', async () => {
     const stateDir = temporaryFolder({});
     await firstRun(stateDir);
@@ -148,7 +247,7 @@ describe('an agent that is restarted', () => {
     const { agent, logged } = await startAgent(OWN, CART, { stateDir, clustermeshConfig: unreachable() });
     expect(agent.ipcache.lookup('10.2.0.1')).toBeUndefined();
     expect(logged.join('\n')).toContain('the checkpoint is torn, and the agent starts without it');
-    expect(readdirSync(stateDir)).toEqual(['checkpoint.torn']);
+    expect(readdirSync(stateDir)).toEqual(['checkpoint.torn', 'lock']);
   });
 
   it('answers from what a Cilium agent has left, until it has a checkpoint of its own', async () => {

@@ -1,8 +1,9 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdirSync, readdirSync, readFileSync, statSync } from 'node:fs';
-import { request } from 'node:http';
-import { connect, createServer } from 'node:net';
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { Agent, request } from 'node:http';
+import { connect, createServer, type Socket } from 'node:net';
+import { networkInterfaces } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { ApiClient, ApiError } from '../../src/api/api-client.ts';
@@ -129,6 +130,15 @@ describe('a unix socket', () => {
     expect(readdirSync(folder)).toHaveLength(1);
   });
 
+  it('of another server at the same path stays when the first one ends (regression: it removed the file)', async () => {
+    const path = join(temporaryFolder({}), 'dpcache.sock');
+    const first = await serve({ socket: path });
+    rmSync(path);
+    await serve({ socket: path });
+    await first.stop();
+    expect(await new ApiClient(path, NEVER).ask('/healthz')).toMatchObject({ status: 'ok' });
+  });
+
   it('is served by one of several that start at once', async () => {
     const path = join(temporaryFolder({}), 'dpcache.sock');
     const starts = await Promise.allSettled(Array.from({ length: 5 }, () => serve({ socket: path })));
@@ -192,6 +202,31 @@ describe('TCP', () => {
     expect(answer).toMatch(/^HTTP\/1\.1 400 .*application\/problem\+json.*"status":400/s);
   });
 
+  it.each(['0.0.0.0', '::'])('on every address (%s) answers to the names of loopback', async (host) => {
+    const server = await serve({ tcp: { host, port: 0, token: 'secret' } });
+    const { port } = new URL(server.url ?? '');
+    const url = `http://${host === '::' ? '[::1]' : '127.0.0.1'}:${port}/healthz`;
+    for (const [name, status] of [
+      ['localhost', 401],
+      ['127.0.0.1', 401],
+      ['[::1]', 401],
+      ['stranger.example', 403],
+    ] as const)
+      expect([name, (await send(url, { host: name })).status]).toEqual([name, status]);
+  });
+
+  it('on one address beyond loopback does not answer to the names of loopback', async () => {
+    const server = await serve({ tcp: { host: '127.0.0.1', port: 0 } });
+    expect((await send(`${server.url}/healthz`, { host: 'localhost' })).status).toBe(200);
+    const address = Object.values(networkInterfaces())
+      .flat()
+      .find((found) => found?.internal === false && found.family === 'IPv4')?.address;
+    if (address === undefined) return;
+    const beyond = await serve({ tcp: { host: address, port: 0, token: 'secret' } });
+    expect((await send(`${beyond.url}/healthz`, { host: 'localhost' })).status).toBe(403);
+    expect((await send(`${beyond.url}/healthz`, { host: address })).status).toBe(401);
+  });
+
   it('answers pages of its own origin only', async () => {
     const server = await serve({ tcp: { host: '127.0.0.1', port: 0 } });
     expect((await send(`${server.url}/healthz`, { origin: server.url ?? '' })).status).toBe(200);
@@ -208,6 +243,99 @@ describe('TCP', () => {
       expect(body).not.toContain('secret');
     }
     expect((await send(url, { authorization: 'Bearer secret' })).status).toBe(200);
+  });
+
+  it('with a valid token answers under every name, and without it under its own names only', async () => {
+    const tcp = { host: '127.0.0.1', port: 0, token: 'secret', names: ['Agent.example.'] };
+    const server = await serve({ tcp });
+    const status = async (host: string, authorization: string): Promise<number> =>
+      (await send(`${server.url}/healthz`, { host, authorization })).status;
+    expect(await status('other.example', 'Bearer secret')).toBe(200);
+    expect(await status('other.example', 'Bearer wrong')).toBe(403);
+    expect(await status('agent.example', 'Bearer wrong')).toBe(401);
+    const other = {
+      host: 'other.example',
+      authorization: 'Bearer secret',
+      origin: 'http://stranger.example',
+    };
+    expect((await send(`${server.url}/healthz`, other)).status).toBe(403);
+  });
+
+  it('without a token answers under the names that were added', async () => {
+    const server = await serve({ tcp: { host: '127.0.0.1', port: 0, names: ['agent.example'] } });
+    const status = async (host: string): Promise<number> =>
+      (await send(`${server.url}/healthz`, { host })).status;
+    expect([await status('agent.example'), await status('other.example')]).toEqual([200, 403]);
+  });
+
+  it('refuses a request with two Host headers', async () => {
+    const server = await serve({ tcp: { host: '127.0.0.1', port: 0 } });
+    const answer = await sendRaw(
+      server,
+      'GET /healthz HTTP/1.1\r\nHost: localhost\r\nhost: stranger.example\r\n\r\n',
+    );
+    expect(answer).toMatch(/^HTTP\/1\.1 400 .*application\/problem\+json.*"status":400/s);
+  });
+
+  it('keeps room for clients with the token while others hold connections', async () => {
+    const server = await serve({ tcp: { host: '127.0.0.1', port: 0, token: 'secret' } });
+    const port = Number(new URL(server.url ?? '').port);
+    const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+    onTestFinished(() => agent.destroy());
+    const ask = (): Promise<{ status: number; reused: boolean }> =>
+      new Promise((resolve, reject) => {
+        const headers = { authorization: 'Bearer secret' };
+        const sent = request(`${server.url}/healthz`, { headers, agent }, (answer) => {
+          answer
+            .resume()
+            .once('end', () => resolve({ status: answer.statusCode ?? 0, reused: sent.reusedSocket }));
+        });
+        sent.on('error', reject).end();
+      });
+    expect(await ask()).toEqual({ status: 200, reused: false });
+    const held = Array.from({ length: 1_100 }, () => connect(port, '127.0.0.1').resume());
+    onTestFinished(() => {
+      for (const socket of held) socket.destroy();
+    });
+    let closed = 0;
+    for (const socket of held) socket.on('error', () => {}).on('close', () => closed++);
+    await Promise.all(held.map((socket) => once(socket, 'connect').catch(() => {})));
+    expect(await ask()).toEqual({ status: 200, reused: true });
+    expect((await send(`${server.url}/healthz`, { authorization: 'Bearer secret' })).status).toBe(200);
+    await expect.poll(() => closed).toBeGreaterThanOrEqual(1_100 - 256);
+  });
+
+  it('closes the connection that is idle longest, and none that waits for an answer, when all are taken', async () => {
+    const server = await serve({ tcp: { host: '127.0.0.1', port: 0 } });
+    const port = Number(new URL(server.url ?? '').port);
+    const held: Socket[] = [];
+    onTestFinished(() => {
+      for (const socket of held) socket.destroy();
+    });
+    for (let at = 0; at < 1_030; at++) {
+      const socket = connect(port, '127.0.0.1').on('error', () => {});
+      held.push(socket);
+      socket.write(`GET ${at === 0 ? '/v1/monitor' : '/healthz'} HTTP/1.1\r\nHost: localhost\r\n\r\n`);
+      await once(socket, 'data');
+    }
+    const isClosed = (at: number): boolean => held[at]?.destroyed === true;
+    await expect.poll(() => isClosed(1)).toBe(true);
+    expect(isClosed(0)).toBe(false);
+    expect(isClosed(1_029)).toBe(false);
+    expect((await send(`${server.url}/healthz`)).status).toBe(200);
+  });
+
+  it('ends monitors that wait in a pipeline when their connection closes', async () => {
+    const world = testApp();
+    const server = await serve({ tcp: { host: '127.0.0.1', port: 0 } }, world);
+    const socket = connect(Number(new URL(server.url ?? '').port), '127.0.0.1');
+    socket.write('GET /v1/monitor HTTP/1.1\r\nHost: localhost\r\n\r\n'.repeat(3));
+    await once(socket, 'data');
+    const monitors = async (): Promise<string | undefined> =>
+      /^dpcache_api_monitors (\d+)/m.exec(await (await world.app.request('/metrics')).text())?.[1];
+    await expect.poll(monitors).toBe('3');
+    socket.destroy();
+    await expect.poll(monitors).toBe('0');
   });
 
   it('with a token serves its page to everybody, and nothing else', async () => {
@@ -413,6 +541,23 @@ describe('a monitor over a connection', () => {
     expect(texts[0]).toContain('"key":"10.7.7.7/32"');
     expect(reads).toBe(1);
     for (const reader of readers) await reader?.cancel();
+  });
+
+  it('gives each of two at one revision its own types (regression: they shared what was written)', async () => {
+    const { app, model } = testApp();
+    model.ipcache.upsert('10.7.7.7', { identity: 9, source: 'k8s' });
+    model.nodes.nodeUpdated({ cluster: 'baltic', name: 'node-7', source: 'clustermesh' });
+    const changes = async (types: string): Promise<readonly string[]> => {
+      const reader = (await app.request(`/v1/monitor?from=0&types=${types}`)).body?.getReader();
+      let text = '';
+      for (let part = 0; part < 2; part++) text += new TextDecoder().decode((await reader?.read())?.value);
+      await reader?.cancel();
+      return [...text.matchAll(/"type":"(\w+)"/g)].map(([, type = '']) => type);
+    };
+    expect(await changes('ip')).toEqual(['ip']);
+    expect(await changes('node')).toEqual(['node']);
+    expect(await changes('ip,node')).toEqual(['ip', 'node']);
+    expect(await changes('ip')).toEqual(['ip']);
   });
 
   it('whose events cannot be made is hung up, and that is said to be a bug', async () => {

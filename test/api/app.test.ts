@@ -223,7 +223,10 @@ describe('look-ups', () => {
     const ask = async (body: string): Promise<Response> =>
       app.request('/v1/lookup', { method: 'POST', body, headers: { 'content-type': 'application/json' } });
     const answer = await ask(JSON.stringify({ ips: ['10.9.9.9', 'nonsense', '11.0.0.1', '10.0.0.1'] }));
-    expect(await answer.json()).toEqual({ revision: 0, entries: [EIGHT, null, null, CHECKOUT] });
+    expect(await answer.json()).toEqual({
+      ...{ revision: 0, entries: [EIGHT, null, null, CHECKOUT] },
+      errors: [{ index: 1, ip: 'nonsense', detail: 'not a valid IP address' }],
+    });
     const many = Array.from({ length: 10_000 }, (_, at) =>
       at % 2 === 0 ? '10.0.0.1' : `10.1.${at & 255}.1`,
     );
@@ -251,6 +254,13 @@ describe('look-ups', () => {
     expect(text.status).toBe(415);
   });
 
+  it('of a source that does not exist are an error that names the sources', async () => {
+    expect(await get('/v1/ipcache?source=bogus')).toMatchObject({
+      ...{ status: 400, body: { field: 'source', value: 'bogus' } },
+    });
+    expect((await get('/v1/ipcache?source=bogus')).body.detail).toContain('kvstore');
+  });
+
   it('of many clients at a time are refused before their bodies are read', async () => {
     const { app } = testApp();
     const bodies: ReadableStreamDefaultController<Uint8Array>[] = [];
@@ -276,6 +286,19 @@ describe('look-ups', () => {
   });
 });
 
+describe('the count of a list', () => {
+  it.each([
+    ...['/v1/ipcache', '/v1/ipcache?within=10.0.0.0/8', '/v1/ipcache?identity=77', '/v1/ipcache?source=k8s'],
+    ...['/v1/services', '/v1/services?namespace=bank', '/v1/nodes', '/v1/nodes?cluster=baltic'],
+    ...['/v1/identities', '/v1/identities?label=k8s:app=checkout', '/v1/identities?cluster=nowhere'],
+  ])('is the number of its items: %s', async (path) => {
+    const { app, feed } = testApp();
+    const { items } = (await get(path, app)).body as { items: readonly unknown[] };
+    const counted = await get(path.replace(/(\?|$)/, '/count$1'), app);
+    expect(counted.body).toEqual({ count: items.length, revision: feed.revision });
+  });
+});
+
 describe('services, nodes and identities', () => {
   it('are shown with who says so', async () => {
     const { app } = testApp();
@@ -296,7 +319,7 @@ describe('services, nodes and identities', () => {
       explain: { claims: [{ source: 'clustermesh' }], heldBack: false },
     });
     expect((await get('/v1/identities/1234', app)).body).toEqual({
-      ...{ identity: 1234, labels: ['k8s:app=checkout'], prefixes: 1 },
+      ...{ identity: 1234, labels: ['k8s:app=checkout'], cluster: 'own', prefixes: 1 },
     });
     expect((await get('/v1/identities?label=k8s:app=checkout', app)).body.items).toHaveLength(1);
     expect((await get('/v1/identities?label=k8s:app=other', app)).body.items).toHaveLength(0);

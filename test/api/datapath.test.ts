@@ -21,6 +21,16 @@ describe('the API of an agent with a datapath', () => {
     expect(model.asked).toEqual(['diff begins', 'diff ends', 'repair begins', 'repair ends']);
   });
 
+  it('reads the kernel once for all who wait for a diff (regression: each read of its own starved the writes)', async () => {
+    const model = new SteeringModel();
+    const { app } = testApp(model);
+    const answers = await Promise.all(Array.from({ length: 8 }, () => app.request('/v1/datapath/diff')));
+    expect(answers.map(({ status }) => status)).toEqual(Array(8).fill(200));
+    expect(model.asked.filter((each) => each === 'diff begins')).toHaveLength(1);
+    await app.request('/v1/datapath/diff');
+    expect(model.asked.filter((each) => each === 'diff begins')).toHaveLength(2);
+  });
+
   it('shows a thousand differences, and how many there are', async () => {
     const model = new SteeringModel();
     model.steps = Array.from({ length: 2_500 }, () => STEP);
@@ -32,12 +42,14 @@ describe('the API of an agent with a datapath', () => {
   it.each([
     ['over TCP', { remoteAddress: '127.0.0.1', destroyed: false }],
     ['over a connection that is over', { remoteAddress: undefined, destroyed: true }],
-  ])('repairs nothing that is asked for %s', async (_, socket) => {
+  ])('reads and repairs nothing that is asked for %s', async (_, socket) => {
     const model = new SteeringModel();
     const { app } = testApp(model);
     const incoming = { socket };
-    const answer = await app.request('/v1/datapath/repair', POST, { incoming } as object);
-    expect([answer.status, model.asked]).toEqual([403, []]);
+    for (const [path, init] of [['/v1/datapath/repair', POST], ['/v1/datapath/diff']] as const) {
+      const answer = await app.request(path, init, { incoming } as object);
+      expect([answer.status, model.asked]).toEqual([403, []]);
+    }
   });
 
   it('says that there is no datapath where there is none', async () => {

@@ -44,6 +44,28 @@ describe('a list in pages', () => {
     );
   });
 
+  it('is held while its last page is asked for again, because a client waits for its reader', async () => {
+    const clock = new FakeClock();
+    const pages = new ListPages<number>(clock, NEVER);
+    const { continue: second = '' } = pages.begin(listing([1, 2, 3]), 1);
+    const page = pages.next(second, 1);
+    for (let minute = 0; minute < 5; minute++) {
+      await clock.advance(40_000);
+      expect(pages.next(second, 1)).toEqual(page);
+    }
+    expect(pages.next(page.continue ?? '', 1).items).toEqual([3]);
+  });
+
+  it('whose page is asked for again is not the one that goes when too many are held', () => {
+    const pages = new ListPages<number>(new FakeClock(), NEVER);
+    const { continue: second = '' } = pages.begin(listing([1, 2, 3], 'first'), 1);
+    const page = pages.next(second, 1);
+    for (let other = 0; other < 31; other++) pages.begin(listing([1, 2], `other ${other}`), 1);
+    expect(pages.next(second, 1)).toEqual(page);
+    pages.begin(listing([1, 2], 'one more'), 1);
+    expect(pages.next(page.continue ?? '', 1).items).toEqual([3]);
+  });
+
   it('that has not changed begins with the same page, and leads each of several who read it to its end', () => {
     fc.assert(
       fc.property(

@@ -17,7 +17,7 @@ class Log {
   #words: readonly string[] = [];
 
   write(...words: string[]): void {
-    this.#queue.hold(() => {
+    this.#queue.deferUntilReturn(() => {
       for (const word of words) {
         this.listeners.beforeChange();
         this.#words = [...this.#words, word];

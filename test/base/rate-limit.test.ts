@@ -2,6 +2,7 @@ import { getEventListeners } from 'node:events';
 import { describe, expect, it } from 'vitest';
 import { RateLimit } from '../../src/base/rate-limit.ts';
 import { advance, settle } from '../kvstore/support/settle.ts';
+import { cpuTimeInTurns } from './support/cpu-time.ts';
 import { ManualClock } from './support/manual-clock.ts';
 
 /** Asks for `count` turns at once; gives when each was granted. */
@@ -188,5 +189,16 @@ describe('a rate limit', () => {
     await expect(first).rejects.toThrow('it failed');
     expect(await third).toBe('third');
     expect(made).toBe(false);
+  });
+
+  it('admits 150,000 callers at a constant cost for each', async () => {
+    const limit = new RateLimit({ maxInflight: 1 }, new ManualClock());
+    let turns = 0;
+    const cost = await cpuTimeInTurns(async () => {
+      const call = (): Promise<number> => Promise.resolve(turns++);
+      await Promise.all(Array.from({ length: 150_000 }, () => limit.run(call)));
+    });
+    expect(turns).toBe(150_000);
+    expect(cost).toBeLessThan(1500); // about 150 ms; when the cost grew with the line, 2.5 s
   });
 });

@@ -14,9 +14,13 @@ const {
   ),
 );
 
-/** What bash offers after these words, the last of which is being typed. */
+/** A running agent: prints the command that it is asked, and names that must not reach a command line. */
+const AGENT = `dpcache() { local IFS=_; printf '%s\\n' "asked/$*" 'bank/$(touch_x)' 'bank/a;b' 'bank/ledger'; }`;
+
+/** Returns what bash offers after these words, the last of which is being typed. */
 function offered(...words: readonly string[]): readonly string[] {
-  const program = `${bash}
+  const program = `${AGENT}
+${bash}
 COMP_WORDS=(dpcache "$@"); COMP_CWORD=$#
 _dpcache
 printf '%s\\n' "\${COMPREPLY[@]}"`;
@@ -34,6 +38,16 @@ it('bash completes commands, options, and values of both', () => {
   expect(offered('agent', '--load', 'd')).toEqual([]); // files, by readline
   expect(offered('completion', '')).toEqual(['bash', 'zsh', 'fish']);
   expect(offered('nonsense', 'x')).toEqual([]);
+});
+
+it('bash completes names of the running agent, and sources', () => {
+  expect(offered('service', 'get', '')).toEqual(['asked/service_list_-o_name_--limit_1000', 'bank/ledger']);
+  expect(offered('ipcache', 'get', '')).toEqual([]);
+  expect(offered('identity', 'get', 'bank/l')).toEqual(['bank/ledger']);
+  expect(offered('node', 'list', '--of-cluster', 'asked')).toEqual(['asked/clustermesh_status_-o_name']);
+  expect(offered('service', 'get', '--ou')).toEqual(['--output']);
+  expect(offered('ipcache', 'list', '--source', 'k')).toEqual(['kube-apiserver', 'kvstore', 'k8s']);
+  expect(fish).toContain("-l of-cluster -x -a '(dpcache clustermesh status -o name 2>/dev/null)'");
 });
 
 it('zsh uses the same, and fish is told every command', () => {

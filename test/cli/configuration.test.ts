@@ -1,11 +1,10 @@
+import { execFileSync } from 'node:child_process';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Command } from 'commander';
 import { describe, expect, it } from 'vitest';
 import { parseConfig } from '../../src/cli/config-file.ts';
-import { addConfiguration, agentSettings } from '../../src/cli/configuration.ts';
-import { addDatapathOptions } from '../../src/cli/datapath-options.ts';
-import { addMeshOptions } from '../../src/cli/mesh-options.ts';
-import { addServeOptions, addStateOptions } from '../../src/cli/serve-options.ts';
+import { addAgentOptions, addConfiguration, agentSettings } from '../../src/cli/configuration.ts';
 import { temporaryFolder } from '../agent/support/temporary-folder.ts';
 import { ATLANTIC, dpcache, dpcacheWith } from './support/run.ts';
 
@@ -27,7 +26,7 @@ async function optionsOf(
   const agent = program.command('agent').action(({ config: _, ...flags }: { config?: string }) => {
     found = flags;
   });
-  addConfiguration(addMeshOptions(addDatapathOptions(addStateOptions(addServeOptions(agent)))), io);
+  addConfiguration(addAgentOptions(agent), io);
   const config = file === undefined ? [] : ['--config', join(temporaryFolder({ 'a.yaml': file }), 'a.yaml')];
   await program.parseAsync(['agent', ...words, ...config], { from: 'user' });
   return found;
@@ -37,6 +36,11 @@ async function optionsOf(
 const SAID: Readonly<Record<string, { flags: readonly string[]; env?: string; file?: string }>> = {
   socket: { flags: ['--socket', '/run/a.sock'] },
   listen: { flags: ['--listen', '8080'] },
+  'listen-name': {
+    flags: ['--listen-name', 'agent.example', '--listen-name', 'b'],
+    env: 'agent.example,b',
+    file: '[agent.example, b]',
+  },
   'listen-token': { flags: ['--listen-token', '/t'] },
   'listen-cert': { flags: ['--listen-cert', '/c'] },
   'listen-key': { flags: ['--listen-key', '/k'] },
@@ -49,10 +53,14 @@ const SAID: Readonly<Record<string, { flags: readonly string[]; env?: string; fi
   'datapath-cgroup': { flags: ['--datapath', 'linux', '--datapath-cgroup', '/c'] },
   'datapath-services': { flags: ['--datapath', 'linux', '--datapath-services', 'off'] },
   'datapath-routing': { flags: ['--datapath', 'linux', '--datapath-routing', 'tunnel'] },
+  'datapath-remote-cidrs': {
+    flags: ['--datapath', 'linux', '--datapath-remote-cidrs', '203.0.113.0/24,2001:db8::/32'],
+  },
   'datapath-layout': { flags: ['--datapath', 'linux', '--datapath-layout', '1.8'] },
   'datapath-capacity': { flags: ['--datapath', 'linux', '--datapath-capacity', '1000'] },
   'datapath-service-capacity': { flags: ['--datapath', 'linux', '--datapath-service-capacity', '1000'] },
   'datapath-dry-run': { flags: ['--datapath', 'linux', '--datapath-dry-run'], env: 'true' },
+  'follow-nothing': { flags: ['--follow-nothing'], env: 'true' },
   cluster: { flags: ['--cluster', 'atlantic'] },
   kvstore: { flags: ['--kvstore-config', '/e.yaml', '--kvstore', 'etcd'] },
   'kvstore-config': { flags: ['--kvstore', 'etcd', '--kvstore-config', '/e.yaml'], env: '/e.yaml' },
@@ -90,6 +98,7 @@ const SAID: Readonly<Record<string, { flags: readonly string[]; env?: string; fi
   'k8s-dual-stack': { flags: ['--k8s-dual-stack'], env: 'true' },
   'k8s-node-annotations': { flags: ['--k8s-node-annotations'], env: 'true' },
   'k8s-encrypt-key': { flags: ['--k8s-encrypt-key', '7'] },
+  'k8s-node-name': { flags: ['--k8s-node-name', 'n1'] },
   'remote-node-identities': { flags: ['--no-remote-node-identities'], env: 'false' },
   encryption: { flags: ['--encryption'], env: 'true' },
   'node-encryption': { flags: ['--node-encryption'], env: 'true' },
@@ -109,6 +118,7 @@ const CONTEXT: Readonly<Record<string, readonly string[]>> = {
   'datapath-cgroup': ['--datapath', 'linux'],
   'datapath-services': ['--datapath', 'linux'],
   'datapath-routing': ['--datapath', 'linux'],
+  'datapath-remote-cidrs': ['--datapath', 'linux'],
   'datapath-layout': ['--datapath', 'linux'],
   'datapath-capacity': ['--datapath', 'linux'],
   'datapath-service-capacity': ['--datapath', 'linux'],
@@ -179,6 +189,10 @@ describe('dpcache config check', () => {
     ['- a', 'a.yaml: ["a"]: it must be a map of settings\n'],
     ['cluster: a\ncluster: b', 'a.yaml: Map keys must be unique\n'],
     ['datapath-capacity: 5', 'a.yaml: --datapath-capacity is for a datapath: add --datapath linux\n'],
+    [
+      'datapath-remote-cidrs: 10.0.0.0/33',
+      'a.yaml: datapath-remote-cidrs: "10.0.0.0/33": It must be CIDRs with commas between: \'10.0.0.0/33\'.\n',
+    ],
     ['datapath-pins: here', 'a.yaml: datapath-pins: "here": It must be an absolute path.\n'],
     [
       'datapath-routing: bgp',
@@ -200,14 +214,46 @@ describe('dpcache config check', () => {
     expect(await check(text)).toEqual({ status: 1, said });
   });
 
-  it('reads none of the files that are named', async () => {
-    const text = 'listen: 0.0.0.0:80\nlisten-token: /no/a\nlisten-cert: /no/b\nlisten-key: /no/c\nui: true';
-    expect(await check(text)).toMatchObject({ status: 0 });
+  it('names every file that cannot be read or used, unless it is to read none', async () => {
+    const files = {
+      'a.yaml': 'mesh',
+      'etcd.yaml': 'endpoints: 7\n',
+      'mesh/far': 'endpoints: [https://10.0.0.1:2379]\nca-file: /no/ca\n',
+      kubeconfig: 'clusters: 7',
+      token: '',
+    };
+    const folder = temporaryFolder(files);
+    const text = [
+      'listen: 0.0.0.0:80',
+      `listen-token: ${folder}/token`,
+      'kvstore: etcd',
+      `kvstore-config: ${folder}/etcd.yaml`,
+      `clustermesh-config: ${folder}/mesh`,
+      `kubeconfig: ${folder}/kubeconfig`,
+      'manifests: [/no/manifests]',
+      'k8s-watch: nodes',
+    ].join('\n');
+    writeFileSync(join(folder, 'a.yaml'), text);
+    const { status, stderr } = await dpcache('config', 'check', join(folder, 'a.yaml'));
+    expect([status, stderr]).toEqual([1, expect.stringContaining('--listen-token')]);
+    const said = stderr.trimEnd().split('\n');
+    for (const what of [
+      `--listen-token ${folder}/token: it is empty`,
+      `--kvstore-config ${folder}/etcd.yaml: `,
+      `--clustermesh-config ${folder}/mesh/far: `,
+      `--kubeconfig ${folder}/kubeconfig: `,
+      '--manifests /no/manifests: there is no such file or folder',
+    ])
+      expect(said).toContainEqual(expect.stringContaining(what));
+    expect(said).toHaveLength(5);
+    expect(await dpcache('config', 'check', '--no-files', join(folder, 'a.yaml'))).toMatchObject({
+      status: 0,
+    });
   });
 
   it('finds nothing wrong with a right file, and with an empty one', async () => {
-    for (const text of ['', 'log-level: debug', 'timeout: 30s\nlisten: 127.0.0.1:8080\nload: a.jsonl\n'])
-      expect(await check(text)).toEqual({ status: 0, said: 'a.yaml: nothing is wrong with it\n' });
+    for (const text of ['', 'log-level: debug', 'timeout: 30s\nlisten: 127.0.0.1:8080\nload: /dev/null\n'])
+      expect(await check(text)).toEqual({ status: 0, said: 'a.yaml: valid\n' });
   });
 
   it('checks the file of an operator or a kvstoremesh by their settings', async () => {
@@ -227,6 +273,19 @@ describe('dpcache config check', () => {
     expect(await dpcache('config', 'check', '--of', 'kvstoremesh', path)).toMatchObject({
       status: 1,
       stderr: `${path}: leader-election-lease-duration: there is no such setting\n`,
+    });
+  });
+
+  it('refuses a FIFO and a file that is too large (regression: waited for a writer for ever)', async () => {
+    const folder = temporaryFolder({ 'large.yaml': `#${'x'.repeat(1024 * 1024)}` });
+    const fifo = join(folder, 'fifo');
+    execFileSync('mkfifo', [fifo]);
+    const stderr = `dpcache: --config ${fifo}: is a FIFO, not a file\n`;
+    expect(await dpcache('config', 'check', fifo)).toMatchObject({ status: 1, stderr });
+    expect(await dpcache('agent', '--once', '--config', fifo)).toMatchObject({ status: 1, stderr });
+    expect(await dpcache('config', 'check', join(folder, 'large.yaml'))).toMatchObject({
+      status: 1,
+      stderr: expect.stringContaining('is larger than 1048576 bytes'),
     });
   });
 

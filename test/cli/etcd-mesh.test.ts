@@ -1,6 +1,6 @@
 import { execFile } from 'node:child_process';
 import { once } from 'node:events';
-import { readFileSync } from 'node:fs';
+import { readFileSync, renameSync } from 'node:fs';
 import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -122,8 +122,8 @@ describe('dpcache over three real etcds and a folder of configurations', () => {
       asked.push(`${answer.status} ${at}`);
       await answer.body?.cancel();
     }
-    // It steers no datapath.
-    expect(asked.filter((each) => !each.startsWith('200 '))).toEqual(['404 /v1/datapath/diff']);
+    // It is answered over the unix socket only.
+    expect(asked.filter((each) => !each.startsWith('200 '))).toEqual(['403 /v1/datapath/diff']);
     expect(asked.length).toBeGreaterThan(12);
     stop.abort();
     expect(await agent.ended).toBe(0);
@@ -246,6 +246,7 @@ interface CopyingStatus {
   readonly ready?: boolean;
   readonly clusters?: readonly unknown[];
   readonly problems?: readonly string[];
+  readonly blockers?: readonly string[];
 }
 
 interface CopyingProcess {
@@ -279,8 +280,8 @@ describe('dpcache kvstoremesh over the same etcds', () => {
         },
       );
       const status = async (): Promise<CopyingStatus> => {
-        const asked = await dpcache('kvstoremesh', 'status', '-o', 'json', ...socket);
-        return (asked.status === 0 ? JSON.parse(asked.stdout) : {}) as CopyingStatus;
+        const { stdout } = await dpcache('kvstoremesh', 'status', '-o', 'json', ...socket);
+        return (stdout === '' ? {} : JSON.parse(stdout)) as CopyingStatus;
       };
       return { stop, socket, stderr, ended, status };
     };
@@ -301,8 +302,17 @@ describe('dpcache kvstoremesh over the same etcds', () => {
       const client = new ApiClient(join(folder, name), stop.signal);
       expect(await client.ask('/readyz')).toEqual({ ready: true, blockers: [] });
     }
+    // A standby whose folder cannot be read when it takes over was ready without clusters.
+    const path = words[words.indexOf('--clustermesh-config') + 1] ?? '';
+    renameSync(path, `${path}-away`);
     one.stop.abort();
     expect([await one.ended, one.stderr]).toEqual([0, []]);
+    const unread = `--clustermesh-config ${path}: not read yet`;
+    await until('the second one says what it cannot read', async () => {
+      const { ready, blockers = [] } = await two.status();
+      return ready === false && blockers.includes(unread);
+    });
+    renameSync(`${path}-away`, path);
     await until('the second one copies', () => isComplete(two));
     two.stop.abort();
     expect([await two.ended, two.stderr.join()]).toEqual([0, expect.stringContaining('another kvstoremesh')]);

@@ -22,9 +22,25 @@ describe('dpcache agent --once -o json', () => {
     expect(run.stdout).toBe(EXPECTED);
   });
 
-  it('knows nothing without inputs', async () => {
-    const { status, stdout, stderr } = await dpcache('agent', '--once', '-o', 'json');
+  it('without a source ends with status 2 and the options that name one (regression: it reported ready)', async () => {
+    for (const words of [['--once'], [], ['--kvstore', 'memory'], ['--datapath', 'linux']]) {
+      const { status, stdout, stderr } = await dpcache('agent', '--no-socket', ...words);
+      expect({ words, status, stdout }).toEqual({ words, status: 2, stdout: '' });
+      expect(stderr).toContain(
+        'error: there is nothing to follow: name a source with --kvstore etcd, --clustermesh-config, --load, --manifests, ' +
+          '--kubeconfig, --k8s on, --k8s-load or --play, or add --follow-nothing\n',
+      );
+    }
+  });
+
+  it('with --follow-nothing knows nothing, and takes no source beside it', async () => {
+    const { status, stdout, stderr } = await dpcache('agent', '--once', '-o', 'json', '--follow-nothing');
     expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
     expect(JSON.parse(stdout)).toEqual({ ipcache: {}, nodes: [], services: {} });
+    const both = await dpcache('agent', '--once', '--follow-nothing', ...ATLANTIC);
+    expect(both.status).toBe(2);
+    expect(both.stderr).toContain(
+      '--follow-nothing contradicts the options that name a source: leave it out',
+    );
   });
 });

@@ -1,6 +1,10 @@
+import { once } from 'node:events';
+import { get, type IncomingMessage } from 'node:http';
 import { join } from 'node:path';
-import { describe, expect, it } from 'vitest';
+import { text } from 'node:stream/consumers';
+import { describe, expect, it, vi } from 'vitest';
 import { runCommand } from '../../src/cli/program.ts';
+import { SliceDuty } from '../../src/operator/slices/slice-duty.ts';
 import { temporaryFolder } from '../agent/support/temporary-folder.ts';
 import { until } from '../kvstore/support/until.ts';
 import { dpcache, example, nothing } from './support/run.ts';
@@ -17,16 +21,24 @@ const CLUSTER = [
 /** An operator that runs in this process until it is stopped. */
 function operate(words: readonly string[]): {
   readonly shown: () => readonly string[];
+  readonly logged: () => string;
   readonly stop: () => Promise<number>;
 } {
   const lines: string[] = [];
+  let log = '';
   const stop = new AbortController();
-  const output = { write: (text: string) => lines.push(...text.split('\n').filter((line) => line !== '')) };
+  const stdout = { write: (text: string) => lines.push(...text.split('\n').filter((line) => line !== '')) };
+  const stderr = {
+    write: (text: string) => {
+      log += text;
+    },
+  };
   const ended = runCommand(['operator', ...words], {
-    ...{ stdout: output, stderr: output, stdin: nothing(), env: {}, signal: stop.signal },
+    ...{ stdout, stderr, stdin: nothing(), env: {}, signal: stop.signal },
   });
   return {
     shown: () => lines,
+    logged: () => log,
     stop: () => {
       stop.abort();
       return ended;
@@ -77,6 +89,37 @@ describe('dpcache operator', () => {
     expect(await stop()).toBe(0);
   });
 
+  it('reads the status of each duty once a scrape of its metrics', async () => {
+    const socketPath = join(temporaryFolder({}), 'operator.sock');
+    const { stop } = operate([...CLUSTER, '--socket', socketPath, '--endpoint-slices', 'fcfs']);
+    const scrape = async (): Promise<string> => {
+      const [answer] = (await once(get({ socketPath, path: '/metrics' }), 'response')) as [IncomingMessage];
+      return text(answer);
+    };
+    const isThere = (): Promise<boolean> => scrape().then((metrics) => metrics.includes('endpoint-slices'));
+    await until('its duties are there', () => isThere().catch(() => false));
+    const status = vi.spyOn(SliceDuty.prototype, 'status');
+    await scrape();
+    expect(status).toHaveBeenCalledTimes(1);
+    await scrape();
+    expect(status).toHaveBeenCalledTimes(2);
+    status.mockRestore();
+    expect(await stop()).toBe(0);
+  });
+
+  it('logs deletes and other actions at its default level', async () => {
+    const objects = ['a', 'b'].map(
+      (name) =>
+        `{apiVersion: cilium.io/v2, kind: CiliumEndpoint, metadata: {name: ${name}, namespace: shop}}`,
+    );
+    const load = ['--k8s-load', join(temporaryFolder({ 'a.yaml': objects.join('\n---\n') }), 'a.yaml')];
+    const off = ['--endpoint-gc-interval', '0', '--identity-gc-interval', '0'];
+    const { logged, stop } = operate([...load, '--no-socket', '--delete-all-endpoints', ...off]);
+    await until('both are deleted', () => logged().split('delete ciliumendpoints.').length > 2);
+    expect(await stop()).toBe(0);
+    expect(logged()).toMatch(/^info +endpoint-removal: delete ciliumendpoints\.\S+ shop\/a \(done\): /m);
+  });
+
   it.each([
     [2, ['--kubeconfig', 'a', '--k8s-load', 'b'], '--k8s-load serves objects in place of an API server'],
     [2, ['--endpoint-gc-interval', 'soon'], 'It must be a time such as 90s'],
@@ -104,8 +147,14 @@ describe('dpcache operator', () => {
       [...CLUSTER, '--leader-election-renew-deadline', '15s'],
       '--leader-election-…: a lease of 15000 ms must be longer than its deadline of 15000 ms',
     ],
-    [1, ['--kubeconfig', '/nowhere/config'], '--kubeconfig /nowhere/config: there is no such file or folder'],
-    [1, ['--cluster', 'atlantic'], 'elsewhere name a kubeconfig with --kubeconfig'],
+    // Its collectors would delete for real, and nobody would see what it publishes.
+    [2, ['--kubeconfig', 'a'], 'no kvstore: add --kvstore-config <file>'],
+    [
+      1,
+      ['--kubeconfig', '/nowhere/config', '--dry-run'],
+      '--kubeconfig /nowhere/config: there is no such file or folder',
+    ],
+    [1, ['--cluster', 'atlantic', '--dry-run'], 'elsewhere name a kubeconfig with --kubeconfig'],
     [1, ['status', '--socket', '/nowhere/operator.sock'], 'start one with dpcache operator'],
   ])('ends with status %i for %j', async (status, words, why) => {
     const socket = words[0] === 'status' ? [] : ['--no-socket'];

@@ -46,8 +46,8 @@ it('-o wide: more columns, each at its full width', async () => {
     (await dpcache(what, 'list', ...MESH, '-o', format)).stdout.split('\n')[0]?.split(/ {2,}/) ?? [];
   for (const [what, more] of [
     ['ipcache', ['PORTS', 'LABELS']],
-    ['service', ['TYPE', 'AFFINITY', 'ADDRESSES']],
-    ['node', ['HEALTH', 'LABELS']],
+    ['service', ['AFFINITY', 'ADDRESSES']],
+    ['node', ['HEALTH', 'INGRESS', 'WIREGUARD KEY', 'BOOT ID', 'LABELS']],
   ] as const) {
     const narrow = await header(what, 'text');
     expect((await header(what, 'wide')).filter((column) => !narrow.includes(column))).toEqual(more);

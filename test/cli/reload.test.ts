@@ -12,14 +12,16 @@ function service(name: string): string {
 
 interface RunningAgent {
   readonly hangup: () => void;
-  /** Resolves once what it has written contains the text `times` times. */
+  /** Resolves when the process handles SIGHUP. */
+  readonly subscribed: () => Promise<void>;
+  /** Resolves when the output contains the text `times` times. */
   readonly shows: (text: string, times?: number) => Promise<void>;
   readonly written: () => string;
   readonly services: () => Promise<readonly string[]>;
 }
 
-/** A running agent that is configured by this file alone. */
-function startAgent(config: string, socket: string): RunningAgent {
+/** Runs a command in this process until the test ends; it must end with status 0 then. */
+function startProcess(words: readonly string[]): Omit<RunningAgent, 'services'> {
   const stop = new AbortController();
   const hangups = new Set<() => void>();
   let written = '';
@@ -30,7 +32,7 @@ function startAgent(config: string, socket: string): RunningAgent {
       wake();
     },
   };
-  const ended = runCommand(['agent', '--config', config], {
+  const ended = runCommand(words, {
     ...{ stdout: output, stderr: output, stdin: nothing(), env: {}, signal: stop.signal },
     onHangup: (listener) => {
       hangups.add(listener);
@@ -46,6 +48,7 @@ function startAgent(config: string, socket: string): RunningAgent {
     hangup: () => {
       for (const listener of hangups) listener();
     },
+    subscribed: () => expect.poll(() => hangups.size).toBe(1),
     shows: async (text, times = 1) => {
       while (written.split(text).length <= times)
         await new Promise<void>((resolve) => {
@@ -53,6 +56,13 @@ function startAgent(config: string, socket: string): RunningAgent {
         });
     },
     written: () => written,
+  };
+}
+
+/** Runs an agent that has this configuration file and no other settings. */
+function startAgent(config: string, socket: string): RunningAgent {
+  return {
+    ...startProcess(['agent', '--config', config]),
     services: async () => {
       const { stdout } = await dpcache('service', 'list', '-o', 'json', '--socket', socket);
       return (JSON.parse(stdout) as readonly { name: string }[]).map(({ name }) => name);
@@ -60,7 +70,7 @@ function startAgent(config: string, socket: string): RunningAgent {
   };
 }
 
-const DONE = 'Settings and manifests were read anew.';
+const DONE = 'Reloaded settings and manifests.';
 
 it('SIGHUP takes over the log level and manifests, and says what it cannot', async () => {
   const folder = temporaryFolder({
@@ -87,7 +97,7 @@ it('SIGHUP takes over the log level and manifests, and says what it cannot', asy
   configure(`cluster: other\n${rate(7)}`, `${file('a.yaml')}, ${file('b.yaml')}`);
   agent.hangup();
   await agent.shows(DONE, 2);
-  expect(agent.written()).toContain('warn  cluster has changed: that counts from the next start on');
+  expect(agent.written()).toContain('warn  cluster has changed: it takes effect at the next start');
   expect(agent.written()).not.toContain('kvstore-opt has changed');
 });
 
@@ -100,7 +110,7 @@ it('SIGHUP takes over nothing that contradicts what the agent follows (regressio
   await agent.shows('Every change is shown');
   writeFileSync(file('c.yaml'), `${right}manifests: ${file('b.yaml')}\n`);
   agent.hangup();
-  await agent.shows('settings cannot be taken over: --config');
+  await agent.shows('cannot reload settings: --config');
   expect(agent.written()).toContain('leave services out of --k8s-watch');
   expect(await agent.services()).toEqual(['one']);
 });
@@ -115,20 +125,56 @@ it('SIGHUP takes nothing away for a file that is wrong or half written', async (
 
   writeFileSync(file('c.yaml'), 'log-level: loud\n');
   agent.hangup();
-  await agent.shows('settings cannot be taken over: --config');
+  await agent.shows('cannot reload settings: --config');
   expect(agent.written()).toContain('log-level: "loud": Allowed choices are');
 
   writeFileSync(file('c.yaml'), right);
   writeFileSync(file('a.yaml'), `${service('three')}---\nkind: Service\nmetadata: {`);
   agent.hangup();
   await agent.shows(DONE);
-  expect(agent.written()).toContain('--manifests: not all could be read; 2 objects are kept as they were');
+  expect(agent.written()).toContain('--manifests: a part is invalid: 2 objects that are missing are kept');
   expect(await agent.services()).toEqual(['one', 'three', 'two']);
 
   writeFileSync(file('a.yaml'), service('three'));
   agent.hangup();
   await agent.shows(DONE, 2);
   expect(await agent.services()).toEqual(['three']);
+});
+
+it('a reload that fails changes nothing (regression: log level and rates had changed)', async () => {
+  const folder = temporaryFolder({ 'a.yaml': service('one'), 'b.yaml': service('two') });
+  const file = (name: string): string => join(folder, name);
+  const configure = (more: string): void =>
+    writeFileSync(file('c.yaml'), `socket: ${file('s.sock')}\nmanifests: [${file('a.yaml')}]\n${more}`);
+  configure('');
+  const agent = startAgent(file('c.yaml'), file('s.sock'));
+  await agent.shows('Every change is shown');
+
+  writeFileSync(file('a.yaml'), `${service('one')}---\n${service('three')}`);
+  const missing = `manifests: [${file('a.yaml')}, ${file('missing.yaml')}]\nlog-level: silent\ncluster: other\n`;
+  writeFileSync(file('c.yaml'), `socket: ${file('s.sock')}\n${missing}`);
+  agent.hangup();
+  await agent.shows('cannot reload settings: --manifests');
+  expect(await agent.services()).toEqual(['one']);
+
+  configure('cluster: other\n');
+  agent.hangup();
+  await agent.shows(DONE);
+  expect(agent.written()).toContain('warn  cluster has changed: it takes effect at the next start');
+  expect(await agent.services()).toEqual(['one', 'three']);
+});
+
+it('SIGHUP reloads the log level of an operator (regression: it ended the operator)', async () => {
+  const folder = temporaryFolder({ 'nodes.yaml': 'apiVersion: v1\nkind: Node\nmetadata: {name: n}\n' });
+  const config = join(folder, 'c.yaml');
+  const words = ['operator', '--config', config, '--k8s-load', join(folder, 'nodes.yaml'), '--no-socket'];
+  writeFileSync(config, 'log-level: warn\n');
+  const operator = startProcess(words);
+  await operator.subscribed();
+  writeFileSync(config, 'log-level: info\ncluster: other\n');
+  operator.hangup();
+  await operator.shows('info  reloaded settings');
+  expect(operator.written()).toContain('warn  cluster has changed: it takes effect at the next start');
 });
 
 it('--watch shows a list again when it has changed, and ends with the agent', async () => {

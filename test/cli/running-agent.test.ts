@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { ApiClient } from '../../src/api/api-client.ts';
 import type { StatusDocument } from '../../src/api/status-document.ts';
+import { OUTPUT_CLOSED } from '../../src/cli/io.ts';
 import { runCommand } from '../../src/cli/program.ts';
 import { temporaryFolder } from '../agent/support/temporary-folder.ts';
 import { ATLANTIC, dpcache, dpcacheReading, example, nothing } from './support/run.ts';
@@ -57,7 +58,7 @@ describe('a running agent', () => {
     expect(found).toMatchObject([
       { ip: '10.10.0.12', entry: { podName: 'checkout-00000' } },
       { ip: '9.9.9.9', entry: null },
-      { ip: 'nonsense', entry: null },
+      { ip: 'nonsense', entry: null, error: 'not a valid IP address' },
       { ip: '172.20.7.7', entry: { prefix: '172.20.0.0/16' } },
     ]);
   });
@@ -77,6 +78,65 @@ describe('a running agent', () => {
     const named = await dpcache('ipcache', 'lookup', '10.10.0.12', '10.10.0.13', ...SOCKET);
     expect(named.status).toBe(0);
     expect(named.stdout.trimEnd().split('\n')).toHaveLength(2);
+  });
+
+  it('refuses options that only an agent of its own would use', async () => {
+    const wrong = await dpcache('ipcache', 'list', '--cluster', 'nowhere', ...SOCKET);
+    expect({ ...wrong, stderr: wrong.stderr.split('\n')[0] }).toEqual({
+      ...{ status: 2, stdout: '' },
+      stderr:
+        'error: --cluster has no effect on the running agent that is asked: leave it out, or add what to follow, such as --load; to show one cluster use --of-cluster',
+    });
+    expect(await dpcache('node', 'get', 'a/b', '--node-name', 'x', ...SOCKET)).toMatchObject({ status: 2 });
+    expect(await dpcache('status', '--log-level', 'error', ...SOCKET)).toMatchObject({ status: 0 });
+  });
+
+  it('refuses a source that does not exist', async () => {
+    const { status, stderr } = await dpcache('ipcache', 'list', '--source', 'bogus', ...SOCKET);
+    expect([status, stderr]).toEqual([
+      2,
+      expect.stringContaining('Allowed choices are kube-apiserver, local'),
+    ]);
+  });
+
+  it('counts lists, and shows a part of them', async () => {
+    const count = async (...words: readonly string[]): Promise<string> =>
+      (await dpcache(...words, '--count', ...SOCKET)).stdout;
+    expect(await count('ipcache', 'list')).toBe('339\n');
+    expect(await count('ipcache', 'list', '--of-cluster', 'nowhere')).toBe('0\n');
+    expect(await count('node', 'list')).toBe('12\n');
+    const some = await dpcache('ipcache', 'list', '--limit', '3', '-o', 'name', ...SOCKET);
+    expect(some.stdout.trimEnd().split('\n')).toHaveLength(3);
+    for (const wrong of [
+      ['--limit', '0'],
+      ['--limit', '3', '--count'],
+      ['--count', '--watch'],
+    ])
+      expect(await dpcache('node', 'list', ...wrong, ...SOCKET)).toMatchObject({ status: 2 });
+  });
+
+  it.each([
+    [OUTPUT_CLOSED, 0, ''],
+    [undefined, 1, 'dpcache: interrupted: the list is not complete\n'],
+  ])('ends a list whose output ends with %j', async (reason, status, why) => {
+    const ended = new AbortController();
+    let stderr = '';
+    let text = '';
+    const stdout = {
+      write: (part: string) => {
+        text += part;
+        ended.abort(reason);
+      },
+    };
+    const io = { stdout, stderr: { write: (part: string) => (stderr += part) }, stdin: nothing(), env: {} };
+    const words = ['ipcache', 'list', '-o', 'name', ...SOCKET];
+    expect(await runCommand(words, { ...io, signal: ended.signal })).toBe(status);
+    expect([text === '', stderr]).toEqual([false, why]);
+  });
+
+  it('shows the cluster of an identity, like the list', async () => {
+    const { stdout } = await dpcache('identity', 'get', '132076', ...SOCKET);
+    expect(stdout.split('\n')[1]).toMatch(/^132076 +baltic +\d+ /);
   });
 
   it('says where it can be asked', () => {
@@ -111,7 +171,11 @@ describe('without an agent', () => {
     [['--listen', '0.0.0.0:0'], 1, /only with --listen-token or --listen-client-ca/],
     [['--listen', '0', '--listen-token', '/nowhere'], 1, /--listen-token \/nowhere: there is no such file/],
     [['--listen', '0', '--listen-cert', '/dev/null'], 1, /belong together/],
-    [['--listen', '0', '--listen-token', '/dev/null'], 1, /it is empty/],
+    [
+      ['--listen', '0', '--listen-token', '/dev/null'],
+      1,
+      /--listen-token \/dev\/null: is a device, not a file/,
+    ],
   ])('an agent with %j: status %i', async (words, status, why) => {
     const run = await dpcache('agent', ...ATLANTIC, '--no-socket', ...words);
     expect(run.status).toBe(status);

@@ -1,6 +1,6 @@
-import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { closeSync, openSync } from 'node:fs';
+import { closeSync, existsSync, openSync } from 'node:fs';
 import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
@@ -77,8 +77,8 @@ describe('a running agent', () => {
     };
     await until('Every change is shown from here on');
     for (let i = 0; i < 3; i++) {
-      child.kill('SIGHUP'); // it reads, and rejects, once more
-      await until('read anew');
+      child.kill('SIGHUP'); // each reload rejects the service again
+      await until('Reloaded settings and manifests.');
     }
     const { ask } = new ApiClient(join(folder, 'dpcache.sock'), new AbortController().signal);
     expect(await ask('/v1/rejections')).toMatchObject({ total: expect.any(Number) });
@@ -116,6 +116,21 @@ describe('a signal during the first wait', () => {
   });
 });
 
+describe('an input whose open(2) blocks', () => {
+  it('does not keep an agent from ending on SIGTERM (regression: process.exit waited for the thread)', async () => {
+    const folder = temporaryFolder({});
+    const [fifo, socket] = [join(folder, 'services.yaml'), join(folder, 's.sock')];
+    execFileSync('mkfifo', [fifo]);
+    const { child } = start('agent', '--manifests', fifo, '--socket', socket);
+    const { ask } = new ApiClient(socket, new AbortController().signal);
+    const reads = { name: 'manifests', state: 'running', waitsFor: [`--manifests ${fifo} is being read`] };
+    const steps = async (): Promise<unknown> => ((await ask('/v1/status')) as { steps: unknown }).steps;
+    await expect.poll(steps).toContainEqual(expect.objectContaining(reads));
+    child.kill('SIGTERM');
+    expect(await once(child, 'exit')).toEqual([null, 'SIGTERM']);
+  });
+});
+
 describe('a full disk', () => {
   it('is one line on stderr and status 1, not a stack', () => {
     const full = openSync('/dev/full', 'w');
@@ -128,6 +143,41 @@ describe('a full disk', () => {
       status: 1,
       stderr: 'dpcache: standard output cannot be written: no space left on device\n',
     });
+  });
+});
+
+describe('output that fails while a command continues', () => {
+  it('ends it with status 1, although the command itself ends without an error', () => {
+    const full = openSync('/dev/full', 'w');
+    onTestFinished(() => closeSync(full));
+    const { status, stderr } = spawnSync(process.execPath, [PROGRAM, ...LIVE, '--no-socket'], {
+      stdio: ['ignore', full, 'pipe'],
+      encoding: 'utf8',
+    });
+    expect({ status, stderr }).toEqual({
+      status: 1,
+      stderr: 'dpcache: standard output cannot be written: no space left on device\n',
+    });
+  });
+});
+
+describe('a reader that ends before the list does', () => {
+  it('ends the list with status 0', async () => {
+    const list = start('ipcache', 'list', '-o', 'json', ...ATLANTIC);
+    list.child.stdout?.once('data', () => list.child.stdout?.destroy());
+    const [status] = await once(list.child, 'exit');
+    expect([status, list.output().stderr]).toEqual([0, '']);
+  });
+});
+
+describe('an agent whose log is JSON', () => {
+  it('writes nothing for people to stdout', async () => {
+    const { child, output } = start(...LIVE, '--log-format', 'json', '--log-level', 'info');
+    await expect.poll(() => output().stderr).toContain('can be asked');
+    child.kill('SIGTERM');
+    await once(child, 'close');
+    expect(output().stdout).toBe('');
+    for (const line of output().stderr.trimEnd().split('\n')) expect(JSON.parse(line)).toHaveProperty('msg');
   });
 });
 
@@ -172,12 +222,34 @@ describe('a reader that has seen enough', () => {
   });
 });
 
-it('SIGHUP does not end an agent', async () => {
-  const { child, shows } = start(...LIVE);
-  await shows('Every change is shown from here on');
-  child.kill('SIGHUP');
-  await shows('Settings and manifests were read anew.');
-  child.kill('SIGTERM');
-  const [status] = await once(child, 'exit');
-  expect(status).toBe(0);
+describe('SIGHUP', () => {
+  it('does not end an agent', async () => {
+    const { child, shows } = start(...LIVE);
+    await shows('Every change is shown from here on');
+    child.kill('SIGHUP');
+    await shows('Reloaded settings and manifests.');
+    child.kill('SIGTERM');
+    expect(await once(child, 'exit')).toEqual([0, null]);
+  });
+
+  it('does not end an operator or a kvstoremesh (regression: status 129, and the socket was left)', async () => {
+    const folder = temporaryFolder({
+      'nodes.yaml': 'apiVersion: v1\nkind: Node\nmetadata: {name: n}\n',
+      own: 'endpoints: ["http://127.0.0.1:1"]\n',
+    });
+    const commands = [
+      ['operator', '--k8s-load', join(folder, 'nodes.yaml')],
+      ['kvstoremesh', '--kvstore-config', join(folder, 'own'), '--clustermesh-config', folder],
+    ];
+    for (const words of commands) {
+      const socket = join(folder, `${words[0]}.sock`);
+      const { child } = start(...words, '--socket', socket);
+      const { ask } = new ApiClient(socket, new AbortController().signal);
+      await expect.poll(() => ask('/v1/status')).toBeDefined();
+      child.kill('SIGHUP');
+      child.kill('SIGTERM');
+      expect([words[0], await once(child, 'exit')]).toEqual([words[0], [0, null]]);
+      expect(existsSync(socket)).toBe(false);
+    }
+  });
 });

@@ -161,6 +161,50 @@ describe('a remote cluster without configuration', () => {
     expect(again.state).toMatchObject({ phase: 'unconfigured', id: 1, config: config(1) });
   });
 
+  it('that was complete is followed, and nothing of it removed (regression: not for the minutes until it was back)', () => {
+    const complete = play([['complete']], WATCHING).state;
+    const gone = play([...AGAIN, read(undefined)], complete);
+    expect(gone.did).toEqual(['leave', 'read-config', 'follow']);
+    expect(followed(gone)).toMatchObject({ config: config(1), deletes: 'none', canaries: false });
+    expect(gone.state).toMatchObject({ phase: 'watching', found: 'gone', id: 1, failures: 1 });
+    const back = play([...AGAIN, read(config(1)), ['validated']], gone.state);
+    expect(followed(back)).toMatchObject({ deletes: 'proven', canaries: true });
+    expect(back.state).toMatchObject({ phase: 'watching', found: 'read' });
+  });
+
+  it.each<readonly [string, readonly Step[], object]>([
+    ['has no id', toWatching(0), {}],
+    ['is in the kvstore of another cluster', toWatching(1), { others: ['b'] }],
+  ])('that was complete is not followed if it %s: its values could be of another', (_, steps, fields) => {
+    const complete = play([...steps, ['complete']]).state;
+    const gone = play([...AGAIN, read(undefined, fields)], complete);
+    expect([gone.did.at(-1), gone.state.phase]).toEqual(['await-config', 'unconfigured']);
+  });
+
+  it('that was complete is followed beside others in a copy, whose keys name the cluster', () => {
+    const cached = { ...config(1), capabilities: { syncedCanaries: true, cached: true } };
+    const complete = play([...TO_HANDSHAKE, read(cached), ['validated'], ['complete']]).state;
+    expect(play([...AGAIN, read(undefined, { others: ['b'] })], complete).state.phase).toBe('watching');
+    const mirrored = { ...complete, needsConfig: true };
+    expect(play([...AGAIN, read(undefined)], mirrored).state.phase).toBe('unconfigured');
+  });
+
+  it('is not followed after everything of it was withdrawn, until it has been complete again', () => {
+    const other = play([['complete'], ...AGAIN, read(config(3)), ['validated'], ['drained']], WATCHING);
+    const gone = play([...AGAIN, read(undefined)], other.state);
+    expect(gone.state.phase).toBe('unconfigured');
+  });
+
+  it('whose services have expired is followed, and they stay expired until the configuration is back', () => {
+    const gone = play([['complete'], ...AGAIN, read(undefined)], WATCHING).state;
+    const expired = play([['expired'], ['left'], ['drained'], read(undefined)], gone);
+    expect(expired.did).toEqual(['leave', 'withdraw', 'read-config', 'follow']);
+    expect(expired.state).toMatchObject({ phase: 'watching', expired: true });
+    expect(followed(expired)?.services).toBe(false);
+    const back = play([...AGAIN, read(config(1)), ['validated']], expired.state);
+    expect([back.state.expired, followed(back)?.services]).toEqual([false, true]);
+  });
+
   it('whose kvstore has that of others is not followed: the name is wrong', () => {
     const { state, did } = play([...TO_HANDSHAKE, read(undefined, { others: ['b', 'c'] })]);
     expect(did.at(-1)).toBe('await-config');

@@ -133,6 +133,16 @@ describe('what has changed of a cluster', () => {
     expect(view.status()).toMatchObject({ lastFailure: 'refused', lastFailureAt: 1_000_500 });
   });
 
+  it('has changed when the reason of its failure is another one, and not when it is the same', () => {
+    update({ phase: 'watching' }, { connected: false });
+    const changesAfter = (message: string): boolean => {
+      view.failed(message);
+      return view.update({ ...NEW_CLUSTER, phase: 'watching' }, { ...WELL, connected: false });
+    };
+    const reasons = ['refused', 'refused', 'certificate has expired', 'certificate has expired', 'refused'];
+    expect(reasons.map(changesAfter)).toEqual([true, false, true, false, true]);
+  });
+
   it('is progress when more has arrived than ever before', () => {
     const progressAfter = (count: number): number => {
       clock.advance(10);

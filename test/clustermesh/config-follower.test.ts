@@ -92,6 +92,22 @@ describe('a configuration directory that is followed', () => {
     await follower.stop();
   });
 
+  it('is listed only once it was read, which a failed start has not done', async () => {
+    directory.write('a', config('1'));
+    directory.unreadable = 'EACCES';
+    let listed = false;
+    void follower.listed.then(() => {
+      listed = true;
+    });
+    await follower.start();
+    await advance(clock, 1000);
+    expect([listed, follower.status().listed, did]).toEqual([false, false, []]);
+    directory.unreadable = undefined;
+    await advance(clock, 5000);
+    expect([listed, follower.status().listed, did]).toEqual([true, true, ['add a']]);
+    await follower.stop();
+  });
+
   it('is tried again soon for a file that cannot be used', async () => {
     directory.write('a', { kind: 'unusable', why: 'no YAML' });
     await follower.start();

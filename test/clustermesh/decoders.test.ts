@@ -40,7 +40,7 @@ describe('the identities that a cluster may name', () => {
   });
 
   it('are reserved, or in its range, for a key', () => {
-    const decode = identityDecoder(() => LIMITS);
+    const decode = identityDecoder('a', () => LIMITS);
     for (const id of taken) expect([id, verdict(decode, String(id), 'k8s:a=b;')]).toEqual([id, 'ok']);
     for (const id of foreign)
       expect([id, verdict(decode, String(id), 'k8s:a=b;')]).toEqual([id, 'identity-out-of-range key']);
@@ -58,12 +58,34 @@ describe('the identities that a cluster may name', () => {
       ).toBe('ok');
       expect(
         verdict(
-          identityDecoder(() => NO_LIMITS),
+          identityDecoder('a', () => NO_LIMITS),
           String(id),
           'k8s:a=b;',
         ),
       ).toBe('ok');
     }
+  });
+});
+
+describe('the cluster that the labels of an identity name', () => {
+  const CLUSTER = 'io.cilium.k8s.policy.cluster';
+  const decode = identityDecoder('a', () => LIMITS);
+
+  it.each([
+    [`k8s:${CLUSTER}=b;`, 'cluster-name-mismatch value'],
+    [`k8s:${CLUSTER}=;`, 'cluster-name-mismatch value'],
+    [`k8s:app=web;k8s:${CLUSTER}=ab;`, 'cluster-name-mismatch value'],
+    [`any:${CLUSTER}=a;`, 'cluster-name-mismatch value'],
+    [`k8s:${CLUSTER}=a;`, 'ok'],
+    [`k8s:app=b;k8s:${CLUSTER}=a;`, 'ok'],
+    ['k8s:app=b;', 'ok'],
+  ])('must be its own, or none (regression: a cluster could pass for another): %s', (labels, expected) => {
+    expect(verdict(decode, String(0x2_0100), labels)).toBe(expected);
+  });
+
+  it('may be any in the own kvstore', () => {
+    const own = identityDecoder(undefined, () => NO_LIMITS);
+    expect(verdict(own, '256', `k8s:${CLUSTER}=b;`)).toBe('ok');
   });
 });
 

@@ -95,6 +95,59 @@ describe('a publisher that dies, and its lease with everything in it', () => {
     expect(statusOf()).toMatchObject({ state: 'ready', knownAt: undefined });
   });
 
+  it('is followed while its configuration is late (regression: no additions and no changes for five minutes)', async () => {
+    const server = fullCluster();
+    const lease = leaseEverything(server);
+    await follow(server);
+    server.expireLease(lease);
+    await advance(clock, SETTLED_MS);
+    // The publisher puts its keys again, and its configuration some minutes later.
+    fill(server);
+    completeCluster(server, 'a');
+    writeIP(server, '10.1.0.2', 0x1_0300);
+    writeIP(server, '10.1.0.3', 0x1_0200);
+    writeIP(server, '10.1.0.4', 0x2_0200);
+    writeIP(server, '10.1.0.1', 0x2_0200);
+    writeService(server, 'a', 's1', '10.1.0.3');
+    await settle(10);
+    expect(ips()).toEqual(['10.1.0.1', '10.1.0.2', '10.1.0.3', '192.168.1.1']);
+    expect([1, 2, 3].map((i) => agent.ipcache.get(`10.1.0.${i}`)?.identity)).toEqual([
+      ...[0x1_0200, 0x1_0300, 0x1_0200],
+    ]);
+    expect(backendsOf('s1')).toEqual(['10.1.0.3']);
+    deleteIP(server, '10.1.0.2');
+    await advance(clock, SETTLED_MS);
+    expect(ips()).toContain('10.1.0.2');
+    expect(statusOf()).toMatchObject({ state: 'no-configuration', ready: false });
+    configure(server, 'a', 1);
+    await settle(10);
+    expect(ips()).toEqual(['10.1.0.3', '192.168.1.1']);
+    expect(statusOf().state).toBe('ready');
+  });
+
+  it('keeps its services withdrawn after their TTL while its configuration is gone (regression: listed again at once)', async () => {
+    await restart(() => ({ serviceTTLMs: 60_000 }));
+    const server = fullCluster();
+    const lease = leaseEverything(server);
+    await follow(server);
+    server.expireLease(lease);
+    await advance(clock, SETTLED_MS);
+    fill(server);
+    completeCluster(server, 'a');
+    await settle(10);
+    expect(backendsOf('s0')).toEqual(['10.1.0.1']);
+    await advance(clock, 60_000);
+    expect(backendsOf('s0')).toEqual([]);
+    writeIP(server, '10.1.0.3', IDENTITY);
+    writeService(server, 'a', 's1', '10.1.0.3');
+    await settle(10);
+    expect([ips().includes('10.1.0.3'), backendsOf('s1')]).toEqual([true, []]);
+    configure(server, 'a', 1);
+    await settle(10);
+    expect([backendsOf('s0'), backendsOf('s1')]).toEqual([['10.1.0.1'], ['10.1.0.3']]);
+    expect(statusOf().state).toBe('ready');
+  });
+
   it('and is back before anybody has looked is read anew all the same: its deletes prove nothing', async () => {
     const server = fullCluster();
     const lease = leaseEverything(server);

@@ -3,7 +3,7 @@ import type { ClusterFollow } from '../../src/clustermesh/cluster-state.ts';
 import type { ClusterStores } from '../../src/clustermesh/cluster-stores.ts';
 import {
   awaitConfig,
-  type FollowedCluster,
+  type FollowParams,
   followCluster,
   isReplaced,
   readHandshake,
@@ -11,6 +11,7 @@ import {
 import type { FollowEnd, FollowRequest } from '../../src/clustermesh/resource-stores.ts';
 import type { KeyRead, KvstoreBackend, Watch, WatchEvent, WatchOptions } from '../../src/kvstore/backend.ts';
 import { bytesOfText } from '../../src/kvstore/bytes.ts';
+import type { MeshResource } from '../../src/kvstore/codec/keys.ts';
 import { KvstoreError } from '../../src/kvstore/errors.ts';
 import { MemoryBackend } from '../../src/kvstore/memory/memory-backend.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
@@ -86,6 +87,7 @@ class ScriptedWatch implements Watch {
   readonly options: WatchOptions;
   readonly #batches: (readonly WatchEvent[])[] = [];
   #state = 'watching';
+  #failure: Error | undefined;
   #wake = (): void => {};
 
   constructor(options: WatchOptions = {}) {
@@ -105,6 +107,11 @@ class ScriptedWatch implements Watch {
     await settle();
   }
 
+  fail(error: Error): void {
+    this.#failure = error;
+    this.#wake();
+  }
+
   end(state: string): void {
     this.#state = state;
     this.#wake();
@@ -118,6 +125,7 @@ class ScriptedWatch implements Watch {
 
   async *[Symbol.asyncIterator](): AsyncGenerator<readonly WatchEvent[], void, void> {
     for (;;) {
+      if (this.#failure !== undefined) throw this.#failure;
       const batch = this.#batches.shift();
       if (batch !== undefined) yield batch;
       else if (this.#state !== 'watching') return;
@@ -154,10 +162,7 @@ describe('a cluster that is followed', () => {
   const configs = (): ScriptedWatch => watchOf('cilium/cluster-config/');
   const canaries = (): ScriptedWatch => watchOf('cilium/synced/a/');
 
-  function cluster(
-    how: Partial<ClusterFollow> = {},
-    seen: KeyRead = read('one', 5, 3, 'old'),
-  ): FollowedCluster {
+  function cluster(how: Partial<ClusterFollow> = {}, seen: KeyRead = read('one', 5, 3, 'old')): FollowParams {
     const backend = {
       read: () => answer(),
       watch: (prefix: string, options: WatchOptions) => {
@@ -177,14 +182,14 @@ describe('a cluster that is followed', () => {
       ...{ name: 'a', read: seen, clock, random: () => 0.5 },
       backend: backend as unknown as KvstoreBackend,
       stores: stores as unknown as ClusterStores,
-      how: { config: undefined, canaries: false, deletes: 'all', refill: false, ...how },
+      how: { config: undefined, canaries: false, deletes: 'all', refill: false, services: true, ...how },
       onReading: (...reading) => void told.push(reading),
       onComplete: () => void told.push('complete'),
     };
   }
 
   /** How it ends, once it has. */
-  function follow(of: FollowedCluster): { end: unknown } {
+  function begin(of: FollowParams): { end: unknown } {
     const state: { end: unknown } = { end: undefined };
     const ending = (end: unknown): void => {
       state.end = end;
@@ -194,7 +199,7 @@ describe('a cluster that is followed', () => {
   }
 
   it('is followed until its configuration is another one, which only a complete list tells', async () => {
-    const state = follow(cluster());
+    const state = begin(cluster());
     await configs().tell(`create ${KEY}b new`, `create ${KEY} new`);
     await configs().tell(`modify ${KEY} old`, 'list-done');
     await configs().tell(`modify ${KEY}b newer`, `delete ${KEY}b`);
@@ -208,7 +213,7 @@ describe('a cluster that is followed', () => {
     ['is not in the list', ['list-done']],
     ['is another one in the list', [`create ${KEY} new`, 'list-done']],
   ])('is left when its configuration %s', async (_, events) => {
-    const state = follow(cluster());
+    const state = begin(cluster());
     await configs().tell(...events.slice(0, -1));
     expect(state.end).toBeUndefined();
     await configs().tell(...events.slice(-1));
@@ -227,14 +232,14 @@ describe('a cluster that is followed', () => {
   });
 
   it.each(['ended', 'diverged'] as const)('is %s as the watch for its configuration', async (how) => {
-    const state = follow(cluster());
+    const state = begin(cluster());
     configs().end(how);
     await settle();
     expect(state.end).toBe(how);
   });
 
   it('says how the watches are doing, which end when the kvstore is another one', async () => {
-    follow(cluster({ canaries: true }));
+    begin(cluster({ canaries: true }));
     for (const watch of [configs(), canaries()]) {
       expect(watch.options.endOnDivergence).toBe(true);
       watch.options.onState?.('waiting');
@@ -247,7 +252,7 @@ describe('a cluster that is followed', () => {
   });
 
   it('is complete once every resource was listed, and says so once', async () => {
-    follow(cluster());
+    begin(cluster());
     const [nodes, ip] = [followed.get('nodes'), followed.get('ip')];
     nodes?.request.onListed('nodes');
     nodes?.request.onListed('nodes');
@@ -260,7 +265,7 @@ describe('a cluster that is followed', () => {
   it.each(['ended', 'diverged'] as const)(
     'is %s as one of its resources, which takes the others along',
     async (how) => {
-      const state = follow(cluster());
+      const state = begin(cluster());
       followed.get('nodes')?.end(how);
       await settle();
       expect([state.end, followed.get('ip')?.request.signal.aborted]).toEqual([how, true]);
@@ -268,23 +273,22 @@ describe('a cluster that is followed', () => {
   );
 
   it('has deletes believed as it is said', async () => {
-    follow(cluster({ deletes: 'none' }));
-    expect(await followed.get('ip')?.request.mayDelete?.(7)).toBe(false);
+    begin(cluster({ deletes: 'none' }));
+    expect(followed.get('ip')?.request.mayDelete).toBe('never');
     followed.clear();
-    follow(cluster({ deletes: 'all' }));
+    begin(cluster({ deletes: 'all' }));
     expect(followed.get('ip')?.request.mayDelete).toBeUndefined();
   });
 
   it('has deletes believed once its configuration is known to be there, and says while that is asked in vain', async () => {
     answer = () => Promise.reject(new KvstoreError('unavailable', 'out of reach'));
-    follow(cluster({ deletes: 'proven' }));
+    begin(cluster({ deletes: 'proven' }));
     let allowed: boolean | undefined;
-    void followed
-      .get('ip')
-      ?.request.mayDelete?.(7)
-      .then((may) => {
-        allowed = may;
-      });
+    const mayDelete = followed.get('ip')?.request.mayDelete;
+    if (typeof mayDelete !== 'function') throw new Error('deletes are to be proven');
+    void mayDelete(7).then((may) => {
+      allowed = may;
+    });
     await settle();
     expect([allowed, told]).toEqual([
       undefined,
@@ -295,9 +299,34 @@ describe('a cluster that is followed', () => {
     expect([allowed, told.at(-1)]).toEqual([true, ['deletes', 'ended', undefined]]);
   });
 
+  it('fails once every other reader has stopped (regression: the next attempt began while readers still wrote)', async () => {
+    const ends: (() => void)[] = [];
+    const follow = (resource: MeshResource): Promise<FollowEnd> =>
+      resource === 'nodes'
+        ? Promise.reject(fault)
+        : new Promise((resolve) => ends.push(() => resolve('ended')));
+    const fault = new Error('a broken engine');
+    const stores = { resources: ['nodes', 'ip'], follow } as unknown as ClusterStores;
+    const state = begin({ ...cluster(), stores });
+    await settle();
+    expect(state.end).toBeUndefined();
+    for (const end of ends) end();
+    await settle();
+    expect(state.end).toBe(fault);
+  });
+
   describe('by its canaries', () => {
+    it('fails as the watch for them, once every resource that is read has stopped', async () => {
+      const state = begin(cluster({ canaries: true }));
+      await canaries().tell(`create ${canary('ip')} x`);
+      const fault = new Error('a broken watch');
+      canaries().fail(fault);
+      await settle();
+      expect([state.end, followed.get('ip')?.request.signal.aborted]).toEqual([fault, true]);
+    });
+
     it('has each resource read once its canary is there', async () => {
-      follow(cluster({ canaries: true }));
+      begin(cluster({ canaries: true }));
       await canaries().tell(`delete ${canary('ip')}`, `create ${canary('other')} x`, 'list-done');
       expect([...followed.keys()]).toEqual([]);
       await canaries().tell(`create ${canary('ip')} x`, `modify ${canary('ip')} y`);
@@ -306,14 +335,14 @@ describe('a cluster that is followed', () => {
     });
 
     it.each(['ended', 'diverged'] as const)('is %s as the watch for them', async (how) => {
-      const state = follow(cluster({ canaries: true }));
+      const state = begin(cluster({ canaries: true }));
       canaries().end(how);
       await settle();
       expect(state.end).toBe(how);
     });
 
     it.each(['ended', 'diverged'] as const)('is %s as a resource that is read', async (how) => {
-      const state = follow(cluster({ canaries: true }));
+      const state = begin(cluster({ canaries: true }));
       await canaries().tell(`create ${canary('ip')} x`);
       followed.get('ip')?.end(how);
       await settle();
@@ -321,7 +350,7 @@ describe('a cluster that is followed', () => {
     });
 
     it('fails as a resource does, once all others have ended', async () => {
-      const state = follow(cluster({ canaries: true }));
+      const state = begin(cluster({ canaries: true }));
       await canaries().tell(`create ${canary('ip')} x`, `create ${canary('nodes')} x`);
       const fault = new Error('a broken engine');
       followed.get('ip')?.fail(fault);

@@ -1,8 +1,9 @@
 import { expect, it, onTestFinished } from 'vitest';
 import { TurnGate } from '../../src/base/turn-gate.ts';
 import { ClusterMesh } from '../../src/clustermesh/cluster-mesh.ts';
-import type { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
+import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
+import { FaultyMemory } from '../kvstore/support/faulty-memory.ts';
 import { advance, settle } from '../kvstore/support/settle.ts';
 import { Agent, newCluster, write } from './support/mesh-world.ts';
 
@@ -83,7 +84,7 @@ it('a cluster that is removed while it waits for its turn leaves nothing behind 
   expect(agent.ipcache.size).toBe(0);
 });
 
-it('clusters that are down are tried two a second, all together, and go on where they were (freeze: 300 a second)', async () => {
+it('unreachable clusters are retried two a second, ten more in the first minute, and resume (regression: 300 a second)', async () => {
   const clock = new ManualClock();
   const agent = new Agent(clock);
   onTestFinished(() => agent.stop());
@@ -104,7 +105,8 @@ it('clusters that are down are tried two a second, all together, and go on where
   const attempted = (): number => [...attempts.values()].reduce((sum, count) => sum + count, 0);
   await advance(clock, 5_000);
   // A cluster has six watches: one of them tries three times by itself, and then in its turn.
-  expect(attempted()).toBeLessThanOrEqual(CLUSTERS * 3 + 10);
+  expect(attempted()).toBeLessThanOrEqual(CLUSTERS * 3 + 12 * 5);
+  await advance(clock, 60_000);
   const atFirst = attempted();
   await advance(clock, 600_000);
   expect(attempted() - atFirst).toBeLessThanOrEqual(2 * 600 + 1);
@@ -113,4 +115,49 @@ it('clusters that are down are tried two a second, all together, and go on where
   await advance(clock, 15_000);
   expect(agent.mesh.status().ready).toBe(true);
   expect(agent.links.get('c0')).toBe(before);
+});
+
+it('a cluster that was away for one second is followed again within two, with 249 dead of 255 (regression: 123 s)', async () => {
+  const clock = new ManualClock();
+  const agent = new Agent(clock);
+  onTestFinished(() => agent.stop());
+  await agent.add('live', newCluster(clock, 'live', 254));
+  const dead = new MemoryServer({ clock });
+  for (let i = 0; i < 249; i++) {
+    await agent.mesh.add(`c${i}`, () => {
+      const backend = new FaultyMemory({ server: dead, clock, random: () => 0.5 });
+      backend.link.down();
+      return backend;
+    });
+  }
+  await advance(clock, 90_000);
+  const live = agent.links.get('live')?.link;
+  for (const awayMs of [1_000, 8_000]) {
+    live?.down();
+    await advance(clock, awayMs);
+    live?.up();
+    await advance(clock, 2_000);
+    expect(agent.mesh.statusOf('live')?.ready).toBe(true);
+  }
+});
+
+it('clusters that come back together are followed soon: each that is reached releases four others', async () => {
+  const clock = new ManualClock();
+  const agent = new Agent(clock);
+  onTestFinished(() => agent.stop());
+  const links: FaultyMemory[] = [];
+  for (let i = 0; i < 40; i++) {
+    const name = `c${i}`;
+    await agent.mesh.add(name, () => {
+      const server = newCluster(clock, name, i + 20);
+      const backend = new FaultyMemory({ server, clock, random: () => 0.5 });
+      backend.link.down();
+      links.push(backend);
+      return backend;
+    });
+  }
+  await advance(clock, 120_000);
+  for (const { link } of links) link.up();
+  await advance(clock, 10_000); // two a second would take 20 s
+  expect(agent.mesh.status().clusters.filter(({ ready }) => !ready)).toEqual([]);
 });

@@ -17,7 +17,10 @@ function contested(writer: string, lose: 'die' | 'replace', key = '10.0.0.1'): r
   ];
 }
 
-describe('a mesh under faults, and under edits of its configuration directory', () => {
+/** A thousand meshes take 20 s alone. */
+const LIMIT = { timeout: 300_000 };
+
+describe('a mesh under faults, and under edits of its configuration directory', LIMIT, () => {
   it('I9 reconnect = cold start: after any faults, writes and edits the engines hold what a fresh agent would', async () => {
     await fc.assert(fc.asyncProperty(happenings, (script) => I9_reconnectIsColdStart(script)));
   });

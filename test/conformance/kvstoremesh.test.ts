@@ -14,5 +14,5 @@ it('the copy of a mesh is what the recorded kvstoremesh left, but for what is me
   console.log(JSON.stringify(report));
   expect(report.mismatches, JSON.stringify(report.examples, null, 1)).toBe(0);
   expect(report.stepsCompared).toBe(34);
-  expect(Object.keys(report.explained ?? {})).toHaveLength(3);
+  expect(Object.keys(report.explained ?? {})).toHaveLength(4);
 });

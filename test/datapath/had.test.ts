@@ -173,6 +173,34 @@ describe('a device that had something before', () => {
     expect([told, faults]).toEqual([['10.0.0.1/32', 'ended'], [fault]]);
   });
 
+  it('is not told that it has ended if it disconnects itself in the sweep, and then throws', async () => {
+    const former = engines();
+    former.ipcache.upsert('10.0.0.1', identity);
+    const previous = new Device();
+    connectDatapath(previous.datapath, former);
+    const all = engines();
+    const faults: unknown[] = [];
+    const told: string[] = [];
+    const fault = new Error('no such map');
+    const connection = connectDatapath(
+      {
+        ipcache: {
+          onChanges: ([change]) => {
+            told.push(change?.prefix ?? '');
+            connection();
+            throw fault;
+          },
+          onEnded: () => void told.push('ended'),
+        },
+      },
+      all,
+      { had: previous.content, onListenerFault: (error) => faults.push(error) },
+    );
+    all.services.markSynced();
+    await connection.synced;
+    expect([told, faults]).toEqual([['10.0.0.1/32'], [fault]]);
+  });
+
   it.each([
     ['is disconnected', (_all: Engines, disconnect: () => void) => disconnect()],
     [

@@ -4,12 +4,12 @@ import type { Source } from '../../src/identity/source.ts';
 import { ByWriter } from '../../src/ipcache/by-writer.ts';
 import { netChanges, sameEntry } from '../../src/ipcache/change.ts';
 import { HostIndex, PodIndex } from '../../src/ipcache/entry-indexes.ts';
-import type { HeldClaim } from '../../src/ipcache/entry-reader.ts';
 import { metadataOrNone } from '../../src/ipcache/k8s-metadata.ts';
 import { NamedPortIndex } from '../../src/ipcache/named-port-index.ts';
 import { OutcomeCounts } from '../../src/ipcache/outcome-counts.ts';
 import { OverruledClaims } from '../../src/ipcache/overruled-claims.ts';
 import { RecentChanges } from '../../src/ipcache/recent-changes.ts';
+import type { HeldClaim } from '../../src/ipcache/row-reader.ts';
 import type { IPCacheChange, IPCacheEntry, K8sMetadata, Writer } from '../../src/ipcache/types.ts';
 import { WriterTable } from '../../src/ipcache/writer-table.ts';
 

@@ -2,8 +2,8 @@ import { isDeepStrictEqual } from 'node:util';
 import fc from 'fast-check';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { PAGE_ROWS } from '../../src/base/int32-rows.ts';
-import { EntryReader } from '../../src/ipcache/entry-reader.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
+import { RowReader } from '../../src/ipcache/row-reader.ts';
 import { IPCacheSnapshot } from '../../src/ipcache/snapshot.ts';
 import type { KeyedEntry } from '../../src/ipcache/types.ts';
 import { HashPrefixTable } from '../../src/net/hash-prefix-table.ts';
@@ -44,8 +44,8 @@ describe('a snapshot', () => {
     const looks = [
       vi.spyOn(HashPrefixTable.prototype, 'keyOf'),
       vi.spyOn(HashPrefixTable.prototype, 'find'),
-      vi.spyOn(EntryReader.prototype, 'entry'),
-      vi.spyOn(EntryReader.prototype, 'claim'),
+      vi.spyOn(RowReader.prototype, 'entry'),
+      vi.spyOn(RowReader.prototype, 'claim'),
     ];
     const looked = (): number => looks.reduce((sum, { mock }) => sum + mock.calls.length, 0);
     const snapshot = cache.snapshot();
@@ -124,7 +124,7 @@ describe('a snapshot', () => {
     const first = cache.snapshot();
     cache.upsert('10.0.0.7', { identity: 999, source: 'kvstore' });
     const second = cache.snapshot();
-    const looks = vi.spyOn(EntryReader.prototype, 'holdsSame');
+    const looks = vi.spyOn(RowReader.prototype, 'holdsSame');
     expect(IPCacheSnapshot.diff(first, second).map(({ prefix }) => prefix)).toEqual(['10.0.0.7/32']);
     expect(looks.mock.calls.length).toBeLessThanOrEqual(2 * PAGE_ROWS);
     expect(first.get('10.0.0.7')?.identity).toBe(256 + 7);

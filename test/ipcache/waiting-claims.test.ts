@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { Source } from '../../src/identity/source.ts';
-import type { HeldClaim } from '../../src/ipcache/entry-reader.ts';
+import type { HeldClaim } from '../../src/ipcache/row-reader.ts';
 import { WaitingClaims } from '../../src/ipcache/waiting-claims.ts';
 
 const SOURCES: readonly Source[] = ['kvstore', 'k8s', 'generated']; // strongest first

@@ -33,6 +33,9 @@ const told =
     close: () => transport.close(),
   });
 
+/** The same cases whatever PROPERTY_RUNS says: among fewer or others there may be none that catches a broken transport. */
+const CASES = { numRuns: 1000, seed: 20_261_122 };
+
 describe('a broken transport is caught', () => {
   it.each([
     ['watches from now', asking((path) => path.replace(/(watch=true.*)&resourceVersion=\d+/, '$1'))],
@@ -43,7 +46,7 @@ describe('a broken transport is caught', () => {
   ] as const)('one that %s: I9', async (_what, wrap) => {
     const outcome = await fc.check(
       fc.asyncProperty(happenings, (script) => I9_nothingLostNothingInvented(script, false, wrap)),
-      { endOnFailure: true },
+      { ...CASES, endOnFailure: true },
     );
     expect(outcome.failed).toBe(true);
   });

@@ -24,7 +24,7 @@ function listed(
   const queue = new EventQueue(WATCH_LIMITS);
   const cursor = new Cursor('p/', queue);
   cursor.check(header(revision));
-  for (const each of kvs) cursor.known.list(each, 0);
+  for (const each of kvs) cursor.known.list(each);
   cursor.cover(cursor.range.end, revision);
   queue.take();
   return { cursor, queue };
@@ -81,7 +81,7 @@ describe('a key in a listing that contradicts what was followed', () => {
   it('is measured by what is known of its part of the prefix while another listing is under way', () => {
     const { cursor } = listed(20, kv('p/a', 5), kv('p/x', 9));
     for (const _step of cursor.beginListing());
-    cursor.known.list(kv('p/a', 5), 20);
+    cursor.known.list(kv('p/a', 5));
     cursor.cover('p/m', 30);
     expect([cursor.knownBefore('p/a'), cursor.knownBefore('p/x')]).toEqual([31, 21]);
     expect(() => cursor.checkKey(kv('p/b', 25))).toThrow();
@@ -104,6 +104,20 @@ describe('a stream', () => {
     expect(told(queue)).toEqual(['delete p/a 22', 'modify p/b 23']);
     cursor.receive([kv('p/b', 23)]);
     expect([told(queue), cursor.next]).toEqual([[], 24]);
+  });
+
+  it('that broke within a revision is not resumed, because a part of its events is known', () => {
+    const { cursor } = listed(20, kv('p/a', 5), kv('p/b', 6));
+    cursor.receive([{ key: 'p/a', value: undefined, modRevision: 21 }]);
+    expect([cursor.next, cursor.canResume]).toEqual([22, true]);
+    const put = (key: string) => ({ key, value: new Uint8Array(0), modRevision: 22 });
+    cursor.receive([put('p/c')], true);
+    expect([cursor.next, cursor.canResume]).toEqual([22, false]);
+    cursor.receive([put('p/d')]);
+    expect([cursor.next, cursor.canResume]).toEqual([23, true]);
+    cursor.receive([{ ...put('p/e'), modRevision: 23 }], true);
+    cursor.cover(cursor.range.end, 23);
+    expect([cursor.next, cursor.canResume]).toEqual([24, true]);
   });
 
   it('may be resumed after an event, and not after a listing that ended with something else', () => {

@@ -166,6 +166,15 @@ describe('the queue between a watch and its reader', () => {
     expect(sizes).toEqual([2, 3, 2, 0]);
   });
 
+  it('coalesces 150,000 listed keys (regression: passed all of them as arguments of one call, and threw)', () => {
+    const queue = new EventQueue(LIMITS);
+    const value = new Uint8Array(0);
+    for (let i = 0; i < 150_000; i++) queue.push(`k${i}`, value, i + 1, false);
+    queue.pushListDone();
+    queue.relieve();
+    expect(told(queue.take())).toEqual(['create k0 = 1', 'create k1 = 2', 'create k2 = 3']);
+  });
+
   it('keeps nothing of what is thrown away', () => {
     const queue = new EventQueue(LIMITS);
     for (let i = 0; i < 7; i++) queue.push(`k${i}`, new Uint8Array(9), i, false);

@@ -245,6 +245,16 @@ describe('the identity allocator', () => {
       expect(a.allocator.size).toBe(0);
     });
 
+    it('is released without harm to the labels that have the number now', async () => {
+      expect(await a.allocator.allocate(DB)).toEqual({ id: taken, isNew: false });
+      await a.allocator.release(WEB);
+      expect(await a.allocator.release(WEB)).toBe('released');
+      expect(a.allocator.status()).toMatchObject({ used: 1, taken: 0 });
+      remove(identityKey(taken)); // a collector removes too much
+      await settle(20);
+      expect(content()[`id/${taken}`]).toBe(formatLabels(DB));
+    });
+
     it('can be released without a number', async () => {
       expect(await a.allocator.release(WEB)).toBe('still-used');
       expect(await a.allocator.release(WEB)).toBe('released');

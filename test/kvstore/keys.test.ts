@@ -10,7 +10,6 @@ import {
   prefixEnd,
   prefixRange,
 } from '../../src/kvstore/key-range.ts';
-import { SortedKeys } from '../../src/kvstore/memory/sorted-keys.ts';
 
 describe('the names of keys', () => {
   it.each([
@@ -168,59 +167,5 @@ describe('keys as strings', () => {
     expect(bytesOfKey(prefixEnd(keyOfBytes(Uint8Array.of(0x61, 0xff, 0xff))))).toEqual(Buffer.from('b'));
     expect(prefixEnd('')).toBe('\0');
     expect(compareKeys('a', keyAfter('a'))).toBeLessThan(0);
-  });
-});
-
-describe('sorted keys', () => {
-  it('come and go in thousands, also all those of a part', () => {
-    const COUNT = 4999; // a prime: multiples of a number are all of them, in another order
-    const names = Array.from({ length: COUNT }, (_, i) => String(i).padStart(4, '0'));
-    const shuffled = (step: number): readonly string[] =>
-      names.map((_, i) => names[(i * step) % COUNT] ?? '');
-    const sorted = new SortedKeys();
-    const there = new Set<string>();
-    const change = (isThere: boolean, some: readonly string[]): void => {
-      for (const name of some) {
-        if (isThere) sorted.add(name);
-        else sorted.delete(name);
-        if (isThere) there.add(name);
-        else there.delete(name);
-      }
-      for (const range of [prefixRange(''), { start: '1000', end: '3500' }, keyRange('4998'), keyRange('5')])
-        expect([...sorted.range(range)].join()).toBe(
-          names.filter((name) => there.has(name) && inRange(name, range)).join(),
-        );
-    };
-    change(true, shuffled(1234));
-    change(true, shuffled(7)); // which are there
-    change(
-      false,
-      shuffled(4321).filter((name) => name < '0900' || name > '3000'),
-    );
-    change(false, shuffled(77).slice(0, 3000));
-    change(true, shuffled(4098));
-    change(false, names);
-    change(true, names.toReversed());
-  });
-
-  it('hold what a sorted set would', () => {
-    const key = fc.integer({ min: 0, max: 3000 }).map(String);
-    const steps = fc.array(fc.record({ add: fc.boolean(), key }), { maxLength: 4000, size: 'max' });
-    fc.assert(
-      fc.property(steps, key, (script, start) => {
-        const sorted = new SortedKeys();
-        const model = new Set<string>();
-        for (const step of script) {
-          if (step.add) sorted.add(step.key);
-          else sorted.delete(step.key);
-          if (step.add) model.add(step.key);
-          else model.delete(step.key);
-        }
-        const range = { start, end: '\0' };
-        const expected = [...model].filter((k) => inRange(k, range)).sort(compareKeys);
-        expect([...sorted.range(range)]).toEqual(expected);
-      }),
-      { numRuns: Math.ceil((fc.readConfigureGlobal().numRuns ?? 1000) / 20) },
-    );
   });
 });

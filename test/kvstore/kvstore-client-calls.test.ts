@@ -1,6 +1,8 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { bytesOfText } from '../../src/kvstore/bytes.ts';
+import { LEASE_WITNESSES_PREFIX } from '../../src/kvstore/codec/keys.ts';
 import { KvstoreError } from '../../src/kvstore/errors.ts';
+import { prefixRange } from '../../src/kvstore/key-range.ts';
 import { KvstoreClient, type KvstoreClientOptions } from '../../src/kvstore/kvstore-client.ts';
 import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
 import { MemoryTransport } from '../../src/kvstore/memory/memory-transport.ts';
@@ -106,6 +108,36 @@ describe('a client of a kvstore', () => {
     for (const lease of server.leases) server.expireLease(lease);
     await settle(8);
     expect(lost.toSorted()).toEqual(['a', 'b']);
+  });
+
+  it('keeps a lease whose witness another client has deleted (regression: gave the lease up), and puts the witness again', async () => {
+    await client.close();
+    connect({ witnessLeases: true });
+    const lost: string[] = [];
+    client.onLeaseLost({ onLeaseLost: (keys) => lost.push(...keys) });
+    await client.update('a', ONE, { leased: true });
+    await settle(8);
+    const witnesses = prefixRange(LEASE_WITNESSES_PREFIX);
+    server.txn({ compare: [], writes: [{ op: 'delete', range: witnesses }] });
+    await settle(8);
+    expect([lost, client.status().leasesLost, server.range(witnesses).count]).toEqual([[], 0, 1]);
+    for (const lease of server.leases) server.expireLease(lease);
+    await settle(8);
+    expect(lost).toEqual(['a']);
+  });
+
+  it('does not retry a witness that it has no right to put', async () => {
+    await client.close();
+    connect({ witnessLeases: true });
+    const txn = link.txn.bind(link);
+    link.txn = (request, options) =>
+      request.writes.some((one) => one.op === 'put' && one.key.startsWith(LEASE_WITNESSES_PREFIX))
+        ? Promise.reject(new KvstoreError('forbidden', 'permission denied'))
+        : txn(request, options);
+    await client.update('a', ONE, { leased: true });
+    await advance(clock, 60_000);
+    const { failures, tasks } = client.status().background;
+    expect([failures, tasks.map(({ name }) => name).toSorted()]).toEqual([0, ['lease witnesses', 'leases']]);
   });
 
   it('writes once more where the lease is gone, and not a third time', async () => {

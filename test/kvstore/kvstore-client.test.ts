@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { RateLimit } from '../../src/base/rate-limit.ts';
+import { TurnGate } from '../../src/base/turn-gate.ts';
 import type { WriteOptions } from '../../src/kvstore/backend.ts';
 import { bytesOfText, textOfBytes } from '../../src/kvstore/bytes.ts';
 import { abortedError, KvstoreError } from '../../src/kvstore/errors.ts';
@@ -40,6 +41,35 @@ it('keys deleted by their prefix leave no trace either (regression: they kept th
     await backend.deletePrefix('gone/');
   }
   expect(backend.status().leases).toBe(1);
+  await backend.close();
+});
+
+it('deletes of prefixes look at their own keys only, and forget them over several turns (regression: at every bound key, in one turn)', async () => {
+  const clock = new ManualClock();
+  let turns = 0;
+  const nextTurn = (callback: () => void): void => {
+    setImmediate(() => {
+      turns++;
+      callback();
+    });
+  };
+  const gate = new TurnGate({ clock, nextTurn, weightPerTurn: 1 });
+  const backend = new MemoryBackend({ clock, random: () => 0.5, gate });
+  const put = (key: string): Promise<number> =>
+    backend.update(key, bytesOfText('1'), { leased: true, together: true });
+  const keys = (prefix: string, count: number): readonly string[] =>
+    Array.from({ length: count }, (_, i) => `${prefix}${i}`);
+  await Promise.all([...keys('other/', 2000), ...keys('few/', 10), ...keys('many/', 1500)].map(put));
+  const startsWith = vi.spyOn(String.prototype, 'startsWith');
+  try {
+    expect(await backend.deletePrefix('few/')).toBe(10);
+    expect(startsWith.mock.calls.length).toBeLessThan(100);
+  } finally {
+    startsWith.mockRestore();
+  }
+  turns = 0;
+  expect(await backend.deletePrefix('many/')).toBe(1500);
+  expect(turns).toBeGreaterThanOrEqual(5);
   await backend.close();
 });
 

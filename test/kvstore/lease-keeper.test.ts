@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { Supervisor } from '../../src/base/supervisor.ts';
+import { HeldLease } from '../../src/kvstore/held-lease.ts';
 import { LeaseKeeper, leaseHex } from '../../src/kvstore/lease-keeper.ts';
 import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
 import { MemoryTransport } from '../../src/kvstore/memory/memory-transport.ts';
@@ -45,6 +46,46 @@ describe('a lease keeper', () => {
     await keeper.close(true);
     await supervisor.stop();
     expect(clock.pending).toBe(server.leases.length); // nothing but what the server itself waits for
+  });
+
+  it('looks at one lease for each key, however many it holds (regression: at all of them)', async () => {
+    let looks = 0;
+    const isOver = vi.spyOn(HeldLease.prototype, 'isOver', 'get').mockImplementation(() => {
+      looks++;
+      return false;
+    });
+    try {
+      for (let i = 0; i < 30_000; i++) await keeper.bind(`${i}`);
+      expect(server.leases).toHaveLength(30);
+      await settle();
+      looks = 0;
+      for (let i = 0; i < 30_000; i += 10) await keeper.bind(`${i}`);
+      expect(looks).toBe(3000);
+    } finally {
+      isOver.mockRestore();
+    }
+  });
+
+  it('puts at most a thousand keys on a lease, also where all of them ask at the same time', async () => {
+    await Promise.all(Array.from({ length: 2500 }, (_, i) => keeper.bind(`${i}`)));
+    expect(server.leases).toHaveLength(3);
+  });
+
+  it('binds nothing once it is closed', async () => {
+    await keeper.bind('a');
+    await keeper.close(true);
+    await expect(keeper.bind('b')).rejects.toMatchObject({ code: 'closed' });
+    await expect(keeper.any()).rejects.toMatchObject({ code: 'closed' });
+  });
+
+  it('binds no key to a lease whose time is over, also before it has looked at the clock', async () => {
+    await keeper.close(true);
+    keeper = newKeeper(true);
+    const { lease } = await keeper.bind('a');
+    clock.setWallTimeBy(HOUR_MS); // the machine was suspended
+    const next = await keeper.bind('b');
+    expect(next.lease).not.toBe(lease);
+    expect([lost, keeper.lost, keeper.holds(lease)]).toEqual([[['a']], 1, false]);
   });
 
   it('asks for a lease three times in its life, and not more often', async () => {
@@ -163,8 +204,8 @@ describe('a lease keeper', () => {
     expect(lease).toBe(keeper.bindingOf('k5')?.lease);
     for (let i = 0; i < 999; i++) await keeper.bind(`second ${i}`);
     expect(keeper.size).toBe(2);
-    for (const { key, lease: of } of keeper.bindingsBelow(''))
-      if (of !== lease) keeper.unbind(keeper.bindingOf(key));
+    for (const key of ['one more', ...Array.from({ length: 999 }, (_, i) => `second ${i}`)])
+      keeper.unbind(keeper.bindingOf(key));
     await advance(clock, 10);
     clock.setWallTimeBy(HOUR_MS);
     await advance(clock, 5000);
@@ -177,7 +218,7 @@ describe('a lease keeper', () => {
       const idle = newKeeper(exclusive);
       const first = await idle.any();
       expect(await idle.any()).toBe(first);
-      expect(idle.bindingsBelow('')).toEqual([]);
+      expect([...idle.unbindBelow('', 1, idle.bindingCount)]).toEqual([]);
       idle.unbind(await idle.bind('a'));
       await advance(clock, 89_000);
       expect([asked, idle.size]).toEqual([[], 1]);
@@ -260,9 +301,17 @@ describe('a lease keeper', () => {
     expect(await binding).toMatchObject({ code: 'aborted' });
   });
 
-  it('finds the bindings below a prefix', async () => {
-    for (const key of ['a/1', 'a/2', 'ab', 'b/a/1']) await keeper.bind(key);
-    expect(keeper.bindingsBelow('a/').map(({ key }) => key)).toEqual(['a/1', 'a/2']);
+  it('unbinds the keys below a prefix, except those that were bound later or written later', async () => {
+    for (const key of ['a', 'a/1', 'a/2', 'a/3', 'ab', 'b/a/1']) await keeper.bind(key);
+    const before = keeper.bindingCount;
+    await keeper.bind('a/2');
+    const written = keeper.bindingOf('a/3');
+    if (written !== undefined) keeper.confirm(written, 8);
+    expect([...keeper.unbindBelow('a/', 7, before)]).toEqual([['a/1', 'a/2', 'a/3']]);
+    expect(keeper.bindingOf('a/1')).toBeUndefined();
+    for (const key of ['a', 'a/2', 'a/3', 'ab', 'b/a/1']) expect(keeper.bindingOf(key)).toBeDefined();
+    keeper.loseAll();
+    expect([...keeper.unbindBelow('', 9, keeper.bindingCount)]).toEqual([]);
   });
 
   it('gives up every lease when the store was restored; they are left to expire', async () => {

@@ -1,7 +1,16 @@
 import { getEventListeners } from 'node:events';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { bytesOfText, textOfBytes } from '../../src/kvstore/bytes.ts';
+import { prefixRange } from '../../src/kvstore/key-range.ts';
+import { KvstoreClient } from '../../src/kvstore/kvstore-client.ts';
+import { MemoryBackend } from '../../src/kvstore/memory/memory-backend.ts';
+import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
+import { MemoryTransport } from '../../src/kvstore/memory/memory-transport.ts';
+import { NO_LEASE } from '../../src/kvstore/transport.ts';
 import { Reconnects } from '../../src/kvstore/watch/reconnects.ts';
+import { WATCH_LIMITS } from '../../src/kvstore/watch/watch-limits.ts';
 import { advance, settle } from './support/settle.ts';
+import { WatchRecorder } from './support/watch-recorder.ts';
 import { WatchWorld } from './support/watch-world.ts';
 
 let world: WatchWorld;
@@ -109,6 +118,96 @@ describe('the reader of a watch', () => {
     await settle(20);
     expect(recorder.content.size).toBe(200);
     expect(recorder.status()).toMatchObject({ failures: 0, resumptions: 1 });
+  });
+
+  describe('of a large revision', () => {
+    const keys = Array.from({ length: 20_000 }, (_, i) => `p/${i}`);
+    const writeAll = (text: string): void => {
+      const value = bytesOfText(text);
+      const writes = keys.map((key) => ({ op: 'put', key, value, lease: NO_LEASE }) as const);
+      world.server.txn({ compare: [], writes });
+    };
+    const deleteAll = (): void => {
+      world.server.txn({ compare: [], writes: [{ op: 'delete', range: prefixRange('p/') }] });
+    };
+
+    it('that lags holds back the stream within it (regression: one revision of 200,000 deletes queued 23 MB)', async () => {
+      writeAll('1');
+      const recorder = world.read();
+      await settle(200);
+      expect(recorder.content.size).toBe(20_000);
+      const release = recorder.hold();
+      deleteAll();
+      await settle(20);
+      const { queuedBytes, nextRevision } = recorder.status();
+      release();
+      expect(queuedBytes).toBeGreaterThan(WATCH_LIMITS.highWaterBytes - 1);
+      expect(queuedBytes).toBeLessThan(WATCH_LIMITS.highWaterBytes + 100_000);
+      expect(nextRevision).toBe(3); // of which some deletes are known
+      await settle(200);
+      expect([recorder.content.size, recorder.status().nextRevision]).toEqual([0, 4]);
+      expect(recorder.status()).toMatchObject({ failures: 0, resumptions: 1 });
+    });
+
+    it.each([
+      ['puts', (): void => writeAll('2')],
+      ['deletes', deleteAll],
+    ])('gets all of its %s where the stream breaks within it', async (_, write) => {
+      writeAll('1');
+      const recorder = world.read();
+      await settle(200);
+      const release = recorder.hold();
+      write();
+      await settle(20);
+      world.link.cut();
+      release();
+      await advance(world.clock, 500);
+      await settle(200);
+      const { kvs } = world.server.range(prefixRange('p/'));
+      expect(new Map(recorder.content)).toEqual(
+        new Map(kvs.map(({ key, value }) => [key, textOfBytes(value)])),
+      );
+      expect(recorder.status()).toMatchObject({ failures: 1, nextRevision: 4 });
+    });
+  });
+
+  it('gets a revision that is too large for its stream by reading the keys', async () => {
+    const server = new MemoryServer({ clock: world.clock, sliceEvents: 1 });
+    const { clock } = world;
+    const watchLimits = { revisionBytes: 200 };
+    const transport = new MemoryTransport(server);
+    const client = new KvstoreClient({ kind: 'memory', transport, clock, random: () => 0.5, watchLimits });
+    const recorder = new WatchRecorder(client.watch('p/'));
+    await settle(4);
+    const put = (key: string) => ({ op: 'put', key, value: bytesOfText('1'), lease: NO_LEASE }) as const;
+    server.txn({ compare: [], writes: [put('p/a')] });
+    await settle(4);
+    server.txn({ compare: [], writes: ['p/b', 'p/c', 'p/d', 'p/e'].map(put) });
+    await advance(clock, 1000);
+    expect([...recorder.content.keys()]).toEqual(['p/a', 'p/b', 'p/c', 'p/d', 'p/e']);
+    const { failures, lastFailure, listings, state } = recorder.status();
+    expect({ failures, listings, state }).toEqual({ failures: 1, listings: 1, state: 'watching' });
+    expect(lastFailure?.message).toContain('revision 3 of the watch has more than 200 bytes');
+    await client.close();
+    await recorder.done;
+  });
+
+  it('gets the writes of a transaction in one batch, though they arrive one by one (I8)', async () => {
+    const server = new MemoryServer({ clock: world.clock, sliceEvents: 1 });
+    const backend = new MemoryBackend({ server, clock: world.clock });
+    const recorder = new WatchRecorder(backend.watch('p/'));
+    await settle(4);
+    const put = (key: string) => ({ op: 'put', key, value: bytesOfText('1'), lease: NO_LEASE }) as const;
+    server.txn({ compare: [], writes: [put('p/a'), put('p/b'), put('q/a'), put('p/c')] });
+    server.txn({ compare: [], writes: [put('p/d')] });
+    await settle(4);
+    expect(recorder.batches.map((batch) => batch.map(({ key }) => key))).toEqual([
+      [''],
+      ['p/a', 'p/b', 'p/c'],
+      ['p/d'],
+    ]);
+    await backend.close();
+    await recorder.done;
   });
 });
 

@@ -51,19 +51,25 @@ describe('what a watch knows is compared with the store', () => {
     expect(world.link.streams).toBe(1);
   });
 
-  it('by its values, once, after a stream was cut', async () => {
+  it('by its values, once and without an event, after a stream was cut (regression: delivered every key again)', async () => {
     world.put('a', 'b');
     const recorder = world.read();
     await settle(4);
     const before = recorder.story.length;
+    const values: string[] = [];
+    world.link.onRead = ({ start, keysOnly, limit }) => {
+      if (start === 'p/' && keysOnly !== true && limit !== 1) values.push(start);
+    };
     world.link.cut();
     await advance(world.clock, 500);
-    expect(recorder.status().state).toBe('watching');
-    expect(recorder.story.slice(before)).toEqual([]);
+    expect([recorder.status().state, values]).toEqual(['watching', []]);
     await advance(world.clock, SECOND_MS);
-    expect(recorder.story.slice(before)).toEqual(['modify p/a', 'modify p/b']);
-    await advance(world.clock, 5 * HOUR_MS);
-    expect(recorder.story.slice(before)).toHaveLength(2);
+    const compared = values.length;
+    expect(compared).toBeGreaterThan(0);
+    await advance(world.clock, HOUR_MS / 4);
+    expect(values.length).toBe(compared);
+    expect(recorder.story.slice(before)).toEqual([]);
+    expect(recorder.status()).toMatchObject({ listings: 1, failures: 1 });
   });
 
   it('not so where nothing was known when the failure came', async () => {
@@ -88,11 +94,12 @@ describe('what a watch knows is compared with the store', () => {
     expect(recorder.status()).toMatchObject({ state: 'watching', keys: 600 });
     const tookMs = 10 * SECOND_MS;
     world.link.cut();
-    const before = recorder.story.length;
-    await advance(world.clock, 50 * tookMs - SECOND_MS);
-    expect(recorder.story.length).toBe(before);
+    await advance(world.clock, 10 * SECOND_MS);
+    const before = reads;
+    await advance(world.clock, 50 * tookMs - 11 * SECOND_MS);
+    expect(reads).toBe(before);
     await advance(world.clock, 3 * SECOND_MS);
-    expect(recorder.story.length).toBe(before + 600);
+    expect(reads).toBeGreaterThan(before);
   });
 
   it('at once again, where that has failed', async () => {

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { bytesOfText, textOfBytes } from '../../src/kvstore/bytes.ts';
 import { KvstoreError } from '../../src/kvstore/errors.ts';
-import { keyRange, NO_END } from '../../src/kvstore/key-range.ts';
+import { keyRange, NO_END, prefixRange } from '../../src/kvstore/key-range.ts';
 import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
 import { MemoryStore } from '../../src/kvstore/memory/memory-store.ts';
 import type { Compare, WriteOperation } from '../../src/kvstore/transport.ts';
@@ -264,6 +264,32 @@ describe('the store of a server in this process', () => {
     mine.fill(0);
     const { kvs } = store.range(keyRange('a'));
     expect([kvs[0]?.value, events[0]?.value].map((bytes) => textOfBytes(bytes ?? mine))).toEqual(['x', 'x']);
+  });
+
+  it('deletes 150,000 keys in one revision (regression: threw after the tombstones were recorded, and the next write hid every key)', () => {
+    const store = new MemoryStore('c', () => {});
+    const value = bytesOfText('x');
+    const keys = Array.from({ length: 150_000 }, (_, i) => `p/${i}`);
+    const puts = keys.map((key) => ({ op: 'put', key, value, lease: '0' }) as const);
+    store.txn({ compare: [], writes: puts });
+    const { response, events } = store.txn({
+      compare: [],
+      writes: [{ op: 'delete', range: prefixRange('p/') }],
+    });
+    expect([response.deleted, events.length, store.revision]).toEqual([150_000, 150_000, 3]);
+    expect(store.eventsFrom(3)[0]).toBe(events);
+    expect(store.range(prefixRange('p/')).count).toBe(0);
+  });
+
+  it('applies nothing of a transaction that fails on the way', () => {
+    const { store } = newPair();
+    const value = bytesOfText('x');
+    store.txn({ compare: [], writes: [{ op: 'put', key: 'a', value, lease: '0' }] });
+    const before = store.snapshot();
+    const broken = { op: 'put', key: 'b', lease: '0' } as unknown as WriteOperation;
+    const writes: WriteOperation[] = [{ op: 'delete', range: keyRange('a') }, broken];
+    expect(() => store.txn({ compare: [], writes })).toThrow();
+    expect(store.snapshot()).toEqual(before);
   });
 
   it('is not compacted at revision 0 (regression: its history was shifted, and watches were given the wrong events)', () => {

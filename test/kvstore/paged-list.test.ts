@@ -3,7 +3,12 @@ import { describe, expect, it } from 'vitest';
 import { compareKeys, keyRange, prefixRange } from '../../src/kvstore/key-range.ts';
 import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
 import { MemoryTransport } from '../../src/kvstore/memory/memory-transport.ts';
-import { NO_LEASE, type RangeRequest, type Transport } from '../../src/kvstore/transport.ts';
+import {
+  NO_LEASE,
+  type RangeRequest,
+  type RangeResponse,
+  type Transport,
+} from '../../src/kvstore/transport.ts';
 import { PageBounds } from '../../src/kvstore/watch/page-bounds.ts';
 import { PageSize } from '../../src/kvstore/watch/page-size.ts';
 import { type ListRequest, listPages, type Page } from '../../src/kvstore/watch/paged-list.ts';
@@ -113,6 +118,28 @@ describe('a paged listing', () => {
     const { transport } = loaded(keys);
     transport.limitResponses(100 * value.length);
     expect(await listed(transport, 'p/')).toEqual(keys);
+  });
+
+  it.each<readonly [what: string, answer: Partial<RangeResponse>, message: string]>([
+    ['promises more keys and sends none', { kvs: [], more: true }, 'sent none'],
+    [
+      'sends a key before the page',
+      { kvs: [{ key: 'o/x', value, createRevision: 1, modRevision: 1 }], more: true },
+      'o/x in a page that begins at p/',
+    ],
+    [
+      'sends a key behind the page',
+      { kvs: [{ key: 'q/x', value, createRevision: 1, modRevision: 1 }], more: false },
+      'q/x in a page that begins at p/',
+    ],
+  ])('fails where a server %s (regression: taken for the end, or read for ever)', async (_, lie, message) => {
+    const { transport } = loaded(['p/a', 'p/b']);
+    const range = transport.range.bind(transport);
+    transport.range = async (request) => ({ ...(await range(request)), ...lie });
+    await expect(listed(transport, 'p/')).rejects.toMatchObject({
+      code: 'internal',
+      message: expect.stringContaining(message),
+    });
   });
 
   it('of a reader that leaves does not fail behind its back', async () => {

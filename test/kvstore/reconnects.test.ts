@@ -15,7 +15,9 @@ function outage(): {
   const of = (name: string): AbortController => watches.get(name) ?? expect.fail(name);
   const fail = (name: string, failures = 1): void => {
     const { signal } = of(name);
-    void reconnects.wait(of(name), failures, signal).then(() => !signal.aborted && tried.push(name));
+    void reconnects
+      .wait(of(name), { failures, since: 0 }, signal)
+      .then(() => !signal.aborted && tried.push(name));
   };
   const leave = (name: string): void => {
     of(name).abort();

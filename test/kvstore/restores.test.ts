@@ -189,6 +189,17 @@ describe('a store that is restored from a backup', () => {
       expect(backend.status()).toMatchObject({ leasesLost: 0, background: { failures: expect.any(Number) } });
     });
 
+    it('and not by a delete of another client before a compaction (regression: cost every lease and lock)', async () => {
+      const lock = await backend.lock('locks/x');
+      await settle(6);
+      server.txn({ compare: [], writes: [{ op: 'delete', range: prefixRange(P) }] });
+      put('elsewhere=1');
+      server.compact();
+      await advance(clock, 2 * KEEPALIVE_MS);
+      expect([backend.status().leasesLost, lock.lost.aborted]).toEqual([0, false]);
+      await lock.release();
+    });
+
     it('which a delete under way is not', async () => {
       const range = backend.link.range.bind(backend.link);
       backend.link.range = async (request, options) => {

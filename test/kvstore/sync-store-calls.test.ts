@@ -1,5 +1,11 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import type { KvstoreBackend, LeaseLostListener, WriteOptions } from '../../src/kvstore/backend.ts';
+import type {
+  KvstoreBackend,
+  LeaseLostListener,
+  WatchEvent,
+  WatchOptions,
+  WriteOptions,
+} from '../../src/kvstore/backend.ts';
 import { bytesOfText, textOfBytes } from '../../src/kvstore/bytes.ts';
 import { SyncStore, type SyncStoreOptions } from '../../src/kvstore/store/sync-store.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
@@ -30,6 +36,12 @@ class NotedBackend {
 
   delete(key: string, options?: { fenced?: boolean | undefined }): Promise<boolean> {
     return this.#note('delete', key, { fenced: options?.fenced }, true); // there is no more to a delete
+  }
+
+  /** Shows nothing, and ends with its signal. */
+  async *watch(_prefix: string, { signal }: WatchOptions = {}): AsyncGenerator<readonly WatchEvent[]> {
+    await new Promise((resolve) => signal?.addEventListener('abort', resolve));
+    yield [];
   }
 
   /** Takes out what was noted. */

@@ -204,14 +204,26 @@ describe('bringing a watch up to date', () => {
     expect(known.content).toEqual(contentOf(server));
   });
 
-  it('gives every key again where values are compared, and lists nothing anew', async () => {
+  it('gives differences only where values are compared (regression: every key again), and lists nothing anew', async () => {
     const known = followed(history);
     known.events;
     await known.sync([...history, 'f=1'], 'values');
-    expect([known.events, new Set(pages(known))]).toEqual([
-      ['create f', ...['a', 'c', 'd', 'e', 'f'].map((name) => `modify ${name}`)],
-      new Set([false]),
-    ]);
+    expect([known.events, new Set(pages(known))]).toEqual([['create f'], new Set([false])]);
+  });
+
+  it('finds another value at an equal revision where values are compared, and gives that key alone', async () => {
+    const names = Array.from({ length: 30 }, (_, i) => `${i + 10}`);
+    const known = followed(names.map((name) => `${name}=1`));
+    const anchors = new Set(known.cursor.known.anchors.newestFirst.map((anchor) => anchor.key));
+    const other = names.find((name) => !anchors.has(P + name));
+    const server = names.map((name) => `${name}=${name === other ? 2 : 1}`);
+    known.events;
+    await known.sync(server, 'revisions');
+    expect(known.content).not.toEqual(contentOf(server));
+    await expect(known.sync(server, 'values')).rejects.toThrow(/with another value/);
+    known.diverge();
+    await known.sync(server, 'values');
+    expect([known.events, known.content]).toEqual([[`modify ${other}`], contentOf(server)]);
   });
 
   it.each([

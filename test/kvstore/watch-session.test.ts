@@ -14,6 +14,8 @@ import { ManualClock } from '../base/support/manual-clock.ts';
 
 const REQUEST: WatchRequest = { prefix: 'p/', startRevision: 7 };
 const CREATED: ResponseHeader = { clusterID: 'one', revision: 6, raftTerm: 1 };
+// An event of `put` has 80 bytes and its key.
+const limits = { batchEvents: 3, revisionBytes: 1000 };
 const READ: RangeRequest = { start: 'p/', end: 'p0' };
 
 const at = (revision: number): ResponseHeader => ({ ...CREATED, revision });
@@ -71,12 +73,16 @@ describe('a session', () => {
     caller = new AbortController();
     delivered = [];
     full = undefined;
-    session = new WatchSession({ transport: stream, request: REQUEST, clock, signal: caller.signal });
+    session = new WatchSession({ transport: stream, request: REQUEST, clock, signal: caller.signal, limits });
   });
 
   const follower: FollowOptions = {
     lifetimeMs: 3_600_000,
-    onEvents: (events) => delivered.push(events.map(({ key, modRevision }) => `${key} ${modRevision}`)),
+    onEvents: (events, isPartial) =>
+      delivered.push([
+        ...events.map(({ key, modRevision }) => `${key} ${modRevision}`),
+        ...(isPartial ? ['partial'] : []),
+      ]),
     onProgress: ({ revision }) => delivered.push(`progress ${revision}`),
     onAlive: () => delivered.push('alive'),
     isFull: () => full !== undefined,
@@ -119,15 +125,58 @@ describe('a session', () => {
     expect(result.ended).toBeUndefined();
   });
 
-  it('delivers whole revisions only', () => {
+  it('delivers whole revisions, as soon as each is complete', () => {
     followed();
     stream.observer?.onEvents([put('p/a', 7)], at(7), false);
     stream.observer?.onEvents([put('p/b', 8)], at(9), true);
     stream.observer?.onEvents([put('p/c', 8)], at(9), true);
     expect(delivered).toEqual([['p/a 7']]);
-    stream.observer?.onEvents([put('p/d', 8), put('p/a', 9)], at(9), false);
+    expect(session.heldBytes).toBe(166);
+    stream.observer?.onEvents([put('p/d', 8), put('p/a', 9)], at(9), true);
+    expect(delivered).toEqual([['p/a 7'], ['p/b 8', 'p/c 8', 'p/d 8']]);
+    stream.observer?.onEvents([], at(9), false);
     stream.observer?.onEvents([put('p/e', 10)], at(10), false);
-    expect(delivered).toEqual([['p/a 7'], ['p/b 8', 'p/c 8', 'p/d 8', 'p/a 9'], ['p/e 10']]);
+    expect(delivered).toEqual([['p/a 7'], ['p/b 8', 'p/c 8', 'p/d 8'], ['p/a 9'], ['p/e 10']]);
+    expect(session.heldBytes).toBe(0);
+  });
+
+  it('delivers a revision that is larger than a batch as it arrives, and pauses within it (regression: held all of it)', async () => {
+    const result = followed();
+    const events = (from: number, revision: number): TransportEvent[] =>
+      Array.from({ length: 2 }, (_, i) => put(`p/${from + i}`, revision));
+    stream.observer?.onEvents([put('p/a', 7), ...events(0, 8)], at(8), true);
+    stream.observer?.onEvents(events(2, 8), at(8), true);
+    expect(delivered).toEqual([['p/a 7'], ['p/0 8', 'p/1 8', 'p/2 8', 'p/3 8', 'partial']]);
+    full = Promise.resolve();
+    stream.observer?.onEvents(events(4, 8), at(8), true);
+    expect(stream.calls.at(-1)).toBe('pause');
+    await turn();
+    expect(stream.calls.at(-1)).toBe('resume');
+    full = undefined;
+    stream.observer?.onProgress(at(12), false);
+    stream.observer?.onEvents([...events(6, 8), put('p/a', 9)], at(9), true);
+    stream.observer?.onEvents([put('p/b', 9)], at(9), false);
+    stream.observer?.onProgress(at(12), false);
+    expect(delivered.slice(2)).toEqual([
+      ['p/4 8', 'p/5 8', 'partial'],
+      ['p/6 8', 'p/7 8'],
+      ['p/a 9', 'p/b 9'],
+      'progress 12',
+    ]);
+    expect(result.ended).toBeUndefined();
+  });
+
+  it('ends when the held part of a revision exceeds its limit (regression: 584 MB of fragments were held)', async () => {
+    const result = followed();
+    const large = { key: 'p/a', value: new Uint8Array(400), modRevision: 8 };
+    stream.observer?.onEvents([large], at(8), true);
+    stream.observer?.onEvents([large], at(8), true);
+    expect(session.heldBytes).toBe(966);
+    expect(result.ended).toBeUndefined();
+    stream.observer?.onEvents([large], at(8), true);
+    await turn();
+    expect(result.ended).toMatchObject({ code: 'compacted', message: expect.stringContaining('revision 8') });
+    expect([delivered, stream.calls.at(-1)]).toEqual([[], 'cancel']);
   });
 
   it('passes progress on, but not the one it has asked for: events may still be on their way (etcd #15220)', () => {
@@ -284,7 +333,13 @@ describe('a session', () => {
     expect(result.ended).toMatchObject({ code: 'aborted' });
     expect([stream.calls.at(-1), clock.pending]).toEqual(['cancel', 0]);
     const late = new ScriptedStream();
-    const over = new WatchSession({ transport: late, request: REQUEST, clock, signal: caller.signal });
+    const over = new WatchSession({
+      transport: late,
+      request: REQUEST,
+      clock,
+      signal: caller.signal,
+      limits,
+    });
     await expect(over.opened).rejects.toMatchObject({ code: 'aborted' });
     await expect(over.follow(follower)).rejects.toMatchObject({ code: 'aborted' });
     expect([late.calls, clock.pending]).toEqual([['cancel'], 0]);

@@ -4,6 +4,7 @@ import { bytesOfText, textOfBytes } from '../../src/kvstore/bytes.ts';
 import { keyRange } from '../../src/kvstore/key-range.ts';
 import { WatchStore, type WatchStoreRun } from '../../src/kvstore/store/watch-store.ts';
 import { NO_LEASE } from '../../src/kvstore/transport.ts';
+import { decodeWith, rejectedAs } from '../../src/net/fields.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
 import { FaultyMemory } from './support/faulty-memory.ts';
 import { advance, settle } from './support/settle.ts';
@@ -17,6 +18,7 @@ describe('a run of a watch store', () => {
   let rejections: RejectionLog;
   let story: string[];
   let applied: number;
+  let onApplied: () => void;
   let store: WatchStore<string>;
   let ended: AbortController;
   let running: Promise<unknown>;
@@ -47,6 +49,7 @@ describe('a run of a watch store', () => {
     rejections = new RejectionLog();
     story = [];
     applied = 0;
+    onApplied = () => {};
     store = new WatchStore({
       observer: {
         onUpdate: (name, value) => story.push(`${name}=${value}`),
@@ -59,13 +62,63 @@ describe('a run of a watch store', () => {
         if (name === 'throw') throw new Error('a broken decoder');
         return { ok: true, value: `large ${textOfBytes(value)}` };
       },
-      onApplied: () => applied++,
+      onApplied: () => {
+        applied++;
+        onApplied();
+      },
     });
     for (const name of ['a', 'b']) await put(name, '1');
   });
   afterEach(async () => {
     await stop();
     await backend.close();
+  });
+
+  describe('whose decoder finds faults', () => {
+    beforeEach(() => {
+      store = new WatchStore({
+        observer: {
+          onUpdate: (name, value) => story.push(`${name}=${value}`),
+          onDelete: (name) => story.push(`${name} gone`),
+        },
+        rejections,
+        decode: (_name, value, at) => {
+          const text = textOfBytes(value) ?? '';
+          if (text === 'refused') return rejectedAs('invalid', 'value', text, 'is refused', at);
+          return decodeWith(at, (drop) => {
+            if (text === 'partial') drop('invalid-detail', 'detail', text, 'is dropped');
+            return text;
+          });
+        },
+      });
+    });
+
+    it('counts details that the decoder has dropped, and keeps the value', async () => {
+      await start();
+      await put('a', 'partial');
+      expect([story.at(-1), store.status().rejected]).toEqual(['a=partial', 0]);
+      expect(rejections.status().byReason).toEqual({ 'invalid-detail': 1 });
+      await stop();
+    });
+
+    it('that must never delete keeps an earlier value over deletes, lists and rejected values', async () => {
+      await start();
+      await put('c', '1');
+      await stop();
+      await gone('a');
+      await start({ mayDelete: 'never' });
+      await gone('b');
+      await put('c', 'refused');
+      await put('d', '1');
+      expect([store.size, store.status().rejected]).toEqual([4, 0]);
+      expect(story.slice(story.indexOf('c=1'))).toEqual(['c=1', 'b=1', 'c=1', 'd=1']);
+      const before = story.length;
+      expect(rejections.status().byReason).toEqual({ invalid: 1 });
+      await stop();
+      await start();
+      expect(story.slice(before).sort()).toEqual(['a gone', 'b gone', 'c gone', 'd=1']);
+      await stop();
+    });
   });
 
   it('is not synced before its complete list is applied', async () => {
@@ -196,6 +249,27 @@ describe('a run of a watch store', () => {
     expect(store.size).toBe(1);
   });
 
+  it('has no cursor beyond what it has applied while another batch is queued', async () => {
+    await start();
+    const cursors: number[] = [];
+    const { revision } = backend.server.header;
+    const seen: number[] = [];
+    const updates = (): number => store.status().updates;
+    const before = updates();
+    onApplied = () => {
+      cursors.push(store.cursor);
+      seen.push(updates() - before);
+    };
+    for (let i = 0; i < 300; i++)
+      backend.server.txn({
+        compare: [],
+        writes: [{ op: 'put', key: `${P}${i}`, value: bytesOfText('1'), lease: NO_LEASE }],
+      });
+    await settle(8);
+    expect(seen).toEqual([256, 300]);
+    expect(cursors).toEqual([revision + 1, revision + 301]);
+  });
+
   it('has a cursor only while it follows, and only with what it has applied', async () => {
     expect(store.cursor).toBe(0);
     await start();
@@ -205,11 +279,17 @@ describe('a run of a watch store', () => {
     await settle(4);
     expect(store.cursor).toBe(0);
     backend.link.up();
-    await advance(clock, 200); // it reads everything again after a second
-    expect(store.status().watch?.state).toBe('watching');
+    await advance(clock, 200); // it compares all values after a second
+    expect(store.status().watch).toMatchObject({ state: 'watching', isDoubtful: true });
     expect(store.cursor).toBe(0);
     await put('c', '1');
     expect(store.cursor).toBe(revision + 2);
+    backend.link.cut();
+    await advance(clock, 200);
+    expect(store.cursor).toBe(0);
+    await advance(clock, 2000);
+    expect(store.status()).toMatchObject({ updates: 3, watch: { isDoubtful: false } });
+    expect(store.cursor).toBe(revision + 2); // though no batch has come
     await stop();
     expect(store.cursor).toBe(0);
   });

@@ -85,7 +85,7 @@ describe('the hash prefix table does what the obvious table does', () => {
             each.texts.forEach((text, i) => {
               block.set(i, key(text));
             });
-            fast.warm(block, each.texts.length);
+            fast.prefetch(block, each.texts.length);
           } else if (each.op === 'fork') {
             worlds.push({ fast: fast.fork(), naive: naive.fork(), held: [...held] });
             at = each.nth % worlds.length;

@@ -1,6 +1,12 @@
 import { describe, expect, it } from 'vitest';
+import { DeliveryQueue } from '../../src/base/delivery-queue.ts';
+import { CallbackGuard } from '../../src/base/guard.ts';
 import { HANDLER_BACKOFF } from '../../src/nodemanager/handler-calls.ts';
+import { HandlerFeed } from '../../src/nodemanager/handler-feed.ts';
 import type { HandlerFault } from '../../src/nodemanager/node-handler.ts';
+import { parseNode } from '../../src/nodemanager/parse-node.ts';
+import { cpuTimeInTurns } from '../base/support/cpu-time.ts';
+import { settle } from '../kvstore/support/settle.ts';
 import { ConfiguredHandler, DeferredHandler, settled } from './support/deferred-handler.ts';
 import { addresses, fresh, node } from './support/node-fixtures.ts';
 
@@ -111,6 +117,30 @@ describe('an asynchronous handler', () => {
     manager.nodeUpdated(node('b'));
     expect(slow.running).toEqual(['add a ', 'add b ']);
     expect(quick.running).toEqual(['add b ']);
+  });
+});
+
+describe('a handler of many nodes', () => {
+  it('is called for 150,000 nodes at a constant cost for each', async () => {
+    const { clock } = fresh();
+    let left = 150_000;
+    const feed = new HandlerFeed(
+      {
+        nodeAdd: () => Promise.resolve().then(() => void left--),
+        ...{ nodeUpdate: () => {}, nodeDelete: () => {} },
+      },
+      {
+        ...{ clock, random: () => 0, onFault: () => {}, onProgress: () => {}, concurrency: 16 },
+        deliveries: new DeliveryQueue(new CallbackGuard()),
+      },
+    );
+    const some = parseNode(node('a'), () => {});
+    const cost = await cpuTimeInTurns(async () => {
+      for (let i = 0; i < 150_000; i++) feed.change(`node-${i}`, undefined, some, i);
+      await settle();
+    });
+    expect(left).toBe(0);
+    expect(cost).toBeLessThan(1800); // about 300 ms; when the cost grew with the nodes that wait, 3 s
   });
 });
 
@@ -358,6 +388,19 @@ describe('stopping', () => {
   });
 });
 
+describe('closing with deleteOnClose', () => {
+  it('deletes a node whose add has failed, because a part of it may exist', async () => {
+    const { manager } = fresh({ deleteOnClose: true });
+    const handler = new DeferredHandler();
+    manager.subscribe(handler);
+    manager.nodeUpdated(node('a', { bootID: '1' }));
+    await handler.fail();
+    handler.take();
+    manager.close();
+    expect(handler.take()).toEqual(['delete a 1']);
+  });
+});
+
 describe('whenApplied', () => {
   const outcomeOf = async (promise: Promise<string>): Promise<string> =>
     Promise.race([promise, settled().then(() => 'pending')]);
@@ -478,6 +521,21 @@ describe('the configuration', () => {
     handler.broken = false;
     clock.advance(60_000);
     expect(handler.take()).toEqual(['configuration', 'add b ']);
+  });
+});
+
+describe('a configuration that failed', () => {
+  it('is replaced by the next one at once, without the rest of its backoff', () => {
+    const { manager } = fresh();
+    const handler = new ConfiguredHandler();
+    manager.subscribe(handler);
+    handler.broken = true;
+    manager.configure({ hostFirewall: true });
+    handler.broken = false;
+    handler.take();
+    manager.configure({ encryption: true });
+    expect(handler.take()).toEqual(['configuration']);
+    expect(manager.status().handlers[0]?.failing).toEqual([]);
   });
 });
 

@@ -11,6 +11,18 @@ function recorder(): { readonly handler: RecordingNodeHandler; take(): string[] 
   return { handler, take: () => words.splice(0) };
 }
 
+describe('the own node', () => {
+  it('has identity host, whichever source announces it, as in Cilium; other nodes have remote-node', () => {
+    const { manager, ipcache } = fresh({ localNodeIsHost: true });
+    for (const source of ['k8s', 'custom-resource', 'kvstore', 'local'] as const) {
+      manager.nodeUpdated(node('me', { source, addresses: addresses('InternalIP:192.168.0.9') }));
+      expect([source, ipcache.get('192.168.0.9')?.identity]).toEqual([source, 1]);
+    }
+    manager.nodeUpdated(node('other', { source: 'k8s', addresses: addresses('InternalIP:192.168.0.8') }));
+    expect(ipcache.get('192.168.0.8')?.identity).toBe(6);
+  });
+});
+
 describe('a node', () => {
   it('puts its addresses into the ipcache under its own name, and is told to handlers', () => {
     const { manager, ipcache } = fresh();

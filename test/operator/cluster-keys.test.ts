@@ -1,7 +1,9 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import type { Rejection } from '../../src/base/rejection.ts';
+import { parseLabels } from '../../src/identity/labels.ts';
 import { bytesOfText, textOfBytes } from '../../src/kvstore/bytes.ts';
 import { encodeNode } from '../../src/kvstore/codec/node.ts';
-import { keyRange } from '../../src/kvstore/key-range.ts';
+import { keyRange, prefixRange } from '../../src/kvstore/key-range.ts';
 import { MemoryBackend } from '../../src/kvstore/memory/memory-backend.ts';
 import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
 import { ClusterConfigKeeper, type Completable } from '../../src/operator/cluster-config.ts';
@@ -127,6 +129,74 @@ describe('what a cluster publishes beside others who write there', () => {
       return publisher.status().resources.nodes.refused;
     };
     expect([refusedWith(most), refusedWith(most + 1)]).toEqual([0, 1]);
+  });
+
+  describe('publishes nothing that a reader of the mesh rejects', () => {
+    const CLUSTER = 'k8s:io.cilium.k8s.policy.cluster';
+    const LABELS = parseLabels('k8s:app=web;') ?? [];
+    const rejected: string[] = [];
+    let publisher: ClusterPublisher;
+    beforeEach(() => {
+      rejected.length = 0;
+      const onReject = ({ reason, message }: Rejection): number => rejected.push(`${reason} ${message}`);
+      publisher = new ClusterPublisher({
+        ...{ backend, clock, random, clusterName: 'a', clusterID: 1, onReject },
+      });
+      void publisher.run(ended.signal);
+      void publisher.markSynced();
+    });
+    const values = (prefix: string): Readonly<Record<string, string>> =>
+      Object.fromEntries(
+        server
+          .range(prefixRange(`cilium/state/${prefix}`))
+          .kvs.map(({ key, value }) => [key.slice(prefix.length + 13), textOfBytes(value) ?? '']),
+      );
+
+    it('and adds the label of the cluster to identities (regression: Cilium 1.17 ignored them)', async () => {
+      publisher.upsertIdentity(65_792, LABELS);
+      publisher.upsertIdentity(65_793, parseLabels(`${CLUSTER}=a;k8s:app=web;`) ?? []);
+      await advance(clock, 1000);
+      const labels = `k8s:app=web;${CLUSTER}=a;`;
+      expect(values('identities/v1/id/')).toEqual({ 65792: labels, 65793: labels });
+      expect(rejected).toEqual([]);
+    });
+
+    it('such as an identity of another cluster, by its labels or its number', async () => {
+      publisher.upsertIdentity(65_792, LABELS);
+      publisher.upsertIdentity(65_792, parseLabels(`${CLUSTER}=b;`) ?? []);
+      publisher.upsertIdentity(131_400, LABELS);
+      await advance(clock, 1000);
+      expect(values('identities/v1/id/')).toEqual({});
+      expect(rejected).toEqual([
+        `cluster-name-mismatch cilium/state/identities/v1/id/65792: value "${CLUSTER}=b;": the label io.cilium.k8s.policy.cluster must be ${CLUSTER}=a`,
+        expect.stringMatching(/^identity-out-of-range .*131400/),
+      ]);
+      expect(publisher.status().resources.identities.refused).toBe(2);
+    });
+
+    it('and writes IPs under canonical keys (regression: FD00::1, which nobody reads)', async () => {
+      publisher.upsertIP({ key: 'FD00::1', identity: 65_792, hostIP: '192.168.0.1', encryptKey: 0 });
+      publisher.upsertIP({ key: 'FD00:0::/64', identity: 65_793, encryptKey: 0 });
+      publisher.upsertIP({ key: '10.0.0.1.2', identity: 65_792, encryptKey: 0 });
+      await advance(clock, 1000);
+      expect(Object.keys(values('ip/v1/default/'))).toEqual(['fd00::/64', 'fd00::1']);
+      expect(rejected).toEqual([expect.stringMatching(/^invalid-key .*10\.0\.0\.1\.2/)]);
+      publisher.deleteIP('fD00::1');
+      publisher.deleteIP('FD00::/64');
+      await advance(clock, 1000);
+      expect(values('ip/v1/default/')).toEqual({});
+    });
+
+    it.each([
+      ['ipv4AllocCIDR', { ipv4AllocCIDR: '10.0.0.0/33' }],
+      ['ipv6SecondaryAllocCIDRs', { ipv6SecondaryAllocCIDRs: ['fd00::/129'] }],
+      ['addresses', { addresses: [{ type: 'InternalIP', ip: '10.0.0.256' }] }],
+      ['encryptionKey', { encryptionKey: 300 }],
+    ])('such as a node whose %s is not valid', async (_, change) => {
+      publisher.upsertNode({ ...node, ...change });
+      await advance(clock, 1000);
+      expect([values('nodes/v1/a/'), rejected.length]).toEqual([{}, 1]);
+    });
   });
 
   it('waits for what it promises where its lease is lost during the write (regression: it was put again at once)', async () => {

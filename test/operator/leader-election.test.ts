@@ -399,13 +399,58 @@ describe('the lease of an election', () => {
         holder: 'gone',
         renewedMs: undefined,
       });
+      expect(one.election.status().freeInMs).toBe(waits);
       await advance(world.clock, waits - 1);
-      expect(one.working).toBe(false);
-      await advance(world.clock, 3201); // it looks every 3.2 s
-      expect(one.working).toBe(true);
+      expect([one.working, one.election.status().freeInMs]).toEqual([false, 1]);
+      await advance(world.clock, 501); // half of its jitter of a second
+      expect([one.working, one.election.status().freeInMs]).toEqual([true, undefined]);
       expect(await world.spec()).toMatchObject({ leaseTransitions: 5, leaseDurationSeconds: 15 });
       await world.end();
     }
+  });
+
+  it('of one that was killed is taken within two seconds after it has run out', async () => {
+    const world = new World();
+    const [one, two] = [world.add('one'), world.add('two')];
+    one.start();
+    await settle();
+    two.start();
+    await advance(world.clock, 7_000);
+    one.transport.loses = 'requests'; // its last renewal was at 6 s
+    while (world.clock.now() < 9_000) await advance(world.clock, 100);
+    let left = two.election.status().freeInMs ?? 0;
+    expect(left).toBeGreaterThan(10_000);
+    for (; two.election.status().freeInMs !== 0 && left > -2_000; left -= 100) {
+      if (two.working) break;
+      await advance(world.clock, 100);
+    }
+    await advance(world.clock, 1_000);
+    expect(two.working).toBe(true);
+    await world.end();
+  });
+
+  it('is left to others while a candidate may not stand, who knows its holder all the same', async () => {
+    const world = new World();
+    let mayStand = false;
+    const one = world.add('one', { mayStand: () => mayStand });
+    one.start();
+    await advance(world.clock, 20_000);
+    expect([one.working, await world.spec()]).toEqual([false, undefined]);
+    expect(one.election.status()).toMatchObject({ state: 'candidate', failures: 0, freeInMs: 0 });
+    const two = world.add('two');
+    two.start();
+    await advance(world.clock, 5_000);
+    expect(one.election.status().holder).toBe('two');
+    const ended = two.end();
+    await settle();
+    await ended;
+    mayStand = true;
+    await advance(world.clock, 5_000);
+    expect(one.working).toBe(true);
+    mayStand = false; // of a candidate alone
+    await advance(world.clock, 20_000);
+    expect(one.election.mayDelete()).toBe(true);
+    await world.end();
   });
 
   it('that another has taken is left at once, and is not given back', async () => {

@@ -1,12 +1,19 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { KubernetesClient } from '../../src/k8s/kubernetes-client.ts';
+import { MemoryApiServer } from '../../src/k8s/memory/memory-api-server.ts';
+import { MemoryApiTransport } from '../../src/k8s/memory/memory-api-transport.ts';
 import { resourcePrefix } from '../../src/kvstore/codec/keys.ts';
+import { MemoryBackend } from '../../src/kvstore/memory/memory-backend.ts';
+import { identitySync } from '../../src/operator/identity-sync.ts';
+import { ManualClock } from '../base/support/manual-clock.ts';
 import { heldOf } from '../clustermesh/support/mesh-laws.ts';
 import { Agent } from '../clustermesh/support/mesh-world.ts';
 import { programOf } from '../conformance/support/operator-programs.ts';
 import type { OperatorStep, TraceObject } from '../conformance/support/operator-trace.ts';
 import { nameOf, OperatorWorld } from '../conformance/support/operator-world.ts';
-import { settle } from '../kvstore/support/settle.ts';
+import { ApiUser } from '../k8s/support/api-user.ts';
+import { advance, settle } from '../kvstore/support/settle.ts';
 import { comparableValue, type NaiveCluster, naiveKeys } from './support/naive-cluster.ts';
 
 const CLUSTER = 'a';
@@ -266,4 +273,47 @@ describe('the producers of a cluster', () => {
     };
     await fc.assert(fc.asyncProperty(happenings, run), { numRuns: Math.ceil(numRuns / 25) });
   });
+});
+
+it('a producer that runs again deletes nothing, and is not complete, before its objects are listed again', async () => {
+  const clock = new ManualClock();
+  const runtime = { clock, random: () => 0.5 };
+  const api = new MemoryApiServer({ clock });
+  const transport = new MemoryApiTransport(api);
+  const kind = { group: 'cilium.io', version: 'v2', plural: 'ciliumidentities' };
+  const user = new ApiUser(transport, kind);
+  await user.create('65800', { 'security-labels': { 'k8s:app': 'web' } });
+  const source = new KubernetesClient(transport, runtime);
+  const backend = new MemoryBackend(runtime);
+  const producer = identitySync({ ...runtime, source, backend, clusterName: CLUSTER, clusterID: 1 });
+  const run = (): (() => Promise<void>) => {
+    const stop = new AbortController();
+    const ended = producer.run(stop.signal);
+    return async () => {
+      stop.abort();
+      await settle();
+      await ended;
+    };
+  };
+  const keys = async (): Promise<number> => (await backend.listPrefix('cilium/state/identities/')).length;
+  const first = run();
+  await advance(clock, 1000);
+  await producer.synced();
+  expect(await keys()).toBe(1);
+  await first();
+  api.down();
+  const second = run();
+  let isComplete = false;
+  const synced = producer.synced().then(() => {
+    isComplete = true;
+  });
+  await advance(clock, 3000);
+  expect([isComplete, await keys()]).toEqual([false, 1]);
+  api.up();
+  await advance(clock, 60_000);
+  await synced;
+  expect(await keys()).toBe(1);
+  await second();
+  await source.close();
+  await backend.close();
 });

@@ -1,6 +1,12 @@
 import { crc32 } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
-import { CHECKPOINT, readSections, SECTION, writeCheckpoint } from '../../src/restore/checkpoint-file.ts';
+import {
+  CHECKPOINT,
+  openCheckpoint,
+  readSections,
+  SECTION,
+  writeCheckpoint,
+} from '../../src/restore/checkpoint-file.ts';
 import { MemoryFolder } from './support/memory-folder.ts';
 import { contents, engines, learn, restart, save } from './support/world.ts';
 
@@ -168,12 +174,30 @@ function lastSection(bytes: Uint8Array): number {
 describe('writing a checkpoint', () => {
   it('syncs the file before it takes the place of the old one', async () => {
     const { folder } = await small();
-    expect(folder.calls).toEqual([
-      'create checkpoint.unfinished',
-      'sync checkpoint.unfinished',
-      'close checkpoint.unfinished',
-      'rename checkpoint.unfinished checkpoint',
+    const calls = folder.calls.map((call) => call.replace(/\.[0-9a-f]{8}\./, '.ID.'));
+    expect(calls).toEqual([
+      'create checkpoint.ID.unfinished',
+      'sync checkpoint.ID.unfinished',
+      'close checkpoint.ID.unfinished',
+      'rename checkpoint.ID.unfinished checkpoint',
     ]);
+  });
+
+  it('while another process writes one keeps both whole (regression: both wrote the same file)', async () => {
+    const folder = new MemoryFolder();
+    const writer = (letter: string): Promise<number> =>
+      writeCheckpoint(folder, [
+        { kind: SECTION.header, payload: Buffer.from('{}') },
+        ...Array.from({ length: 20 }, () => ({ kind: SECTION.nodes, payload: Buffer.alloc(100, letter) })),
+        { kind: SECTION.end, payload: Buffer.from('{}') },
+      ]);
+    await Promise.all([writer('a'), writer('b')]);
+    const opened = (await openCheckpoint(folder, 1 << 20)) ?? expect.unreachable();
+    const letters = new Set<string>();
+    for await (const { kind, payload } of readSections(opened.file))
+      if (kind === SECTION.nodes) letters.add(Buffer.from(payload).toString());
+    expect(letters.size).toBe(1);
+    expect([...folder.files.keys()]).toEqual([CHECKPOINT]);
   });
 
   it.each(['full', 'read-only'])('on a disk that is %s leaves the old one as it is', async (how) => {
@@ -199,10 +223,11 @@ describe('writing a checkpoint', () => {
 
   it('that was cut short by a kill is forgotten at the next start', async () => {
     const { folder, bytes } = await small();
-    folder.files.set('checkpoint.unfinished', bytes.subarray(0, 50));
+    folder.files.set('checkpoint.0a1b2c3d.unfinished', bytes.subarray(0, 50));
+    folder.files.set('of-somebody-else.unfinished', bytes);
     const { restoration } = restart(folder);
     expect(await restoration.read()).toMatchObject({ kind: 'restored' });
-    expect([...folder.files.keys()]).toEqual([CHECKPOINT]);
+    expect([...folder.files.keys()]).toEqual([CHECKPOINT, 'of-somebody-else.unfinished']);
   });
 });
 

@@ -67,6 +67,24 @@ describe('checkpoints', () => {
     await checkpointer.stop();
   });
 
+  it('are written again for a change that came while one was being written (regression: it was lost)', async () => {
+    const world = rig();
+    const { checkpointer, folder } = world;
+    checkpointer.start();
+    world.state = 'b';
+    const create = folder.create.bind(folder);
+    folder.create = (name) => {
+      world.state = 'c'; // after the sections of `b` have been asked for
+      return create(name);
+    };
+    await checkpointer.write();
+    folder.create = create;
+    await checkpointer.write();
+    expect(renames(folder)).toBe(2);
+    await checkpointer.stop();
+    expect(renames(folder)).toBe(2);
+  });
+
   it('come by themselves', async () => {
     const world = rig();
     const { checkpointer, clock, folder } = world;

@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { Rejection } from '../../src/base/rejection.ts';
+import { TurnGate } from '../../src/base/turn-gate.ts';
 import { RESERVED_IDENTITIES } from '../../src/identity/numeric-identity.ts';
 import type { ClusterNode } from '../../src/net/cluster-node.ts';
 import { ByteWriter } from '../../src/restore/byte-writer.ts';
@@ -8,6 +9,7 @@ import type { CheckpointEngines, CheckpointIdentity } from '../../src/restore/ch
 import { CHECKPOINT, SECTION, type Section, writeCheckpoint } from '../../src/restore/checkpoint-file.ts';
 import { type CheckpointEntry, writeEntry } from '../../src/restore/entry-codec.ts';
 import type { LeftState, Restoration } from '../../src/restore/restoration.ts';
+import { ManualClock } from '../base/support/manual-clock.ts';
 import { MemoryFolder } from './support/memory-folder.ts';
 import { contents, engines, OWN, REMOTE, restart, save } from './support/world.ts';
 
@@ -300,4 +302,22 @@ describe('what another program has left', () => {
     await restoration.adopt({ ...LEFT, ...left });
     expect(restoration.clusters).toEqual(clusters);
   });
+});
+
+it('forgets the identities of a cluster over several turns (regression: in one turn)', async () => {
+  const left: number[] = [];
+  const nextTurn = (callback: () => void): void => {
+    setImmediate(() => {
+      left.push([...restoration.identities()].length);
+      callback();
+    });
+  };
+  const gate = new TurnGate({ clock: new ManualClock(), nextTurn, weightPerTurn: 800 }); // a hundred in a slice
+  const { restoration } = restart(new MemoryFolder(), { gate });
+  const identities = Array.from({ length: 5000 }, (_, i) => ({ identity: 300 + i, labels: [] }));
+  await restoration.adopt({ entries: [], nodes: [], identities, knownAt: 500 });
+  left.length = 0;
+  await restoration.letGo(OWN);
+  expect(new Set(left).size).toBeGreaterThanOrEqual(5);
+  expect([...restoration.identities()]).toEqual([]);
 });

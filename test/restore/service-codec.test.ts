@@ -157,6 +157,18 @@ describe('backends in a checkpoint', () => {
     expect(addresses([first, 7, last])).toEqual([['10.0.0.2', '10.0.0.3']]);
   });
 
+  it('may be 130,000 in one record (regression: passed all of them as arguments of one call, and threw)', () => {
+    const backends = Array.from({ length: 130_000 }, (_, i) => ({
+      address: `10.${i >> 16}.${(i >> 8) & 255}.${i & 255}`,
+      ports: [],
+    }));
+    const { parts, why } = readAll([
+      { kind: 'offer', ...HEAD, of: 'c', backends, notReady: [], more: false },
+    ]);
+    expect(why).toEqual([]);
+    expect(parts.map((part) => part.kind === 'offer' && part.backends.length)).toEqual([130_000]);
+  });
+
   it('are so many in a record that it stays small, the ready ones first', () => {
     const long = 'x'.repeat(2_000);
     const address = (i: number): string => `10.0.${i >> 8}.${i & 255}`;

@@ -38,6 +38,17 @@ describe('traffic policy', () => {
     expect(selected(internal, backends, 'node-port')).toHaveLength(3);
   });
 
+  it('externalTrafficPolicy: Local applies to clients outside the cluster only (regression: pods got local backends only)', () => {
+    const context = {
+      service: service({ externalTrafficPolicy: 'Local' }),
+      frontend: 'node-port',
+      ...HERE,
+    } as const;
+    const all = slice('s', backends).backends;
+    expect(selectBackends(all, { ...context, origin: 'inside' }).size).toBe(3);
+    expect(selectBackends(all, { ...context, origin: 'outside' }).size).toBe(1);
+  });
+
   it('Local with no backend on this node leaves none: traffic is dropped, not sent elsewhere', () => {
     expect(selected({ internalTrafficPolicy: 'Local' }, { '10.0.0.2': { nodeName: 'n2' } })).toEqual([]);
     expect(

@@ -4,6 +4,7 @@ import {
   ServiceStreamClosedError,
   type StreamedServiceEvent,
 } from '../../src/servicecache/service-stream.ts';
+import { cpuTimeInTurns } from '../base/support/cpu-time.ts';
 import { cacheOf, SHOP, service, slice, transcript } from './support/scene.ts';
 
 /** The next event of an iteration, or `undefined` when it has ended. */
@@ -47,6 +48,20 @@ describe('a stream coalesces per service', () => {
     const second = await next(events);
     expect(addresses(second)).toEqual(['10.0.0.4']);
     expect(second?.oldEndpoints).toBe(first?.endpoints);
+  });
+
+  it('and gives 60,000 services that wait at a constant cost for each', async () => {
+    const cache = cacheOf();
+    using stream = cache.stream();
+    for (let i = 0; i < 60_000; i++)
+      cache.updateService(service({ id: { namespace: 'shop', name: `s${i}` } }));
+    cache.markSynced();
+    const events = stream[Symbol.asyncIterator]();
+    const cost = await cpuTimeInTurns(async () => {
+      for (let i = 0; i < 60_000; i++) await events.next();
+    });
+    expect(stream.pending).toBe(0);
+    expect(cost).toBeLessThan(450); // about 60 ms; when the cost grew with the services that wait, 600 ms
   });
 
   it('so that what came and went, or changed and changed back, is not mentioned', async () => {

@@ -1,4 +1,7 @@
 import { describe, expect, it } from 'vitest';
+import { createBackend, createEndpointSlice } from '../../src/servicecache/backend.ts';
+import { createService } from '../../src/servicecache/service.ts';
+import { ServiceCache } from '../../src/servicecache/service-cache.ts';
 import { cacheOf, offer, SHOP, service, slice, transcript } from './support/scene.ts';
 
 describe('traps that other systems have fallen into', () => {
@@ -128,4 +131,39 @@ describe('traps that other systems have fallen into', () => {
     cache.updateService(service({ global: true, affinity: 'remote' }));
     expect(addresses()).toEqual(['10.9.0.1']);
   });
+});
+
+it('ports of an address in two slices are merged (regression: only those of the first slice were served)', () => {
+  const cache = new ServiceCache({ clusterName: 'own' });
+  const id = { namespace: 'ns', name: 'web' };
+  cache.updateService(createService({ id, addressing: 'assigned', global: true }));
+  const slice = (name: string, ...ports: readonly (readonly [string, number])[]): unknown =>
+    cache.updateEndpoints(
+      createEndpointSlice({
+        ...{ service: id, name },
+        backends: [
+          createBackend({
+            address: '10.0.0.1',
+            ports: ports.map(([port, number]) => [port, { port: number, protocol: 6 }] as const),
+          }),
+        ],
+      }),
+    );
+  const ports = (): unknown =>
+    cache
+      .get(id)
+      ?.endpoints.backends.get('10.0.0.1')
+      ?.ports.map(({ port }) => port)
+      .toJS();
+  slice('b', ['https', 8443], ['http', 81]);
+  slice('a', ['http', 80]);
+  expect(ports()).toEqual({ http: 80, https: 8443 });
+  slice('b', ['https', 9443]);
+  expect(ports()).toEqual({ http: 80, https: 9443 });
+  expect(cache.explain(id)?.backends.map(({ slice: name, verdict }) => [name, verdict])).toEqual([
+    ['a', 'effective'],
+    ['b', 'merged'],
+  ]);
+  cache.deleteEndpoints(id, 'a');
+  expect(ports()).toEqual({ https: 9443 });
 });

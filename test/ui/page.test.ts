@@ -9,6 +9,7 @@ import { readPage } from '../../src/agent/page-files.ts';
 import { ApiServer } from '../../src/api/api-server.ts';
 import { type PageFile, pagePath } from '../../src/api/page-routes.ts';
 import { systemClock } from '../../src/base/system-clock.ts';
+import { createBackend, createEndpointSlice } from '../../src/servicecache/backend.ts';
 import { createService } from '../../src/servicecache/service.ts';
 import { TestModel } from '../api/support/model.ts';
 import { SteeringModel } from '../api/support/steering-model.ts';
@@ -203,6 +204,42 @@ describe('the page', () => {
     expect(await mark.locator('xpath=ancestor::tr').textContent()).toContain('n7');
     await show('#prefixes?ip=10.0.0.7');
     await page.waitForSelector('.rung .restored');
+  });
+
+  it('shows how a service is reached from outside, and all fields of a node (regression: neither was shown)', async () => {
+    const model = new TestModel();
+    const service = createService({
+      ...{ id: { namespace: 'shop', name: 'web' }, type: 'LoadBalancer', clusterIPs: ['172.16.0.11'] },
+      ...{ externalIPs: ['198.51.100.7'], ingressIPs: ['203.0.113.9'], addressing: 'assigned' },
+      ports: [['http', { port: 80, protocol: 6, nodePort: 30_080 }]],
+    });
+    model.services.updateService(service);
+    model.services.updateEndpoints(
+      createEndpointSlice({
+        service: service.id,
+        name: 'web-1',
+        backends: [createBackend({ address: '10.0.0.9', ports: [] })],
+      }),
+    );
+    model.services.markSynced();
+    model.nodes.nodeUpdated({
+      ...{ cluster: 'own', name: 'n1', source: 'kvstore', ipv4AllocCIDR: '10.2.0.0/24' },
+      ...{ ipv4SecondaryAllocCIDRs: ['10.3.0.0/24'], ipv4HealthIP: '10.2.0.4', ipv4IngressIP: '10.2.0.5' },
+      ...{ wireguardPubKey: 'key-of-n1', bootID: 'boot-of-n1' },
+    });
+    const { page, show } = await open('#services', model);
+    const rowText = async (name: string): Promise<string> =>
+      (await page.locator('tr', { hasText: name }).allInnerTexts()).join(' ').replaceAll(/\s+/g, ' ');
+    await page.waitForSelector('text=shop/web');
+    expect(await rowText('shop/web')).toContain(
+      'shop/web LoadBalancer 172.16.0.11 203.0.113.9 load balancer 198.51.100.7 external IP http 80/TCP (node port 30080)',
+    );
+    expect(await violations(page)).toEqual([]);
+    await show('#nodes');
+    await page.waitForSelector('text=own/n1');
+    expect(await rowText('own/n1')).toContain(
+      '10.2.0.4 health 10.2.0.5 ingress 10.2.0.0/24 10.3.0.0/24 – key-of-n1 boot-of-n1',
+    );
   });
 
   it.each([

@@ -8,58 +8,47 @@ import { engineDescriptions, ipcacheDescriptions } from './engine-metrics.ts';
 import { kubernetesDescriptions } from './kubernetes-metrics.ts';
 import { kvstoreDescriptions } from './kvstore-metrics.ts';
 import { ProcessMetrics } from './process-metrics.ts';
+import { Scrape } from './scrape.ts';
 
 /**
- * Everything that is measured of an agent, in the text form of Prometheus. Names end in their unit, counters in `_total`.
- * Labels are clusters, sources, reasons and the like, never a prefix, a pod or a service: how many series there are does not
- * depend on how much is known. Costs nothing but two additions a request until it is asked for.
+ * Metrics of an agent in the Prometheus text format. Names end with their unit, counters with `_total`. Labels are clusters,
+ * sources, reasons and the like, but never a prefix, a pod or a service, so the number of series does not grow with the number
+ * of entries. Costs two additions per request except during a scrape.
  */
 export class AgentMetrics extends ProcessMetrics {
-  /** Monitors that are connected. */
+  /** Number of connected monitors. */
   monitors = 0;
-  readonly #scrapes: { count: number };
   readonly #readings: Readings;
 
   constructor(model: ReadModel, feed: ChangeFeed) {
-    const scrapes = { count: 0 };
-    const readings = onceAScrape(model, () => scrapes.count);
-    super([
-      ...descriptions(readings, feed),
-      {
-        name: 'dpcache_api_monitors',
-        help: 'Monitors that are connected.',
-        type: 'gauge',
-        samples: () => [{ value: this.monitors }],
-      },
-    ]);
-    this.#scrapes = scrapes;
+    const scrape = new Scrape();
+    const readings = readingsOf(model, scrape);
+    const monitors: Description = {
+      name: 'dpcache_api_monitors',
+      help: 'Monitors that are connected.',
+      type: 'gauge',
+      samples: () => [{ value: this.monitors }],
+    };
+    super([...descriptions(readings, feed), monitors], scrape);
     this.#readings = readings;
   }
 
-  /** Costs a status of each engine: a pass over services and nodes. */
+  /** Returns the metrics. Reads the status of each engine once, which is a pass over services and nodes. */
   override async text(): Promise<string> {
-    this.#scrapes.count++;
     const metrics = await super.text();
     const lines = histograms(this.#readings).flatMap((histogram) => [...histogramLines(histogram)]);
     return `${metrics}\n${lines.join('\n')}\n`;
   }
 }
 
-function onceAScrape(model: ReadModel, scrape: () => number): Readings {
-  const once = <T>(read: () => T): (() => T) => {
-    let last: { readonly of: number; readonly value: T } | undefined;
-    return () => {
-      if (last?.of !== scrape()) last = { of: scrape(), value: read() };
-      return last.value;
-    };
-  };
+function readingsOf(model: ReadModel, scrape: Scrape): Readings {
   return {
-    ipcache: { status: once(() => model.ipcache.status()) },
-    services: { status: once(() => model.services.status()) },
-    nodes: { status: once(() => model.nodes.status()) },
-    status: once(() => model.status()),
+    ipcache: { status: scrape.once(() => model.ipcache.status()) },
+    services: { status: scrape.once(() => model.services.status()) },
+    nodes: { status: scrape.once(() => model.nodes.status()) },
+    status: scrape.once(() => model.status()),
     rejections: () => model.rejections(),
-    figures: once(() => [...model.figures()]),
+    figures: scrape.once(() => [...model.figures()]),
   };
 }
 

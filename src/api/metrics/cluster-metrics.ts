@@ -1,7 +1,7 @@
 import type { ReadModel } from '../read-model.ts';
 import { type Description, known, one, type Readings } from './description.ts';
 
-/** How each cluster stands. */
+/** Returns the status metrics of each cluster. */
 export function clusterDescriptions(model: Readings): readonly Description[] {
   const clusters = function* (
     value: (cluster: ReturnType<ReadModel['status']>['clusters'][number]) => number,
@@ -71,7 +71,7 @@ export function clusterDescriptions(model: Readings): readonly Description[] {
   ];
 }
 
-/** How long the syncs of each cluster took. */
+/** Returns the sync durations of each cluster. */
 export function syncDescriptions({ figures }: Pick<Readings, 'figures'>): readonly Description[] {
   const inSeconds = (ms: number | undefined): number | undefined => (ms === undefined ? ms : ms / 1000);
   const labels = ['cluster'];

@@ -1,7 +1,7 @@
 import type { DatapathTableDocument } from '../datapath-document.ts';
 import type { Description, Readings, Sample } from './description.ts';
 
-/** What is measured of a datapath; nothing where there is none. */
+/** Returns the metrics of the datapath. They have no samples if no datapath is configured. */
 export function datapathDescriptions({ status }: Pick<Readings, 'status'>): readonly Description[] {
   const tables = (read: (table: DatapathTableDocument) => number | undefined): readonly Sample[] =>
     (status().datapath?.tables ?? []).flatMap((table) => {

@@ -1,12 +1,12 @@
 import type { ClusterFigures, ReadModel } from '../read-model.ts';
 
-/** One value of a metric, with its labels. */
+/** A value of a metric with its labels. */
 export interface Sample {
   readonly value: number;
   readonly labels?: Readonly<Record<string, string>>;
 }
 
-/** A metric that is read from the agent when it is scraped. */
+/** A metric whose samples are read at each scrape. */
 export interface Description {
   readonly name: string;
   readonly help: string;
@@ -15,12 +15,12 @@ export interface Description {
   readonly samples: () => Iterable<Sample>;
 }
 
-/** What the metrics are read from: each status is asked for once a scrape, however many of them are made of it. */
+/** Sources of the metrics. Each status is read once per scrape, because many metrics share it. */
 export type Readings = {
   readonly [Engine in 'ipcache' | 'services' | 'nodes']: Pick<ReadModel[Engine], 'status'>;
 } & Pick<ReadModel, 'status' | 'rejections'> & { readonly figures: () => readonly ClusterFigures[] };
 
-/** A sample of each count, its name as the label. */
+/** Yields a sample for each count, with its name as the label. */
 export function* byLabel(
   label: string,
   counts: Readonly<Record<string, number | undefined>>,
@@ -28,12 +28,12 @@ export function* byLabel(
   for (const [name, value = 0] of Object.entries(counts)) yield { value, labels: { [label]: name } };
 }
 
-/** The sample of a metric without labels. */
+/** Returns the sample of a metric without labels. */
 export function one(value: number): readonly Sample[] {
   return [{ value }];
 }
 
-/** A sample of each cluster of which there is a value. */
+/** Returns a sample for each cluster with a value. */
 export function known(
   clusters: readonly ClusterFigures[],
   read: (cluster: ClusterFigures) => number | undefined,

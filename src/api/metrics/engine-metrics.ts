@@ -1,6 +1,6 @@
 import { byLabel, type Description, one, type Readings } from './description.ts';
 
-/** What the IPCache holds. */
+/** Returns the metrics of the IPCache. */
 export function ipcacheDescriptions({ ipcache }: Readings): readonly Description[] {
   return [
     {
@@ -60,7 +60,7 @@ export function ipcacheDescriptions({ ipcache }: Readings): readonly Description
   ];
 }
 
-/** What the other engines hold, and how their listeners and handlers do. */
+/** Returns the metrics of the other engines and of all listeners and handlers. */
 export function engineDescriptions({ ipcache, services, nodes }: Readings): readonly Description[] {
   return [
     {

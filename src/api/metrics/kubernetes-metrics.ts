@@ -1,7 +1,7 @@
 import type { KindDocument } from '../status-document.ts';
 import type { Description, Readings, Sample } from './description.ts';
 
-/** How each kind of an API server's objects is followed. None without Kubernetes. */
+/** Returns the metrics of each kind of Kubernetes objects. They have no samples if Kubernetes is not followed. */
 export function kubernetesDescriptions(model: Pick<Readings, 'status'>): readonly Description[] {
   const samples = (read: (kind: KindDocument) => number | undefined) => (): readonly Sample[] =>
     (model.status().kubernetes?.kinds ?? []).flatMap((kind) => {
@@ -53,7 +53,7 @@ export function kubernetesDescriptions(model: Pick<Readings, 'status'>): readonl
   ];
 }
 
-/** A kind that is missing has no CRD; one that rests is said by a kvstore. */
+/** Returns true if a kind is followed. A missing kind has no CRD; a resting one is provided by a kvstore. */
 function isFollowed(state: KindDocument['state']): boolean {
   return state !== 'resting' && state !== 'missing' && state !== 'stopped';
 }

@@ -1,7 +1,7 @@
 import type { WatchFigures } from '../read-model.ts';
 import { type Description, known, type Readings, type Sample } from './description.ts';
 
-/** How the client of each cluster's kvstore does. */
+/** Returns the metrics of each cluster's kvstore client. */
 export function kvstoreDescriptions({ figures }: Pick<Readings, 'figures'>): readonly Description[] {
   const sums = (read: (watch: WatchFigures) => number): readonly Sample[] =>
     figures().map(({ name, watches }) => ({

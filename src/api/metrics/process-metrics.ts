@@ -1,18 +1,23 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
 import type { Description } from './description.ts';
+import type { Scrape } from './scrape.ts';
 
-/** From a tenth of a millisecond to a second: a look-up, and a page of a list under load. */
+/** Histogram bounds, from a lookup (0.1 ms) to a page of a list under load (1 s). */
 const REQUEST_SECONDS = [0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1];
 
-/** Gauges that are called counters, and say what the sum of another says. */
+/** Default gauges that are removed: they are named like counters and equal the sum of another gauge. */
 const MISNAMED = ['resources', 'handles', 'requests'].map((what) => `nodejs_active_${what}_total`);
 
-/** What is measured of a process, in the text form of Prometheus, and its requests. */
+/** Metrics of a process and its API requests, in the Prometheus text format. */
 export class ProcessMetrics {
   readonly #registry = new Registry();
   readonly #requests: Histogram;
+  readonly #credentialFailures: Counter;
+  readonly #scrape: Scrape;
 
-  constructor(described: readonly Description[]) {
+  /** Each {@link ProcessMetrics.text} begins a new `scrape`. */
+  constructor(described: readonly Description[], scrape: Scrape) {
+    this.#scrape = scrape;
     collectDefaultMetrics({ register: this.#registry });
     for (const name of MISNAMED) this.#registry.removeSingleMetric(name);
     for (const description of described) register(this.#registry, description);
@@ -23,20 +28,31 @@ export class ProcessMetrics {
       buckets: REQUEST_SECONDS,
       registers: [this.#registry],
     });
+    this.#credentialFailures = new Counter({
+      name: 'dpcache_api_credential_failures_total',
+      help: 'Reads of the files of --listen-… that failed or gave unusable content; the former ones stay in use.',
+      registers: [this.#registry],
+    });
   }
 
-  /** Counts a request; `route` is the pattern of its path, not the path. */
+  /** Counts a request. `route` is the path pattern, not the path. */
   request(route: string, code: number, seconds: number): void {
     this.#requests.observe({ route, code: String(code) }, seconds);
   }
 
-  /** The media type of what {@link ProcessMetrics.text} gives. */
+  /** Counts a failed reload of the API's token or certificates. */
+  credentialFailure(): void {
+    this.#credentialFailures.inc();
+  }
+
+  /** Media type of {@link ProcessMetrics.text}. */
   get contentType(): string {
     return this.#registry.contentType;
   }
 
-  /** All of it as it is now. */
+  /** Returns the current metrics. */
   text(): Promise<string> {
+    this.#scrape.begin();
     return this.#registry.metrics();
   }
 }

@@ -12,7 +12,7 @@ import { serviceMapShapes, serviceRoom } from './services/service-layout.ts';
 import { detachSocketPrograms } from './services/socket-programs.ts';
 import { Kernel } from './syscall/kernel.ts';
 
-/** The maps that are pinned by this, and what each of ours is like. */
+/** The maps that this project pins, with their shapes. */
 const OWN_MAPS: Parameters<typeof cleanPins>[1] = new Map<string, OwnMap>([
   ...Object.values(IPCACHE_PINS)
     .flatMap((name) => [name, name + BESIDE])
@@ -25,8 +25,8 @@ const OWN_MAPS: Parameters<typeof cleanPins>[1] = new Map<string, OwnMap>([
 ]);
 
 /**
- * Takes away all that is ours on this host: routes, the tunnel, and what is pinned in the folder, programs first. No agent may run with it: it
- * would write everything anew. Never throws.
+ * Removes everything of ours from this host: routes, the tunnel, and the pins in the folder, programs first. No agent may be
+ * running, because it would write everything again. Never throws.
  */
 export function cleanHost(pinFolder: string): CleanOutcome {
   const missing = missingFor(probeHost(readHost(), { pinFolder }), 'routes');

@@ -7,18 +7,21 @@ import { unpin } from './bpf/pin.ts';
 import type { KernelTable } from './kernel-table.ts';
 import { Kernel } from './syscall/kernel.ts';
 
-/** What was taken away, and what could not be or is not ours: a sentence each. */
+/** The removed items, and the items that could not be removed or are not ours, one sentence each. */
 export interface CleanOutcome {
   readonly removed: readonly string[];
   readonly left: readonly string[];
 }
 
-/** Something of ours on a host: how to take it away. Gives what was; throws where that fails. */
+/** Removes one kind of our items from a host. Returns the removed items. Throws if it fails. */
 export type CleanStep = () => Iterable<string>;
 
 const CHUNK = 256;
 
-/** Takes away what of ours is in a table; gives a line for each item that went, and at the end throws why others did not. */
+/**
+ * Removes our items from a table. Yields a line for each removed item. Throws at the end if some could not be removed, with the
+ * reasons.
+ */
 export function* cleanTable<Item>(table: KernelTable<Item>): Generator<string, void, void> {
   const there = [...new Map([...table.dump()].filter((entry) => entry !== undefined))];
   const order = (key: string): number => table.order?.(key) ?? 0;
@@ -36,7 +39,7 @@ export function* cleanTable<Item>(table: KernelTable<Item>): Generator<string, v
   if (failures.length > 0) throw new Error(failures.join('; '));
 }
 
-/** Takes pins of ours away: maps of this name and shape. Others in the folder stay, and are named. */
+/** Removes our pins: maps with these names and shapes. Reports the other files of the folder, and keeps them. */
 export function cleanPins(folder: string, own: ReadonlyMap<string, OwnMap>): CleanOutcome {
   const removed: string[] = [];
   const left: string[] = [];
@@ -55,7 +58,7 @@ export function cleanPins(folder: string, own: ReadonlyMap<string, OwnMap>): Cle
   return { removed, left };
 }
 
-/** Goes through all steps, whatever becomes of each. */
+/** Runs all steps, even if some fail. */
 export function cleanAll(steps: readonly CleanStep[], pins: () => CleanOutcome): CleanOutcome {
   const removed: string[] = [];
   const left: string[] = [];

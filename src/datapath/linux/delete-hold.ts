@@ -1,18 +1,19 @@
 import type { Clock, Timer } from '../../base/clock.ts';
 import type { KeptItems } from './kept-items.ts';
 
-/** What is chosen by then has been sent: a connection that was begun just before gets through. */
+/** Time for connections to backends chosen before the change to be established. */
 const SETTLE_MS = 500;
-/** A table that cannot be written does not hold deletes of another for longer. */
+/** Maximum time for which one table holds the deletes of another if it cannot be written. */
 const MAX_HOLD_MS = 10_000;
 
-/** What deletes wait for. */
+/** A table that deletes wait for. */
 export type TableBefore = Pick<KeptItems, 'flushed' | 'missing'>;
 
 /**
- * Holds deletes of a table until tables that lead to it have what is desired: two tables do not change together, and a route
- * that goes before the backends behind it is an error that a client sees. What waits goes when nothing of those tables waits
- * for its turn or fails, and half a second later, so that connections under way are not cut; after ten seconds it goes anyway.
+ * Holds the deletes of a table until the tables that lead to it have their desired content. Two tables cannot change together,
+ * and if a route is deleted before the backends behind it, clients see errors. Deletes are released half a second after those
+ * tables have no pending changes, if no item of theirs is missing then. The delay lets connections be established. After ten
+ * seconds deletes are released in any case.
  */
 export class DeleteHold implements Disposable {
   readonly #clock: Pick<Clock, 'now' | 'after'>;
@@ -20,13 +21,13 @@ export class DeleteHold implements Disposable {
   readonly #sleeps = new Map<Timer, () => void>();
   #isDisposed = false;
 
-  /** The tables are looked up when something waits: they may be added later. */
+  /** The tables are read when deletes wait, because tables may be added later. */
   constructor(clock: Pick<Clock, 'now' | 'after'>, before: Iterable<TableBefore>) {
     this.#clock = clock;
     this.#before = before;
   }
 
-  /** Resolves when deletes that are due now may go, or this is disposed of. At once where there are no such tables. */
+  /** Resolves when deletes that are due now may be applied, or on dispose. Resolves immediately if there are no such tables. */
   async passed(): Promise<void> {
     const tables = [...this.#before];
     const end = this.#clock.now() + MAX_HOLD_MS;
@@ -60,7 +61,7 @@ export class DeleteHold implements Disposable {
     return new Promise((resolve) => void this.#alarm(ms, resolve));
   }
 
-  /** Wakes after a time, or when this is disposed of; gives what cancels it. */
+  /** Wakes after a time or on dispose. Returns a function that cancels it. */
   #alarm(ms: number, wake: () => void): () => void {
     if (this.#isDisposed) {
       wake();

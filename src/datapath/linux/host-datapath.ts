@@ -3,13 +3,13 @@ import { HostParts } from './host-parts.ts';
 import { LinuxDatapath, type WantedPart } from './linux-datapath.ts';
 import { type DatapathPart, missingFor, type ProbeAnswer, probeHost, readHost } from './probe.ts';
 
-/** The datapath of this host, and what its probe has found. */
+/** The datapath of this host, and the result of its probe. */
 export interface HostDatapath {
   readonly probe: ProbeAnswer;
   readonly datapath: LinuxDatapath;
 }
 
-/** Opens what can run on this host of what is asked for. Never throws: what cannot run is named in the status. */
+/** Opens the requested parts that can run on this host. Never throws: parts that cannot run are in the status. */
 export function openHostDatapath(options: HostDatapathOptions, context: HostDatapathContext): HostDatapath {
   const { pinFolder, cgroup, routing, services } = options;
   const probe = probeHost(readHost(), { pinFolder, cgroup });
@@ -34,8 +34,7 @@ export function openHostDatapath(options: HostDatapathOptions, context: HostData
       open:
         services === 'off'
           ? undefined
-          : () =>
-              services === 'nftables' ? parts.nftables() : parts.sockets(probe.cgroup ?? '', retireRules),
+          : () => (services === 'nftables' ? parts.nftables() : parts.sockets(probe.cgroup ?? '')),
       retire: () => {
         parts.retirePrograms();
         retireRules();

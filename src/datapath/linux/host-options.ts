@@ -3,32 +3,34 @@ import type { IPCache } from '../../ipcache/ipcache.ts';
 import type { DatapathEngines } from '../datapath.ts';
 import type { NodePathsOptions } from './paths/node-paths.ts';
 
-/** What is steered, and how. */
+/** Settings of the datapath of a host. */
 export interface HostDatapathOptions {
-  /** On a bpf file system; what is pinned there outlives the process. */
+  /** A folder on a bpf file system. Pins in it outlive the process. */
   readonly pinFolder: string;
-  /** Default: the root of the cgroup2 that is mounted. */
+  /** Default: the root of the mounted cgroup2. */
   readonly cgroup?: string | undefined;
-  /** How a pod of another node is reached; see `NodePathsOptions`. */
+  /** How pods of other nodes are reached; see `NodePathsOptions`. */
   readonly routing: NodePathsOptions['mode'] | 'off';
-  /** How a service is reached: at `connect` of a socket, by a rule of nftables, or by others. */
+  /** Ranges that pods of remote clusters may use, in addition to the private ones. */
+  readonly remoteCIDRs?: readonly string[] | undefined;
+  /** How services are reached: at `connect` of a socket, by rules of nftables, or by another program. */
   readonly services: 'socket' | 'nftables' | 'off';
-  /** Of which Cilium the layout of maps is. */
+  /** The Cilium version whose map layout is used. */
   readonly layout: '1.17' | '1.8';
-  /** Most prefixes; default: upstream's. */
+  /** Maximum number of prefixes; default as upstream. */
   readonly capacity?: number | undefined;
-  /** Most backends of services, in each family, and ten times as many slots; default: upstream's. */
+  /** Maximum number of service backends per family, and five times as many slots; default 131,072. */
   readonly serviceCapacity?: number | undefined;
-  /** Compares, and writes nothing. */
+  /** Compares only, and writes nothing. */
   readonly dryRun: boolean;
 }
 
-/** What the datapath of a host works with. */
+/** The dependencies of a host's datapath. */
 export interface HostDatapathContext {
   readonly engines: DatapathEngines & { readonly ipcache: IPCache };
   readonly clock: Clock;
   readonly random: Random;
-  /** The own node, to which no path is needed, and which traffic policies prefer. */
+  /** The own node. It needs no path, and traffic policies prefer it. */
   readonly nodeName: string;
   readonly clusterName: string;
 }

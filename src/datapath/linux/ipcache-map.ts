@@ -17,54 +17,54 @@ import type { MapShape } from './bpf/info.ts';
 import type { DesiredItems, KernelTable, TableChange } from './kernel-table.ts';
 import type { SyscallError } from './syscall/syscall-error.ts';
 
-/** Which Cilium reads the map. */
+/** The Cilium version that reads the map. */
 export type IPCacheLayout = '1.17' | '1.8';
 
-/** What the map says of a prefix. */
+/** The value of a prefix. */
 export interface IPCacheItem {
   readonly identity: number;
   /**
-   * An IPv4 address as a word, as in `AddressWords`; 0 for none, and for what is on this host. The kernel has no room for
-   * others.
+   * An IPv4 address as a word, as in `AddressWords`; 0 if there is none or it is on this host. The map has no room for IPv6
+   * addresses.
    */
   readonly tunnel: number;
   readonly encryptKey: number;
   /**
-   * Bits that are Cilium's to define; none in layout 1.8. 1.17 has one, `skip tunnel` (1), which an agent sets by itself for
-   * prefixes that are routed beside a tunnel; none of our inputs says it, so it is always 0. `has tunnel endpoint` (2) and
-   * `IPv6 tunnel endpoint` (4) came with the values of 24 bytes of 1.18 (pkg/maps/ipcache).
+   * Flag bits defined by Cilium; none in layout 1.8. 1.17 has `skip tunnel` (1), which an agent sets for prefixes that are not
+   * routed through a tunnel. None of our inputs contains it, so it is always 0. `has tunnel endpoint` (2) and `IPv6 tunnel
+   * endpoint` (4) belong to the 24-byte values of 1.18 (pkg/maps/ipcache).
    */
   readonly flags: number;
-  /** Where there is no room for all: of how strong a source it is. Not in the kernel; 0 in a dump. */
+  /** Strength of the source, used when the map is full. Not in the kernel; 0 in a dump. */
   readonly strength: number;
 }
 
-/** Where the map is and what it is like. */
+/** Path and properties of the map. */
 export interface IPCacheMapOptions {
   /** A file in a bpffs. */
   readonly path: string;
-  /** By default `1.17`. */
+  /** Default `1.17`. */
   readonly layout?: IPCacheLayout | undefined;
-  /** By default as many as Cilium has: 512,000. */
+  /** Default as Cilium: 512,000. */
   readonly maxEntries?: number | undefined;
-  /** False: where nothing is pinned a new map stays without a pin, and goes with this process. By default true. */
+  /** If false and nothing is pinned, the new map is not pinned and ends with this process. Default true. */
   readonly isPinned?: boolean | undefined;
 }
 
-/** As many as Cilium has (`IPCacheMapMaxEntries`). */
+/** As Cilium (`IPCacheMapMaxEntries`). */
 const MAX_ENTRIES = 512_000;
 /** u32 prefix length, u16 cluster, u8 padding, u8 family, 16 bytes of address. */
 const KEY_BYTES = 24;
-/** Prefix lengths count what comes before the address, too. */
+/** Bits before the address, which are part of the prefix length. */
 const STATIC_BITS = 32;
 const VALUE_BYTES = 12;
 const FAMILIES = { 4: 1, 6: 2 } as const;
-/** Where the value has its encryption key; only 1.17 has flags, one byte after. */
+/** Offset of the encryption key in the value. Only 1.17 has flags, one byte later. */
 const KEY_AT: Readonly<Record<IPCacheLayout, number>> = { '1.17': 10, '1.8': 8 };
-/** Of keys that are none of ours. */
+/** Prefix of keys that are not ours. */
 const RAW = 'raw:';
 
-/** What the map is like. */
+/** Returns the shape of the map. */
 export function ipcacheShape(maxEntries: number = MAX_ENTRIES): MapShape {
   return { type: 'lpmTrie', keySize: KEY_BYTES, valueSize: VALUE_BYTES, maxEntries };
 }
@@ -77,14 +77,14 @@ export class IPCacheTable<Map extends BatchedMap = BpfMap> implements KernelTabl
   readonly #hasFlags: boolean;
   readonly #key: PrefixRegister = prefixRegister();
 
-  /** Over a map of {@link ipcacheShape}. */
+  /** Uses a map of {@link ipcacheShape}. */
   constructor(map: Map, layout: IPCacheLayout = '1.17') {
     this.map = map;
     this.#keyAt = KEY_AT[layout];
     this.#hasFlags = layout === '1.17';
   }
 
-  /** Opens or creates the map. Throws `ForeignMapError` when something else is pinned there, and `SyscallError`. */
+  /** Opens or creates the map. Throws `ForeignMapError` if a different object is pinned at the path, and `SyscallError`. */
   static open(bpf: Bpf, { path, layout, maxEntries, isPinned = true }: IPCacheMapOptions): IPCacheTable {
     const map = BpfMap.openOrCreate(bpf, ipcacheShape(maxEntries), path, 'ipcache', isPinned);
     return new IPCacheTable(map, layout);
@@ -103,7 +103,7 @@ export class IPCacheTable<Map extends BatchedMap = BpfMap> implements KernelTabl
     );
   }
 
-  /** The stronger source, then the longer prefix. */
+  /** Ranks stronger sources higher, then longer prefixes. */
   rank(key: string, { strength }: IPCacheItem): number {
     if (!parsePrefix(key, this.#key)) return 0;
     return strength * 256 + 128 - (addressBits(this.#key.family) - this.#key.length);
@@ -200,10 +200,10 @@ export class IPCacheTable<Map extends BatchedMap = BpfMap> implements KernelTabl
   }
 }
 
-/** As much of an `IPCache` as is asked. */
+/** The methods of an `IPCache` that are used. */
 export type AskedIPCache = Pick<IPCache, 'lookupByPrefix' | 'entries' | 'size'>;
 
-/** Whether an address is one of this host. */
+/** Returns true if an address belongs to this host. */
 export type IsOwnAddress = (address: string) => boolean;
 
 const host = prefixRegister();
@@ -213,18 +213,18 @@ function itemOf({ identity, hostIP, encryptKey, source }: KeyedEntry, isOwn: IsO
   return { identity, tunnel: isIPv4 ? host.w0 : 0, encryptKey, flags: 0, strength: sourceRank(source) };
 }
 
-/** What is to be in the map: the visible entries of an `IPCache`, read when they are asked for. */
+/** The desired content of the map: the visible entries of an `IPCache`, read on demand. */
 export class DesiredIPCache implements DesiredItems<IPCacheItem> {
   readonly #ipcache: AskedIPCache;
   readonly #isOwn: IsOwnAddress;
 
-  /** What is on this host is behind no tunnel (pkg/datapath/ipcache). By default nothing is known to be. */
+  /** Addresses of this host get no tunnel (pkg/datapath/ipcache). By default, no address belongs to it. */
   constructor(ipcache: AskedIPCache, isOwn: IsOwnAddress = () => false) {
     this.#ipcache = ipcache;
     this.#isOwn = isOwn;
   }
 
-  /** Those that an endpoint hides are counted, too. */
+  /** Includes entries that an endpoint shadows. */
   get size(): number {
     return this.#ipcache.size;
   }
@@ -239,13 +239,13 @@ export class DesiredIPCache implements DesiredItems<IPCacheItem> {
   }
 }
 
-/** The prefix of a key of the cache, in which an endpoint has no length. */
+/** Returns the prefix of a cache key. Endpoints have no length in the cache. */
 function prefixOf(key: string): string {
   if (key.includes('/')) return key;
   return key.includes(':') ? `${key}/128` : `${key}/32`;
 }
 
-/** Tells a table which prefixes have changed in what the kernel has to know of them. */
+/** Returns a listener that marks the prefixes whose value in the kernel changes. */
 export function markPrefixes(mark: (prefix: string) => void): IPCacheListener {
   return {
     onChanges: (changes: readonly IPCacheChange[]) => {
@@ -255,8 +255,8 @@ export function markPrefixes(mark: (prefix: string) => void): IPCacheListener {
 }
 
 /**
- * Tells a table which prefixes another source says now, in the same words: the kernel does not know sources, but where there
- * is no room for all the strongest stay.
+ * Returns a listener that reports prefixes whose source changes without a change of the value. The kernel does not store
+ * sources, but the strongest entries are kept if the map is full.
  */
 export function rerankPrefixes(rerank: (prefix: string) => void): OwnerListener {
   return {

@@ -2,40 +2,44 @@ import type { KeptTable, KeptTableStatus } from './kept-table.ts';
 import type { KernelTable } from './kernel-table.ts';
 import type { PlannedChange } from './plan.ts';
 
-/** Where a table differs from what is desired, in words. */
+/** A difference between a table and its desired content, as text. */
 export interface PrintedStep {
   readonly table: string;
   readonly key: string;
-  /** What the kernel has; undefined when it has nothing. */
+  /** The item in the kernel; undefined if there is none. */
   readonly kernel: string | undefined;
-  /** What is desired; undefined when nothing is. */
+  /** The desired item; undefined if there is none. */
   readonly cache: string | undefined;
 }
 
-/** How a table stands, and how many of its items others had changed that were put right. */
+/** The status of a table, with the number of its items that others changed and that were repaired. */
 export interface KeptItemsStatus extends KeptTableStatus {
   readonly repairs: number;
 }
 
-/** A table of the kernel that is kept equal to what is desired, whatever its items are. */
+/** A table of the kernel that is kept equal to its desired content, whatever the type of its items. */
 export interface KeptItems extends Disposable {
   readonly name: string;
-  /** Reads what an earlier process has left; writing begins after that. */
+  /** True if opening the part creates the items, so that they do not come from an earlier process. */
+  readonly isMadeByOpening?: boolean | undefined;
+  /** Reads the items of an earlier process. Writes start afterwards. */
   adopt(): Promise<void>;
-  /** The inputs are complete: what was found at the start and is not desired goes. */
+  /** Must be called when the inputs are complete: initially found items that are not desired are deleted. */
   allowDeletes(): void;
-  /** Where it differs now, in the order in which it would be written. */
+  /** Must be called when the inputs of initially found items may be complete; see `KeptTable.recheck`. */
+  recheck(): void;
+  /** Returns the current differences, in the order in which they would be written. */
   plan(): Promise<readonly PrintedStep[]>;
-  /** Puts right what others have changed; resolves to what has differed. */
+  /** Repairs changes by others. Resolves to the differences. */
   repair(): Promise<readonly PrintedStep[]>;
-  /** Resolves once nothing waits for its turn. */
+  /** Resolves when no change is pending. */
   flushed(): Promise<void>;
-  /** Items that are not there and should be. */
+  /** Number of desired items that are not in the table. */
   missing(): number;
   status(): KeptItemsStatus;
 }
 
-/** A kept table without the type of its items. */
+/** Wraps a kept table and hides the type of its items. */
 export function keptItems<Item>(
   table: Pick<KernelTable<Item>, 'name' | 'print'>,
   kept: KeptTable<Item>,
@@ -53,6 +57,7 @@ export function keptItems<Item>(
     name,
     adopt: () => kept.adopt(),
     allowDeletes: () => kept.allowDeletes(),
+    recheck: () => kept.recheck(),
     plan: async () => printed(await kept.plan()),
     repair: async () => {
       const steps = await kept.repair();

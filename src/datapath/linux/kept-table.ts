@@ -6,67 +6,80 @@ import { differences, orderPlan, type PlannedChange } from './plan.ts';
 import { RankedKeys } from './ranked-keys.ts';
 import { SyscallError } from './syscall/syscall-error.ts';
 
-/** What a {@link KeptTable} takes from its process. */
+/** The dependencies of a {@link KeptTable}. */
 export interface KeptTableContext {
   readonly clock: Pick<Clock, 'now' | 'after'>;
   readonly random: Random;
   /** Calls back in a later turn of the event loop: `setImmediate`. */
   readonly nextTurn: (callback: () => void) => unknown;
-  /** Resolves when deletes that are due now may go: other tables may lead to what they take. Never rejects. By default at once. */
+  /**
+   * Resolves when deletes that are due now may be applied, because no other table refers to the deleted items. If it
+   * rejects, it is called again after a second. Default: immediately.
+   */
   readonly deletesMayGo?: (() => Promise<void>) | undefined;
+  /**
+   * Returns true if all inputs of a key are known. Called for initially found keys while deletes are not allowed. Until it
+   * returns true, such a key is neither written nor deleted. Default: the key is written immediately, and deleted when deletes
+   * are allowed.
+   */
+  readonly isComplete?: ((key: string) => boolean) | undefined;
 }
 
-/** A key that could not be written or deleted, and is tried again. */
+/** A key whose write or delete failed and is retried. */
 export interface FailingKey {
   readonly key: string;
   readonly reason: string;
   readonly attempts: number;
 }
 
-/** How a table stands. */
+/** The status of a table. */
 export interface KeptTableStatus {
   readonly name: string;
-  /** `holding`: nothing of what was found at the start is deleted yet. `degraded`: see `failing` and `noRoom`. */
+  /** `holding`: none of the initially found items has been deleted yet. `degraded`: see `failing` and `noRoom`. */
   readonly state: 'unread' | 'holding' | 'kept' | 'degraded';
-  /** Items that are to be there. */
+  /** Number of desired items. */
   readonly desired: number;
-  /** Items of ours that are there. */
+  /** Number of our items in the table. */
   readonly actual: number;
-  /** Keys that wait for their turn. */
+  /** Number of keys with pending writes and deletes. */
   readonly pending: number;
-  /** Those of them that are to be deleted, and wait until other tables do not lead to them any more. */
+  /** Number of pending deletes that wait until other tables do not refer to the items. */
   readonly waiting: number;
-  /** Keys found at the start that no change has named yet, kept until deletes are allowed. */
+  /** Number of initially found keys that no change has confirmed yet. They are kept until deletes are allowed. */
   readonly held: number;
-  /** Keys that there is no room for, counted, and how often there was none. */
+  /** Number of keys without room, and number of writes that failed for lack of room. */
   readonly noRoom: number;
   readonly noRoomErrors: number;
-  /** Keys that are tried again, counted, and some of them. */
+  /** Number of keys that are retried, and some of them. */
   readonly failing: number;
   readonly failures: readonly FailingKey[];
   readonly capacity: number | undefined;
-  /** `actual` as a part of `capacity`, or how full the fullest of `maps` is, 0 to 1; undefined without either. */
+  /** `actual` divided by `capacity`, or usage of the fullest of `maps`, from 0 to 1; undefined without either. */
   readonly pressure: number | undefined;
-  /** Where an item takes entries of several maps: how full they are. */
+  /** Usage of each map if an item takes entries of several maps. */
   readonly maps: readonly MapUse[];
   readonly upserts: number;
   readonly deletes: number;
 }
 
 const CHUNK = 256;
+/** Minimum number of turns for writes between two reads. If the last read took more turns, writes get as many. */
+const WRITE_TURNS = 16;
 const BACKOFF: Backoff = { baseMs: 200, capMs: 30_000 };
+/** Delay of the next call of `deletesMayGo` after it rejected. */
+const HOLD_RETRY_MS = 1000;
 const SHOWN_FAILURES = 16;
-/** Of what was found at the start and is not confirmed: never given up for the sake of others. */
+/** Rank of initially found items that are not confirmed: they are never evicted. */
 const HELD_RANK = Number.MAX_SAFE_INTEGER;
-/** A full LPM trie, a full hash map. */
+/** Errors of a full LPM trie or hash map. */
 const NO_ROOM: ReadonlySet<string> = new Set(['ENOSPC', 'E2BIG']);
 
 /**
- * Keeps a table of the kernel equal to what is desired: the one reconciler of the Linux datapath. Its owner says which
- * keys have changed (`mark`); what is written is what is desired when their turn comes, so that changes of one key become
- * one. At most a chunk is written in a turn of the event loop. What fails is tried again by itself, with backoff; what there is
- * no room for, when something has been deleted. What was found at the start stays until deletes are allowed: before the
- * inputs are complete a key that is missing is not known yet.
+ * Keeps a table of the kernel equal to its desired content. It is the only reconciler of the Linux datapath. The owner reports
+ * changed keys (`mark`). The desired item is read when the key is written, so several changes of a key cause one write. At most
+ * one chunk is written in a turn of the event loop. Failed writes are retried with backoff. Writes without room are retried
+ * when something was deleted. Initially found items are kept until deletes are allowed, because a missing key may be unknown
+ * until the inputs are complete.
  *
  *     mark ─► dirty ─► chunk ─► apply ─► actual
  *               ▲                 │ ENOSPC ─► without room ─┐
@@ -79,22 +92,26 @@ export class KeptTable<Item> implements Disposable {
   readonly #context: KeptTableContext;
   readonly #dirty = new KeyQueue();
   readonly #deletes = new KeyQueue();
-  /** Deletes that may not go yet: those that are waited for, and those that came since. */
+  /** Deletes that may not be applied yet: those of the current wait, and those of the next one. */
   #waiting = new Set<string>();
   #waitingNext = new Set<string>();
   #isHolding = false;
-  /** What is there of ours, the weakest first. */
+  /** Our items in the table, the weakest first. */
   readonly #actual = new RankedKeys(-1);
-  /** What there is no room for, the strongest first. */
+  /** Items without room, the strongest first. */
   readonly #noRoom = new RankedKeys(1);
   readonly #failing = new Map<string, { error: SyscallError; attempts: number; due: number }>();
   #found = new Map<string, Item>();
   readonly #counts = { upserts: 0, deletes: 0, noRoomErrors: 0 };
   #state: 'unread' | 'holding' | 'kept' | 'closed' = 'unread';
   #deletesAllowed = false;
-  /** How many are reading the table: nothing is written meanwhile. */
-  #readers = 0;
+  /** True while the table is read. Nothing is written during that time. */
+  #isRead = false;
   #still: Promise<unknown> = Promise.resolve();
+  /** A plan that waits for its read. Callers share it. */
+  #nextPlan: Promise<readonly PlannedChange<Item>[]> | undefined;
+  /** Number of turns of the last read. */
+  #readTurns = 0;
   #scheduled = false;
   #retry: Timer | undefined;
   #retryDue: number = Number.POSITIVE_INFINITY;
@@ -106,15 +123,15 @@ export class KeptTable<Item> implements Disposable {
     this.#context = context;
   }
 
-  /** What is desired at this key has changed, or may have. Costs a `Set.add`. */
+  /** Must be called when the desired item of a key has changed or may have changed. Costs a `Set.add`. */
   mark(key: string): void {
     this.#dirty.add(this.#orderOf(key), key);
     this.#schedule();
   }
 
   /**
-   * What is desired at this key has another rank, and is the same otherwise: nothing is written unless it waits for room, or
-   * a stronger one does. Costs a look-up.
+   * Must be called when only the rank of a key's desired item has changed. Writes nothing, unless this item or a stronger one
+   * waits for room. Costs a look-up.
    */
   rerank(key: string): void {
     if (this.#table.rank === undefined || this.#found.has(key)) return;
@@ -124,17 +141,19 @@ export class KeptTable<Item> implements Disposable {
   }
 
   /**
-   * Reads what is there, from an earlier process for instance; writing begins after that. Rejects with what the dump
-   * throws; it may be called again then.
+   * Reads the existing items, for instance of an earlier process. Writes start afterwards. Rejects if the dump throws, and may
+   * be called again then.
    */
   async adopt(): Promise<void> {
     await this.#whileStill(async () => {
       const there = await this.#read();
       await this.#inTurns(there.keys(), (key) => this.#actual.set(key, HELD_RANK));
       this.#found = there;
-      // What is right already has no turn of its own, unless it has one anyway: most of it is right, after a restart.
+      // Items that are already correct are not marked, unless something is marked anyway. After a restart, most items are
+      // correct.
       const isUnmarked = this.#dirty.size === 0;
       await this.#inTurns(this.#desired.entries(), ([key, item]) => {
+        if (this.#mustStay(key, item)) return;
         if (!(isUnmarked && this.#isAdopted(key, item))) this.mark(key);
       });
       if (this.#state === 'closed') return;
@@ -143,7 +162,7 @@ export class KeptTable<Item> implements Disposable {
     });
   }
 
-  /** The inputs are complete: what was found at the start and is not desired goes. */
+  /** Must be called when the inputs are complete: initially found items that are not desired are deleted. */
   allowDeletes(): void {
     if (this.#deletesAllowed) return;
     this.#deletesAllowed = true;
@@ -152,18 +171,34 @@ export class KeptTable<Item> implements Disposable {
     this.#release();
   }
 
-  /** Whether it was found at the start, and no change has named it yet. */
+  /** Must be called when inputs of initially found keys may be complete: keys with complete inputs are written or deleted. */
+  recheck(): void {
+    const { isComplete } = this.#context;
+    if (isComplete === undefined || this.#deletesAllowed) return;
+    void this.#inTurns([...this.#found.keys()], (key) => {
+      if (this.#found.has(key) && isComplete(key)) this.mark(key);
+    });
+  }
+
+  /** True if the key was found initially and no change has confirmed it yet. */
   isHeld(key: string): boolean {
     return this.#found.has(key);
   }
 
-  /** Where the table differs from what is desired now, in the order in which it would be written. */
-  async plan(): Promise<readonly PlannedChange<Item>[]> {
-    const steps = await this.#whileStill(async () => this.#differences(await this.#read()));
-    return orderPlan(this.#table, steps);
+  /**
+   * Returns the differences from the desired content, in the order in which they would be written. Calls that wait for a read
+   * share it. Between two reads, pending writes get as many turns as the first read took.
+   */
+  plan(): Promise<readonly PlannedChange<Item>[]> {
+    this.#nextPlan ??= this.#whileStill(async () => {
+      this.#nextPlan = undefined;
+      const steps = await this.#differences(await this.#read());
+      return orderPlan(this.#table, steps);
+    });
+    return this.#nextPlan;
   }
 
-  /** Writes what somebody else has changed behind our back. Resolves when its turn is over, to the steps of that. */
+  /** Writes keys that others have changed. Resolves to the differences when the writes are done. */
   async repair(): Promise<readonly PlannedChange<Item>[]> {
     const steps = await this.#whileStill(async () => {
       const there = await this.#read();
@@ -183,7 +218,7 @@ export class KeptTable<Item> implements Disposable {
     return orderPlan(this.#table, steps);
   }
 
-  /** Resolves once nothing waits for its turn, but for what fails and for what there is no room for. */
+  /** Resolves when no change is pending, except failing keys and keys without room. */
   flushed(): Promise<void> {
     if (this.#state === 'closed') return Promise.resolve();
     return new Promise((resolve) => {
@@ -192,7 +227,7 @@ export class KeptTable<Item> implements Disposable {
     });
   }
 
-  /** Items that are not there and should be. Where they have ranks the weakest are given up, and are none of them. */
+  /** Number of desired items that are not in the table. If items have ranks, evicted ones are not counted. */
   missing(): number {
     return this.#failing.size + (this.#table.rank === undefined ? this.#noRoom.size : 0);
   }
@@ -226,7 +261,7 @@ export class KeptTable<Item> implements Disposable {
     };
   }
 
-  /** Ends it; the table stays as it is. */
+  /** Ends the reconciler. Does not change the table. */
   [Symbol.dispose](): void {
     this.#state = 'closed';
     this.#retry?.cancel();
@@ -234,14 +269,14 @@ export class KeptTable<Item> implements Disposable {
   }
 
   #schedule(): void {
-    if (this.#scheduled || this.#readers > 0 || this.#state === 'unread' || this.#state === 'closed') return;
+    if (this.#scheduled || this.#isRead || this.#state === 'unread' || this.#state === 'closed') return;
     this.#scheduled = true;
     this.#context.nextTurn(() => this.#turn());
   }
 
   #turn(): void {
     this.#scheduled = false;
-    if (this.#readers > 0 || this.#state === 'closed') return;
+    if (this.#isRead || this.#state === 'closed') return;
     const changes = this.#nextChunk();
     if (changes.length > 0) this.#write(changes);
     if (this.#dirty.size + this.#deletes.size > 0) this.#schedule();
@@ -254,7 +289,7 @@ export class KeptTable<Item> implements Disposable {
     for (const resolve of idle) resolve();
   }
 
-  /** Upserts first: what they take away may be in use until they are there. */
+  /** Returns the next changes. Upserts come first, because deleted items may be in use until the new ones exist. */
   #nextChunk(): readonly TableChange<Item>[] {
     const limit = Math.min(CHUNK, this.#table.chunk ?? CHUNK);
     const changes: TableChange<Item>[] = [];
@@ -268,6 +303,7 @@ export class KeptTable<Item> implements Disposable {
       }
       this.#waiting.delete(key);
       this.#waitingNext.delete(key);
+      if (this.#mustStay(key, item)) continue;
       if (!this.#isAdopted(key, item)) changes.push({ key, item });
     }
     if (changes.length > 0 || this.#dirty.size > 0) return changes;
@@ -280,7 +316,14 @@ export class KeptTable<Item> implements Disposable {
     return changes;
   }
 
-  /** Whether it was found as it is to be. */
+  /** Returns true if an initially found key must be kept because its inputs are not known yet. */
+  #mustStay(key: string, item: Item | undefined): boolean {
+    if (this.#deletesAllowed || !this.#found.has(key)) return false;
+    const { isComplete } = this.#context;
+    return isComplete === undefined ? item === undefined : !isComplete(key);
+  }
+
+  /** Returns true if the key was found initially with its desired item. */
   #isAdopted(key: string, item: Item): boolean {
     const found = this.#found.get(key);
     if (found === undefined) return false;
@@ -289,12 +332,11 @@ export class KeptTable<Item> implements Disposable {
     return this.#table.equal(found, item);
   }
 
-  /** Nothing is desired at this key. */
+  /** Handles a key without a desired item. */
   #leave(key: string): void {
     this.#noRoom.delete(key);
-    const isHeld = this.#found.has(key) && !this.#deletesAllowed;
     if (!this.#actual.has(key)) this.#failing.delete(key);
-    else if (!isHeld) this.#delete(key);
+    else if (!this.#mustStay(key, undefined)) this.#delete(key);
   }
 
   #delete(key: string): void {
@@ -305,7 +347,7 @@ export class KeptTable<Item> implements Disposable {
     }
   }
 
-  /** What comes while others wait is of a later change, and waits by itself. */
+  /** Starts a wait. Deletes that arrive during a wait belong to a later change, and wait separately. */
   #hold(): void {
     const { deletesMayGo, nextTurn } = this.#context;
     if (deletesMayGo === undefined || this.#isHolding || this.#waitingNext.size === 0) return;
@@ -313,8 +355,19 @@ export class KeptTable<Item> implements Disposable {
     nextTurn(() => {
       this.#waiting = this.#waitingNext;
       this.#waitingNext = new Set();
-      void deletesMayGo().then(() => this.#letGo());
+      this.#letGoAfter(deletesMayGo);
     });
+  }
+
+  /** Applies the waiting deletes when `deletesMayGo` resolves. Calls it again if it rejects. */
+  #letGoAfter(deletesMayGo: () => Promise<void>): void {
+    deletesMayGo().then(
+      () => this.#letGo(),
+      () =>
+        this.#context.clock.after(HOLD_RETRY_MS, () => {
+          if (this.#state !== 'closed') this.#letGoAfter(deletesMayGo);
+        }),
+    );
   }
 
   #letGo(): void {
@@ -348,7 +401,8 @@ export class KeptTable<Item> implements Disposable {
       else this.#failed(change.key, error);
     });
     if (full.length > 0) freed += this.#makeRoom(full);
-    // An item of many entries may have become one of fewer: as long as something is written, one more is tried.
+    // If an item takes entries of several maps, an update may have released some. So one more item is tried after each
+    // successful write.
     const hasWritten = this.#table.maps !== undefined && outcomes.includes(undefined);
     this.#admit(hasWritten ? Math.max(freed, 1) : freed);
   }
@@ -357,14 +411,14 @@ export class KeptTable<Item> implements Disposable {
     try {
       return this.#table.apply(changes);
     } catch (error) {
-      // One that the table cannot take is not to keep back the others of its chunk.
+      // Applied one by one, so that an item that the table rejects does not block the others of its chunk.
       if (changes.length > 1) return changes.flatMap((change) => this.#apply([change]));
       const known = error instanceof SyscallError ? error : new SyscallError(String(error), 0);
       return changes.map(() => known);
     }
   }
 
-  /** How much room it has made. */
+  /** Records a successful change. Returns the number of released entries. */
   #done({ key, item }: TableChange<Item>): number {
     if (this.#failing.size > 0) this.#failing.delete(key);
     if (this.#found.size > 0) this.#found.delete(key);
@@ -378,7 +432,7 @@ export class KeptTable<Item> implements Disposable {
     return 0;
   }
 
-  /** It is there; a stronger one that waits for room is tried again for it. */
+  /** Records an item in the table. If a stronger item waits for room, it is tried again. */
   #setActual(key: string, item: Item): void {
     const rank = this.#rankOf(key, item);
     this.#actual.set(key, rank);
@@ -389,7 +443,7 @@ export class KeptTable<Item> implements Disposable {
   #failed(key: string, error: SyscallError): void {
     const attempts = (this.#failing.get(key)?.attempts ?? 0) + 1;
     const { clock, random } = this.#context;
-    // Not less than half of it: a table of which all fails would be tried again at once.
+    // At least half of the base, because a table whose writes all fail would otherwise be retried immediately.
     const due = clock.now() + BACKOFF.baseMs / 2 + backoffDelay(attempts, BACKOFF, random);
     this.#failing.set(key, { error, attempts, due });
     this.#noRoom.delete(key);
@@ -416,7 +470,7 @@ export class KeptTable<Item> implements Disposable {
     this.#tryAgainBy(next);
   }
 
-  /** Weaker ones go for stronger ones, as far as ranks say so. Gives how much room that has made. */
+  /** Evicts weaker items for stronger ones if items have ranks. Returns the number of released entries. */
   #makeRoom(full: readonly TableChange<Item>[]): number {
     this.#counts.noRoomErrors += full.length;
     const evicted: TableChange<Item>[] = [];
@@ -444,7 +498,7 @@ export class KeptTable<Item> implements Disposable {
     return freed;
   }
 
-  /** What goes for the sake of `key`: some kernels have no room in a full map for another value of the same key, either. */
+  /** Returns the key to evict for `key`. It may be `key` itself, because some kernels cannot replace a value in a full map. */
   #victim(key: string, rank: number): { readonly key: string; readonly rank: number } | undefined {
     if (this.#table.rank === undefined) return undefined;
     if (this.#actual.has(key)) return { key, rank };
@@ -452,7 +506,7 @@ export class KeptTable<Item> implements Disposable {
     return weakest !== undefined && weakest.rank < rank ? weakest : undefined;
   }
 
-  /** Tries the strongest again for which there may be room now. */
+  /** Retries the strongest items without room, one per released entry. */
   #admit(freed: number): void {
     for (let left = freed; left > 0; left--) {
       const next = this.#noRoom.first();
@@ -466,21 +520,22 @@ export class KeptTable<Item> implements Disposable {
     return this.#table.rank?.(key, item) ?? 0;
   }
 
-  /** Somebody has put it there. */
+  /** Records an item that another process has written. */
   #take(key: string, item: Item): void {
     this.#actual.set(key, HELD_RANK);
     if (!this.#deletesAllowed) this.#found.set(key, item);
   }
 
-  /** What was found at the start is this by now. */
+  /** Updates an initially found item to its current value. */
   #findAgain(key: string, item: Item | undefined): void {
     if (item !== undefined) this.#found.set(key, item);
     else if (this.#found.delete(key)) this.#actual.delete(key);
   }
 
-  /** No other has changed it: it is held, it waits, it fails, or there is no room for it. */
+  /** Returns true if a difference is not caused by others: the key is held, waits, fails or has no room. */
   #isKnown({ key, actual, desired }: PlannedChange<Item>): boolean {
-    if (desired === undefined) return this.#isWaiting(key) || (!this.#deletesAllowed && this.#found.has(key));
+    if (this.#mustStay(key, desired)) return true;
+    if (desired === undefined) return this.#isWaiting(key);
     return this.#failing.has(key) || (actual === undefined && this.#noRoom.has(key));
   }
 
@@ -492,22 +547,40 @@ export class KeptTable<Item> implements Disposable {
     return this.#state === 'closed';
   }
 
-  /** One after the other: a table is read through memory of its own. */
-  async #whileStill<T>(work: () => Promise<T>): Promise<T> {
-    this.#readers++;
-    const run = this.#still.then(work);
+  /** Runs one piece of work at a time without writes, because the table's memory is used for reading. */
+  #whileStill<T>(work: () => Promise<T>): Promise<T> {
+    const run = this.#still.then(async () => {
+      await this.#writePending();
+      this.#isRead = true;
+      this.#readTurns = 0;
+      try {
+        return await work();
+      } finally {
+        this.#isRead = false;
+        this.#schedule();
+      }
+    });
     this.#still = run.catch(() => {});
-    try {
-      return await run;
-    } finally {
-      this.#readers--;
+    return run;
+  }
+
+  /** Lets pending changes be written before the table is read again, so that readers do not starve them. */
+  async #writePending(): Promise<void> {
+    for (let left = Math.max(WRITE_TURNS, this.#readTurns); left > 0; left--) {
+      const hasPending = this.#dirty.size + this.#deletes.size > 0;
+      if (!hasPending || this.#state === 'unread' || this.#isClosed) return;
       this.#schedule();
+      await this.#nextTurn();
     }
+  }
+
+  #nextTurn(): Promise<void> {
+    return new Promise((resolve) => this.#context.nextTurn(resolve));
   }
 
   async #read(): Promise<Map<string, Item>> {
     const there = new Map<string, Item>();
-    // What it is read through may be gone by then.
+    // The descriptors for reading may be closed by then.
     if (this.#isClosed) return there;
     await this.#inTurns(this.#table.dump(), (entry) => {
       if (entry !== undefined) there.set(entry[0], entry[1]);
@@ -525,13 +598,14 @@ export class KeptTable<Item> implements Disposable {
     return steps;
   }
 
-  /** An `each` that gives true has taken a turn's time by itself. */
+  /** Runs `each` for all items, a chunk per turn. If `each` returns true, the item has taken the time of a whole turn. */
   async #inTurns<T>(items: Iterable<T>, each: (item: T) => unknown): Promise<void> {
     if (this.#isClosed) return;
     let left = CHUNK;
     for (const item of items) {
       if (each(item) !== true && --left > 0) continue;
-      await new Promise<void>((resolve) => this.#context.nextTurn(resolve));
+      this.#readTurns++;
+      await this.#nextTurn();
       if (this.#isClosed) return;
       left = CHUNK;
     }

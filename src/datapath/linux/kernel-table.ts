@@ -1,13 +1,13 @@
 import type { SyscallError } from './syscall/syscall-error.ts';
 
-/** What is to be at a key: an item to add or to write over what is there, or nothing. */
+/** The desired item of a key: an item to add or replace, or none. */
 export interface TableChange<Item> {
   readonly key: string;
-  /** Undefined: the key is to be deleted. */
+  /** If undefined, the key is deleted. */
   readonly item: Item | undefined;
 }
 
-/** How full a map is. */
+/** Usage of a map. */
 export interface MapUse {
   readonly name: string;
   readonly used: number;
@@ -15,37 +15,41 @@ export interface MapUse {
 }
 
 /**
- * Something in the kernel that is kept equal to what is desired: a map, the routes of a table. Keys are texts that a
- * person understands, such as `10.1.2.0/24`, and say all that it takes to delete.
+ * A table in the kernel that is kept equal to its desired content, such as a map or the routes of a routing table. Keys are
+ * readable text, such as `10.1.2.0/24`, and sufficient to delete the item.
  */
 export interface KernelTable<Item> {
   readonly name: string;
-  /** How many items there is room for; undefined without a limit. */
+  /** Maximum number of items; undefined if there is no limit. */
   readonly capacity?: number | undefined;
-  /** Where an item takes entries of several maps: how full each of them is. */
+  /** Returns the usage of each map if an item takes entries of several maps. */
   maps?(): readonly MapUse[];
-  /** Changes of one call of `apply`, which block the event loop; by default, and at most, 256. */
+  /** Number of changes in one call of `apply`, which blocks the event loop. Default and maximum: 256. */
   readonly chunk?: number | undefined;
   /**
-   * What is there of ours, read while it is iterated. A key may come twice; the last one counts. Undefined is no item, but
-   * the end of a piece of work that took as long as many of them.
+   * Returns our items, read during the iteration. If a key is returned twice, the last one counts. `undefined` is not an item,
+   * but marks the end of a step that took as long as many items.
    */
   dump(): Iterable<readonly [key: string, item: Item] | undefined>;
   equal(a: Item, b: Item): boolean;
-  /** A small whole number. Upserts go by ascending, deletes by descending order; all upserts first. By default 0. */
+  /**
+   * Returns a small integer. All upserts are applied first, in ascending order, then deletes in descending order. Default 0.
+   */
   order?(key: string): number;
-  /** Where there is no room for all, those of higher rank stay. Without it those that came first do. */
+  /**
+   * Returns the rank of an item. If the table is full, items of higher rank are kept. Without ranks, the first items are kept.
+   */
   rank?(key: string, item: Item): number;
   /**
-   * Synchronous, in the order given. One outcome for each change: undefined, or why not. A delete of what is not there
-   * has succeeded. What it throws is the outcome of all.
+   * Applies the changes synchronously, in the given order. Returns one outcome per change: undefined, or the error. Deleting a
+   * missing key succeeds. If it throws, the error is the outcome of all changes.
    */
   apply(changes: readonly TableChange<Item>[]): readonly (SyscallError | undefined)[];
-  /** The item in words, without the key. */
+  /** Returns the item as text, without the key. */
   print(item: Item): string;
 }
 
-/** What is to be in a table: a `Map`, or a view of an engine. */
+/** The desired content of a table: a `Map`, or a view of an engine. */
 export interface DesiredItems<Item> {
   readonly size: number;
   get(key: string): Item | undefined;

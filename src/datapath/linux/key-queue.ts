@@ -1,8 +1,10 @@
-/** Keys, first in first out within their order, a small whole number. A key that is added again while it waits is there once. */
+/**
+ * A queue of keys, first in first out per order, a small integer. A key that is added again while it is queued is queued once.
+ */
 export class KeyQueue {
   readonly #lanes: Lane[] = [];
 
-  /** At most so many: one that was added again may count twice. 0 only where there is none. */
+  /** Upper limit of the number of keys, because a key that was added again may count twice. 0 only if the queue is empty. */
   get size(): number {
     let size = 0;
     for (const lane of this.#lanes) size += lane.size;
@@ -14,7 +16,7 @@ export class KeyQueue {
     this.#lanes[order]?.add(key);
   }
 
-  /** Takes the first key of the lowest (`first` −1) or the highest (1) order. */
+  /** Removes and returns the first key of the lowest (`first` −1) or the highest (1) order. */
   take(first: 1 | -1): string | undefined {
     const lanes = this.#lanes;
     for (let i = 0; i < lanes.length; i++) {
@@ -26,8 +28,8 @@ export class KeyQueue {
 }
 
 /**
- * What is added goes to one set while another is taken from: nothing is deleted from a set, which costs as much as adding,
- * but for what was added again since.
+ * Keys are added to one set and taken from another. Taken keys are not deleted from their set, because that costs as much as
+ * adding. Only keys that were added again since are deleted.
  */
 class Lane {
   #added = new Set<string>();

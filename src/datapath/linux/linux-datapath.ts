@@ -2,66 +2,74 @@ import { messageOf } from '../../base/failure.ts';
 import { unsubscribeOnce } from '../../base/subscription.ts';
 import { connectDatapath, type Datapath, type DatapathEngines } from '../datapath.ts';
 import type { KeptItems, KeptItemsStatus, PrintedStep } from './kept-items.ts';
-import { SteeredByAnotherError } from './own-locks.ts';
 import { type DatapathPart, missingFor, type ProbeAnswer } from './probe.ts';
+import type { ServiceInputs } from './services/desired-services.ts';
 
-/** What the engines feed, each of which may be off, or not able to run, where the others do. */
+/** The parts that the engines feed. If one is off or cannot run, the others still run. */
 export type LinuxPartName = 'nodes' | 'ipcache' | 'services';
 
-/** A part of the datapath that is open: what it follows, and the tables of the kernel that it keeps equal to that. */
+/** An open part of the datapath: the engine that it follows, and the kernel tables that it keeps equal to the engine. */
 export interface LinuxPart extends Disposable {
   readonly datapath: Datapath;
   readonly tables: readonly KeptItems[];
-  /** What of it does not work now, a sentence each: a cgroup that is gone, a device that cannot be had. */
+  /** Returns one sentence for each current problem, such as a removed cgroup or a device that cannot be created. */
   problems?(): readonly string[];
-  /** The caches are complete and the tables have all of it: what an earlier process has left in another form can go. */
+  /** Must be called when more inputs of services are known. */
+  setServiceInputs?(inputs: ServiceInputs): void;
+  /**
+   * Must be called when the caches are complete and written to the tables: removes the items of an earlier process that have
+   * another form.
+   */
   retire?(): void;
 }
 
-/** A part that is asked for: what it needs of the host, and how it is opened. What `open` throws is why it cannot run. */
+/** A requested part: its requirements, and how it is opened. If `open` throws, the part cannot run for that reason. */
 export interface WantedPart {
   readonly name: LinuxPartName;
   readonly needs: readonly DatapathPart[];
-  /** Undefined: it is off. */
+  /** Undefined if the part is off. */
   readonly open: (() => LinuxPart) | undefined;
-  /** Where it is off: takes away what an earlier process has left of it, once the caches are complete. */
+  /** If the part is off, removes the items of an earlier process when the caches are complete. */
   readonly retire?: (() => void) | undefined;
 }
 
-/** How a part stands. */
+/** The status of a part. */
 export interface LinuxPartStatus {
   readonly name: LinuxPartName;
   readonly state: 'runs' | 'off' | 'cannot run';
   readonly missing: readonly string[];
 }
 
-/** How a datapath stands. */
+/** The status of a datapath. */
 export interface LinuxDatapathStatus {
   readonly parts: readonly LinuxPartStatus[];
   readonly tables: readonly KeptItemsStatus[];
-  /** What has failed as a whole, a sentence each. */
+  /** Failures of whole tables or parts, one sentence each. */
   readonly failures: readonly string[];
 }
 
-/** A part that runs, or why it does not. */
+/** A part that runs, or the reasons why it does not. */
 interface OpenedPart {
   readonly name: LinuxPartName;
   readonly part: LinuxPart | undefined;
   readonly missing: readonly string[];
   readonly retire?: (() => void) | undefined;
-  /** Another process steers it: it is opened once that has ended. */
+  /**
+   * Set if the part could not be opened because another process steers it, or because a pin belongs to others. Each repair
+   * tries again.
+   */
   readonly refused?: WantedPart | undefined;
 }
 
 /**
- * The datapath of the kernel that this process runs on. What can run does; what cannot is named, with what is missing. What
- * an earlier process has left is adopted: it works on meanwhile, is compared with what the engines say as they say it, and
- * is taken away only once the inputs are complete (`allowDeletes`).
+ * The datapath of the kernel that this process runs on. Parts that can run do; for the others, the missing requirements are
+ * reported. Items of an earlier process are adopted: they keep working, are compared with the engines as entries arrive, and
+ * are deleted only when the inputs are complete (`allowDeletes`).
  *
- *     open ─► adopt ─► connect ─────► allowDeletes
- *               │         │ nodes, prefixes at once
- *               │         └ services, too, where none were found; else with the inputs complete:
- *               │           a service whose backends are not all known yet would lose some
+ *     open ─► adopt ─► connect ─► setServiceInputs … ─► allowDeletes
+ *               │         │             └ each found service is released when its own inputs are known,
+ *               │         │               because before that it would lose backends
+ *               │         └ nodes, prefixes, services that were not found: immediately
  *               └ dump of every table
  */
 export class LinuxDatapath implements Disposable {
@@ -70,16 +78,14 @@ export class LinuxDatapath implements Disposable {
   readonly #shared: Disposable | undefined;
   readonly #failures = new Map<string, string>();
   readonly #ends: (() => void)[] = [];
-  readonly #connected = new Set<LinuxPartName>();
-  /** Of which something from before is still there, because it could not be taken away or is still needed. */
+  /** Parts with items of an earlier process that could not be removed or are still needed. */
   readonly #unretired = new Set<OpenedPart>();
-  /** Tables in which there was something, or may have been. */
-  readonly #found = new Set<KeptItems>();
   #engines: DatapathEngines | undefined;
+  #inputs: ServiceInputs | undefined;
   #isComplete = false;
   #isDisposed = false;
 
-  /** Opens what can run here. Never throws. What the parts share is disposed of with them, as the last. */
+  /** Opens the parts that can run. Never throws. `shared` is disposed of last, after the parts. */
   constructor(probe: ProbeAnswer, wanted: readonly WantedPart[], shared?: Disposable) {
     this.#probe = probe;
     this.#shared = shared;
@@ -90,45 +96,57 @@ export class LinuxDatapath implements Disposable {
     return this.#parts.flatMap(({ part }) => part?.tables ?? []);
   }
 
-  /** Reads what is there. A table that cannot be read is named, and not written either. */
+  /** Reads the existing items. If a table cannot be read, it is reported and not written. */
   adopt(): Promise<void> {
     return this.#adopt(this.#tables);
   }
 
   async #adopt(tables: readonly KeptItems[]): Promise<void> {
-    for (const table of tables) {
-      await this.#tried(table, () => table.adopt());
-      // One that cannot be read may have anything.
-      const { state, actual } = table.status();
-      if (state === 'unread' || actual > 0) this.#found.add(table);
-    }
+    for (const table of tables) await this.#tried(table, () => table.adopt());
   }
 
-  /** Follows the engines: nodes first, as entries and backends point to them. */
+  /** Returns the tables that are not empty. Before `connect`, their items come from an earlier process. */
+  get found(): readonly KeptItemsStatus[] {
+    const tables = this.#tables.filter(({ isMadeByOpening }) => !isMadeByOpening);
+    return tables.map((table) => table.status()).filter(({ actual }) => actual > 0);
+  }
+
+  /** Connects the parts to the engines. Nodes come first because entries and backends refer to them. */
   connect(engines: DatapathEngines): void {
     if (this.#isDisposed) return;
     this.#engines = engines;
-    for (const part of this.#parts) this.#connectEarly(part);
+    for (const part of this.#parts) this.#connectPart(part);
   }
 
-  /** The inputs are complete: the engines have all that they will say of what was found. */
+  /** Must be called when more inputs of services are known: releases found services whose inputs are complete. */
+  setServiceInputs(inputs: ServiceInputs): void {
+    this.#inputs = inputs;
+    for (const { part } of this.#parts) {
+      part?.setServiceInputs?.(inputs);
+      for (const table of part?.tables ?? []) table.recheck();
+    }
+  }
+
+  /** Must be called when the inputs are complete: found items that the engines do not have are deleted. */
   allowDeletes(): void {
     this.#isComplete = true;
-    for (const { name, part } of this.#parts) this.#connectPart(name, part);
     for (const table of this.#tables) table.allowDeletes();
     for (const part of this.#parts) void this.#retire(part);
   }
 
-  /** Where the kernel differs from the engines, table by table, in the order in which it would be written. */
+  /**
+   * Returns the differences between the kernel and the engines, table by table, in the order in which they would be written.
+   */
   async plan(): Promise<readonly PrintedStep[]> {
     const steps: PrintedStep[] = [];
-    for (const table of this.#tables) steps.push(...((await this.#tried(table, () => table.plan())) ?? []));
+    for (const table of this.#tables)
+      for (const step of (await this.#tried(table, () => table.plan())) ?? []) steps.push(step);
     return steps;
   }
 
   /**
-   * Puts right what others have changed; gives what has differed. What could not be read, or taken away, is tried again, and
-   * so is a part that another process steers.
+   * Restores items that others have changed, and returns the differences. Retries failed reads and removals, and opens parts
+   * that could not be opened.
    */
   async repair(): Promise<readonly PrintedStep[]> {
     const steps: PrintedStep[] = [];
@@ -136,13 +154,13 @@ export class LinuxDatapath implements Disposable {
     for (const table of this.#tables) {
       const isUnread = table.status().state === 'unread';
       if (isUnread) await this.#tried(table, () => table.adopt());
-      else steps.push(...((await this.#tried(table, () => table.repair())) ?? []));
+      else for (const step of (await this.#tried(table, () => table.repair())) ?? []) steps.push(step);
     }
     for (const part of this.#unretired) void this.#retire(part);
     return steps;
   }
 
-  /** Resolves once nothing waits for its turn. */
+  /** Resolves when no change is pending. */
   async flushed(): Promise<void> {
     for (const table of this.#tables) await table.flushed();
   }
@@ -159,7 +177,7 @@ export class LinuxDatapath implements Disposable {
     };
   }
 
-  /** Lets go of the kernel, which stays as it is: what is pinned works on. */
+  /** Releases the kernel objects and changes nothing: pinned objects keep working. */
   [Symbol.dispose](): void {
     if (this.#isDisposed) return;
     this.#isDisposed = true;
@@ -171,15 +189,15 @@ export class LinuxDatapath implements Disposable {
     this.#shared?.[Symbol.dispose]();
   }
 
-  /** A part whose tables cannot be read yet keeps no other waiting. */
+  /** Removes the items of an earlier process. A part whose tables cannot be read yet does not delay others. */
   async #retire(opened: OpenedPart): Promise<void> {
     const { name, part, retire = part?.retire } = opened;
     if (retire === undefined) return;
     this.#unretired.delete(opened);
-    for (const table of part?.tables ?? []) await table.flushed();
-    if (this.#isDisposed) return;
     const failure = `${name}: what was there before`;
     try {
+      for (const table of part?.tables ?? []) await table.flushed();
+      if (this.#isDisposed) return;
       for (const table of part?.tables ?? []) assertWhole(table);
       retire();
       this.#failures.delete(failure);
@@ -189,36 +207,39 @@ export class LinuxDatapath implements Disposable {
     }
   }
 
-  /** Opens what another process has steered that has ended: as all others were, a step after the other. */
+  /** Opens the parts that could not be opened before because of another process or its leftovers. */
   async #takeOver(): Promise<void> {
     for (const [at, { refused }] of this.#parts.entries()) {
       if (refused === undefined || this.#isDisposed) continue;
       const part = opened(this.#probe, refused);
       this.#parts[at] = part;
-      const { name, part: { tables } = { tables: [] } } = part;
+      const { tables } = part.part ?? { tables: [] };
       await this.#adopt(tables);
       if (this.#isDisposed) return;
-      this.#connectEarly(part);
+      if (this.#inputs !== undefined) part.part?.setServiceInputs?.(this.#inputs);
+      this.#connectPart(part);
       if (!this.#isComplete) continue;
-      this.#connectPart(name, part.part);
       for (const table of tables) table.allowDeletes();
       void this.#retire(part);
     }
   }
 
-  /** Before the inputs are complete: but for services of which some were found. */
-  #connectEarly({ name, part }: OpenedPart): void {
-    const hasFound = part?.tables.some((table) => this.#found.has(table)) === true;
-    if (name !== 'services' || !hasFound) this.#connectPart(name, part);
+  /** Connects a part to the engines. A failure is reported in the status: other parts and repairs continue. */
+  #connectPart({ name, part }: OpenedPart): void {
+    if (part === undefined || this.#engines === undefined) return;
+    const fail = (error: unknown): void => {
+      this.#failures.set(`${name}: engines`, `${name}: cannot follow the engines: ${messageOf(error)}`);
+    };
+    try {
+      const connection = connectDatapath(part.datapath, this.#engines);
+      this.#ends.push(unsubscribeOnce(connection));
+      connection.synced.catch(fail);
+    } catch (error) {
+      fail(error);
+    }
   }
 
-  #connectPart(name: LinuxPartName, part: LinuxPart | undefined): void {
-    if (part === undefined || this.#engines === undefined || this.#connected.has(name)) return;
-    this.#connected.add(name);
-    this.#ends.push(unsubscribeOnce(connectDatapath(part.datapath, this.#engines)));
-  }
-
-  /** Nothing is asked of a table that may have given back what it is read through. */
+  /** Calls a table. Does nothing after dispose, because the table may have released its descriptors. */
   async #tried<T>({ name }: KeptItems, use: () => Promise<T>): Promise<T | undefined> {
     if (this.#isDisposed) return undefined;
     try {
@@ -232,7 +253,7 @@ export class LinuxDatapath implements Disposable {
   }
 }
 
-/** What an earlier process has left serves what is not written yet. */
+/** Throws if a table is incomplete, because the items of an earlier process still serve the missing ones. */
 function assertWhole(table: KeptItems): void {
   const { name } = table;
   const missing = table.missing();
@@ -247,7 +268,6 @@ function opened(probe: ProbeAnswer, wanted: WantedPart): OpenedPart {
   try {
     return { name, part: open(), missing: [] };
   } catch (error) {
-    const refused = error instanceof SteeredByAnotherError ? wanted : undefined;
-    return { name, part: undefined, missing: [messageOf(error)], refused };
+    return { name, part: undefined, missing: [messageOf(error)], refused: wanted };
   }
 }

@@ -2,13 +2,16 @@ import { closeSync, openSync } from 'node:fs';
 import type { Kernel } from './syscall/kernel.ts';
 import { SyscallError } from './syscall/syscall-error.ts';
 
-/** Another process steers it already. */
+/** Another process already steers this part. */
 export class SteeredByAnotherError extends Error {
   override readonly name: string = 'SteeredByAnotherError';
   readonly code: 'steered-by-another' = 'steered-by-another';
 }
 
-/** What of a network namespace one agent has: routes and tunnels, or rules of nftables. Both are known by name or number. */
+/**
+ * The parts of a network namespace that one agent owns: routes and tunnels, or rules of nftables. Both are identified by name
+ * or number.
+ */
 export type NamespacePart = 'routes' | 'rules';
 
 const AF_UNIX = 1;
@@ -22,8 +25,8 @@ const OTHERWISE: Readonly<Record<NamespacePart, string>> = {
 };
 
 /**
- * Takes a part of the network namespace that this process is in, until it is disposed of or the process ends, whatever ends
- * it: the name of an abstract socket, which the kernel keeps for each namespace. Throws {@link SteeredByAnotherError}.
+ * Locks a part of the network namespace of this process until dispose or until the process ends for any reason. The lock is the
+ * name of an abstract socket, which the kernel keeps per namespace. Throws {@link SteeredByAnotherError}.
  */
 export function lockNamespace(kernel: Kernel, part: NamespacePart): Disposable {
   const fd = kernel.socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -34,7 +37,7 @@ export function lockNamespace(kernel: Kernel, part: NamespacePart): Disposable {
   );
 }
 
-/** Takes a folder of pins in the same way: a lock on it, which is advisory. Throws {@link SteeredByAnotherError}. */
+/** Locks a folder of pins in the same way, by an advisory lock on it. Throws {@link SteeredByAnotherError}. */
 export function lockFolder(kernel: Kernel, folder: string): Disposable {
   const fd = openSync(folder, 'r');
   const words = `another agent steers what is pinned in ${folder}: stop it, or name another folder with --datapath-pins`;

@@ -1,18 +1,21 @@
 import type { DesiredItems, KernelTable } from './kernel-table.ts';
 
-/** One step that takes a table to what is desired. */
+/** One step from the current to the desired content of a table. */
 export interface PlannedChange<Item> {
   readonly key: string;
-  /** What is there: undefined when it is to be added. */
+  /** The current item; undefined if it is to be added. */
   readonly actual: Item | undefined;
-  /** What is to be there: undefined when it is to be deleted. */
+  /** The desired item; undefined if it is to be deleted. */
   readonly desired: Item | undefined;
 }
 
-/** What the planner has to know of a table. */
+/** The properties of a table that the planner uses. */
 export type PlannedTable<Item> = Pick<KernelTable<Item>, 'name' | 'equal' | 'order' | 'print'>;
 
-/** Where a table differs from what is desired, in no order. Lazy: a step for each item of either. */
+/**
+ * Yields the differences between a table and its desired content, unordered, and `undefined` for each equal item. Lazy: one
+ * step per item of either.
+ */
 export function* differences<Item>(
   { equal }: Pick<KernelTable<Item>, 'equal'>,
   desired: DesiredItems<Item>,
@@ -28,10 +31,7 @@ export function* differences<Item>(
   }
 }
 
-/**
- * The steps from what is there to what is desired, in the order in which they are applied: what others need comes first,
- * and goes last.
- */
+/** Returns the steps in the order in which they are applied: items that others depend on are added first and deleted last. */
 export function orderPlan<Item>(
   { order }: Pick<KernelTable<Item>, 'order'>,
   steps: Iterable<PlannedChange<Item>>,
@@ -43,7 +43,7 @@ export function orderPlan<Item>(
   return [...upserts.sort((a, b) => place(a) - place(b)), ...deletes.sort((a, b) => place(b) - place(a))];
 }
 
-/** A line for each step: `ipcache + 10.1.2.3/32 identity 4`; `+` adds, `~` changes, `-` deletes. */
+/** Yields a line for each step: `ipcache + 10.1.2.3/32 identity 4`; `+` adds, `~` changes, `-` deletes. */
 export function* formatPlan<Item>(
   table: PlannedTable<Item>,
   steps: Iterable<PlannedChange<Item>>,

@@ -2,10 +2,10 @@ import { readFileSync } from 'node:fs';
 import { release } from 'node:os';
 import { join, resolve } from 'node:path';
 
-/** What a Linux datapath is made of; each may be able to run where another is not. */
+/** The parts of a Linux datapath. Each may be able to run if another is not. */
 export type DatapathPart = 'maps' | 'sockets' | 'routes' | 'tunnel' | 'nftables';
 
-/** What a host says of itself, as the kernel writes it. */
+/** Facts about a host, in the kernel's format. */
 export interface HostFacts {
   /** `process.platform`. */
   readonly platform: string;
@@ -23,26 +23,26 @@ export interface HostFacts {
   readonly mounts: string;
 }
 
-/** What is asked of the host. */
+/** Options of {@link probeHost}. */
 export interface ProbeOptions {
-  /** Where maps, programs and links are pinned. */
+  /** Folder for pins of maps, programs and links. */
   readonly pinFolder: string;
-  /** The cgroup to attach to; by default the root of the first cgroup2 that is mounted. */
+  /** The cgroup to attach to; default the root of the first mounted cgroup2. */
   readonly cgroup?: string | undefined;
 }
 
-/** Whether a part can run, and what is missing otherwise: a sentence each, that says what to do about it. */
+/** The requirements that a part lacks, one sentence each with a remedy. Empty if the part can run. */
 export interface PartAnswer {
   readonly part: DatapathPart;
   readonly missing: readonly string[];
 }
 
-/** What can run on a host. */
+/** The result of a probe. */
 export interface ProbeAnswer {
   readonly kernel: string;
   readonly parts: readonly PartAnswer[];
   readonly pinFolder: string;
-  /** The cgroup to attach to; `undefined` when there is none. */
+  /** The cgroup to attach to; `undefined` if there is none. */
   readonly cgroup: string | undefined;
 }
 
@@ -56,12 +56,12 @@ interface Mount {
 const CAPABILITIES = { CAP_NET_ADMIN: 12, CAP_SYS_ADMIN: 21, CAP_BPF: 39 } as const;
 type Capability = keyof typeof CAPABILITIES;
 
-/** Batches of an LPM trie came with 5.6, CAP_BPF with 5.8, batches of tries that are dumped whole with 5.7. */
+/** LPM tries support batches since 5.6 and full batch dumps since 5.7. CAP_BPF exists since 5.8. */
 const KERNEL_OF_MAPS = '5.8';
-/** `BPF_CGROUP_INET4_GETPEERNAME` came with 5.8, as did links of cgroups in 5.7. */
+/** `BPF_CGROUP_INET4_GETPEERNAME` exists since 5.8, links of cgroups since 5.7. */
 const KERNEL_OF_SOCKETS = '5.8';
 
-/** What `/proc` has to say; what cannot be read is empty. */
+/** Reads `/proc`. Unreadable files are returned empty. */
 export function readHost(proc = '/proc'): HostFacts {
   const read = (file: string): string => {
     try {
@@ -81,7 +81,10 @@ export function readHost(proc = '/proc'): HostFacts {
   };
 }
 
-/** What of a datapath can run on a host, and what is missing, in words. Tries nothing, changes nothing. */
+/**
+ * Returns the parts of a datapath that can run on a host, and the missing requirements of the others. Changes nothing, and does
+ * not try anything out.
+ */
 export function probeHost(host: HostFacts, { pinFolder, cgroup }: ProbeOptions): ProbeAnswer {
   const mounts = mountsOf(host.mounts);
   const folder = resolve(pinFolder);
@@ -115,7 +118,7 @@ export function probeHost(host: HostFacts, { pinFolder, cgroup }: ProbeOptions):
   };
 }
 
-/** What is missing for a part; nothing when it can run. */
+/** Returns the missing requirements of a part; empty if it can run. */
 export function missingFor(answer: ProbeAnswer, part: DatapathPart): readonly string[] {
   return answer.parts.find((one) => one.part === part)?.missing ?? [];
 }
@@ -133,14 +136,14 @@ function lacksKernel({ release: version }: HostFacts, needed: string): readonly 
   return isOld ? [`the kernel is ${version}: ${needed} or later is needed`] : [];
 }
 
-/** One of the capabilities is enough; the first is named. */
+/** Returns a problem if all of the capabilities are missing, because one is enough. It names the first. */
 function lacksCapability({ status }: HostFacts, ...names: readonly Capability[]): readonly string[] {
   const effective = BigInt(`0x${/^CapEff:\s*([0-9a-f]+)/m.exec(status)?.[1] ?? '0'}`);
   const has = names.some((name) => (effective >> BigInt(CAPABILITIES[name])) & 1n);
   return has ? [] : [`${names[0]} is missing: run it as root, or give it the capability`];
 }
 
-/** `bpf()` asks for capabilities of the initial user namespace: those of another count for its own network only. */
+/** `bpf()` requires capabilities of the initial user namespace. Those of another namespace apply to its own network only. */
 function lacksBpfNamespace({ uidMap }: HostFacts): readonly string[] {
   const [inside, outside, count] = uidMap.trim().split(/\s+/);
   if (uidMap === '' || (inside === '0' && outside === '0' && count === '4294967295')) return [];
@@ -162,7 +165,7 @@ function lacksCgroup(mounts: readonly Mount[], cgroup: string | undefined): read
   return [`${cgroup} is not in a cgroup2: name a folder of one that is mounted`];
 }
 
-/** Octal escapes stand for blanks and backslashes in paths. */
+/** Decodes mounts. Paths contain octal escapes for blanks and backslashes. */
 function mountsOf(text: string): readonly Mount[] {
   return text.split('\n').flatMap((line) => {
     const [, at, type] = line.split(' ');
@@ -174,7 +177,7 @@ function mountsOf(text: string): readonly Mount[] {
   });
 }
 
-/** The mount on which a path lies: the deepest one, and of those at one place the last. */
+/** Returns the mount that contains a path: the deepest one, and the last of several at one place. */
 function mountOf(mounts: readonly Mount[], path: string): Mount | undefined {
   const over = mounts.filter(({ at }) => at === '/' || path === at || path.startsWith(`${at}/`));
   return over.reduce<Mount | undefined>(

@@ -1,11 +1,11 @@
 /**
- * Keys with a rank, of which the lowest (`first` −1) or the highest (1) is wanted now and then: it is looked for when it is,
- * among all of them, and so are its equals. So that a table that never fills up pays for a `Map` and no more.
+ * Keys with a rank. Returns the key with the lowest (`first` −1) or the highest (1) rank on demand. It is then searched among
+ * all keys, and keys of equal rank are queued. So a table that is never full pays only for a `Map`.
  */
 export class RankedKeys {
   readonly #first: 1 | -1;
   readonly #ranks = new Map<string, number>();
-  /** Keys that had the first rank when they were looked for; some may have left. */
+  /** Keys that had the first rank at the last search. Some may have been deleted since. */
   #queue: string[] = [];
   #queueRank = 0;
 
@@ -34,7 +34,7 @@ export class RankedKeys {
     return this.#ranks.delete(key);
   }
 
-  /** The key that comes first, with its rank; undefined when there is none. */
+  /** Returns the key with the first rank; undefined if there is none. */
   first(): { readonly key: string; readonly rank: number } | undefined {
     if (this.#peek() === undefined) this.#look();
     const key = this.#peek();

@@ -1,11 +1,11 @@
 import { Buffer } from 'node:buffer';
 
-/** Bytes that wait to be read before the connection is held up. */
+/** Maximum number of unread bytes before the connection is paused. */
 const MOST_WAITING = 64 * 1024;
 
 const NO_ROOM = Buffer.alloc(0);
 
-/** The connection that a body comes from. */
+/** The connection of a body. */
 export interface Flow {
   pause(): void;
   resume(): void;
@@ -13,16 +13,16 @@ export interface Flow {
 }
 
 /**
- * The body of an answer while it arrives. What has come in one turn of the event loop is handed out as one piece: a
- * connection with TLS gives 16 KiB at a time. To be read once; a piece is the reader's until it asks for the next.
+ * The body of a response while it arrives. All bytes of one turn of the event loop are returned as one chunk, because TLS delivers
+ * 16 KiB at a time. It can be read once. A chunk is valid until the next one is requested.
  */
 export class AnswerBody implements AsyncIterable<Uint8Array> {
   readonly #flow: Flow;
   #waiting: Uint8Array[] = [];
   #size = 0;
-  /** What is put together is put in here, each time anew: memory of its own for each would wait for the collector. */
+  /** Buffer in which chunks are joined. It is reused because a new buffer for each chunk would wait for the collector. */
   #room = NO_ROOM;
-  /** Why there is no more: `null` where the answer is complete. */
+  /** The end of the body: `null` if the response is complete. */
   #end: Error | null | undefined;
   #wake: (() => void) | undefined;
 
@@ -31,14 +31,14 @@ export class AnswerBody implements AsyncIterable<Uint8Array> {
   }
 
   push(bytes: Uint8Array): void {
-    if (bytes.length === 0) return; // nothing to hand out
+    if (bytes.length === 0) return;
     this.#waiting.push(bytes);
     this.#size += bytes.length;
     if (this.#size > MOST_WAITING) this.#flow.pause();
     this.#tell();
   }
 
-  /** What has come before an error is read before it is thrown. */
+  /** Ends the body. Bytes that arrived before an error are returned before the error is thrown. */
   end(error: Error | null): void {
     if (this.#end === undefined) this.#end = error;
     this.#tell();

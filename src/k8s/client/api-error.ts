@@ -2,17 +2,17 @@ import { cutText } from '../../base/show-value.ts';
 import { isObject } from '../../net/fields.ts';
 
 /**
- * Why a request to an API server failed.
+ * The reason for the failure of a request to an API server.
  *
- * - `unreachable`: no connection. `broken`: the connection ended in the middle. `silent`: nothing came for too long.
- * - `throttled`: 429. `unavailable`: 503, 504: it starts, stops, or is overloaded. `internal`: 500.
- * - `expired`: what was asked for is no longer remembered: 410. `future-version`: it has not been reached: the server is
- *   behind, or has been restored from a backup.
- * - `unauthorized`: 401: the credentials are not (or no longer) valid. `forbidden`: 403. `missing`: 404.
- * - `conflict`: 409: there is another object of that name, or it is not at the version, or not the life, that was expected.
- *   `invalid`: 422: the object or patch is not what the kind wants, or a `test` of the patch does not hold.
- * - `garbled`: the answer is not what the API says. `rejected`: the request is refused for another reason.
- * - `credentials`: there are none to be had: a file that cannot be read, a plugin that fails.
+ * - `unreachable`: no connection. `broken`: the connection ended during the response. `silent`: no data for too long.
+ * - `throttled`: 429. `unavailable`: 503 or 504, because the server starts, stops or is overloaded. `internal`: 500.
+ * - `expired`: 410, the requested version was compacted. `future-version`: the version is not reached yet, because the server is
+ *   behind or was restored from a backup.
+ * - `unauthorized`: 401, the credentials are invalid or expired. `forbidden`: 403. `missing`: 404.
+ * - `conflict`: 409, another object has that name, or the version or UID differs from the expected one. `invalid`: 422, the
+ *   object or patch violates the schema, or a `test` of the patch failed.
+ * - `garbled`: the response is malformed. `rejected`: the request was rejected for another reason.
+ * - `credentials`: no credentials are available: a file cannot be read, or a plugin fails.
  */
 export type ApiErrorCode =
   | 'unreachable'
@@ -40,13 +40,13 @@ const FOR_GOOD: ReadonlySet<ApiErrorCode> = new Set([
   'rejected',
 ]);
 
-/** An API server, or the way to it, has failed. */
+/** A failed request to an API server. */
 export class ApiError extends Error {
   override readonly name = 'ApiError';
   readonly code: ApiErrorCode;
-  /** Whether the same request may succeed later without anybody changing anything. */
+  /** True if the same request may succeed later without a change by the user. */
   readonly retryable: boolean;
-  /** The server asks to wait for so long; 0 if it says nothing. */
+  /** Delay that the server requests, in milliseconds; 0 if none. */
   readonly retryAfterMs: number;
 
   constructor(
@@ -74,10 +74,10 @@ const BY_STATUS: ReadonlyMap<number, ApiErrorCode> = new Map([
 ]);
 
 const MESSAGE_LENGTH = 300;
-/** A server that says "an hour" is not believed. */
+/** Upper limit of `Retry-After`. */
 const LONGEST_RETRY_AFTER_MS = 60_000;
 
-/** So many milliseconds, from the header `Retry-After` in seconds; 0 where it says nothing of use. */
+/** Returns the header `Retry-After` in milliseconds; 0 if it is absent or invalid. */
 export function retryAfter(seconds: unknown): number {
   const ms = Number(seconds ?? 0) * 1000;
   return ms > 0 ? Math.min(ms, LONGEST_RETRY_AFTER_MS) : 0;
@@ -90,7 +90,7 @@ function codeOf(status: number, details: unknown, message: string): ApiErrorCode
   return BY_STATUS.get(status) ?? (status >= 500 ? 'internal' : 'rejected');
 }
 
-/** What a Status object says; one of a stream may lack all but its code. */
+/** Returns the error of a Status object. In a stream, all fields except the code may be missing. */
 export function errorOfStatus(status: unknown, httpStatus = 0, retryAfterMs = 0): ApiError {
   const fields = isObject(status) ? status : {};
   const { code = httpStatus, message = '', details } = fields;
@@ -101,7 +101,7 @@ export function errorOfStatus(status: unknown, httpStatus = 0, retryAfterMs = 0)
   return new ApiError(codeOf(number, details, words), text, { retryAfterMs: Math.max(retryAfterMs, asked) });
 }
 
-/** What an answer other than 200 says: a Status, the same without kind, plain text, or a page of HTML. */
+/** Returns the error of a response other than 200: a Status, a Status without kind, plain text, or HTML. */
 export function errorOfAnswer(httpStatus: number, text: string, retryAfterMs: number): ApiError {
   try {
     const status: unknown = JSON.parse(text);
@@ -112,7 +112,7 @@ export function errorOfAnswer(httpStatus: number, text: string, retryAfterMs: nu
   return errorOfStatus({ message: `answered ${httpStatus}: ${text.trim()}` }, httpStatus, retryAfterMs);
 }
 
-/** A thrown value as an ApiError; what was not expected is `broken`. */
+/** Converts a thrown value to an ApiError. Unexpected values become `broken`. */
 export function asApiError(thrown: unknown): ApiError {
   if (thrown instanceof ApiError) return thrown;
   const message = thrown instanceof Error ? thrown.message : String(thrown);

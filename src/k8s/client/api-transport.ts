@@ -6,34 +6,34 @@ export interface ApiRequest {
   readonly path: string;
   /** Sent as JSON. */
   readonly body?: unknown;
-  /** Of the body. Default `application/json`. */
+  /** Content type of the body. Default `application/json`. */
   readonly contentType?: string | undefined;
-  /** Whether the answer may come compressed; the body is what was compressed in any case. */
+  /** If true, the response may be compressed. The body is always decompressed. */
   readonly gzip?: boolean | undefined;
-  /** Gives up, also on the body of an answer. */
+  /** Cancels the request, also while the body is read. */
   readonly signal: AbortSignal;
 }
 
-/** The answer to an {@link ApiRequest}, its body on the way. */
+/** The response to an {@link ApiRequest}, with a streamed body. */
 export interface ApiAnswer {
   readonly status: number;
-  /** What the server asks for; 0 if nothing. */
+  /** Delay that the server requests, in milliseconds; 0 if none. */
   readonly retryAfterMs: number;
   /**
-   * To be read to its end, or the request's signal is to fire. A piece is the reader's until it asks for the next. Throws
-   * where the connection breaks.
+   * The caller must read it to its end or abort the request's signal. A chunk is valid until the next one is requested. Throws if
+   * the connection breaks.
    */
   readonly body: AsyncIterable<Uint8Array>;
 }
 
 /**
- * The way to one API server, shared by all who ask it. It carries requests and answers, with credentials; it retries
- * nothing and has no deadline but that for a connection: those who ask know how long they can wait.
+ * The connection to one API server, shared by all clients. It sends requests with credentials. It does not retry, and its only
+ * deadline is that of a connection attempt; callers set their own deadlines.
  */
 export interface ApiTransport {
-  /** Rejects with an ApiError if there is no answer; any status is an answer. */
+  /** Rejects with an ApiError if there is no response. A response of any status resolves. */
   send(request: ApiRequest): Promise<ApiAnswer>;
-  /** Ends all connections: requests under way break, new ones connect anew. */
+  /** Closes all connections. Running requests fail; new ones connect again. */
   reset(): void;
   close(): Promise<void>;
 }
@@ -41,9 +41,9 @@ export interface ApiTransport {
 const LONGEST_TEXT = 1024 * 1024;
 
 /**
- * The body as text.
+ * Returns the body as text.
  *
- * @param most characters: what comes after them is left out. Default: a MiB
+ * @param most maximum number of characters; the rest is dropped. Default: one MiB
  */
 export async function textOf(body: AsyncIterable<Uint8Array>, most: number = LONGEST_TEXT): Promise<string> {
   const decoder = new TextDecoder();

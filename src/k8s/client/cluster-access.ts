@@ -2,44 +2,44 @@ import { readFile } from 'node:fs/promises';
 import { messageOf } from '../../base/failure.ts';
 import { ApiError } from './api-error.ts';
 
-/** Certificates or a key, PEM: as they are, or in a file that is read again for each connection, as it is rotated. */
+/** PEM certificates or a key: inline, or in a file that is read again for each connection because it may be rotated. */
 export type Pem = { readonly data: Uint8Array } | { readonly file: string };
 
-/** A certificate that a client shows, and its key. */
+/** A client certificate and its key. */
 export interface ClientCertificate {
   readonly certificate: Pem;
   readonly key: Pem;
 }
 
-/** Who a client is. */
+/** The credentials of a client. */
 export interface Credentials {
-  /** Of the header `Authorization`; `undefined` for none. Rejects with an ApiError where there is none to be had. */
+  /** Resolves to the header `Authorization`; `undefined` for none. Rejects with an ApiError if it cannot be obtained. */
   authorization(): Promise<string | undefined>;
-  /** Shown when a connection is made. */
+  /** Resolves to the certificate for a new connection. */
   certificate(): Promise<ClientCertificate | undefined>;
-  /** The server did not accept them: what is remembered is to be fetched anew. */
+  /** Called when the server rejected the credentials. Cached ones are dropped. */
   refused(): void;
 }
 
-/** How to reach and enter an API server. */
+/** Address and credentials of an API server. */
 export interface ClusterAccess {
-  /** `https://host:port`, a path may follow. */
+  /** `https://host:port`, optionally with a path. */
   readonly server: string;
-  /** Authorities that are trusted; default those of the system. */
+  /** Trusted authorities; default: those of the system. */
   readonly ca: Pem | undefined;
-  /** What the server's certificate must be for, if not the host. */
+  /** Expected name in the server certificate, if it differs from the host. */
   readonly serverName: string | undefined;
-  /** Take any server for what it says it is. Dangerous. */
+  /** If true, the server certificate is not verified. Dangerous. */
   readonly insecureSkipVerify: boolean;
   /**
-   * Lists come as they are. Where the network is no limit, that costs server and client less time; compressed, a list is a
-   * tenth as long. Default false.
+   * If true, lists are not compressed. This takes less time on a fast network; a compressed list has a tenth of the size. Default:
+   * false.
    */
   readonly disableCompression?: boolean | undefined;
   readonly credentials: Credentials;
 }
 
-/** Rejects with an ApiError that names the file. */
+/** Reads a PEM. Rejects with an ApiError that names the file. */
 export async function readPem(pem: Pem): Promise<Uint8Array> {
   if ('data' in pem) return pem.data;
   try {
@@ -49,7 +49,7 @@ export async function readPem(pem: Pem): Promise<Uint8Array> {
   }
 }
 
-/** Credentials that stay as they are: a token, a certificate, none. */
+/** Returns constant credentials: a token, a certificate, or none. */
 export function fixedCredentials(
   authorization: string | undefined,
   certificate: ClientCertificate | undefined,

@@ -5,12 +5,12 @@ import { type ApiError, asApiError } from './api-error.ts';
 import { type ApiAnswer, type ApiRequest, type ApiTransport, textOf } from './api-transport.ts';
 import { Exchange } from './exchange.ts';
 
-/** After so long without a word from the server, it is asked; and has as long to answer (K 11). */
+/** Time without data from the server before a health check, and timeout of the check (K 11). */
 const QUIET_MS = 30_000;
 
 /**
- * Looks after connections that are there but dead: a server that is stopped, a network that swallows. While nothing
- * comes it asks `/healthz`, and closes all connections if the answer fails. Passes everything on; hears what comes.
+ * Detects dead connections: a stopped server, or a network that drops packets. If no data arrives, it requests `/healthz`, and
+ * closes all connections if that fails. It forwards all requests and observes their responses.
  */
 export class ConnectionHealth implements ApiTransport {
   readonly #transport: ApiTransport;
@@ -71,10 +71,10 @@ export class ConnectionHealth implements ApiTransport {
     } finally {
       exchange.close();
     }
-    this.#heard(); // not before so long again
+    this.#heard(); // restarts the interval
   }
 
-  /** A server that says no is alive; only what says that it cannot, or nothing, is a reason to begin anew. */
+  /** Closes all connections if the check failed. A server that rejects the request is alive. */
   #judge(error: ApiError): void {
     if (this.#closed.signal.aborted || HARMLESS.has(error.code)) return;
     this.#lastFailure = failureOf(error, this.#clock);
@@ -94,7 +94,7 @@ export class ConnectionHealth implements ApiTransport {
   }
 }
 
-/** Where there are no credentials it was not asked: what is open lives on without them. */
+/** Errors that do not mean a dead connection. Without credentials, no request was sent, and open connections need none. */
 const HARMLESS: ReadonlySet<ApiError['code']> = new Set([
   'credentials',
   'throttled',

@@ -7,7 +7,7 @@ import { groupPath } from './resource-path.ts';
 
 const DISCOVERY_MS = 30_000;
 
-/** The plurals that a server serves in a group and version; none if it does not know the version. */
+/** Returns the plurals that a server serves in a group and version; an empty set if the version is unknown. */
 async function served(kind: ResourceKind, options: ExchangeOptions): Promise<ReadonlySet<unknown>> {
   const exchange = new Exchange(options);
   exchange.allowTime(DISCOVERY_MS);
@@ -34,7 +34,7 @@ function namesIn(text: string): readonly unknown[] {
   return resources.map((resource: unknown) => (isObject(resource) ? resource['name'] : undefined));
 }
 
-/** The first of the kinds that the server serves (K 13); each version is asked for once. */
+/** Returns the first of the kinds that the server serves (K 13). Each version is requested once. */
 export async function firstServed(
   kinds: readonly ResourceKind[],
   options: ExchangeOptions,

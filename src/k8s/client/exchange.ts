@@ -3,17 +3,17 @@ import { interruptible } from '../../base/supervisor.ts';
 import { ApiError, errorOfAnswer } from './api-error.ts';
 import { type ApiAnswer, type ApiRequest, type ApiTransport, textOf } from './api-transport.ts';
 
-/** What an {@link Exchange} needs. */
+/** Options of an {@link Exchange}. */
 export interface ExchangeOptions {
   readonly transport: ApiTransport;
   readonly clock: Clock;
-  /** Gives it up. */
+  /** Cancels the exchange. */
   readonly signal: AbortSignal;
 }
 
 /**
- * One request and its answer under a deadline: a server that hangs says nothing, and no connection notices (TCP keepalive
- * is answered by its kernel). Whatever the transport does, nothing here waits longer than it allows.
+ * One request and its response with deadlines. They are needed because a server that hangs sends nothing and its kernel still
+ * answers TCP keepalives. The deadlines hold for any transport.
  */
 export class Exchange {
   readonly #options: ExchangeOptions;
@@ -29,19 +29,19 @@ export class Exchange {
 
   readonly #giveUp = (): void => this.#over.abort(new ApiError('broken', 'given up'));
 
-  /** From now on, silence of so long ends it; `undefined` for any. */
+  /** Sets the maximum time without data; `undefined` for no limit. */
   allowSilence(ms: number | undefined): void {
     this.#timer?.cancel();
     this.#timer = ms === undefined ? undefined : this.#failAfter(ms, `no word for ${ms / 1000} s`);
   }
 
-  /** It ends so long from now, at the latest. */
+  /** Sets the maximum remaining time. */
   allowTime(ms: number): void {
     this.#deadline?.cancel();
     this.#deadline = this.#failAfter(ms, `not over after ${ms / 1000} s`);
   }
 
-  /** Rejects with an ApiError where there is no answer, or one that is not of success. */
+  /** Sends the request. Rejects with an ApiError if there is no response or if it is not successful. */
   async open(request: Omit<ApiRequest, 'signal'>): Promise<ApiAnswer> {
     const { signal } = this.#over;
     const { transport } = this.#options;
@@ -51,7 +51,7 @@ export class Exchange {
     throw errorOfAnswer(answer.status, text, answer.retryAfterMs);
   }
 
-  /** The bytes of an answer as they come. */
+  /** Yields the bytes of a response as they arrive. */
   async *read({ body }: ApiAnswer): AsyncGenerator<Uint8Array, void, void> {
     const { signal } = this.#over;
     const chunks = body[Symbol.asyncIterator]();
@@ -62,7 +62,7 @@ export class Exchange {
     }
   }
 
-  /** To be called in any case: ends what is under way. */
+  /** Ends the exchange. Must always be called. */
   close(): void {
     this.#timer?.cancel();
     this.#deadline?.cancel();

@@ -14,16 +14,16 @@ export interface ExecPlugin {
   readonly args: readonly string[];
   readonly env: Readonly<Record<string, string>>;
   readonly installHint: string | undefined;
-  /** Where the plugin runs: relative paths are relative to its kubeconfig. */
+  /** Working directory of the plugin: the folder of the kubeconfig. */
   readonly folder: string;
-  /** What it learns of the cluster, where the kubeconfig says so. */
+  /** Cluster information for the plugin, if the kubeconfig requests it. */
   readonly cluster: Readonly<Record<string, unknown>> | undefined;
 }
 
 interface Credential {
   readonly token: string | undefined;
   readonly certificate: ClientCertificate | undefined;
-  /** Wall time; `undefined` for never. */
+  /** Wall time; `undefined` if it does not expire. */
   readonly expiresAt: number | undefined;
 }
 
@@ -31,8 +31,8 @@ const TIMEOUT_MS = 60_000;
 const LARGEST_OUTPUT = 1024 * 1024;
 
 /**
- * What a plugin says, kept until it expires or a server refuses it. Plugins that want to ask a person cannot: there is
- * no terminal. One run serves all who wait.
+ * The credentials of a plugin, cached until they expire or a server rejects them. Interactive plugins are not supported, because
+ * there is no terminal. Concurrent callers share one run.
  */
 export class ExecCredentials implements Credentials {
   readonly #plugin: ExecPlugin;
@@ -64,7 +64,7 @@ export class ExecCredentials implements Credentials {
       if (expiresAt === undefined || this.#clock.wallTime() < expiresAt) return known;
       if (this.#credential === known) this.#credential = undefined;
     }
-    // What a plugin gives now is used, even if clocks differ so much that it seems to have expired.
+    // A new credential is used even if it seems to be expired, because clocks may differ.
     if (this.#credential !== undefined) return this.#credential;
     const asked = this.#ask();
     this.#credential = asked;
@@ -89,14 +89,14 @@ function run(plugin: ExecPlugin, clock: Pick<Clock, 'after'>): Promise<string> {
     maxBuffer: LARGEST_OUTPUT,
   };
   return new Promise((resolve, reject) => {
-    // The message of the error has what the plugin wrote to stderr.
+    // The error message contains the standard error of the plugin.
     const child = execFile(command, [...args], options, (error, stdout) => {
       late.cancel();
       if (error === null) resolve(stdout);
       else reject(failed(plugin, `${messageOf(error)} ${installHint}`, error));
     });
     child.stdin?.end();
-    // It may ignore that it is asked to end, and what it has begun may hold its output open.
+    // The plugin may ignore SIGTERM, and its child processes may keep its output open.
     const late = clock.after(TIMEOUT_MS, () => {
       reject(failed(plugin, `it has not ended after ${TIMEOUT_MS / 1000} s ${installHint}`));
       child.kill('SIGKILL');
@@ -115,7 +115,7 @@ function readCredential(plugin: ExecPlugin, output: string): Credential {
   try {
     document = JSON.parse(output);
   } catch {
-    // What it says is a secret, or may be: it is not shown.
+    // The output may contain secrets, so it is not shown.
     throw failed(plugin, 'what it wrote is not JSON');
   }
   const { kind, apiVersion, status } = isObject(document) ? document : {};

@@ -11,21 +11,21 @@ import type { ApiAnswer, ApiRequest, ApiTransport } from './api-transport.ts';
 import { type ClusterAccess, type Pem, readPem } from './cluster-access.ts';
 
 const CONNECT_MS = 10_000;
-/** A connection that has not been used for so long is closed: one that has died meanwhile says so only when it is used. */
+/** Idle connections are closed after this time, because a dead connection is only noticed when it is used. */
 const IDLE_MS = 4_000;
 const KEEP_ALIVE = { noDelay: true, keepAlive: true, keepAliveInitialDelay: 60_000 } as const;
-/** Of what is unpacked: each piece is a turn of a thread and of the loop. */
+/** Chunk size of decompressed data. Each chunk costs a turn of a thread and of the event loop. */
 const UNZIPPED_PIECE = 64 * 1024;
 
 /**
- * HTTP/1.1 to one API server: one pool of connections for all who ask. A watch takes a connection for itself, so there
- * is no limit of streams in which others would wait silently, and no slow reader who holds up the rest. Certificates and
- * authorities are read for each new connection, tokens for each request.
+ * HTTP/1.1 to one API server with one connection pool. Each watch has its own connection, so there is no stream limit at which
+ * requests wait silently, and a slow reader does not block others. Certificates and authorities are read for each new
+ * connection, tokens for each request.
  */
 export class HttpTransport implements ApiTransport {
   readonly #access: ClusterAccess;
   readonly #server: URL;
-  /** What is under way, with its answer. */
+  /** Running requests and their responses. */
   readonly #open = new Set<Exchanging>();
   #pool: Pool;
 
@@ -57,7 +57,7 @@ export class HttpTransport implements ApiTransport {
     const { statusCode: status = 0, headers: said } = answer.head;
     if (status === 401) credentials.refused();
     const { 'content-encoding': encoding, 'content-length': length } = said;
-    // Of nothing there is no compressed form, whatever the head says.
+    // An empty body is never compressed, even if the header claims it.
     const isEmpty = status === 204 || length === '0';
     return {
       status,
@@ -81,7 +81,7 @@ export class HttpTransport implements ApiTransport {
     pool.destroy();
   }
 
-  /** Resolves with the head of the answer. */
+  /** Sends a request and resolves with the head of the response. */
   async #exchange(exchanging: Exchanging, signal: AbortSignal, text: string): Promise<Answer> {
     const giveUp = (): void => exchanging.giveUp(asError(signal.reason));
     signal.addEventListener('abort', giveUp);
@@ -114,7 +114,7 @@ export class HttpTransport implements ApiTransport {
   }
 }
 
-/** Rejects with an ApiError where no connection is made. */
+/** Resolves when the socket is connected. Rejects with an ApiError if the connection fails. */
 function connected(socket: Socket, event: 'connect' | 'secureConnect'): Promise<Socket> {
   return new Promise((resolve, reject) => {
     const late = setTimeout(() => {
@@ -131,7 +131,7 @@ function connected(socket: Socket, event: 'connect' | 'secureConnect'): Promise<
   });
 }
 
-/** Connections that are there, and those that are being made. */
+/** Pool of open connections and connection attempts. */
 class Pool extends Agent {
   readonly #connect: () => Promise<Socket>;
   #isOver = false;
@@ -150,7 +150,7 @@ class Pool extends Agent {
         if (this.#isOver) socket.destroy();
         made?.(null, socket);
       },
-      (error: Error) => made?.(error, new Socket()), // which is not looked at
+      (error: Error) => made?.(error, new Socket()), // the socket is ignored on errors
     );
   }
 
@@ -165,7 +165,7 @@ interface Answer {
   readonly body: AnswerBody;
 }
 
-/** A request and its answer, until it has ended or was given up. */
+/** A request and its response until it has ended or was cancelled. */
 class Exchanging {
   readonly #request: ClientRequest;
   #body: AnswerBody | undefined;
@@ -223,14 +223,14 @@ async function pemText(pem: Pem): Promise<string> {
   return new TextDecoder().decode(await readPem(pem));
 }
 
-/** Errors of either end both. */
+/** Returns the decompressed body. An error of either stream ends both. */
 function unzipped(body: AnswerBody): AsyncIterable<Uint8Array> {
   const gunzip = createGunzip({ chunkSize: UNZIPPED_PIECE });
-  // Who reads it learns of an error; no one does where the answer was given up.
+  // The reader receives the error. If the response was cancelled, there is no reader.
   return pipeline(Readable.from(copied(body)), gunzip, () => {});
 }
 
-/** A stream reads ahead. */
+/** Yields copies of the chunks, because a stream reads ahead and chunks are only valid until the next one. */
 async function* copied(body: AnswerBody): AsyncGenerator<Uint8Array, void, void> {
   for await (const bytes of body) yield Uint8Array.from(bytes);
 }

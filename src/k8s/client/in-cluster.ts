@@ -6,22 +6,22 @@ import type { ClusterAccess } from './cluster-access.ts';
 import { KubeconfigError } from './kubeconfig.ts';
 import { TokenFile } from './token-file.ts';
 
-/** Where a pod looks, and in which environment; both are to be left out but in tests. */
+/** Folder and environment of a pod's service account. Both are set in tests only. */
 export interface InClusterOptions {
   readonly folder?: string | undefined;
   readonly env?: Readonly<Record<string, string | undefined>> | undefined;
   readonly clock?: Clock | undefined;
 }
 
-/** Where a kubelet puts what a service account needs. */
+/** The folder in which the kubelet mounts a service account. */
 const FOLDER = '/var/run/secrets/kubernetes.io/serviceaccount';
 
-/** Whether this process runs in a pod that may ask its API server. */
+/** Returns true if this process runs in a pod with a service account. */
 export function isInCluster({ folder = FOLDER, env = process.env }: InClusterOptions = {}): boolean {
   return Boolean(env['KUBERNETES_SERVICE_HOST']) && existsSync(join(folder, 'token'));
 }
 
-/** The API server of the pod in which this process runs. Throws a {@link KubeconfigError} outside of one. */
+/** Returns the access to the API server of this pod. Throws {@link KubeconfigError} outside a pod. */
 export function inClusterAccess(options: InClusterOptions = {}): ClusterAccess {
   const { folder = FOLDER, env = process.env, clock = systemClock } = options;
   const { KUBERNETES_SERVICE_HOST: host = '', KUBERNETES_SERVICE_PORT: port = '443' } = env;

@@ -17,10 +17,10 @@ import {
 import { ExecCredentials, type ExecPlugin } from './exec-credentials.ts';
 import { TokenFile } from './token-file.ts';
 
-/** A configuration that cannot be used: a kubeconfig, or what a pod finds in its place. */
+/** An invalid kubeconfig or service account. */
 export class KubeconfigError extends Error {
   override readonly name = 'KubeconfigError';
-  /** What is wrong, field by field; empty where there are no fields. */
+  /** Rejections by field; empty if the error concerns no field. */
   readonly rejections: readonly Rejection[];
 
   constructor(message: string, rejections: readonly Rejection[] = [], options?: ErrorOptions) {
@@ -29,13 +29,13 @@ export class KubeconfigError extends Error {
   }
 }
 
-/** What a kubeconfig says of one context. */
+/** One context of a kubeconfig. */
 export interface Kubeconfig extends ClusterAccess {
   readonly context: string;
-  /** The names that the context gives cluster and user. */
+  /** Names of cluster and user in the context. */
   readonly cluster: string;
   readonly user: string;
-  /** Where its user works if nothing else is said. */
+  /** The default namespace. */
   readonly namespace: string;
 }
 
@@ -48,11 +48,11 @@ export interface KubeconfigOptions {
 
 type Section = Fields<undefined>;
 
-/** Shown instead of what must not be shown. */
+/** Replaces secrets in messages. */
 const SECRET = '(not shown)';
 const EXEC_VERSIONS = ['client.authentication.k8s.io/v1', 'client.authentication.k8s.io/v1beta1'] as const;
 
-/** What cannot be done here: ignored, it would send requests another way, or as somebody else. */
+/** Unsupported fields. They are rejected because ignoring them would change the route or the user of requests. */
 const REFUSED_OF_CLUSTER: ReadonlyMap<string, string> = new Map([
   ['proxy-url', 'proxies are not supported: the API server must be reached directly'],
 ]);
@@ -64,7 +64,7 @@ const REFUSED_OF_USER: ReadonlyMap<string, string> = new Map([
   ['as-user-extra', 'impersonation is not supported'],
 ]);
 
-/** Reads a kubeconfig file. Rejects with a {@link KubeconfigError} that names every field that is wrong. */
+/** Reads a kubeconfig file. Rejects with a {@link KubeconfigError} that names every invalid field. */
 export async function readKubeconfig(path: string, options: KubeconfigOptions = {}): Promise<Kubeconfig> {
   let text: string;
   try {
@@ -75,7 +75,7 @@ export async function readKubeconfig(path: string, options: KubeconfigOptions = 
   return parseKubeconfig(text, path, options);
 }
 
-/** Reads the text of a kubeconfig; what it calls relative paths is relative to the folder of `path`. */
+/** Parses the text of a kubeconfig. Relative paths are relative to the folder of `path`. */
 export function parseKubeconfig(text: string, path: string, options: KubeconfigOptions = {}): Kubeconfig {
   let document: unknown;
   try {
@@ -124,7 +124,7 @@ class Reader {
     );
   }
 
-  /** The section of the element of that name: `clusters[1].cluster`. */
+  /** Returns the section of the list element with that name: `clusters[1].cluster`. */
   #named(list: string, name: string, section: string): Section | undefined {
     const elements = this.#root.list(list).items((all, index) => all.object(index));
     const found = elements.find((element) => element.value('name') === name);
@@ -192,7 +192,7 @@ class Reader {
     return undefined;
   }
 
-  /** `x-data`, base64, before `x`, a file. */
+  /** Returns the PEM of `x-data` (base64) if present, else of `x` (a file). */
   #pem(section: Section, name: string): Pem | undefined {
     const field = `${name}-data`;
     const encoded = secret(section, field);
@@ -222,7 +222,7 @@ class Reader {
     if (apiVersion === undefined || command === undefined) return undefined;
     return {
       ...{ apiVersion, args, env, folder: this.#folder, installHint: exec.string('installHint') },
-      // A path is relative to the kubeconfig, a bare name is looked for in PATH.
+      // A path is relative to the kubeconfig; a bare name is searched in PATH.
       command: command.includes('/') ? resolve(this.#folder, command) : command,
       cluster: exec.boolean('provideClusterInfo') === true ? clusterInfo(cluster) : undefined,
     };
@@ -234,7 +234,7 @@ function refuse(section: Section, refused: ReadonlyMap<string, string>): void {
     if (section.value(name) !== undefined) section.reject(name, 'unsupported', why, SECRET);
 }
 
-/** A string that is never shown. */
+/** Returns a string that is never shown in messages. */
 function secret(section: Section, name: string): string | undefined {
   const value = section.value(name);
   if (typeof value === 'string' || value === undefined) return value;

@@ -9,13 +9,13 @@ import { Exchange } from './exchange.ts';
 import { type ObjectPlace, placeText } from './object-writer.ts';
 import { resourceName, resourcePath, rightToGrant } from './resource-path.ts';
 
-/** Reads what is there now: asked of etcd, not of what a server remembers. Rejects with an ApiError. */
+/** Reads current objects from etcd instead of the server's watch cache. Rejects with an ApiError. */
 export interface ObjectReader {
-  /** `undefined`: there is no such object. */
+  /** Resolves to `undefined` if the object does not exist. */
   get(place: ObjectPlace, signal: AbortSignal): Promise<KubernetesObject | undefined>;
   /**
-   * All objects of a kind, a page at a time. Of a kind that is not served the error's code is `missing`: that does not
-   * say that there are none.
+   * Yields all objects of a kind in pages. If the kind is not served, it throws an error with code `missing`, which does not mean
+   * that no objects exist.
    *
    * @param pageSize default 500
    */
@@ -28,14 +28,14 @@ export interface ObjectReader {
 
 /** Options of an {@link ApiObjectReader}. */
 export interface ObjectReaderOptions {
-  /** So long a request may take. Default 60 s: a page that is read from etcd begins after some seconds. */
+  /** Timeout of a request. Default 60 s, because a page from etcd may start after several seconds. */
   readonly timeoutMs?: number | undefined;
 }
 
 const TIMEOUT_MS = 60_000;
 const TOO_LARGE = `has more than ${LARGEST_OBJECT >> 20} MiB, which no API server stores`;
 
-/** The {@link ObjectReader} of an API server. */
+/** Reads objects from an API server. */
 export class ApiObjectReader implements ObjectReader {
   readonly #transport: ApiTransport;
   readonly #clock: Clock;
@@ -110,7 +110,7 @@ async function readPage(kind: ResourceKind, exchange: Exchange, answer: ApiAnswe
   for await (const bytes of exchange.read(answer)) {
     for (const text of scanner.feed(bytes)) {
       const object = parseText(text);
-      // What is left out could be what keeps something alive.
+      // An object that is skipped could be the one that keeps another object alive.
       if (!isKubernetesObject(object)) throw new ApiError('garbled', 'a list has an object without a name');
       objects.push(object);
     }

@@ -12,17 +12,17 @@ import { resourceName, resourcePath, rightToGrant } from './resource-path.ts';
 /** One object of a kind. */
 export interface ObjectPlace {
   readonly kind: ResourceKind;
-  /** Absent for what is in no namespace. */
+  /** Absent for cluster-scoped objects. */
   readonly namespace?: string | undefined;
   readonly name: string;
 }
 
-/** An operation of a JSON patch (RFC 6902). Names in a path are escaped by {@link pointer}. */
+/** An operation of a JSON patch (RFC 6902). {@link pointer} escapes the names of a path. */
 export type PatchOperation =
   | { readonly op: 'test' | 'add' | 'replace'; readonly path: string; readonly value: unknown }
   | { readonly op: 'remove'; readonly path: string };
 
-/** A change of one object. */
+/** A write of one object. */
 export type ObjectWrite =
   | {
       readonly verb: 'create';
@@ -31,16 +31,16 @@ export type ObjectWrite =
       /** With `apiVersion`, `kind` and `metadata.name`. */
       readonly object: Readonly<Record<string, unknown>>;
     }
-  /** Replaces the object, if it is still at the `resourceVersion` that `object` has. */
+  /** Replaces the object if its `resourceVersion` is that of `object`. */
   | { readonly verb: 'update'; readonly place: ObjectPlace; readonly object: KubernetesObject }
-  /** All operations or none; a `test` that does not hold is a conflict. */
+  /** Applies all operations or none. A failed `test` is a conflict. */
   | {
       readonly verb: 'patch';
       readonly place: ObjectPlace;
       readonly part?: 'status' | undefined;
       readonly operations: readonly PatchOperation[];
     }
-  /** Only this life of the object and, if it is said, only at this version. Dependents go in the background. */
+  /** Deletes the object if its UID and, if given, its version match. Dependents are deleted in the background. */
   | {
       readonly verb: 'delete';
       readonly place: ObjectPlace;
@@ -48,55 +48,55 @@ export type ObjectWrite =
       readonly resourceVersion?: string | undefined;
     };
 
-/** What became of an {@link ObjectWrite}. Only `done` has changed something; of `failed` it is not known. */
+/** The outcome of an {@link ObjectWrite}. Only `done` changed the object; after `failed` the effect is unknown. */
 export type WriteOutcome =
-  /** The object as it is now; `undefined` when it was deleted. */
+  /** The new object; `undefined` if it was deleted. */
   | { readonly outcome: 'done'; readonly object: KubernetesObject | undefined }
-  /** Somebody else was faster: it exists, is at another version, is another life, or fails a `test`. */
+  /** Another client was faster: the object exists, has another version or UID, or a `test` failed. */
   | { readonly outcome: 'conflict'; readonly message: string }
-  /** There is no such object, or no such kind. */
+  /** The object or the kind does not exist. */
   | { readonly outcome: 'not-found'; readonly message: string }
-  /** The message names the right that is to be granted. */
+  /** Forbidden. The message names the right to grant. */
   | { readonly outcome: 'refused'; readonly message: string }
-  /** The server does not take such an object. */
+  /** The server rejected the object. */
   | { readonly outcome: 'invalid'; readonly message: string }
-  /** The writer's fence does not let it pass: another process may be the leader. */
+  /** The fence blocked the write, because another process may be the leader. */
   | { readonly outcome: 'not-leader' }
-  /** It was printed. */
+  /** The write was printed only. */
   | { readonly outcome: 'dry-run' }
   | { readonly outcome: 'failed'; readonly error: ApiError };
 
-/** Writes objects, one request each, and repeats nothing: what to do about an outcome is the caller's. */
+/** Writes objects with one request each. It retries only throttled requests; the caller handles all outcomes. */
 export interface ObjectWriter {
   /**
-   * Never rejects: what fails is an outcome. A write whose signal fires has `failed`.
+   * Never rejects; a failure is an outcome. An aborted write has outcome `failed`.
    *
-   * @param why for a person who asks for the reason: a sentence without its end
+   * @param why the reason for people: a sentence without a full stop
    */
   write(write: ObjectWrite, why: string, signal: AbortSignal): Promise<WriteOutcome>;
 }
 
 /** Options of an {@link ApiObjectWriter}. */
 export interface ObjectWriterOptions {
-  /** Requests a second; as many at once as belong to one. Default: no limit. */
+  /** Requests per second, with bursts of the same size. Default: no limit. */
   readonly perSecond?: number | undefined;
-  /** So long a request may take. Default 30 s. */
+  /** Timeout of a request. Default 30 s. */
   readonly timeoutMs?: number | undefined;
-  /** Asked right before each write is sent; where it says no, nothing is. Default: always. */
+  /** Called before each write. If it returns false, nothing is sent. Default: always true. */
   readonly mayWrite?: (() => boolean) | undefined;
 }
 
 const TIMEOUT_MS = 30_000;
-/** A server that asks so often to slow down has failed. */
+/** Maximum number of attempts if the server throttles requests. */
 const MOST_TRIES = 5;
 const SHORTEST_WAIT_MS = 1000;
 
-/** A JSON pointer to these names: `['status', 'nodes', 'a/b']` is `/status/nodes/a~1b`. */
+/** Returns the JSON pointer of these names: `['status', 'nodes', 'a/b']` is `/status/nodes/a~1b`. */
 export function pointer(...names: readonly string[]): string {
   return names.map((name) => `/${name.replaceAll('~', '~0').replaceAll('/', '~1')}`).join('');
 }
 
-/** Where a write goes to. */
+/** Returns the place of a write. */
 function placeOf(write: ObjectWrite): ObjectPlace {
   if (write.verb !== 'create') return write.place;
   const metadata = write.object['metadata'];
@@ -104,12 +104,12 @@ function placeOf(write: ObjectWrite): ObjectPlace {
   return { kind: write.kind, namespace: write.namespace, name: String(name) };
 }
 
-/** `ciliumendpoints.cilium.io/v2 shop/web-0`. */
+/** Returns a place as text: `ciliumendpoints.cilium.io/v2 shop/web-0`. */
 export function placeText({ kind, namespace, name }: ObjectPlace, part: string = ''): string {
   return `${resourceName(kind)}${part} ${namespace === undefined ? '' : `${namespace}/`}${name}`;
 }
 
-/** `delete ciliumendpoints.cilium.io/v2 shop/web-0`. */
+/** Returns a write as text: `delete ciliumendpoints.cilium.io/v2 shop/web-0`. */
 export function writeText(write: ObjectWrite): string {
   const part = write.verb === 'patch' && write.part !== undefined ? `/${write.part}` : '';
   return `${write.verb} ${placeText(placeOf(write), part)}`;
@@ -139,7 +139,7 @@ function requestOf(write: ObjectWrite): Omit<ApiRequest, 'signal'> {
   }
 }
 
-/** The {@link ObjectWriter} of an API server. */
+/** Writes objects to an API server. */
 export class ApiObjectWriter implements ObjectWriter {
   readonly #transport: ApiTransport;
   readonly #clock: Clock;
@@ -185,7 +185,7 @@ export class ApiObjectWriter implements ObjectWriter {
   }
 }
 
-/** An object that was read or written; `undefined` if the answer is none, or too large to look at. */
+/** Parses the object of a response; `undefined` if it is not an object or too large. */
 function parseObject(text: string): KubernetesObject | undefined {
   try {
     const value: unknown = JSON.parse(text);
@@ -216,7 +216,7 @@ function outcomeOf(write: ObjectWrite, error: ApiError): WriteOutcome {
   }
 }
 
-/** Prints what would be written, and why, instead of writing it. */
+/** Prints each write and its reason instead of sending it. */
 export class DryRunWriter implements ObjectWriter {
   readonly #print: (line: string) => void;
 

@@ -1,20 +1,20 @@
 import type { ResourceKind } from '../resource.ts';
 
-/** Of an object of a kind, or of all. */
+/** The place of one object of a kind, or of all. */
 export interface ResourcePlace {
   readonly namespace?: string | undefined;
   readonly name?: string | undefined;
-  /** A part of an object that is written apart from the rest. */
+  /** A subresource. */
   readonly part?: 'status' | undefined;
 }
 
-/** Where a group and version are: `/api/v1`, `/apis/cilium.io/v2`. */
+/** Returns the path of a group and version: `/api/v1`, `/apis/cilium.io/v2`. */
 export function groupPath({ group, version }: Pick<ResourceKind, 'group' | 'version'>): string {
   const path = group === '' ? ['api', version] : ['apis', group, version];
   return `/${path.map(encodeURIComponent).join('/')}`;
 }
 
-/** Where the objects of a kind are. */
+/** Returns the path of the objects of a kind. */
 export function resourcePath(kind: ResourceKind, { namespace, name, part }: ResourcePlace = {}): string {
   const scope = namespace === undefined ? '' : `/namespaces/${encodeURIComponent(namespace)}`;
   const object = name === undefined ? '' : `/${encodeURIComponent(name)}`;
@@ -22,12 +22,12 @@ export function resourcePath(kind: ResourceKind, { namespace, name, part }: Reso
   return `${groupPath(kind)}${scope}/${encodeURIComponent(kind.plural)}${object}${rest}`;
 }
 
-/** A kind as people write it: `ciliumendpoints.cilium.io/v2`, `pods/v1`. */
+/** Returns a kind as text: `ciliumendpoints.cilium.io/v2`, `pods/v1`. */
 export function resourceName({ plural, group, version }: ResourceKind): string {
   return `${group === '' ? plural : `${plural}.${group}`}/${version}`;
 }
 
-/** What an administrator is to do where a server refuses. */
+/** Returns the right that an administrator must grant. */
 export function rightToGrant(verb: string, { plural, group }: ResourceKind, part?: 'status'): string {
   const resource = part === undefined ? plural : `${plural}/${part}`;
   return `grant the verb "${verb}" on the resource "${resource}" of the API group "${group}"`;

@@ -4,12 +4,12 @@ import { messageOf } from '../../base/failure.ts';
 import { ApiError } from './api-error.ts';
 import type { ClientCertificate, Credentials } from './cluster-access.ts';
 
-/** A token may be used for so long after it was read: kubelets renew theirs long before they expire. */
+/** Time for which a token is cached. Kubelets renew tokens long before they expire. */
 const FRESH_MS = 10_000;
 
 /**
- * A bearer token in a file that somebody renews, as a kubelet does those of service accounts. One that cannot be read, or
- * is empty, because it is being written, does not replace the last one.
+ * A bearer token in a file that is renewed, as the kubelet does for service accounts. If the file is unreadable or empty, for
+ * example during a write, the last token is kept.
  */
 export class TokenFile implements Credentials {
   readonly #path: string;

@@ -1,26 +1,26 @@
 import type { IPCache } from '../../ipcache/ipcache.ts';
 import { type EndpointAddresses, outranks } from '../endpoint-addresses.ts';
 
-/** What the feed needs of an `IPCache`. */
+/** The part of `IPCache` that the feed uses. */
 export type FedIPCache = Pick<IPCache, 'upsert' | 'delete' | 'batch'>;
 
-/** Where the addresses of endpoints go; {@link AddressHolders} is one. */
+/** Receives the addresses of endpoints; {@link AddressHolders} implements it. */
 export type AddressSink = Pick<AddressHolders, 'change'>;
 
-/** Objects that list an address: mostly one. */
+/** Objects that list an address. Usually one, which is then stored without an array. */
 type Holders = EndpointAddresses | readonly EndpointAddresses[];
 
 function isContested(holders: Holders | undefined): holders is readonly EndpointAddresses[] {
   return holders !== undefined && !('ips' in holders);
 }
 
-/** The holders with `now` in the place of `before`; either may be missing. */
+/** Returns the holders with `before` replaced by `now`; either may be undefined. */
 function replaced(
   holders: Holders | undefined,
   before: EndpointAddresses | undefined,
   now: EndpointAddresses | undefined,
 ): Holders | undefined {
-  if (holders === undefined || holders === before) return now; // mostly
+  if (holders === undefined || holders === before) return now; // usual case
   const list = isContested(holders) ? holders : [holders];
   const next = list.filter((holder) => holder !== before);
   if (now !== undefined) next.push(now);
@@ -33,9 +33,10 @@ function strongest(holders: Holders | undefined): EndpointAddresses | undefined 
 }
 
 /**
- * IP → the objects of one source that list it (K 23). One of them has it, whatever came first: its claim is in the
- * IPCache, and when it goes the next one's is written. So the late delete of a pod that has ended never takes the address
- * from the pod that has it now (K 20, 22), and a pod whose address is taken has it again as soon as it is free.
+ * The objects of one source that list an IP, by IP (K 23). The strongest one holds the IP, regardless of the order of events, and
+ * its claim is in the IPCache. If the holder is deleted, the claim of the next one is written. A late delete of a pod that has
+ * ended therefore never removes the address of its current pod (K 20, 22), and a pod that lost its address gets it back when it
+ * is free.
  *
  *     10.0.0.7 ─► [ pod b, created 12:05 ]   written
  *                 [ pod a, created 12:01 ]   waits
@@ -49,14 +50,14 @@ export class AddressHolders {
     this.#ipcache = ipcache;
   }
 
-  /** Addresses that several objects list. */
+  /** Number of addresses that several objects list. */
   get contested(): number {
     return this.#contested;
   }
 
   /**
-   * What an object lists now instead of what it listed before, which must be what was given then. New addresses are written
-   * before old ones go (K 20).
+   * Replaces the addresses of an object. `before` must be the value of the previous call for this object. New addresses are
+   * written before old ones are deleted (K 20).
    */
   change(now: EndpointAddresses | undefined, before: EndpointAddresses | undefined): void {
     for (const ip of now?.ips ?? []) this.#replace(ip, before, now);

@@ -4,21 +4,21 @@ import { Prefix } from '../../net/prefix.ts';
 import type { EndpointSlice } from '../../servicecache/backend.ts';
 import type { PrefixMetadata } from './prefix-metadata.ts';
 
-/** A slice that is deleted is soon made again (K 43); for so long its addresses stay. */
+/** Time for which the addresses of a deleted slice are kept, because the API server soon creates it again (K 43). */
 const GRACE_MS = 30_000;
 
 const LABELS: Labels = [{ source: 'reserved', key: 'kube-apiserver', value: '' }];
 
-/** A slice of the API server's. */
+/** A slice of the API server. */
 interface Known {
   readonly cidrs: ReadonlySet<string>;
-  /** Runs while it is deleted. */
+  /** Runs after the slice was deleted. */
   readonly withdrawal: Timer | undefined;
 }
 
 /**
- * The addresses of the API server: those of the slices of `default/kubernetes`, labelled `reserved:kube-apiserver` with
- * source `kube-apiserver` (K 43). Each slice is a resource: what one lists goes with that one.
+ * Labels the addresses in the slices of `default/kubernetes` with `reserved:kube-apiserver`, source `kube-apiserver` (K 43). Each
+ * slice is a resource. If a slice is deleted, only its own claims are withdrawn.
  */
 export class ApiServerAddresses {
   readonly #metadata: PrefixMetadata;
@@ -30,14 +30,14 @@ export class ApiServerAddresses {
     this.#clock = clock;
   }
 
-  /** A slice of any service. */
+  /** Receives a slice of any service. Ignores it if it is not one of the API server. */
   change(now: EndpointSlice | undefined, before: EndpointSlice | undefined): void {
     const listed = isOfApiServer(now) ? now : undefined;
     if (listed !== undefined) this.#put(listed);
     else if (isOfApiServer(before)) this.#deleteLater(before.name);
   }
 
-  /** Ends the graces: nothing is withdrawn any more. */
+  /** Cancels pending withdrawals; the addresses stay. */
   stop(): void {
     for (const { withdrawal } of this.#slices.values()) withdrawal?.cancel();
   }

@@ -1,32 +1,32 @@
 import { backoffDelay } from '../../base/backoff.ts';
 import type { Clock, Random, Timer } from '../../base/clock.ts';
 import type { CallbackGuard } from '../../base/guard.ts';
+import { CLUSTER_LABEL } from '../../identity/cluster-label.ts';
 import type { LabelFilter } from '../../identity/label-filter.ts';
 import { formatLabels, type Label, type Labels, sortLabels } from '../../identity/labels.ts';
 import { type ObjectFields, readClusterScopedName, readTexts } from '../parse-object.ts';
 import type { PodSays } from '../parse-pod.ts';
 import type { ObjectReader } from './object-feed.ts';
 
-/** What is left to say of a pod of which the filter keeps no label: `reserved:init` (5; K 25). */
+/** The labels of a pod if the filter removes all labels: `reserved:init` (5; K 25). */
 const INIT: Labels = [{ source: 'reserved', key: 'init', value: '' }];
 
 const NAMESPACE_LABEL = 'io.kubernetes.pod.namespace';
 const NAMESPACE_LABELS = 'io.cilium.k8s.namespace.labels.';
 const SERVICE_ACCOUNT = 'io.cilium.k8s.policy.serviceaccount';
-const CLUSTER = 'io.cilium.k8s.policy.cluster';
-/** What begins so is Cilium's to say: a pod could name the labels of another namespace (K 26). */
+/** Prefix of labels that only Cilium sets. Ignored on pods, because a pod could claim the labels of another namespace (K 26). */
 const RESERVED = 'io.cilium.k8s';
 
 const BACKOFF = { baseMs: 1_000, capMs: 30_000 };
 
-/** A pod of this node, by the life that it is in. */
+/** One life of a pod of this node. */
 export interface LabelledPod {
   readonly namespace: string;
   readonly name: string;
   readonly uid: string;
 }
 
-/** How {@link EndpointLabels} works. */
+/** Options of {@link EndpointLabels}. */
 export interface EndpointLabelsOptions {
   readonly clusterName: string;
   readonly filter: LabelFilter;
@@ -34,29 +34,30 @@ export interface EndpointLabelsOptions {
   readonly random: Random;
   readonly guard: CallbackGuard;
   /**
-   * The labels of a pod of this node, when they or its uid are others than were applied last (K 27); `undefined`: it is
-   * gone. Where it throws they are not applied, and are said again after a while.
+   * Called with the labels of a pod of this node if they or its uid differ from the last applied ones (K 27), or with undefined
+   * if the pod is gone. If it throws, the labels are not applied, and the call is retried after a delay.
    */
   readonly onLabels: (pod: LabelledPod, labels: Labels | undefined) => void;
 }
 
 interface LocalPod {
   pod: PodSays;
-  /** Labels and uid that were applied last, as one text. */
+  /** Uid and labels of the last successful call, as one text. */
   applied: string | undefined;
 }
 
 /**
- * The identity labels of the pods of this node (K 25 to 27): those of the pod and of its namespace, through the filter.
- * A namespace that is not known is waited for, and never read as one without labels; one that goes takes nothing away.
+ * The identity labels of the pods of this node (K 25 to 27): the labels of the pod and of its namespace, if the filter keeps
+ * them. A pod waits until its namespace is known; an unknown namespace never counts as one without labels. If a namespace is
+ * deleted, its pods keep their labels.
  */
 export class EndpointLabels {
   readonly #options: EndpointLabelsOptions;
   readonly #pods = new Map<string, LocalPod>();
   readonly #namespaces = new Map<string, ReadonlyMap<string, string>>();
-  /** What could not be applied, by key: the labels of a pod, or, where there is none, that it is gone. */
+  /** Pods whose last call failed, by key. If the pod is gone, its removal is retried, else its labels. */
   readonly #failed = new Map<string, LabelledPod>();
-  /** Pods, by key, of which labels were applied, be it in another life, and not that they are gone. */
+  /** Keys of pods whose labels were applied, even to an earlier life, and whose removal was not. */
   readonly #labelled = new Set<string>();
   #failures = 0;
   #retry: Timer | undefined;
@@ -65,13 +66,13 @@ export class EndpointLabels {
     this.#options = options;
   }
 
-  /** Ends attempts to apply what has failed. */
+  /** Cancels retries. */
   stop(): void {
     this.#retry?.cancel();
     this.#retry = undefined;
   }
 
-  /** A pod of this node; `undefined`: it is gone, or has ended. */
+  /** Receives a change of a pod of this node. `now` is undefined if the pod was deleted or has ended. */
   podChanged(now: PodSays | undefined, before: PodSays | undefined): void {
     const pod = now ?? before;
     if (pod === undefined) return;
@@ -87,7 +88,7 @@ export class EndpointLabels {
     this.#review(key);
   }
 
-  /** Namespaces and their labels, for `ObjectFeed`. */
+  /** Returns a reader of namespaces for `ObjectFeed`. */
   namespaceReader(): ObjectReader<NamespaceSays> {
     return {
       kind: 'Namespace',
@@ -97,7 +98,7 @@ export class EndpointLabels {
         const name = (now ?? before)?.name ?? '';
         if (now === undefined) this.#namespaces.delete(name);
         else this.#namespaces.set(name, now.labels);
-        if (now === undefined) return; // its delete does nothing (K 27)
+        if (now === undefined) return; // a deleted namespace changes no labels (K 27)
         for (const [key, { pod }] of this.#pods) if (pod.namespace === name) this.#review(key);
       },
     };
@@ -114,7 +115,7 @@ export class EndpointLabels {
     for (const [key, value] of namespace) add(`${NAMESPACE_LABELS}${key}`, value);
     add(NAMESPACE_LABEL, pod.namespace);
     if (pod.serviceAccount !== '') add(SERVICE_ACCOUNT, pod.serviceAccount);
-    add(CLUSTER, this.#options.clusterName);
+    add(CLUSTER_LABEL, this.#options.clusterName);
     return said.length === 0 ? INIT : sortLabels(said);
   }
 

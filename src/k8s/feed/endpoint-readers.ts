@@ -9,13 +9,13 @@ import {
 import type { AddressSink, FedIPCache } from './address-holders.ts';
 import type { ObjectReader } from './object-feed.ts';
 
-/** Where endpoints go: the IPCache for its batches, and the table that writes to it. */
+/** The IPCache for batches, and the table that writes endpoints to it. */
 export interface EndpointEngine {
   readonly ipcache: FedIPCache;
   readonly holders: AddressSink;
 }
 
-/** CiliumEndpoints into the IPCache (K 30 to 33); those of the own node as well. */
+/** Returns a reader that writes CiliumEndpoints to the IPCache (K 30 to 33), including those of the local node. */
 export function ciliumEndpointReader({ ipcache, holders }: EndpointEngine): ObjectReader<EndpointAddresses> {
   const shared = new SharedParts();
   return {
@@ -28,18 +28,18 @@ export function ciliumEndpointReader({ ipcache, holders }: EndpointEngine): Obje
   };
 }
 
-/** What a slice says of an endpoint, and when it began to. */
+/** An endpoint in one slice, and when it appeared or changed there. */
 interface Listing {
   readonly slice: EndpointSliceSays;
   readonly said: EndpointAddresses | undefined;
-  /** Greater is later; all of one list have the same. */
+  /** Number of the event. Higher is later; all slices of one list have the same number. */
   readonly at: number;
 }
 
-/** An endpoint in slices. */
+/** An endpoint and its slices. */
 interface SlicedEndpoint {
   listings: readonly Listing[];
-  /** What is written of it. */
+  /** The addresses that were written. */
   written: EndpointAddresses | undefined;
 }
 
@@ -49,7 +49,7 @@ function comesBefore(a: Listing, b: Listing): boolean {
   return a.slice.name > b.slice.name;
 }
 
-/** Whether an endpoint is described alike; the rank is the slice's and no description of it. */
+/** Returns true if the two describe the same endpoint. The rank is ignored, because it belongs to the slice. */
 function sameEndpoint(a: EndpointAddresses | undefined, b: EndpointAddresses | undefined): boolean {
   if (a === undefined || b === undefined) return a === b;
   const { deleting, createdAt, uid } = a;
@@ -57,10 +57,10 @@ function sameEndpoint(a: EndpointAddresses | undefined, b: EndpointAddresses | u
 }
 
 /**
- * CiliumEndpointSlices into the IPCache (K 35). An endpoint that moves is in two slices for a while: the one in which it
- * has appeared or changed last counts; in one list, the slice created last, then the greater name. Leaving another changes
- * nothing, leaving that one promotes the next, leaving the last deletes. What an event adds comes before what it removes,
- * so that an endpoint which moves is never gone.
+ * Writes CiliumEndpointSlices to the IPCache (K 35). An endpoint that moves is in two slices for some time. The slice in which it
+ * appeared or changed last wins; within one list, the slice that was created last, then the greater name. If the endpoint leaves
+ * that slice, the next slice is used. If it leaves the last slice, it is deleted. Additions of an event are applied before its
+ * removals, so that an endpoint is not deleted while it moves.
  */
 export class SlicedEndpointReader implements ObjectReader<EndpointSliceSays> {
   readonly kind = 'CiliumEndpointSlice';

@@ -1,4 +1,4 @@
-import type { Clock } from '../../base/clock.ts';
+import type { Clock, Timer } from '../../base/clock.ts';
 import type { TurnGate } from '../../base/turn-gate.ts';
 import {
   type FollowedResource,
@@ -11,32 +11,40 @@ import {
 } from '../resource.ts';
 import type { AnyFeed } from './object-feed.ts';
 
-/** What {@link FollowedKind} takes from its surroundings. */
+/** Options of {@link FollowedKind}. */
 export interface FollowedKindOptions {
   readonly source: ResourceSource;
   readonly clock: Clock;
   readonly gate: TurnGate | undefined;
-  /** Its state, or whether it is complete, has changed. */
+  /** Called if `state` or `complete` has changed. */
   readonly onChange: () => void;
+  /** Called with the number of objects that are forgotten because the API server no longer serves the kind. */
+  readonly onForget?: ((objects: number) => void) | undefined;
 }
 
-/** What becomes of one kind, as data. */
+/** Status of one kind. */
 export interface KindStatus {
   /** Plural: `ciliumendpoints`. */
   readonly name: string;
-  /** `resting`: the kvstore says it, or nothing asks for it. Else what its reflector is doing. */
+  /** `resting` if the kvstore has the kind, or if no option requests it. Else the state of its reflector. */
   readonly state: ResourceState | 'resting';
-  /** All that the API server has of it has been applied or refused (K 8). */
+  /** True if all objects of the API server were applied or rejected (K 8). */
   readonly complete: boolean;
-  /** Objects that say something. */
+  /** Number of valid objects. */
   readonly objects: number;
-  /** Objects and fields that were refused. */
+  /** Number of rejected objects and fields. */
   readonly rejected: number;
-  /** Of the reflector that runs, or ran last. */
+  /** Status of the current or last reflector. */
   readonly resource: ResourceStatus | undefined;
 }
 
-/** One kind of object: its feed, and the reflector that hands it the objects. Reflectors come and go; the feed stays. */
+/**
+ * Objects are forgotten when the API server has answered 404 for the kind for this time. An API server that starts, or a CRD
+ * that is replaced, is back within seconds.
+ */
+export const MISSING_LIMIT_MS: number = 10 * 60_000;
+
+/** One kind of object: its feed, and the current reflector that passes objects to the feed. The feed outlives its reflectors. */
 export class FollowedKind {
   readonly name: string;
   readonly #feed: AnyFeed;
@@ -44,8 +52,10 @@ export class FollowedKind {
   #following: AbortController | undefined;
   #resource: FollowedResource | undefined;
   #state: ResourceState | 'resting' = 'resting';
-  /** Goes up with each beginning and each end: a withdrawal that another has taken over is not the one that is over. */
+  /** Incremented when a reflector starts or ends. If it has changed, an earlier withdrawal is outdated. */
   #turns = 0;
+  /** Runs while the API server does not serve the kind, and objects of it are known. */
+  #missing: Timer | undefined;
   #progressAt: number;
   #attempts = 0;
   #lastAttempt: string | undefined;
@@ -65,27 +75,27 @@ export class FollowedKind {
     return this.#feed.complete;
   }
 
-  /** Objects that say something. */
+  /** Returns the number of valid objects. */
   get size(): number {
     return this.#feed.size;
   }
 
-  /** When more of it had arrived last, or it was begun, on the clock's monotonic time. */
+  /** Returns the monotonic time at which the last objects arrived; if there were none, the time of the start. */
   get progressAt(): number {
     return this.#progressAt;
   }
 
-  /** Failures of the reflector that runs, or to find out what it is to ask for. */
+  /** Returns the number of failures of the current reflector. If there is none, returns the failed attempts to choose a kind. */
   get failures(): number {
     return this.#following === undefined ? this.#attempts : (this.#resource?.status().failures ?? 0);
   }
 
-  /** The last of them, in words. */
+  /** Returns the message of the last of these failures. */
   get lastFailure(): string | undefined {
     return this.#following === undefined ? this.#lastAttempt : this.#resource?.status().lastFailure?.message;
   }
 
-  /** It is about to be followed: what is to be asked for is still to be found out. */
+  /** Sets the state to `listing` before it is known which kind will be followed. */
   expect(): void {
     this.#progressAt = this.#options.clock.now();
     this.#attempts = 0;
@@ -93,22 +103,26 @@ export class FollowedKind {
     this.#change('listing');
   }
 
-  /** What is to be asked for could not be found out. */
+  /** Counts a failed attempt to determine which kind to follow. */
   attemptFailed(why: string): void {
     this.#attempts++;
     this.#lastAttempt = why;
     this.#options.onChange();
   }
 
-  /** Follows these objects, instead of those that it followed: what it knows stays until they are listed. */
+  /** Follows `kind` and ends the current reflector. Known objects stay until the new list is complete. */
   follow(kind: ResourceKind): void {
+    this.#begin(kind, 'listing');
+  }
+
+  #begin(kind: ResourceKind, state: ResourceState): void {
     this.#end();
     const { source, clock, onChange } = this.#options;
     const controller = new AbortController();
     const { signal } = controller;
     this.#following = controller;
     this.#progressAt = clock.now();
-    this.#state = 'listing';
+    this.#state = state;
     const sink = this.#feed.begin(onChange);
     const observed: ResourceSink = {
       apply: (events) => {
@@ -117,22 +131,26 @@ export class FollowedKind {
       },
       onListed: () => sink.onListed(),
     };
-    const onState = (state: ResourceState): void => {
-      if (!signal.aborted) this.#change(state);
+    const onState = (next: ResourceState): void => {
+      if (signal.aborted) return;
+      this.#watchMissing(kind, next);
+      this.#change(next);
     };
-    // What an object said is known here: of one that goes its name is enough.
+    // The feed remembers the values of objects, so that a deleted object needs only its name.
     const { fields } = this.#feed;
     this.#resource = source.follow(kind, observed, { signal, keep: identified, fields, onState });
     onChange();
   }
 
-  /** Ends following; what is known stays. */
+  /** Ends the reflector; known objects stay. */
   rest(): void {
     this.#end();
     this.#change('resting');
   }
 
-  /** Ends following and takes back what was claimed; calls back when nothing is left, unless it is followed again. */
+  /**
+   * Ends the reflector and withdraws all claims. Calls `onDone` when all are withdrawn, unless the kind is followed again before.
+   */
   withdraw(onDone?: () => void): void {
     this.rest();
     const steps = this.#feed.withdrawSteps();
@@ -146,7 +164,7 @@ export class FollowedKind {
     } else void this.#options.gate.runSteps(steps).then(done);
   }
 
-  /** Resolves when its reflector has ended. */
+  /** Ends the reflector and resolves when it has ended. */
   async stop(): Promise<void> {
     this.#end();
     await this.#resource?.stopped;
@@ -158,8 +176,32 @@ export class FollowedKind {
     return { name, state: this.#state, complete, objects, rejected: this.#feed.rejected, resource };
   }
 
+  /** Starts the time limit when the kind is missing. A list in between, which may fail again, does not end it. */
+  #watchMissing(kind: ResourceKind, state: ResourceState): void {
+    if (state === 'listing') return;
+    if (state === 'missing' && this.size > 0)
+      this.#missing ??= this.#options.clock.after(MISSING_LIMIT_MS, () => this.#forget(kind));
+    else this.#cancelMissing();
+  }
+
+  #cancelMissing(): void {
+    this.#missing?.cancel();
+    this.#missing = undefined;
+  }
+
+  /** Restores the state of a start without the kind: no objects, not complete. */
+  #forget(kind: ResourceKind): void {
+    const { gate, onForget } = this.#options;
+    onForget?.(this.size);
+    this.#begin(kind, 'missing');
+    const steps = this.#feed.forgetSteps();
+    if (gate === undefined) for (const _ of steps);
+    else void gate.runSteps(steps);
+  }
+
   #end(): void {
     this.#turns++;
+    this.#cancelMissing();
     this.#following?.abort();
     this.#following = undefined;
   }

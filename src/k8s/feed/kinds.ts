@@ -2,14 +2,14 @@ import type { ResourceKind } from '../resource.ts';
 
 const HEADLESS = 'service.kubernetes.io/headless';
 const PROXY_NAME = 'service.kubernetes.io/service-proxy-name';
-/** Slices that Cilium's own mesh controller makes of other clusters' backends. */
+/** Excludes the slices that Cilium's mesh controller creates for backends of other clusters. */
 const OWN_SLICES = 'endpointslice.kubernetes.io/managed-by!=endpointslice-mesh-controller.cilium.io';
 
-/** Which services are asked for (section 2 of the rules, K 14). */
+/** The services to list and watch (section 2 of the rules, K 14). */
 export interface ServiceSelection {
-  /** Only services of this proxy; default: those that name none. */
+  /** Only services of this proxy. Default: services without a proxy name. */
   readonly proxyName?: string | undefined;
-  /** Headless services and their endpoints, too (K 14). */
+  /** Includes headless services and their endpoints (K 14). */
   readonly headless?: boolean | undefined;
 }
 
@@ -26,12 +26,15 @@ function serviceLabels({ proxyName, headless = false }: ServiceSelection): strin
   return headless ? proxy : `!${HEADLESS},${proxy}`;
 }
 
-/** Services that are to be served. */
+/** Returns the kind of the selected services. */
 export function services(selection: ServiceSelection): ResourceKind {
   return core('services', { labelSelector: serviceLabels(selection) });
 }
 
-/** What has the endpoints of services, the best first: an API server is asked for the first that it serves (K 13). */
+/**
+ * Returns the kinds that contain the endpoints of services, in order of preference. The first one that the API server serves is
+ * used (K 13).
+ */
 export function serviceEndpoints(selection: ServiceSelection): readonly ResourceKind[] {
   const labelSelector = selection.headless === true ? OWN_SLICES : `!${HEADLESS},${OWN_SLICES}`;
   const slices = { group: 'discovery.k8s.io', plural: 'endpointslices', labelSelector };
@@ -42,12 +45,12 @@ export function serviceEndpoints(selection: ServiceSelection): readonly Resource
   ];
 }
 
-/** Pods of one node, or of all (K 12). */
+/** Returns the pods of one node; if `nodeName` is undefined, the pods of all nodes (K 12). */
 export function pods(nodeName: string | undefined): ResourceKind {
   return core('pods', nodeName === undefined ? {} : { fieldSelector: `spec.nodeName=${nodeName}` });
 }
 
-/** The Node of that name and no other (K 39). */
+/** Returns the Node with this name only (K 39). */
 export function ownNode(nodeName: string): ResourceKind {
   return core('nodes', { fieldSelector: `metadata.name=${nodeName}` });
 }

@@ -43,19 +43,19 @@ import { PolicyCIDRTable } from './policy-cidrs.ts';
 import type { PrefixMetadata } from './prefix-metadata.ts';
 import { endpointSliceReader, endpointsReader, type FedServices, serviceReader } from './service-readers.ts';
 
-/** What a kvstore may say as well (K 52). */
+/** Resources that a kvstore can provide instead of Kubernetes (K 52). */
 export const HANDOVER_RESOURCES = ['nodes', 'ip', 'identities'] as const;
 
 /** One of {@link HANDOVER_RESOURCES}. */
 export type HandoverResource = (typeof HANDOVER_RESOURCES)[number];
 
-/** Options of {@link KubernetesFeed}. An engine that is left out gets nothing, and what is for it is not asked for. */
+/** Options of {@link KubernetesFeed}. If an engine is missing, the kinds that only it needs are not followed. */
 export interface KubernetesFeedOptions {
   readonly source: ResourceSource;
   readonly clusterName: string;
-  /** Default 0: in no mesh. */
+  /** Default 0: not part of a mesh. */
   readonly clusterID?: number | undefined;
-  /** The node that this process is for. */
+  /** Name of the node of this process. */
   readonly nodeName: string;
   readonly clock: Clock;
   /** Default: `Math.random`. */
@@ -64,65 +64,73 @@ export interface KubernetesFeedOptions {
   readonly ipcache?: FedIPCache | undefined;
   readonly services?: FedServices | undefined;
   readonly nodes?: FedNodes | undefined;
-  /** Labels of CIDRs and of the API server's addresses. Left out: policies are not asked for. */
+  /** Receives the labels of CIDRs and of the API server's addresses. If it is missing, policies are not followed. */
   readonly metadata?: PrefixMetadata | undefined;
-  /** Whether policies and CIDR groups are asked for. Default true, where there is `metadata`. */
+  /** If true, policies and CIDR groups are followed. Requires `metadata`. Default true. */
   readonly policies?: boolean | undefined;
-  /** What says where the endpoints of other nodes are (K 12, 35). Default `ciliumendpoints`. */
+  /** The kind that has the endpoints of other nodes (K 12, 35). Default `ciliumendpoints`. */
   readonly endpoints?: 'ciliumendpoints' | 'ciliumendpointslices' | 'pods' | undefined;
-  /**
-   * `kvstore` (the default): CiliumIdentities are followed while no kvstore says them. `crd`: always; `none`: never.
-   */
+  /** `kvstore` (the default): CiliumIdentities are followed until a kvstore is complete. `crd`: always. `none`: never. */
   readonly identities?: 'kvstore' | 'crd' | 'none' | undefined;
-  /** Which services are asked for. */
+  /** The services to follow. */
   readonly selection?: ServiceSelection | undefined;
-  /** Encryption key of the own node, for its pods (K 18). Default 0. */
+  /** Encryption key of the local node, for its pods (K 18). Default 0. */
   readonly encryptKey?: number | undefined;
   /** Default `single-stack`. */
   readonly world?: WorldLabels | undefined;
-  /** Whether annotations of the own Node count (K 40). Default false. */
+  /** If true, annotations of the local Node are read (K 40). Default false. */
   readonly nodeAnnotations?: boolean | undefined;
-  /** Nodes that are only restored are not withdrawn with the first list (K 41): the caller does so. Default false. */
+  /** If true, the caller withdraws restored nodes. If false, the first complete list does (K 41). Default false. */
   readonly keepRestoredNodes?: boolean | undefined;
   /**
-   * When a kvstore is lost that was complete, Kubernetes is asked after a time up to this, drawn at random: the agents of all
-   * nodes lose it at once, and what it has said stays meanwhile (K 52). Default 30 s.
+   * Maximum delay before Kubernetes is followed again after a complete kvstore was lost. The delay is random, because the agents
+   * of all nodes lose the kvstore together; the claims of the kvstore stay in the meantime (K 52). Default 30 s.
    */
   readonly handoverSpreadMs?: number | undefined;
   readonly labelFilter?: LabelFilter | undefined;
-  /** Identity labels of the pods of this node; see `EndpointLabelsOptions`. Left out: namespaces are not asked for. */
+  /**
+   * Receives the identity labels of the pods of this node; see `EndpointLabelsOptions`. If it is missing, namespaces are not
+   * followed.
+   */
   readonly onLabels?: ((pod: LabelledPod, labels: Labels | undefined) => void) | undefined;
-  /** Labels of the own Node: the host endpoint's (K 39). */
+  /** Receives the labels of the local Node, which are the labels of the host endpoint (K 39). */
   readonly onHostLabels?: ((labels: ReadonlyMap<string, string>) => void) | undefined;
+  /**
+   * Called when the objects of a kind are forgotten because the API server has not served the kind for ten minutes (K 15).
+   */
+  readonly onForget?: ((kind: string, objects: number) => void) | undefined;
   readonly onReject?: ((rejection: Rejection) => void) | undefined;
-  /** Receives what callbacks throw. */
+  /** Receives the errors that callbacks throw. */
   readonly onFault?: FaultListener | undefined;
 }
 
-/** A feed as data. */
+/** Status of a {@link KubernetesFeed}. */
 export interface KubernetesFeedStatus {
-  /** All that is waited for has been applied. */
+  /** True if all awaited kinds are complete. */
   readonly synced: boolean;
   readonly kinds: readonly KindStatus[];
-  /** Who says what: `following` is Kubernetes. */
+  /** State by resource; `following` if Kubernetes provides it. */
   readonly handover: Readonly<Record<HandoverResource, HandoverState>>;
-  /** Addresses that several pods, or several CiliumEndpoints, list. */
+  /** Number of addresses that several pods or several CiliumEndpoints list. */
   readonly contested: number;
   readonly rejections: RejectionStatus;
 }
 
-/** How far the first list of a kind has come, in the words of `waitForClusters`. */
+/** Progress of the first list of a kind, in the terms of `waitForClusters`. */
 export interface KindProgress {
   readonly name: string;
   readonly synced: boolean;
   readonly progressAt: number;
   readonly failures: number;
-  /** The API server does not serve the kind: more time would not help. */
+  /** True if the API server does not serve the kind, so that waiting is useless. */
   readonly settled: boolean;
 }
 
-/** The own Node says little that others do not: it is not waited for (K 55). */
+/** The local Node is not awaited, because other sources have most of its data (K 55). */
 const NOT_AWAITED = 'nodes';
+
+/** The kinds that define services. */
+const SERVICE_KINDS = ['services', 'endpointslices', 'endpoints'] as const;
 
 const BACKOFF = { baseMs: 800, capMs: 30_000 };
 
@@ -135,19 +143,22 @@ interface Tables {
 }
 
 /**
- * What the objects of a Kubernetes API server say to the engines (K 10 to 55). Kinds come in any order, and the outcome is
- * the same (K 54); each is followed by itself, and one that is missing or refused holds up no other. Synchronous behind
- * the source: when a batch of objects has been handed over, the engines have it. No I/O of its own.
+ * Writes the objects of a Kubernetes API server to the engines (K 10 to 55). The result does not depend on the order of kinds (K
+ * 54). Each kind is followed independently. If one is missing or refused, the others are not delayed. The feed is synchronous:
+ * when the source has delivered a batch of objects, the engines have it. It does no I/O itself.
  *
  *     ResourceSource ─► FollowedKind ─► ObjectFeed ─► reader ─┬─► IPCache, NodeManager, ServiceCache
- *       reflector        come and go    what was said         ├─► EndpointLabels, KubernetesIdentities
+ *       reflector       start and end   values of objects     ├─► EndpointLabels, KubernetesIdentities
  *                                                             └─► PrefixMetadata
  *
- * It does not promise that an object was seen in each of its states, nor that two kinds fit together at any moment.
+ * Not promised: that every state of an object is seen, or that two kinds are consistent at any moment.
  */
 export class KubernetesFeed {
   readonly #identities = new KubernetesIdentities();
-  /** Number ↔ labels, as the CiliumIdentities have them: of the same labels the oldest, then the lower number (K 45). */
+  /**
+   * Identities by number and by labels, from CiliumIdentities. If several have the same labels, the oldest wins, then the lowest
+   * number (K 45).
+   */
   readonly identities: RemoteIdentityCache = this.#identities.cache;
   readonly #options: KubernetesFeedOptions;
   readonly #guard: CallbackGuard;
@@ -160,13 +171,13 @@ export class KubernetesFeed {
   readonly #handover = new Map<HandoverResource, HandoverState>(
     HANDOVER_RESOURCES.map((resource) => [resource, 'following']),
   );
-  /** Resources that the kvstore has lost, and that Kubernetes is soon asked for. */
+  /** Timers of resources that the kvstore has lost and that are not followed again yet. */
   readonly #returning = new Map<HandoverResource, Timer>();
   readonly #ended = new AbortController();
   #started = false;
-  /** What is followed of pods: those of all nodes, or of the own. Undefined before the start. */
+  /** True if pods of all nodes are followed, false for pods of the local node. Undefined before the start. */
   #allPods: boolean | undefined;
-  /** What is followed in place of EndpointSlices v1, once that is known. */
+  /** The followed kind of service endpoints, after discovery. */
   #serviceEndpoints: ResourceKind | undefined;
   #isChoosing = false;
 
@@ -190,7 +201,7 @@ export class KubernetesFeed {
     if (options.identities !== 'none') this.#add('ciliumidentities', this.#identities.reader());
   }
 
-  /** Begins to follow. Once only. */
+  /** Starts to follow all kinds. Later calls do nothing. */
   start(): void {
     if (this.#started) return;
     this.#started = true;
@@ -206,24 +217,24 @@ export class KubernetesFeed {
   }
 
   /**
-   * The kvstore has said all of a resource that it has to say, or is lost (K 52). Before it has said so, and after it was
-   * lost, the feed says what Kubernetes has.
+   * Reports that the kvstore has delivered all of a resource, or that it was lost (K 52). The feed follows the resource until it
+   * is complete, and again after it is lost.
    */
   kvstore(resource: HandoverResource, event: 'complete' | 'lost'): void {
     this.#step(resource, event);
   }
 
-  /** Kinds that are waited for (K 55): all that are followed but the own Node. */
+  /** Returns the awaited kinds (K 55): all followed kinds except the local Node. */
   get names(): readonly string[] {
     return [...this.#kinds.values()].filter(isAwaited).map(({ name }) => name);
   }
 
-  /** Whether an identity is marked for deletion: who allocates it takes the mark away (K 46). */
+  /** Returns true if an identity is marked for deletion. An allocator that uses it must remove the mark (K 46). */
   isIdentityMarked(id: number): boolean {
     return this.#identities.isMarked(id);
   }
 
-  /** How far a kind is; `undefined` for one that is not waited for. */
+  /** Returns the progress of a kind, or undefined if it is not awaited. */
   progressOf(name: string): KindProgress | undefined {
     const kind = this.#kinds.get(name);
     if (kind === undefined || !isAwaited(kind)) return undefined;
@@ -231,18 +242,26 @@ export class KubernetesFeed {
     return { name, synced, progressAt, failures, settled: state === 'missing' };
   }
 
-  /** Calls back with the name of a kind whose state has changed, or that has become complete. */
+  /** Calls `callback` with the name of a kind when its state changes or when it becomes complete. */
   onChange(callback: (name: string) => void): Unsubscribe {
     this.#listeners.add(callback);
     return unsubscribeOnce(() => this.#listeners.delete(callback));
   }
 
-  /** Whether all that is waited for, and that the API server serves, has been applied. */
+  /** Returns true if all awaited kinds that the API server serves are complete. */
   get synced(): boolean {
     return this.#started && this.blockers().length === 0;
   }
 
-  /** What is not complete, a sentence for each kind. */
+  /** Returns true if services and their endpoints are complete. Kinds that are not followed or not served are ignored. */
+  get servicesComplete(): boolean {
+    const kinds = SERVICE_KINDS.flatMap((name) => this.#kinds.get(name) ?? []);
+    return (
+      this.#started && kinds.every((kind) => !isAwaited(kind) || kind.complete || kind.state === 'missing')
+    );
+  }
+
+  /** Returns one sentence for each incomplete kind. */
   blockers(): readonly string[] {
     return [...this.#kinds.values()].flatMap((kind) => {
       if (!isAwaited(kind) || kind.complete || kind.state === 'missing') return [];
@@ -263,7 +282,7 @@ export class KubernetesFeed {
     };
   }
 
-  /** Ends following; the engines keep what they know. Resolves when nothing is handed over any more. */
+  /** Ends all reflectors; the engines keep their claims. Resolves when no more objects are delivered. */
   async stop(): Promise<void> {
     this.#ended.abort();
     for (const timer of this.#returning.values()) timer.cancel();
@@ -276,7 +295,10 @@ export class KubernetesFeed {
     const { source, clock, gate } = this.#options;
     const feed = new ObjectFeed(reader, { rejections: this.#rejections, gate });
     const onChange = (): void => this.#changed(name);
-    this.#kinds.set(name, new FollowedKind(name, feed, { source, clock, gate, onChange }));
+    const onForget = (objects: number): void => {
+      this.#guard.call(this.#options.onForget, name, objects);
+    };
+    this.#kinds.set(name, new FollowedKind(name, feed, { source, clock, gate, onChange, onForget }));
     return feed;
   }
 
@@ -318,8 +340,8 @@ export class KubernetesFeed {
   }
 
   /**
-   * The addresses of the API server are taken from slices, too. What slices and Endpoints both say, while one takes the place
-   * of the other, stays when one of them goes: those of `kubernetes` have the same name.
+   * Returns a reader that also passes slices to the addresses of the API server. Slices and Endpoints of `kubernetes` have the
+   * same name. While one kind replaces the other, a deletion is ignored if the other kind has the same object.
    */
   #sliceReader(
     reader: ObjectReader<EndpointSlice>,
@@ -351,14 +373,14 @@ export class KubernetesFeed {
   #changed(name: string): void {
     if (this.#started && !this.#ended.signal.aborted) {
       this.#review();
-      // An API server that was upgraded has another version of it.
+      // An upgraded API server may serve another version.
       if (name === this.#serviceEndpoints?.plural && this.#kinds.get(name)?.state === 'missing')
         void this.#chooseServiceEndpoints();
     }
     for (const listener of [...this.#listeners]) this.#guard.call(listener, name);
   }
 
-  /** What one kind has become may decide what is asked for of another. */
+  /** Starts or ends kinds that depend on the state of another kind. */
   #review(): void {
     this.#reviewPods();
     const followed = this.#serviceEndpoints?.plural;
@@ -369,8 +391,9 @@ export class KubernetesFeed {
   }
 
   /**
-   * Pods of all nodes are followed while nothing else says where the endpoints of other nodes are: no CiliumEndpoints are
-   * served, or they are not wanted, and no kvstore says them (K 12). They are let go once the CiliumEndpoints are listed.
+   * Follows pods of all nodes while no other source has the endpoints of other nodes: CiliumEndpoints are not served or not
+   * configured, and no kvstore has them (K 12). When the CiliumEndpoints are listed, only the pods of the local node are
+   * followed.
    */
   #reviewPods(): void {
     const kind = this.#kinds.get('pods');
@@ -385,7 +408,10 @@ export class KubernetesFeed {
     kind.follow(pods(all ? undefined : this.#options.nodeName));
   }
 
-  /** Asks the API server for the best that it has (K 13): never slices and Endpoints both. Each failure is a change. */
+  /**
+   * Follows the best kind that the API server serves (K 13), never slices and Endpoints together. Each failure is reported as a
+   * change.
+   */
   async #chooseServiceEndpoints(): Promise<void> {
     if (this.#isChoosing) return;
     this.#isChoosing = true;
@@ -409,10 +435,10 @@ export class KubernetesFeed {
     }
   }
 
-  /** What the others have said stays until these are listed. */
+  /** Follows a kind of service endpoints. The objects of the previous kind stay until the new ones are listed. */
   #followServiceEndpoints(kind: ResourceKind): void {
     const { plural, version } = this.#serviceEndpoints ?? {};
-    if (plural === kind.plural && version === kind.version) return; // its reflector looks for it
+    if (plural === kind.plural && version === kind.version) return; // the reflector retries by itself
     this.#serviceEndpoints = kind;
     this.#kinds.get(otherEndpoints(kind.plural))?.rest();
     this.#kinds.get(kind.plural)?.follow(kind);
@@ -437,7 +463,7 @@ export class KubernetesFeed {
     if (next.action !== undefined && this.#started) this.#reviewPods();
   }
 
-  /** Follows again what the kvstore has lost: after a while, unless some of it is being withdrawn. */
+  /** Follows the kinds of a lost resource again: after a random delay if they were withdrawn completely, else immediately. */
   #comeBack(resource: HandoverResource, isWithdrawn: boolean): void {
     const { clock, random = Math.random, handoverSpreadMs = HANDOVER_SPREAD_MS } = this.#options;
     const kinds = this.#handedOver(resource);
@@ -454,7 +480,7 @@ export class KubernetesFeed {
     }
   }
 
-  /** The kinds that say what the kvstore's resource says. */
+  /** Returns the kinds that correspond to a resource of the kvstore. */
   #handedOver(resource: HandoverResource): readonly ResourceKind[] {
     const kinds = {
       nodes: [CILIUM_NODES],
@@ -465,7 +491,7 @@ export class KubernetesFeed {
   }
 }
 
-/** Kinds that are asked for as they are. */
+/** Kinds that do not depend on options or discovery. */
 const FIXED_KINDS: readonly ResourceKind[] = [
   NAMESPACES,
   CILIUM_ENDPOINTS,

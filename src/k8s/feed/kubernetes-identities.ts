@@ -7,8 +7,8 @@ import {
 import type { ObjectReader } from './object-feed.ts';
 
 /**
- * The identities of a cluster without kvstore: number ↔ labels, from CiliumIdentities (K 44 to 47). There are no locks, so
- * two numbers may stand for the same labels: the oldest is given, then the lower (K 45).
+ * The identities of a cluster without kvstore, by number and by labels, from CiliumIdentities (K 44 to 47). Two numbers may have
+ * the same labels, because there are no locks. A lookup returns the oldest, then the lowest number (K 45).
  */
 export class KubernetesIdentities {
   readonly #said = new Map<number, CiliumIdentitySays>();
@@ -16,19 +16,19 @@ export class KubernetesIdentities {
     (a, b) => this.#createdAt(a) - this.#createdAt(b) || a - b,
   );
 
-  /** Whether an identity is marked for deletion: who allocates it takes the mark away (K 46). */
+  /** Returns true if an identity is marked for deletion. An allocator that uses it must remove the mark (K 46). */
   isMarked(id: number): boolean {
     return this.#said.get(id)?.marked ?? false;
   }
 
-  /** What feeds it. */
+  /** Returns the reader that fills the cache. */
   reader(): ObjectReader<CiliumIdentitySays> {
     return {
       kind: 'CiliumIdentity',
       fields: CILIUM_IDENTITY_FIELDS,
       read: readCiliumIdentity,
       change: (now, before) => {
-        // Of another age it has another place, with the same labels.
+        // Delete first, because an identity with another age has another position among those with the same labels.
         if (before !== undefined) this.cache.delete(before.id);
         if (now === undefined) {
           if (before !== undefined) this.#said.delete(before.id);

@@ -1,30 +1,30 @@
 /**
- * Who says what the nodes, endpoints or identities of the own cluster are: Kubernetes, or a kvstore that has them as well
- * (K 52). What each says are claims of its own, so both may speak at once, and the stronger is believed: the kvstore.
+ * The source of the nodes, endpoints or identities of the own cluster: Kubernetes, or a kvstore that has them, too (K 52). Both
+ * may write at the same time, because their claims are independent. The stronger claim wins: the one of the kvstore.
  *
- *                     kvstore-complete                withdrawn
+ *                         complete                    withdrawn
  *     ┌──► following ──────────────────► withdrawing ───────────► resting
  *     │                                       │                      │
  *     └───────────────────────────────────────┴──────────────────────┘
- *                              kvstore-lost
+ *                                  lost
  *
- * - `following`: the feed runs. The kvstore may be listing meanwhile, or be lost: what it has claimed stays where it is.
- * - `withdrawing`: the kvstore has said all it has to say. The feed is ended, and what it claimed is taken back: what only
- *   the feed knew is not there any more.
- * - `resting`: nothing of the feed is left.
+ * - `following`: the feed runs. The kvstore may be listing or lost; its claims stay.
+ * - `withdrawing`: the kvstore is complete. The feed has ended, and its claims are being withdrawn. Objects that only the feed
+ *   knew are deleted.
+ * - `resting`: all claims of the feed are withdrawn.
  *
- * So no address is free in between: the feed goes when the kvstore is complete and not when it is connected, and the
- * kvstore's claims are not taken away when it is lost.
+ * No address is without a claim during a handover, because the feed ends when the kvstore is complete, not when it is connected,
+ * and because the claims of a lost kvstore stay.
  */
 export type HandoverState = 'following' | 'withdrawing' | 'resting';
 
-/** What happens: `complete` and `lost` are the kvstore's. */
+/** Events of a handover; the kvstore causes `complete` and `lost`. */
 export type HandoverEvent = 'complete' | 'lost' | 'withdrawn';
 
-/** What is to be done: begin to follow, or end that and withdraw. */
+/** Action of a transition: start to follow, or end and withdraw. */
 export type HandoverAction = 'follow' | 'withdraw' | undefined;
 
-/** The next state and what is to be done on the way; an event that does not concern the state changes nothing. */
+/** Returns the next state and the action. If the event does not apply to the state, returns the same state and no action. */
 export function handover(
   state: HandoverState,
   event: HandoverEvent,

@@ -10,16 +10,16 @@ import {
 import type { ObjectFields } from '../parse-object.ts';
 import type { ObjectReader } from './object-feed.ts';
 
-/** What the feed needs of a `NodeManager`. */
+/** The part of `NodeManager` that the feed uses. */
 export type FedNodes = Pick<NodeManager, 'nodeUpdated' | 'nodeDeleted' | 'withdraw'>;
 
-/** Where nodes go, and which of them is the own one. */
+/** The node manager and the name of the local node. */
 export interface NodeEngine extends NodeCluster {
   readonly nodes: FedNodes;
   readonly nodeName: string;
 }
 
-/** Compares nothing itself: the node manager compares what it holds with what comes, labels among it (K 38). */
+/** Returns a reader without `same`, because the node manager compares nodes itself, including labels (K 38). */
 function nodeReader(
   kind: string,
   fields: readonly string[],
@@ -38,8 +38,8 @@ function nodeReader(
 }
 
 /**
- * CiliumNodes of other nodes into the node manager (K 36 to 38). What is only restored of the own cluster's nodes goes with
- * the first complete list (K 41), unless others see to that.
+ * Returns a reader that writes CiliumNodes of other nodes to the node manager (K 36 to 38). Unless `keepRestored` is true, the
+ * first complete list withdraws the restored nodes of the own cluster (K 41).
  */
 export function ciliumNodeReader(engine: NodeEngine, keepRestored = false): ObjectReader<NodeSpec> {
   const read = (fields: ObjectFields): NodeSpec | undefined => {
@@ -54,15 +54,15 @@ export function ciliumNodeReader(engine: NodeEngine, keepRestored = false): Obje
   };
 }
 
-/** How the own Node is read. */
+/** Options of {@link ownNodeReader}. */
 export interface OwnNodeOptions {
-  /** What its annotations say counts (K 40). */
+  /** If true, annotations are read (K 40). */
   readonly annotations: boolean;
-  /** Its labels, which are the host endpoint's; again when they change. */
+  /** Receives the labels, which are the labels of the host endpoint, with every change of the Node. */
   readonly onLabels?: ((labels: ReadonlyMap<string, string>) => void) | undefined;
 }
 
-/** The own Node into the node manager; others never come from there (K 39). */
+/** Returns a reader that writes the local Node to the node manager. Other Nodes are ignored (K 39). */
 export function ownNodeReader(
   engine: NodeEngine,
   { annotations, onLabels }: OwnNodeOptions,

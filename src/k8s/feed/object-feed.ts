@@ -5,58 +5,59 @@ import type { ObjectName } from '../object-table.ts';
 import { type ObjectFields, parseObject } from '../parse-object.ts';
 import type { KubernetesObject, ResourceEvent, ResourceSink } from '../resource.ts';
 
-/** Objects that a step of a sweep or withdrawal takes away: about a ms. */
+/** Objects removed per step of a sweep or withdrawal; takes about 1 ms. */
 const OBJECTS_PER_STEP = 256;
 
-/** What the objects of one kind say, and where that goes. */
+/** Reads objects of one kind and writes their values to an engine. */
 export interface ObjectReader<T> {
-  /** As rejections name it: `CiliumEndpoint`. */
+  /** Kind in rejections: `CiliumEndpoint`. */
   readonly kind: string;
-  /** The fields that {@link ObjectReader.read} looks at, as of `FollowOptions`. Default: all. */
+  /** The fields that {@link ObjectReader.read} reads, in the form of `FollowOptions`. Default: all. */
   readonly fields?: readonly string[];
-  /** What an object says; `undefined`: nothing. */
+  /** Returns the value of an object, or undefined if it has none. */
   read(fields: ObjectFields): T | undefined;
-  /** Whether an object says the same again: then what it said is kept, and nothing changes. Default: it never does. */
+  /** Returns true if two values are equal, so that the change is ignored. Default: never equal. */
   same?(now: T, before: T): boolean;
-  /** An object says something else; or, `undefined`, nothing any more. One of the two is there. */
+  /** Applies a new value of an object; `now` is undefined if it was deleted. At least one of the two is defined. */
   change(now: T | undefined, before: T | undefined): void;
-  /** Runs changes as one batch of an engine. Default: one after the other. */
+  /** Runs changes as one batch of an engine. Default: no batch. */
   batch?(changes: () => void): void;
-  /** A list begins: what is put until {@link ObjectReader.listed} comes in no order. */
+  /** Called when a list begins. Puts until {@link ObjectReader.listed} have no order. */
   begin?(): void;
-  /** The first list is complete, and what it lacked is gone. */
+  /** Called when the first list is complete and missing objects are deleted. */
   listed?(): void;
 }
 
-/** What {@link ObjectFeed} takes from its surroundings. */
+/** Options of {@link ObjectFeed}. */
 export interface ObjectFeedOptions {
   readonly rejections: RejectionLog;
-  /** Shares large sweeps out over turns of the event loop. Default: all at once. */
+  /** Distributes large sweeps over turns of the event loop. Default: one turn. */
   readonly gate?: TurnGate | undefined;
 }
 
-/** An {@link ObjectFeed}, whatever its objects say. */
+/** An {@link ObjectFeed} with values of any type. */
 export interface AnyFeed {
   readonly size: number;
   readonly rejected: number;
   readonly complete: boolean;
-  /** `undefined`: all. */
+  /** The fields that the reader reads; undefined for all. */
   readonly fields: readonly string[] | undefined;
   begin(onComplete?: () => void): ResourceSink;
+  forgetSteps(): Iterable<unknown>;
   withdrawSteps(): Iterable<unknown>;
 }
 
 /**
- * Follows the objects of one kind, whoever hands them over: keeps **what each object said** and changes only what differs
- * from that (K 10), not from what a reflector held before. So a reflector may be ended and another one begun
- * ({@link ObjectFeed.begin}): what was known stays, and what the new list lacks goes when that list is complete. An object
- * that cannot be used says nothing, also if it did before: a restart would show the same (I9). Its rejection is counted,
- * and the others go on (I12).
+ * Stores **the value of each object** of one kind and applies only differences from it (K 10). It does not compare with the
+ * objects of a reflector. Therefore a reflector can be replaced ({@link ObjectFeed.begin}): known values stay, and objects that
+ * are missing in the new list are deleted when that list is complete. If an object is invalid, it has no value, even if it had
+ * one before, because a restart would give the same result (I9). The rejection is counted and the other objects are processed
+ * (I12).
  */
 export class ObjectFeed<T> implements AnyFeed {
   readonly #reader: ObjectReader<T>;
   readonly #options: ObjectFeedOptions;
-  /** What objects said; old is what the present run has not seen. */
+  /** Values of objects; those that the current reflector has not delivered are old. */
   readonly #said = new AgingTable<T>();
   #run = 0;
   #complete = false;
@@ -71,29 +72,29 @@ export class ObjectFeed<T> implements AnyFeed {
     return this.#reader.fields;
   }
 
-  /** Objects that say something. */
+  /** Returns the number of objects with a value. */
   get size(): number {
     return this.#said.size;
   }
 
-  /** Fields and objects that were rejected. */
+  /** Returns the number of rejected fields and objects. */
   get rejected(): number {
     return this.#rejected;
   }
 
-  /** What the object of that name says. */
+  /** Returns the value of an object. */
   said(namespace: string, name: string): T | undefined {
     return this.#said.get({ namespace, name });
   }
 
-  /** Whether the first list of the present run is complete, and applied. */
+  /** Returns true if the first list of the current reflector is complete and applied. */
   get complete(): boolean {
     return this.#complete;
   }
 
   /**
-   * Where the next reflector hands its objects to. Earlier ones are not listened to any more. `onComplete` is called when
-   * its first list has been applied, and what that lacked is gone.
+   * Returns the sink for the next reflector. Sinks of earlier reflectors are ignored from now on. `onComplete` is called when the
+   * first list is applied and missing objects are deleted.
    */
   begin(onComplete?: () => void): ResourceSink {
     const run = this.#end();
@@ -111,9 +112,14 @@ export class ObjectFeed<T> implements AnyFeed {
     };
   }
 
+  /** Removes the values of earlier runs in steps, without waiting for the list of the current run. */
+  forgetSteps(): Generator<undefined, void, void> {
+    return this.#removeSteps(this.#run);
+  }
+
   /**
-   * Takes back all that objects said, in steps, each a batch. The reflector is not listened to any more. Ended early by
-   * {@link ObjectFeed.begin}, it leaves the rest, which goes when the list of that is complete.
+   * Returns steps that delete all values, each in one batch. The current reflector is ignored from now on. If {@link
+   * ObjectFeed.begin} is called before the last step, the other values are deleted when the new list is complete.
    */
   withdrawSteps(): Generator<undefined, void, void> {
     return this.#removeSteps(this.#end());
@@ -172,7 +178,7 @@ export class ObjectFeed<T> implements AnyFeed {
     onComplete?.();
   }
 
-  /** Removes what this run has not seen, while it lasts. */
+  /** Deletes old values, and stops if another run has started. */
   *#removeSteps(run: number): Generator<undefined, void, void> {
     const objects = this.#said.old();
     for (let done = false; !done; ) {

@@ -5,26 +5,26 @@ import type { WorldLabels } from '../../metadata/cidr-labels.ts';
 import { canonicalAddress } from '../../net/prefix.ts';
 import type { FedIPCache } from './address-holders.ts';
 
-/** How often the addresses are looked at again (K 51): interfaces come and go, and nothing says so. */
+/** Interval between two reads of the addresses (K 51), because changes of interfaces are not reported. */
 const INTERVAL_MS = 60_000;
 
-/** Apart from what the node manager claims for the own node, whose owner is the node. */
+/** Keeps these claims apart from those of the node manager, because it uses the local node as owner. */
 const WRITER = { source: 'local', owner: 'own-addresses' } as const;
 
-/** How {@link OwnAddresses} works. */
+/** Options of {@link OwnAddresses}. */
 export interface OwnAddressesOptions {
   readonly ipcache: FedIPCache;
   readonly clock: Clock;
-  /** The addresses of this machine as they are now, in any spelling. */
+  /** Returns the current addresses of this machine in any notation. */
   readonly addresses: () => Iterable<string>;
   readonly world: WorldLabels;
-  /** Receives what `addresses` throws: what was claimed stays until it says them again. */
+  /** Receives the errors of `addresses`. The claims stay until it succeeds again. */
   readonly onFault?: FaultListener | undefined;
 }
 
 /**
- * What is where without any source saying so (K 51): the addresses of this machine are `host`, and everything that is not known
- * is the world. Claims of source `local`, without host IP, looked at again every minute.
+ * Claims without an external source (K 51): the addresses of this machine have identity `host`, and all unknown addresses have
+ * identity `world`. The claims have source `local` and no host IP, and are updated every minute.
  */
 export class OwnAddresses {
   readonly #options: OwnAddressesOptions;
@@ -37,14 +37,14 @@ export class OwnAddresses {
     this.#guard = new CallbackGuard(options.onFault);
   }
 
-  /** Claims them, and again every minute until it is stopped. */
+  /** Writes the claims now and every minute until `stop`. */
   start(): void {
     this.#timer?.cancel();
     this.#guard.call(() => this.#claim());
     this.#timer = this.#options.clock.after(INTERVAL_MS, () => this.start());
   }
 
-  /** Ends the repetition; what is claimed stays. */
+  /** Ends the updates; the claims stay. */
   stop(): void {
     this.#timer?.cancel();
     this.#timer = undefined;

@@ -4,13 +4,13 @@ import type { AddressSink, FedIPCache } from './address-holders.ts';
 import type { EndpointLabels } from './endpoint-labels.ts';
 import type { ObjectReader } from './object-feed.ts';
 
-/** Where pods go. */
+/** The engines and the local node of {@link podReader}. */
 export interface PodEngine {
   readonly ipcache: FedIPCache;
   readonly holders: AddressSink;
   readonly labels?: Pick<EndpointLabels, 'podChanged'> | undefined;
   readonly nodeName: string;
-  /** That of the own node (K 18). */
+  /** Encryption key of the local node (K 18). */
   readonly encryptKey: number;
 }
 
@@ -34,7 +34,7 @@ function samePod(a: PodSays, b: PodSays): boolean {
   );
 }
 
-/** Pods into the IPCache (K 15 to 24), and those of this node to their labels (K 25). */
+/** Returns a reader that writes pods to the IPCache (K 15 to 24) and the pods of this node to their labels (K 25). */
 export function podReader({
   ipcache,
   holders,

@@ -12,56 +12,56 @@ import {
 import type { ObjectReader } from './object-feed.ts';
 import type { PrefixMetadata } from './prefix-metadata.ts';
 
-/** CIDRs of a policy that are entered: an attack must not fill the IPCache. */
+/** Maximum number of CIDRs per policy, so that an attack cannot fill the IPCache. */
 const MOST_CIDRS = 65_536;
 
-/** A policy and what is said of its CIDRs. */
+/** A policy and its written CIDRs. */
 interface Entered {
   readonly kind: string;
   readonly policy: PolicyCIDRs;
   cidrs: ReadonlySet<string>;
-  /** Only the first of its CIDRs are entered. */
+  /** True if CIDRs above the limit were dropped. */
   isCut: boolean;
 }
 
 /**
- * The CIDRs that policies name, each with a node-local identity of its own (K 48 to 50): source `generated`, so that one
- * never beats a pod; the policy is the resource, so that a CIDR stays while any policy names it. Exceptions are cut out.
- * A policy may come before the groups that it names (K 54).
+ * The CIDRs of policies, each with a node-local identity (K 48 to 50). The source is `generated`, which is weaker than that of a
+ * pod. The policy is the resource, so that a CIDR stays while any policy contains it. Exceptions are subtracted. A policy may
+ * arrive before its CIDR groups (K 54).
  */
 export class PolicyCIDRTable {
   readonly #metadata: PrefixMetadata;
   readonly #world: WorldLabels;
-  /** By resource. */
+  /** Policies by resource. */
   readonly #policies = new Map<string, Entered>();
   readonly #groups = new Map<string, CIDRGroupSays>();
-  /** By group: the resources that name it. */
+  /** Resources by the group that they refer to. */
   readonly #named = new Map<string, Set<string>>();
   readonly #onReject: (rejection: Rejection) => void;
 
-  /** @param onReject receives policies of which only the first 65,536 CIDRs are entered, each when it comes to that */
+  /** @param onReject receives a policy when it first exceeds the limit of 65,536 CIDRs */
   constructor(metadata: PrefixMetadata, world: WorldLabels, onReject: (rejection: Rejection) => void) {
     this.#metadata = metadata;
     this.#world = world;
     this.#onReject = onReject;
   }
 
-  /** `NetworkPolicy`. */
+  /** Returns the reader of `NetworkPolicy`. */
   networkPolicies(): ObjectReader<PolicyCIDRs> {
     return this.#reader('NetworkPolicy', 'networkpolicy', readNetworkPolicyCIDRs);
   }
 
-  /** `CiliumNetworkPolicy`. */
+  /** Returns the reader of `CiliumNetworkPolicy`. */
   ciliumPolicies(): ObjectReader<PolicyCIDRs> {
     return this.#reader('CiliumNetworkPolicy', 'cnp', readCiliumPolicyCIDRs);
   }
 
-  /** `CiliumClusterwideNetworkPolicy`. */
+  /** Returns the reader of `CiliumClusterwideNetworkPolicy`. */
   clusterwidePolicies(): ObjectReader<PolicyCIDRs> {
     return this.#reader('CiliumClusterwideNetworkPolicy', 'ccnp', readCiliumPolicyCIDRs);
   }
 
-  /** `CiliumCIDRGroup`. */
+  /** Returns the reader of `CiliumCIDRGroup`. */
   groups(): ObjectReader<CIDRGroupSays> {
     return {
       kind: 'CiliumCIDRGroup',
@@ -115,7 +115,7 @@ export class PolicyCIDRTable {
     if (named?.size === 0) this.#named.delete(group);
   }
 
-  /** The CIDRs of a policy as they are now, its groups included: at most one more than are entered. */
+  /** Returns the current CIDRs of a policy including its groups, at most one more than the limit. */
   #cidrsOf({ rules, groups }: PolicyCIDRs): Set<string> {
     const ofGroups = groups.flatMap(({ group, except }) =>
       (this.#groups.get(group)?.cidrs ?? []).map((cidr) => ({ cidr, except })),
@@ -130,7 +130,7 @@ export class PolicyCIDRTable {
     return cidrs;
   }
 
-  /** Leaves out what is too much, and says so when it begins. */
+  /** Drops the CIDR above the limit. Reports the policy if it did not exceed the limit before. */
   #cut(entered: Entered, cidrs: Set<string>): void {
     const wasCut = entered.isCut;
     entered.isCut = cidrs.size > MOST_CIDRS;

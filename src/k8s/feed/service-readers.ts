@@ -6,13 +6,13 @@ import { ENDPOINTS_FIELDS, readEndpoints } from '../parse-endpoints.ts';
 import { readService, SERVICE_FIELDS } from '../parse-service.ts';
 import type { ObjectReader } from './object-feed.ts';
 
-/** What the feed needs of a `ServiceCache`. */
+/** The part of `ServiceCache` that the feed uses. */
 export type FedServices = Pick<
   ServiceCache,
   'updateService' | 'deleteService' | 'updateEndpoints' | 'deleteEndpoints' | 'batch'
 >;
 
-/** Services into the service cache, which compares (K 42). */
+/** Returns a reader that writes services to the service cache, which compares them (K 42). */
 export function serviceReader(services: FedServices): ObjectReader<Service> {
   return {
     kind: 'Service',
@@ -26,7 +26,10 @@ export function serviceReader(services: FedServices): ObjectReader<Service> {
   };
 }
 
-/** Slices into the service cache. One whose label names another service than before is taken from that (K 10). */
+/**
+ * Returns a reader that writes slices to the service cache. If the label of a slice names another service than before, the slice
+ * is removed from the previous one (K 10).
+ */
 function sliceReader(
   object: Pick<ObjectReader<EndpointSlice>, 'kind' | 'fields' | 'read'>,
   services: FedServices,
@@ -42,13 +45,13 @@ function sliceReader(
   };
 }
 
-/** EndpointSlices, v1 or v1beta1, into the service cache. */
+/** Returns the reader of EndpointSlices, v1 or v1beta1. */
 export function endpointSliceReader(services: FedServices): ObjectReader<EndpointSlice> {
   const object = { kind: 'EndpointSlice', fields: ENDPOINT_SLICE_FIELDS, read: readEndpointSlice };
   return sliceReader(object, services);
 }
 
-/** Endpoints into the service cache: never beside slices (K 13). */
+/** Returns the reader of Endpoints, which are never used together with slices (K 13). */
 export function endpointsReader(services: FedServices): ObjectReader<EndpointSlice> {
   const object = { kind: 'Endpoints', fields: ENDPOINTS_FIELDS, read: readEndpoints };
   return sliceReader(object, services);

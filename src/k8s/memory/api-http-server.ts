@@ -9,17 +9,17 @@ import type { MemoryApiServer } from './memory-api-server.ts';
 
 /** Options of {@link ApiHttpServer}. */
 export interface ApiHttpServerOptions {
-  /** Certificate and key, PEM: it then speaks TLS. */
+  /** Certificate and key, PEM. If set, the server uses TLS. */
   readonly tls?: { readonly cert: string; readonly key: string } | undefined;
 }
 
-/** Where an {@link ApiHttpServer} listens: an address of this machine, or a unix socket. */
+/** The address of an {@link ApiHttpServer}: a local address, or a unix socket. */
 export type ListenAddress = { readonly host: string; readonly port: number } | { readonly path: string };
 
-/** The longest body of a request that is read. */
+/** Maximum size of a request body in bytes. */
 const LONGEST_BODY = 16 * 1024 * 1024;
 
-/** Puts a {@link MemoryApiServer} on a port or a socket, over HTTP. */
+/** Serves a {@link MemoryApiServer} over HTTP on a port or a socket. */
 export class ApiHttpServer {
   readonly #api: MemoryApiServer;
   readonly #server: Server;
@@ -37,12 +37,12 @@ export class ApiHttpServer {
     });
   }
 
-  /** Open connections. */
+  /** Number of open connections. */
   get connections(): number {
     return this.#sockets.size;
   }
 
-  /** Resolves to where it listens: `127.0.0.1:33001`, or the path of the socket. Default: a free port of the loopback. */
+  /** Resolves to the address: `127.0.0.1:33001`, or the path of the socket. Default: a free loopback port. */
   listen(address: ListenAddress = { host: '127.0.0.1', port: 0 }): Promise<string> {
     return new Promise((resolve, reject) => {
       this.#server.once('error', reject);
@@ -54,7 +54,7 @@ export class ApiHttpServer {
     });
   }
 
-  /** Ends all connections, and listens no more. */
+  /** Closes all connections and the listener. */
   close(): Promise<void> {
     const closed = new Promise<void>((resolve) => this.#server.close(() => resolve()));
     for (const socket of this.#sockets) socket.destroy();
@@ -86,7 +86,7 @@ export class ApiHttpServer {
   }
 }
 
-/** A body that breaks breaks the connection. */
+/** Sends a body. If the body throws, the connection is destroyed. */
 function send({ body }: ServedAnswer, response: ServerResponse, isZipped: boolean): Promise<void> {
   const readable = Readable.from(body, { objectMode: false });
   return isZipped ? pipeline(readable, createGzip(), response) : pipeline(readable, response);

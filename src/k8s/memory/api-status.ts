@@ -1,4 +1,4 @@
-/** A Status object, as an API server answers where it does not give what was asked for. */
+/** A Status object, the response of an API server to a failed request. */
 export interface ApiStatus {
   readonly kind: 'Status';
   readonly apiVersion: 'v1';
@@ -25,7 +25,7 @@ const CODES = {
   Timeout: 504,
 } as const;
 
-/** Thrown while a request is served: it is answered with this Status. */
+/** Thrown while a request is handled. The response is this Status. */
 export class StatusError extends Error {
   override readonly name = 'StatusError';
   readonly status: ApiStatus;

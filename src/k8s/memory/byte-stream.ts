@@ -1,8 +1,8 @@
 const encoder = new TextEncoder();
 
 /**
- * The body of an answer that goes on: what is written is read in order, then its end, or its break. A reader that goes
- * away is to be told by {@link ByteStream.break}: one that waits for more cannot say so itself.
+ * The body of a streaming response. The reader receives all written chunks in order, then the end or an error. If the reader
+ * disconnects, the owner must call {@link ByteStream.break}, because a waiting reader cannot report it.
  */
 export class ByteStream implements AsyncIterable<Uint8Array> {
   #queue: string[] = [];
@@ -12,15 +12,15 @@ export class ByteStream implements AsyncIterable<Uint8Array> {
   readonly #running: () => Promise<void>;
 
   /**
-   * @param running resolves when the server runs: one that is stopped gives nothing
-   * @param onClose called when it breaks, and when its end has been read
+   * @param running resolves when the server runs; a paused server sends nothing
+   * @param onClose called when the stream breaks or its end was read
    */
   constructor(running: () => Promise<void>, onClose: () => void) {
     this.#running = running;
     this.#onClose = onClose;
   }
 
-  /** Texts that have not been read yet. */
+  /** Number of unread chunks. */
   get queued(): number {
     return this.#queue.length;
   }
@@ -31,13 +31,13 @@ export class ByteStream implements AsyncIterable<Uint8Array> {
     this.#wake?.();
   }
 
-  /** An orderly end, after what is queued. */
+  /** Ends the stream after the queued chunks. */
   end(): void {
     this.#over ??= { error: undefined };
     this.#wake?.();
   }
 
-  /** The connection breaks; what is queued is lost. */
+  /** Breaks the stream. Queued chunks are lost. */
   break(error: Error): void {
     if (this.#over?.error !== undefined) return;
     this.#queue = [];

@@ -3,46 +3,46 @@ export interface ServedRequest {
   readonly method: string;
   /** Path and query. */
   readonly path: string;
-  /** Of the header `Authorization`; empty without. */
+  /** Value of the header `Authorization`; empty if absent. */
   readonly authorization: string;
   readonly contentType: string;
-  /** As text; empty without. */
+  /** The body as text; empty if absent. */
   readonly body: string;
-  /** Fires when the answer is not waited for any more. */
+  /** Aborts when the client no longer waits for the response. */
   readonly gone: AbortSignal;
 }
 
-/** What is answered, its body on the way. */
+/** A response with a streamed body. */
 export interface ServedAnswer {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
-  /** Throws where the connection is to break. */
+  /** Throws if the connection must break. */
   readonly body: AsyncIterable<Uint8Array>;
-  /** Whether it goes on, and so must not wait for more. */
+  /** True for a watch. Its chunks must be flushed immediately. */
   readonly isStream: boolean;
 }
 
-/** What is done wrong to order. */
+/** A fault to inject. */
 export type ApiFault =
-  /** Answers this instead: HTML, half a JSON, a text with 429. */
+  /** Sends this response instead: HTML, truncated JSON, a text with 429. */
   | {
       readonly do: 'answer';
       readonly status: number;
       readonly body: string;
       readonly headers?: Readonly<Record<string, string>>;
     }
-  /** Accepts a watch, says these lines, and ends it in order. */
+  /** Accepts a watch, sends these lines, and ends it cleanly. */
   | { readonly do: 'lines'; readonly lines: readonly unknown[] }
-  /** Never answers. */
+  /** Never responds. */
   | { readonly do: 'hang' }
-  /** The connection breaks before an answer. */
+  /** Breaks the connection before a response. */
   | { readonly do: 'refuse' }
-  /** The connection breaks, or the answer ends as if complete, after so many bytes. */
+  /** Breaks the connection, or ends the response as if it were complete, after this number of bytes. */
   | { readonly do: 'cut' | 'end'; readonly afterBytes: number }
-  /** The answer comes in pieces of so many bytes. */
+  /** Sends the response in chunks of this size. */
   | { readonly do: 'pieces'; readonly bytes: number };
 
-/** Which requests a fault is for; default all. */
+/** The requests that a fault applies to; default all. */
 export interface FaultOrder {
   readonly matches?: (request: ServedRequest) => boolean;
   /** Default 1. */
@@ -55,7 +55,7 @@ interface Order {
   left: number;
 }
 
-/** The connection breaks: no answer, or only a part of one. */
+/** The connection broke before or during a response. */
 export class ConnectionBroken extends Error {
   override readonly name = 'ConnectionBroken';
 
@@ -66,7 +66,7 @@ export class ConnectionBroken extends Error {
 
 const encoder = new TextEncoder();
 
-/** A body that is there at once. */
+/** Yields a body from complete texts. */
 export async function* bodyOf(...texts: readonly string[]): AsyncGenerator<Uint8Array, void, void> {
   for (const text of texts) yield encoder.encode(text);
 }
@@ -96,21 +96,21 @@ async function* inPieces(
     for (let from = 0; from < chunk.length; from += bytes) yield chunk.subarray(from, from + bytes);
 }
 
-/** Faults that were ordered and have not happened. */
+/** Injected faults that have not occurred yet. */
 export class Faults {
   readonly #orders: Order[] = [];
 
-  /** The next requests that match get this fault; orders are served first come, first served. */
+  /** Applies a fault to the next matching requests. Faults are applied in the order of these calls. */
   order(fault: ApiFault, { matches = () => true, times = 1 }: FaultOrder = {}): void {
     this.#orders.push({ fault, matches, left: times });
   }
 
-  /** Everything is served well again. */
+  /** Removes all faults. */
   clear(): void {
     this.#orders.length = 0;
   }
 
-  /** Serves a request, wrongly if that is ordered. */
+  /** Serves a request with the first matching fault, if any. */
   async serve(request: ServedRequest, serve: () => Promise<ServedAnswer>): Promise<ServedAnswer> {
     const fault = this.#take(request);
     if (fault === undefined) return serve();

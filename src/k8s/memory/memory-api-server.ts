@@ -14,14 +14,11 @@ import { WatchCache } from './watch-cache.ts';
 /** Options of {@link MemoryApiServer}. */
 export interface MemoryApiServerOptions {
   readonly clock: Clock;
-  /** What is served. Default: what a cluster with Cilium serves. */
+  /** The served kinds. Default: those of a cluster with Cilium. */
   readonly types?: readonly ResourceType[] | undefined;
-  /**
-   * Whether a kind that is not written follows the versions of the others and gets bookmarks, as from Kubernetes 1.34 on.
-   * Default: no.
-   */
+  /** If true, a kind without writes follows the resource versions of other kinds and receives bookmarks, as in Kubernetes 1.34. Default: false. */
   readonly idleProgress?: boolean | undefined;
-  /** Whether a watch may begin with all objects (`sendInitialEvents`), as from Kubernetes 1.32 on. Default: no. */
+  /** If true, a watch may start with all objects (`sendInitialEvents`), as in Kubernetes 1.32. Default: false. */
   readonly streamingLists?: boolean | undefined;
 }
 
@@ -45,14 +42,14 @@ interface Route {
 }
 
 /**
- * An API server in this process: lists, pages, watches, bookmarks, conflicts and preconditions as a real one has them, on
- * any clock, and faults to order. It knows no schemas, defaults, admission or controllers: an object is stored as it
- * comes, in any namespace.
+ * An API server in this process, for tests: lists, pages, watches, bookmarks, conflicts and preconditions like a real one, with any
+ * clock and injected faults. It has no schemas, defaults, admission or controllers: objects are stored unchanged, in any
+ * namespace.
  */
 export class MemoryApiServer {
-  /** What goes wrong next. */
+  /** The injected faults. */
   readonly faults: Faults = new Faults();
-  /** The bearer tokens that are valid; everybody may enter while there are none. */
+  /** The valid bearer tokens. If empty, every request is accepted. */
   readonly tokens: Set<string> = new Set();
   readonly #store = new ObjectStore();
   readonly #cache: WatchCache;
@@ -75,24 +72,24 @@ export class MemoryApiServer {
     this.#writes = new ObjectWrites(this.#store, clock);
   }
 
-  /** Open watches. */
+  /** Number of open watches. */
   get watches(): number {
     return this.#streams.size;
   }
 
-  // ── What happens to a server ───────────────────────────────────────────────────────────────────────────
+  // ── State of the server ────────────────────────────────────────────────────────────────────────────────
 
-  /** Adds a kind, as a CRD does. */
+  /** Serves a kind, like the installation of a CRD. */
   serve(type: ResourceType): void {
     this.#types.add(type);
   }
 
-  /** Serves a kind no more; its objects stay. */
+  /** Stops serving a kind. Its objects are kept. */
   stopServing(type: ResourceType): void {
     this.#types.delete(type);
   }
 
-  /** Refuses a verb on a resource, as RBAC does: to who shows this token, or to all. */
+  /** Denies a verb on a resource, like RBAC, to requests with this token or to all. */
   deny(verb: string, plural: string, token: string = ANYBODY): void {
     this.#denied.add(`${token} ${verb} ${plural}`);
   }
@@ -101,12 +98,12 @@ export class MemoryApiServer {
     this.#denied.delete(`${token} ${verb} ${plural}`);
   }
 
-  /** Forgets history: continue tokens expire, and watches can begin from now on only. Open ones go on. */
+  /** Compacts the history: continue tokens expire, and new watches must start at the current version. Open watches continue. */
   compact(): void {
     this.#store.compact(Math.min(this.#store.version, this.#cache.version));
   }
 
-  /** It is behind: it sees no writes until it is released. Only what is asked of etcd itself is new. */
+  /** Stops updates of the watch cache until it is released. Only reads from etcd return newer writes. */
   holdCache(): void {
     this.#cache.hold();
   }
@@ -115,17 +112,17 @@ export class MemoryApiServer {
     this.#cache.release();
   }
 
-  /** All connections break. */
+  /** Breaks all connections. */
   cut(): void {
     for (const stream of [...this.#streams]) stream.break(new ConnectionBroken());
   }
 
-  /** All watches come to an orderly end. */
+  /** Ends all watches cleanly. */
   endWatches(): void {
     for (const stream of [...this.#streams]) stream.end();
   }
 
-  /** Not there: as after kill -9, until it is {@link up}; it then knows nothing but its etcd. */
+  /** Stops the server like kill -9, until {@link up}. It then has only the content of its etcd. */
   down(): void {
     this.#down = true;
     this.cut();
@@ -138,7 +135,7 @@ export class MemoryApiServer {
     this.#store.compact();
   }
 
-  /** As by SIGSTOP: connections stay, and nothing comes. */
+  /** Pauses the server like SIGSTOP: connections stay open without data. */
   pause(): void {
     if (this.#go !== undefined) return;
     this.#running = new Promise((resolve) => {
@@ -155,7 +152,7 @@ export class MemoryApiServer {
     return this.#store.snapshot();
   }
 
-  /** Its etcd is restored from a backup, and it starts anew. */
+  /** Restores its etcd from a backup and restarts. */
   restore(backup: StoreSnapshot): void {
     this.down();
     this.#store.restore(backup);
@@ -164,14 +161,14 @@ export class MemoryApiServer {
 
   // ── Requests ───────────────────────────────────────────────────────────────────────────────────────────
 
-  /** Serves a request. Throws a {@link ConnectionBroken} where there is no answer. */
+  /** Serves a request. Throws {@link ConnectionBroken} if there is no response. */
   async handle(request: ServedRequest): Promise<ServedAnswer> {
     await this.#running;
     if (this.#down) throw new ConnectionBroken();
     return this.faults.serve(request, () => this.#answer(request));
   }
 
-  /** Serves a request as another server of the same etcd: whatever happens to this one, and without its faults. */
+  /** Serves a request like another API server with the same etcd: independent of the state and the faults of this one. */
   handleElsewhere(request: ServedRequest): Promise<ServedAnswer> {
     return this.#answer(request);
   }
@@ -295,7 +292,7 @@ function objectAnswer(status: number, type: ResourceType, object: KubernetesObje
   return answer(status, { ...object, ...typeMeta(type) });
 }
 
-/** Written while it is read: a list of 100,000 objects is never one text. */
+/** Returns a list response that is serialized while it is read, so that a list of 100,000 objects is never one string. */
 function listAnswer(type: ResourceType, list: ObjectList): ServedAnswer {
   const { apiVersion, kind } = typeMeta(type);
   const metadata = {
@@ -326,7 +323,7 @@ function resourceList(groupVersion: string, types: readonly ResourceType[]): unk
   return { kind: 'APIResourceList', apiVersion: 'v1', groupVersion, resources };
 }
 
-/** `[namespaces/NS/]PLURAL[/NAME[/status]]`. */
+/** Parses `[namespaces/NS/]PLURAL[/NAME[/status]]`. */
 function routeOf(types: readonly ResourceType[], parts: readonly string[]): Route {
   const isNamespaced = parts[0] === 'namespaces' && parts.length >= 3 && parts[2] !== 'status';
   const [plural, name, part] = isNamespaced ? parts.slice(2) : parts;

@@ -1,11 +1,12 @@
+import { EitherSignal } from '../../base/follow-signal.ts';
 import { interruptible } from '../../base/supervisor.ts';
 import { ApiError, retryAfter } from '../client/api-error.ts';
 import type { ApiAnswer, ApiRequest, ApiTransport } from '../client/api-transport.ts';
 import type { MemoryApiServer } from './memory-api-server.ts';
 
-/** The way to a {@link MemoryApiServer} without a network. */
+/** A transport to a {@link MemoryApiServer} without a network. */
 export class MemoryApiTransport implements ApiTransport {
-  /** Shown with each request. */
+  /** Bearer token of each request. */
   token = '';
   readonly #server: Pick<MemoryApiServer, 'handle'>;
   #connections = new AbortController();
@@ -23,12 +24,17 @@ export class MemoryApiTransport implements ApiTransport {
   }: ApiRequest): Promise<ApiAnswer> {
     const authorization = this.token === '' ? '' : `Bearer ${this.token}`;
     const text = body === undefined ? '' : JSON.stringify(body);
-    const gone = AbortSignal.any([signal, this.#connections.signal]);
-    const request = { method, path, authorization, contentType, body: text, gone };
+    const gone = new EitherSignal(signal, this.#connections.signal); // disposed of at the end of the answer's body
+    const request = { method, path, authorization, contentType, body: text, gone: gone.signal };
     try {
-      const { status, headers, body: bytes } = await interruptible(() => this.#server.handle(request), gone);
+      const {
+        status,
+        headers,
+        body: bytes,
+      } = await interruptible(() => this.#server.handle(request), gone.signal);
       return { status, retryAfterMs: retryAfter(headers['retry-after']), body: until(bytes, gone) };
     } catch (cause) {
+      gone[Symbol.dispose]();
       throw new ApiError('unreachable', 'there is no server', { cause });
     }
   }
@@ -43,14 +49,15 @@ export class MemoryApiTransport implements ApiTransport {
   }
 }
 
-/** A body that breaks as soon as the signal fires, whatever its server does. */
+/** Yields the chunks of a body. Throws when the signal aborts. */
 async function* until(
   body: AsyncIterable<Uint8Array>,
-  signal: AbortSignal,
+  gone: EitherSignal,
 ): AsyncGenerator<Uint8Array, void, void> {
+  using either = gone;
   const chunks = body[Symbol.asyncIterator]();
   for (;;) {
-    const { done, value } = await interruptible(() => chunks.next(), signal);
+    const { done, value } = await interruptible(() => chunks.next(), either.signal);
     if (done === true) return;
     yield value;
   }

@@ -10,13 +10,13 @@ import type { ResourceType } from './resource-types.ts';
 import type { Selects } from './selectors.ts';
 import type { WatchCache } from './watch-cache.ts';
 
-/** Which objects are meant. */
+/** The selected objects. */
 export interface Selection {
   readonly type: ResourceType;
-  /** `undefined` for all. */
+  /** Undefined for all namespaces. */
   readonly namespace: string | undefined;
   readonly selects: Selects;
-  /** Whether there is a selector: nothing is then said of how many are left. */
+  /** True if there is a selector. Lists then have no `remainingItemCount`. */
   readonly isNarrow: boolean;
 }
 
@@ -30,11 +30,11 @@ export interface ObjectList {
 
 interface Token {
   readonly version: number;
-  /** After this key. */
+  /** The page starts after this key. */
   readonly after: string;
 }
 
-/** A server that is behind is waited for so long. */
+/** Maximum wait for a watch cache that is behind. */
 const BEHIND_MS = 3000;
 
 function write(token: Token): string {
@@ -49,19 +49,19 @@ function readToken(text: string): Token {
     const { rv, start } = isObject(token) ? token : {};
     if (typeof rv === 'number' && typeof start === 'string') return { version: rv, after: start };
   } catch {
-    // refused below
+    // rejected below
   }
   throw new StatusError('BadRequest', 'continue key is not valid');
 }
 
-/** The number of a resourceVersion; `undefined` if none is given. */
+/** Returns the number of a resourceVersion; `undefined` if it is absent. */
 export function readVersion(text: string | null): number | undefined {
   if (text === null || text === '') return undefined;
   if (/^\d{1,15}$/.test(text)) return Number(text);
   throw new StatusError('BadRequest', `Invalid value: "${text}": resourceVersion is invalid`);
 }
 
-/** Lists, as the API says: from memory or from etcd, in pages. */
+/** Lists objects as the Kubernetes API defines: from the watch cache or from etcd, in pages. */
 export class ObjectLists {
   readonly #store: ObjectStore;
   readonly #cache: WatchCache;
@@ -113,12 +113,12 @@ export class ObjectLists {
   }
 }
 
-/** Whether an object is in the namespace; `undefined` for all. */
+/** Returns true if an object is in the namespace; `undefined` matches all. */
 export function inNamespace(object: KubernetesObject, namespace: string | undefined): boolean {
   return namespace === undefined || object.metadata.namespace === namespace;
 }
 
-/** Of a version that the server's memory has not reached. */
+/** Returns the error for a version that the watch cache has not reached. */
 export function tooLarge(version: number, known: number): StatusError {
   const message = `Too large resource version: ${version}, current: ${known}`;
   const causes = [{ reason: 'ResourceVersionTooLarge', message: 'Too large resource version' }];

@@ -1,9 +1,9 @@
 import type { KubernetesObject } from '../resource.ts';
 
-/** One write: what was there, and what is there now. Frozen by agreement: an object that is stored is not changed. */
+/** One write: the object before and after. Stored objects must not be changed. */
 export interface StoredWrite {
   readonly version: number;
-  /** Group and plural: versions of an API share their objects. */
+  /** Group and plural. Versions of an API share their objects. */
   readonly resource: string;
   /** `namespace/name`, or `name`. */
   readonly key: string;
@@ -11,30 +11,30 @@ export interface StoredWrite {
   readonly after: KubernetesObject | undefined;
 }
 
-/** What {@link ObjectStore.snapshot} keeps. */
+/** The result of {@link ObjectStore.snapshot}. */
 export interface StoreSnapshot {
   readonly version: number;
   readonly objects: ReadonlyMap<string, ReadonlyMap<string, KubernetesObject>>;
 }
 
 /**
- * The objects of an API server and the writes that made them, as its etcd has them: one version counts the writes of all
- * kinds, and history reaches back to the last compaction.
+ * The objects of an API server and their history, like its etcd. One version counts the writes of all kinds. The history starts
+ * at the last compaction.
  */
 export class ObjectStore {
   #version = 1;
-  /** As in an etcd, no list has version 0: a watch from there says everything, in no order of versions. */
+  /** As in etcd, no list has version 0. A watch from version 0 sends all objects, not ordered by version. */
   #compacted = 1;
   #objects = new Map<string, Map<string, KubernetesObject>>();
   #history: StoredWrite[] = [];
   readonly #watchers = new Set<(write: StoredWrite) => void>();
 
-  /** Of the last write. */
+  /** The version of the last write. */
   get version(): number {
     return this.#version;
   }
 
-  /** Before and at this version nothing is remembered but what is there. */
+  /** The compacted version: no history exists up to and including it. */
   get compacted(): number {
     return this.#compacted;
   }
@@ -43,7 +43,7 @@ export class ObjectStore {
     return this.#objects.get(resource)?.get(key);
   }
 
-  /** By key, in order: as they are, or were at a version that is not compacted. */
+  /** Returns the objects of a resource sorted by key, now or at a version that is not compacted. */
   list(resource: string, version: number = this.#version): readonly (readonly [string, KubernetesObject])[] {
     const objects = new Map(this.#objects.get(resource));
     for (let i = this.#history.length - 1; i >= 0; i--) {
@@ -56,12 +56,12 @@ export class ObjectStore {
     return [...objects].sort(([a], [b]) => (a < b ? -1 : 1));
   }
 
-  /** The writes of a resource after a version that is not compacted. */
+  /** Returns the writes of a resource after a version that is not compacted. */
   since(resource: string, version: number): readonly StoredWrite[] {
     return this.#history.filter((write) => write.resource === resource && write.version > version);
   }
 
-  /** Stores what `make` gives for the version of this write, or deletes; tells the watchers. */
+  /** Stores the result of `make` for the version of this write, or deletes the object, and notifies the watchers. */
   write(
     resource: string,
     key: string,
@@ -85,13 +85,13 @@ export class ObjectStore {
     return () => this.#watchers.delete(tell);
   }
 
-  /** Forgets the history up to a version. */
+  /** Drops the history up to a version. */
   compact(version: number = this.#version): void {
     this.#compacted = Math.max(this.#compacted, version);
     this.#history = this.#history.filter((write) => write.version > version);
   }
 
-  /** Of the last write of a resource up to a version, as far as history reaches. */
+  /** Returns the version of the last write of a resource up to a version, within the history. */
   lastWrite(resource: string, upTo: number): number {
     const last = this.#history.findLast((write) => write.resource === resource && write.version <= upTo);
     return last?.version ?? this.#compacted;
@@ -102,7 +102,7 @@ export class ObjectStore {
     return { version: this.#version, objects };
   }
 
-  /** Goes back to a snapshot, as an etcd that is restored from a backup: versions are given out once more. */
+  /** Restores a snapshot, like an etcd that is restored from a backup. Versions are used a second time. */
   restore({ version, objects }: StoreSnapshot): void {
     this.#version = version;
     this.#compacted = version;

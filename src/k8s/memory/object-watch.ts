@@ -7,35 +7,35 @@ import type { ObjectStore, StoredWrite } from './object-store.ts';
 import { storedAs } from './object-writes.ts';
 import type { WatchCache } from './watch-cache.ts';
 
-/** What a watch serves from. */
+/** The state that a watch is served from. */
 export interface WatchSource {
   readonly store: ObjectStore;
   readonly cache: WatchCache;
   readonly clock: Clock;
-  /** Whether kinds that are not written get bookmarks, as from Kubernetes 1.34 on. */
+  /** True if kinds without writes receive bookmarks, as in Kubernetes 1.34. */
   readonly idleProgress: boolean;
 }
 
 type EventType = 'ADDED' | 'MODIFIED' | 'DELETED';
 
 const BOOKMARK_MS = 60_000;
-/** The last bookmark comes so long before the end. */
+/** Time between the last bookmark and the end of a watch. */
 const LAST_BOOKMARK_MS = 2000;
 const DEFAULT_SECONDS = 300;
-/** A watch whose reader is so far behind is ended, orderly: it goes on from what it has read. */
+/** Maximum number of unread lines. A watch with a slower reader is ended cleanly; the reader resumes from its last line. */
 const LONGEST_QUEUE = 1000;
 
-/** One watch that is served: writes its lines into a stream. */
+/** One open watch. It writes lines into a stream. */
 export class ObjectWatch {
   readonly #source: WatchSource;
   readonly #selection: Selection;
   readonly #stream: ByteStream;
   readonly #timers = new Set<Timer>();
   readonly #bookmarks: boolean;
-  /** All objects are wanted first, and a bookmark behind them. */
+  /** True if the watch starts with all objects and a bookmark. */
   readonly #sendsInitial: boolean;
   #unwatch: () => void = () => {};
-  /** Nothing at or before it is said: even if it lies in the future. */
+  /** Events up to and including this version are not sent, even if it is a future version. */
   #from: number;
   #hasEvents = false;
 
@@ -49,7 +49,7 @@ export class ObjectWatch {
     this.#begin(Number(query.get('timeoutSeconds') ?? DEFAULT_SECONDS) * 1000);
   }
 
-  /** Ends what it holds; not the stream. */
+  /** Releases timers and subscriptions. The stream is not closed. */
   close(): void {
     this.#unwatch();
     for (const timer of this.#timers) timer.cancel();
@@ -126,7 +126,7 @@ export class ObjectWatch {
     );
   }
 
-  /** What a write means for those who see only what is selected. */
+  /** Sends the event of a write for the selected objects. */
   #tell({ before, after, version }: StoredWrite): void {
     this.#hasEvents = true;
     const was = before !== undefined && this.#matches(before) ? before : undefined;
@@ -154,7 +154,7 @@ export class ObjectWatch {
   }
 }
 
-/** What an object says of its own kind. */
+/** Returns the `apiVersion` and `kind` of an object. */
 export function typeMeta({ group, version, kind }: Selection['type']): {
   readonly apiVersion: string;
   readonly kind: string;

@@ -6,7 +6,7 @@ import { jsonPatch, mergePatch } from './json-patch.ts';
 import type { ObjectStore } from './object-store.ts';
 import type { ResourceType } from './resource-types.ts';
 
-/** Which object a request is about. */
+/** The object of a request. */
 export interface ObjectAddress {
   readonly type: ResourceType;
   readonly namespace: string | undefined;
@@ -17,12 +17,12 @@ export interface ObjectAddress {
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** Where versions of an API have their objects in common. */
+/** Returns the storage key of a resource, which all versions of its API share. */
 export function storedAs({ group, plural }: Pick<ResourceType, 'group' | 'plural'>): string {
   return `${group}/${plural}`;
 }
 
-/** How an object is addressed within its resource. */
+/** Returns the key of an object within its resource. */
 export function keyOf(namespace: string | undefined, name: string): string {
   return namespace === undefined ? name : `${namespace}/${name}`;
 }
@@ -36,11 +36,11 @@ function sameContent(a: Fields, b: Fields): boolean {
   return JSON.stringify(a) === JSON.stringify(b);
 }
 
-/** Creates, replaces, patches and deletes, with the conflicts and preconditions of an API server. */
+/** Creates, replaces, patches and deletes objects with the conflicts and preconditions of an API server. */
 export class ObjectWrites {
   readonly #store: ObjectStore;
   readonly #clock: Pick<Clock, 'wallTime'>;
-  /** Never given out twice, also after a restore. */
+  /** Counter of UIDs. They are unique, also after a restore. */
   #lives = 0;
 
   constructor(store: ObjectStore, clock: Pick<Clock, 'wallTime'>) {
@@ -79,7 +79,7 @@ export class ObjectWrites {
     return this.#put(type, key, { ...content, metadata });
   }
 
-  /** A body without a resourceVersion replaces whatever is there. */
+  /** Replaces an object. A body without a resourceVersion replaces any version. */
   replace(address: ObjectAddress, body: unknown): KubernetesObject {
     return this.#change(address, fieldsOf(body, 'the object'));
   }
@@ -96,7 +96,7 @@ export class ObjectWrites {
     return this.#change(address, fieldsOf(mergePatch(current, patch), 'the object'));
   }
 
-  /** @param options DeleteOptions, of which the preconditions are looked at */
+  /** @param options DeleteOptions; only the preconditions are used */
   delete(address: ObjectAddress, options: unknown): KubernetesObject {
     const current = this.get(address);
     const { preconditions } = isObject(options) ? options : {};
@@ -136,7 +136,7 @@ export class ObjectWrites {
             ...(type.hasStatus === true ? { status: current['status'] } : {}),
             metadata: { ...given, ...kept },
           };
-    const normal: Fields = JSON.parse(JSON.stringify(content)); // without what is undefined
+    const normal: Fields = JSON.parse(JSON.stringify(content)); // drops undefined fields
     if (sameContent(sorted(normal), sorted(current))) return current;
     return this.#put(type, keyOf(namespace, name), normal);
   }
@@ -152,7 +152,7 @@ export class ObjectWrites {
   #put(type: ResourceType, key: string, content: Fields): KubernetesObject {
     const metadata = fieldsOf(content['metadata'], 'metadata');
     const make = (resourceVersion: string): KubernetesObject =>
-      // Checked: the name by `create`, the rest is made here.
+      // `create` checked the name; the other metadata is built here.
       ({ ...content, metadata: { ...metadata, resourceVersion } }) as unknown as KubernetesObject;
     const stored = this.#store.write(storedAs(type), key, make);
     if (stored === undefined) throw new StatusError('NotFound', `${type.plural} "${key}" not found`);
@@ -168,7 +168,7 @@ export class ObjectWrites {
   }
 }
 
-/** With the names of every object in order, to be compared as text. */
+/** Returns the value with sorted object keys, so that it can be compared as text. */
 function sorted(value: unknown): Fields {
   const walk = (part: unknown): unknown => {
     if (Array.isArray(part)) return part.map(walk);

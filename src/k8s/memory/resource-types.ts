@@ -1,11 +1,11 @@
-/** A kind that an API server serves. */
+/** A kind of an API server. */
 export interface ResourceType {
   readonly group: string;
   readonly version: string;
   readonly kind: string;
   readonly plural: string;
   readonly namespaced: boolean;
-  /** Whether `status` is written apart from the rest. */
+  /** True if `status` is a subresource. */
   readonly hasStatus?: boolean;
 }
 
@@ -17,7 +17,7 @@ const SLICES = {
   namespaced: true,
 };
 
-/** What a cluster with Cilium serves, as far as it is followed here. */
+/** The kinds of a cluster with Cilium that are followed here. */
 export const CLUSTER_TYPES: readonly ResourceType[] = [
   { group: '', version: 'v1', kind: 'Namespace', plural: 'namespaces', namespaced: false, hasStatus: true },
   { group: '', version: 'v1', kind: 'Node', plural: 'nodes', namespaced: false, hasStatus: true },

@@ -1,10 +1,10 @@
 import { isObject } from '../../net/fields.ts';
 import type { KubernetesObject } from '../resource.ts';
 
-/** Whether an object is selected. */
+/** Returns true if an object is selected. */
 export type Selects = (object: KubernetesObject) => boolean;
 
-/** A selector that cannot be read. */
+/** An invalid selector. */
 export class SelectorError extends Error {
   override readonly name = 'SelectorError';
 }
@@ -38,7 +38,7 @@ function select(
   return (object) => requirements.every(([name, holds]) => holds(read(object, name)));
 }
 
-/** `app=web,!headless,tier in (a, b)`. Throws a {@link SelectorError}. */
+/** Parses a label selector: `app=web,!headless,tier in (a, b)`. Throws {@link SelectorError}. */
 export function labelSelector(selector: string | null): Selects {
   return select(selector, ({ metadata: { labels } }, name) => {
     const value = isObject(labels) && Object.hasOwn(labels, name) ? labels[name] : undefined;
@@ -46,7 +46,7 @@ export function labelSelector(selector: string | null): Selects {
   });
 }
 
-/** `metadata.name=a,spec.nodeName!=b`: any field, where a real server knows some of each kind; absent is empty. */
+/** Parses a field selector: `metadata.name=a,spec.nodeName!=b`. All fields are supported; a real server supports a few. Absent fields are empty. */
 export function fieldSelector(selector: string | null): Selects {
   return select(selector, (object, path) => {
     let value: unknown = object;

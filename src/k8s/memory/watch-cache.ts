@@ -1,15 +1,13 @@
 import type { ObjectStore, StoredWrite } from './object-store.ts';
 
-/**
- * What an API server remembers of its etcd, and serves lists and watches from. It can be held back, as one that is behind.
- */
+/** The watch cache of an API server, from which it serves lists and watches. It can be held to simulate a cache that is behind. */
 export class WatchCache {
   readonly #store: ObjectStore;
   readonly #watchers = new Set<(write: StoredWrite) => void>();
   readonly #idleProgress: boolean;
   #held: { readonly version: number; readonly writes: StoredWrite[] } | undefined;
 
-  /** @param idleProgress whether the version of a resource follows the writes of others, as from Kubernetes 1.34 on */
+  /** @param idleProgress true if the version of a resource follows the writes of others, as in Kubernetes 1.34 */
   constructor(store: ObjectStore, idleProgress: boolean) {
     this.#store = store;
     this.#idleProgress = idleProgress;
@@ -20,12 +18,12 @@ export class WatchCache {
     return this.#held?.version ?? this.#store.version;
   }
 
-  /** Up to where a resource is known. */
+  /** Returns the version up to which a resource is known. */
   versionOf(resource: string): number {
     return this.#idleProgress ? this.version : this.#store.lastWrite(resource, this.version);
   }
 
-  /** Sees nothing new until it is released. */
+  /** Stops updates until it is released. */
   hold(): void {
     this.#held ??= { version: this.#store.version, writes: [] };
   }
@@ -36,12 +34,12 @@ export class WatchCache {
     for (const write of writes) this.#publish(write);
   }
 
-  /** Begins anew from the store. */
+  /** Rebuilds the cache from the store. */
   reset(): void {
     this.#held = undefined;
   }
 
-  /** The writes of a resource after `version`, as far as they are known. */
+  /** Returns the known writes of a resource after `version`. */
   since(resource: string, version: number): readonly StoredWrite[] {
     return this.#store.since(resource, version).filter((write) => write.version <= this.version);
   }

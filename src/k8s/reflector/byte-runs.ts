@@ -1,18 +1,18 @@
 import { Buffer } from 'node:buffer';
 
-/** Room at first; more is kept from one text to the next up to {@link MOST_KEPT}. */
+/** Initial size of the buffer. Up to {@link MOST_KEPT}, a larger buffer is kept for the next text. */
 const ROOM = 4096;
 const MOST_KEPT = 1024 * 1024;
 
-/** Texts that arrive in several runs, one after the other. One that is too large is dropped while it arrives. */
+/** Joins texts that arrive in several runs. A text above the limit is dropped while it arrives. */
 export class ByteRuns {
   readonly #largest: number;
-  /** What has arrived of the text, its first {@link ByteRuns.#size} bytes. */
+  /** Buffer of the current text; its first {@link ByteRuns.#size} bytes are used. */
   #kept = Buffer.allocUnsafeSlow(ROOM);
   #size = 0;
   #tooLarge = 0;
 
-  /** @param largest bytes of one text */
+  /** @param largest maximum number of bytes of a text */
   constructor(largest: number) {
     this.#largest = largest;
   }
@@ -25,19 +25,19 @@ export class ByteRuns {
     return this.#tooLarge;
   }
 
-  /** A run of a text that goes on. Its bytes are copied. */
+  /** Copies a run of a text that is not complete. */
   keep(bytes: Uint8Array, from: number, to: number): void {
     const size = this.#size + to - from;
     if (size <= this.#largest) {
       if (size > this.#kept.length) this.#grow(size);
       const kept = this.#kept;
-      // Written out: most runs are short, and views of them cost more.
+      // A loop, because most runs are short and views of them cost more.
       for (let i = from, at = this.#size; i < to; i++, at++) kept[at] = bytes[i] ?? 0;
     }
     this.#size = size;
   }
 
-  /** The text that ends with this run; `undefined` if it is too large. */
+  /** Returns the text that ends with this run, or undefined if it is too large. */
   end(bytes: Uint8Array, from: number, to: number): string | undefined {
     const isWhole = this.#size === 0 && to - from <= this.#largest;
     if (isWhole) return Buffer.from(bytes.buffer, bytes.byteOffset + from, to - from).toString('utf8');

@@ -1,19 +1,19 @@
-/** Nothing of a field is kept. */
+/** The field is not kept. */
 export const LEFT_OUT: unique symbol = Symbol('left out');
 
 interface Field {
   readonly name: Uint8Array;
-  /** What is kept of it; `undefined`: all. */
+  /** The kept part of the field; undefined if all of it is kept. */
   tree: FieldTree | undefined;
 }
 
-/** Which fields of an object are kept. */
+/** The fields of an object to keep. */
 export class FieldTree {
   readonly #fields: Field[] = [];
 
   /**
-   * @param paths names with dots between them, each with all that is in the last. Lists have no names: `spec.ports.port` is in
-   * each element of `ports`.
+   * @param paths names separated by dots; the last name includes all of its content. Lists have no index: `spec.ports.port` is a
+   *   field of each element of `ports`.
    */
   static of(paths: readonly string[]): FieldTree {
     const tree = new FieldTree();
@@ -21,7 +21,7 @@ export class FieldTree {
     return tree;
   }
 
-  /** What is kept of the field with this name, in UTF-8; `undefined`: all. */
+  /** Returns the kept part of the field with this UTF-8 name, or undefined if all of it is kept. */
   find(bytes: Uint8Array, from: number, to: number): FieldTree | typeof LEFT_OUT | undefined {
     for (const { name, tree } of this.#fields) if (isAt(name, bytes, from, to)) return tree;
     return LEFT_OUT;

@@ -7,7 +7,7 @@ function isName(value: unknown): value is string {
   return typeof value === 'string' && value !== '';
 }
 
-/** Whether a decoded value is an object that can be followed: the four fields of its metadata are what they must be. */
+/** Returns true if a value is an object with valid metadata: name, uid and resourceVersion, and namespace if present. */
 export function isKubernetesObject(value: unknown): value is KubernetesObject {
   if (!isObject(value)) return false;
   const { metadata } = value;
@@ -17,7 +17,7 @@ export function isKubernetesObject(value: unknown): value is KubernetesObject {
   return isName(name) && isName(uid) && isName(resourceVersion);
 }
 
-/** Where a watch may go on after a failure: an object that the server must have at this version (see `prove`). */
+/** The last put. If the server has this object at this version, a watch may continue after a failure (see `prove`). */
 export interface Anchor {
   readonly name: string;
   readonly namespace: string | undefined;
@@ -25,7 +25,7 @@ export interface Anchor {
   readonly version: string;
 }
 
-/** What is kept of an object: all of it or a part, or only which life it is. */
+/** The kept part of an object: the object or a part of it, or only its life. */
 export type Kept = KubernetesObject | ObjectLife;
 
 function isWhole(kept: Kept): kept is KubernetesObject {
@@ -36,25 +36,25 @@ function lifeOf(kept: Kept): ObjectLife {
   return isWhole(kept) ? kept.metadata : kept;
 }
 
-/** That of an object that has been handed out, as it is handed out again. */
+/** Returns the object of a delete event. */
 function keptObject({ namespace = '', name }: ObjectName, kept: Kept): KubernetesObject {
   if (isWhole(kept)) return kept;
   return { metadata: namespace === '' ? { name, ...kept } : { name, namespace, ...kept } };
 }
 
 /**
- * What a reflector has handed out, by name, and up to which version. Each method gives the events that follow from what
- * the server says: none for what is known. A list is said piece by piece, between {@link beginList} and
- * {@link endList}; the end deletes what it did not have (K 6). One that breaks off deletes nothing (K 10).
+ * The objects that a reflector has delivered, by name, and their version. Each method returns the events that follow from the
+ * data of the server; none if the data is known. A list arrives in parts between {@link beginList} and {@link endList}. The end
+ * deletes objects that the list did not contain (K 6). An incomplete list deletes nothing (K 10).
  */
 export class KnownObjects {
-  /** Old is what the list under way has not said yet. */
+  /** An object is old if the current list has not contained it yet. */
   readonly #objects = new AgingTable<Kept>();
   readonly #keep: (object: KubernetesObject) => Kept;
   #version = '';
   #anchor: Anchor | undefined;
 
-  /** @param keep what is kept of an object */
+  /** @param keep returns the part of an object to keep */
   constructor(keep: (object: KubernetesObject) => Kept = (object) => object) {
     this.#keep = keep;
   }
@@ -63,12 +63,12 @@ export class KnownObjects {
     return this.#objects.size;
   }
 
-  /** A watch goes on after it; empty before the first list. */
+  /** Returns the version from which a watch continues; empty before the first list. */
   get version(): string {
     return this.#version;
   }
 
-  /** `undefined` unless the last event was a put. */
+  /** Returns the last put; undefined if the last event was not a put. */
   get anchor(): Anchor | undefined {
     return this.#anchor;
   }
@@ -81,7 +81,7 @@ export class KnownObjects {
     return this.#put(object);
   }
 
-  /** The events that the list's silence means, one at a time; `version` holds once all are taken. */
+  /** Yields a delete for each object that the list did not contain. Sets `version` after the last one. */
   *endList(version: string): Generator<ResourceEvent, void, void> {
     for (const [name, kept] of this.#objects.old()) {
       this.#objects.delete(name);
@@ -91,7 +91,7 @@ export class KnownObjects {
     this.#anchor = undefined;
   }
 
-  /** A watch says that the object is so. */
+  /** Applies a put of a watch. */
   put(object: KubernetesObject): readonly ResourceEvent[] {
     const { name, namespace, uid, resourceVersion: version } = object.metadata;
     this.#version = version;
@@ -99,24 +99,24 @@ export class KnownObjects {
     return this.#put(object);
   }
 
-  /** A watch, or a list that begins one, says that the object, last seen so, is gone. */
+  /** Applies a delete of a watch, or of a list that begins a watch. `object` is the last state of the deleted object. */
   delete(object: KubernetesObject): readonly ResourceEvent[] {
     const { metadata } = object;
     this.#version = metadata.resourceVersion;
-    this.#anchor = undefined; // an earlier put proves nothing of this delete
+    this.#anchor = undefined; // an earlier put does not prove this delete
     const known = this.#objects.get(metadata);
-    // Another life of the same name: its delete has been said already.
+    // The object has another life; the delete of the earlier one was already delivered.
     if (known === undefined || lifeOf(known).uid !== metadata.uid) return [];
     this.#objects.delete(metadata);
     return [{ type: 'delete', object: keptObject(metadata, known) }];
   }
 
-  /** A bookmark: nothing of this kind has happened up to there. */
+  /** Applies a bookmark: there are no changes of this kind up to `version`. */
   progress(version: string): void {
     this.#version = version;
   }
 
-  /** The server has the anchor: what has happened after it is to be said once more, for the server may be another one. */
+  /** Sets the version back to the anchor, because the server may be another one and must repeat all later changes. */
   backToAnchor(): void {
     this.#version = this.#anchor?.version ?? this.#version;
   }
@@ -127,7 +127,7 @@ export class KnownObjects {
     const life = known && lifeOf(known);
     const isSame = life?.uid === metadata.uid;
     if (known !== undefined && isSame && life?.resourceVersion === metadata.resourceVersion) {
-      this.#objects.set(isWhole(known) ? known.metadata : metadata, known); // it is there
+      this.#objects.set(isWhole(known) ? known.metadata : metadata, known); // no longer old
       return [];
     }
     this.#objects.set(metadata, this.#keep(object));

@@ -2,26 +2,26 @@ import { ByteRuns } from './byte-runs.ts';
 
 const NEWLINE = 0x0a;
 
-/** Cuts a stream into its lines while it arrives. */
+/** Splits a stream into lines while it arrives. */
 export class LineScanner {
   readonly #line: ByteRuns;
 
-  /** @param largestLine bytes; a larger line is left out, and counted. */
+  /** @param largestLine maximum number of bytes of a line; larger lines are dropped and counted */
   constructor(largestLine: number) {
     this.#line = new ByteRuns(largestLine);
   }
 
-  /** Lines that were too large. */
+  /** Returns the number of dropped lines. */
   get tooLarge(): number {
     return this.#line.tooLarge;
   }
 
-  /** Whether the last line has not ended. */
+  /** Returns true if the last line is incomplete. */
   get isCut(): boolean {
     return !this.#line.isEmpty;
   }
 
-  /** The lines that end in these bytes; empty ones are left out. */
+  /** Returns the lines that end in these bytes, except empty ones. */
   feed(bytes: Uint8Array): readonly string[] {
     const lines: string[] = [];
     let from = 0;

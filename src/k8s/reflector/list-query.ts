@@ -5,10 +5,10 @@ import type { ResourceKind } from '../resource.ts';
 import type { Anchor } from './known-objects.ts';
 import type { ListSource } from './reflector-machine.ts';
 
-/** Objects of one page (K 1): about 400 kB, some milliseconds of work. */
+/** Objects per page (K 1): about 400 kB, a few milliseconds of work. */
 const PAGE_SIZE = 500;
 
-/** No API server stores an object of more than 3 MB. */
+/** Maximum size of an object. An API server stores at most 3 MB. */
 export const LARGEST_OBJECT: number = 16 * 1024 * 1024;
 
 type Query = Readonly<Record<string, string | undefined>>;
@@ -21,7 +21,7 @@ function path(kind: ResourceKind, query: Query, namespace?: string): string {
   return `${resourcePath(kind, { namespace })}?${search}`;
 }
 
-/** All objects, or the page that a token continues with. */
+/** Returns the path for all objects, or for the page of a continue token. */
 export function listPath(
   kind: ResourceKind,
   from: ListSource,
@@ -31,24 +31,24 @@ export function listPath(
 ): string {
   const limit = from === 'pages' ? String(pageSize) : undefined;
   if (token !== undefined) return path(kind, { limit, continue: token });
-  // Not older than what was seen last; the first list may be as old as the server likes (K 1).
+  // Not older than the last known version; the first list may have any age (K 1).
   if (from === 'cache') return path(kind, { resourceVersion: version === '' ? '0' : version });
   return path(kind, { limit });
 }
 
-/** All objects that there are, not older than what was seen last, as the beginning of a watch. */
+/** Returns the path of a watch that begins with all objects, not older than the last known version. */
 export function streamPath(kind: ResourceKind, version: string, timeoutSeconds: number): string {
   return path(kind, {
     watch: 'true',
     sendInitialEvents: 'true',
     resourceVersionMatch: 'NotOlderThan',
     resourceVersion: version === '' ? undefined : version,
-    allowWatchBookmarks: 'true', // else it does not say where its objects end
+    allowWatchBookmarks: 'true', // required for the end of the objects
     timeoutSeconds: String(timeoutSeconds),
   });
 }
 
-/** What happens after a version. */
+/** Returns the path of a watch that starts after `version`. */
 export function watchPath(kind: ResourceKind, version: string, timeoutSeconds: number): string {
   return path(kind, {
     watch: 'true',
@@ -58,26 +58,26 @@ export function watchPath(kind: ResourceKind, version: string, timeoutSeconds: n
   });
 }
 
-/** One object as the server has it now; as a list, which needs no right that following does not need. */
+/** Returns the path for the current version of one object. It is a list, because that needs no additional right. */
 export function anchorPath(kind: ResourceKind, { name, namespace }: Anchor): string {
   const byName = `metadata.name=${name}`;
   const fieldSelector = kind.fieldSelector === undefined ? byName : `${kind.fieldSelector},${byName}`;
   return path(kind, { fieldSelector }, namespace);
 }
 
-/** A list as an object. Throws an {@link ApiError} for what is none. */
+/** Returns a list as an object. Throws an {@link ApiError} if the text is not an object. */
 export function parseList(text: string): Readonly<Record<string, unknown>> {
   let list: unknown;
   try {
     list = JSON.parse(text);
   } catch {
-    // refused below
+    // reported below
   }
   if (isObject(list)) return list;
   throw new ApiError('garbled', `the answer is no list: ${text.slice(0, 100)}`);
 }
 
-/** Version and continue token of a list without its items. */
+/** Returns the version and the continue token of a list without its items. */
 export function readListShell(text: string): {
   readonly version: string;
   readonly token: string | undefined;
@@ -85,7 +85,7 @@ export function readListShell(text: string): {
   const { metadata } = parseList(text);
   const fields = isObject(metadata) ? metadata : {};
   const { resourceVersion: version, continue: token } = fields;
-  // A watch from version 0 would say everything, in no order: it could not be resumed.
+  // Rejected, because a watch from version 0 sends all objects in any order and cannot be resumed.
   if (typeof version !== 'string' || version === '' || version === '0')
     throw new ApiError('garbled', 'the list has no resourceVersion');
   return { version, token: typeof token === 'string' && token !== '' ? token : undefined };

@@ -8,31 +8,31 @@ const BACKSLASH = 0x5c;
 const COMMA = 0x2c;
 const OPEN_OBJECT = 0x7b;
 
-/** Where the items of a list are: in the list that is a member of the outermost object. Lines are in nothing. */
+/** Depth of the items: in a list that is a member of the outermost object. Lines have depth 0. */
 const IN_LIST = 2;
 const IN_NOTHING = 0;
 const ITEMS = /[{,]\s*"items"\s*:\s*$/;
 
-/** What is left of a list without its items: a few hundred bytes. */
+/** Maximum size of a list without its items; usually a few hundred bytes. */
 const LONGEST_SHELL = 64 * 1024;
 
 const NOT_HERE = -1;
 
 /**
- * Cuts a list into its items while it arrives, so that it is never in memory as a whole:
+ * Splits a list into its items while it arrives, so that the whole list is never in memory:
  *
  *     {"kind":"PodList","metadata":{"resourceVersion":"7"},"items":[{ item },{ item }]}
  *     └───────────────────────── shell ──────────────────────────┘ └─ item ─┘        └┘ shell
  *
- * Or a stream of lines, each an object. The bytes are only looked at for quotes, commas and brackets. Cost: one step a byte.
+ * Also splits a stream of lines with one object each. Scans the bytes only for quotes, commas and brackets. Cost: one step per
+ * byte.
  *
- * Of an item, fields that are not asked for are left out, with the comma that is before or behind them, before anybody
- * decodes them:
+ * Removes unrequested fields of an item before it is decoded, together with the preceding or the following comma:
  *
  *     {"metadata":{"name":"a","managedFields":[ … ],"uid":"7"},"status":{ … }}
- *                            └─── left out ──────┘
+ *                            └───── removed ─────┘
  *
- * A field whose name is not in one piece of the bytes stays.
+ * If the name of a field is split between two calls of `feed`, the field is kept.
  */
 export class ListScanner {
   readonly #item: ByteRuns;
@@ -41,31 +41,31 @@ export class ListScanner {
   #shell = '';
   #depth = 0;
   #inString = false;
-  /** Bytes to come that are escaped: one, or none. */
+  /** Number of escaped bytes at the start of the next bytes: 0 or 1. */
   #skip = 0;
   #inItems: boolean;
-  /** In the present bytes, where that begins which has not been kept or left out. */
+  /** Index in the current bytes of the first byte that is neither kept nor removed. */
   #from = 0;
 
-  /** Depth of the object or list of which all is kept; 0: the present one is in none. */
+  /** Depth of the outermost object or list that is kept completely; 0 if there is none. */
   #whole = 0;
-  /** Depth of the object of which a field is being left out; 0: none is. */
+  /** Depth of the object whose field is being removed; 0 if none is. */
   #leaving = 0;
-  /** By depth, the objects and lists around of which not all is kept. */
+  /** The enclosing objects and lists that are kept partly, by depth. */
   readonly #around: { readonly tree: FieldTree; readonly isObject: boolean }[] = [];
-  /** The next string is the name of a field. */
+  /** True if the next string is the name of a field. */
   #isName = false;
-  /** In the present bytes, where that name begins, and the comma or bracket before it is. */
+  /** Index in the current bytes of that name, and of the comma or bracket before it. */
   #name = NOT_HERE;
   #separator = NOT_HERE;
-  /** Nothing of the object has been kept yet. */
+  /** True if no field of the current object has been kept yet. */
   #isFirst = false;
-  /** What is kept of the field that comes; `undefined`: all. */
+  /** The kept part of the next field; undefined if all of it is kept. */
   #next: FieldTree | undefined;
 
   /**
-   * @param largestItem bytes; a larger item is left out, and counted. What is left out of it does not count.
-   * @param fields what is kept of an item; default: all
+   * @param largestItem maximum number of bytes of an item without removed fields; larger items are dropped and counted
+   * @param fields the fields of an item to keep; default: all
    */
   constructor(largestItem: number, fields?: FieldTree, shape: 'list' | 'lines' = 'list') {
     this.#item = new ByteRuns(largestItem);
@@ -74,17 +74,17 @@ export class ListScanner {
     this.#itemsDepth = this.#inItems ? IN_NOTHING : IN_LIST;
   }
 
-  /** Items that were too large. */
+  /** Returns the number of dropped items. */
   get tooLarge(): number {
     return this.#item.tooLarge;
   }
 
-  /** What is around the items, as JSON with an empty list for them; once everything has arrived. */
+  /** Returns the list as JSON without its items. Complete after the last byte. */
   get shell(): string {
     return this.#shell;
   }
 
-  /** The texts of the items that end in these bytes. */
+  /** Returns the texts of the items that end in these bytes. */
   feed(bytes: Uint8Array): readonly string[] {
     const items: string[] = [];
     const { length } = bytes;
@@ -99,8 +99,8 @@ export class ListScanner {
         while (byte !== QUOTE && byte !== BACKSLASH && ++i < length) byte = bytes[i] ?? 0;
         if (i === length) break;
         if (byte === BACKSLASH) {
-          this.#name = NOT_HERE; // a name that is written in another way is not compared
-          i++; // the next one means nothing
+          this.#name = NOT_HERE; // names with escapes are not compared
+          i++; // skip the escaped byte
         } else {
           inString = false;
           if (this.#isName) this.#endName(bytes, i);
@@ -137,7 +137,7 @@ export class ListScanner {
       return;
     }
     if (depth === this.#itemsDepth + 1) this.#keepShell(bytes, at);
-    if (depth === 1) this.#shell = ''; // what is between lines
+    if (depth === 1) this.#shell = ''; // white space between lines
     const tree = this.#treeOf(depth, isObject);
     if (tree === undefined) {
       this.#whole = depth;
@@ -147,7 +147,7 @@ export class ListScanner {
     if (isObject) this.#expectName(at, true);
   }
 
-  /** What is kept of the object or list that begins. */
+  /** Returns the kept fields of the object or list that begins. */
   #treeOf(depth: number, isObject: boolean): FieldTree | undefined {
     if (depth === this.#itemsDepth + 1) return this.#fields;
     const parent = this.#around[depth - 1];
@@ -161,7 +161,7 @@ export class ListScanner {
     this.#isFirst = isFirst;
   }
 
-  /** Leaves the field out if it is not asked for. One whose name begins in earlier bytes is kept as a whole. */
+  /** Starts to remove the field if it is not requested. If the name began in earlier bytes, the whole field is kept. */
   #endName(bytes: Uint8Array, at: number): void {
     this.#isName = false;
     this.#next = undefined;
@@ -188,7 +188,7 @@ export class ListScanner {
     } else if (this.#inItems && this.#around[depth]?.isObject === true) this.#expectName(at, false);
   }
 
-  /** The text of the item that ends with this bracket. */
+  /** Returns the text of the item that ends with this bracket. */
   #close(bytes: Uint8Array, at: number): string | undefined {
     const depth = this.#depth--;
     if (this.#whole === depth) this.#whole = 0;
@@ -205,14 +205,14 @@ export class ListScanner {
     return text;
   }
 
-  /** What comes before `to` and has not been kept is a part of the shell. */
+  /** Appends the bytes before `to` that are not kept yet to the shell. */
   #keepShell(bytes: Uint8Array, to: number): void {
     const from = this.#from;
     this.#from = to;
     if (from >= to) return;
-    // Names and versions: a character that is cut in two is in none that matters.
+    // A split character is decoded wrongly, but only names and versions matter, and they have none.
     const text = Buffer.from(bytes.buffer, bytes.byteOffset + from, to - from).toString('utf8');
-    // White space between items is as much as there are items.
+    // White space between items is dropped, because it grows with the number of items.
     this.#shell += this.#inItems ? text.trim() : text;
     if (this.#shell.length > LONGEST_SHELL) throw new ApiError('garbled', 'the answer is no list');
   }

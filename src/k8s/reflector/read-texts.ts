@@ -1,13 +1,13 @@
 import { parseJsonInPieces } from '../../base/json-pieces.ts';
 import type { TurnGate } from '../../base/turn-gate.ts';
 
-/** An object is parsed, read and applied in some 20 µs: what the gate takes for so many events. */
+/** Gate weight of an object: parsing, reading and applying takes about 20 µs, the weight of this number of events. */
 const WEIGHT = 8;
 
-/** Characters that may be parsed at once: some milliseconds. */
+/** Texts above this number of characters are parsed in steps; parsing takes a few milliseconds. */
 const LARGE = 128 * 1024;
 
-/** Runs of texts that are parsed in one piece of work; each large one alone. */
+/** Divides texts into runs that are parsed in one piece of work. Each large text is a run of its own. */
 function* runs(texts: readonly string[], slice: number): Generator<readonly string[], void, void> {
   let from = 0;
   for (let i = 0; i < texts.length; i++) {
@@ -21,8 +21,8 @@ function* runs(texts: readonly string[], slice: number): Generator<readonly stri
 }
 
 /**
- * Decodes texts in order and gives them to `take`, some at a time and the large ones in steps, so that others run in
- * between. A text that is no JSON is given as `undefined`.
+ * Decodes texts in order and passes them to `take` in groups. Large texts are decoded in steps, so that other work can run in
+ * between. If a text is not JSON, its value is undefined.
  */
 export async function readTexts(
   texts: readonly string[],

@@ -2,34 +2,31 @@ import type { ApiErrorCode } from '../client/api-error.ts';
 import type { ResourceState } from '../resource.ts';
 
 /**
- * How all objects are asked for (K 1):
- * - `stream`: as the beginning of a watch, from the server's memory, which it needs the least of that way: from Kubernetes
- *   1.32 on. A server that refuses it is asked for a list, now and from then on
- * - `cache`: from the server's memory, not older than what was seen last
- * - `pages`: the latest, in pages: after a 410, or from a server that is behind
- * - `whole`: the latest, at once: after a 410 on a page
+ * The ways to request all objects (K 1):
+ * - `stream`: the initial events of a watch, from the server's memory; this costs the server the least. Requires Kubernetes 1.32.
+ *   If a server refuses it, lists are used from then on
+ * - `cache`: from the server's memory, not older than the last known version
+ * - `pages`: the latest state, in pages; after a 410, or if the server is behind
+ * - `whole`: the latest state, in one response; after a 410 on a page
  */
 export type ListSource = 'stream' | 'cache' | 'pages' | 'whole';
 
-/** What a reflector does next: exactly one thing at a time. */
+/** The next action of a reflector. Actions never overlap. */
 export type ReflectorEffect =
   | { readonly do: 'list'; readonly from: ListSource }
-  /** From the version that was seen last. */
+  /** From the last known version. */
   | { readonly do: 'watch' }
-  /**
-   * Looks whether the server has the history that was followed: after a failure it may be another one, or have been
-   * restored from a backup.
-   */
+  /** Checks if the server has the same history, because after a failure it may be another server, or restored from a backup. */
   | { readonly do: 'prove' }
   | { readonly do: 'wait'; readonly failures: number; readonly atLeastMs: number }
   | { readonly do: 'stop' };
 
-/** What comes of an effect; the time is monotonic. */
+/** The result of an action; `now` is monotonic. */
 export type ReflectorInput = { readonly now: number } & (
   | { readonly type: 'listed' }
-  /** The server accepts the watch. */
+  /** The server has accepted the watch. */
   | { readonly type: 'opened' }
-  /** The watch has come to an orderly end; `eventful`: it has gone on from the version that it began with. */
+  /** The watch has ended regularly. `eventful` is true if its version has advanced. */
   | { readonly type: 'ended'; readonly lastedMs: number; readonly eventful: boolean }
   | { readonly type: 'proven'; readonly same: boolean }
   | { readonly type: 'failed'; readonly code: ApiErrorCode; readonly retryAfterMs: number }
@@ -39,23 +36,25 @@ export type ReflectorInput = { readonly now: number } & (
 
 type Next = 'list' | 'watch' | 'prove';
 
-/** A reflector between two inputs. */
+/** State of a reflector between two inputs. */
 export interface ReflectorState {
   readonly phase: 'listing' | 'watching' | 'proving' | 'waiting' | 'stopped';
-  /** What it looks like from outside: short steps in between do not show. */
+  /** The state in `status()`. Short intermediate steps are not shown. */
   readonly shown: ResourceState;
   readonly from: ListSource;
-  /** How the next list begins. */
+  /** Source of the next list. */
   readonly preferred: 'stream' | 'cache';
-  /** After waiting. */
+  /** The action after waiting. */
   readonly next: Next;
-  /** Failures in a row: without two good minutes in between. */
+  /** Consecutive failures; reset after two minutes without one. */
   readonly streak: number;
-  /** When a watch was opened after the last failure. */
+  /** Resets of open watches; reset to 0 after two minutes without a failure. */
+  readonly resets: number;
+  /** Time of the first watch that was opened after the last failure. */
   readonly goodSince: number | undefined;
-  /** When the first of several internal errors in a row came. */
+  /** Time of the first of several consecutive internal errors. */
   readonly internalSince: number | undefined;
-  /** Whether it has waited since the last list. */
+  /** True if the reflector has waited since the last list. */
   readonly waited: boolean;
 }
 
@@ -66,7 +65,7 @@ export interface ReflectorStep {
 
 const GOOD_MS = 2 * 60_000;
 const INTERNAL_MS = 60_000;
-/** A watch that ends so soon and said nothing has failed (K 3). */
+/** A watch that ends within this time and without events counts as failed (K 3). */
 const SHORT_MS = 1000;
 
 const FIRST: ReflectorState = {
@@ -76,12 +75,13 @@ const FIRST: ReflectorState = {
   preferred: 'stream',
   next: 'list',
   streak: 0,
+  resets: 0,
   goodSince: undefined,
   internalSince: undefined,
   waited: false,
 };
 
-/** How a reflector begins. */
+/** Returns the first step of a reflector. */
 export function beginReflector(): ReflectorStep {
   return { state: FIRST, effect: { do: 'list', from: FIRST.from } };
 }
@@ -98,7 +98,7 @@ function ignore(state: ReflectorState): ReflectorStep {
   return { state, effect: undefined };
 }
 
-/** Whether nothing has failed for long enough to forget what did. */
+/** Returns true if the last failure was long enough ago to reset the backoff. */
 function isGood({ goodSince }: ReflectorState, now: number): boolean {
   return now - (goodSince ?? now) >= GOOD_MS;
 }
@@ -118,8 +118,8 @@ function wait(
 }
 
 /**
- * What is done after a failed watch, or proof (K 3). After a lost connection the server may be another one: that has to
- * prove itself. Whatever is in doubt ends in a list, which is right in any case, but costs most.
+ * Returns the action after a failed watch or proof (K 3). After a lost connection the server may be another one, so that its
+ * history must be proven. In doubt the action is a list, which is always correct but costs the most.
  */
 function afterFailure(state: ReflectorState, code: ApiErrorCode, now: number): Next {
   switch (code) {
@@ -142,7 +142,10 @@ function afterFailure(state: ReflectorState, code: ApiErrorCode, now: number): N
 
 const SHOWN: Partial<Record<ApiErrorCode, ResourceState>> = { missing: 'missing', forbidden: 'forbidden' };
 
-/** It does not offer streams: it says so, or answers something else, or never comes to the end of its objects. */
+/**
+ * Errors that mean that the server does not support streams: it refuses, sends something else, or never sends the end of the
+ * objects.
+ */
 const NO_STREAM: ReadonlySet<ApiErrorCode> = new Set([
   'invalid',
   'rejected',
@@ -153,15 +156,33 @@ const NO_STREAM: ReadonlySet<ApiErrorCode> = new Set([
 ]);
 
 /**
- * A server that comes back answers with 410 as a rule. Who has waited for it lists at once: that wait has spread the lists of
- * all reflectors, and another one would double the time in which nothing is known to be true.
+ * Returns true if the reflector has already waited for this server, so that it lists immediately after a 410. A restarted server
+ * usually answers 410. The wait has already distributed the lists of all reflectors; a second wait would double the time with
+ * outdated state.
  */
 function isOverdue(state: ReflectorState, code: ApiErrorCode, now: number): boolean {
   return state.phase === 'watching' && code === 'expired' && state.waited && !isGood(state, now);
 }
 
+/** Returns true if the connection of a watch was lost after it had been open for some time. The server may be healthy. */
+function isReset({ phase, goodSince }: ReflectorState, code: ApiErrorCode, now: number): boolean {
+  return phase === 'watching' && code === 'broken' && now - (goodSince ?? now) >= SHORT_MS;
+}
+
+/**
+ * After the first reset, asks the server immediately, because earlier failures do not apply to a server that has accepted a watch
+ * since. If more resets follow, backs off from the shortest delay.
+ */
+function afterReset(state: ReflectorState, now: number): ReflectorStep {
+  const resets = (isGood(state, now) ? 0 : state.resets) + 1;
+  const next = { ...state, resets, shown: 'waiting', next: 'prove', goodSince: undefined } as const;
+  if (resets === 1) return { state: { ...next, phase: 'proving' }, effect: { do: 'prove' } };
+  return { state: { ...next, phase: 'waiting' }, effect: { do: 'wait', failures: resets - 1, atLeastMs: 0 } };
+}
+
 function failed(state: ReflectorState, input: ReflectorInput & { readonly type: 'failed' }): ReflectorStep {
   const { code, retryAfterMs, now } = input;
+  if (isReset(state, code, now)) return afterReset(state, now);
   if (isOverdue(state, code, now)) return list(state, state.preferred);
   const shown = SHOWN[code] ?? 'waiting';
   if (state.phase !== 'listing') {
@@ -184,8 +205,8 @@ function ended(state: ReflectorState, input: ReflectorInput & { readonly type: '
 }
 
 /**
- * What a reflector does next. Pure; drawn in the README of this room. It never has two things under way, so every input
- * is the answer to the last effect, but for `opened`, which comes in the middle of a watch, and `stop`.
+ * Returns the next state and action. Pure; the README of `k8s` has a drawing. Actions never overlap, so that every input is the
+ * result of the last action, except `opened`, which arrives during a watch, and `stop`.
  */
 export function stepReflector(state: ReflectorState, input: ReflectorInput): ReflectorStep {
   if (state.phase === 'stopped') return ignore(state);

@@ -41,7 +41,7 @@ import {
 } from './reflector-machine.ts';
 import { LINE_FIELDS, readWatchLine } from './watch-line.ts';
 
-/** What a {@link Reflector} takes from its client, which shares it between all of its reflectors. */
+/** The parts of the client that all of its reflectors share. */
 export interface ReflectorContext {
   readonly transport: ApiTransport;
   readonly clock: Clock;
@@ -49,36 +49,35 @@ export interface ReflectorContext {
   readonly gate: TurnGate;
   /** Fires when the client is closed. */
   readonly closed: AbortSignal;
-  /** Receives what sinks and other callbacks throw. */
+  /** Receives the errors that sinks and other callbacks throw. */
   readonly onFault?: FaultListener | undefined;
 }
 
-/** Backoff (K 3); each delay is drawn between once and twice as long. */
+/** Backoff (K 3). Each delay is multiplied by a random factor from 1 to 2. */
 const BACKOFF_MS = { first: 800, cap: 30_000 };
-/** A watch is asked for so many seconds (K 2). */
+/** Range of the requested duration of a watch (K 2). */
 const WATCH_SECONDS = { min: 300, max: 600 };
-/** So long after the time that was asked for, a watch is over. */
+/** A watch that exceeds its duration by this time is cancelled. */
 const OVERTIME_MS = 30_000;
-/** A list of 50,000 objects that is read from etcd begins after up to 20 s. */
+/** Timeout without data. A list of 50,000 objects from etcd may take 20 s to start. */
 const LIST_SILENCE_MS = 60_000;
 const OPENING_MS = 30_000;
 /**
- * A watch that has said something says something every minute: a bookmark, if nothing else. Three that are missing are a
- * fault. One that has said nothing is of an idle kind: some servers send no bookmarks of those.
+ * Timeout of a watch after its first line. A server then sends a line every minute, at least a bookmark; three missing lines are
+ * a failure. It does not apply before the first line, because some servers send no bookmarks for idle kinds.
  */
 const WATCH_SILENCE_MS = 3 * 60_000;
 
 type Answer = ReflectorInput extends infer I ? (I extends { now: number } ? Omit<I, 'now'> : never) : never;
 
-/** What {@link KubernetesObject} promises of an object. */
+/** The fields that {@link KubernetesObject} guarantees. */
 const IDENTIFYING = ['name', 'namespace', 'uid', 'resourceVersion'].map((name) => `metadata.${name}`);
 
 const STOP: Answer = { type: 'stop' };
 
 /**
- * Keeps a sink equal to one kind of an API server's objects, through every fault: list, watch, and again. What it
- * promises and does not promise stands in the README of this room. What happens next is decided by `stepReflector`; this
- * class does it.
+ * Keeps a sink equal to the objects of one kind on an API server, through all failures, by lists and watches. The README of `k8s`
+ * has the guarantees. `stepReflector` decides about the next action; this class performs it.
  */
 export class Reflector implements FollowedResource {
   readonly stopped: Promise<void>;
@@ -87,7 +86,7 @@ export class Reflector implements FollowedResource {
   readonly #context: ReflectorContext;
   readonly #options: FollowOptions;
   readonly #known: KnownObjects;
-  /** What is read of objects, and of the lines of a stream; `undefined`: all. */
+  /** The fields to read of objects, and of the lines of a stream; undefined for all. */
   readonly #fields: FieldTree | undefined;
   readonly #lineFields: FieldTree | undefined;
   readonly #guard: CallbackGuard;
@@ -102,6 +101,10 @@ export class Reflector implements FollowedResource {
   #lists = 0;
   #watches = 0;
   #heardAt: number | undefined;
+  /** When the first failure since the last open watch came. */
+  #behindSince: number | undefined;
+  /** When the current wait is over. */
+  #retryAt: number | undefined;
   #failures = 0;
   #lastFailure: Failure | undefined;
 
@@ -122,12 +125,14 @@ export class Reflector implements FollowedResource {
 
   status(): ResourceStatus {
     const { labelSelector, fieldSelector } = this.#kind;
-    const { clock } = this.#context;
+    const now = this.#context.clock.now();
+    const { shown } = this.#state;
+    const behindSince = shown === 'stopped' ? undefined : this.#behindSince;
     return {
       resource: resourceName(this.#kind),
       labelSelector,
       fieldSelector,
-      state: this.#state.shown,
+      state: shown,
       listed: this.#listed,
       objects: this.#known.size,
       events: this.#events,
@@ -136,7 +141,9 @@ export class Reflector implements FollowedResource {
       bookmarks: this.#bookmarks,
       lists: this.#lists,
       watches: this.#watches,
-      lagMs: this.#listed && this.#heardAt !== undefined ? clock.now() - this.#heardAt : undefined,
+      lagMs: this.#listed && this.#heardAt !== undefined ? now - this.#heardAt : undefined,
+      behindMs: behindSince === undefined ? undefined : now - behindSince,
+      retryInMs: this.#retryAt === undefined ? undefined : Math.max(0, this.#retryAt - now),
       failures: this.#failures,
       lastFailure: this.#lastFailure,
     };
@@ -186,18 +193,18 @@ export class Reflector implements FollowedResource {
     return `${resourceName(this.#kind)} is ${this.#state.shown}, and nothing came for ${quietMs / 1000} s${why}`;
   }
 
-  // ── One effect after the other ─────────────────────────────────────────────────────────────────────────
+  // ── Actions ────────────────────────────────────────────────────────────────────────────────────────────
 
   async #run(first: ReflectorEffect | undefined): Promise<void> {
     const { closed } = this.#context;
     const stop = (): void => this.#ended.abort();
     const signals = [this.#options.signal, closed].filter((signal) => signal !== undefined);
-    setMaxListeners(0, this.#ended.signal, ...signals); // many reflectors may share one
+    setMaxListeners(0, this.#ended.signal, ...signals); // many reflectors may share a signal
     for (const signal of signals) {
       signal.addEventListener('abort', stop);
       if (signal.aborted) stop();
     }
-    await Promise.resolve(); // the caller is to have what is being made before anything is handed out
+    await Promise.resolve(); // the caller must have the reflector before the first event
     for (let effect = first; effect !== undefined && effect.do !== 'stop'; )
       effect = this.#step(await this.#perform(effect));
     for (const signal of signals) signal.removeEventListener('abort', stop);
@@ -206,8 +213,12 @@ export class Reflector implements FollowedResource {
 
   #step(answer: Answer): ReflectorEffect | undefined {
     const { shown } = this.#state;
-    const { state, effect } = stepReflector(this.#state, { ...answer, now: this.#context.clock.now() });
+    const now = this.#context.clock.now();
+    const { state, effect } = stepReflector(this.#state, { ...answer, now });
     this.#state = state;
+    if (answer.type === 'opened') this.#behindSince = undefined;
+    else if (this.#listed && (answer.type === 'failed' || state.phase === 'waiting'))
+      this.#behindSince ??= now;
     if (state.shown !== shown) this.#guard.call(this.#options.onState, state.shown);
     return effect;
   }
@@ -239,7 +250,7 @@ export class Reflector implements FollowedResource {
 
   #failed(effect: ReflectorEffect, error: ApiError): Answer {
     const { code, retryAfterMs } = error;
-    // That a server has forgotten, does not know the kind, or offers no streaming lists is usual.
+    // Not failures: an expired version, an unknown kind, and a server without streaming lists.
     const isStream = effect.do === 'list' && effect.from === 'stream';
     if (code !== 'expired' && code !== 'missing' && !(isStream && code === 'invalid')) {
       this.#failures++;
@@ -253,7 +264,10 @@ export class Reflector implements FollowedResource {
   async #wait(failures: number, atLeastMs: number): Promise<Answer> {
     const { clock, random } = this.#context;
     const delay = Math.min(BACKOFF_MS.cap, BACKOFF_MS.first * 2 ** (failures - 1));
-    await sleep(clock, Math.max(delay, atLeastMs) * (1 + random()), this.#ended.signal);
+    const waitMs = Math.max(delay, atLeastMs) * (1 + random());
+    this.#retryAt = clock.now() + waitMs;
+    await sleep(clock, waitMs, this.#ended.signal);
+    this.#retryAt = undefined;
     return { type: 'waited' };
   }
 
@@ -296,7 +310,10 @@ export class Reflector implements FollowedResource {
     return version;
   }
 
-  /** Up to the bookmark behind the last object: the watch that it is the beginning of is begun anew from there. */
+  /**
+   * Reads up to the bookmark after the last object and returns its version. The watch of the list is closed; the next watch
+   * starts from that version.
+   */
   #stream(): Promise<string> {
     const { gate } = this.#context;
     return this.#exchange(async (exchange) => {
@@ -309,7 +326,7 @@ export class Reflector implements FollowedResource {
       const answer = await exchange.open({ path });
       for await (const bytes of exchange.read(answer)) {
         this.#heard();
-        exchange.allowSilence(undefined); // what takes time now is our own
+        exchange.allowSilence(undefined); // excludes our own processing time
         let version: string | undefined;
         const take = (values: readonly unknown[]): void => {
           version ??= this.#initial(values);
@@ -325,16 +342,16 @@ export class Reflector implements FollowedResource {
     });
   }
 
-  /** Takes objects of a streaming list; gives its version once they are all there. */
+  /** Applies objects of a streaming list. Returns the version if the list is complete. */
   #initial(values: readonly unknown[]): string | undefined {
     const events: ResourceEvent[] = [];
     let version: string | undefined;
     for (const value of values) {
       const line = readWatchLine(value);
       if (line.type === 'bookmark' && line.isListed) version = line.version;
-      if (version !== undefined) break; // the watch says it again
+      if (version !== undefined) break; // the next watch repeats the rest
       if (line.type === 'put') this.#collect(events, () => this.#known.listed(line.object));
-      // What happens before the server has reached its latest version is said in between.
+      // Before the server has reached its latest version, it sends deletes in between.
       else if (line.type === 'delete') this.#collect(events, () => this.#known.delete(line.object));
       else if (line.type === 'refused') this.#refused++;
     }
@@ -354,7 +371,7 @@ export class Reflector implements FollowedResource {
       const answer = await exchange.open({ path, gzip: true });
       for await (const bytes of exchange.read(answer)) {
         this.#heard();
-        exchange.allowSilence(undefined); // what takes time now is our own
+        exchange.allowSilence(undefined); // excludes our own processing time
         await readTexts(scanner.feed(bytes), this.#context.gate, (items) => this.#items(items), signal);
         exchange.allowSilence(LIST_SILENCE_MS);
       }
@@ -397,12 +414,12 @@ export class Reflector implements FollowedResource {
         if (hasSpoken) exchange.allowSilence(WATCH_SILENCE_MS);
       }
       if (scanner.isCut) throw new ApiError('broken', 'a watch ended in the middle of an event');
-      // One that says the same each time would be asked for again and again.
+      // `eventful` is false if the version did not advance; otherwise such a watch would be opened again without a delay.
       return { type: 'ended', lastedMs: clock.now() - begun, eventful: this.#known.version !== version };
     });
   }
 
-  /** Hands over what comes before an error, too. */
+  /** If a line is an error, the events before it are delivered, too. */
   #lines(values: readonly unknown[]): void {
     const events: ResourceEvent[] = [];
     try {
@@ -431,8 +448,8 @@ export class Reflector implements FollowedResource {
   // ── Prove ──────────────────────────────────────────────────────────────────────────────────────────────
 
   /**
-   * Whether the server has the object that was written last, as it was written: then it has what came before, and goes on
-   * from there. It may have changed meanwhile: that cannot be told from another history, and costs a list.
+   * Checks if the server has the last put at the same version. If so, it has the same history up to it, and the watch continues
+   * from there. If the object has changed, that looks like another history and costs a list.
    */
   async #prove(): Promise<Answer> {
     const { anchor } = this.#known;
@@ -454,13 +471,13 @@ export class Reflector implements FollowedResource {
     return { type: 'proven', same };
   }
 
-  // ── Handing over ───────────────────────────────────────────────────────────────────────────────────────
+  // ── Delivery ───────────────────────────────────────────────────────────────────────────────────────────
 
   #heard(): void {
     this.#heardAt = this.#context.clock.now();
   }
 
-  /** All of an object where the callback fails. */
+  /** Returns the part of an object to keep, or the whole object if the callback throws. */
   #keep(object: KubernetesObject): Kept {
     try {
       return this.#options.keep?.(object) ?? object;
@@ -470,7 +487,7 @@ export class Reflector implements FollowedResource {
     }
   }
 
-  /** Adds what `read` gives; `undefined` counts as refused. */
+  /** Adds the events that `read` returns. If it returns undefined, counts a rejected object. */
   #collect(events: ResourceEvent[], read: () => readonly ResourceEvent[] | undefined): void {
     const found = read();
     if (found === undefined) this.#refused++;

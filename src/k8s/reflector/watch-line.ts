@@ -6,12 +6,12 @@ import { isKubernetesObject } from './known-objects.ts';
 /** One line of a watch. */
 export type WatchLine =
   | { readonly type: 'put' | 'delete'; readonly object: KubernetesObject }
-  /** `isListed`: all objects of a streaming list have come before it. */
+  /** `isListed` is true for the bookmark after the last object of a streaming list. */
   | { readonly type: 'bookmark'; readonly version: string; readonly isListed: boolean }
-  /** Of no use: an object without a name, a type that is not known. The others go on. */
+  /** Invalid: an object without a name, or an unknown type. Other lines are not affected. */
   | { readonly type: 'refused' };
 
-/** What {@link readWatchLine} looks at, but for what identifies the object. */
+/** The fields that {@link readWatchLine} reads, in addition to those that identify the object. */
 export const LINE_FIELDS: readonly string[] = [
   ...['type', 'code', 'message', 'details'],
   ...['object.code', 'object.message', 'object.details', 'object.metadata.annotations'],
@@ -43,8 +43,8 @@ function noEvent(): ApiError {
 }
 
 /**
- * Reads a decoded line. Throws the ApiError that it says: an `ERROR` event, or a Status instead of an event, as a server
- * that is starting sends.
+ * Reads a decoded line. Throws an ApiError for an `ERROR` event, or for a Status instead of an event, which a starting server
+ * sends.
  */
 export function readWatchLine(line: unknown): WatchLine {
   if (!isObject(line)) throw noEvent();

@@ -29,62 +29,62 @@ import { LocalIdentities, type ReleaseOutcome } from './local-identities.ts';
 
 /** Options of {@link IdentityAllocator}. */
 export interface IdentityAllocatorOptions extends IdentityKeysOptions {
-  /** What this cluster may allocate: `clusterIdentityRange(clusterID, max)`. */
+  /** The numbers that this cluster may allocate: `clusterIdentityRange(clusterID, max)`. */
   readonly range: IdentityRange;
   readonly clock: Clock;
   readonly random: Random;
-  /** How often the keys of identities in use are checked and put again. Default 5 minutes. */
+  /** Interval at which the keys of identities in use are checked and written again. Default 5 minutes. */
   readonly syncIntervalMs?: number | undefined;
-  /** Receives what has failed in the background, and what listeners have thrown, with the name of the task. */
+  /** Receives background failures and errors of listeners, with the name of the task. */
   readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
 }
 
-/** Receives the cluster's identities: a replay of those that exist, then changes. */
+/** Receives the identities of the cluster: a replay of the existing ones, then changes. */
 export interface IdentityListener {
   onIdentity(id: NumericIdentity, labels: Labels): void;
   onIdentityGone(id: NumericIdentity, labels: Labels): void;
   /**
-   * A number that this node has for these labels stands for others by now: its lease was lost, and the number was
-   * collected and given to them. Allocate the labels again, and then release what was allocated before.
+   * Called if a number that this node uses for these labels now belongs to other labels, because the lease was lost, and the number
+   * was collected and allocated again. Allocate the labels again, then release the previous allocation.
    */
   onIdentityTaken?(id: NumericIdentity, labels: Labels): void;
 }
 
-/** What {@link IdentityAllocator.allocate} gives. */
+/** Result of {@link IdentityAllocator.allocate}. */
 export interface AllocatedIdentity {
   readonly id: NumericIdentity;
-  /** Whether no node of the cluster had it before. */
+  /** True if no node of the cluster used the identity before. */
   readonly isNew: boolean;
 }
 
 /** An {@link IdentityAllocator} as data. */
 export interface IdentityAllocatorStatus {
-  /** Labels in use by this node. */
+  /** Number of label sets that this node uses. */
   readonly used: number;
-  /** Those of them whose number stands for other labels by now. */
+  /** Number of those whose number now belongs to other labels. */
   readonly taken: number;
-  /** Labels whose keys are not in place, and what has failed. */
+  /** Labels whose keys need a repair, and failures. */
   readonly repairs: RetryQueueStatus;
   readonly identities: WatchStoreStatus;
-  /** What listeners have thrown. */
+  /** Number of errors thrown by listeners. */
   readonly faults: number;
   readonly background: SupervisorStatus;
 }
 
 const SYNC_INTERVAL_MS = 5 * 60_000;
-// Another node may take the same number, or the lock may be lost: with other numbers it soon succeeds.
+// Another node may take the same number, or the lock may be lost. With other numbers an attempt soon succeeds.
 const ATTEMPTS = 8;
 const BACKOFF = { baseMs: 50, capMs: 1000 };
 
 /**
- * Gives numbers to sets of labels, the same number on every node of a cluster (SEMANTICS 5), by {@link IdentityKeys}.
+ * Allocates a number for each set of labels, the same one on every node of a cluster (SEMANTICS 5), through {@link IdentityKeys}.
  *
- * Allocation happens under a lock for the labels. Identities in use are counted here; a master key that
- * disappears while in use is written again, and so are slave keys after the loss of a lease. The cluster's
- * identities are cached, and those of other clusters can be looked up beside them.
+ * Allocation holds a lock on the labels. References to identities in use are counted. If a master key in use disappears, or slave
+ * keys after the loss of a lease, they are written again. The identities of the cluster are cached. Those of other clusters can
+ * also be looked up.
  */
 export class IdentityAllocator {
-  /** The identities of this cluster, as the kvstore shows them. */
+  /** The identities of this cluster, as in the kvstore. */
   readonly cache: RemoteIdentityCache = new RemoteIdentityCache();
   readonly #options: IdentityAllocatorOptions;
   readonly #keys: IdentityKeys;
@@ -95,7 +95,7 @@ export class IdentityAllocator {
   readonly #guard: CallbackGuard;
   readonly #listeners: ListenerSet<IdentityListener>;
   readonly #tasks: Supervisor;
-  /** Leases lost so far: an allocation during which it grows may have lost its slave key already. */
+  /** Number of lost leases. If it grows during an allocation, the slave key may already be lost. */
   #leasesLost = 0;
 
   constructor(options: IdentityAllocatorOptions) {
@@ -121,12 +121,12 @@ export class IdentityAllocator {
     });
   }
 
-  /** Resolves once the identities of the cluster are known. Allocations before that cost a read each. */
+  /** Resolves when the identities of the cluster are known. Earlier allocations cost one read each. */
   get synced(): Promise<void> {
     return this.#store.synced;
   }
 
-  /** Labels in use by this node. */
+  /** Number of label sets that this node uses. */
   get size(): number {
     return this.#local.size;
   }
@@ -142,7 +142,7 @@ export class IdentityAllocator {
     };
   }
 
-  /** Follows the cluster's identities and keeps this node's keys in place, until the signal fires. */
+  /** Follows the identities of the cluster and maintains the keys of this node until the signal fires. */
   async run(signal: AbortSignal): Promise<void> {
     const { backend } = this.#options;
     const unsubscribe = backend.onLeaseLost({
@@ -162,7 +162,10 @@ export class IdentityAllocator {
     unsubscribe();
   }
 
-  /** The replay, then changes. A fault of a listener reaches no other one; one in its replay ends the subscription. */
+  /**
+   * Subscribes a listener: the replay, then changes. An error of a listener does not affect others. An error during the replay ends
+   * its subscription.
+   */
   subscribe(listener: IdentityListener): Unsubscribe {
     const steps = (): IterableIterator<(one: IdentityListener) => void> =>
       [...this.cache.entries()]
@@ -175,7 +178,7 @@ export class IdentityAllocator {
     return this.#listeners.subscribe(listener, { steps, ended: () => {} });
   }
 
-  /** Another cluster's identities are looked up too, from now on. Ends with the function returned. */
+  /** Adds the identities of another cluster to lookups. Returns a function that removes them. */
   addRemote(cluster: string, identities: RemoteIdentityCache): () => void {
     this.#remotes.set(cluster, identities);
     return () => {
@@ -183,7 +186,7 @@ export class IdentityAllocator {
     };
   }
 
-  /** The labels of an identity of this cluster or another; undefined when it is not known. */
+  /** Returns the labels of an identity of this cluster or another; undefined if it is not known. */
   lookupByID(id: number): Labels | undefined {
     const own = this.cache.lookupByID(id);
     if (own !== undefined) return own;
@@ -196,7 +199,7 @@ export class IdentityAllocator {
     return undefined;
   }
 
-  /** The identity of exactly these labels, in this cluster first. */
+  /** Returns the identity of exactly these labels. This cluster has priority. */
   lookupByLabels(labels: Labels): NumericIdentity | undefined {
     const own = this.#local.get(formatLabels(labels))?.id ?? this.cache.lookupByLabels(labels);
     if (own !== undefined) return own;
@@ -208,8 +211,8 @@ export class IdentityAllocator {
   }
 
   /**
-   * The identity of these labels, allocated if no node has one yet; counts one reference. Rejects when the
-   * kvstore cannot be reached, or with `invalid-request` when no number is left.
+   * Returns the identity of these labels and adds one reference. Allocates it if no node has one. Rejects if the kvstore is
+   * unreachable, or with `invalid-request` if no number is left.
    */
   async allocate(labels: Labels, signal?: AbortSignal): Promise<AllocatedIdentity> {
     const key = formatLabels(labels);
@@ -221,8 +224,8 @@ export class IdentityAllocator {
   }
 
   /**
-   * Gives one reference back; with the last one the slave key goes, now or as soon as the kvstore can be
-   * reached. The master key is the collector's.
+   * Removes one reference. The last one deletes the slave key, now or as soon as the kvstore is reachable. The garbage collector
+   * deletes the master key.
    */
   release(labels: Labels): Promise<ReleaseOutcome> {
     return this.#local.release(labels);
@@ -239,7 +242,7 @@ export class IdentityAllocator {
       if (this.#leasesLost > leasesLost) this.#local.check(key);
       return allocated;
     } catch (error) {
-      this.#local.check(key); // an attempt that failed may have put the slave key all the same
+      this.#local.check(key); // a failed attempt may have written the slave key
       throw error;
     }
   }
@@ -262,7 +265,7 @@ export class IdentityAllocator {
     throw new KvstoreError('unavailable', `no identity for ${formatLabels(labels)}: others were faster`);
   }
 
-  /** Undefined: the number was taken by another node in the same moment. */
+  /** Returns undefined if another node took the number at the same time. */
   async #allocateLocked(
     labels: Labels,
     lock: KvstoreLock,
@@ -271,8 +274,8 @@ export class IdentityAllocator {
     const call = { ifLocked: lock, signal };
     const known = { cached: this.cache.lookupByLabels(labels), revision: this.#store.cursor };
     for await (const existing of this.#keys.find(labels, known, signal)) {
-      // The collector may be about to take the master key; it is put again, and the slave key holds it. Or it has
-      // taken it, and the number stands for other labels by now.
+      // The collector may be about to delete the master key. It is written again, and the slave key protects it. If it was already
+      // deleted, the number may belong to other labels.
       if (!(await this.#keys.ensureMaster(existing, labels, call))) continue;
       await this.#keys.putSlave(existing, labels, call);
       return { id: existing, isNew: false };
@@ -288,7 +291,7 @@ export class IdentityAllocator {
     }
   }
 
-  // ── Keeping ────────────────────────────────────────────────────────────────────────────────────────────
+  // ── Maintenance ────────────────────────────────────────────────────────────────────────────────────────
 
   #learnt(id: NumericIdentity, labels: Labels): void {
     const before = this.cache.lookupByID(id);
@@ -299,7 +302,7 @@ export class IdentityAllocator {
     this.#checkNumber(id, labels);
   }
 
-  /** A master key is gone. If this node uses it, it is written again: a collector has removed too much. */
+  /** Handles a deleted master key. If this node uses it, it is written again, because a collector deleted too much. */
   #gone(number: number): void {
     const labels = this.cache.lookupByID(number);
     const id = parseIdentityText(String(number));
@@ -309,7 +312,7 @@ export class IdentityAllocator {
     this.#checkNumber(id, undefined);
   }
 
-  /** If this node uses the number for other labels, the kvstore decides: a watch may be late. */
+  /** Checks the number in the kvstore if this node uses it for other labels, because a watch may lag. */
   #checkNumber(id: NumericIdentity, shown: Labels | undefined): void {
     const local = this.#local.byID(id);
     if (local === undefined) return;

@@ -19,38 +19,38 @@ import {
 } from '../codec/keys.ts';
 import { KvstoreError } from '../errors.ts';
 
-/** Master keys of a cluster's identities lie below this. */
+/** Prefix of the master keys of a cluster. */
 export const MASTER_PREFIX: string = `${IDENTITIES_PREFIX}id/`;
 
 /** Options of {@link IdentityKeys}. */
 export interface IdentityKeysOptions {
   readonly backend: KvstoreBackend;
-  /** Last part of this node's slave keys: its address. No `/`. */
+  /** Last part of the slave keys of this node: its address. It contains no `/`. */
   readonly nodeSuffix: string;
   readonly rejections: RejectionLog;
 }
 
-/** How a call is made. */
+/** Options of a call. */
 export interface IdentityCall {
   readonly ifLocked?: KvstoreLock;
   readonly signal?: AbortSignal | undefined;
 }
 
-/** What a node knows already when it looks for a master key. */
+/** State that a node already has when it searches for a master key. */
 export interface KnownMasters {
-  /** The identity that the labels have, as far as is known. */
+  /** The cached identity of the labels. */
   readonly cached: NumericIdentity | undefined;
-  /** What was written before this revision is known. Taken under the lock: a restore since then costs the lock. */
+  /** All writes before this revision are cached. Read it under the lock, because a restore after that loses the lock. */
   readonly revision: number;
 }
 
 /**
  * The keys by which the nodes of a cluster agree on the numbers of labels (WIRE):
  *
- *     id/<number>             → labels    the master key; stays until it is collected as garbage
- *     value/<labels>/<node>   → number    one slave key per node that uses it, under the node's lease
+ *     id/<number>             → labels    the master key; exists until it is collected
+ *     value/<labels>/<node>   → number    one slave key per node that uses it, under the lease of the node
  *
- * Each method is one question or write; who asks when is the allocator's. Rejects as the backend does.
+ * Each method is one read or write; the allocator decides their order. Rejects like the backend.
  */
 export class IdentityKeys {
   readonly #options: IdentityKeysOptions;
@@ -59,14 +59,14 @@ export class IdentityKeys {
     this.#options = options;
   }
 
-  /** Waits for the lock under which the labels are given a number. */
+  /** Waits for the lock on the labels. */
   lock(labels: Labels, signal: AbortSignal | undefined): Promise<KvstoreLock> {
     return this.#options.backend.lock(`${IDENTITY_LOCKS_PREFIX}${formatLabels(labels)}`, { signal });
   }
 
   /**
-   * The identities that the labels may have: by the slave keys of nodes, then by master keys not yet collected. A slave
-   * key may be older than what its number stands for.
+   * Yields the candidate identities of the labels: first from the slave keys of nodes, then from master keys that still exist. A
+   * slave key may be outdated, so its number may belong to other labels.
    */
   async *find(
     labels: Labels,
@@ -77,14 +77,13 @@ export class IdentityKeys {
     yield* await this.#byMaster(labels, known, signal);
   }
 
-  /** Writes a master key where there is none; false when the number is taken, by these labels or others. */
+  /** Writes a master key if it does not exist. Returns false if the number is taken, by these labels or others. */
   createMaster(id: NumericIdentity, labels: Labels, call: IdentityCall): Promise<boolean> {
     return this.#options.backend.createOnly(identityKey(id), encodeIdentity(labels), call);
   }
 
   /**
-   * Makes sure that there is a master key that gives the number to these labels. False, and reported, when it stands
-   * for others.
+   * Ensures that a master key assigns the number to these labels. If it belongs to other labels, reports this and returns false.
    */
   async ensureMaster(id: NumericIdentity, labels: Labels, call: IdentityCall): Promise<boolean> {
     const { backend, rejections } = this.#options;
@@ -99,7 +98,7 @@ export class IdentityKeys {
     return false;
   }
 
-  /** Says that this node uses the identity, for as long as its lease lives. */
+  /** Writes the slave key of this node, which exists while its lease is alive. */
   async putSlave(id: NumericIdentity, labels: Labels, call: IdentityCall): Promise<void> {
     await this.#options.backend.updateIfDifferent(this.#slave(labels), encodeIdentityNumber(id), {
       ...call,
@@ -108,7 +107,7 @@ export class IdentityKeys {
     });
   }
 
-  /** This node does not use the labels any more. */
+  /** Deletes the slave key of this node. */
   async deleteSlave(labels: Labels, call: IdentityCall): Promise<void> {
     await this.#options.backend.delete(this.#slave(labels), { ...call, fenced: true });
   }
@@ -122,7 +121,7 @@ export class IdentityKeys {
     const found = new Set<NumericIdentity>();
     const prefix = identityValuePrefix(formatLabels(labels));
     for (const slave of await backend.listPrefix(prefix, { signal })) {
-      // Labels may hold slashes: the key of longer ones can begin with the key of these.
+      // Labels may contain slashes, so keys of longer labels can have the same prefix.
       if (slave.key.includes('/', prefix.length)) continue;
       const decoded = decodeIdentityNumber(slave.value, slave.key);
       if (decoded.ok) found.add(decoded.value);
@@ -132,8 +131,8 @@ export class IdentityKeys {
   }
 
   /**
-   * A cache is never quite up to date: what was written since is read beside it. Without that, a node whose
-   * watch lags could give the labels a second number once the leases of the first one's users are lost.
+   * Returns the identities from master keys. The cache lags, so later writes are read from the kvstore. Otherwise a node with a
+   * slow watch could allocate a second number for the labels, if the users of the first one lost their leases.
    */
   async #byMaster(
     labels: Labels,

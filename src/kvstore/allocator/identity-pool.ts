@@ -1,12 +1,12 @@
 import type { Random } from '../../base/clock.ts';
 import type { IdentityRange, NumericIdentity } from '../../identity/numeric-identity.ts';
 
-// So many random tries; in a range that is nearly full it is then searched from a random place on.
+// Number of random attempts before a linear search from a random start, which helps if the range is nearly full.
 const TRIES = 32;
 
 /**
- * Picks numbers that are free, as far as this node knows: not in use in the cluster, and not about to be used
- * by an allocation under way here. Random, so that nodes that allocate at the same time seldom collide.
+ * Picks free numbers, as known by this node: not used in the cluster, and not reserved by a running allocation. They are random, so
+ * that nodes that allocate at the same time rarely collide.
  */
 export class IdentityPool {
   readonly #range: IdentityRange;
@@ -18,7 +18,7 @@ export class IdentityPool {
     this.#random = random;
   }
 
-  /** A number for which `isUsed` is false; it is not given again until it was returned. Undefined: none is left. */
+  /** Returns a number for which `isUsed` is false, and reserves it until it is returned. Returns undefined if none is left. */
   lease(isUsed: (id: number) => boolean): NumericIdentity | undefined {
     const { min, max } = this.#range;
     const size = max - min + 1;
@@ -36,13 +36,13 @@ export class IdentityPool {
     return undefined;
   }
 
-  /** The allocation has ended, one way or the other. */
+  /** Ends the reservation after an allocation, successful or not. */
   giveBack(id: number): void {
     this.#leased.delete(id);
   }
 
   #take(id: number): NumericIdentity {
     this.#leased.add(id);
-    return id as NumericIdentity; // a range holds identities
+    return id as NumericIdentity; // the range contains only identities
   }
 }

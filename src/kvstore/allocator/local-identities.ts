@@ -4,14 +4,14 @@ import type { NumericIdentity } from '../../identity/numeric-identity.ts';
 import { RetryQueue, type RetryQueueStatus } from '../store/retry-queue.ts';
 import type { IdentityKeys } from './identity-keys.ts';
 
-/** Labels that this node uses a number for. */
+/** Labels with a number that this node uses. */
 export interface LocalIdentity {
   readonly id: NumericIdentity;
   readonly labels: Labels;
   references: number;
 }
 
-/** What became of {@link LocalIdentities.release}. */
+/** Result of {@link LocalIdentities.release}. */
 export type ReleaseOutcome = 'released' | 'still-used' | 'not-found';
 
 /** Options of {@link LocalIdentities}. */
@@ -19,26 +19,26 @@ export interface LocalIdentitiesOptions {
   readonly keys: IdentityKeys;
   readonly clock: Clock;
   readonly random: Random;
-  /** Called when the number turns out to stand for other labels. */
+  /** Called if the number belongs to other labels. */
   onTaken(identity: LocalIdentity): void;
 }
 
 /**
- * The identities that this node uses, by labels (`formatLabels`), counted, and their keys kept in place: the master key
- * and this node's slave key while they are in use, no slave key when they are not. What fails is tried again until it
- * succeeds, each for itself: one that never succeeds holds back no other.
+ * The identities that this node uses, by labels (`formatLabels`), with reference counts. Maintains their keys: the master key and
+ * the slave key of this node while they are in use, and no slave key otherwise. Failures are retried until they succeed,
+ * independently of each other.
  *
- * A number that stands for other labels by now is *taken*: the references stay counted, the slave key goes, and the
- * labels have no number until they are allocated again.
+ * If a number belongs to other labels, it is *taken*: the references remain counted, the slave key is deleted, and the labels have
+ * no number until they are allocated again.
  */
 export class LocalIdentities {
   readonly #options: LocalIdentitiesOptions;
   readonly #used = new Map<string, LocalIdentity>();
-  /** Those of which the number is not taken. */
+  /** The identities whose number is not taken. */
   readonly #byID = new Map<number, LocalIdentity>();
-  /** Labels whose slave key may be there, and should not be. */
+  /** Labels whose slave key may exist but must not. */
   readonly #left = new Map<string, Labels>();
-  /** What is under way, by labels: one allocation, release or repair at a time for each. */
+  /** The running allocation, release or repair of each label set. At most one per label set. */
   readonly #underWay = new Map<string, Promise<unknown>>();
   readonly #repairs: RetryQueue<string>;
   #signal: AbortSignal | undefined;
@@ -49,22 +49,22 @@ export class LocalIdentities {
     this.#repairs = new RetryQueue({ clock, random, attempt: (key, signal) => this.#repair(key, signal) });
   }
 
-  /** Labels that are in use. */
+  /** Number of label sets in use. */
   get size(): number {
     return this.#used.size;
   }
 
-  /** Labels that are in use and whose number is taken. */
+  /** Number of label sets in use whose number is taken. */
   get taken(): number {
     return this.#used.size - this.#byID.size;
   }
 
-  /** The keys that are not in place. */
+  /** Returns the state of repairs. */
   status(): RetryQueueStatus {
     return this.#repairs.status();
   }
 
-  /** The identity of labels that are in use, unless its number is taken. */
+  /** Returns the identity of labels in use, unless its number is taken. */
   get(key: string): LocalIdentity | undefined {
     const local = this.#used.get(key);
     return local !== undefined && this.#byID.get(local.id) === local ? local : undefined;
@@ -74,7 +74,7 @@ export class LocalIdentities {
     return this.#byID.get(id);
   }
 
-  /** Repairs what {@link check} asks for, until the signal fires. Never rejects. */
+  /** Runs the repairs that {@link check} queued until the signal fires. Never rejects. */
   async run(signal: AbortSignal): Promise<void> {
     this.#signal = signal;
     await this.#repairs.run(signal);
@@ -84,24 +84,26 @@ export class LocalIdentities {
     return this.#underWay.has(key);
   }
 
-  /** What is under way for these labels has ended, well or not: look again, something else may be. */
+  /**
+   * Resolves when the running work for these labels has ended, successful or not. Check again, because other work may have begun.
+   */
   async ended(key: string): Promise<void> {
     await this.#underWay.get(key)?.catch(() => {});
   }
 
-  /** Nothing else happens to the labels until the work has ended. Not while something is under way for them. */
+  /** Blocks other work for the labels until `work` has ended. Must not be called while other work runs for them. */
   during<T>(key: string, work: Promise<T>): Promise<T> {
     const done = work.finally(() => this.#underWay.delete(key));
     this.#underWay.set(key, done);
     return done;
   }
 
-  /** A slave key is about to be put: unless {@link use} follows, the next check deletes it. */
+  /** Records that a slave key will be written. If {@link use} does not follow, the next check deletes it. */
   begin(key: string, labels: Labels): void {
     this.#left.set(key, labels);
   }
 
-  /** The labels have this number, and one reference more. */
+  /** Assigns the number to the labels and adds one reference. */
   use(key: string, id: NumericIdentity, labels: Labels): void {
     const references = (this.#used.get(key)?.references ?? 0) + 1;
     const local = { id, labels, references };
@@ -110,7 +112,7 @@ export class LocalIdentities {
     this.#byID.set(id, local);
   }
 
-  /** The keys of these labels may not be as they should be. */
+  /** Queues a check of the keys of these labels. */
   check(key: string): void {
     if (this.#used.has(key) || this.#left.has(key)) this.#repairs.add(key);
   }
@@ -119,7 +121,7 @@ export class LocalIdentities {
     for (const key of [...this.#used.keys(), ...this.#left.keys()]) this.#repairs.add(key);
   }
 
-  /** Gives one reference back; with the last one the slave key goes, now or as soon as it can be deleted. */
+  /** Removes one reference. The last one deletes the slave key, now or as soon as possible. */
   async release(labels: Labels): Promise<ReleaseOutcome> {
     const key = formatLabels(labels);
     while (this.#underWay.has(key)) await this.ended(key);
@@ -136,7 +138,7 @@ export class LocalIdentities {
 
   async #repair(key: string, signal: AbortSignal): Promise<void> {
     if (!this.#underWay.has(key)) return this.during(key, this.#putRight(key, signal));
-    // It may take as long as another client holds a lock.
+    // Does not block, because the running work may wait for a lock of another client.
     void this.ended(key).then(() => this.check(key));
   }
 

@@ -6,24 +6,24 @@ import { decodeJson, VALUE_LIMITS, type ValueLimits } from './value.ts';
 
 /** The configuration of a cluster, at `cilium/cluster-config/<cluster>` (since 1.13). */
 export interface ClusterConfig {
-  /** 1 to 511; 0 when it is not set. */
+  /** 1 to 511; 0 if not set. */
   readonly id: number;
   readonly capabilities: ClusterCapabilities;
 }
 
-/** What a cluster's kvstore offers beyond the first formats. */
+/** Optional features of the kvstore of a cluster. */
 export interface ClusterCapabilities {
-  /** It writes `cilium/synced/…` once a prefix is complete. */
+  /** True if it writes `cilium/synced/…` when a prefix is complete. */
   readonly syncedCanaries: boolean;
-  /** Its content lies under `cilium/cache/` (kvstoremesh). */
+  /** True if its content is below `cilium/cache/` (kvstoremesh). */
   readonly cached: boolean;
   /** 255 or 511; undefined in old clusters, which means 255. */
   readonly maxConnectedClusters?: MaxConnectedClusters;
-  /** Whether it exports services of the multi-cluster API; undefined when it does not say. */
+  /** True if it exports services of the multi-cluster API; undefined if not set. */
   readonly serviceExportsEnabled?: boolean;
 }
 
-/** It has 100 bytes, and is decoded at once. */
+/** The value has about 100 bytes and is decoded in one turn. */
 const LIMITS: ValueLimits = { ...VALUE_LIMITS, bytes: 64 * 1024 };
 
 function readMaxConnected(capabilities: Fields<never>): MaxConnectedClusters | undefined {
@@ -55,7 +55,7 @@ export function decodeClusterConfig(value: Uint8Array, at: string): Decoded<Clus
   }));
 }
 
-/** The value as the original writes it: fields that are false or unset are left out. */
+/** Returns the bytes that upstream writes. Fields that are false or unset are omitted. */
 export function encodeClusterConfig({ id, capabilities }: ClusterConfig): Uint8Array {
   const flag = (on: boolean): string | undefined => (on ? 'true' : undefined);
   const { maxConnectedClusters, serviceExportsEnabled } = capabilities;

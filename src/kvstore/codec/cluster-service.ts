@@ -1,6 +1,6 @@
 import { MAX_CLUSTER_ID } from '../../identity/numeric-identity.ts';
 import type { BackendZone, ClusterService, ClusterServiceKey } from '../../net/cluster-service.ts';
-import { type Decoded, type Fields, rejectInput } from '../../net/fields.ts';
+import { type Decoded, type Fields, type RejectField, rejectInput } from '../../net/fields.ts';
 import { canonicalAddress } from '../../net/prefix.ts';
 import { bytesOfText } from '../bytes.ts';
 import { jsonArray, jsonMap, jsonObject, jsonString, jsonStringMap, nullIfEmpty } from './go-json.ts';
@@ -13,17 +13,19 @@ import {
   type ValueLimits,
 } from './value.ts';
 
-/** Reads the maps and lists of a service, which have a limit together. */
+/** Reads the maps and lists of a service and enforces their common limit. */
 class Entries {
   readonly #most: number;
+  readonly #drop: RejectField<undefined>;
   #left: number;
 
-  constructor(most: number) {
+  constructor(most: number, drop: RejectField<undefined>) {
     this.#most = most;
+    this.#drop = drop;
     this.#left = most;
   }
 
-  /** The nested map or list, counted. */
+  /** Returns the nested map or list after counting its entries. */
   take(nested: Fields<never>): Fields<never> {
     this.#left -= nested.size;
     if (this.#left < 0) {
@@ -33,21 +35,25 @@ class Entries {
     return nested;
   }
 
-  /** A map by address: its keys in canonical form, its values as `read` reads them. */
+  /**
+   * Returns a map by canonical address, with values from `read`. Drops entries whose key is not an address, because 1.8 writes the
+   * frontend of a headless service as `<nil>`.
+   */
   byAddress<T>(map: Fields<never>, read: (map: Fields<never>, address: string) => T): ReadonlyMap<string, T> {
     const found = new Map<string, T>();
     for (const text of this.take(map).names) {
-      const address =
-        canonicalAddress(text) ?? map.reject(text, 'invalid-address', 'is not a valid IP address', text);
-      if (found.has(address))
+      const address = canonicalAddress(text);
+      if (address === undefined)
+        this.#drop('invalid-address', map.pathOf(text), text, 'is not a valid IP address');
+      else if (found.has(address))
         map.reject(text, 'duplicate-address', 'is another spelling of an address above', text);
-      found.set(address, read(map, text));
+      else found.set(address, read(map, text));
     }
     return found;
   }
 
   readonly ports = (map: Fields<never>, address: string): PortConfiguration =>
-    readPortConfiguration(this.take(map.map(address)));
+    readPortConfiguration(this.take(map.map(address)), this.#drop);
 
   readonly zone = (map: Fields<never>, address: string): BackendZone => {
     const zone = map.item(address);
@@ -71,8 +77,8 @@ function readKey(fields: Fields<never>, expected: ClusterServiceKey): ClusterSer
 
 /**
  * Decodes the value of `…/services/v1/<cluster>/<namespace>/<name>`. Reasons of rejection: `too-large`, `too-many`,
- * `missing-field`, `key-mismatch`, `invalid-json`, `wrong-type`, `out-of-range`, `invalid-address`,
- * `duplicate-address`, `unknown-protocol`.
+ * `missing-field`, `key-mismatch`, `invalid-json`, `wrong-type`, `out-of-range`, `duplicate-address`. Drops an entry if its key is
+ * not an address, and a port if its protocol is unknown: `invalid-address`, `unknown-protocol`.
  */
 export function decodeClusterService(
   expected: ClusterServiceKey,
@@ -80,11 +86,11 @@ export function decodeClusterService(
   at: string,
   limits: ValueLimits = VALUE_LIMITS,
 ): Decoded<ClusterService> {
-  return decodeJson(value, at, limits, (fields) => {
-    const entries = new Entries(limits.serviceEntries);
+  return decodeJson(value, at, limits, (fields, drop) => {
+    const entries = new Entries(limits.serviceEntries, drop);
     const known = (name: string): boolean => fields.value(name) !== undefined;
     const { cluster, namespace, name } = readKey(fields, expected);
-    // One shape, whoever wrote it: the engine reads thousands of these.
+    // The same shape for all writers, because the engine reads thousands of these.
     return {
       cluster,
       namespace,
@@ -109,7 +115,7 @@ function writeZone({ zone, forZones = [] }: BackendZone): string {
   ]);
 }
 
-/** The value as the original writes it. */
+/** Returns the bytes that upstream writes. */
 export function encodeClusterService(service: ClusterService, version: FormatVersion = '1.17'): Uint8Array {
   const younger = (json: string | undefined): string | undefined => (version === '1.8' ? undefined : json);
   return bytesOfText(

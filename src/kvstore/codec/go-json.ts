@@ -1,8 +1,8 @@
 import { compareKeys } from '../key-range.ts';
 
 /*
- * JSON exactly as Go's encoding/json writes it, for values that other readers compare byte by byte: fields in
- * the order given, map keys sorted by their bytes, and the characters escaped that are special in HTML.
+ * JSON exactly as Go's encoding/json writes it, because other readers compare values byte by byte: fields in the given order, map
+ * keys sorted by bytes, and HTML characters escaped.
  */
 
 const HTML_ESCAPES: Readonly<Record<string, string>> = {
@@ -13,34 +13,34 @@ const HTML_ESCAPES: Readonly<Record<string, string>> = {
   '\u2029': '\\u2029',
 };
 
-/** A string literal. */
+/** Returns a string literal. */
 export function jsonString(text: string): string {
   return JSON.stringify(text).replace(/[<>&\u2028\u2029]/g, (char) => HTML_ESCAPES[char] ?? char);
 }
 
-/** An object of already written fields; those that are `undefined` are left out (`omitempty`). */
+/** Returns an object of encoded fields. Fields that are `undefined` are omitted (`omitempty`). */
 export function jsonObject(fields: readonly (readonly [name: string, json: string | undefined])[]): string {
   const present = fields.filter(([, json]) => json !== undefined);
   return `{${present.map(([name, json]) => `${jsonString(name)}:${json}`).join(',')}}`;
 }
 
-/** A map: `{}` when it is empty. */
+/** Returns a map; `{}` if it is empty. */
 export function jsonMap<V>(map: ReadonlyMap<string, V>, write: (value: V) => string): string {
   const keys = [...map].sort(([a], [b]) => compareKeys(a, b));
   return jsonObject(keys.map(([key, value]) => [key, write(value)]));
 }
 
-/** A map of texts. */
+/** Returns a map of strings. */
 export function jsonStringMap(map: ReadonlyMap<string, string>): string {
   return jsonMap(map, jsonString);
 }
 
-/** An array. */
+/** Returns an array. */
 export function jsonArray<T>(items: readonly T[], write: (item: T) => string): string {
   return `[${items.map(write).join(',')}]`;
 }
 
-/** What Go writes for nil: an empty collection as `null`. */
+/** Returns `null` for an empty collection, like Go for nil. */
 export function nullIfEmpty(size: number, json: string): string {
   return size === 0 ? 'null' : json;
 }

@@ -4,13 +4,13 @@ import { type Decoded, decodeWith, rejectInput } from '../../net/fields.ts';
 import { bytesOfText } from '../bytes.ts';
 import { type EncodedValue, readText, VALUE_LIMITS, type ValueLimits } from './value.ts';
 
-/** A master key: which labels a numeric identity stands for. */
+/** A master key: the labels of a numeric identity. */
 export interface IdentityLabels {
   readonly id: NumericIdentity;
   readonly labels: Labels;
 }
 
-/** Reads a decimal identity: digits only, no leading zero. `undefined` when it is none. */
+/** Returns a decimal identity: digits only, no leading zero. Returns `undefined` if the text is invalid. */
 export function parseIdentityText(text: string): NumericIdentity | undefined {
   const value = /^(0|[1-9]\d{0,9})$/.test(text) ? Number(text) : undefined;
   return isNumericIdentity(value) ? value : undefined;
@@ -44,12 +44,12 @@ export function decodeIdentity(
   });
 }
 
-/** The value of a master key. */
+/** Returns the value of a master key. */
 export function encodeIdentity(labels: Labels): Uint8Array {
   return bytesOfText(formatLabels(labels));
 }
 
-/** Decodes the value of a slave key, the identity's number. Reasons: `invalid-utf8`, `out-of-range`. */
+/** Decodes the value of a slave key, which is the number of the identity. Reasons: `invalid-utf8`, `out-of-range`. */
 export function decodeIdentityNumber(value: Uint8Array, at: string): Decoded<NumericIdentity> {
   return decodeWith(at, () => {
     const text = readText(value, VALUE_LIMITS);
@@ -57,7 +57,7 @@ export function decodeIdentityNumber(value: Uint8Array, at: string): Decoded<Num
   });
 }
 
-/** The value of a slave key. */
+/** Returns the value of a slave key. */
 export function encodeIdentityNumber(id: number): Uint8Array {
   return bytesOfText(String(id));
 }

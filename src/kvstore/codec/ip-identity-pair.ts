@@ -1,5 +1,4 @@
-import type { Decoded, Fields } from '../../net/fields.ts';
-import { rejectInput } from '../../net/fields.ts';
+import { type Decoded, type Fields, type RejectField, rejectInput } from '../../net/fields.ts';
 import type { PortProtocol } from '../../net/port.ts';
 import { protocolName } from '../../net/port.ts';
 import { formatKeyOf, parsePrefix, prefixRegister } from '../../net/prefix.ts';
@@ -9,35 +8,35 @@ import { maskText, readMask } from './mask.ts';
 import { type PortConfiguration, readPort } from './ports.ts';
 import { decodeJson, type EncodedValue, VALUE_LIMITS, type ValueLimits } from './value.ts';
 
-/** The pod behind an IP, as far as its writer knew it. */
+/** The pod of an IP, as its writer knew it. */
 export interface PodMetadata {
   readonly namespace: string;
   readonly podName: string;
   readonly namedPorts?: ReadonlyMap<string, PortProtocol> | undefined;
 }
 
-/** What a cluster says of one of its IPs (WIRE, "IPIdentityPair"). */
+/** One IP of a cluster (WIRE, "IPIdentityPair"). */
 export interface IPIdentityPair {
-  /** Canonical: `10.1.2.3` for an endpoint, `10.1.0.0/16` for a CIDR. Equals the key's name. */
+  /** Canonical: `10.1.2.3` for an endpoint, `10.1.0.0/16` for a CIDR. Equals the name in the key. */
   readonly key: string;
   readonly identity: number;
-  /** Canonical; undefined when the writer left it empty. */
+  /** Canonical; undefined if the value has none. */
   readonly hostIP?: string | undefined;
   readonly encryptKey: number;
-  /** Undefined when there are neither names nor named ports, as upstream (pkg/ipcache/kvstore.go, 1.8 to 1.17). */
+  /** Undefined if there are neither names nor named ports, as upstream (pkg/ipcache/kvstore.go, 1.8 to 1.17). */
   readonly k8s?: PodMetadata | undefined;
 }
 
 const register = prefixRegister();
 
-/** The canonical form of a key's name, or `undefined` when it is no IP. */
+/** Returns the canonical form of the name in a key, or `undefined` if it is not an IP. */
 function canonicalName(name: string): string | undefined {
   return parsePrefix(name, register) ? formatKeyOf(name, register) : undefined;
 }
 
 /**
- * Checks the name of an IP key. Only the canonical spelling is accepted: two keys that spell one prefix in two
- * ways would be one claim, and the delete of either would remove it. Original writers write no other.
+ * Returns the name of an IP key if it is canonical, else rejects it. Two spellings of one prefix would be one claim, and the delete
+ * of either key would remove it. Upstream writes only canonical names.
  */
 function readKeyName(name: string): string {
   const canonical = canonicalName(name);
@@ -47,7 +46,7 @@ function readKeyName(name: string): string {
     : rejectInput('invalid-key', 'key', name, `is not canonical: ${canonical}`);
 }
 
-/** The name that the value itself claims: `IP`, with the length of `Mask` if there is one. */
+/** Returns the name in the value: `IP`, with the length of `Mask` if it is set. */
 function nameInValue(fields: Fields<never>): string {
   const ip = fields.string('IP') ?? '';
   if (fields.value('Mask') === undefined) return ip;
@@ -58,13 +57,13 @@ function nameInValue(fields: Fields<never>): string {
 
 function checkAgreement(fields: Fields<never>, name: string): void {
   const claimed = nameInValue(fields);
-  if (claimed === name) return; // the usual case, at the cost of one comparison
+  if (claimed === name) return; // fast path: one comparison
   const canonical =
     canonicalName(claimed) ?? fields.reject('IP', 'invalid-address', 'is not a valid IP address', claimed);
   if (canonical !== name) fields.reject('IP', 'key-mismatch', `the key says ${name}`, canonical);
 }
 
-// Host IPs repeat: a thousand nodes stand behind a million pods. Keeping one string of each saves parsing and memory.
+// Host IPs repeat: a million pods have a thousand nodes. One string for each saves parsing and memory.
 const KNOWN_HOSTS = 4096;
 const hosts = new Map<string, string>();
 
@@ -79,32 +78,41 @@ function readHostIP(fields: Fields<never>): string | undefined {
   return host;
 }
 
-function readNamedPorts(fields: Fields<never>, most: number): PortConfiguration | undefined {
+function readNamedPorts(
+  fields: Fields<never>,
+  most: number,
+  drop: RejectField<undefined>,
+): PortConfiguration | undefined {
   if (fields.value('NamedPorts') === undefined) return undefined;
   const list = fields.list('NamedPorts', most);
   if (list.size === 0) return undefined;
   const ports = new Map<string, PortProtocol>();
   for (let index = 0; index < list.size; index++) {
-    const port = list.item(index);
-    ports.set(port.string('Name') ?? '', readPort(port));
+    const item = list.item(index);
+    const port = readPort(item, drop);
+    if (port !== undefined) ports.set(item.string('Name') ?? '', port);
   }
-  return ports;
+  return ports.size === 0 ? undefined : ports;
 }
 
-function readPod(fields: Fields<never>, limits: ValueLimits): PodMetadata | undefined {
+function readPod(
+  fields: Fields<never>,
+  limits: ValueLimits,
+  drop: RejectField<undefined>,
+): PodMetadata | undefined {
   const namespace = fields.string('K8sNamespace') ?? '';
   const podName = fields.string('K8sPodName') ?? '';
-  const namedPorts = readNamedPorts(fields, limits.podPorts);
+  const namedPorts = readNamedPorts(fields, limits.podPorts, drop);
   if (namespace === '' && podName === '' && namedPorts === undefined) return undefined;
   return namedPorts === undefined ? { namespace, podName } : { namespace, podName, namedPorts };
 }
 
 /**
- * Decodes the value of `…/ip/v1/<address space>/<name>`. Reasons of rejection: `invalid-key`, `key-mismatch`,
- * `too-large`, `too-many`, `invalid-json`, `wrong-type`, `out-of-range`, `invalid-address`, `invalid-mask`,
- * `unknown-protocol`.
+ * Decodes the value of `…/ip/v1/<address space>/<name>`. Reasons of rejection: `invalid-key`, `key-mismatch`, `too-large`,
+ * `too-many`, `invalid-json`, `wrong-type`, `out-of-range`, `invalid-address`, `invalid-mask`. Drops a named port if its protocol
+ * is unknown: `unknown-protocol`.
  *
- * @param name what follows the prefix in the key
+ * @param name the part of the key after the prefix
  * @param at the whole key, for the rejection
  */
 export function decodeIPIdentityPair(
@@ -113,7 +121,7 @@ export function decodeIPIdentityPair(
   at: string,
   limits: ValueLimits = VALUE_LIMITS,
 ): Decoded<IPIdentityPair> {
-  return decodeJson(value, at, limits, (fields) => {
+  return decodeJson(value, at, limits, (fields, drop) => {
     const key = readKeyName(name);
     checkAgreement(fields, key);
     const pair: { -readonly [K in keyof IPIdentityPair]: IPIdentityPair[K] } = {
@@ -123,7 +131,7 @@ export function decodeIPIdentityPair(
     };
     const hostIP = readHostIP(fields);
     if (hostIP !== undefined) pair.hostIP = hostIP;
-    const k8s = readPod(fields, limits);
+    const k8s = readPod(fields, limits, drop);
     if (k8s !== undefined) pair.k8s = k8s;
     return pair;
   });
@@ -143,7 +151,7 @@ function writeNamedPorts(ports: PortConfiguration | undefined): string | undefin
 const omitEmpty = (text: string | undefined): string | undefined =>
   text === undefined || text === '' ? undefined : jsonString(text);
 
-/** The value as the original writes it. `pair.key` must be canonical; named ports keep their order. */
+/** Returns the bytes that upstream writes. `pair.key` must be canonical. The order of named ports is kept. */
 export function encodeIPIdentityPair(pair: IPIdentityPair): Uint8Array {
   const [ip = '', length] = pair.key.split('/');
   const mask = length === undefined ? 'null' : jsonString(maskText(ip.includes(':') ? 6 : 4, Number(length)));

@@ -1,21 +1,20 @@
 /*
- * Names of the keys of a Cilium kvstore (WIRE, "Keys"). Prefixes end in `/`, always: cluster `a` must never
- * see `ab`. Names are compared whole.
+ * Names of the keys of a Cilium kvstore (WIRE, "Keys"). All prefixes end in `/`, because a watch of cluster `a` must never include
+ * `ab`. Names are compared whole.
  */
 
-/** The resources that a cluster shows to its mesh. */
+/** The resources that a cluster publishes to its mesh. */
 export type MeshResource = 'nodes' | 'services' | 'identities' | 'ip';
 
-/** All of them. */
 export const MESH_RESOURCES: readonly MeshResource[] = ['nodes', 'services', 'identities', 'ip'];
 
-/** Where a client tries at its start whether it may lock; whoever may write anything may write here. */
+/** At its start a client checks here if it may lock. Every client with a write permission may write here. */
 export const INIT_LOCKS_PREFIX = 'cilium/.initlock/';
 
-/** Keys by which clients see that their leases are alive: `<lease in hex>` (`lease-witnesses.ts`). */
+/** Keys by which clients verify that their leases are alive: `<lease in hex>` (`lease-witnesses.ts`). */
 export const LEASE_WITNESSES_PREFIX: string = `${INIT_LOCKS_PREFIX}leases/`;
 
-/** Written every 60 s, leased, as a sign of life. */
+/** Written every 60 s with a lease, as proof of life. */
 export const HEARTBEAT_KEY = 'cilium/.heartbeat';
 
 /** Own identities: `id/` master keys, `value/` slave keys, `locks/`. */
@@ -24,18 +23,18 @@ export const IDENTITIES_PREFIX = 'cilium/state/identities/v1/';
 /** Locks of the identity allocator, one for each label string. */
 export const IDENTITY_LOCKS_PREFIX: string = `${IDENTITIES_PREFIX}locks/`;
 
-/** The one address space there is. */
+/** The only address space. */
 export const DEFAULT_ADDRESS_SPACE = 'default';
 
 const LAYOUTS = {
-  /** What a cluster writes of itself. */
+  /** The keys that a cluster writes about itself. */
   state: {
     nodes: (cluster: string) => `cilium/state/nodes/v1/${cluster}/`,
     services: (cluster: string) => `cilium/state/services/v1/${cluster}/`,
     identities: (_cluster: string) => `${IDENTITIES_PREFIX}id/`,
     ip: (_cluster: string) => `cilium/state/ip/v1/${DEFAULT_ADDRESS_SPACE}/`,
   },
-  /** The copy that kvstoremesh keeps of many clusters in one kvstore. */
+  /** The copy of many clusters that kvstoremesh maintains in one kvstore. */
   cache: {
     nodes: (cluster: string) => `cilium/cache/nodes/v1/${cluster}/`,
     services: (cluster: string) => `cilium/cache/services/v1/${cluster}/`,
@@ -44,10 +43,10 @@ const LAYOUTS = {
   },
 } as const;
 
-/** Where a cluster's content lies: in its own kvstore, or in a copy (`capabilities.cached`). */
+/** Location of the content of a cluster: its own kvstore, or a copy (`capabilities.cached`). */
 export type KeyLayout = keyof typeof LAYOUTS;
 
-/** The prefix under which a cluster's keys of a resource are watched. */
+/** Returns the watched prefix of a resource of a cluster. */
 export function resourcePrefix(resource: MeshResource, cluster: string, layout: KeyLayout = 'state'): string {
   return LAYOUTS[layout][resource](cluster);
 }
@@ -65,17 +64,17 @@ export function ipKey(prefix: string): string {
   return `${resourcePrefix('ip', '')}${prefix}`;
 }
 
-/** The master key of an identity. */
+/** Returns the master key of an identity. */
 export function identityKey(id: number): string {
   return `${IDENTITIES_PREFIX}id/${id}`;
 }
 
-/** The slave keys of a label string: one per node that uses the identity. */
+/** Returns the prefix of the slave keys of a label string. Each node that uses the identity has one. */
 export function identityValuePrefix(labels: string): string {
   return `${IDENTITIES_PREFIX}value/${labels}/`;
 }
 
-/** The slave key with which one node says that it uses the identity. */
+/** Returns the slave key of one node that uses the identity. */
 export function identityValueKey(labels: string, node: string): string {
   return `${identityValuePrefix(labels)}${node}`;
 }
@@ -92,12 +91,12 @@ export function syncedPrefix(cluster: string): string {
   return `cilium/synced/${cluster}/`;
 }
 
-/** The canary that says a resource's prefix is complete: `cilium/synced/<cluster>/cilium/state/nodes/v1`. */
+/** Returns the canary that marks the prefix of a resource as complete: `cilium/synced/<cluster>/cilium/state/nodes/v1`. */
 export function syncedKey(cluster: string, resource: MeshResource, layout: KeyLayout = 'state'): string {
   return `${syncedPrefix(cluster)}cilium/${layout}/${resource}/v1`;
 }
 
-/** What a key turned out to be. */
+/** A parsed key, by kind. */
 export type ParsedKey =
   | { readonly kind: 'node'; readonly layout: KeyLayout; readonly cluster: string; readonly name: string }
   | {
@@ -110,7 +109,7 @@ export type ParsedKey =
   | {
       readonly kind: 'identity';
       readonly layout: KeyLayout;
-      /** Undefined in a cluster's own kvstore, where the key does not say. */
+      /** Undefined in the kvstore of a cluster itself, because the key has no cluster name there. */
       readonly cluster: string | undefined;
       readonly id: string;
     }
@@ -119,7 +118,7 @@ export type ParsedKey =
   | {
       readonly kind: 'ip';
       readonly layout: KeyLayout;
-      /** As above. */
+      /** See above. */
       readonly cluster: string | undefined;
       readonly addressSpace: string | undefined;
       readonly prefix: string;
@@ -129,7 +128,7 @@ export type ParsedKey =
   | { readonly kind: 'cluster-config'; readonly cluster: string }
   | { readonly kind: 'synced'; readonly cluster: string; readonly prefix: string };
 
-/** Splits `text` at the first `count - 1` slashes; `undefined` when a part is missing or empty. */
+/** Splits `text` at the first `count - 1` slashes. Returns `undefined` if a part is missing or empty. */
 function splitParts(text: string, count: number): readonly string[] | undefined {
   const parts: string[] = [];
   let from = 0;
@@ -151,7 +150,7 @@ function parseIdentityRest(
     return { kind: 'identity', layout, cluster, id: rest.slice(3) };
   if (rest.startsWith('locks/') && rest.length > 6) return { kind: 'identity-lock', path: rest.slice(6) };
   if (!rest.startsWith('value/')) return undefined;
-  const slash = rest.lastIndexOf('/'); // labels may hold slashes, the node's name may not
+  const slash = rest.lastIndexOf('/'); // labels may contain slashes, the node name may not
   const labels = rest.slice('value/'.length, Math.max(slash, 'value/'.length));
   const node = rest.slice(slash + 1);
   return labels === '' || node === '' ? undefined : { kind: 'identity-value', labels, node };
@@ -186,7 +185,7 @@ function parseResource(layout: KeyLayout, resource: string, rest: string): Parse
   }
 }
 
-/** Recognises a key of the layout above; `undefined` for any other. Does not check names and numbers inside. */
+/** Parses a key of this layout. Returns `undefined` for any other. Does not check the names and numbers in it. */
 export function parseKey(key: string): ParsedKey | undefined {
   if (key === HEARTBEAT_KEY) return { kind: 'heartbeat' };
   const [root, area, resource, rest] = splitParts(key, 4) ?? splitParts(key, 3) ?? [];

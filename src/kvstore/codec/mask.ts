@@ -17,7 +17,7 @@ function masks(family: Family): readonly string[] {
 
 const TEXTS: Readonly<Record<Family, readonly string[]>> = { 4: masks(4), 6: masks(6) };
 
-const MAPPED_BITS = 96; // a 16-byte mask over an IPv4 address covers ::ffff:0:0/96 first
+const MAPPED_BITS = 96; // a 16-byte mask of an IPv4 address starts with the bits of ::ffff:0:0/96
 const LENGTHS: Readonly<Record<Family, ReadonlyMap<string, number>>> = {
   4: new Map([
     ...TEXTS[6].map((text, length) => [text, length - MAPPED_BITS] as const).slice(MAPPED_BITS),
@@ -26,14 +26,14 @@ const LENGTHS: Readonly<Record<Family, ReadonlyMap<string, number>>> = {
   6: new Map(TEXTS[6].map((text, length) => [text, length])),
 };
 
-/** The base64 of the mask of `length` bits, as Go marshals a `net.IPMask`: `"//8AAA=="` is /16. */
+/** Returns the base64 of the mask of `length` bits, as Go marshals a `net.IPMask`: `"//8AAA=="` is /16. */
 export function maskText(family: Family, length: number): string {
   return TEXTS[family][length] ?? '';
 }
 
 /**
- * The prefix length that the base64 in field `Mask` stands for, over an address of `family`; `undefined` when there is
- * none. Rejected when it is not contiguous, not base64, or of the wrong size. One look-up: there are only 33 and 129.
+ * Returns the prefix length of the base64 in field `Mask` for an address of `family`; `undefined` if the field is empty. Rejects it
+ * if it is not base64, not contiguous or of the wrong size. One lookup, because there are only 33 and 129 masks.
  */
 export function readMask(family: Family, fields: Fields<never>): number | undefined {
   const text = fields.string('Mask') ?? '';

@@ -14,7 +14,7 @@ import {
   type ValueLimits,
 } from './value.ts';
 
-// Types whose address need not be an IP; upstream writes an empty one, which says nothing to anybody.
+// Types whose address may be another name. Upstream then writes an empty IP, which has no information.
 const NAME_TYPES: ReadonlySet<string> = new Set(['Hostname', 'InternalDNS', 'ExternalDNS']);
 
 function readAddress(list: Fields<never>, index: number): NodeAddress | undefined {
@@ -44,9 +44,9 @@ function readNodeKey(fields: Fields<never>, expected: NodeName): NodeName {
 }
 
 /**
- * Decodes the value of `…/nodes/v1/<cluster>/<name>`. The `Source` in the value is ignored: the reader's
- * store decides. Reasons of rejection: `too-large`, `too-many`, `missing-field`, `key-mismatch`, `invalid-json`,
- * `wrong-type`, `out-of-range`, `invalid-address`, `wrong-family`, `invalid-mask`.
+ * Decodes the value of `…/nodes/v1/<cluster>/<name>`. Ignores `Source` in the value, because the store of the reader determines it.
+ * Reasons of rejection: `too-large`, `too-many`, `missing-field`, `key-mismatch`, `invalid-json`, `wrong-type`, `out-of-range`,
+ * `invalid-address`, `wrong-family`, `invalid-mask`.
  */
 export function decodeNode(
   expected: NodeName,
@@ -62,7 +62,7 @@ export function decodeNode(
     };
     const cidrs = (family: Family, field: string): readonly string[] =>
       fields.list(field, limits.nodeAddresses).items((list, index) => readCIDR(family, list.item(index)));
-    // Every field named, none spread: V8 gives objects that go on after a spread a hidden class of their own each.
+    // Names every field, because V8 gives each object literal with fields after a spread its own hidden class.
     return {
       name,
       cluster,
@@ -86,9 +86,15 @@ export function decodeNode(
   });
 }
 
+/** Returns a CIDR object. An invalid CIDR is written unchanged, so that readers reject the node instead of seeing no CIDR. */
 function writeCIDR(cidr: string | undefined): string {
-  const prefix = cidr === undefined ? undefined : Prefix.parse(cidr);
-  if (prefix === undefined) return 'null';
+  if (cidr === undefined) return 'null';
+  const prefix = Prefix.parse(cidr);
+  if (prefix === undefined)
+    return jsonObject([
+      ['IP', jsonString(cidr)],
+      ['Mask', 'null'],
+    ]);
   return jsonObject([
     ['IP', jsonString(prefix.address)],
     ['Mask', jsonString(maskText(prefix.family, prefix.length))],
@@ -102,15 +108,15 @@ function writeAddress({ type, ip }: NodeAddress): string {
   ]);
 }
 
-/** Who writes a node, and for whom. */
+/** Format and source of a written node. */
 export interface NodeWriter {
   /** Default `1.17`. */
   readonly version?: FormatVersion | undefined;
-  /** `local`: the node's own agent, the default. `custom-resource`: an operator, from the CiliumNode. */
+  /** `local`: the agent of the node, the default. `custom-resource`: an operator, from the CiliumNode. */
   readonly source?: 'local' | 'custom-resource' | undefined;
 }
 
-/** The value as the original writes it. */
+/** Returns the bytes that upstream writes. */
 export function encodeNode(
   node: ClusterNode,
   { version = '1.17', source = 'local' }: NodeWriter = {},

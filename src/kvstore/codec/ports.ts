@@ -1,28 +1,40 @@
-import type { Fields } from '../../net/fields.ts';
-import { type PortProtocol, protocolName, protocolNumber } from '../../net/port.ts';
+import type { Fields, RejectField } from '../../net/fields.ts';
+import { type PortProtocol, PROTOCOL_NUMBERS, protocolName, protocolNumber } from '../../net/port.ts';
 import { jsonMap, jsonObject, jsonString } from './go-json.ts';
 
-/** Ports by name; a port's name may be `''`. */
+/** Ports by name. A name may be `''`. */
 export type PortConfiguration = ReadonlyMap<string, PortProtocol>;
 
-/** Reads `{"Port": …, "Protocol": …}`. */
-export function readPort(fields: Fields<never>): PortProtocol {
+const LOWER_CASE: ReadonlyMap<string, number> = new Map(
+  Object.entries(PROTOCOL_NUMBERS).map(([name, number]) => [name.toLowerCase(), number]),
+);
+
+/**
+ * Returns the port in `{"Port": …, "Protocol": …}`. Protocol names are case-insensitive, as upstream (pkg/u8proto,
+ * `ParseProtocol`). If the protocol is missing or unknown, drops the port and returns undefined.
+ */
+export function readPort(fields: Fields<never>, drop: RejectField<undefined>): PortProtocol | undefined {
   const port = fields.integer('Port', 0, 0xffff) ?? 0;
   const name = fields.string('Protocol') ?? '';
-  const protocol =
-    protocolNumber(name) ??
-    fields.reject('Protocol', 'unknown-protocol', 'is not a known protocol name', name);
-  return { port, protocol };
+  const protocol = protocolNumber(name) ?? LOWER_CASE.get(name.toLowerCase());
+  if (protocol !== undefined) return { port, protocol };
+  return drop('unknown-protocol', fields.pathOf('Protocol'), name, 'is not a known protocol name');
 }
 
-/** Reads `{name: {"Protocol": …, "Port": …}}`. */
-export function readPortConfiguration(byName: Fields<never>): PortConfiguration {
+/** Reads `{name: {"Protocol": …, "Port": …}}`; see {@link readPort}. */
+export function readPortConfiguration(
+  byName: Fields<never>,
+  drop: RejectField<undefined>,
+): PortConfiguration {
   const ports = new Map<string, PortProtocol>();
-  for (const name of byName.names) ports.set(name, readPort(byName.item(name)));
+  for (const name of byName.names) {
+    const port = readPort(byName.item(name), drop);
+    if (port !== undefined) ports.set(name, port);
+  }
   return ports;
 }
 
-/** Writes what {@link readPortConfiguration} reads. */
+/** Returns the JSON that {@link readPortConfiguration} reads. */
 export function writePortConfiguration(ports: PortConfiguration): string {
   return jsonMap(ports, ({ port, protocol }) =>
     jsonObject([

@@ -11,7 +11,7 @@ export function decodeTimestamp(value: Uint8Array, at: string): Decoded<number> 
   });
 }
 
-/** Whole seconds of UTC, as Go's `time.RFC3339` formats them: `2026-11-20T12:00:00Z`. */
+/** Returns whole seconds of UTC, as Go's `time.RFC3339` formats them: `2026-11-20T12:00:00Z`. */
 export function encodeTimestamp(millis: number): Uint8Array {
   return bytesOfText(`${new Date(millis).toISOString().slice(0, 19)}Z`);
 }

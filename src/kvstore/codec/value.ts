@@ -1,16 +1,14 @@
 import { messageOf } from '../../base/failure.ts';
 import { parseJsonInPieces } from '../../base/json-pieces.ts';
-import { type Decoded, decodeWith, Fields, rejectInput } from '../../net/fields.ts';
+import { type Decoded, decodeWith, Fields, type RejectField, rejectInput } from '../../net/fields.ts';
 import { textOfBytes } from '../bytes.ts';
 
-/**
- * Whose fields a value has: `1.8` is what Cilium 1.8 writes, `1.17` has more, which readers of 1.8 ignore.
- */
+/** Format of a value: `1.8` is the format of Cilium 1.8. `1.17` has more fields, which readers of 1.8 ignore. */
 export type FormatVersion = '1.8' | '1.17';
 
-/** How large a value, and each of its parts, may be. What is larger is rejected: one value must not hold up all others. */
+/** Limits on the size of a value and its parts. Larger values are rejected, because one value must not delay all others. */
 export interface ValueLimits {
-  /** Bytes of a value. Default 1.5 MiB: more, and an etcd with default settings does not accept the write. */
+  /** Bytes of a value. Default 1.5 MiB, because an etcd with default settings rejects larger writes. */
   readonly bytes: number;
   /** Addresses, ports, host names and zones of a service, together. Default 49,152: 12,288 backends with one of each. */
   readonly serviceEntries: number;
@@ -31,24 +29,24 @@ export const VALUE_LIMITS: ValueLimits = {
   nodeAddresses: 1024,
 };
 
-/** The result of parsing a large value piece by piece. */
+/** The result of incremental parsing of a large value. */
 export type ParsedJson = { readonly json: unknown } | { readonly syntaxError: string };
 
-/** A value as the kvstore holds it, or JSON that was parsed in turns. */
+/** The bytes of a value, or its JSON if it was parsed incrementally. */
 export type EncodedValue = Uint8Array | ParsedJson;
 
 /** Decodes the value of a key; `name` is the key below its prefix, `at` the whole key. */
 export type ValueDecoder<T> = (name: string, value: EncodedValue, at: string) => Decoded<T>;
 
-/** From this size on a value is parsed in pieces: below, it takes at most some 7 ms. */
+/** Values of at least this size are parsed in pieces. Smaller ones take at most about 7 ms. */
 const LARGE = 32 * 1024;
 
 const OPENING_BRACE = 0x7b;
 
-/** Parses a large value, and yields after each piece of it. */
+/** Parses a large value and yields after each piece. */
 function* parseInPieces(value: Uint8Array): Generator<undefined, EncodedValue> {
   const text = textOfBytes(value);
-  if (text === undefined) return value; // its decoder says what is wrong
+  if (text === undefined) return value; // the decoder reports the error
   try {
     return { json: yield* parseJsonInPieces(text) };
   } catch (error) {
@@ -57,10 +55,7 @@ function* parseInPieces(value: Uint8Array): Generator<undefined, EncodedValue> {
   }
 }
 
-/**
- * The same decoder in steps, for large values that are JSON; `undefined` for other ones. For `decodeLarge` of
- * `WatchStoreOptions`.
- */
+/** Returns the decoder in steps if the value is large JSON, else `undefined`. For `decodeLarge` of `WatchStoreOptions`. */
 export function decodeInPieces<T>(
   decode: ValueDecoder<T>,
   { bytes }: ValueLimits = VALUE_LIMITS,
@@ -76,7 +71,7 @@ export function decodeInPieces<T>(
       : undefined;
 }
 
-/** The text of a value that has to be UTF-8, for `decodeWith`. */
+/** Returns the text of a value that must be UTF-8, for `decodeWith`. */
 export function readText(value: EncodedValue, { bytes }: ValueLimits): string {
   if (!(value instanceof Uint8Array)) return rejectInput('wrong-type', 'value', {}, 'must be text, not JSON');
   const size = `${value.length} bytes`;
@@ -98,12 +93,12 @@ function readJson(value: EncodedValue, limits: ValueLimits): unknown {
   return rejectInput('invalid-json', 'value', 'a large value', value.syntaxError);
 }
 
-/** Decodes a value that has to be a JSON object: `read` checks its fields. */
+/** Decodes a value that must be a JSON object. `read` checks its fields and calls `drop` for omitted details. */
 export function decodeJson<T>(
   value: EncodedValue,
   at: string,
   limits: ValueLimits,
-  read: (fields: Fields<never>) => T,
+  read: (fields: Fields<never>, drop: RejectField<undefined>) => T,
 ): Decoded<T> {
-  return decodeWith(at, () => read(Fields.of(readJson(value, limits), rejectInput, 'value')));
+  return decodeWith(at, (drop) => read(Fields.of(readJson(value, limits), rejectInput, 'value'), drop));
 }

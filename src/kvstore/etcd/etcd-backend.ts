@@ -16,25 +16,25 @@ import { EtcdTransport } from './etcd-transport.ts';
 export interface EtcdBackendOptions
   extends Pick<
     KvstoreClientOptions,
-    'onFailure' | 'leaseSeconds' | 'mayWrite' | 'writeTimeoutMs' | 'witnessLeases'
+    'onFailure' | 'leaseSeconds' | 'mayWrite' | 'writeTimeoutMs' | 'witnessLeases' | 'gate'
   > {
-  /** Default: the system's. Deadlines of calls are timers of the runtime in any case. */
+  /** Default: the system clock. Deadlines of calls always use timers of the runtime. */
   readonly clock?: Clock | undefined;
   /** Default: `Math.random`. */
   readonly random?: Random | undefined;
-  /** How many reads and writes are made. Default: as many as are asked for. */
+  /** Limits on the rate of reads and writes. Default: none. */
   readonly rateLimit?: RateLimitOptions | undefined;
 }
 
-/** How {@link EtcdBackend.open} differs from its defaults. */
+/** Options of {@link EtcdBackend.open}. */
 export interface OpenEtcdOptions extends EtcdBackendOptions {
-  /** How often the files are looked at again. Default 10 s. */
+  /** Interval at which the files are read again. Default 10 s. */
   readonly reloadIntervalMs?: number | undefined;
-  /** Receives why the files have become unusable, once for each reason; the connection goes on with what it has. */
+  /** Receives the reason if the files are invalid, once per reason. The connection keeps the previous configuration. */
   readonly onUnusable?: ((why: string) => void) | undefined;
-  /** Called when they are usable again, changed or not. */
+  /** Called when the files are valid again, changed or not. */
   readonly onUsable?: (() => void) | undefined;
-  /** Called when a changed configuration has been taken over. */
+  /** Called when a changed configuration was applied. */
   readonly onReload?: (() => void) | undefined;
 }
 
@@ -56,10 +56,9 @@ export class EtcdBackend extends KvstoreClient {
   }
 
   /**
-   * A backend for a Cilium etcd configuration file, which follows the file and the certificates that it names
-   * for as long as it is open. They are read every ten seconds and compared by content, because what Kubernetes
-   * mounts changes by symbolic links that a watch of the file does not see. Rejects when the file cannot be read,
-   * and with `EtcdConfigError` when it cannot be used.
+   * Returns a backend for a Cilium etcd configuration file. It follows the file and the certificates named in it until `close`. It
+   * reads them every ten seconds and compares the content, because Kubernetes changes mounted files through symbolic links, which a
+   * watch of the file does not see. Rejects if the file cannot be read, and with `EtcdConfigError` if it is invalid.
    */
   static async open(path: string, options: OpenEtcdOptions = {}): Promise<EtcdBackend> {
     const loaded = await loadEtcdConfigFile(path);
@@ -68,17 +67,17 @@ export class EtcdBackend extends KvstoreClient {
     return backend;
   }
 
-  /** Streams that are open: none after `close`. */
+  /** Number of open streams; 0 after `close`. */
   get openStreams(): number {
     return this.#transport.streams;
   }
 
-  /** What is written at the start has been written: from now on the lower rate holds. */
+  /** Ends the initial phase of writes: the lower rate applies from now on. */
   bootstrapped(): void {
     this.#rateLimit?.bootstrapped();
   }
 
-  /** Goes over to another configuration without losing anything: see `EtcdTransport.reconfigure`. */
+  /** Replaces the configuration without loss of state: see `EtcdTransport.reconfigure`. */
   reconfigure(config: EtcdConfig): void {
     this.#transport.reconfigure(config);
   }

@@ -7,39 +7,39 @@ import { Fields, isObject } from '../../net/fields.ts';
 import { type EtcdConfig, EtcdConfigError, type EtcdTLS } from './etcd-config.ts';
 import { readFileHead } from './regular-file.ts';
 
-/** A configuration is a page of text; a larger one is rejected. */
+/** Maximum size of a configuration. A larger one is rejected. */
 export const MAX_CONFIG_BYTES: number = 64 << 10;
-/** A bundle of all public authorities is 200 kB. */
+/** A bundle of all public authorities has 200 kB. */
 const MAX_PEM_BYTES = 1 << 20;
 /**
- * Of the lexer, and the characters of one. The time of the YAML parser is quadratic in them for some texts: 64 kB of
- * `! ` take 4 s. 255 endpoints are 1,500 tokens.
+ * Maximum number of lexer tokens, and of characters of one token. For some texts the time of the YAML parser is quadratic in them:
+ * 64 kB of `! ` take 4 s. 255 endpoints are 1,500 tokens.
  */
 const MAX_TOKENS = 4096;
 const MAX_TOKEN_LENGTH = 4096;
 
-/** A configuration with the files that it names, read. */
+/** A configuration and the content of its files. */
 export interface LoadedEtcdConfig {
   readonly config: EtcdConfig;
-  /** Paths of the files that it names. */
+  /** Paths of the files named in the configuration. */
   readonly files: readonly string[];
-  /** Everything that the configuration depends on, for comparing: its text, and what is in its files. */
+  /** The text of the configuration and the content of its files, to detect changes. */
   readonly parts: readonly (string | Uint8Array)[];
 }
 
-/** Reads a file that a configuration names; rejects with what is wrong with it. */
+/** Reads a file that is named in a configuration. Rejects with the fault of the file. */
 export type ReadPem = (path: string) => Promise<Buffer>;
 
-/** At most 1 MB of PEM. */
+/** Reads at most 1 MB of PEM. */
 export async function readPem(path: string): Promise<Buffer> {
   const { bytes, isWhole } = await readFileHead(path, MAX_PEM_BYTES);
   if (!isWhole) throw new Error('is larger than 1 MB');
-  // A file that is being written is empty or cut: better to keep what one has than to break the connection.
+  // A file that is being written may be empty or incomplete. Reject it, so that the connection is kept.
   if (!bytes.includes('-----BEGIN ')) throw new Error('holds no PEM');
   return bytes;
 }
 
-/** Passwords are not for logs. */
+/** Throws the error of a field. It does not contain passwords, because errors are logged. */
 function reject(_reason: string, field: string, value: unknown, why: string): never {
   throw new EtcdConfigError(`${field}${field === 'password' ? '' : ` ${showValue(value)}`}: ${why}`);
 }
@@ -63,7 +63,9 @@ const UNIT_MS: Readonly<Record<string, number>> = {
 };
 const DURATION = /^(\d+(\.\d+)?(ns|us|µs|ms|s|m|h))+$/;
 
-/** Go's: text such as `1m30s`, or a number of nanoseconds. In milliseconds; undefined for none or zero. */
+/**
+ * Returns a Go duration in milliseconds; undefined if it is absent or zero. It is text such as `1m30s`, or a number of nanoseconds.
+ */
 function duration(fields: Fields<never>, name: string): number | undefined {
   const value = fields.value(name) ?? 0;
   if (typeof value === 'number' && value >= 0) return value / 1e6 || undefined;
@@ -113,7 +115,7 @@ function parseFields(content: string): Fields<never> {
   return Fields.of(document, reject, 'document');
 }
 
-/** A file that is named by the first of `names` that is there. */
+/** A file named by the first of several fields that is set. */
 interface NamedFile {
   readonly path: string;
   readonly bytes: Buffer;
@@ -136,8 +138,8 @@ async function file(
 }
 
 /**
- * Rejects what no connection could be made with: the two files of a pair are renewed one after the other, and until the
- * second has followed the connection is to go on with what it has.
+ * Rejects a certificate and key that do not match. The two files are renewed one after the other, and until both are new the
+ * connection must keep the previous pair.
  */
 function checkPair(certificate: Buffer | undefined, key: Buffer | undefined): void {
   if (certificate === undefined && key === undefined) return;
@@ -164,16 +166,16 @@ function checkAuthorities(ca: Buffer | undefined): void {
   }
 }
 
-/** Reads the file of a configuration and what it names; see {@link loadEtcdConfig}. Rejects as `fs` does, too. */
+/** Reads a configuration file and the files named in it; see {@link loadEtcdConfig}. Also rejects with errors of `fs`. */
 export async function loadEtcdConfigFile(path: string): Promise<LoadedEtcdConfig> {
-  // One byte more than is accepted, so that it is seen.
+  // One byte more than the limit, so that a larger file is detected.
   const { bytes } = await readFileHead(path, MAX_CONFIG_BYTES + 1);
   return loadEtcdConfig(bytes.toString('utf8'));
 }
 
 /**
- * Reads a Cilium etcd configuration (WIRE, "etcd configuration file"): its YAML, of at most 64 kB, and the certificates
- * that it names. Unknown fields are ignored. Throws {@link EtcdConfigError}, also when key and certificate do not match.
+ * Reads a Cilium etcd configuration (WIRE, "etcd configuration file"): its YAML, of at most 64 kB, and the certificates named in
+ * it. Ignores unknown fields. Throws {@link EtcdConfigError} if it is invalid, or if key and certificate do not match.
  */
 export async function loadEtcdConfig(content: string, read: ReadPem = readPem): Promise<LoadedEtcdConfig> {
   const fields = parseFields(content);

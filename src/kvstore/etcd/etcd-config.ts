@@ -1,33 +1,33 @@
-/** How to reach and enter an etcd cluster: the content of a Cilium etcd configuration, files already read. */
+/** Address and credentials of an etcd cluster: the content of a Cilium etcd configuration, with its files read. */
 export interface EtcdConfig {
-  /** `https://host:port`, or `http://`; all of one scheme. At least one. */
+  /** At least one `https://host:port` or `http://host:port`, all with one scheme. */
   readonly endpoints: readonly string[];
-  /** For `https` endpoints. Without, the system's authorities are trusted and no certificate is shown. */
+  /** For `https` endpoints. Default: the authorities of the system, and no client certificate. */
   readonly tls?: EtcdTLS | undefined;
   readonly auth?: { readonly username: string; readonly password: string } | undefined;
-  /** How long a call may take to connect and be answered. Default 10 s. */
+  /** Maximum time to connect and receive the answer of a call. Default 10 s. */
   readonly deadlineMs?: number | undefined;
-  /** A connection that is silent for so long is pinged; default 15 s. Below 10 s servers may object. */
+  /** A connection that is silent for this time is pinged; default 15 s. Servers may reject pings if it is below 10 s. */
   readonly keepAliveTimeMs?: number | undefined;
-  /** A ping that is not answered for so long ends the connection; default 10 s. */
+  /** The connection is closed if a ping is not answered within this time; default 10 s. */
   readonly keepAliveTimeoutMs?: number | undefined;
-  /** Largest answer taken at once; larger ones come in parts. Default 64 MiB. */
+  /** Maximum size of one answer; larger ones are read in parts. Default 64 MiB. */
   readonly maxMessageBytes?: number | undefined;
 }
 
 /** Certificates, PEM. */
 export interface EtcdTLS {
-  /** Authorities that are trusted. */
+  /** Trusted authorities. */
   readonly ca?: Uint8Array | undefined;
   readonly certificate?: Uint8Array | undefined;
   readonly key?: Uint8Array | undefined;
-  /** Take any server for what it says it is. Dangerous. */
+  /** Skips the verification of the server certificate. Dangerous. */
   readonly insecureSkipVerify?: boolean | undefined;
 }
 
 export const DEADLINE_MS = 10_000;
 
-/** A configuration that cannot be used; the message names field and value. */
+/** Invalid configuration. The message names the field and the value. */
 export class EtcdConfigError extends Error {
   override readonly name = 'EtcdConfigError';
 }

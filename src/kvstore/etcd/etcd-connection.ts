@@ -14,25 +14,27 @@ import type { CallOptions } from '../transport.ts';
 import { DEADLINE_MS, type EtcdConfig, type EtcdTLS } from './etcd-config.ts';
 import { etcdError } from './etcd-errors.ts';
 
-// A window of 4 MiB: with the 64 KiB that HTTP/2 begins with, a link of 50 ms carries 2,700 keys/s (ETCD, "Listing").
+// A window of 4 MiB. With the 64 KiB default of HTTP/2, a link of 50 ms carries 2,700 keys/s (ETCD, "Listing").
 const WINDOW_BYTES = 4 << 20;
 const MAX_MESSAGE_BYTES = 64 << 20;
 const KEEPALIVE_TIME_MS = 15_000;
 const KEEPALIVE_TIMEOUT_MS = 10_000;
-// How often it is looked, within the time after which a silent connection is given up.
+// Number of checks within the time after which a silent connection is closed.
 const LOOKS = 4;
-// grpc-js would end a connection whose ping waits behind what a slow link carries; who is silent is decided here.
-// And the longest time that is kept: a timer of Node's that is set to more than 24 days fires at once.
+// Disables the ping timeout of grpc-js, which would close a connection whose ping waits behind data on a slow link. This class
+// detects silent connections instead. It is also the maximum of all times, because a Node timer of more than 24 days fires
+// immediately.
 const NEVER_MS = 86_400_000;
 
-// What counts as progress: 1 kB/s. Answers to pings and keepalives are less, and show nothing of a call.
+// Minimum rate that counts as progress: 1 kB/s. Answers to pings and keepalives are below it and prove nothing about a call.
 const PROGRESS_BYTES_PER_MS = 1;
-// So often a deadline is put off by as much again: 5 min by default. Others may keep the connection busy.
+// Maximum number of extensions of a deadline, each by its full length: 5 min by default. A limit is needed because other calls may
+// keep the connection busy.
 const RENEWALS = 30;
 
 const asIs = (bytes: Buffer): Buffer => bytes;
 
-/** Node (20.20) forgets to reset a stream that is cancelled while data of its session is being received: both ends keep it. */
+/** Node (20.20) does not reset a stream that is cancelled while data of its session is received, so that both ends keep it. */
 const inLaterTurn = (cancel: () => void): void => void setImmediate(cancel);
 
 function clientOptions(config: EtcdConfig): ClientOptions {
@@ -42,15 +44,15 @@ function clientOptions(config: EtcdConfig): ClientOptions {
     'grpc-node.flow_control_window': WINDOW_BYTES,
     'grpc.keepalive_time_ms': Math.min(config.keepAliveTimeMs ?? KEEPALIVE_TIME_MS, NEVER_MS),
     'grpc.keepalive_timeout_ms': NEVER_MS,
-    // etcd takes pings of a connection that carries no call for abuse, and ends it.
+    // etcd treats pings on a connection without a call as abuse and closes the connection.
     'grpc.keepalive_permit_without_calls': 0,
     'grpc.initial_reconnect_backoff_ms': 100,
-    // Who calls waits and spreads its tries itself; a channel that waits as long again would double that.
+    // Callers wait and spread their retries. A channel with the same wait would double it.
     'grpc.max_reconnect_backoff_ms': 1000,
     'grpc.enable_http_proxy': 0,
-    // A TXT record of the host's name could have calls retried, transactions too.
+    // A TXT record of the host name could make grpc-js retry calls, including transactions.
     'grpc.service_config_disable_resolution': 1,
-    'grpc.use_local_subchannel_pool': 1, // a client that is closed takes its connections with it
+    'grpc.use_local_subchannel_pool': 1, // a closed client closes its connections
   };
 }
 
@@ -66,8 +68,8 @@ type ConnectorArguments = Parameters<ChannelCredentials['_createSecureConnector'
 type SecureConnector = ReturnType<ChannelCredentials['_createSecureConnector']>;
 
 /**
- * Credentials that show the TCP socket of every connection made with them, before it is secured: nothing else in grpc-js
- * does. A socket that is closed meanwhile fails the attempt; by itself grpc-js would wait for it for ever.
+ * Credentials that report the TCP socket of every connection before TLS, because grpc-js does not expose it. If the socket is
+ * closed early, the attempt fails; grpc-js itself would wait indefinitely.
  */
 class ObservedCredentials extends ChannelCredentials {
   readonly #inner: ChannelCredentials;
@@ -104,34 +106,34 @@ class ObservedCredentials extends ChannelCredentials {
   }
 }
 
-/** A call, ready to be sent. */
+/** A call that is ready to be sent. */
 export interface UnaryCall<T> {
   readonly path: string;
   readonly request: Buffer;
   readonly decode: (answer: Buffer) => T;
 }
 
-/** How long something may take. */
+/** Time limit of an operation. */
 export interface Deadline {
-  /** When it began, by `performance.now`. */
+  /** Start time, by `performance.now`. */
   readonly begun: number;
-  /** Ends it after so long, whatever arrives. Default: the configuration's, put off while there is progress. */
+  /** Fixed time limit. Default: that of the configuration, extended while there is progress. */
   readonly deadlineMs: number | undefined;
-  /** Whether it may be put off. */
+  /** Returns true if the deadline may be extended. */
   readonly mayGoOn: () => boolean;
 }
 
-/** Receives what happens on an {@link EtcdStream}; nothing after `cancel`. */
+/** Receives the messages and the end of an {@link EtcdStream}. Nothing is called after `cancel`. */
 export interface StreamObserver {
-  /** One message for each `read`. */
+  /** Called once for each `read`. */
   onMessage(message: Buffer): void;
-  /** It has ended, and why. Called once, last. */
+  /** Called once, last, with the reason of the end. */
   onEnd(error: KvstoreError): void;
 }
 
 /**
- * A stream in both directions. Messages come one by one, as they are asked for: what was not asked for is held back by
- * HTTP/2 on the server, but for its window. (The streams of grpc-js take in sixteen messages, of any size, ahead.)
+ * A bidirectional stream that reads one message per request. HTTP/2 holds back the others on the server, except for its window.
+ * (The streams of grpc-js buffer sixteen messages of any size.)
  */
 export class EtcdStream {
   readonly #call: ReturnType<ChannelInterface['createCall']>;
@@ -156,7 +158,7 @@ export class EtcdStream {
         const error = endOf(end);
         const ended = this.#observer;
         this.#observer = undefined;
-        const isOurs = ended === undefined && isAnswered; // before an answer, nothing shows that the server is there
+        const isOurs = ended === undefined && isAnswered; // without an answer, nothing proves that the server is reachable
         onStatus(isOurs ? undefined : error);
         ended?.onEnd(error);
       },
@@ -167,18 +169,18 @@ export class EtcdStream {
     this.#call.sendMessageWithContext({}, message);
   }
 
-  /** Asks for the next message; to be called again when that is there. */
+  /** Requests the next message. Call it again after that message. */
   read(): void {
     this.#call.startRead();
   }
 
-  /** Ends it without a call of the observer. Idempotent. */
+  /** Cancels the stream without a call of the observer. Idempotent. */
   cancel(): void {
     this.#observer = undefined;
     this.break();
   }
 
-  /** Ends it as a lost connection would. */
+  /** Ends the stream like a lost connection. */
   break(): void {
     inLaterTurn(() => this.#call.cancelWithStatus(status.CANCELLED, 'cancelled'));
   }
@@ -201,23 +203,23 @@ function endOf({ code, details }: StatusObject): KvstoreError {
 }
 
 /**
- * The one connection to an endpoint, over grpc-js. It is made by the first call, and anew when it is broken. When the
- * server was not reached and nothing is under way, it is given up until the next call: grpc-js would try again every
- * second, whether anybody asks or not.
+ * The single connection to an endpoint, over grpc-js. The first call opens it, and the next call reopens it if it broke. If the
+ * server is unreachable and no call is active, the connection is closed until the next call, because grpc-js would otherwise retry
+ * every second.
  *
- * Slow is distinguished from dead by the bytes that arrive: while they do, deadlines are put off and the
- * connection is kept, however long a ping waits behind them; one that is silent through a ping is given up.
+ * Received bytes distinguish slow from dead. While they arrive, deadlines are extended and the connection is kept, even if a ping
+ * waits behind them. A connection that stays silent through a ping is closed.
  */
 export class EtcdConnection {
   readonly #config: EtcdConfig;
   readonly #newClient: () => Client;
   #client: Client | undefined;
   readonly #streams = new Set<EtcdStream>();
-  /** Open; a name with several addresses is tried at two at a time. */
+  /** Open sockets. For a name with several addresses, two may be open at a time. */
   readonly #sockets = new Set<Socket>();
-  /** Bytes of the sockets that are closed. */
+  /** Bytes received on closed sockets. */
   #before = 0;
-  /** Calls and streams under way. */
+  /** Number of active calls and streams. */
   #active = 0;
   #watchdog: NodeJS.Timeout | undefined;
 
@@ -230,14 +232,14 @@ export class EtcdConnection {
     this.#newClient = () => {
       const observed = new ObservedCredentials(credentials, (socket) => {
         if (this.#client === client) this.#connected(socket);
-        else socket.destroy(); // it was given up meanwhile
+        else socket.destroy(); // the client was closed during the attempt
       });
       const client = new Client(host, observed, clientOptions(config));
       return client;
     };
   }
 
-  /** Streams that are open. */
+  /** Number of open streams. */
   get streams(): number {
     return this.#streams.size;
   }
@@ -281,9 +283,9 @@ export class EtcdConnection {
   }
 
   /**
-   * Calls `late` when the time is over; returns what prevents that. The deadline is a timer of its own: grpc-js takes
-   * deadlines as dates, and compares them with the system's time when the call is made and again when it is connected, so
-   * setting the clock would end the call at once, or hours late.
+   * Calls `late` when the deadline expires. Returns a function that cancels the deadline. It is a separate timer because grpc-js
+   * takes deadlines as dates. It compares them with the system time at the call and again when connected, so a clock change would
+   * end the call immediately or hours late.
    */
   deadline({ begun, deadlineMs, mayGoOn }: Deadline, late: () => void): () => void {
     const ms = Math.min(deadlineMs ?? this.#config.deadlineMs ?? DEADLINE_MS, NEVER_MS);
@@ -298,7 +300,7 @@ export class EtcdConnection {
       seen += progress;
       timer = setTimeout(lookSoon, ms);
     };
-    // After a turn that took long the answer may be there already, and has to be read first.
+    // After a long turn the answer may already be available. Read it first.
     let reading: NodeJS.Immediate | undefined;
     const lookSoon = (): void => {
       reading = setImmediate(look);
@@ -315,7 +317,7 @@ export class EtcdConnection {
     this.#giveUp();
   }
 
-  /** How many have arrived so far. */
+  /** Returns the number of bytes received so far. */
   get #bytes(): number {
     return [...this.#sockets].reduce((sum, { bytesRead }) => sum + bytesRead, this.#before);
   }
@@ -338,11 +340,11 @@ export class EtcdConnection {
     if (--this.#active > 0) return;
     clearInterval(this.#watchdog);
     this.#watchdog = undefined;
-    // Nothing shows that an aborted call has reached the server.
+    // If a call was aborted, nothing proves that it reached the server.
     if (error?.code === 'aborted' || (error !== undefined && OUT_OF_REACH.has(error.code))) this.#giveUp();
   }
 
-  /** With its socket: grpc-js leaves one open on which the server says nothing, secured or not yet. */
+  /** Closes the client and its sockets, because grpc-js keeps a socket open if the server is silent, with or without TLS. */
   #giveUp(): void {
     this.#client?.close();
     this.#client = undefined;
@@ -352,7 +354,7 @@ export class EtcdConnection {
     });
   }
 
-  /** Breaks the connection when nothing has arrived while a ping was sent and its answer waited for. */
+  /** Breaks the connection if nothing arrives during a ping and its timeout. */
   #watch(): void {
     const { keepAliveTimeMs = KEEPALIVE_TIME_MS, keepAliveTimeoutMs = KEEPALIVE_TIMEOUT_MS } = this.#config;
     let seen = -1;

@@ -12,10 +12,10 @@ import {
   type UnaryCall,
 } from './etcd-connection.ts';
 
-/** The services that are called. */
+/** The etcd services in use. */
 export type EtcdService = 'KV' | 'Watch' | 'Lease' | 'Maintenance' | 'Auth';
 
-/** A method as etcd3's service clients carry it: how its messages are written and read. */
+/** A method of the service clients of etcd3: its path and codecs. */
 interface MethodDefinition {
   readonly path: string;
   readonly requestSerialize: (payload: object) => Buffer;
@@ -26,17 +26,17 @@ const NO_USERS = 'authentication is not enabled';
 
 const asIs = (bytes: Buffer): Buffer => bytes;
 
-/** etcd3's definitions of the services. Their clients are never called, so they make no connection. */
+/** The service definitions of etcd3. Its clients are never called, so they open no connection. */
 class EtcdDefinitions extends Etcd3 {
-  /** A call in etcd3's own encoding. */
+  /** Returns a call in the encoding of etcd3. */
   async call<T>(service: EtcdService, method: string, payload: object): Promise<UnaryCall<T>> {
     const definition = await this.pool.withConnection('KV', ({ resource }) => {
       const client: object = resource.getServiceClient(service);
-      return (client as Readonly<Record<string, MethodDefinition>>)[method]; // grpc-js puts it on the method
+      return (client as Readonly<Record<string, MethodDefinition>>)[method]; // grpc-js adds these properties to the method
     });
     if (definition === undefined) throw new KvstoreError('internal', `no method ${service}.${method}`);
     const { path, requestSerialize, responseDeserialize } = definition;
-    const decode = (answer: Buffer): T => responseDeserialize(answer) as T; // as its definition says
+    const decode = (answer: Buffer): T => responseDeserialize(answer) as T; // as its definition declares
     return { path, request: requestSerialize(payload), decode };
   }
 }
@@ -49,21 +49,21 @@ function definitions(): EtcdDefinitions {
 }
 
 /**
- * One endpoint of an etcd cluster: a connection of its own, so that who was asked is known, and the user's token. Calls
- * have a deadline each, and can be aborted. Errors are `KvstoreError`s. Nothing is retried here.
+ * One endpoint of an etcd cluster: its own connection, so that the answering server is known, and the token of the user. Every call
+ * has a deadline and can be aborted. All errors are `KvstoreError`s. Nothing is retried here.
  *
- * Tokens are fetched over the same connection. etcd3 would open another for each, never close it, and after an
- * outage of some seconds wait for up to two minutes before it tries to connect again.
+ * Tokens are fetched over the same connection. etcd3 would open a second connection for each and never close it. After an outage of
+ * some seconds it would wait up to two minutes before it reconnects.
  */
 export class EtcdEndpoint {
   readonly address: string;
   readonly #auth: EtcdConfig['auth'];
   readonly #connection: EtcdConnection;
-  /** The token, or the call that fetches it. */
+  /** The token, or the pending call that fetches it. */
   #metadata: Promise<Metadata> | undefined;
-  /** When that was asked for, by `performance.now`. */
+  /** Time of the request for the token, by `performance.now`. */
   #fetchedAt = 0;
-  /** How many tokens have been given up. */
+  /** Number of invalidated tokens. */
   #givenUp = 0;
   #closed = false;
 
@@ -73,22 +73,22 @@ export class EtcdEndpoint {
     this.#connection = new EtcdConnection(config, address);
   }
 
-  /** Streams that are open. */
+  /** Number of open streams. */
   get streams(): number {
     return this.#connection.streams;
   }
 
-  /** Calls a method in etcd3's own encoding: for what is rare. Longs are decimal text. */
+  /** Calls a method in the encoding of etcd3, for rare calls. Longs are decimal text. */
   async call<T>(service: EtcdService, method: string, payload: object, options?: CallOptions): Promise<T> {
     return this.#unary(await definitions().call<T>(service, method, payload), options);
   }
 
-  /** Calls a method with bytes; the answer is the caller's to decode: for large answers. */
+  /** Calls a method and returns the undecoded answer, for large answers. */
   raw(service: EtcdService, method: string, request: Buffer, options?: CallOptions): Promise<Buffer> {
     return this.#unary({ path: `/etcdserverpb.${service}/${method}`, request, decode: asIs }, options);
   }
 
-  /** Opens a stream; closing the endpoint cancels it. */
+  /** Opens a stream. Closing the endpoint cancels it. */
   async stream(service: EtcdService, method: string, observer: StreamObserver): Promise<EtcdStream> {
     const metadata = await this.#authenticated();
     if (this.#closed) throw closedError();
@@ -98,14 +98,17 @@ export class EtcdEndpoint {
     });
   }
 
-  /** Calls `late` when what began now takes too long; returns what prevents that. See `EtcdConnection.deadline`. */
+  /**
+   * Calls `late` if an operation that starts now takes too long. Returns a function that cancels this. See
+   * `EtcdConnection.deadline`.
+   */
   deadline(deadlineMs: number | undefined, late: () => void): () => void {
     return this.#connection.deadline(this.#limits(deadlineMs), late);
   }
 
   /**
-   * The token is not valid any more: the next call fetches another. One that was fetched later than `before`, by
-   * `performance.now`, is kept: who found out had an older one.
+   * Invalidates the token, so that the next call fetches another one. A token fetched after `before`, by `performance.now`, is
+   * kept, because the failure was caused by an older one.
    */
   invalidateToken(before: number): void {
     if (this.#metadata === undefined || this.#fetchedAt > before) return;
@@ -114,8 +117,8 @@ export class EtcdEndpoint {
   }
 
   /**
-   * What a failure means here. To a watch that has no valid token etcd 3.4 says that it is not permitted: that counts
-   * only with a token fetched since the watch has `begun`.
+   * Returns the error to report for a failure. etcd 3.4 answers a watch without a valid token with "permission denied". That counts
+   * as forbidden only if the token was fetched after `begun`, the start of the watch.
    */
   explain(error: KvstoreError, begun: number = Number.NEGATIVE_INFINITY): KvstoreError {
     if (error.code !== 'invalid-token' && error.code !== 'forbidden') return error;
@@ -132,13 +135,16 @@ export class EtcdEndpoint {
     this.#connection.close();
   }
 
-  /** A call with a token from before a restore waits for ever: its deadline is not extended once the token is given up. */
+  /**
+   * Returns the deadline of a call. It is not extended after the token was invalidated, because a call with a token from before a
+   * restore never returns.
+   */
   #limits(deadlineMs: number | undefined, begun: number = performance.now()): Deadline {
     const givenUp = this.#givenUp;
     return { begun, deadlineMs, mayGoOn: () => this.#givenUp === givenUp };
   }
 
-  /** What every call carries: a token, if there is a user. Who asks while one is fetched shares it. */
+  /** Returns the metadata of every call: a token, if there is a user. Concurrent callers share one fetch. */
   #authenticated(): Promise<Metadata> {
     if (this.#metadata === undefined) this.#fetchedAt = performance.now();
     const fetched = this.#metadata ?? this.#fetchToken();
@@ -151,7 +157,7 @@ export class EtcdEndpoint {
 
   async #fetchToken(): Promise<Metadata> {
     const metadata = new Metadata();
-    // With this, a member that has lost its cluster says so at once instead of serving what it remembers.
+    // With this, a member that lost its cluster fails immediately instead of serving stale data.
     metadata.set('hasleader', 'true');
     if (this.#auth === undefined) return metadata;
     const payload = { name: this.#auth.username, password: this.#auth.password };
@@ -160,7 +166,7 @@ export class EtcdEndpoint {
       const { token } = await this.#send(call, metadata);
       metadata.set('token', token);
     } catch (error) {
-      // A cluster without users accepts every client, whatever its name; etcd's own clients do the same.
+      // A cluster without users accepts every client and name. The clients of etcd behave the same.
       if (!(error instanceof KvstoreError && error.message.includes(NO_USERS))) throw error;
     }
     return metadata;
@@ -173,7 +179,7 @@ export class EtcdEndpoint {
     return this.#send(call, metadata, options, begun);
   }
 
-  /** {@link #authenticated} within the limits of one call; who shares it goes on waiting. */
+  /** Returns {@link #authenticated} within the limits of one call. Other callers keep waiting for it. */
   #token({ signal, deadlineMs }: CallOptions, begun: number): Promise<Metadata> {
     const token = this.#authenticated();
     if (this.#auth === undefined) return token;
@@ -191,7 +197,7 @@ export class EtcdEndpoint {
     });
   }
 
-  /** @param begun when the call was made, by `performance.now`: its deadline counts from there */
+  /** @param begun start of the call, by `performance.now`; its deadline counts from there */
   async #send<T>(
     call: UnaryCall<T>,
     metadata: Metadata,
@@ -211,7 +217,7 @@ export class EtcdEndpoint {
   }
 }
 
-/** The endpoint was given up, by the client's end or for another configuration: others may do. */
+/** Returns the error of a closed endpoint. It is retryable, because a new configuration may have replaced the endpoint. */
 function closedError(): KvstoreError {
   return new KvstoreError('unavailable', 'the connection was closed');
 }

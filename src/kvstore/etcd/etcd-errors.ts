@@ -1,10 +1,10 @@
 import { status } from '@grpc/grpc-js';
 import { KvstoreError, type KvstoreErrorCode } from '../errors.ts';
 
-/** What etcd says in words, where its code alone is not enough. */
+/** Messages of etcd that are more specific than the gRPC status. */
 const BY_MESSAGE: readonly (readonly [part: string, code: KvstoreErrorCode])[] = [
   ['invalid auth token', 'invalid-token'],
-  ['user name is empty', 'invalid-token'], // there was no token: authentication has been switched on
+  ['user name is empty', 'invalid-token'], // no token was sent: authentication was enabled later
   ['auth: revision in header is old', 'invalid-token'],
   ['revision of auth store is old', 'invalid-token'],
   ['permission denied', 'forbidden'],
@@ -29,15 +29,15 @@ const BY_STATUS: ReadonlyMap<number, KvstoreErrorCode> = new Map<number, Kvstore
   [status.UNAUTHENTICATED, 'invalid-token'],
 ]);
 
-/** The code for a message of etcd's, as watches give them for their end; `undefined` when it is none of ours. */
+/** Returns the code for a message of etcd, such as the cancel reason of a watch; `undefined` if it is unknown. */
 export function codeOfMessage(message: string): KvstoreErrorCode | undefined {
   return BY_MESSAGE.find(([part]) => message.includes(part))?.[1];
 }
 
-/** What grpc-js adds where there is nothing to add (its load balancers, 1.14). */
+/** An empty note that grpc-js appends (its load balancers, 1.14). */
 const EMPTY_NOTE = /\.? Resolution note: $/;
 
-/** Whatever grpc-js or etcd3 has thrown, as a {@link KvstoreError}. */
+/** Returns an error of grpc-js or etcd3 as a {@link KvstoreError}. */
 export function etcdError(thrown: unknown): KvstoreError {
   if (thrown instanceof KvstoreError) return thrown;
   const error = thrown instanceof Error ? thrown : new Error(String(thrown));

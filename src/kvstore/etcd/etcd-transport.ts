@@ -25,7 +25,7 @@ import { etcdError } from './etcd-errors.ts';
 import { EtcdWatchStream } from './etcd-watch-stream.ts';
 import { decodeKeepAlive, decodeRange, encodeKeepAlive, encodeRange } from './messages.ts';
 
-/** A header as etcd3 reads it: longs are decimal text. */
+/** A header as etcd3 decodes it: longs are decimal text. */
 interface GeneratedHeader {
   readonly cluster_id: string;
   readonly revision: string;
@@ -70,25 +70,25 @@ function operation(write: WriteOperation): object {
   return { request_delete_range: { key: bytesOfKey(start), range_end: bytesOfKey(end) } };
 }
 
-/** Errors after which another endpoint is asked. */
+/** Errors after which the next endpoint is used. */
 const ELSEWHERE: ReadonlySet<KvstoreError['code']> = new Set([...OUT_OF_REACH, 'internal']);
 
 /**
- * Errors after which tokens are fetched anew. A token of etcd's own kind names the raft index at which it was given,
- * and a call that presents it waits until the server has applied that index: a store that was restored begins at a lower
- * one, and does not answer before the deadline (etcd #11377).
+ * Errors after which tokens are fetched again. A simple token of etcd names the raft index at its creation, and a call with it
+ * waits until the server has applied that index. A restored store begins at a lower index, so it does not answer before the
+ * deadline (etcd #11377).
  */
 const TOKEN_IN_DOUBT: ReadonlySet<KvstoreError['code']> = new Set(['invalid-token', 'deadline']);
 
 /**
- * The transport to an etcd cluster. One endpoint is used at a time, until it fails; then the next, for calls
- * and streams alike. Nothing is retried: the driver above does that, and meets the next endpoint.
+ * The transport to an etcd cluster. One endpoint is used for calls and streams until it fails, then the next one. Nothing is
+ * retried: the driver above retries, and uses the next endpoint.
  */
 export class EtcdTransport implements Transport {
   #endpoints: readonly EtcdEndpoint[];
   #current: number;
   #closed = false;
-  /** Prefixes whose watch has met an answer that was too large: their answers are to come in parts. */
+  /** Prefixes whose watch received an answer that was too large. The server must split their answers. */
   readonly #fragmented = new Set<string>();
 
   constructor(config: EtcdConfig, random: Random) {
@@ -97,14 +97,14 @@ export class EtcdTransport implements Transport {
     this.#current = Math.floor(random() * this.#endpoints.length);
   }
 
-  /** Streams that are open. */
+  /** Number of open streams. */
   get streams(): number {
     return this.#endpoints.reduce((sum, endpoint) => sum + endpoint.streams, 0);
   }
 
   /**
-   * Goes over to another configuration: new certificates, another password, other endpoints. Streams and calls
-   * under way on the old connections fail as on any disconnect, and are resumed on the new ones.
+   * Replaces the configuration: certificates, password or endpoints. Streams and calls on the old connections fail like on any
+   * disconnect, and are resumed on the new ones.
    */
   reconfigure(config: EtcdConfig): void {
     assert(config.endpoints.length > 0, 'an etcd configuration without endpoints');
@@ -148,7 +148,7 @@ export class EtcdTransport implements Transport {
         const error = endpoint.explain(ended, begun);
         if (error.code === 'too-large') this.#fragmented.add(request.prefix);
         this.#failed(endpoint, error, performance.now());
-        // What is refused although the token is new is decided at once the next time: with a new one again.
+        // If a new token is refused, invalidate it, so that the next attempt has a new one and is decided immediately.
         if (error.code === 'forbidden') endpoint.invalidateToken(performance.now());
         return error;
       },
@@ -190,9 +190,9 @@ export class EtcdTransport implements Transport {
   }
 
   /**
-   * Many calls may fail of one cause: only the first of them turns to the next endpoint. A token is the whole
-   * cluster's: when one has gone, as in a restart, those of the other endpoints have gone too, and to find that
-   * out one by one would cost a backoff each. Tokens fetched after `begun` are not in doubt by it.
+   * Handles a failed call. Many calls may fail for one reason, so only the first one switches to the next endpoint. A token belongs
+   * to the whole cluster. If one is invalid, for example after a restart, those of the other endpoints are invalid too, and each
+   * would cost a backoff. Tokens fetched after `begun` are kept.
    */
   #failed(endpoint: EtcdEndpoint, error: KvstoreError, begun: number): void {
     if (TOKEN_IN_DOUBT.has(error.code)) for (const each of this.#endpoints) each.invalidateToken(begun);
@@ -221,7 +221,7 @@ export class EtcdTransport implements Transport {
     }
   }
 
-  /** A stream for one question: a keepalive comes every few minutes. */
+  /** Sends one keepalive on its own stream, because keepalives are minutes apart. */
   async #keepAlive(
     endpoint: EtcdEndpoint,
     lease: LeaseID,

@@ -14,31 +14,32 @@ import type { EtcdEndpoint } from './etcd-endpoint.ts';
 import { codeOfMessage, etcdError } from './etcd-errors.ts';
 import { decodeWatch, encodeWatchCreate, encodeWatchProgress, type WatchAnswer } from './messages.ts';
 
-// About a millisecond of decoding, between which others get their turn.
+// Events that are decoded in one turn: about a millisecond.
 const SLICE_EVENTS = 512;
 
-/** How an {@link EtcdWatchStream} is opened, and what it needs of its transport. */
+/** Options of an {@link EtcdWatchStream}, and callbacks of its transport. */
 export interface EtcdWatchOptions {
-  /** Let the server split an answer that would be too large. */
+  /** Allows the server to split an answer that would be too large. */
   readonly fragment: boolean;
   /** Reads from the endpoint of the stream. */
   range(request: RangeRequest, options?: CallOptions): Promise<RangeResponse>;
-  /** Receives why it has ended, and gives what the observer receives. */
+  /** Receives the reason of the end; returns the error for the observer. */
   onEnd(error: KvstoreError): KvstoreError;
 }
 
-/** One watch on a stream of its own, so that it can be paused without holding back others. */
+/** One watch on its own stream, so that it can be paused without an effect on others. */
 export class EtcdWatchStream implements WatchStream {
   readonly #observer: WatchObserver;
   readonly #options: EtcdWatchOptions;
-  /** Ends the wait for the server's acceptance, which may never come with a token from before a restore. */
+  /** Cancels the deadline for the created response. With a token from before a restore, the response may never arrive. */
   readonly #accepted: () => void;
+  #isCreated = false;
   #stream: EtcdStream | undefined;
   /** The answer whose events are being delivered. */
-  #telling: WatchAnswer | undefined;
+  #delivering: WatchAnswer | undefined;
   #turn: NodeJS.Immediate | undefined;
   #paused = false;
-  /** A message was asked for and has not come. */
+  /** True if a message was requested and has not arrived. */
   #reading = false;
   #arrived: Buffer | undefined;
   #ended = false;
@@ -83,8 +84,8 @@ export class EtcdWatchStream implements WatchStream {
 
   resume(): void {
     this.#paused = false;
-    if (this.#telling === undefined) this.#next();
-    else this.#turn ??= setImmediate(this.#tell);
+    if (this.#delivering === undefined) this.#next();
+    else this.#turn ??= setImmediate(this.#deliver);
   }
 
   requestProgress(): void {
@@ -95,7 +96,7 @@ export class EtcdWatchStream implements WatchStream {
   cancel(): void {
     this.#ended = true;
     this.#accepted();
-    this.#telling = undefined;
+    this.#delivering = undefined;
     this.#arrived = undefined;
     this.#stream?.cancel();
   }
@@ -114,9 +115,9 @@ export class EtcdWatchStream implements WatchStream {
     this.#next();
   }
 
-  /** One message after the other is asked for and delivered: what is not asked for stays with the server. */
+  /** Requests and delivers one message after the other. Unrequested messages remain on the server. */
   #next(): void {
-    if (this.#ended || this.#paused || this.#reading || this.#telling !== undefined) return;
+    if (this.#ended || this.#paused || this.#reading || this.#delivering !== undefined) return;
     const answer = this.#arrived;
     if (answer === undefined) {
       this.#reading = true;
@@ -139,34 +140,42 @@ export class EtcdWatchStream implements WatchStream {
     const { header, created, canceled, events } = answer;
     if (canceled) this.#end(cancellation(answer));
     else if (created) this.#created(header);
+    else if (!this.#isCreated) this.#end(violation('an answer before the watch was created'));
+    else if (events.isEmpty && answer.fragment) this.#end(violation('a fragment without events'));
     else if (events.isEmpty) this.#progress(answer);
     else {
-      this.#telling = answer;
-      this.#tell();
+      this.#delivering = answer;
+      this.#deliver();
     }
   }
 
   #created(header: ResponseHeader): void {
+    if (this.#isCreated) {
+      this.#end(violation('that the watch was created a second time'));
+      return;
+    }
+    this.#isCreated = true;
     this.#accepted();
     this.#observer.onCreated(header);
   }
 
-  /** Tells a slice of the answer's events, and the next one in a later turn; none while paused. */
-  readonly #tell = (): void => {
+  /** Delivers a slice of the events, and the next slice in a later turn; none while paused. */
+  readonly #deliver = (): void => {
     this.#turn = undefined;
-    const answer = this.#telling;
+    const answer = this.#delivering;
     if (answer === undefined || this.#ended || this.#paused) return;
     this.#guarded(() => {
       const events = answer.events.take(SLICE_EVENTS);
-      const isLast = answer.events.isEmpty;
-      if (isLast) this.#telling = undefined;
-      this.#observer.onEvents(events, answer.header, isLast && answer.fragment);
+      const { isEmpty: isLast, nextRevision } = answer.events;
+      if (isLast) this.#delivering = undefined;
+      const isPartial = isLast ? answer.fragment : nextRevision === events.at(-1)?.modRevision;
+      this.#observer.onEvents(events, answer.header, isPartial);
       if (isLast) this.#next();
-      else this.#turn ??= setImmediate(this.#tell);
+      else this.#turn ??= setImmediate(this.#deliver);
     });
   };
 
-  /** What cannot be decoded ends the stream. */
+  /** Ends the stream if an answer cannot be decoded. */
   #guarded(act: () => void): void {
     try {
       act();
@@ -175,12 +184,19 @@ export class EtcdWatchStream implements WatchStream {
     }
   }
 
-  /** Nothing tells an answer to a request from a notification of the server's own; the request counts first. */
+  /**
+   * Reports progress. An answer to a request and a notification of the server look alike, so the first one counts as the answer.
+   */
   #progress({ header }: WatchAnswer): void {
     const requested = this.#progressRequested > 0;
     if (requested) this.#progressRequested--;
     this.#observer.onProgress(header, requested);
   }
+}
+
+/** Returns the error for a violation of the watch protocol by the server. */
+function violation(sent: string): KvstoreError {
+  return new KvstoreError('internal', `the server sent ${sent}`);
 }
 
 function cancellation({ compactRevision, cancelReason }: WatchAnswer): KvstoreError {

@@ -1,6 +1,6 @@
 import { KvstoreError } from '../errors.ts';
 
-/** How many bytes the varint at `at` may still take. */
+/** Maximum number of bytes of a varint. */
 const MAX_VARINT = 10;
 
 function malformed(what: string): never {
@@ -8,18 +8,18 @@ function malformed(what: string): never {
 }
 
 /**
- * A cursor over a protobuf message. One is made per answer, and moved over all of it: nothing is allocated per
- * field. Fields that are not asked for are skipped, so newer servers may send more.
+ * A cursor over a protobuf message. One reader decodes a whole answer, so nothing is allocated per field. Unknown fields are
+ * skipped, because newer servers may send more.
  *
  *     while (reader.next(end)) switch (reader.field) { case 1: reader.bytes() … default: reader.skip() }
  */
 export class ProtoReader {
   readonly buffer: Buffer;
-  /** Where the next byte is read. */
+  /** Index of the next byte. */
   at = 0;
-  /** Number of the field that `next` has found. */
+  /** Number of the current field. */
   field = 0;
-  /** End of the length-delimited field that `open` has entered. */
+  /** End of the length-delimited field that `open` entered. */
   end = 0;
   #wire = 0;
 
@@ -27,7 +27,7 @@ export class ProtoReader {
     this.buffer = buffer;
   }
 
-  /** Moves to the next field; false when the message, which ends at `end`, is over. */
+  /** Moves to the next field. Returns false at the end of the message, which is `end`. */
   next(end: number): boolean {
     if (this.at >= end) {
       if (this.at > end) malformed('a field runs over the end of its message');
@@ -40,8 +40,8 @@ export class ProtoReader {
   }
 
   /**
-   * A varint as a number. Exact below 2⁵³, which every revision, count and size is; above it the value is
-   * rounded, which does no harm in the fields that are read with this method.
+   * Returns a varint as a number. It is exact below 2⁵³, so for every revision, count and size. Larger values are rounded, which is
+   * harmless for the fields that use this method.
    */
   number(): number {
     const { buffer } = this;
@@ -58,12 +58,12 @@ export class ProtoReader {
     return malformed('a number has more than ten bytes');
   }
 
-  /** A varint as signed 64-bit decimal text: lease ids. */
+  /** Returns a varint as signed 64-bit decimal text, for lease ids. */
   int64(): string {
     return BigInt.asIntN(64, this.#bigint()).toString();
   }
 
-  /** A varint as unsigned 64-bit decimal text: cluster ids. */
+  /** Returns a varint as unsigned 64-bit decimal text, for cluster ids. */
   uint64(): string {
     return BigInt.asUintN(64, this.#bigint()).toString();
   }
@@ -82,7 +82,7 @@ export class ProtoReader {
     return this.number() !== 0;
   }
 
-  /** Enters a length-delimited field: reads its length, and gives its end. */
+  /** Enters a length-delimited field: reads its length and returns its end. */
   open(): number {
     const length = this.number();
     const end = this.at + length;
@@ -90,7 +90,7 @@ export class ProtoReader {
     return end;
   }
 
-  /** A length-delimited field as a view of the message: it pins the message. */
+  /** Returns a length-delimited field as a view, which pins the message. */
   bytes(): Buffer {
     const end = this.open();
     const view = this.buffer.subarray(this.at, end);
@@ -98,7 +98,7 @@ export class ProtoReader {
     return view;
   }
 
-  /** A length-delimited field as UTF-8 text; what is not UTF-8 becomes U+FFFD. */
+  /** Returns a length-delimited field as UTF-8 text. Invalid bytes become U+FFFD. */
   text(): string {
     const end = this.open();
     const text = this.buffer.toString('utf8', this.at, end);
@@ -106,7 +106,7 @@ export class ProtoReader {
     return text;
   }
 
-  /** Passes over the field that `next` has found. */
+  /** Skips the current field. */
   skip(): void {
     if (this.#wire === 0) this.number();
     else if (this.#wire === 2) this.at = this.open();

@@ -1,14 +1,14 @@
 import { constants, type Stats } from 'node:fs';
-import { open, stat } from 'node:fs/promises';
+import { type FileHandle, open, stat } from 'node:fs/promises';
 
 /** The beginning of a file. */
 export interface FileHead {
   readonly bytes: Buffer;
-  /** Whether the file has no more than that. */
+  /** True if `bytes` is the whole file. */
   readonly isWhole: boolean;
 }
 
-/** Something that is not a file lies where one should. */
+/** The path does not name a regular file. */
 export class NotAFileError extends Error {
   override readonly name = 'NotAFileError';
 }
@@ -25,19 +25,30 @@ function checkFile(found: Stats): void {
 }
 
 /**
- * Reads at most `maxBytes` of a file. Never opens anything else, through links neither: opening a FIFO waits for its
- * writer, and a device may have no end. Rejects with {@link NotAFileError} then, else as `fs` does.
+ * Opens a regular file for reading; follows links. Rejects with {@link NotAFileError} if the path names anything else, because
+ * opening a FIFO would block a thread until it has a writer, and a device may be endless. Otherwise rejects with errors of `fs`.
  */
-export async function readFileHead(path: string, maxBytes: number): Promise<FileHead> {
+export async function openRegularFile(path: string): Promise<FileHandle> {
   checkFile(await stat(path));
-  // Should it become a FIFO in this moment: without O_NONBLOCK opening one would wait.
+  // O_NONBLOCK, because the path may now be a FIFO.
   const handle = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
   try {
+    checkFile(await handle.stat());
+    return handle;
+  } catch (error) {
+    await handle.close();
+    throw error;
+  }
+}
+
+/** Reads at most `maxBytes` of a regular file. Rejects like {@link openRegularFile}. */
+export async function readFileHead(path: string, maxBytes: number): Promise<FileHead> {
+  const handle = await openRegularFile(path);
+  try {
     const found = await handle.stat();
-    checkFile(found);
     const chunks: Buffer[] = [];
     let length = 0;
-    // One byte more than there should be, so that the end is seen at once.
+    // One byte more than the size of the file, so that the first read finds the end.
     for (let room = found.size + 1; length <= maxBytes; room = maxBytes + 1 - length) {
       const buffer = Buffer.allocUnsafe(Math.min(room, maxBytes + 1 - length));
       const { bytesRead } = await handle.read(buffer, 0, buffer.length);

@@ -5,19 +5,19 @@ import { parseIdentityText } from '../codec/identity.ts';
 import { IDENTITIES_PREFIX, IDENTITY_LOCKS_PREFIX, identityValuePrefix, parseKey } from '../codec/keys.ts';
 import type { KeyValue } from '../transport.ts';
 
-/** What a `GarbageCollector` does in its rounds. */
+/** The operations of a `GarbageCollector` on one kind of key. */
 export interface Collection {
-  /** What is stale now: mod revision by key. */
+  /** Returns the stale keys with their mod revisions. */
   list(signal: AbortSignal): Promise<ReadonlyMap<string, number>>;
-  /** Deletes the key if it is still stale and still has this mod revision. True when it is gone. */
+  /** Deletes the key if it is still stale and still has this mod revision. Returns true if it is deleted. */
   remove(key: string, modRevision: number, signal: AbortSignal): Promise<boolean>;
 }
 
 /**
- * The master keys that no node holds by a slave key, with their mod revisions. Keys that cannot be read and
- * identities outside the cluster's range are not collected. Pure.
+ * Returns the master keys without a slave key, with their mod revisions. Ignores keys that cannot be parsed and identities outside
+ * the range of the cluster. Pure.
  *
- * @param listing everything below `cilium/state/identities/v1/`, at one revision
+ * @param listing all keys below `cilium/state/identities/v1/`, at one revision
  */
 export function staleIdentities(
   listing: readonly KeyValue[],
@@ -40,7 +40,7 @@ export function staleIdentities(
   return stale;
 }
 
-/** Master keys of the cluster that no node uses; each deleted under its lock, after another look. */
+/** Returns the collection of master keys of the cluster that no node uses. Each is deleted under its lock, after a second check. */
 export function identityCollection(backend: KvstoreBackend, range: IdentityRange): Collection {
   return {
     list: async (signal) => staleIdentities(await backend.listPrefix(IDENTITIES_PREFIX, { signal }), range),
@@ -61,8 +61,8 @@ export function identityCollection(backend: KvstoreBackend, range: IdentityRange
 }
 
 /**
- * Keys of locks that are never given back, though their lease is kept alive: a client that hangs. Only who holds a lock, the
- * oldest key of its path: those behind it wait, and have their time once they hold it.
+ * Returns the collection of lock keys that are never released although their lease is alive, because a client hangs. Only the
+ * holder is collected, which is the oldest key of its path. The others wait, and are only counted once they hold the lock.
  */
 export function lockCollection(backend: KvstoreBackend, prefix: string = IDENTITY_LOCKS_PREFIX): Collection {
   return {

@@ -10,13 +10,13 @@ export interface GarbageCollectorOptions {
   readonly collection: Collection;
   readonly clock: Clock;
   readonly intervalMs: number;
-  /** Deletes are spread, at most so many a second. Default 20. */
+  /** Maximum rate of deletes per second. Default 20. */
   readonly removalsPerSecond?: number | undefined;
   /** Default: `Math.random`. */
   readonly random?: Random | undefined;
-  /** Asked before each removal; where it says no, the round ends. Default: always. */
+  /** Called before each removal. If it returns false, the round ends. Default: always true. */
   readonly mayDelete?: (() => boolean) | undefined;
-  /** Receives what was removed, and the number of the round. */
+  /** Receives each removed key and the number of the round. */
   readonly onRemoved?: ((key: string, modRevision: number, round: number) => void) | undefined;
   /** Receives the failures of rounds and removals. */
   readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
@@ -26,7 +26,7 @@ export interface GarbageCollectorOptions {
 export interface GarbageCollectorStatus {
   readonly rounds: number;
   readonly removed: number;
-  /** Found in the last round, and to be removed if the next one still finds it. */
+  /** Number of keys that are stale since the last round. The next round removes them if they are still stale. */
   readonly stale: number;
   readonly failures: number;
   readonly lastFailure: Failure | undefined;
@@ -34,21 +34,21 @@ export interface GarbageCollectorStatus {
 
 const REMOVALS_PER_SECOND = 20;
 
-/** What a round of collection makes of a listing. */
+/** Result of a round of collection. */
 export interface StaleRound<R> {
-  /** Keys to delete, each only while it still has this revision. */
+  /** Keys to delete if they still have this revision. */
   readonly remove: ReadonlyMap<string, R>;
-  /** What to hand to the next round. */
+  /** Input of the next round. */
   readonly stale: ReadonlyMap<string, R>;
 }
 
 /**
- * One round of collecting garbage (SEMANTICS 5): what is stale now, **and was already in the round before, at
- * the same mod revision**, is to go; what is stale for the first time gets a round's time to be used again:
- * collectors of one round delete what is in use. Pure.
+ * Computes one round of garbage collection (SEMANTICS 5). A key is removed if it is stale **and was stale in the previous round, at
+ * the same mod revision**. A key that is stale for the first time remains for one more round, because it may be used again: a
+ * collector with a single round deletes keys in use. Pure.
  *
- * @param before `stale` of the round before; empty at first
- * @param staleNow revision by key: what changes whenever the key is written
+ * @param before `stale` of the previous round; empty at first
+ * @param staleNow revision by key; it must change with every write of the key
  */
 export function staleRound<R extends number | string>(
   before: ReadonlyMap<string, R>,
@@ -62,7 +62,7 @@ export function staleRound<R extends number | string>(
   return { remove, stale };
 }
 
-/** Runs rounds: two in a row must find a key stale and unchanged before it is deleted ({@link staleRound}). */
+/** Deletes keys that two rounds in a row found stale and unchanged ({@link staleRound}). */
 export class GarbageCollector {
   readonly #options: GarbageCollectorOptions;
   readonly #tasks: Supervisor;
@@ -81,17 +81,21 @@ export class GarbageCollector {
     return { rounds: this.#rounds, removed: this.#removed, stale: this.#stale.size, failures, lastFailure };
   }
 
-  /** A round every interval until the signal fires; the time that one takes is part of it. A round that fails counts as none. */
+  /**
+   * Runs a round every interval until the signal fires. The interval includes the duration of the round. A failed round does not
+   * count.
+   */
   async run(signal: AbortSignal): Promise<void> {
     const { clock, intervalMs } = this.#options;
     while (!signal.aborted) {
       const begun = clock.now();
-      await this.#tasks.run('collection', (until) => this.round(until), { signal }).catch(() => {}); // it is counted
+      // the supervisor counts the failure
+      await this.#tasks.run('collection', (until) => this.round(until), { signal }).catch(() => {});
       await sleep(clock, Math.max(0, begun + intervalMs - clock.now()), signal);
     }
   }
 
-  /** One round. What could not be removed stays marked: the next one tries again. */
+  /** Runs one round. If a removal fails, the key remains marked, so the next round retries it. */
   async round(signal: AbortSignal): Promise<void> {
     const {
       collection,

@@ -8,19 +8,19 @@ import { MemoryTransport } from './memory-transport.ts';
 export interface MemoryBackendOptions
   extends Pick<
     KvstoreClientOptions,
-    'onFailure' | 'leaseSeconds' | 'mayWrite' | 'writeTimeoutMs' | 'witnessLeases'
+    'onFailure' | 'leaseSeconds' | 'mayWrite' | 'writeTimeoutMs' | 'witnessLeases' | 'gate'
   > {
-  /** Share a kvstore with other backends; by default each backend has its own. */
+  /** A kvstore to share with other backends. Default: a new one. */
   readonly server?: MemoryServer | undefined;
-  /** Default: the system's. */
+  /** Default: the system clock. */
   readonly clock?: Clock | undefined;
   /** Default: `Math.random`. */
   readonly random?: Random | undefined;
 }
 
 /**
- * The kvstore that needs no etcd: the same contract, in this process. Several backends over one
- * {@link MemoryServer} behave as several clients of one etcd.
+ * A kvstore without etcd: the same contract, in this process. Several backends with one {@link MemoryServer} behave like several
+ * clients of one etcd.
  */
 export class MemoryBackend extends KvstoreClient {
   readonly server: MemoryServer;

@@ -16,16 +16,18 @@ import {
 import { MemoryStore, type StoreSnapshot } from './memory-store.ts';
 import { MemoryWatchStream } from './memory-watch-stream.ts';
 
-/** How a {@link MemoryServer} differs from its defaults. */
+/** Options of a {@link MemoryServer}. */
 export interface MemoryServerOptions {
   readonly clock: Clock;
-  /** Default `memory`. Clients pin it: another one means another store. */
+  /** Default `memory`. Clients treat a server with another id as another store. */
   readonly clusterID?: string;
-  /** How many revisions of history are kept; beyond twice as many it compacts by itself. Default 50,000. */
+  /** Number of revisions of history to keep. If there are more than twice as many, the server compacts. Default 50,000. */
   readonly keepRevisions?: number;
+  /** @internal Maximum number of events of one delivery, also within a revision. Default 512. */
+  readonly sliceEvents?: number;
 }
 
-/** A server's content, its history, and the leases that its keys are bound to: only for {@link MemoryServer.restore}. */
+/** Content, history and leases of a server, for {@link MemoryServer.restore} only. */
 export interface ServerSnapshot {
   /** @internal */
   readonly store: StoreSnapshot;
@@ -39,24 +41,28 @@ interface Lease {
   timer: Timer;
 }
 
-// At 300 bytes a value, twice this is 30 MB of history: what a client that was away for minutes needs.
+// At 300 bytes a value, twice this is 30 MB of history. It covers clients that were disconnected for minutes.
 const KEEP_REVISIONS = 50_000;
+// As for a stream of etcd: an observer can pause before its queue grows by more.
+const SLICE_EVENTS = 512;
 
 /**
- * A whole kvstore in this process: several clients may share it, as agents share an etcd. Everything happens
- * synchronously and in order; streams tell their observers in microtasks, as a network would, later.
+ * A whole kvstore in this process. Several clients may share it like agents share an etcd. All calls are synchronous and ordered;
+ * streams notify their observers later, in microtasks, like a network.
  */
 export class MemoryServer {
   readonly #clock: Clock;
   readonly #store: MemoryStore;
   readonly #keepRevisions: number;
+  readonly #sliceEvents: number;
   readonly #leases = new Map<LeaseID, Lease>();
   readonly #streams = new Set<MemoryWatchStream>();
-  #lastLease = 1n << 60n; // etcd's ids are 64 bits and large; ours keep readers from thinking them numbers
+  #lastLease = 1n << 60n; // large like etcd's 64-bit ids, so that readers do not treat them as numbers
 
   constructor(options: MemoryServerOptions) {
     this.#clock = options.clock;
     this.#keepRevisions = options.keepRevisions ?? KEEP_REVISIONS;
+    this.#sliceEvents = options.sliceEvents ?? SLICE_EVENTS;
     this.#store = new MemoryStore(options.clusterID ?? 'memory', (key, from, to) =>
       this.#moveKey(key, from, to),
     );
@@ -66,17 +72,17 @@ export class MemoryServer {
     return this.#store.header;
   }
 
-  /** Streams that are open now. */
+  /** Number of open streams. */
   get streams(): number {
     return this.#streams.size;
   }
 
-  /** Leases that are alive now. */
+  /** Returns the leases that are alive. */
   get leases(): readonly LeaseID[] {
     return [...this.#leases.keys()];
   }
 
-  // ── What a `MemoryTransport` calls ──────────────────────────────────────────────────────────────────────────────────
+  // ── Calls of a `MemoryTransport` ─────────────────────────────────────────────────────────────────────────────────────
 
   /** @internal */
   range(request: RangeRequest): RangeResponse {
@@ -95,13 +101,14 @@ export class MemoryServer {
 
   /**
    * @internal
-   * @param onGone called once when the stream has ended, for whatever reason
+   * @param onGone called once when the stream has ended, for any reason
    */
   watch(request: WatchRequest, observer: WatchObserver, onGone: () => void = () => {}): MemoryWatchStream {
-    const stream = new MemoryWatchStream(this.#store, request, observer, () => {
+    const gone = (): void => {
       this.#streams.delete(stream);
       onGone();
-    });
+    };
+    const stream = new MemoryWatchStream(this.#store, request, observer, this.#sliceEvents, gone);
     this.#streams.add(stream);
     return stream;
   }
@@ -127,9 +134,9 @@ export class MemoryServer {
     this.expireLease(id);
   }
 
-  // ── What tests and operators do to it ──────────────────────────────────────────────────────────────────
+  // ── Operations of tests and operators ──────────────────────────────────────────────────────────────────
 
-  /** Ends a lease now, as if its time had run out: its keys are deleted in one revision. */
+  /** Expires a lease now: deletes its keys in one revision. */
   expireLease(id: LeaseID): void {
     const lease = this.#leases.get(id);
     if (lease === undefined) return;
@@ -139,7 +146,7 @@ export class MemoryServer {
     if (this.#store.txn({ compare: [], writes }).events.length > 0) this.#advanced();
   }
 
-  /** Forgets history up to `revision` (default: now). */
+  /** Discards the history before `revision` (default: the current one). */
   compact(revision: number = this.#store.revision): void {
     this.#store.compact(revision);
     this.#wake();
@@ -153,8 +160,8 @@ export class MemoryServer {
   }
 
   /**
-   * Restored from a backup: every stream breaks, revisions go back, leases of the backup live again for a whole
-   * term, as etcd has it; the cluster id stays.
+   * Restores a backup: every stream breaks and revisions go back. Leases of the backup live for a whole TTL again, as in etcd. The
+   * cluster id does not change.
    */
   restore(snapshot: ServerSnapshot): void {
     this.#store.restore(snapshot.store);

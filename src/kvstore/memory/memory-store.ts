@@ -1,6 +1,7 @@
+import { SortedList } from '../../base/sorted-list.ts';
 import { equalBytes } from '../bytes.ts';
 import { KvstoreError } from '../errors.ts';
-import type { KeyRange } from '../key-range.ts';
+import { compareKeys, inRange, type KeyRange } from '../key-range.ts';
 import {
   type Compare,
   type KeyValue,
@@ -14,9 +15,8 @@ import {
   type TxnResponse,
   type WriteOperation,
 } from '../transport.ts';
-import { SortedKeys } from './sorted-keys.ts';
 
-/** What a key was from one revision on; `value` undefined: it was deleted. */
+/** A version of a key, from one revision on. `value` is undefined if it was deleted. */
 interface Version {
   readonly key: string;
   readonly value: Uint8Array | undefined;
@@ -25,7 +25,13 @@ interface Version {
   readonly lease: LeaseID;
 }
 
-/** A frozen copy of a store, as `etcdctl snapshot save` makes one. */
+/** A version that a transaction writes, and the one that it replaces if the key exists. */
+interface Change {
+  readonly version: Version;
+  readonly old: Version | undefined;
+}
+
+/** A frozen copy of a store, like one of `etcdctl snapshot save`. */
 export interface StoreSnapshot {
   readonly revision: number;
   readonly compactRevision: number;
@@ -37,23 +43,23 @@ const EMPTY = new Uint8Array(0);
 const NO_EVENTS: readonly TransportEvent[] = [];
 
 /**
- * The multi-version store of an etcd in one process: revisions, history, compaction, transactions. Keeps every
- * version of a key until it is compacted. Pure: no time, no streams; `MemoryServer` adds leases and watches.
+ * The multi-version store of etcd in one process: revisions, history, compaction, transactions. Keeps every version of a key until
+ * compaction. Pure: no time and no streams; `MemoryServer` adds leases and watches.
  *
  *     versions  key → [create, modify, …, delete]      reads as of a revision
  *     log       revision → events of that revision     watches from a revision
  */
 export class MemoryStore {
   readonly #versions = new Map<string, Version[]>();
-  readonly #keys = new SortedKeys();
-  /** Index 0 is the events of revision `compactRevision + 1`. */
+  readonly #keys = new SortedList<string>(compareKeys);
+  /** Index 0 has the events of revision `compactRevision + 1`. */
   #log: (readonly TransportEvent[])[] = [];
   #revision = 1;
   #compactRevision = 1;
   readonly #clusterID: string;
   readonly #onLeaseChange: (key: string, from: LeaseID, to: LeaseID) => void;
 
-  /** @param onLeaseChange called when a key is bound to another lease than before (`'0'` for none) */
+  /** @param onLeaseChange called when the lease of a key changes (`'0'` for none) */
   constructor(clusterID: string, onLeaseChange: (key: string, from: LeaseID, to: LeaseID) => void) {
     this.#clusterID = clusterID;
     this.#onLeaseChange = onLeaseChange;
@@ -71,10 +77,17 @@ export class MemoryStore {
     return this.#compactRevision;
   }
 
-  /** The version of the key as of a revision, if the key existed then. */
+  /** Returns the version of the key as of a revision, if the key existed then. */
   #at(key: string, revision: number): Version | undefined {
     const version = this.#versions.get(key)?.findLast(({ modRevision }) => modRevision <= revision);
     return version?.value === undefined ? undefined : version;
+  }
+
+  *#keysIn(range: KeyRange): Generator<string> {
+    for (const key of this.#keys.from(range.start)) {
+      if (!inRange(key, range)) return;
+      yield key;
+    }
   }
 
   #checkKept(revision: number): void {
@@ -92,7 +105,7 @@ export class MemoryStore {
     const kvs: KeyValue[] = [];
     let count = 0;
     let more = false;
-    for (const key of this.#keys.range(request)) {
+    for (const key of this.#keysIn(request)) {
       const version = this.#at(key, revision);
       if (version?.value === undefined) continue;
       count++;
@@ -123,54 +136,51 @@ export class MemoryStore {
     }
   }
 
-  /** Applies a transaction; the events are those of its revision, none when it wrote nothing. */
+  /** Applies a transaction completely or throws. Returns the events of its revision; none if it wrote nothing. */
   txn(request: TxnRequest): { response: TxnResponse; events: readonly TransportEvent[] } {
     const succeeded = request.compare.every((compare) => this.#holds(compare));
-    const operations = succeeded ? request.writes : (request.otherwise ?? []);
-    const { events, deleted } = this.#write(operations);
+    const changes = this.#plan(succeeded ? request.writes : (request.otherwise ?? []));
+    const events = changes.length === 0 ? NO_EVENTS : this.#commit(changes);
+    const deleted = changes.reduce((count, { version }) => count + (version.value === undefined ? 1 : 0), 0);
     return { response: { header: this.header, succeeded, deleted }, events };
   }
 
-  #write(operations: readonly WriteOperation[]): { events: readonly TransportEvent[]; deleted: number } {
-    const revision = this.#revision + 1;
-    const events: TransportEvent[] = [];
-    let deleted = 0;
+  /** Returns the versions that the operations write at the next revision. Changes nothing. */
+  #plan(operations: readonly WriteOperation[]): readonly Change[] {
+    const modRevision = this.#revision + 1;
+    const changes: Change[] = [];
     for (const operation of operations) {
       if (operation.op === 'put') {
-        events.push(this.#put(operation.key, operation.value, operation.lease, revision));
-      } else {
-        const gone = this.#delete(operation.range, revision);
-        deleted += gone.length;
-        events.push(...gone);
+        const { key, lease } = operation;
+        const old = this.#at(key, this.#revision);
+        const value = Uint8Array.from(operation.value); // the caller may reuse its buffer
+        const createRevision = old?.createRevision ?? modRevision;
+        changes.push({ version: { key, value, createRevision, modRevision, lease }, old });
+        continue;
+      }
+      for (const key of this.#keysIn(operation.range)) {
+        const old = this.#at(key, this.#revision);
+        if (old === undefined) continue;
+        changes.push({
+          version: { key, value: undefined, createRevision: 0, modRevision, lease: NO_LEASE },
+          old,
+        });
       }
     }
-    if (events.length === 0) return { events: NO_EVENTS, deleted };
-    this.#revision = revision;
+    return changes;
+  }
+
+  #commit(changes: readonly Change[]): readonly TransportEvent[] {
+    const events: TransportEvent[] = [];
+    for (const { version, old } of changes) {
+      const { key, value, modRevision, lease } = version;
+      this.#record(version);
+      this.#onLeaseChange(key, old?.lease ?? NO_LEASE, lease);
+      events.push({ key, value, modRevision });
+    }
+    this.#revision++;
     this.#log.push(events);
-    return { events, deleted };
-  }
-
-  #put(key: string, value: Uint8Array, lease: LeaseID, revision: number): TransportEvent {
-    const old = this.#at(key, this.#revision);
-    const copy = Uint8Array.from(value); // the caller may go on using its own
-    this.#record({
-      key,
-      value: copy,
-      createRevision: old?.createRevision ?? revision,
-      modRevision: revision,
-      lease,
-    });
-    this.#onLeaseChange(key, old?.lease ?? NO_LEASE, lease);
-    return { key, value: copy, modRevision: revision };
-  }
-
-  #delete(range: KeyRange, revision: number): TransportEvent[] {
-    const existing = [...this.#keys.range(range)].flatMap((key) => this.#at(key, this.#revision) ?? []);
-    return existing.map(({ key, lease }) => {
-      this.#record({ key, value: undefined, createRevision: 0, modRevision: revision, lease: NO_LEASE });
-      this.#onLeaseChange(key, lease, NO_LEASE);
-      return { key, value: undefined, modRevision: revision };
-    });
+    return events;
   }
 
   #record(version: Version): void {
@@ -183,16 +193,22 @@ export class MemoryStore {
     }
   }
 
-  /** Events from `startRevision` on, one array per revision. @throws KvstoreError `compacted` */
-  eventsFrom(startRevision: number): readonly (readonly TransportEvent[])[] {
+  /**
+   * Returns the events of at most `revisions` revisions from `startRevision` on, one array each. @throws KvstoreError `compacted`
+   */
+  eventsFrom(
+    startRevision: number,
+    revisions: number = Number.POSITIVE_INFINITY,
+  ): readonly (readonly TransportEvent[])[] {
     if (startRevision <= this.#compactRevision) {
       throw new KvstoreError('compacted', `revision ${startRevision} has been compacted`);
     }
-    return this.#log.slice(startRevision - this.#compactRevision - 1);
+    const from = startRevision - this.#compactRevision - 1;
+    return this.#log.slice(from, from + revisions);
   }
 
   /**
-   * Forgets what came before `revision`: reads below it and watches from it fail.
+   * Discards the history before `revision`. Reads before it fail, and watches from it or before it.
    *
    * @throws KvstoreError `compacted`, `future-revision`
    */
@@ -220,7 +236,7 @@ export class MemoryStore {
     };
   }
 
-  /** Becomes what the snapshot holds; revisions go back with it. Leases are not part of it. */
+  /** Replaces the content by the snapshot, and revisions go back with it. Leases are not included. */
   restore(snapshot: StoreSnapshot): void {
     for (const key of this.#versions.keys()) this.#keys.delete(key);
     this.#versions.clear();

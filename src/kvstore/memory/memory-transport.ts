@@ -16,10 +16,10 @@ import type { MemoryServer } from './memory-server.ts';
 
 const closedError = (): KvstoreError => new KvstoreError('closed', 'the client was closed');
 
-/** A client's way to a {@link MemoryServer}: every call is answered in a later microtask. */
+/** The connection of a client to a {@link MemoryServer}. Every call is answered in a later microtask. */
 export class MemoryTransport implements Transport {
   readonly #server: MemoryServer;
-  /** What ends each open stream. */
+  /** A function per open stream that ends it. */
   readonly #streams = new Set<() => void>();
   #closed = false;
 

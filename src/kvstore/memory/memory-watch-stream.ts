@@ -1,20 +1,24 @@
 import { asKvstoreError } from '../errors.ts';
-import type { WatchObserver, WatchRequest } from '../transport.ts';
+import type { ResponseHeader, TransportEvent, WatchObserver, WatchRequest } from '../transport.ts';
 import type { MemoryStore } from './memory-store.ts';
 
-// As etcd 3.4 in a catch-up: a thousand revisions at a time.
+// As in a catch-up of etcd 3.4: a thousand revisions at a time.
 const REVISIONS_PER_RESPONSE = 1000;
 
 /**
- * A watch of the memory server. It reads on from its own place in the store's log, so it buffers nothing: a
- * paused stream costs no memory, and one that is overtaken by a compaction ends with `compacted`.
+ * A watch of the memory server. It reads the log of the store from its own position, so a paused stream holds at most one response.
+ * If a compaction overtakes it, it ends with `compacted`.
  */
 export class MemoryWatchStream {
   readonly #store: MemoryStore;
   readonly #request: WatchRequest;
   readonly #observer: WatchObserver;
+  readonly #sliceEvents: number;
   readonly #onGone: () => void;
   #next: number;
+  /** The events of the current response, and the number of those delivered. */
+  #events: readonly TransportEvent[] = [];
+  #delivered = 0;
   #created = false;
   #paused = false;
   #progressWanted = 0;
@@ -22,16 +26,24 @@ export class MemoryWatchStream {
   #open = true;
   #endReason: unknown;
 
-  constructor(store: MemoryStore, request: WatchRequest, observer: WatchObserver, onGone: () => void) {
+  /** @param sliceEvents maximum number of events of one delivery */
+  constructor(
+    store: MemoryStore,
+    request: WatchRequest,
+    observer: WatchObserver,
+    sliceEvents: number,
+    onGone: () => void,
+  ) {
     this.#store = store;
     this.#request = request;
     this.#observer = observer;
+    this.#sliceEvents = sliceEvents;
     this.#onGone = onGone;
     this.#next = request.startRevision;
     this.wake();
   }
 
-  /** Whether it goes on: false as soon as it is to end. */
+  /** Returns true until the stream has ended or is about to end. */
   get isOpen(): boolean {
     return this.#open && this.#endReason === undefined;
   }
@@ -54,14 +66,14 @@ export class MemoryWatchStream {
     this.#close();
   }
 
-  /** Ends it with a reason, which the observer receives in a microtask, even while the stream is paused. */
+  /** Ends the stream. The observer receives the reason in a microtask, even if the stream is paused. */
   end(reason: unknown): void {
     if (!this.#open || this.#endReason !== undefined) return;
     this.#endReason = reason;
     this.wake();
   }
 
-  /** There may be something to deliver. */
+  /** Schedules a delivery, because there may be events. */
   wake(): void {
     if (this.#scheduled || !this.#open) return;
     this.#scheduled = true;
@@ -82,7 +94,7 @@ export class MemoryWatchStream {
     this.#observer.onEnd(reason);
   }
 
-  /** Delivers one thing and comes back for the next, so that observers interleave as they would over a network. */
+  /** Delivers one item per microtask, so that observers interleave as over a network. */
   #deliver(): void {
     if (!this.#open) return;
     if (this.#endReason !== undefined) this.#finish(this.#endReason);
@@ -106,19 +118,34 @@ export class MemoryWatchStream {
     this.wake();
   }
 
-  /** The header is the store's own even when more is to come: it does not say how far the stream is. */
+  /**
+   * Delivers events. The header is that of the store, even if more events follow, so it does not show the position of the stream.
+   */
   #deliverEvents(): void {
     const header = this.#store.header;
-    if (this.#next <= header.revision) {
-      const revisions = this.#store.eventsFrom(this.#next).slice(0, REVISIONS_PER_RESPONSE);
+    if (this.#delivered < this.#events.length) {
+      this.#deliverSlice(header);
+      this.wake();
+    } else if (this.#next <= header.revision) {
+      const revisions = this.#store.eventsFrom(this.#next, REVISIONS_PER_RESPONSE);
       this.#next += revisions.length;
-      const events = revisions.flat().filter(({ key }) => key.startsWith(this.#request.prefix));
-      if (events.length > 0) this.#observer.onEvents(events, header, false);
+      this.#events = revisions.flat().filter(({ key }) => key.startsWith(this.#request.prefix));
+      this.#delivered = 0;
+      this.#deliverSlice(header);
       this.wake();
     } else if (this.#progressWanted > 0) {
       this.#progressWanted--;
       this.#observer.onProgress(header, true);
       this.wake();
     }
+  }
+
+  #deliverSlice(header: ResponseHeader): void {
+    const slice = this.#events.slice(this.#delivered, this.#delivered + this.#sliceEvents);
+    this.#delivered += slice.length;
+    const next = this.#events[this.#delivered];
+    if (next === undefined) [this.#events, this.#delivered] = [[], 0];
+    if (slice.length === 0) return;
+    this.#observer.onEvents(slice, header, next?.modRevision === slice.at(-1)?.modRevision);
   }
 }

@@ -1,23 +1,23 @@
 import type { TurnGate } from '../../base/turn-gate.ts';
 import type { WatchEvent } from '../backend.ts';
 
-/** An event weighs one, and one more for so many bytes: decoding takes about 10 ns a byte, an event 2 to 3 µs. */
+/** An event has weight one, plus one for each of these bytes: decoding takes about 10 ns a byte, an event 2 to 3 µs. */
 const BYTES_OF_WEIGHT = 256;
 
-/** Most weight of a slice: 3 to 10 ms of work. One event may be heavier. */
+/** Maximum weight of a slice: 3 to 10 ms of work. A single event may be heavier. */
 const SLICE_WEIGHT = 1024;
 
-/** What one step of decoding a large value weighs: as long as a slice. */
+/** Weight of one step of decoding a large value: the same as a slice. */
 const STEP_WEIGHT = 1024;
 
-/** Events that are applied at once. */
+/** Events that are applied in one turn. */
 export interface Slice {
   readonly events: readonly WatchEvent[];
-  /** For the `TurnGate`, in events of usual size. */
+  /** For the `TurnGate`, in events of typical size. */
   readonly weight: number;
 }
 
-/** A batch in order, in slices of bounded weight; a heavier event is a slice by itself. */
+/** Yields a batch in order, in slices of bounded weight. A heavier event is a slice of its own. */
 export function* slicesOf(batch: readonly WatchEvent[]): Generator<Slice, void, void> {
   let from = 0;
   let weight = 0;
@@ -33,7 +33,7 @@ export function* slicesOf(batch: readonly WatchEvent[]): Generator<Slice, void, 
   yield { events: from === 0 ? batch : batch.slice(from), weight };
 }
 
-/** Runs a generator to its end, each step as a piece of the gate; `undefined` if the signal has fired before. */
+/** Runs a generator to its end. Each step is one piece of the gate. Returns `undefined` if the signal fires first. */
 export async function runSteps<T>(
   steps: Generator<undefined, T>,
   gate: TurnGate,

@@ -1,10 +1,10 @@
-/** Somebody who waits for a canary, and the names that are missing for it to be true. */
+/** A waiter for a canary, and the names that must settle before it. */
 export interface CanaryWait {
   readonly names: Set<string>;
   resolve(): void;
 }
 
-/** Those who wait for a {@link SyncStore}'s canary, and what each of them waits for. */
+/** The waiters for the canary of a {@link SyncStore}, with the names that each requires. */
 export class CanaryWaits {
   readonly #waits = new Set<CanaryWait>();
 
@@ -17,22 +17,24 @@ export class CanaryWaits {
     return new Promise((resolve) => this.#waits.add({ names: new Set(names), resolve }));
   }
 
-  /** The kvstore has what was wanted of this name. */
+  /** Records that the kvstore has the wanted value of this name. */
   settled(name: string): void {
     for (const { names } of this.#waits) names.delete(name);
   }
 
-  /** What the kvstore has of this name is not known any more: all wait for it (again). */
+  /** Records that the value of this name in the kvstore is unknown, so all waiters must wait for it (again). */
   touched(name: string): void {
     for (const { names } of this.#waits) names.add(name);
   }
 
-  /** Those for whom a canary that was written now would be true. */
+  /** Returns the waiters for which a canary written now would be true. */
   due(): readonly CanaryWait[] {
     return [...this.#waits].filter(({ names }) => names.size === 0);
   }
 
-  /** Resolves those of `due` that do not wait for more by now. False when there is none: the canary was premature. */
+  /**
+   * Resolves the waiters of `due` that require no further names. Returns false if there are none, because the canary was premature.
+   */
   landed(due: readonly CanaryWait[]): boolean {
     const over = due.filter(({ names }) => names.size === 0);
     for (const wait of over) {

@@ -2,14 +2,14 @@ import type { Clock, Timer } from '../../base/clock.ts';
 import type { StoreObserver } from './watch-store.ts';
 
 /**
- * Passes deletes on late, and not at all if the key comes back meanwhile: a node that restarts lets its key go for a
- * moment, and its traffic should not have to (SEMANTICS 5).
+ * Delays deletes, and drops them if the key returns in time. A node that restarts loses its key for a moment, which must not affect
+ * its traffic (SEMANTICS 5).
  */
 export class DelayedDeletes<T> implements StoreObserver<T> {
   readonly #inner: Required<StoreObserver<T>>;
   readonly #clock: Clock;
   readonly #delayMs: number;
-  /** Names, and the timer that passes their delete on; none while it is paused. */
+  /** Names with the timer of their delete; no timer while paused. */
   readonly #held = new Map<string, Timer | undefined>();
 
   /** @param inner must not throw */
@@ -19,7 +19,7 @@ export class DelayedDeletes<T> implements StoreObserver<T> {
     this.#delayMs = delayMs;
   }
 
-  /** Deletes that are held back. */
+  /** Number of delayed deletes. */
   get size(): number {
     return this.#held.size;
   }
@@ -42,7 +42,7 @@ export class DelayedDeletes<T> implements StoreObserver<T> {
     this.#inner.batch(apply);
   }
 
-  /** Passes on what is held back now, as one batch. */
+  /** Delivers all delayed deletes as one batch. */
   flush(): void {
     const names = [...this.#held.keys()];
     this.pause();
@@ -52,7 +52,7 @@ export class DelayedDeletes<T> implements StoreObserver<T> {
     });
   }
 
-  /** What is held back is not passed on until {@link resume}, and then after the delay. */
+  /** Stops the delays until {@link resume}, which restarts them. */
   pause(): void {
     for (const [name, timer] of this.#held) {
       timer?.cancel();

@@ -1,7 +1,8 @@
 import { backoffDelay } from '../../base/backoff.ts';
-import type { Clock, Random, Timer } from '../../base/clock.ts';
+import type { Clock, Random } from '../../base/clock.ts';
 import { type Failure, failureOf } from '../../base/failure.ts';
 import { sleep } from '../../base/sleep.ts';
+import { WorkQueue } from '../../base/work-queue.ts';
 import { asKvstoreError, type KvstoreError, type KvstoreErrorCode } from '../errors.ts';
 import { sharedSignal } from '../shared-signal.ts';
 
@@ -9,17 +10,17 @@ import { sharedSignal } from '../shared-signal.ts';
 export interface RetryQueueOptions<J> {
   readonly clock: Clock;
   readonly random: Random;
-  /** Attempts under way at a time. Default 8. */
+  /** Maximum number of concurrent attempts. Default 8. */
   readonly concurrency?: number | undefined;
-  /** Does the job, once; a rejection means that it has to be tried again. */
+  /** Makes one attempt of a job. If it rejects, the job is retried. */
   attempt(job: J, signal: AbortSignal): Promise<void>;
-  /** Receives a job that was done, and that has not been added again meanwhile. */
+  /** Receives a job that has succeeded and was not added again during its attempt. */
   onDone?(job: J): void;
 }
 
-/** A {@link RetryQueue} as data. */
+/** Status of a {@link RetryQueue}. */
 export interface RetryQueueStatus {
-  /** Jobs that are not done. */
+  /** Number of unfinished jobs. */
   readonly pending: number;
   readonly failures: number;
   readonly lastFailure: Failure | undefined;
@@ -28,93 +29,84 @@ export interface RetryQueueStatus {
 const CONCURRENCY = 8;
 const BACKOFF = { baseMs: 100, capMs: 5000 };
 
-/** Failures of the job, not of the kvstore: other jobs go on. */
+/** Errors of the job, not of the kvstore, so other jobs continue. */
 const REFUSALS: ReadonlySet<KvstoreErrorCode> = new Set(['invalid-request', 'too-large']);
-// What was refused will be refused again, unless the kvstore is set up anew: there is no hurry.
+// A rejected job fails again until the configuration of the kvstore changes, so it is rarely retried.
 const REFUSED_MS = 60_000;
 
 /**
- * Does jobs with a kvstore until each has succeeded: oldest first, several at a time, each job at most once at a time. A
- * job that is added again while it is under way is done once more afterwards.
+ * Runs jobs against a kvstore until each has succeeded: oldest first, several at a time, each job at most once at a time. If a job
+ * is added again during its attempt, it is tried once more afterwards.
  *
- * When the kvstore fails it is tried with one job at a time, with backoff, because every other would fail too; the
- * first success makes everything due at once. A job that the kvstore refuses holds back no other.
+ * When the kvstore fails, one job at a time is tried, with backoff, because every other job would fail too. The first success ends
+ * the backoff for all. A job that the kvstore rejects delays no other job.
  */
 export class RetryQueue<J> {
   readonly #options: RetryQueueOptions<J>;
-  /** Jobs that are due, oldest first. */
-  readonly #due = new Set<J>();
-  readonly #busy = new Set<J>();
-  /** Jobs that the kvstore has refused, and what tries them again. */
-  readonly #refused = new Map<J, Timer>();
-  /** Workers that have nothing to do. */
+  /** Jobs. Those that the kvstore rejected are delayed. */
+  readonly #jobs: WorkQueue<J>;
+  /** Workers without a job. */
   readonly #idle = new Set<() => void>();
-  /** Failures of the kvstore in a row. */
+  /** Number of failures of the kvstore in a row. */
   #outage = 0;
   #failures = 0;
   #lastFailure: Failure | undefined;
 
   constructor(options: RetryQueueOptions<J>) {
     this.#options = options;
+    const { clock, random } = options;
+    this.#jobs = new WorkQueue({ clock, random, onDue: () => this.#wake() });
   }
 
-  /** Jobs that are not done. A new collection: costs their number. */
-  get pending(): ReadonlySet<J> {
-    return new Set([...this.#due, ...this.#busy, ...this.#refused.keys()]);
+  /** Returns the unfinished jobs, in no order. O(jobs). */
+  pending(): Iterable<J> {
+    return this.#jobs.keys();
   }
 
   status(): RetryQueueStatus {
-    return { pending: this.pending.size, failures: this.#failures, lastFailure: this.#lastFailure };
+    return { pending: this.#jobs.size, failures: this.#failures, lastFailure: this.#lastFailure };
   }
 
-  /** Whether the job is not done. */
+  /** Returns true if the job is unfinished. */
   has(job: J): boolean {
-    return this.#due.has(job) || this.#busy.has(job) || this.#refused.has(job);
+    return this.#jobs.has(job);
   }
 
-  /** The job is due, also if the kvstore has refused it. */
+  /** Makes a job due, even if the kvstore has rejected it. */
   add(job: J): void {
-    this.#refused.get(job)?.cancel();
-    this.#refused.delete(job);
-    this.#due.add(job);
+    this.#jobs.add(job);
     this.#wake();
   }
 
-  /** Does jobs until the signal fires; what is under way ends before. Never rejects. Once at a time. */
+  /** Runs jobs until the signal fires, and resolves when all attempts have ended. Never rejects. One run at a time. */
   async run(signal: AbortSignal): Promise<void> {
     const stop = (): void => this.#wake();
     sharedSignal(signal).addEventListener('abort', stop);
     const { concurrency = CONCURRENCY } = this.#options;
     await Promise.all(Array.from({ length: concurrency }, () => this.#work(signal)));
-    for (const job of [...this.#refused.keys()]) this.add(job);
+    this.#jobs.endDelays();
     signal.removeEventListener('abort', stop);
   }
 
-  /** Takes one job after the other; waits when there is none. Nothing is awaited between looking and waiting. */
+  /** Takes one job after the other; waits if there is none. There is no await between the check and the wait. */
   async #work(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
       const job = this.#take();
       if (job === undefined) await new Promise<void>((resolve) => this.#idle.add(resolve));
-      else await this.#try(job.due, signal);
+      else await this.#try(job, signal);
     }
   }
 
   #wake(): void {
+    if (this.#idle.size === 0) return;
     const idle = [...this.#idle];
     this.#idle.clear();
     for (const resume of idle) resume();
   }
 
-  /** The next job; none while the kvstore fails and is being tried already. */
-  #take(): { readonly due: J } | undefined {
-    if (this.#outage > 0 && this.#busy.size > 0) return undefined;
-    for (const due of this.#due) {
-      if (this.#busy.has(due)) continue;
-      this.#due.delete(due);
-      this.#busy.add(due);
-      return { due };
-    }
-    return undefined;
+  /** Returns the next job. Returns none while the kvstore fails and another job is being tried. */
+  #take(): J | undefined {
+    return this.#outage > 0 && this.#jobs.working > 0 ? undefined : this.#jobs.get();
   }
 
   async #try(job: J, signal: AbortSignal): Promise<void> {
@@ -124,12 +116,9 @@ export class RetryQueue<J> {
       this.#failures++;
       this.#lastFailure = failureOf(error, this.#options.clock);
     }
-    const isRefused = error !== undefined && REFUSALS.has(error.code);
-    if (error !== undefined && !isRefused) await this.#backOff(outage, signal);
-    this.#busy.delete(job);
     if (error === undefined) this.#succeeded(job);
-    else if (isRefused && !this.#due.has(job)) this.#rest(job);
-    else this.#due.add(job);
+    else if (REFUSALS.has(error.code)) this.#rejected(job);
+    else await this.#failed(job, outage, signal);
     this.#wake();
   }
 
@@ -144,23 +133,25 @@ export class RetryQueue<J> {
 
   #succeeded(job: J): void {
     this.#outage = 0;
-    if (!this.#due.has(job)) this.#options.onDone?.(job);
+    this.#jobs.done(job);
+    if (!this.#jobs.has(job)) this.#options.onDone?.(job);
   }
 
   /**
-   * Waits before the kvstore is tried again. What has failed stays busy meanwhile, and so nothing else is tried.
+   * Waits before the kvstore is retried. The failed job counts as running during the wait, so no other is tried.
    *
-   * @param outage as it was when the attempt began: attempts that fail together are one failure
+   * @param outage value of `#outage` at the start of the attempt, because concurrent failures count as one
    */
-  async #backOff(outage: number, signal: AbortSignal): Promise<void> {
+  async #failed(job: J, outage: number, signal: AbortSignal): Promise<void> {
     const { clock, random } = this.#options;
     this.#outage = Math.max(this.#outage, outage + 1);
     await sleep(clock, backoffDelay(this.#outage, BACKOFF, random), signal);
+    this.#jobs.add(job);
+    this.#jobs.done(job);
   }
 
-  #rest(job: J): void {
-    const { clock, random } = this.#options;
-    const again = clock.after(REFUSED_MS * (0.5 + random()), () => this.add(job));
-    this.#refused.set(job, again);
+  #rejected(job: J): void {
+    this.#jobs.addAfter(job, REFUSED_MS * (0.5 + this.#options.random()));
+    this.#jobs.done(job);
   }
 }

@@ -1,11 +1,9 @@
 import { BYTES, checkArguments, SIGNAL, TEXT } from '../../base/arguments.ts';
-import { backoffDelay } from '../../base/backoff.ts';
 import type { Clock, Random } from '../../base/clock.ts';
 import { CallbackGuard } from '../../base/guard.ts';
 import type { RejectionLog } from '../../base/rejection.ts';
-import { sleep } from '../../base/sleep.ts';
 import { Supervisor, type SupervisorStatus } from '../../base/supervisor.ts';
-import type { KvstoreBackend } from '../backend.ts';
+import type { KvstoreBackend, WatchState } from '../backend.ts';
 import { DelayedDeletes } from './delayed-deletes.ts';
 import { SyncStore, type SyncStoreOptions, type SyncStoreStatus } from './sync-store.ts';
 import {
@@ -27,32 +25,30 @@ export interface SharedStoreOptions<T>
   readonly rejections: RejectionLog;
   readonly clock: Clock;
   readonly random: Random;
-  /** How often local keys are put again if they are not as they should be. Default 5 minutes. */
-  readonly syncIntervalMs?: number | undefined;
-  /** How long a shared key's delete is held back. Default 30 s, as for nodes; 0: not at all. */
+  /** Delay of the delete of a shared key. Default 30 s, as for nodes; 0: no delay. */
   readonly deleteDelayMs?: number | undefined;
-  /** Receives what the observer and the decoder have thrown, and what has failed otherwise, with the name of the task. */
+  /** Receives errors of the observer, the decoder and background tasks, with the name of the task. */
   readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
 }
 
-/** A {@link SharedStore} as data. */
+/** Status of a {@link SharedStore}. */
 export interface SharedStoreStatus {
   readonly local: SyncStoreStatus;
   readonly shared: WatchStoreStatus;
-  /** Deletes that are held back. */
+  /** Number of delayed deletes. */
   readonly heldDeletes: number;
-  /** What the observer has thrown. */
+  /** Number of errors thrown by the observer. */
   readonly faults: number;
   readonly background: SupervisorStatus;
 }
 
-const SYNC_INTERVAL_MS = 5 * 60_000;
 const DELETE_DELAY_MS = 30_000;
 
 /**
- * A prefix to which many contribute (SEMANTICS 5): each its own *local* keys, bound to its session; all see
- * all, the *shared* keys. Local keys that another client deletes are put again at once, those that one overwrites at the
- * next interval. The observer receives local keys too, as the kvstore shows them.
+ * A prefix with many contributors (SEMANTICS 5). Each writes its own *local* keys, bound to its session. All read the keys of all
+ * contributors, the *shared* keys. One watch serves both, so an unchanged local key costs nothing. A local key that another client
+ * overwrites or deletes is put back within seconds (see {@link SyncStore}). The observer also receives local keys, as in the
+ * kvstore.
  */
 export class SharedStore<T> {
   readonly #options: SharedStoreOptions<T>;
@@ -67,25 +63,17 @@ export class SharedStore<T> {
     const { clock, random, decode, rejections, deleteDelayMs = DELETE_DELAY_MS, onFailure } = options;
     const onFault = (error: unknown): void => onFailure?.(error, 'shared keys');
     this.#tasks = new Supervisor({ clock, random, onFailure });
-    this.#local = new SyncStore(options);
+    this.#local = new SyncStore({ ...options, follow: false });
     this.#guard = new CallbackGuard(onFault);
     this.#deletes = new DelayedDeletes(guardedObserver(options.observer, this.#guard), clock, deleteDelayMs);
-    this.#shared = new WatchStore({ decode, rejections, observer: this.#localKeysKept(), onFault });
+    this.#shared = new WatchStore({
+      ...{ decode, rejections, onFault },
+      observer: this.#deletes,
+      onEvent: (name, event) => this.#local.observed(name, event),
+    });
   }
 
-  /** Passes on, and puts local keys again that another client has deleted. */
-  #localKeysKept(): StoreObserver<T> {
-    return {
-      onUpdate: (name, value) => this.#deletes.onUpdate(name, value),
-      onDelete: (name) => {
-        this.#local.touch(name);
-        this.#deletes.onDelete(name);
-      },
-      batch: (apply) => this.#deletes.batch(apply),
-    };
-  }
-
-  /** Resolves once the shared keys have been complete for the first time. */
+  /** Resolves when the shared keys are complete for the first time. */
   get synced(): Promise<void> {
     return this.#shared.synced;
   }
@@ -101,46 +89,45 @@ export class SharedStore<T> {
   }
 
   /**
-   * This contributor's key is to have this value.
+   * Writes a local key.
    *
-   * @param isOther the kvstore is known to have another value, or none: it is not compared with what is there
+   * @param isOther true if the kvstore is known to have another value, or none; the write then does not compare
    */
   updateLocalKey(name: string, value: Uint8Array, isOther = false): void {
     this.#local.upsert(name, value, isOther);
   }
 
-  /** This contributor's key may stay as another has put it. */
+  /** Accepts the value that another client has put for a local key. */
   adoptLocalKey(name: string, value: Uint8Array): void {
     this.#local.adopt(name, value);
   }
 
-  /** This contributor's key is not to exist any more. */
+  /** Deletes a local key. */
   deleteLocalKey(name: string): void {
     this.#local.delete(name);
   }
 
-  /**
-   * Says that all local keys have been queued that belong to a complete content. Resolves when the canary has been
-   * written, which is when all that was queued before has landed.
-   */
+  /** Declares the local keys complete. Resolves when all writes queued before have landed and the canary is written. */
   markSynced(): Promise<void> {
     return this.#local.markSynced();
   }
 
   /**
-   * Writes and follows until the signal fires. Local keys stay; deletes that are held back are not delivered, unless it is
-   * run again and the keys do not come back.
+   * Writes and follows until the signal fires. Local keys stay. Delayed deletes are not delivered, unless the store runs again and
+   * the keys do not return.
    */
   async run(signal: AbortSignal): Promise<void> {
     const { backend, prefix } = this.#options;
     this.#deletes.resume();
     const follow = async (until: AbortSignal): Promise<void> => {
-      await this.#shared.run({ backend, prefix, signal: until });
+      const onState = (state: WatchState): void => {
+        if (state === 'watching') void this.#local.followed(until);
+      };
+      await this.#shared.run({ backend, prefix, signal: until, onState });
     };
     await Promise.all([
       this.#tasks.keep('local keys', (until) => this.#local.run(until), { signal }),
       this.#tasks.keep('shared keys', follow, { signal }),
-      this.#tasks.keep('resync', (until) => this.#resync(until), { signal }),
     ]);
     this.#deletes.pause();
   }
@@ -149,19 +136,6 @@ export class SharedStore<T> {
   async drain(): Promise<void> {
     await this.#shared.drain();
     this.#deletes.flush();
-  }
-
-  async #resync(signal: AbortSignal): Promise<void> {
-    const { clock, random, syncIntervalMs = SYNC_INTERVAL_MS } = this.#options;
-    while (!signal.aborted) {
-      // Spread a little, so that a thousand agents do not keep step.
-      await sleep(
-        clock,
-        syncIntervalMs + backoffDelay(1, { baseMs: syncIntervalMs / 10, capMs: 60_000 }, random),
-        signal,
-      );
-      if (!signal.aborted) this.#local.touchAll();
-    }
   }
 }
 

@@ -1,11 +1,15 @@
-import { BYTES, checkArguments, SIGNAL, TEXT } from '../../base/arguments.ts';
+import { BYTES, checkArguments, NUMBER, objectWith, SIGNAL, TEXT } from '../../base/arguments.ts';
 import { assert } from '../../base/assert.ts';
 import type { Clock, Random } from '../../base/clock.ts';
 import type { Failure } from '../../base/failure.ts';
-import type { KvstoreBackend, WriteOptions } from '../backend.ts';
+import { EitherSignal } from '../../base/follow-signal.ts';
+import { sleep } from '../../base/sleep.ts';
+import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
+import type { KvstoreBackend, WatchEvent, WatchState, WriteOptions } from '../backend.ts';
 import { equalBytes } from '../bytes.ts';
 import { encodeTimestamp } from '../codec/timestamp.ts';
 import { CanaryWaits } from './canary-waits.ts';
+import { ContestedKeys } from './contested-keys.ts';
 import { RetryQueue } from './retry-queue.ts';
 
 /** Options of {@link SyncStore}. */
@@ -15,66 +19,95 @@ export interface SyncStoreOptions {
   readonly prefix: string;
   readonly clock: Clock;
   readonly random: Random;
-  /** Bind the keys to the client's session; `first`: see `WriteOptions`. Default true. */
+  /** Binds the keys to the session of the client; `first`: see `WriteOptions`. Default true. */
   readonly leased?: WriteOptions['leased'];
-  /** Bind the canary to it. Default: as the keys. */
+  /** Binds the canary to the session. Default: as the keys. */
   readonly canaryLeased?: WriteOptions['leased'];
-  /** The key that says that the prefix is complete, the *canary*. */
+  /** The *canary*: the key that marks the prefix as complete for readers. Put back if deleted, if its path has a `/`. */
   readonly canary?: string | undefined;
-  /** Writes under way at a time. Default 8; 100 where they go together. */
+  /** Number of concurrent writes. Default 8; 100 with `together`. */
   readonly concurrency?: number | undefined;
-  /** Puts that are under way at a time may be made in one transaction. Default false. */
+  /** Combines concurrent puts and deletes in one transaction. Default false. */
   readonly together?: boolean | undefined;
+  /**
+   * Watches the prefix, to put back keys that other clients overwrite or delete. Default true. If false, the owner must pass the
+   * events of its own watch: see {@link SyncStore.observed}.
+   */
+  readonly follow?: boolean | undefined;
+  /** Slices the work of a repeated `run` over all keys. Default: not sliced. */
+  readonly gate?: TurnGate | undefined;
 }
 
-/** A {@link SyncStore} as data. */
+/** Status of a {@link SyncStore}. */
 export interface SyncStoreStatus {
-  /** Keys that are to exist. */
+  /** Number of wanted keys. */
   readonly keys: number;
-  /** Keys that the kvstore does not yet hold as they are to be. */
+  /** Number of keys that are not yet written or deleted in the kvstore. */
   readonly pending: number;
   readonly writes: number;
+  /** Number of times a key was written again because another client had overwritten or deleted it. */
+  readonly putBacks: number;
   readonly failures: number;
   readonly lastFailure: Failure | undefined;
-  /** Whether the canary has been written, and is true. */
+  /** True if the canary has been written and all keys before it are in the kvstore. */
   readonly canaryWritten: boolean;
 }
 
 const CANARY = Symbol('canary');
-/** As many as go into one transaction. */
+/** Number of writes that fit into one transaction. */
 const AT_A_TIME = 100;
+/** After an interruption, a watch shows an earlier write within this time. A later echo costs one comparison. */
+const ECHO_MS = 10_000;
+
+/** The last event of a key that the watch delivered during a write of it. */
+interface Shown {
+  readonly isAsWanted: boolean;
+  readonly modRevision: number;
+}
+
+/** The revision of a write whose answer does not contain it. */
+const UNKNOWN_REVISION = 0;
 
 /**
- * Keeps keys of a kvstore equal to what its owner wants (SEMANTICS 5). The owner says what is to be; this
- * store writes the difference, one write per key at a time, the latest value only, until it has landed. When
- * a lease of the session is lost, what was bound to it is put again. Writes are fenced: one that was given up does not
- * take effect after a later one.
+ * Keeps keys of a kvstore equal to the wanted ones of their owner (SEMANTICS 5). The owner sets keys and values; the store writes
+ * the difference, one write per key at a time, only the latest value, and retries until it has landed. If a lease of the session is
+ * lost, its keys are put again. If another client overwrites or deletes a key, the key is put back within seconds, or with backoff
+ * if it happens repeatedly. Writes are fenced: an abandoned write does not take effect after a later one.
  *
- * The canary is written when everything that was wanted before has landed. When keys are lost it is deleted before they
- * are put again, and written again after them.
+ * The canary is written when all keys wanted before it have landed. If keys are lost, the canary is deleted before they are put
+ * again, and written again after them.
  *
- * Not promised: an order between keys; that every value is written. Nothing is written before `run`, and
- * keys stay when it ends: a lease takes them, or the next life overwrites them.
+ * Not promised: an order between keys; a write of every value; a return to our lease if another client puts the same bytes under
+ * its own (the key is put back when that lease ends). Nothing is written before `run`. Keys stay when `run` ends: their lease
+ * removes them, or the next process overwrites them.
  */
 export class SyncStore {
   readonly #options: SyncStoreOptions;
-  /** What is to be. */
+  /** The values that the owner wants. */
   readonly #wanted = new Map<string, Uint8Array>();
-  /** What is known to be in the kvstore. */
+  /** The values known to be in the kvstore. */
   readonly #landed = new Map<string, Uint8Array>();
-  /** Names that another client may have written, or we: only a comparison in the kvstore shows whether there is anything to write. */
+  /** Names with an unknown value in the kvstore. Their next write compares first. */
   readonly #touched = new Set<string>();
-  /** Names of which the kvstore is known to have another value, or none. */
+  /** Names known to have another value in the kvstore, or none. Their next write does not compare. */
   readonly #other = new Set<string>();
   readonly #queue: RetryQueue<string | typeof CANARY>;
+  readonly #contested: ContestedKeys<string | typeof CANARY>;
+  /** Running puts, with the last event that the watch delivered since their start. */
+  readonly #writing = new Map<string, Shown | undefined>();
+  /** Landed puts that the watch has not shown yet, with their revision. */
+  readonly #unseen = new Map<string, number>();
   readonly #canaries = new CanaryWaits();
   readonly #landings = new CanaryWaits();
-  /** Gives up the canary that is being written: it would not be true any more. */
+  /** Aborts the write of the canary if a key is lost during it. */
   #canaryWrite: AbortController | undefined;
-  /** It may be in the kvstore. */
+  /** The running delete of a false canary. */
+  #canaryDelete: Promise<void> | undefined;
+  /** True if the canary may exist in the kvstore. */
   #isCanaryThere = false;
   #isCanaryTrue = false;
   #writes = 0;
+  #putBacks = 0;
 
   constructor(options: SyncStoreOptions) {
     assert(options.prefix.endsWith('/'), `the prefix "${options.prefix}" must end in "/"`);
@@ -82,32 +115,37 @@ export class SyncStore {
     const { clock, random, together, concurrency = together === true ? AT_A_TIME : undefined } = options;
     this.#queue = new RetryQueue({
       ...{ clock, random, concurrency },
-      attempt: (job, signal) => (job === CANARY ? this.#syncCanary(signal) : this.#sync(job, signal)),
+      attempt: async (job, signal) => {
+        if (this.#isCanaryFalse) await this.#deleteCanary(signal);
+        await (job === CANARY ? this.#syncCanary(signal) : this.#sync(job, signal));
+      },
       onDone: (job) => this.#settled(job),
     });
+    this.#contested = new ContestedKeys({ clock, random, putBack: (key) => this.#putBack(key) });
   }
 
   status(): SyncStoreStatus {
-    const { failures, lastFailure } = this.#queue.status();
+    const { pending, failures, lastFailure } = this.#queue.status();
     return {
       keys: this.#wanted.size,
-      pending: this.#pending().length,
+      pending: this.#queue.has(CANARY) ? pending - 1 : pending,
       writes: this.#writes,
+      putBacks: this.#putBacks,
       failures,
       lastFailure,
       canaryWritten: this.#isCanaryTrue,
     };
   }
 
-  /** The value that a name is to have; undefined when it is not to exist. */
+  /** Returns the wanted value of a name; undefined if it is not wanted. */
   get(name: string): Uint8Array | undefined {
     return this.#wanted.get(name);
   }
 
   /**
-   * The key is to have this value. Bytes that have landed already cost nothing. The store keeps `value`.
+   * Writes a key. Costs nothing if the same bytes have landed already. The store keeps `value`.
    *
-   * @param isOther the kvstore is known to have another value, or none: it is not compared with what is there
+   * @param isOther true if the kvstore is known to have another value, or none; the write then does not compare
    */
   upsert(name: string, value: Uint8Array, isOther = false): void {
     this.#wanted.set(name, value);
@@ -115,23 +153,26 @@ export class SyncStore {
     this.#enqueue(name);
   }
 
-  /** Another client has put this value, and it may stay: it is left as it is, under the lease that it has. */
+  /** Accepts the value that another client has put. It is not written, and keeps its lease. */
   adopt(name: string, value: Uint8Array): void {
     this.#wanted.set(name, value);
     this.#landed.set(name, value);
-    this.#touched.add(name); // what is under way may change it
+    this.#touched.add(name); // because a running write may replace it
+    this.#contested.settled(name);
     this.#enqueue(name);
   }
 
-  /** The key is not to exist. */
+  /** Deletes a key. */
   delete(name: string): void {
     this.#wanted.delete(name);
+    this.#unseen.delete(name);
+    this.#contested.settled(name);
     this.#enqueue(name);
   }
 
   /**
-   * What the kvstore holds of this name is not known any more: another client has written or deleted it. A canary that
-   * has not been written yet waits for it, whenever it was asked for. Ignored for a name that is not to exist.
+   * Compares a key in the kvstore and writes it if it differs. A canary that is not written yet waits for it. Does nothing if the
+   * name is not wanted.
    */
   touch(name: string): void {
     if (!this.#wanted.has(name)) return;
@@ -139,39 +180,117 @@ export class SyncStore {
     this.#putAgain(name);
   }
 
-  /** {@link touch} for every key that is to exist. */
-  touchAll(): void {
-    for (const name of this.#wanted.keys()) this.touch(name);
+  /**
+   * Receives an event of a watch of the prefix. Call it for each event, in order, if `follow` is false. Ignores names that are not
+   * wanted.
+   */
+  observed(name: string, event: WatchEvent): void {
+    const { type, value, modRevision } = event;
+    const wanted = this.#wanted.get(name);
+    if (wanted === undefined) return;
+    const isAsWanted = type !== 'delete' && equalBytes(wanted, value);
+    if (this.#writing.has(name)) {
+      this.#writing.set(name, { isAsWanted, modRevision });
+      return;
+    }
+    const landedAt = this.#unseen.get(name);
+    if (!this.#landed.has(name) || (landedAt !== undefined && modRevision < landedAt)) return; // replaced already or soon
+    this.#unseen.delete(name);
+    if (isAsWanted) this.#contested.settled(name);
+    else if (type === 'delete' && landedAt !== UNKNOWN_REVISION) this.#contested.deleted(name);
+    else this.#contested.overwritten(name);
   }
 
   /**
-   * Says that everything has been queued that belongs to a complete content. Resolves when the canary has been
-   * written, which is when all that was queued before has landed.
+   * Call it if `follow` is false and a watch of the prefix enters the state `watching`. Compares keys that landed before if the
+   * watch does not show them soon: another client may have deleted them while the watch was interrupted.
    */
+  async followed(signal: AbortSignal): Promise<void> {
+    const landed = [...this.#unseen.keys()];
+    if (landed.length === 0) return;
+    await sleep(this.#options.clock, ECHO_MS, signal);
+    if (!signal.aborted) for (const name of landed) if (this.#unseen.has(name)) this.touch(name);
+  }
+
+  /** Declares the content complete. Resolves when all writes queued before have landed and the canary is written. */
   markSynced(): Promise<void> {
     const written = this.#canaries.add(this.#pending());
     this.#offerCanary();
     return written;
   }
 
-  /** Resolves when all that was queued before has landed. Says nothing of the canary. */
+  /** Resolves when all writes queued before have landed, regardless of the canary. */
   landed(): Promise<void> {
     const landed = this.#landings.add(this.#pending());
     this.#landings.landed(this.#landings.due());
     return landed;
   }
 
-  /** Writes until the signal fires. Once at a time. */
+  /** Writes until the signal fires. One run at a time. */
   async run(signal: AbortSignal): Promise<void> {
     const unsubscribe = this.#options.backend.onLeaseLost({ onLeaseLost: (keys) => this.#leaseLost(keys) });
-    // What was lost since the last run is not known.
+    // Keys may have been lost since the last run.
     this.#retractCanary();
-    for (const name of this.#landed.keys()) this.touch(name);
-    await this.#queue.run(signal);
+    const { gate = OPEN_GATE } = this.#options;
+    if (this.#landed.size > 0) await gate.runSteps(this.#touchLanded(gate.slice), signal);
+    await Promise.all([this.#queue.run(signal), this.#followKeys(signal), this.#followCanary(signal)]);
+    this.#contested.stop();
     unsubscribe();
   }
 
-  /** A client has a lease for every thousand keys, and may lose all of them: each costs its own keys only. */
+  /** Touches all keys that landed before, in steps of `slice` keys. */
+  *#touchLanded(slice: number): Generator<void, void, void> {
+    let touched = 0;
+    for (const name of this.#landed.keys()) {
+      this.touch(name);
+      if (++touched % slice === 0) yield;
+    }
+  }
+
+  async #followKeys(signal: AbortSignal): Promise<void> {
+    const { prefix, follow = true } = this.#options;
+    if (!follow) return;
+    await this.#watch(prefix, signal, (event) => this.observed(event.key.slice(prefix.length), event));
+  }
+
+  /** Follows the canary. Only a deleted one is put back, because its value does not matter. */
+  async #followCanary(signal: AbortSignal): Promise<void> {
+    const { canary } = this.#options;
+    const folder = canary?.slice(0, canary.lastIndexOf('/') + 1) ?? '';
+    if (folder === '') return; // because only a prefix that ends in a slash can be watched
+    await this.#watch(folder, signal, ({ type, key }) => {
+      if (key !== canary) return;
+      if (type !== 'delete') this.#contested.settled(CANARY);
+      else if (this.#isCanaryTrue) this.#contested.deleted(CANARY);
+    });
+  }
+
+  async #watch(prefix: string, signal: AbortSignal, observe: (event: WatchEvent) => void): Promise<void> {
+    const { backend } = this.#options;
+    const onState = (state: WatchState): void => {
+      if (state === 'watching' && prefix === this.#options.prefix) void this.followed(signal);
+    };
+    for await (const batch of backend.watch(prefix, { signal, onState }))
+      for (const event of batch) if (event.type !== 'list-done') observe(event);
+  }
+
+  #putBack(key: string | typeof CANARY): void {
+    if (key === CANARY && !this.#isCanaryTrue) return;
+    this.#putBacks++;
+    if (key !== CANARY) {
+      this.#other.add(key);
+      this.#putAgain(key);
+    } else {
+      this.#isCanaryTrue = false;
+      this.#isCanaryThere = false;
+      void this.markSynced();
+    }
+  }
+
+  /**
+   * Puts the keys of a lost lease again. The cost is that of its keys only, because a client may lose many leases of a thousand
+   * keys each.
+   */
   #leaseLost(keys: readonly string[]): void {
     const { prefix, canary, leased = true, canaryLeased = leased } = this.#options;
     const isCanaryLost = canaryLeased && canary !== undefined && keys.includes(canary);
@@ -191,7 +310,7 @@ export class SyncStore {
     this.#enqueue(name);
   }
 
-  /** It is deleted before anything is put again, because it says that everything is there, and then written again. */
+  /** Deletes the canary before lost keys are put again, and writes it again after them. */
   #retractCanary(): void {
     this.#canaryWrite?.abort();
     if (!this.#isCanaryTrue) return;
@@ -201,7 +320,7 @@ export class SyncStore {
   }
 
   #pending(): readonly string[] {
-    return [...this.#queue.pending].filter((job) => job !== CANARY);
+    return [...this.#queue.pending()].filter((job) => job !== CANARY);
   }
 
   #enqueue(name: string): void {
@@ -211,7 +330,7 @@ export class SyncStore {
   #isLanded(name: string): boolean {
     const wanted = this.#wanted.get(name);
     const landed = this.#landed.get(name);
-    // A key that is not wanted and not known may be left from an earlier life: it is deleted to be sure.
+    // A key that is neither wanted nor known may be left by an earlier process, so it is deleted.
     return wanted !== undefined && landed !== undefined && equalBytes(wanted, landed);
   }
 
@@ -221,29 +340,46 @@ export class SyncStore {
     const isKnown = leased || this.#landed.has(name);
     const isOther = this.#other.delete(name);
     const mayBeThere = this.#touched.delete(name) || !(isKnown || isOther);
+    let shown: Shown | undefined;
+    let revision: number;
     this.#landed.delete(name);
+    this.#contested.settled(name);
+    if (wanted !== undefined) this.#writing.set(name, undefined);
     try {
-      await this.#write(name, wanted, mayBeThere, signal);
+      revision = await this.#write(name, wanted, mayBeThere, signal);
     } catch (error) {
-      this.#touched.add(name); // it may have landed, and what was there before may be what is wanted next
+      this.#touched.add(name); // the write may have landed, and the value before it may be wanted next
       throw error;
+    } finally {
+      shown = this.#writing.get(name);
+      this.#writing.delete(name);
     }
     this.#writes++;
-    if (wanted !== undefined) this.#landed.set(name, wanted);
+    if (wanted !== undefined) this.#hasLanded(name, wanted, revision, shown);
   }
 
+  #hasLanded(name: string, value: Uint8Array, revision: number, shown: Shown | undefined): void {
+    this.#landed.set(name, value);
+    this.#unseen.delete(name);
+    if (this.#wanted.get(name) !== value) return; // written again soon
+    if (shown === undefined || shown.modRevision < revision) this.#unseen.set(name, revision);
+    else if (!shown.isAsWanted) this.#contested.overwritten(name); // by another client, after us
+  }
+
+  /** Writes or deletes the key. Returns the revision if the kvstore reports it. */
   async #write(
     name: string,
     wanted: Uint8Array | undefined,
     mayBeThere: boolean,
     signal: AbortSignal,
-  ): Promise<void> {
+  ): Promise<number> {
     const { backend, prefix, leased = true, together } = this.#options;
     const key = `${prefix}${name}`;
     const options = { fenced: true, leased, together, signal };
+    if (wanted !== undefined && !mayBeThere) return backend.update(key, wanted, options);
     if (wanted === undefined) await backend.delete(key, options);
-    else if (mayBeThere) await backend.updateIfDifferent(key, wanted, options);
-    else await backend.update(key, wanted, options);
+    else await backend.updateIfDifferent(key, wanted, options);
+    return UNKNOWN_REVISION;
   }
 
   #settled(job: string | typeof CANARY): void {
@@ -257,21 +393,34 @@ export class SyncStore {
     this.#offerCanary();
   }
 
-  /** Something is to be done about the canary: it would be true now, or it is there and is not. */
+  /** Queues the canary if it would be true now, or if it exists and is false. */
   #offerCanary(): void {
-    const isFalse = this.#isCanaryThere && !this.#isCanaryTrue;
-    if (isFalse || this.#canaries.due().length > 0) this.#queue.add(CANARY);
+    if (this.#isCanaryFalse || this.#canaries.due().length > 0) this.#queue.add(CANARY);
+  }
+
+  get #isCanaryFalse(): boolean {
+    return this.#isCanaryThere && !this.#isCanaryTrue && this.#canaryWrite === undefined;
+  }
+
+  /** Deletes a false canary before any other write. Concurrent attempts share the delete. */
+  #deleteCanary(signal: AbortSignal): Promise<void> {
+    this.#canaryDelete ??= this.#deleteCanaryOnce(signal).finally(() => {
+      this.#canaryDelete = undefined;
+    });
+    return this.#canaryDelete;
+  }
+
+  async #deleteCanaryOnce(signal: AbortSignal): Promise<void> {
+    const { backend, canary } = this.#options;
+    if (canary !== undefined) await backend.delete(canary, { fenced: true, signal });
+    this.#isCanaryThere = false;
   }
 
   async #syncCanary(signal: AbortSignal): Promise<void> {
-    const { backend, canary } = this.#options;
+    const { canary } = this.#options;
     const due = this.#canaries.due();
     if (canary === undefined) this.#canaries.landed(due);
     else if (due.length > 0) await this.#writeCanary(canary, signal);
-    else if (this.#isCanaryThere && !this.#isCanaryTrue) {
-      await backend.delete(canary, { fenced: true, signal });
-      this.#isCanaryThere = false;
-    }
   }
 
   async #writeCanary(canary: string, signal: AbortSignal): Promise<void> {
@@ -281,9 +430,9 @@ export class SyncStore {
     this.#canaryWrite = write;
     this.#isCanaryThere = true;
     try {
-      const either = AbortSignal.any([signal, write.signal]);
+      using either = new EitherSignal(signal, write.signal);
       const value = encodeTimestamp(clock.wallTime());
-      await backend.update(canary, value, { fenced: true, leased, signal: either });
+      await backend.update(canary, value, { fenced: true, leased, signal: either.signal });
     } catch (error) {
       if (!write.signal.aborted) throw error;
     } finally {
@@ -298,5 +447,7 @@ checkArguments(SyncStore, {
   adopt: { name: TEXT, value: BYTES },
   delete: { name: TEXT },
   touch: { name: TEXT },
+  observed: { name: TEXT, event: objectWith({ type: TEXT, value: BYTES, modRevision: NUMBER }) },
+  followed: { signal: SIGNAL },
   run: { signal: SIGNAL },
 });

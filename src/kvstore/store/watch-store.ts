@@ -1,3 +1,4 @@
+import { setImmediate as eventLoopTurn } from 'node:timers/promises';
 import { checkArguments, FUNCTION, objectWith, optional, SIGNAL, TEXT } from '../../base/arguments.ts';
 import { assert } from '../../base/assert.ts';
 import type { Failure } from '../../base/failure.ts';
@@ -12,19 +13,19 @@ import { runSteps, slicesOf } from './batch-slices.ts';
 export type StoreDecoder<T> = (name: string, value: Uint8Array, at: string) => Decoded<T>;
 
 /**
- * Receives a store's content, synchronously and in order. What it throws is counted and reported, and does not keep the
- * store from going on; the key counts as received.
+ * Receives the content of a store, synchronously and in order. Errors that it throws are counted and reported; the store continues,
+ * and the key counts as received.
  */
 export interface StoreObserver<T> {
-  /** The key has this value now. */
+  /** The key has this value. */
   onUpdate(name: string, value: T): void;
-  /** The key is gone, or its value is not accepted any more. Only for keys that `onUpdate` was called for. */
+  /** The key was deleted, or its new value was rejected. Called only for keys that `onUpdate` was called for. */
   onDelete(name: string): void;
-  /** Runs `apply`, during which the two above are called for one batch. By default it is just run. */
+  /** Runs `apply`, which makes the two calls above for one batch. Default: only runs it. */
   batch?(apply: () => void): void;
 }
 
-/** The observer behind a guard: what it throws is counted and reported there. Its `batch` always applies, once. */
+/** Returns the observer with a guard that counts and reports its errors. Its `batch` always applies exactly once. */
 export function guardedObserver<T>(
   observer: StoreObserver<T>,
   guard: CallbackGuard,
@@ -52,85 +53,88 @@ export function guardedObserver<T>(
 export interface WatchStoreOptions<T> {
   readonly decode: StoreDecoder<T>;
   readonly observer: StoreObserver<T>;
-  /** Where rejected values are counted (I12). */
+  /** Counts rejected values (I12). */
   readonly rejections: RejectionLog;
   /**
-   * Shared by all stores of one process. Batches pass it in slices by weight, large values piece by piece; by default
-   * each batch is applied at once.
+   * Shared by all stores of a process. Batches pass it in slices by weight, and large values in pieces. Default: each batch is
+   * applied in one turn.
    */
   readonly gate?: TurnGate | undefined;
   /**
-   * Decodes a large value in steps of some milliseconds, each of which passes the gate. It must return what `decode`
-   * does; `undefined` for a value that is not large: `decode` is called. See `decodeInPieces`.
+   * Decodes a large value in steps of some milliseconds, each of which passes the gate. It must return the same result as `decode`,
+   * or `undefined` if the value is not large, and `decode` is called. See `decodeInPieces`.
    */
   readonly decodeLarge?:
     | ((name: string, value: Uint8Array, at: string) => Generator<undefined, Decoded<T>> | undefined)
     | undefined;
+  /** Called with each event of a key, before its value is decoded. Must not throw. */
+  readonly onEvent?: ((name: string, event: WatchEvent) => void) | undefined;
   /** Called after each batch. */
   readonly onApplied?: (() => void) | undefined;
-  /** Receives what the observer or the decoder has thrown. */
+  /** Receives errors of the observer and the decoder. */
   readonly onFault?: FaultListener | undefined;
 }
 
-/** Where a run of a {@link WatchStore} reads. */
+/** Source and options of a run of a {@link WatchStore}. */
 export interface WatchStoreRun {
   readonly backend: KvstoreBackend;
-  /** Ends in `/`. May differ from run to run, as long as the names below it mean the same. */
+  /** Ends in `/`. May differ between runs if the names below it have the same meaning. */
   readonly prefix: string;
   /** Ends the run. */
   readonly signal: AbortSignal;
-  /** End the run, deleting nothing, when the store is another one or was restored: see `WatchOptions`. */
+  /** Ends the run without deletes if the store was replaced or restored: see `WatchOptions`. */
   readonly endOnDivergence?: boolean | undefined;
   /**
-   * Asked before anything is taken away, by a delete or because a complete list does not show it; `revision` is the
-   * first that is known not to have it. False: what was to go stays until the complete list of a later run; the run goes
-   * on, but is not synced by such a list. Must not reject. By default everything may be taken away.
+   * Called before keys are removed, because of a delete or a complete list without them. `revision` is the first one that is known
+   * not to have them. If it resolves to false, the keys stay until the complete list of a later run, and the list of this run does
+   * not make the store synced. Must not reject. `never` means the same without a call; a rejected value then does not remove the
+   * previous one either. Default: all keys may be removed.
    */
-  readonly mayDelete?: ((revision: number) => Promise<boolean>) | undefined;
-  /** A complete list takes nothing away: what it does not show stays until that of a later run. */
+  readonly mayDelete?: ((revision: number) => Promise<boolean>) | 'never' | undefined;
+  /** If true, a complete list removes no keys: unlisted ones stay until the complete list of a later run. */
   readonly keepUnlisted?: boolean | undefined;
-  /** Called when the complete list of this run has been applied, and what it does not show is swept. */
+  /** Called after the complete list of this run was applied and the unlisted keys were swept. */
   readonly onListed?: (() => void) | undefined;
-  /** As in `WatchOptions`, with the failure that has led to the state, if one has. */
+  /** Like that of `WatchOptions`, with the failure that caused the state, if any. */
   readonly onState?: ((state: WatchState, failure: Failure | undefined) => void) | undefined;
 }
 
-/** A store as data. */
+/** Status of a store. */
 export interface WatchStoreStatus {
-  /** Keys whose value the observer holds. */
+  /** Number of keys with a value in the observer. */
   readonly keys: number;
-  /** Whether the content has been complete once, and not drained since. */
+  /** True if the content was complete once and not drained since. */
   readonly synced: boolean;
-  /** Keys whose present value is rejected. */
+  /** Number of keys whose present value is rejected. */
   readonly rejected: number;
   readonly updates: number;
   readonly deletes: number;
-  /** What the observer and the decoder have thrown. */
+  /** Number of errors thrown by the observer and the decoder. */
   readonly faults: number;
   /** Undefined while the store is not running. */
   readonly watch: WatchStatus | undefined;
 }
 
-/** What beginning to read weighs at the gate, in events: up to a page of them is under way then. */
+/** Gate cost of starting a watch, in events: up to one page is in flight then. */
 const FIRST_PAGE = 1024;
-/** Names that a slice of a sweep looks at for each that it may delete: a look takes some 20 ns, a delete some µs. */
+/** Number of names that a slice of a sweep visits per possible delete: a visit takes about 20 ns, a delete some µs. */
 const LOOKS_PER_DELETE = 16;
 
 /**
- * Follows a prefix of a kvstore and keeps an observer equal to it (SEMANTICS 5). What the observer holds is at any moment a
- * function of what the kvstore held: a key whose value is rejected is **absent**, also when an earlier value of
- * it was accepted, because a fresh process could not know that one (I9).
+ * Follows a prefix of a kvstore and keeps an observer equal to it (SEMANTICS 5). The state of the observer is always a function of
+ * the content of the kvstore. A key whose value is rejected is **absent**, even if an earlier value was accepted, because a new
+ * process could not know that value (I9).
  *
- * It may be run again, on another backend too, after a run has ended: what it knew stays until the new list is
- * complete, and then what the list did not show is deleted (the sweep). Ending a run deletes nothing; `drain` does.
- * Sweep and drain go on in slices of the gate (512 deletes), each a batch of the observer; between slices the observer
- * holds what is not yet deleted. A sweep that is cut short by the end of its run leaves the rest to that of the next one.
+ * After a run has ended it may be run again, also on another backend. The known state stays until the new list is complete. Then
+ * the unlisted keys are deleted (the sweep). The end of a run deletes nothing; `drain` does. Sweep and drain run in slices of the
+ * gate (512 deletes), each one batch of the observer. Between slices the observer has the keys that are not yet deleted. If the end
+ * of a run interrupts its sweep, the next run sweeps the rest.
  */
 export class WatchStore<T> {
   readonly #options: WatchStoreOptions<T>;
   readonly #guard: CallbackGuard;
   readonly #observer: Required<StoreObserver<T>>;
-  /** Names that the observer holds → the run that last showed them. */
+  /** Names in the observer → the last run that received them. */
   readonly #held = new Map<string, number>();
   readonly #rejected = new Set<string>();
   readonly #synced: Promise<void>;
@@ -138,6 +142,7 @@ export class WatchStore<T> {
   #isSynced = false;
   #run = 0;
   #watch: Watch | undefined;
+  #isApplying = false;
   #cursor = 0;
   #updates = 0;
   #deletes = 0;
@@ -151,7 +156,7 @@ export class WatchStore<T> {
     });
   }
 
-  /** Resolves once the content has been complete for the first time; never, if that never happens. */
+  /** Resolves when the content is complete for the first time. */
   get synced(): Promise<void> {
     return this.#synced;
   }
@@ -160,19 +165,20 @@ export class WatchStore<T> {
     return this.#isSynced;
   }
 
-  /** Keys whose value the observer holds. */
+  /** Number of keys with a value in the observer. */
   get size(): number {
     return this.#held.size;
   }
 
-  /** Keys whose present value is rejected. */
+  /** Number of keys whose present value is rejected. */
   get rejected(): number {
     return this.#rejected.size;
   }
 
   /**
-   * Everything that was written before this revision, on the backend of this run, has been applied. 0 while the prefix is not
-   * followed, and until the next batch after that: what is known may be of another history than the store's.
+   * All writes before this revision, on the backend of this run, were applied. Returns 0 while the prefix is not followed. It then
+   * remains 0 until the next batch, or until all values were compared, because the known state may be of another history of the
+   * store.
    */
   get cursor(): number {
     const { state, nextRevision } = this.#watch?.status() ?? {};
@@ -191,7 +197,7 @@ export class WatchStore<T> {
     };
   }
 
-  /** Follows the prefix until the signal fires; says why the run has ended. One run at a time. */
+  /** Follows the prefix until the signal fires. Returns the reason of the end. One run at a time. */
   async run(run: WatchStoreRun): Promise<'ended' | 'diverged'> {
     assert(this.#watch === undefined, 'the store is running already');
     const { backend, prefix, signal, endOnDivergence, onState } = run;
@@ -203,6 +209,7 @@ export class WatchStore<T> {
       endOnDivergence,
       onState: (state) => {
         if (state !== 'watching') this.#cursor = 0;
+        else if (!watch.status().isDoubtful) void this.#advanceIfIdle(watch);
         onState?.(state, watch.status().lastFailure);
       },
     });
@@ -210,26 +217,28 @@ export class WatchStore<T> {
     try {
       await gate.pass(FIRST_PAGE, signal);
       for await (const batch of watch) {
+        this.#isApplying = true;
         const asks = run.mayDelete !== undefined && this.#takesAway(batch);
-        const mayDelete = !asks || (await run.mayDelete(removalRevision(batch, watch)));
+        const mayDelete =
+          !asks || (run.mayDelete !== 'never' && (await run.mayDelete(removalRevision(batch, watch))));
         if (signal.aborted) break;
         if (!(await this.#applyInTurns(batch, gate, run, mayDelete))) break;
         const isListed = mayDelete && batch.some(({ type }) => type === 'list-done');
         if (isListed && !(await this.#listDone(run))) break;
-        const { queuedBytes, nextRevision } = watch.status();
-        if (queuedBytes === 0) this.#cursor = nextRevision;
+        this.#isApplying = false;
+        this.#advance(watch);
         onApplied?.();
       }
       return watch.status().state === 'diverged' ? 'diverged' : 'ended';
     } finally {
       this.#watch = undefined;
+      this.#isApplying = false;
     }
   }
 
   /**
-   * Deletes every key from the observer, in slices: it is not synced any more. Resolves to whether all are deleted; once
-   * the signal has fired the rest stays, until it is drained again or swept by a run. The store must not be running,
-   * and not be run meanwhile.
+   * Deletes all keys from the observer, in slices. The store is then not synced. Returns true if all are deleted. If the signal
+   * fires, the rest stays until it is drained again or swept by a run. The store must not run before the drain has ended.
    */
   drain(signal?: AbortSignal): Promise<boolean> {
     assert(this.#watch === undefined, 'a running store cannot be drained');
@@ -238,7 +247,24 @@ export class WatchStore<T> {
     return this.#sweep(Number.POSITIVE_INFINITY, signal);
   }
 
-  /** Whether all of the batch was applied: not if the signal has fired. */
+  /** Advances the cursor to the received revision if no events are queued. */
+  #advance(watch: Watch): void {
+    const { queuedBytes, nextRevision } = watch.status();
+    if (queuedBytes === 0) this.#cursor = nextRevision;
+  }
+
+  /**
+   * Advances the cursor after a watch has compared all keys without a difference, because no batch follows then. Waits one turn,
+   * because a batch that was taken from the queue is applied a turn later.
+   */
+  async #advanceIfIdle(watch: Watch): Promise<void> {
+    await eventLoopTurn();
+    const { state, isDoubtful } = watch.status();
+    if (this.#watch !== watch || this.#isApplying || state !== 'watching' || isDoubtful) return;
+    this.#advance(watch);
+  }
+
+  /** Returns true if the whole batch was applied; false if the signal has fired. */
   async #applyInTurns(
     batch: readonly WatchEvent[],
     gate: TurnGate,
@@ -254,7 +280,7 @@ export class WatchStore<T> {
     return true;
   }
 
-  /** Decodes the value of an event if it is large (that of a delete is empty); `undefined` otherwise. */
+  /** Decodes the value of an event if it is large; `undefined` otherwise. The value of a delete is empty. */
   async #decodeInTurns(
     { key, value }: WatchEvent,
     gate: TurnGate,
@@ -269,29 +295,35 @@ export class WatchStore<T> {
     }
   }
 
-  /** Whether a batch may take away something that the observer holds. */
+  /** Returns true if a batch may remove a key from the observer. */
   #takesAway(batch: readonly WatchEvent[]): boolean {
     return this.#held.size > 0 && batch.some(({ type }) => type === 'delete' || type === 'list-done');
   }
 
-  /** @param decoded the value of the first event, if it was decoded before */
+  /** @param decoded the value of the first event, if it was already decoded */
   #apply(batch: readonly WatchEvent[], run: WatchStoreRun, mayDelete: boolean, decoded?: Decoded<T>): void {
-    for (const [index, { type, key, value }] of batch.entries()) {
+    const { onEvent } = this.#options;
+    for (const [index, event] of batch.entries()) {
+      const { type, key, value } = event;
       const name = key.slice(run.prefix.length);
+      if (type !== 'list-done') onEvent?.(name, event);
       const known = index === 0 ? decoded : undefined;
       if (type === 'delete' && mayDelete) this.#delete(name);
       else if (type === 'create' || type === 'modify')
-        this.#update(name, known ?? this.#decode(name, value, key));
+        this.#update(name, known ?? this.#decode(name, value, key), run);
     }
   }
 
-  #update(name: string, decoded: Decoded<T>): void {
+  #update(name: string, decoded: Decoded<T>, { mayDelete }: WatchStoreRun): void {
     if (!decoded.ok) {
       this.#options.rejections.add(decoded.rejection);
+      if (mayDelete === 'never') return;
       this.#drop(name);
       this.#rejected.add(name);
       return;
     }
+    if (decoded.dropped !== undefined)
+      for (const detail of decoded.dropped) this.#options.rejections.add(detail);
     if (this.#rejected.size > 0) this.#rejected.delete(name);
     this.#held.set(name, this.#run);
     this.#updates++;
@@ -322,7 +354,7 @@ export class WatchStore<T> {
     this.#observer.onDelete(name);
   }
 
-  /** What an earlier run knew and this one's complete list has not shown is stale. */
+  /** Sweeps the keys of earlier runs that the complete list of this run does not have. */
   async #listDone({ keepUnlisted = false, onListed, signal }: WatchStoreRun): Promise<boolean> {
     if (!keepUnlisted && !(await this.#sweep(this.#run, signal))) return false;
     this.#isSynced = true;
@@ -331,7 +363,7 @@ export class WatchStore<T> {
     return true;
   }
 
-  /** Deletes what only runs before this one have shown; false when the signal has fired before all of it was. */
+  /** Deletes the keys that only runs before `before` have received. Returns false if the signal fires before the end. */
   #sweep(before: number, signal?: AbortSignal): Promise<boolean> {
     const { gate = OPEN_GATE } = this.#options;
     return gate.runSteps(this.#slices(before, gate.slice), signal);
@@ -348,7 +380,7 @@ export class WatchStore<T> {
     }
   }
 
-  /** Deletes what is stale of the next names; whether these were the last. */
+  /** Deletes the stale ones of the next names. Returns true if these were the last names. */
   #slice(held: Iterator<[string, number]>, before: number, size: number): boolean {
     let dropped = 0;
     for (let looks = 0; looks < LOOKS_PER_DELETE * size && dropped < size; looks++) {
@@ -368,7 +400,7 @@ checkArguments(WatchStore, {
   drain: { signal: optional(SIGNAL) },
 });
 
-/** The first revision that is known not to have what a batch takes away. */
+/** Returns the first revision that is known not to have the keys removed by a batch. */
 function removalRevision(batch: readonly WatchEvent[], watch: Watch): number {
   let revision = 0;
   for (const { type, modRevision } of batch) {

@@ -1,47 +1,47 @@
-/** A key as it was put: enough to recognise the put in a store. */
+/** A put of a key, with enough data to recognise it in a store. */
 export interface Anchor {
   readonly key: string;
   readonly modRevision: number;
   readonly value: Uint8Array;
 }
 
-// As many puts are compared before a stream goes on, each with a read of its key: the last of them alone may be the same in
-// two histories, because writers that begin anew write much as it was.
+// Number of puts that are compared before a stream resumes, each with a read of its key. One put alone may be equal in two
+// histories, because writers that restart often repeat their writes.
 const LATEST = 3;
-// With those enough that overwriting and deleting the keys written last leaves one.
+// Enough older anchors that one survives if the newest keys are overwritten or deleted.
 const OLDER = 8;
 
 /**
- * Some of the keys that a watch knows, with their values: a server that still shows one of them as it was put has the
- * history that was followed, at least up to that revision. The latest puts are always among them; the others are the
- * sparser the older they are, so that keys which are overwritten all the time do not push out all of them.
+ * A sample of the known keys, with their values. If a server still has one of them unchanged, it has the same history, at least up
+ * to that revision. The sample includes the latest puts. Older ones are sparser, so that keys which are overwritten often do not
+ * replace all of them.
  *
  *     revisions  12 ........ 845 .... 990 .. 1003 1010 | 1014 1016 1017
  */
 export class Anchors {
-  /** Each ascending by revision, and older than the next one. */
+  /** Ascending by revision, as is `#latest`, and all older than it. */
   #older: Anchor[] = [];
   #latest: Anchor[] = [];
-  /** The latest of a batch: their values may be views that pin the whole message they came in. */
+  /** The latest puts of the current batch. Their values may be views that pin a whole message. */
   #arrived: Anchor[] = [];
   #promoted = 0;
 
-  /** Newest first. */
+  /** Returns all anchors, newest first. */
   get newestFirst(): readonly Anchor[] {
     return [...this.#older, ...this.#latest, ...this.#arrived].toReversed();
   }
 
-  /** As many of them as are compared before a stream goes on. */
+  /** Returns the anchors that are compared before a stream resumes. */
   get latest(): readonly Anchor[] {
     return this.newestFirst.slice(0, LATEST);
   }
 
-  /** The revision of the latest put that still stands; 0 when there is none. */
+  /** Returns the revision of the latest put that is still current; 0 if there is none. */
   get newest(): number {
     return (this.#arrived.at(-1) ?? this.#latest.at(-1) ?? this.#older.at(-1))?.modRevision ?? 0;
   }
 
-  /** A key was put. */
+  /** Records a put of a key. */
   put(key: string, value: Uint8Array, modRevision: number): void {
     this.drop(key);
     if (modRevision < this.newest) return;
@@ -49,14 +49,14 @@ export class Anchors {
     if (this.#arrived.length > LATEST) this.#arrived.shift();
   }
 
-  /** A key was deleted, or is put anew. */
+  /** Removes a key that was deleted or is put again. */
   drop(key: string): void {
     remove(this.#older, key);
     remove(this.#latest, key);
     remove(this.#arrived, key);
   }
 
-  /** To be called after each batch: what is kept of it must not pin the message that it came in. */
+  /** Copies the values of the batch, because they may pin its message. Call it after each batch. */
   seal(): void {
     if (this.#arrived.length === 0) return;
     const sealed = this.#arrived.map((anchor) => ({ ...anchor, value: Uint8Array.from(anchor.value) }));
@@ -73,16 +73,16 @@ export class Anchors {
     this.#arrived = [];
   }
 
-  /** One that is not among the latest any more; of many that were replaced at once the others are not kept. */
+  /** Moves an anchor to the older ones. If many are replaced together, the others are dropped. */
   #promote(anchor: Anchor): void {
     if (this.#older.length === OLDER) this.#older.splice(this.#next(), 1);
     this.#older.push(anchor);
   }
 
-  /** Which one goes: every other time the newest, every fourth time the one before, and so on. */
+  /** Returns the index of the anchor to remove: every second time the newest, every fourth time the one before it, and so on. */
   #next(): number {
     const turn = ++this.#promoted;
-    const age = 31 - Math.clz32(turn & -turn); // how often two divides it
+    const age = 31 - Math.clz32(turn & -turn); // how often two divides `turn`
     return Math.max(0, OLDER - 1 - age);
   }
 }

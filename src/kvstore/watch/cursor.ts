@@ -4,7 +4,7 @@ import type { KeyValue, ResponseHeader, TransportEvent } from '../transport.ts';
 import type { EventQueue } from './event-queue.ts';
 import { KnownKeys } from './known-keys.ts';
 
-/** The store is another one, or was restored from a backup: another past of the same. */
+/** The store was replaced, or restored from a backup. */
 export class DivergedError extends KvstoreError {
   constructor(why: string) {
     super('future-revision', why);
@@ -12,7 +12,7 @@ export class DivergedError extends KvstoreError {
 }
 
 /**
- * What a watch knows, and as of when. Pure.
+ * The keys that a watch knows, and their revision. Pure.
  *
  *     prefix ├──────── covered ────────┼──── not listed yet ────┤ end
  *              confirmed, as of          unconfirmed, as of
@@ -23,6 +23,8 @@ export class Cursor {
   readonly known: KnownKeys;
   #covered: string;
   #next = 0;
+  /** True if some events of revision `next` are known. */
+  #isPartial = false;
   #unconfirmedNext = 0;
   #header: ResponseHeader | undefined;
 
@@ -32,17 +34,17 @@ export class Cursor {
     this.#covered = this.range.start;
   }
 
-  /** Everything that was written in the covered range before this revision is known. */
+  /** All writes in the covered range before this revision are known. */
   get next(): number {
     return this.#next;
   }
 
-  /** The part of the prefix that has been listed. */
+  /** The part of the prefix that was listed. */
   get covered(): KeyRange {
     return { start: this.range.start, end: this.#covered };
   }
 
-  /** What is still to be listed. */
+  /** The part of the prefix that is not listed yet. */
   get rest(): KeyRange {
     return { start: this.#covered, end: this.range.end };
   }
@@ -56,16 +58,17 @@ export class Cursor {
   }
 
   /**
-   * Whether a stream may go on from `next`: only where the revision before is that of an event, which the server can be
-   * asked to show. After a listing nothing in this prefix need have been written at its revision.
+   * True if a stream may resume at `next`. This requires an event at the revision before, because the server can be asked for it.
+   * After a listing there may be no event of this prefix at its revision. After a part of a revision, its known events cannot be
+   * distinguished from the others.
    */
   get canResume(): boolean {
     const { anchors, lastDeletes } = this.known;
     const last = this.#next - 1;
-    return this.isComplete && (anchors.newest === last || lastDeletes.newest === last);
+    return this.isComplete && !this.#isPartial && (anchors.newest === last || lastDeletes.newest === last);
   }
 
-  /** Throws {@link DivergedError} unless a quorum read with this header may be of the store that was followed. */
+  /** Throws {@link DivergedError} if the header of a quorum read shows that the store is not the one that was followed. */
   check(header: ResponseHeader): void {
     const { clusterID, raftTerm, revision } = header;
     const followed = this.#header;
@@ -78,47 +81,54 @@ export class Cursor {
     this.#header = header;
   }
 
-  /** Throws {@link DivergedError} if a key was last written before the cursor, and not as it was seen then. */
-  checkKey({ key, modRevision }: Pick<KeyValue, 'key' | 'modRevision'>): void {
+  /** Throws {@link DivergedError} if a key was last written before the cursor but is not known with that revision and value. */
+  checkKey(kv: KeyValue): void {
+    const { key, modRevision } = kv;
+    if (modRevision >= this.knownBefore(key) || this.known.has(kv)) return;
     const known = this.known.revisionOf(key);
-    if (known === modRevision || modRevision >= this.knownBefore(key)) return;
-    throw new DivergedError(
-      `${key} is of revision ${modRevision}, and was known to be of ${known ?? 'none'}`,
-    );
+    const difference = known === modRevision ? 'with another value' : `at revision ${known ?? 'none'}`;
+    throw new DivergedError(`${key} has revision ${modRevision}, but was known ${difference}`);
   }
 
-  /** The revision before which all writes of a key are known. */
+  /** Returns the revision before which all writes of a key are known. */
   knownBefore(key: string): number {
     return this.#next === this.#unconfirmedNext || inRange(key, this.covered)
       ? this.#next
       : this.#unconfirmedNext;
   }
 
-  /** Events of whole revisions, from a stream. */
-  receive(events: readonly TransportEvent[]): void {
+  /**
+   * Applies events of a stream.
+   *
+   * @param isPartial true if more events of the last revision may follow
+   */
+  receive(events: readonly TransportEvent[], isPartial: boolean = false): void {
     for (const event of events) {
-      // A stream that was opened before a listing repeats what the listing has shown.
+      // A stream that was opened before a listing repeats events that the listing included.
       if (event.modRevision >= this.#next) this.known.apply(event);
     }
-    this.#next = Math.max(this.#next, (events.at(-1)?.modRevision ?? 0) + 1);
+    const last = events.at(-1)?.modRevision ?? 0;
+    this.#isPartial = isPartial;
+    this.#next = Math.max(this.#next, isPartial ? last : last + 1);
   }
 
-  /** What is covered is now known as of `revision`, up to the key `upTo`. */
+  /** Records that all keys before `upTo` are known as of `revision`. */
   cover(upTo: string, revision: number): void {
     this.#covered = upTo;
+    this.#isPartial = false;
     this.#next = revision + 1;
   }
 
-  /** The whole prefix is to be listed again; yields after each step of what that costs. */
+  /** Starts a new listing of the whole prefix. Yields after each step, because there may be many. */
   *beginListing(): Generator<void> {
     if (this.isComplete) this.#unconfirmedNext = this.#next;
     this.#covered = this.range.start;
     yield* this.known.unconfirm();
   }
 
-  /** The store is another one: nothing that is known says anything of it. */
+  /** Resets the cursor for another store, because nothing known applies to it. */
   *diverge(): Generator<void> {
-    this.known.anchors.clear(); // what was put last in the old history says nothing of the new
+    this.known.anchors.clear(); // puts of the old history prove nothing about the new one
     this.#header = undefined;
     yield* this.beginListing();
     this.#next = 0;

@@ -1,16 +1,16 @@
 import type { WatchEvent } from '../backend.ts';
 import type { WatchLimits } from './watch-limits.ts';
 
-/** What is queued for the reader: a write, a delete (`value` undefined), or the end of the first list. */
+/** A queued item: a write, a delete (`value` undefined), or the end of the first list. */
 interface Pending {
   readonly key: string;
   readonly value: Uint8Array | undefined;
   readonly modRevision: number;
-  /** Whether the reader knows the key by the time it gets to this. */
+  /** True if the reader knows the key when it takes this item. */
   readonly known: boolean;
 }
 
-// What an entry weighs beside key and value: the object, its place in the array.
+// Memory of an item in addition to key and value: the object and its array slot.
 const ENTRY_BYTES = 80;
 
 const EMPTY = new Uint8Array(0);
@@ -31,16 +31,15 @@ function asEvent(pending: Pending): WatchEvent {
 export type QueueLimits = Pick<WatchLimits, 'batchEvents' | 'highWaterBytes' | 'lowWaterBytes'>;
 
 /**
- * Events between a watch and its reader. Costs nothing while the reader keeps up; when more than `highWaterBytes` are
- * queued, {@link relieve} keeps the last of several writes of one key, and if that is not enough the source has to
- * pause (I11).
+ * Events between a watch and its reader. Costs nothing while the reader keeps up. If more than `highWaterBytes` are queued,
+ * {@link relieve} keeps only the last write of each key. If that is not enough, the source must pause (I11).
  */
 export class EventQueue {
   readonly #limits: QueueLimits;
   #items: Pending[] = [];
   #head = 0;
   #bytes = 0;
-  /** Coalesce again only after it has grown by half: the cost per event stays constant. */
+  /** Size at which the queue coalesces next. It grows by half each time, so the cost per event is constant. */
   #coalesceAt: number;
 
   constructor(limits: QueueLimits) {
@@ -56,12 +55,12 @@ export class EventQueue {
     return this.#head === this.#items.length;
   }
 
-  /** @param known whether the key existed for this watch before this event */
+  /** @param known true if the watch knew the key before this event */
   push(key: string, value: Uint8Array | undefined, modRevision: number, known: boolean): void {
     this.#append({ key, value, modRevision, known });
   }
 
-  /** After events of a stream; a listing has every key once, and is not worth the look. */
+  /** Coalesces a long queue. Call it after events of a stream. A listing has each key once, so it would gain nothing. */
   relieve(): void {
     if (this.#bytes > this.#coalesceAt) this.#coalesce();
   }
@@ -70,7 +69,7 @@ export class EventQueue {
     this.#append(LIST_DONE);
   }
 
-  /** Throws away what is queued. */
+  /** Discards all queued events. */
   clear(): void {
     this.#items = [];
     this.#head = 0;
@@ -78,8 +77,8 @@ export class EventQueue {
   }
 
   /**
-   * The next batch, empty when there is none. Never splits the writes of one revision, unless they are more
-   * than `batchEvents`; ends after `list-done`.
+   * Returns the next batch, or an empty one if none is queued. A batch ends after `list-done`. The writes of one revision are in
+   * one batch unless there are more than `batchEvents`.
    */
   take(): WatchEvent[] {
     const end = this.#batchEnd();
@@ -115,27 +114,28 @@ export class EventQueue {
       this.#head = 0;
       this.#coalesceAt = this.#limits.highWaterBytes;
     } else if (this.#head > this.#limits.batchEvents && this.#head > this.#items.length / 2) {
-      // Half of it at least has gone: each event is moved once at most.
+      // At least half of the array is free, so each item moves at most once.
       this.#items = this.#items.slice(this.#head);
       this.#head = 0;
     }
   }
 
   /**
-   * Keeps the last event of each key, in its place. Nothing moves over `list-done`: what was listed has to be
-   * delivered before it. A key that came and went unseen leaves nothing.
+   * Keeps the last event of each key, in order. Nothing moves across `list-done`, because listed keys must be delivered before it.
+   * If a key was created and deleted before the reader saw it, no event remains.
    */
   #coalesce(): void {
     const kept: Pending[] = [];
     let latest = new Map<string, Pending>();
     for (const pending of this.#items.slice(this.#head)) {
       if (pending === LIST_DONE) {
-        kept.push(...latest.values(), LIST_DONE);
+        for (const earlier of latest.values()) kept.push(earlier);
+        kept.push(LIST_DONE);
         latest = new Map();
         continue;
       }
       const earlier = latest.get(pending.key);
-      latest.delete(pending.key); // so that the key moves to the end
+      latest.delete(pending.key); // moves the key to the end
       const known = earlier === undefined ? pending.known : earlier.known;
       if (!known && pending.value === undefined) continue;
       latest.set(pending.key, known === pending.known ? pending : { ...pending, known });

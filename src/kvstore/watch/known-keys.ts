@@ -1,20 +1,23 @@
 import type { KeyValue, TransportEvent } from '../transport.ts';
 import { Anchors } from './anchors.ts';
 import type { EventQueue } from './event-queue.ts';
+import { KnownVersions } from './known-versions.ts';
 import { LastDeletes } from './last-deletes.ts';
 
 /**
- * What the reader of a watch knows: the mod revision of every key. Every change of it is queued for the reader in the
- * same moment, so that what is known is what the reader has received once the queue is empty; event types come from
- * here and not from the server.
+ * The keys that the reader of a watch knows: their mod revisions, and checksums of their values. Every change is queued for the
+ * reader at the same time, so this equals what the reader has received once the queue is empty. Event types are derived here, not
+ * by the server.
  *
- * While a listing is under way the keys that it has not shown yet are *unconfirmed*: the reader knows them, and they
- * are gone if the listing ends without them.
+ * During a listing, keys that were not listed yet are *unconfirmed*: the reader knows them, and they are deleted if the listing
+ * ends without them.
  */
 export class KnownKeys {
   readonly anchors: Anchors = new Anchors();
   readonly lastDeletes: LastDeletes = new LastDeletes();
   readonly #queue: EventQueue;
+  readonly #versions = new KnownVersions();
+  /** Key → row of its version. */
   #confirmed = new Map<string, number>();
   #unconfirmed = new Map<string, number>();
 
@@ -26,74 +29,93 @@ export class KnownKeys {
     return this.#confirmed.size + this.#unconfirmed.size;
   }
 
-  /** How many of them are confirmed. */
+  /** Number of confirmed keys. */
   get confirmed(): number {
     return this.#confirmed.size;
   }
 
-  /** The mod revision of a key; `undefined` when it is not known. */
+  /** Returns the mod revision of a key; `undefined` if the key is not known. */
   revisionOf(key: string): number | undefined {
-    return this.#confirmed.get(key) ?? this.#unconfirmed.get(key);
+    const row = this.#rowOf(key);
+    return row === undefined ? undefined : this.#versions.revisionOf(row);
   }
 
-  /** The keys as they are, not a copy: they may be dropped while one goes through them. */
+  /** Returns true if the reader knows the key with this revision and value. */
+  has({ key, value, modRevision }: KeyValue): boolean {
+    const row = this.#rowOf(key);
+    return row !== undefined && this.#versions.isAt(row, modRevision, value);
+  }
+
+  /** Returns the live keys, not a copy. They may be dropped during the iteration. */
   confirmedKeys(): Iterable<string> {
     return this.#confirmed.keys();
   }
 
-  /** As {@link confirmedKeys}. */
+  /** Like {@link confirmedKeys}. */
   unconfirmedKeys(): Iterable<string> {
     return this.#unconfirmed.keys();
   }
 
-  /**
-   * A key that a listing shows: it is confirmed, and queued if it is new or changed. The same revision stands for the
-   * same value only up to `trusted`, the revision to which the store's history is known to be the one followed.
-   */
-  list({ key, value, modRevision }: KeyValue, trusted: number): void {
-    const known = this.revisionOf(key);
-    if (this.#unconfirmed.size > 0) this.#unconfirmed.delete(key);
-    if (known === modRevision && modRevision <= trusted) this.#confirm(key, value, modRevision);
-    else this.#put(key, value, modRevision, known !== undefined);
-  }
-
-  /** An event of a stream. */
-  apply({ key, value, modRevision }: TransportEvent): void {
-    if (value !== undefined) {
-      this.#put(key, value, modRevision, this.#confirmed.has(key));
+  /** Confirms a listed key. Queues it if it is new or differs from the known version. */
+  list({ key, value, modRevision }: KeyValue): void {
+    const row = this.#rowOf(key);
+    if (row === undefined || !this.#versions.isAt(row, modRevision, value)) {
+      this.#put(key, row, value, modRevision);
       return;
     }
-    this.lastDeletes.add(key, modRevision);
-    this.drop(key, modRevision);
+    this.#confirm(key, row);
+    this.anchors.put(key, value, modRevision);
   }
 
-  /** A key that is gone, as an event or a listing at `revision` shows. */
+  /** Applies an event of a stream. */
+  apply({ key, value, modRevision }: TransportEvent): void {
+    if (value === undefined) {
+      this.lastDeletes.add(key, modRevision);
+      this.drop(key, modRevision);
+      return;
+    }
+    this.#put(key, this.#rowOf(key), value, modRevision);
+  }
+
+  /** Deletes a key after a delete event, or because a listing at `revision` does not have it. */
   drop(key: string, revision: number): void {
-    if (!this.#confirmed.delete(key) && !this.#unconfirmed.delete(key)) return;
+    const row = this.#rowOf(key);
+    if (row === undefined) return;
+    if (!this.#confirmed.delete(key)) this.#unconfirmed.delete(key);
+    this.#versions.delete(row);
     this.anchors.drop(key);
     this.#queue.push(key, undefined, revision, true);
   }
 
-  /** A listing begins: from now on nothing is confirmed. Costs a step for each key that was confirmed by another one. */
+  /** Begins a listing: marks all keys as unconfirmed. Yields for each key that an unfinished listing had confirmed. */
   *unconfirm(): Generator<void> {
     if (this.#unconfirmed.size === 0) {
       [this.#confirmed, this.#unconfirmed] = [this.#unconfirmed, this.#confirmed];
       return;
     }
-    for (const [key, revision] of this.#confirmed) {
+    for (const [key, row] of this.#confirmed) {
       this.#confirmed.delete(key);
-      this.#unconfirmed.set(key, revision);
+      this.#unconfirmed.set(key, row);
       yield;
     }
   }
 
-  #put(key: string, value: Uint8Array, modRevision: number, known: boolean): void {
-    this.#queue.push(key, value, modRevision, known);
-    this.#confirm(key, value, modRevision);
+  #rowOf(key: string): number | undefined {
+    return this.#confirmed.get(key) ?? this.#unconfirmed.get(key);
   }
 
-  #confirm(key: string, value: Uint8Array, modRevision: number): void {
-    this.#confirmed.set(key, modRevision);
+  /** @param row the known version, if the key is known */
+  #put(key: string, row: number | undefined, value: Uint8Array, modRevision: number): void {
+    this.#queue.push(key, value, modRevision, row !== undefined);
+    if (row === undefined) this.#confirmed.set(key, this.#versions.add(modRevision, value));
+    else {
+      this.#versions.set(row, modRevision, value);
+      this.#confirm(key, row);
+    }
     this.anchors.put(key, value, modRevision);
+  }
+
+  #confirm(key: string, row: number): void {
+    if (this.#unconfirmed.size > 0 && this.#unconfirmed.delete(key)) this.#confirmed.set(key, row);
   }
 }

@@ -1,6 +1,6 @@
 import { setImmediate as eventLoopTurn } from 'node:timers/promises';
 import { assert } from '../../base/assert.ts';
-import { backoffDelay } from '../../base/backoff.ts';
+import { backoffDelay, isRecentOutage, RECENT_OUTAGE_CAP_MS } from '../../base/backoff.ts';
 import type { Clock, Random } from '../../base/clock.ts';
 import { DelayCounts } from '../../base/delay-counts.ts';
 import { type Failure, failureOf } from '../../base/failure.ts';
@@ -25,20 +25,19 @@ export interface ListAndWatchOptions {
   readonly clock: Clock;
   readonly random: Random;
   readonly signal?: AbortSignal | undefined;
-  /** Ends the watch as well. Neither knows of a watch that is not read. */
+  /** Also ends the watch. Neither signal has a listener before the watch is read. */
   readonly closed?: AbortSignal | undefined;
   /** See `WatchOptions`. */
   readonly endOnDivergence?: boolean | undefined;
   /** See `WatchOptions`. */
   readonly onState?: ((state: WatchState) => void) | undefined;
-  /** Shared with the other watches of the client. Default: it tries by itself. */
+  /** Shared by the watches of a client. Default: the watch retries independently. */
   readonly reconnects?: Reconnects | undefined;
-  /**
-   * Called when the store turns out to be another one, or another past of the same; with the time up to which the watch had
-   * followed the one before.
-   */
+  /** Called if the store was replaced or restored from a backup, with the time until which the watch followed the previous one. */
   readonly onDiverged?: ((followedUntil: number) => void) | undefined;
-  /** Called when the watch begins to be read, and once more when it has ended; never if it is not read. */
+  /**
+   * `onBegin` is called when the reader starts to read, `onEnd` when the watch has ended. Neither is called if it is never read.
+   */
   readonly onBegin?: (() => void) | undefined;
   readonly onEnd?: (() => void) | undefined;
   /** Default: {@link WATCH_LIMITS}. */
@@ -46,32 +45,33 @@ export interface ListAndWatchOptions {
 }
 
 const BACKOFF = { baseMs: 50, capMs: 5000 };
-// A right that is missing comes back when a person gives it: there is no hurry.
+const RECENT_BACKOFF = { ...BACKOFF, capMs: RECENT_OUTAGE_CAP_MS };
+// A missing right returns only when an administrator grants it, so retries are slow.
 const FORBIDDEN_BACKOFF = { baseMs: 5000, capMs: 60_000 };
-// A server does not end the streams of a user whose rights were revoked: whether they are still there is asked after so
-// long, and when another call of the client was refused, but not again within a minute.
+// A server does not end the streams of a user whose rights were revoked. The watch checks its rights after this time, and also when
+// another call of the client was refused, but at most once a minute.
 const RIGHTS_MS = 10 * 60_000;
 const RIGHTS_AGAIN_MS = 60_000;
-// Watch events lost by the server's own bugs (etcd #17555, #18089, #19179) are found after so long.
+// Interval of comparisons that find watch events lost by bugs of the server (etcd #17555, #18089, #19179).
 const RECONCILE_MS = 30 * 60_000;
-// Reading all values again after a stream has broken takes no more than this part of the time.
+// Maximum share of time for reading all values again after a stream broke.
 const REREAD_SHARE = 1 / 50;
 
 /**
- * The list-and-watch driver: everything that has to be right under faults, over any transport. See `Watch` for what it
- * promises. It works in sessions, one stream each, and after any failure begins another:
+ * The list-and-watch driver: handles all faults, over any transport. See `Watch` for its promises. It runs sessions of one stream
+ * each. After a failure it starts the next session:
  *
- *     open a stream ─► bring what is known up to date, on the server of that stream ─► follow the stream
- *       from the cursor      prove that the server has the history followed (`proveHistory`)
- *       from now on          read what is not known, compare the rest (`sync`)
+ *     open a stream ─► bring the known keys up to date, from the server of that stream ─► follow the stream
+ *       from the cursor      prove that the server has the same history (`proveHistory`)
+ *       from now on          read unknown keys, compare the others (`sync`)
  *
- * A server that is restored from a backup ends its streams: while one is open, what is read from its server and what the
- * stream delivers are of one history. So nothing has to be asked once more, and what was listed before a failure is kept.
+ * A server that is restored from a backup ends its streams. While a stream is open, reads from its server and its events are
+ * therefore of one history. So no read is repeated, and keys listed before a failure are kept.
  *
- * - It remembers the mod revision of every key; event types come from there, not from the server.
- * - It resumes after the last *event* it has seen, never after a header's revision, which can be ahead.
- * - What is learnt counts as known when it is queued, so the queue belongs to the state.
- * - It holds back the transport when the reader is slow.
+ * - It stores the mod revision of every key and derives event types from it, not from the server.
+ * - It resumes after the last received *event*, never after the revision of a header, because that can be ahead.
+ * - A key counts as known when its event is queued, so the queue is part of the state.
+ * - If the reader is slow, it pauses the transport.
  */
 export class ListAndWatch implements Watch {
   readonly #options: ListAndWatchOptions;
@@ -81,20 +81,20 @@ export class ListAndWatch implements Watch {
   readonly #size: PageSize;
   readonly #ended = new AbortController();
   readonly #guard = new CallbackGuard();
-  /** The stream cannot go on from the cursor although that stands for an event: its history has been compacted. */
+  /** True if the stream cannot resume although the cursor is at an event, because the history there is compacted or too large. */
   #mustSync = false;
-  /** When all keys are to be compared next, and whether with their values: a stream has broken since they were read. */
+  /** The time of the next comparison of all keys. It includes values if a stream broke since they were read. */
   #compareAt: number;
   #isDoubtful = false;
-  /** How long it has taken to bring everything up to date, at most. */
+  /** Longest duration of a sync. */
   #syncMs = 0;
-  /** Until when the store was followed of which the keys are known. */
+  /** The time until which the store with the known keys was followed. */
   #followedUntil: number;
   #seen = 0;
   #state: WatchState = 'listing';
-  /** The session whose stream is followed. */
+  /** The session that follows its stream. */
   #following: WatchSession | undefined;
-  /** When the rights were last shown, and asked for. */
+  /** When the rights were last confirmed, and when they were last checked. */
   #rightsShownAt = 0;
   #rightsAskedAt = Number.NEGATIVE_INFINITY;
   #started = false;
@@ -103,9 +103,11 @@ export class ListAndWatch implements Watch {
   #resumptions = 0;
   #failures = 0;
   #failuresInRow = 0;
+  /** Time of the first failure in a row. */
+  #failingSince = 0;
   #lastFailure: Failure | undefined;
   readonly #delays = new DelayCounts();
-  /** When the oldest event came from the stream that has not been taken. */
+  /** Arrival time of the oldest event of the stream that was not taken yet. */
   #arrivedAt: number | undefined;
 
   constructor(options: ListAndWatchOptions) {
@@ -126,16 +128,17 @@ export class ListAndWatch implements Watch {
       keys: this.#cursor.known.size,
       nextRevision: this.#seen,
       listed: this.#listed,
+      isDoubtful: this.#isDoubtful,
       listings: this.#listings,
       resumptions: this.#resumptions,
       failures: this.#failures,
       lastFailure: this.#lastFailure,
-      queuedBytes: this.#queue.events.bytes,
+      queuedBytes: this.#queue.events.bytes + (this.#following?.heldBytes ?? 0),
       delays: this.#delays.status(),
     };
   }
 
-  /** Looks whether what is followed may still be read: other calls of the client have been refused. */
+  /** Checks that the prefix may still be read, because another call of the client was refused. */
   checkRights(): void {
     const { prefix, clock } = this.#options;
     const now = clock.now();
@@ -164,7 +167,7 @@ export class ListAndWatch implements Watch {
         if (this.#queue.events.isEmpty) this.#arrivedAt = undefined;
         yield batch;
         if (arrivedAt !== undefined) this.#delays.add(clock.now() - arrivedAt, batch.length);
-        if (!this.#queue.events.isEmpty) await eventLoopTurn(); // let others run between two batches
+        if (!this.#queue.events.isEmpty) await eventLoopTurn(); // let other work run between two batches
       }
     } finally {
       for (const source of [signal, closed]) source?.removeEventListener('abort', abort);
@@ -174,7 +177,6 @@ export class ListAndWatch implements Watch {
     }
   }
 
-  /** Idempotent. */
   #end(state: 'ended' | 'diverged'): void {
     this.#enter(state);
     this.#ended.abort();
@@ -182,7 +184,7 @@ export class ListAndWatch implements Watch {
     this.#queue.end();
   }
 
-  /** Ended is ended, whatever is still under way. */
+  /** Sets the state, unless the watch has ended. */
   #enter(state: WatchState): void {
     if (this.#ended.signal.aborted) return;
     this.#state = state;
@@ -196,7 +198,8 @@ export class ListAndWatch implements Watch {
       try {
         await this.#session();
       } catch (thrown) {
-        if (!this.#ended.signal.aborted) await this.#recover(asKvstoreError(thrown)).catch(() => {}); // ended meanwhile
+        // the watch ended during the wait
+        if (!this.#ended.signal.aborted) await this.#recover(asKvstoreError(thrown)).catch(() => {});
       }
     }
   }
@@ -206,7 +209,8 @@ export class ListAndWatch implements Watch {
     const isDue = clock.now() >= this.#compareAt;
     const resume = this.#cursor.canResume && !this.#mustSync && !isDue;
     const request = { prefix, startRevision: resume ? this.#cursor.next : 0 };
-    const session = new WatchSession({ transport, request, clock, signal: this.#ended.signal });
+    const { signal } = this.#ended;
+    const session = new WatchSession({ transport, request, clock, signal, limits: this.#limits });
     try {
       if (!(await (resume ? this.#resume(session) : this.#sync(session, isDue)))) return;
       this.#resumptions++;
@@ -216,7 +220,7 @@ export class ListAndWatch implements Watch {
       this.#rightsShownAt = clock.now();
       await session.follow({
         lifetimeMs: this.#compareAt - clock.now(),
-        onEvents: (events) => this.#received(events),
+        onEvents: (events, isPartial) => this.#received(events, isPartial),
         onProgress: (header) => this.#progressed(header),
         onAlive: () => {
           this.#succeeded();
@@ -225,7 +229,7 @@ export class ListAndWatch implements Watch {
         isFull: () => this.#queue.isFull,
         room: () => this.#queue.room(),
       });
-      this.#compareAt = clock.now(); // its time is over
+      this.#compareAt = clock.now(); // the lifetime of the stream is over
     } finally {
       if (this.#following !== undefined) this.#followedUntil = clock.now();
       this.#following = undefined;
@@ -234,6 +238,7 @@ export class ListAndWatch implements Watch {
   }
 
   async #recover(error: KvstoreError): Promise<void> {
+    if (error.code === 'compacted') this.#mustSync = true;
     if (error.code === 'future-revision') await this.#diverged();
     await this.#failed(error);
   }
@@ -251,24 +256,25 @@ export class ListAndWatch implements Watch {
     const { clock, random, reconnects, prefix } = this.#options;
     if (this.#cursor.known.size > 0) this.#doubt();
     this.#failures++;
-    this.#failuresInRow++;
+    if (++this.#failuresInRow === 1) this.#failingSince = clock.now();
     this.#lastFailure = failureOf(namingRight(error, 'read', prefix), clock);
     const forbidden = error.code === 'forbidden';
     this.#enter(forbidden ? 'forbidden' : 'waiting');
-    const backoff = forbidden ? FORBIDDEN_BACKOFF : BACKOFF;
+    const since = this.#failingSince;
+    const backoff = forbidden ? FORBIDDEN_BACKOFF : isRecentOutage(since, clock) ? RECENT_BACKOFF : BACKOFF;
     const delay = backoff.baseMs / 2 + backoffDelay(this.#failuresInRow, backoff, random);
     const { signal } = this.#ended;
     const isReached = !OUT_OF_REACH.has(error.code);
     if (isReached) reconnects?.reached();
     await sleep(clock, delay, signal);
-    if (!isReached) await reconnects?.wait(this, this.#failuresInRow, signal);
+    if (!isReached) await reconnects?.wait(this, { failures: this.#failuresInRow, since }, signal);
   }
 
   #succeeded(): void {
     this.#failuresInRow = 0;
   }
 
-  /** The values that are known may be of another history. */
+  /** Marks the known values as possibly of another history. */
   #doubt(): void {
     this.#isDoubtful = true;
     this.#compareAt = Math.min(this.#compareAt, this.#rereadAt());
@@ -278,7 +284,7 @@ export class ListAndWatch implements Watch {
     return this.#later(Math.min(RECONCILE_MS, Math.max(this.#limits.rereadMs, this.#syncMs / REREAD_SHARE)));
   }
 
-  /** In about so long: spread, so that many watches do not keep step. */
+  /** Returns a time about `ms` from now, with jitter, so that many watches do not run at the same time. */
   #later(ms: number): number {
     const { clock, random } = this.#options;
     return clock.now() + ms * (0.5 + random());
@@ -305,7 +311,7 @@ export class ListAndWatch implements Watch {
     return header;
   }
 
-  /** Whether the stream goes on from the cursor. That its history has been compacted is no failure, but usual. */
+  /** Returns true if the stream resumes at the cursor. Compacted history is normal and not a failure. */
   async #resume(session: WatchSession): Promise<boolean> {
     try {
       await this.#opened(session);
@@ -322,8 +328,8 @@ export class ListAndWatch implements Watch {
     const { clock } = this.#options;
     const opened = await this.#opened(session);
     if (this.#state !== 'watching') this.#enter('listing');
-    this.#mustSync = true; // and not by the stream alone, should this fail
-    if (isDue) this.#compareAt = this.#rereadAt(); // should this fail: what is followed in between is worth more
+    this.#mustSync = true; // if this sync fails, the stream alone is not enough
+    if (isDue) this.#compareAt = this.#rereadAt(); // if this sync fails, changes have priority over a repeated comparison
     const comparison = isDue ? (this.#isDoubtful ? 'values' : 'revisions') : 'count';
     const begun = clock.now();
     let revision: number;
@@ -347,13 +353,13 @@ export class ListAndWatch implements Watch {
     return true;
   }
 
-  /** What was learnt is to be delivered now. */
+  /** Delivers the queued events. */
   #flush(): void {
     this.#cursor.known.anchors.seal();
     this.#queue.flush();
   }
 
-  /** Lets the reader take what there is, and others run. Throws when the watch has ended. */
+  /** Lets the reader take queued events, and other work run. Throws if the watch has ended. */
   async #turn(): Promise<void> {
     this.#flush();
     await eventLoopTurn();
@@ -363,16 +369,16 @@ export class ListAndWatch implements Watch {
 
   // ── Following ──────────────────────────────────────────────────────────────────────────────────────────
 
-  #received(events: readonly TransportEvent[]): void {
+  #received(events: readonly TransportEvent[], isPartial: boolean): void {
     this.#succeeded();
     this.#arrivedAt ??= this.#options.clock.now();
-    this.#cursor.receive(events);
+    this.#cursor.receive(events, isPartial);
     this.#seen = Math.max(this.#seen, this.#cursor.next);
     this.#queue.events.relieve();
     this.#flush();
   }
 
-  /** Moves what has been seen, and not from where the stream is resumed: see `Cursor.canResume`. */
+  /** Advances the revision that was seen, but not the one at which the stream resumes. See `Cursor.canResume`. */
   #progressed({ revision }: ResponseHeader): void {
     this.#seen = Math.max(this.#seen, revision + 1);
   }

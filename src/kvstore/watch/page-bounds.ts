@@ -1,19 +1,19 @@
 import { compareKeys, NO_END, prefixEnd } from '../key-range.ts';
 import type { RangeResponse } from '../transport.ts';
 
-// So many empty answers in a row, and the range is widened: a prefix with large gaps is not to be felt through.
+// After this many empty answers in a row the range is widened, because a prefix can have large gaps.
 const PATIENCE = 4;
 
 /**
- * Chooses where the ranges of a paged listing end. etcd walks the index over the *whole* range for every page,
- * so that a million keys in pages of 4096 make it walk a hundred million; a range that ends with the subtree
- * of the last key keeps the walk near the page.
+ * Chooses the ends of the ranges of a paged listing. For every page etcd walks the index over the *whole* range. For a million keys
+ * in pages of 4096, that is a walk over a hundred million. If the range ends with the subtree of the last key, the walk is close to
+ * the page.
  *
  *     last key     p/10.0.15.255
  *     depth 7      p/10.0.1|          next range: up to p/10.0.2
  *
- * A guess only, and a matter of speed: the ranges follow each other without gap whatever it chooses. It adapts:
- * one character more where a subtree holds several pages, one less where it holds a part of one.
+ * The bounds are a guess and affect only speed, because consecutive ranges have no gap. The guess adapts: one character more if a
+ * subtree has several pages, one less if it has a part of one.
  */
 export class PageBounds {
   readonly #prefix: string;
@@ -27,7 +27,7 @@ export class PageBounds {
     this.#end = end;
   }
 
-  /** What a page of at most `limit` keys has shown. The first one shows how deep subtrees of a page are. */
+  /** Learns from a page of at most `limit` keys. The first page shows the depth of subtrees with one page. */
   learn({ kvs, count }: RangeResponse, limit: number): void {
     const first = kvs[0];
     const last = kvs.at(-1);
@@ -43,7 +43,7 @@ export class PageBounds {
     else if (count < limit / 2 && this.#depth > this.#prefix.length) this.#depth--;
   }
 
-  /** The end of the range that begins at `from`; after `from`, and not after the listing's own end. */
+  /** Returns the end of the range that begins at `from`. It is after `from`, and not after the end of the listing. */
   endFor(from: string): string {
     if (this.#depth === 0) return this.#end;
     const patience = Math.max(0, this.#empty - PATIENCE);
@@ -55,8 +55,8 @@ export class PageBounds {
   }
 
   /**
-   * The subtree that `from` is in. After a gap `from` is shorter than a key; what it lacks is taken from the
-   * last key, because keys that stand together are built alike.
+   * Returns the subtree that contains `from`. After a gap `from` is shorter than a key. The missing part is copied from the last
+   * key, because adjacent keys have the same form.
    */
   #subtree(from: string): string {
     if (from.length >= this.#depth) return from.slice(0, this.#depth);

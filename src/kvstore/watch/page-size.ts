@@ -1,18 +1,17 @@
 import type { WatchLimits } from './watch-limits.ts';
 
-// A page is to take so long: slow links then show progress, and what is read twice after a failure is little.
+// Target duration of a page: a slow link then shows progress, and a failure costs little.
 const TARGET_MS = 1000;
-// How much larger or smaller the next page is at most.
+// Maximum factor between two successive page sizes.
 const STEP = 4;
 
 /**
- * How many keys the next page of a listing is to have. It begins small, because nothing is known of the link and the
- * values; grows while pages are quick, and shrinks when they are slow, fail, or are larger than the transport takes.
- * Pure: the caller measures.
+ * Number of keys of the next page of a listing. It starts small, because link and values are unknown. It grows if pages are fast
+ * and shrinks if they are slow, fail, or exceed the limit of the transport. Pure: the caller measures.
  */
 export class PageSize {
   #keys: number;
-  /** Above this answers were too large. */
+  /** Limit that was learnt from answers that were too large. */
   #most: number;
 
   constructor({ firstPageKeys, pageKeys }: Pick<WatchLimits, 'firstPageKeys' | 'pageKeys'>) {
@@ -24,19 +23,19 @@ export class PageSize {
     return this.#keys;
   }
 
-  /** A page of so many keys has arrived after `ms`. One that is not full, of a small range, may be small and quick. */
+  /** Records a page of `keys` keys that took `ms`. An incomplete page of a small range may be small and fast. */
   arrived(keys: number, ms: number): void {
     const fitting = (keys * TARGET_MS) / Math.max(ms, 1);
     const least = keys < this.#keys && ms < TARGET_MS ? this.#keys : this.#keys / STEP;
     this.#set(Math.max(least, Math.min(this.#keys * STEP, fitting)));
   }
 
-  /** A page has failed: perhaps it took too long. */
+  /** Records a failed page, because it may have taken too long. */
   failed(): void {
     this.#set(this.#keys / STEP);
   }
 
-  /** An answer was too large. Returns whether a smaller page can be asked for. */
+  /** Records an answer that was too large. Returns true if a smaller page is possible. */
   tooLarge(): boolean {
     if (this.#keys === 1) return false;
     this.#most = Math.ceil(this.#keys / STEP);

@@ -1,27 +1,27 @@
 import type { Clock } from '../../base/clock.ts';
 import { KvstoreError } from '../errors.ts';
-import { type KeyRange, keyAfter } from '../key-range.ts';
+import { inRange, type KeyRange, keyAfter } from '../key-range.ts';
 import type { RangeRequest, RangeResponse, ResponseHeader } from '../transport.ts';
 import { PageBounds } from './page-bounds.ts';
 import type { PageSize } from './page-size.ts';
 
-/** Makes one read. It decides whether a read that fails is tried again. */
+/** Makes one read, with or without retries. */
 export type Read = (request: RangeRequest) => Promise<RangeResponse>;
 
-/** What to list, and how. */
+/** The range of a listing, and its limits. */
 export interface ListRequest {
   readonly range: KeyRange;
   /** The prefix of all keys of the range. */
   readonly prefix: string;
-  /** As of this revision; 0: as of the first page's. */
+  /** Revision of the listing; 0 means that of the first page. */
   readonly revision: number;
   readonly keysOnly?: boolean;
-  /** Leave out keys last written before this revision. */
+  /** Omits keys last written before this revision. */
   readonly minModRevision?: number;
   readonly read: Read;
-  /** Adapts to how the pages do; may be shared with later listings. */
+  /** Adapts to the speed of the pages. Later listings may share it. */
   readonly size: PageSize;
-  /** Measures how long pages take. */
+  /** Measures the duration of pages. */
   readonly clock: Pick<Clock, 'now'>;
 }
 
@@ -31,7 +31,7 @@ export interface Page extends RangeResponse {
   readonly upTo: string;
 }
 
-/** Asks for one page after the other, each where the last has ended. */
+/** Reads page after page, each from the end of the previous one. */
 class Pager {
   readonly #request: ListRequest;
   readonly #bounds: PageBounds;
@@ -46,7 +46,7 @@ class Pager {
     this.#bounds = new PageBounds(request.prefix, request.range.end);
   }
 
-  /** Whether everything has been asked for. */
+  /** True if all pages were requested. */
   get isDone(): boolean {
     return this.#from === this.#request.range.end;
   }
@@ -55,13 +55,25 @@ class Pager {
     const end = this.#bounds.endFor(this.#from);
     const { page, limit } = await this.#page(end);
     this.#check(page.header);
+    const last = this.#lastOf(page, end);
     this.#bounds.learn(page, limit);
-    const last = page.kvs.at(-1);
-    this.#from = page.more && last !== undefined ? keyAfter(last.key) : end;
+    this.#from = page.more && last !== undefined ? keyAfter(last) : end;
     return { ...page, upTo: this.#from };
   }
 
-  /** Finds most replacements of the store; that there was none proves only the stream beside which the pages are read. */
+  /** Returns the last key of a page. Throws if the page skips keys or goes backwards. */
+  #lastOf({ kvs, more }: RangeResponse, end: string): string | undefined {
+    const last = kvs.at(-1)?.key;
+    if (last === undefined) {
+      if (more)
+        throw new KvstoreError('internal', `the server has more keys from ${this.#from} on, but sent none`);
+      return undefined;
+    }
+    if (inRange(last, { start: this.#from, end })) return last;
+    throw new KvstoreError('internal', `the server sent ${last} in a page that begins at ${this.#from}`);
+  }
+
+  /** Detects most replacements of the store. Only the stream on the same server proves that there was none. */
   #check({ revision, clusterID }: ResponseHeader): void {
     this.#revision ||= revision;
     this.#clusterID ??= clusterID;
@@ -69,7 +81,7 @@ class Pager {
     throw new KvstoreError('unavailable', 'the store was replaced while it was being listed');
   }
 
-  /** One page; a smaller one where the answer is larger than the transport takes. */
+  /** Reads one page. If the answer exceeds the limit of the transport, reads a smaller page. */
   async #page(end: string): Promise<{ readonly page: RangeResponse; readonly limit: number }> {
     const { read, size, clock, keysOnly = false, minModRevision = 0 } = this.#request;
     for (;;) {
@@ -90,15 +102,15 @@ class Pager {
 }
 
 /**
- * The pages of a range, all at one revision; at least one, and some may be empty. The next page is under way while one
- * is read. A page that fails ends the listing with its error.
+ * Yields the pages of a range, all at one revision. There is at least one page; pages may be empty. The next page is requested
+ * while the current one is processed. If a page fails, the listing fails with its error.
  */
 export async function* listPages(request: ListRequest): AsyncGenerator<Page> {
   const pager = new Pager(request);
   let page = await pager.next();
   while (!pager.isDone) {
     const next = pager.next();
-    next.catch(() => {}); // the reader may leave before it asks for it
+    next.catch(() => {}); // the reader may stop before it awaits this page
     yield page;
     page = await next;
   }

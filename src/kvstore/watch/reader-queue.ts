@@ -1,7 +1,7 @@
 import type { WatchEvent } from '../backend.ts';
 import { EventQueue, type QueueLimits } from './event-queue.ts';
 
-/** The queue between a watch and its one reader, with a gate on either side: neither runs far ahead (I11). */
+/** The queue between a watch and its one reader. Each side waits for the other, so that neither runs far ahead (I11). */
 export class ReaderQueue {
   readonly events: EventQueue;
   readonly #limits: QueueLimits;
@@ -14,18 +14,18 @@ export class ReaderQueue {
     this.#limits = limits;
   }
 
-  /** Whether the source is to pause. */
+  /** True if the source must pause. */
   get isFull(): boolean {
     return this.events.bytes > this.#limits.highWaterBytes;
   }
 
-  /** The source has pushed what it has for now: a reader that waits goes on. */
+  /** Wakes a waiting reader after the source has pushed events. */
   flush(): void {
     this.#wakeReader?.();
     this.#wakeReader = undefined;
   }
 
-  /** The next batch; empty once the queue has ended. */
+  /** Returns the next batch; an empty one if the queue has ended. */
   async take(): Promise<readonly WatchEvent[]> {
     while (this.events.isEmpty && !this.#ended) {
       await new Promise<void>((resolve) => {
@@ -37,7 +37,7 @@ export class ReaderQueue {
     return batch;
   }
 
-  /** Resolves once the source may go on. */
+  /** Resolves when the source may continue. */
   async room(): Promise<void> {
     if (!this.isFull || this.#ended) return;
     await new Promise<void>((resolve) => {
@@ -45,7 +45,7 @@ export class ReaderQueue {
     });
   }
 
-  /** Throws away what is queued, and lets both sides go. */
+  /** Discards queued events and releases both sides. */
   end(): void {
     this.#ended = true;
     this.events.clear();

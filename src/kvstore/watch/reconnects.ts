@@ -1,35 +1,39 @@
 import type { RetryTurns } from '../backend.ts';
 
-/** Failures in a row after which a server counts as out of reach, and attempts wait for their turn. */
+/** Failures in a row after which attempts wait for their turn, because the server counts as unreachable. */
 const FREE_ATTEMPTS = 3;
 
+/** An outage of the server as one watch sees it. */
+export interface Outage {
+  /** Failed attempts of this watch in a row. */
+  readonly failures: number;
+  /** Monotonic time of the first failure. */
+  readonly since: number;
+}
+
 /**
- * What the watches of a client share while their server is out of reach: one of them tries, by its own backoff, and the
- * others wait until it has reached the server.
+ * Reconnects of the watches of one client. While the server is unreachable, one watch retries with its own backoff. The others wait
+ * until it has reached the server.
  */
 export class Reconnects {
   /** Spreads the attempts of many clients. */
   turns: RetryTurns | undefined;
-  /** Watches that wait, first come, first served. */
+  /** Waiting watches in FIFO order. */
   readonly #waiting = new Map<object, () => void>();
   #trying: object | undefined;
   #hadTurn = false;
 
-  /**
-   * Resolves when `watch` is to try again, or the signal fires and it leaves.
-   *
-   * @param failures how often it has failed in a row
-   */
-  async wait(watch: object, failures: number, signal: AbortSignal): Promise<void> {
-    if (signal.aborted) return; // it has left already
+  /** Resolves when `watch` must retry, or when the signal fires. */
+  async wait(watch: object, { failures, since }: Outage, signal: AbortSignal): Promise<void> {
+    if (signal.aborted) return; // it has already left
     this.#trying ??= watch;
     if (this.#trying !== watch) await new Promise<void>((resolve) => this.#waiting.set(watch, resolve));
     if (this.#trying !== watch || this.turns === undefined || failures <= FREE_ATTEMPTS) return;
-    await this.turns.turn(signal);
+    await this.turns.turn(since, signal);
     this.#hadTurn = true;
   }
 
-  /** The server has answered. */
+  /** Wakes all watches, because the server has answered. */
   reached(): void {
     if (this.#hadTurn) this.turns?.succeeded();
     this.#hadTurn = false;
@@ -40,7 +44,7 @@ export class Reconnects {
     }
   }
 
-  /** `watch` has ended: another one tries in its place. */
+  /** Removes an ended watch. If it was the one that retries, the next one takes its place. */
   leave(watch: object): void {
     this.#waiting.get(watch)?.();
     this.#waiting.delete(watch);

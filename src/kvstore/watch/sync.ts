@@ -10,35 +10,35 @@ import type { PageSize } from './page-size.ts';
 import { listPages, type Page, type Read } from './paged-list.ts';
 import type { WatchLimits } from './watch-limits.ts';
 
-/** What bringing a watch up to date takes. */
+/** Inputs of a sync. */
 export interface SyncOptions {
   readonly cursor: Cursor;
   readonly prefix: string;
-  /** A read from the server of an open stream: everything that is read through it is of one history. */
+  /** Reads from the server of an open stream, so that all reads are of one history. */
   readonly read: Read;
   readonly size: PageSize;
   readonly limits: WatchLimits;
   readonly clock: Pick<Clock, 'now'>;
-  /** Lets the reader take what there is, and others run. Throws when the watch has ended. */
+  /** Lets the reader take queued events, and other work run. Throws if the watch has ended. */
   turn(): Promise<void>;
-  /** A listing of the whole prefix begins. */
+  /** Called when a listing of the whole prefix begins. */
   onListing(): void;
 }
 
 /**
- * What is compared of the keys that are known: how many they are, as far as that proves enough; their revisions; or their
- * values too, which is to deliver each of them again.
+ * Level of comparison of the known keys: their number, if that is sufficient proof; their revisions; or revisions and values. Only
+ * differences are delivered.
  */
 export type Comparison = 'count' | 'revisions' | 'values';
 
-/** The stream cannot go on from the cursor: what was written since has to be read. */
+/** The stream cannot resume at the cursor, so the later writes must be read. */
 export class CannotResumeError extends KvstoreError {
   constructor(why: string) {
     super('compacted', why);
   }
 }
 
-/** Many small steps, a slice in a turn. */
+/** Runs many small steps, one slice per turn. */
 export async function inSlices(
   steps: Iterable<void>,
   { limits, turn }: Pick<SyncOptions, 'limits' | 'turn'>,
@@ -48,10 +48,10 @@ export async function inSlices(
 }
 
 /**
- * Proves, by quorum reads **as of the cursor**, that the server has the history that was followed up to the last event:
- * after a restore from a backup nothing but its history tells a store from the one before, and once it has grown past
- * the cursor not even its revisions do. Throws {@link DivergedError} if it has another one, and
- * {@link CannotResumeError} if that cannot be proven any more or the stream would be too far behind.
+ * Proves, by quorum reads **as of the cursor**, that the server has the followed history up to the last event. After a restore from
+ * a backup only its history distinguishes a store from the previous one. When it has grown past the cursor, its revisions no longer
+ * do. Throws {@link DivergedError} if the history differs. Throws {@link CannotResumeError} if the proof is not possible any more,
+ * or if the stream would be too far behind.
  */
 export async function proveHistory({ cursor, prefix, read, limits }: SyncOptions): Promise<void> {
   const last = cursor.next - 1;
@@ -73,8 +73,9 @@ export async function proveHistory({ cursor, prefix, read, limits }: SyncOptions
 }
 
 /**
- * A put is recognised by its value. Deletes look alike in every history, so what they leave is compared: since the latest
- * put that still stands the server has put nothing, it has as many keys, and none of those that were deleted.
+ * Proves the deletes after the last put. A put is recognised by its value, but a delete is the same in every history. So this
+ * compares the result: since the latest current put the server has no further put, the same number of keys, and none of the deleted
+ * keys.
  */
 async function proveDeletes(
   known: KnownKeys,
@@ -98,11 +99,11 @@ function isSame(kv: KeyValue | undefined, { modRevision, value }: Anchor): boole
 }
 
 /**
- * Brings what is known up to date with the store as it is now. Resolves to the revision as of which everything is known.
+ * Brings the known keys up to date with the store. Returns the revision as of which everything is known.
  *
- * What is shown as it was put proves the history up to there (`trusted`); up to there equal mod revisions stand for equal
- * values. Then only what was written later is read, and the keys are compared, unless there are provably as many as
- * before. What cannot be proven equal is listed anew, with values.
+ * If a key is unchanged since its put, the history up to that revision is proven (`trusted`). Then only later writes are read. The
+ * keys are also compared, unless their number proves that none is missing. If nothing is proven, all keys are listed with values.
+ * Only differences are delivered.
  */
 export function sync(options: SyncOptions, comparison: Comparison): Promise<number> {
   return new Sync(options).run(comparison);
@@ -111,9 +112,9 @@ export function sync(options: SyncOptions, comparison: Comparison): Promise<numb
 class Sync {
   readonly #options: SyncOptions;
   readonly #cursor: Cursor;
-  /** Everything is read as of the revision of the first answer. */
+  /** All reads are as of the revision of the first answer. */
   #revision = 0;
-  /** Whether each of the puts that are compared before a stream goes on is shown: the last one alone proves less. */
+  /** True if all latest anchors are unchanged. The last one alone proves less. */
   #showsLatest = false;
 
   constructor(options: SyncOptions) {
@@ -127,8 +128,8 @@ class Sync {
     const isUpToDate = !cursor.isEmpty && trusted > 0 && (await this.#update(trusted, comparison));
     if (isUpToDate) cursor.cover(cursor.covered.end, this.#revision);
     else if (!cursor.isEmpty) await inSlices(cursor.beginListing(), this.#options);
-    if (!cursor.isComplete) await this.#list(comparison === 'values' ? 0 : trusted);
-    cursor.known.lastDeletes.restart(this.#revision); // what was deleted unseen before is not known
+    if (!cursor.isComplete) await this.#list();
+    cursor.known.lastDeletes.restart(this.#revision); // earlier deletes may have been missed
     return this.#revision;
   }
 
@@ -139,18 +140,19 @@ class Sync {
     return answer;
   }
 
-  /** The revision up to which the server provably has the history that was followed; 0 when nothing is proven. */
+  /** Returns the revision up to which the server has proven the followed history; 0 if nothing is proven. */
   async #trusted(): Promise<number> {
     const { anchors } = this.#cursor.known;
     const [newest, ...others] = anchors.newestFirst;
     if (newest === undefined) return 0;
-    const first = await this.#shown(newest); // as of whose revision the others are read
+    const first = await this.#shown(newest); // its revision is used for the other reads
     const shown = [first, ...(await Promise.all(others.map((anchor) => this.#shown(anchor))))];
     this.#showsLatest = shown.slice(0, anchors.latest.length).every((revision) => revision > 0);
-    return Math.max(...shown);
+    // Some events of the revision at the cursor may be missing.
+    return Math.max(0, Math.min(Math.max(...shown), this.#cursor.next - 1));
   }
 
-  /** The revision of a key that is as it was put; 0 for one that was written since. */
+  /** Returns the revision of an anchor that is unchanged; 0 if its key was written since. */
   async #shown(anchor: Anchor): Promise<number> {
     const { kvs } = await this.#read(keyRange(anchor.key));
     const [kv] = kvs;
@@ -159,15 +161,15 @@ class Sync {
     throw new DivergedError(`${anchor.key} is not as it was put`);
   }
 
-  /** Reads what was written later than `trusted` in the covered range. False if that is too much, or not enough. */
+  /** Reads the writes after `trusted` in the covered range. Returns false if there are too many or they are not sufficient. */
   async #update(trusted: number, comparison: Comparison): Promise<boolean> {
     const cursor = this.#cursor;
     const { known, covered } = cursor;
-    // Then nothing in the prefix can have been written in between that was not seen: the keys are those that were known.
+    // In that case the watch saw every write in the prefix, so an equal number of keys proves that the keys are equal.
     const isExact = trusted === cursor.next - 1 && this.#showsLatest && comparison === 'count';
     const delta = await this.#delta(trusted);
     if (delta === undefined) return false;
-    await this.#takeIn(delta.kvs, trusted);
+    await this.#takeIn(delta.kvs);
     if (isExact && delta.count === known.confirmed) return true;
     const seen = new Set<string>();
     const keysOnly = comparison !== 'values';
@@ -178,7 +180,7 @@ class Sync {
         seen.add(kv.key);
       }
       if (keysOnly) await this.#options.turn();
-      else await this.#takeIn(kvs, 0);
+      else await this.#takeIn(kvs);
     }
     await this.#drop(known.confirmedKeys(), seen);
     return true;
@@ -196,12 +198,12 @@ class Sync {
     }
   }
 
-  /** Lists what is not covered, and drops what it does not show. */
-  async #list(trusted: number): Promise<void> {
+  /** Lists the range that is not covered, and deletes the known keys that it does not have. */
+  async #list(): Promise<void> {
     const cursor = this.#cursor;
     if (cursor.isEmpty) this.#options.onListing();
     for await (const { kvs, upTo } of this.#pages(cursor.rest)) {
-      await this.#takeIn(kvs, trusted);
+      await this.#takeIn(kvs);
       cursor.cover(upTo, this.#revision);
     }
     await this.#drop(cursor.known.unconfirmedKeys());
@@ -213,20 +215,19 @@ class Sync {
     return listPages({ range, prefix, revision: this.#revision, keysOnly, read, size, clock });
   }
 
-  /** Keys that were read, a slice in a turn and never far ahead of the reader. */
-  async #takeIn(kvs: readonly KeyValue[], trusted: number): Promise<void> {
+  /** Compares read keys with the known ones, one slice per turn, and never far ahead of the reader. */
+  async #takeIn(kvs: readonly KeyValue[]): Promise<void> {
     const { limits, turn } = this.#options;
     for (let at = 0; at < kvs.length; at += limits.sliceKeys) {
       for (const kv of kvs.slice(at, at + limits.sliceKeys)) {
         this.#cursor.checkKey(kv);
-        // What is known of it may be of another history than the one that is trusted: that of before a divergence.
-        this.#cursor.known.list(kv, Math.min(trusted, this.#cursor.knownBefore(kv.key) - 1));
+        this.#cursor.known.list(kv);
       }
       await turn();
     }
   }
 
-  /** What was not seen is gone. */
+  /** Deletes the keys that are not in `seen`. */
   async #drop(keys: Iterable<string>, seen?: ReadonlySet<string>): Promise<void> {
     const { known } = this.#cursor;
     const revision = this.#revision;

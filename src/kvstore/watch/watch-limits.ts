@@ -1,30 +1,35 @@
-/** How much a watch reads, queues and delivers at a time. */
+/** Limits on the reads, queues and deliveries of a watch. */
 export interface WatchLimits {
   /**
-   * Most events of one batch: about 2 ms of decoding and engine work, between which others get their turn. Twice what
-   * etcd takes in one transaction.
+   * Maximum number of events of a batch: about 2 ms of decoding and engine work between two turns of the event loop. Twice the
+   * limit of an etcd transaction.
    */
   readonly batchEvents: number;
   /**
-   * Bytes queued above which the source pauses, and below which it goes on: some ten batches, so that the reader has no
-   * pause. What is queued outlives the young generation's collections, which hold up everything while they move it: 15 ms
-   * each with 8 MiB queued, measured.
+   * The source pauses if more than `highWaterBytes` are queued, and continues below `lowWaterBytes`. About ten batches, so that the
+   * reader never waits. Queued events survive collections of the young generation, which stop the process while they move them:
+   * measured 15 ms each with 8 MiB queued.
    */
   readonly highWaterBytes: number;
   readonly lowWaterBytes: number;
-  /** Keys of the first page of a listing: on a link of 50 kB/s a second for most values, and no more than 3 MB of any. */
+  /**
+   * Maximum number of bytes of a revision held until it is complete. etcd accepts 1.5 MiB in one transaction by default and advises
+   * at most 10 MiB.
+   */
+  readonly revisionBytes: number;
+  /** Keys of the first page of a listing: for most values one second on a link of 50 kB/s, and at most 3 MB for any. */
   readonly firstPageKeys: number;
-  /** Most keys of a page: about 1.5 MB of usual values, read by the transport in 2 ms. */
+  /** Maximum number of keys of a page: about 1.5 MB of typical values, which the transport reads in 2 ms. */
   readonly pageKeys: number;
-  /** Keys of a listing that are taken in at once: about a millisecond, between which others get their turn. */
+  /** Keys of a listing that are processed in one turn: about a millisecond. */
   readonly sliceKeys: number;
-  /** How much may have been written while a watch was away, in pages; beyond, a listing is the better way. */
+  /** Maximum number of writes after an interruption, in pages. If there are more, a listing is faster. */
   readonly deltaPages: number;
-  /** etcd replays single writes at about 8,000 revisions/s: further behind, reading what was written is faster (ETCD.md). */
+  /** etcd replays single writes at about 8,000 revisions/s. If the watch is further behind, a read is faster (ETCD.md). */
   readonly backlogRevisions: number;
   /**
-   * After a stream has broken all values are read again, no sooner than after so long: the store may have been restored, and
-   * have put the same keys at the same revisions.
+   * Minimum time from a broken stream until all values are read and compared, because a restored store may have put the same keys
+   * at the same revisions.
    */
   readonly rereadMs: number;
 }
@@ -33,6 +38,7 @@ export const WATCH_LIMITS: WatchLimits = {
   batchEvents: 256,
   highWaterBytes: 1 << 20,
   lowWaterBytes: 512 << 10,
+  revisionBytes: 16 << 20,
   firstPageKeys: 128,
   pageKeys: 4096,
   sliceKeys: 512,

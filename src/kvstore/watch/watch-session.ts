@@ -11,44 +11,51 @@ import type {
   WatchRequest,
   WatchStream,
 } from '../transport.ts';
+import { RevisionBuffer } from './revision-buffer.ts';
+import type { WatchLimits } from './watch-limits.ts';
 
-/** A stream to open. */
+/** Parameters of the stream to open. */
 export interface SessionOptions {
   readonly transport: Pick<Transport, 'watch'>;
   readonly request: WatchRequest;
   readonly clock: Clock;
   readonly signal: AbortSignal;
+  readonly limits: Pick<WatchLimits, 'batchEvents' | 'revisionBytes'>;
 }
 
-/** How a stream is followed, and who receives what it delivers. */
+/** Parameters and callbacks for following a stream. */
 export interface FollowOptions {
-  /** After so long the stream is left, in good health. */
+  /** Duration after which the stream is closed without an error. */
   readonly lifetimeMs: number;
-  /** Whole revisions, always. */
-  onEvents(events: readonly TransportEvent[]): void;
-  /** Nothing happened up to the header's revision. */
+  /**
+   * Receives whole revisions, unless one is larger than a batch.
+   *
+   * @param isPartial true if more events of the last revision may follow
+   */
+  onEvents(events: readonly TransportEvent[], isPartial: boolean): void;
+  /** Called when there were no events up to the revision of the header. */
   onProgress(header: ResponseHeader): void;
-  /** The stream has been up for a while. */
+  /** Called every minute while the stream is healthy. */
   onAlive(): void;
-  /** Whether the reader lags; if so the stream pauses until `room` resolves. */
+  /** True if the reader lags. The stream then pauses until `room` resolves. */
   isFull(): boolean;
   room(): Promise<void>;
 }
 
-// A stream that says nothing for so long is asked for a sign of life, and has the second time to give it.
+// An idle stream is probed after `IDLE_MS`. If there is no answer within `ANSWER_MS`, it fails.
 const IDLE_MS = 60_000;
 const ANSWER_MS = 30_000;
 
 /**
- * One watch stream, from its opening to its end: first paused, while what is known is compared with what its server
- * holds, then followed. When it is closed nothing is delivered any more.
+ * One watch stream from open to end. It is paused while the known keys are compared with its server, and then followed. After
+ * `close` nothing is delivered.
  */
 export class WatchSession {
-  /** The server has accepted the watch. Nothing is delivered before `follow`. */
+  /** Resolves when the server has accepted the watch. Nothing is delivered before `follow`. */
   readonly opened: Promise<ResponseHeader>;
   readonly #options: SessionOptions;
   readonly #stream: WatchStream;
-  /** Ends the reads under way with the stream. */
+  /** Aborts the reads in flight when the stream ends. */
   readonly #over = new AbortController();
   #onOpened: (header: ResponseHeader) => void = () => {};
   #follower: StreamFollower | undefined;
@@ -61,7 +68,7 @@ export class WatchSession {
       this.#onOpened = resolve;
       this.#over.signal.addEventListener('abort', () => reject(this.#reason));
     });
-    this.opened.catch(() => {}); // whoever waits for it receives it
+    this.opened.catch(() => {}); // each caller that awaits it receives the error
     this.#stream = transport.watch(request, {
       onCreated: (header) => {
         this.#stream.pause();
@@ -75,7 +82,12 @@ export class WatchSession {
     if (signal.aborted) this.#onAbort();
   }
 
-  /** A read from the server of the stream; it fails with the stream. */
+  /** Bytes of events that are held until their revision is complete. */
+  get heldBytes(): number {
+    return this.#follower?.heldBytes ?? 0;
+  }
+
+  /** Reads from the server of the stream. Fails if the stream fails. */
   async range(request: RangeRequest, deadlineMs?: number): Promise<RangeResponse> {
     const { signal } = this.#over;
     try {
@@ -85,21 +97,24 @@ export class WatchSession {
     }
   }
 
-  /** Ends the session if the prefix may not be read any more. Other failures are the stream's to show. Never rejects. */
+  /**
+   * Closes the session if the prefix may no longer be read. Ignores other failures, because the stream reports them. Never rejects.
+   */
   async checkRights(prefix: string): Promise<void> {
     const refusal = (): Promise<KvstoreError | undefined> => {
       const request = { ...prefixRange(prefix), limit: 1, keysOnly: true };
       return this.range(request).then(() => undefined, asKvstoreError);
     };
     let refused = await refusal();
-    // The token of a client that only watches expires unused; now another one is fetched.
+    // The token of a client that only watches expires unused. The second read uses a new one.
     if (refused?.code === 'invalid-token') refused = await refusal();
     if (refused?.code === 'forbidden') this.close(refused);
   }
 
-  /** Follows the stream until it has lasted `lifetimeMs` (resolves), fails, falls silent, or is closed (rejects). */
+  /** Follows the stream. Resolves after `lifetimeMs`; rejects if the stream fails, stops answering or is closed. */
   follow(options: FollowOptions): Promise<void> {
-    const follower = new StreamFollower(this.#stream, this.#options.clock, options);
+    const { clock, limits } = this.#options;
+    const follower = new StreamFollower(this.#stream, clock, options, new RevisionBuffer(limits));
     this.#follower = follower;
     const { signal } = this.#over;
     if (signal.aborted) follower.finish(this.#reason);
@@ -107,7 +122,6 @@ export class WatchSession {
     return follower.done;
   }
 
-  /** Idempotent. */
   close(reason: unknown = abortedError()): void {
     const { signal } = this.#over;
     if (signal.aborted) return;
@@ -136,16 +150,16 @@ class StreamFollower {
   readonly #clock: Clock;
   readonly #options: FollowOptions;
   readonly #lifetime: Timer;
-  /** Events of a revision of which more is to come. */
-  #partial: TransportEvent[] = [];
+  readonly #revision: RevisionBuffer;
   #idle: Timer;
   #heard = true;
   #paused = false;
   #finished = false;
   #settle: (error: unknown) => void = () => {};
 
-  constructor(stream: WatchStream, clock: Clock, options: FollowOptions) {
+  constructor(stream: WatchStream, clock: Clock, options: FollowOptions, revision: RevisionBuffer) {
     this.#stream = stream;
+    this.#revision = revision;
     this.#clock = clock;
     this.#options = options;
     this.done = new Promise((resolve, reject) => {
@@ -153,6 +167,10 @@ class StreamFollower {
     });
     this.#lifetime = clock.after(options.lifetimeMs, () => this.finish(undefined));
     this.#idle = clock.after(IDLE_MS, () => this.#watchdog());
+  }
+
+  get heldBytes(): number {
+    return this.#revision.bytes;
   }
 
   finish(error: unknown): void {
@@ -165,20 +183,22 @@ class StreamFollower {
 
   onEvents(events: readonly TransportEvent[], partial: boolean): void {
     this.#heard = true;
-    if (partial || this.#partial.length > 0) this.#partial.push(...events);
-    if (partial || this.#finished) return;
-    this.#options.onEvents(this.#partial.length > 0 ? this.#partial : events);
-    this.#partial = [];
+    if (this.#finished) return;
+    const ready = this.#revision.add(events, partial);
+    if (ready.events.length === 0) return;
+    this.#options.onEvents(ready.events, ready.isPartial);
     if (this.#options.isFull()) this.#pause(this.#options.room());
   }
 
   onProgress(header: ResponseHeader, requested: boolean): void {
     this.#heard = true;
-    // etcd below 3.4.25 answers a request before it has sent all events (#15220): that moves nothing.
-    if (!requested && !this.#finished) this.#options.onProgress(header);
+    // etcd below 3.4.25 answers a progress request before it has sent all events (#15220), so ignore requested progress. Also
+    // ignore progress within a revision, because it cannot be true.
+    if (requested || this.#finished || this.#revision.isOpen) return;
+    this.#options.onProgress(header);
   }
 
-  /** Once a minute: a stream that has said nothing since the last time is asked whether it lives. */
+  /** Runs once a minute. If the stream was silent since the last run, requests progress to check that it is alive. */
   #watchdog(): void {
     if (this.#heard || this.#paused) {
       this.#heard = false;

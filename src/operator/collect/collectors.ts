@@ -38,60 +38,60 @@ import { type Collector, type Deed, RoundsDuty } from './rounds.ts';
 import { type Shape, trimTo } from './trim.ts';
 import { UNMANAGED_DNS_SELECTOR, UnmanagedDnsCollector } from './unmanaged-dns-collector.ts';
 
-/** Milliseconds between rounds, by duty; 0 switches it off. What is not said is as the comments say. */
+/** Milliseconds between rounds, by duty; 0 switches the duty off. Defaults are given per field. */
 export interface CollectorIntervals {
-  /** CiliumEndpoints of pods that are gone. Default 5 min. */
+  /** CiliumEndpoints of deleted pods. Default 5 min. */
   readonly endpoints?: number | undefined;
-  /** CiliumIdentities that no endpoint names. Default 15 min; needs the collector of endpoints. */
+  /** CiliumIdentities that no endpoint uses. Default 15 min. Requires the collector of endpoints. */
   readonly identities?: number | undefined;
   /** CiliumNodes without a Node. Default 5 min. */
   readonly nodes?: number | undefined;
-  /** What nodes that are gone have said of policies, for agents of 1.8. Default off; upstream's is 2 min. */
+  /** Policy status entries of deleted nodes, for agents of 1.8. Default off; upstream 2 min. */
   readonly policyStatus?: number | undefined;
-  /** DNS pods without an endpoint. Default off; upstream's is 15 s. */
+  /** DNS pods without an endpoint. Default off; upstream 15 s. */
   readonly unmanagedDns?: number | undefined;
-  /** Identities of the kvstore that no node refers to. Default 15 min. */
+  /** Identities of the kvstore that no node references. Default 15 min. */
   readonly kvstoreIdentities?: number | undefined;
-  /** Locks of the kvstore that are never given back. Default 25 s. */
+  /** Locks of the kvstore that are never released. Default 25 s. */
   readonly locks?: number | undefined;
 }
 
-/** What collectors ask of Kubernetes; a `KubernetesClient` is one. */
+/** The Kubernetes client of collectors; a `KubernetesClient` implements it. */
 interface KubernetesOfCollectors extends ResourceSource {
   reader(): ObjectReader;
   writer(options?: ObjectWriterOptions): ObjectWriter;
 }
 
-/** What {@link collectors} needs. */
+/** Options of {@link collectors}. */
 export interface CollectorsOptions {
   readonly clock: Clock;
-  /** Default: there is no other. */
+  /** Default: always the leader, because there are no other operators. */
   readonly leadership?: (Leadership & { readonly writeMs?: number }) | undefined;
   readonly intervals?: CollectorIntervals | undefined;
-  /** Default: no Kubernetes, none of its duties. */
+  /** Default: no Kubernetes, and none of its duties. */
   readonly kubernetes?: KubernetesOfCollectors | undefined;
-  /** Default: no kvstore, none of its duties. */
+  /** Default: no kvstore, and none of its duties. */
   readonly kvstore?:
     | { readonly backend: KvstoreBackend; readonly cluster: string; readonly identities: IdentityRange }
     | undefined;
   /** Batches CiliumEndpoints into slices. Default: off. */
   readonly slices?: Omit<EndpointSlicesOptions, 'random'> | undefined;
-  /** Shares out the start of batching over turns of the event loop. Default: all at once. */
+  /** Spreads the start of batching over turns of the event loop. Default: one turn. */
   readonly gate?: TurnGate | undefined;
-  /** Of the names of slices. Default: `Math.random`. */
+  /** Source of slice names. Default: `Math.random`. */
   readonly random?: Random | undefined;
-  /** Prints each write with its reason instead of making it. */
+  /** If set, receives each write with its reason, and nothing is written. */
   readonly dryRun?: ((line: string) => void) | undefined;
   readonly onFailure?: ((error: unknown, duty: string) => void) | undefined;
-  /** Receives what was written or deleted, and why. */
+  /** Receives each write and delete with its reason. */
   readonly onDeed?: ((deed: Deed) => void) | undefined;
 }
 
 const DELETES_PER_SECOND = 20;
-/** Upstream's for a small cluster. */
+/** As upstream for a small cluster. */
 const SLICE_WRITES_PER_SECOND = 10;
 
-/** What is kept of each kind that is followed. */
+/** The fields that are stored of each followed kind. */
 const SHAPES = {
   endpoints: {
     metadata: { ownerReferences: { kind: true, name: true, uid: true } },
@@ -108,7 +108,7 @@ const SHAPES = {
   nodes: {},
 } satisfies Readonly<Record<string, Shape>>;
 
-/** A duty that is switched off: a row in the status. */
+/** A duty that is switched off: a row in the status only. */
 class OffDuty implements Duty {
   readonly name: string;
 
@@ -126,14 +126,14 @@ class OffDuty implements Duty {
 }
 
 /**
- * All collectors of an operator, those that are off, too; none runs yet. Throws an `UnsafeSettingError` for settings with
- * which they would delete what is in use.
+ * Returns all collectors of an operator, including those that are off; none runs yet. Throws an `UnsafeSettingError` if a
+ * setting would let them delete objects in use.
  */
 export function collectors(options: CollectorsOptions): readonly Duty[] {
   return [...kubernetesCollectors(options), ...kvstoreCollectors(options)];
 }
 
-/** The duty, or its row where it is off. */
+/** Returns the duty, or its row in the status if it is off. */
 function duty(name: string, intervalMs: number, options: CollectorsOptions, make: () => Collector): Duty {
   if (intervalMs === 0) return new OffDuty(name);
   const { clock, onFailure, onDeed } = options;
@@ -149,7 +149,7 @@ function kubernetesCollectors(options: CollectorsOptions): readonly Duty[] {
   const reader = kubernetes.reader();
   const writer = writerOf(kubernetes, DELETES_PER_SECOND, options);
   const follow = (kind: ResourceKind, shape: Shape): ObservedKind =>
-    new ObservedKind(kubernetes, kind, trimTo(shape)); // each once, for all collectors
+    new ObservedKind(kubernetes, kind, trimTo(shape)); // each kind once, shared by all collectors
   const all = pods(undefined);
   const endpoints = follow(CILIUM_ENDPOINTS, SHAPES.endpoints);
   const ciliumNodes = follow(CILIUM_NODES, SHAPES.ciliumNodes);
@@ -181,17 +181,17 @@ function kubernetesCollectors(options: CollectorsOptions): readonly Duty[] {
 }
 
 function sliceDuty(kubernetes: KubernetesOfCollectors, options: CollectorsOptions): Duty {
-  const { slices, clock, random = Math.random, gate, onFailure } = options;
+  const { slices, clock, random = Math.random, gate, onFailure, onDeed } = options;
   if (slices === undefined) return new OffDuty('endpoint-slices');
   return new SliceDuty({
-    ...{ ...slices, random, clock, gate, onFailure, reader: kubernetes.reader() },
+    ...{ ...slices, random, clock, gate, onFailure, onDeed, reader: kubernetes.reader() },
     endpoints: new ObservedKind(kubernetes, CILIUM_ENDPOINTS, trimTo(SHAPES.slicedEndpoints)),
     slices: new ObservedKind(kubernetes, CILIUM_ENDPOINT_SLICES, (slice) => slice),
     writer: writerOf(kubernetes, SLICE_WRITES_PER_SECOND, options),
   });
 }
 
-/** They ask both Kubernetes and the kvstore. */
+/** Returns the collectors of policy status, which need both Kubernetes and the kvstore. */
 function policyCollectors(
   kubernetes: KubernetesOfCollectors,
   writer: ObjectWriter,

@@ -10,7 +10,7 @@ import { collect, placeOf } from './reaper.ts';
 import type { Collector, Tally } from './rounds.ts';
 import { UnsafeSettingError } from './unsafe-setting.ts';
 
-/** What an {@link EndpointCollector} works with. */
+/** Options of {@link EndpointCollector}. */
 export interface EndpointCollectorOptions {
   readonly endpoints: Observed;
   readonly pods: Observed;
@@ -18,14 +18,14 @@ export interface EndpointCollectorOptions {
   readonly reader: ObjectReader;
   readonly writer: ObjectWriter;
   readonly clock: Pick<Clock, 'wallTime'>;
-  /** Between two rounds. */
+  /** Time between two rounds. */
   readonly intervalMs: number;
 }
 
 /** `cilium-endpoint-gc-interval`. */
 export const ENDPOINT_GC_INTERVAL_MS: number = 5 * 60_000;
 
-/** Who may own an endpoint, by name. */
+/** Looks up the possible owners of an endpoint by name. */
 export interface EndpointOwners {
   pod(namespace: string, name: string): KubernetesObject | undefined;
   node(name: string): KubernetesObject | undefined;
@@ -38,7 +38,10 @@ function texts(list: readonly unknown[], ...names: readonly string[]): readonly 
   return list.flatMap((item) => names.map((name) => field(item, name))).filter((text) => text !== undefined);
 }
 
-/** Whether an endpoint has an address of this pod: it stands for it, whoever it was made for. */
+/**
+ * Returns true if an endpoint has an address of this pod. It then belongs to the pod, even if it was created for an earlier
+ * one.
+ */
 function standsFor(endpoint: KubernetesObject, pod: KubernetesObject): boolean {
   const own = new Set(texts(items(endpoint, 'status', 'networking', 'addressing'), 'ipv4', 'ipv6'));
   const addresses = [field(pod, 'status', 'podIP'), ...texts(items(pod, 'status', 'podIPs'), 'ip')];
@@ -61,8 +64,8 @@ function whyNoPod(
 }
 
 /**
- * Why an endpoint is not needed any more; `undefined`: it is (OPERATOR 26, 28). One owner that exists is enough; an owner of
- * a kind that is not known keeps it. Pure.
+ * Returns the reason why an endpoint is not needed, or `undefined` if it is (OPERATOR 26, 28). An endpoint is needed if one of
+ * its owners exists or has an unknown kind. Pure.
  */
 export function whyStale(endpoint: KubernetesObject, owners: EndpointOwners): string | undefined {
   if (isGoing(endpoint)) return undefined;
@@ -79,15 +82,15 @@ export function whyStale(endpoint: KubernetesObject, owners: EndpointOwners): st
   return why;
 }
 
-/** One life of an endpoint, at one version: who writes it is alive. */
+/** Returns an endpoint's uid and version. If the version changes, its writer is alive. */
 function lifeOf({ metadata: { uid, resourceVersion } }: KubernetesObject): string {
   return `${uid} ${resourceVersion}`;
 }
 
 /**
- * Deletes CiliumEndpoints of pods that are gone (OPERATOR 25 to 29). One goes that is older than an interval, was stale and
- * unchanged in two rounds, and whose pod a read of etcd does not show: pods that are created again, endpoints that are seen
- * before their pod, and what an agent still writes are left alone.
+ * Deletes CiliumEndpoints of deleted pods (OPERATOR 25 to 29). An endpoint is deleted if it is older than an interval, was
+ * stale and unchanged in two rounds, and a read from etcd does not return its pod. So these are kept: endpoints of recreated
+ * pods, endpoints that are visible before their pod, and endpoints that an agent still writes.
  */
 export class EndpointCollector implements Collector {
   readonly name = 'endpoint-gc';
@@ -116,7 +119,7 @@ export class EndpointCollector implements Collector {
       if (!isYoung && whyStale(endpoint, this.#observed()) !== undefined) stale.set(key, lifeOf(endpoint));
     }
     const { remove } = staleRound(this.#marked, stale);
-    this.#marked = stale; // what cannot be deleted now is tried in the next round
+    this.#marked = stale; // failed deletes are retried in the next round
     tally.marked(stale.size);
     for (const key of remove.keys()) {
       const endpoint = endpoints.objects.get(key);
@@ -143,7 +146,7 @@ export class EndpointCollector implements Collector {
     };
   }
 
-  /** The owners of one endpoint as etcd has them. */
+  /** Returns the owners of one endpoint, read from etcd. */
   async #read(endpoint: KubernetesObject, signal: AbortSignal): Promise<EndpointOwners> {
     const { reader } = this.#options;
     const { namespace = '', name: ownName } = endpoint.metadata;

@@ -11,19 +11,19 @@ import { collect, placeOf } from './reaper.ts';
 import type { Collector, Tally } from './rounds.ts';
 import { UnsafeSettingError } from './unsafe-setting.ts';
 
-/** What an {@link IdentityCollector} works with. */
+/** Options of {@link IdentityCollector}. */
 export interface IdentityCollectorOptions {
   readonly identities: Observed;
   readonly endpoints: Observed;
-  /** Their CRD need not be there. */
+  /** The CRD of slices is optional. */
   readonly slices: Observed;
   readonly reader: ObjectReader;
-  /** At most 2,500 deletes a minute: {@link IDENTITY_DELETES_PER_SECOND}. */
+  /** Must allow at most 2,500 deletes a minute: {@link IDENTITY_DELETES_PER_SECOND}. */
   readonly writer: ObjectWriter;
   readonly clock: Clock;
-  /** `identity-heartbeat-timeout`: so long one lives that is not seen to be used. Default 30 min. */
+  /** `identity-heartbeat-timeout`: lifetime of an identity that no endpoint uses. Default 30 min. */
   readonly timeoutMs?: number | undefined;
-  /** Whether CiliumEndpoints of pods that are gone are deleted: else those that are left keep every identity. */
+  /** True if CiliumEndpoints of deleted pods are deleted. If they are not, they would keep every identity alive. */
   readonly endpointsAreCollected: boolean;
 }
 
@@ -33,7 +33,7 @@ export const IDENTITY_GC_INTERVAL_MS: number = 15 * 60_000;
 export const IDENTITY_DELETES_PER_SECOND: number = 2500 / 60;
 const TIMEOUT_MS = 30 * 60_000;
 
-/** The identities that CiliumEndpoints name, or the endpoints in CiliumEndpointSlices. */
+/** Yields the identities of CiliumEndpoints, or of the endpoints in CiliumEndpointSlices. */
 function* namesIn(objects: Iterable<KubernetesObject>): Generator<string, void, void> {
   for (const object of objects) {
     yield String(field(object, 'status', 'identity', 'id'));
@@ -41,7 +41,7 @@ function* namesIn(objects: Iterable<KubernetesObject>): Generator<string, void, 
   }
 }
 
-/** When an identity last showed life, and what it was then. */
+/** Version of an identity, and the time when it was last used or written. */
 export interface Life {
   readonly uid: string;
   readonly version: string;
@@ -49,12 +49,12 @@ export interface Life {
   readonly at: number;
 }
 
-/** What a round makes of what it sees. */
+/** The result of a round. */
 export interface IdentityRound {
   readonly lives: ReadonlyMap<string, Life>;
-  /** Without life, and not marked yet. */
+  /** Identities that were not used for the timeout and are not marked yet. */
   readonly mark: readonly string[];
-  /** Marked, and without life for the timeout since. */
+  /** Marked identities that were not used for the timeout since they were marked. */
   readonly remove: readonly string[];
 }
 
@@ -63,10 +63,11 @@ function isMarked(identity: KubernetesObject): boolean {
 }
 
 /**
- * One round (OPERATOR 21, 22): an identity lives that is named, or was written or first seen less than the timeout ago. What
- * does not is marked, which is a write and so gives it the timeout once more; then it goes. Pure.
+ * Decides one round (OPERATOR 21, 22). An identity is kept if an endpoint uses it, or if it was written or first seen less than
+ * the timeout ago. Otherwise it is marked. The mark is a write, so it extends the lifetime by one timeout. After that, the
+ * identity is removed. Pure.
  *
- * @param before `lives` of the round before; empty at first, so that nothing goes within the first timeout
+ * @param before `lives` of the round before; empty at first, so that nothing is removed within the first timeout
  */
 export function identityRound(
   before: ReadonlyMap<string, Life>,
@@ -90,9 +91,9 @@ export function identityRound(
 }
 
 /**
- * Deletes CiliumIdentities that no endpoint names (OPERATOR 20 to 24). Each is first marked by an annotation, which an agent
- * that uses it takes off: then the delete is for a version that is no more. Before anything is deleted, endpoints and slices
- * are listed from etcd: what is followed may be behind, and show no user where there is one.
+ * Deletes CiliumIdentities that no endpoint uses (OPERATOR 20 to 24). Each is first marked by an annotation. An agent that uses
+ * the identity removes the annotation, and then the delete fails because the version has changed. Before anything is deleted,
+ * endpoints and slices are listed from etcd, because the followed state may lag and lack a user.
  */
 export class IdentityCollector implements Collector {
   readonly name = 'identity-gc-crd';
@@ -136,7 +137,10 @@ export class IdentityCollector implements Collector {
     }
   }
 
-  /** Those that are not named in etcd. Of what is listed only the names are kept: a cluster may have 50,000 endpoints. */
+  /**
+   * Returns the identities that are not used in etcd. Stores only the names while listing, because a cluster may have 50,000
+   * endpoints.
+   */
   async #unnamed(names: readonly string[], signal: AbortSignal): Promise<readonly string[]> {
     const { reader, slices } = this.#options;
     const left = new Set(names);
@@ -145,7 +149,7 @@ export class IdentityCollector implements Collector {
     return [...left];
   }
 
-  /** The annotation as the original writes it, over what is there now; a write that comes between is a conflict. */
+  /** Adds the annotation in upstream's format to the current version. A concurrent write causes a conflict. */
   async #mark(name: string, tally: Tally, signal: AbortSignal): Promise<void> {
     const { reader, writer, clock } = this.#options;
     const place = { kind: CILIUM_IDENTITIES, name };

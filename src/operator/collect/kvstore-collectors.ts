@@ -8,20 +8,20 @@ import { CollectError } from './reaper.ts';
 import type { Collector, Tally } from './rounds.ts';
 import { UnsafeSettingError } from './unsafe-setting.ts';
 
-/** What a {@link KvstoreCollector} works with. */
+/** Options of {@link KvstoreCollector}. */
 export interface KvstoreCollectorOptions {
   readonly backend: KvstoreBackend;
   readonly clock: Clock;
   readonly leadership: Leadership;
-  /** Prints each delete instead of making it. Default: it is made. */
+  /** If set, receives each delete, and nothing is deleted. Default: deletes are made. */
   readonly dryRun?: ((line: string) => void) | undefined;
 }
 
-/** Fixed in the original. */
+/** Fixed as upstream. */
 export const LOCK_GC_INTERVAL_MS = 25_000;
 /** `identity-gc-interval`. */
 export const KVSTORE_IDENTITY_GC_INTERVAL_MS: number = 15 * 60_000;
-/** The lease of an agent's keys: so long after it was cut off, its references may be gone though its pods live. */
+/** Lease of an agent's keys. An agent that lost its connection may lack its references for this time although its pods run. */
 const AGENT_LEASE_MS: number = 15 * 60_000;
 /** 2,500 a minute. */
 const IDENTITY_REMOVALS_PER_SECOND: number = 2500 / 60;
@@ -30,11 +30,11 @@ interface Kind {
   readonly name: string;
   readonly collection: Collection;
   readonly removalsPerSecond: number;
-  /** Why its keys go. */
+  /** Reason for the deletes. */
   readonly why: string;
 }
 
-/** Deletes keys of the kvstore that two rounds in a row find stale and unchanged. */
+/** Deletes keys of the kvstore that were stale and unchanged in two consecutive rounds. */
 class KvstoreCollector implements Collector {
   readonly name: string;
   readonly needs: Collector['needs'] = [];
@@ -78,7 +78,7 @@ class KvstoreCollector implements Collector {
   }
 }
 
-/** Locks of the identity allocator that are never given back (OPERATOR 14). */
+/** Returns the collector of locks of the identity allocator that are never released (OPERATOR 14). */
 export function lockCollector(options: KvstoreCollectorOptions): Collector {
   const collection = lockCollection(options.backend);
   const why = 'the lock is held, and not given back';
@@ -86,7 +86,7 @@ export function lockCollector(options: KvstoreCollectorOptions): Collector {
 }
 
 /**
- * Identities of the cluster that no node refers to (OPERATOR 17 to 19).
+ * Returns the collector of the cluster's identities that no node references (OPERATOR 17 to 19).
  *
  * @param intervalMs throws an {@link UnsafeSettingError} if it is shorter than the lease of an agent's keys
  */

@@ -8,7 +8,7 @@ import type { Observed } from './observed-kind.ts';
 import { collect, placeOf } from './reaper.ts';
 import type { Collector, Tally } from './rounds.ts';
 
-/** What a {@link NodeCollector} works with. */
+/** Options of {@link NodeCollector}. */
 export interface NodeCollectorOptions {
   readonly ciliumNodes: Observed;
   readonly nodes: Observed;
@@ -21,7 +21,7 @@ export const NODE_GC_INTERVAL_MS: number = 5 * 60_000;
 
 export const NODES: ResourceKind = { group: '', version: 'v1', plural: 'nodes' };
 
-/** CiliumNodes that have no owner and whose Node is not there: uid by key (OPERATOR 30). Pure. */
+/** Returns the CiliumNodes without owner and without Node: uid by key (OPERATOR 30). Pure. */
 export function staleNodes(
   ciliumNodes: ReadonlyMap<string, KubernetesObject>,
   nodes: ReadonlyMap<string, KubernetesObject>,
@@ -35,8 +35,8 @@ export function staleNodes(
 }
 
 /**
- * Deletes CiliumNodes without a Node: those that had none in two rounds, without a break, and have none in etcd either.
- * Where a Node returns, the mark is gone; what an agent has written since it was seen stays.
+ * Deletes CiliumNodes without a Node: those without one in two consecutive rounds and in etcd. If the Node returns, the mark is
+ * removed. If an agent has written the CiliumNode since it was read, it is kept.
  */
 export class NodeCollector implements Collector {
   readonly name = 'node-gc';
@@ -53,7 +53,7 @@ export class NodeCollector implements Collector {
     const { ciliumNodes, nodes, reader, writer } = this.#options;
     const stale = staleNodes(ciliumNodes.objects, nodes.objects);
     const { remove } = staleRound(this.#marked, stale);
-    this.#marked = stale; // what cannot be deleted now is tried in the next round
+    this.#marked = stale; // failed deletes are retried in the next round
     tally.marked(stale.size);
     for (const [key, uid] of remove) {
       const ciliumNode = ciliumNodes.objects.get(key);

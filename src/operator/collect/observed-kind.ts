@@ -9,14 +9,14 @@ import {
   type ResourceSource,
 } from '../../k8s/resource.ts';
 
-/** `namespace/name`; `/name` of what is in no namespace. */
+/** Returns `namespace/name`, or `/name` if the object has no namespace. */
 export function objectKey({ metadata: { namespace = '', name } }: KubernetesObject): string {
   return `${namespace}/${name}`;
 }
 
 /**
- * All objects of a kind as an API server tells of them, shared by the collectors: followed while one of them runs. It may be
- * behind. What is here is good enough to suspect somebody; who is to be deleted is asked for once more.
+ * All objects of a kind as received from an API server, shared by the collectors. The kind is followed while a collector runs.
+ * The objects may be outdated: use them to find candidates, and read each candidate from etcd before it is deleted.
  */
 export class ObservedKind {
   readonly kind: ResourceKind;
@@ -42,12 +42,12 @@ export class ObservedKind {
     return this.#objects;
   }
 
-  /** Whether the server does not serve the kind: there is no CRD. */
+  /** True if the server does not serve the kind because its CRD is missing. */
   get missing(): boolean {
     return this.#following?.resource.status().state === 'missing';
   }
 
-  /** Follows it until the signals of all users have fired. */
+  /** Follows the kind until the signals of all users have fired. */
   use(signal: AbortSignal): void {
     if (signal.aborted) return;
     this.#users++;
@@ -58,15 +58,15 @@ export class ObservedKind {
     signal.addEventListener('abort', leave, { once: true });
   }
 
-  /** Calls back with what arrives, until the signal fires. */
+  /** Calls back with the events until the signal fires. */
   listen(listener: (events: readonly ResourceEvent[]) => void, signal: AbortSignal): void {
     this.#listeners.add(listener);
     signal.addEventListener('abort', () => this.#listeners.delete(listener), { once: true });
   }
 
   /**
-   * Why what is here does not have to be all there is: a sentence without its end. `undefined`: the list was complete, and the
-   * watch lives (OPERATOR 24).
+   * Returns the reason why the objects may be incomplete, without a final period. Returns `undefined` if the list was complete
+   * and the watch is established (OPERATOR 24).
    */
   blocked(): string | undefined {
     const name = resourceName(this.kind);
@@ -109,10 +109,10 @@ function said(failure: Failure | undefined): string {
   return failure?.message ?? 'the watch begins anew';
 }
 
-/** What a collector sees of a kind. */
+/** The part of a kind that a collector reads. */
 export type Observed = Pick<ObservedKind, 'objects' | 'missing' | 'blocked' | 'use'>;
 
-/** A kind that need not be served: without a CRD there are none of it. */
+/** Returns a kind that need not be served: without its CRD, it has no objects. */
 export function optional(kind: Observed): Pick<Observed, 'blocked' | 'use'> {
   return {
     use: (signal) => kind.use(signal),

@@ -9,7 +9,7 @@ import { field } from './field.ts';
 import { collect, placeOf } from './reaper.ts';
 import { type Collector, NotReadyError, type Tally } from './rounds.ts';
 
-/** What a {@link PolicyStatusCollector} works with. */
+/** Options of {@link PolicyStatusCollector}. */
 export interface PolicyStatusCollectorOptions {
   /** CiliumNetworkPolicies or CiliumClusterwideNetworkPolicies. */
   readonly policies: ResourceKind;
@@ -18,17 +18,20 @@ export interface PolicyStatusCollectorOptions {
   readonly backend: Pick<KvstoreBackend, 'get' | 'listPrefix'>;
   readonly cluster: string;
   readonly clock: Pick<Clock, 'wallTime'>;
-  /** An entry stays that was written less long ago. Default 2 min. */
+  /** Minimum age of an entry that may be removed. Default 2 min. */
   readonly minAgeMs?: number | undefined;
 }
 
 const MIN_AGE_MS = 2 * 60_000;
 /** A status may have an entry for each of 5,000 nodes. */
 const PAGE_SIZE = 10;
-/** Two operations for each entry, 10,000 at most in a patch. */
+/** Two operations for each entry, at most 10,000 in a patch. */
 const ENTRIES_PER_PATCH = 5000;
 
-/** The entries of a policy's status whose node is not there and that no one has written for a while: `lastUpdated` by node. Pure. */
+/**
+ * Returns the entries of a policy's status whose node does not exist and whose last write is old enough: `lastUpdated` by node.
+ * Pure.
+ */
 export function staleEntries(
   policy: KubernetesObject,
   nodes: ReadonlySet<string>,
@@ -45,7 +48,7 @@ export function staleEntries(
   return stale;
 }
 
-/** Removes entries of a status, each only as it was seen: in as many patches as it takes. Pure. */
+/** Returns patches that remove entries of a status if they are unchanged. Pure. */
 export function removalPatches(entries: ReadonlyMap<string, string>): readonly (readonly PatchOperation[])[] {
   const all = [...entries];
   const patches: PatchOperation[][] = [];
@@ -60,14 +63,14 @@ export function removalPatches(entries: ReadonlyMap<string, string>): readonly (
 }
 
 /**
- * Removes what nodes that are gone have said of policies (OPERATOR 31, 32), for agents of 1.8. A node is gone that has no key
- * in two rounds; a kvstore without any node of the cluster is one that was just made, and says nothing.
+ * Removes policy status entries of deleted nodes (OPERATOR 31, 32), for agents of 1.8. A node is deleted if it has no key in
+ * two rounds. If the kvstore contains no node of the cluster, it is new, and nothing is removed.
  */
 export class PolicyStatusCollector implements Collector {
   readonly name: string;
   readonly needs: Collector['needs'] = [];
   readonly #options: PolicyStatusCollectorOptions;
-  /** The nodes of the round before. */
+  /** Nodes of the previous round. */
   #nodes: ReadonlySet<string> | undefined;
 
   constructor(options: PolicyStatusCollectorOptions) {
@@ -101,7 +104,10 @@ export class PolicyStatusCollector implements Collector {
     throw new NotReadyError(`the kvstore has no node of cluster ${cluster} yet`);
   }
 
-  /** Those whose node has not come back since the round began: one of many policies, a few writes a second, takes minutes. */
+  /**
+   * Returns the entries whose node still has no key. A node may return during a round, which takes minutes for many policies
+   * because writes are limited to a few per second.
+   */
   async #stillGone(
     entries: ReadonlyMap<string, string>,
     signal: AbortSignal,

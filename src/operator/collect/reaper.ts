@@ -8,7 +8,7 @@ import {
 import type { KubernetesObject, ResourceKind } from '../../k8s/resource.ts';
 import type { Tally } from './rounds.ts';
 
-/** A write that ends the round: it was refused, or failed. */
+/** Ends the round because a write was refused or failed. */
 export class CollectError extends Error {
   override readonly name = 'CollectError';
   readonly code: string;
@@ -19,7 +19,7 @@ export class CollectError extends Error {
   }
 }
 
-/** Where an object is. */
+/** Returns the place of an object. */
 export function placeOf(
   kind: ResourceKind,
   { metadata: { namespace, name } }: KubernetesObject,
@@ -28,8 +28,8 @@ export function placeOf(
 }
 
 /**
- * Makes a write of a collector and tells of it. A conflict is left to the next round, an object that is gone is fine; what is
- * refused or fails ends the round (OPERATOR 22, 23).
+ * Makes and reports a write of a collector. A conflict is left to the next round, and a missing object is ignored. If the write
+ * is refused or fails, the round ends (OPERATOR 22, 23).
  */
 export async function collect(
   writer: ObjectWriter,

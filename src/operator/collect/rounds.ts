@@ -5,58 +5,59 @@ import { sleep } from '../../base/sleep.ts';
 import type { Duty, DutyState, DutyStatus } from '../duty.ts';
 import type { Observed } from './observed-kind.ts';
 
-/** Something that a collector has done, or would have: what, why, and how it came out. */
+/** A write that a collector made, or would have made: action, reason and outcome. */
 export interface Deed {
   readonly duty: string;
   /** `delete ciliumendpoints.cilium.io/v2 shop/web-0`. */
   readonly what: string;
-  /** A sentence without its end, with the rounds that saw it. */
+  /** Reason without a final period, with the rounds that found the object. */
   readonly why: string;
   /** `done`, `conflict`, `not-found`, `dry-run` … */
   readonly outcome: string;
 }
 
-/** What a round reports. */
+/** Receives the results of a round. */
 export interface Tally {
-  /** Of this round, counted from 1. */
+  /** Number of the round, from 1. */
   readonly round: number;
-  /** How many are marked now. */
+  /** Sets the number of marked objects. */
   marked(count: number): void;
   deleted(): void;
   conflict(): void;
   done(deed: Omit<Deed, 'duty'>): void;
 }
 
-/** What works in rounds. */
+/** The work of a collector, done in rounds. */
 export interface Collector {
   readonly name: string;
-  /** What it must know completely before a round. */
+  /** The kinds that must be complete before a round. */
   readonly needs: readonly Pick<Observed, 'blocked' | 'use'>[];
-  /** One round; rejects where it could not be finished. Never beside itself. */
+  /** Runs one round. Rejects if it could not be finished. Rounds never overlap. */
   round(tally: Tally, signal: AbortSignal): Promise<void>;
 }
 
 /** Options of {@link RoundsDuty}. */
 export interface RoundsOptions {
   readonly clock: Clock;
-  /** Between the beginnings of two rounds. */
+  /** Time between the starts of two rounds. */
   readonly intervalMs: number;
   readonly onFailure?: ((error: unknown, duty: string) => void) | undefined;
   readonly onDeed?: ((deed: Deed) => void) | undefined;
 }
 
-/** What is awaited is looked for again so soon. */
+/** Time between checks for a dependency that is not ready. */
 const LOOK_MS = 5000;
 
-/** A round that cannot begin: what it needs to know is not known completely. */
+/** The round cannot start because a dependency is incomplete. */
 export class NotReadyError extends Error {
   override readonly name = 'NotReadyError';
   readonly code = 'not-ready';
 }
 
 /**
- * Runs the rounds of a collector, one after the other. A round that fails is counted, and the next one comes; one that lacks
- * something it must know does not begin. What is marked is forgotten when the duty ends: whoever begins marks anew.
+ * Runs the rounds of a collector one after the other. If a round fails, it is counted, and the next one starts as planned. If a
+ * dependency is incomplete, the round does not start. Marks are deleted when the duty ends, so the next leader starts without
+ * marks.
  */
 export class RoundsDuty implements Duty {
   readonly name: string;
@@ -111,7 +112,7 @@ export class RoundsDuty implements Duty {
     };
   }
 
-  /** False if there was none, for something is not known. */
+  /** Returns false if no round was run because a dependency is incomplete. */
   async #round(signal: AbortSignal): Promise<boolean> {
     const { clock } = this.#options;
     const why = this.#collector.needs.map((kind) => kind.blocked()).find((said) => said !== undefined);
@@ -134,7 +135,7 @@ export class RoundsDuty implements Duty {
 
   #failed(error: unknown): void {
     const { clock, onFailure } = this.#options;
-    // What is only not listed yet is no failure.
+    // A kind that is not listed yet is not a failure.
     if (!(error instanceof NotReadyError)) this.#failures++;
     this.#lastFailure = failureOf(error, clock);
     this.#guard.call(onFailure, error, this.name);

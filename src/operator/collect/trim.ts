@@ -1,11 +1,14 @@
 import type { KubernetesObject } from '../../k8s/resource.ts';
 
-/** What is kept of an object: `true` all of it, a shape these fields of it, of a list of each of its elements. */
+/**
+ * The fields to keep of an object: `true` keeps the whole value, a shape keeps these fields of it, or of each element if it is
+ * a list.
+ */
 export interface Shape {
   readonly [field: string]: true | Shape;
 }
 
-/** What says who an object is, and how old. */
+/** The fields that identify an object and its age. */
 const METADATA: Shape = {
   name: true,
   namespace: true,
@@ -20,7 +23,7 @@ function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
 }
 
 function keep(value: unknown, shape: true | Shape): unknown {
-  if (shape === true || !isObject(value)) return value; // what is no object is kept, to be rejected by name
+  if (shape === true || !isObject(value)) return value; // values of a wrong type are kept, so that they are rejected by name
   if (Array.isArray(value)) return value.map((item) => keep(item, shape));
   const kept: Record<string, unknown> = {};
   for (const field of Object.keys(shape)) {
@@ -30,12 +33,15 @@ function keep(value: unknown, shape: true | Shape): unknown {
   return kept;
 }
 
-/** Keeps some fields of an object, and who it is: what a reflector holds in memory is a fraction then. */
+/**
+ * Returns a function that keeps some fields of an object and its identifying metadata. This reduces the memory of a reflector
+ * to a fraction.
+ */
 export function trimTo(shape: Shape): (object: KubernetesObject) => KubernetesObject {
   const { metadata, ...rest } = shape;
   const kept = { ...METADATA, ...(typeof metadata === 'object' ? metadata : {}) };
   return (object) => ({
-    ...(keep(object, rest) as Readonly<Record<string, unknown>>), // of an object it is one
-    metadata: keep(object.metadata, kept) as KubernetesObject['metadata'], // which has the four fields still
+    ...(keep(object, rest) as Readonly<Record<string, unknown>>), // an object, because its input is one
+    metadata: keep(object.metadata, kept) as KubernetesObject['metadata'], // has the four required fields
   });
 }

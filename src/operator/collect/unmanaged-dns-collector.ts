@@ -8,9 +8,9 @@ import { type Observed, objectKey } from './observed-kind.ts';
 import { collect, placeOf } from './reaper.ts';
 import type { Collector, Tally } from './rounds.ts';
 
-/** What an {@link UnmanagedDnsCollector} works with. */
+/** Options of {@link UnmanagedDnsCollector}. */
 export interface UnmanagedDnsCollectorOptions {
-  /** Those of the selector that are to be managed: `k8s-app=kube-dns`. */
+  /** The pods of the selector `k8s-app=kube-dns`, which should be managed. */
   readonly pods: Observed;
   readonly endpoints: Observed;
   readonly reader: ObjectReader;
@@ -25,10 +25,10 @@ const STARTED_MS = 30_000;
 const RESTARTED_MS = 5 * 60_000;
 
 /**
- * Pods that run without an endpoint, as they were there before Cilium was: one that started over 30 s ago and whose name was
- * not restarted in the last 5 min (OPERATOR 33). The oldest names first. Pure.
+ * Returns the pods that run without an endpoint because they are older than Cilium: those that started over 30 s ago and whose
+ * name was not restarted in the last 5 min (OPERATOR 33). Pure.
  *
- * @param restarted when a name was restarted last, on the same clock as `now`
+ * @param restarted time of the last restart by name, on the same clock as `now`
  */
 export function unmanagedPods(
   candidates: Iterable<KubernetesObject>,
@@ -52,7 +52,7 @@ export function unmanagedPods(
   });
 }
 
-/** Restarts such pods, one a round, so that an endpoint is made for them. */
+/** Restarts unmanaged pods, one a round, so that they get an endpoint. */
 export class UnmanagedDnsCollector implements Collector {
   readonly name = 'unmanaged-kube-dns';
   readonly needs: Collector['needs'];

@@ -1,8 +1,8 @@
-/** A setting with which a collector would delete what is in use. */
+/** A setting that would let a collector delete objects in use. */
 export class UnsafeSettingError extends Error {
   override readonly name = 'UnsafeSettingError';
   readonly code = 'unsafe-setting';
-  /** As upstream's flag: `identity-gc-interval`. */
+  /** Name of upstream's flag: `identity-gc-interval`. */
   readonly field: string;
   readonly value: string;
 

@@ -15,39 +15,39 @@ import { type MirrorStatus, MirrorStores } from './mirror-stores.ts';
 
 /** Options of {@link KvstoreMesh}. */
 export interface KvstoreMeshOptions extends Pick<FollowingOptions, 'gate'> {
-  /** The own cluster: it is never copied. */
+  /** The own cluster, which is never copied. */
   readonly clusterName: string;
-  /** Its id; 0 when it has none. */
+  /** The id of the own cluster; 0 if it has none. */
   readonly clusterID: number;
-  /** The kvstore into which is copied. The caller closes it, after {@link KvstoreMesh.stop}, and keeps its leases. */
+  /** Destination of the copies. The caller closes it after {@link KvstoreMesh.stop}, and keeps its leases. */
   readonly local: KvstoreBackend;
   readonly clock: Clock;
   readonly random: Random;
-  /** How long readers have to let go of a cluster that is removed. Default 3 minutes. */
+  /** Time for readers to release a removed cluster. Default 3 minutes. */
   readonly drainMs?: number | undefined;
 }
 
-/** A remote cluster that is copied, as data. */
+/** The status of a copied remote cluster. */
 export interface MirroredClusterStatus extends RemoteClusterStatus {
-  /** Its copy in the local kvstore. */
+  /** The copy in the local kvstore. */
   readonly copy: MirrorStatus;
-  /** It was configured again while it was being removed, and waits for the end of that. */
+  /** True if the cluster was configured again during its removal, and waits for the end of the removal. */
   readonly returns: boolean;
 }
 
-/** The mesh as data. */
+/** The status of the mesh. */
 export interface KvstoreMeshStatus {
   /** See {@link KvstoreMesh.isReady}. */
   readonly ready: boolean;
   /** By name, ascending. */
   readonly clusters: readonly MirroredClusterStatus[];
-  /** What somebody should look at: a sentence each. */
+  /** Problems that need attention, one sentence each. */
   readonly problems: readonly string[];
 }
 
-/** A cluster that was not connected to for so long does not keep us from being ready (OPERATOR 46). */
+/** A cluster that is not connected for this time does not delay readiness (OPERATOR 46). */
 const CONNECT_MS = 15_000;
-/** Nor does anything after so long. */
+/** Nothing delays readiness for longer. */
 const READY_MS = 600_000;
 
 interface Mirrored {
@@ -56,15 +56,15 @@ interface Mirrored {
 }
 
 /**
- * Copies what remote clusters show into the local kvstore, under `cilium/cache/`, where many agents may read it (OPERATOR
- * 13). Fails static: what was copied of a cluster stays until the cluster's own kvstore, complete and with its
- * configuration, shows that it is gone, or until the cluster is removed; also over restarts of this process.
+ * Copies the state of remote clusters into the local kvstore, under `cilium/cache/`, so that many agents can read it there
+ * (OPERATOR 13). Fails static: the copy of a cluster is kept, also over restarts of this process, until the cluster's own
+ * kvstore, complete and with its configuration, shows that it is gone, or until the cluster is removed.
  */
 export class KvstoreMesh {
   readonly #options: KvstoreMeshOptions;
   readonly #clusters: ClusterSet;
   readonly #mirrored = new Map<string, Mirrored>();
-  /** What is to become of a cluster once what is under way with it is over; `undefined`: it is to go. */
+  /** The next action for a cluster, started when the current one ends; `undefined` removes the cluster. */
   readonly #wanted = new Map<string, ConnectKvstore | undefined>();
   readonly #pursued = new Map<string, Promise<void>>();
   readonly #startedAt: number;
@@ -80,8 +80,8 @@ export class KvstoreMesh {
   }
 
   /**
-   * Copies the cluster `name` from the client that `connect` makes from now on. One that is being removed is copied once
-   * that is over. Waits for nothing; `stopped` after {@link stop}.
+   * Starts to copy the cluster `name` from the client that `connect` returns. If the cluster is being removed, the copy starts
+   * after the removal. Returns without waiting; returns `stopped` after {@link stop}.
    */
   add(name: string, connect: ConnectKvstore): Promise<AddClusterOutcome> {
     const fault = this.#stopped ? 'stopped' : this.check(name);
@@ -92,8 +92,8 @@ export class KvstoreMesh {
   }
 
   /**
-   * Ends copying a cluster: its configuration is deleted at once, the rest when readers had the time to disconnect. Waits
-   * for nothing. False when it is not known.
+   * Stops copying a cluster. Its configuration is deleted immediately, the other keys after the time for readers to disconnect.
+   * Returns without waiting; returns false if the cluster is unknown.
    */
   remove(name: string): Promise<boolean> {
     if (this.#stopped || (!this.#mirrored.has(name) && !this.#wanted.has(name)))
@@ -102,24 +102,24 @@ export class KvstoreMesh {
     return Promise.resolve(true);
   }
 
-  /** Why a cluster of this name cannot be copied, if so. */
+  /** Returns the reason if a cluster of this name cannot be copied. */
   check(name: string): 'own-cluster' | 'invalid-name' | undefined {
     return this.#clusters.check(name);
   }
 
-  /** Calls back when a cluster has come or gone, or its state has changed. */
+  /** Calls back when a cluster is added or removed, or its state changes. */
   onChange(callback: OnClusterChange): Unsubscribe {
     return this.#clusters.onChange(callback);
   }
 
-  /** Every cluster that is configured at the start has been added: before that it is not known what to wait for. */
+  /** Declares that all initially configured clusters have been added. Before that, readiness cannot be decided. */
   allAdded(): void {
     this.#hasAllAdded = true;
   }
 
   /**
-   * Whether every cluster has been complete in the local kvstore once: never before {@link allAdded}. A cluster that is
-   * not connected 15 s after it came does not count, nor does any 10 minutes after the start. Once ready, always ready.
+   * True if every cluster has been complete in the local kvstore once. Always false before {@link allAdded}. A cluster does not
+   * count if it is not connected 15 s after it was added, and none counts 10 minutes after the start. Once true, always true.
    */
   get isReady(): boolean {
     this.#isReady ||= this.#hasAllAdded && this.#unready().length === 0;
@@ -135,7 +135,7 @@ export class KvstoreMesh {
     };
   }
 
-  /** Ends copying. What was copied stays, until the leases of the local kvstore's client end. */
+  /** Stops copying. The copies remain until the leases of the local kvstore's client expire. */
   async stop(): Promise<void> {
     this.#stopped = true;
     this.#wanted.clear();
@@ -153,7 +153,7 @@ export class KvstoreMesh {
     });
   }
 
-  /** Readers take one of two clusters with the same id. */
+  /** Returns a problem for each id that several clusters use, because readers follow only one of them. */
   #sharedIDs(clusters: readonly MirroredClusterStatus[]): readonly string[] {
     const { clusterName, clusterID } = this.#options;
     const names = new Map([[clusterID, `this cluster, ${clusterName}`]]);
@@ -167,7 +167,7 @@ export class KvstoreMesh {
     });
   }
 
-  /** The clusters that keep us from being ready. */
+  /** Returns the clusters that delay readiness. */
   #unready(): readonly string[] {
     const now = this.#options.clock.now();
     if (now - this.#startedAt >= READY_MS) return [];
@@ -185,7 +185,7 @@ export class KvstoreMesh {
     if (!this.#pursued.has(name)) this.#pursued.set(name, this.#pursue(name));
   }
 
-  /** Does what is wanted last: what was wanted meanwhile, and is not any more, is left out. */
+  /** Performs the latest requested action. Actions that were replaced by a later request are skipped. */
   async #pursue(name: string): Promise<void> {
     while (this.#wanted.has(name)) {
       const connect = this.#wanted.get(name);
@@ -212,14 +212,14 @@ export class KvstoreMesh {
         stores.start();
         return stores;
       },
-      // Values and ids are checked by the reader (OPERATOR 47).
+      // The readers check values and ids (OPERATOR 47).
       objection: () => undefined,
       onChange: () => this.#clusters.notify(name),
     });
   }
 }
 
-/** What the local kvstore does not take. */
+/** Returns the problems of writes that the local kvstore refuses. */
 function refusals({ name, copy }: MirroredClusterStatus): readonly string[] {
   const { pending, lastFailure } = copy;
   if (pending === 0 || lastFailure === undefined) return [];

@@ -1,4 +1,5 @@
 import { assert } from '../../base/assert.ts';
+import { EitherSignal } from '../../base/follow-signal.ts';
 import { sleep } from '../../base/sleep.ts';
 import { interruptible, Supervisor } from '../../base/supervisor.ts';
 import { type FollowEnd, type FollowRequest, ResourceStores } from '../../clustermesh/resource-stores.ts';
@@ -18,42 +19,43 @@ import { Mirror, type MirrorOptions } from './mirror.ts';
 
 /** Options of {@link MirrorStores}. */
 export interface MirrorStoresOptions extends Omit<MirrorOptions, 'resource'> {
-  /** Readers have so long to let go of a cluster that is removed. Default {@link DRAIN_MS}. */
+  /** Time for readers to release a removed cluster. Default {@link DRAIN_MS}. */
   readonly drainMs?: number | undefined;
 }
 
-/** How the copy of a cluster is doing. */
+/** The status of the copy of a cluster. */
 export interface MirrorStatus {
-  /** Keys of the copy that are to exist, and those that the local kvstore does not yet hold as they are to be. */
+  /** Number of desired keys of the copy, and of those whose writes are pending. */
   readonly keys: number;
   readonly pending: number;
-  /** Of each resource, whether the local canary says that it is complete. */
+  /** By resource: true if the local canary declares it complete. */
   readonly canaries: Readonly<Partial<Record<MeshResource, boolean>>>;
-  /** Writes into the local kvstore that have failed; the last may have been overcome since. */
+  /** Number of failed writes into the local kvstore. The last failure may have been resolved by a retry. */
   readonly failures: number;
   readonly lastFailure: string | undefined;
   readonly lastFailureAt: number | undefined;
 }
 
-/** How long readers have to disconnect from a cluster that is removed (OPERATOR 45). */
+/** Time for readers to disconnect from a removed cluster (OPERATOR 45). */
 export const DRAIN_MS = 180_000;
-/** How often the configuration is looked at (OPERATOR 44). */
-const CONFIG_INTERVAL_MS = 5 * 60_000;
-/** Of what the local kvstore refuses: 2 s, doubling (OPERATOR 45), without end, as our lease would keep the rest for ever. */
+/**
+ * Retries of refused writes: 2 s, doubling (OPERATOR 45), without a limit on their number, because our lease would keep the
+ * remaining keys alive.
+ */
 const BACKOFF = { baseMs: 2_000, capMs: 60_000 };
 
-/** The copy of one remote cluster in the local kvstore: its configuration, and a {@link Mirror} of each resource. */
+/** The copy of one remote cluster in the local kvstore: its configuration, and a {@link Mirror} for each resource. */
 export class MirrorStores extends ResourceStores {
   readonly #options: MirrorStoresOptions;
   readonly #mirrors: ReadonlyMap<MeshResource, Mirror>;
   readonly #config: SyncStore;
   readonly #tasks: Supervisor;
   readonly #closing = new AbortController();
-  /** The id in the local configuration; 0: none. */
+  /** The id in the local configuration; 0 if there is none. */
   #id = 0;
   #inherited: Promise<void> = Promise.resolve();
   #isLeaving = false;
-  /** Runs while the mirrors write. */
+  /** Set while the mirrors write. */
   #writing: { readonly stop: AbortController; readonly ended: Promise<unknown> } | undefined;
 
   constructor(options: MirrorStoresOptions) {
@@ -69,27 +71,26 @@ export class MirrorStores extends ResourceStores {
     for (const [resource, { store }] of this.#mirrors) this.stores.set(resource, store);
   }
 
-  /** Begins to write, and takes over what an earlier process has left. Once only. */
+  /** Starts to write, and takes over the keys of an earlier process. Call it once. */
   start(): void {
     void this.#tasks.keep('configuration', (signal) => this.#config.run(signal));
-    void this.#tasks.keep('interval', (signal) => this.#lookAtConfig(signal));
     this.#write();
     this.#inherited = this.#tasks.keep('inherit', (signal) => this.#inherit(signal), { backoff: BACKOFF });
   }
 
-  /** The cluster leaves the mesh: what is withdrawn next is withdrawn for good, and after a wait. */
+  /** Marks the cluster as removed: the next withdrawal is final, and waits for the readers. */
   leave(): void {
     this.#isLeaving = true;
   }
 
-  /** Ends writing. What is there stays, also of a cluster that is leaving (OPERATOR 45). */
+  /** Stops writing. The keys are kept, also those of a removed cluster (OPERATOR 45). */
   async close(): Promise<void> {
     this.#closing.abort();
     await this.#stopWriting();
     await this.#tasks.stop();
   }
 
-  /** Whether every resource has been complete, in the local kvstore. */
+  /** True if every resource has been complete in the local kvstore. */
   override get isSynced(): boolean {
     return [...this.#mirrors.values()].every((mirror) => mirror.isSynced);
   }
@@ -109,11 +110,11 @@ export class MirrorStores extends ResourceStores {
     };
   }
 
-  /** Nothing is copied before the local configuration says how to read it (OPERATOR 44). */
+  /** Writes the local configuration. Nothing is copied before, because readers need it to read the keys (OPERATOR 44). */
   async begin(config: ClusterConfig | undefined, signal: AbortSignal): Promise<void> {
     assert(config !== undefined, 'a cluster without a configuration is not copied');
     await until(this.#inherited, signal);
-    // What is left of another id is not of this cluster any more (OPERATOR 47).
+    // Keys of another id belong to another cluster (OPERATOR 47).
     if (this.#id !== 0 && config.id !== 0 && this.#id !== config.id) await this.#clear(signal);
     if (signal.aborted) return;
     this.#id = config.id;
@@ -133,20 +134,20 @@ export class MirrorStores extends ResourceStores {
     return super.follow(resource, { ...request, onListed });
   }
 
-  /** Not asked for: services that could not be followed for long stay, as all else. */
+  /** Does nothing: if services cannot be followed for long, they are kept like all other keys. */
   withdrawServices(): Promise<void> {
     return Promise.resolve();
   }
 
-  /** The configuration first: readers take what goes after it for no change of the cluster. */
+  /** Deletes the configuration first, because readers do not take later deletes for changes of the cluster. */
   async withdraw(signal: AbortSignal): Promise<void> {
     const { clock, drainMs = DRAIN_MS } = this.#options;
-    const either = AbortSignal.any([signal, this.#closing.signal]);
-    await until(this.#inherited, either);
-    await this.#withdrawConfig(either);
-    if (this.#isLeaving) await sleep(clock, drainMs, either);
-    await this.#clear(either);
-    if (this.#isLeaving && !either.aborted) await this.close();
+    using either = new EitherSignal(signal, this.#closing.signal);
+    await until(this.#inherited, either.signal);
+    await this.#withdrawConfig(either.signal);
+    if (this.#isLeaving) await sleep(clock, drainMs, either.signal);
+    await this.#clear(either.signal);
+    if (this.#isLeaving && !either.signal.aborted) await this.close();
   }
 
   async #withdrawConfig(signal: AbortSignal): Promise<void> {
@@ -156,7 +157,7 @@ export class MirrorStores extends ResourceStores {
     this.#id = 0;
   }
 
-  /** Tried until it has succeeded, or the signal fires. */
+  /** Retries until it has succeeded or the signal fires. */
   async #clear(signal: AbortSignal): Promise<void> {
     await this.#withdrawConfig(signal);
     if (signal.aborted) return;
@@ -187,23 +188,16 @@ export class MirrorStores extends ResourceStores {
     const key = clusterConfigKey(cluster);
     const kv = await local.get(key, { signal });
     const config = kv && decodeClusterConfig(kv.value, key);
-    // Without its configuration its id is not known.
+    // Without the configuration, the id of the keys is unknown.
     if (kv === undefined || config?.ok !== true || !config.value.capabilities.cached) {
       return await this.#clear(signal);
     }
     this.#id = config.value.id;
     const inherited = await Promise.all([...this.#mirrors.values()].map((mirror) => mirror.inherit(signal)));
-    // It must not outlive the keys: readers believe what goes while it is there.
+    // The configuration must not outlive the keys, because readers believe deletes while it exists.
     await until(Promise.all(inherited.map(({ landed }) => landed)), signal);
     if (signal.aborted) return;
     if (this.#config.get(cluster) === undefined) this.#config.upsert(cluster, kv.value.slice());
-  }
-
-  async #lookAtConfig(signal: AbortSignal): Promise<void> {
-    while (!signal.aborted) {
-      await sleep(this.#options.clock, CONFIG_INTERVAL_MS, signal);
-      this.#config.touchAll();
-    }
   }
 }
 

@@ -1,16 +1,17 @@
 import type { Clock, Random } from '../../base/clock.ts';
-import type { TurnGate } from '../../base/turn-gate.ts';
+import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
 import type { StoreHooks } from '../../clustermesh/resource-stores.ts';
 import type { KvstoreBackend } from '../../kvstore/backend.ts';
 import { type MeshResource, resourcePrefix, syncedKey } from '../../kvstore/codec/keys.ts';
 import { SyncStore, type SyncStoreStatus } from '../../kvstore/store/sync-store.ts';
 import { WatchStore } from '../../kvstore/store/watch-store.ts';
+import type { KeyValue } from '../../kvstore/transport.ts';
 
 /** Options of {@link Mirror}. */
 export interface MirrorOptions extends StoreHooks {
   readonly cluster: string;
   readonly resource: MeshResource;
-  /** The kvstore into which is copied. */
+  /** Destination of the copy. */
   readonly local: KvstoreBackend;
   readonly clock: Clock;
   readonly random: Random;
@@ -19,8 +20,8 @@ export interface MirrorOptions extends StoreHooks {
 }
 
 /**
- * One resource of one remote cluster, value by value as its kvstore has it, under `cilium/cache/` of the local kvstore,
- * leased. The local canary is written when a complete list of the remote one is there.
+ * Copies one resource of one remote cluster to `cilium/cache/` of the local kvstore. Values are copied unchanged, with a lease.
+ * The local canary is written when a complete list of the remote kvstore has been copied.
  */
 export class Mirror {
   /** Follows the remote kvstore. */
@@ -28,7 +29,7 @@ export class Mirror {
   readonly #options: MirrorOptions;
   readonly #prefix: string;
   readonly #canary: string;
-  /** Names that an earlier process has left, and no list of this one has shown. */
+  /** Names left by an earlier process that no list of this one has contained. */
   readonly #inherited = new Set<string>();
   #sync: SyncStore;
   #isSynced = false;
@@ -41,7 +42,7 @@ export class Mirror {
     this.#sync = this.#newSync();
     this.store = new WatchStore({
       ...{ rejections, gate, onApplied, onFault },
-      // A copy: what was received may be a part of a whole page.
+      // Copied, because the received value may be a part of a whole page.
       decode: (_name, value) => ({ ok: true, value: value.slice() }),
       observer: {
         onUpdate: (name, value) => {
@@ -53,12 +54,12 @@ export class Mirror {
     });
   }
 
-  /** Whether the local canary was written since this resource was begun. */
+  /** True if the local canary was written since this resource was started. */
   get isSynced(): boolean {
     return this.#isSynced;
   }
 
-  /** What is under way into the local kvstore. */
+  /** Returns the state of the writes into the local kvstore. */
   status(): SyncStoreStatus {
     return this.#sync.status();
   }
@@ -69,8 +70,9 @@ export class Mirror {
   }
 
   /**
-   * Takes over what an earlier process has left, so that it does not end with the lease of that while the remote kvstore
-   * cannot be reached. Resolves to when all of it is bound to our session; rejects as the local kvstore does.
+   * Takes over the keys of an earlier process, so that they do not expire with its lease while the remote kvstore is
+   * unreachable. Resolves to a promise that resolves when all keys are bound to our session. Rejects if the local kvstore
+   * fails.
    */
   async inherit(signal: AbortSignal): Promise<{ readonly landed: Promise<void> }> {
     const { local } = this.#options;
@@ -78,17 +80,27 @@ export class Mirror {
       local.listPrefix(this.#prefix, { signal }),
       local.get(this.#canary, { signal }),
     ]);
-    for (const { key, value } of kvs) {
-      const name = key.slice(this.#prefix.length);
-      this.#inherited.add(name);
-      this.#sync.upsert(name, value.slice());
-    }
-    // It was true when it was written, and nothing was taken away since.
+    const { gate = OPEN_GATE } = this.#options;
+    await gate.runSteps(this.#takeOver(kvs, gate.slice), signal);
+    // The canary was true when it was written, and nothing was deleted since.
     if (canary !== undefined) void this.#sync.markSynced();
     return { landed: this.#sync.landed() };
   }
 
-  /** A complete list of the remote kvstore is queued: what was inherited and is not in it goes before the canary. */
+  /** Stores the keys of an earlier process, in steps of `slice` keys. */
+  *#takeOver(kvs: readonly KeyValue[], slice: number): Generator<void, void, void> {
+    for (const [index, { key, value }] of kvs.entries()) {
+      const name = key.slice(this.#prefix.length);
+      this.#inherited.add(name);
+      this.#sync.upsert(name, value.slice());
+      if ((index + 1) % slice === 0) yield;
+    }
+  }
+
+  /**
+   * Must be called when a complete list of the remote kvstore is queued. Deletes inherited keys that are not in it, before the
+   * canary is written.
+   */
   listed(): void {
     for (const name of this.#inherited) this.#sync.delete(name);
     this.#inherited.clear();
@@ -101,25 +113,25 @@ export class Mirror {
   }
 
   /**
-   * Deletes everything, first of all the canary. It must be neither followed nor run, and may be again afterwards. Rejects
-   * as the local kvstore does; what it has not deleted then, it deletes when it is called again.
+   * Deletes all keys, the canary first. The mirror must be neither followed nor running; it may be used again afterwards.
+   * Rejects if the local kvstore fails; call it again to delete the remaining keys.
    */
   async clear(signal: AbortSignal): Promise<void> {
     const { local } = this.#options;
-    // What is drained is deleted below, all at once, and not key by key.
+    // Drained keys are deleted below by prefix, not one by one.
     if (!(await this.store.drain(signal))) return;
     this.#inherited.clear();
     this.#sync = this.#newSync();
     this.#isSynced = false;
-    // Fenced: no write that was given up takes effect after it, nor this after what is copied later.
+    // Fenced, so that no abandoned write takes effect afterwards, and this delete cannot affect later copies.
     await local.delete(this.#canary, { fenced: true, signal });
     await local.deletePrefix(this.#prefix, { fenced: true, signal });
   }
 
   #newSync(): SyncStore {
-    const { local: backend, clock, random } = this.#options;
+    const { local: backend, clock, random, gate } = this.#options;
     return new SyncStore({
-      ...{ backend, prefix: this.#prefix, canary: this.#canary, clock, random },
+      ...{ backend, prefix: this.#prefix, canary: this.#canary, clock, random, gate },
       together: true,
     });
   }

@@ -1,41 +1,43 @@
 import type { Clock, Random } from '../../base/clock.ts';
+import { EitherSignal } from '../../base/follow-signal.ts';
 import { sleep } from '../../base/sleep.ts';
 import { Supervisor } from '../../base/supervisor.ts';
 import type { KvstoreBackend, KvstoreLock } from '../../kvstore/backend.ts';
 import { INIT_LOCKS_PREFIX } from '../../kvstore/codec/keys.ts';
 import { asKvstoreError } from '../../kvstore/errors.ts';
 
-/** What a {@link SoleWriter} works with. */
+/** Options of {@link SoleWriter}. */
 export interface SoleWriterOptions {
-  /** The kvstore into which is written; it has the lock. */
+  /** The kvstore that is written. It holds the lock. */
   readonly backend: KvstoreBackend;
   readonly clock: Clock;
   readonly random: Random;
-  /** Called when another is found to have the lock that is awaited. */
+  /** Called when another process holds the awaited lock. */
   readonly onStandby?: (() => void) | undefined;
 }
 
-/** The lock of all who copy into one kvstore: where whoever may write anything may write. */
+/** The lock of all processes that copy into one kvstore. Every user that may write keys may write it. */
 export const WRITER_LOCK: string = `${INIT_LOCKS_PREFIX}kvstoremesh`;
-/** Between two looks at who has the lock, while it is awaited. */
+/** Time between two reads of the lock's holder while waiting for the lock. */
 const LOOK_MS = 2000;
-/** It is passed on within 5 s: who has it in so many looks, keeps it. */
+/** The lock is passed on within 5 s: a holder seen in this number of reads keeps it. */
 const LOOKS = 4;
 
 /**
- * Lets one process at a time copy into a kvstore: the others wait for its lock, which goes 25 s after its holder has died. One
- * that has lost it writes nothing until it has it again, as its kvstore was out of reach; where another has taken it, it ends.
+ * Lets one process at a time copy into a kvstore. The others wait for its lock, which expires 25 s after its holder has died. A
+ * process that loses the lock because its kvstore is unreachable writes nothing until it holds the lock again. If another
+ * process has taken the lock, it ends.
  *
- * Not covered: a kvstoremesh of another make, and a user who may not write the lock; that one copies without.
+ * Not covered: a kvstoremesh of another make, and a user without permission to write the lock, which copies without it.
  */
 export class SoleWriter {
   readonly #options: SoleWriterOptions;
   readonly #tasks: Supervisor;
-  /** Places in the queue that were ours. */
+  /** The keys of our own entries in the queue. */
   readonly #own = new Set<string>();
   #holder: string | undefined;
   #held: KvstoreLock | undefined;
-  /** There is no right to the lock. */
+  /** True if there is no permission to write the lock. */
   #isForbidden = false;
 
   constructor(options: SoleWriterOptions) {
@@ -43,33 +45,35 @@ export class SoleWriter {
     this.#tasks = new Supervisor(options);
   }
 
-  /** The key of who holds the lock that is awaited; `undefined` while it is not awaited, or no other is known to hold it. */
+  /** The key of the holder of the awaited lock; `undefined` if the lock is not awaited, or if no other holder is known. */
   get holder(): string | undefined {
     return this.#holder;
   }
 
   /**
-   * Whether no other can have the lock: what is written without it is bound to a lease that ends with this process, under the
-   * one that copies then.
+   * True if no other process can hold the lock. Keys written without the lock are bound to a lease that expires with this
+   * process, while the new holder copies.
    */
   mayWrite(): boolean {
     return this.#isForbidden || this.#held?.lost.aborted === false;
   }
 
   /**
-   * Calls `begin` once the lock is held, and waits for the signal. Resolves to `taken` when another one has the lock that was
-   * held, and so copies as well; rejects with what `begin` throws.
+   * Calls `begin` when the lock is held, and waits for the signal. Resolves to `taken` if another process takes the lost lock,
+   * because it copies as well. Rejects if `begin` throws.
    */
   async run(begin: () => Promise<void>, signal: AbortSignal): Promise<'ended' | 'taken'> {
     let lock = await this.#lock(signal, () => {});
     if (signal.aborted) return 'ended';
     await begin();
     while (!signal.aborted && lock !== undefined) {
-      await fired(AbortSignal.any([signal, lock.lost]));
+      using endedOrLost = new EitherSignal(signal, lock.lost);
+      await fired(endedOrLost.signal);
       if (signal.aborted) break;
-      await lock.release(); // the next one of this process waits for it
+      await lock.release(); // the next lock of this process waits for it
       const taken = new AbortController();
-      lock = await this.#lock(AbortSignal.any([signal, taken.signal]), () => taken.abort());
+      using endedOrTaken = new EitherSignal(signal, taken.signal);
+      lock = await this.#lock(endedOrTaken.signal, () => taken.abort());
       if (taken.signal.aborted && !signal.aborted) return 'taken';
     }
     await fired(signal);
@@ -78,13 +82,14 @@ export class SoleWriter {
     return 'ended';
   }
 
-  /** `undefined`: the signal has fired, or there is no right to it. */
+  /** Returns the lock, or `undefined` if the signal has fired or there is no permission to write the lock. */
   async #lock(signal: AbortSignal, onTaken: () => void): Promise<KvstoreLock | undefined> {
     const { backend } = this.#options;
-    // What is there now is not ours.
+    // Existing entries are not ours.
     await this.#see(signal);
     const over = new AbortController();
-    const looking = this.#look(AbortSignal.any([signal, over.signal]), onTaken);
+    using either = new EitherSignal(signal, over.signal);
+    const looking = this.#look(either.signal, onTaken);
     let lock: KvstoreLock | undefined;
     const acquire = async (until: AbortSignal): Promise<void> => {
       try {

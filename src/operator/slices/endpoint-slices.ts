@@ -3,39 +3,39 @@ import type { KubernetesObject } from '../../k8s/resource.ts';
 import { isObject } from '../../net/fields.ts';
 import { field, items } from '../collect/field.ts';
 
-/** What a slice has of an endpoint: the original's `CoreCiliumEndpoint`. */
+/** The part of an endpoint that a slice contains: upstream's `CoreCiliumEndpoint`. */
 export interface CoreEndpoint {
   readonly name: string;
   readonly id: number;
   readonly [field: string]: unknown;
 }
 
-/** How endpoints come together (OPERATOR 34): those of one identity, or first come, first served. */
+/** How endpoints are grouped (OPERATOR 34): by identity, or first come, first served. */
 export type SliceMode = 'identity' | 'fcfs';
 
-/** One slice as it is to be. */
+/** The desired content of one slice. */
 export interface PlannedSlice {
   readonly name: string;
   readonly namespace: string;
-  /** By name; empty: it is to be deleted. */
+  /** By name. If empty, the slice is to be deleted. */
   readonly endpoints: ReadonlyMap<string, CoreEndpoint>;
-  /** Slices to be written before this one, for an endpoint has moved there. */
+  /** Slices that must be written before this one, because an endpoint has moved to them. */
   readonly after: ReadonlySet<string>;
 }
 
 interface Slice extends PlannedSlice {
   readonly endpoints: Map<string, CoreEndpoint>;
   readonly after: Set<string>;
-  /** Of those that have room, with which it is; `undefined`: it has none, or is empty. */
+  /** Key of the slices with room; `undefined` if this one is full or empty. */
   group: string | undefined;
 }
 
 /** `ces-max-ciliumendpoints-per-ces`. */
 const MOST_ENDPOINTS = 100;
-/** `sliceNameLetters` of upstream: no vowels, and nothing that looks like another. */
+/** `sliceNameLetters` of upstream: no vowels, and no letters that look alike. */
 const LETTERS = 'bcdfghjklmnpqrstvwxyz2456789';
 
-/** What a slice is to have of an endpoint; `undefined`: nothing, for it lacks networking or identity. */
+/** Returns the slice entry of an endpoint, or `undefined` if it lacks networking or identity. */
 export function coreEndpoint(endpoint: KubernetesObject): CoreEndpoint | undefined {
   const id = field(endpoint, 'status', 'identity', 'id');
   const networking = field(endpoint, 'status', 'networking');
@@ -46,7 +46,7 @@ export function coreEndpoint(endpoint: KubernetesObject): CoreEndpoint | undefin
   return { name: endpoint.metadata.name, id, networking, encryption, ...named };
 }
 
-/** The endpoints of a slice that an API server has, by name. */
+/** Returns the endpoints of a slice of the API server, by name. */
 export function endpointsOf(slice: KubernetesObject): ReadonlyMap<string, CoreEndpoint> {
   const found = new Map<string, CoreEndpoint>();
   for (const item of items(slice, 'endpoints')) {
@@ -66,20 +66,22 @@ function same(a: unknown, b: unknown): boolean {
 }
 
 /**
- * Which endpoint is in which slice. An endpoint is in one slice; it stays where it is, unless its identity changes where those
- * of one identity are together: then the slice that it leaves is written after the one that it enters, so that no reader
- * lacks it in between. Pure, but for the names of new slices.
+ * Assigns endpoints to slices. Each endpoint is in one slice. It stays there, unless slices are grouped by identity and its
+ * identity changes. Then its old slice is written after its new one, so that no reader lacks it in between. Pure, except for
+ * the names of new slices.
  */
 export class EndpointSlices {
   readonly #mode: SliceMode;
   readonly #most: number;
   readonly #random: Random;
   readonly #slices = new Map<string, Slice>();
-  /** Slices that have room, by what else may enter them. */
+  /** Slices with room, by group. */
   readonly #open = new Map<string, Set<Slice>>();
   /** `namespace/name` → slice. */
   readonly #where = new Map<string, string>();
-  /** Slices that are not as they are to be, in the order in which they became so. */
+  /** By name of a slice: the slices that have it in `after`. */
+  readonly #waiting = new Map<string, Set<Slice>>();
+  /** Slices that must be written, oldest change first. */
   readonly #dirty = new Set<string>();
 
   constructor({ mode = 'identity', most = MOST_ENDPOINTS, random }: EndpointSlicesOptions) {
@@ -101,9 +103,9 @@ export class EndpointSlices {
   }
 
   /**
-   * Takes over a slice that the server has. What it has of endpoints that are elsewhere, or are no more, goes.
+   * Takes over a slice of the server. Endpoints that are in another slice, or do not exist, are removed from it.
    *
-   * @param wanted what is to be in a slice of an endpoint, by `namespace/name`
+   * @param wanted returns the desired slice entry of an endpoint, by `namespace/name`
    */
   adopt(object: KubernetesObject, wanted: (key: string) => CoreEndpoint | undefined): void {
     const { name } = object.metadata;
@@ -118,13 +120,13 @@ export class EndpointSlices {
       this.#enter(slice, key, core);
       taken.push(now);
     }
-    for (const core of taken) this.put(namespace, core); // as it is now, which may be another place
+    for (const core of taken) this.put(namespace, core); // the current version, which may belong to another slice
     if (!same(Object.fromEntries(has), Object.fromEntries(slice.endpoints))) this.#dirty.add(name);
     else this.#dirty.delete(name);
     if (slice.endpoints.size === 0) this.#dirty.add(name);
   }
 
-  /** The server has lost a slice. */
+  /** Must be called when a slice was deleted on the server. */
   lost(name: string): void {
     const slice = this.#slices.get(name);
     if (slice === undefined) return;
@@ -132,7 +134,7 @@ export class EndpointSlices {
     else this.#forget(name);
   }
 
-  /** An endpoint is to be in a slice, as it is now. */
+  /** Adds an endpoint, or updates it. */
   put(namespace: string, core: CoreEndpoint): void {
     const key = `${namespace}/${core.name}`;
     const from = this.#slices.get(this.#where.get(key) ?? '');
@@ -148,10 +150,10 @@ export class EndpointSlices {
     this.#dirty.add(to.name);
     if (from === undefined) return;
     this.#leave(from, core.name);
-    from.after.add(to.name);
+    this.#delay(from, to.name);
   }
 
-  /** An endpoint is no more, or is not to be in a slice any more. */
+  /** Removes an endpoint, because it was deleted or may not be in a slice. */
   remove(namespace: string, name: string): void {
     const key = `${namespace}/${name}`;
     const slice = this.#slices.get(this.#where.get(key) ?? '');
@@ -160,15 +162,28 @@ export class EndpointSlices {
     this.#leave(slice, name);
   }
 
-  /** A slice is on the server as it was planned when `written` was taken from it. */
+  /** Must be called when a slice was written with the planned content `written`. */
   wrote(name: string, written: ReadonlyMap<string, CoreEndpoint>): void {
     const slice = this.#slices.get(name);
     if (slice === undefined) return;
-    // What has moved there meanwhile is not written yet: who waits for it goes on waiting.
+    // Endpoints that moved here since are not written yet, so slices that wait for them keep waiting.
     if (!same(Object.fromEntries(written), Object.fromEntries(slice.endpoints))) return;
-    for (const { after } of this.#slices.values()) after.delete(name);
+    this.#release(name);
     this.#dirty.delete(name);
     if (slice.endpoints.size === 0) this.#forget(name);
+  }
+
+  /** Delays the write of `slice` until the slice `name` is written. */
+  #delay(slice: Slice, name: string): void {
+    slice.after.add(name);
+    const waiting = this.#waiting.get(name) ?? new Set();
+    this.#waiting.set(name, waiting.add(slice));
+  }
+
+  /** Ends the wait of all slices for the slice `name`. */
+  #release(name: string): void {
+    for (const { after } of this.#waiting.get(name) ?? []) after.delete(name);
+    this.#waiting.delete(name);
   }
 
   #enter(slice: Slice, key: string, core: CoreEndpoint): void {
@@ -183,7 +198,7 @@ export class EndpointSlices {
     this.#regroup(slice);
   }
 
-  /** What is in a slice has changed: whether it has room, and for whom. */
+  /** Updates the group of a slice after its content has changed. */
   #regroup(slice: Slice): void {
     const [first] = slice.endpoints.values();
     const hasRoom = first !== undefined && slice.endpoints.size < this.#most;
@@ -203,9 +218,12 @@ export class EndpointSlices {
   }
 
   #forget(name: string): void {
+    const slice = this.#slices.get(name);
+    if (slice === undefined) return;
+    for (const other of slice.after) this.#waiting.get(other)?.delete(slice);
     this.#slices.delete(name);
     this.#dirty.delete(name);
-    for (const { after } of this.#slices.values()) after.delete(name);
+    this.#release(name);
   }
 
   #make(name: string, namespace: string): Slice {
@@ -214,7 +232,10 @@ export class EndpointSlices {
     return slice;
   }
 
-  /** The fullest slice that has room, or a new one. One that waits for another is not entered: the two might wait in a ring. */
+  /**
+   * Returns the fullest slice with room, or a new one. A slice that waits for another is skipped, because two slices could wait
+   * for each other.
+   */
   #roomFor(namespace: string, core: CoreEndpoint, not: Slice | undefined): Slice {
     let best: Slice | undefined;
     for (const slice of this.#open.get(this.#groupOf(namespace, core)) ?? []) {
@@ -238,7 +259,7 @@ export class EndpointSlices {
 export interface EndpointSlicesOptions {
   /** Default `identity`. */
   readonly mode?: SliceMode | undefined;
-  /** Endpoints in a slice. Default 100. */
+  /** Maximum number of endpoints in a slice. Default 100. */
   readonly most?: number | undefined;
   readonly random: Random;
 }

@@ -1,14 +1,22 @@
 import type { Clock } from '../../base/clock.ts';
 import { type Failure, failureOf } from '../../base/failure.ts';
+import { EitherSignal } from '../../base/follow-signal.ts';
 import { CallbackGuard } from '../../base/guard.ts';
 import { sleep } from '../../base/sleep.ts';
 import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
 import type { ObjectReader } from '../../k8s/client/object-reader.ts';
-import type { ObjectPlace, ObjectWrite, ObjectWriter, WriteOutcome } from '../../k8s/client/object-writer.ts';
+import {
+  type ObjectPlace,
+  type ObjectWrite,
+  type ObjectWriter,
+  type WriteOutcome,
+  writeText,
+} from '../../k8s/client/object-writer.ts';
 import { CILIUM_ENDPOINT_SLICES } from '../../k8s/feed/kinds.ts';
 import type { KubernetesObject, ResourceEvent } from '../../k8s/resource.ts';
 import { type ObservedKind, objectKey } from '../collect/observed-kind.ts';
 import { CollectError } from '../collect/reaper.ts';
+import type { Deed } from '../collect/rounds.ts';
 import type { Duty, DutyState, DutyStatus } from '../duty.ts';
 import {
   type CoreEndpoint,
@@ -17,36 +25,39 @@ import {
   type EndpointSlicesOptions,
 } from './endpoint-slices.ts';
 
-/** A kind that is followed event by event. */
+/** A kind whose events are followed. */
 type Listened = Pick<ObservedKind, 'objects' | 'blocked' | 'use' | 'listen'>;
 
-/** What a {@link SliceDuty} works with. */
+/** Options of {@link SliceDuty}. */
 export interface SliceDutyOptions extends EndpointSlicesOptions {
   /** With identity, networking, encryption and named ports. */
   readonly endpoints: Listened;
-  /** With all that they have. */
+  /** With all fields. */
   readonly slices: Listened;
   readonly reader: ObjectReader;
-  /** 10 writes a second. */
+  /** Must allow 10 writes a second. */
   readonly writer: ObjectWriter;
   readonly clock: Clock;
-  /** Shares out the start over turns of the event loop. Default: all at once. */
+  /** Spreads the start over turns of the event loop. Default: one turn. */
   readonly gate?: TurnGate | undefined;
   readonly onFailure?: ((error: unknown, duty: string) => void) | undefined;
+  /** Receives created and deleted slices. Updates are not reported because every new pod causes one. */
+  readonly onDeed?: ((deed: Deed) => void) | undefined;
 }
 
-/** Changes are gathered so long. */
+/** Delay in which changes are collected before they are written. */
 const GATHER_MS = 500;
 const BACKOFF_MS = { first: 1000, cap: 100_000 };
 const LOOK_MS = 1000;
-/** Endpoints that are put in one step of taking over: about a ms. */
+/** Endpoints added in one step when taking over: about 1 ms. */
 const STEP_WEIGHT = 256;
-/** A slice of 100 endpoints is compared in the time in which so many are put. */
+/** Comparing a slice of 100 endpoints takes as long as adding this number of endpoints. */
 const SLICE_WEIGHT = 16;
 
 /**
- * Keeps CiliumEndpointSlices equal to the CiliumEndpoints (OPERATOR 34): changes are gathered, and a slice that cannot be
- * written is tried again for as long as it is needed. At its start it takes over the slices that are there, and moves nothing.
+ * Keeps CiliumEndpointSlices equal to the CiliumEndpoints (OPERATOR 34). Changes are collected before they are written. If a
+ * slice cannot be written, it is retried while it is needed. At its start, the duty takes over the existing slices and moves
+ * nothing.
  */
 export class SliceDuty implements Duty {
   readonly name = 'endpoint-slices';
@@ -54,14 +65,16 @@ export class SliceDuty implements Duty {
   readonly #guard = new CallbackGuard();
   #slices: EndpointSlices;
   #state: DutyState = 'waiting';
-  /** Whether all slices have been taken over that were there at first. */
+  /** True if all initially existing slices have been taken over. */
   #isTaken = false;
-  /** As the server has them, as far as is known. */
+  /** The last known version of each slice on the server. */
   readonly #known = new Map<string, KubernetesObject>();
-  /** Versions that we have written and not been shown yet. */
+  /** Versions written by us whose events have not been received yet. */
   readonly #echoes = new Map<string, Set<string>>();
-  /** When a slice that has failed may be tried again, and how often it has failed in a row. */
+  /** By slice: the time of the next retry, and the number of consecutive failures. */
   readonly #failed = new Map<string, { readonly at: number; readonly times: number }>();
+  /** Endpoints without a valid slice entry, by {@link objectKey}. */
+  readonly #refused = new Set<string>();
   #wake: (() => void) | undefined;
   #writes = 0;
   #failures = 0;
@@ -89,9 +102,6 @@ export class SliceDuty implements Duty {
 
   status(): DutyStatus {
     const { size: pending } = this.#slices.dirty;
-    const refused = [...this.#options.endpoints.objects.values()].filter(
-      (one) => coreEndpoint(one) === undefined,
-    );
     return {
       name: this.name,
       state: this.#state,
@@ -102,12 +112,12 @@ export class SliceDuty implements Duty {
         keys: this.#slices.size,
         pending,
         writes: this.#writes,
-        refused: refused.length,
+        refused: this.#refused.size,
       },
     };
   }
 
-  /** Once both kinds are known completely, takes over what is there. */
+  /** Waits until both kinds are complete, then takes over the existing slices. */
   async #begin(signal: AbortSignal): Promise<void> {
     const { endpoints, slices, clock, gate = OPEN_GATE } = this.#options;
     for (;;) {
@@ -120,6 +130,7 @@ export class SliceDuty implements Duty {
     this.#slices = new EndpointSlices(this.#options);
     this.#known.clear();
     this.#failed.clear();
+    this.#refused.clear();
     this.#echoes.clear();
     this.#isTaken = false;
     endpoints.listen((events) => this.#endpointEvents(events), signal);
@@ -127,7 +138,7 @@ export class SliceDuty implements Duty {
     await gate.runSteps(this.#takeOver(), signal);
   }
 
-  /** All slices before any endpoint, which would get a new one otherwise. */
+  /** Takes over all slices before any endpoint, because an endpoint without a known slice gets a new one. */
   *#takeOver(): Generator<undefined, void, void> {
     const { endpoints, slices } = this.#options;
     let weight = 0;
@@ -155,21 +166,28 @@ export class SliceDuty implements Duty {
   #put(endpoint: KubernetesObject): void {
     const { namespace = '', name } = endpoint.metadata;
     const core = coreEndpoint(endpoint);
-    if (core === undefined) this.#slices.remove(namespace, name);
-    else this.#slices.put(namespace, core);
+    if (core === undefined) {
+      this.#refused.add(objectKey(endpoint));
+      this.#slices.remove(namespace, name);
+    } else {
+      this.#refused.delete(objectKey(endpoint));
+      this.#slices.put(namespace, core);
+    }
   }
 
   #endpointEvents(events: readonly ResourceEvent[]): void {
     for (const { object } of events) {
       const { namespace = '', name } = object.metadata;
       const now = this.#options.endpoints.objects.get(objectKey(object));
-      if (now === undefined) this.#slices.remove(namespace, name);
-      else if (this.#isTaken) this.#put(now); // else it is put when all slices have been taken over
+      if (now === undefined) {
+        this.#refused.delete(objectKey(object));
+        this.#slices.remove(namespace, name);
+      } else if (this.#isTaken) this.#put(now); // otherwise added when all slices have been taken over
     }
     this.#wake?.();
   }
 
-  /** What others, or we, have done to slices. */
+  /** Handles changes of slices by others and by us. */
   #sliceEvents(events: readonly ResourceEvent[]): void {
     for (const { type, object } of events) {
       const { name, uid } = object.metadata;
@@ -190,18 +208,23 @@ export class SliceDuty implements Duty {
     return true;
   }
 
-  /** Until something is to be written, at the time at which it may be. */
+  /** Resolves when a slice must be written and its retry time is reached. */
   async #awaitWork(signal: AbortSignal): Promise<void> {
     const { clock } = this.#options;
     const woken = new AbortController();
     this.#wake = () => woken.abort();
-    const times = [...this.#slices.dirty].map((name) => this.#failed.get(name)?.at ?? 0);
-    const waitMs = Math.min(BACKOFF_MS.cap, ...times.map((at) => at - clock.now()));
-    await sleep(clock, Math.max(0, waitMs), AbortSignal.any([signal, woken.signal]));
+    const now = clock.now();
+    let waitMs = BACKOFF_MS.cap;
+    for (const name of this.#slices.dirty) {
+      waitMs = Math.min(waitMs, (this.#failed.get(name)?.at ?? 0) - now);
+      if (waitMs <= 0) break;
+    }
+    using either = new EitherSignal(signal, woken.signal);
+    await sleep(clock, Math.max(0, waitMs), either.signal);
     this.#wake = undefined;
   }
 
-  /** Writes what is dirty, those first that others wait for. */
+  /** Writes the changed slices. Slices that others wait for are written first. */
   async #flush(signal: AbortSignal): Promise<void> {
     for (let progress = true; progress; ) {
       progress = false;
@@ -223,6 +246,7 @@ export class SliceDuty implements Duty {
     const why = `the slice is to have ${written.size} endpoints of ${slice.namespace}`;
     const answer: WriteOutcome =
       write === undefined ? { outcome: 'done', object: undefined } : await writer.write(write, why, signal);
+    this.#report(write, why, answer);
     const isGone = write?.verb === 'delete' && answer.outcome === 'not-found';
     if (answer.outcome === 'done' || answer.outcome === 'dry-run' || isGone) {
       if (answer.outcome === 'done' && answer.object !== undefined) this.#hold(answer.object);
@@ -246,6 +270,11 @@ export class SliceDuty implements Duty {
       this.#failure(new CollectError(answer.outcome, `cannot write slice ${name}: ${said}`));
     }
     return false;
+  }
+
+  #report(write: ObjectWrite | undefined, why: string, { outcome }: WriteOutcome): void {
+    if (write === undefined || write.verb === 'update' || outcome === 'failed') return;
+    this.#guard.call(this.#options.onDeed, { duty: this.name, what: writeText(write), why, outcome });
   }
 
   #hold(slice: KubernetesObject): void {
@@ -274,7 +303,7 @@ export class SliceDuty implements Duty {
     return { verb: 'update', place, object: { ...content, metadata: known.metadata } };
   }
 
-  /** Somebody else has written the slice: what is there is looked at before the next try. */
+  /** Reads the slice again before the next retry, because another writer has changed it. */
   async #look(name: string, signal: AbortSignal): Promise<void> {
     try {
       const found = await this.#options.reader.get({ kind: CILIUM_ENDPOINT_SLICES, name }, signal);

@@ -20,7 +20,7 @@ const CHECKOUT: Labels = [{ source: 'k8s', key: 'app', value: 'checkout' }];
 export class TestModel implements ReadModel {
   readonly clock: FakeClock = new FakeClock();
   readonly ipcache: IPCache = new IPCache();
-  readonly services: ServiceCache = new ServiceCache({ clusterName: 'own' });
+  readonly services: ServiceCache = new ServiceCache({ clusterName: 'own', nodePort: { enabled: true } });
   readonly nodes: NodeManager;
 
   constructor() {
@@ -36,6 +36,7 @@ export class TestModel implements ReadModel {
   /** How old all that is only restored is said to be. */
   restored: RestoredDocument | undefined;
   readonly restoredOf = (): RestoredDocument | undefined => this.restored;
+  readonly clusterOf = (identity: number): string => (identity === 1234 ? 'own' : '');
   readonly restoredIdentity = (): undefined => undefined;
 
   identities(): readonly KnownIdentity[] {

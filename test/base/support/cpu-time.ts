@@ -20,3 +20,24 @@ export async function cpuTimeInTurns(work: () => Promise<void>): Promise<number>
   await work();
   return since(begun);
 }
+
+/** Sizes differ by so much: linear work grows as much, quadratic work by its square. */
+const FACTOR = 8;
+
+/**
+ * Growth of the cost of `work` per item, from `items` to eight times as many: about 1 if the cost is linear, about 8 if it is
+ * quadratic. Both are measured in this process, one after the other, so that neither a slow machine nor other processes
+ * change the result. Assert less than 3.
+ */
+export async function growthPerItem(
+  items: number,
+  work: (items: number) => void | Promise<void>,
+): Promise<number> {
+  const best = async (count: number): Promise<number> => {
+    let ms = Number.POSITIVE_INFINITY;
+    for (let round = 0; round < 2; round++) ms = Math.min(ms, await cpuTimeInTurns(async () => work(count)));
+    return ms;
+  };
+  await work(items); // compiled before it is measured
+  return (await best(FACTOR * items)) / (await best(items)) / FACTOR;
+}

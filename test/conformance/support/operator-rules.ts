@@ -1,26 +1,57 @@
 import {
+  cidrValue,
   comparableValue,
+  firstPorts,
+  identityValue,
+  ipValue,
   isSharedService,
   type NaiveCluster,
   type NaiveObject,
   naiveKeys,
   slicesOf,
 } from '../../operator/support/naive-cluster.ts';
-import { nameOf, type OperatorWorld } from './operator-world.ts';
-import type { KeyDifference } from './replay-operator.ts';
+import { type LeaseHolder, nameOf, type OperatorWorld } from './operator-world.ts';
 
-/** A difference with all that decides whether it is meant. */
-interface Judged extends KeyDifference {
+/** The content of a key: its value, and the holder of its lease. */
+export interface Held {
+  readonly v: string | undefined;
+  readonly holder: LeaseHolder | undefined;
+}
+
+/** A key that is not as recorded. */
+export interface KeyDifference {
+  readonly etcd: string;
+  readonly key: string;
+  readonly expected: Held | undefined;
+  readonly actual: Held | undefined;
+}
+
+/** What was recorded of a key before. */
+export interface RecordedPast {
+  /** At the quiet point before. */
+  readonly before: Held | undefined;
+  /** Why the key is not recorded any more; `undefined` while it is, and if nothing explains it. */
+  readonly gone: 'with its lease' | 'by another client' | undefined;
+  /** All that the objects have asked for under the key at quiet points so far, comparable. */
+  readonly meant: ReadonlySet<string>;
+}
+
+/** A difference with everything that a rule may require. */
+interface Judged extends KeyDifference, RecordedPast {
   readonly world: OperatorWorld;
   readonly cluster: NaiveCluster;
+  readonly objects: readonly NaiveObject[];
   /** `nodes`, `services`, `ip`, `identities`; of other keys their second part. */
   readonly resource: string;
   /** Below the prefix of the resource. */
   readonly name: string;
-  /** The object that the key is of, if it is there. */
+  /** The object that the key is of, if it exists, and all versions of it so far. */
   readonly object: NaiveObject | undefined;
-  /** Names of the fields in which two JSON values differ. */
-  readonly fields: readonly string[];
+  readonly versions: readonly NaiveObject[];
+  /** What another client has put under the key last. */
+  readonly put: Held | undefined;
+  /** What the objects ask for now, comparable. */
+  readonly now: string | undefined;
 }
 
 function clusterOf(world: OperatorWorld): NaiveCluster {
@@ -48,211 +79,456 @@ const KINDS: Readonly<Record<string, string>> = {
   identities: 'CiliumIdentity',
 };
 
-function parsed(value: string | undefined): Readonly<Record<string, unknown>> {
+type Fields = Readonly<Record<string, unknown>>;
+
+function parsed(value: string | undefined): Fields {
   try {
     const json: unknown = JSON.parse(value ?? '');
-    return typeof json === 'object' && json !== null ? (json as Readonly<Record<string, unknown>>) : {};
+    return typeof json === 'object' && json !== null ? (json as Fields) : {};
   } catch {
     return {};
   }
 }
 
-function differingFields(a: string | undefined, b: string | undefined): readonly string[] {
-  const [x, y] = [parsed(a), parsed(b)];
-  const names = new Set([...Object.keys(x), ...Object.keys(y)]);
-  return [...names].filter((name) => JSON.stringify(x[name]) !== JSON.stringify(y[name]));
+/** Equal as JSON, in whatever order the fields are. */
+function isSame(a: unknown, b: unknown): boolean {
+  return comparableValue(JSON.stringify(a) ?? '') === comparableValue(JSON.stringify(b) ?? '');
 }
 
-function judged(difference: KeyDifference, world: OperatorWorld): Judged {
+function without(fields: Fields, ...names: readonly string[]): Fields {
+  return Object.fromEntries(Object.entries(fields).filter(([name]) => !names.includes(name)));
+}
+
+function judged(difference: KeyDifference, past: RecordedPast, world: OperatorWorld): Judged {
   const cluster = clusterOf(world);
-  const { key, expected, actual } = difference;
-  const [, area = '', resource = area, , ...rest] = key.split('/');
+  const { etcd, key } = difference;
+  const [, area = '', ...parts] = key.split('/');
+  const [resource = area, , ...rest] = area === 'state' ? parts : [];
   const [scope, ...names] = rest;
-  const isOwn = scope === cluster.name || scope === 'default' || scope === 'id';
+  const isOwn = area !== 'state' || scope === cluster.name || scope === 'default' || scope === 'id';
   const name = isOwn ? names.join('/') : rest.join('/');
   const [namespace, plain] = resource === 'services' ? name.split('/') : ['', name];
-  const object = isOwn ? world.objects.get(`${KINDS[resource]} ${namespace}/${plain}`) : undefined;
-  const fields = differingFields(expected?.v, actual?.v);
+  const of = `${KINDS[resource]} ${namespace}/${plain}`;
+  const objects = [...world.objects.values()];
   return {
-    ...difference,
-    world,
-    cluster,
+    ...{ ...difference, ...past, world, cluster, objects, name },
     resource: isOwn ? resource : `foreign ${resource}`,
-    name,
-    object,
-    fields,
+    object: isOwn ? world.objects.get(of) : undefined,
+    versions: isOwn ? (world.versions.get(of) ?? []) : [],
+    put: world.puts.get(`${etcd} ${key}`),
+    now: naiveKeys(objects, cluster).get(key),
   };
 }
 
-const only = (fields: readonly string[], ...allowed: string[]): boolean =>
-  fields.length > 0 && fields.every((field) => allowed.includes(field));
+// ── What the original may have written ───────────────────────────────────────────────────────────────────────
 
-/**
- * What is meant, and which rule says so; the first that holds counts. Besides, what is there must be what a naive reading of
- * the objects gives: no rule excuses anything else.
- */
-const RULES: readonly (readonly [string, (difference: Judged) => boolean])[] = [
-  // Nodes.
+/** The value as the originals write it: addresses without named ports, identities without the label of the cluster. */
+function asOriginal({ resource, cluster }: Judged, value: string): readonly string[] {
+  if (resource === 'ip')
+    return [value, comparableValue(JSON.stringify(without(parsed(value), 'NamedPorts')))];
+  if (resource !== 'identities') return [value];
+  return [value, value.replace(`k8s:io.cilium.k8s.policy.cluster=${cluster.name};`, '')];
+}
+
+/** What the objects ask for if `instead` is in the place of the object of its name. */
+function meantWith(
+  { objects, cluster, key }: Judged,
+  ...instead: readonly NaiveObject[]
+): string | undefined {
+  const names = new Set(instead.map((object) => nameOf(object as never)));
+  const others = objects.filter((object) => !names.has(nameOf(object as never)));
+  return naiveKeys([...others, ...instead], cluster).get(key);
+}
+
+/** The recorded value is what the objects, or an earlier version of the object of the key, asked for. */
+function isEarlier(all: Judged): boolean {
+  const value = comparableValue(withoutNil(all) ?? all.expected?.v ?? '');
+  const earlier = [...all.meant, ...all.versions.map((version) => meantWith(all, version))];
+  return earlier.some((one) => one !== undefined && asOriginal(all, one).includes(value));
+}
+
+/** The recorded value without the frontend `<nil>` of a headless service, if it has one with the ports of a version of the service. */
+function withoutNil({ expected, versions }: Judged): string | undefined {
+  const { frontends, ...recorded } = parsed(expected?.v);
+  const { '<nil>': nil, ...others } = (frontends ?? {}) as Fields;
+  const hasPorts = (version: NaiveObject): boolean => {
+    const spec = (version['spec'] ?? {}) as { readonly ports?: Parameters<typeof firstPorts>[0] };
+    return nil !== undefined && isSame(nil, firstPorts(spec.ports));
+  };
+  return versions.some(hasPorts) ? JSON.stringify({ ...recorded, frontends: others }) : undefined;
+}
+
+/** The recorded value, under the recorded lease, is what another client has put. */
+function isPut({ put, expected }: Judged): boolean {
+  return (
+    put !== undefined && expected !== undefined && put.v === expected.v && put.holder === expected.holder
+  );
+}
+
+/** The program has written the recorded value, in this life or an earlier one, or another client has put it. */
+function isLeft(all: Judged): boolean {
+  return isPut(all) || (typeof all.expected?.holder === 'number' && isEarlier(all));
+}
+
+/** The key has been recorded, and has gone with its lease, or by the hand of another client; the program puts it again. */
+function isLost({ expected, gone }: Judged): boolean {
+  return expected === undefined && gone !== undefined;
+}
+
+/** All CiliumEndpoints so far, that are or have been there. */
+function endpointsOf({ world }: Judged): readonly NaiveObject[] {
+  return [...world.versions.values()].flat().filter(({ kind }) => kind === 'CiliumEndpoint');
+}
+
+/** The value of an address with these fields is that of one of the endpoints. */
+function isOfEndpoint(all: Judged, ip: string, fields: Fields = {}): boolean {
+  const { NamedPorts: _, ...recorded } = parsed(all.expected?.v);
+  return endpointsOf(all).some((endpoint) =>
+    isSame({ ...without(ipValue(ip, endpoint) as Fields, 'NamedPorts'), ...fields }, recorded),
+  );
+}
+
+/** The service of the key as if it were annotated so. */
+function annotated(
+  { object }: Judged,
+  annotations: Readonly<Record<string, string>>,
+): readonly NaiveObject[] {
+  if (object === undefined) return [];
+  return [{ ...object, metadata: { ...object.metadata, annotations } }];
+}
+
+/** An object with the annotations that 1.8 knows. */
+function withOldNames(object: NaiveObject): NaiveObject {
+  const all = Object.entries(object.metadata.annotations ?? {});
+  const annotations = Object.fromEntries(all.filter(([name]) => !name.startsWith('service.cilium.io/')));
+  return { ...object, metadata: { ...object.metadata, annotations } };
+}
+
+const SHARED = { 'service.cilium.io/global': 'true', 'service.cilium.io/shared': 'true' };
+
+/** With external workloads 1.17 writes every service, and says that it is not shared. */
+function isUnsharedService(all: Judged): boolean {
+  const [shared] = annotated(all, SHARED);
+  if (shared === undefined || all.object === undefined || isSharedService(all.object, '1.17')) return false;
+  const value = parsed(meantWith(all, shared));
+  const { annotations = {} } = all.object.metadata;
+  const includeExternal = ['service.cilium.io/global', 'io.cilium/global-service'].some(
+    (name) => annotations[name] === 'true',
+  );
+  return isSame({ ...value, shared: false, includeExternal }, parsed(all.expected?.v));
+}
+
+/** What the objects would ask for if the service of the key had an empty slice. */
+function withEmptySlice(all: Judged): string | undefined {
+  const { object, cluster } = all;
+  if (object === undefined) return undefined;
+  const { name, namespace = '' } = object.metadata;
+  const labels = { 'kubernetes.io/service-name': name };
+  const empty = cluster.slices
+    ? { kind: 'EndpointSlice', metadata: { name: 'empty', namespace, labels } }
+    : { kind: 'Endpoints', metadata: { name, namespace } };
+  return meantWith(all, empty);
+}
+
+/** The slices of a service have gone, and its key stays, with the last backends or without any. */
+function isWithoutSlices(all: Judged): boolean {
+  const { object, cluster, objects, expected } = all;
+  if (object === undefined || slicesOf(objects, object, cluster.slices).length > 0) return false;
+  return comparableValue(withoutNil(all) ?? expected?.v ?? '') === withEmptySlice(all) || isLeft(all);
+}
+
+/** The slices of a service have addresses that are names. */
+function hasNamedBackends(all: Judged): boolean {
+  const { object, objects, expected } = all;
+  const { backends, ...recorded } = parsed(expected?.v);
+  const { backends: _, ...meant } = parsed(withEmptySlice(all));
+  const names = objects.flatMap((slice) => {
+    const { addressType, endpoints, ports, metadata } = slice as NaiveObject & {
+      readonly endpoints?: readonly { readonly addresses: readonly string[] }[];
+      readonly ports?: Parameters<typeof firstPorts>[0];
+    };
+    const isOfService = metadata.labels?.['kubernetes.io/service-name'] === object?.metadata.name;
+    if (addressType !== 'FQDN' || !isOfService) return [];
+    return (endpoints ?? []).flatMap(({ addresses }) => addresses.map((name) => [name, firstPorts(ports)]));
+  });
+  return names.length > 0 && isSame(recorded, meant) && isSame(backends, Object.fromEntries(names));
+}
+
+type Backends = Readonly<Record<string, Readonly<Record<string, { readonly Protocol: string }>>>>;
+
+/** Backends without their SCTP ports. */
+function isWithoutSCTP({ expected, now }: Judged): boolean {
+  const { backends, ...meant } = parsed(now);
+  const without = Object.entries((backends ?? {}) as Backends).map(([ip, ports]) => [
+    ip,
+    Object.fromEntries(Object.entries(ports).filter(([, { Protocol }]) => Protocol !== 'SCTP')),
+  ]);
+  return isSame({ ...meant, backends: Object.fromEntries(without) }, parsed(expected?.v));
+}
+
+/** Backends that differ are in several slices, and have the ports of another one, or of all of them. */
+function isOfOtherSlice({ expected, now, object, objects, cluster }: Judged): boolean {
+  if (object === undefined) return false;
+  const [{ backends: recorded, ...rest }, { backends: meant, ...others }] = [
+    parsed(expected?.v),
+    parsed(now),
+  ];
+  const slices = slicesOf(objects, object, cluster.slices);
+  const a = (recorded ?? {}) as Backends;
+  const b = (meant ?? {}) as Backends;
+  return (
+    isSame(rest, others) &&
+    isSame(Object.keys(a).sort(), Object.keys(b).sort()) &&
+    Object.keys(a).every((ip) => {
+      const ports: readonly unknown[] = slices
+        .map(({ backends }) => backends.get(ip))
+        .filter((one) => one !== undefined);
+      const possible = ports.length > 1 ? [...ports, Object.assign({}, ...ports)] : [b[ip]];
+      return possible.some((one) => isSame(one, a[ip]));
+    })
+  );
+}
+
+const CIDR_FIELDS = ['IPv4AllocCIDR', 'IPv6AllocCIDR'];
+const HEALTH_FIELDS = ['IPv4HealthIP', 'IPv6HealthIP'];
+
+/** CIDRs and health addresses are those of the object: any CIDR of the family, also with a mask of 16 bytes, and any address. */
+function isOtherCIDR({ expected, now, object }: Judged): boolean {
+  const [recorded, meant] = [parsed(expected?.v), parsed(now)];
+  const spec = (object?.['spec'] ?? {}) as {
+    readonly ipam?: { readonly podCIDRs?: readonly string[] };
+    readonly health?: Readonly<Record<string, string>>;
+  };
+  const cidrs = (spec.ipam?.podCIDRs ?? []).flatMap((cidr) => {
+    const plain = cidrValue(cidr);
+    if (plain === undefined) return [];
+    const field = `IPv${plain.family}AllocCIDR`;
+    const mask = Buffer.concat([Buffer.alloc(12, 0xff), Buffer.from(plain.value.Mask, 'base64')]);
+    return [
+      { field, value: plain.value },
+      { field, value: { ...plain.value, Mask: mask.toString('base64') } },
+    ];
+  });
+  return (
+    isSame(
+      without(recorded, ...CIDR_FIELDS, ...HEALTH_FIELDS),
+      without(meant, ...CIDR_FIELDS, ...HEALTH_FIELDS),
+    ) &&
+    CIDR_FIELDS.every(
+      (field) =>
+        isSame(recorded[field], meant[field]) ||
+        cidrs.some((cidr) => cidr.field === field && isSame(cidr.value, recorded[field])),
+    ) &&
+    HEALTH_FIELDS.every(
+      (field) =>
+        recorded[field] === meant[field] ||
+        recorded[field] === spec.health?.[field.slice(0, 4).toLowerCase()],
+    )
+  );
+}
+
+/** The encryption key of a node is more than a byte: the original keeps what it had of the node, or the lowest byte. */
+function isKeyOutOfRange(all: Judged): boolean {
+  const spec = (all.object?.['spec'] ?? {}) as { readonly encryption?: { readonly key?: number } };
+  const key = spec.encryption?.key ?? 0;
+  if (all.object === undefined || (key >= 0 && key <= 255)) return false;
+  const cut = { ...all.object, spec: { ...spec, encryption: { key: key & 255 } } };
+  return isLeft(all) || meantWith(all, cut) === comparableValue(all.expected?.v ?? '');
+}
+
+/** The identity of the key is written though it is none here: its name is no number. */
+function isNamedIdentity(all: Judged): boolean {
+  const { name, versions, cluster, expected } = all;
+  return (
+    !/^\d+$/.test(name) &&
+    versions.some((version) =>
+      asOriginal(all, identityValue(version, cluster) ?? '').includes(expected?.v ?? ''),
+    )
+  );
+}
+
+/** A value that lists all addresses of an endpoint that has one which is none. */
+function hasNoAddress(all: Judged): boolean {
+  return all.name === '<nil>' && isOfEndpoint(all, '');
+}
+
+// ── The rules ────────────────────────────────────────────────────────────────────────────────────────────────
+
+type Rule = readonly [resource: string, name: string, holds: (all: Judged) => boolean];
+
+function type({ object }: Judged): unknown {
+  return (object?.['spec'] as { readonly type?: unknown } | undefined)?.type;
+}
+
+/** The original has a key that is missing here. */
+const MISSING: readonly Rule[] = [
+  ['nodes', 'O 13: leftovers are deleted', (all) => !all.object && isLeft(all)],
+  ['nodes', 'K 36: a key out of range refuses the node', isKeyOutOfRange],
+  ['services', 'O 9: leftovers are deleted', (all) => !all.object && isLeft(all)],
   [
-    'O 10: nodes have no lease',
-    ({ resource, expected, actual, fields }) =>
-      resource === 'nodes' && fields.length === 0 && !!expected && !!actual && actual.holder === undefined,
-  ],
-  [
-    'O 10: a node is put again, and survives a lost lease',
-    ({ resource, expected, actual, object }) => resource === 'nodes' && !expected && !!actual && !!object,
-  ],
-  [
-    'SEMANTICS 5: what others have overwritten is put again',
-    ({ resource, expected, actual, object }) =>
-      resource === 'nodes' && expected?.v === '{}' && expected.holder === undefined && !!actual && !!object,
-  ],
-  [
-    'O 12: labels and annotations count',
-    ({ resource, fields }) => resource === 'nodes' && only(fields, 'Labels', 'Annotations'),
-  ],
-  [
-    'K 36: of several CIDRs the first is primary; health addresses have a family',
-    ({ resource, fields }) =>
-      resource === 'nodes' &&
-      only(fields, 'IPv4AllocCIDR', 'IPv6AllocCIDR', 'IPv4HealthIP', 'IPv6HealthIP', 'Labels'),
-  ],
-  [
-    'K 36: a key out of range refuses the node',
-    ({ resource, actual, object }) => resource === 'nodes' && !actual && !!object,
-  ],
-  [
-    'O 13: leftovers are deleted',
-    ({ resource, actual, object }) => resource === 'nodes' && !actual && !object,
-  ],
-  // Services.
-  [
-    'SEMANTICS 5: what was lost with a lease is put again',
-    ({ resource, world, expected, actual }) =>
-      (resource === 'services' || resource === '.heartbeat') &&
-      world.revoked &&
-      !expected &&
-      actual?.holder === world.lives,
-  ],
-  [
-    'O 9: leftovers are deleted',
-    ({ resource, actual, object }) => resource === 'services' && !actual && !object,
-  ],
-  [
+    'services',
     'SEMANTICS 3.1: a service that is not served has no key',
-    ({ resource, actual, object }) =>
-      resource === 'services' && !actual && (object?.['spec'] as { type?: string })?.type === 'ExternalName',
+    (all) => type(all) === 'ExternalName' && isEarlier(all),
   ],
+  ['services', 'O 43: what is not shared is not written, external workloads or not', isUnsharedService],
+  ['services', 'SEMANTICS 3.1: no names as addresses', hasNamedBackends],
+  ['services', 'O 6: no key without a slice', isWithoutSlices],
   [
-    'O 43: what is not shared is not written, external workloads or not',
-    ({ resource, expected, actual }) =>
-      resource === 'services' && !actual && parsed(expected?.v)['shared'] === false,
-  ],
-  [
+    'services',
     'O 6: annotations count at once',
-    ({ resource, actual, object, cluster }) =>
-      resource === 'services' && !!object && !actual && !isSharedService(object, cluster.version),
+    (all) => !!all.object && !isSharedService(all.object, all.cluster.version) && isLeft(all),
+  ],
+  ['ip', 'K 30: no address, no key', hasNoAddress],
+  ['ip', 'O 40: no key without a node', (all) => isOfEndpoint(all, all.name, { HostIP: '' })],
+  ['ip', 'O 9: leftovers are deleted', isLeft],
+  ['identities', 'K 44: a name that is no number', isNamedIdentity],
+  ['identities', 'O 38: without labels the key is deleted', (all) => !!all.object && isLeft(all)],
+  ['identities', 'O 9: leftovers are deleted', (all) => !all.object && isLeft(all)],
+];
+
+/** There is a key that the original does not have. */
+const ADDED: readonly Rule[] = [
+  ['nodes', 'O 10: a node is put again, and survives a lost lease', (all) => !!all.object && isLost(all)],
+  ['services', 'SEMANTICS 5: what was lost is put again', isLost],
+  ['.heartbeat', 'SEMANTICS 5: what was lost is put again', isLost],
+  ['synced', 'SEMANTICS 5: what was lost is put again', isLost],
+  ['ip', 'O 41: the next owner of an address is put', (all) => isLost(all) || isContested(all)],
+  [
+    'services',
+    'SEMANTICS 3.1: annotations by their newer names count',
+    ({ cluster, before, object }) =>
+      cluster.version === '1.8' && !before && !!object && !isSharedService(withOldNames(object), '1.8'),
   ],
   [
-    'O 6: no key without a slice',
-    ({ resource, actual, object, world, cluster }) =>
-      resource === 'services' &&
-      !!object &&
-      !actual &&
-      slicesOf([...world.objects.values()], object, cluster.slices).length === 0,
-  ],
-  [
+    'services',
     'O 8: no name decides',
-    ({ resource, name, expected, actual }) =>
-      resource === 'services' && !expected && !!actual && /\/kube-(scheduler|controller-manager)$/.test(name),
+    ({ name, before }) => !before && /\/kube-(scheduler|controller-manager)$/.test(name),
   ],
   [
-    'SEMANTICS 5: what others have deleted is put again at once',
-    ({ resource, key, world, expected, actual }) =>
-      resource === 'services' && !expected && !!actual && world.deleted.has(key),
-  ],
-  [
+    'services',
     'O 6: annotations count at once',
-    ({ resource, expected, actual, object, cluster }) =>
-      resource === 'services' &&
+    ({ cluster, before, versions }) =>
       cluster.version === '1.8' && // for 1.17 they do
-      !expected &&
-      !!actual &&
-      !!object &&
-      isSharedService(object, cluster.version),
-  ],
-  [
-    'SEMANTICS 3.1: no frontend without an address, SCTP, no names as addresses',
-    ({ resource, fields, expected, actual }) =>
-      resource === 'services' &&
-      only(fields, 'frontends', 'backends') &&
-      (expected?.v?.includes('\\u003cnil\\u003e') === true || actual?.v?.includes('SCTP') === true),
-  ],
-  [
-    'SEMANTICS 3.2: of an address in two slices one counts',
-    ({ resource, fields, object, world, cluster }) =>
-      resource === 'services' &&
-      only(fields, 'backends') &&
-      !!object &&
-      slicesOf([...world.objects.values()], object, cluster.slices).length > 1,
-  ],
-  // Addresses.
-  [
-    'K 30: no address, no key',
-    ({ resource, name, actual }) => resource === 'ip' && name === '<nil>' && !actual,
-  ],
-  [
-    'O 40: no key without a node',
-    ({ resource, expected, actual }) => resource === 'ip' && !actual && parsed(expected?.v)['HostIP'] === '',
-  ],
-  [
-    'O 40: named ports are written',
-    ({ resource, fields }) => resource === 'ip' && only(fields, 'NamedPorts'),
-  ],
-  ['O 41: the next owner of an address is put', ({ resource, actual }) => resource === 'ip' && !!actual],
-  ['O 9: leftovers are deleted', ({ resource, actual }) => resource === 'ip' && !actual],
-  // Identities.
-  [
-    'K 44: a name that is no number',
-    ({ resource, name, actual }) => resource === 'identities' && !actual && !/^\d+$/.test(name),
-  ],
-  [
-    'O 38: without labels the key is deleted',
-    ({ resource, actual, object }) => resource === 'identities' && !actual && !!object,
-  ],
-  [
-    'O 9: leftovers are deleted',
-    ({ resource, actual, object }) => resource === 'identities' && !actual && !object,
+      !before &&
+      versions.some((version) => !isSharedService(version, cluster.version)),
   ],
 ];
 
-/** What somebody else has put and the original deletes, because a name begins alike or a value names the cluster. */
-function isOthersKept({ resource, name, expected, actual }: Judged): boolean {
-  const isOthers =
-    resource === 'foreign nodes' || (resource === 'nodes' && (name === '' || name.includes('/')));
-  return isOthers && expected === undefined && actual?.holder === undefined;
+/** Another endpoint has, or had, the address too. */
+function isContested(all: Judged): boolean {
+  const owners = endpointsOf(all).filter((endpoint) =>
+    JSON.stringify(endpoint['status'] ?? '').includes(`"${all.name}"`),
+  );
+  return new Set(owners.map((owner) => nameOf(owner as never))).size > 1;
 }
 
-function isLeftByStopped({ resource, expected, actual, world }: Judged): boolean {
-  return resource === 'nodes' && !world.isRunning && expected === undefined && actual?.holder === undefined;
+/** Both have the key, with different values. */
+const CHANGED: readonly Rule[] = [
+  ['nodes', 'SEMANTICS 5: what others have overwritten is put again', isPut],
+  ['services', 'SEMANTICS 5: what others have overwritten is put again', isPut],
+  ['nodes', 'O 12: labels and annotations count', isEarlier],
+  ['nodes', 'K 36: of several CIDRs the first is primary; health addresses have a family', isOtherCIDR],
+  [
+    'services',
+    'SEMANTICS 3.1: no frontend without an address',
+    (all) => comparableValue(withoutNil(all) ?? '') === all.now,
+  ],
+  ['services', 'SEMANTICS 3.1: SCTP', isWithoutSCTP],
+  ['services', 'SEMANTICS 3.2: of an address in two slices one counts', isOfOtherSlice],
+  [
+    'ip',
+    'O 40: named ports are written',
+    (all) => asOriginal(all, all.now ?? '')[1] === comparableValue(all.expected?.v ?? ''),
+  ],
+  [
+    'ip',
+    'O 41: the next owner of an address is put',
+    (all) => isContested(all) && isOfEndpoint(all, all.name),
+  ],
+  [
+    'identities',
+    'O 38: the label of the cluster is added',
+    (all) => asOriginal(all, all.now ?? '')[1] === all.expected?.v,
+  ],
+];
+
+/** The recorded lease is that of this life; a key that is not written again keeps that of an earlier one. */
+function isOfLife({ expected, before, world }: Judged): boolean {
+  const { holder } = expected ?? {};
+  return typeof holder === 'number' && (holder === world.lives || holder === before?.holder);
 }
 
-function isKeptWhenEmpty({ resource, expected, actual, world }: Judged): boolean {
-  const hasNodes = [...world.objects.keys()].some((name) => name.startsWith('CiliumNode '));
-  return resource === 'nodes' && expected === undefined && actual !== undefined && !hasNodes;
+const NODE_LEASE = 'O 10: nodes have no lease';
+
+/** 1.8 and 1.17 write nodes under their lease; here they have none, but for what an agent has put. */
+function isNodeLease(all: Judged): boolean {
+  const { resource, actual, put } = all;
+  const holder = put !== undefined && put.v === actual?.v ? put.holder : undefined;
+  return resource === 'nodes' && isOfLife(all) && actual?.holder === holder;
 }
 
-/** The rule by which a key is not as recorded; `undefined`: there is none, and it is a mismatch. */
-export function differenceRule(difference: KeyDifference, world: OperatorWorld): string | undefined {
-  const all = judged(difference, world);
-  if (isLeftByStopped(all)) return 'O 10: nodes stay while no operator runs';
-  if (isKeptWhenEmpty(all)) return 'O 13: while there is no CiliumNode at all, leftovers stay';
-  if (isOthersKept(all)) return 'O 13: whole path elements, and the value names the cluster';
-  const meant = naiveKeys(world.objects.values(), all.cluster).get(difference.key);
-  const { actual } = difference;
+/** A key that somebody else has put, which the original deletes because of its name or takes for a leftover. */
+function keepsOthers(all: Judged): string | undefined {
+  const { resource, name, expected, actual, put, world, gone, objects } = all;
+  if (!resource.endsWith('nodes') || expected !== undefined || actual === undefined) return undefined;
+  if (!world.isRunning && gone !== undefined && actual.holder === undefined)
+    return 'O 10: nodes stay while no operator runs';
+  if (put === undefined || put.v !== actual.v || put.holder !== actual.holder) return undefined;
+  if (!objects.some(({ kind }) => kind === 'CiliumNode'))
+    return 'O 13: while there is no CiliumNode at all, leftovers stay';
+  const isOthers = resource === 'foreign nodes' || name === '' || name.includes('/');
+  return isOthers ? 'O 13: whole path elements, and the value names the cluster' : undefined;
+}
+
+/**
+ * The recording must have the lease of the program on everything that the program writes. A key without one is of another
+ * client, and stays as that has put it.
+ */
+function hasLease({ expected, put }: Judged): boolean {
+  return (
+    expected === undefined ||
+    expected.holder !== undefined ||
+    (put?.holder === undefined && put?.v === expected.v)
+  );
+}
+
+/**
+ * Returns the rule by which a key is not as recorded; `undefined`: no rule holds, and it is a mismatch. A rule holds if the
+ * circumstance that it names is there, if the recorded value is what the original makes of it, and if the value here is what
+ * a naive reading of the objects gives.
+ */
+export function differenceRule(
+  difference: KeyDifference,
+  past: RecordedPast,
+  world: OperatorWorld,
+): string | undefined {
+  const all = judged(difference, past, world);
+  const { expected, actual, now, resource, key } = all;
+  if (!hasLease(all)) return undefined;
+  const kept = keepsOthers(all);
+  if (kept !== undefined) return kept;
   const isAsMeant =
-    meant === undefined
-      ? actual === undefined || !all.key.startsWith('cilium/state/')
-      : actual?.v !== undefined && comparableValue(actual.v) === comparableValue(meant);
-  return isAsMeant ? RULES.find(([, holds]) => holds(all))?.[0] : undefined;
+    now === undefined
+      ? actual === undefined || !key.startsWith('cilium/state/')
+      : actual?.v !== undefined && comparableValue(actual.v) === now;
+  if (!isAsMeant) return undefined;
+  const ruleOf = (rules: readonly Rule[]): string | undefined =>
+    rules.find(([of, , holds]) => of === resource && holds(all))?.[1];
+  if (actual === undefined) return isPut(all) || isOfLife(all) ? ruleOf(MISSING) : undefined;
+  if (expected === undefined) return ruleOf(ADDED);
+  const value =
+    comparableValue(expected.v ?? '') === comparableValue(actual.v ?? '') ? NODE_LEASE : ruleOf(CHANGED);
+  if (value === undefined || expected.holder === actual.holder || (value !== NODE_LEASE && isPut(all)))
+    return value;
+  return isNodeLease(all) ? value : undefined;
+}
+
+/** Whether a recorded key has the lease that it must have; {@link differenceRule} refuses it otherwise. */
+export function isLeasedAsRecorded(difference: KeyDifference, world: OperatorWorld): boolean {
+  return hasLease(judged(difference, { before: undefined, gone: undefined, meant: new Set() }, world));
+}
+
+/** What the objects ask for now: comparable values by key. */
+export function meantNow(world: OperatorWorld): ReadonlyMap<string, string> {
+  return naiveKeys(world.objects.values(), clusterOf(world));
 }

@@ -93,10 +93,13 @@ export class OperatorWorld {
   readonly objects: Map<string, TraceObject> = new Map();
   /** When they were made, in seconds, by their names. */
   readonly createdAt: Map<string, number> = new Map();
-  /** Keys that somebody else has deleted. */
+  /** Every version of an object that was ever there, by its name, the last one at the end. */
+  readonly versions: Map<string, TraceObject[]> = new Map();
+  /** Keys that another client has deleted, and those that it has put, by etcd and key. */
   readonly deleted: Set<string> = new Set();
-  /** Whether a lease was revoked since the program was started last. */
-  revoked: boolean = false;
+  readonly puts: Map<string, { readonly v: string; readonly holder: LeaseHolder | undefined }> = new Map();
+  /** Holders whose lease was revoked. */
+  readonly revoked: Set<LeaseHolder> = new Set();
   /** Names and contents of the files of remote clusters that are there. */
   readonly remotes: Map<string, string> = new Map();
   /** Writes of the program to Kubernetes since they were taken last. */
@@ -164,10 +167,12 @@ export class OperatorWorld {
     else if (op === 'delete' && object !== undefined) {
       for (const gone of [object, ...(step.alsoDeleted ?? [])]) await this.#delete(gone);
     } else if (op === 'etcd-put') {
-      const lease = typeof step.lease === 'string' ? this.#etcd(etcd).leaseOf(step.lease) : NO_LEASE;
+      const holder = typeof step.lease === 'string' ? step.lease : undefined;
+      const lease = holder === undefined ? NO_LEASE : this.#etcd(etcd).leaseOf(holder);
+      this.puts.set(`${etcd} ${key}`, { v: value, holder });
       server.txn({ compare: [], writes: [{ op: 'put', key, value: bytesOfText(value), lease }] });
     } else if (op === 'etcd-delete') {
-      this.deleted.add(key);
+      this.deleted.add(`${etcd} ${key}`);
       server.txn({ compare: [], writes: [{ op: 'delete', range: keyRange(key) }] });
     } else if (op === 'etcd-lease-revoke') this.#revoke(etcd, step.lease ?? [], holderOf);
     else if (op === 'start') this.#run();
@@ -202,7 +207,6 @@ export class OperatorWorld {
 
   #run(): void {
     this.lives++;
-    this.revoked = false;
     this.#running = this.#start(this);
   }
 
@@ -211,23 +215,27 @@ export class OperatorWorld {
     leases: string | readonly string[],
     holderOf: (lease: string) => LeaseHolder | undefined,
   ): void {
-    this.revoked = true;
-    for (const name of [leases].flat()) this.#etcd(etcd).revoke(holderOf(name) ?? name);
+    for (const name of [leases].flat()) {
+      const holder = holderOf(name) ?? name;
+      this.revoked.add(holder);
+      this.#etcd(etcd).revoke(holder);
+    }
   }
 
   async #put(object: TraceObject, op: 'create' | 'update'): Promise<void> {
-    this.objects.set(nameOf(object), object);
-    if (op === 'create') this.createdAt.set(nameOf(object), Math.floor(this.clock.wallTime() / SECOND_MS));
+    const name = nameOf(object);
+    this.objects.set(name, object);
+    this.versions.set(name, [...(this.versions.get(name) ?? []), object]);
+    if (op === 'create') this.createdAt.set(name, Math.floor(this.clock.wallTime() / SECOND_MS));
     const type = this.#typeOf(object);
     if (type === undefined) return;
-    const { name } = object.metadata;
-    const namespace = namespaceOf(type, object);
-    const path = resourcePath(type, op === 'create' ? { namespace } : { namespace, name });
+    const place = { namespace: namespaceOf(type, object), name: object.metadata.name };
+    const path = resourcePath(type, op === 'create' ? { namespace: place.namespace } : place);
     await this.#send({ method: op === 'create' ? 'POST' : 'PUT', path, body: object });
     if (type.hasStatus !== true || object['status'] === undefined) return;
     await this.#send({
       method: 'PUT',
-      path: resourcePath(type, { namespace, name, part: 'status' }),
+      path: resourcePath(type, { ...place, part: 'status' }),
       body: object,
     });
   }

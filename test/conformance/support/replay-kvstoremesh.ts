@@ -29,6 +29,7 @@ interface Difference {
 
 const SWEEP = 'ours: what the complete remote list lacks goes before the canary (OPERATOR 47)';
 const SLAVES = 'ours: slave keys of identities are not copied (OPERATOR 13, table)';
+const PUT_BACK = 'ours: a copied key that another client deletes is put back (SEMANTICS 5)';
 const AT_ONCE =
   'ours: a new configuration is followed at once, with its canaries, and not at the next reconnect (OPERATOR 44)';
 
@@ -46,6 +47,8 @@ class Replay {
   readonly #tally: ReplayTally;
   #processes = 0;
   #running: { readonly mesh: KvstoreMesh; readonly backend: MemoryBackend } | undefined;
+  /** Keys of the local kvstore that another client deleted, with the values that they had. */
+  readonly #deletedByOthers = new Map<string, string | undefined>();
   /** Clusters whose configuration has changed since the process began. */
   readonly #reconfigured = new Set<string>();
 
@@ -71,7 +74,11 @@ class Replay {
     switch (op) {
       case 'etcd-put':
       case 'etcd-delete': {
-        if (text('key').startsWith('cilium/cluster-config/')) this.#reconfigured.add(text('key').slice(22));
+        const isLocal = step['etcd'] === 'local';
+        if (!isLocal && text('key').startsWith('cilium/cluster-config/'))
+          this.#reconfigured.add(text('key').slice(22));
+        if (isLocal && op === 'etcd-delete')
+          this.#deletedByOthers.set(text('key'), this.#content().get(text('key'))?.v);
         return this.#write(this.#server(text('etcd')), text('key'), step['value'], step['lease']);
       }
       case 'etcd-lease-revoke':
@@ -175,6 +182,9 @@ class Replay {
   #explain({ key, theirs, ours }: Difference): string | undefined {
     if (/^cilium\/cache\/identities\/v1\/[^/]+\/value\//.test(key))
       return ours === undefined ? SLAVES : undefined;
+    const deleted = this.#deletedByOthers.get(key);
+    if (deleted !== undefined && theirs === undefined && ours?.v === deleted)
+      return ours.lease === `L${this.#processes}` ? PUT_BACK : undefined;
     const [, cluster = ''] = /^cilium\/(?:cluster-config|synced|cache\/[a-z]+\/v1)\/([^/]+)/.exec(key) ?? [];
     if (key.startsWith('cilium/cache/')) {
       const isLeft = this.#processes > 1 && ours === undefined && theirs?.lease !== `L${this.#processes}`;

@@ -1,23 +1,16 @@
 import { programOf } from './operator-programs.ts';
-import { differenceRule } from './operator-rules.ts';
+import {
+  differenceRule,
+  type Held,
+  isLeasedAsRecorded,
+  type KeyDifference,
+  meantNow,
+  type RecordedPast,
+} from './operator-rules.ts';
 import { type OperatorScenario, type QuietPoint, scenarioOf, type TraceContent } from './operator-trace.ts';
 import { type LeaseHolder, OperatorWorld, waitOf, withHolders } from './operator-world.ts';
 import { nextKeys, type RecordedKeys, type Recording } from './recordings.ts';
 import type { ReplayTally } from './report.ts';
-
-/** A key that is not as recorded. */
-export interface KeyDifference {
-  readonly etcd: string;
-  readonly key: string;
-  readonly expected: Held | undefined;
-  readonly actual: Held | undefined;
-}
-
-/** What a key has: its value, and whose lease. */
-export interface Held {
-  readonly v: string | undefined;
-  readonly holder: LeaseHolder | undefined;
-}
 
 function isContent(etcd: QuietPoint['etcd']): etcd is TraceContent {
   return 'full' in etcd || 'set' in etcd;
@@ -30,6 +23,13 @@ function sameHeld(a: Held | undefined, b: Held | undefined): boolean {
   return a?.v === b?.v && a?.holder === b?.holder;
 }
 
+/** Values that were never recorded, with which a replay is tested. */
+export interface RecordedChanges {
+  /** Values to be judged in the place of the recorded one; `undefined`: the key is not recorded. */
+  of(difference: KeyDifference): readonly (Held | undefined)[];
+  onJudged(changed: KeyDifference, isNoticed: boolean): void;
+}
+
 /** Replays one scenario, and compares at each of its quiet points. */
 class OperatorReplay {
   readonly #scenario: OperatorScenario;
@@ -38,10 +38,26 @@ class OperatorReplay {
   readonly #recorded = new Map<string, RecordedKeys>();
   /** By the name of a lease in the recording: the life of the program that showed it first. */
   readonly #lives = new Map<string, LeaseHolder>();
+  /** Lives of the program, by etcd, that have shown their lease, and the one that followed it if it was revoked. */
+  readonly #leases = new Set<string>();
+  /** Recorded at the quiet point before, by etcd. */
+  readonly #before = new Map<string, ReadonlyMap<string, Held>>();
+  /** Why a key is not recorded any more, by etcd and key. */
+  readonly #gone = new Map<string, 'with its lease' | 'by another client'>();
+  /** All that the objects have asked for, by key. */
+  readonly #meant = new Map<string, Set<string>>();
   /** Differences of the quiet point before: each is counted once while it lasts. */
   readonly #lasting = new Map<string, string>();
 
-  constructor(scenario: OperatorScenario, world: OperatorWorld, tally: ReplayTally) {
+  readonly #changes: RecordedChanges | undefined;
+
+  constructor(
+    scenario: OperatorScenario,
+    world: OperatorWorld,
+    tally: ReplayTally,
+    changes: RecordedChanges | undefined,
+  ) {
+    this.#changes = changes;
     this.#scenario = scenario;
     this.#world = world;
     this.#tally = tally;
@@ -65,6 +81,8 @@ class OperatorReplay {
 
   #compare(quiet: QuietPoint): void {
     this.#tally.compared();
+    for (const [key, value] of meantNow(this.#world))
+      this.#meant.set(key, (this.#meant.get(key) ?? new Set()).add(value));
     const contents = isContent(quiet.etcd) ? { local: quiet.etcd } : quiet.etcd;
     for (const [etcd, content] of Object.entries(contents)) this.#compareEtcd(quiet, etcd, content);
     this.#compareWrites(quiet);
@@ -73,31 +91,82 @@ class OperatorReplay {
   #compareEtcd({ n }: QuietPoint, etcd: string, content: TraceContent): void {
     const recorded = nextKeys(this.#recorded.get(etcd) ?? new Map(), content);
     this.#recorded.set(etcd, recorded);
-    for (const { lease } of recorded.values())
-      if (lease !== undefined && !this.#lives.has(lease)) this.#lives.set(lease, this.#world.lives);
+    for (const { lease } of recorded.values()) if (lease !== undefined) this.#learn(etcd, lease);
     const expected = withHolders(recorded, (lease) => this.#lives.get(lease));
     const actual: ReadonlyMap<string, Held> = this.#world.etcds.get(etcd)?.content() ?? new Map();
-    for (const key of new Set([...expected.keys(), ...actual.keys()])) {
+    const before = this.#before.get(etcd) ?? new Map<string, Held>();
+    for (const key of new Set([...before.keys(), ...expected.keys(), ...actual.keys()])) {
       const difference = { etcd, key, expected: expected.get(key), actual: actual.get(key) };
-      this.#judge(n, difference);
+      this.#follow(difference, before.get(key));
+      this.#judge(n, difference, before.get(key));
+      if (difference.expected !== undefined && this.#isCompared(key))
+        this.#doubt(difference, before.get(key));
     }
+    this.#before.set(etcd, expected);
   }
 
-  #judge(step: number, difference: KeyDifference): void {
-    const { etcd, key, expected, actual } = difference;
-    if (key.startsWith('cilium/.initlock/')) return; // recorded without values
-    if (COLLECTED.test(key) && this.#scenario.program.startsWith('cilium-operator')) return;
+  /** A lease that was not seen before is that of this life, if the life has none yet. */
+  #learn(etcd: string, lease: string): void {
+    if (this.#lives.has(lease)) return;
+    const { lives, revoked } = this.#world;
+    const life = `${etcd} ${lives} ${revoked.has(lives)}`;
+    if (this.#leases.has(life)) return;
+    this.#leases.add(life);
+    this.#lives.set(lease, lives);
+  }
+
+  /** Why a key that was recorded is not any more. */
+  #follow({ etcd, key, expected }: KeyDifference, before: Held | undefined): void {
     const place = `${etcd} ${key}`;
-    if (sameHeld(expected, actual)) {
+    const { revoked, deleted } = this.#world;
+    if (expected !== undefined) {
+      this.#gone.delete(place);
+      if (before === undefined || !deleted.has(place)) return;
+      deleted.delete(place);
+    } else if (before?.holder !== undefined && revoked.has(before.holder))
+      this.#gone.set(place, 'with its lease');
+    else if (deleted.delete(place)) this.#gone.set(place, 'by another client');
+  }
+
+  #judge(step: number, difference: KeyDifference, before: Held | undefined): void {
+    const { etcd, key, expected, actual } = difference;
+    if (!this.#isCompared(key)) return;
+    const place = `${etcd} ${key}`;
+    if (this.#isEqual(difference)) {
       this.#lasting.delete(place);
       return;
     }
     const text = JSON.stringify([expected, actual]);
     if (this.#lasting.get(place) === text) return;
     this.#lasting.set(place, text);
-    const rule = differenceRule(difference, this.#world);
+    const rule = differenceRule(difference, this.#pastOf(difference, before), this.#world);
     if (rule !== undefined) this.#tally.explained(rule);
     else this.#tally.mismatch({ scenario: this.#scenario.name, step, what: key, expected, actual });
+  }
+
+  /** Asks for other values in the place of the recorded one: each must be a mismatch. */
+  #doubt(difference: KeyDifference, before: Held | undefined): void {
+    for (const expected of this.#changes?.of(difference) ?? []) {
+      const changed = { ...difference, expected };
+      const isNoticed =
+        !this.#isEqual(changed) &&
+        differenceRule(changed, this.#pastOf(changed, before), this.#world) === undefined;
+      this.#changes?.onJudged(changed, isNoticed);
+    }
+  }
+
+  #isEqual(difference: KeyDifference): boolean {
+    return sameHeld(difference.expected, difference.actual) && isLeasedAsRecorded(difference, this.#world);
+  }
+
+  #pastOf({ etcd, key }: KeyDifference, before: Held | undefined): RecordedPast {
+    return { before, gone: this.#gone.get(`${etcd} ${key}`), meant: this.#meant.get(key) ?? new Set() };
+  }
+
+  /** Locks were recorded without values, and `replayCollectors` compares what collectors change. */
+  #isCompared(key: string): boolean {
+    const isCollected = COLLECTED.test(key) && this.#scenario.program.startsWith('cilium-operator');
+    return !key.startsWith('cilium/.initlock/') && !isCollected;
   }
 
   /** Only collectors write to Kubernetes: `replayCollectors` compares what. */
@@ -115,8 +184,16 @@ class OperatorReplay {
   }
 }
 
-/** Replays a recorded scenario of an operator program: Kubernetes objects in, content of the kvstore out. */
-export async function replayOperator(recording: Recording, tally: ReplayTally): Promise<void> {
+/**
+ * Replays a recorded scenario of an operator program: Kubernetes objects in, content of the kvstore out.
+ *
+ * @param changes are judged as well, and do not count as mismatches
+ */
+export async function replayOperator(
+  recording: Recording,
+  tally: ReplayTally,
+  changes?: RecordedChanges,
+): Promise<void> {
   const scenario = scenarioOf(recording);
   const start = programOf(scenario.program);
   if (start === undefined) {
@@ -124,5 +201,5 @@ export async function replayOperator(recording: Recording, tally: ReplayTally): 
     return;
   }
   tally.scenario();
-  await new OperatorReplay(scenario, new OperatorWorld(scenario, start), tally).run();
+  await new OperatorReplay(scenario, new OperatorWorld(scenario, start), tally, changes).run();
 }

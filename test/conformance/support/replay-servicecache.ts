@@ -20,6 +20,7 @@ import {
 import {
   clusterServiceOf,
   namesAlias,
+  type TraceBackend,
   type TraceEndpoints,
   type TraceEvent,
   type TraceFrontend,
@@ -47,13 +48,27 @@ function comparable(value: unknown): unknown {
   );
 }
 
-/** The recorded endpoints, with each ambiguous backend replaced by ours where that is one of the candidates. */
+/** Returns true if a backend has the ports of all candidates: slices of one address are merged here, as in 1.17. */
+function isMerged(ours: TraceBackend, candidates: readonly TraceBackend[]): boolean {
+  const all = candidates.flatMap(({ ports }) => Object.entries(comparable(ports) as object));
+  const names = new Set(all.map(([name]) => name));
+  return (
+    candidates.some(({ nodeName }) => nodeName === ours.nodeName) &&
+    Object.keys(ours.ports).length === names.size &&
+    Object.entries(ours.ports).every(([name, port]) =>
+      all.some(([other, candidate]) => other === name && text(candidate) === text(port)),
+    )
+  );
+}
+
+/** The recorded endpoints, with each ambiguous backend replaced by ours if that is one of the candidates, or all of them merged. */
 function disambiguate(expected: TraceEndpoints, actual: TraceEndpoints): TraceEndpoints {
   const backends = { ...expected.backends };
   for (const [ip, candidates] of Object.entries(expected.ambiguous ?? {})) {
     const ours = actual.backends[ip];
     const found = candidates.find((candidate) => text(comparable(candidate)) === text(ours)) ?? candidates[0];
-    if (found !== undefined) backends[ip] = found;
+    if (ours !== undefined && isMerged(ours, candidates)) backends[ip] = ours;
+    else if (found !== undefined) backends[ip] = found;
   }
   return { backends };
 }

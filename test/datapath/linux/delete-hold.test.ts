@@ -1,9 +1,11 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { DeleteHold } from '../../../src/datapath/linux/delete-hold.ts';
+import { DeleteHold, type TableBefore } from '../../../src/datapath/linux/delete-hold.ts';
 import { KeptTable, type KeptTableContext } from '../../../src/datapath/linux/kept-table.ts';
 import type { TableChange } from '../../../src/datapath/linux/kernel-table.ts';
 import type { SyscallError } from '../../../src/datapath/linux/syscall/syscall-error.ts';
+import { ManualClock } from '../../base/support/manual-clock.ts';
+import { advance } from '../../kvstore/support/settle.ts';
 import { FakeTable, ManualTurns } from './support/fake-table.ts';
 
 /** A kernel in which a service leads to the node that it names: what a client meets when the path is gone first. */
@@ -180,5 +182,52 @@ describe('deletes of paths', () => {
     await kernel.turns.settle();
     expect([...kernel.paths.there.keys()]).toEqual(['a']);
     expect(kernel.turns.clock.pending).toBe(0);
+  });
+
+  /** A table in front whose writes end when they are let go; `missing` counts down with each look. */
+  function table(...missing: number[]): { readonly flush: () => void; readonly before: TableBefore } {
+    let flush = (): void => {};
+    const flushed = new Promise<void>((resolve) => {
+      flush = resolve;
+    });
+    return {
+      flush: () => flush(),
+      before: { flushed: () => flushed, missing: () => missing.shift() ?? 0 },
+    };
+  }
+
+  it('wait for writes under way of a table that lacks nothing', async () => {
+    const clock = new ManualClock();
+    const { flush, before } = table();
+    let hasPassed = false;
+    const passed = new DeleteHold(clock, [before]).passed().then(() => {
+      hasPassed = true;
+    });
+    await advance(clock, 5_000);
+    expect(hasPassed).toBe(false);
+    flush();
+    await advance(clock, 499);
+    expect(hasPassed).toBe(false);
+    await advance(clock, 1);
+    expect(hasPassed).toBe(true);
+    await passed;
+  });
+
+  it('wait for ten seconds in all, however often the tables in front are looked at', async () => {
+    const clock = new ManualClock();
+    let looks = 0;
+    // Its first writes end after 6 s and leave something out; the next never end.
+    const before: TableBefore = {
+      flushed: () => new Promise((resolve) => void (++looks === 1 && clock.after(6_000, resolve))),
+      missing: () => 1,
+    };
+    let passedAt = 0;
+    const passed = new DeleteHold(clock, [before]).passed().then(() => {
+      passedAt = clock.now();
+    });
+    const begun = clock.now();
+    await advance(clock, 30_000);
+    await passed;
+    expect(passedAt - begun).toBe(10_500);
   });
 });

@@ -11,6 +11,7 @@ import {
 } from '../../../src/datapath/linux/linux-datapath.ts';
 import { SteeredByAnotherError } from '../../../src/datapath/linux/own-locks.ts';
 import type { ProbeAnswer } from '../../../src/datapath/linux/probe.ts';
+import { NOTHING_KNOWN } from '../../../src/datapath/linux/services/desired-services.ts';
 import { FakeTable, ManualTurns } from './support/fake-table.ts';
 
 /** Engines that say texts under keys, when a test lets them; and who has subscribed to them, in order. */
@@ -42,12 +43,16 @@ class Rig {
     services: new FakeTable(),
   };
 
+  /** Services whose inputs are complete. */
+  readonly complete: Set<string> = new Set();
   readonly #marks: Map<LinuxPartName, (key: string) => void> = new Map();
 
-  #part(name: LinuxPartName): LinuxPart {
+  part(name: LinuxPartName): LinuxPart {
     const table = Object.assign(this.tables[name], { name });
     const desired = new Map<string, string>();
-    const kept = new KeptTable(table, desired, this.turns);
+    const { clock, random, nextTurn } = this.turns;
+    const isComplete = name === 'services' ? (key: string) => this.complete.has(key) : undefined;
+    const kept = new KeptTable(table, desired, { clock, random, nextTurn, isComplete });
     this.#marks.set(name, (key) => {
       const text = this.engines.said.get(key);
       if (text === undefined) desired.delete(key);
@@ -69,7 +74,7 @@ class Rig {
     const wanted: WantedPart[] = (['nodes', 'ipcache', 'services'] as const).map((name) => ({
       name,
       needs: name === 'nodes' ? ['routes'] : ['maps'],
-      open: others[name] ?? (() => extended(this.#part(name), name)),
+      open: others[name] ?? (() => extended(this.part(name), name)),
     }));
     const datapath = new LinuxDatapath(probe, wanted);
     onTestFinished(() => datapath[Symbol.dispose]());
@@ -146,7 +151,7 @@ describe('a Linux datapath', () => {
     expect(rig.tables.ipcache.calls.flat()).toEqual(['+ of-this-cluster new', '- gone-meanwhile']);
   });
 
-  it('does not touch services that it has found before all of their backends are known', async () => {
+  it('does not touch a service that it has found before all of its backends are known', async () => {
     const rig = new Rig();
     rig.tables.services.there.set('shop/checkout', 'backends of two clusters');
     rig.engines.say('shop/checkout', 'backends of this cluster');
@@ -154,20 +159,45 @@ describe('a Linux datapath', () => {
     await rig.turns.until(datapath.adopt());
     datapath.connect(rig.ports);
     await rig.turns.settle();
-    expect(rig.engines.subscribed).toEqual(['nodes', 'ipcache']);
     expect(rig.tables.services.there.get('shop/checkout')).toBe('backends of two clusters');
     rig.engines.say('shop/checkout', 'backends of both clusters');
+    await rig.turns.settle();
     datapath.allowDeletes();
     await rig.turns.settle();
     expect(rig.tables.services.calls.flat()).toEqual(['+ shop/checkout backends of both clusters']);
   });
 
-  it('follows services at once where there were none', async () => {
+  it('releases each service by itself once its own inputs are complete (regression: one cluster that was down froze all)', async () => {
+    const rig = new Rig();
+    for (const key of ['local', 'global', 'gone', 'unknown']) rig.tables.services.there.set(key, 'old');
+    for (const key of ['local', 'global', 'added']) rig.engines.say(key, 'new');
+    const datapath = rig.open();
+    await rig.turns.until(datapath.adopt());
+    datapath.connect(rig.ports);
+    await rig.turns.settle();
+    const { services } = rig.tables;
+    expect(services.calls.flat()).toEqual(['+ added new']);
+    rig.complete.add('local').add('gone');
+    datapath.setServiceInputs({ ...NOTHING_KNOWN, isLocalComplete: true });
+    await rig.turns.settle();
+    expect(services.calls.flat()).toEqual(['+ added new', '+ local new', '- gone']);
+    // Neither a change nor a repair touches one that is held.
+    rig.engines.say('global', 'newer');
+    rig.engines.say('local', 'newer');
+    expect(await rig.turns.until(datapath.repair())).toEqual([]);
+    expect(Object.fromEntries(services.there)).toEqual({
+      ...{ added: 'new', local: 'newer', global: 'old', unknown: 'old' },
+    });
+    datapath.allowDeletes();
+    await rig.turns.settle();
+    expect(Object.fromEntries(services.there)).toEqual({ added: 'new', local: 'newer', global: 'newer' });
+  });
+
+  it('follows nodes first, then prefixes and services', async () => {
     const rig = new Rig();
     const datapath = rig.open();
     await rig.turns.until(datapath.adopt());
     datapath.connect(rig.ports);
-    datapath.allowDeletes();
     expect(rig.engines.subscribed).toEqual(['nodes', 'ipcache', 'services']);
   });
 
@@ -283,11 +313,34 @@ describe('a Linux datapath', () => {
       rig.tables.services.there.set('shop/web', 'backends of two clusters');
       other.isRunning = false;
       await rig.turns.until(datapath.repair());
-      expect([rig.engines.subscribed, rig.tables.services.calls]).toEqual([['nodes', 'ipcache'], []]);
+      expect(rig.tables.services.calls).toEqual([]);
       datapath.allowDeletes();
       await rig.turns.settle();
       expect(rig.tables.services.calls.flat()).toEqual(['- shop/web']);
     });
+  });
+
+  it('reports 130,000 differences of a table (regression: passed all of them as arguments of one call, and threw)', async () => {
+    const rig = new Rig();
+    const step = { table: 'ipcache', key: 'a', kernel: undefined, cache: '1' };
+    const steps = Array.from({ length: 130_000 }, () => step);
+    const datapath = rig.open({}, ABLE, (part, name) =>
+      name !== 'ipcache'
+        ? part
+        : {
+            ...part,
+            tables: part.tables.map((table) => ({
+              ...table,
+              plan: async () => steps,
+              repair: async () => steps,
+            })),
+          },
+    );
+    await rig.turns.until(datapath.adopt());
+    datapath.connect(rig.ports);
+    await rig.turns.settle();
+    expect((await rig.turns.until(datapath.plan())).length).toBe(130_000);
+    expect((await rig.turns.until(datapath.repair())).length).toBe(130_000);
   });
 
   it('reads no table any more once it has ended, also where a question was under way', async () => {
@@ -325,6 +378,25 @@ describe('a Linux datapath', () => {
     await rig.turns.until(datapath.repair());
     await rig.turns.settle();
     expect([retired, datapath.status().failures]).toEqual([['nodes', 'ipcache', 'services'], []]);
+  });
+
+  it('reports a part that cannot follow the engines, and repairs go on (regression: a repair rejected)', async () => {
+    const rig = new Rig();
+    let isSteered = true;
+    const datapath = rig.open({
+      ipcache: () => {
+        if (isSteered) throw new SteeredByAnotherError('another process steers it');
+        return rig.part('ipcache');
+      },
+    });
+    await rig.turns.until(datapath.adopt());
+    const subscribe = (): never => {
+      throw new Error('the engine is closed');
+    };
+    datapath.connect({ ...rig.ports, ipcache: { subscribe } });
+    isSteered = false;
+    await rig.turns.until(datapath.repair());
+    expect(datapath.status().failures).toEqual(['ipcache: cannot follow the engines: the engine is closed']);
   });
 
   it('retires what is left of a part, also where the table of another cannot be read', async () => {

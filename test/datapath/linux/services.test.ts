@@ -1,5 +1,5 @@
 import { spawn } from 'node:child_process';
-import { existsSync, readdirSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import type { DatapathDiffDocument } from '../../../src/api/datapath-document.ts';
@@ -8,6 +8,7 @@ import { describeOnLinux } from './support/requirements.ts';
 import { exec, type Namespace, Scratch } from './support/scratch.ts';
 
 const SERVICE = '172.16.0.10';
+const GLOBAL_SERVICE = '172.16.0.11';
 const PORT = 8080;
 
 /** Answers with its address. */
@@ -15,26 +16,29 @@ const SERVER = `for (const ip of process.argv.slice(1)) require('node:net')
   .createServer((socket) => socket.on('error', () => {}).end(ip))
   .listen({ host: ip, port: ${PORT}, backlog: 1000 }, () => console.log('listens'));`;
 
-/** Ten at a time connect to the service until nobody listens; a line for each answer, or for each error. */
+/** Ten at a time connect to each service until nobody listens; a line for each answer, or for each error. */
 const CLIENT = `const { connect } = require('node:net');
-const once = () => {
+const once = (service) => {
   let answer = '';
-  const socket = connect(${PORT}, '${SERVICE}').setTimeout(5000, () => socket.destroy(new Error('timeout')));
+  const socket = connect(${PORT}, service).setTimeout(5000, () => socket.destroy(new Error('timeout')));
   socket.setEncoding('utf8').on('data', (text) => { answer += text; });
   socket.on('error', ({ code, message }) => { answer = 'error ' + (code ?? message); });
-  socket.on('close', () => { console.log(answer); setImmediate(once); });
+  socket.on('close', () => { console.log(answer); setImmediate(once, service); });
 };
-for (let i = 0; i < 10; i++) once();`;
+for (const service of process.argv.slice(1)) for (let i = 0; i < 10; i++) once(service);`;
 
-const manifests = (...backends: readonly string[]): string => `
+const manifests = (...backends: readonly string[]): string => manifest('web', SERVICE, backends);
+
+/** A service, global if it is not `web`, and its slice. */
+const manifest = (name: string, clusterIP: string, backends: readonly string[]): string => `
 apiVersion: v1
 kind: Service
-metadata: { name: web, namespace: shop }
-spec: { clusterIP: ${SERVICE}, ports: [{ name: http, port: ${PORT}, protocol: TCP }] }
+metadata: { name: ${name}, namespace: shop, annotations: { service.cilium.io/global: '${name !== 'web'}' } }
+spec: { clusterIP: ${clusterIP}, ports: [{ name: http, port: ${PORT}, protocol: TCP }] }
 ---
 apiVersion: discovery.k8s.io/v1
 kind: EndpointSlice
-metadata: { name: web-1, namespace: shop, labels: { kubernetes.io/service-name: web } }
+metadata: { name: ${name}-1, namespace: shop, labels: { kubernetes.io/service-name: ${name} } }
 addressType: IPv4
 ports: [{ name: http, port: ${PORT}, protocol: TCP }]
 endpoints: [${backends.map((ip) => `{ addresses: [${ip}], conditions: { ready: true } }`).join(', ')}]
@@ -45,9 +49,14 @@ class Client {
   readonly counts: Map<string, number> = new Map();
   #rest = '';
 
-  constructor(scratch: Scratch, { path }: Namespace, cgroup: string) {
+  constructor(
+    scratch: Scratch,
+    { path }: Namespace,
+    cgroup: string,
+    services: readonly string[] = [SERVICE],
+  ) {
     const words = ['-c', `echo $$ > ${cgroup}/cgroup.procs && exec nsenter --net=${path} "$@"`, 'client'];
-    const child = spawn('sh', [...words, process.execPath, '-e', CLIENT], {
+    const child = spawn('sh', [...words, process.execPath, '-e', CLIENT, ...services], {
       stdio: ['ignore', 'pipe', 'inherit'],
     });
     scratch.defer(() => void child.kill('SIGKILL'));
@@ -114,8 +123,11 @@ describeOnLinux(
 
       // Meanwhile another backend has come, and the second has gone.
       writeFileSync(file, manifests('10.1.0.10', '10.3.0.10'));
-      const second = new AgentProcess(scratch, words);
+      // The maps get another size.
+      const second = new AgentProcess(scratch, [...words, '--datapath-service-capacity', '2000']);
       await second.settled();
+      const shown = exec('bpftool', '-j', 'map', 'show', 'pinned', join(pins, 'services4'));
+      expect(JSON.parse(shown).max_entries).toBe(10_000);
       await client.more(100); // those under way
       const gone = client.counts.get('10.2.0.10');
       await client.more(4000);
@@ -155,6 +167,70 @@ describeOnLinux(
       expect((await fifth.datapath()).failures).toEqual([]);
     });
 
+    it('are released one by one after a restart with a remote cluster down (regression: 15 of 30 connections went to removed backends)', async () => {
+      const pins = join(scratch.bpffs(), 'dpcache');
+      const cgroup = scratch.cgroup();
+      const host = scratch.namespace('host');
+      const folder = scratch.folder();
+      const [local, remote, gone, added] = ['10.1.0.10', '10.3.0.10', '10.1.0.11', '10.1.0.12'] as const;
+      const all = [local, remote, gone, added];
+      for (const ip of all) host.run('ip', 'address', 'add', `${ip}/32`, 'dev', 'lo');
+      const server = spawn('nsenter', [`--net=${host.path}`, process.execPath, '-e', SERVER, ...all]);
+      scratch.defer(() => void server.kill('SIGKILL'));
+      await new Promise((resolve) => server.stdout.once('data', resolve));
+
+      const file = join(folder, 'services.yaml');
+      const write = (...backends: readonly string[]): void =>
+        writeFileSync(
+          file,
+          `${manifest('web', SERVICE, backends)}---${manifest('cart', GLOBAL_SERVICE, backends)}`,
+        );
+      write(local, gone);
+      const mesh = join(folder, 'mesh.jsonl');
+      const offer = {
+        ...{ cluster: 'baltic', clusterID: 2, namespace: 'shop', name: 'cart', shared: true },
+        ...{ includeExternal: true, frontends: {}, labels: {}, selector: {} },
+        backends: { [remote]: { http: { Protocol: 'TCP', Port: PORT } } },
+      };
+      const lines = [
+        ['own', 'cilium/cluster-config/own', { id: 1, capabilities: {} }],
+        ['baltic', 'cilium/cluster-config/baltic', { id: 2, capabilities: {} }],
+        ['baltic', 'cilium/state/services/v1/baltic/shop/cart', offer],
+      ].map(([store, key, value]) => JSON.stringify({ store, key, value: JSON.stringify(value) }));
+      writeFileSync(mesh, lines.join('\n'));
+      const meshes = join(folder, 'meshes');
+      mkdirSync(meshes);
+      const unreachable = 'endpoints:\n- http://127.0.0.1:1\n';
+
+      const steering = ['--datapath', 'linux', '--datapath-pins', pins, '--datapath-cgroup', cgroup];
+      const words = [
+        ...[...steering, '--datapath-routing', 'off', '--manifests', file, '--cluster', 'own'],
+        ...['--state-dir', join(folder, 'state')],
+      ];
+      const first = new AgentProcess(scratch, [...words, '--load', mesh]);
+      await first.settled();
+      const client = new Client(scratch, host, cgroup, [SERVICE, GLOBAL_SERVICE]);
+      await client.more(700);
+      expect([...client.counts.keys()].sort()).toEqual([local, remote, gone].sort());
+      await first.stop();
+
+      write(local, added);
+      writeFileSync(join(meshes, 'baltic'), unreachable);
+      const second = new AgentProcess(scratch, [...words, '--clustermesh-config', meshes]);
+      const released = await second.until(({ tables }) =>
+        tables.some(({ name, held, upserts }) => name === 'services' && held === 0 && upserts > 0),
+      );
+      expect(released.waitsFor.length).toBeGreaterThan(0);
+      await client.more(40); // those under way
+      const before = new Map(client.counts);
+      await client.more(1400);
+      expect(client.errors).toEqual([]);
+      expect(client.counts.get(gone)).toBe(before.get(gone));
+      for (const ip of [local, remote, added])
+        expect(client.counts.get(ip)).toBeGreaterThan((before.get(ip) ?? 0) + 50);
+      expect((await second.datapath()).waitsFor.join()).toContain('baltic');
+    });
+
     it('are planned in a dry run, which makes no map and attaches nothing', async () => {
       const pins = join(scratch.bpffs(), 'dpcache');
       const cgroup = scratch.cgroup();
@@ -172,6 +248,7 @@ describeOnLinux(
           key: `${SERVICE}:${PORT}/TCP`,
           cache: expect.stringContaining('10.1.0.10:8080/TCP'),
         },
+        { table: 'services', key: `${SERVICE}:0/ANY`, cache: '→ refused' },
       ]);
       expect([existsSync(pins), exec('bpftool', 'cgroup', 'show', cgroup).includes('connect4')]).toEqual([
         false,
@@ -183,9 +260,10 @@ describeOnLinux(
       const pins = join(scratch.bpffs(), 'dpcache');
       const parent = scratch.cgroup();
       const inner = new Scratch();
+      scratch.defer(() => inner[Symbol.dispose]());
       const cgroup = inner.cgroup(parent);
       const steering = ['--datapath', 'linux', '--datapath-pins', pins, '--datapath-cgroup', cgroup];
-      const agent = new AgentProcess(scratch, [...steering, '--datapath-routing', 'off']);
+      const agent = new AgentProcess(scratch, [...steering, '--datapath-routing', 'off', '--follow-nothing']);
       await agent.until(({ parts, waitsFor }) => parts.length === 3 && waitsFor.length === 0);
       inner[Symbol.dispose]();
       const { parts } = await agent.datapath();
@@ -193,7 +271,9 @@ describeOnLinux(
         /cgroup .* is gone.*--datapath-cgroup/,
       );
       await agent.ask('/v1/datapath/repair', {});
-      expect((await agent.datapath()).failures.join()).toMatch(/^services: .*ENOENT/);
+      const { failures, state } = await agent.table('service-pins');
+      expect([state, failures.length]).toEqual(['degraded', 8]);
+      expect(failures[0]?.reason).toMatch(/^restore program socket_.*ENOENT/);
       expect((await agent.table('ipcache')).state).toBe('kept');
     });
   },

@@ -49,6 +49,7 @@ const WAITED: Answer = { type: 'waited' };
 const SAME: Answer = { type: 'proven', same: true };
 const EXPIRED: Answer = failure('expired');
 const BROKEN: Answer = failure('broken');
+const UNREACHABLE: Answer = failure('unreachable');
 const INTERNAL: Answer = failure('internal');
 
 const WATCHING = [LISTED, OPENED] as const;
@@ -186,6 +187,32 @@ it('counts failures in a row, and anew after two good minutes since the first wa
   expect([streakAfter(119_999), streakAfter(120_000)]).toEqual([3, 1]);
 });
 
+it('asks at once after a reset of an open watch, whatever has failed before, and backs off if resets follow (K 3)', () => {
+  const driven = new Driven(...WATCHING);
+  for (const failures of [1, 2, 3, 4, 5, 6]) {
+    expect(waitOf(driven.answer(failure('unreachable'))).failures).toBe(failures);
+    driven.answer(WAITED);
+  }
+  driven.answer(SAME, OPENED);
+  // The server is well again, and within two minutes a connection is lost.
+  expect(driven.later(60_000, BROKEN)).toEqual({ do: 'prove' });
+  expect(driven.shown).toBe('waiting');
+  expect(driven.answer(SAME)).toEqual({ do: 'watch' });
+  // A server that cuts every watch is asked less and less often.
+  for (const failures of [1, 2, 3]) {
+    driven.answer(OPENED);
+    expect(waitOf(driven.later(1_000, BROKEN)).failures).toBe(failures);
+    expect(driven.answer(WAITED)).toEqual({ do: 'prove' });
+    driven.answer(SAME);
+  }
+  // So is one that cuts watches as soon as they begin.
+  driven.answer(OPENED);
+  expect(waitOf(driven.later(999, BROKEN)).failures).toBe(7);
+  driven.answer(WAITED, SAME, OPENED);
+  // After two good minutes it is the first one again.
+  expect(driven.later(120_000, BROKEN)).toEqual({ do: 'prove' });
+});
+
 it('shows what it is doing, but for the short steps between: proving, and asking for a watch', () => {
   const shown = (...answers: readonly Answer[]): string => new Driven(...answers).shown;
   expect(shown()).toBe('listing');
@@ -236,7 +263,7 @@ function effectsOf(
 }
 
 it('lists at once where a server that it has waited for says 410: a second wait would double the first', () => {
-  const untilBack: readonly Answer[] = [LISTED, OPENED, BROKEN, WAITED, SAME];
+  const untilBack: readonly Answer[] = [LISTED, OPENED, UNREACHABLE, WAITED, SAME];
   expect(effectsOf([...untilBack, OPENED, EXPIRED])).toEqual([
     'watch',
     undefined,
@@ -253,7 +280,7 @@ it('waits before it lists again where a server says 410 to each watch', () => {
   const again: readonly Answer[] = [WAITED, ...round];
   const rounds = ['watch', undefined, 'wait', 'list', 'watch', undefined, 'wait'];
   expect(effectsOf([...round, ...again])).toEqual(rounds);
-  const back: readonly Answer[] = [BROKEN, WAITED, SAME, OPENED, EXPIRED];
+  const back: readonly Answer[] = [UNREACHABLE, WAITED, SAME, OPENED, EXPIRED];
   expect(effectsOf([LISTED, OPENED, ...back, ...round]).slice(-4)).toEqual([
     'list',
     'watch',
@@ -263,7 +290,7 @@ it('waits before it lists again where a server says 410 to each watch', () => {
 });
 
 it('waits before it lists where a server says 410 that was well for long: so it does to all that follow it', () => {
-  const back: readonly Answer[] = [BROKEN, WAITED, SAME, OPENED];
+  const back: readonly Answer[] = [UNREACHABLE, WAITED, SAME, OPENED];
   const answers: readonly Answer[] = [LISTED, OPENED, ...back, EXPIRED];
   expect(effectsOf(answers, 60_000).at(-1)).toBe('list');
   expect(effectsOf(answers, 120_000).at(-1)).toBe('wait');

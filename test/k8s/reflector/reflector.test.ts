@@ -92,6 +92,25 @@ describe('what a reflector says of itself', () => {
     expect(faults).toEqual([]);
   });
 
+  it('reports since when it has missed changes, and the time to the next attempt (regression: it was not known)', async () => {
+    const watch = await followedFrom([pod('a', '1')]);
+    expect(reflector.status()).toMatchObject({ behindMs: undefined, retryInMs: undefined });
+    await watch.say(added(pod('a', '7')));
+    await watch.cut();
+    await advance(clock, 300);
+    expect(reflector.status()).toMatchObject({ behindMs: 300, retryInMs: 500 });
+    await advance(clock, 500);
+    const proof = await api.takes('prove');
+    expect(reflector.status()).toMatchObject({ behindMs: 800, retryInMs: undefined });
+    await proof.refuse(503);
+    await advance(clock, 600);
+    expect(reflector.status()).toMatchObject({ behindMs: 1400, retryInMs: 1000 });
+    await advance(clock, 1000);
+    await (await api.takes('prove')).list('9', [pod('a', '7')]);
+    await (await api.takes('watch')).say(bookmark('8'));
+    expect(reflector.status()).toMatchObject({ behindMs: undefined, retryInMs: undefined });
+  });
+
   it('knows no lag before the first list', async () => {
     follow();
     await (await api.takes('stream')).say(added(pod('a', '1')));

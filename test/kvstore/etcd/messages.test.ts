@@ -128,10 +128,10 @@ describe('answers, against protobufjs', () => {
     );
   });
 
-  it('events are taken in slices of whole revisions, whatever comes between them', () => {
+  it('events are taken in slices, within a revision too (regression: 200,000 deletes of one revision in one slice)', () => {
     const events = fc.array(fc.tuple(fc.constantFrom(0, 0, 1), keyValue), { maxLength: 30 });
     fc.assert(
-      fc.property(events, fc.integer({ min: 1, max: 5 }), fc.boolean(), (drawn, atLeast, flagLast) => {
+      fc.property(events, fc.integer({ min: 1, max: 5 }), fc.boolean(), (drawn, most, flagLast) => {
         let revision = 1;
         const kvs = drawn.map(([step, kv]) => {
           revision += step;
@@ -141,14 +141,25 @@ describe('answers, against protobufjs', () => {
         const flag = encode('WatchResponse', { fragment: true });
         const reader = decodeWatch(Buffer.concat(flagLast ? [whole, flag] : [flag, whole])).events;
         const slices: number[][] = [];
-        while (!reader.isEmpty) slices.push(reader.take(atLeast).map(({ modRevision }) => modRevision));
-        expect(slices.flat()).toEqual(kvs.map(({ mod }) => mod));
-        for (const [i, slice] of slices.slice(1).entries()) {
-          expect(slices[i]?.length).toBeGreaterThanOrEqual(atLeast);
-          expect(slice[0]).not.toBe(slices[i]?.at(-1));
+        while (!reader.isEmpty) {
+          const { nextRevision } = reader;
+          slices.push(reader.take(most).map(({ modRevision }) => modRevision));
+          expect(slices.at(-1)?.[0]).toBe(nextRevision);
         }
+        expect(reader.nextRevision).toBeUndefined();
+        expect(slices.flat()).toEqual(kvs.map(({ mod }) => mod));
+        for (const slice of slices.slice(0, -1)) expect(slice.length).toBe(most);
       }),
     );
+  });
+
+  it('an event without a key-value is an error (regression: was an event of the key "")', () => {
+    const kv = { key: Buffer.from('p/a'), mod_revision: long(7) };
+    const answer = encode('WatchResponse', { events: [{ kv }, { type: 1 }] });
+    expect(() => decodeWatch(answer).events.take()).toThrow(
+      expect.objectContaining({ code: 'internal', message: expect.stringContaining('key-value') }),
+    );
+    expect(() => decodeWatch(encode('WatchResponse', { events: [{}] }))).toThrow(/key-value/);
   });
 
   it('a keepalive is read as it was written', () => {
@@ -192,7 +203,7 @@ describe('answers, against protobufjs', () => {
     const flags = { created: false, canceled: false, compactRevision: 0, cancelReason: '', fragment: false };
     const { events, ...rest } = decodeWatch(empty);
     expect([rest, events.isEmpty]).toEqual([{ header, ...flags }, true]);
-    expect(decodeWatch(Buffer.from([0x5a, 0])).events.take()).toEqual([
+    expect(decodeWatch(Buffer.from([0x5a, 2, 0x12, 0])).events.take()).toEqual([
       { key: '', value: new Uint8Array(0), modRevision: 0 },
     ]);
     expect(decodeKeepAlive(empty)).toEqual({ lease: '0', ttlSeconds: 0 });

@@ -1,3 +1,4 @@
+import type { Clock } from '../../../src/base/clock.ts';
 import type { KvstoreBackend } from '../../../src/kvstore/backend.ts';
 
 /** A key and its value, as tests write them. */
@@ -40,6 +41,8 @@ export interface OpenOptions {
 /** A kvstore server under test, and everything that can happen to it. */
 export interface ContractKvstore {
   readonly name: string;
+  /** The clock that `until` advances or waits on. What a test runs beside the client must use it, too. */
+  readonly clock: Clock;
   /** @param options.leaseSeconds life of leased keys, default 60 */
   client(options?: { leaseSeconds?: number }): Promise<ContractClient>;
   /** Writes many keys, each transaction as large as the server takes. */

@@ -1,7 +1,12 @@
 import { getEventListeners } from 'node:events';
+import { isDeepStrictEqual } from 'node:util';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { RejectionLog } from '../../../src/base/rejection.ts';
 import { bytesOfText, keyOfBytes, textOfBytes } from '../../../src/kvstore/bytes.ts';
 import { KvstoreError } from '../../../src/kvstore/errors.ts';
+import { SharedStore } from '../../../src/kvstore/store/shared-store.ts';
+import { SyncStore } from '../../../src/kvstore/store/sync-store.ts';
+import type { StoreDecoder } from '../../../src/kvstore/store/watch-store.ts';
 import { WATCH_LIMITS } from '../../../src/kvstore/watch/watch-limits.ts';
 import type { ContractClient, ContractKvstore, Entry, OpenOptions } from './contract-harness.ts';
 import { WatchRecorder } from './watch-recorder.ts';
@@ -823,5 +828,52 @@ export function backendContract(
       await kvstore.until('no stream is left', () => client.openStreams() === 0);
       await expect(client.backend.get(`${P}a`)).rejects.toMatchObject({ code: 'closed' });
     });
+  });
+
+  describe(`${name}: keys of a store that another client changes`, () => {
+    const random = (): number => 0.1;
+
+    it.each(['sync store', 'shared store'])(
+      'a %s puts them back, also those changed during a disconnect',
+      async (kind) => {
+        const { backend } = client;
+        const common = { backend, prefix: P, clock: kvstore.clock, random, canary: 'synced/contract' };
+        const decode: StoreDecoder<Uint8Array> = (_name, value) => ({ ok: true, value });
+        const observer = { onUpdate: () => {}, onDelete: () => {} };
+        const rejections = new RejectionLog();
+        const store =
+          kind === 'sync store'
+            ? new SyncStore(common)
+            : new SharedStore({ ...common, decode, observer, rejections });
+        const controller = new AbortController();
+        controllers.push(controller);
+        const running = store.run(controller.signal);
+        const want = (key: string): void =>
+          store instanceof SyncStore
+            ? store.upsert(key, bytes(`of ${key}`))
+            : store.updateLocalKey(key, bytes(`of ${key}`));
+        const wanted = ['a', 'b', 'c', 'd'].map((key): Entry => [`${P}${key}`, `of ${key}`]);
+        for (const key of ['a', 'b', 'c', 'd']) want(key);
+        await store.markSynced();
+        const isBack = (): Promise<void> =>
+          kvstore.until('all keys are back', async () => {
+            const canary = await kvstore.content('synced/');
+            return canary.size === 1 && isDeepStrictEqual(await kvstore.content(P), new Map(wanted));
+          });
+        const spoil = async (deleted: string, overwritten: string): Promise<void> => {
+          await kvstore.remove(`${P}${deleted}`);
+          await kvstore.put(`${P}${overwritten}`, 'of another client');
+        };
+        await spoil('a', 'b');
+        await kvstore.remove('synced/contract');
+        await isBack();
+        await client.down();
+        await spoil('c', 'd');
+        await client.up();
+        await isBack();
+        controller.abort();
+        await running;
+      },
+    );
   });
 }

@@ -60,6 +60,7 @@ export function memoryKvstore(): Promise<ContractKvstore> {
   };
   const kvstore: ContractKvstore = {
     name: 'memory',
+    clock,
     client: ({ leaseSeconds = 60 } = {}) => {
       const client = memoryClient(server, clock, leaseSeconds);
       clients.push(client);

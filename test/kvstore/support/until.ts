@@ -1,7 +1,7 @@
-/** Of the 300 s that a test has: what must happen at all may take long on a machine with much else to do. */
-const PATIENCE_MS = 200_000;
+/** Shorter than the limit of a test (120 s), so that a failure names what has not happened. */
+const PATIENCE_MS = 90_000;
 
-/** Waits until it is so, whatever the system's time is set to; fails with `what` when that takes too long. */
+/** Waits until `isSo` returns true, whatever the system's time is set to; throws with `what` if that takes too long. */
 export async function until(what: string, isSo: () => boolean | Promise<boolean>): Promise<void> {
   const begun = performance.now();
   let waited = 0;

@@ -89,20 +89,26 @@ function operation([n, put]: readonly [number, boolean], same: boolean): WriteOp
 const SMALL: WatchLimits = {
   ...{ batchEvents: 3, highWaterBytes: 400, lowWaterBytes: 200, sliceKeys: 1 },
   ...{ firstPageKeys: 1, pageKeys: 2, deltaPages: 2, backlogRevisions: 8 },
+  revisionBytes: 16 << 20,
   rereadMs: 3_600_000,
 };
 
 class World {
   readonly clock = new ManualClock();
-  readonly server = new FaultyServer({ clock: this.clock });
-  readonly link = new FaultyLink(new MemoryTransport(this.server), this.clock);
+  readonly server: FaultyServer;
+  readonly link: FaultyLink;
   readonly recorder: WatchRecorder;
   readonly ended = new AbortController();
   restored = false;
   #backup: ServerSnapshot | undefined;
   #release: (() => void) | undefined;
 
-  constructor(wrap: (transport: Transport) => Transport) {
+  constructor(wrap: (transport: Transport) => Transport, sliceEvents: number | undefined) {
+    this.server = new FaultyServer({
+      clock: this.clock,
+      ...(sliceEvents === undefined ? {} : { sliceEvents }),
+    });
+    this.link = new FaultyLink(new MemoryTransport(this.server), this.clock);
     const watch = new ListAndWatch({
       ...{ prefix: P, clock: this.clock, random: () => 0.5, signal: this.ended.signal },
       transport: wrap(this.link),
@@ -204,12 +210,15 @@ class World {
 /**
  * I9: after anything, once the faults are over, the reader has been told exactly what the store holds; and
  * never a create of what existed, a delete of what did not, or a revision that went back.
+ *
+ * @param sliceEvents most events that a stream delivers at a time
  */
 export async function I9_nothingLostNothingInvented(
   script: readonly Happening[],
   wrap: (transport: Transport) => Transport = (transport) => transport,
+  sliceEvents?: number,
 ): Promise<void> {
-  const world = new World(wrap);
+  const world = new World(wrap, sliceEvents);
   try {
     for (const what of script) await world.happen(what);
     await world.heal();

@@ -30,7 +30,7 @@ export class MapPrefixTable implements PrefixTable {
     return this.#slotByKey.get(keyText(key)) ?? -1;
   }
 
-  warm(): void {}
+  prefetch(): void {}
 
   insert(key: Readonly<PrefixRegister>): number {
     const slot = this.#free.pop() ?? this.#keys.length;

@@ -231,14 +231,21 @@ describe('the collector of CiliumIdentities', () => {
     }
   });
 
-  it('does not mark what somebody has written since it was seen', async () => {
+  it.each([
+    ['read', 1],
+    ['written', 9],
+  ])('does not mark what somebody has written since it was seen, and before it is %s', async (_, writes) => {
     const world = new World(() => 0, 0);
     const { cluster } = world;
     const collector = world.collector();
     cluster.put('ciliumidentities', KEY);
+    let left = writes;
+    const write = (): void => {
+      if (left-- > 0) cluster.put('ciliumidentities', KEY);
+    };
     for (let number = 1; number <= 3; number++) {
       world.passRound();
-      if (number === 3) cluster.before = () => void cluster.put('ciliumidentities', KEY);
+      if (number === 3) cluster.before = write;
       await round(collector, number);
     }
     expect(annotations(cluster.get1('ciliumidentities', KEY))).toEqual({});

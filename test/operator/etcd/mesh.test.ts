@@ -2,7 +2,7 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { parseAllDocuments } from 'yaml';
+import { parse, parseAllDocuments } from 'yaml';
 import type { Agent } from '../../../src/agent/agent.ts';
 import { stateDocument } from '../../../src/agent/state-document.ts';
 import { CLUSTER_TYPES } from '../../../src/k8s/memory/resource-types.ts';
@@ -392,6 +392,36 @@ describe.concurrent('an operator for which something is wrong', () => {
     expect(cluster.trespasses()).toEqual([]);
   });
 
+  it('gives the Lease up when its etcd has been out of reach for a while; a candidate without etcd is not ready, and does not stand', async () => {
+    const [etcd] = etcds;
+    if (etcd === undefined) throw new Error('no etcd');
+    const cluster = await OperatedCluster.start('cut-off', 6, etcd, folder);
+    objects.set(cluster.name, new Map());
+    await apply(cluster, service(cluster, 's0', true, 1));
+    const words = ['--leader-election-kvstore-deadline', '2s'];
+    const leader = await cluster.operate(...words);
+    await published(leader);
+    const [next, blind] = [await cluster.operate(...words), await cluster.operate(...words)];
+    try {
+      blind.links.etcd.mode = 'refuse';
+      await until('one candidate is ready, and the other is not', async () => {
+        const [ready, without] = [await statusOf(next), await statusOf(blind)];
+        const isSaid = without?.blockers.some((why) => why.startsWith('the kvstore does not answer: '));
+        return ready?.election?.state === 'candidate' && ready.blockers.length === 0 && isSaid === true;
+      });
+      leader.links.etcd.mode = 'refuse';
+      expect(await leader.ended).toBe(1);
+      expect(cluster.log.join()).toContain('the kvstore has not answered for 2 s: the Lease was given up');
+      await published(next);
+      expect((await statusOf(blind))?.election).toMatchObject({ state: 'candidate' });
+    } finally {
+      await Promise.all([leader.stop(), next.stop(), blind.stop()]);
+      await cluster.close();
+      objects.delete(cluster.name);
+    }
+    expect(cluster.trespasses()).toEqual([]);
+  });
+
   it('names the right on keys of etcd that it lacks, and its password if that is wrong, while the rest goes on; and is well again', async () => {
     const [etcd] = await startEtcd(1, { flags: ['--bcrypt-cost', '4'] });
     if (etcd === undefined) throw new Error('no etcd');
@@ -472,27 +502,40 @@ it('examples/kubernetes/operator.yaml grants what operators read, and what their
     readonly rules?: readonly { apiGroups: string[]; resources: string[]; verbs: string[] }[];
   }
   const text = readFileSync(new URL('../../../examples/kubernetes/operator.yaml', import.meta.url), 'utf8');
-  const granted = parseAllDocuments(text)
-    .map((document): Role => document.toJS())
-    .flatMap(({ rules = [] }) => rules)
-    .flatMap(({ apiGroups, resources, verbs }) =>
+  const rightsOf = (rules: NonNullable<Role['rules']>): readonly string[] =>
+    rules.flatMap(({ apiGroups, resources, verbs }) =>
       apiGroups.flatMap((group) =>
         resources.flatMap((plural) => verbs.map((verb) => `${group}/${plural} ${verb}`)),
       ),
     );
+  const granted = rightsOf(
+    parseAllDocuments(text)
+      .map((document): Role => document.toJS())
+      .flatMap(({ rules = [] }) => rules),
+  );
+  const optional = rightsOf(
+    parse([...text.matchAll(/^ {2}# (- \{.*)$/gm)].map(([, rule]) => rule).join('\n')),
+  );
   // What depends on what there is to collect.
   const collecting = [
-    ...['ciliumendpoints delete', 'ciliumendpoints get', 'ciliumidentities delete', 'ciliumidentities get'],
+    ...['ciliumendpoints delete', 'ciliumidentities delete', 'ciliumidentities get'],
     ...['ciliumidentities update', 'ciliumnodes delete', 'ciliumnodes get'],
     ...['ciliumendpointslices list', 'ciliumendpointslices watch'],
   ].map((right) => `cilium.io/${right}`);
-  // Endpoints only where there are no slices.
-  const core = ['nodes get', 'pods get', 'pods list', 'pods watch', 'endpoints list', 'endpoints watch'].map(
-    (right) => `/${right}`,
-  );
+  const core = ['nodes get', 'pods get', 'pods list', 'pods watch'].map((right) => `/${right}`);
   const asked = new Set(
     clusters.flatMap((cluster) => [...cluster.asked]).filter((right) => !right.startsWith('/ ')),
   );
   const needed = [...new Set([...asked, ...collecting, ...core])];
   expect([...granted].sort()).toEqual(needed.sort());
+  // What servers without slices, the collector of DNS pods, that of policies, and the slices need on top.
+  expect([...optional].sort()).toEqual(
+    [
+      ...['/endpoints list', '/endpoints watch', '/pods delete', 'cilium.io/ciliumendpoints get'],
+      ...['networkpolicies', 'clusterwidenetworkpolicies'].flatMap((plural) => [
+        ...[`cilium.io/cilium${plural} list`, `cilium.io/cilium${plural}/status patch`],
+      ]),
+      ...['create', 'delete', 'get', 'update'].map((verb) => `cilium.io/ciliumendpointslices ${verb}`),
+    ].sort(),
+  );
 });

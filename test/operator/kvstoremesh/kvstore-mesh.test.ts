@@ -117,6 +117,19 @@ describe('the copy of a cluster', () => {
     },
   );
 
+  it('is put back within a second where another client overwrites or deletes it (regression: never)', async () => {
+    await copy();
+    const before = copied.copy();
+    const keys = Object.keys(before);
+    expect(keys).toContain(CONFIG);
+    for (const key of keys) write(copied.local, key, undefined);
+    await settle(20);
+    expect(Object.keys(copied.copy())).toEqual(keys);
+    for (const key of [IP, CONFIG]) write(copied.local, key, 'of another client');
+    await advance(copied.clock, 2000);
+    expect(copied.copy()).toMatchObject({ [IP]: before[IP], [CONFIG]: before[CONFIG] });
+  });
+
   it('stays when the remote kvstore is out of reach, also over a restart that outlives the leases', async () => {
     await copy();
     await copied.stop();

@@ -6,8 +6,10 @@ import { MemoryApiServer } from '../../../src/k8s/memory/memory-api-server.ts';
 import { MemoryApiTransport } from '../../../src/k8s/memory/memory-api-transport.ts';
 import type { KubernetesObject } from '../../../src/k8s/resource.ts';
 import { collectors } from '../../../src/operator/collect/collectors.ts';
+import { objectKey } from '../../../src/operator/collect/observed-kind.ts';
 import type { Duty } from '../../../src/operator/duty.ts';
 import type { SliceMode } from '../../../src/operator/slices/endpoint-slices.ts';
+import { SliceDuty } from '../../../src/operator/slices/slice-duty.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 import { ApiUser } from '../../k8s/support/api-user.ts';
 import { advance, settle } from '../../kvstore/support/settle.ts';
@@ -48,6 +50,7 @@ class World {
   /** Those whose pod was gone once: a new one of the name is another, and need not be there at once. */
   readonly #gone = new Set<string>();
   readonly #mode: SliceMode;
+  readonly deeds: { readonly what: string; readonly why: string; readonly outcome: string }[] = [];
   #seed = 0;
   duty: Duty | undefined;
   #stop: (() => Promise<void>) | undefined;
@@ -116,6 +119,7 @@ class World {
     const duties = collectors({
       ...{ clock: this.clock, kubernetes: client, slices: { mode: this.#mode, most: MOST } },
       random: () => this.#random(),
+      onDeed: (deed) => this.deeds.push(deed),
       intervals: { endpoints: 0, identities: 0, nodes: 0 },
     });
     this.duty = duties.find(({ name }) => name === 'endpoint-slices');
@@ -242,6 +246,94 @@ describe('the slices of endpoints', () => {
     world.api.allow('create', 'ciliumendpointslices');
     await advance(world.clock, 101_000);
     expect(await world.faults()).toEqual([]);
+    await world.stop();
+  });
+
+  it('are tried again after a second once they were written in between', async () => {
+    const world = new World('identity');
+    world.start();
+    await world.put('shop', 'a', 1001, '10.0.0.1');
+    await advance(world.clock, 2000);
+    world.api.deny('update', 'ciliumendpointslices');
+    await world.put('shop', 'a', 1001, '10.0.0.2');
+    await advance(world.clock, 300_000);
+    world.api.allow('update', 'ciliumendpointslices');
+    await advance(world.clock, 101_000);
+    expect(await world.faults()).toEqual([]);
+    world.api.deny('update', 'ciliumendpointslices');
+    await world.put('shop', 'a', 1001, '10.0.0.3');
+    await advance(world.clock, 1000);
+    world.api.allow('update', 'ciliumendpointslices');
+    await advance(world.clock, 2000);
+    expect(await world.faults()).toEqual([]);
+    await world.stop();
+  });
+
+  it('are made again when they are gone on a server whose watch is behind', async () => {
+    const world = new World('identity');
+    await world.put('shop', 'a', 1001, '10.0.0.1');
+    world.start();
+    await advance(world.clock, 3000);
+    const [slice] = await world.slices();
+    world.api.faults.order(
+      { do: 'hang' },
+      { matches: ({ path }) => path.includes('slices?watch'), times: 9 },
+    );
+    world.api.endWatches();
+    await advance(world.clock, 2000);
+    await world.slicesUser.delete(slice?.metadata.name ?? '');
+    await world.put('shop', 'a', 1001, '10.0.0.2');
+    await advance(world.clock, 10_000);
+    expect((await world.slices()).map(({ endpoints }) => endpoints.map(({ name }) => name))).toEqual([['a']]);
+    await world.stop();
+  });
+
+  it('have a status whose cost does not grow with the endpoints', async () => {
+    const clock = new ManualClock();
+    const ceps = ['a', 'b'].map((name) => ({
+      ...{ apiVersion: 'cilium.io/v2', kind: 'CiliumEndpoint' },
+      metadata: { name, namespace: 'shop', uid: name, resourceVersion: '1' },
+      status: name === 'a' ? { identity: { id: 1001 }, networking: {} } : {},
+    }));
+    const objects = new Map(ceps.map((cep) => [objectKey(cep), cep]));
+    let walks = 0;
+    const values = objects.values.bind(objects);
+    objects.values = () => {
+      walks++;
+      return values();
+    };
+    const kind = { objects, blocked: () => undefined, use: () => {}, listen: () => {} };
+    const duty = new SliceDuty({
+      ...{ clock, random: Math.random, endpoints: kind, slices: { ...kind, objects: new Map() } },
+      reader: { get: () => Promise.resolve(undefined), list: async function* () {} },
+      writer: { write: () => Promise.resolve({ outcome: 'dry-run' }) },
+    });
+    const stop = new AbortController();
+    const ended = duty.run(stop.signal);
+    await advance(clock, 1000);
+    const before = walks;
+    expect(duty.status().published).toMatchObject({ keys: 1, refused: 1 });
+    expect(walks).toBe(before);
+    stop.abort();
+    await settle();
+    await ended;
+  });
+
+  it('are created and deleted with a word for the log, and updated without one', async () => {
+    const world = new World('identity');
+    world.start();
+    await world.put('shop', 'a', 1001, '10.0.0.1');
+    await advance(world.clock, 2000);
+    await world.put('shop', 'a', 1001, '10.0.0.2');
+    await advance(world.clock, 2000);
+    await world.drop('shop', 'a');
+    await advance(world.clock, 2000);
+    const said = world.deeds.map(({ what, why, outcome }) => [what.replace(/ces-.*/, 'ces-…'), why, outcome]);
+    const place = 'ciliumendpointslices.cilium.io/v2alpha1 ces-…';
+    expect(said).toEqual([
+      [`create ${place}`, 'the slice is to have 1 endpoints of shop', 'done'],
+      [`delete ${place}`, 'the slice is to have 0 endpoints of shop', 'done'],
+    ]);
     await world.stop();
   });
 

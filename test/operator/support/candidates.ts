@@ -143,6 +143,7 @@ export interface CandidateOptions {
   readonly rate?: number;
   /** By how much its time of day is off. */
   readonly wallOffset?: number;
+  readonly mayStand?: () => boolean;
   readonly onFailure?: (error: unknown) => void;
 }
 
@@ -169,7 +170,7 @@ export class Candidate {
     name: string,
     api: MemoryApiServer,
     base: ManualClock,
-    { rate = 1, wallOffset = 0, onFailure }: CandidateOptions = {},
+    { rate = 1, wallOffset = 0, mayStand, onFailure }: CandidateOptions = {},
   ) {
     this.clock = new OwnClock(base, this.pause, rate, wallOffset);
     this.transport = new SlowTransport(api, base, this.pause);
@@ -177,7 +178,7 @@ export class Candidate {
     const { client } = this;
     this.election = new LeaderElection({
       ...{ client, clock: this.clock, random: () => 0.5 },
-      ...{ identity: name, onFailure },
+      ...{ identity: name, mayStand, onFailure },
     });
   }
 

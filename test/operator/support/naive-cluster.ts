@@ -139,7 +139,7 @@ function portsOf(list: readonly RawPort[] | null | undefined): Ports {
   return ports;
 }
 
-function firstPorts(list: readonly RawPort[] | null | undefined): Ports {
+export function firstPorts(list: readonly RawPort[] | null | undefined): Ports {
   return portsOf([...(list ?? [])].reverse());
 }
 
@@ -184,7 +184,8 @@ function serviceValue(
   const found = slicesOf(objects, service, slices);
   if (found.length === 0) return undefined;
   const backends: Record<string, Ports> = {};
-  for (const slice of found) for (const [ip, ports] of slice.backends) backends[ip] ??= ports;
+  for (const slice of found)
+    for (const [ip, ports] of slice.backends) backends[ip] = { ...ports, ...backends[ip] };
   const ips = first === 'None' ? [] : (spec.clusterIPs ?? [first]).flatMap((ip) => canonical(ip) ?? []);
   const frontends = Object.fromEntries(
     (version === '1.8' ? ips.slice(0, 1) : ips).map((ip) => [ip, firstPorts(spec.ports)]),
@@ -237,7 +238,7 @@ interface CIDRValue {
 }
 
 /** A CIDR with its host bits cleared, as Go marshals it. */
-function cidrValue(cidr: string): { family: 4 | 6; value: CIDRValue } | undefined {
+export function cidrValue(cidr: string): { family: 4 | 6; value: CIDRValue } | undefined {
   if (!ipaddr.isValidCIDR(cidr)) return undefined;
   const [address, length] = ipaddr.parseCIDR(cidr);
   const isMapped = address.kind() === 'ipv6' && (address as ipaddr.IPv6).isIPv4MappedAddress();
@@ -308,7 +309,7 @@ function listedBy({ status }: RawEndpoint): readonly string[] {
   return [...new Set(all.flatMap((ip) => canonical(ip) ?? []))];
 }
 
-function ipValue(ip: string, { metadata, status = {} }: RawEndpoint): unknown {
+export function ipValue(ip: string, { metadata, status = {} }: RawEndpoint): unknown {
   const ports = new Map<string, unknown>();
   for (const { name, port, protocol } of status['named-ports'] ?? [])
     if (name) ports.set(name, { Name: name, Port: port, Protocol: protocol || 'TCP' });
@@ -320,13 +321,20 @@ function ipValue(ip: string, { metadata, status = {} }: RawEndpoint): unknown {
   };
 }
 
-function identityValue({ 'security-labels': labels = {} }: NaiveObject): string | undefined {
+export function identityValue(
+  { 'security-labels': labels = {} }: NaiveObject,
+  { name: cluster }: NaiveCluster,
+): string | undefined {
   const all = Object.entries(labels as Readonly<Record<string, string>>).map(([name, value]) => {
     const [, source = 'unspec', key = name] = /^([^:]*):(.*)$/.exec(name) ?? [];
     return { source, key, value };
   });
+  if (all.length === 0) return undefined;
+  const named = all.find(({ key }) => key === 'io.cilium.k8s.policy.cluster');
+  if (named === undefined) all.push({ source: 'k8s', key: 'io.cilium.k8s.policy.cluster', value: cluster });
+  else if (named.source !== 'k8s' || named.value !== cluster) return undefined;
   all.sort((a, b) => (a.key < b.key ? -1 : a.key > b.key ? 1 : a.source < b.source ? -1 : 1));
-  return all.length === 0 ? undefined : all.map((one) => `${one.source}:${one.key}=${one.value};`).join('');
+  return all.map((one) => `${one.source}:${one.key}=${one.value};`).join('');
 }
 
 /** What is to be in the kvstore: values by key, comparable by {@link comparableValue}. */
@@ -357,7 +365,7 @@ export function naiveKeys(
     if (object.kind === 'CiliumNode')
       put('nodes', `${cluster.name}/${name}`, nodeValue(object as RawNode, cluster));
     if (object.kind === 'CiliumIdentity' && /^\d+$/.test(name))
-      put('identities', `id/${name}`, identityValue(object));
+      put('identities', `id/${name}`, identityValue(object, cluster));
   }
   const rank = (object: NaiveObject): readonly [boolean, number, string] => [
     object.metadata['deletionTimestamp'] === undefined,

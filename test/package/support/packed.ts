@@ -1,7 +1,16 @@
 import { execFileSync } from 'node:child_process';
-import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 /** The folder of this repository. */
@@ -32,6 +41,19 @@ export interface ScratchProject {
   remove(): void;
 }
 
+/** Copies an earlier build, so that only what has changed since is compiled; leaves out outputs without a source. */
+function copyBuild(source: string): void {
+  const built = join(ROOT, 'dist');
+  if (!existsSync(join(built, '.tsbuildinfo'))) return;
+  const hasSource = (path: string): boolean => {
+    const [, name] = /^(.*?)(?:\.d\.ts|\.js)$/.exec(relative(built, path)) ?? [];
+    return (
+      name === undefined || ['.ts', '.tsx'].some((type) => existsSync(join(ROOT, 'src', `${name}${type}`)))
+    );
+  };
+  cpSync(built, join(source, 'dist'), { recursive: true, filter: hasSource });
+}
+
 /** Packs the package, which builds it, and installs it in an empty project with the dependencies that it names. */
 export function scratchProject(): ScratchProject {
   const root = mkdtempSync(join(tmpdir(), 'dpcache-packed-'));
@@ -42,6 +64,7 @@ export function scratchProject(): ScratchProject {
     if (name !== 'dist' && !name.startsWith('!'))
       cpSync(join(ROOT, name), join(source, name), { recursive: true });
   }
+  copyBuild(source);
   symlinkSync(join(ROOT, 'node_modules'), join(source, 'node_modules'));
   execFileSync('npm', ['pack', '--pack-destination', root], { cwd: source, stdio: 'pipe' });
   mkdirSync(installed, { recursive: true });

@@ -13,6 +13,10 @@ export class MemoryFolder implements StateFolder {
   /** Files that are open for reading. */
   opened = 0;
 
+  async names(): Promise<readonly string[]> {
+    return [...this.files.keys()];
+  }
+
   open(name: string): Promise<StateFile | undefined> {
     const bytes = this.files.get(name);
     if (bytes !== undefined) this.opened++;

@@ -7,7 +7,7 @@ import { nameOf, plain, text } from './plain.ts';
 interface NaiveClaim {
   readonly cluster: string;
   readonly slice: string;
-  readonly backend: unknown;
+  readonly backend: { readonly ports: object };
   readonly active: boolean;
 }
 
@@ -144,7 +144,8 @@ export class NaiveServiceCache {
       );
       if (!counts) return 'not-ready';
       const winner = winners.get(address);
-      if (winner?.cluster !== cluster || winner.slice !== slice) return 'overruled';
+      if (winner?.cluster !== cluster) return 'overruled';
+      if (winner.slice !== slice) return 'merged';
       return address in selected ? 'effective' : 'affinity';
     };
     const claims = origins.flatMap(([cluster, slice, addresses], rank) =>
@@ -203,7 +204,10 @@ export class NaiveServiceCache {
     const claims: [string, NaiveClaim][] = [];
     const add = (cluster: string, slice: string, backend: Backend): void => {
       const active = backend.state === 'active';
-      claims.push([backend.address, { cluster, slice, backend: plain(backend), active }]);
+      claims.push([
+        backend.address,
+        { cluster, slice, backend: plain(backend) as NaiveClaim['backend'], active },
+      ]);
     };
     for (const [name, slice] of this.#slices.get(key) ?? []) {
       for (const backend of slice.backends.values()) add('', name, backend);
@@ -215,7 +219,10 @@ export class NaiveServiceCache {
         const forZones = offer.zones?.get(address)?.forZones ?? [];
         const hostname = offer.hostnames?.get(address) ?? '';
         const backend = { address, ports, nodeName: '', zone, hostname, state: 'active', forZones, cluster };
-        claims.push([address, { cluster, slice: '', backend: plain(backend), active: true }]);
+        claims.push([
+          address,
+          { cluster, slice: '', backend: plain(backend) as NaiveClaim['backend'], active: true },
+        ]);
       }
     }
     return claims.sort(([, a], [, b]) => ascending(a.cluster, b.cluster) || ascending(a.slice, b.slice));
@@ -223,7 +230,14 @@ export class NaiveServiceCache {
 
   #winners(key: string): ReadonlyMap<string, NaiveClaim> {
     const winners = new Map<string, NaiveClaim>();
-    for (const [address, claim] of this.#claims(key)) if (!winners.has(address)) winners.set(address, claim);
+    for (const [address, claim] of this.#claims(key)) {
+      const winner = winners.get(address);
+      if (winner === undefined) winners.set(address, claim);
+      else if (winner.cluster === '' && claim.cluster === '') {
+        const ports = { ...claim.backend.ports, ...winner.backend.ports };
+        winners.set(address, { ...winner, backend: { ...winner.backend, ports } });
+      }
+    }
     return winners;
   }
 

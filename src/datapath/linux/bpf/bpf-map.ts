@@ -1,4 +1,6 @@
 import { closeSync } from 'node:fs';
+import { basename } from 'node:path';
+import { disposeOnError } from '../../../base/dispose-on-error.ts';
 import type { Arena } from '../syscall/native.ts';
 import type { SyscallError } from '../syscall/syscall-error.ts';
 import { type Bpf, type BpfCommand, refusal, setAddress, setName } from './bpf.ts';
@@ -6,8 +8,8 @@ import { MAP_TYPES, type MapInfo, type MapShape, type MapType, mapInfo } from '.
 import { kindOf, openPin, pin } from './pin.ts';
 
 /**
- * Memory is taken by the entry: of an LPM trie there is no other way, and hash maps of services would take 300 MB for what
- * there is room for, as Cilium's do not either (`preallocate-bpf-maps`). A map that forgets has all of it from the start.
+ * Allocates memory per entry. LPM tries require it. Hash maps of services would otherwise take 300 MB for their capacity;
+ * Cilium does the same (`preallocate-bpf-maps`). LRU maps are preallocated.
  */
 const BPF_F_NO_PREALLOC = 1;
 const BY_ENTRY: ReadonlySet<MapType> = new Set(['lpmTrie', 'hash']);
@@ -15,13 +17,13 @@ const ENOENT = 2;
 const EINTR = 4;
 const ENOSPC = 28;
 
-/** How often a batch is asked for that was interrupted before its first entry. */
+/** Maximum number of attempts for a batch that was interrupted before its first entry. */
 const TRIES = 8;
 
-/** Entries of one batch: what is written at a time, and about 1 ms of reading. */
+/** Entries of one batch: a write, or about 1 ms of reading. */
 export const BATCH_ENTRIES = 1024;
 
-/** As much of a `BpfMap` as is written and read through: in tests it may be something else. */
+/** The methods of a `BpfMap` for reads and writes. Tests may use another implementation. */
 export interface BatchedMap extends Disposable {
   readonly shape: { readonly keySize: number; readonly valueSize: number; readonly maxEntries: number };
   readonly keys: { readonly view: DataView; readonly bytes: Uint8Array };
@@ -31,14 +33,19 @@ export interface BatchedMap extends Disposable {
   batches(): Iterable<number>;
 }
 
-/** What is under a pin is another map than was wanted. */
+/** The pinned map differs from the requested one. */
 export class ForeignMapError extends Error {
   override readonly name: string = 'ForeignMapError';
   readonly code: 'foreign-map' = 'foreign-map';
   readonly path: string;
-  /** It is like the one that was wanted, but has room for another number of entries. */
+  /** True if the map differs only in its capacity. */
   readonly isResized: boolean;
-  /** How many it has room for. */
+  /**
+   * True if the map has the type and name of its pin but other keys or values, because a release with another layout created
+   * it.
+   */
+  readonly isOtherLayout: boolean;
+  /** Capacity of the pinned map. */
   readonly maxEntries: number;
 
   constructor(path: string, found: MapInfo, wanted: MapShape) {
@@ -51,13 +58,14 @@ export class ForeignMapError extends Error {
     );
     this.path = path;
     this.maxEntries = found.maxEntries;
+    this.isOtherLayout = found.type === MAP_TYPES[wanted.type] && found.name === basename(path).slice(0, 15);
     this.isResized = hasShape({ ...found, maxEntries: wanted.maxEntries }, wanted);
   }
 }
 
 /**
- * A map in the kernel. Entries are written and read in batches that lie one after the other in `keys` and `values`, which
- * the caller fills in and reads.
+ * A map in the kernel. Entries are written and read in batches. `keys` and `values` hold the entries of a batch one after the
+ * other; the caller fills and reads them.
  */
 export class BpfMap implements BatchedMap {
   readonly fd: number;
@@ -74,11 +82,11 @@ export class BpfMap implements BatchedMap {
     this.shape = shape;
     this.keys = bpf.alloc(BATCH_ENTRIES * shape.keySize);
     this.values = bpf.alloc(BATCH_ENTRIES * shape.valueSize);
-    // Where a dump goes on: a key, or a number of four bytes.
+    // Position of a dump: a key, or a 4-byte number.
     this.#cursor = bpf.alloc(2 * Math.max(8, shape.keySize));
   }
 
-  /** A map that nothing else has yet. The name is for those who look at it by `bpftool`. */
+  /** Creates a map that nothing else uses yet. The name is shown by `bpftool`. */
   static create(bpf: Bpf, shape: MapShape, name: string): BpfMap {
     const attributes = bpf.attributes();
     attributes.setUint32(0, MAP_TYPES[shape.type], true);
@@ -90,7 +98,7 @@ export class BpfMap implements BatchedMap {
     return new BpfMap(bpf, bpf.call('MAP_CREATE', name), shape);
   }
 
-  /** The map under a pin; undefined when there is none. Throws {@link ForeignMapError}. */
+  /** Opens the map of a pin; undefined if there is none. Throws {@link ForeignMapError}. */
   static open(bpf: Bpf, shape: MapShape, path: string): BpfMap | undefined {
     const fd = openPin(bpf, path);
     if (fd === undefined) return undefined;
@@ -105,28 +113,33 @@ export class BpfMap implements BatchedMap {
   }
 
   /**
-   * The map under a pin, or a new one that is pinned there; unless `isPinned`, it goes with this process. Throws
-   * {@link ForeignMapError}.
+   * Opens the map of a pin, or creates one and pins it there. If `isPinned` is false, a created map ends with this process.
+   * Throws {@link ForeignMapError}.
    */
   static openOrCreate(bpf: Bpf, shape: MapShape, path: string, name: string, isPinned = true): BpfMap {
     const found = BpfMap.open(bpf, shape, path);
     if (found !== undefined) return found;
     const made = BpfMap.create(bpf, shape, name);
-    if (isPinned) pin(bpf, made.fd, path);
+    if (isPinned) disposeOnError([made], () => pin(bpf, made.fd, path));
     return made;
   }
 
-  /** Writes the first `count` entries. One outcome each: undefined, or why not. One that fails stops no other. */
+  /**
+   * Writes the first `count` entries. Returns one outcome each: undefined, or the error. A failed entry does not affect others.
+   */
   update(count: number): readonly (SyscallError | undefined)[] {
     return this.#batch('MAP_UPDATE_BATCH', count);
   }
 
-  /** Deletes the first `count` keys. What is not there has been deleted. */
+  /** Deletes the first `count` keys. Deleting a missing key succeeds. */
   delete(count: number): readonly (SyscallError | undefined)[] {
     return this.#batch('MAP_DELETE_BATCH', count);
   }
 
-  /** The value of the first key, in the first place of `values`; of an LPM trie that of the longest match. */
+  /**
+   * Looks up the first key and stores its value in the first place of `values`. Returns false if there is none. An LPM trie
+   * returns the longest match.
+   */
   lookup(): boolean {
     const attributes = this.#bpf.attributes();
     attributes.setUint32(0, this.fd, true);
@@ -138,8 +151,8 @@ export class BpfMap implements BatchedMap {
   }
 
   /**
-   * Reads the map in batches, each of as many entries as are given, at the beginning of `keys` and `values`. What is
-   * written meanwhile may show or not; what is deleted meanwhile may make it begin anew.
+   * Reads the map in batches to the beginning of `keys` and `values`, and yields the number of entries of each. Concurrent
+   * writes may or may not be included. Concurrent deletes may restart the dump from the first entry.
    */
   *batches(): Generator<number, void, void> {
     const size = this.#cursor.size / 2;
@@ -154,7 +167,8 @@ export class BpfMap implements BatchedMap {
       attributes.setUint32(36, this.fd, true);
       const result = this.#bpf.try('MAP_LOOKUP_BATCH');
       const count = attributes.getUint32(32, true);
-      // Before 6.14 a trie gives up where others delete the next key, again and again. It goes on after what it has given.
+      // Before 6.14, a trie returns EINTR if others delete the next key, possibly several times. The dump continues after the
+      // entries that were returned.
       if (result === -EINTR && count === 0 && ++interrupted < TRIES) {
         round--;
         continue;
@@ -167,7 +181,7 @@ export class BpfMap implements BatchedMap {
     }
   }
 
-  /** Idempotent: the number of a descriptor that is closed may be another's by then. */
+  /** Idempotent, because a closed descriptor number may be reused. */
   [Symbol.dispose](): void {
     if (this.#isClosed) return;
     this.#isClosed = true;
@@ -181,7 +195,7 @@ export class BpfMap implements BatchedMap {
   ): readonly (SyscallError | undefined)[] {
     const outcomes: (SyscallError | undefined)[] = new Array(count).fill(undefined);
     const { keySize, valueSize } = this.shape;
-    // The kernel stops at one that fails, and says how many it has done before.
+    // The kernel stops at a failing entry and returns the number of entries done before.
     for (let at = 0; at < count; at++) {
       const attributes = this.#bpf.attributes();
       setAddress(attributes, 16, this.keys.address + at * keySize);
@@ -191,7 +205,7 @@ export class BpfMap implements BatchedMap {
       const result = this.#bpf.try(command);
       if (result >= 0) break;
       const done = attributes.getUint32(32, true);
-      // It has not begun: its count is as it was.
+      // The kernel has not started, because the count is unchanged.
       if (done === count - at) return outcomes.fill(refusal(command, -result), at);
       at += done;
       if (command === 'MAP_UPDATE_BATCH' || result !== -ENOENT) outcomes[at] = refusal(command, -result);
@@ -200,10 +214,25 @@ export class BpfMap implements BatchedMap {
   }
 }
 
-/** What a map of ours is like, whatever there is room for. */
+/**
+ * Returns the state of the pin of a map that this process has opened: `pinned`, `another map`, or `undefined` if there is no
+ * pin.
+ */
+export function mapPinState(bpf: Bpf, path: string, map: number): 'pinned' | 'another map' | undefined {
+  const fd = openPin(bpf, path);
+  if (fd === undefined) return undefined;
+  try {
+    const isSame = kindOf(fd) === 'map' && mapInfo(bpf, fd).id === mapInfo(bpf, map).id;
+    return isSame ? 'pinned' : 'another map';
+  } finally {
+    closeSync(fd);
+  }
+}
+
+/** The shape of a map of ours, whatever its capacity. */
 export type OwnMap = Pick<MapShape, 'type' | 'keySize' | 'valueSize'>;
 
-/** Whether a map like this is pinned there, or nothing is. */
+/** Returns true if a map of this shape is pinned at the path, or nothing is. */
 export function isPinnedMap(bpf: Bpf, path: string, shape: OwnMap): boolean {
   const fd = openPin(bpf, path);
   if (fd === undefined) return true;
@@ -216,7 +245,7 @@ export function isPinnedMap(bpf: Bpf, path: string, shape: OwnMap): boolean {
   }
 }
 
-/** Whether a map is like this. */
+/** Returns true if a map has this shape. */
 export function hasShape(info: MapInfo, shape: MapShape): boolean {
   return (
     info.type === MAP_TYPES[shape.type] &&

@@ -2,7 +2,7 @@ import type { Kernel } from '../syscall/kernel.ts';
 import type { Arena } from '../syscall/native.ts';
 import { SyscallError } from '../syscall/syscall-error.ts';
 
-/** Commands of `bpf()`, as `linux/bpf.h` numbers them. */
+/** Commands of `bpf()`, numbered as in `linux/bpf.h`. */
 const COMMANDS = {
   MAP_CREATE: 0,
   MAP_LOOKUP_ELEM: 1,
@@ -25,11 +25,11 @@ const COMMANDS = {
 /** A command of `bpf()`. */
 export type BpfCommand = keyof typeof COMMANDS;
 
-/** As much of `union bpf_attr` as is used here. */
+/** The part of `union bpf_attr` that is used here. */
 const ATTRIBUTE_BYTES = 128;
 const SCRATCH_BYTES = 1 << 16;
 
-/** `bpf()`: writes its attributes, makes the call, says what failed. Its memory is reused by each call. */
+/** Calls `bpf()`: writes the attributes, makes the call, reports the error. Each call reuses the memory. */
 export class Bpf implements Disposable {
   readonly #kernel: Kernel;
   readonly #attributes: Arena;
@@ -42,30 +42,30 @@ export class Bpf implements Disposable {
     this.scratch = kernel.native.alloc(SCRATCH_BYTES);
   }
 
-  /** Zeroed memory that the kernel can read and write. */
+  /** Returns zeroed memory that the kernel can read and write. */
   alloc(size: number): Arena {
     return this.#kernel.native.alloc(size);
   }
 
-  /** Attributes to fill in for the next call: all zero. */
+  /** Returns zeroed attributes to fill in for the next call. */
   attributes(): DataView {
     this.#attributes.bytes.fill(0);
     return this.#attributes.view;
   }
 
-  /** Makes the call with the attributes that were filled in; gives what it gives, or minus its errno. */
+  /** Makes the call with the filled attributes. Returns its result, or minus its errno. */
   try(command: BpfCommand): number {
     return this.#kernel.native.call('bpf', COMMANDS[command], this.#attributes.address, ATTRIBUTE_BYTES);
   }
 
-  /** As {@link try}, but throws. */
+  /** Like {@link try}, but throws on failure. */
   call(command: BpfCommand, what = ''): number {
     const result = this.try(command);
     if (result < 0) throw refusal(command, -result, what);
     return result;
   }
 
-  /** Where the kernel finds a text, with a zero behind it, until the scratch memory is written again. */
+  /** Returns the address of a zero-terminated text, valid until the scratch memory is written again. */
   text(text: string): number {
     const bytes = Buffer.from(`${text}\0`);
     this.scratch.bytes.set(bytes);
@@ -78,18 +78,18 @@ export class Bpf implements Disposable {
   }
 }
 
-/** The error of a call that was refused. */
+/** Returns the error of a refused call. */
 export function refusal(command: BpfCommand, errno: number, what = ''): SyscallError {
   return new SyscallError(`bpf(${command})`, errno, what);
 }
 
-/** Writes an address of memory: 64 bits. */
+/** Writes a memory address as 64 bits. */
 export function setAddress(view: DataView, at: number, address: number): void {
   view.setUint32(at, address % 2 ** 32, true);
   view.setUint32(at + 4, Math.floor(address / 2 ** 32), true);
 }
 
-/** Writes at most 15 characters of a name, as the kernel takes them: letters, digits, `_` and `.`. */
+/** Writes at most 15 characters of a name. The kernel allows letters, digits, `_` and `.`; others are replaced. */
 export function setName(view: DataView, at: number, name: string): void {
   const text = name.replaceAll(/[^\w.]/g, '_').slice(0, 15);
   for (let i = 0; i < text.length; i++) view.setUint8(at + i, text.charCodeAt(i));

@@ -1,13 +1,13 @@
 import { closeSync } from 'node:fs';
 import { type Bpf, setAddress } from './bpf.ts';
 
-/** Kinds of maps that are made here. */
+/** The map types that are created here. */
 export const MAP_TYPES = { hash: 1, array: 2, lruHash: 9, lpmTrie: 11 } as const;
 
-/** A kind of map. */
+/** A map type. */
 export type MapType = keyof typeof MAP_TYPES;
 
-/** What a map is: what two maps have to share to be read by the same program. */
+/** The properties that two maps must share to be read by the same program. */
 export interface MapShape {
   readonly type: MapType;
   readonly keySize: number;
@@ -15,7 +15,7 @@ export interface MapShape {
   readonly maxEntries: number;
 }
 
-/** What the kernel says of a map. */
+/** The kernel's description of a map. */
 export interface MapInfo {
   readonly id: number;
   readonly type: number;
@@ -23,16 +23,20 @@ export interface MapInfo {
   readonly valueSize: number;
   readonly maxEntries: number;
   readonly flags: number;
+  /** The first 15 characters. */
+  readonly name: string;
 }
 
-/** Where `bpf_prog_info` has the name, ended by a zero. */
+/** Offset of the zero-terminated name in `bpf_map_info`. */
+const MAP_NAME_AT = 24;
+/** Offset of the zero-terminated name in `bpf_prog_info`. */
 const PROGRAM_NAME_AT = 64;
 const NAME_BYTES = 16;
 
-/** Bytes of `bpf_map_info`, `bpf_prog_info` and `bpf_link_info` that are read. */
+/** Number of bytes read of `bpf_map_info`, `bpf_prog_info` and `bpf_link_info`. */
 const INFO_BYTES = 80;
 
-/** What the kernel says of an object; the view is good until the next call. */
+/** Returns the kernel's description of an object. The view is valid until the next call. */
 function infoOf(bpf: Bpf, fd: number): DataView {
   const { scratch } = bpf;
   scratch.bytes.fill(0, 0, INFO_BYTES);
@@ -44,7 +48,12 @@ function infoOf(bpf: Bpf, fd: number): DataView {
   return scratch.view;
 }
 
-/** What kind of map a descriptor is of. Throws `SyscallError` when it is of no BPF object. */
+function nameAt({ buffer, byteOffset }: DataView, at: number): string {
+  const name = Buffer.from(buffer, byteOffset + at, NAME_BYTES);
+  return name.subarray(0, name.indexOf(0)).toString();
+}
+
+/** Returns the description of the map of a descriptor. Throws `SyscallError` if it is not a BPF object. */
 export function mapInfo(bpf: Bpf, fd: number): MapInfo {
   const view = infoOf(bpf, fd);
   return {
@@ -54,17 +63,18 @@ export function mapInfo(bpf: Bpf, fd: number): MapInfo {
     valueSize: view.getUint32(12, true),
     maxEntries: view.getUint32(16, true),
     flags: view.getUint32(20, true),
+    name: nameAt(view, MAP_NAME_AT),
   };
 }
 
 /** The type of a link to a cgroup. */
 export const CGROUP_LINK = 3;
 
-/** What the kernel says of a link; all but its type and its program is of one to a cgroup. */
+/** The kernel's description of a link. All fields except type and program apply to cgroup links only. */
 export interface LinkInfo {
   readonly type: number;
   readonly programID: number;
-  /** The number of the folder; 0 when it has vanished, and the link leads nowhere. */
+  /** The inode of the folder; 0 if it was removed and the link has no effect. */
   readonly cgroup: number;
   /** One of `ATTACH_TYPES`. */
   readonly attachType: number;
@@ -80,15 +90,16 @@ export function linkInfo(bpf: Bpf, fd: number): LinkInfo {
   };
 }
 
-/** The name of a program, its first 15 characters; undefined where that may not be asked (`CAP_SYS_ADMIN`) or it is gone. */
+/**
+ * Returns the first 15 characters of a program's name; undefined if the permission is missing (`CAP_SYS_ADMIN`) or the program
+ * does not exist.
+ */
 export function programName(bpf: Bpf, id: number): string | undefined {
   bpf.attributes().setUint32(0, id, true);
   const fd = bpf.try('PROG_GET_FD_BY_ID');
   if (fd < 0) return undefined;
   try {
-    const { byteOffset, buffer } = infoOf(bpf, fd);
-    const name = Buffer.from(buffer, byteOffset + PROGRAM_NAME_AT, NAME_BYTES);
-    return name.subarray(0, name.indexOf(0)).toString();
+    return nameAt(infoOf(bpf, fd), PROGRAM_NAME_AT);
   } finally {
     closeSync(fd);
   }

@@ -3,8 +3,8 @@ import type { Bpf } from './bpf.ts';
 import { ATTACH_TYPES, type AttachType } from './program.ts';
 
 /**
- * Attaches a program to a cgroup, for the sockets of all processes in it and below; gives the descriptor of the link, with
- * which it ends unless that is pinned. Programs of others stay attached and run as well.
+ * Attaches a program to a cgroup, for the sockets of all processes in and below it. Returns the descriptor of the link. The
+ * link ends when it is closed, unless it is pinned. Programs of others stay attached and run as well.
  */
 export function attachToCgroup(bpf: Bpf, program: number, cgroup: string, attachType: AttachType): number {
   const folder = openSync(cgroup, 'r');
@@ -20,8 +20,8 @@ export function attachToCgroup(bpf: Bpf, program: number, cgroup: string, attach
 }
 
 /**
- * Attaches a program to an interface, by its index in the network namespace of this thread; gives the descriptor of the link,
- * with which it ends. It runs after those of others that leave the packet to the next. Since Linux 6.6.
+ * Attaches a program to an interface, by its index in the network namespace of this thread. Returns the descriptor of the link,
+ * which ends when it is closed. The program runs after programs of others that pass the packet on. Since Linux 6.6.
  */
 export function attachToInterface(
   bpf: Bpf,
@@ -36,7 +36,7 @@ export function attachToInterface(
   return bpf.call('LINK_CREATE', `${attachType} at interface ${ifindex}`);
 }
 
-/** Puts another program in the place of the one that a link has, with no moment between them. */
+/** Replaces the program of a link atomically. */
 export function updateLink(bpf: Bpf, link: number, program: number): void {
   const attributes = bpf.attributes();
   attributes.setUint32(0, link, true);

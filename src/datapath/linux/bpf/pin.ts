@@ -1,7 +1,7 @@
 import { existsSync, readlinkSync, unlinkSync } from 'node:fs';
 import { type Bpf, setAddress } from './bpf.ts';
 
-/** Gives an object a name in a bpffs, under which it outlives this process. */
+/** Pins an object at a path in a bpffs, so that it outlives this process. */
 export function pin(bpf: Bpf, fd: number, path: string): void {
   const attributes = bpf.attributes();
   setAddress(attributes, 0, bpf.text(path));
@@ -9,7 +9,7 @@ export function pin(bpf: Bpf, fd: number, path: string): void {
   bpf.call('OBJ_PIN', path);
 }
 
-/** The descriptor of what is pinned; undefined when nothing is. */
+/** Returns the descriptor of a pinned object; undefined if there is none. */
 export function openPin(bpf: Bpf, path: string): number | undefined {
   if (!existsSync(path)) return undefined;
   const attributes = bpf.attributes();
@@ -17,7 +17,7 @@ export function openPin(bpf: Bpf, path: string): number | undefined {
   return bpf.call('OBJ_GET', path);
 }
 
-/** What is under a pin of ours is somebody else's. */
+/** Our pin's path holds an object of others. */
 export class ForeignPinError extends Error {
   override readonly name: string = 'ForeignPinError';
   readonly code: 'foreign-pin' = 'foreign-pin';
@@ -27,13 +27,13 @@ export class ForeignPinError extends Error {
   }
 }
 
-/** Whether a descriptor is of a map, a program or a link; undefined when of nothing that is pinned. */
+/** Returns the kind of BPF object of a descriptor; undefined if it is none. */
 export function kindOf(fd: number): 'map' | 'prog' | 'link' | undefined {
   const kind = /^anon_inode:bpf[-_](map|prog|link)$/.exec(readlinkSync(`/proc/self/fd/${fd}`))?.[1];
   return kind === 'map' || kind === 'prog' || kind === 'link' ? kind : undefined;
 }
 
-/** Takes a pin away, if it is there. What it kept alive goes when nothing else uses it. */
+/** Removes a pin if it exists. Its object is released when nothing else uses it. */
 export function unpin(path: string): void {
   if (existsSync(path)) unlinkSync(path);
 }

@@ -1,9 +1,9 @@
 import { type Bpf, refusal, setAddress, setName } from './bpf.ts';
 
-/** Kinds of programs, as `linux/bpf.h` numbers them. */
+/** Program types, numbered as in `linux/bpf.h`. */
 export const PROGRAM_TYPES = { schedCls: 3, cgroupSockAddr: 18 } as const;
 
-/** Where programs are attached, as `linux/bpf.h` numbers it. */
+/** Attach types, numbered as in `linux/bpf.h`. */
 export const ATTACH_TYPES = {
   inet4Connect: 10,
   inet6Connect: 11,
@@ -20,33 +20,33 @@ export const ATTACH_TYPES = {
 /** A place for programs. */
 export type AttachType = keyof typeof ATTACH_TYPES;
 
-/** A program as `scripts/build-bpf.ts` has compiled it: its maps are named, and get their numbers when it is loaded. */
+/** A program compiled by `scripts/build-bpf.ts`. It refers to maps by name; descriptors are inserted when it is loaded. */
 export interface ProgramImage {
   readonly name: string;
   /** Instructions of 8 bytes, base64. */
   readonly code: string;
-  /** Instructions that refer to a map, by its name. */
+  /** Instructions that refer to a map, with its name. */
   readonly maps: readonly (readonly [instruction: number, map: string])[];
 }
 
-/** How a program is loaded. */
+/** Options of {@link loadProgram}. */
 export interface ProgramOptions {
   readonly type: keyof typeof PROGRAM_TYPES;
-  /** Where it will be attached: some kinds are checked for that. */
+  /** The attach type. The kernel checks some types of programs for it. */
   readonly attachType?: AttachType | undefined;
   /** Descriptors by the names of the image. */
   readonly maps: ReadonlyMap<string, number>;
 }
 
 const INSTRUCTION_BYTES = 8;
-/** In the upper half of the second byte of an instruction: its number is a map's descriptor. */
+/** Flag in the upper half of the second byte of an instruction: its number is a map's descriptor. */
 const BPF_PSEUDO_MAP_FD = 1;
-/** No helper that asks for the GPL is called. */
+/** No helper that requires the GPL is called. */
 const LICENSE = 'Apache-2.0';
 const LOG_BYTES = 1 << 18;
 const LOG_LINES = 24;
 
-/** The instructions with the descriptors of their maps in place. */
+/** Returns the instructions with the descriptors of their maps inserted. */
 export function linkImage(image: ProgramImage, maps: ReadonlyMap<string, number>): Uint8Array {
   const code = Uint8Array.from(Buffer.from(image.code, 'base64'));
   const view = new DataView(code.buffer);
@@ -60,13 +60,45 @@ export function linkImage(image: ProgramImage, maps: ReadonlyMap<string, number>
   return code;
 }
 
-/** Loads a program; gives its descriptor. What the verifier has to say of a refused one is in the error. */
-export function loadProgram(
+/** Number of `bpf_set_retval`. Older kernels name it by number in their log. */
+const SET_RETVAL = 187;
+const CALL = 0x85;
+const MOVE = 0xb7;
+
+/** Returns the code with each call of a helper replaced by one that returns 0 (`r0 = 0`). */
+export function withoutHelper(code: Uint8Array, helper: number): Uint8Array {
+  const patched = code.slice();
+  const view = new DataView(patched.buffer);
+  for (let at = 0; at < patched.length; at += INSTRUCTION_BYTES) {
+    if (view.getUint8(at) !== CALL || view.getUint8(at + 1) !== 0 || view.getInt32(at + 4, true) !== helper)
+      continue;
+    view.setUint8(at, MOVE);
+    view.setInt32(at + 4, 0, true);
+  }
+  return patched;
+}
+
+/**
+ * Loads a program and returns its descriptor. Before kernel 5.18, a program that refuses a connection cannot set the error
+ * code, so it is loaded without that call. Throws `SyscallError` with the end of the verifier's log.
+ */
+export function loadProgram(bpf: Bpf, image: ProgramImage, options: ProgramOptions): number {
+  const code = linkImage(image, options.maps);
+  const loaded = tryLoad(bpf, image.name, code, options);
+  if (typeof loaded === 'number') return loaded;
+  const isMissing = loaded.log.includes(`#${SET_RETVAL}`);
+  const older = isMissing ? tryLoad(bpf, image.name, withoutHelper(code, SET_RETVAL), options) : loaded;
+  if (typeof older === 'number') return older;
+  throw refusal('PROG_LOAD', older.errno, `${image.name}${lastLines(older.log)}`);
+}
+
+/** Returns a descriptor, or the reason why the program was refused. */
+function tryLoad(
   bpf: Bpf,
-  image: ProgramImage,
-  { type, attachType, maps }: ProgramOptions,
-): number {
-  const code = linkImage(image, maps);
+  name: string,
+  code: Uint8Array,
+  { type, attachType }: ProgramOptions,
+): number | { readonly errno: number; readonly log: string } {
   using memory = bpf.alloc(code.length + LICENSE.length + 1);
   memory.bytes.set(code);
   memory.bytes.set(Buffer.from(LICENSE), code.length);
@@ -81,39 +113,41 @@ export function loadProgram(
       attributes.setUint32(28, LOG_BYTES, true);
       setAddress(attributes, 32, logAddress);
     }
-    setName(attributes, 48, image.name);
+    setName(attributes, 48, name);
     attributes.setUint32(68, attachType === undefined ? 0 : ATTACH_TYPES[attachType], true);
     return bpf.try('PROG_LOAD');
   };
   const fd = load(0);
   if (fd >= 0) return fd;
   using log = bpf.alloc(LOG_BYTES);
-  // A signal while it is verified is EAGAIN, and all is well the second time.
+  // A signal during verification causes EAGAIN; the second attempt then succeeds.
   const again = load(log.address);
   if (again >= 0) return again;
-  throw refusal('PROG_LOAD', -again, `${image.name}${lastLines(log.bytes)}`);
+  return {
+    errno: -again,
+    log: Buffer.from(log.bytes.subarray(0, log.bytes.indexOf(0)))
+      .toString()
+      .trim(),
+  };
 }
 
-/** The end of the log: it says what is wrong. */
-function lastLines(bytes: Uint8Array): string {
-  const text = Buffer.from(bytes.subarray(0, bytes.indexOf(0)))
-    .toString()
-    .trim();
-  return text === '' ? '' : `\n${text.split('\n').slice(-LOG_LINES).join('\n')}`;
+/** Returns the end of the log, which contains the error. */
+function lastLines(log: string): string {
+  return log === '' ? '' : `\n${log.split('\n').slice(-LOG_LINES).join('\n')}`;
 }
 
-/** What a program has made of a packet. */
+/** The result of a program for a packet. */
 export interface TestRun {
   readonly result: number;
-  /** The context afterwards, `__sk_buff` for instance; good until the next call. */
+  /** The context after the run, such as `__sk_buff`; valid until the next call. */
   readonly context: DataView;
 }
 
-/** Bytes of `__sk_buff`. */
+/** Size of `__sk_buff`. */
 const CONTEXT_BYTES = 192;
 const CONTEXT_AT = 16_384;
 
-/** Runs a program once with a packet of at most 16 KB, as the kernel would. */
+/** Runs a program once in the kernel on a packet of at most 16 KB. */
 export function testRun(bpf: Bpf, fd: number, packet: Uint8Array): TestRun {
   const { address, bytes, view } = bpf.scratch;
   bytes.set(packet);

@@ -4,27 +4,27 @@ import { parsePrefix, prefixRegister } from '../../../net/prefix.ts';
 import { NetlinkFormatError, viewOf } from './message-reader.ts';
 import type { MessageWriter } from './message-writer.ts';
 
-/** The numbers of address families (`AF_*`). */
+/** Numbers of address families (`AF_*`). */
 export const AF = { unspecified: 0, inet: 2, bridge: 7, inet6: 10, netlink: 16 } as const;
 
 const scratch = prefixRegister();
 
-/** The number of the family of an address or prefix. */
+/** Returns the family number of an address or prefix. */
 export function familyNumber(family: Family): number {
   return family === 4 ? AF.inet : AF.inet6;
 }
 
-/** The family of an address or prefix, by its text alone. */
+/** Returns the family of an address or prefix from its text. */
 export function familyOf(text: string): Family {
   return text.includes(':') ? 6 : 4;
 }
 
-/** The family with this number; `undefined` for those without addresses of ours. */
+/** Returns the family with this number; `undefined` if it is not IPv4 or IPv6. */
 export function familyWithNumber(number: number): Family | undefined {
   return number === AF.inet ? 4 : number === AF.inet6 ? 6 : undefined;
 }
 
-/** An attribute that holds an address, or the address of a prefix; gives the length of the prefix. */
+/** Writes an attribute with an address, or the address of a prefix. Returns the length of the prefix. */
 export function writeAddress(writer: MessageWriter, type: number, text: string): number {
   const length = parse(text);
   writer.u16(scratch.family === 4 ? 8 : 20).u16(type);
@@ -33,12 +33,12 @@ export function writeAddress(writer: MessageWriter, type: number, text: string):
   return length;
 }
 
-/** How long a prefix is; of an address all its bits. */
+/** Returns the length of a prefix; the number of bits for an address. */
 export function prefixLength(text: string): number {
   return parse(text);
 }
 
-/** The bytes of an address, in the order of the network. */
+/** Returns the bytes of an address in network order. */
 export function addressBytes(text: string): Uint8Array {
   parse(text);
   const bytes = new Uint8Array(scratch.family === 4 ? 4 : 16);
@@ -52,12 +52,12 @@ export function addressBytes(text: string): Uint8Array {
   return bytes;
 }
 
-/** The text of the address in an attribute; an absent one stays so. */
+/** Returns the address in an attribute as text; `undefined` if the attribute is missing. */
 export function readAddress(bytes: Uint8Array | undefined): string | undefined {
   return bytes && formatAddress(wordsOf(bytes));
 }
 
-/** The text of the prefix of this length; an absent address is the one that is all zeros. */
+/** Returns the prefix of this length as text. A missing address means all zeros. */
 export function readPrefix(bytes: Uint8Array | undefined, length: number, family: Family): string {
   const words = wordsOf(bytes ?? new Uint8Array(family === 4 ? 4 : 16));
   if (words.family !== family || length > (family === 4 ? 32 : 128))
@@ -65,7 +65,7 @@ export function readPrefix(bytes: Uint8Array | undefined, length: number, family
   return formatPrefix(words, length);
 }
 
-/** `02:dc:c0:a8:00:01`. */
+/** Returns text such as `02:dc:c0:a8:00:01`. */
 export function formatMAC(bytes: Uint8Array): string {
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join(':');
 }

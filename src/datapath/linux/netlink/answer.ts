@@ -7,18 +7,18 @@ const NLMSG = { error: 2, done: 3 } as const;
 
 const NLMSGERR_ATTR_MSG = 1;
 
-/** Whether the message ends an answer: an acknowledgement, an error, or the end of a dump. */
+/** Returns true if the message ends an answer: an acknowledgement, an error, or the end of a dump. */
 export function endsAnswer({ type }: NetlinkMessage): boolean {
   return type === NLMSG.error || type === NLMSG.done;
 }
 
 /**
- * What an ending message says: `undefined` when all is well. The text of the kernel (extended acknowledgement) is its
- * `detail`. Throws `NetlinkFormatError`.
+ * Returns the error in an ending message; `undefined` if it reports success. `detail` is the kernel's text (extended
+ * acknowledgement). Throws `NetlinkFormatError`.
  */
 export function errorIn(message: NetlinkMessage, call: string): SyscallError | undefined {
   const { body, flags, type } = message;
-  // The end of a dump is without a number where an old kernel ends it.
+  // Old kernels end a dump without an error number.
   if (type === NLMSG.done && body.length === 0) return undefined;
   if (body.length < 4) throw new NetlinkFormatError(`an acknowledgement of ${body.length} bytes`);
   const errno = -viewOf(body).getInt32(0, true);
@@ -32,7 +32,7 @@ function textOf({ body, flags, type }: NetlinkMessage): string {
   );
 }
 
-/** The number of the error, the header of the request and, unless it is left out, the rest of it. */
+/** Returns the length of the error number, the header of the request and, if it is included, the rest of the request. */
 function repeatedBytes(body: Uint8Array, flags: number): number {
   if (body.length < 4 + HEADER_BYTES) throw new NetlinkFormatError(`an error of ${body.length} bytes`);
   if ((flags & NLM_F.capped) !== 0) return 4 + HEADER_BYTES;

@@ -2,17 +2,17 @@ import { AF, familyWithNumber, readAddress } from './address-bytes.ts';
 import { Attributes, NetlinkFormatError, type NetlinkMessage, viewOf } from './message-reader.ts';
 import type { MessageWriter } from './message-writer.ts';
 
-/** Types of messages about the addresses of interfaces. */
+/** Types of messages about addresses of interfaces. */
 export const RTM_ADDRESS = { add: 20, delete: 21, get: 22 } as const;
 
 const FIXED_BYTES = 8;
 const IFA = { address: 1, local: 2 } as const;
 
-/** An address that this host has. */
+/** An address of this host. */
 export interface InterfaceAddress {
   readonly interface: number;
   readonly address: string;
-  /** The length of the prefix that is on the link. */
+  /** Length of the prefix on the link. */
   readonly length: number;
 }
 
@@ -21,13 +21,13 @@ export function writeAddressDump(writer: MessageWriter): void {
   writer.u8(AF.unspecified).u8(0).u16(0).u32(0);
 }
 
-/** The address in a message; `undefined` when it is about something else. Throws `NetlinkFormatError`. */
+/** Returns the address in a message; `undefined` if it is about something else. Throws `NetlinkFormatError`. */
 export function readInterfaceAddress({ type, body }: NetlinkMessage): InterfaceAddress | undefined {
   if (type !== RTM_ADDRESS.add && type !== RTM_ADDRESS.delete) return undefined;
   if (body.length < FIXED_BYTES) throw new NetlinkFormatError(`an address of ${body.length} bytes`);
   const [number = 0, length = 0] = body;
   const attributes = new Attributes(body, FIXED_BYTES);
-  // On a link of two hosts `address` is that of the other one.
+  // On a point-to-point link, `address` is that of the peer.
   const address = readAddress(attributes.bytes(IFA.local) ?? attributes.bytes(IFA.address));
   if (familyWithNumber(number) === undefined || address === undefined) return undefined;
   return { interface: viewOf(body).getUint32(4, true), address, length };

@@ -11,21 +11,21 @@ const IFLA = { address: 1, name: 3, mtu: 4, info: 18, alias: 20 } as const;
 const INFO = { kind: 1, data: 2 } as const;
 const VXLAN = { id: 1, local: 4, learning: 7, port: 15, local6: 17 } as const;
 
-/** What is particular to a VXLAN. */
+/** Properties of a VXLAN. */
 export interface Vxlan {
   /** The network identifier, 24 bits. */
   readonly id: number;
   /** The UDP port. */
   readonly port: number;
-  /** The own address under the tunnel. */
+  /** The local address of the tunnel. */
   readonly local: string | undefined;
-  /** Whether it learns from what it receives, rather than from entries alone. */
+  /** True if it learns addresses from received packets, in addition to entries. */
   readonly learning: boolean;
 }
 
 /** A network interface. */
 export interface Link {
-  /** 0 for one that is to be made. */
+  /** 0 if the interface is to be created. */
   readonly index: number;
   readonly name: string;
   /** `veth`, `vxlan`, …; `undefined` for hardware. */
@@ -34,14 +34,15 @@ export interface Link {
   readonly mtu: number;
   /** `02:dc:c0:a8:00:01`. */
   readonly mac: string | undefined;
-  /** A text for people, which its maker may set. */
+  /** A text for people, set by the creator. */
   readonly alias: string | undefined;
   readonly vxlan: Vxlan | undefined;
 }
 
 /**
- * Writes the body of a message that makes a VXLAN interface: all but the alias, which the kernel takes in a change only. A
- * change is of the interface with this index or, if that is 0, this name, and of all but `vxlan`; without a name it keeps its own.
+ * Writes the body of a message that creates a VXLAN interface, without the alias, which the kernel accepts only in a change. A
+ * change applies to the interface with this index or, if that is 0, with this name, and changes everything except `vxlan`.
+ * Without a name, the interface keeps its name.
  */
 export function writeLink(writer: MessageWriter, link: Link, change: 'make' | 'change'): void {
   const { index, name, mac, mtu, alias, vxlan, up } = link;
@@ -69,7 +70,7 @@ function writeVxlan(writer: MessageWriter, { id, port, local, learning }: Vxlan)
   if (local !== undefined) writeAddress(writer, familyOf(local) === 4 ? VXLAN.local : VXLAN.local6, local);
 }
 
-/** Writes the body of a request for all links, or about the one with this index or name. */
+/** Writes the body of a request for all links, or for the one with this index or name. */
 export function writeLinkQuestion(
   writer: MessageWriter,
   { index = 0, name }: Partial<Pick<Link, 'index' | 'name'>> = {},
@@ -78,11 +79,11 @@ export function writeLinkQuestion(
   if (name !== undefined) writer.attributeText(IFLA.name, name);
 }
 
-/** The link in a message; `undefined` when it is about something else. Throws `NetlinkFormatError`. */
+/** Returns the link in a message; `undefined` if it is about something else. Throws `NetlinkFormatError`. */
 export function readLink({ type, body }: NetlinkMessage): Link | undefined {
   if (type !== RTM_LINK.add && type !== RTM_LINK.delete) return undefined;
   if (body.length < FIXED_BYTES) throw new NetlinkFormatError(`a link of ${body.length} bytes`);
-  // A bridge tells of its ports in messages of the same type.
+  // Bridges report their ports in messages of the same type.
   if (body[0] !== AF.unspecified) return undefined;
   const view = viewOf(body);
   const attributes = new Attributes(body, FIXED_BYTES);

@@ -1,11 +1,11 @@
 import { HEADER_BYTES } from './message-writer.ts';
 
-/** Bytes that are no netlink message. From a kernel they do not come. */
+/** Bytes that are not a netlink message. The kernel never sends such bytes. */
 export class NetlinkFormatError extends Error {
   override readonly name: string = 'NetlinkFormatError';
 }
 
-/** A message; `body` is what follows the header, and shares the memory of what was read. */
+/** A message. `body` follows the header and shares memory with the received bytes. */
 export interface NetlinkMessage {
   readonly type: number;
   readonly flags: number;
@@ -14,17 +14,17 @@ export interface NetlinkMessage {
   readonly body: Uint8Array;
 }
 
-/** Where the next message or attribute begins: on the next multiple of 4. */
+/** Returns the offset of the next message or attribute: the next multiple of 4. */
 function align(length: number): number {
   return (length + 3) & ~3;
 }
 
-/** A view on the same bytes, for numbers. */
+/** Returns a view on the same bytes, for numbers. */
 export function viewOf(bytes: Uint8Array): DataView {
   return new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 }
 
-/** The messages that were received at once. Throws {@link NetlinkFormatError}, and never reads behind the end. */
+/** Returns the messages of one receive. Throws {@link NetlinkFormatError}, and never reads past the end. */
 export function readMessages(bytes: Uint8Array): readonly NetlinkMessage[] {
   const messages: NetlinkMessage[] = [];
   for (let at = 0; at < bytes.length; ) {
@@ -44,17 +44,17 @@ export function readMessages(bytes: Uint8Array): readonly NetlinkMessage[] {
   return messages;
 }
 
-/** Flags in the type of an attribute: nested, in the order of the network. */
+/** Masks the flags in the type of an attribute: nested, network order. */
 const TYPE_MASK = 0x3fff;
 
 /**
- * The attributes of a message, or of an attribute, by type; of two of a type the later one. What is missing is `undefined`, what
- * is shorter than the number that is asked for is malformed.
+ * The attributes of a message or of an attribute, by type. If a type occurs twice, the later one counts. A missing attribute is
+ * `undefined`. An attribute shorter than the requested number is malformed.
  */
 export class Attributes {
   readonly #byType: (Uint8Array | undefined)[] = [];
 
-  /** Throws {@link NetlinkFormatError} unless `bytes` are attributes from `from` on. */
+  /** Throws {@link NetlinkFormatError} if `bytes` from `from` on are not attributes. */
   constructor(bytes: Uint8Array, from = 0) {
     walkAttributes(bytes, from, (type, value) => {
       this.#byType[type] = value;
@@ -101,17 +101,20 @@ export class Attributes {
 
 const NO_BYTES = new Uint8Array();
 
-/** A number of 16 bits, in the order of the processor. Without a view, of which there would be a million in a large dump. */
-function readU16(bytes: Uint8Array, at: number): number {
+/** Returns a 16-bit number in processor order. Uses no view, because a large dump would need a million. */
+export function readU16(bytes: Uint8Array, at: number): number {
   return (bytes[at] ?? 0) | ((bytes[at + 1] ?? 0) << 8);
 }
 
-/** A number of 32 bits, in the order of the processor. */
+/** Returns a 32-bit number in processor order. */
 export function readU32(bytes: Uint8Array, at: number): number {
   return (readU16(bytes, at) | (readU16(bytes, at + 2) << 16)) >>> 0;
 }
 
-/** The attributes one by one, also those of the same type, as in a list. Throws {@link NetlinkFormatError}. */
+/**
+ * Returns the values of all attributes in order, including those of the same type, as in a list. Throws {@link
+ * NetlinkFormatError}.
+ */
 export function readAttributes(bytes: Uint8Array): readonly Uint8Array[] {
   const attributes: Uint8Array[] = [];
   walkAttributes(bytes, 0, (_, value) => attributes.push(value));

@@ -1,33 +1,32 @@
-/** Flags of a request (`NLM_F_*`). Some bits mean several things: which one depends on the type of the message. */
+/** Flags of a request (`NLM_F_*`). The meaning of some bits depends on the type of the message. */
 export const NLM_F = {
   request: 0x1,
   ack: 0x4,
-  /** In an answer: the table has changed while it was dumped. */
+  /** In an answer: the table changed during the dump. */
   dumpInterrupted: 0x10,
   dump: 0x300,
   replace: 0x100,
   exclusive: 0x200,
   create: 0x400,
   append: 0x800,
-  /** In an answer with an error: the request is not repeated in it. */
+  /** In an error answer: the request is not included. */
   capped: 0x100,
-  /** In an answer with an error: attributes follow, such as the text of what is wrong. */
+  /** In an error answer: attributes follow, such as the error text. */
   ackAttributes: 0x200,
 } as const;
 
-/** Bytes of a message's header: length, type, flags, sequence number, port. */
+/** Size of a message header: length, type, flags, sequence number, port. */
 export const HEADER_BYTES = 16;
 
-/** Set in the type of an attribute that holds attributes. */
+/** Flag in the type of an attribute that contains attributes. */
 export const NESTED = 0x8000;
 
 const ALIGNMENT = 4;
 const FIRST_CAPACITY = 4096;
 
 /**
- * Writes messages one behind the other, each a header, a fixed part and attributes: `begin`, what is in it, `end`. Numbers
- * are little-endian, as on every processor that this runs on; what netlink wants in the order of the network has `be` in
- * its name. Its owner reuses it.
+ * Writes messages one after the other, each a header, a fixed part and attributes: `begin`, the content, `end`. Numbers are
+ * little-endian, like all supported processors; `be` in a name means network order. The owner reuses the writer.
  */
 export class MessageWriter {
   #bytes = new Uint8Array(FIRST_CAPACITY);
@@ -35,7 +34,7 @@ export class MessageWriter {
   #end = 0;
   #message = 0;
 
-  /** How many bytes have been written. */
+  /** Number of bytes written. */
   get length(): number {
     return this.#end;
   }
@@ -45,7 +44,7 @@ export class MessageWriter {
     return this.u32(0).u16(type).u16(flags).u32(sequence).u32(0);
   }
 
-  /** Ends the message under way. */
+  /** Ends the current message. */
   end(): void {
     this.#view.setUint32(this.#message, this.#end - this.#message, true);
   }
@@ -91,7 +90,7 @@ export class MessageWriter {
     return this;
   }
 
-  /** An attribute of whatever `write` writes. */
+  /** Writes an attribute with the content that `write` writes. */
   attribute(type: number, write: () => void): this {
     const start = this.#end;
     this.u16(0).u16(type);
@@ -101,7 +100,7 @@ export class MessageWriter {
     return this;
   }
 
-  /** An attribute of attributes. */
+  /** Writes an attribute that contains attributes. */
   nest(type: number, write: () => void): this {
     return this.attribute(type | NESTED, write);
   }
@@ -134,7 +133,7 @@ export class MessageWriter {
     return this;
   }
 
-  /** Text of ASCII, ended by a zero. */
+  /** Writes zero-terminated ASCII text. */
   attributeText(type: number, value: string): this {
     this.u16(5 + value.length).u16(type);
     for (let i = 0; i < value.length; i++) this.u8(value.charCodeAt(i));
@@ -143,7 +142,7 @@ export class MessageWriter {
     return this;
   }
 
-  /** The bytes that were written, valid until the next `clear`. */
+  /** Returns the written bytes, valid until the next `clear`. */
   written(): Uint8Array {
     return this.#bytes.subarray(0, this.#end);
   }
@@ -152,7 +151,7 @@ export class MessageWriter {
     this.truncate(0);
   }
 
-  /** Takes back what was written from `length` on. */
+  /** Removes everything written from `length` on. */
   truncate(length: number): void {
     this.#end = length;
   }

@@ -11,7 +11,7 @@ import {
 import { Attributes, NetlinkFormatError, type NetlinkMessage, viewOf } from './message-reader.ts';
 import type { MessageWriter } from './message-writer.ts';
 
-/** Types of messages about neighbours, and about entries of a forwarding database (FDB). */
+/** Types of messages about neighbours and entries of a forwarding database (FDB). */
 export const RTM_NEIGHBOR = { add: 28, delete: 29, get: 30 } as const;
 
 const FIXED_BYTES = 12;
@@ -19,15 +19,17 @@ const NUD_PERMANENT = 0x80;
 const NTF_SELF = 2;
 const NDA = { address: 1, mac: 2, ifindex: 8, protocol: 12 } as const;
 
-/** Which hardware address has an address on a link; or, in an FDB, under which address one is reached. */
+/**
+ * A neighbour: the hardware address of an address on a link. In an FDB: the host behind which a hardware address is reached.
+ */
 export interface Neighbor {
   readonly kind: 'neighbor' | 'fdb';
   readonly interface: number;
-  /** Of the neighbour; in an FDB, of the host behind which it is. */
+  /** Address of the neighbour; in an FDB, of the host. */
   readonly address: string | undefined;
   readonly mac: string | undefined;
   readonly permanent: boolean;
-  /** Who has made it, as of routes; an FDB does not know that. */
+  /** Number of the creator, as for routes. An FDB does not store it. */
   readonly protocol: number;
 }
 
@@ -55,7 +57,7 @@ export function writeNeighborDump(writer: MessageWriter, kind: Neighbor['kind'],
     .u8(kind === 'fdb' ? AF.bridge : AF.unspecified)
     .u8(0)
     .u16(0);
-  // Under strict checks an FDB is asked for by the header, neighbours by an attribute.
+  // With strict checks, an FDB is selected by the header, neighbours by an attribute.
   writer
     .u32(kind === 'fdb' ? ifindex : 0)
     .u16(0)
@@ -64,7 +66,7 @@ export function writeNeighborDump(writer: MessageWriter, kind: Neighbor['kind'],
   if (kind !== 'fdb') writer.attributeU32(NDA.ifindex, ifindex);
 }
 
-/** The entry in a message; `undefined` when it is about something else. Throws `NetlinkFormatError`. */
+/** Returns the entry in a message; `undefined` if it is about something else. Throws `NetlinkFormatError`. */
 export function readNeighbor({ type, body }: NetlinkMessage): Neighbor | undefined {
   if (type !== RTM_NEIGHBOR.add && type !== RTM_NEIGHBOR.delete) return undefined;
   if (body.length < FIXED_BYTES) throw new NetlinkFormatError(`a neighbour of ${body.length} bytes`);

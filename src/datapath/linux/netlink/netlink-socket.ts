@@ -8,7 +8,7 @@ import { endsAnswer, errorIn } from './answer.ts';
 import { type NetlinkMessage, readMessages, viewOf } from './message-reader.ts';
 import { MessageWriter, NLM_F } from './message-writer.ts';
 
-/** Families of netlink. */
+/** Netlink protocols. */
 export const NETLINK = { route: 0, netfilter: 12 } as const;
 
 const SOCK_RAW = 3;
@@ -25,14 +25,17 @@ const NETLINK_GET_STRICT_CHK = 12;
 const { ENOBUFS } = constants.errno;
 
 const ADDRESS_BYTES = 12;
-/** What one send may hold: as much as the buffer of a system call, in which the address is, too. */
+/** Maximum size of one send: the buffer of a system call without the address, which is in the same buffer. */
 const SEND_BYTES = (1 << 16) - ADDRESS_BYTES;
-/** Room for an error to each message of a send: 64 KB of requests are at most 2,300 of 28 bytes; an error takes 1 KB there. */
+/**
+ * Size of the receive buffer. Each message of a send may cause an error. 64 KB are at most 2,300 requests of 28 bytes, and an
+ * error takes 1 KB in the buffer.
+ */
 const RECEIVE_BYTES = 4 << 20;
-/** How often a dump is repeated that the table has changed under. */
+/** Maximum number of reads of a dump whose table changes. */
 const DUMP_TRIES = 8;
 
-/** One request: what is asked in words, its type and flags, and its body. */
+/** One request: a description, its type and flags, and its body. */
 export interface NetlinkRequest {
   /** For errors: `add 10.1.0.0/24`. */
   readonly what: string;
@@ -41,19 +44,19 @@ export interface NetlinkRequest {
   readonly write: (writer: MessageWriter) => void;
 }
 
-/** Where a socket is opened, and what it listens to. */
+/** Options of {@link NetlinkSocket}. */
 export interface NetlinkSocketOptions {
   /** One of {@link NETLINK}. */
   readonly protocol?: number | undefined;
-  /** Path of a network namespace, such as `/run/netns/a`; by default the one that the process is in. */
+  /** Path of a network namespace, such as `/run/netns/a`; default that of the process. */
   readonly namespace?: string | undefined;
   /** Multicast groups, by number. */
   readonly groups?: readonly number[] | undefined;
 }
 
 /**
- * A netlink socket. Synchronous: the kernel has done what it is asked, and has its answer ready, when `send` returns. What the
- * kernel refuses is a value where one of several requests fails, and is thrown (`SyscallError`) where it is the only one.
+ * A netlink socket. Synchronous: when `send` returns, the kernel has executed the request and its answer is ready. If several
+ * requests are sent, errors are returned; the error of a single request is thrown (`SyscallError`).
  */
 export class NetlinkSocket implements Disposable {
   readonly #kernel: Kernel;
@@ -62,7 +65,7 @@ export class NetlinkSocket implements Disposable {
   readonly #writer = new MessageWriter();
   #sequence = 0;
   #isClosed = false;
-  /** The own address: what this socket has changed carries it. */
+  /** The own port, which identifies changes made through this socket. */
   readonly port: number;
 
   constructor(
@@ -83,8 +86,8 @@ export class NetlinkSocket implements Disposable {
   }
 
   /**
-   * Sends requests, and gives what became of each, in their order. As many as fit go in one message, of which only the last
-   * asks for an acknowledgement: those that fail answer in any case.
+   * Sends requests and returns their outcomes, in order. One message contains as many requests as fit. Only the last one
+   * requests an acknowledgement, because failed requests are answered in any case.
    */
   transact(requests: readonly NetlinkRequest[]): readonly (SyscallError | undefined)[] {
     const outcomes: (SyscallError | undefined)[] = new Array(requests.length).fill(undefined);
@@ -92,13 +95,13 @@ export class NetlinkSocket implements Disposable {
     return outcomes;
   }
 
-  /** Sends one request; throws what the kernel refuses. */
+  /** Sends one request. Throws if the kernel refuses it. */
   change(request: NetlinkRequest): void {
     const [error] = this.transact([request]);
     if (error !== undefined) throw error;
   }
 
-  /** The answer to a question about one thing. Throws what the kernel refuses. */
+  /** Returns the answer to a request for one object. Throws if the kernel refuses it. */
   ask<T>(request: NetlinkRequest, read: (message: NetlinkMessage) => T | undefined): T | undefined {
     this.#encode([request], 0);
     const answers: NetlinkMessage[] = [];
@@ -107,8 +110,8 @@ export class NetlinkSocket implements Disposable {
   }
 
   /**
-   * All that the kernel has of a kind; what `read` gives `undefined` for is left out. Is repeated when the table changes
-   * meanwhile; a table that never stands still is given as it was read last: what it lacks comes as an event.
+   * Returns all objects of a kind for which `read` does not return `undefined`. If the table changes during the dump, it is
+   * repeated. If the table changes all the time, the last dump is returned, and missing changes arrive as events.
    */
   dump<T>(request: Omit<NetlinkRequest, 'flags'>, read: (message: NetlinkMessage) => T | undefined): T[] {
     let found: T[] = [];
@@ -120,8 +123,8 @@ export class NetlinkSocket implements Disposable {
   }
 
   /**
-   * The same in pieces of one system call each, so that the event loop may turn between them; meanwhile nothing else may be
-   * asked of this socket. `again`: the table has changed, so that all of it is read anew.
+   * Like {@link dump}, in pieces of one system call each, so that the event loop can run between them. The socket must not be
+   * used for other requests during that time. `again` means that the table has changed and is read from the start.
    */
   *dumpPieces<T>(
     request: Omit<NetlinkRequest, 'flags'>,
@@ -144,8 +147,8 @@ export class NetlinkSocket implements Disposable {
   }
 
   /**
-   * What has been received meanwhile, of the groups that the socket listens to: at most one system call's worth; `undefined`
-   * when there is nothing. `overrun`: some of it is lost, so that everything has to be dumped again.
+   * Returns received events of the joined groups, at most one system call's worth; `undefined` if there are none. `overrun`
+   * means that events were lost and everything must be dumped again.
    */
   events(): readonly NetlinkMessage[] | 'overrun' | undefined {
     try {
@@ -157,12 +160,12 @@ export class NetlinkSocket implements Disposable {
     }
   }
 
-  /** Calls back when there are events, until that is disposed of. */
+  /** Calls back when there are events, until the result is disposed of. */
   onEvents(callback: () => void): Disposable {
     return this.#kernel.native.onReadable(this.#fd, callback);
   }
 
-  /** Idempotent: the number of a descriptor that is closed may be another's by then. */
+  /** Idempotent, because a closed descriptor number may be reused. */
   [Symbol.dispose](): void {
     if (this.#isClosed) return;
     this.#isClosed = true;
@@ -177,14 +180,14 @@ export class NetlinkSocket implements Disposable {
     try {
       set(SOL_SOCKET, SO_RCVBUFFORCE, RECEIVE_BYTES);
     } catch {
-      // In a user namespace: as much as an administrator lets everybody have.
+      // In a user namespace: limited by the system setting for all users.
       set(SOL_SOCKET, SO_RCVBUF, RECEIVE_BYTES);
     }
     this.#kernel.bind(this.#fd, socketAddress(0));
     for (const group of groups) set(SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, group);
   }
 
-  /** Sends as many requests as fit, from `first` on, and puts down what became of them; gives the index of the next one. */
+  /** Sends as many requests as fit, from `first` on, and stores their outcomes. Returns the index of the next one. */
   #sendFrom(
     requests: readonly NetlinkRequest[],
     first: number,
@@ -203,7 +206,7 @@ export class NetlinkSocket implements Disposable {
     return next;
   }
 
-  /** Writes requests until they fill a send, and gives the index of the next one. */
+  /** Writes requests until a send is full. Returns the index of the next one. */
   #encode(requests: readonly NetlinkRequest[], first: number): number {
     const writer = this.#writer;
     writer.clear();
@@ -250,7 +253,10 @@ export class NetlinkSocket implements Disposable {
     this.#kernel.send(this.#fd, this.#writer.written(), this.#to);
   }
 
-  /** Sends what is written, and receives until nothing is left: the kernel has all its answers ready by then. */
+  /**
+   * Sends the written requests and receives until nothing is left, because the kernel has all answers ready by then. Returns
+   * false if an answer was lost.
+   */
   #exchange(receive: (message: NetlinkMessage) => void): boolean {
     this.#send();
     let isWhole = true;

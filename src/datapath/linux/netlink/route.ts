@@ -7,43 +7,52 @@ import {
   readPrefix,
   writeAddress,
 } from './address-bytes.ts';
-import { Attributes, NetlinkFormatError, type NetlinkMessage, readU32 } from './message-reader.ts';
+import { Attributes, NetlinkFormatError, type NetlinkMessage, readU16, readU32 } from './message-reader.ts';
 import type { MessageWriter } from './message-writer.ts';
 
 /** Types of messages about routes. */
 export const RTM_ROUTE = { add: 24, delete: 25, get: 26 } as const;
 
-/** The table that is used where no rule says otherwise. */
+/** The main table, used unless a rule selects another one. */
 export const MAIN_TABLE = 254;
 
 const RTN_UNICAST = 1;
 const RT_SCOPE_NOWHERE = 255;
 const RTNH_F_ONLINK = 4;
 const FIXED_BYTES = 12;
+const RTNH_FIXED_BYTES = 8;
 const RTA = { dst: 1, oif: 4, gateway: 5, priority: 6, multipath: 9, table: 15, nhID: 30 } as const;
 
-/** A route to a prefix over one next hop. */
+/** One of several next hops of a route. */
+export interface NextHop {
+  readonly gateway: string | undefined;
+  readonly interface: number;
+}
+
+/** A route to a prefix. */
 export interface Route {
   /** Canonical prefix. */
   readonly destination: string;
   readonly table: number;
-  /** Who has made it: the number of a routing protocol. */
+  /** Number of the routing protocol that created the route. */
   readonly protocol: number;
-  /** The next hop; `undefined` where the destination is on the link itself. */
+  /** The next hop; `undefined` if the destination is on the link itself. */
   readonly gateway: string | undefined;
-  /** Index of the interface; 0 where there is none, or several. */
+  /** Index of the interface; 0 if there is none or several. */
   readonly interface: number;
-  /** The next hop is taken to be on the link, whatever the addresses of the interface are. */
+  /** The next hops if there are several. `gateway` and `interface` are not set then. */
+  readonly hops?: readonly NextHop[] | undefined;
+  /** True if the next hop is assumed to be on the link, regardless of the addresses of the interface. */
   readonly onlink: boolean;
-  /** The smaller, the better; 0 lets the kernel choose. */
+  /** Smaller metrics are preferred; with 0, the kernel chooses. */
   readonly metric: number;
-  /** Packets are forwarded: no local address, no black hole. */
+  /** True if packets are forwarded: not a local address or a blackhole. */
   readonly isUnicast: boolean;
 }
 
 /**
- * Writes the body of a message that adds or deletes a route. Zero and absent parts match anything in a delete, and so do type
- * and scope: whether it is on the link itself, or forwards nothing.
+ * Writes the body of a message that adds or deletes a route. In a delete, zero and absent fields match anything. Type and scope
+ * match anything as well, so that routes on the link itself and routes that forward nothing are matched.
  */
 export function writeRoute(writer: MessageWriter, route: Route, change: 'add' | 'delete' = 'add'): void {
   const isDelete = change === 'delete';
@@ -72,7 +81,7 @@ export function writeRouteDump(writer: MessageWriter, family: 4 | 6, table: numb
   writer.attributeU32(RTA.table, table);
 }
 
-/** Writes the body of the question how an address is reached. */
+/** Writes the body of a request for the route to an address. */
 export function writeRouteQuestion(writer: MessageWriter, address: string): void {
   writer
     .u8(familyNumber(familyOf(address)))
@@ -84,8 +93,8 @@ export function writeRouteQuestion(writer: MessageWriter, address: string): void
 }
 
 /**
- * The route in a message; `undefined` when it is about something else, such as another
- * family. Throws `NetlinkFormatError`.
+ * Returns the route in a message; `undefined` if it is about something else, such as another family. Throws
+ * `NetlinkFormatError`.
  */
 export function readRoute({ type, body }: NetlinkMessage): Route | undefined {
   if (type !== RTM_ROUTE.add && type !== RTM_ROUTE.delete) return undefined;
@@ -101,8 +110,25 @@ export function readRoute({ type, body }: NetlinkMessage): Route | undefined {
     protocol,
     gateway: readAddress(attributes.bytes(RTA.gateway)),
     interface: attributes.u32(RTA.oif) ?? 0,
+    hops: readHops(attributes.bytes(RTA.multipath)),
     onlink: (flags & RTNH_F_ONLINK) !== 0,
     metric: attributes.u32(RTA.priority) ?? 0,
     isUnicast: kind === RTN_UNICAST,
   };
+}
+
+/** Returns the next hops in an attribute `RTA_MULTIPATH`: a list of `struct rtnexthop`, each with its own attributes. */
+function readHops(bytes: Uint8Array | undefined): readonly NextHop[] | undefined {
+  if (bytes === undefined) return undefined;
+  const hops: NextHop[] = [];
+  for (let at = 0; at < bytes.length; ) {
+    const rest = bytes.length - at;
+    const length = rest < RTNH_FIXED_BYTES ? 0 : readU16(bytes, at);
+    if (length < RTNH_FIXED_BYTES || length > rest)
+      throw new NetlinkFormatError(`a next hop of ${length} bytes at ${at} of ${bytes.length}`);
+    const attributes = new Attributes(bytes.subarray(at, at + length), RTNH_FIXED_BYTES);
+    hops.push({ gateway: readAddress(attributes.bytes(RTA.gateway)), interface: readU32(bytes, at + 4) });
+    at += (length + 3) & ~3;
+  }
+  return hops;
 }

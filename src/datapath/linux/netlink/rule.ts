@@ -16,12 +16,12 @@ const FIXED_BYTES = 12;
 const TO_TABLE = 1;
 const FRA = { destination: 1, source: 2, priority: 6, table: 15, protocol: 21 } as const;
 
-/** Packets from a prefix use a table of routes of their own. */
+/** A rule that packets from a prefix use a given routing table. */
 export interface Rule {
   /** Canonical prefix. */
   readonly source: string;
   readonly table: number;
-  /** The smaller, the earlier. */
+  /** Rules with smaller priority are evaluated first. */
   readonly priority: number;
   readonly protocol: number;
 }
@@ -48,7 +48,9 @@ export function writeRuleDump(writer: MessageWriter, family: 4 | 6): void {
   writer.u8(familyNumber(family)).u8(0).u16(0).u32(0).u32(0);
 }
 
-/** The rule in a message; `undefined` when it is of another kind, or about something else. Throws `NetlinkFormatError`. */
+/**
+ * Returns the rule in a message; `undefined` if it has another action or is about something else. Throws `NetlinkFormatError`.
+ */
 export function readRule({ type, body }: NetlinkMessage): Rule | undefined {
   if (type !== RTM_RULE.add && type !== RTM_RULE.delete) return undefined;
   if (body.length < FIXED_BYTES) throw new NetlinkFormatError(`a rule of ${body.length} bytes`);

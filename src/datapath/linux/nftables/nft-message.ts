@@ -3,6 +3,7 @@ import {
   NetlinkFormatError,
   type NetlinkMessage,
   readAttributes,
+  viewOf,
 } from '../netlink/message-reader.ts';
 import { type MessageWriter, NLM_F } from '../netlink/message-writer.ts';
 import type { NetlinkRequest } from '../netlink/netlink-socket.ts';
@@ -10,19 +11,28 @@ import type { NetlinkRequest } from '../netlink/netlink-socket.ts';
 /** Families of tables (`NFPROTO_*`). */
 export const NFPROTO = { ipv4: 2, ipv6: 10 } as const;
 
-/** Where packets pass by (`NF_INET_*`). */
-export const HOOK = { prerouting: 0, input: 1, forward: 2, output: 3 } as const;
+/** Hooks in the path of packets (`NF_INET_*`). */
+export const HOOK = { prerouting: 0, input: 1, forward: 2, output: 3, postrouting: 4 } as const;
+
+/** The multicast group that reports changes of tables (`NFNLGRP_NFTABLES`). */
+export const NFTABLES_GROUP = 7;
 
 const SUBSYSTEM = 10;
 const BATCH = { begin: 0x10, end: 0x11 } as const;
 const NFT = {
-  ...{ newTable: 0, getTable: 1, deleteTable: 2, newChain: 3, getChain: 4, newRule: 6, newSet: 9 },
-  ...{ newElement: 12, getElement: 13, deleteElement: 14 },
+  ...{ newTable: 0, getTable: 1, deleteTable: 2, newChain: 3, getChain: 4, deleteChain: 5, newRule: 6 },
+  ...{ getRule: 7, deleteRule: 8, newSet: 9, getSet: 10, newElement: 12, getElement: 13 },
+  ...{ deleteElement: 14 },
 } as const;
+/**
+ * First register of 4 bytes. Registers of 16 bytes have numbers 1 to 4. The kernel reports the first of four short registers by
+ * the number of the long one.
+ */
+const SHORT_REGISTER = 8;
 const HEADER_BYTES = 4;
 const LIST_ELEMENT = 1;
 const MAP_FLAG = 8;
-/** The type of data that are verdicts. */
+/** The data type of verdicts. */
 const VERDICT_DATA = 0xffffff00;
 const GOTO = -4;
 
@@ -32,15 +42,17 @@ export interface NftTable {
   readonly name: string;
 }
 
-/** A set, or with `data` a map. Types are numbers that only people's tools read: six bits for each part. */
+/** A set, or a map if it has `data`. Types are numbers with six bits per part, which only tools for people use. */
 export interface NftSet {
   readonly name: string;
   readonly keyType: number;
   readonly keyBytes: number;
   readonly data?: { readonly type: number; readonly bytes: number } | 'verdict' | undefined;
+  /** The expressions that name the types, as `nft` stores them for `typeof`. The kernel stores them without using them. */
+  readonly typeOf?: Uint8Array | undefined;
 }
 
-/** An element of a set; of a map with the value, or the chain to go to. */
+/** An element of a set. In a map, it has a value, or the chain to go to. */
 export interface NftElement {
   readonly key: Uint8Array;
   readonly value?: Uint8Array | undefined;
@@ -51,13 +63,23 @@ export interface NftElement {
 export interface NftExpression {
   readonly name: string;
   readonly numbers?: Readonly<Record<number, number>> | undefined;
-  /** The name of a set, which is its first attribute. */
+  /** Register numbers, by attribute. */
+  readonly registers?: Readonly<Record<number, number>> | undefined;
+  /** The name of a set, the first attribute. */
   readonly set?: string | undefined;
   /** An attribute of one byte. */
   readonly byte?: readonly [type: number, value: number] | undefined;
+  /** The value to compare with, the third attribute. */
+  readonly value?: Uint8Array | undefined;
 }
 
-/** A chain; one with a hook sees packets by itself. */
+/** An expression as reported by the kernel. Some of its attributes are defaults. */
+export interface FoundExpression {
+  readonly name: string;
+  readonly attributes: Attributes;
+}
+
+/** A chain. With a hook, it receives packets directly. */
 export interface NftChain {
   readonly name: string;
   readonly base?:
@@ -77,7 +99,7 @@ function request(
   return { what, type, flags, write: (writer) => write(writer.u8(family).u8(0).be16(0)) };
 }
 
-/** One transaction: all of it happens, or nothing. */
+/** Returns the requests of one transaction, which is applied completely or not at all. */
 export function nftBatch(requests: readonly NetlinkRequest[]): readonly NetlinkRequest[] {
   const edge = (type: number): NetlinkRequest => ({
     ...{ what: 'nftables', type, flags: 0, write: (writer) => writer.u8(0).u8(0).be16(SUBSYSTEM) },
@@ -97,19 +119,126 @@ export function deleteTable({ family, name }: NftTable): NetlinkRequest {
   );
 }
 
-/** Asks for all chains of a table. */
+/** Returns a request for all chains of a table. */
 export function dumpChains(table: NftTable): Omit<NetlinkRequest, 'flags'> {
   return request('chains', NFT.getChain, 0, table.family, (writer) => writer.attributeText(1, table.name));
 }
 
-/** The name of the chain in a message, if it is of this table; `undefined` when not. Throws `NetlinkFormatError`. */
-export function readChain({ type, body }: NetlinkMessage, table: NftTable): string | undefined {
-  if (type !== ((SUBSYSTEM << 8) | NFT.newChain)) return undefined;
-  const chain = new Attributes(body, HEADER_BYTES);
-  return body[0] === table.family && chain.text(1) === table.name ? chain.text(3) : undefined;
+/** Returns the attributes of a message of this kind if it is about this table. */
+function attributesOf(
+  { type, body }: NetlinkMessage,
+  message: number,
+  table: NftTable,
+): Attributes | undefined {
+  if (type !== ((SUBSYSTEM << 8) | message) || body[0] !== table.family) return undefined;
+  const attributes = new Attributes(body, HEADER_BYTES);
+  return attributes.text(1) === table.name ? attributes : undefined;
 }
 
-/** A chain with its rules. */
+/**
+ * Returns the chain in a message, without its rules, if it belongs to this table; `undefined` if not. Throws
+ * `NetlinkFormatError`.
+ */
+export function readChain(message: NetlinkMessage, table: NftTable): Omit<NftChain, 'rules'> | undefined {
+  const chain = attributesOf(message, NFT.newChain, table);
+  const name = chain?.text(3);
+  if (chain === undefined || name === undefined) return undefined;
+  const hook = chain.nested(4);
+  const type = chain.text(7);
+  if (hook === undefined || (type !== 'nat' && type !== 'filter')) return { name };
+  return { name, base: { type, hook: be32(hook, 1) ?? -1, priority: (be32(hook, 2) ?? 0) | 0 } };
+}
+
+/** Returns a request for all rules of a table. */
+export function dumpRules(table: NftTable): Omit<NetlinkRequest, 'flags'> {
+  return request('rules', NFT.getRule, 0, table.family, (writer) => writer.attributeText(1, table.name));
+}
+
+/** Returns the rule in a message, with its chain, if it belongs to this table. Throws `NetlinkFormatError`. */
+export function readRule(
+  message: NetlinkMessage,
+  table: NftTable,
+): { readonly chain: string; readonly expressions: readonly FoundExpression[] } | undefined {
+  const rule = attributesOf(message, NFT.newRule, table);
+  if (rule === undefined) return undefined;
+  const expressions = readAttributes(rule.bytes(4) ?? new Uint8Array()).map((bytes) => {
+    const expression = new Attributes(bytes);
+    return { name: expression.text(1) ?? '', attributes: expression.nested(2) ?? new Attributes(NO_BYTES) };
+  });
+  return { chain: rule.text(2) ?? '', expressions };
+}
+
+const NO_BYTES = new Uint8Array();
+
+/** Returns a request for all sets of a table. */
+export function dumpSets(table: NftTable): Omit<NetlinkRequest, 'flags'> {
+  return request('sets', NFT.getSet, 0, table.family, (writer) => writer.attributeText(1, table.name));
+}
+
+/** Returns the set in a message if it belongs to this table. Throws `NetlinkFormatError`. */
+export function readSet(message: NetlinkMessage, table: NftTable): NftSet | undefined {
+  const set = attributesOf(message, NFT.newSet, table);
+  const name = set?.text(2);
+  if (set === undefined || name === undefined) return undefined;
+  const [keyType = 0, keyBytes = 0, type, bytes = 0] = [4, 5, 6, 7].map((each) => be32(set, each));
+  if (type === undefined || ((be32(set, 3) ?? 0) & MAP_FLAG) === 0) return { name, keyType, keyBytes };
+  return { name, keyType, keyBytes, data: type === VERDICT_DATA ? 'verdict' : { type, bytes } };
+}
+
+/** Returns true if a message reports a change of this table. Throws `NetlinkFormatError`. */
+export function isAbout({ type, body }: NetlinkMessage, table: NftTable): boolean {
+  if (type >> 8 !== SUBSYSTEM || body[0] !== table.family) return false;
+  return new Attributes(body, HEADER_BYTES).text(1) === table.name;
+}
+
+function be32(attributes: Attributes, type: number): number | undefined {
+  const bytes = attributes.bytes(type);
+  return bytes === undefined || bytes.length < 4 ? undefined : viewOf(bytes).getUint32(0);
+}
+
+/**
+ * Returns true if an expression of the kernel equals the desired one. Other attributes are ignored because they are defaults.
+ */
+export function isExpression({ name, attributes }: FoundExpression, wanted: NftExpression): boolean {
+  const { numbers = {}, registers = {}, set, byte, value } = wanted;
+  return (
+    name === wanted.name &&
+    (set === undefined || attributes.text(1) === set) &&
+    Object.entries(numbers).every(([type, number]) => be32(attributes, Number(type)) === number) &&
+    Object.entries(registers).every(([type, number]) => {
+      const found = be32(attributes, Number(type));
+      return found !== undefined && longRegister(found) === longRegister(number);
+    }) &&
+    (byte === undefined || attributes.u8(byte[0]) === byte[1]) &&
+    (value === undefined || isEqual(attributes.nested(3)?.bytes(1), value))
+  );
+}
+
+function isEqual(a: Uint8Array | undefined, b: Uint8Array): boolean {
+  return a !== undefined && Buffer.compare(a, b) === 0;
+}
+
+function longRegister(register: number): number {
+  const short = register - SHORT_REGISTER;
+  return short >= 0 && short % 4 === 0 ? 1 + short / 4 : register;
+}
+
+/** Deletes a chain with its rules. Nothing may refer to it. */
+export function deleteChain(table: NftTable, name: string): NetlinkRequest {
+  return request(`delete chain ${name}`, NFT.deleteChain, 0, table.family, (writer) =>
+    writer.attributeText(1, table.name).attributeText(3, name),
+  );
+}
+
+/** Replaces the rules of a chain. */
+export function replaceRules(table: NftTable, { name, rules }: NftChain): readonly NetlinkRequest[] {
+  const flush = request(`flush chain ${name}`, NFT.deleteRule, 0, table.family, (writer) =>
+    writer.attributeText(1, table.name).attributeText(2, name),
+  );
+  return [flush, ...rules.map((rule) => addRule(table, name, rule))];
+}
+
+/** Adds a chain with its rules. */
 export function addChain(table: NftTable, chain: NftChain): readonly NetlinkRequest[] {
   const { name, base, rules } = chain;
   const added = request(`add chain ${name}`, NFT.newChain, NLM_F.create, table.family, (writer) => {
@@ -131,19 +260,22 @@ function addRule(table: NftTable, chain: string, rule: readonly NftExpression[])
   });
 }
 
-function writeExpression(writer: MessageWriter, { name, numbers = {}, set, byte }: NftExpression): void {
+function writeExpression(writer: MessageWriter, expression: NftExpression): void {
+  const { name, numbers = {}, registers = {}, set, byte, value } = expression;
   writer.attributeText(1, name);
   writer.nest(2, () => {
     if (set !== undefined) writer.attributeText(1, set);
-    for (const [type, value] of Object.entries(numbers)) writer.attributeBE32(Number(type), value);
+    for (const [type, number] of Object.entries({ ...numbers, ...registers }))
+      writer.attributeBE32(Number(type), number);
     if (byte !== undefined) writer.attributeU8(...byte);
+    if (value !== undefined) writer.nest(3, () => writer.attributeBytes(1, value));
   });
 }
 
-/** A set or map; `id` is any number that no other set of the transaction has. */
+/** Adds a set or map. `id` is any number that is unique in the transaction. */
 export function addSet(
   table: NftTable,
-  { name, keyType, keyBytes, data }: NftSet,
+  { name, keyType, keyBytes, data, typeOf }: NftSet,
   id: number,
 ): NetlinkRequest {
   return request(`add set ${name}`, NFT.newSet, NLM_F.create, table.family, (writer) => {
@@ -153,17 +285,18 @@ export function addSet(
     if (data === 'verdict') writer.attributeBE32(6, VERDICT_DATA).attributeBE32(7, 0);
     else if (data !== undefined) writer.attributeBE32(6, data.type).attributeBE32(7, data.bytes);
     writer.attributeBE32(10, id);
+    if (typeOf !== undefined) writer.attributeBytes(13, typeOf);
   });
 }
 
-/** Elements to add to a set; there must be none with their keys. */
+/** Adds elements to a set. Their keys must not exist. */
 export function addElements(table: NftTable, set: string, elements: readonly NftElement[]): NetlinkRequest {
   return request(`add to ${set}`, NFT.newElement, NLM_F.create, table.family, (writer) =>
     writeElements(writer, table, set, elements),
   );
 }
 
-/** Elements to delete from a set; their keys must be there. */
+/** Deletes elements from a set. Their keys must exist. */
 export function deleteElements(table: NftTable, set: string, keys: readonly Uint8Array[]): NetlinkRequest {
   return request(`delete from ${set}`, NFT.deleteElement, 0, table.family, (writer) =>
     writeElements(
@@ -194,14 +327,14 @@ function writeElement(writer: MessageWriter, { key, value, chain }: NftElement):
     writer.nest(2, () => writer.nest(2, () => writer.attributeBE32(1, GOTO).attributeText(2, chain)));
 }
 
-/** Asks for all elements of a set. */
+/** Returns a request for all elements of a set. */
 export function dumpElements(table: NftTable, set: string): Omit<NetlinkRequest, 'flags'> {
   return request(`elements of ${set}`, NFT.getElement, 0, table.family, (writer) =>
     writer.attributeText(1, table.name).attributeText(2, set),
   );
 }
 
-/** The elements in a message; `undefined` when it is about something else. Throws `NetlinkFormatError`. */
+/** Returns the elements in a message; `undefined` if it is about something else. Throws `NetlinkFormatError`. */
 export function readElements({ type, body }: NetlinkMessage): readonly NftElement[] | undefined {
   if (type !== ((SUBSYSTEM << 8) | NFT.newElement)) return undefined;
   const list = new Attributes(body, HEADER_BYTES).bytes(3);

@@ -4,118 +4,183 @@ import type { KernelTable, TableChange } from '../kernel-table.ts';
 import { familyOf } from '../netlink/address-bytes.ts';
 import { MessageWriter } from '../netlink/message-writer.ts';
 import { NETLINK, type NetlinkRequest, NetlinkSocket } from '../netlink/netlink-socket.ts';
-import type { ServiceItem } from '../services/desired-services.ts';
+import { isAnyPort, type ServiceItem } from '../services/desired-services.ts';
 import { type Endpoint, parseEndpoint } from '../services/service-layout.ts';
 import type { Kernel } from '../syscall/kernel.ts';
-import type { SyscallError } from '../syscall/syscall-error.ts';
+import { SyscallError } from '../syscall/syscall-error.ts';
 import {
   addChain,
   addElements,
   addSet,
   addTable,
+  deleteChain,
   deleteElements,
   deleteTable,
-  dumpChains,
   dumpElements,
+  isAbout,
+  NFTABLES_GROUP,
   type NftElement,
   type NftTable,
   nftBatch,
-  readChain,
   readElements,
 } from './nft-message.ts';
 import {
-  backendValue,
+  backendsOf,
   baseChains,
+  clusterIPKey,
   frontendKey,
-  LAYOUT_CHAIN,
+  masqueradeOf,
+  PROTOCOLS,
   pickChain,
   pickedOf,
   pickName,
-  readBackend,
-  readKey,
+  portKey,
+  readClusterIP,
+  readFrontend,
+  readPort,
+  readSlot,
   SETS,
+  setKind,
   setsOf,
+  slotKey,
   tableOf,
 } from './service-layout.ts';
+import { readStructure, type TableStructure } from './table-structure.ts';
 
 const FAMILIES = [4, 6] as const;
-/** How often a table is read anew that is not whole. */
+/** Limit of attempts to read a table completely. */
 const READ_TRIES = 8;
-/** A message of more elements than this would be too long, IPv6 and all. */
+/** Keeps a message of IPv6 elements below the size limit of netlink. */
 const ELEMENTS_A_MESSAGE = 256;
-/** A transaction has to go in one send, its edges included. */
+/** A transaction, with its begin and end messages, must fit into one send. */
 const BATCH_BYTES = 60_000;
-/** A transaction looks at all frontends, so that fewer are worth it; but the event loop has to turn, too. */
+/** The kernel checks all frontends in each transaction, so large transactions are cheaper; a chunk still blocks the event loop. */
 const CHUNK = 64;
+/** Prefix of the key that reports defects of the rules of a family; no frontend has such a key. */
+const RULES = 'rules of ';
+const EPROTONOSUPPORT = 93;
 
-/** A change, and how it is made. */
+/** A change with its requests. */
 interface PreparedChange {
-  /** Its place among all. */
+  /** Index of the change in the call of `apply`. */
   readonly at: number;
   readonly change: TableChange<ServiceItem>;
   readonly requests: readonly NetlinkRequest[];
 }
 
-/** A slot that is missing: somebody has deleted it. */
+/** Marks a slot that another process deleted. */
 const HOLE = '';
 
-/** What the kernel has of a frontend. */
+/** State in the kernel of a frontend, or of a cluster IP with any port. */
 interface Known {
-  /** Of how many backends it picks one; 0: it refuses; `undefined`: nothing is there but slots. */
-  readonly backends: number | undefined;
-  /** Filled while it is read. */
+  /** A cluster IP with any port. */
+  readonly isAny: boolean;
+  /** Number of backends to pick from; 0: it refuses connections; `undefined`: it is in no set of frontends. */
+  backends: number | undefined;
   readonly slots: string[];
+  /** Protocols whose masquerade set, or set of cluster IPs, contains it. */
+  readonly listed: Set<number>;
+}
+
+function nothing(endpoint: Endpoint): Known {
+  return { isAny: isAnyPort(endpoint), backends: undefined, slots: [], listed: new Set() };
+}
+
+/** Returns true if a key reports a defect of the rules. Its repair needs no input of a service. */
+export function isRulesKey(key: string): boolean {
+  return key.startsWith(RULES);
 }
 
 /**
- * Services in nftables, for hosts where no program can be attached to a cgroup. Frontends are the elements of a map, and so
- * are backends; there is a chain for each *number* of backends, not for each service, so that a change costs as much as the service
- * is large, however many there are.
+ * Balances services by rules of nftables, for packets that no program at a cgroup translates. Frontends and backends are map
+ * elements. Each *number* of backends has one chain, shared by all services of that size. The cost of a change grows with the
+ * service, not with the number of services.
  *
- *     services  frontend → goto pick-N     refused  frontends without backends
- *     pick-N    numgen random mod N → slot; frontend, slot → backends → dnat
+ *     services      frontend → goto pick-N      refused      frontends without backends
+ *     pick-N        numgen random mod N → slot  backends-*   frontend, slot → backend → dnat
+ *     masquerade-*  frontends whose clients are masqueraded  cluster-ips  refuse ports that they do not have
  *
- * The backends of a frontend are there before it is, and stay longer. A connection keeps its backend, whatever changes, by
- * connection tracking. One table for each family; nothing outside of them is touched.
+ * Backends are added before their frontend and deleted after it. Connection tracking keeps a connection at its backend. Each
+ * family has one table, which exists while it has a frontend. Other tables are never changed.
  */
 export class NftServices implements KernelTable<ServiceItem>, Disposable {
   readonly name = 'nftables';
   readonly chunk: number = CHUNK;
   readonly #table: string;
-  readonly #open: () => NetlinkSocket;
+  readonly #open: (groups?: readonly number[]) => NetlinkSocket;
   readonly #socket: NetlinkSocket;
   readonly #known: Readonly<Record<Family, Map<string, Known>>> = { 4: new Map(), 6: new Map() };
-  readonly #picks: Record<Family, Set<number>> = { 4: new Set(), 6: new Set() };
-  readonly #isThere: Record<Family, boolean> = { 4: false, 6: false };
+  readonly #structure: Record<Family, TableStructure | undefined> = { 4: undefined, 6: undefined };
+  /** Number of frontends that use each chain, by its number of backends. */
+  readonly #picks: Record<Family, Map<number, number>> = { 4: new Map(), 6: new Map() };
+  #monitor: Disposable | undefined;
 
-  /** Opens a socket, in a network namespace if one is named; writes nothing. */
+  /** Opens a socket, in the given network namespace if there is one. Writes nothing. */
   constructor(
     kernel: Kernel,
     { table, namespace }: { readonly table: string; readonly namespace?: string | undefined },
   ) {
     this.#table = table;
-    this.#open = () => new NetlinkSocket(kernel, { protocol: NETLINK.netfilter, namespace });
+    this.#open = (groups) => new NetlinkSocket(kernel, { protocol: NETLINK.netfilter, namespace, groups });
     this.#socket = this.#open();
   }
 
   [Symbol.dispose](): void {
+    this.#monitor?.[Symbol.dispose]();
     this.#socket[Symbol.dispose]();
+  }
+
+  /** Throws `SyscallError` if the kernel has no nftables. */
+  check(): void {
+    for (const family of FAMILIES) this.#readStructure(family);
+  }
+
+  /** Calls `onChange` when another process changes the tables or events were lost. Call it once only. */
+  follow(onChange: () => void): void {
+    const monitor = this.#open([NFTABLES_GROUP]);
+    const tables = FAMILIES.map((family) => this.#tableOf(family));
+    const events = monitor.onEvents(() => {
+      let isChanged = false;
+      for (let got = monitor.events(); got !== undefined; got = monitor.events()) {
+        isChanged ||=
+          got === 'overrun' ||
+          got.some(
+            (message) =>
+              message.port !== this.#socket.port && tables.some((table) => isAbout(message, table)),
+          );
+      }
+      if (isChanged) onChange();
+    });
+    this.#monitor = {
+      [Symbol.dispose]: () => {
+        events[Symbol.dispose]();
+        monitor[Symbol.dispose]();
+      },
+    };
   }
 
   equal(a: ServiceItem, b: ServiceItem): boolean {
     const others = new Set(b.backends);
-    return a.backends.length === others.size && a.backends.every((backend) => others.has(backend));
+    return (
+      (a.masquerade ?? false) === (b.masquerade ?? false) &&
+      a.backends.length === others.size &&
+      a.backends.every((backend) => others.has(backend))
+    );
   }
 
-  print({ backends }: ServiceItem): string {
-    return backends.length === 0 ? 'refused' : backends.join(' ');
+  print({ backends, masquerade }: ServiceItem): string {
+    const text = backends.length === 0 ? 'refused' : backends.join(' ');
+    return masquerade === true ? `${text} masquerade` : text;
   }
 
-  /** Writes nothing. A table of another layout counts as none. */
+  /** Reads the tables and writes nothing. A table of another layout, or without one of its sets, is returned as empty. */
   *dump(): Generator<readonly [string, ServiceItem] | undefined, void, void> {
     yield* this.#readAll();
-    for (const family of FAMILIES)
+    for (const family of FAMILIES) {
+      const defects = this.#structure[family]?.defects ?? [];
+      if (defects.length > 0) yield [this.#rulesKey(family), { backends: defects, affinitySeconds: 0 }];
       for (const [name, known] of this.#known[family]) yield [name, itemOf(known)];
+    }
   }
 
   apply(changes: readonly TableChange<ServiceItem>[]): readonly (SyscallError | undefined)[] {
@@ -128,6 +193,9 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
       bytes = 0;
     };
     changes.forEach((change, at) => {
+      const error = isRulesKey(change.key) ? this.#repairRules(change.key) : unsupported(change);
+      if (error !== undefined) outcomes[at] = error;
+      if (isRulesKey(change.key) || error !== undefined) return;
       const prepared = this.#prepared(at, change);
       const size = sizeOf(prepared.requests);
       if (bytes + size > BATCH_BYTES) flush();
@@ -135,84 +203,115 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
       bytes += size;
     });
     flush();
+    for (const family of FAMILIES) this.#collect(family);
     return outcomes;
   }
 
-  /** Takes away all of it. */
+  /** Deletes the tables of both families. */
   remove(): void {
-    for (const family of FAMILIES) {
-      const error = this.#send([deleteTable(tableOf(family, this.#table))]);
-      if (error !== undefined && error.code !== 'ENOENT') throw error;
-      this.#known[family].clear();
-      this.#isThere[family] = false;
-    }
+    for (const family of FAMILIES) this.#removeTable(family);
+  }
+
+  #removeTable(family: Family): void {
+    const error = this.#send([deleteTable(this.#tableOf(family))]);
+    if (error !== undefined && error.code !== 'ENOENT') throw error;
+    this.#forget(family);
+  }
+
+  #forget(family: Family): void {
+    this.#known[family].clear();
+    this.#picks[family].clear();
+    this.#structure[family] = undefined;
   }
 
   #tableOf(family: Family): NftTable {
     return tableOf(family, this.#table);
   }
 
-  /** Takes down what is there, piece by piece. */
+  #rulesKey(family: Family): string {
+    return `${RULES}${family === 4 ? 'ip' : 'ip6'} ${this.#table}`;
+  }
+
+  /** Replaces defective rules in one transaction. */
+  #repairRules(key: string): SyscallError | undefined {
+    const family = FAMILIES.find((each) => key === this.#rulesKey(each)) ?? 4;
+    const structure = this.#readStructure(family);
+    return structure.repair.length === 0 ? undefined : this.#send(structure.repair);
+  }
+
+  /** Reads both tables, one dump message at a time. */
   *#readAll(): Generator<undefined, void, void> {
     for (const family of FAMILIES) {
-      this.#known[family].clear();
-      if (!this.#readChains(family)) continue;
-      // While the kernel makes a map larger, a dump of it may miss some, and nothing says so.
+      this.#forget(family);
+      if (this.#readStructure(family).state === 'none') continue;
+      // A dump may miss elements while the kernel resizes the map, without an error.
       for (let tries = 1; tries === 1 || (this.#isTorn(family) && tries <= READ_TRIES); tries++) {
         this.#known[family].clear();
         yield* this.#readSets(family);
       }
+      for (const { backends } of this.#known[family].values()) this.#countPick(family, backends, 1);
     }
+  }
+
+  #readStructure(family: Family): TableStructure {
+    const structure = readStructure(this.#socket, this.#tableOf(family), family);
+    this.#structure[family] = structure;
+    for (const backends of structure.picks)
+      if (!this.#picks[family].has(backends)) this.#picks[family].set(backends, 0);
+    return structure;
   }
 
   *#readSets(family: Family): Generator<undefined, void, void> {
     using socket = this.#open();
-    for (const set of Object.values(SETS)) {
-      for (const piece of socket.dumpPieces(dumpElements(this.#tableOf(family), set), readElements)) {
+    for (const { name } of setsOf(family)) {
+      for (const piece of socket.dumpPieces(dumpElements(this.#tableOf(family), name), readElements)) {
         if (piece === 'again') continue;
-        for (const element of piece.flat()) this.#take(family, set, element);
+        for (const element of piece.flat()) this.#take(family, name, element);
         yield;
       }
     }
   }
 
   #isTorn(family: Family): boolean {
-    return [...this.#known[family].values()].some(
-      ({ backends, slots }) => backends !== slots.length || slots.includes(HOLE),
-    );
+    for (const { isAny, backends, slots } of this.#known[family].values())
+      if (!isAny && (backends !== slots.length || slots.includes(HOLE))) return true;
+    return false;
   }
 
   #take(family: Family, set: string, { key, value, chain = '' }: NftElement): void {
-    const { slot = 0, ...frontend } = readKey(key, family);
-    const name = formatFrontend(frontend);
-    const { backends, slots } = this.#known[family].get(name) ?? { backends: undefined, slots: [] };
-    if (value !== undefined) {
+    const of = setKind(set);
+    if (set === SETS.clusterIPs) {
+      const { ip, protocol } = readClusterIP(key, family);
+      this.#knownAt(family, { ip, port: 0, protocol: 0 }).listed.add(protocol);
+    } else if (of === undefined) {
+      this.#knownAt(family, readFrontend(key, family)).backends = pickedOf(chain) ?? 0;
+    } else if (of.kind === 'masquerade') {
+      const { protocol } = of;
+      this.#knownAt(family, { ...readPort(key, family), protocol }).listed.add(protocol);
+    } else {
+      const { protocol } = of;
+      const { slot, ...frontend } = readSlot(key, family);
+      const { slots } = this.#knownAt(family, { ...frontend, protocol });
       while (slots.length < slot) slots.push(HOLE);
-      slots[slot] = formatFrontend({ ...readBackend(value, family), protocol: frontend.protocol });
+      slots[slot] = value === undefined ? HOLE : formatFrontend({ ...readPort(value, family), protocol });
     }
-    this.#known[family].set(name, {
-      backends: set === SETS.backends ? backends : (pickedOf(chain) ?? 0),
-      slots,
-    });
+  }
+
+  #knownAt(family: Family, endpoint: Endpoint): Known {
+    const name = formatFrontend(endpoint);
+    const known = this.#known[family].get(name) ?? nothing(endpoint);
+    this.#known[family].set(name, known);
+    return known;
   }
 
   #prepared(at: number, change: TableChange<ServiceItem>): PreparedChange {
     return { at, change, requests: this.#requests(change) };
   }
 
-  /** Reads which chains there are; whether the table is there, and of this layout. */
-  #readChains(family: Family): boolean {
-    const table = this.#tableOf(family);
-    const chains = this.#socket.dump(dumpChains(table), (message) => readChain(message, table));
-    const picks = chains.map(pickedOf).filter((backends) => backends !== undefined);
-    this.#isThere[family] = chains.includes(LAYOUT_CHAIN);
-    this.#picks[family] = new Set(this.#isThere[family] ? picks : []);
-    return this.#isThere[family];
-  }
-
-  /** Makes the table where it is not; one of another layout is ours by its name, and begun anew. */
+  /** Creates the table if it is missing; replaces one of another layout, which is ours by its name. */
   #ensureTable(family: Family): void {
-    if (this.#isThere[family] || this.#readChains(family)) return;
+    this.#structure[family] ??= this.#readStructure(family);
+    if (this.#structure[family].state !== 'none') return;
     const table = this.#tableOf(family);
     const error = this.#send([
       addTable(table),
@@ -222,6 +321,8 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
       ...baseChains(family).flatMap((chain) => addChain(table, chain)),
     ]);
     if (error !== undefined) throw error;
+    this.#forget(family);
+    this.#readStructure(family);
   }
 
   #commit(batch: readonly PreparedChange[], outcomes: (SyscallError | undefined)[]): void {
@@ -231,14 +332,15 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
       for (const { change } of batch) this.#settle(change);
       return;
     }
-    // One has failed, and with it all. What is there is read anew: it may be another than was known.
+    // One change has failed, so the whole transaction has. The tables are read again because they may differ from the known
+    // state.
     for (const _ of this.#readAll());
     const [only] = batch;
     if (batch.length === 1 && only !== undefined) outcomes[only.at] = error;
     else for (const { at, change } of batch) this.#commit([this.#prepared(at, change)], outcomes);
   }
 
-  /** One transaction where it fits, several where a service is larger than that. */
+  /** Sends requests as one transaction, or as several if one service exceeds the limit. */
   #send(requests: readonly NetlinkRequest[]): SyscallError | undefined {
     for (let next = 0; next < requests.length; ) {
       const part: NetlinkRequest[] = [];
@@ -256,25 +358,52 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
   }
 
   #settle({ key, item }: TableChange<ServiceItem>): void {
-    const family = familyOf(parseEndpoint(key).ip);
-    const known = this.#known[family];
+    const endpoint = parseEndpoint(key);
+    const family = familyOf(endpoint.ip);
+    const before = this.#known[family].get(key);
+    this.#countPick(family, before?.backends, -1);
     if (item === undefined) {
-      known.delete(key);
+      this.#known[family].delete(key);
       return;
     }
-    const slots = place(known.get(key)?.slots ?? [], item.backends);
-    known.set(key, { backends: slots.length, slots });
-    if (slots.length > 0) this.#picks[family].add(slots.length);
+    const slots = place(before?.slots ?? [], item.backends);
+    const isAny = isAnyPort(endpoint);
+    const backends = isAny ? undefined : slots.length;
+    this.#countPick(family, backends, 1);
+    this.#known[family].set(key, { isAny, backends, slots, listed: new Set(listedOf(endpoint, item)) });
   }
 
-  /** Backends are added before the frontend points to them, and deleted after it does not any more. */
+  #countPick(family: Family, backends: number | undefined, by: number): void {
+    if (backends === undefined || backends === 0) return;
+    const picks = this.#picks[family];
+    picks.set(backends, (picks.get(backends) ?? 0) + by);
+  }
+
+  /** Deletes chains without frontends, and the table if it has no frontend. */
+  #collect(family: Family): void {
+    if ((this.#structure[family]?.state ?? 'none') === 'none') return;
+    if (this.#known[family].size === 0) {
+      this.#removeTable(family);
+      return;
+    }
+    for (const [backends, uses] of this.#picks[family]) {
+      if (uses > 0) continue;
+      // The kernel refuses this if a rule of another process refers to the chain.
+      this.#send([deleteChain(this.#tableOf(family), pickName(backends))]);
+      this.#picks[family].delete(backends);
+    }
+  }
+
+  /** Returns the requests of a change. Backends are added before the frontend refers to them, and deleted afterwards. */
   #requests({ key, item }: TableChange<ServiceItem>): readonly NetlinkRequest[] {
     const frontend = parseEndpoint(key);
     const family = familyOf(frontend.ip);
-    if (item === undefined && !this.#isThere[family]) return [];
+    if (item === undefined && this.#known[family].get(key) === undefined) return [];
     this.#ensureTable(family);
     const table = this.#tableOf(family);
     const known = this.#known[family].get(key);
+    const lists = listRequests(table, frontend, known?.listed ?? NONE, listedOf(frontend, item));
+    if (isAnyPort(frontend)) return lists;
     const before = known?.slots ?? [];
     const after = item && place(before, item.backends);
     const changed = before.flatMap((backend, slot) =>
@@ -284,40 +413,75 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
       before[slot] === backend ? [] : [{ backend, slot }],
     );
     const isReplaced = (slot: number): boolean => slot < (after?.length ?? 0);
-    const slotKey = (slot: number): Uint8Array => frontendKey(frontend, slot);
+    const keyOf = (slot: number): Uint8Array => slotKey(frontend, slot);
+    const backends = backendsOf(frontend.protocol);
     return [
       ...this.#newPick(family, after?.length ?? 0),
-      ...inMessages(changed.filter(isReplaced), (slots) =>
-        deleteElements(table, SETS.backends, slots.map(slotKey)),
-      ),
+      ...inMessages(changed.filter(isReplaced), (slots) => deleteElements(table, backends, slots.map(keyOf))),
       ...inMessages(added, (slots) =>
         addElements(
           table,
-          SETS.backends,
-          slots.map(({ backend, slot }) => ({
-            key: slotKey(slot),
-            value: backendValue(parseEndpoint(backend)),
-          })),
+          backends,
+          slots.map(({ backend, slot }) => ({ key: keyOf(slot), value: portKey(parseEndpoint(backend)) })),
         ),
       ),
+      ...lists,
       ...frontendRequests(table, frontend, known?.backends, after?.length),
       ...inMessages(
         changed.filter((slot) => !isReplaced(slot)),
-        (slots) => deleteElements(table, SETS.backends, slots.map(slotKey)),
+        (slots) => deleteElements(table, backends, slots.map(keyOf)),
       ),
     ];
   }
 
-  /** The chain for this number of backends, where no service has had so many before. */
+  /** Returns the requests that create the chain for a number of backends, if it is missing. */
   #newPick(family: Family, backends: number): readonly NetlinkRequest[] {
     if (backends === 0 || this.#picks[family].has(backends)) return [];
-    // Two of a batch may need it: what fails goes on one by one, and knows then.
-    this.#picks[family].add(backends);
+    // Two changes of a batch may need the chain. If the batch fails, its changes are applied one by one, when the chain is
+    // known.
+    this.#picks[family].set(backends, 0);
     return addChain(this.#tableOf(family), pickChain(family, backends));
   }
 }
 
-/** Which slot each backend has: those that stay keep theirs, so that as little as possible is written. */
+const NONE: ReadonlySet<number> = new Set();
+
+/** Returns an error if no map exists for the protocol of the frontend. */
+function unsupported({ key, item }: TableChange<ServiceItem>): SyscallError | undefined {
+  const endpoint = parseEndpoint(key);
+  const isKnown = PROTOCOLS.some(({ number }) => number === endpoint.protocol);
+  if (isKnown || isAnyPort(endpoint) || item === undefined) return undefined;
+  return new SyscallError(`${key} is neither TCP, UDP nor SCTP`, EPROTONOSUPPORT);
+}
+
+/** Returns the protocols whose masquerade set, or set of cluster IPs, must contain an item. */
+function listedOf(endpoint: Endpoint, item: ServiceItem | undefined): readonly number[] {
+  if (item === undefined) return [];
+  if (isAnyPort(endpoint)) return PROTOCOLS.map(({ number }) => number);
+  return item.masquerade === true ? [endpoint.protocol] : [];
+}
+
+function listRequests(
+  table: NftTable,
+  endpoint: Endpoint,
+  before: ReadonlySet<number>,
+  after: readonly number[],
+): readonly NetlinkRequest[] {
+  const isAny = isAnyPort(endpoint);
+  const setOf = (protocol: number): string => (isAny ? SETS.clusterIPs : masqueradeOf(protocol));
+  const keyOf = (protocol: number): Uint8Array =>
+    isAny ? clusterIPKey(endpoint.ip, protocol) : portKey(endpoint);
+  return [
+    ...after
+      .filter((protocol) => !before.has(protocol))
+      .map((protocol) => addElements(table, setOf(protocol), [{ key: keyOf(protocol) }])),
+    ...[...before]
+      .filter((protocol) => !after.includes(protocol))
+      .map((protocol) => deleteElements(table, setOf(protocol), [keyOf(protocol)])),
+  ];
+}
+
+/** Assigns backends to slots. Backends that remain keep their slots, because fewer elements change then. */
 function place(before: readonly string[], backends: readonly string[]): string[] {
   const wanted = new Set(backends);
   const slots = backends.map((_, slot) => {
@@ -328,12 +492,14 @@ function place(before: readonly string[], backends: readonly string[]): string[]
   return slots.map((backend) => backend ?? rest.next().value ?? '');
 }
 
-/** What is there as an item; where it is not whole, none that is ever desired. */
-function itemOf({ backends, slots }: Known): ServiceItem {
-  return { backends: backends === slots.length ? slots : [HOLE, ...slots], affinitySeconds: 0 };
+/** Returns the state of a frontend as an item. An incomplete one equals no desired item. */
+function itemOf({ isAny, backends, slots, listed }: Known): ServiceItem {
+  const isWhole = isAny ? listed.size === PROTOCOLS.length : backends === slots.length;
+  const masquerade = !isAny && listed.size > 0;
+  return { backends: isWhole ? slots : [HOLE, ...slots], affinitySeconds: 0, masquerade };
 }
 
-/** Moves a frontend from one number of backends to another; `undefined`: it is not there, 0: it refuses. */
+/** Returns the requests that change the number of backends of a frontend; `undefined`: no frontend, 0: it refuses. */
 function frontendRequests(
   table: NftTable,
   frontend: Endpoint,
@@ -362,7 +528,7 @@ function inMessages<T>(
 
 const scratch = new MessageWriter();
 
-/** Bytes that requests take on their way. */
+/** Returns the encoded size of requests in bytes. */
 function sizeOf(requests: readonly NetlinkRequest[]): number {
   scratch.clear();
   for (const request of requests) {

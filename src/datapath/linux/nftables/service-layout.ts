@@ -11,31 +11,79 @@ import {
   type NftTable,
 } from './nft-message.ts';
 
-/** Types of keys and values, as `nft` knows them. */
-const TYPE = { ipv4: 7, ipv6: 8, protocol: 12, service: 13, mark: 19 } as const;
+/** Types of keys and values, numbered as in `nft`. */
+const TYPE = { integer: 4, ipv4: 7, ipv6: 8, protocol: 12, service: 13 } as const;
 const TYPE_BITS = 6;
 
-// Registers of 32 bits. A key of several parts is in those that follow each other.
+// Registers of 32 bits. The parts of a composite key are in consecutive registers.
 const REGISTER = 8;
 const VERDICT_REGISTER = 0;
 const NETWORK_HEADER = 1;
 const TRANSPORT_HEADER = 2;
 const META_L4PROTO = 16;
+const CT = { original: 0, protocolPort: 12, ipv4: 20, ipv6: 22 } as const;
+const EQUAL = 0;
 const DNAT = 1;
-const NAT_PRIORITY = -100;
+const DNAT_PRIORITY = -100;
+const SNAT_PRIORITY = 100;
 const PORT_UNREACHABLE = { 4: 3, 6: 4 } as const;
 
-/** Names the version of the layout: a table without this chain is of another one. */
-export const LAYOUT_CHAIN = 'layout-1';
+/**
+ * A protocol of services. Each has its own maps, because `nft` loads a rule that rewrites a port only if the rule matches one
+ * protocol. `header` is its number in `typeof` expressions.
+ */
+interface Protocol {
+  readonly name: 'tcp' | 'udp' | 'sctp';
+  readonly number: number;
+  readonly header: number;
+}
 
-/** The sets of a table. */
+/** The supported protocols of services. */
+export const PROTOCOLS: readonly Protocol[] = [
+  { name: 'tcp', number: 6, header: 8 },
+  { name: 'udp', number: 17, header: 6 },
+  { name: 'sctp', number: 132, header: 10 },
+];
+
+/** Names the version of the layout. A table without this chain has another layout. */
+export const LAYOUT_CHAIN = 'layout-2';
+
+/** The sets of a table that all protocols share; see also {@link backendsOf} and {@link masqueradeOf}. */
 export const SETS = {
   services: 'services',
-  backends: 'backends',
   refused: 'refused',
+  clusterIPs: 'cluster-ips',
 } as const;
 
-/** The table of a family. */
+const BACKENDS = 'backends-';
+const MASQUERADE = 'masquerade-';
+
+/** Returns the name of the map of backends of a protocol. For an unknown protocol, no map has that name. */
+export function backendsOf(protocol: number): string {
+  return BACKENDS + nameOf(protocol);
+}
+
+/** Returns the name of the set of frontends of a protocol whose clients are masqueraded. */
+export function masqueradeOf(protocol: number): string {
+  return MASQUERADE + nameOf(protocol);
+}
+
+function nameOf(protocol: number): string {
+  return PROTOCOLS.find(({ number }) => number === protocol)?.name ?? String(protocol);
+}
+
+/** Returns the content and protocol of a set from its name. */
+export function setKind(
+  name: string,
+): { readonly kind: 'backends' | 'masquerade'; readonly protocol: number } | undefined {
+  for (const { name: protocol, number } of PROTOCOLS) {
+    if (name === BACKENDS + protocol) return { kind: 'backends', protocol: number };
+    if (name === MASQUERADE + protocol) return { kind: 'masquerade', protocol: number };
+  }
+  return undefined;
+}
+
+/** Returns the table of a family. */
 export function tableOf(family: Family, name: string): NftTable {
   return { family: family === 4 ? NFPROTO.ipv4 : NFPROTO.ipv6, name };
 }
@@ -48,132 +96,257 @@ function typeOf(family: Family, ...parts: readonly number[]): number {
   return parts.reduce((type, part) => (type << TYPE_BITS) | part, family === 4 ? TYPE.ipv4 : TYPE.ipv6);
 }
 
-/** The sets, empty. */
+/** Returns the definitions of the sets. */
 export function setsOf(family: Family): readonly NftSet[] {
-  const frontend = { keyType: typeOf(family, TYPE.protocol, TYPE.service), keyBytes: 4 * words(family) + 8 };
-  const slot = {
-    keyType: typeOf(family, TYPE.protocol, TYPE.service, TYPE.mark),
-    keyBytes: 4 * words(family) + 12,
-  };
+  const address = 4 * words(family);
+  const frontend = { keyType: typeOf(family, TYPE.protocol, TYPE.service), keyBytes: address + 8 };
+  const ofProtocol = PROTOCOLS.flatMap((protocol): readonly NftSet[] => [
+    {
+      name: BACKENDS + protocol.name,
+      ...{ keyType: typeOf(family, TYPE.service, TYPE.integer), keyBytes: address + 8 },
+      data: { type: typeOf(family, TYPE.service), bytes: address + 4 },
+      typeOf: backendTypes(family, protocol),
+    },
+    {
+      name: MASQUERADE + protocol.name,
+      ...{ keyType: typeOf(family, TYPE.service), keyBytes: address + 4 },
+    },
+  ]);
   return [
     { name: SETS.services, ...frontend, data: 'verdict' },
-    {
-      name: SETS.backends,
-      ...slot,
-      data: { type: typeOf(family, TYPE.service), bytes: 4 * words(family) + 4 },
-    },
     { name: SETS.refused, ...frontend },
+    { name: SETS.clusterIPs, keyType: typeOf(family, TYPE.protocol), keyBytes: address + 4 },
+    ...ofProtocol,
   ];
 }
 
-/** Destination, protocol and port of a packet, in registers side by side. */
+// Expressions of `typeof`, as nft stores them with a set (`NFTNL_UDATA_SET_*`, numbers of its expressions and headers).
+const UDATA = { keyOrder: 0, dataOrder: 1, keyTypeOf: 3, dataTypeOf: 4 } as const;
+const EXPRESSION = { payload: 7, concatenation: 13, numgen: 23 } as const;
+const DESTINATION = { 4: { header: 12, field: 12 }, 6: { header: 13, field: 9 } } as const;
+const PORT_FIELD = 2;
+const RANDOM = 1;
+
+/**
+ * Returns `typeof ip daddr . tcp dport . numgen random mod 2 : ip daddr . tcp dport`. Without it, nft lists a ruleset that it
+ * cannot load again, because the type of a random number has no name.
+ */
+function backendTypes(family: Family, { header }: Protocol): Uint8Array {
+  const record = (type: number, ...parts: readonly (readonly number[])[]): readonly number[] => {
+    const value = parts.flat();
+    return [type, value.length, ...value];
+  };
+  const u32 = (type: number, value: number): readonly number[] => record(type, [value, 0, 0, 0]);
+  const expression = (kind: number, data: readonly number[]): readonly number[] => [
+    ...u32(0, kind),
+    ...record(1, data),
+  ];
+  const payload = (of: number, field: number): readonly number[] =>
+    expression(EXPRESSION.payload, [...u32(0, of), ...u32(1, field)]);
+  const concatenation = (parts: readonly (readonly number[])[]): readonly number[] =>
+    expression(
+      EXPRESSION.concatenation,
+      parts.flatMap((part, at) => record(at, part)),
+    );
+  const backend = [
+    payload(DESTINATION[family].header, DESTINATION[family].field),
+    payload(header, PORT_FIELD),
+  ];
+  const slot = expression(EXPRESSION.numgen, [...u32(0, RANDOM), ...u32(1, 2), ...u32(2, 0)]);
+  return Uint8Array.from([
+    ...u32(UDATA.keyOrder, 0),
+    ...u32(UDATA.dataOrder, 0),
+    ...record(UDATA.keyTypeOf, concatenation([...backend, slot])),
+    ...record(UDATA.dataTypeOf, concatenation(backend)),
+  ]);
+}
+
+function loadAddress(family: Family): NftExpression {
+  const [offset, bytes] = family === 4 ? [16, 4] : [24, 16];
+  return {
+    name: 'payload',
+    ...{ registers: { 1: REGISTER }, numbers: { 2: NETWORK_HEADER, 3: offset, 4: bytes } },
+  };
+}
+
+function loadProtocol(register: number): NftExpression {
+  return { name: 'meta', registers: { 1: register }, numbers: { 2: META_L4PROTO } };
+}
+
+function loadPort(register: number): NftExpression {
+  return { name: 'payload', registers: { 1: register }, numbers: { 2: TRANSPORT_HEADER, 3: 2, 4: 2 } };
+}
+
+/** Loads destination, protocol and port of a packet into consecutive registers. */
 function loadFrontend(family: Family): readonly NftExpression[] {
   const at = REGISTER + words(family);
-  const [offset, bytes] = family === 4 ? [16, 4] : [24, 16];
+  return [loadAddress(family), loadProtocol(at), loadPort(at + 1)];
+}
+
+/** Ends the rule for packets of another protocol. */
+function isProtocol({ number }: Protocol): readonly NftExpression[] {
+  const value = Uint8Array.of(number);
+  return [loadProtocol(REGISTER), { name: 'cmp', registers: { 1: REGISTER }, numbers: { 2: EQUAL }, value }];
+}
+
+function inSet(set: string): NftExpression {
+  return { name: 'lookup', set, registers: { 2: REGISTER } };
+}
+
+/** `meta l4proto tcp ct original ip daddr . ct original proto-dst @masquerade-tcp masquerade` */
+function masquerade(family: Family, protocol: Protocol): readonly NftExpression[] {
+  const original = (register: number, key: number): NftExpression => ({
+    name: 'ct',
+    ...{ registers: { 1: register }, numbers: { 2: key }, byte: [3, CT.original] },
+  });
   return [
-    { name: 'payload', numbers: { 1: REGISTER, 2: NETWORK_HEADER, 3: offset, 4: bytes } },
-    { name: 'meta', numbers: { 1: at, 2: META_L4PROTO } },
-    { name: 'payload', numbers: { 1: at + 1, 2: TRANSPORT_HEADER, 3: 2, 4: 2 } },
+    ...isProtocol(protocol),
+    original(REGISTER, family === 4 ? CT.ipv4 : CT.ipv6),
+    original(REGISTER + words(family), CT.protocolPort),
+    inSet(MASQUERADE + protocol.name),
+    { name: 'masq' },
   ];
 }
 
-/** The chains that packets come to, and the mark of the layout. */
+/** Returns the chains with hooks, and the chain that marks the layout. */
 export function baseChains(family: Family): readonly NftChain[] {
   const find: readonly NftExpression[] = [
     ...loadFrontend(family),
-    { name: 'lookup', set: SETS.services, numbers: { 2: REGISTER, 3: VERDICT_REGISTER } },
+    { name: 'lookup', set: SETS.services, registers: { 2: REGISTER, 3: VERDICT_REGISTER } },
   ];
-  const refuse: readonly NftExpression[] = [
-    ...loadFrontend(family),
-    { name: 'lookup', set: SETS.refused, numbers: { 2: REGISTER } },
-    { name: 'reject', numbers: { 1: 0 }, byte: [2, PORT_UNREACHABLE[family]] },
+  const reject: NftExpression = {
+    name: 'reject',
+    ...{ numbers: { 1: 0 }, byte: [2, PORT_UNREACHABLE[family]] },
+  };
+  const refuse: readonly (readonly NftExpression[])[] = [
+    [...loadFrontend(family), inSet(SETS.refused), reject],
+    [loadAddress(family), loadProtocol(REGISTER + words(family)), inSet(SETS.clusterIPs), reject],
   ];
-  const nat = { type: 'nat', priority: NAT_PRIORITY } as const;
+  const nat = { type: 'nat', priority: DNAT_PRIORITY } as const;
   const filter = { type: 'filter', priority: 0 } as const;
   return [
     { name: 'prerouting', base: { ...nat, hook: HOOK.prerouting }, rules: [find] },
     { name: 'output', base: { ...nat, hook: HOOK.output }, rules: [find] },
-    { name: 'refuse-input', base: { ...filter, hook: HOOK.input }, rules: [refuse] },
-    { name: 'refuse-forward', base: { ...filter, hook: HOOK.forward }, rules: [refuse] },
-    { name: 'refuse-output', base: { ...filter, hook: HOOK.output }, rules: [refuse] },
+    {
+      name: 'postrouting',
+      base: { type: 'nat', priority: SNAT_PRIORITY, hook: HOOK.postrouting },
+      rules: PROTOCOLS.map((protocol) => masquerade(family, protocol)),
+    },
+    { name: 'refuse-input', base: { ...filter, hook: HOOK.input }, rules: refuse },
+    { name: 'refuse-forward', base: { ...filter, hook: HOOK.forward }, rules: refuse },
+    { name: 'refuse-output', base: { ...filter, hook: HOOK.output }, rules: refuse },
     { name: LAYOUT_CHAIN, rules: [] },
   ];
 }
 
 const PICK = 'pick-';
 
-/** The name of the chain of services with this many backends. */
+/** Returns the name of the chain for services with this number of backends. */
 export function pickName(backends: number): string {
   return `${PICK}${backends}`;
 }
 
-/** How many backends the chain with this name picks one of; `undefined` when it is another. */
+/** Returns the number of backends of the chain with this name; `undefined` if it is another chain. */
 export function pickedOf(chain: string): number | undefined {
   return chain.startsWith(PICK) ? Number(chain.slice(PICK.length)) : undefined;
 }
 
-/** The chain of all services with this many backends: picks one of them. */
+/** Returns the chain for all services with this number of backends. It picks one of them. */
 export function pickChain(family: Family, backends: number): NftChain {
-  const slot = REGISTER + words(family) + 2;
+  const at = REGISTER + words(family);
+  const rewrite: NftExpression = {
+    name: 'nat',
+    numbers: { 1: DNAT, 2: family === 4 ? NFPROTO.ipv4 : NFPROTO.ipv6 },
+    registers: { 3: REGISTER, 5: at },
+  };
   return {
     name: pickName(backends),
-    rules: [
-      [
-        ...loadFrontend(family),
-        { name: 'numgen', numbers: { 1: slot, 2: backends, 3: 1 } },
-        { name: 'lookup', set: SETS.backends, numbers: { 2: REGISTER, 3: REGISTER } },
-        {
-          name: 'nat',
-          numbers: {
-            ...{ 1: DNAT, 2: family === 4 ? NFPROTO.ipv4 : NFPROTO.ipv6, 3: REGISTER },
-            5: REGISTER + words(family),
-          },
-        },
-      ],
-    ],
+    rules: PROTOCOLS.map((protocol) => [
+      ...isProtocol(protocol),
+      loadAddress(family),
+      loadPort(at),
+      { name: 'numgen', registers: { 1: at + 1 }, numbers: { 2: backends, 3: RANDOM } },
+      { name: 'lookup', set: BACKENDS + protocol.name, registers: { 2: REGISTER, 3: REGISTER } },
+      rewrite,
+    ]),
   };
 }
 
-/** The key of a frontend; with `slot` that of one of its backends. */
-export function frontendKey({ ip, port, protocol }: Endpoint, slot?: number): Uint8Array {
-  const at = 4 * words(familyOf(ip));
-  const bytes = new Uint8Array(at + (slot === undefined ? 8 : 12));
-  bytes.set(addressBytes(ip));
-  const view = viewOf(bytes);
+/** Returns the key of a frontend in the sets that all protocols share: address, protocol, port. */
+export function frontendKey({ ip, port, protocol }: Endpoint): Uint8Array {
+  const { bytes, view, at } = keyOf(ip, 8);
   view.setUint8(at, protocol);
   view.setUint16(at + 4, port);
-  // A number of the rule's own: in the order of the processor.
-  if (slot !== undefined) view.setUint32(at + 8, slot, true);
   return bytes;
 }
 
-/** A backend as a value of the map. */
-export function backendValue({ ip, port }: Endpoint): Uint8Array {
+/** Returns the key of one backend of a frontend: address, port, slot. */
+export function slotKey({ ip, port }: Endpoint, slot: number): Uint8Array {
+  const { bytes, view, at } = keyOf(ip, 8);
+  view.setUint16(at, port);
+  // A number computed by the rule is in processor order.
+  view.setUint32(at + 4, slot, true);
+  return bytes;
+}
+
+/** Returns the key of a frontend in a set of its protocol: address, port. */
+export function portKey({ ip, port }: Pick<Endpoint, 'ip' | 'port'>): Uint8Array {
+  const { bytes, view, at } = keyOf(ip, 4);
+  view.setUint16(at, port);
+  return bytes;
+}
+
+/** Returns the key of a cluster IP, for refused ports of a protocol. */
+export function clusterIPKey(ip: string, protocol: number): Uint8Array {
+  const { bytes, view, at } = keyOf(ip, 4);
+  view.setUint8(at, protocol);
+  return bytes;
+}
+
+function keyOf(ip: string, more: number): { bytes: Uint8Array; view: DataView; at: number } {
   const at = 4 * words(familyOf(ip));
-  const bytes = new Uint8Array(at + 4);
+  const bytes = new Uint8Array(at + more);
   bytes.set(addressBytes(ip));
-  viewOf(bytes).setUint16(at, port);
-  return bytes;
+  return { bytes, view: viewOf(bytes), at };
 }
 
-/** The frontend that a key begins with, and the slot behind it if there is one. Throws `NetlinkFormatError`. */
-export function readKey(bytes: Uint8Array, family: Family): Endpoint & { readonly slot: number | undefined } {
+/** Returns the address at the start of a key or value, and a view of the rest. Throws `NetlinkFormatError`. */
+function readKey(
+  bytes: Uint8Array,
+  family: Family,
+  more: number,
+): { readonly ip: string; readonly rest: DataView } {
   const at = 4 * words(family);
-  if (bytes.length < at + 8) throw new NetlinkFormatError(`a frontend of ${bytes.length} bytes`);
-  const view = viewOf(bytes);
-  return {
-    ...{
-      ip: readAddress(bytes.subarray(0, at)) ?? '',
-      port: view.getUint16(at + 4),
-      protocol: view.getUint8(at),
-    },
-    slot: bytes.length < at + 12 ? undefined : view.getUint32(at + 8, true),
-  };
+  if (bytes.length < at + more) throw new NetlinkFormatError(`a key of ${bytes.length} bytes`);
+  return { ip: readAddress(bytes.subarray(0, at)) ?? '', rest: viewOf(bytes.subarray(at)) };
 }
 
-/** The backend in a value. Throws `NetlinkFormatError`. */
-export function readBackend(bytes: Uint8Array, family: Family): Omit<Endpoint, 'protocol'> {
-  const at = 4 * words(family);
-  if (bytes.length < at + 2) throw new NetlinkFormatError(`a backend of ${bytes.length} bytes`);
-  return { ip: readAddress(bytes.subarray(0, at)) ?? '', port: viewOf(bytes).getUint16(at) };
+/** Reads a key of {@link frontendKey}. Throws `NetlinkFormatError`. */
+export function readFrontend(bytes: Uint8Array, family: Family): Endpoint {
+  const { ip, rest } = readKey(bytes, family, 8);
+  return { ip, protocol: rest.getUint8(0), port: rest.getUint16(4) };
+}
+
+/** Reads a key of {@link slotKey}. Throws `NetlinkFormatError`. */
+export function readSlot(
+  bytes: Uint8Array,
+  family: Family,
+): Omit<Endpoint, 'protocol'> & { readonly slot: number } {
+  const { ip, rest } = readKey(bytes, family, 8);
+  return { ip, port: rest.getUint16(0), slot: rest.getUint32(4, true) };
+}
+
+/** Reads a key of {@link portKey}: a frontend or a backend. Throws `NetlinkFormatError`. */
+export function readPort(bytes: Uint8Array, family: Family): Omit<Endpoint, 'protocol'> {
+  const { ip, rest } = readKey(bytes, family, 2);
+  return { ip, port: rest.getUint16(0) };
+}
+
+/** Reads a key of {@link clusterIPKey}. Throws `NetlinkFormatError`. */
+export function readClusterIP(
+  bytes: Uint8Array,
+  family: Family,
+): { readonly ip: string; readonly protocol: number } {
+  const { ip, rest } = readKey(bytes, family, 1);
+  return { ip, protocol: rest.getUint8(0) };
 }

@@ -1,33 +1,41 @@
+import { compareWriters, type Source } from '../../../identity/source.ts';
 import type { DesiredItems } from '../kernel-table.ts';
 
+/** The owner of a claim: a node, and the source that announces it. */
+export interface PathOwner {
+  readonly owner: string;
+  readonly source: Source;
+}
+
 /**
- * Items by key, each claimed by one or several owners: two nodes that say the same pod CIDR is theirs. Of several claims the one
- * of the owner whose name comes first counts, so that the order in which they came does not matter (I2).
+ * Items by key, each claimed by one or several owners, for example by two nodes with the same pod CIDR. The claim of the
+ * strongest source is effective, then that of the owner whose name sorts first. So the order of arrival does not matter (I2,
+ * I4).
  */
 export class ClaimedItems<Item> implements DesiredItems<Item> {
   readonly #byKey = new Map<string, Map<string, Item>>();
-  readonly #byOwner = new Map<string, readonly string[]>();
+  readonly #byOwner = new Map<string, PathOwner & { readonly keys: readonly string[] }>();
 
   get size(): number {
     return this.#byKey.size;
   }
 
-  /** Puts all claims of an owner in the place of those it had, and gives the keys of either. */
-  replace(owner: string, items: ReadonlyMap<string, Item>): ReadonlySet<string> {
+  /** Replaces all claims of an owner, and its source. Returns the keys that it claimed before or claims now. */
+  replace({ owner, source }: PathOwner, items: ReadonlyMap<string, Item>): ReadonlySet<string> {
     const touched = new Set(items.keys());
-    for (const key of this.#byOwner.get(owner) ?? []) {
+    for (const key of this.#byOwner.get(owner)?.keys ?? []) {
       touched.add(key);
       if (!items.has(key)) this.#withdraw(owner, key);
     }
     for (const [key, item] of items) this.#claim(owner, key, item);
     if (items.size === 0) this.#byOwner.delete(owner);
-    else this.#byOwner.set(owner, [...items.keys()]);
+    else this.#byOwner.set(owner, { owner, source, keys: [...items.keys()] });
     return touched;
   }
 
   get(key: string): Item | undefined {
     const claims = this.#byKey.get(key);
-    const owner = claims && firstOf(claims);
+    const owner = claims && this.#winner(claims);
     return owner === undefined ? undefined : claims?.get(owner);
   }
 
@@ -38,13 +46,23 @@ export class ClaimedItems<Item> implements DesiredItems<Item> {
     }
   }
 
-  /** The owners whose claim on a key does not count, with the one whose does. */
+  /** Returns the owners whose claim on a key is overruled, with the owner of the effective claim. */
   *overruled(): Iterable<{ readonly key: string; readonly owner: string; readonly by: string }> {
     for (const [key, claims] of this.#byKey) {
       if (claims.size < 2) continue;
-      const by = firstOf(claims) ?? '';
+      const by = this.#winner(claims) ?? '';
       for (const owner of claims.keys()) if (owner !== by) yield { key, owner, by };
     }
+  }
+
+  #winner(claims: ReadonlyMap<string, unknown>): string | undefined {
+    let first: PathOwner | undefined;
+    for (const name of claims.keys()) {
+      const claimant = this.#byOwner.get(name);
+      if (claimant !== undefined && (first === undefined || compareWriters(claimant, first) < 0))
+        first = claimant;
+    }
+    return first?.owner;
   }
 
   #claim(owner: string, key: string, item: Item): void {
@@ -58,10 +76,4 @@ export class ClaimedItems<Item> implements DesiredItems<Item> {
     claims?.delete(owner);
     if (claims?.size === 0) this.#byKey.delete(key);
   }
-}
-
-function firstOf(claims: ReadonlyMap<string, unknown>): string | undefined {
-  let first: string | undefined;
-  for (const owner of claims.keys()) if (first === undefined || owner < first) first = owner;
-  return first;
 }

@@ -10,72 +10,81 @@ import { ClaimedItems } from './claimed-items.ts';
 import { PacedTask } from './paced-task.ts';
 import { type DeviceItem, type PathItem, pathKey, type RouteItem, TUNNEL } from './path-item.ts';
 import type { PathTable, Reach } from './path-table.ts';
+import { RemoteCIDRs } from './remote-cidrs.ts';
 import { linkLocal, tunnelMAC } from './tunnel-address.ts';
 
 /** Groups of rtnetlink: links, neighbours, addresses, routes and rules of both families. */
 export const NODE_PATHS_GROUPS: readonly number[] = [1, 3, 5, 7, 8, 9, 11, 19];
-/** Events may come in thousands: what follows from them is done at most this often. */
+/** Minimum time between reactions to events, which may arrive in thousands. */
 const EVENT_PACE_MS = 1_000;
-/** To ask again how a node is reached takes some 20 µs: no more than 2 % of a processor, whatever happens to others' routes. */
+/**
+ * Pause per node between two lookups of all routes. A lookup takes about 20 µs, so they use at most 2 % of a processor however
+ * often foreign routes change.
+ */
 const NODE_PACE_MS = 1;
-/** One look at everything answers the questions about single nodes for so long. */
+/** Validations of single nodes are answered by one comparison of everything for this time. */
 const VALIDATION_AGE_MS = 30_000;
 const NODES_A_TURN = 64;
 const SHOWN = 16;
-/** What VXLAN puts before a packet: Ethernet, IP, UDP and its own header. */
+/** Overhead of VXLAN: Ethernet, IP, UDP and its own header. */
 const VXLAN_BYTES = { ipv4: 50, ipv6: 70 } as const;
 
-/** How pods of other nodes are reached. */
+/** Options of {@link NodePaths}. */
 export interface NodePathsOptions {
-  /** `auto`: by a direct route where the node is on a link of this one, otherwise through the tunnel. */
+  /** `auto`: a direct route if the node is on a link of this one, otherwise the tunnel. */
   readonly mode: 'auto' | 'direct' | 'tunnel';
-  /** The network identifier of the tunnel, and its UDP port: the same on all nodes. */
+  /** The network identifier and the UDP port of the tunnel, the same on all nodes. */
   readonly vni: number;
   readonly port: number;
   /** The name of the VXLAN interface. */
   readonly device: string;
-  /** Packets of own pods use the table of our routes, by rules of this priority; by default there are none. */
+  /** Priority of rules that let packets of own pods use the table of our routes; by default there are no rules. */
   readonly rulePriority?: number | undefined;
-  /** The own node by its full name, `cluster/name`: a kvstore says it as one of all. Of source `local` it is always. */
+  /**
+   * Full name of the own node, `cluster/name`, because a kvstore lists it among all nodes. A node of source `local` is always
+   * the own node. Nodes of other clusters are remote: their pod CIDRs are checked, see `RemoteCIDRs`.
+   */
   readonly ownNode?: string | undefined;
+  /** Ranges that pods of remote clusters may use, in addition to the private ones. */
+  readonly remoteCIDRs?: readonly string[] | undefined;
 }
 
-/** A node that there is no path to, for one of its pod CIDRs at least. */
+/** A node without a path for at least one of its pod CIDRs. */
 export interface NodeWithoutPath {
   readonly node: string;
   readonly reason: string;
 }
 
-/** How the paths to other nodes stand. */
+/** The status of the paths to other nodes. */
 export interface NodePathsStatus {
   readonly table: KeptTableStatus;
   readonly nodes: number;
-  /** Pod CIDRs by the way that is taken. */
+  /** Number of pod CIDRs by kind of path. */
   readonly direct: number;
   readonly tunnel: number;
   readonly withoutPath: number;
   readonly failures: readonly NodeWithoutPath[];
-  /** Claims on a pod CIDR, or an address in the tunnel, that another node has as well; some of them. */
+  /** Claims on a pod CIDR or a tunnel address that another node claims as well; some of them. */
   readonly overruled: readonly { readonly key: string; readonly owner: string; readonly by: string }[];
   readonly events: number;
-  /** How often events were lost, after which everything is read again. */
+  /** Number of times that events were lost. Everything is read again then. */
   readonly overruns: number;
   readonly repairs: number;
   readonly lastFailure: Failure | undefined;
-  /** What has failed for all paths together, a sentence each, until it succeeds. */
+  /** Current problems that affect all paths, one sentence each. */
   readonly problems: readonly string[];
 }
 
-/** There is no way to a node: says why. */
+/** There is no path to a node; the message contains the reason. */
 export class NoPathError extends Error {
   override readonly name: string = 'NoPathError';
   readonly code: string = 'no-path';
 }
 
 /**
- * Routes and tunnels to the pods of other nodes. Derives from each node what is to be in the kernel, and keeps it there: what
- * somebody takes away is noticed by its event and put back. A call fails where there is no path to a node; that it
- * is tried again is the node manager's doing.
+ * Maintains routes and tunnels to the pods of other nodes. Derives the desired items from each node and keeps them in the
+ * kernel: if others remove an item, its event is received and the item is restored. A call fails if there is no path to a node;
+ * the node manager retries it.
  */
 export class NodePaths implements NodeHandler, Disposable {
   readonly name = 'paths';
@@ -83,11 +92,12 @@ export class NodePaths implements NodeHandler, Disposable {
   readonly #options: NodePathsOptions;
   readonly #context: KeptTableContext & { readonly clock: Clock };
   readonly #claims = new ClaimedItems<PathItem>();
+  readonly #remoteCIDRs: RemoteCIDRs;
   readonly #nodes = new Map<string, Node>();
   readonly #withoutPath = new Map<string, string>();
   readonly #repair: PacedTask;
   readonly #reconsider: PacedTask;
-  /** What the claims are kept in. */
+  /** Writes the claims to the kernel. */
   readonly kept: KeptTable<PathItem>;
   #underlay: NodeConfiguration['underlay'] = 'ipv4';
   #own: Node | undefined;
@@ -109,6 +119,7 @@ export class NodePaths implements NodeHandler, Disposable {
     this.#table = table;
     this.#options = options;
     this.#context = context;
+    this.#remoteCIDRs = new RemoteCIDRs(options.remoteCIDRs);
     this.kept = new KeptTable(table, this.#claims, context);
     this.#repair = new PacedTask(
       context.clock,
@@ -122,10 +133,11 @@ export class NodePaths implements NodeHandler, Disposable {
     );
   }
 
-  /** Reads what is there, and listens from then on. Rejects with what the kernel refuses; may be called again then. */
+  /** Reads the kernel and follows its events from then on. Rejects with the kernel's error, and may be called again then. */
   async start(): Promise<void> {
     this.#monitor ??= this.#table.open({ groups: NODE_PATHS_GROUPS });
     this.#poll ??= this.#monitor.onEvents(() => this.#hearAll());
+    this.#remoteCIDRs.setInterfaces(this.#table.addresses());
     await this.kept.adopt();
   }
 
@@ -140,13 +152,14 @@ export class NodePaths implements NodeHandler, Disposable {
   }
 
   nodeDelete(node: Node): void {
-    this.#claim(node.fullName, new Map());
+    this.#claim(node, new Map());
     this.#withoutPath.delete(node.fullName);
     this.#nodes.delete(node.fullName);
+    this.#reserve(node, []);
     if (this.#isOwn(node)) this.#setOwn(undefined);
   }
 
-  /** Looks at all nodes, and not again within half a minute: a look at one costs nearly as much. */
+  /** Compares all nodes, but at most once in half a minute, because comparing one node costs nearly as much. */
   async nodeValidateImplementation(node: Node): Promise<void> {
     if (this.#repair.age > VALIDATION_AGE_MS) await this.#repair.request();
     const reason = this.#withoutPath.get(node.fullName);
@@ -184,7 +197,7 @@ export class NodePaths implements NodeHandler, Disposable {
     };
   }
 
-  /** Ends it; what is in the kernel stays. Idempotent. */
+  /** Ends the handler. Does not change the kernel. Idempotent. */
   [Symbol.dispose](): void {
     this.#isDisposed = true;
     this.#poll?.[Symbol.dispose]();
@@ -204,20 +217,34 @@ export class NodePaths implements NodeHandler, Disposable {
     this.#own = node;
     this.#device = undefined;
     const { rulePriority } = this.#options;
+    if (node !== undefined) this.#reserve(node, inUse(node));
     if (node !== undefined && rulePriority !== undefined) {
       const item: PathItem = { kind: 'rule', priority: rulePriority };
-      this.#claim(node.fullName, new Map(podCIDRs(node).map((cidr) => [pathKey('rule', cidr), item])));
+      this.#claim(node, new Map(podCIDRs(node).map((cidr) => [pathKey('rule', cidr), item])));
     }
     void this.#reconsider.request();
   }
 
+  /** Returns true if a node belongs to another cluster. */
+  #isRemote({ source, cluster }: Node): boolean {
+    const own = this.#options.ownNode?.split('/')[0] ?? this.#own?.cluster;
+    return source === 'clustermesh' || (own !== undefined && cluster !== own);
+  }
+
+  /** Reserves the prefixes of a node of the own cluster, so that pod CIDRs of remote clusters cannot overlap them. */
+  #reserve(node: Node, used: readonly string[]): void {
+    const isChanged = this.#remoteCIDRs.setOwnNode(node.fullName, this.#isRemote(node) ? [] : used);
+    if (isChanged) void this.#reconsider.request();
+  }
+
   #set(node: Node): void {
     this.#nodes.set(node.fullName, node);
+    this.#reserve(node, inUse(node));
     const reason = this.#resolve(node);
     if (reason !== undefined) throw new NoPathError(reason);
   }
 
-  /** Claims what the paths to a node need; gives why one of them is missing. */
+  /** Claims the items for the paths to a node. Returns the reason if a path is missing. */
   #resolve(node: Node): string | undefined {
     const items = new Map<string, PathItem>();
     let missing: string | undefined;
@@ -225,14 +252,14 @@ export class NodePaths implements NodeHandler, Disposable {
       const reason = this.#addPath(node, cidr, items);
       if (reason !== undefined) missing ??= `no path to ${cidr} of ${node.fullName}: ${reason}`;
     }
-    this.#claim(node.fullName, items);
+    this.#claim(node, items);
     if (missing === undefined) this.#withoutPath.delete(node.fullName);
     else this.#withoutPath.set(node.fullName, missing);
     return missing;
   }
 
-  #claim(owner: string, items: ReadonlyMap<string, PathItem>): void {
-    for (const key of this.#claims.replace(owner, items)) {
+  #claim({ fullName: owner, source }: Node, items: ReadonlyMap<string, PathItem>): void {
+    for (const key of this.#claims.replace({ owner, source }, items)) {
       const item = this.#claims.get(key);
       if (item === undefined || !this.#table.has(key, item) || this.kept.isHeld(key)) this.kept.mark(key);
     }
@@ -243,6 +270,8 @@ export class NodePaths implements NodeHandler, Disposable {
     const end = tunnelEndpoint(node, this.#underlay);
     if ([hop, end].some((address) => address !== undefined && holds(cidr, address)))
       return 'it holds the address of its own node';
+    const refusal = this.#refusal(node, cidr);
+    if (refusal !== undefined) return refusal;
     const { mode } = this.#options;
     const direct = mode === 'tunnel' || hop === undefined ? undefined : this.#table.reach(hop);
     if (direct?.kind === 'link') {
@@ -251,6 +280,15 @@ export class NodePaths implements NodeHandler, Disposable {
     }
     if (mode === 'direct') return reasonOf(direct);
     return this.#addTunnel(cidr, end, items);
+  }
+
+  /**
+   * Returns the reason why a CIDR of a node gets no route: it contains addresses of pods of the own cluster or of this host.
+   */
+  #refusal(node: Node, cidr: string): string | undefined {
+    if (this.#isRemote(node)) return this.#remoteCIDRs.refusal(cidr);
+    const own = this.#own && podCIDRs(this.#own).find((one) => overlaps(one, cidr));
+    return own && `it overlaps ${own} of this node`;
   }
 
   #addTunnel(cidr: string, end: string | undefined, items: Map<string, PathItem>): string | undefined {
@@ -266,7 +304,7 @@ export class NodePaths implements NodeHandler, Disposable {
     return undefined;
   }
 
-  /** The own end of the tunnel; or why there is none. */
+  /** Returns the local end of the tunnel, or the reason why there is none. */
   #ownDevice(): DeviceItem | string {
     const local = this.#own && tunnelEndpoint(this.#own, this.#underlay);
     if (local === undefined) return 'the own address for a tunnel is not known yet';
@@ -287,7 +325,7 @@ export class NodePaths implements NodeHandler, Disposable {
     try {
       this.#hearWaiting();
     } catch (error) {
-      // Of an event that cannot be read nothing is known: as if it were lost.
+      // An unreadable event is treated like a lost one.
       this.#lastFailure = failureOf(error, this.#context.clock);
       this.#hear({ reach: true, reread: true });
     }
@@ -303,7 +341,7 @@ export class NodePaths implements NodeHandler, Disposable {
       }
       this.#events += got.length;
       for (const message of got) {
-        // Of what this process has done itself it knows, but for what went with an interface.
+        // Own changes are already known, except for items deleted with an interface.
         if (message.port !== this.#table.port || isAboutLink(message.type))
           this.#hear(this.#table.hear(message));
       }
@@ -326,7 +364,7 @@ export class NodePaths implements NodeHandler, Disposable {
     await this.kept.repair();
   }
 
-  /** What fails here is in the status, and is tried again at the next event, or by the next validation. */
+  /** Records a failure in the status. The work is retried at the next event or validation. */
   async #noted(problem: string, work: () => Promise<void>): Promise<void> {
     try {
       await work();
@@ -338,15 +376,16 @@ export class NodePaths implements NodeHandler, Disposable {
   }
 
   async #resolveAll(): Promise<void> {
+    this.#remoteCIDRs.setInterfaces(this.#table.addresses());
     let left = NODES_A_TURN;
     for (const node of [...this.#nodes.values()]) {
       if (--left === 0) {
         await new Promise<void>((resolve) => void this.#context.nextTurn(resolve));
-        // What routes are asked for through may be closed by then.
+        // The sockets may be closed by then.
         if (this.#isDisposed) return;
         left = NODES_A_TURN;
       }
-      // It may have been changed or deleted meanwhile.
+      // The node may have been changed or deleted during the pause.
       if (this.#nodes.get(node.fullName) === node) this.#resolve(node);
     }
   }
@@ -363,6 +402,16 @@ function podCIDRs({ fields }: Node): readonly string[] {
   return all.filter((cidr) => cidr !== undefined);
 }
 
+/** Returns all prefixes that a node of the own cluster uses: pod CIDRs and addresses. */
+function inUse(node: Node): readonly string[] {
+  return [...podCIDRs(node), ...node.fields.addresses.map(({ ip }) => ip)];
+}
+
+function overlaps(one: string, other: string): boolean {
+  const [a, b] = [Prefix.parse(one), Prefix.parse(other)];
+  return a !== undefined && b !== undefined && (a.contains(b) || b.contains(a));
+}
+
 function holds(cidr: string, address: string): boolean {
   const inner = Prefix.parse(address);
   return inner !== undefined && Prefix.parse(cidr)?.contains(inner) === true;
@@ -372,7 +421,10 @@ function reasonOf(reach: Reach | undefined): string {
   return reach?.kind === 'not' ? reach.reason : 'it has no address of that family';
 }
 
-/** The next hop in the tunnel: in IPv4 the first address of the CIDR, which no pod has; in IPv6 the other end itself. */
+/**
+ * Returns the next hop in the tunnel. In IPv4 it is the first address of the CIDR, which no pod has; in IPv6 it is the other
+ * end itself.
+ */
 function tunnelHop(cidr: string, mac: string): string {
   return cidr.includes(':') ? linkLocal(mac) : (Prefix.parse(cidr)?.address ?? '');
 }

@@ -1,8 +1,8 @@
 import type { Clock, Timer } from '../../../base/clock.ts';
 
 /**
- * Work that is asked for more often than it is worth doing: runs soon after the first request, not again within its pace
- * from its last start, and never twice at a time. What is asked for while it runs is done by the run after it.
+ * Runs work that is requested more often than it should run. A run starts soon after the first request, but no earlier than its
+ * pace after the start of the last run. Runs never overlap. Requests during a run are served by the next one.
  */
 export class PacedTask implements Disposable {
   readonly #clock: Pick<Clock, 'now' | 'after'>;
@@ -14,19 +14,19 @@ export class PacedTask implements Disposable {
   #started: number = Number.NEGATIVE_INFINITY;
   #waiting: (() => void)[] = [];
 
-  /** What `work` rejects with has to be seen to by itself. */
+  /** `work` must handle its own failures. */
   constructor(clock: Pick<Clock, 'now' | 'after'>, paceMs: () => number, work: () => Promise<void>) {
     this.#clock = clock;
     this.#paceMs = paceMs;
     this.#work = work;
   }
 
-  /** How long ago the last run began, in milliseconds. */
+  /** Milliseconds since the start of the last run. */
   get age(): number {
     return this.#clock.now() - this.#started;
   }
 
-  /** Resolves when a run is over that began after this call; or when the task is disposed of, or has been. */
+  /** Resolves when a run that started after this call has ended, or when the task is disposed of. */
   request(): Promise<void> {
     if (this.#isDisposed) return Promise.resolve();
     return new Promise((resolve) => {
@@ -35,7 +35,7 @@ export class PacedTask implements Disposable {
     });
   }
 
-  /** No run begins any more; one that is under way goes on. */
+  /** Starts no more runs. A current run continues. */
   [Symbol.dispose](): void {
     this.#isDisposed = true;
     this.#timer?.cancel();

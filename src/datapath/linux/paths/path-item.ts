@@ -1,7 +1,7 @@
-/** The protocol number of our routes, neighbours and rules: it tells them apart from those of others. */
+/** Protocol number of our routes, neighbours and rules, which distinguishes them from those of others. */
 export const OWN_PROTOCOL = 201;
 
-/** The interface of tunnels, whatever its index is. */
+/** The tunnel interface, whatever its index. */
 export const TUNNEL = 'tunnel';
 
 /** The VXLAN interface. Its key is its name. */
@@ -10,44 +10,46 @@ export interface DeviceItem {
   /** The network identifier. */
   readonly vni: number;
   readonly port: number;
-  /** The own address under the tunnel. */
+  /** The local address of the tunnel. */
   readonly local: string;
   readonly mtu: number;
   readonly mac: string;
-  /** What somebody has made of it that it is not to be: another name, or down. Never desired. */
+  /** An unwanted change by others: another name, or down. Never desired. */
   readonly amiss?: string | undefined;
 }
 
-/** Behind which host a hardware address is, which is its key. */
+/** The host of a hardware address, which is the key. */
 export interface FdbItem {
   readonly kind: 'fdb';
   readonly host: string;
 }
 
-/** The hardware address of a next hop in the tunnel, whose address is its key. */
+/** The hardware address of a next hop in the tunnel. The key is the address of the next hop. */
 export interface NeighborItem {
   readonly kind: 'neighbor';
   readonly mac: string;
 }
 
-/** The next hop to a pod CIDR, which is its key. */
+/** The next hop to a pod CIDR, which is the key. */
 export interface RouteItem {
   readonly kind: 'route';
   readonly gateway: string | undefined;
-  /** The index of an interface. An index survives that the interface is renamed. */
+  /** The index of an interface, which does not change if the interface is renamed. */
   readonly interface: number | typeof TUNNEL;
+  /** Never desired. IPv6 joins a route with foreign ones of the same metric; these are the next hops of all of them. */
+  readonly joined?: readonly RouteItem[] | undefined;
 }
 
-/** Packets from a pod CIDR, which is its key, use the table of our routes. */
+/** Packets from a pod CIDR, which is the key, use the table of our routes. */
 export interface RuleItem {
   readonly kind: 'rule';
   readonly priority: number;
 }
 
-/** What is kept in the kernel so that pods of other nodes are reached; the kind is also the first word of its key. */
+/** An item in the kernel that is needed to reach pods of other nodes. Its kind is the first word of its key. */
 export type PathItem = DeviceItem | FdbItem | NeighborItem | RouteItem | RuleItem;
 
-/** What others need comes first. */
+/** Order of writes: items that others depend on come first. */
 const ORDER: Readonly<Record<PathItem['kind'], number>> = {
   device: 0,
   fdb: 1,
@@ -60,12 +62,12 @@ function isKind(word: string): word is PathItem['kind'] {
   return Object.hasOwn(ORDER, word);
 }
 
-/** `route 10.1.0.0/24`: the kind, and what it is about. */
+/** Returns a key such as `route 10.1.0.0/24`: the kind and the object. */
 export function pathKey(kind: PathItem['kind'], what: string): string {
   return `${kind} ${what}`;
 }
 
-/** The parts of a {@link pathKey}. */
+/** Returns the parts of a {@link pathKey}. */
 export function splitKey(key: string): readonly [kind: PathItem['kind'], what: string] {
   const space = key.indexOf(' ');
   const kind = key.slice(0, space);
@@ -73,18 +75,24 @@ export function splitKey(key: string): readonly [kind: PathItem['kind'], what: s
   return [kind, key.slice(space + 1)];
 }
 
-/** When a key has its turn. */
+/** Returns the write order of a key. */
 export function pathOrder(key: string): number {
   return ORDER[splitKey(key)[0]];
 }
 
-/** Whether two items under one key are the same. */
+/** Returns true if packets of a route may take a next hop, possibly beside others. */
+function leadsTo({ joined, ...route }: RouteItem, hop: RouteItem): boolean {
+  const hops = joined ?? [route];
+  return hops.some((one) => one.gateway === hop.gateway && one.interface === hop.interface);
+}
+
+/** Returns true if two items of one key are equal. */
 export function equalItems(a: PathItem, b: PathItem): boolean {
-  if (a.kind === 'route') return b.kind === 'route' && a.gateway === b.gateway && a.interface === b.interface;
+  if (a.kind === 'route') return b.kind === 'route' && (leadsTo(a, b) || leadsTo(b, a));
   return printItem(a) === printItem(b);
 }
 
-/** An item in words; `nameOf` gives the name of an interface. */
+/** Returns an item as text. `nameOf` returns the name of an interface. */
 export function printItem(item: PathItem, nameOf: (index: number) => string = String): string {
   switch (item.kind) {
     case 'device':
@@ -99,6 +107,7 @@ export function printItem(item: PathItem, nameOf: (index: number) => string = St
     case 'rule':
       return `priority ${item.priority}`;
     case 'route': {
+      if (item.joined !== undefined) return item.joined.map((one) => printItem(one, nameOf)).join(', ');
       const dev = item.interface === TUNNEL ? TUNNEL : nameOf(item.interface);
       return item.gateway === undefined ? `dev ${dev}` : `via ${item.gateway} dev ${dev}`;
     }

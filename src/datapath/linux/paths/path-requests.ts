@@ -5,7 +5,10 @@ import { RTM_RULE, type Rule, writeRule } from '../netlink/rule.ts';
 import { OWN_PROTOCOL, type PathItem, splitKey } from './path-item.ts';
 import type { LenientRequest } from './route-ledger.ts';
 
-/** Adds the neighbour or entry of the FDB at a key, in the place of what is there; without an item deletes what is known. */
+/**
+ * Returns a request that adds or replaces the neighbour or FDB entry of a key, or that deletes the known one if there is no
+ * item.
+ */
 export function neighborRequest(
   key: string,
   item: PathItem | undefined,
@@ -40,7 +43,7 @@ export function neighborRequest(
       };
 }
 
-/** Adds the rule at a key; without an item deletes what is known. */
+/** Returns a request that adds the rule of a key, or that deletes the known one if there is no item. */
 export function ruleRequest(
   key: string,
   item: PathItem | undefined,

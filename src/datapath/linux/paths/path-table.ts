@@ -9,9 +9,17 @@ import {
 } from '../netlink/interface-address.ts';
 import { type Link, RTM_LINK, readLink, writeLinkQuestion } from '../netlink/link.ts';
 import type { NetlinkMessage } from '../netlink/message-reader.ts';
+import { NLM_F } from '../netlink/message-writer.ts';
 import { type Neighbor, RTM_NEIGHBOR, readNeighbor, writeNeighborDump } from '../netlink/neighbor.ts';
 import { type NetlinkRequest, NetlinkSocket, type NetlinkSocketOptions } from '../netlink/netlink-socket.ts';
-import { type Route, RTM_ROUTE, readRoute, writeRouteDump, writeRouteQuestion } from '../netlink/route.ts';
+import {
+  type NextHop,
+  type Route,
+  RTM_ROUTE,
+  readRoute,
+  writeRouteDump,
+  writeRouteQuestion,
+} from '../netlink/route.ts';
 import { RTM_RULE, type Rule, readRule, writeRuleDump } from '../netlink/rule.ts';
 import type { Kernel } from '../syscall/kernel.ts';
 import { SyscallError } from '../syscall/syscall-error.ts';
@@ -32,46 +40,51 @@ import { deviceItem, isOwnLink, linkNamed, setDevice } from './tunnel-device.ts'
 
 const { EEXIST, ENODEV } = constants.errno;
 
-/** What the kernel takes for a route of IPv6 that says nothing. */
-const IPV6_METRIC = 1024;
+/** Returns the metric of our routes: the kernel's default, 0 in IPv4 and 1024 in IPv6. */
+function metricOf(destination: string): number {
+  return familyOf(destination) === 4 ? 0 : 1024;
+}
 
-/** Where routes go, and under which name the tunnel is. */
+const SHOWN = 16;
+
+/** Options of {@link PathTable}. */
 export interface PathTableOptions {
-  /** Path of a network namespace; by default the one that the process is in. */
+  /** Path of a network namespace; default that of the process. */
   readonly namespace?: string | undefined;
-  /** The table of routes. */
+  /** The routing table. */
   readonly routeTable: number;
   /** The name of the VXLAN interface. */
   readonly device: string;
 }
 
-/** What an event of the kernel means. */
+/** The consequences of an event of the kernel. */
 export interface PathNews {
-  /** What is there of ours at this key is another than before. */
+  /** Our item of this key has changed. */
   readonly key?: string | undefined;
-  /** Next hops may be reached in another way than before. */
+  /** The way to next hops may have changed. */
   readonly reach?: boolean | undefined;
-  /** Things of ours may have gone without a word. */
+  /** Our items may have been removed without an event. */
   readonly reread?: boolean | undefined;
 }
 
-/** A request, and the place of its change among all. */
+/** A request, and the index of its change. */
 interface QueuedRequest {
   readonly at: number;
   readonly request: LenientRequest;
 }
 
-/** How an address is reached. */
+/** The way in which an address is reached. */
 export type Reach =
   | { readonly kind: 'link'; readonly interface: number }
   | { readonly kind: 'not'; readonly reason: string };
 
 /**
- * What of ours is in the kernel so that pods of other nodes are reached: one VXLAN interface with its FDB and neighbours, routes,
- * rules. Ours is what has our protocol number, or is on our interface.
+ * Our items in the kernel that are needed to reach pods of other nodes: one VXLAN interface with its FDB and neighbours,
+ * routes, rules. An item is ours if it has our protocol number or is on our interface.
  *
- * A route of others to the same destination in the same table is left alone, and ours does not go beside it: that is an error
- * of its key, until it is gone.
+ * Foreign routes are never changed. The kernel chooses between ours and a foreign one by their metrics, so ours stays beside
+ * one with another metric. If a foreign route already has the metric of ours, ours cannot be added. That is an error of its key
+ * until the foreign route is deleted.
  */
 export class PathTable implements KernelTable<PathItem>, Disposable {
   readonly name = 'paths';
@@ -80,7 +93,7 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
   readonly #socket: NetlinkSocket;
   readonly #links = new Map<number, Link>();
   readonly #routes = new RouteLedger();
-  /** What is there besides routes, by key. */
+  /** Existing items other than routes, by key. */
   readonly #known = new Map<string, PathItem>();
 
   constructor(kernel: Kernel, options: PathTableOptions) {
@@ -90,12 +103,12 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     this.#readLinks();
   }
 
-  /** The port of those events that our own changes bring about. */
+  /** Port of the events caused by our own changes. */
   get port(): number {
     return this.#socket.port;
   }
 
-  /** A socket in the same namespace. */
+  /** Opens a socket in the same namespace. */
   open(options: NetlinkSocketOptions = {}): NetlinkSocket {
     return new NetlinkSocket(this.#kernel, { ...options, namespace: this.#options.namespace });
   }
@@ -152,7 +165,7 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
         if (splitKey(key)[0] !== 'device')
           for (const request of this.#requests(key, item)) batch.push({ at, request });
         else {
-          // What is on the device goes before it does.
+          // Items on the device are deleted before the device.
           this.#send(batch, outcomes);
           this.#applyDevice(key, item);
         }
@@ -168,14 +181,14 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     return outcomes;
   }
 
-  /** Whether what is to be at a key is, as far as was heard. */
+  /** Returns true if the desired state of a key is reached according to the received events. */
   has(key: string, item: PathItem | undefined): boolean {
     const [kind, what] = splitKey(key);
     if (item !== undefined) return this.#isThere(key, item);
     return kind === 'route' ? this.#routes.ours(what).length === 0 : !this.#known.has(key);
   }
 
-  /** How an address is reached now, without the tunnel. */
+  /** Returns how an address is reached now, without the tunnel. */
   reach(address: string): Reach {
     try {
       const write: NetlinkRequest['write'] = (writer) => writeRouteQuestion(writer, address);
@@ -195,15 +208,28 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     }
   }
 
-  /** The MTU of the interface that has an address; `undefined` when none has. */
-  mtuAt(address: string): number | undefined {
+  /** Returns a sentence for some destinations whose packets take a foreign route, because its metric is better than ours. */
+  *bypassed(): Generator<string, void, void> {
+    let left = SHOWN;
+    for (const { destination, protocol, metric } of this.#routes.preferred()) {
+      if (left-- === 0) return;
+      yield `packets to ${destination} take a route of protocol ${protocol} with metric ${metric}, which is better than ours`;
+    }
+  }
+
+  /** Returns the addresses of all interfaces. */
+  addresses(): readonly InterfaceAddress[] {
     const request = { what: 'addresses', type: RTM_ADDRESS.get, write: writeAddressDump };
-    const all: readonly InterfaceAddress[] = this.#socket.dump(request, readInterfaceAddress);
-    const own = all.find((one) => one.address === address);
+    return this.#socket.dump(request, readInterfaceAddress);
+  }
+
+  /** Returns the MTU of the interface with an address; `undefined` if no interface has it. */
+  mtuAt(address: string): number | undefined {
+    const own = this.addresses().find((one) => one.address === address);
     return own && this.#links.get(own.interface)?.mtu;
   }
 
-  /** Takes down what an event says. */
+  /** Applies an event, and returns its consequences. */
   hear(message: NetlinkMessage): PathNews {
     const isGone = [RTM_ROUTE.delete, RTM_NEIGHBOR.delete, RTM_RULE.delete, RTM_LINK.delete].some(
       (type) => type === message.type,
@@ -211,17 +237,18 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     const link = readLink(message);
     if (link !== undefined) return this.#hearLink(link, isGone);
     const route = readRoute(message);
-    if (route !== undefined) return this.#hearRoute(route, isGone);
+    const isReplacing = (message.flags & NLM_F.replace) !== 0;
+    if (route !== undefined) return this.#hearRoute(route, isGone, isReplacing);
     const neighbor = readNeighbor(message);
     if (neighbor !== undefined) return this.#hearEntry(this.#neighborEntry(neighbor), isGone);
     const rule = readRule(message);
     if (rule !== undefined) return this.#hearEntry(this.#ruleEntry(rule), isGone);
     if (readInterfaceAddress(message) === undefined) return {};
-    // With an address go the routes that need it, and of IPv4 nothing is said of them.
+    // If an address is deleted, the kernel deletes the routes that need it, without an event for IPv4 routes.
     return { reach: true, reread: message.type === RTM_ADDRESS.delete };
   }
 
-  /** Sends what is queued, and empties the queue. */
+  /** Sends the queued requests, and empties the queue. */
   #send(batch: QueuedRequest[], outcomes: (SyscallError | undefined)[]): void {
     const queued = batch.splice(0);
     this.#socket.transact(queued.map(({ request }) => request)).forEach((error, index) => {
@@ -247,7 +274,10 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     }
   }
 
-  /** Each piece is learned as it comes, since events may follow. What a dump has said that was interrupted may be gone. */
+  /**
+   * Each piece is applied when it is read, because events may follow. If the dump was interrupted, its items are removed,
+   * because they may not exist any more.
+   */
   *#learned<T>(
     socket: NetlinkSocket,
     request: Omit<NetlinkRequest, 'flags'>,
@@ -269,7 +299,7 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
         yield undefined;
       }
     } catch (error) {
-      // A table of routes is made with its first route, and an interface may go while it is asked for.
+      // A routing table exists only from its first route on, and an interface may be deleted during the dump.
       if (!(error instanceof SyscallError && ['ENOENT', 'ENODEV'].includes(error.code))) throw error;
     }
     yield* entries;
@@ -293,11 +323,17 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
       : [];
   }
 
-  /** Where there are several of ours, none is what is to be there. */
+  /** Returns an item that is never desired if there are several routes of ours, or one with another metric. */
   #routeItem(destination: string, route: Route): RouteItem {
-    if (this.#routes.ours(destination).length > 1) return { kind: 'route', gateway: undefined, interface: 0 };
-    const isTunnel = route.interface !== 0 && route.interface === this.#device()?.index;
-    return { kind: 'route', gateway: route.gateway, interface: isTunnel ? TUNNEL : route.interface };
+    if (this.#routes.ours(destination).length > 1 || route.metric !== metricOf(destination))
+      return { kind: 'route', gateway: undefined, interface: 0 };
+    const item = this.#hopItem(route);
+    return route.hops === undefined ? item : { ...item, joined: route.hops.map((hop) => this.#hopItem(hop)) };
+  }
+
+  #hopItem({ gateway, interface: index }: NextHop): RouteItem {
+    const isTunnel = index !== 0 && index === this.#device()?.index;
+    return { kind: 'route', gateway, interface: isTunnel ? TUNNEL : index };
   }
 
   #neighborEntry(neighbor: Neighbor): readonly [string, PathItem] | undefined {
@@ -318,7 +354,7 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     else this.#links.set(link.index, link);
     const { device } = this.#options;
     const isSame = before?.name === link.name && before.up === link.up && before.mtu === link.mtu;
-    // A dump may have seen it before the event: what is amiss with our own is to be put right nevertheless.
+    // A dump may have read the link before the event. A defect of our own link must be repaired nevertheless.
     const isAmiss = isOwnLink(link) && deviceItem(link, device)?.amiss !== undefined;
     if (!isGone && isSame && !isAmiss) return {};
     const isOurs = link.name === device || (before !== undefined && isOwnLink(before));
@@ -332,11 +368,14 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     for (const [key, { kind }] of this.#known) if (kind !== 'rule') this.#known.delete(key);
   }
 
-  #hearRoute(route: Route, isGone: boolean): PathNews {
+  #hearRoute(route: Route, isGone: boolean, isReplacing: boolean): PathNews {
     if (route.table !== this.#options.routeTable) return {};
     if (isGone) this.#routes.delete(route);
     else this.#routes.add(route);
-    return { key: pathKey('route', route.destination), reach: route.protocol !== OWN_PROTOCOL };
+    const isForeign = route.protocol !== OWN_PROTOCOL;
+    // No event reports the replaced route.
+    const reread = isReplacing && (isForeign || this.#routes.ours(route.destination).length > 1);
+    return { key: pathKey('route', route.destination), reach: isForeign, reread };
   }
 
   #hearEntry(entry: readonly [string, PathItem] | undefined, isGone: boolean): PathNews {
@@ -354,7 +393,7 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
       return known !== undefined && equalItems(known, item);
     }
     const [ours, ...more] = this.#routes.ours(what);
-    if (ours === undefined || more.length > 0 || this.#routes.other(what) !== undefined) return false;
+    if (ours === undefined || more.length > 0) return false;
     return equalItems(this.#routeItem(what, ours), item);
   }
 
@@ -370,12 +409,10 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
 
   #routeRequests(destination: string, item: RouteItem | undefined): readonly LenientRequest[] {
     const { routeTable, device } = this.#options;
-    const deleting = (): readonly LenientRequest[] => this.#routes.deleting(destination, routeTable);
-    if (item === undefined) return deleting();
-    const other = this.#routes.other(destination);
-    if (other !== undefined) {
-      if (this.#routes.ours(destination).length > 0) this.#socket.transact(deleting());
-      const words = `there is a route of protocol ${other.protocol} that is not ours`;
+    if (item === undefined) return this.#routes.deleting(destination, routeTable);
+    const equal = this.#routes.equal(destination, metricOf(destination));
+    if (equal !== undefined && this.#routes.ours(destination).length === 0) {
+      const words = `there is a route of protocol ${equal.protocol} with the same metric that is not ours`;
       throw new SyscallError(`add route ${destination}`, EEXIST, words);
     }
     const index = item.interface === TUNNEL ? this.#device()?.index : item.interface;
@@ -392,9 +429,9 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
       protocol: OWN_PROTOCOL,
       gateway,
       interface: index,
-      // A link-local next hop is on the link anyway.
+      // A link-local next hop is always on the link.
       onlink: on === TUNNEL && isIPv4,
-      metric: isIPv4 ? 0 : IPV6_METRIC,
+      metric: metricOf(destination),
       isUnicast: true,
     };
   }
@@ -412,7 +449,7 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     this.#settle({ key, item });
   }
 
-  /** Takes down what has been done. */
+  /** Records a successful change. */
   #settle({ key, item }: TableChange<PathItem>): void {
     const [kind, what] = splitKey(key);
     if (kind === 'route') {
@@ -424,7 +461,7 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     else this.#known.set(key, item);
   }
 
-  /** Our VXLAN interface, also where somebody has renamed it: what is on it works on. */
+  /** Returns our VXLAN interface, even if others have renamed it, because its items still work. */
   #device(): Link | undefined {
     let found: Link | undefined;
     for (const link of this.#links.values())

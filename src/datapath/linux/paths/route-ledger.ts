@@ -4,15 +4,15 @@ import type { NetlinkRequest } from '../netlink/netlink-socket.ts';
 import { type Route, RTM_ROUTE, writeRoute } from '../netlink/route.ts';
 import { OWN_PROTOCOL } from './path-item.ts';
 
-/** A request, and the errors that mean that it was not needed. */
+/** A request, and the errors that mean that it was unnecessary. */
 export interface LenientRequest extends NetlinkRequest {
   readonly needless: readonly string[];
 }
 
 /**
- * Which routes a table of the kernel has to each destination, ours and those of others, as far as was read and heard of. Says
- * what to send so that our route is there, without touching another's: those of others are never replaced, because only
- * requests that name our protocol delete, and those that add do so exclusively or behind.
+ * The routes of one kernel table by destination, our own and foreign ones, as read by dumps and events. Returns the requests
+ * that add, replace and delete own routes. They never change a foreign route: a delete names our protocol, and an add does not
+ * replace.
  */
 export class RouteLedger {
   readonly #ours = new Map<string, readonly Route[]>();
@@ -23,7 +23,7 @@ export class RouteLedger {
     this.#others.clear();
   }
 
-  /** Takes down what is there. */
+  /** Stores a route of the kernel. */
   add(route: Route): void {
     const ledger = this.#ledgerOf(route);
     const before = ledger.get(route.destination) ?? [];
@@ -37,41 +37,55 @@ export class RouteLedger {
     else ledger.set(route.destination, left);
   }
 
-  /** Forgets our routes over an interface: it is gone, and they with it. Gives their destinations. */
+  /** Deletes our routes over an interface that was deleted. Returns their destinations. */
   deleteInterface(index: number): readonly string[] {
     const gone = [...this.#ours.values()].flat().filter((route) => route.interface === index);
     for (const route of gone) this.delete(route);
     return gone.map(({ destination }) => destination);
   }
 
-  /** Our routes to a destination. More than one is one too many. */
+  /** Returns our routes to a destination. There should be at most one. */
   ours(destination: string): readonly Route[] {
     return this.#ours.get(destination) ?? [];
   }
 
-  /** A route of somebody else to a destination. */
-  other(destination: string): Route | undefined {
-    return this.#others.get(destination)?.[0];
+  /**
+   * Returns a foreign route to a destination with this metric. The kernel does not store two such routes, or shares packets
+   * among them.
+   */
+  equal(destination: string, metric: number): Route | undefined {
+    return this.#others.get(destination)?.find((route) => route.metric === metric);
+  }
+
+  /** Returns the foreign routes that the kernel prefers to our own, because their metric is smaller. */
+  *preferred(): Generator<Route, void, void> {
+    for (const [destination, [own]] of this.#ours) {
+      const metric = own?.metric ?? 0;
+      for (const route of this.#others.get(destination) ?? []) if (route.metric < metric) yield route;
+    }
   }
 
   /**
-   * Puts our route in the place of those of ours that are there. Of IPv4 the new one comes before the old one goes, so that
-   * no packet is without a route; IPv6 would make one route over two next hops of them.
+   * Returns the requests that replace our routes to a destination. In IPv4 the new route is added before the old one is
+   * deleted, so that no packet is without a route. IPv6 would join both into one route with two next hops.
    */
   replacing(route: Route): readonly LenientRequest[] {
     const before = this.ours(route.destination);
     const only = before.length === 1 ? before[0] : undefined;
-    if (only === undefined || familyOf(route.destination) === 6)
-      return [...before.map((one) => deletion(one)), addition(route, NLM_F.create | NLM_F.exclusive)];
-    return [addition(route, NLM_F.create | NLM_F.append), deletion(only)];
+    if (only !== undefined && familyOf(route.destination) === 4)
+      return [addition(route, NLM_F.create), ...deletions(only)];
+    // An exclusive add would fail if a foreign route had the same metric, and our route would be lost.
+    const isExclusive = this.equal(route.destination, route.metric) === undefined;
+    const flags = NLM_F.create | (isExclusive ? NLM_F.exclusive : NLM_F.append);
+    return [...before.flatMap(deletions), addition(route, flags)];
   }
 
-  /** Takes away what of ours is there; where nothing is known to be, one that may be. */
+  /** Returns the requests that delete our routes to a destination, or any route of ours if none is known. */
   deleting(destination: string, table: number): readonly LenientRequest[] {
     const before = this.ours(destination);
-    if (before.length > 0) return before.map((one) => deletion(one));
+    if (before.length > 0) return before.flatMap(deletions);
     const unknown = { gateway: undefined, interface: 0, onlink: false, metric: 0, isUnicast: true };
-    return [deletion({ ...unknown, destination, table, protocol: OWN_PROTOCOL })];
+    return deletions({ ...unknown, destination, table, protocol: OWN_PROTOCOL });
   }
 
   #ledgerOf({ protocol }: Route): Map<string, readonly Route[]> {
@@ -81,20 +95,23 @@ export class RouteLedger {
 
 function addition(route: Route, flags: number): LenientRequest {
   const what = `add route ${route.destination}`;
-  // Appended, it exists only if it is there in every part.
-  const needless = (flags & NLM_F.append) === 0 ? [] : ['EEXIST'];
+  // Without `exclusive`, EEXIST means that an identical route exists.
+  const needless = (flags & NLM_F.exclusive) !== 0 ? [] : ['EEXIST'];
   return { what, type: RTM_ROUTE.add, flags, write: (writer) => writeRoute(writer, route), needless };
 }
 
-function deletion(route: Route): LenientRequest {
+/**
+ * Returns a request for each next hop, because a delete without one would also delete the foreign routes that IPv6 has joined.
+ */
+function deletions({ hops, ...route }: Route): readonly LenientRequest[] {
   const what = `delete route ${route.destination}`;
-  return {
-    ...{ what, type: RTM_ROUTE.delete, flags: 0, write: (writer) => writeRoute(writer, route, 'delete') },
-    needless: ['ESRCH'],
-  };
+  return (hops ?? [route]).map((hop) => ({
+    ...{ what, type: RTM_ROUTE.delete, flags: 0, needless: ['ESRCH'] },
+    write: (writer) => writeRoute(writer, { ...route, ...hop }, 'delete'),
+  }));
 }
 
-/** Whether the kernel takes them for the same route. */
+/** Returns true if the kernel considers them the same route. */
 function isSameRoute(a: Route, b: Route): boolean {
   return (
     a.protocol === b.protocol &&

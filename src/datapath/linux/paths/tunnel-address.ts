@@ -1,8 +1,8 @@
 import { formatAddress } from '../../../net/format-address.ts';
 import { Prefix } from '../../../net/prefix.ts';
 
-// Which hardware address a node has in the tunnel is a convention between agents: each makes that of the others from their
-// address, and no agent has to announce it.
+// The hardware address of a node in the tunnel is a convention between agents. Each agent computes those of the others from
+// their addresses, so no agent has to announce its own.
 const LOCAL_IPV4 = [0x02, 0xdc];
 const LOCAL_IPV6 = [0x02, 0xd6];
 
@@ -17,9 +17,9 @@ function octetsOf(address: string): readonly number[] {
 }
 
 /**
- * The hardware address of the node with this address under the tunnel, locally administered: `02:dc` and the four octets of an
- * IPv4 address, `02:d6` and the FNV-1a hash of an IPv6 address. Two of 10,000 nodes under IPv6 share one with a
- * probability of 1 %: then one of them is overruled.
+ * Returns the hardware address of the node with this tunnel address, locally administered: `02:dc` and the four octets of an
+ * IPv4 address, or `02:d6` and the FNV-1a hash of an IPv6 address. Among 10,000 nodes with IPv6, two have the same one with a
+ * probability of 1 %. Then one of them is overruled.
  */
 export function tunnelMAC(address: string): string {
   const octets = octetsOf(address);
@@ -30,7 +30,7 @@ export function tunnelMAC(address: string): string {
   return all.map((octet) => octet.toString(16).padStart(2, '0')).join(':');
 }
 
-/** The link-local address that the kernel gives to an interface with this hardware address (RFC 4291, appendix A). */
+/** Returns the link-local address that the kernel assigns to an interface with this hardware address (RFC 4291, appendix A). */
 export function linkLocal(mac: string): string {
   const [a = 0, b = 0, c = 0, d = 0, e = 0, f = 0] = mac
     .split(':')

@@ -5,27 +5,27 @@ import type { NetlinkRequest, NetlinkSocket } from '../netlink/netlink-socket.ts
 import { SyscallError } from '../syscall/syscall-error.ts';
 import type { DeviceItem } from './path-item.ts';
 
-/** What tells our interface from one of others that has its name. */
+/** Distinguishes our interface from an interface of others with the same name. */
 const ALIAS = 'datapath-cache';
 
-/** What is needed of a socket. */
+/** The methods of a socket that are used. */
 type LinkSocket = Pick<NetlinkSocket, 'ask' | 'change' | 'dump' | 'transact'>;
 
 const { EBUSY, EEXIST, EOPNOTSUPP } = constants.errno;
 
-/** Whether an interface is ours, whatever somebody calls it. */
+/** Returns true if an interface is ours, whatever its name. */
 export function isOwnLink({ vxlan, alias }: Link): boolean {
   return vxlan !== undefined && alias === ALIAS;
 }
 
-/** The item of an interface that is ours, and is to have this name. */
+/** Returns the item of our interface, whose desired name is `name`. */
 export function deviceItem({ vxlan, mtu, mac = '', ...link }: Link, name: string): DeviceItem | undefined {
   if (vxlan === undefined) return undefined;
   const amiss = link.name !== name ? `called ${link.name}` : link.up ? undefined : 'down';
   return { kind: 'device', vni: vxlan.id, port: vxlan.port, local: vxlan.local ?? '', mtu, mac, amiss };
 }
 
-/** The interface with this name. */
+/** Returns the interface with this name. */
 export function linkNamed(socket: Pick<NetlinkSocket, 'ask'>, name: string): Link | undefined {
   try {
     return socket.ask(
@@ -44,8 +44,8 @@ export function linkNamed(socket: Pick<NetlinkSocket, 'ask'>, name: string): Lin
 }
 
 /**
- * Makes the VXLAN interface what it is to be, or takes it away. What an interface cannot change into is made anew, with all
- * that was on it gone. Throws `SyscallError`: also when an interface of others has its name, which stays.
+ * Changes the VXLAN interface to the desired item, or deletes it. If a property cannot be changed, the interface is created
+ * again, and all its items are lost. Throws `SyscallError`, also if an interface of others has its name, which is then kept.
  */
 export function setDevice(socket: LinkSocket, name: string, item: DeviceItem | undefined): void {
   const named = linkNamed(socket, name);
@@ -65,7 +65,7 @@ export function setDevice(socket: LinkSocket, name: string, item: DeviceItem | u
   add(socket, link);
 }
 
-/** The one that is ours under another name. */
+/** Returns our interface if it has another name. */
 function renamed(socket: LinkSocket): Link | undefined {
   const request = { what: 'links', type: RTM_LINK.get, write: writeLinkQuestion };
   return socket.dump(request, readLink).find(isOwnLink);
@@ -80,13 +80,13 @@ function add(socket: LinkSocket, link: Link): void {
   const request = (change: 'make' | 'change', flags: number, of = link): NetlinkRequest => ({
     ...{ what, type: RTM_LINK.add, flags, write: (writer) => writeLink(writer, of, change) },
   });
-  // In one call: what is made and not marked would be taken for another's.
+  // In one call, because an interface without our alias would be considered foreign.
   const requests =
     link.index === 0
       ? [request('make', NLM_F.create | NLM_F.exclusive), request('change', 0)]
       : [request('change', 0)];
   let error = socket.transact(requests).find((one) => one !== undefined);
-  // Before Linux 6.2 one that is up keeps its name.
+  // Before Linux 6.2, an interface that is up cannot be renamed.
   if (error?.errno === EBUSY)
     error = socket
       .transact([request('change', 0, { ...link, name: '', up: false }), request('change', 0)])

@@ -1,73 +1,132 @@
 import { type Backends, NO_BACKENDS } from '../../../servicecache/backend.ts';
 import type { ServiceEvent, ServiceListener } from '../../../servicecache/events.ts';
 import { FrontendIndex, type FrontendMatch } from '../../../servicecache/frontend-index.ts';
-import {
-  type FrontendKind,
-  formatFrontend,
-  frontendsOf,
-  type NodePortOptions,
-} from '../../../servicecache/frontends.ts';
+import { type FrontendKind, formatFrontend, type NodePortOptions } from '../../../servicecache/frontends.ts';
 import { type BackendSelection, selectBackends } from '../../../servicecache/selection.ts';
 import type { Service } from '../../../servicecache/service.ts';
 import { formatServiceID, type ServiceID } from '../../../servicecache/service-id.ts';
 import type { DesiredItems } from '../kernel-table.ts';
 
-/** What the kernel is to do with traffic to a frontend. */
+/** Desired treatment of traffic to a frontend. */
 export interface ServiceItem {
   /** `10.0.0.1:8080/TCP`, `[fd00::1]:8080/TCP`: each once, sorted. None: traffic is refused. */
   readonly backends: readonly string[];
-  /** How long a client stays with its backend; 0: no longer than its connection. */
+  /** Time for which a client stays with its backend; 0: as long as its connection. */
   readonly affinitySeconds: number;
+  /** The backend sees an address of this host instead of the client's, so that it answers through this host. */
+  readonly masquerade?: boolean | undefined;
 }
 
-/** Where the services of a host are. */
+/** Returns true for the item that refuses all ports of a cluster IP without a service. */
+export function isAnyPort({ port, protocol }: { readonly port: number; readonly protocol: number }): boolean {
+  return port === 0 && protocol === 0;
+}
+
+/** How complete the inputs of services are. */
+export interface ServiceInputs {
+  /** Services and endpoints of the own cluster are complete. */
+  readonly isLocalComplete: boolean;
+  /** The offers of each remote cluster are complete, or restored from a checkpoint. */
+  readonly areClustersKnown: boolean;
+  /** The cache has announced every service that it knows. */
+  readonly isSynced: boolean;
+}
+
+/** Inputs before the first list was read. */
+export const NOTHING_KNOWN: ServiceInputs = {
+  isLocalComplete: false,
+  areClustersKnown: false,
+  isSynced: false,
+};
+
+/** Options of {@link DesiredServices}. */
 export interface DesiredServicesOptions {
-  /** Addresses that answer on node ports: those of this host. `0.0.0.0` and `::` stand for themselves here. */
+  /** Addresses that answer on node ports: those of this host. `0.0.0.0` and `::` have no special meaning here. */
   readonly nodePort: NodePortOptions;
-  /** The own node, `''` when it has no name: for `Local` traffic policies. */
+  /** The own node, `''` if it has no name; used for `Local` traffic policies. */
   readonly nodeName: string;
+  /** Origin of the traffic: `externalTrafficPolicy` applies only to clients outside of the cluster. */
+  readonly origin: 'inside' | 'outside';
+  /** `external`: cluster IPs are left out. Default: all. */
+  readonly frontends?: 'all' | 'external' | undefined;
   readonly zone?: string | undefined;
   readonly selection?: BackendSelection | undefined;
 }
 
 const NO_ITEMS: readonly string[] = [];
+const REFUSED: ServiceItem = { backends: NO_ITEMS, affinitySeconds: 0, masquerade: false };
+/** Port 0 of protocol 0, in the format of `formatFrontend`. */
+const ANY_PORT = /^\[?([^\]]+?)\]?:0\/ANY$/;
+
+function isExternal({ ports, externalIPs, ingressIPs }: Service): boolean {
+  return externalIPs.size + ingressIPs.size > 0 || ports.some(({ nodePort }) => nodePort !== 0);
+}
+
+function anyPortOf(ip: string): string {
+  return formatFrontend({ ip, port: 0, protocol: 0 });
+}
 
 /**
- * What is to be in the kernel: the frontends of services, by `formatFrontend`, each with the backends that take its
- * traffic on this node. Made of the events of a service cache; of two services that claim a frontend one has it, whichever
- * came first. Backends are selected when they are asked for.
+ * Computes the desired frontends and their backends on this node from the events of a service cache. Keys are written by
+ * `formatFrontend`. If two services claim a frontend, the winner does not depend on the order of events. Backends are selected on
+ * each read. Each cluster IP has one more item, for port 0 of protocol 0, which refuses the ports without a service.
  */
 export class DesiredServices implements DesiredItems<ServiceItem> {
   readonly #options: DesiredServicesOptions;
   readonly #index: FrontendIndex;
-  #nodePort: NodePortOptions;
+  /** Cluster IPs by service, and the number of services that have each of them. */
+  readonly #clusterIPs = new Map<string, Iterable<string>>();
+  readonly #uses = new Map<string, number>();
   readonly #backends = new Map<string, Backends>();
   readonly #withAffinity = new Set<string>();
+  readonly #withExternal = new Set<string>();
+  #inputs: ServiceInputs = NOTHING_KNOWN;
 
   constructor(options: DesiredServicesOptions) {
     this.#options = options;
-    this.#nodePort = options.nodePort;
-    this.#index = new FrontendIndex(options.nodePort);
+    const { nodePort, frontends = 'all' } = options;
+    this.#index = new FrontendIndex(nodePort, ({ kind }) => frontends === 'all' || kind !== 'cluster-ip');
   }
 
-  /** Other addresses answer on node ports from here on. Gives the frontends that may have changed. */
+  /** Sets the addresses that answer on node ports. Returns the frontends that may have changed. */
   setNodePort(nodePort: NodePortOptions): ReadonlySet<string> {
-    this.#nodePort = nodePort;
     return this.#index.setNodePort(nodePort);
   }
 
-  get size(): number {
-    return this.#index.size;
+  /** Sets the completeness of the inputs. */
+  setInputs(inputs: ServiceInputs): void {
+    this.#inputs = inputs;
   }
 
-  /** Names of services whose clients are to stay with their backend longer than a connection, `shop/web`; in no order. */
+  /**
+   * Returns true if all inputs of a frontend are known, so that the state of an earlier process may be replaced. A service that
+   * uses no remote cluster waits for none. For an unknown frontend it returns false until the cache has announced all services.
+   */
+  isComplete(key: string): boolean {
+    const { isLocalComplete, areClustersKnown, isSynced } = this.#inputs;
+    const match = this.#index.get(key);
+    if (match === undefined) return isLocalComplete && isSynced;
+    return isLocalComplete && (areClustersKnown || !this.#usesClusters(match));
+  }
+
+  get size(): number {
+    return this.#index.size + this.#uses.size;
+  }
+
+  /** Names of services with session affinity, such as `shop/web`; unordered. */
   get withAffinity(): ReadonlySet<string> {
     return this.#withAffinity;
   }
 
+  /** Names of services with node ports, external IPs or load-balancer addresses; unordered. */
+  get withExternal(): ReadonlySet<string> {
+    return this.#withExternal;
+  }
+
   get(key: string): ServiceItem | undefined {
     const match = this.#index.get(key);
-    return match && this.#itemOf(match);
+    if (match !== undefined) return this.#itemOf(match);
+    return this.#uses.size > 0 && this.#isUsedIP(key) ? REFUSED : undefined;
   }
 
   *entries(): Generator<readonly [string, ServiceItem], void, void> {
@@ -75,9 +134,10 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
       const item = this.get(key);
       if (item !== undefined) yield [key, item];
     }
+    for (const ip of this.#uses.keys()) yield [anyPortOf(ip), REFUSED];
   }
 
-  /** Takes the events of a cache, and says which frontends may have changed. */
+  /** Returns a listener for the events of a cache that marks the frontends that may have changed. */
   listener(mark: (frontend: string) => void): ServiceListener {
     return {
       onEvents: (events) => {
@@ -97,7 +157,10 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
     else this.#backends.set(name, endpoints.backends);
     if (!isGone && service.sessionAffinitySeconds > 0) this.#withAffinity.add(name);
     else this.#withAffinity.delete(name);
+    if (!isGone && isExternal(service)) this.#withExternal.add(name);
+    else this.#withExternal.delete(name);
     const touched = new Set<string>();
+    this.#takeClusterIPs(name, isGone ? NO_ITEMS : service.clusterIPs, (ip) => touched.add(anyPortOf(ip)));
     for (const one of new Set([service, oldService])) {
       if (one !== undefined) for (const frontend of this.#frontendsOf(one)) touched.add(frontend);
     }
@@ -105,7 +168,33 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
   }
 
   #frontendsOf(service: Service): readonly string[] {
-    return frontendsOf(service, this.#nodePort).map(formatFrontend);
+    return this.#index.frontendsOf(service).map(formatFrontend);
+  }
+
+  /** Stores the cluster IPs of a service; calls `changed` for each IP that it gains or loses. */
+  #takeClusterIPs(name: string, ips: Iterable<string>, changed: (ip: string) => void): void {
+    if (this.#options.frontends === 'external') return;
+    const before = new Set(this.#clusterIPs.get(name));
+    const after = new Set(ips);
+    if (after.size === 0) this.#clusterIPs.delete(name);
+    else this.#clusterIPs.set(name, after);
+    for (const ip of after) {
+      if (before.delete(ip)) continue;
+      this.#uses.set(ip, (this.#uses.get(ip) ?? 0) + 1);
+      changed(ip);
+    }
+    for (const ip of before) {
+      const left = (this.#uses.get(ip) ?? 0) - 1;
+      if (left > 0) this.#uses.set(ip, left);
+      else this.#uses.delete(ip);
+      changed(ip);
+    }
+  }
+
+  /** Returns true if a key stands for all ports of a current cluster IP. */
+  #isUsedIP(key: string): boolean {
+    const ip = ANY_PORT.exec(key)?.[1];
+    return ip !== undefined && this.#uses.has(ip);
   }
 
   #itemOf({ id, service, frontend }: FrontendMatch): ServiceItem {
@@ -120,12 +209,27 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
     return {
       backends: backends.length === 0 ? NO_ITEMS : [...new Set(backends)].sort(),
       affinitySeconds: service.sessionAffinitySeconds,
+      masquerade: this.#isMasqueraded(service, frontend.kind),
     };
+  }
+
+  /** Returns true if a backend on another node must answer through this host. With policy `Local` all backends are on this node. */
+  #isMasqueraded({ externalTrafficPolicy }: Service, kind: FrontendKind): boolean {
+    return this.#options.origin === 'outside' && kind !== 'cluster-ip' && externalTrafficPolicy !== 'Local';
+  }
+
+  /** Returns true if a frontend may have backends of remote clusters. */
+  #usesClusters({ id, service, frontend: { kind } }: FrontendMatch): boolean {
+    if (!service.global) return false;
+    if (kind === 'cluster-ip' && service.internalTrafficPolicy === 'Local') return false;
+    const backends = this.#backends.get(formatServiceID(id)) ?? NO_BACKENDS;
+    const prefersLocal = service.affinity === 'local' && backends.some(({ state }) => state === 'active');
+    return !(prefersLocal && backends.every(({ cluster }) => cluster === ''));
   }
 
   #select(id: ServiceID, service: Service, frontend: FrontendKind): Backends {
     const backends = this.#backends.get(formatServiceID(id)) ?? NO_BACKENDS;
-    const { selection = selectBackends, nodeName, zone = '' } = this.#options;
-    return selection(backends, { service, frontend, nodeName, zone });
+    const { selection = selectBackends, nodeName, zone = '', origin } = this.#options;
+    return selection(backends, { service, frontend, origin, nodeName, zone });
   }
 }

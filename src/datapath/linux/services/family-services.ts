@@ -4,44 +4,44 @@ import { MapBatch } from './map-batch.ts';
 import { type Endpoint, parseEndpoint } from './service-layout.ts';
 import type { ServiceMaps } from './service-maps.ts';
 
-/** A backend in the kernel, and how many slots refer to it. */
+/** A backend in the kernel, with the number of slots and members that refer to it. */
 interface BackendRow {
   readonly number: number;
   readonly endpoint: Endpoint;
   uses: number;
 }
 
-/** A frontend as it stands in the kernel. */
+/** A frontend in the kernel. */
 export interface InstalledFrontend {
-  /** Backends by slot, the first of which is slot 1; undefined where none is known. May be more than are counted. */
+  /** Backends by slot; the first one is slot 1. Undefined if none is known. May contain more slots than `count`. */
   readonly slots: (string | undefined)[];
-  /** Undefined while there is no frontend, but slots. */
+  /** Undefined if there are slots but no frontend. */
   count: number | undefined;
   affinitySeconds: number;
-  /** Backends with which clients may stay. */
+  /** Backends that clients with affinity may use. */
   readonly members: Set<string>;
 }
 
-/** Where a frontend is to get to, and what became of it. */
+/** The desired state of a frontend, and the outcome. */
 export interface FrontendStep {
   readonly frontend: string;
   readonly endpoint: Endpoint;
   readonly installed: InstalledFrontend;
-  /** Undefined: it is to go. */
+  /** Undefined if the frontend is to be deleted. */
   readonly wanted: { readonly backends: readonly string[]; readonly affinitySeconds: number } | undefined;
   error: SyscallError | undefined;
 }
 
 /**
- * The services of one family as they stand in the kernel, by what was read and written: which number a backend has, and
- * who refers to it. Numbers are kept over restarts, and not given again in one life of a process.
+ * The services of one family in the kernel, as read and written: numbers of backends and references to them. Numbers are kept
+ * over restarts, and never reused in the life of a process.
  */
 export class FamilyServices {
-  readonly maps: ServiceMaps;
+  maps: ServiceMaps;
   #backends = new Map<string, BackendRow>();
   #frontends = new Map<string, InstalledFrontend>();
   #nextNumber = 1;
-  /** Backends that may have lost their last slot since this was looked at last. */
+  /** Backends that may have lost their last reference since the last check. */
   readonly #unused = new Set<string>();
 
   constructor(maps: ServiceMaps) {
@@ -52,7 +52,7 @@ export class FamilyServices {
     return this.#frontends;
   }
 
-  /** How full the maps are, but for those that forget the oldest. */
+  /** Returns the usage of the maps, except those that drop their oldest entries. */
   use(): readonly MapUse[] {
     const used = { services: 0, backends: this.#backends.size, members: 0 };
     for (const { count, slots, members } of this.#frontends.values()) {
@@ -65,14 +65,14 @@ export class FamilyServices {
     }));
   }
 
-  /** Backends that no slot refers to. */
+  /** Returns the backends that no slot and no member refers to. */
   *unusedBackends(): Generator<string, void, void> {
     for (const [text, { uses }] of this.#backends) if (uses === 0) yield text;
   }
 
   /**
-   * Reads everything anew; a step for each batch. What was known stays known until all is read: also where that fails, or
-   * is given up. Nothing is written meanwhile.
+   * Reads all maps, one batch per step. The previous state is kept until everything has been read, also if reading fails or is
+   * abandoned. Nothing may be written during that time.
    */
   *read(): Generator<undefined, void, void> {
     const backends = new Map<string, BackendRow>();
@@ -102,21 +102,26 @@ export class FamilyServices {
     }
     for (const entry of this.maps.readMembers()) {
       if (entry === undefined) yield;
-      else installedIn(frontends, entry[0]).members.add(byNumber.get(entry[1]) ?? `#${entry[1]}`);
+      else {
+        const text = byNumber.get(entry[1]) ?? `#${entry[1]}`;
+        installedIn(frontends, entry[0]).members.add(text);
+        const row = backends.get(text);
+        if (row !== undefined) row.uses++;
+      }
     }
     this.#backends = backends;
     this.#frontends = frontends;
     for (const { number } of backends.values()) this.#nextNumber = Math.max(this.#nextNumber, number + 1);
   }
 
-  /** The frontend as it stands; an empty one that is not there yet. */
+  /** Returns the state of a frontend, empty if it does not exist yet. */
   installed(frontend: string): InstalledFrontend {
     return installedIn(this.#frontends, frontend);
   }
 
   /**
-   * Takes steps, all of them together: backends, slots, then the frontends that refer to them; the other way round what is
-   * to go. A step that fails does not get any further, and what it stood on stays.
+   * Applies steps together: adds backends, then slots, then the frontends that refer to them; deletes in reverse order. If a
+   * step fails, its later writes are skipped, and entries that it still refers to are kept.
    */
   apply(steps: readonly FrontendStep[]): void {
     this.#addBackends(steps);
@@ -127,13 +132,13 @@ export class FamilyServices {
       if (installed.count === undefined && installed.slots.length === 0 && installed.members.size === 0)
         this.#frontends.delete(frontend);
     }
-    this.#deleteUnused(steps.flatMap(({ installed }) => [...installed.members]));
+    this.#deleteUnused();
   }
 
-  /** Lets go of a backend that was found, unless it is used by now. */
+  /** Deletes a found backend unless it is used by now. */
   release(backend: string): SyscallError | undefined {
     this.#unused.add(backend);
-    return this.#deleteUnused([]);
+    return this.#deleteUnused();
   }
 
   #addBackends(steps: readonly FrontendStep[]): void {
@@ -184,7 +189,9 @@ export class FamilyServices {
           (keyAt, valueAt) => this.maps.writeMember(keyAt, valueAt, endpoint, row.number),
           (error) => {
             step.error ??= error;
-            if (error === undefined) installed.members.add(text);
+            if (error !== undefined) return;
+            installed.members.add(text);
+            row.uses++;
           },
         );
       }
@@ -196,7 +203,7 @@ export class FamilyServices {
   #writeFrontends(steps: readonly FrontendStep[]): void {
     const upserts = new MapBatch(this.maps.maps.services, 'update');
     const deletes = new MapBatch(this.maps.maps.services, 'delete');
-    // They share the memory of their map.
+    // Two passes, because both batches share the memory of their map.
     for (const step of steps) {
       const { wanted, installed, endpoint } = step;
       if (wanted === undefined || step.error !== undefined) continue;
@@ -227,7 +234,7 @@ export class FamilyServices {
     deletes.flush();
   }
 
-  /** Deletes slots that are not counted, and clients' ways to stay that are over. */
+  /** Deletes slots beyond the count, and members that are not desired any more. */
   #trim(steps: readonly FrontendStep[]): void {
     const slots = new MapBatch(this.maps.maps.services, 'delete');
     const members = new MapBatch(this.maps.maps.members, 'delete');
@@ -251,7 +258,9 @@ export class FamilyServices {
           (keyAt, valueAt) => this.maps.writeMember(keyAt, valueAt, endpoint, number),
           (error) => {
             step.error ??= error;
-            if (error === undefined) installed.members.delete(text);
+            if (error !== undefined) return;
+            installed.members.delete(text);
+            this.#dropUse(text);
           },
         );
       }
@@ -261,31 +270,40 @@ export class FamilyServices {
     for (const { installed } of steps) while (isEmptyAtEnd(installed.slots)) installed.slots.pop();
   }
 
-  /** Deletes backends that nothing refers to; gives why one could not be deleted. */
-  #deleteUnused(keep: readonly string[]): SyscallError | undefined {
-    const kept = new Set(keep);
+  /** Deletes backends without references. Returns the error if one could not be deleted. */
+  #deleteUnused(): SyscallError | undefined {
     const batch = new MapBatch(this.maps.maps.backends, 'delete');
     let failure: SyscallError | undefined;
     for (const text of this.#unused) {
       const row = this.#backends.get(text);
-      if (row === undefined || row.uses > 0 || kept.has(text)) continue;
+      if (row === undefined || row.uses > 0) {
+        this.#unused.delete(text);
+        continue;
+      }
       batch.add(
         (keyAt) => this.maps.writeBackendKey(keyAt, row.number),
         (error) => {
-          if (error === undefined) this.#backends.delete(text);
           failure ??= error;
+          // A failed delete is retried with the next change.
+          if (error !== undefined) return;
+          this.#backends.delete(text);
+          this.#unused.delete(text);
         },
       );
     }
     batch.flush();
-    this.#unused.clear();
     return failure;
+  }
+
+  /** Removes a reference of a slot or member to a backend. */
+  #dropUse(text: string): void {
+    const row = this.#backends.get(text);
+    if (row !== undefined && --row.uses === 0) this.#unused.add(text);
   }
 
   #setSlot(installed: InstalledFrontend, index: number, text: string | undefined): void {
     const before = installed.slots[index];
-    const old = before === undefined ? undefined : this.#backends.get(before);
-    if (old !== undefined && before !== undefined && --old.uses === 0) this.#unused.add(before);
+    if (before !== undefined) this.#dropUse(before);
     while (installed.slots.length < index) installed.slots.push(undefined);
     installed.slots[index] = text;
     const row = text === undefined ? undefined : this.#backends.get(text);
@@ -301,7 +319,7 @@ function installedIn(frontends: Map<string, InstalledFrontend>, frontend: string
   return made;
 }
 
-/** Takes down a slot that was read. */
+/** Records a slot that was read. */
 function fillSlot(
   { slots }: InstalledFrontend,
   { slot, number }: { readonly slot: number; readonly number: number },
@@ -330,7 +348,7 @@ function firstOf(
   return undefined;
 }
 
-/** Which slots get which backend, so that those that stay keep theirs. */
+/** Yields the slots that get another backend. Backends that remain keep their slots. */
 function* rearranged(
   slots: readonly (string | undefined)[],
   wanted: readonly string[],

@@ -9,22 +9,22 @@ import type { Kernel } from '../syscall/kernel.ts';
 
 /** Groups of rtnetlink: addresses of both families. */
 const GROUPS: readonly number[] = [5, 9];
-/** Addresses may change in thousands: they are read at most this often. */
+/** Minimum time between two reads, because addresses may change in thousands. */
 const PACE_MS = 100;
 
 /** Addresses by family, in canonical text, sorted. */
 export type AddressesByFamily = Required<Pick<NodePortOptions, 'ipv4' | 'ipv6'>>;
 
-/** Where addresses are read, and the time. */
+/** Options of {@link HostAddresses}. */
 export interface HostAddressesOptions {
-  /** Path of a network namespace; by default the one that the process is in. */
+  /** Path of a network namespace; default that of the process. */
   readonly namespace?: string | undefined;
   readonly clock: Pick<Clock, 'now' | 'after'>;
 }
 
 /**
- * The addresses of this host, which answer on node ports: all of its interfaces, but for those of IPv6 that are of a link
- * alone and say nothing without it. Followed by events of the kernel; where some were lost, all are read.
+ * The addresses of this host, which answer on node ports: those of all its interfaces, except IPv6 link-local addresses, which
+ * are ambiguous without the link. Follows events of the kernel; if events were lost, all addresses are read.
  */
 export class HostAddresses implements Disposable {
   readonly #open: () => NetlinkSocket;
@@ -36,9 +36,9 @@ export class HostAddresses implements Disposable {
   #failure: string | undefined;
   #onChange: (addresses: AddressesByFamily) => void = () => {};
 
-  /** Reads them. Throws `SyscallError`. */
+  /** Reads the addresses. Throws `SyscallError`. */
   constructor(kernel: Kernel, { namespace, clock }: HostAddressesOptions) {
-    // Before they are read, so that none is missed between.
+    // Opened before the addresses are read, so that no change is missed.
     this.#monitor = new NetlinkSocket(kernel, { namespace, groups: GROUPS });
     try {
       this.#open = () => new NetlinkSocket(kernel, { namespace });
@@ -63,12 +63,12 @@ export class HostAddresses implements Disposable {
     return this.#all.has(address);
   }
 
-  /** Why they could not be read the last time, if so. */
+  /** Returns a problem if the last read failed. */
   problems(): readonly string[] {
     return this.#failure === undefined ? [] : [`the addresses of this host cannot be read: ${this.#failure}`];
   }
 
-  /** Calls back with all addresses whenever they have become others; once only. */
+  /** Calls back with all addresses whenever they change. Call it once only. */
   follow(onChange: (addresses: AddressesByFamily) => void): void {
     this.#onChange = onChange;
     this.#poll = this.#monitor.onEvents(() => this.#hear());
@@ -80,7 +80,7 @@ export class HostAddresses implements Disposable {
     this.#monitor[Symbol.dispose]();
   }
 
-  /** What an event says is read anew anyway, and so is what a lost one would have said. */
+  /** Discards the events, because everything is read again. So lost events need no special treatment. */
   #hear(): void {
     try {
       while (this.#monitor.events() !== undefined);

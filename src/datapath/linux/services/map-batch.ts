@@ -1,13 +1,13 @@
 import type { BatchedMap } from '../bpf/bpf-map.ts';
 import type { SyscallError } from '../syscall/syscall-error.ts';
 
-/** What becomes of an entry: undefined, or why it could not be written. */
+/** Receives the outcome of an entry: undefined, or the error. */
 export type Done = (error: SyscallError | undefined) => void;
 
-/** As many as a `BpfMap` takes at a time. */
+/** Maximum number of entries that a `BpfMap` accepts in a call. */
 const ENTRIES = 1024;
 
-/** Collects entries of one map, and writes or deletes them many at a time. What becomes of each is said to who gave it. */
+/** Collects entries of one map, and writes or deletes many in one call. Each outcome is passed to the callback of its entry. */
 export class MapBatch {
   readonly #map: BatchedMap;
   readonly #kind: 'update' | 'delete';
@@ -18,7 +18,7 @@ export class MapBatch {
     this.#kind = kind;
   }
 
-  /** `write` gets the places where its key and its value belong. */
+  /** Adds an entry. `write` receives the offsets of its key and value. */
   add(write: (keyAt: number, valueAt: number) => void, done: Done): void {
     const { keySize, valueSize } = this.#map.shape;
     const at = this.#done.push(done) - 1;

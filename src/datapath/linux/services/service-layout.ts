@@ -5,33 +5,39 @@ import { parsePrefix, prefixRegister } from '../../../net/prefix.ts';
 import { formatFrontend } from '../../../servicecache/frontends.ts';
 import type { MapShape } from '../bpf/info.ts';
 
-/** The maps of one family, as the programs name them. */
-export const SERVICE_MAPS = ['services', 'backends', 'members', 'clients', 'peers'] as const;
+/** The families of the maps. */
+export const FAMILIES: readonly Family[] = [4, 6];
+
+/** The maps of one family, by their names in the programs. */
+export const SERVICE_MAPS = ['services', 'backends', 'members', 'clients', 'peers', 'datagrams'] as const;
 
 /** A map of one family. */
 export type ServiceMapName = (typeof SERVICE_MAPS)[number];
 
-/** How many there is room for in the maps of a family. */
+/** Capacity of the maps of a family. */
 export interface ServiceRoom {
-  /** Frontends and the slots of their backends together. */
+  /** Frontends, and slots of their backends. */
   readonly slots: number;
   readonly backends: number;
-  /** Clients that stay with their backend; the oldest are forgotten. */
+  /** Clients that stay with their backend. The oldest are dropped. */
   readonly clients: number;
 }
 
-/** Room for so many backends, by default as many as Cilium has (`bpf-lb-map-max`), and for ten times as many slots. */
-export function serviceRoom(backends = 65_536): ServiceRoom {
-  return { slots: 10 * backends, backends, clients: backends };
+/**
+ * Returns the capacity for a number of backends, with five times as many slots. The default has room for 10,000 services of 10
+ * distinct backends each, with five frontends: 100,000 backends and 10,000 × 5 × (10 + 1) = 550,000 slots.
+ */
+export function serviceRoom(backends = 131_072): ServiceRoom {
+  return { slots: 5 * backends, backends, clients: Math.ceil(backends / 2) };
 }
 
-/** The flag of a frontend whose clients stay with their backend (`SVC_FLAG_AFFINITY`). */
+/** Flag of a frontend with session affinity (`SVC_FLAG_AFFINITY`). */
 export const AFFINITY_FLAG = 0x10;
 
-/** Slots are numbers of 16 bits, and 0 is the frontend. */
+/** Slots are 16-bit numbers, and 0 is the frontend. */
 export const MAX_BACKENDS_OF_FRONTEND = 65_535;
 
-/** What the maps of a family are like: those of services and backends as in Cilium 1.17. */
+/** Returns the shapes of the maps of a family. Those of services and backends are as in Cilium 1.17. */
 export function serviceMapShapes(
   family: Family,
   room: ServiceRoom,
@@ -44,6 +50,12 @@ export function serviceMapShapes(
     members: { type: 'hash', keySize: address + 8, valueSize: 4, maxEntries: room.slots },
     clients: { type: 'lruHash', keySize: isSix ? 32 : 24, valueSize: 16, maxEntries: room.clients },
     peers: { type: 'lruHash', keySize: isSix ? 32 : 24, valueSize: address + 4, maxEntries: room.clients },
+    datagrams: {
+      type: 'lruHash',
+      keySize: isSix ? 32 : 24,
+      valueSize: address + 4,
+      maxEntries: room.clients,
+    },
   };
 }
 
@@ -57,7 +69,7 @@ export interface Endpoint {
   readonly protocol: number;
 }
 
-/** Reads what `formatFrontend` has written. Throws `RangeError` for anything else. */
+/** Parses the output of `formatFrontend`. Throws `RangeError` for other text. */
 export function parseEndpoint(text: string): Endpoint {
   const [, six, four, port, protocol = ''] = FRONTEND.exec(text) ?? [];
   const ip = six ?? four;
@@ -75,7 +87,7 @@ export function writeAddress(view: DataView, at: number, ip: string): void {
   view.setInt32(at + 12, register.w3);
 }
 
-/** The address there, as text. */
+/** Returns the address at an offset as text. */
 export function readAddress(view: DataView, at: number, family: Family): string {
   const isSix = family === 6;
   return formatAddress({
@@ -87,7 +99,7 @@ export function readAddress(view: DataView, at: number, family: Family): string 
   });
 }
 
-/** Address, port, two bytes between, protocol: how keys of services and values of backends begin. */
+/** Returns the text of address, port, two unused bytes and protocol, the start of service keys and backend values. */
 export function endpointText(view: DataView, at: number, family: Family, protocolAt: number): string {
   const bytes = addressBits(family) / 8;
   return formatFrontend({

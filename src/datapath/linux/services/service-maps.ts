@@ -10,17 +10,20 @@ import {
 
 /** An entry of the map of services: a frontend (slot 0), or one of its slots. */
 export interface ServiceEntry {
-  /** As `formatFrontend` writes it. */
+  /** In the format of `formatFrontend`. */
   readonly frontend: string;
   readonly slot: number;
-  /** Of a slot: the number of its backend. */
+  /** In a slot: the number of its backend. */
   readonly number: number;
   readonly count: number;
   readonly affinitySeconds: number;
 }
 
-/** The maps of one family, entry by entry: what stands at which byte of them. */
-export class ServiceMaps implements Disposable {
+/** The maps of both families. */
+export type ServiceMapSet = Readonly<Record<Family, ServiceMaps>>;
+
+/** Reads and writes the maps of one family by entry; knows the offsets of their fields. */
+export class ServiceMaps {
   readonly family: Family;
   readonly maps: Readonly<Record<ServiceMapName, BatchedMap>>;
   readonly #bytes: number;
@@ -40,12 +43,12 @@ export class ServiceMaps implements Disposable {
     view.setUint32(end + 4, protocol, true);
   }
 
-  /** A frontend. */
+  /** Writes a frontend. */
   writeService(at: number, count: number, affinitySeconds: number): void {
     this.#writeService(at, affinitySeconds, count, affinitySeconds === 0 ? 0 : AFFINITY_FLAG);
   }
 
-  /** A slot of a frontend. */
+  /** Writes a slot of a frontend. */
   writeSlot(at: number, backend: number): void {
     this.#writeService(at, backend, 0, 0);
   }
@@ -73,7 +76,7 @@ export class ServiceMaps implements Disposable {
     this.maps.members.values.view.setUint32(valueAt, 1, true);
   }
 
-  /** Each backend, by its number; undefined after each batch. */
+  /** Yields each backend with its number, and undefined after each batch. */
   *readBackends(): Generator<readonly [number: number, backend: string] | undefined, void, void> {
     const { keys, values, shape } = this.maps.backends;
     for (const count of this.maps.backends.batches()) {
@@ -104,7 +107,7 @@ export class ServiceMaps implements Disposable {
     }
   }
 
-  /** Which backends a frontend with affinity has, by their numbers. */
+  /** Yields the backend numbers of frontends with affinity. */
   *readMembers(): Generator<readonly [frontend: string, backend: number] | undefined, void, void> {
     const { keys, shape } = this.maps.members;
     for (const count of this.maps.members.batches()) {
@@ -115,10 +118,6 @@ export class ServiceMaps implements Disposable {
       }
       yield undefined;
     }
-  }
-
-  [Symbol.dispose](): void {
-    for (const map of Object.values(this.maps)) map[Symbol.dispose]();
   }
 
   #writeService(at: number, number: number, count: number, flags: number): void {

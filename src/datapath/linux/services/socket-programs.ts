@@ -1,6 +1,7 @@
 import { closeSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Bpf } from '../bpf/bpf.ts';
+import { BpfMap } from '../bpf/bpf-map.ts';
 import { CGROUP_LINK, linkInfo, programName } from '../bpf/info.ts';
 import { attachToCgroup, updateLink } from '../bpf/link.ts';
 import { ForeignPinError, kindOf, openPin, pin, unpin } from '../bpf/pin.ts';
@@ -15,8 +16,9 @@ import {
   socketSendmsg4,
   socketSendmsg6,
 } from '../bpf/programs/sockets-images.ts';
+import type { GuardedPin } from '../pin-table.ts';
 
-// What brings answers back comes first, so that none is sent to a socket that does not know of it.
+// Programs for answers are attached first, so that no answer reaches a socket untranslated.
 const PROGRAMS: readonly (readonly [AttachType, ProgramImage])[] = [
   ['udp4Recvmsg', socketRecvmsg4],
   ['udp6Recvmsg', socketRecvmsg6],
@@ -28,31 +30,40 @@ const PROGRAMS: readonly (readonly [AttachType, ProgramImage])[] = [
   ['inet6Connect', socketConnect6],
 ];
 
-/** As much of a name as the kernel keeps. */
+/** Length of a name in the kernel. */
 const NAME_LENGTH = 15;
 
-/** Where the programs are attached, and what they read. */
+/** Options of {@link attachSocketPrograms}. */
 export interface SocketProgramsOptions {
   /** A folder of a bpffs, for the pins of the links. */
   readonly folder: string;
-  /** All sockets of processes in this cgroup, and below. */
+  /** The programs apply to all sockets of processes in this cgroup and below. */
   readonly cgroup: string;
-  /** Descriptors of the maps, as `ServiceTable.descriptors` gives them. */
+  /** Descriptors of the maps, as returned by `ServicePins.descriptors`. */
   readonly maps: ReadonlyMap<string, number>;
+  /** The network namespace whose loopback addresses answer for services, as returned by `networkCookie`; 0: the initial one. */
+  readonly host: bigint;
 }
 
+const HOST_MAP = { type: 'array', keySize: 4, valueSize: 8, maxEntries: 1 } as const;
+
 /**
- * Attaches the socket programs, or takes those over that an earlier process has attached: their links get the new programs
- * with no moment between, so that no connection fails. They stay when this process ends. Throws `SyscallError`, and before
- * anything is attached `ForeignPinError`.
+ * Attaches the socket programs. If an earlier process has attached them, their links get the new programs atomically, so that
+ * no connection fails. They stay attached when this process ends. Throws `SyscallError`, or `ForeignPinError` before anything
+ * is attached.
  */
-export function attachSocketPrograms(bpf: Bpf, { folder, cgroup, maps }: SocketProgramsOptions): void {
+export function attachSocketPrograms(bpf: Bpf, { folder, cgroup, maps, host }: SocketProgramsOptions): void {
   for (const [attachType, image] of PROGRAMS) {
     const path = join(folder, image.name);
     if (whoseIs(bpf, path, attachType, image) === 'of others') throw new ForeignPinError(path);
   }
+  // The programs keep the map alive. Each process has its own, because it may run in another network namespace.
+  using hostMap = BpfMap.create(bpf, HOST_MAP, 'host');
+  hostMap.values.view.setBigUint64(0, host, true);
+  for (const error of hostMap.update(1)) if (error !== undefined) throw error;
+  const named = new Map([...maps, ['host', hostMap.fd]]);
   for (const [attachType, image] of PROGRAMS) {
-    const program = loadProgram(bpf, image, { type: 'cgroupSockAddr', attachType, maps });
+    const program = loadProgram(bpf, image, { type: 'cgroupSockAddr', attachType, maps: named });
     try {
       attach(bpf, program, { cgroup, attachType, path: join(folder, image.name) });
     } finally {
@@ -61,7 +72,7 @@ export function attachSocketPrograms(bpf: Bpf, { folder, cgroup, maps }: SocketP
   }
 }
 
-/** Detaches the programs, the other way round. Sockets that are connected stay so, and so do pins of others. */
+/** Detaches the programs, in reverse order. Connected sockets stay connected. Pins of others are kept. */
 export function detachSocketPrograms(bpf: Bpf, folder: string): void {
   for (const [attachType, image] of PROGRAMS.toReversed()) {
     const path = join(folder, image.name);
@@ -69,7 +80,35 @@ export function detachSocketPrograms(bpf: Bpf, folder: string): void {
   }
 }
 
-/** Ours is a link to a cgroup, at the place of the program, with a program of that name. */
+/** Returns the pins of the links that attach the programs, by name. Restoring one attaches all. */
+export function programPins(bpf: Bpf, options: SocketProgramsOptions): ReadonlyMap<string, GuardedPin> {
+  const { folder, cgroup } = options;
+  const desired = `attached to ${cgroup}`;
+  const stateOf = (path: string, attachType: AttachType, image: ProgramImage): string | undefined => {
+    const owner = whoseIs(bpf, path, attachType, image);
+    if (owner !== 'ours') return owner;
+    const fd = openPin(bpf, path);
+    if (fd === undefined) return undefined;
+    try {
+      const inode = statSync(cgroup, { throwIfNoEntry: false })?.ino;
+      return linkInfo(bpf, fd).cgroup === inode ? desired : 'detached';
+    } finally {
+      closeSync(fd);
+    }
+  };
+  return new Map(
+    PROGRAMS.map(([attachType, image]) => [
+      `program ${image.name}`,
+      {
+        desired,
+        read: () => stateOf(join(folder, image.name), attachType, image),
+        restore: () => attachSocketPrograms(bpf, options),
+      },
+    ]),
+  );
+}
+
+/** Returns the owner of a pin. Ours is a link to a cgroup, with the attach type and name of the program. */
 function whoseIs(
   bpf: Bpf,
   path: string,
@@ -103,7 +142,7 @@ function attach(bpf: Bpf, program: number, place: Place): void {
   const found = openPin(bpf, path);
   if (found !== undefined) {
     try {
-      // A link whose cgroup has vanished, or that is of another, cannot be moved: there is a new one.
+      // A link cannot be moved if its cgroup was deleted or is another one. A new link is created.
       if (linkInfo(bpf, found).cgroup === statSync(cgroup).ino) {
         updateLink(bpf, found, program);
         return;
@@ -114,7 +153,7 @@ function attach(bpf: Bpf, program: number, place: Place): void {
   }
   const link = attachToCgroup(bpf, program, cgroup, attachType);
   try {
-    // Not before: where it cannot be attached here, it stays where it was.
+    // Not earlier: if attaching fails, the old link is kept.
     unpin(path);
     pin(bpf, link, path);
   } finally {

@@ -1,34 +1,34 @@
 import { type Arena, Native, type SyscallName } from './native.ts';
 import { SyscallError } from './syscall-error.ts';
 
-/** Bytes of a call that takes a buffer: as much as rtnetlink takes and gives at once. */
+/** Buffer size of a call: the maximum of one rtnetlink message. */
 const BUFFER_BYTES = 1 << 16;
 
 const MSG_DONTWAIT = 0x40;
 const MNT_DETACH = 2;
 
 /**
- * The system calls that the datapath makes, over byte buffers, synchronous. What the kernel refuses is thrown as
- * {@link SyscallError}. One for a process is enough; its memory is reused by each call.
+ * The system calls of the datapath, over byte buffers, synchronous. Throws {@link SyscallError} if the kernel refuses. One
+ * instance per process is enough. Each call reuses its memory.
  */
 export class Kernel implements Disposable {
   readonly native: Native;
   readonly #buffer: Arena;
 
-  /** Throws `NoSyscallsError` where there are none. */
+  /** Throws `NoSyscallsError` if system calls are not available. */
   constructor(native: Native = new Native()) {
     this.native = native;
     this.#buffer = native.alloc(BUFFER_BYTES);
   }
 
-  /** As {@link Native.call}, but throws. */
+  /** Like {@link Native.call}, but throws on failure. */
   call(name: SyscallName, ...args: readonly number[]): number {
     const result = this.native.call(name, ...args);
     if (result < 0) throw new SyscallError(name, -result);
     return result;
   }
 
-  /** A descriptor; is closed by `closeSync` of `node:fs`. */
+  /** Returns a descriptor. Close it with `closeSync` of `node:fs`. */
   socket(domain: number, type: number, protocol: number): number {
     return this.call('socket', domain, type, protocol);
   }
@@ -37,7 +37,7 @@ export class Kernel implements Disposable {
     this.call('bind', fd, this.#lend(address), address.length);
   }
 
-  /** The own address of a socket, of at most `size` bytes. */
+  /** Returns the local address of a socket, at most `size` bytes. */
   socketName(fd: number, size: number): Uint8Array {
     const { bytes, view, address } = this.#buffer;
     view.setUint32(0, size, true);
@@ -49,7 +49,15 @@ export class Kernel implements Disposable {
     this.call('setsockopt', fd, level, option, this.#lend(value), value.length);
   }
 
-  /** Sends at most 64 KB as one message to `to`, or to whom the socket is connected; gives how many bytes went. */
+  /** Returns the value of a socket option, at most `size` bytes. */
+  socketOption(fd: number, level: number, option: number, size: number): Uint8Array {
+    const { bytes, view, address } = this.#buffer;
+    view.setUint32(0, size, true);
+    this.call('getsockopt', fd, level, option, address + 8, address);
+    return bytes.slice(8, 8 + view.getUint32(0, true));
+  }
+
+  /** Sends at most 64 KB as one message to `to`, or to the connected peer. Returns the number of bytes sent. */
   send(fd: number, message: Uint8Array, to: Uint8Array = new Uint8Array()): number {
     const at = this.#lend(message, to);
     const name = to.length === 0 ? 0 : at + message.length;
@@ -57,8 +65,8 @@ export class Kernel implements Disposable {
   }
 
   /**
-   * One message of at most 64 KB, a copy; `undefined` when there is none now. With `wait` it waits for one, which blocks the
-   * event loop: for an answer that the kernel has ready.
+   * Receives one message of at most 64 KB and returns a copy, or `undefined` if there is none now. With `wait`, it blocks the
+   * event loop until a message arrives; use that only for answers that the kernel has ready.
    */
   receive(fd: number, { wait = false }: { readonly wait?: boolean } = {}): Uint8Array | undefined {
     const { address, size, bytes } = this.#buffer;
@@ -69,14 +77,14 @@ export class Kernel implements Disposable {
     throw error;
   }
 
-  /** `argument` is read and written: what the kernel has made of it is in it afterwards. */
+  /** `argument` is read and written: it contains the kernel's result afterwards. */
   ioctl(fd: number, request: number, argument: Uint8Array): number {
     const result = this.call('ioctl', fd, request, this.#lend(argument));
     argument.set(this.#buffer.bytes.subarray(0, argument.length));
     return result;
   }
 
-  /** Moves this thread, which is the one that JavaScript runs in, to a namespace; `type` 0 takes any kind. */
+  /** Moves this thread, which runs JavaScript, to a namespace. `type` 0 accepts any kind. */
   setns(fd: number, type = 0): void {
     this.call('setns', fd, type);
   }
@@ -95,7 +103,7 @@ export class Kernel implements Disposable {
     this.call('mount', at, at + source, at + source + target, flags, at + source + target + type);
   }
 
-  /** With `detach` also where it is in use: nothing finds it any more, and it goes once nothing uses it. */
+  /** With `detach`, also unmounts a file system in use: it is hidden immediately and released when nothing uses it. */
   unmount(target: string, { detach = false }: { readonly detach?: boolean } = {}): void {
     this.call('umount2', this.#lend(Buffer.from(`${target}\0`)), detach ? MNT_DETACH : 0);
   }
@@ -104,7 +112,7 @@ export class Kernel implements Disposable {
     this.#buffer[Symbol.dispose]();
   }
 
-  /** Where the kernel finds these bytes, one after the other, until the next call. */
+  /** Returns the address of these bytes, concatenated, valid until the next call. */
   #lend(...parts: readonly Uint8Array[]): number {
     let at = 0;
     for (const part of parts) {

@@ -1,13 +1,14 @@
 import { createRequire } from 'node:module';
 import type koffi from 'koffi';
 
-/** The numbers of system calls, x86-64 and arm64. */
+/** Numbers of system calls on x86-64 and arm64. */
 const NUMBERS = {
   bpf: { x64: 321, arm64: 280 },
   socket: { x64: 41, arm64: 198 },
   bind: { x64: 49, arm64: 200 },
   getsockname: { x64: 51, arm64: 204 },
   setsockopt: { x64: 54, arm64: 208 },
+  getsockopt: { x64: 55, arm64: 209 },
   sendto: { x64: 44, arm64: 206 },
   recvfrom: { x64: 45, arm64: 207 },
   setns: { x64: 308, arm64: 268 },
@@ -18,20 +19,20 @@ const NUMBERS = {
   umount2: { x64: 166, arm64: 39 },
 } as const;
 
-/** A system call that is needed here. Files are opened and closed through `node:fs`: descriptors are the same. */
+/** The system calls that are used here. Files are opened and closed through `node:fs`, because descriptors are the same. */
 export type SyscallName = keyof typeof NUMBERS;
 
-/** Why no system call can be made here: the operating system, the processor, or a library that does not load. */
+/** No system calls are available because of the operating system, the processor, or a library that does not load. */
 export class NoSyscallsError extends Error {
   override readonly name: string = 'NoSyscallsError';
 }
 
 /**
- * Memory outside of the JavaScript heap that never moves, so that the kernel can be told where it is. `view` and `bytes`
- * show the same memory; neither may be touched once it has been disposed of.
+ * Memory outside of the JavaScript heap that never moves, so that its address can be passed to the kernel. `view` and `bytes`
+ * show the same memory. Do not use them after dispose.
  */
 export interface Arena extends Disposable {
-  /** Where it begins, as the kernel counts. */
+  /** The address of the first byte. */
   readonly address: number;
   readonly size: number;
   readonly bytes: Uint8Array;
@@ -41,8 +42,8 @@ export interface Arena extends Disposable {
 type Call = (number: number, ...args: readonly number[]) => number;
 
 /**
- * The C library, and nothing else of it than `syscall(2)`: the only file that calls foreign functions. The library that
- * does it is loaded here, not when this file is imported.
+ * Calls `syscall(2)` of the C library, and nothing else. This is the only file that calls foreign functions. The library for it
+ * is loaded by the constructor, not by the import.
  */
 export class Native {
   readonly #koffi: typeof koffi;
@@ -58,7 +59,7 @@ export class Native {
     this.#numbers = new Map(names().map((name) => [name, NUMBERS[name][arch]]));
     try {
       this.#koffi = createRequire(import.meta.url)('koffi');
-      // All arguments as 64 bits with sign: what syscall(2) passes on. An address is below 2⁴⁸.
+      // All arguments are signed 64-bit integers, as syscall(2) passes them on. Addresses are below 2⁴⁸.
       const types = Array.from({ length: 7 }, () => 'int64_t');
       this.#syscall = this.#koffi.load(null).func('syscall', 'int64_t', types);
     } catch (error) {
@@ -68,13 +69,13 @@ export class Native {
     }
   }
 
-  /** What the call gives, or minus its errno: nothing is thrown. */
+  /** Returns the result of the call, or minus its errno. Never throws. */
   call(name: SyscallName, a = 0, b = 0, c = 0, d = 0, e = 0, f = 0): number {
     const result = this.#syscall(this.#numbers.get(name) ?? -1, a, b, c, d, e, f);
     return result === -1 ? -this.#koffi.errno() : result;
   }
 
-  /** Zeroed memory. Is not collected: its owner disposes of it. */
+  /** Returns zeroed memory. It is not garbage collected: its owner must dispose of it. */
   alloc(size: number): Arena {
     const pointer = this.#koffi.alloc('uint8_t', size);
     const memory = this.#koffi.view(pointer, size);
@@ -90,8 +91,8 @@ export class Native {
   }
 
   /**
-   * Calls back, in the event loop, whenever the descriptor has something to read, until it is disposed of; that has to
-   * be before the descriptor is closed. Does not keep the process alive.
+   * Calls back in the event loop whenever the descriptor is readable, until dispose. Dispose of it before the descriptor is
+   * closed. Does not keep the process alive.
    */
   onReadable(fd: number, callback: () => void): Disposable {
     const handle = this.#koffi.node.poll(fd, { readable: true }, () => callback());

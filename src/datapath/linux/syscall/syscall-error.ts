@@ -2,7 +2,10 @@ import { constants } from 'node:os';
 
 const { EAGAIN, EOPNOTSUPP } = constants.errno;
 
-/** Of two names of a number the one that manual pages use; and one that only the kernel knows, and lets out. */
+/**
+ * Names of errno values. If a number has two names, the one used by manual pages. ENOTSUPP is internal to the kernel, but some
+ * calls return it.
+ */
 const CODES: ReadonlyMap<number, string> = new Map([
   ...Object.entries(constants.errno).map(([code, errno]) => [errno, code] as const),
   ...([
@@ -12,7 +15,7 @@ const CODES: ReadonlyMap<number, string> = new Map([
   ] as const),
 ]);
 
-/** `ENOSPC` for 28; `E123` for a number without a name. */
+/** Returns `ENOSPC` for 28, and `E123` for a number without a name. */
 export function errnoCode(errno: number): string {
   return CODES.get(errno) ?? `E${errno}`;
 }
@@ -20,12 +23,12 @@ export function errnoCode(errno: number): string {
 /** A system call that the kernel has refused. */
 export class SyscallError extends Error {
   override readonly name: string = 'SyscallError';
-  /** What was called, in the words of a manual page: `bpf(MAP_CREATE)`, `mount`. */
+  /** The call, as in a manual page: `bpf(MAP_CREATE)`, `mount`. */
   readonly call: string;
   readonly errno: number;
   /** The name of `errno`: `ENOSPC`. */
   readonly code: string;
-  /** What else the kernel has said, such as the log of the verifier; `''` when nothing. */
+  /** Additional output of the kernel, such as the log of the verifier; `''` if there is none. */
   readonly detail: string;
 
   constructor(call: string, errno: number, detail = '') {

@@ -3,9 +3,15 @@ import { constants } from 'node:os';
 import type { Bpf } from '../bpf/bpf.ts';
 import { attachToInterface } from '../bpf/link.ts';
 import { RTM_LINK, readLink, writeLinkQuestion } from '../netlink/link.ts';
-import { NLM_F } from '../netlink/message-writer.ts';
+import { type MessageWriter, NLM_F } from '../netlink/message-writer.ts';
 import { NetlinkSocket } from '../netlink/netlink-socket.ts';
-import { RTM_TC, type TrafficFilter, writeClsact, writeFilter } from '../netlink/traffic-filter.ts';
+import {
+  RTM_TC,
+  type TrafficFilter,
+  writeClsact,
+  writeFilter,
+  writeFilterDump,
+} from '../netlink/traffic-filter.ts';
 import { inNamespace } from '../syscall/in-namespace.ts';
 import type { Kernel } from '../syscall/kernel.ts';
 import { SyscallError } from '../syscall/syscall-error.ts';
@@ -13,31 +19,37 @@ import { SyscallError } from '../syscall/syscall-error.ts';
 const { EEXIST, EINVAL, ENOENT } = constants.errno;
 const GONE: ReadonlySet<string> = new Set(['ENOENT', 'ENODEV', 'EINVAL']);
 
-/** Where a program sees packets. */
+/** The place at which a program sees packets. */
 export interface TrafficPlace {
   /** The name of the interface. */
   readonly interface: string;
-  /** What it receives, or what it sends. */
+  /** Received or sent packets. */
   readonly direction: 'ingress' | 'egress';
-  /** Path of the network namespace that the interface is in, which takes `CAP_SYS_ADMIN`; by default that of the process. */
+  /** Path of the network namespace of the interface, which requires `CAP_SYS_ADMIN`; default that of the process. */
   readonly namespace?: string | undefined;
 }
 
-/** How a program is attached: by a link of TCX, since Linux 6.6, or as a filter of the discipline `clsact`. */
+/** How a program is attached: by a TCX link, since Linux 6.6, or as a filter of the discipline `clsact`. */
 export type AttachedBy = 'tcx' | 'clsact';
 
-/** What is needed to attach. */
+/** The dependencies of attaching. */
 export interface AttachContext {
   readonly kernel: Kernel;
   readonly bpf: Bpf;
 }
 
-/** Numbers of our filter: a program attached anew takes the place of the one before. */
+/**
+ * Number of programs that use each `clsact` added by this process, by `namespace index`. The last program removes it, unless
+ * others use it by then.
+ */
+const ownDisciplines: Map<string, number> = new Map();
+
+/** Numbers of our filter. A program that is attached again replaces the one before. */
 const FILTER = { priority: 20_201, handle: 1 } as const;
 
 /**
- * A program at an interface, until it is disposed of. A link of TCX goes with the process, too, whatever ends that; a filter
- * stays then, and the next one takes its place.
+ * A program at an interface, attached until dispose. The kernel removes a TCX link when the process ends for any reason. A
+ * filter stays, and the next program replaces it. `clsact` is removed with the last filter if this process has added it.
  */
 export class AttachedProgram implements Disposable {
   readonly by: AttachedBy;
@@ -48,7 +60,10 @@ export class AttachedProgram implements Disposable {
     this.#detach = detach;
   }
 
-  /** By TCX where this kernel has it, unless `by` says which. Throws `SyscallError`, `ENODEV` where there is no such interface. */
+  /**
+   * Attaches by TCX if this kernel supports it, unless `by` is given. Throws `SyscallError`; `ENODEV` if the interface does not
+   * exist.
+   */
   static attach(
     context: AttachContext,
     program: number,
@@ -66,14 +81,24 @@ export class AttachedProgram implements Disposable {
           socket[Symbol.dispose]();
           return new AttachedProgram('tcx', () => closeSync(link));
         }
-        // A kernel before 6.6 does not know the place.
+        // Kernels before 6.6 do not support TCX.
         if (by === 'tcx' || link.errno !== EINVAL) throw link;
       }
       const filter = { interface: ifindex, direction, ...FILTER };
-      addFilter(socket, program, filter);
+      const discipline = `${namespace ?? ''} ${ifindex}`;
+      if (addClsact(socket, ifindex)) ownDisciplines.set(discipline, 1);
+      else if (ownDisciplines.has(discipline))
+        ownDisciplines.set(discipline, (ownDisciplines.get(discipline) ?? 0) + 1);
+      try {
+        addFilter(socket, program, filter);
+      } catch (error) {
+        releaseClsact(socket, ifindex, discipline);
+        throw error;
+      }
       return new AttachedProgram('clsact', () => {
         try {
           deleteFilter(socket, filter);
+          releaseClsact(socket, ifindex, discipline);
         } finally {
           socket[Symbol.dispose]();
         }
@@ -112,22 +137,55 @@ function tryLink(
   }
 }
 
-function addFilter(socket: NetlinkSocket, fd: number, filter: TrafficFilter): void {
-  const flags = NLM_F.create;
+/** Adds `clsact` to an interface. Returns false if it exists. */
+function addClsact(socket: NetlinkSocket, ifindex: number): boolean {
   const [error] = socket.transact([
     {
-      ...{ what: 'add clsact', type: RTM_TC.addDiscipline, flags: flags | NLM_F.exclusive },
-      write: (writer) => writeClsact(writer, filter.interface),
+      ...{ what: 'add clsact', type: RTM_TC.addDiscipline, flags: NLM_F.create | NLM_F.exclusive },
+      write: (writer) => writeClsact(writer, ifindex),
     },
   ]);
   if (error !== undefined && error.errno !== EEXIST) throw error;
+  return error === undefined;
+}
+
+/** Removes `clsact` from an interface if this process has added it, no program of ours uses it, and no filter is left there. */
+function releaseClsact(socket: NetlinkSocket, ifindex: number, discipline: string): void {
+  const users = ownDisciplines.get(discipline);
+  if (users === undefined) return;
+  if (users > 1) {
+    ownDisciplines.set(discipline, users - 1);
+    return;
+  }
+  ownDisciplines.delete(discipline);
+  if (hasFilters(socket, ifindex)) return;
+  const [error] = socket.transact([
+    {
+      ...{ what: 'delete clsact', type: RTM_TC.deleteDiscipline, flags: 0 },
+      write: (writer) => writeClsact(writer, ifindex),
+    },
+  ]);
+  if (error !== undefined && !GONE.has(error.code)) throw error;
+}
+
+function hasFilters(socket: NetlinkSocket, ifindex: number): boolean {
+  return (['ingress', 'egress'] as const).some((direction) => {
+    const request = {
+      ...{ what: 'filters', type: RTM_TC.getFilter },
+      write: (writer: MessageWriter) => writeFilterDump(writer, ifindex, direction),
+    };
+    return socket.dump(request, ({ type }) => type === RTM_TC.addFilter || undefined).length > 0;
+  });
+}
+
+function addFilter(socket: NetlinkSocket, fd: number, filter: TrafficFilter): void {
   socket.change({
-    ...{ what: 'add a filter', type: RTM_TC.addFilter, flags: flags | NLM_F.replace },
+    ...{ what: 'add a filter', type: RTM_TC.addFilter, flags: NLM_F.create | NLM_F.replace },
     write: (writer) => writeFilter(writer, filter, { fd, name: 'dpcache' }),
   });
 }
 
-/** One that is not there any more has been deleted; its interface may have gone. */
+/** Deletes a filter. Succeeds if the filter or its interface does not exist. */
 function deleteFilter(socket: NetlinkSocket, filter: TrafficFilter): void {
   const [error] = socket.transact([
     {

@@ -11,22 +11,22 @@ import { Kernel } from '../syscall/kernel.ts';
 import { SyscallError } from '../syscall/syscall-error.ts';
 import { type AttachedBy, AttachedProgram, type TrafficPlace } from './attached-program.ts';
 
-/** Two identities, and what has gone from the one to the other. 0: the ipcache says nothing of the address. */
+/** The traffic from one identity to another. Identity 0: the ipcache has no entry for the address. */
 export interface IdentityFlow {
   readonly source: number;
   readonly destination: number;
   readonly packets: number;
-  /** With their headers, that of Ethernet included. */
+  /** Including headers, also that of Ethernet. */
   readonly bytes: number;
 }
 
-/** Which packets are counted, and by what map. */
+/** The counted packets, and the map for their identities. */
 export interface IdentityTrafficOptions extends TrafficPlace {
   /** The pin of an ipcache map, of either layout: `/sys/fs/bpf/dpcache/ipcache`. */
   readonly ipcache: string;
-  /** Most pairs of identities; those that were seen longest ago are forgotten. By default 65,536. */
+  /** Maximum number of pairs of identities. The least recently seen are dropped. Default 65,536. */
   readonly maxEntries?: number | undefined;
-  /** By default a link of TCX where the kernel has it, since Linux 6.6. */
+  /** Default: a TCX link if the kernel supports it, since Linux 6.6. */
   readonly by?: AttachedBy | undefined;
 }
 
@@ -37,9 +37,9 @@ function trafficShape(maxEntries: number): MapShape {
 }
 
 /**
- * Counts the packets of IP that an interface receives or sends, by the identities of their source and destination: a program
- * in the kernel looks both up in the ipcache map that an agent keeps. It changes no packet, and leaves each to the programs
- * of others. A map of another size or layout that an agent puts in the place of this one later is not followed.
+ * Counts the IP packets that an interface receives or sends, by the identities of source and destination. A program in the
+ * kernel looks both up in the ipcache map that an agent maintains. It changes no packet, and passes each to the programs of
+ * others. If an agent later replaces the map by one of another size or layout, the new one is not used.
  */
 export class IdentityTraffic implements Disposable {
   readonly #bpf: Bpf;
@@ -55,8 +55,8 @@ export class IdentityTraffic implements Disposable {
   }
 
   /**
-   * Begins to count, until it is disposed of. Needs `CAP_BPF` and `CAP_NET_ADMIN`. Throws `ForeignMapError` where the pin is
-   * of another map, and `SyscallError`: `ENOENT` without a pin, `ENODEV` without the interface.
+   * Starts to count until dispose. Needs `CAP_BPF` and `CAP_NET_ADMIN`. Throws `ForeignMapError` if the pin is of another map,
+   * and `SyscallError`: `ENOENT` without a pin, `ENODEV` without the interface.
    */
   static open({ ipcache, maxEntries = MAX_ENTRIES, by, ...place }: IdentityTrafficOptions): IdentityTraffic {
     const kernel = new Kernel();
@@ -83,15 +83,15 @@ export class IdentityTraffic implements Disposable {
     }
   }
 
-  /** How it is attached. */
+  /** How the program is attached. */
   get by(): AttachedBy {
     return this.#program.by;
   }
 
-  /** What has been counted, in no order. Of what is counted meanwhile some may show. */
+  /** Returns the counts, unordered. Packets counted during the call may be included. */
   flows(): readonly IdentityFlow[] {
     const { keys, values } = this.#traffic;
-    // Where it is read on from anew a pair may come twice.
+    // If the dump restarts, a pair may be returned twice.
     const flows = new Map<string, IdentityFlow>();
     for (const count of this.#traffic.batches()) {
       for (let at = 0; at < count; at++) {
@@ -108,7 +108,7 @@ export class IdentityTraffic implements Disposable {
     return [...flows.values()];
   }
 
-  /** Ends it, and forgets what it has counted. */
+  /** Stops counting and drops the counts. */
   [Symbol.dispose](): void {
     try {
       this.#program[Symbol.dispose]();
@@ -120,7 +120,7 @@ export class IdentityTraffic implements Disposable {
   }
 }
 
-/** The program, loaded: it keeps the maps that it reads and writes. */
+/** Loads the program, which keeps its maps alive. Returns its descriptor. */
 function load(bpf: Bpf, path: string, traffic: BpfMap): number {
   const ipcache = openPin(bpf, path);
   if (ipcache === undefined) throw new SyscallError(`open ${path}`, constants.errno.ENOENT);

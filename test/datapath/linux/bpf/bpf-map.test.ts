@@ -106,6 +106,23 @@ describeOnLinux('a map in the kernel', ['maps'], () => {
     expect(read(map)).toEqual([1, 2, 3, 4]);
   });
 
+  it('reports a delete that the kernel refuses in the middle of a batch, and does the others', () => {
+    using it = setUp();
+    using map = BpfMap.create(it.bpf, NUMBERS, 'numbers');
+    write(map, range(0, 10));
+    const ask = it.bpf.try.bind(it.bpf);
+    let asked = 0;
+    vi.spyOn(it.bpf, 'try').mockImplementation((command) => {
+      if (command !== 'MAP_DELETE_BATCH' || asked++ > 0) return ask(command);
+      // The kernel has deleted three of them.
+      it.bpf.attributes().setUint32(32, 3, true);
+      return -constants.errno.EPERM;
+    });
+    expect(remove(map, range(0, 10))).toEqual([expect.objectContaining({ code: 'EPERM' })]);
+    vi.restoreAllMocks();
+    expect(read(map)).toEqual(range(0, 4));
+  });
+
   it('deletes past what is not there', () => {
     using it = setUp();
     using map = BpfMap.create(it.bpf, NUMBERS, 'numbers');

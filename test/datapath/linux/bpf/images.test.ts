@@ -10,11 +10,13 @@ const { status, stderr } = spawnSync('npx', ['tsx', 'scripts/build-bpf.ts', '--c
   encoding: 'utf8',
 });
 const reason = stderr.split('\n').findLast((line) => /clang|was compiled/.test(line)) ?? '';
+// Continuous integration installs the compiler: there a comparison that cannot run is a failure.
+const isSkipped = status === OTHER_COMPILER && process.env['REQUIRE_DATAPATH'] !== '1';
 
-it.skipIf(status === OTHER_COMPILER)(
-  `programs are what their C compiles to${status === OTHER_COMPILER ? `: not to be told here, ${reason}` : ''}`,
+it.skipIf(isSkipped)(
+  `programs are what their C compiles to${isSkipped ? `: not compared, ${reason}` : ''}`,
   () => {
     expect(stderr).not.toContain('has changed');
-    expect(status).toBe(0);
+    expect([status, reason]).toEqual([0, '']);
   },
 );

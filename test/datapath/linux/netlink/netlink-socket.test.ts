@@ -1,5 +1,6 @@
 import { closeSync, fstatSync, openSync } from 'node:fs';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { constants } from 'node:os';
+import { afterAll, beforeAll, expect, it, vi } from 'vitest';
 import {
   type InterfaceAddress,
   RTM_ADDRESS,
@@ -7,6 +8,7 @@ import {
   writeAddressDump,
 } from '../../../../src/datapath/linux/netlink/interface-address.ts';
 import { RTM_LINK, readLink, writeLinkQuestion } from '../../../../src/datapath/linux/netlink/link.ts';
+import { viewOf } from '../../../../src/datapath/linux/netlink/message-reader.ts';
 import { NLM_F } from '../../../../src/datapath/linux/netlink/message-writer.ts';
 import { type NetlinkRequest, NetlinkSocket } from '../../../../src/datapath/linux/netlink/netlink-socket.ts';
 import {
@@ -20,6 +22,7 @@ import {
 } from '../../../../src/datapath/linux/netlink/route.ts';
 import { RTM_RULE, readRule, writeRuleDump } from '../../../../src/datapath/linux/netlink/rule.ts';
 import { Kernel } from '../../../../src/datapath/linux/syscall/kernel.ts';
+import { SyscallError } from '../../../../src/datapath/linux/syscall/syscall-error.ts';
 import { describeOnLinux } from '../support/requirements.ts';
 import { type Namespace, Scratch } from '../support/scratch.ts';
 
@@ -201,6 +204,50 @@ describeOnLinux('a netlink socket', ['routes', 'namespaces', 'ip'], () => {
     for (let got = listening.events(); got !== undefined; got = listening.events()) received.push(got);
     expect(received).toContain('overrun');
     expect(routes(socket).filter(({ protocol }) => protocol === 201)).toHaveLength(20_000);
+  });
+
+  it('reads a dump again that the kernel flags as interrupted, and returns nothing twice', () => {
+    socket.transact([1, 2, 3].map((octet) => addRoute(`10.9.${octet}.0/24`, '10.200.0.2')));
+    const expected = routes(socket);
+    expect(expected.length).toBeGreaterThan(3);
+    /** Sets NLM_F_DUMP_INTR in the messages of the first dumps. */
+    const interrupt = (dumps: number): void => {
+      const receive = kernel.receive.bind(kernel);
+      let left = dumps;
+      vi.spyOn(kernel, 'receive').mockImplementation((fd) => {
+        const bytes = receive(fd);
+        if (bytes === undefined) left--;
+        else if (left > 0)
+          for (let at = 0; at < bytes.length; at += (viewOf(bytes).getUint32(at, true) + 3) & ~3)
+            viewOf(bytes).setUint16(at + 6, viewOf(bytes).getUint16(at + 6, true) | 0x10, true);
+        return bytes;
+      });
+    };
+    interrupt(2);
+    const write: NetlinkRequest['write'] = (writer) => writeRouteDump(writer, 4, MAIN_TABLE);
+    const pieces = [...socket.dumpPieces({ what: 'routes', type: RTM_ROUTE.get, write }, readRoute)];
+    expect(pieces.filter((piece) => piece === 'again')).toHaveLength(2);
+    vi.restoreAllMocks();
+    interrupt(2);
+    expect(routes(socket)).toEqual(expected);
+    vi.restoreAllMocks();
+    // A table that never stands still is given as it was read last.
+    interrupt(1_000);
+    expect(routes(socket)).toEqual(expected);
+    vi.restoreAllMocks();
+  });
+
+  it('reports requests whose answers are lost as failed', () => {
+    const receive = kernel.receive.bind(kernel);
+    let calls = 0;
+    vi.spyOn(kernel, 'receive').mockImplementation((fd) => {
+      if (calls++ === 0) throw new SyscallError('recvfrom', constants.errno.ENOBUFS);
+      return receive(fd);
+    });
+    const [error] = socket.transact([addRoute('172.20.1.0/24', '10.200.0.2')]);
+    vi.restoreAllMocks();
+    // The answer to the only request has come behind what is lost, and may be of another.
+    expect(error?.message).toBe('add 172.20.1.0/24: ENOBUFS: the answer is lost');
   });
 
   it('closes nothing of others when it is disposed of twice', () => {

@@ -1,3 +1,5 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { NftServices } from '../../../../src/datapath/linux/nftables/nft-services.ts';
@@ -44,10 +46,9 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 
     scratch[Symbol.dispose]();
   });
 
-  function set(key: string, backends: readonly string[] | undefined): void {
-    expect(services.apply([{ key, item: backends && { backends, affinitySeconds: 0 } }])).toEqual([
-      undefined,
-    ]);
+  function set(key: string, backends: readonly string[] | undefined, masquerade = false): void {
+    const item = backends && { backends, affinitySeconds: 0, masquerade };
+    expect(services.apply([{ key, item }])).toEqual([undefined]);
   }
 
   /** What another process finds there, backends sorted. */
@@ -100,7 +101,7 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 
     for (const key of ['10.96.0.1:80/TCP', '10.96.0.1:80/UDP', '[fd00:96::1]:80/TCP']) set(key, undefined);
   });
 
-  it('answer a client outside, which they see by its own address, and no pod that is its own backend', async () => {
+  it('answer a client outside by its own address, or masqueraded (regression: never masqueraded)', async () => {
     const pod = scratch.namespace('pod');
     cable([host, 'pod', ['10.5.0.1/24']], [pod, 'eth0', ['10.5.0.9/24']]);
     batch(pod, ['route add default via 10.5.0.1']);
@@ -111,7 +112,20 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 
     set('192.168.0.1:30080/TCP', ['10.5.0.9:8080/TCP']);
     expect(await client.keep({ ip: '192.168.0.1', port: 30080 })).toBe('10.5.0.9:8080');
     expect(pod.run('ss', '-Htn', 'state', 'established', 'sport', '8080')).toContain('192.168.0.9:');
-    // Nothing is masqueraded: what comes back to the pod seems to come from itself.
+    // Masqueraded, a backend that is elsewhere answers through this host, and so does a pod that is chosen for its own call.
+    set('192.168.0.1:30081/TCP', ['10.5.0.9:8080/TCP'], true);
+    expect(await client.keep({ ip: '192.168.0.1', port: 30081 })).toBe('10.5.0.9:8080');
+    expect(pod.run('ss', '-Htn', 'state', 'established', 'sport', '8080')).toContain('10.5.0.1:');
+    expect(await backend.count({ ip: '192.168.0.1', port: 30081 }, 1)).toEqual({ '10.5.0.9:8080': 1 });
+    const shown = (): ServiceItem | undefined => new Map(entries(services)).get('192.168.0.1:30081/TCP');
+    const masqueraded = shown();
+    expect(masqueraded?.masquerade).toBe(true);
+    set('192.168.0.1:30081/TCP', ['10.5.0.9:8080/TCP'], false);
+    const plain = shown();
+    expect(plain?.masquerade).toBe(false);
+    expect(masqueraded && plain && services.equal(masqueraded, plain)).toBe(false);
+    set('192.168.0.1:30081/TCP', undefined);
+    // Not masqueraded, what comes back to the pod seems to come from itself.
     expect(await backend.count({ ip: '192.168.0.1', port: 30080 }, 1, 'tcp', 300)).toEqual({ timeout: 1 });
     set('192.168.0.1:30080/TCP', undefined);
   });
@@ -156,13 +170,86 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 
       ),
       { numRuns: runs },
     );
-    for (const family of ['ip', 'ip6']) {
-      const { nftables } = JSON.parse(host.run('nft', '-j', 'list', 'table', family, TABLE));
-      const filled = nftables.flatMap((one: { map?: { name: string; elem?: unknown[] } }) =>
-        one.map?.elem === undefined ? [] : one.map.name,
-      );
-      expect(filled).toEqual([]);
+    expect(host.run('nft', 'list', 'tables')).toBe('table ip others\n');
+  });
+
+  it('load again as `nft list ruleset` prints them (regression: datatype mismatch)', () => {
+    const four = ['10.0.0.1:8080/TCP', '10.0.0.2:8080/TCP'];
+    set('10.96.0.1:80/TCP', four, true);
+    set('10.96.0.1:53/UDP', ['10.0.0.1:5353/UDP']);
+    set('10.96.0.1:0/ANY', []);
+    set('[fd00:96::1]:80/SCTP', ['[fd00::1]:8080/SCTP']);
+    set('[fd00:96::1]:81/TCP', []);
+    const before = found();
+    const saved = host.run('nft', 'list', 'ruleset');
+    const path = join(scratch.folder(), 'ruleset');
+    writeFileSync(path, `flush ruleset\n${saved}`);
+    host.run('nft', '-f', path);
+    expect(host.run('nft', 'list', 'ruleset')).toBe(saved);
+    expect([before.size, found()]).toEqual([5, before]);
+    for (const key of before.keys()) set(key, undefined);
+  });
+
+  it('are compared by rules, chains and sets, too, and repaired (regression: diff found nothing after a flush)', () => {
+    const KEY = '10.96.0.1:80/TCP';
+    const RULES = `rules of ip ${TABLE}`;
+    const backends = ['10.0.0.1:8080/TCP', '10.0.0.2:8080/TCP'];
+    const damages: readonly (readonly [string, string])[] = [
+      [`flush chain ip ${TABLE} output`, 'chain output: 0 rules instead of 1'],
+      [`flush chain ip ${TABLE} pick-2`, 'chain pick-2: 0 rules instead of 3'],
+      [`delete chain ip ${TABLE} postrouting`, 'chain postrouting is missing'],
+      [`add rule ip ${TABLE} refuse-input drop`, 'chain refuse-input: 3 rules instead of 2'],
+      [`add chain ip ${TABLE} foreign`, 'chain foreign is not one of ours'],
+      [
+        `flush chain ip ${TABLE} prerouting; add rule ip ${TABLE} prerouting ip daddr . meta l4proto . th sport vmap @services`,
+        'chain prerouting: rule 1 is another',
+      ],
+    ];
+    set(KEY, backends);
+    const whole = host.run('nft', 'list', 'ruleset');
+    for (const [damage, words] of damages) {
+      host.run('nft', damage);
+      const seen = new Map(entries(services));
+      expect(seen.get(RULES)?.backends).toEqual([words]);
+      expect(seen.get(KEY)?.backends).toEqual(backends);
+      expect(services.apply([{ key: RULES, item: undefined }])).toEqual([undefined]);
+      expect(found()).toEqual(new Map([[KEY, backends]]));
     }
+    expect(host.run('nft', 'list', 'ruleset').split('\n').sort()).toEqual(whole.split('\n').sort());
+    // What cannot be put back into a table makes it anew.
+    for (const damage of [
+      `flush table ip ${TABLE}; delete map ip ${TABLE} backends-udp`,
+      `delete table ip ${TABLE}`,
+    ]) {
+      host.run('nft', damage);
+      expect(entries(services)).toEqual([]);
+      set(KEY, backends);
+      expect(found()).toEqual(new Map([[KEY, backends]]));
+    }
+    // Elements that are gone are seen as before.
+    host.run('nft', `flush map ip ${TABLE} services`);
+    expect(found().get(KEY)).toEqual(['', ...backends]);
+    expect(entries(services)).toHaveLength(1);
+    set(KEY, backends);
+    expect(found()).toEqual(new Map([[KEY, backends]]));
+    set(KEY, undefined);
+  });
+
+  it('keep no chain that no service leads to (regression: one for each number of backends ever seen)', () => {
+    const picks = (): readonly string[] =>
+      [...host.run('nft', 'list', 'chains', 'ip').matchAll(/chain (pick-\d+)/g)].map(([, name = '']) => name);
+    for (let count = 1; count <= 5; count++) {
+      set(
+        '10.96.0.1:80/TCP',
+        Array.from({ length: count }, (_, at) => `10.0.0.${at + 1}:80/TCP`),
+      );
+      expect(picks()).toEqual([`pick-${count}`]);
+    }
+    set('10.96.0.2:80/TCP', ['10.0.0.1:80/TCP']);
+    expect([...picks()].sort()).toEqual(['pick-1', 'pick-5']);
+    set('10.96.0.1:80/TCP', []);
+    expect(picks()).toEqual(['pick-1']);
+    for (const key of found().keys()) set(key, undefined);
   });
 
   it('may have more backends than fit in a transaction', () => {

@@ -8,6 +8,7 @@ import { RTM_ROUTE, writeRoute } from '../../../../src/datapath/linux/netlink/ro
 import { setDevice } from '../../../../src/datapath/linux/paths/tunnel-device.ts';
 import { Kernel } from '../../../../src/datapath/linux/syscall/kernel.ts';
 import { SyscallError } from '../../../../src/datapath/linux/syscall/syscall-error.ts';
+import type { Node } from '../../../../src/nodemanager/node.ts';
 import { configurationOf } from '../../../../src/nodemanager/node-manager-options.ts';
 import { describeOnLinux } from '../support/requirements.ts';
 import { type Namespace, Scratch } from '../support/scratch.ts';
@@ -92,6 +93,174 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     expect(one.paths.status().table).toMatchObject({ state: 'kept', actual: 0 });
   });
 
+  it('are not taken over by a remote cluster that announces a pod CIDR of this one', async () => {
+    const one = under({ ownNode: 'c/own', remoteCIDRs: ['203.0.113.0/24'] });
+    await one.start();
+    const remote = (name: string, cidr: string): Node =>
+      node(name, {
+        ...{ cluster: 'atlantic', source: 'clustermesh' },
+        ...{ addresses: internal('192.168.0.66'), ipv4AllocCIDR: cidr },
+      });
+    const evil = remote('evil', '10.2.0.0/24');
+    // The remote cluster comes first, and its name does, too.
+    one.paths.nodeAdd(evil);
+    await one.settle();
+    expect(routes()).toEqual(['10.2.0.0/24 via 192.168.0.66 dev eth0']);
+    for (const other of [own, near]) one.paths.nodeAdd(other);
+    await one.settle();
+    const right = '10.2.0.0/24 via 192.168.0.2 dev eth0';
+    expect(routes()).toEqual([right]);
+    expect(one.paths.status().failures).toEqual([
+      {
+        node: 'atlantic/evil',
+        reason: 'no path to 10.2.0.0/24 of atlantic/evil: it overlaps 10.2.0.0/24 of c/near',
+      },
+    ]);
+    for (const [cidr, reason] of [
+      ['10.2.0.128/25', 'it overlaps 10.2.0.0/24 of c/near'],
+      ['10.0.0.0/14', 'it overlaps 10.2.0.0/24 of c/near'],
+      ['10.9.0.64/26', 'it overlaps 10.9.0.0/24 of c/own'],
+      ['192.168.0.2/32', 'it overlaps 192.168.0.2/32 of c/near'],
+      ['192.168.0.254/32', 'it is in 192.168.0.0/24, the network of a link of this host'],
+      ['127.0.0.0/16', 'it overlaps 127.0.0.1/32 of this host'],
+      ['8.8.8.0/24', 'it is in a public range: allow it with --datapath-remote-cidrs'],
+      ['0.0.0.0/0', 'it holds the address of its own node'],
+    ] as const) {
+      expect(() => one.paths.nodeAdd(remote('other', cidr))).toThrow(reason);
+      await one.settle();
+      expect([cidr, ...routes()]).toEqual([cidr, right]);
+    }
+    // An address that this host gets later counts, too, and one that it loses does not.
+    one.paths.nodeAdd(remote('other', '10.77.1.0/24'));
+    one.paths.nodeAdd(remote('public', '203.0.113.128/25'));
+    const accepted = ['10.77.1.0/24', '203.0.113.128/25'].map((cidr) => `${cidr} via 192.168.0.66 dev eth0`);
+    await one.settle();
+    expect(routes()).toEqual([right, ...accepted]);
+    host.run('ip', 'address', 'add', '10.77.1.5/32', 'dev', 'lo');
+    await one.settle();
+    expect(routes()).toEqual([right, accepted[1]]);
+    host.run('ip', 'address', 'delete', '10.77.1.5/32', 'dev', 'lo');
+    await one.settle();
+    expect(routes()).toEqual([right, ...accepted]);
+    // Without the own node that had it the CIDR is free.
+    one.paths.nodeDelete(near);
+    await one.settle();
+    expect(routes()).toContain('10.2.0.0/24 via 192.168.0.66 dev eth0');
+  });
+
+  it('are not taken from the own node by another node of its cluster', async () => {
+    const one = under({ ownNode: 'c/own' });
+    await one.start();
+    one.paths.nodeAdd(own);
+    const copy = node('a', { addresses: internal('192.168.0.2'), ipv4AllocCIDR: '10.9.0.0/24' });
+    expect(() => one.paths.nodeAdd(copy)).toThrow('it overlaps 10.9.0.0/24 of this node');
+    await one.settle();
+    expect(routes()).toEqual([]);
+  });
+
+  it('belong to the node of the stronger source, then to that whose name comes first', async () => {
+    const one = under();
+    await one.start();
+    const from = (name: string, octet: number, source: 'kvstore' | 'k8s'): Node =>
+      node(name, { source, addresses: internal(`192.168.0.${octet}`), ipv4AllocCIDR: '10.2.0.0/24' });
+    const shown = async (): Promise<readonly string[]> => {
+      await one.settle();
+      return routes();
+    };
+    one.paths.nodeAdd(from('a', 3, 'k8s'));
+    one.paths.nodeAdd(from('c', 4, 'kvstore'));
+    expect(await shown()).toEqual(['10.2.0.0/24 via 192.168.0.4 dev eth0']);
+    one.paths.nodeAdd(from('b', 5, 'kvstore'));
+    expect(await shown()).toEqual(['10.2.0.0/24 via 192.168.0.5 dev eth0']);
+    one.paths.nodeUpdate(from('a', 3, 'k8s'), from('a', 3, 'kvstore'));
+    expect(await shown()).toEqual(['10.2.0.0/24 via 192.168.0.3 dev eth0']);
+  });
+
+  it('stay beside a foreign route of each metric, however it was added, and serve again as soon as it goes', async () => {
+    host.run('ip', 'address', 'add', 'fd00::1/64', 'dev', 'eth0', 'nodad');
+    const six = node('six', { addresses: internal('fd00::2'), ipv6AllocCIDR: 'fd00:2::/64' });
+    const one = under();
+    await one.start();
+    for (const other of [near, six]) one.paths.nodeAdd(other);
+    await one.settle();
+    const shown = (cidr: string): string =>
+      host.run('ip', cidr.includes(':') ? '-6' : '-4', 'route', 'show', 'exact', cidr);
+    const chosen = (cidr: string): string | undefined =>
+      / via (\S+) /.exec(host.run('ip', 'route', 'get', cidr.replace(/0?\/\d+$/, '9')))?.[1];
+    for (const [cidr, ours, foreign, metric, verb] of [
+      ...[0, 1, 77, 4_000_000_000].flatMap((metric) =>
+        ['append', 'prepend', 'replace'].map(
+          (verb) => ['10.2.0.0/24', '192.168.0.2', '192.168.0.254', metric, verb] as const,
+        ),
+      ),
+      ...[1, 1023, 1024, 1025].flatMap((metric) =>
+        ['append', 'replace'].map((verb) => ['fd00:2::/64', 'fd00::2', 'fd00::fe', metric, verb] as const),
+      ),
+    ]) {
+      const words = [cidr, 'via', foreign, 'proto', 'static', 'metric', `${metric}`];
+      host.run('ip', 'route', verb, ...words);
+      await one.settle();
+      const steps = await one.turns.until(one.paths.kept.repair());
+      // The administrator has taken our route away, and the kernel keeps no second one with that metric.
+      const isReplaced = verb === 'replace' && (metric === 0 || metric === 1024);
+      expect([...words, verb, shown(cidr).includes(` ${ours} `)]).toEqual([...words, verb, !isReplaced]);
+      expect(steps).toEqual([]);
+      const isBetter = cidr.includes(':') && metric < 1024;
+      expect([...one.table.bypassed()]).toEqual(
+        isBetter
+          ? [`packets to ${cidr} take a route of protocol 4 with metric ${metric}, which is better than ours`]
+          : [],
+      );
+      if (isBetter) expect(chosen(cidr)).toBe(foreign);
+      else if (metric !== 0 && metric !== 1024) expect(chosen(cidr)).toBe(ours);
+      host.run('ip', 'route', 'delete', ...words);
+      await one.settle();
+      expect([...words, chosen(cidr)]).toEqual([...words, ours]);
+      expect(one.paths.status().table.state).toBe('kept');
+      if (isReplaced) one.turns.clock.advance(60_000);
+      await one.settle();
+    }
+  });
+
+  it('change beside a foreign route of the same metric, and are not lost', async () => {
+    host.run('ip', 'address', 'add', 'fd00::1/64', 'dev', 'eth0', 'nodad');
+    const six = (last: number): Node =>
+      node('six', { addresses: internal(`fd00::${last}`), ipv6AllocCIDR: 'fd00:2::/64' });
+    const moved = node('near', { addresses: internal('192.168.0.7'), ipv4AllocCIDR: '10.2.0.0/24' });
+    const one = under();
+    await one.start();
+    for (const other of [near, six(2)]) one.paths.nodeAdd(other);
+    await one.settle();
+    host.run('ip', 'route', 'append', '10.2.0.0/24', 'via', '192.168.0.254');
+    host.run('ip', 'route', 'append', 'fd00:2::/64', 'via', 'fd00::fe', 'metric', '1024');
+    await one.settle();
+    one.paths.nodeUpdate(near, moved);
+    one.paths.nodeUpdate(six(2), six(7));
+    await one.settle();
+    expect(host.run('ip', 'route', 'get', '10.2.0.9')).toContain('via 192.168.0.7 ');
+    expect(routes()).toEqual(['10.2.0.0/24 via 192.168.0.7 dev eth0']);
+    expect(host.run('ip', '-6', 'route', 'show', 'fd00:2::/64')).toContain('via fd00::7 ');
+    expect(one.paths.status().table.state).toBe('kept');
+  });
+
+  it('leave a foreign route alone that IPv6 has joined with theirs', async () => {
+    host.run('ip', 'address', 'add', 'fd00::1/64', 'dev', 'eth0', 'nodad');
+    const six = node('six', { addresses: internal('fd00::2'), ipv6AllocCIDR: 'fd00:2::/64' });
+    const one = under();
+    await one.start();
+    one.paths.nodeAdd(six);
+    await one.settle();
+    host.run('ip', 'route', 'append', 'fd00:2::/64', 'via', 'fd00::fe', 'metric', '1024');
+    await one.settle();
+    expect(await one.turns.until(one.paths.kept.repair())).toEqual([]);
+    one.paths.nodeDelete(six);
+    await one.settle();
+    expect(host.run('ip', '-6', 'route', 'show', 'fd00:2::/64')).toMatch(
+      /^fd00:2::\/64 via fd00::fe [^\n]*$/m,
+    );
+    expect(host.run('ip', '-6', 'route', 'show', 'fd00:2::/64')).not.toContain('fd00::2 ');
+  });
+
   it('are shown with the names of interfaces where the kernel differs', async () => {
     const one = under();
     await one.start();
@@ -168,6 +337,74 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     host.run('ip', 'link', 'set', 'uplink', 'name', 'eth0');
     await one.settle();
     expect(routes()).toEqual(['10.2.0.0/24 via 192.168.0.2 dev eth0']);
+  });
+
+  it('come back when an interface is down and up again before anything is looked at', async () => {
+    // With IPv6 the address of the link would go, too, and the event of that would tell.
+    host.run('sysctl', '-qw', 'net.ipv6.conf.eth0.disable_ipv6=1');
+    const one = under();
+    await one.start();
+    one.paths.nodeAdd(near);
+    await one.settle();
+    host.run('ip', 'link', 'set', 'eth0', 'down');
+    // The kernel has deleted the route, and no event tells of it.
+    expect(routes()).toEqual([]);
+    host.run('ip', 'link', 'set', 'eth0', 'up');
+    await one.settle();
+    expect(routes()).toEqual(['10.2.0.0/24 via 192.168.0.2 dev eth0']);
+  });
+
+  it('come back when the last address of an interface goes and comes again before anything is looked at', async () => {
+    const one = under();
+    await one.start();
+    one.paths.nodeAdd(near);
+    await one.settle();
+    host.run('ip', 'address', 'delete', '192.168.0.1/24', 'dev', 'eth0');
+    // The kernel has deleted the route, and no event tells of it.
+    expect(routes()).toEqual([]);
+    host.run('ip', 'address', 'add', '192.168.0.1/24', 'dev', 'eth0');
+    await one.settle();
+    expect(routes()).toEqual(['10.2.0.0/24 via 192.168.0.2 dev eth0']);
+  });
+
+  it('do not come back when their node goes while all nodes are being looked at', async () => {
+    const one = under({ mode: 'direct' });
+    await one.start();
+    const many = Array.from({ length: 200 }, (_, at) =>
+      node(`n${at}`, { addresses: internal('192.168.0.2'), ipv4AllocCIDR: `10.5.${at}.0/24` }),
+    );
+    for (const other of many) one.paths.nodeAdd(other);
+    await one.settle();
+    one.paths.nodeConfigurationChanged({ ...configurationOf({}), underlay: 'ipv6' });
+    one.turns.clock.advance(1_000);
+    await new Promise((resolve) => setImmediate(resolve));
+    for (const other of many) one.paths.nodeDelete(other);
+    await one.settle();
+    expect([routes(), one.paths.status().direct]).toEqual([[], 0]);
+  });
+
+  it('go when their node turns out to be the own one, and come when the own one turns out to be another', async () => {
+    const one = under({ rulePriority: 111 });
+    await one.start();
+    one.paths.nodeAdd(near);
+    await one.settle();
+    const local = node('near', {
+      ...{ source: 'local', addresses: internal('192.168.0.1'), ipv4AllocCIDR: '10.2.0.0/24' },
+    });
+    one.paths.nodeUpdate(near, local);
+    await one.settle();
+    expect(routes()).toEqual([]);
+    expect(one.paths.status()).toMatchObject({ nodes: 0, direct: 0 });
+    expect(host.run('ip', 'rule', 'show', 'priority', '111')).toContain('from 10.2.0.0/24');
+    one.paths.nodeAdd(far);
+    await one.settle();
+    expect(routes()).toEqual([`10.3.0.0/24 via 10.3.0.0 dev ${DEVICE} onlink`]);
+    one.paths.nodeUpdate(local, near);
+    await one.settle();
+    expect(host.run('ip', 'rule', 'show', 'priority', '111')).toBe('');
+    expect(routes()).toContain('10.2.0.0/24 via 192.168.0.2 dev eth0');
+    // Without an own address there is no tunnel.
+    expect(one.paths.status()).toMatchObject({ nodes: 2, direct: 1, tunnel: 0, withoutPath: 1 });
   });
 
   it('have their tunnel back as it was when somebody renames it or sets it down', async () => {

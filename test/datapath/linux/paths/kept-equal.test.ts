@@ -241,12 +241,7 @@ describeOnLinux('paths', ['routes', 'tunnel', 'namespaces', 'ip'], () => {
             if (isLast) await under.settle();
           }
           await under.settle();
-          expect(witnessed()).toEqual(
-            expectedPaths(
-              [...nodes.values()].map(({ model }) => model),
-              foreign,
-            ),
-          );
+          expect(witnessed()).toEqual(expectedPaths([...nodes.values()].map(({ model }) => model)));
           for (const cidr of foreign) byHand(RTM_ROUTE.delete, 0, foreignRoute(cidr));
           foreign.clear();
           for (const which of [...nodes.keys()]) remove(which);

@@ -1,12 +1,79 @@
 import { expect, it } from 'vitest';
-import { DesiredServices } from '../../../../src/datapath/linux/services/desired-services.ts';
-import { createService } from '../../../../src/servicecache/service.ts';
+import {
+  DesiredServices,
+  NOTHING_KNOWN,
+  type ServiceInputs,
+} from '../../../../src/datapath/linux/services/desired-services.ts';
+import { createBackend, createEndpointSlice } from '../../../../src/servicecache/backend.ts';
+import { createService, type Service } from '../../../../src/servicecache/service.ts';
 import { ServiceCache } from '../../../../src/servicecache/service-cache.ts';
+
+it('needs of the inputs only those that a frontend uses (regression: all services waited for all clusters)', () => {
+  const cache = new ServiceCache({ clusterName: 'own' });
+  const desired = new DesiredServices({ nodePort: { enabled: false }, nodeName: 'here', origin: 'inside' });
+  cache.subscribe(desired.listener(() => {}));
+  const ports = new Map([['web', { port: 80, protocol: 6, nodePort: 0 }]]);
+  const add = (name: string, last: number, fields: Partial<Service>, backends: readonly string[]): void => {
+    const id = { namespace: 'shop', name };
+    const clusterIPs = [`172.16.0.${last}`];
+    cache.updateService(createService({ id, addressing: 'assigned', clusterIPs, ports, ...fields }));
+    const list = backends.map((address) => createBackend({ address, ports }));
+    cache.updateEndpoints(createEndpointSlice({ service: id, backends: list }));
+  };
+  add('local', 1, {}, ['10.0.0.1']);
+  add('global', 2, { global: true }, ['10.0.0.2']);
+  add('on-node', 3, { global: true, internalTrafficPolicy: 'Local' }, ['10.0.0.3']);
+  add('prefers-local', 4, { global: true, affinity: 'local' }, ['10.0.0.4']);
+  add('needs-remote', 5, { global: true, affinity: 'local' }, []);
+  const complete = (inputs: Partial<ServiceInputs>): readonly string[] => {
+    desired.setInputs({ ...NOTHING_KNOWN, ...inputs });
+    const keys = [1, 2, 3, 4, 5, 9].map((last) => `172.16.0.${last}:80/TCP`);
+    return keys.filter((key) => desired.isComplete(key)).map((key) => key.slice(9, 10));
+  };
+  expect(complete({ areClustersKnown: true, isSynced: true })).toEqual([]);
+  expect(complete({ isLocalComplete: true })).toEqual(['1', '3', '4']);
+  expect(complete({ isLocalComplete: true, isSynced: true })).toEqual(['1', '3', '4', '9']);
+  expect(complete({ isLocalComplete: true, areClustersKnown: true })).toEqual(['1', '2', '3', '4', '5']);
+});
+
+it('masquerades clients outside of the cluster at external frontends, unless the policy is Local', () => {
+  const cache = new ServiceCache({ clusterName: 'own', nodePort: { enabled: true } });
+  cache.markSynced();
+  const nodePort = { enabled: true, ipv4: ['192.0.2.7'] };
+  const outside = new DesiredServices({ nodePort, nodeName: 'here', origin: 'outside' });
+  const inside = new DesiredServices({ nodePort, nodeName: 'here', origin: 'inside' });
+  const external = new DesiredServices({
+    nodePort,
+    nodeName: 'here',
+    origin: 'outside',
+    frontends: 'external',
+  });
+  for (const one of [outside, inside, external]) cache.subscribe(one.listener(() => {}));
+  const add = (last: number, externalTrafficPolicy: 'Cluster' | 'Local'): void =>
+    void cache.updateService(
+      createService({
+        ...{ id: { namespace: 'shop', name: `s${last}` }, type: 'NodePort', addressing: 'assigned' },
+        ...{ clusterIPs: [`172.16.0.${last}`], externalTrafficPolicy },
+        ports: [['web', { port: 80, protocol: 6, nodePort: 30_000 + last }]],
+      }),
+    );
+  add(1, 'Cluster');
+  add(2, 'Local');
+  const masqueraded = (desired: DesiredServices): readonly string[] =>
+    [...desired.entries()].filter(([, { masquerade }]) => masquerade).map(([key]) => key);
+  expect(masqueraded(outside)).toEqual(['192.0.2.7:30001/TCP']);
+  expect(masqueraded(inside)).toEqual([]);
+  expect([...external.entries()].map(([key]) => key).sort()).toEqual([
+    '192.0.2.7:30001/TCP',
+    '192.0.2.7:30002/TCP',
+  ]);
+  expect([external.size, outside.size]).toEqual([2, 6]);
+});
 
 it('names the services that ask for affinity, as long as they do', () => {
   const cache = new ServiceCache({ clusterName: 'own' });
   cache.markSynced();
-  const desired = new DesiredServices({ nodePort: { enabled: false }, nodeName: 'here' });
+  const desired = new DesiredServices({ nodePort: { enabled: false }, nodeName: 'here', origin: 'inside' });
   cache.subscribe(desired.listener(() => {}));
   const id = (name: string) => ({ namespace: 'shop', name });
   const update = (name: string, sessionAffinitySeconds: number): void =>

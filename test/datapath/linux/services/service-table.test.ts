@@ -3,25 +3,26 @@ import { describe, expect, it } from 'vitest';
 import { Bpf } from '../../../../src/datapath/linux/bpf/bpf.ts';
 import { KeptTable } from '../../../../src/datapath/linux/kept-table.ts';
 import { DesiredServices } from '../../../../src/datapath/linux/services/desired-services.ts';
-import type { ServiceRoom } from '../../../../src/datapath/linux/services/service-layout.ts';
-import {
-  type OpenServiceMaps,
-  openServiceMaps,
-  ServiceTable,
-} from '../../../../src/datapath/linux/services/service-table.ts';
+import { type ServiceRoom, serviceRoom } from '../../../../src/datapath/linux/services/service-layout.ts';
+import type { ServiceMaps } from '../../../../src/datapath/linux/services/service-maps.ts';
+import { ServicePins } from '../../../../src/datapath/linux/services/service-pins.ts';
+import { ServiceTable } from '../../../../src/datapath/linux/services/service-table.ts';
 import { Kernel } from '../../../../src/datapath/linux/syscall/kernel.ts';
+import type { Family } from '../../../../src/net/address-words.ts';
 import { brokenFrontends, FakeMap, fakeServiceMaps } from '../support/fake-map.ts';
 import { ManualTurns } from '../support/fake-table.ts';
 import { describeOnLinux } from '../support/requirements.ts';
 import { exec, Scratch } from '../support/scratch.ts';
 import { SERVICE_STEP, type ServiceStep, ServiceWorld } from '../support/service-world.ts';
 
+type OpenServiceMaps = (family: Family) => ServiceMaps;
+
 const ROOM: ServiceRoom = { slots: 4096, backends: 1024, clients: 64 };
 
 /** A process that keeps the maps equal to a world. */
 function start(open: OpenServiceMaps, world: ServiceWorld) {
-  const table = new ServiceTable(open);
-  const desired = new DesiredServices({ nodePort: { enabled: true }, nodeName: 'here' });
+  const table = new ServiceTable({ 4: open(4), 6: open(6) });
+  const desired = new DesiredServices({ nodePort: { enabled: true }, nodeName: 'here', origin: 'inside' });
   const turns = new ManualTurns();
   const kept = new KeptTable(table, desired, turns);
   const off = world.cache.subscribe(desired.listener((frontend) => kept.mark(frontend)));
@@ -105,7 +106,7 @@ describe('services in the maps of a kernel', () => {
     world.cache.markSynced();
     const process = start(open, world);
     await process.turns.until(process.kept.adopt());
-    const map = (name: 'services' | 'backends'): FakeMap => {
+    const map = (name: 'services' | 'backends' | 'members'): FakeMap => {
       const found = open(4).maps[name];
       if (found instanceof FakeMap) return found;
       throw new Error('not a fake');
@@ -130,7 +131,7 @@ describe('services in the maps of a kernel', () => {
     await next.turns.until(next.kept.adopt());
     await next.turns.settle();
     expect(numbersOf(map('backends'))).toEqual(expect.arrayContaining([...kept]));
-    expect(next.kept.status()).toMatchObject({ upserts: 0, actual: 4 });
+    expect(next.kept.status()).toMatchObject({ upserts: 0, actual: 6 });
   });
 
   it('are left alone by a process that does not know them yet', async () => {
@@ -145,7 +146,7 @@ describe('services in the maps of a kernel', () => {
     await next.turns.until(next.kept.adopt());
     await next.turns.settle();
     expect(printed(next.table)).toEqual(content);
-    expect(next.kept.status()).toMatchObject({ state: 'holding', held: 4 });
+    expect(next.kept.status()).toMatchObject({ state: 'holding', held: 6 });
     later.cache.markSynced();
     next.kept.allowDeletes();
     await next.turns.settle();
@@ -182,12 +183,12 @@ describe('services in the maps of a kernel', () => {
     await turns.settle();
     expect(kept.status()).toMatchObject({ state: 'degraded', noRoom: 2, failing: 0, pressure: 1 });
     expect(kept.status().maps).toEqual([
-      // Each service has two frontends; those of the second one are without backends, as they were before.
-      { name: 'services4', used: 8, capacity: 4096 },
+      // Each service has two frontends, and one for all other ports; those of the second one are without backends still.
+      { name: 'services4', used: 10, capacity: 4096 },
       { name: 'backends4', used: 4, capacity: 4 },
       { name: 'members4', used: 0, capacity: 4096 },
       ...[
-        { name: 'services6', used: 4, capacity: 4096 },
+        { name: 'services6', used: 6, capacity: 4096 },
         { name: 'backends6', used: 0, capacity: 4 },
         { name: 'members6', used: 0, capacity: 4096 },
       ],
@@ -210,8 +211,8 @@ describe('services in the maps of a kernel', () => {
     }
     map('backends').content.set('99990000', new Uint8Array(12));
     expect((await turns.until(kept.plan())).map(({ key }) => key).sort()).toEqual([
+      // Its members still refer to the backend of the slot.
       ...['172.16.0.1:53/UDP', web(1), 'unused backend 0.0.0.0:0/ANY'],
-      ...['unused backend 10.0.0.2:5353/UDP', 'unused backend 10.0.0.2:8080/TCP'],
     ]);
     await turns.until(kept.repair());
     expect(sorted(printed(table))).toEqual(sorted(world.expected()));
@@ -234,13 +235,48 @@ describe('services in the maps of a kernel', () => {
     expect(printed(table)).toEqual({});
   });
 
+  it('keep a backend as long as clients may stay with it: its number would be given to another', async () => {
+    const { world, turns, kept, map } = await setUp();
+    kept.allowDeletes();
+    world.take(service(1, 30));
+    world.take(slice(1, '10.0.0.1', '10.0.0.2'));
+    await turns.settle();
+    const before = numbersOf(map('backends'));
+    map('members').broken = true;
+    world.take(slice(1, '10.0.0.1'));
+    await turns.settle();
+    expect(kept.status()).toMatchObject({ state: 'degraded', failing: 2 });
+    expect(numbersOf(map('backends'))).toEqual(before);
+    map('members').broken = false;
+    turns.clock.advance(60_000);
+    await turns.settle();
+    expect(numbersOf(map('backends'))).toHaveLength(before.length / 2);
+    expect(kept.status().state).toBe('kept');
+  });
+
+  it('leave no backend behind that could not be deleted at first (regression: it stayed until a restart)', async () => {
+    const { world, turns, kept, map } = await setUp();
+    kept.allowDeletes();
+    world.take(service(1));
+    world.take(slice(1, '10.0.0.1', '10.0.0.2'));
+    await turns.settle();
+    map('backends').broken = true;
+    world.take(slice(1, '10.0.0.1'));
+    await turns.settle();
+    expect(numbersOf(map('backends'))).toHaveLength(4);
+    map('backends').broken = false;
+    world.take(service(2));
+    await turns.settle();
+    expect(numbersOf(map('backends'))).toHaveLength(2);
+  });
+
   it('are tried again where they cannot be written', async () => {
     const { world, turns, table, kept, map } = await setUp();
     map('services').broken = true;
     world.take(service(1));
     world.take(slice(1, '10.0.0.1'));
     await turns.settle();
-    expect(kept.status()).toMatchObject({ state: 'degraded', failing: 2 });
+    expect(kept.status()).toMatchObject({ state: 'degraded', failing: 3 });
     map('services').broken = false;
     turns.clock.advance(60_000);
     await turns.settle();
@@ -249,25 +285,66 @@ describe('services in the maps of a kernel', () => {
 });
 
 describeOnLinux('services in the maps of this kernel', ['maps', 'bpftool'], () => {
-  it('keep the sizes of maps that are there, which is said', () => {
+  it('have room for 10,000 services of 10 distinct backends each by default (regression: 65,536 backends)', () => {
+    const { backends, slots } = serviceRoom();
+    expect(backends).toBeGreaterThanOrEqual(100_000);
+    // Cluster IP, any other port of it, and four node addresses.
+    expect(slots).toBeGreaterThanOrEqual(10_000 * (5 * 11 + 1));
+  });
+
+  it('take what programs write to maps of another size until they read the new ones', () => {
     using scratch = new Scratch();
     const bpf = new Bpf(new Kernel());
     const folder = scratch.bpffs();
-    new ServiceTable(openServiceMaps(bpf, folder, ROOM))[Symbol.dispose]();
-    using table = new ServiceTable(openServiceMaps(bpf, folder, { ...ROOM, backends: 2048 }));
-    expect(table.sizesOtherThan(ROOM)).toEqual([]);
-    expect(table.sizesOtherThan({ ...ROOM, backends: 2048 })).toEqual(
-      [4, 6].map(
-        (family) =>
-          `the map backends${family} that was found has room for 1024 entries, and not for 2048, until dpcache datapath clean takes it away`,
-      ),
-    );
+    new ServicePins(bpf, { folder, room: ROOM })[Symbol.dispose]();
+    using pins = new ServicePins(bpf, { folder, room: { ...ROOM, clients: 128 } });
+    const before = pins.maps[6].maps;
+    const written = ['peers', 'datagrams', 'clients'] as const;
+    for (const _ of pins.resize(() => {
+      // The programs of before do this until they are switched.
+      for (const name of written) {
+        before[name].keys.bytes.fill(7, 0, before[name].shape.keySize);
+        before[name].update(1);
+      }
+    }));
+    for (const name of written) {
+      const { maps } = pins.maps[6];
+      expect([name, maps[name].shape.maxEntries, ...maps[name].batches()]).toEqual([name, 128, 1]);
+    }
+  });
+
+  it('keep their size where there is no room for what they have, and say why', async () => {
+    using scratch = new Scratch();
+    const bpf = new Bpf(new Kernel());
+    const folder = scratch.bpffs();
+    const world = new ServiceWorld();
+    world.cache.markSynced();
+    {
+      using pins = new ServicePins(bpf, { folder, room: ROOM });
+      const { kept, turns } = start((family) => pins.maps[family], world);
+      await turns.until(kept.adopt());
+      world.take({
+        do: 'service',
+        service: { number: 1, affinitySeconds: 0, isLocal: false, isShared: false },
+      });
+      await turns.settle();
+    }
+    using pins = new ServicePins(bpf, { folder, room: { ...ROOM, slots: 2 } });
+    expect(pins.isResized).toBe(true);
+    let attached = 0;
+    for (const _ of pins.resize(() => void attached++));
+    expect([attached, pins.problems().join()]).toEqual([
+      0,
+      expect.stringMatching(/keep their size, .*E2BIG.*: give --datapath-service-capacity another number/),
+    ]);
+    const { table } = start((family) => pins.maps[family], world);
+    expect(sorted(printed(table))).toEqual(sorted(world.expected()));
   });
 
   it('take memory by the entry: what there is room for would be 300 MB', () => {
     using scratch = new Scratch();
     const folder = scratch.bpffs();
-    using _table = new ServiceTable(openServiceMaps(new Bpf(new Kernel()), folder));
+    using _pins = new ServicePins(new Bpf(new Kernel()), { folder, room: serviceRoom() });
     const bytes = ['services', 'backends', 'members'].flatMap((name) =>
       [4, 6].map((family): number => {
         const shown = exec('bpftool', '-j', 'map', 'show', 'pinned', `${folder}/${name}${family}`);
@@ -280,7 +357,8 @@ describeOnLinux('services in the maps of this kernel', ['maps', 'bpftool'], () =
   it('are after a thousand steps what a model says', async () => {
     using scratch = new Scratch();
     const bpf = new Bpf(new Kernel());
-    const open = openServiceMaps(bpf, scratch.bpffs(), ROOM);
+    using pins = new ServicePins(bpf, { folder: scratch.bpffs(), room: ROOM });
+    const open: OpenServiceMaps = (family) => pins.maps[family];
     const steps = fc.sample(SERVICE_STEP, { numRuns: 1000, seed: 11 });
     await live(open, steps, 25);
   });

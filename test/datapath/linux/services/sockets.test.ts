@@ -1,22 +1,27 @@
-import { mkdirSync, readdirSync, unlinkSync } from 'node:fs';
+import { closeSync, mkdirSync, readdirSync, unlinkSync } from 'node:fs';
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
 import { systemClock } from '../../../../src/base/system-clock.ts';
 import { Bpf } from '../../../../src/datapath/linux/bpf/bpf.ts';
+import { BpfMap } from '../../../../src/datapath/linux/bpf/bpf-map.ts';
 import { attachToCgroup } from '../../../../src/datapath/linux/bpf/link.ts';
 import { pin } from '../../../../src/datapath/linux/bpf/pin.ts';
 import {
   type AttachType,
+  linkImage,
   loadProgram,
   type ProgramImage,
+  withoutHelper,
 } from '../../../../src/datapath/linux/bpf/program.ts';
-import { socketSendmsg4 } from '../../../../src/datapath/linux/bpf/programs/sockets-images.ts';
+import {
+  socketConnect4,
+  socketConnect6,
+  socketRecvmsg4,
+} from '../../../../src/datapath/linux/bpf/programs/sockets-images.ts';
 import { KeptTable } from '../../../../src/datapath/linux/kept-table.ts';
 import { DesiredServices } from '../../../../src/datapath/linux/services/desired-services.ts';
-import {
-  openServiceMaps,
-  ServiceTable,
-  unpinServiceMaps,
-} from '../../../../src/datapath/linux/services/service-table.ts';
+import type { ServiceRoom } from '../../../../src/datapath/linux/services/service-layout.ts';
+import { ServicePins, unpinServiceMaps } from '../../../../src/datapath/linux/services/service-pins.ts';
+import { ServiceTable } from '../../../../src/datapath/linux/services/service-table.ts';
 import {
   attachSocketPrograms,
   detachSocketPrograms,
@@ -38,6 +43,7 @@ const { TCP, UDP } = PROTOCOL_NUMBERS;
 const ID = { namespace: 'shop', name: 'web' };
 const BACKENDS = ['10.1.0.1', '10.2.0.1', 'fd00:1::1', 'fd00:2::1'];
 const [OWN, REMOTE, OWN6, REMOTE6] = BACKENDS as [string, string, string, string];
+const ROOM: ServiceRoom = { slots: 4096, backends: 256, clients: 4096 };
 const FOREIGN_MAP = 'type hash key 4 value 4 entries 5 name foreign';
 const VIP = '172.16.0.10';
 const VIP6 = 'fd00:16::10';
@@ -55,13 +61,17 @@ class Process {
   readonly kept: KeptTable<{ readonly backends: readonly string[]; readonly affinitySeconds: number }>;
   readonly #bpf: Bpf = new Bpf(new Kernel());
   readonly #folder: string;
+  readonly pins: ServicePins;
 
-  constructor(folder: string) {
+  constructor(folder: string, room: ServiceRoom = ROOM) {
     this.#folder = folder;
-    this.table = new ServiceTable(
-      openServiceMaps(this.#bpf, folder, { slots: 4096, backends: 256, clients: 4096 }),
-    );
-    const desired = new DesiredServices({ nodePort: { enabled: true, ipv4: [NODE] }, nodeName: 'here' });
+    this.pins = new ServicePins(this.#bpf, { folder, room });
+    this.table = new ServiceTable(this.pins.maps);
+    const desired = new DesiredServices({
+      nodePort: { enabled: true, ipv4: [NODE] },
+      nodeName: 'here',
+      origin: 'inside',
+    });
     this.kept = new KeptTable(this.table, desired, {
       clock: systemClock,
       random: Math.random,
@@ -72,10 +82,19 @@ class Process {
   }
 
   async start(cgroup: string): Promise<void> {
+    for (const _ of this.pins.resize(() => this.attach(cgroup))) await new Promise(setImmediate);
+    this.table.replaceMaps(this.pins.maps);
     await this.kept.adopt();
     this.kept.allowDeletes();
     await this.kept.flushed();
-    attachSocketPrograms(this.#bpf, { folder: this.#folder, cgroup, maps: this.table.descriptors });
+    this.attach(cgroup);
+    this.pins.settle();
+  }
+
+  attach(cgroup: string): void {
+    attachSocketPrograms(this.#bpf, {
+      ...{ folder: this.#folder, cgroup, maps: this.pins.descriptors, host: 0n },
+    });
   }
 
   async serve(
@@ -113,11 +132,11 @@ class Process {
 
   stop(): void {
     this.kept[Symbol.dispose]();
-    this.table[Symbol.dispose]();
+    this.pins[Symbol.dispose]();
   }
 }
 
-describeOnLinux('sockets that connect to services', ['sockets', 'namespaces'], () => {
+describeOnLinux('sockets that connect to services', ['sockets', 'namespaces', 'bpftool'], () => {
   let scratch: Scratch;
   let folder = '';
   let cgroup = '';
@@ -194,9 +213,18 @@ describeOnLinux('sockets that connect to services', ['sockets', 'namespaces'], (
 
   it('are refused where there is no backend, and left alone where there is no service', async () => {
     await agent.serve({}, []);
-    expect(await peer.ask('tcp', VIP, 80, 10)).toEqual({ EPERM: 10 });
-    expect(await peer.ask('udp', VIP, 53, 10)).toEqual({ EPERM: 10 });
+    expect(await peer.ask('tcp', VIP, 80, 10)).toEqual({ ECONNREFUSED: 10 });
+    expect(await peer.ask('tcp', VIP6, 80, 10)).toEqual({ ECONNREFUSED: 10 });
+    expect(await peer.ask('udp', VIP, 53, 10)).toEqual({ ECONNREFUSED: 10 });
     expect(await peer.ask('tcp', OWN, 8080, 10)).toEqual({ [`${OWN}:8080 as ${OWN} 8080`]: 10 });
+  });
+
+  it('are refused at a port that the service does not have (regression: they left by the default route)', async () => {
+    for (const ip of [VIP, VIP6, `::ffff:${VIP}`])
+      expect(await peer.ask('tcp', ip, 81, 10)).toEqual({ ECONNREFUSED: 10 });
+    for (const protocol of ['udp', 'connected-udp'] as const)
+      expect(await peer.ask(protocol, VIP, 80, 10)).toEqual({ ECONNREFUSED: 10 });
+    expect(await peer.ask('tcp', EXTERNAL, 80, 10)).not.toHaveProperty('ECONNREFUSED');
   });
 
   it('keep their connections to a backend that terminates, and get no new ones', async () => {
@@ -250,6 +278,70 @@ describeOnLinux('sockets that connect to services', ['sockets', 'namespaces'], (
     expect(connections).toBeGreaterThan(100);
   });
 
+  it.each([
+    ['IPv4', VIP],
+    ['IPv6', VIP6],
+  ])(
+    'meet no error by %s while their maps get another size, and another layout (regression: only after a clean)',
+    async (_, vip) => {
+      const sizeOf = (name: string): number =>
+        JSON.parse(exec('bpftool', '-j', 'map', 'show', 'pinned', `${folder}/${name}`)).max_entries;
+      await peer.do('load', { ip: vip, port: 80, begun: 50 });
+      for (const room of [
+        { ...ROOM, slots: 8192, backends: 512 },
+        { slots: 2048, backends: 128, clients: 2048 },
+        ROOM,
+      ]) {
+        agent.stop();
+        agent = new Process(folder, room);
+        const served = agent.serve({ [OWN]: 'active', [OWN6]: 'active' }, [REMOTE, REMOTE6]);
+        await agent.start(cgroup);
+        await served;
+        expect(agent.kept.status()).toMatchObject({ upserts: 0, deletes: 0 });
+        expect([sizeOf('services4'), sizeOf('backends6'), sizeOf('peers4')]).toEqual([
+          room.slots,
+          room.backends,
+          room.clients,
+        ]);
+      }
+      // As a release with other keys has left them: the programs go on with the maps that they hold.
+      agent.stop();
+      for (const family of [4, 6]) {
+        unlinkSync(`${folder}/services${family}`);
+        exec(
+          'bpftool',
+          ...`map create ${folder}/services${family} type hash key 8 value 12 entries 5 name services${family} flags 1`.split(
+            ' ',
+          ),
+        );
+      }
+      agent = new Process(folder);
+      expect(agent.pins.isBeside).toBe(true);
+      const served = agent.serve({ [OWN]: 'active', [OWN6]: 'active' }, [REMOTE, REMOTE6]);
+      await agent.start(cgroup);
+      await served;
+      expect([agent.pins.isBeside, sizeOf('services4')]).toEqual([false, ROOM.slots]);
+      expect(readdirSync(folder).filter((name) => name.includes('_new'))).toEqual([]);
+      await agent.serve({ [OWN]: 'active', [OWN6]: 'active' }, []);
+      const { errors, connections } = await peer.do('stop');
+      expect(errors).toBe(0);
+      expect(connections).toBeGreaterThan(50);
+      const own = vip === VIP ? OWN : OWN6;
+      expect(await peer.ask('tcp', vip, 80, 50)).toEqual({ [`${own}:8080 as ${vip} 80`]: 50 });
+    },
+  );
+
+  it('keep what TCP sockets asked for whatever UDP sends (regression: datagrams evicted it)', async () => {
+    expect(await peer.do('hold', { ip: VIP, port: 80 })).toHaveProperty('name');
+    const entries = (name: 'peers' | 'datagrams'): number =>
+      [...agent.pins.maps[4].maps[name].batches()].reduce((sum, count) => sum + count, 0);
+    const before = entries('peers');
+    await peer.ask('udp', VIP, 53, 500);
+    await peer.ask('connected-udp', VIP, 53, 500);
+    expect(entries('peers')).toBe(before);
+    expect(entries('datagrams')).toBeGreaterThanOrEqual(900);
+  });
+
   it('are left alone once the programs are detached', async () => {
     detachSocketPrograms(new Bpf(new Kernel()), folder);
     expect(readdirSync(folder).filter((name) => name.startsWith('socket'))).toEqual([]);
@@ -266,7 +358,7 @@ describeOnLinux('sockets that connect to services', ['sockets', 'namespaces'], (
     const shown = (): string => exec('bpftool', 'cgroup', 'show', group);
     // Of others by its kind, by its place, and by its name.
     const made = (image: ProgramImage, attachType: AttachType): number => {
-      const maps = other.table.descriptors;
+      const maps = other.pins.descriptors;
       const program = loadProgram(bpf, image, { type: 'cgroupSockAddr', attachType, maps });
       return attachToCgroup(bpf, program, group, attachType);
     };
@@ -276,11 +368,11 @@ describeOnLinux('sockets that connect to services', ['sockets', 'namespaces'], (
       socket_connect4: () =>
         pin(
           bpf,
-          made({ ...socketSendmsg4, name: 'socket_connect4' }, 'udp4Sendmsg'),
+          made({ ...socketRecvmsg4, name: 'socket_connect4' }, 'udp4Sendmsg'),
           `${pins}/socket_connect4`,
         ),
       socket_sendmsg4: () =>
-        pin(bpf, made({ ...socketSendmsg4, name: 'theirs' }, 'udp4Sendmsg'), `${pins}/socket_sendmsg4`),
+        pin(bpf, made({ ...socketRecvmsg4, name: 'theirs' }, 'udp4Sendmsg'), `${pins}/socket_sendmsg4`),
     };
     for (const [name, pinIt] of Object.entries(pinned)) {
       pinIt();
@@ -303,6 +395,28 @@ describeOnLinux('sockets that connect to services', ['sockets', 'namespaces'], (
     exec('bpftool', ...`map create ${pins}/members6 ${FOREIGN_MAP}`.split(' '));
     unpinServiceMaps(new Bpf(new Kernel()), pins);
     expect(readdirSync(pins)).toEqual(['members6']);
+  });
+
+  it('are loaded without the helper that says why, where the kernel has none (before 5.18)', () => {
+    const bpf = new Bpf(new Kernel());
+    const other = new Process(scratch.bpffs());
+    using host = BpfMap.create(bpf, { type: 'array', keySize: 4, valueSize: 8, maxEntries: 1 }, 'host');
+    const maps = new Map([...other.pins.descriptors, ['host', host.fd]]);
+    const calls = (code: Uint8Array): number =>
+      Array.from({ length: code.length / 8 }, (_, at) => Buffer.from(code).readBigUInt64LE(at * 8)).filter(
+        (word) => (word & 0xffffn) === 0x85n && word >> 32n === 187n,
+      ).length;
+    for (const [image, attachType] of [
+      [socketConnect4, 'inet4Connect'],
+      [socketConnect6, 'inet6Connect'],
+    ] as const) {
+      const code = linkImage({ ...image, maps: [] }, new Map());
+      const older = withoutHelper(code, 187);
+      expect([calls(code) > 0, calls(older), older.length]).toEqual([true, 0, code.length]);
+      const replaced = { ...image, code: Buffer.from(older).toString('base64') };
+      closeSync(loadProgram(bpf, replaced, { type: 'cgroupSockAddr', attachType, maps }));
+    }
+    other.stop();
   });
 
   it('are taken over in another cgroup, also where the first has vanished', async () => {

@@ -95,6 +95,7 @@ export function fakeServiceMaps(room: ServiceRoom): (family: Family) => ServiceM
       members: new FakeMap(shapes.members),
       clients: new FakeMap(shapes.clients),
       peers: new FakeMap(shapes.peers),
+      datagrams: new FakeMap(shapes.datagrams),
     });
     families.set(family, made);
     return made;

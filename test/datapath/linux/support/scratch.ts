@@ -124,6 +124,9 @@ function unmount(path: string): void {
 function removeCgroup(path: string): void {
   if (!existsSync(path)) return;
   writeFileSync(join(path, 'cgroup.kill'), '1');
+  // A cgroup with others in it cannot be removed.
+  for (const entry of readdirSync(path, { withFileTypes: true }))
+    if (entry.isDirectory()) removeCgroup(join(path, entry.name));
   for (let attempt = 0; ; attempt++) {
     try {
       rmdirSync(path);

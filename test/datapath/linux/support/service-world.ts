@@ -108,6 +108,8 @@ export class ServiceWorld {
     const services = [...this.#services.values()].sort((a, b) => (`s${a.number}` < `s${b.number}` ? 1 : -1));
     for (const service of services) {
       for (const ip of addressesOf(service)) {
+        // Any other port of a cluster IP.
+        if (ip !== SHARED_IP) rows.push([`${ip.includes(':') ? `[${ip}]` : ip}:0/ANY`, '→ refused']);
         for (const { port, text, target } of PORTS) {
           const six = ip.includes(':');
           const write = (address: string, at: number): string =>

@@ -208,6 +208,28 @@ describeOnLinux('packets of a pod', ['maps', 'namespaces', 'ip', 'tc', 'bpftool'
     first[Symbol.dispose]();
   });
 
+  it('leave no clsact behind with the last of them, unless it was there before or others have a filter in it', () => {
+    const place = { ipcache: path, by: 'clsact', interface: 'pod0', namespace: node.path } as const;
+    const shown = (): string => node.run('tc', 'qdisc', 'show', 'dev', 'pod0');
+    const received = IdentityTraffic.open({ ...place, direction: 'ingress' });
+    const sent = IdentityTraffic.open({ ...place, direction: 'egress' });
+    received[Symbol.dispose]();
+    expect(shown()).toContain('clsact');
+    sent[Symbol.dispose]();
+    expect(shown()).not.toContain('clsact');
+
+    const third = IdentityTraffic.open({ ...place, direction: 'ingress' });
+    node.run('tc', ...'filter add dev pod0 egress prio 7 bpf bytecode'.split(' '), '1,6 0 0 0,');
+    third[Symbol.dispose]();
+    expect(node.run('tc', 'filter', 'show', 'dev', 'pod0', 'egress')).toContain('pref 7');
+    node.run('tc', 'qdisc', 'delete', 'dev', 'pod0', 'clsact');
+
+    node.run('tc', 'qdisc', 'add', 'dev', 'pod0', 'clsact');
+    IdentityTraffic.open({ ...place, direction: 'ingress' })[Symbol.dispose]();
+    expect(shown()).toContain('clsact');
+    node.run('tc', 'qdisc', 'delete', 'dev', 'pod0', 'clsact');
+  });
+
   it('are not counted without an interface or a map of the right kind, and it is said what is missing', () => {
     const place = { interface: 'pod0', direction: 'ingress', namespace: node.path } as const;
     const open = (options: Partial<Parameters<typeof IdentityTraffic.open>[0]>) => () =>

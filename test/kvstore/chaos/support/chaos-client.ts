@@ -29,7 +29,6 @@ export interface ChaosClientOptions {
 }
 
 const LEASE_SECONDS = 5;
-const RESYNC_MS = 1000;
 
 const asText: StoreDecoder<string> = (_name, value) => ({ ok: true, value: textOfBytes(value) ?? 'no text' });
 
@@ -89,7 +88,6 @@ export class ChaosClient {
       rejections,
       clock: systemClock,
       random,
-      syncIntervalMs: RESYNC_MS,
       deleteDelayMs: 0,
     });
     this.#done = Promise.all([

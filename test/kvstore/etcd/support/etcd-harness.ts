@@ -1,4 +1,5 @@
 import { Etcd3 } from 'etcd3';
+import { systemClock } from '../../../../src/base/system-clock.ts';
 import { keyOfBytes, textOfBytes } from '../../../../src/kvstore/bytes.ts';
 import { EtcdBackend } from '../../../../src/kvstore/etcd/etcd-backend.ts';
 import { prefixEnd } from '../../../../src/kvstore/key-range.ts';
@@ -15,6 +16,7 @@ const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout
 /** A real etcd under the contract, reached through a proxy in the test's hand. */
 class EtcdKvstore implements ContractKvstore {
   readonly name = 'etcd';
+  readonly clock = systemClock;
   readonly #members: readonly EtcdProcess[];
   readonly #auth: boolean;
   readonly #isOwn: boolean;

@@ -8,24 +8,27 @@ const bytes = {
 /** How a {@link FakeServer} answers; nothing is answered to what is left out. */
 export interface FakeAnswers {
   readonly keepAlive?: (call: ServerDuplexStream<Buffer, Buffer>) => void;
+  readonly watch?: (call: ServerDuplexStream<Buffer, Buffer>) => void;
   /** Gives no answer to a request for which this is undefined. */
   readonly range?: (request: Buffer) => Buffer | undefined;
 }
 
-/** A server that speaks gRPC, knows two methods of etcd's, and answers as the test wants. */
+/** A gRPC server with three methods of etcd, which answers as the test wants. */
 export class FakeServer {
   readonly #server = new Server();
 
-  constructor({ keepAlive = () => {}, range }: FakeAnswers) {
+  constructor({ keepAlive = () => {}, watch = () => {}, range }: FakeAnswers) {
     const stream = { requestStream: true, responseStream: true };
     const unary = { requestStream: false, responseStream: false };
     this.#server.addService(
       {
         keepAlive: { path: '/etcdserverpb.Lease/LeaseKeepAlive', ...stream, ...bytes },
+        watch: { path: '/etcdserverpb.Watch/Watch', ...stream, ...bytes },
         range: { path: '/etcdserverpb.KV/Range', ...unary, ...bytes },
       },
       {
         keepAlive,
+        watch,
         range: (call: ServerUnaryCall<Buffer, Buffer>, answer: (error: null, bytes: Buffer) => void) => {
           const bytes = range?.(call.request);
           if (bytes !== undefined) answer(null, bytes);

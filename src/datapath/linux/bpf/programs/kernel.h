@@ -21,6 +21,7 @@ static long (*map_delete)(void *map, const void *key) = (void *)BPF_FUNC_map_del
 static __u64 (*nanoseconds)(void) = (void *)BPF_FUNC_ktime_get_ns;
 static __u32 (*random32)(void) = (void *)BPF_FUNC_get_prandom_u32;
 static __u64 (*socket_cookie)(void *context) = (void *)BPF_FUNC_get_socket_cookie;
+static int (*set_retval)(int value) = (void *)BPF_FUNC_set_retval;
 static __u64 (*netns_cookie)(void *context) = (void *)BPF_FUNC_get_netns_cookie;
 
 static long (*load_bytes)(const void *skb, __u32 offset, void *to, __u32 size, __u32 start_header) =

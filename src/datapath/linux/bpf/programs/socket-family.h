@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the socket programs do in one family: included once for each, with FAMILY, WORDS and TAIL defined:
+// What the socket programs do in one family: included once for each, with FAMILY, WORDS, TAIL and IS_LOOPBACK defined.
 // TAIL fills keys up to a multiple of 8 bytes, so that none is read that was not written. Integers are
 // little-endian, addresses and ports in network order. The layouts of services and backends are those of Cilium 1.17.
 
@@ -82,7 +82,9 @@ MAP(OWN(backends), BPF_MAP_TYPE_HASH, __u32, struct OWN(backend));
 // Which backends a frontend with affinity has: a client does not stay with one that is not among them any more.
 MAP(OWN(members), BPF_MAP_TYPE_HASH, struct OWN(member), __u32);
 MAP(OWN(clients), BPF_MAP_TYPE_LRU_HASH, struct OWN(client), struct OWN(choice));
+// What sockets asked for, by the backend that they got: of TCP, and of UDP apart, whose many flows must not evict it.
 MAP(OWN(peers), BPF_MAP_TYPE_LRU_HASH, struct OWN(peer), struct OWN(origin));
+MAP(OWN(datagrams), BPF_MAP_TYPE_LRU_HASH, struct OWN(peer), struct OWN(origin));
 
 // The backend that the client had last, if the frontend still has it and the time is not over.
 INLINE struct OWN(backend) *OWN(backend_of_client)(struct OWN(client) *client, __u32 seconds, __u32 *number)
@@ -143,16 +145,41 @@ INLINE int OWN(choose)(struct bpf_sock_addr *context, struct OWN(service_key) *k
 	return TRANSLATED;
 }
 
+// Writes only what is new: each datagram asks, and a write takes a lock of the map.
+INLINE void OWN(remember)(void *map, struct OWN(peer) *peer, struct OWN(origin) *origin)
+{
+	struct OWN(origin) *known = map_lookup(map, peer);
+	if (known && known->port == origin->port && known->address.words[0] == origin->address.words[0] &&
+	    known->address.words[WORDS - 1] == origin->address.words[WORDS - 1] &&
+	    known->address.words[WORDS / 2] == origin->address.words[WORDS / 2] &&
+	    known->address.words[WORDS / 4] == origin->address.words[WORDS / 4])
+		return;
+	map_update(map, peer, origin, BPF_ANY);
+}
+
+// What becomes of a port that is no frontend: a cluster IP, which has an entry for port 0 of protocol 0, refuses it. Port 0 is
+// no connection: libraries ask so for their own address.
+INLINE int OWN(no_frontend)(struct bpf_sock_addr *context, struct OWN(service_key) *key)
+{
+	if (!key->port || (context->protocol != TCP && context->protocol != UDP))
+		return NO_SERVICE;
+	key->port = 0;
+	key->protocol = 0;
+	return map_lookup(&OWN(services), key) ? REFUSED : NO_SERVICE;
+}
+
 // Puts a backend in the place of a frontend, and remembers that it did.
 INLINE int OWN(translate)(struct bpf_sock_addr *context, struct OWN(address) *address, __u16 *port)
 {
+	if (IS_LOOPBACK(address->words) && !is_host(context))
+		return NO_SERVICE;
 	struct OWN(service_key) key = { .address = *address, .port = *port, .protocol = context->protocol };
 	struct OWN(backend) *backend = 0;
 
 	// No loop: without CAP_PERFMON the kernel takes one for endless, as it follows it where a processor may guess wrongly.
 	int outcome = OWN(choose)(context, &key, &backend);
 	if (outcome == NO_SERVICE)
-		return NO_SERVICE;
+		return OWN(no_frontend)(context, &key);
 	if (outcome == AGAIN)
 		outcome = OWN(choose)(context, &key, &backend);
 	if (outcome == AGAIN)
@@ -168,7 +195,10 @@ INLINE int OWN(translate)(struct bpf_sock_addr *context, struct OWN(address) *ad
 		.port = backend->port,
 	};
 	struct OWN(origin) origin = { .address = *address, .port = *port };
-	map_update(&OWN(peers), &peer, &origin, BPF_ANY);
+	if (context->protocol == UDP)
+		OWN(remember)(&OWN(datagrams), &peer, &origin);
+	else
+		OWN(remember)(&OWN(peers), &peer, &origin);
 	*address = backend->address;
 	*port = backend->port;
 	return TRANSLATED;
@@ -178,7 +208,11 @@ INLINE int OWN(translate)(struct bpf_sock_addr *context, struct OWN(address) *ad
 INLINE int OWN(restore)(struct bpf_sock_addr *context, struct OWN(address) *address, __u16 *port)
 {
 	struct OWN(peer) peer = { .socket = socket_cookie(context), .address = *address, .port = *port };
-	struct OWN(origin) *origin = map_lookup(&OWN(peers), &peer);
+	struct OWN(origin) *origin;
+	if (context->protocol == UDP)
+		origin = map_lookup(&OWN(datagrams), &peer);
+	else
+		origin = map_lookup(&OWN(peers), &peer);
 	if (!origin)
 		return NO_SERVICE;
 	*address = origin->address;

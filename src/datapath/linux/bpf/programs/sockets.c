@@ -6,19 +6,47 @@
 enum { NO_SERVICE, TRANSLATED, REFUSED, AGAIN };
 enum { DENY, ALLOW };
 
+#define TCP 6
+#define UDP 17
+#define ECONNREFUSED 111
+
+// The verdict of a program. Since 5.18 a program can say why it denies; before, the agent replaces that call, and the error
+// is EPERM.
+INLINE int verdict(int outcome)
+{
+	if (outcome != REFUSED)
+		return ALLOW;
+	set_retval(-ECONNREFUSED);
+	return DENY;
+}
+
 #define AFFINITY 0x10
+
+// The cookie of the network namespace whose loopback addresses answer for services: that of the agent. 0: the initial one.
+MAP(host, BPF_MAP_TYPE_ARRAY, __u32, __u64);
+
+// False in a network namespace other than the agent's, for instance of a pod: there a loopback address is the pod's own.
+INLINE int is_host(struct bpf_sock_addr *context)
+{
+	__u32 first = 0;
+	__u64 *cookie = map_lookup(&host, &first);
+	return cookie && netns_cookie(context) == (*cookie ? *cookie : netns_cookie(0));
+}
 
 #define FAMILY 4
 #define WORDS 1
 #define TAIL 2
+#define IS_LOOPBACK(words) (((words)[0] & 0xff) == 127)
 #include "socket-family.h"
 #undef FAMILY
 #undef WORDS
 #undef TAIL
+#undef IS_LOOPBACK
 
 #define FAMILY 6
 #define WORDS 4
 #define TAIL 1
+#define IS_LOOPBACK(words) (!(words)[0] && !(words)[1] && !(words)[2] && (words)[3] == __builtin_bswap32(1))
 #include "socket-family.h"
 
 #define MAPPED __builtin_bswap32(0xffff)
@@ -37,7 +65,7 @@ INLINE int forward4(struct bpf_sock_addr *context)
 		context->user_ip4 = address.words[0];
 		context->user_port = port;
 	}
-	return outcome == REFUSED ? DENY : ALLOW;
+	return verdict(outcome);
 }
 
 INLINE int back4(struct bpf_sock_addr *context)
@@ -61,7 +89,7 @@ INLINE int forward_mapped(struct bpf_sock_addr *context)
 		context->user_ip6[3] = address.words[0];
 		context->user_port = port;
 	}
-	return outcome == REFUSED ? DENY : ALLOW;
+	return verdict(outcome);
 }
 
 INLINE int back_mapped(struct bpf_sock_addr *context)
@@ -102,7 +130,7 @@ INLINE int forward6(struct bpf_sock_addr *context)
 	int outcome = translate6(context, &address, &port);
 	if (outcome == TRANSLATED)
 		write6(context, &address, port);
-	return outcome == REFUSED ? DENY : ALLOW;
+	return verdict(outcome);
 }
 
 INLINE int back6(struct bpf_sock_addr *context)

@@ -19,8 +19,8 @@ function hex(octet: number): string {
   return octet.toString(16).padStart(2, '0');
 }
 
-/** Everything from the definition, anew each time: for each CIDR the first node by name, unless others have a route there. */
-export function expectedPaths(nodes: readonly ModelNode[], foreign: ReadonlySet<string>): ExpectedPaths {
+/** Derives everything from the definition: each CIDR has a route to the first node by name. */
+export function expectedPaths(nodes: readonly ModelNode[]): ExpectedPaths {
   const byName = nodes.toSorted((a, b) => (a.name < b.name ? -1 : 1));
   const routes: string[] = [];
   const neighbors = new Map<string, string>();
@@ -36,7 +36,7 @@ export function expectedPaths(nodes: readonly ModelNode[], foreign: ReadonlySet<
       if (!neighbors.has(hop)) neighbors.set(hop, mac);
     }
     const [winner] = claimants;
-    if (winner === undefined || foreign.has(cidr)) continue;
+    if (winner === undefined) continue;
     const { octet } = winner;
     const near = isIPv6 ? `fd00::${octet.toString(16)}` : `192.168.0.${octet}`;
     const far = isIPv6 ? `fe80::dc:c6ff:fe33:64${hex(octet)}` : cidr.replace('/24', '');

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { PAGE_ROWS } from '../../src/base/int32-rows.ts';
-import { FLAG } from '../../src/ipcache/entry-reader.ts';
-import { EntryRows } from '../../src/ipcache/entry-rows.ts';
+import { FLAG } from '../../src/ipcache/row-reader.ts';
+import { RowStore } from '../../src/ipcache/row-store.ts';
 import type { Claim } from '../../src/ipcache/types.ts';
 import { MapPrefixTable } from '../net/support/map-prefix-table.ts';
 
@@ -15,13 +15,13 @@ const CLAIM: Claim = {
   owner: 'a',
 };
 
-function fill(rows: EntryRows, slot: number, claim: Claim): void {
+function fill(rows: RowStore, slot: number, claim: Claim): void {
   rows.fill(slot, claim, rows.hosts.resolve(claim.hostIP));
 }
 
 /** Three rows with nothing in common. */
-function threeRows(): EntryRows {
-  const rows = new EntryRows(new MapPrefixTable());
+function threeRows(): RowStore {
+  const rows = new RowStore(new MapPrefixTable());
   fill(rows, 0, { identity: 1, hostIP: '192.0.2.7', source: 'kvstore' });
   fill(rows, 1, CLAIM);
   fill(rows, 2, { identity: 2, encryptKey: 5, source: 'clustermesh', owner: 'b' });
@@ -89,7 +89,7 @@ describe('rows of entries', () => {
 
   it('refer to their hosts as long as they name them', () => {
     const hosts = new MapPrefixTable();
-    const rows = new EntryRows(hosts);
+    const rows = new RowStore(hosts);
     const known = (): unknown => [hosts.size, rows.entry(1).hostIP];
     fill(rows, 0, { identity: 1, source: 'k8s' });
     fill(rows, 1, CLAIM);
@@ -106,7 +106,7 @@ describe('rows of entries', () => {
   });
 
   it('keep their place in the list of an identity when it stays the same', () => {
-    const rows = new EntryRows(new MapPrefixTable());
+    const rows = new RowStore(new MapPrefixTable());
     for (const slot of [0, 1, 2]) fill(rows, slot, CLAIM);
     rows.update(1, { ...CLAIM, encryptKey: 9 }, rows.hosts.resolve(CLAIM.hostIP));
     expect([...rows.slotsOfIdentity(300)]).toEqual([2, 1, 0]);
@@ -116,7 +116,7 @@ describe('rows of entries', () => {
   });
 
   it('are found by their writers, page by page', () => {
-    const rows = new EntryRows(new MapPrefixTable());
+    const rows = new RowStore(new MapPrefixTable());
     const end = 3 * PAGE_ROWS;
     for (let slot = 0; slot < end; slot++) {
       fill(rows, slot, { ...CLAIM, owner: slot % 1400 === 500 ? 'a' : `${slot % 80}` });

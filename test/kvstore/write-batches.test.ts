@@ -2,8 +2,9 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { bytesOfText, textOfBytes } from '../../src/kvstore/bytes.ts';
 import { KvstoreError } from '../../src/kvstore/errors.ts';
-import { PutBatches } from '../../src/kvstore/put-batches.ts';
+import { keyRange } from '../../src/kvstore/key-range.ts';
 import { type Compare, NO_LEASE, type TxnRequest, type TxnResponse } from '../../src/kvstore/transport.ts';
+import { WriteBatches } from '../../src/kvstore/write-batches.ts';
 
 const FENCE: Compare = { key: 'fence', target: 'exists' };
 
@@ -12,8 +13,12 @@ function put(key: string, value: string | number, compare: readonly Compare[] = 
   return { compare, writes: [{ op: 'put', key, value: bytes, lease: NO_LEASE }] };
 }
 
+function remove(key: string, end: string = keyRange(key).end): TxnRequest {
+  return { compare: [], writes: [{ op: 'delete', range: { start: key, end } }] };
+}
+
 function keysOf({ writes }: TxnRequest): string {
-  return writes.map((write) => (write.op === 'put' ? write.key : 'delete')).join('');
+  return writes.map((write) => (write.op === 'put' ? write.key : `-${write.range.start}`)).join('');
 }
 
 /** A store that answers when it is asked to, and refuses a transaction that has a refused key. */
@@ -22,7 +27,7 @@ class Store {
   readonly content = new Map<string, string>();
   readonly refused = new Set<string>();
   readonly #answers: (() => void)[] = [];
-  readonly batches = new PutBatches((request) => this.#txn(request));
+  readonly batches = new WriteBatches((request) => this.#txn(request));
 
   /** Answers what was sent, and what is sent then, until nothing more comes. */
   async answerAll(): Promise<void> {
@@ -42,6 +47,7 @@ class Store {
       throw new KvstoreError('forbidden', 'you may not');
     for (const write of request.writes)
       if (write.op === 'put') this.content.set(write.key, textOfBytes(write.value) ?? '');
+      else this.content.delete(write.range.start);
     const header = { clusterID: 'c', revision: this.sent.length, raftTerm: 1 };
     return { header, succeeded: true, deleted: 0 };
   }
@@ -65,11 +71,22 @@ describe('puts that may be made together', () => {
 
   it('go apart where they have the same key, or other comparisons; what is no single put goes at once', async () => {
     const store = new Store();
-    const remove: TxnRequest = { compare: [], writes: [{ op: 'delete', range: { start: 'x', end: 'y' } }] };
-    const others = [put('d', '1', [FENCE]), put('e', '1', [FENCE]), put('f', '1', [{ ...FENCE }]), remove];
+    const others = [
+      put('d', '1', [FENCE]),
+      put('e', '1', [FENCE]),
+      put('f', '1', [{ ...FENCE }]),
+      remove('x', 'y'),
+    ];
     await made(store, [...['a', 'b', 'c', 'b'].map((key, i) => put(key, String(i))), ...others]);
-    expect(store.sent).toEqual(['a', 'delete', 'bc', 'b', 'de', 'f']);
+    expect(store.sent).toEqual(['a', '-x', 'bc', 'b', 'de', 'f']);
     expect(store.content.get('b')).toBe('3');
+  });
+
+  it('go with deletes of single keys (regression: each delete cost a transaction)', async () => {
+    const store = new Store();
+    await made(store, [put('a', '1'), put('b', '1'), remove('a'), remove('c'), remove('b')]);
+    expect(store.sent).toEqual(['a', 'b-a-c', '-b']);
+    expect(store.content.size).toBe(0);
   });
 
   it('go in as many transactions as operations and bytes allow', async () => {
@@ -104,22 +121,27 @@ describe('puts that may be made together', () => {
 
   it('leave what they would leave if each was made by itself, in order', async () => {
     const key = fc.constantFrom<string>('a', 'b', 'c', 'd');
-    const script = fc.array(fc.record({ key, pause: fc.boolean() }), { maxLength: 30 });
+    const script = fc.array(fc.record({ key, pause: fc.boolean(), deletes: fc.boolean() }), {
+      maxLength: 30,
+    });
     await fc.assert(
       fc.asyncProperty(script, fc.subarray<string>(['a', 'b', 'c', 'd']), async (puts, refused) => {
         const store = new Store();
         for (const one of refused) store.refused.add(one);
         const answers: Promise<unknown>[] = [];
-        for (const [i, { key: of, pause }] of puts.entries()) {
-          answers.push(store.batches.txn(put(of, String(i)), undefined));
+        for (const [i, { key: of, pause, deletes }] of puts.entries()) {
+          answers.push(store.batches.txn(deletes ? remove(of) : put(of, String(i)), undefined));
           if (pause) await store.answerAll();
         }
         const settled = Promise.allSettled(answers);
         await store.answerAll();
         const isDone = (await settled).map(({ status }) => status === 'fulfilled');
-        expect(isDone).toEqual(puts.map(({ key: of }) => !refused.includes(of)));
-        const expected = new Map(puts.map(({ key: of }, i) => [of, String(i)]));
-        for (const one of refused) expected.delete(one);
+        expect(isDone).toEqual(puts.map(({ key: of, deletes }) => deletes || !refused.includes(of)));
+        const expected = new Map<string, string>();
+        for (const [i, { key: of, deletes }] of puts.entries()) {
+          if (deletes) expected.delete(of);
+          else if (!refused.includes(of)) expected.set(of, String(i));
+        }
         expect(store.content).toEqual(expected);
       }),
       { numRuns: 200 },

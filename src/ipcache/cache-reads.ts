@@ -13,48 +13,48 @@ import {
 import { BLOCK_KEYS, PrefixBlock } from '../net/prefix-block.ts';
 import type { PrefixTable } from '../net/prefix-table.ts';
 import { type AddressList, countAddresses, readAddress, readIPv4Number } from './address-list.ts';
-import { type EntryReader, FLAG } from './entry-reader.ts';
+import { FLAG, type RowReader } from './row-reader.ts';
 import type { KeyedEntry } from './types.ts';
 
-// What a look-up of many addresses works in. It calls nothing back, so one of each serves every view.
+// Buffers of `lookupMany`. One of each is enough because it is not re-entrant.
 const block = new PrefixBlock();
 const slots = new Int32Array(BLOCK_KEYS);
 
-/** What can be read of keys and their effective claims: the common part of a cache and its snapshots. */
-export class EntryView {
+/** The reads of keys and their effective claims, common to a cache and its snapshots. */
+export class CacheReads {
   protected readonly table: PrefixTable;
-  protected readonly rows: EntryReader;
-  /** The key of the call under way: no call yields while it needs it. */
+  protected readonly rows: RowReader;
+  /** The key of the current call. */
   readonly #key: PrefixRegister = prefixRegister();
 
-  protected constructor(table: PrefixTable, rows: EntryReader) {
+  protected constructor(table: PrefixTable, rows: RowReader) {
     this.table = table;
     this.rows = rows;
   }
 
-  /** Keys that are held, shadowed ones included. */
+  /** Number of keys, shadowed ones included. */
   get size(): number {
     return this.table.size;
   }
 
-  /** The effective entry of exactly this key, shadowed or not. */
+  /** Returns the effective entry of exactly this key, shadowed or not. */
   get(key: string): KeyedEntry | undefined {
     if (!parsePrefix(key, this.#key)) return undefined;
     return this.#entryFor(key, this.table.find(this.#key));
   }
 
-  /** The entry with the longest prefix that contains `ip` (I6). A CIDR is no IP: `undefined`. */
+  /** Returns the entry with the longest prefix that contains `ip` (I6); `undefined` if there is none or `ip` is not an address. */
   lookup(ip: string): KeyedEntry | undefined {
     if (!parsePrefix(ip, this.#key) || this.#key.form !== 'endpoint') return undefined;
     return this.#entryFor(ip, this.table.longestMatch(this.#key));
   }
 
-  /** The identity alone of what {@link EntryView.get} gives. Allocates nothing. */
+  /** Returns the identity of {@link CacheReads.get}. Allocates nothing. */
   identityOf(key: string): NumericIdentity | undefined {
     return parsePrefix(key, this.#key) ? this.#identityAt(this.table.find(this.#key)) : undefined;
   }
 
-  /** The identity alone of what {@link EntryView.lookup} gives; an IPv4 address may be a number. Allocates nothing. */
+  /** Returns the identity of {@link CacheReads.lookup}. An IPv4 address may be a number. Allocates nothing. */
   lookupIdentity(ip: string | number): NumericIdentity | undefined {
     const key = this.#key;
     const isAddress =
@@ -63,13 +63,13 @@ export class EntryView {
   }
 
   /**
-   * {@link EntryView.lookupIdentity} of many addresses: writes the identity of each to its place in `identities`, which
-   * has room for all, and says how many were found. What is not found, or no address, gets 0, which is the reserved
-   * identity `unknown`. Allocates nothing for an address; 256 of them wait for memory together.
+   * Calls {@link CacheReads.lookupIdentity} for many addresses, writes each identity to the same index of `identities`, and
+   * returns the number of addresses that were found. Addresses that are invalid or not found get 0, the reserved identity
+   * `unknown`. `identities` must have room for all. Allocates nothing per address; the cache misses of 256 addresses overlap.
    */
   lookupMany(addresses: AddressList, identities: Uint32Array): number {
     const count = countAddresses(addresses);
-    assert(identities.length >= count, 'lookupMany: there is a place for the identity of each address');
+    assert(identities.length >= count, 'lookupMany: identities has an element for each address');
     let found = 0;
     for (let from = 0; from < count; from += BLOCK_KEYS) {
       found += this.#lookupBlock(addresses, from, Math.min(BLOCK_KEYS, count - from), identities);
@@ -77,7 +77,7 @@ export class EntryView {
     return found;
   }
 
-  /** As {@link EntryView.get}, but a full-length CIDR finds the endpoint IP first (SEMANTICS 2.4). */
+  /** Like {@link CacheReads.get}, but a full-length CIDR returns the endpoint IP if it exists (SEMANTICS 2.4). */
   lookupByPrefix(prefix: string): KeyedEntry | undefined {
     const key = this.#key;
     if (!parsePrefix(prefix, key)) return undefined;
@@ -86,23 +86,23 @@ export class EntryView {
   }
 
   /**
-   * Canonical keys of every entry with this identity, shadowed ones included (I5), in no order that is promised. The first
-   * call walks all entries, some 30 ns each: make it while the cache is empty, and it costs nothing. From then on lists are
-   * kept, 8 bytes an entry; a call costs what it gives. What a snapshot is asked for, the cache and later ones have.
+   * Returns the canonical keys of all entries with this identity (I5), unordered, shadowed ones included. The first call scans
+   * all entries, about 30 ns each, so call it while the cache is empty. The lists take 8 bytes an entry. Later calls are
+   * linear in their result. After the first call on a snapshot, the cache and later snapshots have the lists, too.
    */
   lookupByIdentity(identity: number): readonly string[] {
     return Array.from(this.rows.slotsOfIdentity(identity), (slot) => this.keyAt(slot));
   }
 
-  /** How many keys {@link EntryView.lookupByIdentity} would give. O(1) but for its first call. */
+  /** Returns the number of keys that {@link CacheReads.lookupByIdentity} would return. O(1) after the first call. */
   countByIdentity(identity: number): number {
     return this.rows.countOfIdentity(identity);
   }
 
   /**
-   * The visible entries whose prefixes lie in `prefix` (a CIDR; an IP stands for itself), in order: by address, a prefix
-   * before what it contains. Empty for what is neither. Costs a look at each of them and at
-   * some thousand neighbours, a few µs; and a sort.
+   * Returns the visible entries whose prefixes are in `prefix` (a CIDR or an IP), ordered by address, a prefix before those that
+   * it contains. Returns an empty list if `prefix` is invalid. Cost: a scan of the result and about a thousand neighbours (a
+   * few µs), and a sort.
    */
   within(prefix: string): readonly KeyedEntry[] {
     const around = prefixRegister();
@@ -118,8 +118,8 @@ export class EntryView {
   }
 
   /**
-   * The visible entries, with `includeShadowed` all of them, in no order that is promised. Where entries may change
-   * meanwhile, one that is there all the time comes once. Costs nothing until it is read, then by the entry.
+   * Yields the visible entries, with `includeShadowed` all entries, unordered. If the cache is written during the iteration, an
+   * entry that exists all the time is yielded once.
    */
   *entries(options: { readonly includeShadowed?: boolean } = {}): Generator<KeyedEntry, void, void> {
     for (const slot of this.table.slots()) {
@@ -127,7 +127,7 @@ export class EntryView {
     }
   }
 
-  /** The slot of what listeners see at a prefix: the endpoint, else the CIDR (I4); or -1. Changes the form of `key`. */
+  /** Returns the slot that listeners see at a prefix: the endpoint, else the CIDR (I4), else -1. Changes the form of `key`. */
   protected visible(key: PrefixRegister): number {
     if (key.length === addressBits(key.family)) {
       key.form = 'endpoint';
@@ -138,22 +138,22 @@ export class EntryView {
     return this.table.find(key);
   }
 
-  /** What is in a slot that is in use. */
+  /** Returns the entry of a slot in use. */
   protected entryAt(slot: number): KeyedEntry {
     return this.#keyedEntry(slot, this.keyAt(slot));
   }
 
-  /** The canonical key of a slot that is in use. */
+  /** Returns the canonical key of a slot in use. */
   protected keyAt(slot: number): string {
     this.table.keyOf(slot, this.#key);
     return formatKey(this.#key);
   }
 
-  /** Short loops, see {@link PrefixBlock}. */
+  /** Looks up a block of addresses in short loops. See {@link PrefixBlock}. */
   #lookupBlock(addresses: AddressList, from: number, count: number, identities: Uint32Array): number {
     const key = this.#key;
     for (let i = 0; i < count; i++) block.set(i, readAddress(addresses, from + i, key) ? key : undefined);
-    if (block.isScattered(count)) this.table.warm(block, count);
+    if (block.isScattered(count)) this.table.prefetch(block, count);
     for (let i = 0; i < count; i++) slots[i] = block.get(i, key) ? this.table.longestMatch(key) : -1;
     let found = 0;
     for (let i = 0; i < count; i++) {
@@ -168,7 +168,7 @@ export class EntryView {
     return slot < 0 ? undefined : this.rows.identity(slot);
   }
 
-  /** What a look-up of `text` found, whose key the register holds. */
+  /** Returns the entry that a lookup of `text` found. The register holds its key. */
   #entryFor(text: string, slot: number): KeyedEntry | undefined {
     return slot < 0 ? undefined : this.#keyedEntry(slot, formatKeyOf(text, this.#key));
   }
@@ -184,7 +184,7 @@ const ADDRESSES: Check = (value) =>
   Array.isArray(value) || value instanceof Uint32Array ? undefined : objectWith({ bytes: BYTES })(value);
 const NUMBERS: Check = (value) => (value instanceof Uint32Array ? undefined : ' must be a Uint32Array');
 
-checkArguments(EntryView, {
+checkArguments(CacheReads, {
   entries: { options: optional(OBJECT) },
   lookupMany: { addresses: ADDRESSES, identities: NUMBERS },
 });

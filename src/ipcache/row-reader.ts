@@ -5,13 +5,13 @@ import type { Source } from '../identity/source.ts';
 import { IdentityLists } from './identity-lists.ts';
 import type { ClaimWriter, IPCacheEntry, K8sMetadata } from './types.ts';
 
-/** A claim taken out of the rows: complete, canonical, immutable. */
+/** A claim outside the rows: complete, canonical, immutable. */
 export interface HeldClaim extends IPCacheEntry {
   readonly source: Source;
   readonly owner: string;
 }
 
-// Columns of a row; see the drawing below.
+// Columns of a row. See the drawing below.
 export const IDENTITY = 0;
 export const HOST_AND_KEY = 1;
 export const WRITER_AND_FLAGS = 2;
@@ -21,7 +21,7 @@ export const STRIDE = 3;
 export const FLAG = {
   /** A full-length CIDR under an endpoint IP. */
   shadowed: 1,
-  /** Some claim on this key has been overruled, or replaced by another writer's. */
+  /** A claim on this key was overruled or replaced by another writer's since the key was last free. */
   contested: 2,
 } as const;
 
@@ -32,11 +32,11 @@ export const FLAG_BITS = 8;
 export const KEY_BITS = 8;
 const KEY_MASK: number = (1 << KEY_BITS) - 1;
 
-/** What an empty row has for a writer. */
+/** The writer of an empty row. */
 const NO_WRITER_ID = 0;
 const NO_WRITER: ClaimWriter = { source: 'unspec', owner: '' };
 
-/** Where the parts of rows are kept. */
+/** The columns that rows consist of. */
 export interface EntryColumns {
   readonly rows: Int32Rows;
   readonly k8s: ObjectColumn<K8sMetadata>;
@@ -51,16 +51,16 @@ export interface EntryColumns {
  *                           │           │
  *                       HostTable   WriterTable       no writer: the row is empty
  *
- * A row costs 12 bytes, and 8 for the reference to the metadata object that was handed in. The lists by identity, 8
- * bytes more, are made when one is asked for, and kept from then on.
+ * A row takes 12 bytes, plus 8 for the reference to the caller's metadata object. The lists by identity take 8 bytes more. They
+ * are built by the first lookup by identity.
  */
-export class EntryReader {
+export class RowReader {
   protected readonly columns: EntryColumns;
-  /** Undefined until they are asked for: writes touch fewer lines without them. */
+  /** Undefined before the first lookup by identity, because writes touch fewer cache lines without them. */
   protected lists: IdentityLists | undefined;
-  /** Shared by forks: those of a reader whose forks are asked for lists have them from the beginning. */
+  /** Shared by all forks. Once one of them needs lists, later forks have them from the start. */
   readonly #wanted: { lists: boolean };
-  /** Of the lists. */
+  /** Hash seed of the lists. */
   readonly #seed: number;
 
   constructor(columns: EntryColumns, seed = 0, wanted: { lists: boolean } = { lists: false }) {
@@ -69,22 +69,22 @@ export class EntryReader {
     this.#wanted = wanted;
   }
 
-  /** The rows as they are now; later writes do not show. Costs a few words a page. */
-  fork(): EntryReader {
+  /** Returns the current rows. Later writes do not change the copy. Costs a few words a page. */
+  fork(): RowReader {
     const { rows, k8s, hosts, writers } = this.columns;
     const columns = { rows: rows.fork(), k8s: k8s.fork(), hosts: hosts.fork(), writers: writers.fork() };
-    const fork = new EntryReader(columns, this.#seed, this.#wanted);
+    const fork = new RowReader(columns, this.#seed, this.#wanted);
     if (this.#wanted.lists) fork.lists = this.#allLists().fork();
     return fork;
   }
 
-  /** Whether no row of the page of a slot has been written since one of the readers was forked from the other. */
-  sharesPage(other: EntryReader, slot: number): boolean {
+  /** Returns true if the page of a slot was not written since one of the readers was forked from the other. */
+  sharesPage(other: RowReader, slot: number): boolean {
     return this.columns.rows.sharesPage(other.columns.rows, slot);
   }
 
-  /** Whether a row surely says the same in another reader; false may also mean that it takes a closer look. */
-  holdsSame(slot: number, other: EntryReader): boolean {
+  /** Returns true if a row is identical in another reader. If false, the entries may still be equal. */
+  holdsSame(slot: number, other: RowReader): boolean {
     const [mine, theirs] = [this.columns, other.columns];
     const [page, otherPage] = [mine.rows.pageOf(slot), theirs.rows.pageOf(slot)];
     const at = mine.rows.offsetOf(slot);
@@ -102,7 +102,7 @@ export class EntryReader {
     return (this.columns.rows.get(slot, WRITER_AND_FLAGS) & flag) !== 0;
   }
 
-  /** The number of the writer whose claim is in the row. */
+  /** Returns the number of the writer whose claim is in the row. */
   writer(slot: number): number {
     return this.columns.rows.get(slot, WRITER_AND_FLAGS) >>> FLAG_BITS;
   }
@@ -111,7 +111,7 @@ export class EntryReader {
     return identityOf(this.columns.rows.get(slot, IDENTITY));
   }
 
-  /** The attributes of a row as listeners receive them. */
+  /** Returns the attributes of a row, as listeners receive them. */
   entry(slot: number): IPCacheEntry {
     const { rows, k8s, hosts } = this.columns;
     const page = rows.pageOf(slot);
@@ -125,7 +125,7 @@ export class EntryReader {
     };
   }
 
-  /** The claim in a row. */
+  /** Returns the claim in a row. */
   claim(slot: number): HeldClaim {
     const { rows, k8s, hosts, writers } = this.columns;
     const page = rows.pageOf(slot);
@@ -142,13 +142,13 @@ export class EntryReader {
     };
   }
 
-  /** Slots whose entry has this identity, in no order. The first call walks all rows, some 30 ns each. */
+  /** Yields the slots of the entries with this identity, unordered. The first call scans all rows, about 30 ns each. */
   slotsOfIdentity(identity: number): Generator<number, void, void> {
     this.#wanted.lists = true;
     return this.#allLists().of(identity);
   }
 
-  /** How many slots that are. Costs the first call the same. */
+  /** Returns the number of these slots. The first call costs the same scan. */
   countOfIdentity(identity: number): number {
     this.#wanted.lists = true;
     return this.#allLists().count(identity);
@@ -167,11 +167,11 @@ export class EntryReader {
 }
 
 function identityOf(word: number | undefined): NumericIdentity {
-  // Only identities that claimFault has checked are ever stored.
+  // All stored identities were checked by claimFault.
   return ((word ?? 0) >>> 0) as NumericIdentity;
 }
 
-/** Hosts are numbered from one; zero is none. */
+/** Returns the text of a host. Host numbers start at one; zero is no host. */
 function hostText(hosts: ObjectColumn<string>, hostAndKey: number): string | undefined {
   const host = hostAndKey >>> KEY_BITS;
   return host === 0 ? undefined : hosts.get(host - 1);

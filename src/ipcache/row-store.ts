@@ -2,37 +2,37 @@ import { Int32Rows, PAGE_BITS, PAGE_ROWS } from '../base/int32-rows.ts';
 import { ObjectColumn } from '../base/object-column.ts';
 import type { NumericIdentity } from '../identity/numeric-identity.ts';
 import type { PrefixTable } from '../net/prefix-table.ts';
+import { HostTable } from './host-table.ts';
+import { metadataOrNone, sameMetadata } from './k8s-metadata.ts';
 import {
-  EntryReader,
   FLAG_BITS,
   type Flag,
   type HeldClaim,
   HOST_AND_KEY,
   IDENTITY,
   KEY_BITS,
+  RowReader,
   STRIDE,
   WRITER_AND_FLAGS,
-} from './entry-reader.ts';
-import { HostTable } from './host-table.ts';
-import { metadataOrNone, sameMetadata } from './k8s-metadata.ts';
+} from './row-reader.ts';
 import type { Claim } from './types.ts';
 import { WriterTable } from './writer-table.ts';
 
 const FLAG_MASK: number = (1 << FLAG_BITS) - 1;
 
-/** A bit for a writer, which it may share with others. */
+/** Returns the mark of a writer: one of 32 bits, shared with other writers. */
 function markOf(writer: number): number {
   return 1 << (writer & 31);
 }
 
-/** The writing side of {@link EntryReader}. */
-export class EntryRows extends EntryReader {
+/** The writing side of {@link RowReader}. */
+export class RowStore extends RowReader {
   readonly hosts: HostTable;
   readonly writers: WriterTable;
-  /** For each page of rows a mark for every writer that may have a claim there; see {@link markOf}. */
+  /** For each page of rows, the marks ({@link markOf}) of the writers that may have a claim in it. */
   readonly #writerMarks: number[] = [];
 
-  /** `hostTable` must be empty; it becomes these rows' own. The `seed` is that of {@link IdentityLists}. */
+  /** `hostTable` must be empty and is owned by these rows. `seed` is the hash seed of {@link IdentityLists}. */
   constructor(hostTable: PrefixTable, seed?: number) {
     const hosts = new HostTable(hostTable);
     const writers = new WriterTable();
@@ -49,7 +49,7 @@ export class EntryRows extends EntryReader {
     this.writers = writers;
   }
 
-  /** Bytes held, interned hosts and writers aside. */
+  /** Memory in bytes, without interned hosts and writers. */
   get bytes(): number {
     return this.columns.rows.bytes + this.columns.k8s.bytes + (this.lists?.bytes ?? 0);
   }
@@ -70,7 +70,7 @@ export class EntryRows extends EntryReader {
     this.lists?.add(slot, claim.identity);
   }
 
-  /** Writes other attributes of the same writer into a row, flags kept. */
+  /** Updates the attributes of a row for the same writer. Flags are kept. */
   update(slot: number, claim: Claim, host: number): void {
     const { rows, k8s } = this.columns;
     const page = rows.writablePageOf(slot);
@@ -87,16 +87,16 @@ export class EntryRows extends EntryReader {
       this.hosts.release(before);
     }
     page[at + HOST_AND_KEY] = (host << KEY_BITS) | (claim.encryptKey ?? 0);
-    // What is equal stays the object that it is: it is old, and new ones cost the collector more than a look.
+    // Equal metadata keeps the old object, because promoting a new one costs the collector more than the comparison.
     const metadata = metadataOrNone(claim.k8s);
     if (!sameMetadata(k8s.get(slot), metadata)) k8s.set(slot, metadata);
   }
 
-  /** Replaces the claim in a row by another writer's, flags kept. */
+  /** Replaces the claim in a row by the claim of another writer. Flags are kept. */
   replace(slot: number, claim: Claim, host: number): void {
     const { rows } = this.columns;
     const flags = rows.get(slot, WRITER_AND_FLAGS) & FLAG_MASK;
-    this.hosts.retain(host); // it may be the same as before, and referred to by this row alone
+    this.hosts.retain(host); // it may be the old host, with this row as its only reference
     this.clear(slot);
     this.fill(slot, claim, host);
     this.hosts.release(host);
@@ -122,8 +122,8 @@ export class EntryRows extends EntryReader {
   }
 
   /**
-   * The first row from `from` on that holds a claim of this writer; `end` if there is none before. Passes over the pages
-   * that had none when they were looked through last, and have not got one since.
+   * Returns the first row in [`from`, `end`) with a claim of this writer, or `end`. It skips pages whose marks show that they
+   * contain none.
    */
   findWriter(writer: number, from: number, end: number): number {
     for (let slot = from; slot < end; ) {
@@ -148,7 +148,7 @@ export class EntryRows extends EntryReader {
     return end;
   }
 
-  /** Whether a row holds just these attributes. */
+  /** Returns true if a row has exactly these attributes. */
   holds(slot: number, claim: Claim, host: number): boolean {
     const { rows, k8s } = this.columns;
     const page = rows.pageOf(slot);
@@ -160,7 +160,7 @@ export class EntryRows extends EntryReader {
     );
   }
 
-  /** A claim as it is kept outside of the rows; `host` is the number of its host IP. */
+  /** Returns a claim in the form in which it is kept outside the rows. `host` is the number of its host IP. */
   held(claim: Claim, host: number): HeldClaim {
     return {
       identity: claim.identity as NumericIdentity, // checked by claimFault

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { type AddressWords, maskWords } from '../../src/net/address-words.ts';
 import { comparePrefixes, containsWords } from '../../src/net/prefix.ts';
-import { readAddress, SegmentTree, writeAddress } from '../../src/net/segment-tree.ts';
+import { readAddress, SegmentDirectory, writeAddress } from '../../src/net/segment-directory.ts';
 
 function address(family: 4 | 6, ...words: number[]): AddressWords {
   const [w0 = 0, w1 = 0, w2 = 0, w3 = 0] = words.map((word) => word | 0);
@@ -26,7 +26,7 @@ it('an address is read from a column as it was written', () => {
   expect(read).toEqual(address(6, 1, 2, 3, 4));
 });
 
-function partsOf(tree: SegmentTree, addresses: readonly AddressWords[], segment: number): number {
+function partsOf(tree: SegmentDirectory, addresses: readonly AddressWords[], segment: number): number {
   return addresses.filter((each) => tree.at(each) === segment).length;
 }
 
@@ -78,18 +78,18 @@ const ipv6 = fc
 
 describe('the tree of segments', () => {
   it('has no segment for an address until there is one, then the first for all', () => {
-    const tree = new SegmentTree(4);
+    const tree = new SegmentDirectory(4);
     expect([tree.at(address(4, 0)), [...tree.within(address(4, 0), 0)]]).toEqual([-1, []]);
     tree.begin(0);
     expect([address(4, 0), address(4, 0x0a00_0001), address(4, -1)].map((each) => tree.at(each))).toEqual([
       0, 0, 0,
     ]);
     expect([...tree.within(address(4, 0), 0)]).toEqual([0]);
-    expect([...new SegmentTree(4).within(address(4, 0), 16)]).toEqual([]);
+    expect([...new SegmentDirectory(4).within(address(4, 0), 16)]).toEqual([]);
   });
 
   it('parts keys in halves, between octets where it can', () => {
-    const tree = new SegmentTree(4);
+    const tree = new SegmentDirectory(4);
     tree.begin(7);
     const blocks = [1, 2, 3, 4].flatMap((block) =>
       [1, 2, 3].map((host) => (10 << 24) | (block << 16) | host),
@@ -105,7 +105,7 @@ describe('the tree of segments', () => {
   });
 
   it('goes down to the last octet where all keys share the others', () => {
-    const tree = new SegmentTree(6);
+    const tree = new SegmentDirectory(6);
     tree.begin(0);
     const addresses = [1, 2, 3, 4, 5, 6, 7, 8].map((host) => address(6, 0xfd00_0000, 0, 0, host));
     tree.split(0, 1, columnOf(addresses), addresses.length);
@@ -115,7 +115,7 @@ describe('the tree of segments', () => {
   });
 
   it('takes a poor part where one address has nearly all keys', () => {
-    const tree = new SegmentTree(4);
+    const tree = new SegmentDirectory(4);
     tree.begin(0);
     const addresses = [5, 9, 9, 9, 9, 9, 9, 9, 9].map((w0) => address(4, w0));
     tree.split(0, 1, columnOf(addresses), addresses.length);
@@ -133,7 +133,7 @@ describe('the tree of segments', () => {
         octets.map((other, i) => (i < level ? other : i === level ? octet : (rest ?? other))),
       );
     const keys = [20, 21, 22, 23, 24, 25, 26, 27].map((octet) => having(octet));
-    const tree = new SegmentTree(family);
+    const tree = new SegmentDirectory(family);
     tree.begin(0);
     tree.split(0, 1, columnOf(keys), keys.length);
 
@@ -178,7 +178,7 @@ describe('the tree of segments', () => {
       const [one = [], other = []] = others;
       const mixed = [one, ...hosts.slice(5), other, ...hosts.slice(0, 5)];
       const keys = mixed.map((octets) => ofOctets(family, octets));
-      const tree = new SegmentTree(family);
+      const tree = new SegmentDirectory(family);
       tree.begin(0);
       tree.split(0, 1, columnOf(keys), keys.length);
       expect([partsOf(tree, keys, 0), partsOf(tree, keys, 1)]).toEqual([6, 6]);
@@ -188,7 +188,7 @@ describe('the tree of segments', () => {
   );
 
   it('keeps what it has below the nodes through which a segment is cut again', () => {
-    const tree = new SegmentTree(6);
+    const tree = new SegmentDirectory(6);
     tree.begin(0);
     const hostsOf = (network: number, hosts: readonly number[]): AddressWords[] =>
       hosts.map((host) => ofOctets(6, [network, ...new Array(14).fill(0), host]));
@@ -206,7 +206,7 @@ describe('the tree of segments', () => {
     [2, 4 * 1024],
   ])('with %d keys of twelve in another network takes %d bytes', (few, bytes) => {
     const keys = Array.from({ length: 12 }, (_, i) => ofOctets(4, [i < few ? 1 : 10, 0, 0, i]));
-    const tree = new SegmentTree(4);
+    const tree = new SegmentDirectory(4);
     tree.begin(0);
     tree.split(0, 1, columnOf(keys), keys.length);
     expect(tree.bytes).toBe(bytes);
@@ -214,14 +214,14 @@ describe('the tree of segments', () => {
 
   it('parts what is far from the first key, whatever word differs first', () => {
     const keys = [[0xfd], [0, 0, 0, 0, 1], [0, 0, 0, 0, 2]].map((octets) => ofOctets(6, octets));
-    const tree = new SegmentTree(6);
+    const tree = new SegmentDirectory(6);
     tree.begin(0);
     tree.split(0, 1, columnOf(keys), keys.length);
     expect(keys.map((key) => tree.at(key))).toEqual([1, 0, 0]);
   });
 
   it('gives the upper part all that is left of the segment, also below nodes that were there', () => {
-    const tree = new SegmentTree(4);
+    const tree = new SegmentDirectory(4);
     tree.begin(0);
     const hosts = [1, 2, 3, 4, 5, 6, 7, 8].map((host) => ofOctets(4, [10, 0, 0, host]));
     tree.split(0, 1, columnOf(hosts), hosts.length);
@@ -234,7 +234,7 @@ describe('the tree of segments', () => {
   it.each([4, 6] as const)(
     'of IPv%d is not changed by what its fork does to a node that both have',
     (family) => {
-      const tree = new SegmentTree(family);
+      const tree = new SegmentDirectory(family);
       tree.begin(0);
       const [below, above] = [ofOctets(family, [1]), ofOctets(family, [2])];
       const fork = tree.fork();
@@ -252,7 +252,7 @@ describe('the tree of segments', () => {
   );
 
   it('that is a fork parts keys as the one before', () => {
-    const tree = new SegmentTree(4);
+    const tree = new SegmentDirectory(4);
     tree.begin(0);
     const fork = tree.fork();
     const keys = [5, 9, 9, 9, 9, 9, 9, 9, 9].map((w0) => address(4, w0));
@@ -261,13 +261,13 @@ describe('the tree of segments', () => {
   });
 
   it('refuses to part the keys of one address', () => {
-    const tree = new SegmentTree(4);
+    const tree = new SegmentDirectory(4);
     tree.begin(0);
     expect(() => tree.split(0, 1, columnOf([address(4, 1), address(4, 1)]), 2)).toThrow(/several addresses/);
   });
 
   it('shows nothing of what is split in a fork, or in what was forked', () => {
-    const tree = new SegmentTree(4);
+    const tree = new SegmentDirectory(4);
     tree.begin(0);
     const addresses = [1, 2].map((w0) => address(4, w0));
     const fork = tree.fork();
@@ -288,7 +288,7 @@ describe('the tree of segments', () => {
         lengths,
         (keys, anyLength) => {
           const family = keys[0]?.family ?? 4;
-          const tree = new SegmentTree(family);
+          const tree = new SegmentDirectory(family);
           tree.begin(0);
           const sorted = keys.toSorted(compare);
           const distinct = new Set(sorted.map((each) => JSON.stringify(each))).size;
@@ -332,7 +332,7 @@ describe('the tree of segments', () => {
         const best = bestCut(keys);
         fc.pre(best !== undefined);
         const family = keys[0]?.family ?? 4;
-        const tree = new SegmentTree(family);
+        const tree = new SegmentDirectory(family);
         tree.begin(3);
         tree.split(3, 5, columnOf(keys), keys.length);
         const lower = keys.filter((each) => tree.at(each) === 3).toSorted(compare);

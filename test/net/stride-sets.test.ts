@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { PAGE_ROWS } from '../../src/base/int32-rows.ts';
-import { NetSets } from '../../src/net/net-sets.ts';
+import { StrideSets } from '../../src/net/stride-sets.ts';
 
 /** How many bits a number has behind its first one, for the longest of `nets` that `net` begins with; or -1. */
 function longestOf(nets: Iterable<number>, net: number): number {
@@ -21,7 +21,7 @@ describe('sets of prefixes that share a stem', () => {
     const step = fc.record({ which: fc.nat(2), net, asked: net, fork: fc.nat(9) });
     fc.assert(
       fc.property(fc.array(step, { maxLength: 60, size: 'max' }), (steps) => {
-        let sets = new NetSets();
+        let sets = new StrideSets();
         const numbers = [0, 0, 0];
         const models = [new Set<number>(), new Set<number>(), new Set<number>()];
         for (const { which, net, asked, fork } of steps) {
@@ -45,7 +45,7 @@ describe('sets of prefixes that share a stem', () => {
   });
 
   it('have rows of their own after a fork, which the other one lets go', () => {
-    const sets = new NetSets();
+    const sets = new StrideSets();
     const set = sets.add(sets.add(0, 2), 5);
     const fork = sets.fork();
     sets.remove(sets.remove(set, 2), 5);
@@ -54,7 +54,7 @@ describe('sets of prefixes that share a stem', () => {
   });
 
   it('need no room while they have one prefix, and use that of sets that are empty again', () => {
-    const sets = new NetSets();
+    const sets = new StrideSets();
     for (let net = 1; net < 512; net++) expect(sets.longest(sets.add(0, net), net)).toBeGreaterThanOrEqual(0);
     expect(sets.bytes).toBe(0);
     for (let i = 0; i < 10_000; i++) sets.remove(sets.remove(sets.add(sets.add(0, 2), 5), 2), 5);

@@ -4,15 +4,15 @@ import { containsWords } from './prefix.ts';
 
 const WORDS = ['w0', 'w1', 'w2', 'w3'] as const;
 
-/** Entries of a node: one for each value of an octet. */
+/** Entries of a node, one for each value of an octet. */
 const FAN = 256;
-/** A split leaves at least one key in four on either side, unless that takes an octet more than there is. */
+/** A split leaves at least 1/LEAST_PART of the keys on each side, unless the last octet does not allow it. */
 const LEAST_PART = 4;
 
-/** Addresses side by side, four words each, to find out where to split them. */
+/** Addresses of a segment that is split, four words each. */
 export type AddressColumn = Int32Array;
 
-/** Writes the address in a place of a column to `out`, family aside. */
+/** Reads the address at `index` into the words of `out`. The family of `out` is not changed. */
 export function readAddress(addresses: AddressColumn, index: number, out: AddressWords): void {
   out.w0 = addresses[4 * index] ?? 0;
   out.w1 = addresses[4 * index + 1] ?? 0;
@@ -20,7 +20,7 @@ export function readAddress(addresses: AddressColumn, index: number, out: Addres
   out.w3 = addresses[4 * index + 3] ?? 0;
 }
 
-/** Puts an address in a place of a column. */
+/** Writes an address at `index`. */
 export function writeAddress(addresses: AddressColumn, index: number, words: Readonly<AddressWords>): void {
   addresses[4 * index] = words.w0;
   addresses[4 * index + 1] = words.w1;
@@ -28,7 +28,7 @@ export function writeAddress(addresses: AddressColumn, index: number, words: Rea
   addresses[4 * index + 3] = words.w3;
 }
 
-/** The octet at `level` (0 to 3; IPv6 to 15) of an address. */
+/** Returns the octet at `level` (0 to 3, for IPv6 to 15) of an address. */
 function octetOf(words: Readonly<AddressWords>, level: number): number {
   const { w0, w1, w2, w3 } = words;
   const word = level < 4 ? w0 : level < 8 ? w1 : level < 12 ? w2 : w3;
@@ -41,17 +41,17 @@ function setOctet(words: AddressWords, level: number, octet: number): void {
   words[word] = (words[word] & ~(255 << shift)) | (octet << shift);
 }
 
-/** Where a segment is to be cut: before `octet` in the last node of the path. */
+/** The position of a split: before `octet` in the last node of the path. */
 interface Cut {
-  /** The nodes from the root on, and which of their entries leads to the next. */
+  /** The nodes from the root, and the entry of each that leads to the next. */
   readonly nodes: readonly number[];
   readonly octets: readonly number[];
   readonly octet: number;
 }
 
 /**
- * Which segment holds the keys at an address: a tree over octets, whose leaves are segments. Each segment has a run of
- * neighbouring addresses, however long; together they have all of them.
+ * Maps an address to the segment that holds its keys: a tree over octets whose leaves are segments. Each segment owns one
+ * contiguous range of addresses. Together the segments cover the whole family.
  *
  *     root   0 … 9 │ 10 │ 11 … 255        one segment has 0.0.0.0 to 10.0.63.255: the entries 0 to 9 here,
  *             A  A │  ▼ │  B     B        0 below, and 0 to 63 below that; another has the rest
@@ -59,21 +59,21 @@ interface Cut {
  *                  ▼ │ B     B
  *                  A … A (63) │ B … B
  *
- * An entry is 0 (no segment yet), where a node begins, or the complement of a segment. A look-up reads one entry for each octet down to
- * where segments part: two or three in most tables. Segments part where keys do, so that all are well filled, however
- * unevenly the addresses lie. A node has 1 KiB, and some hundred segments.
+ * An entry is 0 (no segment yet), the offset of a node, or the complement of a segment number. A lookup reads one entry for each
+ * octet until segments differ: two or three in most tables. Splits follow the keys, so all segments are well filled even if
+ * the addresses are unevenly distributed. A node takes 1 KiB and refers to about a hundred segments.
  */
-export class SegmentTree {
+export class SegmentDirectory {
   readonly #levels: number;
-  /** The entries of all nodes; room for as many again when it is full. */
+  /** The entries of all nodes. Its size doubles when it is full. */
   #nodes: Int32Array = new Int32Array(FAN);
   #count = 1;
-  /** Whether a fork has the same nodes: they are copied before they are written. */
+  /** True if a fork uses the same nodes. They are copied before the next write. */
   #shared = false;
   readonly #counts = new Int32Array(FAN);
   /**
-   * Where look-ups begin that agree with most: the first node with several nodes below, its level, and what the addresses
-   * below it have in common. Else a table of hosts in one IPv6 subnet went through 16 nodes to each of them.
+   * Start of a lookup if the address has the common leading octets: the first node with several child nodes, its level, and
+   * these octets. Without it, a table of hosts in one IPv6 subnet would read 16 nodes for each lookup.
    */
   #start = 0;
   #startLevel = 0;
@@ -88,8 +88,8 @@ export class SegmentTree {
     return this.#nodes.byteLength;
   }
 
-  fork(): SegmentTree {
-    const fork = new SegmentTree(this.#levels === 4 ? 4 : 6);
+  fork(): SegmentDirectory {
+    const fork = new SegmentDirectory(this.#levels === 4 ? 4 : 6);
     fork.#nodes = this.#nodes;
     fork.#count = this.#count;
     fork.#shared = this.#shared = true;
@@ -97,7 +97,7 @@ export class SegmentTree {
     return fork;
   }
 
-  /** The segment of an address, -1 while there is none. */
+  /** Returns the segment of an address; -1 before {@link begin}. */
   at(words: Readonly<AddressWords>): number {
     const nodes = this.#nodes;
     if (this.#levels > 4) return this.#atWide(words);
@@ -127,7 +127,7 @@ export class SegmentTree {
     }
   }
 
-  /** The octet of the only node below a node; -1 when there is none, or more. */
+  /** Returns the octet of the only child node; -1 if there is none or more than one. */
   #onlyChild(node: number): number {
     let only = -1;
     for (let octet = 0; octet < FAN; octet++) {
@@ -138,15 +138,15 @@ export class SegmentTree {
     return only;
   }
 
-  /** Gives all addresses the first segment. */
+  /** Assigns all addresses to the first segment. */
   begin(segment: number): void {
     this.#unshare();
     this.#nodes.fill(~segment);
   }
 
   /**
-   * Gives the upper part of what a segment has to another one. `addresses` are those of its keys, `count` of them and not
-   * all the same; their order is lost.
+   * Assigns the upper part of a segment's range to another segment. `addresses` are the `count` addresses of its keys, at
+   * least two of which differ. Their order is not preserved.
    */
   split(segment: number, into: number, addresses: AddressColumn, count: number): void {
     this.#unshare();
@@ -158,7 +158,7 @@ export class SegmentTree {
     }
   }
 
-  /** The segments of the addresses that begin with the first `length` bits of `words`, each once, ascending. */
+  /** Yields the segments of the addresses that begin with the first `length` bits of `words`, each once, ascending. */
   *within(words: Readonly<AddressWords>, length: number): Generator<number, void, void> {
     let node = 0;
     let level = 0;
@@ -186,7 +186,7 @@ export class SegmentTree {
     }
   }
 
-  /** Finds the place that parts the keys well with as few octets as possible; makes the nodes that lead there. */
+  /** Finds a balanced split of the keys at the smallest possible depth, and creates the nodes on the path. */
   #cut(segment: number, addresses: AddressColumn, count: number): Cut {
     const nodes = [0];
     const octets: number[] = [];
@@ -221,7 +221,7 @@ export class SegmentTree {
     }
   }
 
-  /** Before which octet the keys are parted best, how many are in the smaller part; and in which octet their middle is. */
+  /** Returns the octet with the most balanced split, the size of the smaller part, and the octet that contains the median key. */
   #bestOctet(
     below: number,
     count: number,
@@ -243,7 +243,7 @@ export class SegmentTree {
     return best;
   }
 
-  /** The node under an entry, which is made where a leaf was. */
+  /** Returns the node below an entry. If the entry is a leaf, it is replaced by a new node. */
   #nodeBelow(node: number, octet: number, leaf: number): number {
     const entry = this.#nodes[node + octet] ?? 0;
     if (entry > 0) return entry;
@@ -264,7 +264,7 @@ export class SegmentTree {
     this.#shared = false;
   }
 
-  /** Replaces a leaf from an entry on, up to the first other one; true when there is none in this node. */
+  /** Replaces a leaf from an entry on, up to the first other leaf. Returns true if this node has no other leaf. */
   #replace(node: number, from: number, leaf: number, by: number): boolean {
     for (let at = node + from; at < node + FAN; at++) {
       const entry = this.#nodes[at] ?? 0;
@@ -275,7 +275,7 @@ export class SegmentTree {
   }
 }
 
-/** How many octets at the beginning all have in common; less than there are, if not all are the same. */
+/** Returns the number of leading octets that all addresses share. */
 function commonOctets(addresses: AddressColumn, count: number): number {
   for (let word = 0; word < 4; word++) {
     let unlike = 0;
@@ -289,7 +289,7 @@ function octetAt(addresses: AddressColumn, index: number, level: number): number
   return ((addresses[4 * index + (level >>> 2)] ?? 0) >>> (24 - 8 * (level & 3))) & 255;
 }
 
-/** Moves the addresses that have this octet to the front, and says how many they are. */
+/** Moves the addresses with this octet to the front and returns their number. */
 function keepOctet(addresses: AddressColumn, count: number, level: number, octet: number): number {
   let kept = 0;
   for (let i = 0; i < count; i++) {

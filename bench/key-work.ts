@@ -1,0 +1,29 @@
+import { delayCells } from './loop-delay.ts';
+import type { OwnWork } from './own-work.ts';
+import { textTable } from './text-table.ts';
+
+/** Figures of work on many keys of a kvstore. */
+export interface KeyWork extends OwnWork {
+  readonly what: string;
+  readonly keysPerSecond: number;
+}
+
+/** Returns the memory of heap and buffers in bytes, after a collection if `--expose-gc` is set. */
+export function usedMemory(): number {
+  globalThis.gc?.();
+  const { heapUsed, external, arrayBuffers } = process.memoryUsage();
+  return heapUsed + external + arrayBuffers;
+}
+
+/** Returns a table with one row for each piece of work. */
+export function keyWorkTable(rows: readonly KeyWork[]): string {
+  const head = ['', 'time', 'loop p50', 'p99', 'max', 'held up', 'own work p99', 'max', 'keys/s'];
+  const cells = rows.map((row) => [
+    row.what,
+    ...delayCells(row),
+    `${row.heldP99.toFixed(0)} ms`,
+    `${row.heldMax.toFixed(0)} ms`,
+    row.keysPerSecond.toFixed(0),
+  ]);
+  return textTable(head, cells);
+}

@@ -1,0 +1,34 @@
+import type { RateLimitOptions } from '../base/rate-limit.ts';
+
+/**
+ * The request rates for all etcds of an agent. `own` and `remote` are live: after {@link change}, the clients that use them apply
+ * the new rates from their next call.
+ */
+export class KvstoreRates {
+  readonly #now: { -readonly [Field in keyof RateLimitOptions]: RateLimitOptions[Field] };
+  /** The rates for remote etcds. The bootstrap rate applies to the own etcd only, as upstream (pkg/clustermesh, `makeEtcdOpts`). */
+  readonly remote: RateLimitOptions;
+
+  constructor(rates: RateLimitOptions | undefined) {
+    const now = { ...rates };
+    this.#now = now;
+    this.remote = {
+      get qps() {
+        return now.qps;
+      },
+      get maxInflight() {
+        return now.maxInflight;
+      },
+    };
+  }
+
+  /** The rates for the own etcd. */
+  get own(): RateLimitOptions {
+    return this.#now;
+  }
+
+  /** Sets all rates. Missing ones get their defaults. */
+  change({ qps, bootstrapQps, maxInflight }: RateLimitOptions): void {
+    Object.assign(this.#now, { qps, bootstrapQps, maxInflight });
+  }
+}

@@ -1,0 +1,188 @@
+import type { Ask } from '../api/api-client.ts';
+import type { Clock } from '../base/clock.ts';
+import { sleep } from '../base/sleep.ts';
+import { systemClock } from '../base/system-clock.ts';
+import { type Column, listed, type View } from './answer.ts';
+
+/** Filters of a list by parameter name. Undefined ones are omitted. */
+export type ListFilters = Readonly<Record<string, string | number | undefined>>;
+
+/** A list of the API and its presentation. */
+export interface List<T> {
+  readonly path: string;
+  readonly filters: ListFilters;
+  readonly columns: readonly Column<T>[];
+  readonly nameOf: (item: T) => string;
+  /** Text that is shown if the list is empty. */
+  readonly hint: string;
+  /**
+   * Sorts a list of at most {@link SORTED} items. Larger lists keep the order of the API, and so does every list if it is
+   * undefined.
+   */
+  readonly sort?: (items: readonly T[]) => readonly T[];
+}
+
+/** Output format of a list; `name`: one key per line. */
+export type ListFormat = 'text' | 'wide' | 'json' | 'yaml' | 'name';
+
+/** Options of {@link Listing.print}. */
+export interface PrintOptions {
+  readonly format: ListFormat;
+  readonly view: View;
+  /** Maximum number of items. Default: unlimited. */
+  readonly limit?: number | undefined;
+  readonly clock?: Clock | undefined;
+}
+
+/** A list that is printed page by page. */
+export interface Listing {
+  /** Writes the list in parts. Each part is written after `write` has resolved for the previous one. Holds at most two pages. */
+  print(ask: Ask, options: PrintOptions, write: (text: string) => Promise<void>): Promise<void>;
+  /** Returns the number of items. The agent counts them. */
+  count(ask: Ask): Promise<number>;
+}
+
+/** Maximum size of a list that is sorted here. The agent does not sort addresses. */
+const SORTED = 10_000;
+
+/** Maximum number of items that the API returns in a page. */
+const PAGE = 1_000;
+
+/** Interval of requests that keep a list alive. The agent releases a list one minute after the last request for its last page. */
+const HOLD_MS = 20_000;
+
+/** A page of a list. */
+interface PageDocument<T> {
+  readonly items: readonly T[];
+  readonly continue?: string;
+}
+
+/** Returns the printer of a list. */
+export function listing<T>(list: List<T>): Listing {
+  return {
+    print: (ask, options, write) => printList(list, ask, options, write),
+    count: async (ask) => {
+      const { count } = (await ask(`${list.path}/count?${query(list.filters)}`)) as {
+        readonly count: number;
+      };
+      return count;
+    },
+  };
+}
+
+function query(filters: ListFilters): string {
+  const given = new URLSearchParams();
+  for (const [name, value] of Object.entries(filters)) {
+    if (value !== undefined) given.set(name, String(value));
+  }
+  return given.toString();
+}
+
+async function printList<T>(
+  list: List<T>,
+  ask: Ask,
+  options: PrintOptions,
+  write: (text: string) => Promise<void>,
+): Promise<void> {
+  const writer = await listWriter(list, options);
+  let isEmpty = true;
+  for await (const items of parts(list, ask, options)) {
+    await write(writer.items(items, isEmpty));
+    isEmpty = false;
+  }
+  const end = writer.end(isEmpty);
+  if (end !== '') await write(end);
+}
+
+/** Yields the list in parts of at least one item. */
+async function* parts<T>(
+  list: List<T>,
+  ask: Ask,
+  options: PrintOptions,
+): AsyncGenerator<readonly T[], void, void> {
+  const { sort } = list;
+  let gathered: T[] | undefined = sort && [];
+  for await (const page of pages(list, ask, options)) {
+    if (gathered === undefined) {
+      yield page;
+      continue;
+    }
+    gathered.push(...page); // a page has at most 1,000
+    if (gathered.length <= SORTED) continue;
+    yield gathered;
+    gathered = undefined;
+  }
+  if (sort !== undefined && gathered !== undefined && gathered.length > 0) yield sort(gathered);
+}
+
+/** Yields the pages of a list, all of one revision. Requests the next page while the current one is in use. */
+async function* pages<T>(
+  { path, filters }: List<T>,
+  ask: Ask,
+  { limit = Number.POSITIVE_INFINITY, clock = systemClock }: PrintOptions,
+): AsyncGenerator<readonly T[], void, void> {
+  let left = limit;
+  const asking = (parameters: ListFilters): (() => Promise<PageDocument<T>>) => {
+    const asked = `${path}?${query({ ...parameters, limit: Math.min(PAGE, left) })}`;
+    return async () => (await ask(asked)) as PageDocument<T>;
+  };
+  for (let next: Promise<PageDocument<T>> | undefined = asking(filters)(); next !== undefined; ) {
+    const page: PageDocument<T> = await next;
+    left -= page.items.length;
+    const read = page.continue === undefined || left <= 0 ? undefined : asking({ continue: page.continue });
+    next = read?.();
+    next?.catch(() => {}); // it is thrown when it is awaited, if at all
+    using _held = read && hold(read, clock);
+    if (page.items.length > 0) yield page.items;
+  }
+}
+
+/** Requests a page periodically until it is disposed, so that the agent does not release the list. */
+function hold(read: () => Promise<unknown>, clock: Clock): Disposable {
+  const ended = new AbortController();
+  void (async () => {
+    for (;;) {
+      await sleep(clock, HOLD_MS, ended.signal);
+      if (ended.signal.aborted) return;
+      await read().catch(() => {});
+    }
+  })();
+  return { [Symbol.dispose]: () => ended.abort() };
+}
+
+/** Formats the parts of a list. */
+interface ListWriter<T> {
+  readonly items: (items: readonly T[], isFirst: boolean) => string;
+  readonly end: (isEmpty: boolean) => string;
+}
+
+async function listWriter<T>(
+  { columns, nameOf, hint }: List<T>,
+  { format, view }: PrintOptions,
+): Promise<ListWriter<T>> {
+  const lines = (all: readonly string[]): string => all.map((line) => `${line}\n`).join('');
+  switch (format) {
+    case 'name':
+      return { items: (items) => lines(items.map(nameOf)), end: () => '' };
+    case 'json':
+      return {
+        items: (items, isFirst) => `${isFirst ? '[' : ','}${JSON.stringify(items, null, 1).slice(1, -2)}`,
+        end: (isEmpty) => (isEmpty ? '[]\n' : '\n]\n'),
+      };
+    case 'yaml': {
+      const { stringify } = await import('yaml');
+      return {
+        items: (items) => stringify(items, { aliasDuplicateObjects: false }),
+        end: (isEmpty) => (isEmpty ? '[]\n' : ''),
+      };
+    }
+    case 'text':
+    case 'wide': {
+      const widths: number[] = [];
+      return {
+        items: (items, isFirst) => lines(listed(columns, items, view, widths).slice(isFirst ? 0 : 1)),
+        end: (isEmpty) => (isEmpty ? `${hint}\n` : ''),
+      };
+    }
+  }
+}

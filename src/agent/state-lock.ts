@@ -1,0 +1,55 @@
+import { createServer, type Server } from 'node:http';
+import { join } from 'node:path';
+import { listenOnSocket, SocketInUseError } from '../api/unix-socket.ts';
+import { messageOf } from '../base/failure.ts';
+import { InputError } from './input-error.ts';
+import type { Logger } from './log.ts';
+
+/**
+ * Exclusive use of a state folder by one process of this machine. The lock is a unix socket in the folder on which the process
+ * listens. The kernel closes it with the process, so no lock outlives its holder. It also works between containers, where several
+ * processes have the same pid.
+ */
+export class StateLock {
+  readonly #path: string;
+  readonly #log: Logger;
+  #server: Server | undefined;
+
+  constructor(path: string, log: Logger) {
+    this.#path = path;
+    this.#log = log;
+  }
+
+  /**
+   * Locks the folder. Throws `InputError` if another process holds the lock. If no socket can be created in the folder, such as on
+   * a read-only disk, it is used without a lock, because no checkpoint can be written there either, or an existing one stays
+   * intact.
+   */
+  async acquire(): Promise<void> {
+    const server = createServer((_request, response) => response.end(JSON.stringify({ pid: process.pid })));
+    try {
+      await listenOnSocket(server, join(this.#path, 'lock'));
+    } catch (error) {
+      server.close();
+      const option = `--state-dir ${this.#path}`;
+      if (error instanceof SocketInUseError)
+        throw new InputError(`${option}: in use by ${error.holder}: stop it, or choose another folder`);
+      this.#log.warn(
+        `${option}: cannot be locked: ${messageOf(error)}; start no other agent with this folder`,
+      );
+      return;
+    }
+    this.#server = server;
+  }
+
+  /** Unlocks the folder. */
+  async release(): Promise<void> {
+    const server = this.#server;
+    this.#server = undefined;
+    if (server === undefined) return;
+    await new Promise((resolve) => {
+      server.close(resolve);
+      server.closeAllConnections();
+    });
+  }
+}

@@ -1,0 +1,117 @@
+import type { Family } from '../../../net/address-words.ts';
+import type { NetlinkRequest, NetlinkSocket } from '../netlink/netlink-socket.ts';
+import {
+  addChain,
+  deleteChain,
+  dumpChains,
+  dumpRules,
+  dumpSets,
+  type FoundExpression,
+  isExpression,
+  type NftChain,
+  type NftTable,
+  readChain,
+  readRule,
+  readSet,
+  replaceRules,
+} from './nft-message.ts';
+import { baseChains, LAYOUT_CHAIN, pickChain, pickedOf, setsOf } from './service-layout.ts';
+
+type Rules = readonly (readonly FoundExpression[])[];
+
+/** The structure of a table of services, without the elements of its sets. */
+export interface TableStructure {
+  /**
+   * `none`: the table must be created again because it is missing, has another layout, or lacks a part that cannot be added.
+   * `damaged`: rules or chains differ, and can be replaced in place.
+   */
+  readonly state: 'none' | 'damaged' | 'whole';
+  /** The differences as text: `chain output: 0 rules instead of 1`. */
+  readonly defects: readonly string[];
+  /** Numbers of backends that have a chain. */
+  readonly picks: ReadonlySet<number>;
+  /** The requests that repair the damage. */
+  readonly repair: readonly NetlinkRequest[];
+}
+
+const NONE: TableStructure = { state: 'none', defects: [], picks: new Set(), repair: [] };
+
+/** Reads the sets, chains and rules of a table and compares them with the layout of services. Throws `SyscallError`. */
+export function readStructure(socket: NetlinkSocket, table: NftTable, family: Family): TableStructure {
+  const chains = new Map(
+    socket
+      .dump(dumpChains(table), (message) => readChain(message, table))
+      .map((chain) => [chain.name, chain] as const),
+  );
+  if (!chains.has(LAYOUT_CHAIN) || !hasSets(socket, table, family)) return NONE;
+  const rules = new Map<string, (readonly FoundExpression[])[]>();
+  for (const { chain, expressions } of socket.dump(dumpRules(table), (message) => readRule(message, table)))
+    rules.set(chain, [...(rules.get(chain) ?? []), expressions]);
+  const defects: string[] = [];
+  const repair: NetlinkRequest[] = [];
+  const picks = new Set<number>();
+  const compare = (wanted: NftChain): void => {
+    const found = chains.get(wanted.name);
+    if (found === undefined) {
+      defects.push(`chain ${wanted.name} is missing`);
+      repair.push(...addChain(table, wanted));
+      return;
+    }
+    const why = rulesDefect(rules.get(wanted.name) ?? [], wanted);
+    if (why === undefined) return;
+    defects.push(`chain ${wanted.name}: ${why}`);
+    repair.push(...replaceRules(table, wanted));
+  };
+  for (const wanted of baseChains(family)) {
+    const found = chains.get(wanted.name);
+    // The hook of a chain cannot be changed.
+    if (found !== undefined && !hasBase(found, wanted)) return NONE;
+    compare(wanted);
+  }
+  const own = new Set(baseChains(family).map(({ name }) => name));
+  for (const name of chains.keys()) {
+    if (own.has(name)) continue;
+    const backends = pickedOf(name);
+    if (backends !== undefined && Number.isSafeInteger(backends) && backends > 0) {
+      picks.add(backends);
+      compare(pickChain(family, backends));
+    } else {
+      defects.push(`chain ${name} is not one of ours`);
+      repair.push(deleteChain(table, name));
+    }
+  }
+  return { state: defects.length === 0 ? 'whole' : 'damaged', defects, picks, repair };
+}
+
+/** Returns true if all sets exist with these keys and values. Other sets are ignored. */
+function hasSets(socket: NetlinkSocket, table: NftTable, family: Family): boolean {
+  const found = new Map(
+    socket.dump(dumpSets(table), (message) => readSet(message, table)).map((set) => [set.name, set] as const),
+  );
+  return setsOf(family).every(({ name, keyType, keyBytes, data }) => {
+    const set = found.get(name);
+    if (set === undefined || set.keyType !== keyType || set.keyBytes !== keyBytes) return false;
+    if (typeof data !== 'object' || typeof set.data !== 'object') return data === set.data;
+    return data.type === set.data.type && data.bytes === set.data.bytes;
+  });
+}
+
+function hasBase(found: Pick<NftChain, 'base'>, wanted: Pick<NftChain, 'base'>): boolean {
+  const { base: a } = found;
+  const { base: b } = wanted;
+  return a?.type === b?.type && a?.hook === b?.hook && a?.priority === b?.priority;
+}
+
+/** Returns the difference of rules from the desired ones as text; undefined if there is none. */
+function rulesDefect(found: Rules, { rules }: NftChain): string | undefined {
+  if (found.length !== rules.length) return `${found.length} rules instead of ${rules.length}`;
+  const at = rules.findIndex((wanted, index) => {
+    const rule = found[index] ?? [];
+    return rule.length !== wanted.length || !wanted.every((each, step) => isRule(rule[step], each));
+  });
+  return at < 0 ? undefined : `rule ${at + 1} is another`;
+}
+
+function isRule(found: FoundExpression | undefined, wanted: Parameters<typeof isExpression>[1]): boolean {
+  return found !== undefined && isExpression(found, wanted);
+}

@@ -1,0 +1,92 @@
+import { messageOf } from '../../base/failure.ts';
+import type { DesiredItems, KernelTable, TableChange } from './kernel-table.ts';
+import { SyscallError } from './syscall/syscall-error.ts';
+
+/** A pin that outlives the process: of a map, or of the link that attaches a program. */
+export interface GuardedPin {
+  /** The desired state: `pinned`, `attached to /sys/fs/cgroup`. */
+  readonly desired: string;
+  /** Returns the state in the kernel: `desired` if it is correct, `undefined` if there is no pin. */
+  read(): string | undefined;
+  /** Restores the pin. Throws if the kernel refuses, or if the path belongs to others. */
+  restore(): void;
+}
+
+/** Returns the pins by name: `map ipcache`, `program socketConnect4`. Called on each use because a pin may move. */
+export type GuardedPins = () => ReadonlyMap<string, GuardedPin>;
+
+/**
+ * The pins of a part as a table. A pin that others remove or detach is a difference like any other. Each item is the state of a
+ * pin as text. Nothing is deleted.
+ */
+export class PinTable implements KernelTable<string> {
+  readonly name: string;
+  readonly #pins: GuardedPins;
+
+  constructor(name: string, pins: GuardedPins) {
+    this.name = name;
+    this.#pins = pins;
+  }
+
+  /** The desired state of each pin. */
+  get desired(): DesiredItems<string> {
+    const pins = this.#pins;
+    return {
+      get size() {
+        return pins().size;
+      },
+      get: (key) => pins().get(key)?.desired,
+      *entries() {
+        for (const [key, { desired }] of pins()) yield [key, desired];
+      },
+    };
+  }
+
+  *dump(): Generator<readonly [string, string], void, void> {
+    for (const [key, pin] of this.#pins()) {
+      const state = pin.read();
+      if (state !== undefined) yield [key, state];
+    }
+  }
+
+  equal(a: string, b: string): boolean {
+    return a === b;
+  }
+
+  apply(changes: readonly TableChange<string>[]): readonly (SyscallError | undefined)[] {
+    return changes.map(({ key, item }) => {
+      const pin = this.#pins().get(key);
+      if (pin === undefined || item === undefined) return undefined;
+      try {
+        // May have been restored by another change of the same call.
+        if (pin.read() !== pin.desired) pin.restore();
+        return undefined;
+      } catch (error) {
+        return error instanceof SyscallError
+          ? error
+          : new SyscallError(`restore ${key}`, 0, messageOf(error));
+      }
+    });
+  }
+
+  print(item: string): string {
+    return item;
+  }
+
+  /** Returns a sentence for each pin that is not as desired now. Costs some system calls for each pin. */
+  problems(): readonly string[] {
+    return [...this.#pins()].flatMap(([key, pin]) => {
+      const state = stateOf(pin);
+      return state === pin.desired ? [] : [`${key} is ${state ?? 'missing'}, not ${pin.desired}`];
+    });
+  }
+}
+
+/** Returns the state of a pin, or the reason why it cannot be read. */
+function stateOf(pin: GuardedPin): string | undefined {
+  try {
+    return pin.read();
+  } catch (error) {
+    return `unknown (${messageOf(error)})`;
+  }
+}

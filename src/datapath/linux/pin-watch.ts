@@ -1,0 +1,64 @@
+import { type FSWatcher, statSync, watch } from 'node:fs';
+import type { Clock, Timer } from '../../base/clock.ts';
+import { PacedTask } from './paths/paced-task.ts';
+
+/** Time between checks, because a detached link causes no event. A check takes about 20 system calls. */
+const LOOK_MS = 10_000;
+/** Delay in which events of one change are merged. */
+const EVENT_PACE_MS = 200;
+
+/**
+ * Runs a check when a folder of pins changes, and every ten seconds. The folder may be missing, or be removed and created
+ * again.
+ */
+export class PinWatch implements Disposable {
+  readonly #folder: string;
+  readonly #clock: Clock;
+  readonly #task: PacedTask;
+  #watcher: { readonly inode: number; readonly watcher: FSWatcher } | undefined;
+  #timer: Timer | undefined;
+
+  /** `check` must handle its own failures. */
+  constructor(folder: string, clock: Clock, check: () => Promise<void>) {
+    this.#folder = folder;
+    this.#clock = clock;
+    this.#task = new PacedTask(clock, () => EVENT_PACE_MS, check);
+    this.#watchAgain();
+    this.#lookLater();
+  }
+
+  [Symbol.dispose](): void {
+    this.#timer?.cancel();
+    this.#task[Symbol.dispose]();
+    this.#unwatch();
+  }
+
+  #lookLater(): void {
+    this.#timer = this.#clock.after(LOOK_MS, () => {
+      this.#watchAgain();
+      void this.#task.request();
+      this.#lookLater();
+    });
+  }
+
+  /** Watches the folder that has the name now. */
+  #watchAgain(): void {
+    const inode = statSync(this.#folder, { throwIfNoEntry: false })?.ino;
+    if (inode === this.#watcher?.inode) return;
+    this.#unwatch();
+    if (inode === undefined) return;
+    try {
+      const watcher = watch(this.#folder, { persistent: false }, () => void this.#task.request());
+      // The periodic checks continue without the watch.
+      watcher.on('error', () => this.#unwatch());
+      this.#watcher = { inode, watcher };
+    } catch {
+      // This user has no watches left. The periodic checks continue.
+    }
+  }
+
+  #unwatch(): void {
+    this.#watcher?.watcher.close();
+    this.#watcher = undefined;
+  }
+}

@@ -1,0 +1,222 @@
+import { renameSync } from 'node:fs';
+import { join } from 'node:path';
+import { disposeOnError } from '../../../base/dispose-on-error.ts';
+import { messageOf } from '../../../base/failure.ts';
+import type { Family } from '../../../net/address-words.ts';
+import type { Bpf } from '../bpf/bpf.ts';
+import { BpfMap, ForeignMapError, isPinnedMap } from '../bpf/bpf-map.ts';
+import type { MapShape } from '../bpf/info.ts';
+import { pin, unpin } from '../bpf/pin.ts';
+import { BESIDE } from '../own-names.ts';
+import {
+  FAMILIES,
+  SERVICE_MAPS,
+  type ServiceMapName,
+  type ServiceRoom,
+  serviceMapShapes,
+  serviceRoom,
+} from './service-layout.ts';
+import { type ServiceMapSet, ServiceMaps } from './service-maps.ts';
+
+type OpenMaps = Readonly<Record<ServiceMapName, BpfMap>>;
+
+/** Maps that programs write. They are copied again after the switch, because programs write to the old maps until then. */
+const WRITTEN_BY_PROGRAMS: readonly ServiceMapName[] = ['clients', 'peers', 'datagrams'];
+
+/** Options of {@link ServicePins}. */
+export interface ServicePinsOptions {
+  /** On a bpf file system. */
+  readonly folder: string;
+  readonly room: ServiceRoom;
+  /** If false, new maps end with this process and no map is replaced. Default true. */
+  readonly isPinned?: boolean | undefined;
+}
+
+/**
+ * Opens the pinned maps of services and replaces them without an outage. Maps of another size are copied into new maps, and the
+ * programs are switched before the first write. Maps of another layout cannot be copied: new maps are filled while the old programs
+ * continue to use the old maps.
+ *
+ *     same size ─► used     other size ─► copy ─► switch programs ─► pins     other layout ─► fill ─► switch programs ─► pins
+ */
+export class ServicePins implements Disposable {
+  readonly #bpf: Bpf;
+  readonly #options: ServicePinsOptions;
+  readonly #maps: Record<Family, OpenMaps>;
+  /** Families whose pinned maps have another layout. */
+  #beside: readonly Family[];
+  #problem: string | undefined;
+
+  /** Opens or creates the maps. Throws `ForeignMapError` if a map of another program is pinned, and `SyscallError`. */
+  constructor(bpf: Bpf, options: ServicePinsOptions) {
+    this.#bpf = bpf;
+    this.#options = options;
+    const four = this.#open(4);
+    const six = disposeOnError(Object.values(four.maps), () => this.#open(6));
+    this.#maps = { 4: four.maps, 6: six.maps };
+    this.#beside = FAMILIES.filter((family) => (family === 4 ? four : six).isBeside);
+  }
+
+  /** The maps to write to. */
+  get maps(): ServiceMapSet {
+    return { 4: new ServiceMaps(4, this.#maps[4]), 6: new ServiceMaps(6, this.#maps[6]) };
+  }
+
+  /** Descriptors of the maps, as the programs name them. */
+  get descriptors(): ReadonlyMap<string, number> {
+    return new Map(
+      FAMILIES.flatMap((family) =>
+        SERVICE_MAPS.map((name) => [`${name}${family}`, this.#maps[family][name].fd] as const),
+      ),
+    );
+  }
+
+  /** True while new maps replace maps of another layout and are not complete: programs must not read them yet. */
+  get isBeside(): boolean {
+    return this.#beside.length > 0;
+  }
+
+  /** True if the size of a map differs from the configured one. */
+  get isResized(): boolean {
+    return this.#resized().length > 0;
+  }
+
+  /** Returns the reasons why maps were not replaced. */
+  problems(): readonly string[] {
+    if (this.#problem !== undefined) return [this.#problem];
+    return this.isBeside
+      ? [
+          'the maps of services have another layout: new ones are filled beside them, and take their place then',
+        ]
+      : [];
+  }
+
+  /**
+   * Replaces maps of another size, in steps: copies the entries, calls `attach` to switch the programs, and pins the new maps. If
+   * a step fails, the old maps remain and `problems` returns the reason.
+   */
+  *resize(attach: () => void): Generator<undefined, void, void> {
+    const { room } = this.#options;
+    if (!this.isResized) return;
+    const before = { ...this.#maps };
+    const copies: { readonly family: Family; readonly name: ServiceMapName; readonly made: BpfMap }[] = [];
+    try {
+      for (const { family, name } of this.#resized()) {
+        const made = BpfMap.create(this.#bpf, serviceMapShapes(family, room)[name], `${name}${family}`);
+        copies.push({ family, name, made });
+        yield* copy(before[family][name], made);
+      }
+      for (const { family, name, made } of copies)
+        this.#maps[family] = { ...this.#maps[family], [name]: made };
+      attach();
+    } catch (error) {
+      Object.assign(this.#maps, before);
+      for (const { made } of copies) made[Symbol.dispose]();
+      this.#problem = `the maps of services keep their size, ${messageOf(error)}: give --datapath-service-capacity another number`;
+      return;
+    }
+    for (const { family, name, made } of copies) {
+      this.#pinOver(made, `${name}${family}`);
+      const old = before[family][name];
+      if (WRITTEN_BY_PROGRAMS.includes(name)) yield* copy(old, made);
+      old[Symbol.dispose]();
+    }
+  }
+
+  /** Pins the new maps in place of those of another layout. Call it after the programs were switched. */
+  settle(): void {
+    for (const family of this.#beside)
+      for (const name of SERVICE_MAPS) this.#pinOver(this.#maps[family][name], `${name}${family}`);
+    this.#beside = [];
+  }
+
+  [Symbol.dispose](): void {
+    for (const family of FAMILIES) disposeAll(this.#maps[family]);
+  }
+
+  #pinOver(map: BpfMap, name: string): void {
+    const path = join(this.#options.folder, name);
+    unpin(path + BESIDE);
+    pin(this.#bpf, map.fd, path + BESIDE);
+    renameSync(path + BESIDE, path);
+  }
+
+  #resized(): readonly { readonly family: Family; readonly name: ServiceMapName }[] {
+    const { room, isPinned = true } = this.#options;
+    if (!isPinned) return [];
+    return FAMILIES.flatMap((family) => {
+      const shapes = serviceMapShapes(family, room);
+      const isOther = (name: ServiceMapName): boolean =>
+        this.#maps[family][name].shape.maxEntries !== shapes[name].maxEntries;
+      return SERVICE_MAPS.filter(isOther).map((name) => ({ family, name }));
+    });
+  }
+
+  #open(family: Family): { readonly maps: OpenMaps; readonly isBeside: boolean } {
+    const { folder, room, isPinned = true } = this.#options;
+    const shapes = serviceMapShapes(family, room);
+    const opened: BpfMap[] = [];
+    const openAll = (open: (shape: MapShape, name: string) => BpfMap): OpenMaps => {
+      const openOne = (name: ServiceMapName): BpfMap => {
+        const map = open(shapes[name], `${name}${family}`);
+        opened.push(map);
+        return map;
+      };
+      return {
+        services: openOne('services'),
+        backends: openOne('backends'),
+        members: openOne('members'),
+        clients: openOne('clients'),
+        peers: openOne('peers'),
+        datagrams: openOne('datagrams'),
+      };
+    };
+    try {
+      const maps = openAll((shape, name) =>
+        openOfAnySize(shape, (wanted) =>
+          BpfMap.openOrCreate(this.#bpf, wanted, join(folder, name), name, isPinned),
+        ),
+      );
+      return { maps, isBeside: false };
+    } catch (error) {
+      for (const map of opened) map[Symbol.dispose]();
+      if (!(error instanceof ForeignMapError && error.isOtherLayout)) throw error;
+      return { maps: openAll((shape, name) => BpfMap.create(this.#bpf, shape, name)), isBeside: true };
+    }
+  }
+}
+
+/** Copies all entries, one batch per step. Throws `SyscallError` if an entry does not fit. */
+function* copy(from: BpfMap, to: BpfMap): Generator<undefined, void, void> {
+  for (const count of from.batches()) {
+    to.keys.bytes.set(from.keys.bytes.subarray(0, count * from.shape.keySize));
+    to.values.bytes.set(from.values.bytes.subarray(0, count * from.shape.valueSize));
+    const error = to.update(count).find((each) => each !== undefined);
+    if (error !== undefined) throw error;
+    yield;
+  }
+}
+
+function disposeAll(maps: OpenMaps): void {
+  for (const map of Object.values(maps)) map[Symbol.dispose]();
+}
+
+function openOfAnySize(shape: MapShape, open: (shape: MapShape) => BpfMap): BpfMap {
+  try {
+    return open(shape);
+  } catch (error) {
+    if (!(error instanceof ForeignMapError && error.isResized)) throw error;
+    return open({ ...shape, maxEntries: error.maxEntries });
+  }
+}
+
+/** Removes the pins of our maps; call it after the programs were detached. Maps of other programs remain. */
+export function unpinServiceMaps(bpf: Bpf, folder: string): void {
+  for (const family of FAMILIES) {
+    const shapes = serviceMapShapes(family, serviceRoom());
+    for (const name of SERVICE_MAPS) {
+      const path = join(folder, `${name}${family}`);
+      if (isPinnedMap(bpf, path, shapes[name])) unpin(path);
+    }
+  }
+}

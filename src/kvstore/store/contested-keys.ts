@@ -1,0 +1,89 @@
+import { type Backoff, backoffDelay } from '../../base/backoff.ts';
+import type { Clock, Random } from '../../base/clock.ts';
+import { KeyedQueue } from '../../base/keyed-queue.ts';
+import { WorkQueue } from '../../base/work-queue.ts';
+
+/** Options of {@link ContestedKeys}. */
+export interface ContestedKeysOptions<K> {
+  readonly clock: Clock;
+  readonly random: Random;
+  /** Writes the key again. */
+  putBack(key: K): void;
+}
+
+interface History {
+  /** Number of times the key was put back, each within {@link MEMORY_MS} of the one before. */
+  readonly times: number;
+  /** Time of the last one. */
+  readonly at: number;
+}
+
+/** An overwritten key is put back within a second at first. If two writers fight for a key, they write it every five minutes. */
+const BACKOFF: Backoff = { baseMs: 1000, capMs: 5 * 60_000 };
+/** Time after the last put-back until a key is no longer contested: twice the maximum delay. */
+const MEMORY_MS = 2 * BACKOFF.capMs;
+
+/**
+ * Decides when to put back a key that another client has overwritten or deleted. A deleted key is put back immediately, because its
+ * readers miss it. An overwritten key waits for up to a second, because the watch may deliver an earlier value of our own late, and
+ * then the later value follows. A key that is changed repeatedly is put back with backoff.
+ */
+export class ContestedKeys<K> {
+  readonly #options: ContestedKeysOptions<K>;
+  readonly #waiting: WorkQueue<K>;
+  /** The key that was put back longest ago comes first. */
+  readonly #histories = new KeyedQueue<K, History>();
+
+  constructor(options: ContestedKeysOptions<K>) {
+    this.#options = options;
+    const { clock, random } = options;
+    this.#waiting = new WorkQueue({ clock, random, onDue: () => this.#putBackDue() });
+  }
+
+  /** Schedules a put-back, because the key has another value. {@link settled} cancels it. */
+  overwritten(key: K): void {
+    if (this.#waiting.has(key)) return;
+    const { random } = this.#options;
+    this.#waiting.addAfter(key, backoffDelay(this.#times(key) + 1, BACKOFF, random));
+  }
+
+  /** Puts a deleted key back immediately if it was not put back recently, otherwise like {@link overwritten}. */
+  deleted(key: K): void {
+    if (this.#times(key) > 0) this.overwritten(key);
+    else this.#putBack(key);
+  }
+
+  /** Cancels a put-back, because the key has its value or will be written anyway. */
+  settled(key: K): void {
+    this.#waiting.delete(key);
+  }
+
+  /** Cancels all put-backs. */
+  stop(): void {
+    this.#waiting.clear();
+  }
+
+  #times(key: K): number {
+    const now = this.#options.clock.now();
+    for (const [oldest, { at }] of this.#histories) {
+      if (now - at < MEMORY_MS) break;
+      this.#histories.delete(oldest);
+    }
+    return this.#histories.get(key)?.times ?? 0;
+  }
+
+  #putBackDue(): void {
+    for (let key = this.#waiting.get(); key !== undefined; key = this.#waiting.get()) {
+      this.#waiting.done(key);
+      this.#putBack(key);
+    }
+  }
+
+  #putBack(key: K): void {
+    const times = this.#times(key) + 1;
+    this.#waiting.delete(key);
+    this.#histories.delete(key);
+    this.#histories.set(key, { times, at: this.#options.clock.now() });
+    this.#options.putBack(key);
+  }
+}

@@ -1,0 +1,81 @@
+import type { TransportEvent } from '../transport.ts';
+import { CannotResumeError } from './sync.ts';
+import type { WatchLimits } from './watch-limits.ts';
+
+/** Events that may be delivered. */
+export interface Ready {
+  readonly events: readonly TransportEvent[];
+  /** True if more events of the last revision may follow, because it is larger than a batch and delivered as it arrives. */
+  readonly isPartial: boolean;
+}
+
+// Memory of an event in addition to key and value, as in the queue.
+const EVENT_BYTES = 80;
+
+/**
+ * Holds the events of the last revision of a stream until the revision is complete, so that its writes are delivered
+ * together (I8). A revision of more than `batchEvents` events is delivered as it arrives, because the queue splits it anyway.
+ *
+ *     stream    │ 7 7 8 8 │ 8 9 │ 9 9 …        │ one delivery of the stream
+ *     ready     │ 7 7     │ 8 8 8 │            revision 9 is held
+ */
+export class RevisionBuffer {
+  readonly #limits: Pick<WatchLimits, 'batchEvents' | 'revisionBytes'>;
+  #held: TransportEvent[] = [];
+  #bytes = 0;
+  /** The incomplete revision that was delivered in part; 0 if there is none. */
+  #split = 0;
+
+  constructor(limits: Pick<WatchLimits, 'batchEvents' | 'revisionBytes'>) {
+    this.#limits = limits;
+  }
+
+  /** Bytes held. */
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  /** True if the last received revision is incomplete. */
+  get isOpen(): boolean {
+    return this.#held.length > 0 || this.#split > 0;
+  }
+
+  /**
+   * Adds events of the stream and returns those that may be delivered.
+   *
+   * @param isPartial true if more events of the last revision may follow
+   * @throws CannotResumeError if the held revision exceeds `revisionBytes`
+   */
+  add(events: readonly TransportEvent[], isPartial: boolean): Ready {
+    if (!isPartial) return { events: this.#release(events), isPartial: false };
+    const last = events.at(-1)?.modRevision ?? this.#split;
+    if (last === this.#split) return { events, isPartial: this.#split > 0 };
+    const cut = events.findIndex(({ modRevision }) => modRevision === last);
+    const isContinued = cut === 0 && this.#held[0]?.modRevision === last;
+    const complete = isContinued ? [] : this.#release(events.slice(0, cut));
+    for (const event of events.slice(cut)) this.#hold(event);
+    if (this.#held.length <= this.#limits.batchEvents) return { events: complete, isPartial: false };
+    const ready = [...complete, ...this.#release([])];
+    this.#split = last;
+    return { events: ready, isPartial: true };
+  }
+
+  #hold(event: TransportEvent): void {
+    this.#held.push(event);
+    this.#bytes += EVENT_BYTES + event.key.length + (event.value?.length ?? 0);
+    if (this.#bytes > this.#limits.revisionBytes)
+      throw new CannotResumeError(
+        `revision ${event.modRevision} of the watch has more than ${this.#limits.revisionBytes} bytes`,
+      );
+  }
+
+  /** Returns the held events, which are now complete, followed by `events`. */
+  #release(events: readonly TransportEvent[]): readonly TransportEvent[] {
+    const held = this.#held;
+    this.#split = 0;
+    if (held.length === 0) return events;
+    this.#held = [];
+    this.#bytes = 0;
+    return [...held, ...events];
+  }
+}

@@ -1,0 +1,82 @@
+import type { Clock } from '../base/clock.ts';
+import { messageOf } from '../base/failure.ts';
+import { sleep } from '../base/sleep.ts';
+import type { KvstoreBackend } from '../kvstore/backend.ts';
+import { asKvstoreError, OUT_OF_REACH } from '../kvstore/errors.ts';
+
+/** Options of {@link KvstoreReach}. */
+export interface KvstoreReachOptions {
+  readonly backend: Pick<KvstoreBackend, 'get'>;
+  readonly clock: Clock;
+  /** The key that is read. It need not exist. */
+  readonly key: string;
+}
+
+/** Time between two reads, and the precision of {@link KvstoreReach.outageOf}. */
+const LOOK_MS = 2_000;
+
+/**
+ * Reports if the kvstore answers, from a read every 2 seconds. An error sent by a server, such as a missing permission, is an
+ * answer.
+ */
+export class KvstoreReach {
+  readonly #options: KvstoreReachOptions;
+  #answers = false;
+  /** Send time of the first read without an answer; `undefined` while the kvstore answers. */
+  #downSince: number | undefined;
+  #why: string | undefined;
+
+  constructor(options: KvstoreReachOptions) {
+    this.#options = options;
+  }
+
+  /** True if the last read had an answer; false before the first one. */
+  get answers(): boolean {
+    return this.#answers;
+  }
+
+  /** Why the last read had no answer; `undefined` while the kvstore answers, or before the first read has ended. */
+  get why(): string | undefined {
+    return this.#why;
+  }
+
+  /** Reads until the signal fires. Once at a time. */
+  async run(signal: AbortSignal): Promise<void> {
+    while (!signal.aborted) {
+      await this.#look(signal);
+      await sleep(this.#options.clock, LOOK_MS, signal);
+    }
+  }
+
+  /** Resolves to true when the kvstore has not answered for `ms`, and to false when the signal fires. */
+  async outageOf(ms: number, signal: AbortSignal): Promise<boolean> {
+    const { clock } = this.#options;
+    while (!signal.aborted) {
+      const leftMs = (this.#downSince ?? clock.now()) + ms - clock.now();
+      if (leftMs <= 0) return true;
+      await sleep(clock, Math.min(leftMs, LOOK_MS), signal);
+    }
+    return false;
+  }
+
+  async #look(signal: AbortSignal): Promise<void> {
+    const { backend, clock, key } = this.#options;
+    const sentAt = clock.now();
+    try {
+      await backend.get(key, { signal });
+      this.#answered();
+    } catch (error) {
+      if (signal.aborted) return;
+      if (!OUT_OF_REACH.has(asKvstoreError(error).code)) return this.#answered();
+      this.#answers = false;
+      this.#downSince ??= sentAt;
+      this.#why = messageOf(error);
+    }
+  }
+
+  #answered(): void {
+    this.#answers = true;
+    this.#downSince = undefined;
+    this.#why = undefined;
+  }
+}

@@ -1,0 +1,59 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { SortedList } from '../../src/base/sorted-list.ts';
+
+const ascending = (a: number, b: number): number => a - b;
+
+describe('a sorted list', () => {
+  it('holds what a sorted set would, at thousands of items', () => {
+    const COUNT = 4999; // a prime: multiples of a number are all numbers, in another order
+    const numbers = Array.from({ length: COUNT }, (_, i) => i);
+    const shuffled = (step: number): readonly number[] => numbers.map((i) => (i * step) % COUNT);
+    const sorted = new SortedList(ascending);
+    const there = new Set<number>();
+    const change = (isThere: boolean, some: readonly number[]): void => {
+      for (const item of some) {
+        if (isThere) sorted.add(item);
+        else sorted.delete(item);
+        if (isThere) there.add(item);
+        else there.delete(item);
+      }
+      const expected = [...there].sort(ascending);
+      for (const start of [0, 1000, 4998, 5000])
+        expect([...sorted.from(start)].join()).toBe(expected.filter((item) => item >= start).join());
+      expect([sorted.size, sorted.first]).toEqual([there.size, expected[0]]);
+    };
+    change(true, shuffled(1234));
+    change(true, shuffled(7)); // which are there
+    change(
+      false,
+      shuffled(4321).filter((item) => item < 900 || item > 3000),
+    );
+    change(false, shuffled(77).slice(0, 3000));
+    change(true, shuffled(4098));
+    change(false, numbers);
+    change(true, numbers.toReversed());
+    sorted.clear();
+    expect([sorted.size, sorted.first, [...sorted.from(0)]]).toEqual([0, undefined, []]);
+  });
+
+  it('holds what a sorted set would, after any changes', () => {
+    const item = fc.integer({ min: 0, max: 3000 });
+    const steps = fc.array(fc.record({ add: fc.boolean(), item }), { maxLength: 4000, size: 'max' });
+    fc.assert(
+      fc.property(steps, item, (script, start) => {
+        const sorted = new SortedList(ascending);
+        const model = new Set<number>();
+        for (const step of script) {
+          if (step.add) sorted.add(step.item);
+          else sorted.delete(step.item);
+          if (step.add) model.add(step.item);
+          else model.delete(step.item);
+        }
+        expect([...sorted.from(start)]).toEqual([...model].filter((one) => one >= start).sort(ascending));
+        expect(sorted.size).toBe(model.size);
+      }),
+      { numRuns: Math.ceil((fc.readConfigureGlobal().numRuns ?? 1000) / 20) },
+    );
+  });
+});

@@ -1,0 +1,175 @@
+import { existsSync, readdirSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, it } from 'vitest';
+import { openHostDatapath } from '../../../src/datapath/linux/host-datapath.ts';
+import type { HostDatapathOptions } from '../../../src/datapath/linux/host-options.ts';
+import type { LinuxDatapath } from '../../../src/datapath/linux/linux-datapath.ts';
+import { inNamespace } from '../../../src/datapath/linux/syscall/in-namespace.ts';
+import { Kernel } from '../../../src/datapath/linux/syscall/kernel.ts';
+import { IPCache } from '../../../src/ipcache/ipcache.ts';
+import { NodeManager } from '../../../src/nodemanager/node-manager.ts';
+import { ServiceCache } from '../../../src/servicecache/service-cache.ts';
+import { ManualClock } from '../../base/support/manual-clock.ts';
+import { describeOnLinux } from './support/requirements.ts';
+import { exec, type Namespace, Scratch } from './support/scratch.ts';
+
+describeOnLinux('pins of a datapath', ['maps', 'sockets', 'nftables', 'namespaces', 'bpftool'], () => {
+  let scratch: Scratch;
+  let pins: string;
+  let cgroup: string;
+  let clock: ManualClock;
+  let host: Namespace;
+  const kernel = new Kernel();
+
+  beforeEach(() => {
+    scratch = new Scratch();
+    pins = join(scratch.bpffs(), 'dpcache');
+    cgroup = scratch.cgroup();
+    host = scratch.namespace('host');
+    clock = new ManualClock();
+  });
+  afterEach(() => scratch[Symbol.dispose]());
+
+  const start = async (others: Partial<HostDatapathOptions> = {}): Promise<LinuxDatapath> => {
+    const ipcache = new IPCache();
+    const random = (): number => 1;
+    const nodes = new NodeManager({ ipcache, clock, random, clusterName: 'own', localNodeName: 'here' });
+    const engines = { ipcache, nodes, services: new ServiceCache({ clusterName: 'own' }) };
+    const open = () =>
+      openHostDatapath(
+        {
+          pinFolder: pins,
+          cgroup,
+          routing: 'off',
+          services: 'socket',
+          layout: '1.17',
+          dryRun: false,
+          ...others,
+        },
+        { engines, clock, random, nodeName: 'here', clusterName: 'own' },
+      );
+    const { datapath } = inNamespace(kernel, host.path, open);
+    scratch.defer(() => datapath[Symbol.dispose]());
+    await datapath.adopt();
+    datapath.connect(engines);
+    datapath.allowDeletes();
+    return datapath;
+  };
+  const missing = (datapath: LinuxDatapath): readonly string[] =>
+    datapath.status().parts.flatMap((part) => part.missing);
+  const turn = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 5));
+  const idOf = (kind: 'map' | 'link', name: string): number =>
+    JSON.parse(exec('bpftool', '-j', kind, 'show', 'pinned', join(pins, name))).id;
+  const attached = (): readonly string[] =>
+    JSON.parse(exec('bpftool', '-j', 'cgroup', 'show', cgroup)).map(
+      ({ attach_type }: { readonly attach_type: string }) => attach_type,
+    );
+
+  it('come back soon after somebody has removed them, and lead to the same maps', async () => {
+    const datapath = await start();
+    const maps = readdirSync(pins).filter((name) => !name.startsWith('socket'));
+    expect(maps).toHaveLength(13);
+    const before = maps.map((name) => [name, idOf('map', name)]);
+    for (const name of readdirSync(pins)) rmSync(join(pins, name));
+    expect(missing(datapath)).toContain('map ipcache is missing, not pinned');
+    expect(missing(datapath)).toHaveLength(21);
+    // The folder tells: less than a second of this clock passes.
+    for (let waited = 0; waited < 200 && missing(datapath).length > 0; waited++) {
+      clock.advance(1);
+      await turn();
+    }
+    expect(clock.now()).toBeLessThan(1_000);
+    expect(missing(datapath)).toEqual([]);
+    expect(maps.map((name) => [name, idOf('map', name)])).toEqual(before);
+    expect(attached()).toHaveLength(8);
+    expect(datapath.status().tables.map(({ name, repairs }) => [name, repairs])).toEqual([
+      ['ipcache', 0],
+      ['ipcache-pins', 1],
+      ['services', 0],
+      ['nftables', 0],
+      ['service-pins', 20],
+    ]);
+  });
+
+  it('come back in a folder that was removed and made again', async () => {
+    const datapath = await start({ services: 'off' });
+    const id = idOf('map', 'ipcache');
+    for (let round = 0; round < 2; round++) {
+      rmSync(pins, { recursive: true });
+      for (let waited = 0; waited < 200 && !existsSync(join(pins, 'ipcache')); waited++) {
+        clock.advance(100);
+        await turn();
+      }
+      expect([idOf('map', 'ipcache'), missing(datapath)]).toEqual([id, []]);
+    }
+    // From the next look on the new folder tells, too: less than a second of this clock passes.
+    clock.advance(10_000);
+    await turn();
+    rmSync(join(pins, 'ipcache'));
+    for (let waited = 0; waited < 200 && !existsSync(join(pins, 'ipcache')); waited++) {
+      clock.advance(2);
+      await turn();
+    }
+    expect(idOf('map', 'ipcache')).toBe(id);
+  });
+
+  it('are not put over what others have pinned in their place, which is named', async () => {
+    const datapath = await start({ services: 'off' });
+    const path = join(pins, 'ipcache');
+    rmSync(path);
+    exec('bpftool', ...`map create ${path} type hash key 4 value 4 entries 5 name foreign`.split(' '));
+    await datapath.repair();
+    expect(missing(datapath)).toEqual(['map ipcache is another map, not pinned']);
+    const table = datapath.status().tables.find(({ name }) => name === 'ipcache-pins');
+    expect(table).toMatchObject({
+      state: 'degraded',
+      failures: [{ key: 'map ipcache', reason: expect.stringContaining(`${path} is not ours`) }],
+    });
+    expect(exec('bpftool', 'map', 'show', 'pinned', path)).toContain('name foreign');
+    rmSync(path);
+    await datapath.repair();
+    expect(missing(datapath)).toEqual([]);
+  });
+
+  it('of a program that somebody detaches show in the status and the diff, and are attached within ten seconds', async () => {
+    const datapath = await start();
+    exec('bpftool', 'link', 'detach', 'pinned', join(pins, 'socket_connect4'));
+    expect(attached()).toHaveLength(7);
+    expect(missing(datapath)).toEqual([`program socket_connect4 is detached, not attached to ${cgroup}`]);
+    expect(await datapath.plan()).toEqual([
+      {
+        table: 'service-pins',
+        key: 'program socket_connect4',
+        kernel: 'detached',
+        cache: `attached to ${cgroup}`,
+      },
+    ]);
+    // Nothing in the folder has changed.
+    await turn();
+    clock.advance(9_000);
+    await turn();
+    clock.advance(1_000);
+    for (let waited = 0; waited < 200 && missing(datapath).length > 0; waited++) {
+      clock.advance(0);
+      await turn();
+    }
+    expect(attached()).toHaveLength(8);
+    expect([missing(datapath), await datapath.plan()]).toEqual([[], []]);
+  });
+
+  it('of others at the start keep a part from running until they are taken away, and the next repair opens it', async () => {
+    exec('mkdir', pins);
+    const path = join(pins, 'services6');
+    exec('bpftool', ...`map create ${path} type hash key 4 value 4 entries 5 name foreign`.split(' '));
+    const datapath = await start();
+    const states = () => datapath.status().parts.map(({ name, state }) => `${name} ${state}`);
+    expect(states()).toEqual(['nodes off', 'ipcache runs', 'services cannot run']);
+    const open = readdirSync('/proc/self/fd').length;
+    for (let round = 0; round < 3; round++) await datapath.repair();
+    expect(readdirSync('/proc/self/fd').length).toBe(open);
+    rmSync(path);
+    await inNamespace(kernel, host.path, () => datapath.repair());
+    expect(states()).toEqual(['nodes off', 'ipcache runs', 'services runs']);
+    expect(attached()).toHaveLength(8);
+  });
+});

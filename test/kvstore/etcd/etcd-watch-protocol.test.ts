@@ -1,0 +1,88 @@
+import { afterEach, expect, it } from 'vitest';
+import { KvstoreError } from '../../../src/kvstore/errors.ts';
+import { EtcdTransport } from '../../../src/kvstore/etcd/etcd-transport.ts';
+import {
+  boolField,
+  bytesField,
+  type EncodedField,
+  message,
+  numberField,
+} from '../../../src/kvstore/etcd/proto-writer.ts';
+import { FakeServer } from './support/fake-server.ts';
+
+const open: { stop(): void; close(): Promise<void> }[] = [];
+
+afterEach(async () => {
+  for (const { stop, close } of open.splice(0)) {
+    await close();
+    stop();
+  }
+});
+
+const HEADER = bytesField(1, message(numberField(1, 7), numberField(3, 20)));
+const CREATED = message(HEADER, boolField(3, true));
+const event = (key: string, revision: number): EncodedField =>
+  bytesField(11, message(bytesField(2, message(bytesField(1, Buffer.from(key)), numberField(3, revision)))));
+
+/** Lines of what an observer receives of a server that sends these answers to a watch, until the stream ends. */
+async function received(...answers: readonly Buffer[]): Promise<readonly string[]> {
+  const server = new FakeServer({
+    watch: (call) =>
+      void call.once('data', () => {
+        for (const answer of answers) call.write(answer);
+        call.end();
+      }),
+  });
+  const transport = new EtcdTransport({ endpoints: [await server.start()] }, () => 0);
+  open.push({ stop: () => server.stop(), close: () => transport.close() });
+  const lines: string[] = [];
+  await new Promise<void>((resolve) => {
+    transport.watch(
+      { prefix: 'p/', startRevision: 3 },
+      {
+        onCreated: ({ revision }) => lines.push(`created ${revision}`),
+        onEvents: (events, _header, partial) =>
+          lines.push(`${partial ? 'partial ' : ''}${events.map((one) => `${one.key}@${one.modRevision}`)}`),
+        onProgress: ({ revision }) => lines.push(`progress ${revision}`),
+        onEnd: (reason) => {
+          lines.push(reason instanceof KvstoreError ? `${reason.code}: ${reason.message}` : `${reason}`);
+          resolve();
+        },
+      },
+    );
+  });
+  return lines;
+}
+
+it('a watch that is created twice ends with an error (regression: stood still for two minutes and showed ready)', async () => {
+  const lines = await received(CREATED, CREATED, message(HEADER, event('p/a', 20)));
+  expect(lines).toEqual(['created 20', expect.stringMatching(/^internal: .*created a second time/)]);
+});
+
+it('an answer before the watch is created ends it with an error', async () => {
+  const lines = await received(message(HEADER, event('p/a', 20)), CREATED);
+  expect(lines).toEqual([expect.stringMatching(/^internal: .*before the watch was created/)]);
+});
+
+it('a fragment without events ends the watch with an error (regression: counted as progress)', async () => {
+  const lines = await received(CREATED, message(HEADER, boolField(7, true)));
+  expect(lines).toEqual(['created 20', expect.stringMatching(/^internal: .*fragment without events/)]);
+});
+
+it('an event without a key-value ends the watch with an error, after the events before it', async () => {
+  const lines = await received(CREATED, message(HEADER, bytesField(11, message(numberField(1, 1)))));
+  expect(lines).toEqual(['created 20', expect.stringMatching(/^internal: .*without a key-value/)]);
+});
+
+it('a revision of many events is delivered in slices, of which the last one is whole', async () => {
+  const events = Array.from({ length: 1100 }, (_, i) => event(`p/${i}`, i < 50 ? 20 : 21));
+  const lines = await received(
+    ...[CREATED, message(HEADER, event('p/a', 19), boolField(7, true))],
+    ...[message(HEADER, ...events), message(HEADER)],
+  );
+  const shapes = lines.slice(0, -1).map((line) => `${line.split(',').length} ${line.slice(0, 9)}`);
+  expect(shapes).toEqual([
+    ...['1 created 2', '1 partial p'],
+    ...['512 partial p', '512 partial p', '76 p/1024@21', '1 progress '],
+  ]);
+});

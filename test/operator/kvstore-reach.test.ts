@@ -1,0 +1,99 @@
+import { describe, expect, it } from 'vitest';
+import { KvstoreError, type KvstoreErrorCode } from '../../src/kvstore/errors.ts';
+import { KvstoreReach } from '../../src/operator/kvstore-reach.ts';
+import { ManualClock } from '../base/support/manual-clock.ts';
+import { advance, settle } from '../kvstore/support/settle.ts';
+
+class World {
+  readonly clock = new ManualClock();
+  /** What the next reads end with; undefined: an answer. */
+  fails: KvstoreErrorCode | undefined;
+  /** How long a read takes. */
+  takesMs = 0;
+  readonly reach: KvstoreReach = new KvstoreReach({
+    clock: this.clock,
+    key: 'cilium/cluster-config/a',
+    backend: {
+      get: () =>
+        new Promise((resolve, reject) => {
+          const fails = this.fails;
+          const end = (): void =>
+            fails === undefined ? resolve(undefined) : reject(new KvstoreError(fails, 'no way'));
+          this.clock.after(this.takesMs, end);
+        }),
+    },
+  });
+  readonly #stop = new AbortController();
+  readonly #running: Promise<void> = this.reach.run(this.#stop.signal);
+  outage: boolean | undefined;
+
+  awaitOutage(ms: number): void {
+    void this.reach.outageOf(ms, this.#stop.signal).then((isOut) => {
+      this.outage = isOut;
+    });
+  }
+
+  async end(): Promise<void> {
+    this.#stop.abort();
+    await advance(this.clock, this.takesMs);
+    await settle();
+    await this.#running;
+  }
+}
+
+describe('the reach of a kvstore', () => {
+  it('is not known before the first answer', async () => {
+    const world = new World();
+    expect([world.reach.answers, world.reach.why]).toEqual([false, undefined]);
+    await advance(world.clock, 1);
+    expect([world.reach.answers, world.reach.why]).toEqual([true, undefined]);
+    await world.end();
+  });
+
+  it.each(['unavailable', 'deadline', 'no-leader'] as const)(
+    'ends with "%s", and the reason is told until the next answer',
+    async (code) => {
+      const world = new World();
+      await advance(world.clock, 1);
+      world.fails = code;
+      await advance(world.clock, 2_000);
+      expect([world.reach.answers, world.reach.why]).toEqual([false, 'no way']);
+      world.fails = undefined;
+      await advance(world.clock, 2_000);
+      expect([world.reach.answers, world.reach.why]).toEqual([true, undefined]);
+      await world.end();
+    },
+  );
+
+  it('goes on with an error that the server has sent', async () => {
+    const world = new World();
+    world.fails = 'forbidden';
+    await advance(world.clock, 1);
+    expect([world.reach.answers, world.reach.why]).toEqual([true, undefined]);
+    await world.end();
+  });
+
+  it('is lost for a time that is counted from when the first read without an answer was sent, in a row', async () => {
+    const world = new World();
+    await advance(world.clock, 1);
+    world.awaitOutage(60_000);
+    [world.fails, world.takesMs] = ['deadline', 10_000];
+    await advance(world.clock, 30_000);
+    world.fails = undefined;
+    await advance(world.clock, 25_000);
+    expect([world.outage, world.reach.answers]).toEqual([undefined, true]);
+    world.fails = 'deadline';
+    await advance(world.clock, 58_000);
+    expect(world.outage).toBe(undefined);
+    await advance(world.clock, 26_000);
+    expect(world.outage).toBe(true);
+    await world.end();
+  });
+
+  it('is awaited until the signal fires', async () => {
+    const world = new World();
+    world.awaitOutage(1_000);
+    await world.end();
+    expect(world.outage).toBe(false);
+  });
+});
