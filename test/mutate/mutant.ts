@@ -1,6 +1,7 @@
 import type { Stryker } from '@stryker-mutator/core';
+import { operatorsOf, symbolAt } from './source-place.ts';
 
-/** What Stryker says of a mutant. */
+/** A mutant as Stryker reports it. */
 export type MutantResult = Awaited<ReturnType<Stryker['runMutationTest']>>[number];
 
 /** A mutant with what it replaces, as texts of one line. */
@@ -8,8 +9,10 @@ export interface Mutant {
   readonly status: MutantResult['status'];
   readonly file: string;
   readonly lineNumber: number;
-  /** The line of the source in which it begins, without indentation. */
-  readonly line: string;
+  /** The function, class member or constant in which it begins. */
+  readonly symbol: string;
+  /** Its operators before and after, without names: `_ < _ → _ <= _`. */
+  readonly change: string;
   readonly original: string;
   readonly replacement: string;
 }
@@ -29,16 +32,23 @@ function between(lines: readonly string[], { start, end }: MutantResult['locatio
   return part.join('\n');
 }
 
+/** Returns the operators of what is replaced and of its replacement. */
+export function changeOf(original: string, replacement: string): string {
+  return `${operatorsOf(original)} → ${operatorsOf(replacement)}`;
+}
+
 /** Describes a result of Stryker; `source` is the text of its file. */
 export function describeMutant(result: MutantResult, file: string, source: string): Mutant {
   const lines = source.split('\n');
   const { start } = result.location;
+  const original = between(lines, result.location);
   return {
     status: result.status,
     file,
     lineNumber: start.line,
-    line: lines[start.line - 1]?.trim() ?? '',
-    original: oneLine(between(lines, result.location)),
+    symbol: symbolAt(lines, start.line),
+    change: changeOf(original, result.replacement),
+    original: oneLine(original),
     replacement: oneLine(result.replacement),
   };
 }

@@ -3,27 +3,28 @@ import { parseCommandLine } from './command-line.ts';
 import type { Equivalent } from './equivalents.ts';
 import { describeMutant, type Mutant } from './mutant.ts';
 import { scoreOf } from './score.ts';
+import { operatorsOf, symbolAt } from './source-place.ts';
 
 const survivor: Mutant = {
   status: 'Survived',
   file: 'src/net/port.ts',
   lineNumber: 3,
-  line: 'if (a < b) return;',
+  symbol: 'Port.before',
+  change: '_ < _ → _ <= _',
   original: 'a < b',
   replacement: 'a <= b',
 };
 const listed: Equivalent = {
   file: survivor.file,
-  line: survivor.line,
-  original: survivor.original,
-  replacements: [survivor.replacement],
+  symbol: survivor.symbol,
+  changes: [survivor.change],
   reason: 'a is never b',
 };
 
 describe('the score of a mutation run', () => {
   it('is what was detected of all that is not equivalent', () => {
-    const killed: Mutant = { ...survivor, replacement: 'true', status: 'Killed' };
-    const unseen: Mutant = { ...survivor, replacement: 'false', status: 'NoCoverage' };
+    const killed: Mutant = { ...survivor, change: '_ < _ → true', status: 'Killed' };
+    const unseen: Mutant = { ...survivor, change: '_ < _ → false', status: 'NoCoverage' };
     const score = scoreOf([survivor, killed, { ...killed, status: 'Ignored' }, unseen], [listed]);
     expect(score).toMatchObject({ mutants: 3, killed: 1, equivalent: 1, survivors: [unseen], percent: 50 });
     expect(score.stale).toEqual([]);
@@ -39,7 +40,7 @@ describe('the score of a mutation run', () => {
 
   it('names each equivalent that is detected, or not there any more', () => {
     const [stale] = scoreOf([{ ...survivor, status: 'Killed' }], [listed]).stale;
-    expect(stale).toBe('src/net/port.ts: if (a < b) return;: a < b → a <= b');
+    expect(stale).toBe('src/net/port.ts: Port.before: _ < _ → _ <= _');
     expect(scoreOf([], [listed]).stale).toHaveLength(1);
   });
 });
@@ -48,15 +49,53 @@ describe('a mutant', () => {
   it('is shown with what it replaces, on one line', () => {
     const location = { start: { line: 2, column: 12 }, end: { line: 4, column: 2 } };
     const result = { id: '1', mutatorName: 'BlockStatement', status: 'Survived' as const, replacement: '{}' };
-    const source = 'first\n  if (one) {\n    two();\n}\nlast';
+    const source = 'function check(): void {\n  if (one) {\n    two();\n}\n}';
     expect(describeMutant({ ...result, fileName: '/a.ts', location }, 'a.ts', source)).toEqual({
       status: 'Survived',
       file: 'a.ts',
       lineNumber: 2,
-      line: 'if (one) {',
+      symbol: 'check',
+      change: '{_();} → {}',
       original: '{ two(); }',
       replacement: '{}',
     });
+  });
+});
+
+const SOURCE = `
+export class Queue {
+  readonly #ready: string[] = [];
+
+  override async add(
+    item: string,
+  ): Promise<void> {
+    const wait = () => {
+      if (this.#isFull(item)) return;
+    };
+  }
+}
+
+const limitOf = (item: string): number => {
+  return item.length;
+};
+`.split('\n');
+
+describe('the place of a mutant', () => {
+  it.each([
+    [3, 'Queue.#ready'],
+    [9, 'Queue.add'],
+    [15, 'limitOf'],
+    [1, ''],
+  ])('in line %i is %s', (line, symbol) => {
+    expect(symbolAt(SOURCE, line)).toBe(symbol);
+  });
+
+  it('is found again by its operators if anything is renamed', () => {
+    expect(operatorsOf('left.size <= this.#bound // a\n && !gone?.(key)')).toBe('_ <= _ && !_?.(_)');
+    expect(operatorsOf('other.size <= #most &&\n !lost?.(ended)')).toBe('_ <= _ && !_?.(_)');
+    expect(operatorsOf("typeof ip === 'string' ? [a, 0x80] : undefined")).toBe(
+      "typeof _ === 'string'? [_, 0x80]: undefined",
+    );
   });
 });
 
