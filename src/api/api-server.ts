@@ -55,7 +55,12 @@ export interface ApiServerOptions {
   readonly tcp?: TCPOptions | undefined;
   /** Paths that need no token: the files of the page, which prompts for the token. They contain no data of the agent. */
   readonly open?: ReadonlySet<string> | undefined;
+  /** Time limit in ms of a client that reads nothing of an answer, or of a monitor's events. Default: 60 s. */
+  readonly unreadMs?: number | undefined;
 }
+
+/** Default of `unreadMs`. A client that is only slow reads something in that time. */
+const UNREAD_MS = 60_000;
 
 const LIMITS: ServerOptions = {
   maxHeaderSize: 16_384,
@@ -154,6 +159,7 @@ export class ApiServer {
 
   async #add(server: Server, listening: Promise<void>): Promise<void> {
     server.maxConnections = MAX_CONNECTIONS;
+    server.setTimeout(this.#options.unreadMs ?? UNREAD_MS, closeUnread);
     answerMalformed(server);
     await listening;
     this.#servers.push(server);
@@ -222,6 +228,15 @@ function hostCount({ rawHeaders }: IncomingMessage): number {
 function refuse(outgoing: ServerResponse, document: ProblemDocument): void {
   outgoing.writeHead(document.status, { 'content-type': PROBLEM_TYPE, connection: 'close' });
   outgoing.end(JSON.stringify(document));
+}
+
+/**
+ * Closes a connection without traffic if it is idle, or if bytes wait for its client. Node.js stops reading requests from such a
+ * client, so the limit of unanswered requests does not detect it. An answer that is not ready, or a monitor without events, has
+ * no such bytes.
+ */
+function closeUnread(socket: Socket): void {
+  if (openAnswers(socket) === 0 || socket.writableLength > 0) socket.destroy();
 }
 
 /** Answers malformed HTTP and oversized headers with a problem and closes the connection. */

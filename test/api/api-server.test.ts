@@ -404,6 +404,40 @@ describe('TCP', () => {
     expect((await fetch(`${server.url}/healthz`)).status).toBe(200);
   });
 
+  it('disconnects a client that sends requests and never reads (regression: it stayed connected forever)', async () => {
+    const server = await serve({ tcp: { host: '127.0.0.1', port: 0 }, unreadMs: 50 });
+    const socket = connect(Number(new URL(server.url ?? '').port), '127.0.0.1');
+    onTestFinished(() => void socket.destroy());
+    const disconnected = once(socket, 'error');
+    await once(socket, 'connect');
+    socket.pause();
+    // One by one, because the limit of unanswered requests must not be reached. The client notices the end when it writes.
+    const requests = setInterval(() => socket.write('GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n'));
+    onTestFinished(() => clearInterval(requests));
+    await disconnected;
+    expect((await fetch(`${server.url}/healthz`)).status).toBe(200);
+  });
+
+  it('keeps a monitor without events connected', async () => {
+    const world = testApp(undefined, undefined, systemClock);
+    const server = await serve({ tcp: { host: '127.0.0.1', port: 0 }, unreadMs: 50 }, world);
+    const reader = (await fetch(`${server.url}/v1/monitor?from=0`)).body?.getReader();
+    const readUntil = async (text: string): Promise<void> => {
+      for (;;) {
+        const { value, done = true } = (await reader?.read()) ?? {};
+        expect(done, text).toBe(false);
+        if (new TextDecoder().decode(value).includes(text)) return;
+      }
+    };
+    await readUntil('event: synced');
+    // Each of these connections is idle for as long as the monitor could be.
+    for (let i = 0; i < 2; i++)
+      await once(connect(Number(new URL(server.url ?? '').port), '127.0.0.1').resume(), 'close');
+    world.model.ipcache.upsert('10.0.0.7', { identity: 9, source: 'k8s' });
+    await readUntil('10.0.0.7/32');
+    await reader?.cancel();
+  });
+
   it('takes a client that hangs up in the middle of its body for no bug', async () => {
     const world = testApp();
     const server = await serve({ tcp: { host: '127.0.0.1', port: 0 } }, world);
