@@ -67,7 +67,7 @@ function Datapath({ datapath }: { datapath: DatapathDocument }): VNode {
       <ul class="plain">
         {parts.map(({ name, state, missing }) => (
           <li key={name}>
-            {name} <Mark good={state !== 'cannot run' && missing.length === 0}>{state}</Mark>{' '}
+            {name} <Mark good={state !== 'unavailable' && missing.length === 0}>{state}</Mark>{' '}
             {missing.join('; ')}
           </li>
         ))}

@@ -77,7 +77,7 @@ export function datapathLines(datapath: DatapathDocument): readonly string[] {
 function isSound({ parts, tables, failures }: DatapathDocument): boolean {
   return (
     failures.length === 0 &&
-    parts.every(({ state, missing }) => state === 'off' || (state === 'runs' && missing.length === 0)) &&
+    parts.every(({ state, missing }) => state === 'off' || (state === 'running' && missing.length === 0)) &&
     tables.every(({ state }) => state !== 'degraded' && state !== 'unread')
   );
 }
@@ -94,7 +94,7 @@ export function hostAnswer({ kernel, parts, pinFolder, cgroup }: ProbeAnswer, wh
   const rows = parts.flatMap(({ part, missing }) => {
     const [first = '', ...others] = missing;
     return [
-      [part, missing.length === 0 ? 'can run' : 'cannot run', first],
+      [part, missing.length === 0 ? 'available' : 'unavailable', first],
       ...others.map((text) => ['', '', text]),
     ];
   });

@@ -129,8 +129,9 @@ export class DatapathKeeper implements DatapathModel {
     this.#kernel = probe.kernel;
     this.#cgroup = probe.cgroup;
     for (const { name, state, missing } of datapath.status().parts)
-      if (state === 'cannot run')
-        for (const why of missing) log.error({ part: name }, `--datapath linux: ${name} cannot run: ${why}`);
+      if (state === 'unavailable')
+        for (const why of missing)
+          log.error({ part: name }, `--datapath linux: ${name} is unavailable: ${why}`);
     await datapath.adopt();
     for (const why of datapath.status().failures) log.error(`--datapath linux: ${why}`);
     for (const { name, actual } of datapath.found)

@@ -3,7 +3,7 @@ export interface DatapathPartDocument {
   /** `ipcache`, `services`, `nodes`. */
   readonly name: string;
   /** `off`: not enabled. */
-  readonly state: 'runs' | 'off' | 'cannot run';
+  readonly state: 'running' | 'off' | 'unavailable';
   /** Reasons why the part or a feature of it cannot run, one sentence each with the remedy. */
   readonly missing: readonly string[];
 }

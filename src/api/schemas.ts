@@ -311,7 +311,7 @@ const DATAPATH: z.ZodType<DatapathDocument> = z
     parts: z.array(
       z.object({
         name: z.string(),
-        state: z.enum(['runs', 'off', 'cannot run']),
+        state: z.enum(['running', 'off', 'unavailable']),
         missing: z.array(z.string()).openapi({ description: 'Why it cannot, and what to do about it' }),
       }),
     ),

@@ -46,7 +46,7 @@ describe('the table of host IPs', () => {
     );
   });
 
-  it('has a number for no host, and none for what is no address', () => {
+  it('has a number for no host, and none for what is not an address', () => {
     const hosts = new HostTable(new MapPrefixTable());
     expect([hosts.resolve(undefined), hosts.text(NO_HOST)]).toEqual([NO_HOST, undefined]);
     for (const text of ['', '10.0.0.0/8', '10.0.0.01', 'fd00::1%eth0']) expect(hosts.resolve(text)).toBe(-1);

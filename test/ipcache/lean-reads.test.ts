@@ -69,7 +69,7 @@ describe('identities alone', () => {
     expect(small.lookupIdentity(ip)).toBe(small.lookup(ip)?.identity);
   });
 
-  it('are undefined for what is no address, and for what is not known', () => {
+  it('are undefined for what is not an address, and for what is not known', () => {
     for (const text of ['', '10.1.2', '10.1.2.3/33', 'localhost']) {
       expect([small.identityOf(text), small.lookupIdentity(text)], text).toEqual([undefined, undefined]);
     }

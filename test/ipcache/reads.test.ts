@@ -78,7 +78,7 @@ describe('within', () => {
     );
   });
 
-  it('hides the CIDR of an endpoint, and gives nothing for what is no prefix', () => {
+  it('hides the CIDR of an endpoint, and gives nothing for what is not a prefix', () => {
     const cache = new IPCache();
     cache.upsert('10.0.0.1/32', { identity: 300, source: 'k8s' });
     cache.upsert('10.0.0.1', { identity: 400, source: 'k8s' });

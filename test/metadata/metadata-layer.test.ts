@@ -182,7 +182,7 @@ describe('labels of prefixes', () => {
     expect(await never).toBe(false);
   });
 
-  it('say nothing where they say the same again, and what is no prefix is rejected and counted', () => {
+  it('say nothing where they say the same again, and what is not a prefix is rejected and counted', () => {
     const { metadata, run } = rig();
     const revision = metadata.upsertMetadata('10.0.0.0/8', 'generated', 'a', app('x'));
     run();

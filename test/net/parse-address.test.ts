@@ -5,7 +5,7 @@ import { describe, expect, it } from 'vitest';
 import { canonicalAddress } from '../../src/net/prefix.ts';
 import { addressText, almostAddressText, ipv4Text, ipv6Groups } from './support/arbitraries.ts';
 
-/** Canonical text by the independent library; `undefined` for what is no address to us. */
+/** Canonical text by the independent library; `undefined` for what is not an address to us. */
 function byOthers(text: string): string | undefined {
   if (isIP(text) === 0 || text.includes('%')) return undefined;
   if (isIPv4(text)) return ipaddr.IPv4.parse(text).toString();

@@ -321,7 +321,7 @@ describe('a key', () => {
   });
 
   it.each(['10.1.2.0/24', '10.1.2.3/32', 'fd00::/64', 'fd00::1/128'])(
-    'that is a CIDR is no address: %s',
+    'that is a CIDR is not an address: %s',
     (text) => {
       expect([canonicalAddress(text), canonicalKey(text), canonicalCIDR(text)]).toEqual([
         undefined,

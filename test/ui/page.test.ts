@@ -126,7 +126,7 @@ describe('the page of an agent that wants a token', () => {
     await section.waitFor();
     const text = await section.textContent();
     expect(text).toContain('Linux 6.18.44, pins in /sys/fs/bpf/dpcache');
-    expect(text).toMatch(/services\s*cannot run\s*no cgroup2 is mounted/);
+    expect(text).toMatch(/services\s*unavailable\s*no cgroup2 is mounted/);
     expect(text).toContain('ipcachedegraded10121031216');
   });
 

@@ -73,7 +73,7 @@ export function datapathDescriptions({ status }: Pick<Readings, 'status'>): read
       samples: () =>
         (status().datapath?.parts ?? [])
           .filter(({ state }) => state !== 'off')
-          .map(({ name, state }) => ({ value: Number(state === 'runs'), labels: { part: name } })),
+          .map(({ name, state }) => ({ value: Number(state === 'running'), labels: { part: name } })),
     },
   ];
 }

@@ -47,8 +47,8 @@ export function cleanPins(folder: string, own: ReadonlyMap<string, OwnMap>): Cle
   for (const name of names) {
     const path = join(folder, name);
     const shape = own.get(name);
-    if (shape === undefined) left.push(`${path} is not ours`);
-    else if (!isShaped(path, shape)) left.push(`${path} is a map of others`);
+    if (shape === undefined) left.push(`${path} is foreign`);
+    else if (!isShaped(path, shape)) left.push(`${path} is a foreign map`);
     else {
       unpin(path);
       removed.push(path);

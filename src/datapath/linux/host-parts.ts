@@ -150,7 +150,7 @@ export class HostParts implements Disposable {
       tables: [this.#isLeading(keptItems(table, kept)), ...guard.tables],
       datapath: { ipcache: markPrefixes((prefix) => kept.mark(prefix)) },
       problems: () => [
-        ...(isSwapped ? [] : [`${resized}: a new one is filled beside it, and then takes its place`]),
+        ...(isSwapped ? [] : [`${resized}: a new map is being filled and will replace it`]),
         ...guard.problems(),
       ],
       retire: () => {
@@ -279,7 +279,7 @@ export class HostParts implements Disposable {
     const problems = (): readonly string[] => [
       ...(existsSync(cgroup)
         ? guard.problems()
-        : [`the cgroup ${cgroup} is gone, and its sockets with it: name another with --datapath-cgroup`]),
+        : [`cgroup ${cgroup} does not exist any more: set another with --datapath-cgroup`]),
       ...pins.problems(),
       ...(isMissing ? outsideIsMissing(inside.desired.withExternal, outside) : []),
       ...parts.flatMap((part) => part.problems()),
@@ -504,7 +504,7 @@ function outsideIsMissing(services: ReadonlySet<string>, why: string): readonly 
   if (first === undefined) return [];
   const more = services.size === 1 ? '' : ` and ${services.size - 1} more`;
   return [
-    `clients outside of this host do not reach the node ports and external addresses of ${first}${more}: ${why}`,
+    `node ports and external addresses of ${first}${more} are unreachable from outside this host: ${why}`,
   ];
 }
 
@@ -521,6 +521,6 @@ function affinityIsLost(services: ReadonlySet<string>): readonly string[] {
   if (first === undefined) return [];
   const more = services.size === 1 ? '' : ` and ${services.size - 1} more`;
   return [
-    `the session affinity of ${first}${more} is not kept: rules choose a backend for each connection, --datapath-services socket keeps it`,
+    `no session affinity for ${first}${more}, because nftables rules select a backend per connection: use --datapath-services socket`,
   ];
 }

@@ -150,7 +150,7 @@ export class IPCacheTable<Map extends BatchedMap = BpfMap> implements KernelTabl
       return;
     }
     const key = this.#key;
-    if (!parsePrefix(text, key)) throw new RangeError(`${text} is no prefix`);
+    if (!parsePrefix(text, key)) throw new RangeError(`${text} is not a prefix`);
     view.setUint32(at, STATIC_BITS + key.length, true);
     view.setUint32(at + 4, FAMILIES[key.family] << 24, true);
     view.setInt32(at + 8, key.w0);

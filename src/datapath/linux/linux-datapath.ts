@@ -36,7 +36,7 @@ export interface WantedPart {
 /** The status of a part. */
 export interface LinuxPartStatus {
   readonly name: LinuxPartName;
-  readonly state: 'runs' | 'off' | 'cannot run';
+  readonly state: 'running' | 'off' | 'unavailable';
   readonly missing: readonly string[];
 }
 
@@ -169,7 +169,7 @@ export class LinuxDatapath implements Disposable {
     return {
       parts: this.#parts.map(({ name, part, missing }) => ({
         name,
-        state: part !== undefined ? 'runs' : missing.length > 0 ? 'cannot run' : 'off',
+        state: part !== undefined ? 'running' : missing.length > 0 ? 'unavailable' : 'off',
         missing: [...missing, ...(part?.problems?.() ?? [])],
       })),
       tables: this.#tables.map((table) => table.status()),
@@ -194,7 +194,7 @@ export class LinuxDatapath implements Disposable {
     const { name, part, retire = part?.retire } = opened;
     if (retire === undefined) return;
     this.#unretired.delete(opened);
-    const failure = `${name}: what was there before`;
+    const failure = `${name}: items of the previous agent`;
     try {
       for (const table of part?.tables ?? []) await table.flushed();
       if (this.#isDisposed) return;
@@ -203,7 +203,7 @@ export class LinuxDatapath implements Disposable {
       this.#failures.delete(failure);
     } catch (error) {
       this.#unretired.add(opened);
-      this.#failures.set(failure, `${failure} stays: ${messageOf(error)}`);
+      this.#failures.set(failure, `${failure} were not removed: ${messageOf(error)}`);
     }
   }
 
@@ -228,7 +228,7 @@ export class LinuxDatapath implements Disposable {
   #connectPart({ name, part }: OpenedPart): void {
     if (part === undefined || this.#engines === undefined) return;
     const fail = (error: unknown): void => {
-      this.#failures.set(`${name}: engines`, `${name}: cannot follow the engines: ${messageOf(error)}`);
+      this.#failures.set(`${name}: engines`, `${name}: cannot subscribe to the engines: ${messageOf(error)}`);
     };
     try {
       const connection = connectDatapath(part.datapath, this.#engines);
@@ -257,7 +257,7 @@ export class LinuxDatapath implements Disposable {
 function assertWhole(table: KeptItems): void {
   const { name } = table;
   const missing = table.missing();
-  if (missing > 0) throw new Error(`${missing} items of ${name} are not written`);
+  if (missing > 0) throw new Error(`${missing} ${missing === 1 ? 'item' : 'items'} of ${name} not written`);
 }
 
 function opened(probe: ProbeAnswer, wanted: WantedPart): OpenedPart {

@@ -30,7 +30,7 @@ const OTHERWISE: Readonly<Record<NamespacePart, string>> = {
  */
 export function lockNamespace(kernel: Kernel, part: NamespacePart): Disposable {
   const fd = kernel.socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const words = `another agent steers the ${part} of this network namespace: stop it, or run this one with ${OTHERWISE[part]}`;
+  const words = `another agent manages the ${part} of this network namespace: stop it, or start this one with ${OTHERWISE[part]}`;
   const name = Buffer.from(`\0datapath-cache/${part}`);
   return locked(fd, 'EADDRINUSE', words, () =>
     kernel.bind(fd, Buffer.concat([Buffer.from([AF_UNIX, 0]), name])),
@@ -40,7 +40,7 @@ export function lockNamespace(kernel: Kernel, part: NamespacePart): Disposable {
 /** Locks a folder of pins in the same way, by an advisory lock on it. Throws {@link SteeredByAnotherError}. */
 export function lockFolder(kernel: Kernel, folder: string): Disposable {
   const fd = openSync(folder, 'r');
-  const words = `another agent steers what is pinned in ${folder}: stop it, or name another folder with --datapath-pins`;
+  const words = `another agent uses the pins in ${folder}: stop it, or set another folder with --datapath-pins`;
   return locked(fd, 'EAGAIN', words, () => void kernel.call('flock', fd, LOCK_EXCLUSIVE_NOW));
 }
 

@@ -77,7 +77,7 @@ export class PinTable implements KernelTable<string> {
   problems(): readonly string[] {
     return [...this.#pins()].flatMap(([key, pin]) => {
       const state = stateOf(pin);
-      return state === pin.desired ? [] : [`${key} is ${state ?? 'missing'}, not ${pin.desired}`];
+      return state === pin.desired ? [] : [`${key} is ${state ?? 'missing'}, expected ${pin.desired}`];
     });
   }
 }

@@ -124,8 +124,9 @@ export function missingFor(answer: ProbeAnswer, part: DatapathPart): readonly st
 }
 
 function lacksSystem({ platform, arch }: HostFacts): readonly string[] {
-  if (platform !== 'linux') return [`this is ${platform}: the datapath needs Linux`];
-  if (arch !== 'x64' && arch !== 'arm64') return [`this is ${arch}: the datapath needs x64 or arm64`];
+  if (platform !== 'linux') return [`platform ${platform} is not supported: the datapath requires Linux`];
+  if (arch !== 'x64' && arch !== 'arm64')
+    return [`architecture ${arch} is not supported: the datapath requires x64 or arm64`];
   return [];
 }
 
@@ -133,36 +134,37 @@ function lacksKernel({ release: version }: HostFacts, needed: string): readonly 
   const [major = 0, minor = 0] = version.split('.').map((text) => Number.parseInt(text, 10));
   const [neededMajor = 0, neededMinor = 0] = needed.split('.').map(Number);
   const isOld = major < neededMajor || (major === neededMajor && minor < neededMinor);
-  return isOld ? [`the kernel is ${version}: ${needed} or later is needed`] : [];
+  return isOld ? [`kernel ${version} is too old: Linux ${needed} or later is required`] : [];
 }
 
 /** Returns a problem if all of the capabilities are missing, because one is enough. It names the first. */
 function lacksCapability({ status }: HostFacts, ...names: readonly Capability[]): readonly string[] {
   const effective = BigInt(`0x${/^CapEff:\s*([0-9a-f]+)/m.exec(status)?.[1] ?? '0'}`);
   const has = names.some((name) => (effective >> BigInt(CAPABILITIES[name])) & 1n);
-  return has ? [] : [`${names[0]} is missing: run it as root, or give it the capability`];
+  return has ? [] : [`${names[0]} is missing: run as root, or add the capability`];
 }
 
 /** `bpf()` requires capabilities of the initial user namespace. Those of another namespace apply to its own network only. */
 function lacksBpfNamespace({ uidMap }: HostFacts): readonly string[] {
   const [inside, outside, count] = uidMap.trim().split(/\s+/);
   if (uidMap === '' || (inside === '0' && outside === '0' && count === '4294967295')) return [];
-  return ['this is a user namespace, in which CAP_BPF does not count: run it outside of one'];
+  return ['CAP_BPF has no effect in a user namespace: run in the initial one'];
 }
 
 function lacksBpffs({ filesystems }: HostFacts, mounts: readonly Mount[], folder: string): readonly string[] {
   if (!/\sbpf$/m.test(filesystems))
-    return ['the kernel has no bpf file system: CONFIG_BPF_SYSCALL is needed'];
+    return ['the kernel has no BPF file system: CONFIG_BPF_SYSCALL is required'];
   if (mountOf(mounts, folder)?.type === 'bpf') return [];
   return [
-    `there is no bpf file system at ${folder}: mount -t bpf bpf /sys/fs/bpf, or name a folder on one that is mounted`,
+    `no BPF file system at ${folder}: run mount -t bpf bpf /sys/fs/bpf, or set a folder on a mounted one`,
   ];
 }
 
 function lacksCgroup(mounts: readonly Mount[], cgroup: string | undefined): readonly string[] {
-  if (cgroup === undefined) return ['no cgroup2 is mounted: mount -t cgroup2 cgroup2 /sys/fs/cgroup/unified'];
+  if (cgroup === undefined)
+    return ['no cgroup2 is mounted: run mount -t cgroup2 cgroup2 /sys/fs/cgroup/unified'];
   if (mountOf(mounts, cgroup)?.type === 'cgroup2') return [];
-  return [`${cgroup} is not in a cgroup2: name a folder of one that is mounted`];
+  return [`${cgroup} is not on a cgroup2 file system: set a folder on a mounted one`];
 }
 
 /** Decodes mounts. Paths contain octal escapes for blanks and backslashes. */

@@ -10,8 +10,8 @@ const DOCUMENT: DatapathDocument = {
   ...{ kind: 'linux', kernel: '6.18.44', pinFolder: '/sys/fs/bpf/dpcache', layout: '1.17', dryRun: false },
   parts: [
     { name: 'nodes', state: 'off', missing: [] },
-    { name: 'ipcache', state: 'runs', missing: [] },
-    { name: 'services', state: 'cannot run', missing: ['no cgroup2 is mounted'] },
+    { name: 'ipcache', state: 'running', missing: [] },
+    { name: 'services', state: 'unavailable', missing: ['no cgroup2 is mounted'] },
   ],
   tables: [
     {

@@ -34,7 +34,7 @@ describeOnLinux('without privilege', ['user-namespaces'], () => {
       return Object.fromEntries(parts.map(({ part, missing }) => [part, missing.join()]));
     };
     expect(within('--user', '--map-root-user', '--net')).toMatchObject({
-      maps: expect.stringContaining('this is a user namespace'),
+      maps: expect.stringContaining('CAP_BPF has no effect in a user namespace'),
       routes: '',
     });
     expect(within('--user')).toMatchObject({
@@ -227,8 +227,8 @@ describeOnLinux('an agent with --datapath linux', ['maps', 'bpftool', 'namespace
     await agent.until(({ waitsFor }) => waitsFor.length === 0);
     const status = await command(agent, 'status');
     expect(status.status).toBe(1);
-    expect(status.stdout).toMatch(/ipcache +cannot run +there is no bpf file system at .*: mount -t bpf/);
-    expect(agent.said).toMatch(/ipcache cannot run: there is no bpf file system/);
+    expect(status.stdout).toMatch(/ipcache +unavailable +no BPF file system at .*: run mount -t bpf/);
+    expect(agent.said).toMatch(/ipcache is unavailable: no BPF file system/);
     expect(await agent.ask('/v1/ipcache/lookup/10.1.0.1')).toMatchObject({ identity: 7 });
   });
 
@@ -259,7 +259,7 @@ describeOnLinux('an agent with --datapath linux', ['maps', 'bpftool', 'namespace
     const { stdout, status } = await command(agent, 'status');
     expect([status, stdout]).toEqual([
       1,
-      expect.stringMatching(/ipcache +cannot run .*ipcache is another map/),
+      expect.stringMatching(/ipcache +unavailable .*ipcache is a different map/),
     ]);
     expect(exec('bpftool', 'map', 'show', 'pinned', path)).toContain('name foreign');
   });
@@ -291,7 +291,7 @@ describeOnLinux('an agent with --datapath linux', ['maps', 'bpftool', 'namespace
     const run = runIn(host.name, words);
     expect([run.status, run.stderr]).toEqual([
       1,
-      `dpcache: stays: ${foreign} is not ours\ndpcache: stays: ${old} is a map of others\n`,
+      `dpcache: stays: ${foreign} is foreign\ndpcache: stays: ${old} is a foreign map\n`,
     ]);
     expect(run.stdout).toMatch(/paths - route 10\.9\.1\.0\/24 /);
     expect(run.stdout).toContain(`${join(pins, 'ipcache')}\n`);
@@ -311,7 +311,7 @@ describeOnLinux('an agent with --datapath linux', ['maps', 'bpftool', 'namespace
       '--datapath-pins',
       pins,
     );
-    expect([status, stdout]).toEqual([0, expect.stringMatching(/^No agent answers at .*maps +can run/s)]);
+    expect([status, stdout]).toEqual([0, expect.stringMatching(/^No agent answers at .*maps +available/s)]);
     const nowhere = await dpcache('datapath', 'diff', '--socket', join(scratch.folder(), 'none'));
     expect([nowhere.status, nowhere.stderr]).toEqual([1, expect.stringContaining('no agent serves it')]);
   });

@@ -88,7 +88,7 @@ describeOnLinux('an agent on a host that lacks something', needs, () => {
   it('does all of it with the two capabilities that the guide names', async () => {
     const agent = start('two', '-all,+bpf,+net_admin');
     const datapath = await agent.settled();
-    expect(parts(datapath)).toEqual({ nodes: 'runs', ipcache: 'runs', services: 'runs' });
+    expect(parts(datapath)).toEqual({ nodes: 'running', ipcache: 'running', services: 'running' });
     expect(dumpPrefixes(join(pins, 'two/ipcache')).get('10.2.0.9/32')).toBe('66000 via 192.168.0.2');
     expect(routes(host)).toContain('10.2.0.0/24 via 192.168.0.2 dev eth0');
     expect(routes(host)).toContain('10.3.0.0/24 via 10.3.0.0 dev dpcache_vxlan');
@@ -99,16 +99,20 @@ describeOnLinux('an agent on a host that lacks something', needs, () => {
     const all = routes(host);
     expect(all).toContain('10.2.0.0/24 via 192.168.0.2 dev uplink');
     expect(all).toContain('10.3.0.0/24 via 10.3.0.0 dev dpcache_vxlan');
-    expect(parts(await agent.settled())).toEqual({ nodes: 'runs', ipcache: 'runs', services: 'runs' });
+    expect(parts(await agent.settled())).toEqual({
+      nodes: 'running',
+      ipcache: 'running',
+      services: 'running',
+    });
   });
 
   it('without CAP_NET_ADMIN names it, and writes the map all the same', async () => {
     const agent = start('no-net', '-net_admin');
     const datapath = await complete(agent);
-    const missing = 'cannot run: CAP_NET_ADMIN is missing: run it as root, or give it the capability';
-    expect(parts(datapath)).toEqual({ nodes: missing, ipcache: 'runs', services: missing });
+    const missing = 'unavailable: CAP_NET_ADMIN is missing: run as root, or add the capability';
+    expect(parts(datapath)).toEqual({ nodes: missing, ipcache: 'running', services: missing });
     expect(dumpPrefixes(join(pins, 'no-net/ipcache')).get('10.2.0.9/32')).toBe('66000 via 192.168.0.2');
-    expect(agent.said).toContain('nodes cannot run: CAP_NET_ADMIN is missing');
+    expect(agent.said).toContain('nodes is unavailable: CAP_NET_ADMIN is missing');
     expect(routes(host)).toBe('');
   });
 
@@ -118,10 +122,11 @@ describeOnLinux('an agent on a host that lacks something', needs, () => {
     const words = ['--datapath-services', 'nftables', '--datapath-routing', 'direct', '--manifests', file];
     const agent = start('no-bpf', '-bpf,-sys_admin', ...words);
     expect(parts(await complete(agent))).toEqual({
-      nodes: 'runs: no path to 10.3.0.0/24 of atlantic/far: 198.51.100.3 is behind 192.168.0.254',
-      ipcache: 'cannot run: CAP_BPF is missing: run it as root, or give it the capability',
+      nodes:
+        'running: no path to 10.3.0.0/24 of atlantic/far: 198.51.100.3 is not on a local link: its next hop is 192.168.0.254',
+      ipcache: 'unavailable: CAP_BPF is missing: run as root, or add the capability',
       services:
-        'runs: the session affinity of shop/web is not kept: rules choose a backend for each connection, --datapath-services socket keeps it',
+        'running: no session affinity for shop/web, because nftables rules select a backend per connection: use --datapath-services socket',
     });
     expect(await agent.ask('/v1/ipcache/lookup/10.2.0.9')).toMatchObject({ identity: 66_000 });
     expect(routes(host)).toContain('10.2.0.0/24 via 192.168.0.2 dev eth0');
@@ -129,7 +134,7 @@ describeOnLinux('an agent on a host that lacks something', needs, () => {
     host.run('ip', 'link', 'set', 'eth0', 'down', 'name', 'uplink');
     const gone = 'no path to 10.2.0.0/24 of atlantic/near: route to 192.168.0.2: ENETUNREACH';
     const without = await agent.until((datapath) => parts(datapath)['nodes']?.includes(gone) === true);
-    expect([parts(without)['services'], routes(host)]).toEqual([expect.stringMatching(/^runs/), '']);
+    expect([parts(without)['services'], routes(host)]).toEqual([expect.stringMatching(/^running/), '']);
     expect(await agent.ask('/v1/ipcache/lookup/10.2.0.9')).toMatchObject({ identity: 66_000 });
     host.run('ip', 'link', 'set', 'uplink', 'up');
     await agent.until((datapath) => !parts(datapath)['nodes']?.includes(gone));

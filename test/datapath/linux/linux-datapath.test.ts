@@ -116,9 +116,9 @@ describe('a Linux datapath', () => {
     rig.engines.say('10.0.0.1', 'a');
     await rig.turns.settle();
     expect(datapath.status().parts).toEqual([
-      { name: 'nodes', state: 'cannot run', missing: ['CAP_NET_ADMIN is missing'] },
-      { name: 'ipcache', state: 'runs', missing: [] },
-      { name: 'services', state: 'cannot run', missing: ['another map is pinned there'] },
+      { name: 'nodes', state: 'unavailable', missing: ['CAP_NET_ADMIN is missing'] },
+      { name: 'ipcache', state: 'running', missing: [] },
+      { name: 'services', state: 'unavailable', missing: ['another map is pinned there'] },
     ]);
     expect([...rig.tables.ipcache.there]).toEqual([['10.0.0.1', 'a']]);
   });
@@ -278,7 +278,7 @@ describe('a Linux datapath', () => {
     const refusing = (rig: Rig, name: LinuxPartName) => {
       const other = { isRunning: true };
       const datapath = rig.open({}, ABLE, (part, opened) => {
-        if (opened === name && other.isRunning) throw new SteeredByAnotherError('another agent steers it');
+        if (opened === name && other.isRunning) throw new SteeredByAnotherError('another agent manages it');
         return part;
       });
       return { other, datapath };
@@ -296,11 +296,11 @@ describe('a Linux datapath', () => {
       rig.engines.say('same', 'old');
       rig.engines.say('added', 'new');
       await rig.turns.until(datapath.repair());
-      expect([stateOf(datapath, 'ipcache'), rig.tables.ipcache.calls]).toEqual(['cannot run', []]);
+      expect([stateOf(datapath, 'ipcache'), rig.tables.ipcache.calls]).toEqual(['unavailable', []]);
       other.isRunning = false;
       await rig.turns.until(datapath.repair());
       expect([stateOf(datapath, 'ipcache'), rig.tables.ipcache.calls.flat()]).toEqual([
-        'runs',
+        'running',
         ['+ added new', '- gone'],
       ]);
     });
@@ -372,7 +372,7 @@ describe('a Linux datapath', () => {
     await rig.turns.settle();
     expect(retired).toEqual(['nodes', 'ipcache']);
     expect(datapath.status().failures).toEqual([
-      'services: what was there before stays: 1 items of services are not written',
+      'services: items of the previous agent were not removed: 1 item of services not written',
     ]);
     rig.tables.services.broken.clear();
     await rig.turns.until(datapath.repair());
@@ -396,7 +396,9 @@ describe('a Linux datapath', () => {
     datapath.connect({ ...rig.ports, ipcache: { subscribe } });
     isSteered = false;
     await rig.turns.until(datapath.repair());
-    expect(datapath.status().failures).toEqual(['ipcache: cannot follow the engines: the engine is closed']);
+    expect(datapath.status().failures).toEqual([
+      'ipcache: cannot subscribe to the engines: the engine is closed',
+    ]);
   });
 
   it('retires what is left of a part, also where the table of another cannot be read', async () => {

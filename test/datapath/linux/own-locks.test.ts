@@ -49,7 +49,7 @@ describeOnLinux('a host that an agent steers', ['maps', 'routes', 'nftables', 'n
     Object.fromEntries(
       datapath.status().parts.map(({ name, state, missing: [why = ''] }) => [name, `${state} ${why}`.trim()]),
     );
-  const RUNS = { nodes: 'runs', ipcache: 'runs', services: 'runs' };
+  const RUNS = { nodes: 'running', ipcache: 'running', services: 'running' };
 
   it('is steered by no other one in its network namespace, or in its folder, before that has ended', () => {
     const [one, two] = [join(pins, 'one'), join(pins, 'two')];
@@ -57,15 +57,15 @@ describeOnLinux('a host that an agent steers', ['maps', 'routes', 'nftables', 'n
     expect(states(first)).toEqual(RUNS);
     expect(states(open(host, optionsOf(two)))).toEqual({
       nodes:
-        'cannot run another agent steers the routes of this network namespace: stop it, or run this one with --datapath-routing off',
-      ipcache: 'runs',
+        'unavailable another agent manages the routes of this network namespace: stop it, or start this one with --datapath-routing off',
+      ipcache: 'running',
       services:
-        'cannot run another agent steers the rules of this network namespace: stop it, or run this one with another --datapath-services',
+        'unavailable another agent manages the rules of this network namespace: stop it, or start this one with another --datapath-services',
     });
     const other = open(scratch.namespace('other'), optionsOf(one));
     expect(states(other)).toEqual({
       ...RUNS,
-      ipcache: `cannot run another agent steers what is pinned in ${one}: stop it, or name another folder with --datapath-pins`,
+      ipcache: `unavailable another agent uses the pins in ${one}: stop it, or set another folder with --datapath-pins`,
     });
     // A dry run writes nothing, and so is in nobody's way.
     expect(states(open(host, optionsOf(one, { dryRun: true })))).toEqual(RUNS);
@@ -88,9 +88,9 @@ describeOnLinux('a host that an agent steers', ['maps', 'routes', 'nftables', 'n
     };
     expect(retire()).toContain('10.9.0.0/24');
     expect(within(host, () => cleanHost(folder)).left).toEqual([
-      expect.stringContaining('another agent steers the routes of this network namespace'),
-      expect.stringContaining('another agent steers the rules of this network namespace'),
-      expect.stringContaining(`another agent steers what is pinned in ${folder}`),
+      expect.stringContaining('another agent manages the routes of this network namespace'),
+      expect.stringContaining('another agent manages the rules of this network namespace'),
+      expect.stringContaining(`another agent uses the pins in ${folder}`),
     ]);
     first[Symbol.dispose]();
     expect(retire()).toBe('');

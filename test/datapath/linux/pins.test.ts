@@ -71,7 +71,7 @@ describeOnLinux('pins of a datapath', ['maps', 'sockets', 'nftables', 'namespace
     expect(maps).toHaveLength(13);
     const before = maps.map((name) => [name, idOf('map', name)]);
     for (const name of readdirSync(pins)) rmSync(join(pins, name));
-    expect(missing(datapath)).toContain('map ipcache is missing, not pinned');
+    expect(missing(datapath)).toContain('map ipcache is missing, expected pinned');
     expect(missing(datapath)).toHaveLength(21);
     // The folder tells: less than a second of this clock passes.
     for (let waited = 0; waited < 200 && missing(datapath).length > 0; waited++) {
@@ -119,11 +119,11 @@ describeOnLinux('pins of a datapath', ['maps', 'sockets', 'nftables', 'namespace
     rmSync(path);
     exec('bpftool', ...`map create ${path} type hash key 4 value 4 entries 5 name foreign`.split(' '));
     await datapath.repair();
-    expect(missing(datapath)).toEqual(['map ipcache is another map, not pinned']);
+    expect(missing(datapath)).toEqual(['map ipcache is replaced, expected pinned']);
     const table = datapath.status().tables.find(({ name }) => name === 'ipcache-pins');
     expect(table).toMatchObject({
       state: 'degraded',
-      failures: [{ key: 'map ipcache', reason: expect.stringContaining(`${path} is not ours`) }],
+      failures: [{ key: 'map ipcache', reason: expect.stringContaining(`${path} is a foreign BPF object`) }],
     });
     expect(exec('bpftool', 'map', 'show', 'pinned', path)).toContain('name foreign');
     rmSync(path);
@@ -135,7 +135,9 @@ describeOnLinux('pins of a datapath', ['maps', 'sockets', 'nftables', 'namespace
     const datapath = await start();
     exec('bpftool', 'link', 'detach', 'pinned', join(pins, 'socket_connect4'));
     expect(attached()).toHaveLength(7);
-    expect(missing(datapath)).toEqual([`program socket_connect4 is detached, not attached to ${cgroup}`]);
+    expect(missing(datapath)).toEqual([
+      `program socket_connect4 is detached, expected attached to ${cgroup}`,
+    ]);
     expect(await datapath.plan()).toEqual([
       {
         table: 'service-pins',
@@ -163,13 +165,13 @@ describeOnLinux('pins of a datapath', ['maps', 'sockets', 'nftables', 'namespace
     exec('bpftool', ...`map create ${path} type hash key 4 value 4 entries 5 name foreign`.split(' '));
     const datapath = await start();
     const states = () => datapath.status().parts.map(({ name, state }) => `${name} ${state}`);
-    expect(states()).toEqual(['nodes off', 'ipcache runs', 'services cannot run']);
+    expect(states()).toEqual(['nodes off', 'ipcache running', 'services unavailable']);
     const open = readdirSync('/proc/self/fd').length;
     for (let round = 0; round < 3; round++) await datapath.repair();
     expect(readdirSync('/proc/self/fd').length).toBe(open);
     rmSync(path);
     await inNamespace(kernel, host.path, () => datapath.repair());
-    expect(states()).toEqual(['nodes off', 'ipcache runs', 'services runs']);
+    expect(states()).toEqual(['nodes off', 'ipcache running', 'services running']);
     expect(attached()).toHaveLength(8);
   });
 });

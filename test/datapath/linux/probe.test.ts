@@ -80,12 +80,12 @@ describe('the probe of a host', () => {
     [
       'a bpffs that another mount hides',
       { mounts: 'bpf /sys/fs/bpf bpf rw 0 0\ntmpfs /sys/fs/bpf tmpfs rw 0 0\n' },
-      { maps: /no bpf file system at \/sys\/fs\/bpf\/dpcache/ },
+      { maps: /no BPF file system at \/sys\/fs\/bpf\/dpcache/ },
     ],
     [
       'a bpffs with a similar name',
       { mounts: 'sysfs /sys sysfs rw 0 0\nbpf /sys/fs/bpf/dp bpf rw 0 0\n' },
-      { maps: /no bpf file system/ },
+      { maps: /no BPF file system/ },
     ],
   ])('says what is missing: %s', (_, facts, expected) => {
     const answer = probed(facts);
@@ -100,7 +100,7 @@ describe('the probe of a host', () => {
     expect(missingFor(probed({}, '/sys/fs/cgroup/unified/pods/../agent'), 'sockets')).toEqual([]);
     expect(probed({}, '/sys/fs/cgroup/unified/pods/../agent').cgroup).toBe('/sys/fs/cgroup/unified/agent');
     expect(missingFor(probed({}, '/sys/fs/cgroup/cpu'), 'sockets')).toEqual([
-      '/sys/fs/cgroup/cpu is not in a cgroup2: name a folder of one that is mounted',
+      '/sys/fs/cgroup/cpu is not on a cgroup2 file system: set a folder on a mounted one',
     ]);
   });
 

@@ -268,7 +268,7 @@ describeOnLinux(
       inner[Symbol.dispose]();
       const { parts } = await agent.datapath();
       expect(parts.find(({ name }) => name === 'services')?.missing.join()).toMatch(
-        /cgroup .* is gone.*--datapath-cgroup/,
+        /cgroup .* does not exist any more.*--datapath-cgroup/,
       );
       await agent.ask('/v1/datapath/repair', {});
       const { failures, state } = await agent.table('service-pins');

@@ -21,7 +21,7 @@ const SPEC = {
 };
 
 describe('CiliumNodes', () => {
-  it('are nodes of the own cluster; what is no address is left out alone (K 36)', async () => {
+  it('are nodes of the own cluster; what is not an address is left out alone (K 36)', async () => {
     const world = await new FeedWorld().started();
     const metadata = {
       name: 'n2',

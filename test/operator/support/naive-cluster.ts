@@ -90,7 +90,7 @@ interface RawEndpoint extends NaiveObject {
 
 type Ports = Record<string, { Protocol: string; Port: number }>;
 
-/** Canonical; undefined for what is no address. */
+/** Canonical; undefined for what is not an address. */
 function canonical(ip: unknown): string | undefined {
   if (typeof ip !== 'string' || !ipaddr.isValid(ip)) return undefined;
   if (!ip.includes(':') && ip.split('.').length !== 4) return undefined;

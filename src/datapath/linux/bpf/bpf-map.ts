@@ -50,11 +50,11 @@ export class ForeignMapError extends Error {
 
   constructor(path: string, found: MapInfo, wanted: MapShape) {
     const words = (type: number, keySize: number, valueSize: number, maxEntries: number): string =>
-      `type ${type}, keys of ${keySize} bytes, values of ${valueSize}, room for ${maxEntries}`;
+      `type ${type}, key ${keySize} B, value ${valueSize} B, max_entries ${maxEntries}`;
     const { keySize, valueSize, maxEntries } = wanted;
     const was = words(found.type, found.keySize, found.valueSize, found.maxEntries);
     super(
-      `${path} is another map (${was}) than wanted (${words(MAP_TYPES[wanted.type], keySize, valueSize, maxEntries)})`,
+      `${path} is a different map: found ${was}; expected ${words(MAP_TYPES[wanted.type], keySize, valueSize, maxEntries)}`,
     );
     this.path = path;
     this.maxEntries = found.maxEntries;
@@ -215,15 +215,15 @@ export class BpfMap implements BatchedMap {
 }
 
 /**
- * Returns the state of the pin of a map that this process has opened: `pinned`, `another map`, or `undefined` if there is no
+ * Returns the state of the pin of a map that this process has opened: `pinned`, `replaced`, or `undefined` if there is no
  * pin.
  */
-export function mapPinState(bpf: Bpf, path: string, map: number): 'pinned' | 'another map' | undefined {
+export function mapPinState(bpf: Bpf, path: string, map: number): 'pinned' | 'replaced' | undefined {
   const fd = openPin(bpf, path);
   if (fd === undefined) return undefined;
   try {
     const isSame = kindOf(fd) === 'map' && mapInfo(bpf, fd).id === mapInfo(bpf, map).id;
-    return isSame ? 'pinned' : 'another map';
+    return isSame ? 'pinned' : 'replaced';
   } finally {
     closeSync(fd);
   }

@@ -13,7 +13,7 @@ export function attachToCgroup(bpf: Bpf, program: number, cgroup: string, attach
     attributes.setUint32(0, program, true);
     attributes.setUint32(4, folder, true);
     attributes.setUint32(8, ATTACH_TYPES[attachType], true);
-    return bpf.call('LINK_CREATE', `${attachType} at ${cgroup}`);
+    return bpf.call('LINK_CREATE', `${attachType} on ${cgroup}`);
   } finally {
     closeSync(folder);
   }
@@ -33,7 +33,7 @@ export function attachToInterface(
   attributes.setUint32(0, program, true);
   attributes.setUint32(4, ifindex, true);
   attributes.setUint32(8, ATTACH_TYPES[attachType], true);
-  return bpf.call('LINK_CREATE', `${attachType} at interface ${ifindex}`);
+  return bpf.call('LINK_CREATE', `${attachType} on interface ${ifindex}`);
 }
 
 /** Replaces the program of a link atomically. */

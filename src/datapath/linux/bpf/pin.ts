@@ -23,7 +23,7 @@ export class ForeignPinError extends Error {
   readonly code: 'foreign-pin' = 'foreign-pin';
 
   constructor(path: string) {
-    super(`${path} is not ours: take it away, or name another folder with --datapath-pins`);
+    super(`${path} is a foreign BPF object: delete it, or set another folder with --datapath-pins`);
   }
 }
 

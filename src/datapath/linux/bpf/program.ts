@@ -52,7 +52,7 @@ export function linkImage(image: ProgramImage, maps: ReadonlyMap<string, number>
   const view = new DataView(code.buffer);
   for (const [instruction, name] of image.maps) {
     const fd = maps.get(name);
-    if (fd === undefined) throw new RangeError(`${image.name} needs the map ${name}`);
+    if (fd === undefined) throw new RangeError(`program ${image.name} requires the map ${name}`);
     const at = instruction * INSTRUCTION_BYTES;
     view.setUint8(at + 1, (view.getUint8(at + 1) & 0x0f) | (BPF_PSEUDO_MAP_FD << 4));
     view.setInt32(at + 4, fd, true);

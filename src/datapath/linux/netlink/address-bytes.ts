@@ -61,7 +61,9 @@ export function readAddress(bytes: Uint8Array | undefined): string | undefined {
 export function readPrefix(bytes: Uint8Array | undefined, length: number, family: Family): string {
   const words = wordsOf(bytes ?? new Uint8Array(family === 4 ? 4 : 16));
   if (words.family !== family || length > (family === 4 ? 32 : 128))
-    throw new NetlinkFormatError(`a prefix of IPv${words.family} and length ${length} for IPv${family}`);
+    throw new NetlinkFormatError(
+      `invalid prefix: IPv${words.family}, length ${length}; expected IPv${family}`,
+    );
   return formatPrefix(words, length);
 }
 
@@ -75,13 +77,13 @@ export function parseMAC(text: string): Uint8Array {
 }
 
 function parse(text: string): number {
-  if (!parsePrefix(text, scratch)) throw new RangeError(`${text} is no address and no prefix`);
+  if (!parsePrefix(text, scratch)) throw new RangeError(`${text} is not an address or prefix`);
   return scratch.length;
 }
 
 function wordsOf(bytes: Uint8Array): AddressWords {
   if (bytes.length !== 4 && bytes.length !== 16)
-    throw new NetlinkFormatError(`an address of ${bytes.length} bytes`);
+    throw new NetlinkFormatError(`invalid address: ${bytes.length} bytes`);
   const octet = (at: number): number => bytes[at] ?? 0;
   const word = (at: number): number =>
     (octet(at) << 24) | (octet(at + 1) << 16) | (octet(at + 2) << 8) | octet(at + 3);

@@ -20,7 +20,7 @@ export function errorIn(message: NetlinkMessage, call: string): SyscallError | u
   const { body, flags, type } = message;
   // Old kernels end a dump without an error number.
   if (type === NLMSG.done && body.length === 0) return undefined;
-  if (body.length < 4) throw new NetlinkFormatError(`an acknowledgement of ${body.length} bytes`);
+  if (body.length < 4) throw new NetlinkFormatError(`invalid acknowledgement: ${body.length} bytes`);
   const errno = -viewOf(body).getInt32(0, true);
   if (errno <= 0) return undefined;
   return new SyscallError(call, errno, (flags & NLM_F.ackAttributes) === 0 ? '' : textOf(message));
@@ -34,7 +34,8 @@ function textOf({ body, flags, type }: NetlinkMessage): string {
 
 /** Returns the length of the error number, the header of the request and, if it is included, the rest of the request. */
 function repeatedBytes(body: Uint8Array, flags: number): number {
-  if (body.length < 4 + HEADER_BYTES) throw new NetlinkFormatError(`an error of ${body.length} bytes`);
+  if (body.length < 4 + HEADER_BYTES)
+    throw new NetlinkFormatError(`invalid error message: ${body.length} bytes`);
   if ((flags & NLM_F.capped) !== 0) return 4 + HEADER_BYTES;
   return 4 + ((viewOf(body).getUint32(4, true) + 3) & ~3);
 }

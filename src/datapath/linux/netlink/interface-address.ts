@@ -24,7 +24,8 @@ export function writeAddressDump(writer: MessageWriter): void {
 /** Returns the address in a message; `undefined` if it is about something else. Throws `NetlinkFormatError`. */
 export function readInterfaceAddress({ type, body }: NetlinkMessage): InterfaceAddress | undefined {
   if (type !== RTM_ADDRESS.add && type !== RTM_ADDRESS.delete) return undefined;
-  if (body.length < FIXED_BYTES) throw new NetlinkFormatError(`an address of ${body.length} bytes`);
+  if (body.length < FIXED_BYTES)
+    throw new NetlinkFormatError(`invalid address message: ${body.length} bytes`);
   const [number = 0, length = 0] = body;
   const attributes = new Attributes(body, FIXED_BYTES);
   // On a point-to-point link, `address` is that of the peer.

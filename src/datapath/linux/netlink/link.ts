@@ -82,7 +82,7 @@ export function writeLinkQuestion(
 /** Returns the link in a message; `undefined` if it is about something else. Throws `NetlinkFormatError`. */
 export function readLink({ type, body }: NetlinkMessage): Link | undefined {
   if (type !== RTM_LINK.add && type !== RTM_LINK.delete) return undefined;
-  if (body.length < FIXED_BYTES) throw new NetlinkFormatError(`a link of ${body.length} bytes`);
+  if (body.length < FIXED_BYTES) throw new NetlinkFormatError(`invalid link message: ${body.length} bytes`);
   // Bridges report their ports in messages of the same type.
   if (body[0] !== AF.unspecified) return undefined;
   const view = viewOf(body);

@@ -31,7 +31,7 @@ export function readMessages(bytes: Uint8Array): readonly NetlinkMessage[] {
     const rest = bytes.length - at;
     const length = rest < HEADER_BYTES ? 0 : readU32(bytes, at);
     if (length < HEADER_BYTES || length > rest)
-      throw new NetlinkFormatError(`a message of ${length} bytes at ${at} of ${bytes.length}`);
+      throw new NetlinkFormatError(`invalid message length ${length} at offset ${at} of ${bytes.length}`);
     messages.push({
       type: readU16(bytes, at + 4),
       flags: readU16(bytes, at + 6),
@@ -94,7 +94,7 @@ export class Attributes {
   #number(type: number, size: number): Uint8Array | undefined {
     const bytes = this.#byType[type];
     if (bytes !== undefined && bytes.length < size)
-      throw new NetlinkFormatError(`attribute ${type} has ${bytes.length} bytes instead of ${size}`);
+      throw new NetlinkFormatError(`attribute ${type} has ${bytes.length} bytes, expected ${size}`);
     return bytes;
   }
 }
@@ -126,12 +126,13 @@ function walkAttributes(
   from: number,
   visit: (type: number, value: Uint8Array) => void,
 ): void {
-  if (from > bytes.length) throw new NetlinkFormatError(`a fixed part of ${bytes.length} bytes, not ${from}`);
+  if (from > bytes.length)
+    throw new NetlinkFormatError(`message header has ${bytes.length} bytes, expected ${from}`);
   for (let at = from; at < bytes.length; ) {
     const rest = bytes.length - at;
     const length = rest < 4 ? 0 : readU16(bytes, at);
     if (length < 4 || length > rest)
-      throw new NetlinkFormatError(`an attribute of ${length} bytes at ${at} of ${bytes.length}`);
+      throw new NetlinkFormatError(`invalid attribute length ${length} at offset ${at} of ${bytes.length}`);
     visit(readU16(bytes, at + 2) & TYPE_MASK, bytes.subarray(at + 4, at + length));
     at += align(length);
   }

@@ -69,7 +69,8 @@ export function writeNeighborDump(writer: MessageWriter, kind: Neighbor['kind'],
 /** Returns the entry in a message; `undefined` if it is about something else. Throws `NetlinkFormatError`. */
 export function readNeighbor({ type, body }: NetlinkMessage): Neighbor | undefined {
   if (type !== RTM_NEIGHBOR.add && type !== RTM_NEIGHBOR.delete) return undefined;
-  if (body.length < FIXED_BYTES) throw new NetlinkFormatError(`a neighbour of ${body.length} bytes`);
+  if (body.length < FIXED_BYTES)
+    throw new NetlinkFormatError(`invalid neighbor message: ${body.length} bytes`);
   const [number = 0] = body;
   if (number !== AF.bridge && familyWithNumber(number) === undefined) return undefined;
   const view = viewOf(body);

@@ -202,7 +202,11 @@ export class NetlinkSocket implements Disposable {
       outcomes[index] ??= errorIn(message, request.what);
     });
     for (let index = first; !isWhole && index < next; index++)
-      outcomes[index] ??= new SyscallError(requests[index]?.what ?? '', ENOBUFS, 'the answer is lost');
+      outcomes[index] ??= new SyscallError(
+        requests[index]?.what ?? '',
+        ENOBUFS,
+        'the kernel dropped the answer',
+      );
     return next;
   }
 

@@ -98,7 +98,7 @@ export function writeRouteQuestion(writer: MessageWriter, address: string): void
  */
 export function readRoute({ type, body }: NetlinkMessage): Route | undefined {
   if (type !== RTM_ROUTE.add && type !== RTM_ROUTE.delete) return undefined;
-  if (body.length < FIXED_BYTES) throw new NetlinkFormatError(`a route of ${body.length} bytes`);
+  if (body.length < FIXED_BYTES) throw new NetlinkFormatError(`invalid route message: ${body.length} bytes`);
   const [number = 0, length = 0, , , table = 0, protocol = 0, , kind = 0] = body;
   const family = familyWithNumber(number);
   const flags = readU32(body, 8);
@@ -125,7 +125,7 @@ function readHops(bytes: Uint8Array | undefined): readonly NextHop[] | undefined
     const rest = bytes.length - at;
     const length = rest < RTNH_FIXED_BYTES ? 0 : readU16(bytes, at);
     if (length < RTNH_FIXED_BYTES || length > rest)
-      throw new NetlinkFormatError(`a next hop of ${length} bytes at ${at} of ${bytes.length}`);
+      throw new NetlinkFormatError(`invalid next hop length ${length} at offset ${at} of ${bytes.length}`);
     const attributes = new Attributes(bytes.subarray(at, at + length), RTNH_FIXED_BYTES);
     hops.push({ gateway: readAddress(attributes.bytes(RTA.gateway)), interface: readU32(bytes, at + 4) });
     at += (length + 3) & ~3;

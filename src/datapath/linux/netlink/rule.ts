@@ -53,7 +53,7 @@ export function writeRuleDump(writer: MessageWriter, family: 4 | 6): void {
  */
 export function readRule({ type, body }: NetlinkMessage): Rule | undefined {
   if (type !== RTM_RULE.add && type !== RTM_RULE.delete) return undefined;
-  if (body.length < FIXED_BYTES) throw new NetlinkFormatError(`a rule of ${body.length} bytes`);
+  if (body.length < FIXED_BYTES) throw new NetlinkFormatError(`invalid rule message: ${body.length} bytes`);
   const [number = 0, , length = 0, , table = 0, , , action = 0] = body;
   const family = familyWithNumber(number);
   const attributes = new Attributes(body, FIXED_BYTES);

@@ -344,7 +344,7 @@ export function readElements({ type, body }: NetlinkMessage): readonly NftElemen
 
 function readElement(element: Attributes): NftElement {
   const key = element.nested(1)?.bytes(1);
-  if (key === undefined) throw new NetlinkFormatError('an element without a key');
+  if (key === undefined) throw new NetlinkFormatError('set element has no key');
   const data = element.nested(2);
   return { key: key.slice(), value: data?.bytes(1)?.slice(), chain: data?.nested(2)?.text(2) };
 }

@@ -451,7 +451,7 @@ function unsupported({ key, item }: TableChange<ServiceItem>): SyscallError | un
   const endpoint = parseEndpoint(key);
   const isKnown = PROTOCOLS.some(({ number }) => number === endpoint.protocol);
   if (isKnown || isAnyPort(endpoint) || item === undefined) return undefined;
-  return new SyscallError(`${key} is neither TCP, UDP nor SCTP`, EPROTONOSUPPORT);
+  return new SyscallError(`${key}: unsupported protocol, expected TCP, UDP or SCTP`, EPROTONOSUPPORT);
 }
 
 /** Returns the protocols whose masquerade set, or set of cluster IPs, must contain an item. */

@@ -317,7 +317,7 @@ function readKey(
   more: number,
 ): { readonly ip: string; readonly rest: DataView } {
   const at = 4 * words(family);
-  if (bytes.length < at + more) throw new NetlinkFormatError(`a key of ${bytes.length} bytes`);
+  if (bytes.length < at + more) throw new NetlinkFormatError(`invalid key: ${bytes.length} bytes`);
   return { ip: readAddress(bytes.subarray(0, at)) ?? '', rest: viewOf(bytes.subarray(at)) };
 }
 

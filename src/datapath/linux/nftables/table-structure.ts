@@ -76,7 +76,7 @@ export function readStructure(socket: NetlinkSocket, table: NftTable, family: Fa
       picks.add(backends);
       compare(pickChain(family, backends));
     } else {
-      defects.push(`chain ${name} is not one of ours`);
+      defects.push(`chain ${name} is foreign`);
       repair.push(deleteChain(table, name));
     }
   }
@@ -104,12 +104,12 @@ function hasBase(found: Pick<NftChain, 'base'>, wanted: Pick<NftChain, 'base'>):
 
 /** Returns the difference of rules from the desired ones as text; undefined if there is none. */
 function rulesDefect(found: Rules, { rules }: NftChain): string | undefined {
-  if (found.length !== rules.length) return `${found.length} rules instead of ${rules.length}`;
+  if (found.length !== rules.length) return `found ${found.length} rules, expected ${rules.length}`;
   const at = rules.findIndex((wanted, index) => {
     const rule = found[index] ?? [];
     return rule.length !== wanted.length || !wanted.every((each, step) => isRule(rule[step], each));
   });
-  return at < 0 ? undefined : `rule ${at + 1} is another`;
+  return at < 0 ? undefined : `rule ${at + 1} was changed`;
 }
 
 function isRule(found: FoundExpression | undefined, wanted: Parameters<typeof isExpression>[1]): boolean {

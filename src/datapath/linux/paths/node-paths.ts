@@ -124,12 +124,12 @@ export class NodePaths implements NodeHandler, Disposable {
     this.#repair = new PacedTask(
       context.clock,
       () => EVENT_PACE_MS,
-      () => this.#noted('paths cannot be compared', () => this.#repairAll()),
+      () => this.#noted('cannot read the paths of the kernel', () => this.#repairAll()),
     );
     this.#reconsider = new PacedTask(
       context.clock,
       () => Math.max(EVENT_PACE_MS, this.#nodes.size * NODE_PACE_MS),
-      () => this.#noted('it cannot be found how nodes are reached', () => this.#resolveAll()),
+      () => this.#noted('cannot resolve the paths to nodes', () => this.#resolveAll()),
     );
   }
 
@@ -269,7 +269,7 @@ export class NodePaths implements NodeHandler, Disposable {
     const hop = tunnelEndpoint(node, cidr.includes(':') ? 'ipv6' : 'ipv4');
     const end = tunnelEndpoint(node, this.#underlay);
     if ([hop, end].some((address) => address !== undefined && holds(cidr, address)))
-      return 'it holds the address of its own node';
+      return 'it contains the address of its own node';
     const refusal = this.#refusal(node, cidr);
     if (refusal !== undefined) return refusal;
     const { mode } = this.#options;
@@ -292,7 +292,7 @@ export class NodePaths implements NodeHandler, Disposable {
   }
 
   #addTunnel(cidr: string, end: string | undefined, items: Map<string, PathItem>): string | undefined {
-    if (end === undefined) return `it has no ${this.#underlay} address for a tunnel`;
+    if (end === undefined) return `the node has no ${this.#underlay} tunnel address`;
     this.#device ??= this.#ownDevice();
     if (typeof this.#device === 'string') return this.#device;
     const mac = tunnelMAC(end);
@@ -307,9 +307,9 @@ export class NodePaths implements NodeHandler, Disposable {
   /** Returns the local end of the tunnel, or the reason why there is none. */
   #ownDevice(): DeviceItem | string {
     const local = this.#own && tunnelEndpoint(this.#own, this.#underlay);
-    if (local === undefined) return 'the own address for a tunnel is not known yet';
+    if (local === undefined) return 'the tunnel address of this node is unknown';
     const mtu = this.#table.mtuAt(local);
-    if (mtu === undefined) return `no interface has the own address ${local}`;
+    if (mtu === undefined) return `no interface has the tunnel address ${local} of this node`;
     const { vni, port } = this.#options;
     return {
       kind: 'device',
@@ -418,7 +418,7 @@ function holds(cidr: string, address: string): boolean {
 }
 
 function reasonOf(reach: Reach | undefined): string {
-  return reach?.kind === 'not' ? reach.reason : 'it has no address of that family';
+  return reach?.kind === 'not' ? reach.reason : 'the node has no address of that family';
 }
 
 /**

@@ -71,7 +71,7 @@ export function pathKey(kind: PathItem['kind'], what: string): string {
 export function splitKey(key: string): readonly [kind: PathItem['kind'], what: string] {
   const space = key.indexOf(' ');
   const kind = key.slice(0, space);
-  if (!isKind(kind)) throw new RangeError(`${key} is no key of a path`);
+  if (!isKind(kind)) throw new RangeError(`${key} is not a path key`);
   return [kind, key.slice(space + 1)];
 }
 

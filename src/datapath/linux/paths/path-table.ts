@@ -196,11 +196,12 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
         { what: `route to ${address}`, type: RTM_ROUTE.get, flags: 0, write },
         readRoute,
       );
-      if (route === undefined || !route.isUnicast) return { kind: 'not', reason: `${address} is no host's` };
+      if (route === undefined || !route.isUnicast)
+        return { kind: 'not', reason: `${address} is not a unicast address` };
       if (route.gateway !== undefined)
-        return { kind: 'not', reason: `${address} is behind ${route.gateway}` };
+        return { kind: 'not', reason: `${address} is not on a local link: its next hop is ${route.gateway}` };
       if (route.interface === this.#device()?.index)
-        return { kind: 'not', reason: `${address} is in the tunnel` };
+        return { kind: 'not', reason: `${address} is routed through the tunnel` };
       return { kind: 'link', interface: route.interface };
     } catch (error) {
       if (error instanceof SyscallError) return { kind: 'not', reason: error.message };
@@ -213,7 +214,7 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     let left = SHOWN;
     for (const { destination, protocol, metric } of this.#routes.preferred()) {
       if (left-- === 0) return;
-      yield `packets to ${destination} take a route of protocol ${protocol} with metric ${metric}, which is better than ours`;
+      yield `a foreign route to ${destination} (protocol ${protocol}, metric ${metric}) takes precedence`;
     }
   }
 
@@ -404,7 +405,7 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     const device = this.#device();
     if (device !== undefined) return [neighborRequest(key, item, this.#known.get(key), device.index)];
     if (item === undefined) return [];
-    throw new SyscallError(`add ${key}`, ENODEV, `there is no interface ${this.#options.device}`);
+    throw new SyscallError(`add ${key}`, ENODEV, `no interface ${this.#options.device}`);
   }
 
   #routeRequests(destination: string, item: RouteItem | undefined): readonly LenientRequest[] {
@@ -412,12 +413,12 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     if (item === undefined) return this.#routes.deleting(destination, routeTable);
     const equal = this.#routes.equal(destination, metricOf(destination));
     if (equal !== undefined && this.#routes.ours(destination).length === 0) {
-      const words = `there is a route of protocol ${equal.protocol} with the same metric that is not ours`;
+      const words = `a foreign route of protocol ${equal.protocol} with the same metric exists`;
       throw new SyscallError(`add route ${destination}`, EEXIST, words);
     }
     const index = item.interface === TUNNEL ? this.#device()?.index : item.interface;
     if (index === undefined)
-      throw new SyscallError(`add route ${destination}`, ENODEV, `there is no interface ${device}`);
+      throw new SyscallError(`add route ${destination}`, ENODEV, `no interface ${device}`);
     return this.#routes.replacing(this.#route(destination, item, index));
   }
 

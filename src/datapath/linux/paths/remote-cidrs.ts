@@ -56,17 +56,17 @@ export class RemoteCIDRs {
   /** Returns the reason why a CIDR of a remote cluster is refused; `undefined` if it is accepted. */
   refusal(cidr: string): string | undefined {
     const prefix = Prefix.parse(cidr);
-    if (prefix === undefined) return 'it is no CIDR';
+    if (prefix === undefined) return 'it is not a CIDR';
     const reserved = this.#reserved.overlapping(prefix);
     if (reserved !== undefined) return `it overlaps ${reserved.prefix} of ${reserved.owner}`;
     const isIn = (network: Prefix): boolean => network.contains(prefix);
     if (this.#allowed.some(isIn)) return undefined;
     if (!this.#private.some(isIn))
-      return 'it is in a public range: allow it with --datapath-remote-cidrs if it is right';
+      return 'it is in a public range; if it is correct, allow it with --datapath-remote-cidrs';
     const network = this.#networks.find(isIn);
     return (
       network &&
-      `it is in ${network}, the network of a link of this host: allow it with --datapath-remote-cidrs if it is right`
+      `it is in ${network}, a network of this host; if it is correct, allow it with --datapath-remote-cidrs`
     );
   }
 }

@@ -11,7 +11,7 @@ const FNV_PRIME = 0x01000193;
 
 function octetsOf(address: string): readonly number[] {
   const parsed = Prefix.parse(address);
-  if (parsed === undefined) throw new RangeError(`${address} is no address`);
+  if (parsed === undefined) throw new RangeError(`${address} is not an address`);
   const words = parsed.family === 4 ? [parsed.w0] : [parsed.w0, parsed.w1, parsed.w2, parsed.w3];
   return words.flatMap((word) => [word >>> 24, (word >>> 16) & 255, (word >>> 8) & 255, word & 255]);
 }

@@ -21,7 +21,7 @@ export function isOwnLink({ vxlan, alias }: Link): boolean {
 /** Returns the item of our interface, whose desired name is `name`. */
 export function deviceItem({ vxlan, mtu, mac = '', ...link }: Link, name: string): DeviceItem | undefined {
   if (vxlan === undefined) return undefined;
-  const amiss = link.name !== name ? `called ${link.name}` : link.up ? undefined : 'down';
+  const amiss = link.name !== name ? `named ${link.name}` : link.up ? undefined : 'down';
   return { kind: 'device', vni: vxlan.id, port: vxlan.port, local: vxlan.local ?? '', mtu, mac, amiss };
 }
 
@@ -51,7 +51,7 @@ export function setDevice(socket: LinkSocket, name: string, item: DeviceItem | u
   const named = linkNamed(socket, name);
   const isForeign = named !== undefined && !isOwnLink(named);
   if (isForeign && item !== undefined)
-    throw new SyscallError(`add ${name}`, EEXIST, `there is an interface ${name} that is not ours`);
+    throw new SyscallError(`add ${name}`, EEXIST, `a foreign interface ${name} exists`);
   const there = isForeign ? renamed(socket) : (named ?? renamed(socket));
   const before = there && deviceItem(there, name);
   const canStay = before !== undefined && item !== undefined && isSameTunnel(before, item);
@@ -96,7 +96,7 @@ function add(socket: LinkSocket, link: Link): void {
   throw new SyscallError(
     error.call,
     error.errno,
-    `${error.detail}: this kernel has no VXLAN, or its module vxlan is missing`,
+    `${error.detail}: the kernel has no VXLAN: load the module vxlan`,
   );
 }
 

@@ -65,7 +65,7 @@ export class HostAddresses implements Disposable {
 
   /** Returns a problem if the last read failed. */
   problems(): readonly string[] {
-    return this.#failure === undefined ? [] : [`the addresses of this host cannot be read: ${this.#failure}`];
+    return this.#failure === undefined ? [] : [`cannot read the addresses of this host: ${this.#failure}`];
   }
 
   /** Calls back with all addresses whenever they change. Call it once only. */

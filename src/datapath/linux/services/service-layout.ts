@@ -73,13 +73,13 @@ export interface Endpoint {
 export function parseEndpoint(text: string): Endpoint {
   const [, six, four, port, protocol = ''] = FRONTEND.exec(text) ?? [];
   const ip = six ?? four;
-  if (ip === undefined) throw new RangeError(`${text} is no frontend`);
+  if (ip === undefined) throw new RangeError(`${text} is not a frontend`);
   return { ip, port: Number(port), protocol: protocolNumber(protocol) ?? Number(protocol) };
 }
 
 /** Writes an address in network order, 4 or 16 bytes. */
 export function writeAddress(view: DataView, at: number, ip: string): void {
-  if (!parsePrefix(ip, register)) throw new RangeError(`${ip} is no address`);
+  if (!parsePrefix(ip, register)) throw new RangeError(`${ip} is not an address`);
   view.setInt32(at, register.w0);
   if (register.family === 4) return;
   view.setInt32(at + 4, register.w1);

@@ -85,9 +85,7 @@ export class ServicePins implements Disposable {
   problems(): readonly string[] {
     if (this.#problem !== undefined) return [this.#problem];
     return this.isBeside
-      ? [
-          'the maps of services have another layout: new ones are filled beside them, and take their place then',
-        ]
+      ? ['the service maps have another layout: new maps are being filled and will replace them']
       : [];
   }
 
@@ -112,7 +110,7 @@ export class ServicePins implements Disposable {
     } catch (error) {
       Object.assign(this.#maps, before);
       for (const { made } of copies) made[Symbol.dispose]();
-      this.#problem = `the maps of services keep their size, ${messageOf(error)}: give --datapath-service-capacity another number`;
+      this.#problem = `cannot resize the service maps: ${messageOf(error)}: change --datapath-service-capacity`;
       return;
     }
     for (const { family, name, made } of copies) {

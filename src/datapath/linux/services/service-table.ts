@@ -80,7 +80,7 @@ export class ServiceTable implements KernelTable<ServiceItem> {
     const family = endpoint.ip.includes(':') ? 6 : 4;
     const installed = this.families[family].installed(frontend);
     const isTooMuch = (wanted?.backends.length ?? 0) > MAX_BACKENDS_OF_FRONTEND;
-    const error = isTooMuch ? new SyscallError('a frontend takes 65,535 backends', E2BIG) : undefined;
+    const error = isTooMuch ? new SyscallError('a frontend has at most 65,535 backends', E2BIG) : undefined;
     return { frontend, endpoint, installed, wanted, error };
   }
 

@@ -55,7 +55,7 @@ const HOST_MAP = { type: 'array', keySize: 4, valueSize: 8, maxEntries: 1 } as c
 export function attachSocketPrograms(bpf: Bpf, { folder, cgroup, maps, host }: SocketProgramsOptions): void {
   for (const [attachType, image] of PROGRAMS) {
     const path = join(folder, image.name);
-    if (whoseIs(bpf, path, attachType, image) === 'of others') throw new ForeignPinError(path);
+    if (whoseIs(bpf, path, attachType, image) === 'foreign') throw new ForeignPinError(path);
   }
   // The programs keep the map alive. Each process has its own, because it may run in another network namespace.
   using hostMap = BpfMap.create(bpf, HOST_MAP, 'host');
@@ -72,7 +72,7 @@ export function attachSocketPrograms(bpf: Bpf, { folder, cgroup, maps, host }: S
   }
 }
 
-/** Detaches the programs, in reverse order. Connected sockets stay connected. Pins of others are kept. */
+/** Detaches the programs, in reverse order. Connected sockets stay connected. Pins foreign are kept. */
 export function detachSocketPrograms(bpf: Bpf, folder: string): void {
   for (const [attachType, image] of PROGRAMS.toReversed()) {
     const path = join(folder, image.name);
@@ -114,18 +114,18 @@ function whoseIs(
   path: string,
   attachType: AttachType,
   image: ProgramImage,
-): 'ours' | 'of others' | undefined {
+): 'ours' | 'foreign' | undefined {
   const fd = openPin(bpf, path);
   if (fd === undefined) return undefined;
   try {
-    if (kindOf(fd) !== 'link') return 'of others';
+    if (kindOf(fd) !== 'link') return 'foreign';
     const link = linkInfo(bpf, fd);
     const name = programName(bpf, link.programID) ?? image.name;
     const isOurs =
       link.type === CGROUP_LINK &&
       link.attachType === ATTACH_TYPES[attachType] &&
       name.slice(0, NAME_LENGTH) === image.name.slice(0, NAME_LENGTH);
-    return isOurs ? 'ours' : 'of others';
+    return isOurs ? 'ours' : 'foreign';
   } finally {
     closeSync(fd);
   }

@@ -117,7 +117,7 @@ export class Kernel implements Disposable {
     let at = 0;
     for (const part of parts) {
       if (at + part.length > this.#buffer.size)
-        throw new RangeError(`a system call takes at most ${BUFFER_BYTES} bytes here`);
+        throw new RangeError(`system call arguments exceed ${BUFFER_BYTES} bytes`);
       this.#buffer.bytes.set(part, at);
       at += part.length;
     }

@@ -53,9 +53,9 @@ export class Native {
   /** Throws {@link NoSyscallsError}. */
   constructor(platform: string = process.platform, arch: string = process.arch) {
     if (platform !== 'linux')
-      throw new NoSyscallsError(`the datapath runs on Linux only, and this is ${platform}`);
+      throw new NoSyscallsError(`platform ${platform} is not supported: the datapath requires Linux`);
     if (arch !== 'x64' && arch !== 'arm64')
-      throw new NoSyscallsError(`the datapath runs on x64 and arm64 only, and this is ${arch}`);
+      throw new NoSyscallsError(`architecture ${arch} is not supported: the datapath requires x64 or arm64`);
     this.#numbers = new Map(names().map((name) => [name, NUMBERS[name][arch]]));
     try {
       this.#koffi = createRequire(import.meta.url)('koffi');
@@ -63,7 +63,7 @@ export class Native {
       const types = Array.from({ length: 7 }, () => 'int64_t');
       this.#syscall = this.#koffi.load(null).func('syscall', 'int64_t', types);
     } catch (error) {
-      throw new NoSyscallsError('the library koffi, which makes system calls, does not load', {
+      throw new NoSyscallsError('cannot load the library koffi', {
         cause: error,
       });
     }

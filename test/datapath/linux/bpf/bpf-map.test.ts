@@ -176,7 +176,7 @@ describeOnLinux('a map in the kernel', ['maps'], () => {
     const open = (): unknown => BpfMap.openOrCreate(it.bpf, NUMBERS, path, 'numbers');
     expect(open).toThrow(ForeignMapError);
     expect(open).toThrow(
-      `${path} is another map (type 2, keys of 4 bytes, values of 16, room for 9) than wanted (type 1, keys of 4 bytes, values of 8, room for 3000)`,
+      `${path} is a different map: found type 2, key 4 B, value 16 B, max_entries 9; expected type 1, key 4 B, value 8 B, max_entries 3000`,
     );
   });
 });

@@ -247,7 +247,7 @@ describeOnLinux('a netlink socket', ['routes', 'namespaces', 'ip'], () => {
     const [error] = socket.transact([addRoute('172.20.1.0/24', '10.200.0.2')]);
     vi.restoreAllMocks();
     // The answer to the only request has come behind what is lost, and may be of another.
-    expect(error?.message).toBe('add 172.20.1.0/24: ENOBUFS: the answer is lost');
+    expect(error?.message).toBe('add 172.20.1.0/24: ENOBUFS: the kernel dropped the answer');
   });
 
   it('closes nothing of others when it is disposed of twice', () => {

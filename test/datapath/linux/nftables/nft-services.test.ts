@@ -195,14 +195,14 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 
     const RULES = `rules of ip ${TABLE}`;
     const backends = ['10.0.0.1:8080/TCP', '10.0.0.2:8080/TCP'];
     const damages: readonly (readonly [string, string])[] = [
-      [`flush chain ip ${TABLE} output`, 'chain output: 0 rules instead of 1'],
-      [`flush chain ip ${TABLE} pick-2`, 'chain pick-2: 0 rules instead of 3'],
+      [`flush chain ip ${TABLE} output`, 'chain output: found 0 rules, expected 1'],
+      [`flush chain ip ${TABLE} pick-2`, 'chain pick-2: found 0 rules, expected 3'],
       [`delete chain ip ${TABLE} postrouting`, 'chain postrouting is missing'],
-      [`add rule ip ${TABLE} refuse-input drop`, 'chain refuse-input: 3 rules instead of 2'],
-      [`add chain ip ${TABLE} foreign`, 'chain foreign is not one of ours'],
+      [`add rule ip ${TABLE} refuse-input drop`, 'chain refuse-input: found 3 rules, expected 2'],
+      [`add chain ip ${TABLE} foreign`, 'chain foreign is foreign'],
       [
         `flush chain ip ${TABLE} prerouting; add rule ip ${TABLE} prerouting ip daddr . meta l4proto . th sport vmap @services`,
-        'chain prerouting: rule 1 is another',
+        'chain prerouting: rule 1 was changed',
       ],
     ];
     set(KEY, backends);

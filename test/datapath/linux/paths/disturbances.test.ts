@@ -121,10 +121,10 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
       ['10.0.0.0/14', 'it overlaps 10.2.0.0/24 of c/near'],
       ['10.9.0.64/26', 'it overlaps 10.9.0.0/24 of c/own'],
       ['192.168.0.2/32', 'it overlaps 192.168.0.2/32 of c/near'],
-      ['192.168.0.254/32', 'it is in 192.168.0.0/24, the network of a link of this host'],
+      ['192.168.0.254/32', 'it is in 192.168.0.0/24, a network of this host'],
       ['127.0.0.0/16', 'it overlaps 127.0.0.1/32 of this host'],
-      ['8.8.8.0/24', 'it is in a public range: allow it with --datapath-remote-cidrs'],
-      ['0.0.0.0/0', 'it holds the address of its own node'],
+      ['8.8.8.0/24', 'it is in a public range; if it is correct, allow it with --datapath-remote-cidrs'],
+      ['0.0.0.0/0', 'it contains the address of its own node'],
     ] as const) {
       expect(() => one.paths.nodeAdd(remote('other', cidr))).toThrow(reason);
       await one.settle();
@@ -207,9 +207,7 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
       expect(steps).toEqual([]);
       const isBetter = cidr.includes(':') && metric < 1024;
       expect([...one.table.bypassed()]).toEqual(
-        isBetter
-          ? [`packets to ${cidr} take a route of protocol 4 with metric ${metric}, which is better than ours`]
-          : [],
+        isBetter ? [`a foreign route to ${cidr} (protocol 4, metric ${metric}) takes precedence`] : [],
       );
       if (isBetter) expect(chosen(cidr)).toBe(foreign);
       else if (metric !== 0 && metric !== 1024) expect(chosen(cidr)).toBe(ours);
@@ -417,8 +415,8 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     const before = index();
     for (const [hand, shown] of [
       ['down', 'down'],
-      ['name strange', 'called strange'],
-      ['down name strange', 'called strange'],
+      ['name strange', 'named strange'],
+      ['down name strange', 'named strange'],
     ] as const) {
       host.run('ip', 'link', 'set', DEVICE, ...hand.split(' '));
       const steps = await one.turns.until(keptItems(one.table, one.paths.kept).plan());
@@ -447,9 +445,11 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
       'no path to 10.3.0.0/24 of c/far: route to 198.51.100.3: ENETUNREACH',
     );
     host.run('ip', 'route', 'add', 'default', 'via', '192.168.0.254');
-    expect(() => one.paths.nodeAdd(far)).toThrow('198.51.100.3 is behind 192.168.0.254');
+    expect(() => one.paths.nodeAdd(far)).toThrow(
+      '198.51.100.3 is not on a local link: its next hop is 192.168.0.254',
+    );
     const greedy = node('greedy', { addresses: internal('192.168.0.7'), ipv4AllocCIDR: '192.168.0.0/16' });
-    expect(() => one.paths.nodeAdd(greedy)).toThrow('it holds the address of its own node');
+    expect(() => one.paths.nodeAdd(greedy)).toThrow('it contains the address of its own node');
     one.paths.nodeAdd(near);
     await one.settle();
     expect(routes()).toEqual(['10.2.0.0/24 via 192.168.0.2 dev eth0']);
@@ -467,8 +467,8 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     expect(one.paths.status().table).toMatchObject({ state: 'degraded' });
     expect(one.paths.status().table.failures.map(({ reason }) => reason)).toEqual(
       expect.arrayContaining([
-        `add ${DEVICE}: EEXIST: there is an interface ${DEVICE} that is not ours`,
-        `add route 10.3.0.0/24: ENODEV: there is no interface ${DEVICE}`,
+        `add ${DEVICE}: EEXIST: a foreign interface ${DEVICE} exists`,
+        `add route 10.3.0.0/24: ENODEV: no interface ${DEVICE}`,
       ]),
     );
     expect(routes()).toEqual(['10.2.0.0/24 via 192.168.0.2 dev eth0']);
@@ -567,7 +567,7 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     await one.settle();
     expect(one.paths.status()).toMatchObject({
       lastFailure: { message: 'sendto: ENOBUFS' },
-      problems: ['it cannot be found how nodes are reached: sendto: ENOBUFS'],
+      problems: ['cannot resolve the paths to nodes: sendto: ENOBUFS'],
     });
     expect(routes()).toEqual([`10.3.0.0/24 via 10.3.0.0 dev ${DEVICE} onlink`]);
     one.table.mtuAt = mtuAt;
@@ -609,7 +609,7 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
       mac: '02:dc:c0:a8:00:01',
     } as const;
     expect(() => setDevice(socket, 'x', item)).toThrow(
-      'add x: EOPNOTSUPP: Unknown device type: this kernel has no VXLAN, or its module vxlan is missing',
+      'add x: EOPNOTSUPP: Unknown device type: the kernel has no VXLAN: load the module vxlan',
     );
   });
 

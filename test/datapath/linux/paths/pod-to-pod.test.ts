@@ -50,7 +50,7 @@ describeOnLinux('pods of two nodes', ['routes', 'tunnel', 'namespaces', 'ip', 'p
         try {
           under.paths.nodeAdd(one);
         } catch (error) {
-          expect(String(error)).toContain('the own address for a tunnel is not known yet');
+          expect(String(error)).toContain('the tunnel address of this node is unknown');
         }
       });
       await under.settle();

@@ -335,7 +335,7 @@ describeOnLinux('services in the maps of this kernel', ['maps', 'bpftool'], () =
     for (const _ of pins.resize(() => void attached++));
     expect([attached, pins.problems().join()]).toEqual([
       0,
-      expect.stringMatching(/keep their size, .*E2BIG.*: give --datapath-service-capacity another number/),
+      expect.stringMatching(/cannot resize the service maps: .*E2BIG.*: change --datapath-service-capacity/),
     ]);
     const { table } = start((family) => pins.maps[family], world);
     expect(sorted(printed(table))).toEqual(sorted(world.expected()));

@@ -377,7 +377,7 @@ describeOnLinux('sockets that connect to services', ['sockets', 'namespaces', 'b
     for (const [name, pinIt] of Object.entries(pinned)) {
       pinIt();
       const before = shown();
-      await expect(other.start(group)).rejects.toThrow(`${pins}/${name} is not ours: take it away`);
+      await expect(other.start(group)).rejects.toThrow(`${pins}/${name} is a foreign BPF object: delete it`);
       expect(shown()).toBe(before);
       detachSocketPrograms(bpf, pins);
       expect(readdirSync(pins).filter((one) => one.startsWith('socket'))).toEqual([name]);

@@ -238,6 +238,6 @@ describeOnLinux('packets of a pod', ['maps', 'namespaces', 'ip', 'tc', 'bpftool'
     expect(open({ ipcache: `${path}-1_8` })).toThrow(`open ${path}-1_8: ENOENT`);
     const foreign = `${path}-foreign`;
     exec('bpftool', ...`map create ${foreign} type hash key 4 value 4 entries 5 name foreign`.split(' '));
-    expect(open({ ipcache: foreign })).toThrow(`${foreign} is another map`);
+    expect(open({ ipcache: foreign })).toThrow(`${foreign} is a different map`);
   });
 });
