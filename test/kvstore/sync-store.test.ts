@@ -586,6 +586,61 @@ describe('a sync store', () => {
     vi.restoreAllMocks();
   });
 
+  it('compares unleased keys that an earlier process wrote once more, and not at each reconnect (regression: 5,000 transactions each)', async () => {
+    await world.stop();
+    world = new World({ leased: false, canary: undefined, together: true });
+    for (let i = 0; i < 5000; i++) await world.backend.update(`${P}n${i}`, bytesOfText('1'));
+    for (let i = 0; i < 5000; i++) world.want(`n${i}`, '1');
+    let compared = 0;
+    const txn = world.link.txn.bind(world.link);
+    world.link.txn = (request, options) => {
+      compared += request.compare.filter(({ key }) => key.startsWith(P)).length;
+      return txn(request, options);
+    };
+    world.run();
+    await world.store.landed();
+    const watching = async (): Promise<void> => {
+      while (world.backend.status().watches[0]?.state !== 'watching') await advance(world.clock, 1000);
+    };
+    await watching();
+    await advance(world.clock, 20_000); // the watch may have listed the prefix before they were compared
+    await world.store.landed();
+    expect(compared).toBeLessThanOrEqual(2 * 5000);
+    compared = 0;
+    for (let i = 0; i < 4; i++) {
+      world.link.cut();
+      await watching();
+      await advance(world.clock, 60_000);
+    }
+    expect(compared).toBe(0);
+    await world.backend.delete(`${P}n7`);
+    for (let i = 0; i < 60 && !('n7' in world.content()); i++) await advance(world.clock, 1000);
+    expect(world.content()).toHaveProperty('n7', '1');
+  });
+
+  it('compares again what it found after a failed write, because the watch may not have shown that write', async () => {
+    await world.stop();
+    world = new World({ leased: false, canary: undefined }).run();
+    await advance(world.clock, 1000);
+    world.link.stallWatch(P);
+    const txn = world.link.txn.bind(world.link);
+    world.link.txn = async (request, options) => {
+      const answer = await txn(request, options);
+      if (!request.writes.some((write) => write.op === 'put' && write.key === `${P}a`)) return answer;
+      throw new KvstoreError('unavailable', 'the answer was lost');
+    };
+    world.store.upsert('a', bytesOfText('1'), true);
+    await advance(world.clock, 1000);
+    const { failures, writes } = world.store.status();
+    expect([world.content(), failures, writes]).toEqual([{ a: '1' }, 1, 1]);
+    await world.backend.delete(`${P}a`);
+    world.server.compact();
+    world.link.cut();
+    world.link.unstallWatch(P);
+    await advance(world.clock, 20_000);
+    expect(world.content()).toEqual({ a: '1' });
+  });
+
   it('puts back what was deleted before the watch could show it', async () => {
     world.link.cut();
     world.want('a', '1');

@@ -120,9 +120,7 @@ export class SharedStore<T> {
     const { backend, prefix } = this.#options;
     this.#deletes.resume();
     const follow = async (until: AbortSignal): Promise<void> => {
-      const onState = (state: WatchState): void => {
-        if (state === 'watching') void this.#local.followed(until);
-      };
+      const onState = (state: WatchState): void => void this.#local.watchState(state, until);
       await this.#shared.run({ backend, prefix, signal: until, onState });
     };
     await Promise.all([

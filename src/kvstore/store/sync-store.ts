@@ -31,7 +31,7 @@ export interface SyncStoreOptions {
   readonly together?: boolean | undefined;
   /**
    * Watches the prefix, to put back keys that other clients overwrite or delete. Default true. If false, the owner must pass the
-   * events of its own watch: see {@link SyncStore.observed}.
+   * events and states of its own watch: see {@link SyncStore.observed} and {@link SyncStore.watchState}.
    */
   readonly follow?: boolean | undefined;
   /** Slices the work of a repeated `run` over all keys. Default: not sliced. */
@@ -65,6 +65,21 @@ interface Shown {
   readonly modRevision: number;
 }
 
+/** A landed put that the watch has not shown yet. */
+interface UnseenPut {
+  readonly revision: number;
+  /** Number of puts that had landed before it. */
+  readonly order: number;
+}
+
+/** A put that has landed, or a wanted value that the kvstore has already. */
+interface Landing {
+  readonly revision: number;
+  /** True if the watch does not have to show it. */
+  readonly isSeen: boolean;
+  readonly shown: Shown | undefined;
+}
+
 /** The revision of a write whose answer does not contain it. */
 const UNKNOWN_REVISION = 0;
 
@@ -89,14 +104,19 @@ export class SyncStore {
   readonly #landed = new Map<string, Uint8Array>();
   /** Names with an unknown value in the kvstore. Their next write compares first. */
   readonly #touched = new Set<string>();
+  /** Names whose last write failed. It may have landed, so their next write compares first. */
+  readonly #failed = new Set<string>();
   /** Names known to have another value in the kvstore, or none. Their next write does not compare. */
   readonly #other = new Set<string>();
   readonly #queue: RetryQueue<string | typeof CANARY>;
   readonly #contested: ContestedKeys<string | typeof CANARY>;
   /** Running puts, with the last event that the watch delivered since their start. */
   readonly #writing = new Map<string, Shown | undefined>();
-  /** Landed puts that the watch has not shown yet, with their revision. */
-  readonly #unseen = new Map<string, number>();
+  /** Landed puts that the watch has not shown yet, in their order. */
+  readonly #unseen = new Map<string, UnseenPut>();
+  #puts = 0;
+  /** True if the watch has read the prefix and follows its changes, so that it shows each later delete. */
+  #isWatching = false;
   readonly #canaries = new CanaryWaits();
   readonly #landings = new CanaryWaits();
   /** Aborts the write of the canary if a key is lost during it. */
@@ -193,7 +213,7 @@ export class SyncStore {
       this.#writing.set(name, { isAsWanted, modRevision });
       return;
     }
-    const landedAt = this.#unseen.get(name);
+    const landedAt = this.#unseen.get(name)?.revision;
     if (!this.#landed.has(name) || (landedAt !== undefined && modRevision < landedAt)) return; // replaced already or soon
     this.#unseen.delete(name);
     if (isAsWanted) this.#contested.settled(name);
@@ -202,14 +222,27 @@ export class SyncStore {
   }
 
   /**
-   * Call it if `follow` is false and a watch of the prefix enters the state `watching`. Compares keys that landed before if the
-   * watch does not show them soon: another client may have deleted them while the watch was interrupted.
+   * Receives the state of a watch of the prefix. Call it for each state, if `follow` is false. When the watch has begun to follow
+   * changes, compares keys that landed before and that it does not show soon: another client may have deleted them while the watch
+   * was interrupted.
    */
-  async followed(signal: AbortSignal): Promise<void> {
-    const landed = [...this.#unseen.keys()];
-    if (landed.length === 0) return;
-    await sleep(this.#options.clock, ECHO_MS, signal);
-    if (!signal.aborted) for (const name of landed) if (this.#unseen.has(name)) this.touch(name);
+  async watchState(state: WatchState, signal: AbortSignal): Promise<void> {
+    this.#isWatching = state === 'watching';
+    if (!this.#isWatching || this.#unseen.size === 0) return;
+    const { clock, gate = OPEN_GATE } = this.#options;
+    const puts = this.#puts;
+    await sleep(clock, ECHO_MS, signal);
+    await gate.runSteps(this.#touchUnseen(puts, gate.slice), signal);
+  }
+
+  /** Touches the unseen puts of the first `puts`, in steps of `slice` keys. */
+  *#touchUnseen(puts: number, slice: number): Generator<void, void, void> {
+    let touched = 0;
+    for (const [name, { order }] of this.#unseen) {
+      if (order >= puts) return;
+      this.touch(name);
+      if (++touched % slice === 0) yield;
+    }
   }
 
   /** Declares the content complete. Resolves when all writes queued before have landed and the canary is written. */
@@ -268,7 +301,7 @@ export class SyncStore {
   async #watch(prefix: string, signal: AbortSignal, observe: (event: WatchEvent) => void): Promise<void> {
     const { backend } = this.#options;
     const onState = (state: WatchState): void => {
-      if (state === 'watching' && prefix === this.#options.prefix) void this.followed(signal);
+      if (prefix === this.#options.prefix) void this.watchState(state, signal);
     };
     for await (const batch of backend.watch(prefix, { signal, onState }))
       for (const event of batch) if (event.type !== 'list-done') observe(event);
@@ -339,46 +372,52 @@ export class SyncStore {
     const wanted = this.#wanted.get(name);
     const isKnown = leased || this.#landed.has(name);
     const isOther = this.#other.delete(name);
-    const mayBeThere = this.#touched.delete(name) || !(isKnown || isOther);
+    const hasFailed = this.#failed.delete(name);
+    const mayBeThere = this.#touched.delete(name) || hasFailed || !(isKnown || isOther);
+    // What the watch knows need not be shown again. It may not know a failed write that has landed.
+    const isEqualSeen = this.#isWatching && !hasFailed;
     let shown: Shown | undefined;
-    let revision: number;
+    let revision: number | undefined;
     this.#landed.delete(name);
     this.#contested.settled(name);
     if (wanted !== undefined) this.#writing.set(name, undefined);
     try {
       revision = await this.#write(name, wanted, mayBeThere, signal);
     } catch (error) {
-      this.#touched.add(name); // the write may have landed, and the value before it may be wanted next
+      this.#failed.add(name); // the write may have landed, and the value before it may be wanted next
       throw error;
     } finally {
       shown = this.#writing.get(name);
       this.#writing.delete(name);
     }
     this.#writes++;
-    if (wanted !== undefined) this.#hasLanded(name, wanted, revision, shown);
+    const isSeen = revision === undefined && isEqualSeen;
+    if (wanted !== undefined)
+      this.#hasLanded(name, wanted, { isSeen, revision: revision ?? UNKNOWN_REVISION, shown });
   }
 
-  #hasLanded(name: string, value: Uint8Array, revision: number, shown: Shown | undefined): void {
+  #hasLanded(name: string, value: Uint8Array, { revision, isSeen, shown }: Landing): void {
     this.#landed.set(name, value);
     this.#unseen.delete(name);
     if (this.#wanted.get(name) !== value) return; // written again soon
-    if (shown === undefined || shown.modRevision < revision) this.#unseen.set(name, revision);
-    else if (!shown.isAsWanted) this.#contested.overwritten(name); // by another client, after us
+    if (shown !== undefined && shown.modRevision >= revision) {
+      if (!shown.isAsWanted) this.#contested.overwritten(name); // by another client, after us
+    } else if (!isSeen) this.#unseen.set(name, { revision, order: this.#puts++ });
   }
 
-  /** Writes or deletes the key. Returns the revision if the kvstore reports it. */
+  /** Writes or deletes the key. Returns its revision; 0 if unknown, and undefined if the kvstore had the wanted value. */
   async #write(
     name: string,
     wanted: Uint8Array | undefined,
     mayBeThere: boolean,
     signal: AbortSignal,
-  ): Promise<number> {
+  ): Promise<number | undefined> {
     const { backend, prefix, leased = true, together } = this.#options;
     const key = `${prefix}${name}`;
     const options = { fenced: true, leased, together, signal };
     if (wanted !== undefined && !mayBeThere) return backend.update(key, wanted, options);
     if (wanted === undefined) await backend.delete(key, options);
-    else await backend.updateIfDifferent(key, wanted, options);
+    else if (!(await backend.updateIfDifferent(key, wanted, options))) return undefined;
     return UNKNOWN_REVISION;
   }
 
@@ -448,6 +487,6 @@ checkArguments(SyncStore, {
   delete: { name: TEXT },
   touch: { name: TEXT },
   observed: { name: TEXT, event: objectWith({ type: TEXT, value: BYTES, modRevision: NUMBER }) },
-  followed: { signal: SIGNAL },
+  watchState: { state: TEXT, signal: SIGNAL },
   run: { signal: SIGNAL },
 });
