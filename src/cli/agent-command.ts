@@ -16,23 +16,27 @@ interface AgentFlags extends MeshFlags, FollowNothingFlags, ServeFlags, StateFla
 export function addAgentCommand(program: Command, io: CommandIO, run: RunAction): void {
   const command = program
     .command('agent')
-    .description('follow a mesh and show what is where, and every change of it, until it is interrupted')
-    .option('--once', 'print what is known once everything is synced, and end')
+    .description('follow a cluster mesh, and print its state and every change until interrupted')
+    .option('--once', 'print the state after the initial sync, and exit')
     .addOption(
-      new Option('-o, --output <format>', 'with --once: a view for people, or JSON')
+      new Option('-o, --output <format>', 'output format of --once')
         .choices(['text', 'json'])
         .default('text'),
     )
-    .addOption(new Option('--play <file>', 'play a script of changes (YAML)').conflicts('once'))
-    .addOption(new Option('--all', 'show every change of a burst, not only the first ones').conflicts('once'))
+    .addOption(new Option('--play <file>', 'apply a script of changes (YAML)').conflicts('once'))
+    .addOption(
+      new Option('--all', 'print every change of a burst, not only the first ones').conflicts('once'),
+    )
     .action((flags: AgentFlags) =>
       run(async () => {
-        if (flags.output === 'json' && flags.once !== true) command.error('error: -o json needs --once');
+        if (flags.output === 'json' && flags.once !== true) command.error('dpcache: -o json requires --once');
         if (flags.importCiliumState !== undefined && flags.stateDir === undefined)
-          command.error('error: --import-cilium-state needs --state-dir, which keeps what was taken');
+          command.error(
+            'dpcache: --import-cilium-state requires --state-dir, because the imported state is stored there',
+          );
         const { isInCluster } = await import('../k8s/client/in-cluster.ts');
         const why = missingSource(flags, isInCluster({ env: io.env }));
-        if (why !== undefined) command.error(`error: ${why}`);
+        if (why !== undefined) command.error(`dpcache: ${why}`);
         const { createLog } = await import('../agent/log.ts');
         const { followMesh, printState } = await import('../agent/run-agent.ts');
         const log = createLog(flags.logLevel, flags.logFormat, io.stderr);

@@ -163,7 +163,7 @@ ${bashScript(all)}`,
 export function addCompletionCommand(program: Command, io: CommandIO, run: RunAction): void {
   program
     .command('completion')
-    .description('a script that completes command lines, such as: source <(dpcache completion bash)')
+    .description('print a shell completion script; for example: source <(dpcache completion bash)')
     .addArgument(new Argument('<shell>', 'bash, zsh or fish').choices(SHELLS))
     .action((shell: Shell) =>
       run(async () => {

@@ -25,7 +25,7 @@ function checked(make: () => unknown, context: z.RefinementCtx): unknown {
 }
 
 const TEXT: z.ZodType<string | number> = z.union([z.string(), z.number()], {
-  error: 'It must be a text or a number.',
+  error: 'It must be a string or a number.',
 });
 
 function schemaOf({ kind, canBeOff, parse }: Setting): z.ZodType {
@@ -37,7 +37,7 @@ function schemaOf({ kind, canBeOff, parse }: Setting): z.ZodType {
         items.length === 0 ? undefined : checked(() => parse(items.map(String)), context),
       );
   }
-  const one = canBeOff ? z.union([TEXT, z.literal(false)], { error: 'It must be a text, or false.' }) : TEXT;
+  const one = canBeOff ? z.union([TEXT, z.literal(false)], { error: 'It must be a string or false.' }) : TEXT;
   return one.transform((value, context) =>
     value === false ? false : checked(() => parse([String(value)]), context),
   );
@@ -48,7 +48,7 @@ function sentences(issue: z.core.$ZodIssue, said: object, keys: readonly string[
   if (issue.code === 'unrecognized_keys')
     return issue.keys.map((key) => {
       const meant = nearest(key, keys);
-      return `${key}: there is no such setting${meant === undefined ? '' : `; is ${meant} meant?`}`;
+      return `${key}: unknown setting${meant === undefined ? '' : `; did you mean ${meant}?`}`;
     });
   const [key = '', ...path] = issue.path.map(String);
   const value = path.reduce<unknown>((of, name) => Reflect.get(Object(of), name), Reflect.get(said, key));
@@ -60,7 +60,7 @@ export function parseConfig(text: string, settings: readonly Setting[]): ConfigF
   const parsed = parseYaml(text);
   if (typeof parsed === 'string') return { values: {}, problems: [parsed] };
   const said = parsed.value ?? {};
-  if (!isObject(said)) return { values: {}, problems: [`${showValue(said)}: it must be a map of settings`] };
+  if (!isObject(said)) return { values: {}, problems: [`${showValue(said)}: must be a map of settings`] };
   const keys = settings.map(({ key }) => key);
   const shape = settings.map((setting) => [setting.key, schemaOf(setting).optional()] as const);
   const result = z.strictObject(Object.fromEntries(shape)).safeParse(said);
@@ -83,7 +83,7 @@ export async function readConfig(path: string, settings: readonly Setting[]): Pr
   const { bytes, isWhole } = await readFileHead(path, MAX_BYTES).catch((cause: unknown) => {
     throw unreadable('--config', path, cause);
   });
-  if (!isWhole) throw new InputError(`--config ${path}: is larger than ${MAX_BYTES} bytes`);
+  if (!isWhole) throw new InputError(`--config ${path}: the file is larger than ${MAX_BYTES} bytes`);
   return parseConfig(bytes.toString('utf8'), settings);
 }
 

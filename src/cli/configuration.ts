@@ -56,7 +56,7 @@ function applyEnvironment(command: Command, settings: readonly Setting[], env: C
       if (said !== undefined) command.setOptionValueWithSource(attribute, said.value, 'env');
     } catch (error) {
       if (!(error instanceof InvalidArgumentError)) throw error;
-      command.error(`error: ${variable} ${showValue(env[variable])}: ${error.message}`);
+      command.error(`dpcache: ${variable} ${showValue(env[variable])}: ${error.message}`);
     }
   }
 }
@@ -94,7 +94,7 @@ export function addConfiguration(
   return command
     .option(
       '--config <file>',
-      'YAML with a key for each option (log-level: debug); flags and DPCACHE_LOG_LEVEL come before it',
+      'YAML file with a key for each option (log-level: debug); flags and environment variables (DPCACHE_LOG_LEVEL) override it',
       parsePath,
     )
     .hook('preAction', async () => {
@@ -112,7 +112,7 @@ export function addConfiguration(
       if (why === undefined) return;
       if (own.some(({ attribute }) => command.getOptionValueSource(attribute) === 'config'))
         throw new InputError(`--config ${path}: ${why}`);
-      command.error(`error: ${why}`);
+      command.error(`dpcache: ${why}`);
     });
 }
 
@@ -230,14 +230,14 @@ async function fileProblems(flags: Partial<MeshFlags> & ServeFlags): Promise<rea
 export function addConfigCommand(program: Command, io: CommandIO, run: RunAction): void {
   program
     .command('config')
-    .description('files for --config')
+    .description('check configuration files')
     .command('check')
-    .description(
-      'every problem of a file for --config, with key, value and what is allowed, and of the files that it names',
+    .description('list all errors of a configuration file, and of the files that it names')
+    .argument('<file>', 'the configuration file', parsePath)
+    .addOption(
+      new Option('--of <command>', 'command that reads the file').choices(CONFIGURED).default('agent'),
     )
-    .argument('<file>', 'the file', parsePath)
-    .addOption(new Option('--of <command>', 'whose file it is').choices(CONFIGURED).default('agent'))
-    .option('--no-files', 'do not read the files that it names, because they are on another machine')
+    .option('--no-files', 'do not check the files that it names, for example if they are on another machine')
     .action((path: string, { of, files }: { of: (typeof CONFIGURED)[number]; files: boolean }) =>
       run(async () => {
         const { readConfig } = await import('./config-file.ts');

@@ -13,21 +13,21 @@ interface KernelFlags extends SocketFlags, Pick<DatapathFlags, 'datapathPins' | 
 }
 
 const HELP = `
-Exit status of status: 1 when something that was asked for does not run, or the kernel refuses something; of diff: 1 when
-there is a difference; of clean: 1 when something stays, which stderr names.`;
+Exit status of status: 1 if a requested part cannot run or the kernel rejects an item; of diff: 1 if there is a
+difference; of clean: 1 if an item could not be removed; stderr names it.`;
 
 /** Adds `dpcache datapath`. */
 export function addDatapathCommands(program: Command, io: CommandIO, run: RunAction): void {
   const datapath = program
     .command('datapath')
-    .description('what the kernel of this machine has of what the caches say')
+    .description('compare the kernel of this machine with the caches')
     .addHelpText('after', HELP);
   const command = (name: string, description: string): Command => {
     const one = datapath
       .command(name)
       .description(description)
       .addOption(
-        new Option('-o, --output <format>', 'for people, or JSON').choices(['text', 'json']).default('text'),
+        new Option('-o, --output <format>', 'output format').choices(['text', 'json']).default('text'),
       );
     return addConfiguration(addSocketOption(one), io);
   };
@@ -46,7 +46,7 @@ export function addDatapathCommands(program: Command, io: CommandIO, run: RunAct
   addPinOptions(
     command(
       'status',
-      'what of it runs, what is missing for the rest, and how full the maps are; without an agent, what could run',
+      'print which parts run, what the others require, and how full the maps are; if no agent runs, print what could run',
     ),
   ).action((flags: KernelFlags) =>
     run(async () => {
@@ -57,23 +57,20 @@ export function addDatapathCommands(program: Command, io: CommandIO, run: RunAct
         if (!isUnserved(error)) throw error;
         const { probeHost, readHost } = await import('../datapath/linux/probe.ts');
         const { datapathPins: pinFolder = DEFAULT_PIN_FOLDER, datapathCgroup: cgroup } = flags;
-        const why = `No agent answers at ${socketPath(flags, io.env)}`;
+        const why = `No agent is running at ${socketPath(flags, io.env)}`;
         return show(hostAnswer(probeHost(readHost(), { pinFolder, cgroup }), why), flags);
       }
     }),
   );
-  command('diff', 'what the kernel has and the caches have not, and the other way round').action(
-    (flags: KernelFlags) => run(async () => show(await ask(flags, (await answers()).askDatapathDiff), flags)),
+  command('diff', 'list the differences between the kernel and the caches').action((flags: KernelFlags) =>
+    run(async () => show(await ask(flags, (await answers()).askDatapathDiff), flags)),
   );
-  command('repair', 'make the kernel equal to the caches, whoever has changed it').action(
+  command('repair', 'write the differences between the kernel and the caches to the kernel').action(
     (flags: KernelFlags) =>
       run(async () => show(await ask(flags, (await answers()).askDatapathRepair), flags)),
   );
   addPinOptions(
-    command(
-      'clean',
-      'take away all that is ours from the kernel: maps, routes and tunnels; for when no agent steers it',
-    ),
+    command('clean', 'remove all maps, routes and tunnels of dpcache from the kernel, if no agent uses them'),
   ).action((flags: KernelFlags) =>
     run(async () => {
       const { askSteering, cleanAnswer } = await answers();
@@ -85,12 +82,12 @@ export function addDatapathCommands(program: Command, io: CommandIO, run: RunAct
       if (steering?.found === true) {
         const { pid } = steering.json as { readonly pid: number };
         throw new InputError(
-          `an agent steers it (process ${pid}) and would write everything anew: stop that first`,
+          `the agent with pid ${pid} uses this datapath and would write everything again: stop the agent first`,
         );
       }
       const { cleanHost } = await import('../datapath/linux/clean-host.ts');
       const outcome = cleanHost(pinFolder);
-      for (const why of outcome.left) io.stderr.write(`dpcache: stays: ${why}\n`);
+      for (const why of outcome.left) io.stderr.write(`dpcache: not removed: ${why}\n`);
       return show(cleanAnswer(outcome), flags);
     }),
   );

@@ -40,7 +40,7 @@ function parseCIDRs(text: string): readonly string[] {
   return text.split(',').map((word) => {
     const cidr = canonicalCIDR(word.trim());
     if (cidr !== undefined) return cidr;
-    throw new InvalidArgumentError(`It must be CIDRs with commas between: '${word}'.`);
+    throw new InvalidArgumentError(`It must be one or more CIDRs, separated by commas: '${word}'.`);
   });
 }
 
@@ -64,12 +64,12 @@ export function addPinOptions(command: Command): Command {
   return command
     .option(
       '--datapath-pins <folder>',
-      `folder on a bpf file system for what outlives the agent (default: ${DEFAULT_PIN_FOLDER})`,
+      `folder on a bpf file system for the maps, which outlive the agent (default: ${DEFAULT_PIN_FOLDER})`,
       parseAbsolute,
     )
     .option(
       '--datapath-cgroup <folder>',
-      'cgroup2 whose sockets are steered (default: the root of the one that is mounted)',
+      'cgroup2 folder whose sockets use the services (default: the root of the mounted cgroup2)',
       parseAbsolute,
     );
 }
@@ -79,28 +79,35 @@ export function addDatapathOptions(command: Command): Command {
   const choice = (flags: string, what: string, choices: readonly string[]): Option =>
     new Option(flags, `${what} (default: ${choices[0]})`).choices(choices);
   command
-    .optionsGroup('What it steers:')
+    .optionsGroup('Datapath:')
     .addOption(
-      new Option('--datapath <kind>', 'linux: the kernel of this machine has what the caches say')
+      new Option('--datapath <kind>', 'linux: write the caches to the kernel of this machine')
         .choices(['linux'])
         .conflicts('once'),
     );
   return addPinOptions(command)
-    .addOption(choice('--datapath-services <how>', 'how services are reached', SERVICES))
-    .addOption(choice('--datapath-routing <how>', 'how pods of other nodes are reached', ROUTING))
+    .addOption(choice('--datapath-services <how>', 'implementation of services', SERVICES))
+    .addOption(choice('--datapath-routing <how>', 'routes to pods of other nodes', ROUTING))
     .option(
       '--datapath-remote-cidrs <cidrs>',
-      'ranges for pods of remote clusters, besides private ranges',
+      'CIDRs allowed for pods of remote clusters, in addition to private ranges',
       parseCIDRs,
     )
-    .addOption(choice('--datapath-layout <version>', 'maps as of this Cilium', LAYOUTS))
-    .option('--datapath-capacity <n>', 'most prefixes in the map (default: 512000)', parseCapacity)
+    .addOption(choice('--datapath-layout <version>', 'map layout of this Cilium version', LAYOUTS))
+    .option(
+      '--datapath-capacity <n>',
+      'maximum number of prefixes in the map (default: 512000)',
+      parseCapacity,
+    )
     .option(
       '--datapath-service-capacity <n>',
-      'most backends of services in their maps, and five times as many slots (default: 131072)',
+      'maximum number of backends in the service maps, which have five times as many slots (default: 131072)',
       parseServiceCapacity,
     )
-    .option('--datapath-dry-run', 'write nothing: dpcache datapath diff says what would be')
+    .option(
+      '--datapath-dry-run',
+      'write nothing to the kernel; dpcache datapath diff lists the pending writes',
+    )
     .optionsGroup('Options:');
 }
 
@@ -118,7 +125,7 @@ export function datapathContradiction({ datapath, ...flags }: DatapathFlags): st
     'datapath-service-capacity': flags.datapathServiceCapacity,
     'datapath-dry-run': flags.datapathDryRun,
   }).find(([, value]) => value !== undefined);
-  return said && `--${said[0]} is for a datapath: add --datapath linux`;
+  return said && `--${said[0]} requires --datapath linux`;
 }
 
 /** Returns the datapath of the flags; undefined if there is none. */

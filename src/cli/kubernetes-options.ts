@@ -35,7 +35,9 @@ function parseParts(text: string): readonly KubernetesPart[] {
   return text.split(',').map((word) => {
     const part = KUBERNETES_PARTS.find((one) => one === word);
     if (part !== undefined) return part;
-    throw new InvalidArgumentError(`It must be some of ${KUBERNETES_PARTS.join(',')}: '${word}'.`);
+    throw new InvalidArgumentError(
+      `It must be one or more of ${KUBERNETES_PARTS.join(', ')}, separated by commas: '${word}'.`,
+    );
   });
 }
 
@@ -54,12 +56,12 @@ export function addKubernetesOptions(
 ): Command {
   return command
     .optionsGroup('Kubernetes:')
-    .option('--kubeconfig <file>', 'follow the Kubernetes API server of this kubeconfig', path)
-    .option('--context <name>', 'context of the kubeconfig (default: its current one)')
+    .option('--kubeconfig <file>', 'follow the API server of this kubeconfig', path)
+    .option('--context <name>', 'context of the kubeconfig (default: its current context)')
     .addOption(
       new Option(
         '--k8s <when>',
-        'auto: with a kubeconfig, and in a pod that has nothing else to follow; on: else as the service account of the pod',
+        'auto: follow Kubernetes if there is a kubeconfig, or if the process runs in a pod and has no other source; on: use the service account of the pod if there is no kubeconfig',
       )
         .choices(['auto', 'on', 'off'])
         .default('auto'),
@@ -67,33 +69,33 @@ export function addKubernetesOptions(
     .addOption(
       new RepeatableOption(
         '--k8s-load <path>',
-        'objects as YAML, a file or a folder, that an API server in this process serves; may be repeated',
+        'Kubernetes objects (YAML), a file or a folder, served by an API server in this process; may be repeated',
       ).argParser(append),
     )
     .option(
       '--k8s-watch <parts>',
-      `what is watched: ${KUBERNETES_PARTS.join(',')} (default: all)`,
+      `resources to follow: ${KUBERNETES_PARTS.join(',')} (default: all)`,
       parseParts,
     )
     .addOption(
-      new Option('--k8s-endpoints <kind>', 'what says where the endpoints of other nodes are')
+      new Option('--k8s-endpoints <kind>', 'resource with the endpoints of other nodes')
         .choices([...KUBERNETES_ENDPOINTS])
         .default('ciliumendpoints'),
     )
     .addOption(
-      new Option('--k8s-identities <mode>', 'crd: CiliumIdentities count beside a kvstore, too')
+      new Option('--k8s-identities <mode>', 'crd: use CiliumIdentities even if there is a kvstore')
         .choices(['kvstore', 'crd'])
         .default('kvstore'),
     )
-    .option('--k8s-service-proxy-name <name>', 'only services that name this proxy')
-    .option('--k8s-headless-services', 'headless services, too')
+    .option('--k8s-service-proxy-name <name>', 'use only services with this proxy name')
+    .option('--k8s-headless-services', 'use headless services, too')
     .option(
       '--k8s-own-addresses',
-      'the addresses of this machine are host, and what is not known is the world',
+      'addresses of this machine have identity host, and unknown addresses have identity world',
     )
-    .option('--k8s-dual-stack', 'the worlds of IPv4 and IPv6 are two identities')
-    .option('--k8s-node-annotations', 'what annotations of the own Node say of it counts')
-    .option('--k8s-encrypt-key <number>', 'encryption key of the own node, for its pods', parseKey);
+    .option('--k8s-dual-stack', 'unknown IPv4 and IPv6 addresses have different world identities')
+    .option('--k8s-node-annotations', 'use the annotations of the own Node')
+    .option('--k8s-encrypt-key <number>', 'encryption key of the pods of the own node', parseKey);
 }
 
 /** Returns true if the flags name a Kubernetes API server. */
@@ -104,14 +106,13 @@ export function namesKubernetes({ k8s, kubeconfig, k8sLoad = [] }: KubernetesFla
 /** Returns the contradiction between the flags, if any. */
 export function kubernetesContradiction(flags: KubernetesFlags, others: OtherSources): string | undefined {
   const { k8s, kubeconfig, context, k8sLoad = [], k8sWatch = KUBERNETES_PARTS } = flags;
-  if (context !== undefined && kubeconfig === undefined)
-    return '--context is of a kubeconfig: add --kubeconfig <file>';
+  if (context !== undefined && kubeconfig === undefined) return '--context requires --kubeconfig <file>';
   if (k8s === 'off' && (kubeconfig !== undefined || k8sLoad.length > 0))
-    return '--k8s off: leave out --kubeconfig and --k8s-load';
+    return '--k8s off cannot be combined with --kubeconfig or --k8s-load';
   if (kubeconfig !== undefined && k8sLoad.length > 0)
-    return '--k8s-load serves objects in place of an API server: leave it out with --kubeconfig';
+    return '--k8s-load and --kubeconfig cannot be combined, because --k8s-load replaces the API server';
   if (namesKubernetes(flags) && others.manifests && k8sWatch.includes('services'))
-    return '--manifests and Kubernetes would both say what services there are: leave services out of --k8s-watch';
+    return '--manifests and Kubernetes cannot both define services: remove services from --k8s-watch';
   return undefined;
 }
 

@@ -33,21 +33,21 @@ export function addKvstoreMeshCommand(program: Command, io: CommandIO, run: RunA
   const command = program
     .command('kvstoremesh')
     .description(
-      'copy what remote clusters show into the own kvstore, under cilium/cache/, until it is interrupted',
+      'copy the keys of remote clusters into the own kvstore, below cilium/cache/, until interrupted',
     )
-    .optionsGroup('What is copied:')
+    .optionsGroup('Clusters:')
     .option('--cluster <name>', 'name of the own cluster', parseName, 'default')
-    .option('--cluster-id <n>', 'its id (default: what its kvstore says)', parseClusterID)
-    .option('--kvstore-config <file>', 'etcd configuration of the own kvstore, as of Cilium', parsePath)
+    .option('--cluster-id <n>', 'id of the own cluster (default: the id in its kvstore)', parseClusterID)
+    .option('--kvstore-config <file>', 'Cilium etcd configuration of the own kvstore', parsePath)
     .addOption(
       new RepeatableOption(
         '--kvstore-opt <name=value>',
-        'etcd.qps, etcd.maxInflight: calls to each etcd a second, and at a time (default: no limit); may be repeated',
+        'limits for each etcd: etcd.qps (calls per second), etcd.maxInflight (concurrent calls); default: no limit; may be repeated',
       ).argParser(parseKvstoreOpt),
     )
     .option(
       '--clustermesh-config <folder>',
-      'etcd configurations of the remote clusters, each file named as its cluster',
+      'folder with one etcd configuration per remote cluster; the name of the file is the name of the cluster',
       parsePath,
     )
     .optionsGroup('Options:')
@@ -55,9 +55,9 @@ export function addKvstoreMeshCommand(program: Command, io: CommandIO, run: RunA
       run(async () => {
         const { kvstoreConfig, clustermeshConfig, cluster, clusterId, kvstoreOpt } = flags;
         if (kvstoreConfig === undefined)
-          return command.error('error: name the own kvstore with --kvstore-config <file>');
+          return command.error('dpcache: no own kvstore: add --kvstore-config <file>');
         if (clustermeshConfig === undefined)
-          return command.error('error: name the remote clusters with --clustermesh-config <folder>');
+          return command.error('dpcache: no remote clusters: add --clustermesh-config <folder>');
         const { createLog } = await import('../agent/log.ts');
         const { runKvstoreMesh } = await import('../agent/run-kvstoremesh.ts');
         const serve = await serveOptions(flags, io.env, KVSTOREMESH.socket);

@@ -13,7 +13,7 @@ const stdout = new ProcessOutput(process.stdout, {
   onClosed: () => stop.abort(OUTPUT_CLOSED),
   onFailed: (why) => {
     process.exitCode = EXIT.failed;
-    stderr.write(`dpcache: standard output cannot be written: ${why}\n`);
+    stderr.write(`dpcache: cannot write to standard output: ${why}\n`);
     stop.abort(OUTPUT_CLOSED);
   },
 });

@@ -57,7 +57,7 @@ export function parseClusterID(text: string): number {
 /** Parses a duration in the format of Cilium, such as `90s`, `10m` or `1h30m`. Returns milliseconds. */
 export function parseDuration(text: string): number {
   const parts = /^(?=\d)(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9})s)?$/.exec(text === '0' ? '0s' : text);
-  if (parts === null) throw new InvalidArgumentError('It must be a time such as 90s, 10m or 1h30m.');
+  if (parts === null) throw new InvalidArgumentError('It must be a duration such as 90s, 10m or 1h30m.');
   const [hours = 0, minutes = 0, seconds = 0] = parts.slice(1).map((part) => Number(part ?? 0));
   return ((hours * 60 + minutes) * 60 + seconds) * 1000;
 }
@@ -71,7 +71,7 @@ function parseTimeout(text: string): number {
 /** Parses the name of a cluster or node. */
 export function parseName(text: string): string {
   if (text !== '' && !text.includes('/')) return text;
-  throw new InvalidArgumentError('It must be a name: not empty, without /.');
+  throw new InvalidArgumentError('It must be a non-empty name without /.');
 }
 
 /** Parses a path. Rejects an empty one. */
@@ -111,12 +111,12 @@ export function parseKvstoreOpt(text: string, before: RateLimitOptions = {}): Ra
 export function contradiction(flags: MeshFlags): string | undefined {
   const { kvstore, kvstoreConfig, kvstoreOpt, clustermeshConfig, load = [] } = flags;
   const own = kvstore === 'etcd';
-  if (own && kvstoreConfig === undefined)
-    return '--kvstore etcd: name its configuration with --kvstore-config <file>';
-  if (own && load.length > 0) return '--load fills the kvstore in memory: leave it out with --kvstore etcd';
-  if (!own && kvstoreConfig !== undefined) return '--kvstore-config is for an etcd: add --kvstore etcd';
+  if (own && kvstoreConfig === undefined) return '--kvstore etcd requires --kvstore-config <file>';
+  if (own && load.length > 0)
+    return '--load and --kvstore etcd cannot be combined, because --load fills the in-memory kvstore';
+  if (!own && kvstoreConfig !== undefined) return '--kvstore-config requires --kvstore etcd';
   if (!own && kvstoreOpt !== undefined && clustermeshConfig === undefined)
-    return '--kvstore-opt: there is no etcd; name one with --kvstore etcd or --clustermesh-config';
+    return '--kvstore-opt requires an etcd: add --kvstore etcd or --clustermesh-config';
   return kubernetesContradiction(flags, otherSources(flags));
 }
 
@@ -139,8 +139,11 @@ export interface FollowNothingFlags {
 /** Adds the options of {@link FollowNothingFlags}. */
 export function addFollowNothing(command: Command): Command {
   return command
-    .optionsGroup('What to follow:')
-    .option('--follow-nothing', 'start without a source of data, which is an error otherwise')
+    .optionsGroup('Sources:')
+    .option(
+      '--follow-nothing',
+      'start even if there is no source; without this option, a missing source is an error',
+    )
     .optionsGroup('Options:');
 }
 
@@ -151,74 +154,72 @@ export function missingSource(
 ): string | undefined {
   const hasSource = followsMesh(flags) || flags.play !== undefined || (flags.k8s === 'auto' && isInCluster);
   if (flags.followNothing === true)
-    return hasSource
-      ? '--follow-nothing contradicts the options that name a source: leave it out'
-      : undefined;
+    return hasSource ? '--follow-nothing cannot be combined with a source: remove it' : undefined;
   if (hasSource) return undefined;
-  return 'there is nothing to follow: name a source with --kvstore etcd, --clustermesh-config, --load, --manifests, --kubeconfig, --k8s on, --k8s-load or --play, or add --follow-nothing';
+  return 'no source: add --kvstore etcd, --clustermesh-config, --load, --manifests, --kubeconfig, --k8s on, --k8s-load or --play, or start without one with --follow-nothing';
 }
 
 /** Adds the options of {@link MeshFlags}. */
 export function addMeshOptions(command: Command): Command {
   command
-    .optionsGroup('What to follow:')
+    .optionsGroup('Sources:')
     .option('--cluster <name>', 'name of the own cluster', parseName, 'default')
-    .addOption(choice('--kvstore <kind>', 'the kvstore to follow', KVSTORE_KINDS, 'memory'))
-    .option('--kvstore-config <file>', 'with --kvstore etcd: its etcd configuration, as of Cilium', parsePath)
+    .addOption(choice('--kvstore <kind>', 'kvstore of the own cluster', KVSTORE_KINDS, 'memory'))
+    .option('--kvstore-config <file>', 'with --kvstore etcd: its Cilium etcd configuration', parsePath)
     .addOption(
       new RepeatableOption(
         '--kvstore-opt <name=value>',
-        'etcd.qps, etcd.bootstrapQps, etcd.maxInflight: calls a second, until the first sync, at a time (default: no limit); may be repeated',
+        'limits for each etcd: etcd.qps (calls per second), etcd.bootstrapQps (calls per second until the initial sync is done), etcd.maxInflight (concurrent calls); default: no limit; may be repeated',
       ).argParser(parseKvstoreOpt),
     )
     .option(
       '--clustermesh-config <folder>',
-      'etcd configurations of the remote clusters, each file named as its cluster',
+      'folder with one etcd configuration per remote cluster; the name of the file is the name of the cluster',
       parsePath,
     )
     .option(
       '--clustermesh-cache-ttl <time>',
-      'a remote cluster that was out of reach for so long, such as 10m, loses its services; 0: never',
+      'remove the service backends of a remote cluster if it is unreachable for this time, such as 10m; 0: never',
       parseDuration,
       0,
     )
     .option(
       '--no-fail-static',
-      'believe the own kvstore whatever it shows: one that restarts empty takes everything of the own cluster away',
+      'use the content of the own kvstore even if it restarts empty, which removes the state of the own cluster',
     )
     .addOption(
       new RepeatableOption(
         '--load <file>',
-        'recorded keys, JSON lines of {"store", "key", "value"}; may be repeated',
+        'recorded keys: JSON lines of {"store", "key", "value"}; may be repeated',
       ).argParser(append),
     )
     .addOption(
       new RepeatableOption(
         '--manifests <path>',
-        'Kubernetes YAML, a file or a folder; may be repeated',
+        'services and their endpoints as Kubernetes YAML, a file or a folder; may be repeated',
       ).argParser(append),
     )
-    .option('--cluster-id <n>', 'id of the own cluster (default: what its kvstore says)', parseClusterID)
+    .option('--cluster-id <n>', 'id of the own cluster (default: the id in its kvstore)', parseClusterID)
     .option(
       '--timeout <time>',
-      'wait no longer than this, such as 30s, for the first sync (default: while it goes on)',
+      'maximum duration of the initial sync, such as 30s (default: no limit while it makes progress)',
       parseTimeout,
     )
-    .addOption(choice('--max-connected-clusters <n>', 'clusters in the mesh', ['255', '511'], '255'))
-    .option('--node-name <name>', 'node that the agent runs on', parseName, hostname());
-  addKubernetesOptions(command, parsePath, append)
-    .option(
-      '--k8s-node-name <name>',
-      'name of the own Kubernetes node, used instead of --node-name (default: that of --node-name)',
-      parseName,
+    .addOption(
+      choice('--max-connected-clusters <n>', 'maximum number of clusters in the mesh', ['255', '511'], '255'),
     )
-    .optionsGroup('How nodes are reached:')
+    .option('--node-name <name>', 'name of the node of the agent', parseName, hostname());
+  addKubernetesOptions(command, parsePath, append)
+    .option('--k8s-node-name <name>', 'name of the own Kubernetes node; overrides --node-name', parseName)
+    .optionsGroup('Network:')
     .option('--remote-node-identities', 'other nodes have identity remote-node', true)
     .option('--no-remote-node-identities', 'all nodes have identity host')
     .option('--encryption', 'traffic between pods is encrypted')
-    .option('--node-encryption', 'traffic between nodes is encrypted too')
-    .option('--host-firewall', 'the host firewall is on')
-    .addOption(choice('--underlay <family>', 'network under the tunnels', ['ipv4', 'ipv6'], 'ipv4'));
+    .option('--node-encryption', 'traffic between nodes is encrypted, too')
+    .option('--host-firewall', 'the host firewall is enabled')
+    .addOption(
+      choice('--underlay <family>', 'IP family of the network under the tunnels', ['ipv4', 'ipv6'], 'ipv4'),
+    );
   return addLogOptions(command);
 }
 
@@ -229,9 +230,11 @@ function choice(flags: string, what: string, choices: readonly string[], preset:
 /** Adds the options of {@link LogFlags}. */
 export function addLogOptions(command: Command, level: LogLevel = 'warn'): Command {
   return command
-    .optionsGroup('Log (on stderr):')
+    .optionsGroup('Log (stderr):')
     .addOption(choice('--log-level <level>', 'minimum level', LOG_LEVELS, level))
-    .addOption(choice('--log-format <format>', 'for people or collectors', LOG_FORMATS, 'text'))
+    .addOption(
+      choice('--log-format <format>', 'text for people, json for log collectors', LOG_FORMATS, 'text'),
+    )
     .optionsGroup('Options:');
 }
 

@@ -13,30 +13,32 @@ interface MonitorFlags extends SocketFlags {
 function parseTypes(text: string): string {
   const known = (word: string): boolean => CHANGE_TYPES.some((type) => type === word);
   if (text.split(',').every(known)) return text;
-  throw new InvalidArgumentError(`It must be of ${CHANGE_TYPES.join(', ')}, with commas between.`);
+  throw new InvalidArgumentError(
+    `It must be one or more of ${CHANGE_TYPES.join(', ')}, separated by commas.`,
+  );
 }
 
 function parseRevision(text: string): string {
   if (/^([0-9a-f-]{1,40}\.)?\d{1,15}$/.test(text)) return text;
-  throw new InvalidArgumentError('It must be a revision, or the id of an event.');
+  throw new InvalidArgumentError('It must be a revision or the id of an event.');
 }
 
 /** Adds `dpcache monitor`. */
 export function addMonitorCommand(program: Command, io: CommandIO, run: RunAction): void {
   const command = program
     .command('monitor')
-    .description('every change of a running agent as it happens, until it is interrupted')
-    .option('--type <types>', 'only changes of these: ip, service, node', parseTypes)
+    .description('print every change of a running agent until interrupted')
+    .option(
+      '--type <types>',
+      'only changes of these types: ip, service, node; separated by commas',
+      parseTypes,
+    )
     .option(
       '--from <revision>',
-      'go on after this revision of the agent (default: from now on)',
+      'start after this revision of the agent (default: the current revision)',
       parseRevision,
     )
-    .addOption(
-      new Option('-o, --output <format>', 'lines for people, or a JSON object a line')
-        .choices(['text', 'json'])
-        .default('text'),
-    )
+    .addOption(new Option('-o, --output <format>', 'output format').choices(['text', 'json']).default('text'))
     .action(({ type, from, output, ...flags }: MonitorFlags) =>
       run(async () => {
         const { askAgent } = await import('../agent/ask-agent.ts');
@@ -47,10 +49,10 @@ export function addMonitorCommand(program: Command, io: CommandIO, run: RunActio
           socket,
           (client) => monitor(client, { types: type, from, format: output }, context),
           io.signal,
-          'start one with dpcache agent, or name its socket with --socket',
+          'start one with dpcache agent, or set its socket with --socket',
         );
         if (io.signal.aborted) return EXIT.ok;
-        io.stderr.write('dpcache: the agent has ended\n');
+        io.stderr.write('dpcache: the agent has stopped\n');
         return EXIT.failed;
       }),
     );

@@ -18,12 +18,12 @@ export function addOperatorCommand(program: Command, io: CommandIO, run: RunActi
     program
       .command('operator')
       .description(
-        'do what one process of a cluster does for all: publish it to its mesh, and collect what is unused',
+        'publish the cluster to its mesh and delete unused objects; if there are several operators, one is active',
       ),
   ).action((flags: OperatorFlags) =>
     run(async () => {
       const missing = missingKvstore(flags);
-      if (missing !== undefined) return command.error(`error: ${missing}`);
+      if (missing !== undefined) return command.error(`dpcache: ${missing}`);
       const load = [...(flags.k8sLoad ?? []), ...(flags.manifests ?? [])];
       const { createLog } = await import('../agent/log.ts');
       const { runOperator } = await import('../agent/run-operator.ts');

@@ -59,56 +59,52 @@ function parseLeaseTTL(text: string): number {
 
 function addDutyOptions(command: Command): Command {
   return command
-    .optionsGroup('What it publishes:')
-    .option('--no-service-sync', 'no services')
-    .option('--no-node-sync', 'no CiliumNodes')
-    .option('--no-identity-sync', 'no CiliumIdentities')
-    .option('--no-ip-sync', 'no addresses of endpoints')
-    .option('--no-cluster-config', 'no configuration of the cluster')
-    .option('--no-heartbeat', 'no heartbeat')
+    .optionsGroup('Publishing:')
+    .option('--no-service-sync', 'do not publish services')
+    .option('--no-node-sync', 'do not publish CiliumNodes')
+    .option('--no-identity-sync', 'do not publish CiliumIdentities')
+    .option('--no-ip-sync', 'do not publish addresses of endpoints')
+    .option('--no-cluster-config', 'do not publish the configuration of the cluster')
+    .option('--no-heartbeat', 'do not publish a heartbeat')
     .addOption(
       new Option(
         '--endpoint-slices <mode>',
-        'batch CiliumEndpoints into CiliumEndpointSlices: those of one identity together, or first come, first served',
+        'group CiliumEndpoints into CiliumEndpointSlices: by identity, or in the order of their arrival (fcfs)',
       )
         .choices(['off', 'identity', 'fcfs'])
         .default('off'),
     )
-    .optionsGroup('What it collects, and how often (0: not at all):')
-    .option(
-      '--endpoint-gc-interval <time>',
-      'CiliumEndpoints of pods that are gone (default: 5m)',
-      parseDuration,
-    )
+    .optionsGroup('Garbage collection (interval 0: disabled):')
+    .option('--endpoint-gc-interval <time>', 'CiliumEndpoints of deleted pods (default: 5m)', parseDuration)
     .option(
       '--identity-gc-interval <time>',
-      'CiliumIdentities that no endpoint names (default: 15m)',
+      'CiliumIdentities that no endpoint uses (default: 15m)',
       parseDuration,
     )
     .option('--nodes-gc-interval <time>', 'CiliumNodes without a Node (default: 5m)', parseDuration)
     .option(
       '--kvstore-identity-gc-interval <time>',
-      'identities of the kvstore that no node uses (default: 15m)',
+      'identities in the kvstore that no node uses (default: 15m)',
       parseDuration,
     )
     .option(
       '--lock-gc-interval <time>',
-      'locks of the kvstore that are never given back (default: 25s)',
+      'locks in the kvstore that were not released (default: 25s)',
       parseDuration,
     )
     .option(
       '--cnp-status-gc-interval <time>',
-      'what nodes that are gone have said of policies (default: 0)',
+      'status of policies from deleted nodes (default: 0)',
       parseDuration,
     )
     .option(
       '--unmanaged-kube-dns-interval <time>',
-      'DNS pods without an endpoint, which are restarted (default: 0)',
+      'restart DNS pods that have no endpoint (default: 0)',
       parseDuration,
     )
     .option(
       '--delete-all-endpoints',
-      'delete every CiliumEndpoint once, in use or not, where agents keep none any more; the intervals of endpoints and identities must be 0',
+      'delete all CiliumEndpoints once, even if they are in use, because agents no longer write them; requires interval 0 for endpoints and identities',
     );
 }
 
@@ -117,85 +113,89 @@ export function addOperatorOptions(command: Command): Command {
   command
     .option(
       '--dry-run',
-      'print every write and delete with its reason, and make none; alone, without election',
+      'print every write and delete with its reason, but write nothing; runs without leader election',
     )
-    .optionsGroup('Which cluster:')
-    .option('--cluster <name>', 'its name', parseName, 'default')
-    .option('--cluster-id <n>', 'its id in the mesh; 0: in none', parseClusterID, 0)
+    .optionsGroup('Cluster:')
+    .option('--cluster <name>', 'name of the cluster', parseName, 'default')
+    .option('--cluster-id <n>', 'id of the cluster in the mesh; 0: not in a mesh', parseClusterID, 0)
     .addOption(
-      new Option('--max-connected-clusters <n>', 'clusters in the mesh')
+      new Option('--max-connected-clusters <n>', 'maximum number of clusters in the mesh')
         .choices(['255', '511'])
         .default('255'),
     )
     .addOption(
       new Option(
         '--identity-allocation-mode <mode>',
-        'who allocates identities: CiliumIdentities, or agents in the kvstore',
+        'storage of identities: CiliumIdentities, or the kvstore',
       )
         .choices(['crd', 'kvstore'])
         .default('crd'),
     )
     .option(
       '--kvstore-config <file>',
-      'etcd configuration of its kvstore, as of Cilium; required, except with --dry-run or --k8s-load',
+      'Cilium etcd configuration of the kvstore; required unless --dry-run or --k8s-load is set',
       parsePath,
     )
     .addOption(
       new RepeatableOption(
         '--kvstore-opt <name=value>',
-        'etcd.qps, etcd.maxInflight: calls to etcd a second, and at a time (default: no limit); may be repeated',
+        'limits for etcd: etcd.qps (calls per second), etcd.maxInflight (concurrent calls); default: no limit; may be repeated',
       ).argParser(parseKvstoreOpt),
     )
     .addOption(
-      new Option('--kvstore-lease-ttl <time>', 'what is published goes so long after the last sign of life')
+      new Option('--kvstore-lease-ttl <time>', 'time until published keys expire if the operator stops')
         .argParser(parseLeaseTTL)
         .default(900, '15m'),
     )
     .optionsGroup('Kubernetes:')
     .option(
       '--kubeconfig <file>',
-      'the API server of this kubeconfig (default: as the service account of the pod)',
+      'kubeconfig of the API server (default: the service account of the pod)',
       parsePath,
     )
-    .option('--context <name>', 'context of the kubeconfig (default: its current one)')
+    .option('--context <name>', 'context of the kubeconfig (default: its current context)')
     .addOption(
       new RepeatableOption(
         '--k8s-load <path>',
-        'objects as YAML, a file or a folder, that an API server in this process serves: alone, without election; may be repeated',
+        'Kubernetes objects (YAML), a file or a folder, served by an API server in this process; runs without leader election; may be repeated',
       ).argParser(append),
     )
-    .addOption(new RepeatableOption('--manifests <path>', 'the same').argParser(append))
-    .option(
-      '--k8s-namespace <name>',
-      'namespace of the Lease by which operators elect one',
-      parseName,
-      'default',
-    )
+    .addOption(new RepeatableOption('--manifests <path>', 'same as --k8s-load').argParser(append))
+    .option('--k8s-namespace <name>', 'namespace of the Lease for the leader election', parseName, 'default')
     .addOption(
-      new Option('--leader-election-lease-duration <time>', 'how long the Lease lasts that is not renewed')
+      new Option(
+        '--leader-election-lease-duration <time>',
+        'time until the Lease expires if it is not renewed',
+      )
         .argParser(parseDuration)
         .default(15_000, '15s'),
     )
     .addOption(
-      new Option('--leader-election-renew-deadline <time>', 'so long after its last renewal a leader ends')
+      new Option(
+        '--leader-election-renew-deadline <time>',
+        'a leader stops if it cannot renew the Lease for this time',
+      )
         .argParser(parseDuration)
         .default(10_000, '10s'),
     )
     .addOption(
-      new Option('--leader-election-retry-period <time>', 'time between two renewals, and two attempts')
+      new Option(
+        '--leader-election-retry-period <time>',
+        'time between two attempts to acquire or renew the Lease',
+      )
         .argParser(parseDuration)
         .default(2000, '2s'),
     )
     .addOption(
       new Option(
         '--leader-election-kvstore-deadline <time>',
-        'a leader gives the Lease up if its kvstore has not answered for so long',
+        'a leader releases the Lease if its kvstore does not answer for this time',
       )
         .argParser(parseDuration)
         .default(60_000, '1m'),
     )
     .addOption(
-      new Option('--k8s-endpoints <kind>', 'what says where endpoints are')
+      new Option('--k8s-endpoints <kind>', 'resource with the endpoints')
         .choices(['ciliumendpoints', 'ciliumendpointslices'])
         .default('ciliumendpoints'),
     );
@@ -214,7 +214,7 @@ export function missingKvstore({
 }: OperatorFlags): string | undefined {
   if (kvstoreConfig !== undefined || dryRun === true || k8sLoad.length + manifests.length > 0)
     return undefined;
-  return 'no kvstore: add --kvstore-config <file>; only --dry-run and --k8s-load run without one';
+  return 'no kvstore: add --kvstore-config <file>, or run without one with --dry-run or --k8s-load';
 }
 
 /** Life of the lease of an agent's references to identities. */
@@ -224,11 +224,10 @@ const AGENT_LEASE_MS: number = 15 * 60_000;
 export async function operatorContradiction(flags: OperatorFlags): Promise<string | undefined> {
   const { k8sLoad = [], manifests = [], kubeconfig, context, kvstoreConfig, kvstoreOpt } = flags;
   if (k8sLoad.length + manifests.length > 0 && kubeconfig !== undefined)
-    return '--k8s-load serves objects in place of an API server: leave it out with --kubeconfig';
-  if (context !== undefined && kubeconfig === undefined)
-    return '--context is of a kubeconfig: add --kubeconfig <file>';
+    return '--k8s-load and --kubeconfig cannot be combined, because --k8s-load replaces the API server';
+  if (context !== undefined && kubeconfig === undefined) return '--context requires --kubeconfig <file>';
   if (kvstoreOpt !== undefined && kvstoreConfig === undefined)
-    return '--kvstore-opt: there is no etcd; name one with --kvstore-config';
+    return '--kvstore-opt requires --kvstore-config <file>';
   return collectorContradiction(flags) ?? (await electionContradiction(flags));
 }
 
@@ -237,11 +236,11 @@ function collectorContradiction(flags: OperatorFlags): string | undefined {
   const isCRD = flags.identityAllocationMode === 'crd';
   const needsEndpoints = isCRD && identityGcInterval !== 0;
   if (flags.deleteAllEndpoints === true && (endpointGcInterval !== 0 || needsEndpoints))
-    return `--delete-all-endpoints: CiliumEndpoints do not say any more what is in use: add --endpoint-gc-interval 0${isCRD ? ' and --identity-gc-interval 0' : ''}`;
+    return `--delete-all-endpoints requires --endpoint-gc-interval 0${isCRD ? ' and --identity-gc-interval 0' : ''}, because CiliumEndpoints no longer show what is in use`;
   if (endpointGcInterval === 0 && needsEndpoints)
-    return '--endpoint-gc-interval 0: CiliumEndpoints that are left keep every identity: add --identity-gc-interval 0';
+    return '--endpoint-gc-interval 0 requires --identity-gc-interval 0, because the remaining CiliumEndpoints keep all identities in use';
   if (!isCRD && kvstoreIdentityGcInterval > 0 && kvstoreIdentityGcInterval < AGENT_LEASE_MS)
-    return '--kvstore-identity-gc-interval: 0, or 15m and more: a node that lives may be without its references for so long';
+    return '--kvstore-identity-gc-interval must be 0 or at least 15m, because the references of a running node can be missing for that time';
   return undefined;
 }
 

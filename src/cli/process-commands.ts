@@ -27,12 +27,10 @@ export function addProcessStatus(
 ): void {
   const command = parent
     .command('status')
-    .description(`how the running ${name} stands`)
-    .addOption(
-      new Option('-o, --output <format>', 'for people, or JSON').choices(['text', 'json']).default('text'),
-    )
-    .option('-q, --quiet', 'print nothing: the exit status says whether it is ready')
-    .option('--live', 'exit with status 0 if it answers, ready or not: for a liveness probe')
+    .description(`print the status of the running ${name}`)
+    .addOption(new Option('-o, --output <format>', 'output format').choices(['text', 'json']).default('text'))
+    .option('-q, --quiet', 'print nothing; exit with status 0 if it is ready')
+    .option('--live', 'exit with status 0 if it answers, even if it is not ready (for liveness probes)')
     .action((flags: StatusFlags) =>
       run(async () => {
         const { askAgent } = await import('../agent/ask-agent.ts');
@@ -40,7 +38,7 @@ export function addProcessStatus(
         const view = { wide: false, width: io.stdout.columns };
         // The parent has the same option, and commander assigns it to the parent at any position.
         const path = socketPath({ ...flags, ...parent.opts<SocketFlags>() }, io.env, socket);
-        const advice = `start one with dpcache ${name}, or name its socket with --socket`;
+        const advice = `start one with dpcache ${name}, or set its socket with --socket`;
         const answer = await askAgent(path, (client) => ask(client.ask, view), io.signal, advice);
         const { json, lines, found: isReady } = answer;
         const text = flags.output === 'json' ? [JSON.stringify(json, null, 1)] : lines;

@@ -86,7 +86,9 @@ export class LogOutput implements Output {
       return;
     }
     if (this.#dropped > 0)
-      this.#output.write(`dpcache: ${this.#dropped} log lines were dropped: they are read too slowly\n`);
+      this.#output.write(
+        `dpcache: dropped ${this.#dropped} log lines, because standard error is read too slowly\n`,
+      );
     this.#dropped = 0;
     this.#output.write(line);
   }

@@ -15,8 +15,8 @@ import { addRecordCommand } from './record-command.ts';
 import { addRestoreCommand } from './restore-command.ts';
 
 const EXIT_STATUSES = `
-Exit status: 0 done, and items that were rejected are reported on stderr; 1 an input cannot be read, a cluster
-is not complete, or what was asked for is not there; 2 the command line or the environment is wrong.`;
+Exit status: 0 if the command succeeds (rejected items are reported on stderr); 1 if an input cannot be read, a cluster
+is incomplete, or the requested object does not exist; 2 if the command line or the environment is invalid.`;
 
 /** Shows only one line of usage after an error, so that the error stays visible. */
 function addUsage(command: Command, parents: string): void {
@@ -27,12 +27,13 @@ function addUsage(command: Command, parents: string): void {
 
 function createProgram(io: CommandIO, run: RunAction): Command {
   const program = new Command('dpcache')
-    .description('Knows what is where in a network: IPs, services and nodes of a cluster mesh.')
+    .description('Caches the IPs, services and nodes of a cluster mesh.')
     .version(version(), '-V, --version')
     .exitOverride()
     .configureOutput({
       writeOut: (text) => io.stdout.write(text),
       writeErr: (text) => io.stderr.write(text),
+      outputError: (text, write) => write(text.replace(/^error: /, 'dpcache: ')),
     })
     .addHelpText('afterAll', EXIT_STATUSES);
   addAgentCommand(program, io, run);

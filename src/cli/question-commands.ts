@@ -109,9 +109,9 @@ function addAskOptions(command: Command, io: CommandIO): Command {
 /** Rejects an option that only an agent with sources uses, because the running agent would ignore it (I12). */
 function refuseMeshOption(command: Command, { long }: Option): never {
   const filter = command.options.some((option) => option.long === '--of-cluster');
-  const remedy = long === '--cluster' && filter ? '; to show one cluster use --of-cluster' : '';
+  const remedy = long === '--cluster' && filter ? '; --of-cluster selects one cluster' : '';
   command.error(
-    `error: ${long} has no effect on the running agent that is asked: leave it out, or add what to follow, such as --load${remedy}`,
+    `dpcache: ${long} has no effect, because a running agent is asked: remove it, or add a source such as --load${remedy}`,
   );
 }
 
@@ -168,8 +168,7 @@ export function addQuestionCommands(program: Command, io: CommandIO, run: RunAct
       } catch (error) {
         // The reader has closed the pipe: `| head`.
         if (io.signal.aborted && io.signal.reason === OUTPUT_CLOSED) return EXIT.ok;
-        if (io.signal.aborted)
-          throw new InputError('interrupted: the list is not complete', { cause: error });
+        if (io.signal.aborted) throw new InputError('interrupted: the list is incomplete', { cause: error });
         throw error;
       }
     });
@@ -219,7 +218,7 @@ export function addQuestionCommands(program: Command, io: CommandIO, run: RunAct
         })
         .finally(() => done.abort()); // otherwise the stream of changes keeps the process alive
       if (io.signal.aborted) return EXIT.ok;
-      io.stderr.write('dpcache: the agent has ended\n');
+      io.stderr.write('dpcache: the agent has stopped\n');
       return EXIT.failed;
     });
   const question = (
@@ -228,15 +227,12 @@ export function addQuestionCommands(program: Command, io: CommandIO, run: RunAct
     description: string,
     formats: readonly ListFormat[] = ['text', 'wide', 'json', 'yaml', 'name'],
   ): Command => {
-    const output = new Option(
-      '-o, --output <format>',
-      'for people (wide: every column), for programs, or keys only',
-    );
+    const output = new Option('-o, --output <format>', 'output format; wide: all columns, name: keys only');
     const command = parent
       .command(name)
       .description(description)
       .addOption(output.choices(formats).default('text'))
-      .option('-q, --quiet', 'print no answer: the exit status says whether there is one');
+      .option('-q, --quiet', 'print nothing; exit with status 0 if there is an answer');
     return addAskOptions(command, io);
   };
   /** Adds the options and the action of a list to a command. A watched list is shown again when an object of its type has changed. */
@@ -246,41 +242,41 @@ export function addQuestionCommands(program: Command, io: CommandIO, run: RunAct
     choose: (flags: F) => Loader<Listing>,
   ): void => {
     command
-      .option('--limit <n>', 'at most so many items', parseLimit)
+      .option('--limit <n>', 'maximum number of items', parseLimit)
+      .addOption(new Option('--count', 'print only the number of items').conflicts(['limit', 'quiet']))
       .addOption(
-        new Option('--count', 'print how many items there are, and no item').conflicts(['limit', 'quiet']),
-      )
-      .addOption(
-        new Option('-w, --watch', 'show it again whenever it has changed, until it is interrupted').conflicts(
-          ['quiet', 'count'],
-        ),
+        new Option('-w, --watch', 'print the list again after each change, until interrupted').conflicts([
+          'quiet',
+          'count',
+        ]),
       )
       .action((flags: F) => {
         const load = choose(flags);
         if (flags.watch !== true) return show(flags, load);
-        if (flags.readsMesh) command.error('error: --watch is for a running agent: leave out what to follow');
+        if (flags.readsMesh)
+          command.error('dpcache: --watch requires a running agent: remove the options that name a source');
         return watch(flags, load, type);
       });
   };
 
-  const ipcache = program.command('ipcache').description('which identity, host and pod stand behind an IP');
-  const prefixes = question(ipcache, 'list', 'every visible prefix')
-    .option('--identity <n>', 'only prefixes of this identity', parseIdentity)
-    .option('--within <cidr>', 'only prefixes that lie in this CIDR', parseIP)
+  const ipcache = program.command('ipcache').description('print prefixes with their identity, host and pod');
+  const prefixes = question(ipcache, 'list', 'list all prefixes')
+    .option('--identity <n>', 'only prefixes with this identity', parseIdentity)
+    .option('--within <cidr>', 'only prefixes in this CIDR', parseIP)
     .addOption(
-      new Option('--source <source>', 'only prefixes whose effective claim is of this source').choices(
+      new Option('--source <source>', 'only prefixes whose effective claim is from this source').choices(
         SOURCES,
       ),
     )
-    .option('--of-cluster <name>', 'only prefixes whose effective claim is of this remote cluster')
+    .option('--of-cluster <name>', 'only prefixes whose effective claim is from this remote cluster')
     .option('--pod <namespace/name>', 'only prefixes of this pod', parsePath('namespace/name'))
-    .option('--node <ip>', 'only prefixes behind this host', parseIP);
+    .option('--node <ip>', 'only prefixes on the node with this IP', parseIP);
   list<ClusterFlags>(prefixes, 'ip', ({ ofCluster: cluster, ...flags }) =>
     among(ofPrefixes, ({ listPrefixes }) =>
       listPrefixes({ ...filtersOf(flags, ['identity', 'within', 'source', 'pod', 'node']), cluster }),
     ),
   );
-  question(ipcache, 'get', 'what an IP belongs to, or what stands behind a CIDR')
+  question(ipcache, 'get', 'print the entry of the longest prefix that contains an IP, or of a CIDR')
     .argument('<ip>', 'IP address or CIDR', parseIP)
     .action((ip: string, flags: QuestionFlags) =>
       answer(
@@ -288,7 +284,12 @@ export function addQuestionCommands(program: Command, io: CommandIO, run: RunAct
         among(ofPrefixes, ({ getPrefix }) => getPrefix(ip)),
       ),
     );
-  question(ipcache, 'explain', 'who claims an IP or CIDR, and why one claim is effective', NO_NAMES)
+  question(
+    ipcache,
+    'explain',
+    'print all claims on an IP or CIDR, and why one of them is effective',
+    NO_NAMES,
+  )
     .argument('<ip>', 'IP address or CIDR', parseIP)
     .action((ip: string, flags: QuestionFlags) =>
       answer(
@@ -299,8 +300,8 @@ export function addQuestionCommands(program: Command, io: CommandIO, run: RunAct
 
   const lookup = ipcache
     .command('lookup')
-    .description('what many IPs belong to: a JSON line each, in order')
-    .argument('<ips...>', 'IP addresses; - reads them from standard input, one a line')
+    .description('print the entries of many IPs, one JSON line each, in order')
+    .argument('<ips...>', 'IP addresses; - reads them from standard input, one per line')
     .action((ips: readonly string[], flags: QuestionFlags) =>
       run(async () => {
         const input = ips.length === 1 && ips[0] === '-' ? io.stdin : lines(ips);
@@ -313,14 +314,14 @@ export function addQuestionCommands(program: Command, io: CommandIO, run: RunAct
     );
   addAskOptions(lookup, io);
 
-  const service = program.command('service').description('which backends serve a service');
-  const services = question(service, 'list', 'every service with its backends')
+  const service = program.command('service').description('print services and their backends');
+  const services = question(service, 'list', 'list all services with their backends')
     .option('--namespace <name>', 'only services of this namespace')
     .option('--of-cluster <name>', 'only services with a backend in this remote cluster');
   list<ClusterFlags>(services, 'service', ({ ofCluster: cluster, ...flags }) =>
     among(ofServices, ({ listServices }) => listServices({ ...filtersOf(flags, ['namespace']), cluster })),
   );
-  question(service, 'get', 'a service with each of its backends')
+  question(service, 'get', 'print a service and its backends')
     .argument('<service>', 'namespace/name', parsePath('namespace/name'))
     .action((name: string, flags: QuestionFlags) =>
       answer(
@@ -328,7 +329,12 @@ export function addQuestionCommands(program: Command, io: CommandIO, run: RunAct
         among(ofServices, ({ getService }) => getService(name)),
       ),
     );
-  question(service, 'explain', 'who offers which backend to a service, and what became of each', NO_NAMES)
+  question(
+    service,
+    'explain',
+    'print all backends that are offered to a service, and whether and why they are used',
+    NO_NAMES,
+  )
     .argument('<service>', 'namespace/name', parsePath('namespace/name'))
     .action((name: string, flags: QuestionFlags) =>
       answer(
@@ -337,15 +343,15 @@ export function addQuestionCommands(program: Command, io: CommandIO, run: RunAct
       ),
     );
 
-  const node = program.command('node').description('which nodes exist and how to reach them');
-  const nodes = question(node, 'list', 'every node of the mesh').option(
+  const node = program.command('node').description('print nodes and their addresses');
+  const nodes = question(node, 'list', 'list all nodes of the mesh').option(
     '--of-cluster <name>',
     'only nodes of this cluster',
   );
   list<ClusterFlags>(nodes, 'node', ({ ofCluster: cluster }) =>
     among(ofNodes, ({ listNodes }) => listNodes({ cluster })),
   );
-  question(node, 'get', 'a node, and what each source says of it')
+  question(node, 'get', 'print a node and the claims of each source')
     .argument('<node>', 'cluster/name', parsePath('cluster/name'))
     .action((name: string, flags: QuestionFlags) =>
       answer(
@@ -354,15 +360,15 @@ export function addQuestionCommands(program: Command, io: CommandIO, run: RunAct
       ),
     );
 
-  const identity = program.command('identity').description('what identities stand for');
-  const identities = question(identity, 'list', 'every identity with its labels')
+  const identity = program.command('identity').description('print identities and their labels');
+  const identities = question(identity, 'list', 'list all identities with their labels')
     .option('--of-cluster <name>', 'only identities of this cluster')
     .option('--label <label>', 'only identities with this label, such as k8s:app=checkout');
   list<ClusterFlags>(identities, 'ip', ({ ofCluster: cluster, ...flags }) =>
     among(ofIdentities, ({ listIdentities }) => listIdentities({ ...filtersOf(flags, ['label']), cluster })),
   );
-  question(identity, 'get', 'the labels of an identity')
-    .argument('<identity>', 'its number', parseIdentity)
+  question(identity, 'get', 'print the labels of an identity')
+    .argument('<identity>', 'numeric identity', parseIdentity)
     .action((number: number, flags: QuestionFlags) =>
       answer(
         flags,
@@ -370,12 +376,21 @@ export function addQuestionCommands(program: Command, io: CommandIO, run: RunAct
       ),
     );
 
-  const clustermesh = program.command('clustermesh').description('how the clusters of the mesh stand');
-  question(clustermesh, 'status', 'every cluster: connected, complete, counts, failures').action(
-    (flags: QuestionFlags) => answer(flags, async () => (await import('../agent/summary.ts')).askClustermesh),
+  const clustermesh = program
+    .command('clustermesh')
+    .description('print the state of the clusters in the mesh');
+  question(
+    clustermesh,
+    'status',
+    'print the connection, sync state, counts and failures of each cluster',
+  ).action((flags: QuestionFlags) =>
+    answer(flags, async () => (await import('../agent/summary.ts')).askClustermesh),
   );
-  question(program, 'status', 'how the agent stands: clusters, counts, what was rejected', NO_NAMES)
-    .option('--ready', 'only whether it is ready: status 1 and what it waits for if it is not')
+  question(program, 'status', 'print the status of the agent: clusters, counts and rejected items', NO_NAMES)
+    .option(
+      '--ready',
+      'print only whether the agent is ready; if it is not, print what it waits for and exit with status 1',
+    )
     .action((flags: QuestionFlags & { readonly ready?: true }) =>
       answer(flags, async () => {
         const { askReady, askStatus } = await import('../agent/summary.ts');

@@ -14,19 +14,19 @@ interface RecordFlags extends LogFlags {
 export function addRecordCommand(program: Command, io: CommandIO, run: RunAction): void {
   const command = program
     .command('record')
-    .description('print the keys of a mesh as --load reads them: JSON lines of {"store", "key", "value"}')
+    .description('print the keys of a mesh in the format of --load: JSON lines of {"store", "key", "value"}')
     .option('--cluster <name>', 'name of the own cluster', parseName, 'default')
-    .option('--kvstore-config <file>', 'etcd configuration of the own kvstore, as of Cilium', parsePath)
+    .option('--kvstore-config <file>', 'Cilium etcd configuration of the own kvstore', parsePath)
     .option(
       '--clustermesh-config <folder>',
-      'etcd configurations of the remote clusters, each file named as its cluster',
+      'folder with one etcd configuration per remote cluster; the name of the file is the name of the cluster',
       parsePath,
     )
     .action((flags: RecordFlags) =>
       run(async () => {
         const { cluster: clusterName, kvstoreConfig, clustermeshConfig } = flags;
         if (kvstoreConfig === undefined && clustermeshConfig === undefined)
-          command.error('error: name what to record with --kvstore-config or --clustermesh-config');
+          command.error('dpcache: no kvstore: add --kvstore-config or --clustermesh-config');
         const { createLog } = await import('../agent/log.ts');
         const { recordMesh } = await import('../agent/record-mesh.ts');
         const { RejectionReport } = await import('../agent/rejection-report.ts');

@@ -10,19 +10,13 @@ interface InspectFlags {
 export function addRestoreCommand(program: Command, io: CommandIO, run: RunAction): void {
   program
     .command('restore')
-    .description('what an agent has left on a disk')
+    .description('read the state of an agent on disk')
     .command('inspect')
     .description(
-      'endpoints (headers of 1.5 to 1.8, JSON of 1.17), nodes, local identities and taken addresses in the state directory of a Cilium agent; writes nothing',
+      'print the endpoints (headers of 1.5 to 1.8, JSON of 1.17), nodes, local identities and used addresses in the state directory of a Cilium agent',
     )
-    .argument(
-      '<folder>',
-      'the state directory, such as /var/run/cilium/state, or the folder around it',
-      parsePath,
-    )
-    .addOption(
-      new Option('-o, --output <format>', 'for people, or JSON').choices(['text', 'json']).default('text'),
-    )
+    .argument('<folder>', 'state directory, such as /var/run/cilium/state, or its parent folder', parsePath)
+    .addOption(new Option('-o, --output <format>', 'output format').choices(['text', 'json']).default('text'))
     .action((folder: string, { output }: InspectFlags) =>
       run(async () => {
         const { printable, writeLines } = await import('../agent/terminal.ts');

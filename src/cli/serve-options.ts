@@ -34,7 +34,7 @@ function parseListen(text: string): ListenAddress {
   const [, six, four, digits = ''] = /^(?:(?:\[([^\]]+)\]|([^:[\]]*)):)?(\d{1,5})$/.exec(text) ?? [];
   const port = digits === '' ? Number.NaN : Number(digits);
   if (port <= 65_535) return { host: six || four || '127.0.0.1', port };
-  throw new InvalidArgumentError('It must be a port, or address:port, such as 127.0.0.1:8080 or [::1]:8080.');
+  throw new InvalidArgumentError('It must be a port or address:port, such as 127.0.0.1:8080 or [::1]:8080.');
 }
 
 /** Returns the DNS names with one more. */
@@ -52,18 +52,18 @@ export interface StateFlags {
 /** Adds the options of {@link StateFlags}. */
 export function addStateOptions(command: Command): Command {
   return command
-    .optionsGroup('What it keeps:')
+    .optionsGroup('State on disk:')
     .addOption(
       new Option(
         '--state-dir <folder>',
-        'write what it knows there now and then, and answer from it after a restart until its sources are complete',
+        'write checkpoints to this folder; after a restart, answer from the last one until all sources are synced',
       )
         .argParser(parsePath)
         .conflicts('once'),
     )
     .option(
       '--import-cilium-state <folder>',
-      'with --state-dir, where that has no checkpoint yet: answer from the state directory of a Cilium agent, such as /var/run/cilium/state; writes nothing there',
+      'with --state-dir: if it has no checkpoint yet, read the state directory of a Cilium agent, such as /var/run/cilium/state',
       parsePath,
     )
     .optionsGroup('Options:');
@@ -73,7 +73,7 @@ export function addStateOptions(command: Command): Command {
 export function addSocketOption(command: Command, of = 'agent', name = 'dpcache.sock'): Command {
   return command.option(
     '--socket <path>',
-    `socket of the ${of} to ask (default: ${name} in $XDG_RUNTIME_DIR or /run/dpcache)`,
+    `socket of the running ${of} (default: ${name} in $XDG_RUNTIME_DIR or /run/dpcache)`,
     parsePath,
   );
 }
@@ -86,38 +86,42 @@ export function socketPath({ socket }: SocketFlags, env: CommandIO['env'], name?
 /** Adds the options of {@link ServeFlags} for an agent. */
 export function addServeOptions(command: Command): Command {
   return addListenOptions(command)
-    .optionsGroup('How it is asked:')
-    .option('--ui', 'with --listen: serve the page, too')
+    .optionsGroup('API:')
+    .option('--ui', 'with --listen: serve the web page, too')
     .optionsGroup('Options:');
 }
 
 /** Adds the options of {@link ServeFlags} for any process. */
 export function addListenOptions(command: Command, name = 'dpcache.sock'): Command {
   return command
-    .optionsGroup('How it is asked:')
+    .optionsGroup('API:')
     .option(
       '--socket <path>',
-      `unix socket of its API (default: ${name} in $XDG_RUNTIME_DIR or /run/dpcache)`,
+      `unix socket of the API (default: ${name} in $XDG_RUNTIME_DIR or /run/dpcache)`,
       parsePath,
     )
-    .option('--no-socket', 'no unix socket')
+    .option('--no-socket', 'do not serve the API on a unix socket')
     .option(
       '--listen <address>',
-      'serve the API over TCP too, at port or address:port (alone: loopback)',
+      'serve the API over TCP, too, at a port (of loopback) or address:port',
       parseListen,
     )
     .addOption(
       new RepeatableOption(
         '--listen-name <name>',
-        'with --listen: another name under which clients reach it, such as agent.example; may be repeated',
+        'with --listen: DNS name that clients may use, such as agent.example; may be repeated',
       ).argParser(appendHostName),
     )
-    .option('--listen-token <file>', 'with --listen: clients show this bearer token', parsePath)
-    .option('--listen-cert <file>', 'with --listen: certificate of the server (PEM)', parsePath)
-    .option('--listen-key <file>', 'with --listen: its key (PEM)', parsePath)
+    .option(
+      '--listen-token <file>',
+      'with --listen: accept only clients that send the bearer token in this file',
+      parsePath,
+    )
+    .option('--listen-cert <file>', 'with --listen: TLS certificate of the server (PEM)', parsePath)
+    .option('--listen-key <file>', 'with --listen: key of the certificate (PEM)', parsePath)
     .option(
       '--listen-client-ca <file>',
-      'with --listen: only clients with a certificate of this authority (PEM)',
+      'with --listen: accept only clients with a certificate of this CA (PEM)',
       parsePath,
     )
     .optionsGroup('Options:');

@@ -104,6 +104,8 @@ export function misspelt(env: CommandIO['env'], settings: readonly Setting[]): r
     .flatMap((name) => {
       // Other variables may have the same prefix: Kubernetes sets DPCACHE_SERVICE_HOST if a service has that name.
       const meant = nearest(name, known);
-      return meant === undefined || distance(name, meant) > 2 ? [] : [`${name} is not known: ${meant} is`];
+      return meant === undefined || distance(name, meant) > 2
+        ? []
+        : [`unknown environment variable ${name}: did you mean ${meant}?`];
     });
 }

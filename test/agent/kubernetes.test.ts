@@ -279,13 +279,17 @@ describe('examples/kubernetes', () => {
   });
 
   it.each([
-    ['--context without a kubeconfig', ['--context', 'a'], '--context is of a kubeconfig'],
-    ['two API servers', ['--kubeconfig', 'a', '--k8s-load', 'b'], '--k8s-load serves objects in place'],
+    ['--context without a kubeconfig', ['--context', 'a'], '--context requires --kubeconfig'],
+    [
+      'two API servers',
+      ['--kubeconfig', 'a', '--k8s-load', 'b'],
+      '--k8s-load and --kubeconfig cannot be combined',
+    ],
     ['one that is off', ['--k8s', 'off', '--kubeconfig', 'a'], '--k8s off'],
     [
       'services from two sides',
       ['--kubeconfig', 'a', '--manifests', 'b'],
-      'leave services out of --k8s-watch',
+      'remove services from --k8s-watch',
     ],
     ['parts that there are not', ['--k8s-watch', 'services,clouds'], "'clouds'"],
   ])('the command line is refused with %s', async (_, words, why) => {

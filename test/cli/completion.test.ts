@@ -53,6 +53,6 @@ it('bash completes names of the running agent, and sources', () => {
 it('zsh uses the same, and fish is told every command', () => {
   expect(zsh).toContain(bash);
   expect(zsh.startsWith('#compdef dpcache\n')).toBe(true);
-  expect(fish).toContain("-n '__dpcache_at ipcache' -f -a list -d 'every visible prefix'");
+  expect(fish).toContain("-n '__dpcache_at ipcache' -f -a list -d 'list all prefixes'");
   expect(fish).toMatch(/-n '__dpcache_at ipcache list' -l output -x -a 'text wide json yaml name'/);
 });

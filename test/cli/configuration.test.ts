@@ -173,38 +173,38 @@ describe('dpcache config check', () => {
     expect(await check(text)).toEqual({
       status: 1,
       said: [
-        'a.yaml: listen: [1]: It must be a text or a number.',
-        'a.yaml: load: {}: It must be a text or a number.',
+        'a.yaml: listen: [1]: It must be a string or a number.',
+        'a.yaml: load: {}: It must be a string or a number.',
         'a.yaml: cluster-id: 900: It must be a number from 0 to 511.',
         'a.yaml: encryption: 1: It must be true or false.',
         'a.yaml: log-level: "loud": Allowed choices are trace, debug, info, warn, error, silent.',
-        'a.yaml: clustr: there is no such setting; is cluster meant?',
-        'a.yaml: zzz: there is no such setting',
+        'a.yaml: clustr: unknown setting; did you mean cluster?',
+        'a.yaml: zzz: unknown setting',
         '',
       ].join('\n'),
     });
   });
 
   it.each([
-    ['- a', 'a.yaml: ["a"]: it must be a map of settings\n'],
+    ['- a', 'a.yaml: ["a"]: must be a map of settings\n'],
     ['cluster: a\ncluster: b', 'a.yaml: Map keys must be unique\n'],
-    ['datapath-capacity: 5', 'a.yaml: --datapath-capacity is for a datapath: add --datapath linux\n'],
+    ['datapath-capacity: 5', 'a.yaml: --datapath-capacity requires --datapath linux\n'],
     [
       'datapath-remote-cidrs: 10.0.0.0/33',
-      'a.yaml: datapath-remote-cidrs: "10.0.0.0/33": It must be CIDRs with commas between: \'10.0.0.0/33\'.\n',
+      'a.yaml: datapath-remote-cidrs: "10.0.0.0/33": It must be one or more CIDRs, separated by commas: \'10.0.0.0/33\'.\n',
     ],
     ['datapath-pins: here', 'a.yaml: datapath-pins: "here": It must be an absolute path.\n'],
     [
       'datapath-routing: bgp',
       'a.yaml: datapath-routing: "bgp": Allowed choices are auto, direct, tunnel, off.\n',
     ],
-    ['kvstore: etcd', 'a.yaml: --kvstore etcd: name its configuration with --kvstore-config <file>\n'],
+    ['kvstore: etcd', 'a.yaml: --kvstore etcd requires --kvstore-config <file>\n'],
     ['listen-token: a', 'a.yaml: --listen-…: say where with --listen <address>\n'],
     ['ui: true', 'a.yaml: --ui: the page is served over TCP: say where with --listen <address>\n'],
     [
       'listen: 10.0.0.1:80\nlisten-cert: a\nkvstore: etcd',
       [
-        'a.yaml: --kvstore etcd: name its configuration with --kvstore-config <file>\n',
+        'a.yaml: --kvstore etcd requires --kvstore-config <file>\n',
         'a.yaml: --listen-cert and --listen-key belong together: name both\n',
         'a.yaml: --listen 10.0.0.1: beyond this machine it is served only with --listen-token or --listen-client-ca\n',
       ].join(''),
@@ -268,11 +268,11 @@ describe('dpcache config check', () => {
     const contradictory = join(temporaryFolder({ 'b.yaml': 'endpoint-gc-interval: 0\n' }), 'b.yaml');
     expect(await dpcache('config', 'check', '--of', 'operator', contradictory)).toMatchObject({
       status: 1,
-      stderr: expect.stringContaining('--endpoint-gc-interval 0: '),
+      stderr: expect.stringContaining('--endpoint-gc-interval 0 requires'),
     });
     expect(await dpcache('config', 'check', '--of', 'kvstoremesh', path)).toMatchObject({
       status: 1,
-      stderr: `${path}: leader-election-lease-duration: there is no such setting\n`,
+      stderr: `${path}: leader-election-lease-duration: unknown setting\n`,
     });
   });
 
@@ -305,16 +305,16 @@ describe('what is wrong ends a command', () => {
     const { status, stderr } = await dpcache('agent', '--once', '--config', path);
     expect(status).toBe(1);
     expect(stderr).toContain('log-level: "loud": Allowed choices are');
-    expect(stderr).toContain('clustr: there is no such setting; is cluster meant?');
+    expect(stderr).toContain('clustr: unknown setting; did you mean cluster?');
   });
 
   it('without steering the terminal by what it quotes (regression)', async () => {
     const path = join(temporaryFolder({ 'a.yaml': '"\\e[2J\\u009b1m": 1\n' }), 'a.yaml');
     const { status, stderr } = await dpcache('agent', '--once', '--config', path);
     expect(status).toBe(1);
-    expect(stderr).toBe(`dpcache: --config ${path}: \\u001b[2J\\u009b1m: there is no such setting\n`);
+    expect(stderr).toBe(`dpcache: --config ${path}: \\u001b[2J\\u009b1m: unknown setting\n`);
     const checked = await dpcache('config', 'check', path);
-    expect(checked.stderr).toBe(`${path}: \\u001b[2J\\u009b1m: there is no such setting\n`);
+    expect(checked.stderr).toBe(`${path}: \\u001b[2J\\u009b1m: unknown setting\n`);
   });
 
   it('with status 2 where the environment says it', async () => {
@@ -328,7 +328,7 @@ describe('what is wrong ends a command', () => {
     const { status, stderr } = await dpcacheWith(env, 'agent', '--once', ...ATLANTIC);
     expect({ status, stderr }).toEqual({
       status: 0,
-      stderr: 'dpcache: DPCACHE_LOGLEVEL is not known: DPCACHE_LOG_LEVEL is\n',
+      stderr: 'dpcache: unknown environment variable DPCACHE_LOGLEVEL: did you mean DPCACHE_LOG_LEVEL?\n',
     });
   });
 });

@@ -27,8 +27,8 @@ describe('dpcache agent --once -o json', () => {
       const { status, stdout, stderr } = await dpcache('agent', '--no-socket', ...words);
       expect({ words, status, stdout }).toEqual({ words, status: 2, stdout: '' });
       expect(stderr).toContain(
-        'error: there is nothing to follow: name a source with --kvstore etcd, --clustermesh-config, --load, --manifests, ' +
-          '--kubeconfig, --k8s on, --k8s-load or --play, or add --follow-nothing\n',
+        'dpcache: no source: add --kvstore etcd, --clustermesh-config, --load, --manifests, ' +
+          '--kubeconfig, --k8s on, --k8s-load or --play, or start without one with --follow-nothing\n',
       );
     }
   });
@@ -39,8 +39,6 @@ describe('dpcache agent --once -o json', () => {
     expect(JSON.parse(stdout)).toEqual({ ipcache: {}, nodes: [], services: {} });
     const both = await dpcache('agent', '--once', '--follow-nothing', ...ATLANTIC);
     expect(both.status).toBe(2);
-    expect(both.stderr).toContain(
-      '--follow-nothing contradicts the options that name a source: leave it out',
-    );
+    expect(both.stderr).toContain('--follow-nothing cannot be combined with a source: remove it');
   });
 });

@@ -121,26 +121,30 @@ describe('dpcache operator', () => {
   });
 
   it.each([
-    [2, ['--kubeconfig', 'a', '--k8s-load', 'b'], '--k8s-load serves objects in place of an API server'],
-    [2, ['--endpoint-gc-interval', 'soon'], 'It must be a time such as 90s'],
+    [
+      2,
+      ['--kubeconfig', 'a', '--k8s-load', 'b'],
+      '--k8s-load and --kubeconfig cannot be combined, because --k8s-load replaces the API server',
+    ],
+    [2, ['--endpoint-gc-interval', 'soon'], 'It must be a duration such as 90s'],
     [2, ['--kvstore-lease-ttl', '1s'], 'It must be at least 5s'],
-    [2, [...CLUSTER, '--context', 'a'], '--context is of a kubeconfig: add --kubeconfig'],
-    [2, [...CLUSTER, '--kvstore-opt', 'etcd.qps=1'], 'name one with --kvstore-config'],
+    [2, [...CLUSTER, '--context', 'a'], '--context requires --kubeconfig <file>'],
+    [2, [...CLUSTER, '--kvstore-opt', 'etcd.qps=1'], '--kvstore-opt requires --kvstore-config <file>'],
     [
       2,
       [...CLUSTER, '--identity-allocation-mode', 'kvstore', '--kvstore-identity-gc-interval', '1m'],
-      '--kvstore-identity-gc-interval: 0, or 15m and more',
+      '--kvstore-identity-gc-interval must be 0 or at least 15m',
     ],
-    [2, [...CLUSTER, '--endpoint-gc-interval', '0'], 'add --identity-gc-interval 0'],
+    [2, [...CLUSTER, '--endpoint-gc-interval', '0'], 'requires --identity-gc-interval 0'],
     [
       2,
       [...CLUSTER, '--delete-all-endpoints', '--endpoint-gc-interval', '0'],
-      'add --endpoint-gc-interval 0 and --identity-gc-interval 0',
+      'requires --endpoint-gc-interval 0 and --identity-gc-interval 0',
     ],
     [
       2,
       [...CLUSTER, '--delete-all-endpoints', '--identity-allocation-mode', 'kvstore'],
-      'add --endpoint-gc-interval 0\n',
+      'requires --endpoint-gc-interval 0,',
     ],
     [
       2,

@@ -97,6 +97,6 @@ it('what has no keys refuses -o name, and what reads a mesh itself cannot be wat
   const { status, stderr } = await dpcache('node', 'list', '--watch', ...MESH);
   expect({ status, why: stderr.split('\n')[0] }).toEqual({
     status: 2,
-    why: 'error: --watch is for a running agent: leave out what to follow',
+    why: 'dpcache: --watch requires a running agent: remove the options that name a source',
   });
 });

@@ -16,7 +16,7 @@ async function json(...words: readonly string[]): Promise<unknown> {
 }
 
 describe('dpcache ipcache', () => {
-  it('list: every visible prefix, in the order of addresses', async () => {
+  it('list: list all prefixes, in the order of addresses', async () => {
     const rows = await lines('ipcache', 'list');
     expect(rows).toHaveLength(340);
     expect(rows[0]).toMatch(/^PREFIX +IDENTITY +HOST +KEY +SOURCE +POD$/);
@@ -94,7 +94,7 @@ describe('dpcache service list and node list', () => {
     });
   });
 
-  it('show every node of the mesh', async () => {
+  it('show list all nodes of the mesh', async () => {
     const rows = await lines('node', 'list');
     expect(rows).toHaveLength(13);
     expect(rows[5]).toMatch(/^baltic\/baltic-node-1 +clustermesh +InternalIP=192\.168\.20\.1 .* +3$/);

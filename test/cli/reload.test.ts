@@ -111,7 +111,7 @@ it('SIGHUP takes over nothing that contradicts what the agent follows (regressio
   writeFileSync(file('c.yaml'), `${right}manifests: ${file('b.yaml')}\n`);
   agent.hangup();
   await agent.shows('cannot reload settings: --config');
-  expect(agent.written()).toContain('leave services out of --k8s-watch');
+  expect(agent.written()).toContain('remove services from --k8s-watch');
   expect(await agent.services()).toEqual(['one']);
 });
 

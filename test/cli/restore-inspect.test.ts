@@ -169,7 +169,7 @@ describe('dpcache restore inspect', () => {
 
   it('is not imported by an agent that would not keep it', async () => {
     const { status, stderr } = await dpcache('agent', '--import-cilium-state', '/var/run/cilium/state');
-    expect([status, stderr]).toEqual([2, expect.stringContaining('needs --state-dir')]);
+    expect([status, stderr]).toEqual([2, expect.stringContaining('requires --state-dir')]);
   });
 
   it('ends with 1 where there is no state directory', async () => {

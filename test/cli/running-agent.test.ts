@@ -85,7 +85,7 @@ describe('a running agent', () => {
     expect({ ...wrong, stderr: wrong.stderr.split('\n')[0] }).toEqual({
       ...{ status: 2, stdout: '' },
       stderr:
-        'error: --cluster has no effect on the running agent that is asked: leave it out, or add what to follow, such as --load; to show one cluster use --of-cluster',
+        'dpcache: --cluster has no effect, because a running agent is asked: remove it, or add a source such as --load; --of-cluster selects one cluster',
     });
     expect(await dpcache('node', 'get', 'a/b', '--node-name', 'x', ...SOCKET)).toMatchObject({ status: 2 });
     expect(await dpcache('status', '--log-level', 'error', ...SOCKET)).toMatchObject({ status: 0 });
@@ -117,7 +117,7 @@ describe('a running agent', () => {
 
   it.each([
     [OUTPUT_CLOSED, 0, ''],
-    [undefined, 1, 'dpcache: interrupted: the list is not complete\n'],
+    [undefined, 1, 'dpcache: interrupted: the list is incomplete\n'],
   ])('ends a list whose output ends with %j', async (reason, status, why) => {
     const ended = new AbortController();
     let stderr = '';
@@ -162,11 +162,11 @@ describe('without an agent', () => {
 
   it('a monitor names no option that it has not', async () => {
     const { stderr } = await dpcache('monitor', '--socket', join(folder, 'none.sock'));
-    expect(stderr).toMatch(/start one with dpcache agent, or name its socket with --socket\n$/);
+    expect(stderr).toMatch(/start one with dpcache agent, or set its socket with --socket\n$/);
   });
 
   it.each([
-    [['--listen', 'x'], 2, /It must be a port, or address:port/],
+    [['--listen', 'x'], 2, /It must be a port or address:port/],
     [['--listen', '127.0.0.1:70000'], 2, /It must be a port/],
     [['--listen', '0.0.0.0:0'], 1, /only with --listen-token or --listen-client-ca/],
     [['--listen', '0', '--listen-token', '/nowhere'], 1, /--listen-token \/nowhere: there is no such file/],

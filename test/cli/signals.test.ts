@@ -141,7 +141,7 @@ describe('a full disk', () => {
     });
     expect({ status, stderr }).toEqual({
       status: 1,
-      stderr: 'dpcache: standard output cannot be written: no space left on device\n',
+      stderr: 'dpcache: cannot write to standard output: no space left on device\n',
     });
   });
 });
@@ -156,7 +156,7 @@ describe('output that fails while a command continues', () => {
     });
     expect({ status, stderr }).toEqual({
       status: 1,
-      stderr: 'dpcache: standard output cannot be written: no space left on device\n',
+      stderr: 'dpcache: cannot write to standard output: no space left on device\n',
     });
   });
 });
@@ -207,7 +207,7 @@ describe('a reader that stands still', () => {
     log.write('four\n');
     expect(written).toEqual([
       'one\n',
-      'dpcache: 2 log lines were dropped: they are read too slowly\n',
+      'dpcache: dropped 2 log lines, because standard error is read too slowly\n',
       'four\n',
     ]);
   });

@@ -270,7 +270,7 @@ describeOnLinux('an agent with --datapath linux', ['maps', 'bpftool', 'namespace
     const refused = await command(agent, 'clean', '--datapath-pins', pins);
     expect([refused.status, refused.stderr]).toEqual([
       1,
-      expect.stringMatching(/an agent steers it \(process \d+\).*: stop that first/),
+      expect.stringMatching(/the agent with pid \d+ uses this datapath .*: stop the agent first/),
     ]);
     await agent.stop();
     const foreign = join(pins, 'foreign');
@@ -291,7 +291,7 @@ describeOnLinux('an agent with --datapath linux', ['maps', 'bpftool', 'namespace
     const run = runIn(host.name, words);
     expect([run.status, run.stderr]).toEqual([
       1,
-      `dpcache: stays: ${foreign} is foreign\ndpcache: stays: ${old} is a foreign map\n`,
+      `dpcache: not removed: ${foreign} is foreign\ndpcache: not removed: ${old} is a foreign map\n`,
     ]);
     expect(run.stdout).toMatch(/paths - route 10\.9\.1\.0\/24 /);
     expect(run.stdout).toContain(`${join(pins, 'ipcache')}\n`);
@@ -311,7 +311,10 @@ describeOnLinux('an agent with --datapath linux', ['maps', 'bpftool', 'namespace
       '--datapath-pins',
       pins,
     );
-    expect([status, stdout]).toEqual([0, expect.stringMatching(/^No agent answers at .*maps +available/s)]);
+    expect([status, stdout]).toEqual([
+      0,
+      expect.stringMatching(/^No agent is running at .*maps +available/s),
+    ]);
     const nowhere = await dpcache('datapath', 'diff', '--socket', join(scratch.folder(), 'none'));
     expect([nowhere.status, nowhere.stderr]).toEqual([1, expect.stringContaining('no agent serves it')]);
   });
