@@ -10,10 +10,10 @@ import type {
 } from './cluster-state.ts';
 
 const GONE =
-  'its configuration is gone from its kvstore, which may be starting anew; what is known of it is kept';
+  'its kvstore does not contain its configuration any more; the last known state is kept, because the kvstore may be restarting';
 
 function otherClusters(others: readonly string[]): string {
-  return `its kvstore has no configuration of it, only of ${others.join(', ')}: is the name right?`;
+  return `its kvstore does not contain its configuration, only that of ${others.join(', ')}: check the name`;
 }
 
 function enter(

@@ -177,8 +177,8 @@ export class ClusterMesh implements SyncingClusters {
     if (config === undefined) return undefined;
     const { maxConnectedClusters: own = 255 } = this.#options;
     const { maxConnectedClusters: theirs = 255 } = config.capabilities;
-    if (theirs !== own) return `cluster ${name} is of a mesh of ${theirs} clusters, this one of ${own}`;
-    if (config.id > own) return `cluster ${name} has id ${config.id}, above ${own}`;
+    if (theirs !== own) return `cluster ${name} has maxConnectedClusters ${theirs}, but this cluster has ${own}`;
+    if (config.id > own) return `cluster ${name} has id ${config.id}, but the maximum is ${own}`;
     return this.#conflict(name, config.id);
   }
 
@@ -187,10 +187,10 @@ export class ClusterMesh implements SyncingClusters {
     if (id === 0) return undefined;
     const { clusterID, clusterName } = this.#options;
     if (id === clusterID)
-      return `cluster ${name} has id ${id}, which is that of this cluster, ${clusterName}`;
+      return `cluster ${name} has id ${id}, the same as this cluster (${clusterName})`;
     for (const other of this.#clusters.values()) {
       if (other.name !== name && other.clusterID === id) {
-        return `cluster ${name} has id ${id}, which is that of cluster ${other.name}`;
+        return `cluster ${name} has id ${id}, the same as cluster ${other.name}`;
       }
     }
     return undefined;

@@ -55,7 +55,7 @@ export const GRACE_MS = 10_000;
 export type NameCheck = (name: string) => 'own-cluster' | 'invalid-name' | undefined;
 
 const INVALID_NAME =
-  'the file name is not a valid cluster name: letters, digits, ".", "_" and "-", at most 63, beginning and ending with a letter or digit';
+  'the file name is not a valid cluster name: use at most 63 letters, digits, ".", "_" and "-"; the first and the last must be a letter or digit';
 
 /**
  * Returns the changes that a listing of the directory implies (SEMANTICS 6). A new file adds a cluster, another hash changes it,
@@ -92,7 +92,7 @@ export function stepDirectory(
       if (now - doubtfulSince >= GRACE_MS) continue;
       unsettled = true;
       lookAgainAt = Math.min(lookAgainAt ?? Number.POSITIVE_INFINITY, doubtfulSince + GRACE_MS);
-      problems.set(name, 'does not say "endpoints:" any more; is it being written?');
+      problems.set(name, 'does not contain "endpoints:" any more; the cluster is removed if this does not change');
       next.set(name, { ...known, doubtfulSince });
     }
   }

@@ -46,7 +46,7 @@ function identityFault(
   const range = limits.identities;
   if (range === undefined || identity < MINIMAL_ALLOCATED_IDENTITY) return undefined;
   if (identity >= range.min && identity <= range.max) return undefined;
-  const why = `is not reserved and outside the cluster's range ${range.min}-${range.max}`;
+  const why = `must be reserved or in the range of the cluster, ${range.min} to ${range.max}`;
   return rejectedAs('identity-out-of-range', field, identity, why, at);
 }
 
@@ -57,7 +57,7 @@ function clusterIDFault(
   at: string,
 ): Decoded<never> | undefined {
   if (clusterID === undefined || id === clusterID || id === 0) return undefined;
-  return rejectedAs('cluster-id-mismatch', field, id, `the cluster's id is ${clusterID}`, at);
+  return rejectedAs('cluster-id-mismatch', field, id, `must be the id of the cluster, ${clusterID}`, at);
 }
 
 /** Returns a decoder of IPs. It rejects identities that the cluster may not use. */

@@ -265,7 +265,7 @@ export class FollowedCluster {
     const backend = this.#backend;
     this.#backend = undefined;
     if (backend === undefined || this.#state.own) return;
-    await this.#within(CLOSE_MS, 'its kvstore client does not close', () => backend.close()).catch(
+    await this.#within(CLOSE_MS, 'its kvstore client was not closed', () => backend.close()).catch(
       (error: unknown) => this.#view.failed(messageOf(error)),
     );
   }
@@ -276,7 +276,7 @@ export class FollowedCluster {
     const make = (signal: AbortSignal): KvstoreBackend | Promise<KvstoreBackend> | undefined =>
       this.#connect?.(signal);
     const close = (late: KvstoreBackend | undefined): unknown => late?.close();
-    this.#backend = await this.#within(CONNECT_MS, 'its kvstore client was not made', make, left, close);
+    this.#backend = await this.#within(CONNECT_MS, 'its kvstore client was not created', make, left, close);
     if (this.#options.retries !== undefined) this.#backend?.retryInTurn(this.#options.retries);
     this.#dispatch({ type: 'connected', attempt });
   }
@@ -332,7 +332,7 @@ export class FollowedCluster {
         else await this.#stores.withdraw(signal);
         break;
       } catch (error) {
-        this.#view.failed(`an engine failed to withdraw: ${messageOf(error)}`);
+        this.#view.failed(`an engine failed to delete the state of the cluster: ${messageOf(error)}`);
       }
       if (tries < WITHDRAWALS) await sleep(clock, backoffDelay(tries, BACKOFF, random), signal);
     }
@@ -412,13 +412,13 @@ export class FollowedCluster {
 
   get #client(): KvstoreBackend {
     const backend = this.#backend;
-    assert(backend !== undefined, 'the state machine reads and follows on a client only');
+    assert(backend !== undefined, 'the cluster has a kvstore client');
     return backend;
   }
 
   /** Parameters to read the cluster with the current client. */
   get #readable(): { name: string; backend: KvstoreBackend; read: KeyRead; onReading: OnReading } {
-    assert(this.#read !== undefined, 'what is followed has been read');
+    assert(this.#read !== undefined, 'the configuration of the cluster was read');
     return { name: this.name, backend: this.#client, read: this.#read, onReading: this.#onReading };
   }
 }

@@ -64,7 +64,7 @@ function parseRule(text: string): LabelRule {
   const ignore = text.startsWith('!');
   const rule = ignore ? text.slice(1) : text;
   const colon = rule.indexOf(':');
-  if (rule === '') throw new LabelRuleError('a label rule is empty');
+  if (rule === '') throw new LabelRuleError('label rule is empty');
   return ruleOf(rule.slice(0, Math.max(0, colon)), rule.slice(colon + 1), ignore);
 }
 

@@ -25,9 +25,9 @@ function isBytes(list: AddressList): list is AddressBytes {
 export function countAddresses(list: AddressList): number {
   if (!isBytes(list)) return list.length;
   const { bytes, family, offset = 0, stride = bytesOf(family) } = list;
-  assert(family === 4 || family === 6, 'addresses: a family of addresses is 4 or 6');
-  assert(Number.isInteger(offset) && offset >= 0, 'addresses: an offset is 0 or more bytes');
-  assert(Number.isInteger(stride) && stride >= 1, 'addresses: a stride is 1 or more bytes');
+  assert(family === 4 || family === 6, 'addresses: family must be 4 or 6');
+  assert(Number.isInteger(offset) && offset >= 0, 'addresses: offset must be at least 0');
+  assert(Number.isInteger(stride) && stride >= 1, 'addresses: stride must be at least 1');
   return Math.max(0, Math.floor((bytes.length - offset - bytesOf(family)) / stride) + 1);
 }
 

@@ -69,7 +69,7 @@ export class CacheReads {
    */
   lookupMany(addresses: AddressList, identities: Uint32Array): number {
     const count = countAddresses(addresses);
-    assert(identities.length >= count, 'lookupMany: identities has an element for each address');
+    assert(identities.length >= count, 'lookupMany: identities must have an element for each address');
     let found = 0;
     for (let from = 0; from < count; from += BLOCK_KEYS) {
       found += this.#lookupBlock(addresses, from, Math.min(BLOCK_KEYS, count - from), identities);

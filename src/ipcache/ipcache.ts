@@ -106,7 +106,7 @@ export class IPCache extends CacheReads {
    * is large and keys are in random order, because the cache misses of 256 keys overlap.
    */
   upsertMany(keys: readonly string[], claims: readonly Claim[]): UpsertOutcome[] {
-    assert(keys.length === claims.length, 'upsertMany: as many claims as keys');
+    assert(keys.length === claims.length, 'upsertMany: keys and claims must have the same length');
     const outcomes = new Array<UpsertOutcome>(keys.length);
     const block = this.#takeBlock();
     for (let from = 0; from < keys.length; from += BLOCK_KEYS) {
@@ -169,7 +169,7 @@ export class IPCache extends CacheReads {
       this.#outcomes.count(this.#reject(fault));
       return;
     }
-    assert(limit >= 1, 'withdrawSteps: a step takes at least one claim');
+    assert(limit >= 1, 'withdrawSteps: the step size must be at least 1');
     let from = 0;
     while (this.#waiting.holds(by) || this.#state.holds(by)) {
       const withdrawn = this.batch(() => {
@@ -266,7 +266,7 @@ export class IPCache extends CacheReads {
    * not be called within a batch.
    */
   subscribe(listener: IPCacheListener): Unsubscribe {
-    assert(!this.#journal.inBatch, 'subscribe: not within a batch');
+    assert(!this.#journal.inBatch, 'subscribe must not be called inside a batch');
     return this.#hub.subscribe(listener, () => this.#visibleEntries());
   }
 
@@ -282,7 +282,7 @@ export class IPCache extends CacheReads {
    * stops. Revisions of different caches are unrelated.
    */
   changes(options: ReadOptions = {}): AsyncIterableIterator<ChangeBatch, undefined> {
-    assert(!this.#journal.inBatch, 'changes: not within a batch');
+    assert(!this.#journal.inBatch, 'changes must not be called inside a batch');
     return this.#hub.read(options, () => this.snapshot());
   }
 
@@ -291,7 +291,7 @@ export class IPCache extends CacheReads {
    * describes the cost of later writes. Must not be called within a batch.
    */
   snapshot(): IPCacheSnapshot {
-    assert(!this.#journal.inBatch, 'snapshot: not within a batch');
+    assert(!this.#journal.inBatch, 'snapshot must not be called inside a batch');
     return new IPCacheSnapshot(this.table.fork(), this.rows.fork(), this.#hub.revision);
   }
 

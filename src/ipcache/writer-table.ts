@@ -59,7 +59,7 @@ export class WriterTable {
   /** Returns the writer of a number in use. */
   writer(id: WriterID): ClaimWriter {
     const writer = this.writers.get(id);
-    assert(writer !== undefined, 'a writer number in use');
+    assert(writer !== undefined, 'the writer number is in use');
     return writer;
   }
 

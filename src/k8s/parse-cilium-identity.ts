@@ -50,7 +50,7 @@ export function readCiliumIdentity(fields: ObjectFields): CiliumIdentitySays | u
   }
   const said = fields.map('security-labels', MOST_LABELS);
   const labels = said.names.flatMap((label) => readLabel(said, label) ?? []);
-  if (said.size === 0) fields.reject('security-labels', 'missing-field', 'an identity is its labels');
+  if (said.size === 0) fields.reject('security-labels', 'missing-field', 'must have at least one label');
   if (said.size === 0 || labels.length < said.size) return undefined;
   const marked = metadata.map('annotations').value(IDENTITY_HEARTBEAT) !== undefined;
   return { id, labels: sortLabels(labels), createdAt: readTime(metadata, 'creationTimestamp'), marked };

@@ -32,7 +32,7 @@ function readSliceID(fields: ObjectFields): EndpointSliceID | undefined {
   const name = labels.string(SERVICE_NAME_LABEL);
   if (name) return { service: { namespace: id.namespace, name }, name: id.name };
   if (name === '' || labels.value(SERVICE_NAME_LABEL) === undefined)
-    labels.reject(SERVICE_NAME_LABEL, 'missing', 'the slice belongs to no service', name);
+    labels.reject(SERVICE_NAME_LABEL, 'missing', 'must be the name of the service', name);
   return undefined;
 }
 

@@ -80,7 +80,7 @@ export function readID(fields: ObjectFields): ServiceID | undefined {
 function readName(metadata: ObjectFields, part: string, absent: string | undefined): string | undefined {
   const value = metadata.value(part) ?? absent;
   if (isName(value)) return value;
-  return metadata.reject(part, 'invalid-name', 'must be a name: a string, not empty, without /', value);
+  return metadata.reject(part, 'invalid-name', 'must be a non-empty string without /', value);
 }
 
 /** Returns true if a value is valid as the name of an object. Names become parts of keys and are displayed. */
@@ -99,7 +99,7 @@ export function readTime(fields: ObjectFields, name: string): number {
   if (text === '') return 0;
   const time = RFC3339.test(text) ? Date.parse(text) : Number.NaN;
   if (!Number.isNaN(time)) return time;
-  fields.reject(name, 'invalid-time', 'is not a time as of RFC 3339', text);
+  fields.reject(name, 'invalid-time', 'is not an RFC 3339 time', text);
   return 0;
 }
 

@@ -35,7 +35,7 @@ export class LocalIdentities {
 
   /** @param capacity maximum number of identities in use; default 65,535 */
   constructor(capacity: number = LAST - FIRST + 1) {
-    assert(capacity >= 1 && capacity <= LAST - FIRST + 1, 'there are at most 65,535 local identities');
+    assert(capacity >= 1 && capacity <= LAST - FIRST + 1, 'all 65,535 local identities are in use');
     this.#last = FIRST + capacity - 1;
   }
 

@@ -139,7 +139,7 @@ export class NodeAddresses {
   }
 
   #begin(): void {
-    assert(!this.#writing, 'node addresses: a write within a write');
+    assert(!this.#writing, 'node addresses: nested write');
     this.#writing = true;
   }
 

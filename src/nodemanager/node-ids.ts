@@ -111,7 +111,7 @@ export class NodeIDs implements NodeHandler {
         continue;
       }
       for (const taken of acquired) this.#release(taken);
-      throw new NodeIDsExhaustedError(`all ${this.#max} node ids are in use; ${ip} gets none`);
+      throw new NodeIDsExhaustedError(`no node id for ${ip}: all ${this.#max} are in use`);
     }
   }
 
@@ -162,14 +162,14 @@ export class NodeIDs implements NodeHandler {
       return rejection('invalid-address', 'ip', ip, 'is not a canonical IP address', 'node ids');
     }
     if (!Number.isInteger(id) || id < 1 || id > this.#max) {
-      return rejection('invalid-node-id', 'id', id, `must be 1 to ${this.#max}`, `node ids: ${ip}`);
+      return rejection('invalid-node-id', 'id', id, `must be an integer from 1 to ${this.#max}`, `node ids: ${ip}`);
     }
     if (this.#ips.has(id) || this.#ids.has(ip)) {
       return rejection(
         'duplicate-node-id',
         'id',
         id,
-        'the id, or the address, has been given out',
+        'the id or the address is in use',
         `node ids: ${ip}`,
       );
     }

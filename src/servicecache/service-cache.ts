@@ -453,8 +453,8 @@ export class ServiceCache {
     if (offer.cluster !== this.#clusterName && offer.cluster !== '') return true;
     const [reason, why] =
       offer.cluster === ''
-        ? ['missing', 'a remote service must name its cluster']
-        : ['own-cluster', 'this is the own cluster'];
+        ? ['missing', 'must be set for a remote service']
+        : ['own-cluster', 'must not be the own cluster'];
     this.#rejections.add(rejection(reason, 'cluster', offer.cluster, why, formatServiceID(offer)));
     return false;
   }
@@ -498,7 +498,7 @@ const OFFER: Check = shaped<ClusterService>(
   (offer) => isName(offer) && typeof offer.cluster === 'string' && isObject(offer.backends),
 );
 const SERVICE: Check = shaped<Service>(
-  'must be what createService gives',
+  'must be a result of createService',
   ({ id, clusterIPs, ports, externalIPs, ingressIPs, labels, selector }) =>
     ID(id) === undefined &&
     isObject(clusterIPs) &&
@@ -509,7 +509,7 @@ const SERVICE: Check = shaped<Service>(
     isObject(selector),
 );
 const SLICE: Check = shaped<EndpointSlice>(
-  'must be what createEndpointSlice gives',
+  'must be a result of createEndpointSlice',
   ({ service, name, backends, notReady }) =>
     ID(service) === undefined && typeof name === 'string' && isObject(backends) && isObject(notReady),
 );

@@ -19,7 +19,7 @@ export class ServiceStreamClosedError extends Error {
   readonly retryable = false;
 
   constructor() {
-    super('the service stream was closed before everything was acknowledged');
+    super('the service stream was closed before all events were acknowledged');
   }
 }
 

@@ -87,7 +87,7 @@ describe('an item that is no good is rejected with its place and field, counted,
     [
       "an identity out of the cluster's range",
       line('far', `${IP}/10.2.0.9`, { IP: '10.2.0.9', ID: 300 }),
-      /10.2.0.9: ID 300: is not reserved and outside the cluster's range 131328-196607/,
+      /10.2.0.9: ID 300: must be reserved or in the range of the cluster, 131328 to 196607/,
     ],
     [
       'a node without a name',
@@ -248,7 +248,7 @@ describe('an item that is no good is rejected with its place and field, counted,
     ];
     const { status, stdout, stderr } = await once([...GOOD, ...twin]);
     expect(status).toBe(1);
-    expect(stderr).toMatch(/cluster sea has id 2, which is that of cluster far/);
+    expect(stderr).toMatch(/cluster sea has id 2, the same as cluster far/);
     expect(Object.keys(JSON.parse(stdout).ipcache)).toEqual(['10.0.0.1/32', '10.2.0.1/32']);
   });
 

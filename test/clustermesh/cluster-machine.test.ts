@@ -210,7 +210,7 @@ describe('a remote cluster without configuration', () => {
     expect(did.at(-1)).toBe('await-config');
     expect(state).toMatchObject({ phase: 'unconfigured', found: 'others', failures: 1 });
     expect(state.lastFailure).toBe(
-      'its kvstore has no configuration of it, only of b, c: is the name right?',
+      'its kvstore does not contain its configuration, only that of b, c: check the name',
     );
   });
 

@@ -172,7 +172,7 @@ describe('what a remote cluster says wrongly', () => {
     expect(statusOf('a').lastFailure).toContain('cilium/cluster-config/a: id');
     write(server, 'cilium/cluster-config/a', { id: 1, capabilities: { maxConnectedClusters: 511 } });
     await advance(clock, 20_000);
-    expect(statusOf('a').lastFailure).toContain('mesh of 511 clusters');
+    expect(statusOf('a').lastFailure).toContain('maxConnectedClusters 511');
     write(server, 'cilium/cluster-config/a', { id: 1, capabilities: { syncedCanaries: true } });
     await advance(clock, 20_000);
     expect(statusOf('a').state).toBe('ready');
@@ -189,7 +189,7 @@ describe('cluster ids', () => {
     expect(['a', 'b', 'c', 'd'].map((name) => statusOf(name).state)).toEqual(
       [...'abc'].map(() => 'ready').concat('failed'),
     );
-    expect(statusOf('d').lastFailure).toBe('cluster d has id 256, above 255');
+    expect(statusOf('d').lastFailure).toBe('cluster d has id 256, but the maximum is 255');
     expect(agent.mesh.status().ready).toBe(false);
     await agent.mesh.remove('d');
     expect(agent.mesh.status().ready).toBe(true);
@@ -223,8 +223,8 @@ describe('cluster ids', () => {
     await agent.add('c', newCluster(clock, 'c', 9));
     await settle(8);
     expect(statusOf('b')).toMatchObject({ state: 'failed' });
-    expect(statusOf('b').lastFailure).toBe('cluster b has id 1, which is that of cluster a');
-    expect(statusOf('c').lastFailure).toBe('cluster c has id 9, which is that of this cluster, own');
+    expect(statusOf('b').lastFailure).toBe('cluster b has id 1, the same as cluster a');
+    expect(statusOf('c').lastFailure).toBe('cluster c has id 9, the same as this cluster (own)');
     await agent.mesh.remove('a');
     await advance(clock, 20_000);
     expect(statusOf('b').state).toBe('ready');

@@ -145,7 +145,7 @@ describe('a configuration directory that is followed', () => {
     await advance(clock, 3000);
     expect(did).toEqual(['add a']);
     expect(follower.status().problems).toEqual({
-      a: 'does not say "endpoints:" any more; is it being written?',
+      a: 'does not contain "endpoints:" any more; the cluster is removed if this does not change',
     });
     await advance(clock, 2000);
     expect(did).toEqual(['add a', 'remove a']);

@@ -308,7 +308,7 @@ describe('a wrong name', () => {
     expect(agent.ipcache.size).toBe(0);
     expect(statusOf('b')).toMatchObject({ state: 'no-configuration', ready: false, connected: true });
     expect(statusOf('b').lastFailure).toBe(
-      'its kvstore has no configuration of it, only of a: is the name right?',
+      'its kvstore does not contain its configuration, only that of a: check the name',
     );
     // Nobody waits for it at the start.
     expect(await agent.mesh.clustersSynced({ deadlineMs: 180_000 })).toEqual(['b']);

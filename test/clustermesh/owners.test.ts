@@ -99,7 +99,7 @@ describe('a client that is made for ever (freeze: remove and stop never resolved
     expect([attempts, statusOf().state]).toEqual([1, 'connecting']);
     await advance(clock, 1_000);
     expect([attempts, statusOf().state]).toEqual([2, 'ready']);
-    expect(statusOf().lastFailure).toBe('its kvstore client was not made within 30 s');
+    expect(statusOf().lastFailure).toBe('its kvstore client was not created within 30 s');
   });
 
   it('and one that is closed for ever is left alone after a while', async () => {
@@ -119,7 +119,7 @@ describe('a client that is made for ever (freeze: remove and stop never resolved
     await adding;
     expect(statusOf()).toMatchObject({
       state: 'ready',
-      lastFailure: 'its kvstore client does not close within 5 s',
+      lastFailure: 'its kvstore client was not closed within 5 s',
     });
   });
 
@@ -184,7 +184,7 @@ describe('an engine that throws', () => {
     // The others do not wait for it.
     expect([agent.ipcache.size, agent.nodes.size]).toEqual([0, 0]);
     expect(statusOf()).toMatchObject({ state: 'draining' });
-    expect(statusOf().lastFailure).toBe('an engine failed to withdraw: the sink failed');
+    expect(statusOf().lastFailure).toBe('an engine failed to delete the state of the cluster: the sink failed');
     await advance(clock, 1_000);
     expect(await removing).toBe(true);
     expect([calls(), agent.mesh.names]).toEqual([2, []]);

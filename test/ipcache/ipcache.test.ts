@@ -545,7 +545,7 @@ describe('a batch', () => {
       cache.batch(async () => cache.upsert('10.0.0.1', { identity: 100, source: 'kvstore' })),
     ).toThrow('synchronous');
     expect(cache.size).toBe(0);
-    expect(() => cache.batch(() => told(cache))).toThrow('not within a batch');
+    expect(() => cache.batch(() => told(cache))).toThrow('must not be called inside a batch');
   });
 
   it('inside a batch takes back only its own part when it throws', () => {

@@ -126,7 +126,7 @@ it('objects from which no key can be made are refused by name and field, each co
       "CiliumEndpoint shop/no-address: status.networking.addressing[0].ipv4 "10.0.0.256": is not a valid IP address",
       "CiliumEndpoint shop/no-id: status.identity.id -1: must be an integer from 0 to 4294967295",
       "CiliumEndpoint shop/no-networking: status.networking 7: must be an object",
-      "CiliumIdentity 1002: security-labels ["k8s:app"]: an identity is its labels",
+      "CiliumIdentity 1002: security-labels ["k8s:app"]: must have at least one label",
       "CiliumIdentity 1002: security-labels ["k8s:app"]: must be an object",
       "CiliumIdentity 1003: security-labels.k8s:app 7: must be a string",
       "CiliumIdentity no-number: metadata.name "no-number": is not an identity number",

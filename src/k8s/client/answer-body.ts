@@ -57,7 +57,7 @@ export class AnswerBody implements AsyncIterable<Uint8Array> {
           });
       }
     } finally {
-      if (this.#end === undefined) this.#flow.abort(new Error('not read to its end'));
+      if (this.#end === undefined) this.#flow.abort(new Error('the body was not read completely'));
     }
   }
 

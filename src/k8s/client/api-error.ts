@@ -97,7 +97,7 @@ export function errorOfStatus(status: unknown, httpStatus = 0, retryAfterMs = 0)
   const words = typeof message === 'string' ? message : '';
   const number = typeof code === 'number' ? code : httpStatus;
   const asked = isObject(details) ? retryAfter(details['retryAfterSeconds']) : 0;
-  const text = cutText(words === '' ? `answered ${number}` : words, MESSAGE_LENGTH);
+  const text = cutText(words === '' ? `status ${number}` : words, MESSAGE_LENGTH);
   return new ApiError(codeOf(number, details, words), text, { retryAfterMs: Math.max(retryAfterMs, asked) });
 }
 
@@ -109,7 +109,7 @@ export function errorOfAnswer(httpStatus: number, text: string, retryAfterMs: nu
   } catch {
     // not JSON
   }
-  return errorOfStatus({ message: `answered ${httpStatus}: ${text.trim()}` }, httpStatus, retryAfterMs);
+  return errorOfStatus({ message: `status ${httpStatus}: ${text.trim()}` }, httpStatus, retryAfterMs);
 }
 
 /** Converts a thrown value to an ApiError. Unexpected values become `broken`. */

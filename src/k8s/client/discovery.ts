@@ -27,10 +27,12 @@ function namesIn(text: string): readonly unknown[] {
   try {
     document = JSON.parse(text);
   } catch (cause) {
-    throw new ApiError('garbled', `the answer is no list of resources: ${text.slice(0, 100)}`, { cause });
+    throw new ApiError('garbled', `the response is not a list of resources: ${text.slice(0, 100)}`, {
+      cause,
+    });
   }
   const resources = isObject(document) ? document['resources'] : undefined;
-  if (!Array.isArray(resources)) throw new ApiError('garbled', 'the answer is no list of resources');
+  if (!Array.isArray(resources)) throw new ApiError('garbled', 'the response is not a list of resources');
   return resources.map((resource: unknown) => (isObject(resource) ? resource['name'] : undefined));
 }
 

@@ -27,18 +27,18 @@ export class Exchange {
     else options.signal.addEventListener('abort', this.#giveUp, { once: true });
   }
 
-  readonly #giveUp = (): void => this.#over.abort(new ApiError('broken', 'given up'));
+  readonly #giveUp = (): void => this.#over.abort(new ApiError('broken', 'the request was aborted'));
 
   /** Sets the maximum time without data; `undefined` for no limit. */
   allowSilence(ms: number | undefined): void {
     this.#timer?.cancel();
-    this.#timer = ms === undefined ? undefined : this.#failAfter(ms, `no word for ${ms / 1000} s`);
+    this.#timer = ms === undefined ? undefined : this.#failAfter(ms, `no data for ${ms / 1000} s`);
   }
 
   /** Sets the maximum remaining time. */
   allowTime(ms: number): void {
     this.#deadline?.cancel();
-    this.#deadline = this.#failAfter(ms, `not over after ${ms / 1000} s`);
+    this.#deadline = this.#failAfter(ms, `not complete after ${ms / 1000} s`);
   }
 
   /** Sends the request. Rejects with an ApiError if there is no response or if it is not successful. */

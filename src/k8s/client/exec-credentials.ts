@@ -98,7 +98,7 @@ function run(plugin: ExecPlugin, clock: Pick<Clock, 'after'>): Promise<string> {
     child.stdin?.end();
     // The plugin may ignore SIGTERM, and its child processes may keep its output open.
     const late = clock.after(TIMEOUT_MS, () => {
-      reject(failed(plugin, `it has not ended after ${TIMEOUT_MS / 1000} s ${installHint}`));
+      reject(failed(plugin, `still running after ${TIMEOUT_MS / 1000} s ${installHint}`));
       child.kill('SIGKILL');
       child.stdout?.destroy();
       child.stderr?.destroy();
@@ -116,12 +116,15 @@ function readCredential(plugin: ExecPlugin, output: string): Credential {
     document = JSON.parse(output);
   } catch {
     // The output may contain secrets, so it is not shown.
-    throw failed(plugin, 'what it wrote is not JSON');
+    throw failed(plugin, 'its output is not JSON');
   }
   const { kind, apiVersion, status } = isObject(document) ? document : {};
-  if (kind !== 'ExecCredential') throw failed(plugin, 'what it wrote is no ExecCredential');
+  if (kind !== 'ExecCredential') throw failed(plugin, 'its output is not an ExecCredential');
   if (apiVersion !== plugin.apiVersion)
-    throw failed(plugin, `it answers in ${String(apiVersion)}, the kubeconfig says ${plugin.apiVersion}`);
+    throw failed(
+      plugin,
+      `its apiVersion is ${String(apiVersion)}, but the kubeconfig requires ${plugin.apiVersion}`,
+    );
   const { token, clientCertificateData, clientKeyData, expirationTimestamp } = isObject(status) ? status : {};
   const certificate =
     typeof clientCertificateData === 'string' && typeof clientKeyData === 'string'
@@ -132,8 +135,8 @@ function readCredential(plugin: ExecPlugin, output: string): Credential {
       : undefined;
   const bearer = typeof token === 'string' && token !== '' ? token : undefined;
   if (bearer === undefined && certificate === undefined)
-    throw failed(plugin, 'it gives neither a token nor a certificate with its key');
+    throw failed(plugin, 'its output has no token and no certificate with a key');
   const expiresAt = typeof expirationTimestamp === 'string' ? Date.parse(expirationTimestamp) : undefined;
-  if (Number.isNaN(expiresAt)) throw failed(plugin, 'its expirationTimestamp is no time');
+  if (Number.isNaN(expiresAt)) throw failed(plugin, 'its expirationTimestamp is not a time');
   return { token: bearer, certificate, expiresAt };
 }

@@ -69,7 +69,7 @@ export class HttpTransport implements ApiTransport {
   reset(): void {
     const pool = this.#pool;
     this.#pool = new Pool(() => this.#connect());
-    this.#end(pool, 'all connections were closed, as the server seems to be dead');
+    this.#end(pool, 'connection closed, because the server does not answer');
   }
 
   async close(): Promise<void> {

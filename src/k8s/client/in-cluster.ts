@@ -27,11 +27,13 @@ export function inClusterAccess(options: InClusterOptions = {}): ClusterAccess {
   const { KUBERNETES_SERVICE_HOST: host = '', KUBERNETES_SERVICE_PORT: port = '443' } = env;
   if (!isInCluster(options))
     throw new KubeconfigError(
-      `this is no pod with a service account: KUBERNETES_SERVICE_HOST must be set, and ${join(folder, 'token')} be there`,
+      `not in a pod with a service account: KUBERNETES_SERVICE_HOST must be set and ${join(folder, 'token')} must exist`,
     );
   const address = `https://${host.includes(':') ? `[${host}]` : host}:${port}`;
   if (!URL.canParse(address))
-    throw new KubeconfigError(`KUBERNETES_SERVICE_HOST and _PORT are no address: ${host}:${port}`);
+    throw new KubeconfigError(
+      `KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not an address: ${host}:${port}`,
+    );
   const server = new URL(address).href;
   return {
     ...{ server, serverName: undefined, insecureSkipVerify: false },

@@ -54,10 +54,10 @@ const EXEC_VERSIONS = ['client.authentication.k8s.io/v1', 'client.authentication
 
 /** Unsupported fields. They are rejected because ignoring them would change the route or the user of requests. */
 const REFUSED_OF_CLUSTER: ReadonlyMap<string, string> = new Map([
-  ['proxy-url', 'proxies are not supported: the API server must be reached directly'],
+  ['proxy-url', 'proxies are not supported: remove it, and connect to the API server directly'],
 ]);
 const REFUSED_OF_USER: ReadonlyMap<string, string> = new Map([
-  ['auth-provider', 'was removed from Kubernetes 1.26: use exec, a plugin'],
+  ['auth-provider', 'was removed in Kubernetes 1.26: use an exec plugin'],
   ['as', 'impersonation is not supported'],
   ['as-uid', 'impersonation is not supported'],
   ['as-groups', 'impersonation is not supported'],
@@ -70,7 +70,7 @@ export async function readKubeconfig(path: string, options: KubeconfigOptions = 
   try {
     text = await readFile(path, 'utf8');
   } catch (cause) {
-    throw new KubeconfigError(`cannot read the kubeconfig ${path}: ${messageOf(cause)}`, [], { cause });
+    throw new KubeconfigError(`cannot read kubeconfig ${path}: ${messageOf(cause)}`, [], { cause });
   }
   return parseKubeconfig(text, path, options);
 }
@@ -81,7 +81,7 @@ export function parseKubeconfig(text: string, path: string, options: KubeconfigO
   try {
     document = parse(text, { maxAliasCount: 0 });
   } catch (cause) {
-    throw new KubeconfigError(`the kubeconfig ${path} is not YAML: ${messageOf(cause)}`, [], { cause });
+    throw new KubeconfigError(`kubeconfig ${path} is not YAML: ${messageOf(cause)}`, [], { cause });
   }
   const rejections: Rejection[] = [];
   const reject = (reason: string, field: string, value: unknown, why: string): undefined => {
@@ -90,9 +90,9 @@ export function parseKubeconfig(text: string, path: string, options: KubeconfigO
   const fields = Fields.of(document, reject, 'kubeconfig');
   const kubeconfig = fields && new Reader(fields, dirname(resolve(path)), options).read();
   if (kubeconfig !== undefined && rejections.length === 0) return kubeconfig;
-  const count = rejections.length === 1 ? 'one field is wrong' : `${rejections.length} fields are wrong`;
+  const count = rejections.length === 1 ? '1 field is invalid' : `${rejections.length} fields are invalid`;
   throw new KubeconfigError(
-    `the kubeconfig ${path} cannot be used, ${count}:\n${rejections.map(({ message }) => `  ${message}`).join('\n')}`,
+    `cannot use kubeconfig ${path}: ${count}:\n${rejections.map(({ message }) => `  ${message}`).join('\n')}`,
     rejections,
   );
 }
@@ -130,7 +130,12 @@ class Reader {
     const found = elements.find((element) => element.value('name') === name);
     const names = elements.map((element) => String(element.value('name'))).join(', ');
     if (found === undefined)
-      return this.#root.reject(list, 'unknown-name', `there is no "${name}" among: ${names || 'none'}`, name);
+      return this.#root.reject(
+        list,
+        'unknown-name',
+        `no element is named "${name}": found ${names || 'none'}`,
+        name,
+      );
     return found.object(section) ?? found.reject(section, 'missing-field', 'is missing');
   }
 
@@ -145,7 +150,7 @@ class Reader {
       cluster.reject(
         'insecure-skip-tls-verify',
         'contradiction',
-        'cannot be true beside a certificate-authority',
+        'must be false if certificate-authority is set',
       );
     const serverName = cluster.string('tls-server-name');
     const disableCompression = cluster.boolean('disable-compression');
@@ -187,8 +192,9 @@ class Reader {
     const key = this.#pem(user, 'client-key');
     if (certificate !== undefined && key !== undefined) return { certificate, key };
     if (certificate !== undefined)
-      user.reject('client-key', 'missing-field', 'is missing beside client-certificate');
-    if (key !== undefined) user.reject('client-certificate', 'missing-field', 'is missing beside client-key');
+      user.reject('client-key', 'missing-field', 'must be set if client-certificate is set');
+    if (key !== undefined)
+      user.reject('client-certificate', 'missing-field', 'must be set if client-key is set');
     return undefined;
   }
 
@@ -199,7 +205,7 @@ class Reader {
     if (encoded) {
       const data = Buffer.from(encoded, 'base64');
       if (data.toString('latin1').includes('-----BEGIN ')) return { data };
-      return section.reject(field, 'invalid-pem', 'must be PEM, in base64', SECRET);
+      return section.reject(field, 'invalid-pem', 'must be PEM encoded as base64', SECRET);
     }
     const file = section.string(name);
     return file ? { file: resolve(this.#folder, file) } : undefined;
@@ -218,7 +224,11 @@ class Reader {
       if (name !== undefined && value !== undefined) env[name] = value;
     });
     if (exec.string('interactiveMode') === 'Always')
-      exec.reject('interactiveMode', 'unsupported', 'there is no one to be asked');
+      exec.reject(
+        'interactiveMode',
+        'unsupported',
+        'is not supported, because no terminal is available: use IfAvailable or Never',
+      );
     if (apiVersion === undefined || command === undefined) return undefined;
     return {
       ...{ apiVersion, args, env, folder: this.#folder, installHint: exec.string('installHint') },

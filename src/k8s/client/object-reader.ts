@@ -33,7 +33,7 @@ export interface ObjectReaderOptions {
 }
 
 const TIMEOUT_MS = 60_000;
-const TOO_LARGE = `has more than ${LARGEST_OBJECT >> 20} MiB, which no API server stores`;
+const TOO_LARGE = `exceeds ${LARGEST_OBJECT >> 20} MiB, the maximum that is read`;
 
 /** Reads objects from an API server. */
 export class ApiObjectReader implements ObjectReader {
@@ -54,7 +54,7 @@ export class ApiObjectReader implements ObjectReader {
       if (text.length > LARGEST_OBJECT) throw new ApiError('garbled', `${placeText(at)} ${TOO_LARGE}`);
       const object = parseText(text);
       if (isKubernetesObject(object)) return object;
-      throw new ApiError('garbled', `the answer to ${placeText(at)} is no object`);
+      throw new ApiError('garbled', `the response to get ${placeText(at)} is not an object`);
     };
     try {
       return await this.#read('get', kind, resourcePath(kind, place), read, signal);
@@ -92,7 +92,7 @@ export class ApiObjectReader implements ObjectReader {
       return await read(exchange, await exchange.open({ path, gzip: verb === 'list' }));
     } catch (error) {
       if (!(error instanceof ApiError) || error.code !== 'forbidden') throw error;
-      throw new ApiError(error.code, `${rightToGrant(verb, kind)}: ${error.message}`);
+      throw new ApiError(error.code, `${error.message}: ${rightToGrant(verb, kind)}`);
     } finally {
       exchange.close();
     }
@@ -111,7 +111,7 @@ async function readPage(kind: ResourceKind, exchange: Exchange, answer: ApiAnswe
     for (const text of scanner.feed(bytes)) {
       const object = parseText(text);
       // An object that is skipped could be the one that keeps another object alive.
-      if (!isKubernetesObject(object)) throw new ApiError('garbled', 'a list has an object without a name');
+      if (!isKubernetesObject(object)) throw new ApiError('garbled', 'an object in the list has no name');
       objects.push(object);
     }
   }

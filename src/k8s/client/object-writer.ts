@@ -205,7 +205,7 @@ function outcomeOf(write: ObjectWrite, error: ApiError): WriteOutcome {
     case 'forbidden': {
       const part = write.verb === 'patch' ? write.part : undefined;
       const right = rightToGrant(write.verb, placeOf(write).kind, part);
-      return { outcome: 'refused', message: `${right}: ${message}` };
+      return { outcome: 'refused', message: `${message}: ${right}` };
     }
     case 'invalid':
       return { outcome: write.verb === 'patch' ? 'conflict' : 'invalid', message };

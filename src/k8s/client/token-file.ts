@@ -40,12 +40,14 @@ export class TokenFile implements Credentials {
   async #read(): Promise<void> {
     try {
       const token = (await readFile(this.#path, 'utf8')).trim();
-      if (token === '') throw new Error('it is empty');
+      if (token === '') throw new Error('the file is empty');
       this.#token = token;
       this.#readAt = this.#clock.now();
     } catch (cause) {
       if (this.#token !== undefined) return;
-      throw new ApiError('credentials', `no token in ${this.#path}: ${messageOf(cause)}`, { cause });
+      throw new ApiError('credentials', `cannot read a token from ${this.#path}: ${messageOf(cause)}`, {
+        cause,
+      });
     }
   }
 }

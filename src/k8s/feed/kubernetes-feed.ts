@@ -266,7 +266,7 @@ export class KubernetesFeed {
     return [...this.#kinds.values()].flatMap((kind) => {
       if (!isAwaited(kind) || kind.complete || kind.state === 'missing') return [];
       const why = kind.lastFailure;
-      return `Kubernetes: ${kind.name} not complete, ${kind.state}${why === undefined ? '' : `: ${why}`}`;
+      return `Kubernetes: ${kind.name} are not complete (${kind.state})${why === undefined ? '' : `: ${why}`}`;
     });
   }
 

@@ -139,7 +139,7 @@ export class PolicyCIDRTable {
     cidrs.delete(last);
     if (wasCut) return;
     const { kind, policy } = entered;
-    const why = `only the first ${MOST_CIDRS} CIDRs are entered`;
+    const why = `must have at most ${MOST_CIDRS} CIDRs: the others are ignored`;
     this.#onReject(rejection('too-many', 'spec', last, why, `${kind} ${policy.id}`));
   }
 

@@ -97,7 +97,7 @@ async function bodyText(request: IncomingMessage): Promise<string> {
   request.setEncoding('utf8');
   for await (const part of request) {
     text += String(part);
-    if (text.length > LONGEST_BODY) throw new Error('the body is too long');
+    if (text.length > LONGEST_BODY) throw new Error('the request body is too long');
   }
   return text;
 }

@@ -60,7 +60,7 @@ export class ConnectionBroken extends Error {
   override readonly name = 'ConnectionBroken';
 
   constructor() {
-    super('the connection was broken');
+    super('connection reset');
   }
 }
 

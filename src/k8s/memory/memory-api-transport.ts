@@ -35,7 +35,7 @@ export class MemoryApiTransport implements ApiTransport {
       return { status, retryAfterMs: retryAfter(headers['retry-after']), body: until(bytes, gone) };
     } catch (cause) {
       gone[Symbol.dispose]();
-      throw new ApiError('unreachable', 'there is no server', { cause });
+      throw new ApiError('unreachable', 'the server is not running', { cause });
     }
   }
 

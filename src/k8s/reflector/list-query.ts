@@ -74,7 +74,7 @@ export function parseList(text: string): Readonly<Record<string, unknown>> {
     // reported below
   }
   if (isObject(list)) return list;
-  throw new ApiError('garbled', `the answer is no list: ${text.slice(0, 100)}`);
+  throw new ApiError('garbled', `the response is not a list: ${text.slice(0, 100)}`);
 }
 
 /** Returns the version and the continue token of a list without its items. */

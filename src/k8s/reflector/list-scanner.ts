@@ -214,6 +214,6 @@ export class ListScanner {
     const text = Buffer.from(bytes.buffer, bytes.byteOffset + from, to - from).toString('utf8');
     // White space between items is dropped, because it grows with the number of items.
     this.#shell += this.#inItems ? text.trim() : text;
-    if (this.#shell.length > LONGEST_SHELL) throw new ApiError('garbled', 'the answer is no list');
+    if (this.#shell.length > LONGEST_SHELL) throw new ApiError('garbled', 'the response is not a list');
   }
 }

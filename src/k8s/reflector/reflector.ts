@@ -170,7 +170,7 @@ export class Reflector implements FollowedResource {
         if (this.#listed) settle(resolve);
         else if (signal?.aborted === true) settle(() => reject(signal.reason));
         else if (this.#ended.signal.aborted)
-          fail(`${resourceName(this.#kind)}: stopped before it was listed`);
+          fail(`${resourceName(this.#kind)}: stopped before its list was complete`);
       };
       const arm = (delayMs: number): void => {
         timer = clock.after(delayMs, () => {
@@ -190,7 +190,7 @@ export class Reflector implements FollowedResource {
 
   #blocked(quietMs: number): string {
     const why = this.#lastFailure === undefined ? '' : `: ${this.#lastFailure.message}`;
-    return `${resourceName(this.#kind)} is ${this.#state.shown}, and nothing came for ${quietMs / 1000} s${why}`;
+    return `${resourceName(this.#kind)} is ${this.#state.shown}: no progress for ${quietMs / 1000} s${why}`;
   }
 
   // ── Actions ────────────────────────────────────────────────────────────────────────────────────────────
@@ -255,7 +255,7 @@ export class Reflector implements FollowedResource {
     if (code !== 'expired' && code !== 'missing' && !(isStream && code === 'invalid')) {
       this.#failures++;
       const right = rightToGrant(effect.do === 'watch' ? 'watch' : 'list', this.#kind);
-      const shown = code === 'forbidden' ? new ApiError(code, `${right}: ${error.message}`) : error;
+      const shown = code === 'forbidden' ? new ApiError(code, `${error.message}: ${right}`) : error;
       this.#lastFailure = failureOf(shown, this.#context.clock);
     }
     return { type: 'failed', code, retryAfterMs };
@@ -338,7 +338,7 @@ export class Reflector implements FollowedResource {
         }
         exchange.allowSilence(LIST_SILENCE_MS);
       }
-      throw new ApiError('garbled', 'a streaming list has no end');
+      throw new ApiError('garbled', 'the streaming list ended before it was complete');
     });
   }
 
@@ -410,10 +410,10 @@ export class Reflector implements FollowedResource {
         const lines = scanner.feed(bytes);
         hasSpoken ||= lines.length > 0;
         await readTexts(lines, gate, (values) => this.#lines(values), this.#ended.signal);
-        if (scanner.tooLarge > 0) throw new ApiError('garbled', 'an event of a watch is too large');
+        if (scanner.tooLarge > 0) throw new ApiError('garbled', 'a watch event is too large');
         if (hasSpoken) exchange.allowSilence(WATCH_SILENCE_MS);
       }
-      if (scanner.isCut) throw new ApiError('broken', 'a watch ended in the middle of an event');
+      if (scanner.isCut) throw new ApiError('broken', 'the watch ended within an event');
       // `eventful` is false if the version did not advance; otherwise such a watch would be opened again without a delay.
       return { type: 'ended', lastedMs: clock.now() - begun, eventful: this.#known.version !== version };
     });

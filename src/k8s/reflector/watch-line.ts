@@ -39,7 +39,7 @@ function isStatus({ code, message }: Readonly<Record<string, unknown>>): boolean
 }
 
 function noEvent(): ApiError {
-  return new ApiError('garbled', 'the line of a watch is no event');
+  return new ApiError('garbled', 'a watch line is not an event');
 }
 
 /**

@@ -156,14 +156,14 @@ export class KvstoreMesh {
   /** Returns a problem for each id that several clusters use, because readers follow only one of them. */
   #sharedIDs(clusters: readonly MirroredClusterStatus[]): readonly string[] {
     const { clusterName, clusterID } = this.#options;
-    const names = new Map([[clusterID, `this cluster, ${clusterName}`]]);
+    const names = new Map([[clusterID, `this cluster (${clusterName})`]]);
     return clusters.flatMap(({ name, config: { id } = { id: 0 } }) => {
       if (id === 0) return [];
       const other = names.get(id);
       names.set(id, other ?? `cluster ${name}`);
       return other === undefined
         ? []
-        : `cluster ${name} has id ${id}, which is that of ${other}: agents follow only one`;
+        : `cluster ${name} has id ${id}, the same as ${other}: agents follow only one of them`;
     });
   }
 
@@ -223,5 +223,5 @@ export class KvstoreMesh {
 function refusals({ name, copy }: MirroredClusterStatus): readonly string[] {
   const { pending, lastFailure } = copy;
   if (pending === 0 || lastFailure === undefined) return [];
-  return [`the own kvstore does not take what cluster ${name} shows, ${pending} keys wait: ${lastFailure}`];
+  return [`the kvstore of this cluster rejects the copy of cluster ${name}: ${pending} ${pending === 1 ? 'key is' : 'keys are'} pending: ${lastFailure}`];
 }

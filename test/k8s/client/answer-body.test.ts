@@ -80,9 +80,9 @@ it('is complete once its end was said, whatever becomes of the connection', asyn
   expect(await sizes(one)).toEqual([]);
 });
 
-it('gives up the connection when it is not read to its end', async () => {
+it('closes the connection if it is not read completely', async () => {
   const { body: one, did } = body();
   one.push(Uint8Array.from([1]));
   for await (const _ of one) break;
-  expect(did).toEqual(['not read to its end']);
+  expect(did).toEqual(['the body was not read completely']);
 });

@@ -44,19 +44,19 @@ describe('what an API server answers', () => {
   it('counts by the status that it has, where it says none of use', () => {
     expect(errorOfStatus({ code: '410' }, 503)).toMatchObject({
       code: 'unavailable',
-      message: 'answered 503',
+      message: 'status 503',
     });
     for (const status of [undefined, null, 7, 'oh'])
-      expect(errorOfStatus(status, 500)).toMatchObject({ code: 'internal', message: 'answered 500' });
-    expect(errorOfStatus({ message: 7 }, 500).message).toBe('answered 500');
-    expect(errorOfStatus({})).toMatchObject({ code: 'rejected', message: 'answered 0' });
+      expect(errorOfStatus(status, 500)).toMatchObject({ code: 'internal', message: 'status 500' });
+    expect(errorOfStatus({ message: 7 }, 500).message).toBe('status 500');
+    expect(errorOfStatus({})).toMatchObject({ code: 'rejected', message: 'status 0' });
   });
 
   it('is shown where it is no Status: text, a page of HTML, another JSON', () => {
     expect(errorOfAnswer(503, ' not ready\n', 0)).toMatchObject({
-      ...{ code: 'unavailable', message: 'answered 503: not ready' },
+      ...{ code: 'unavailable', message: 'status 503: not ready' },
     });
-    expect(errorOfAnswer(500, '7', 0).message).toBe('answered 500: 7');
+    expect(errorOfAnswer(500, '7', 0).message).toBe('status 500: 7');
     expect(errorOfAnswer(502, `<html>${'x'.repeat(10_000)}`, 0).message.length).toBeLessThan(400);
   });
 

@@ -40,10 +40,10 @@ it('gives the first that is served, and asks for each version once (K 13)', asyn
 });
 
 it.each([
-  ['<html>', 'the answer is no list of resources: <html>'],
-  ['{}', 'the answer is no list of resources'],
-  ['[]', 'the answer is no list of resources'],
-  ['{"resources":7}', 'the answer is no list of resources'],
+  ['<html>', 'the response is not a list of resources: <html>'],
+  ['{}', 'the response is not a list of resources'],
+  ['[]', 'the response is not a list of resources'],
+  ['{"resources":7}', 'the response is not a list of resources'],
 ])('does not take %s for a list of nothing', async (body, message) => {
   const { api, ...options } = world();
   api.faults.order({ do: 'answer', status: 200, body });

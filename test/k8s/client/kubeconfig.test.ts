@@ -90,9 +90,9 @@ describe('a kubeconfig', () => {
     const read = await readKubeconfig(path);
     expect(read.ca).toEqual({ file: join(folder, 'pki/ca.crt') });
     await expect(readKubeconfig(path, { context: 'there' })).rejects.toThrow(
-      /there is no "there" among: here/,
+      /no element is named "there": found here/,
     );
-    await expect(readKubeconfig(join(folder, 'no'))).rejects.toThrow(/cannot read the kubeconfig .*ENOENT/);
+    await expect(readKubeconfig(join(folder, 'no'))).rejects.toThrow(/cannot read kubeconfig .*ENOENT/);
   });
 
   it.each<[string, Parts, readonly string[]]>([
@@ -141,7 +141,7 @@ describe('a kubeconfig', () => {
   });
 
   it('that is no YAML, or empty, is refused with a sentence', () => {
-    expect(() => parseKubeconfig('{', '/k/config')).toThrow(/the kubeconfig \/k\/config is not YAML/);
+    expect(() => parseKubeconfig('{', '/k/config')).toThrow(/kubeconfig \/k\/config is not YAML/);
     expect(mistakes('')).toEqual(['kubeconfig: wrong-type']);
     expect(mistakes('{}')).toEqual(['current-context: missing-field']);
   });
@@ -182,7 +182,7 @@ describe('credentials', () => {
     const clock = new ManualClock();
     const file = join(folder, 'token');
     const { credentials } = parse({ user: { tokenFile: 'token' } }, clock);
-    await expect(credentials.authorization()).rejects.toThrow(/no token in .*token: ENOENT/);
+    await expect(credentials.authorization()).rejects.toThrow(/cannot read a token from .*token: ENOENT/);
     writeFileSync(file, 'one\n');
     expect(await credentials.authorization()).toBe('Bearer one');
     writeFileSync(file, 'two');
@@ -249,14 +249,14 @@ describe('credentials', () => {
   it.each([
     ['fails', 'echo no access >&2; exit 3', /the plugin .*plugin failed: .*no access/s],
     ['says nothing', 'true', /is not JSON/],
-    ['says something else', 'echo {}', /no ExecCredential/],
+    ['says something else', 'echo {}', /not an ExecCredential/],
     [
       'answers in another version',
       'echo \'{"kind":"ExecCredential","apiVersion":"x/v9"}\'',
-      /answers in x\/v9/,
+      /apiVersion is x\/v9/,
     ],
-    ['gives nothing', says({}), /neither a token nor a certificate/],
-    ['gives a time that is none', says({ token: 't', expirationTimestamp: 'soon' }), /no time/],
+    ['gives nothing', says({}), /no token and no certificate/],
+    ['gives a time that is none', says({ token: 't', expirationTimestamp: 'soon' }), /not a time/],
   ])('of a plugin that %s are refused clearly', async (_, script, message) => {
     plugin(script);
     await expect(parse({ user: { exec: EXEC } }).credentials.authorization()).rejects.toThrow(message);
@@ -271,7 +271,7 @@ describe('credentials', () => {
       Number(existsSync(join(folder, 'pid')) && readFileSync(join(folder, 'pid'), 'utf8'));
     await until('the plugin runs', () => pid() > 0);
     clock.advance(60_000);
-    await expect(given).rejects.toThrow(/the plugin .*plugin failed: it has not ended after 60 s/);
+    await expect(given).rejects.toThrow(/the plugin .*plugin failed: still running after 60 s/);
     await until('the plugin is gone', () => {
       try {
         return !process.kill(pid(), 0);
@@ -308,7 +308,7 @@ describe('in a pod', () => {
   it('the service account is used, which is read again as it is rotated', async () => {
     const env = { KUBERNETES_SERVICE_HOST: 'fd00::1', KUBERNETES_SERVICE_PORT: '6443' };
     expect(isInCluster({ folder, env })).toBe(false);
-    expect(() => inClusterAccess({ folder, env })).toThrow(/no pod with a service account/);
+    expect(() => inClusterAccess({ folder, env })).toThrow(/not in a pod with a service account/);
     writeFileSync(join(folder, 'token'), 'pod');
     expect(isInCluster({ folder, env: {} })).toBe(false);
     const access = inClusterAccess({ folder, env });

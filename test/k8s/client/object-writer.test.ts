@@ -121,9 +121,9 @@ it('says which object is larger than any that an API server stores', async () =>
   const body = `{"items":[{"x":"${'x'.repeat(16 << 20)}"}]}`;
   api.faults.order({ do: 'answer', status: 200, body }, { times: 2 });
   const get = reader.get({ kind: CONFIG_MAPS, namespace: 'a', name: 'huge' }, never);
-  await expect(get).rejects.toThrow('configmaps/v1 a/huge has more than 16 MiB, which no API server stores');
+  await expect(get).rejects.toThrow('configmaps/v1 a/huge exceeds 16 MiB, the maximum that is read');
   const list = reader.list(CONFIG_MAPS, never)[Symbol.asyncIterator]().next();
   await expect(list).rejects.toThrow(
-    'an object of the list of configmaps/v1 has more than 16 MiB, which no API server stores',
+    'an object of the list of configmaps/v1 exceeds 16 MiB, the maximum that is read',
   );
 });

@@ -52,16 +52,20 @@ const ITEM =
   '{"metadata":{"name":"checkout","namespace":"shop","uid":"u","resourceVersion":"7"},"spec":{"clusterIP":"10.96.0.7","sessionAffinity":7,"ports":[{"port":80}]}}';
 
 it.each<[string, ApiFault, RegExp]>([
-  ['HTML', answer('<html><body>Please log in</body></html>'), /services not complete, \w+: .*<html>/],
+  ['HTML', answer('<html><body>Please log in</body></html>'), /services are not complete \(\w+\): .*<html>/],
   [
     'half a JSON',
     answer(`{"kind":"ServiceList","metadata":{"resourceVersion":"9"},"items":[${ITEM.slice(0, 40)}`),
-    /services not complete, \w+: .+/,
+    /services are not complete \(\w+\): .+/,
   ],
-  ['something that is no list', answer('{"kind":"Table","rows":[]}'), /services not complete, \w+: .+/],
-  ['a number', answer('7'), /services not complete, \w+: .+/],
-  ['nothing', { do: 'hang' }, /services not complete, \w+: .*no word/],
-  ['nothing at all', answer(''), /services not complete, \w+: .+/],
+  [
+    'something that is no list',
+    answer('{"kind":"Table","rows":[]}'),
+    /services are not complete \(\w+\): .+/,
+  ],
+  ['a number', answer('7'), /services are not complete \(\w+\): .+/],
+  ['nothing', { do: 'hang' }, /services are not complete \(\w+\): .*no data/],
+  ['nothing at all', answer(''), /services are not complete \(\w+\): .+/],
 ])(
   'an API server that answers %s is named with what it says; the other kinds go on, and this one once it is well',
   async (_, fault, why) => {
@@ -83,7 +87,7 @@ it('an API server that says nothing of use when it is asked for what it serves i
   await advance(clock, 60_000);
   expect(feed.blockers()).toEqual([
     expect.stringMatching(
-      /^Kubernetes: endpointslices not complete, listing: .*no list of resources: <html>/,
+      /^Kubernetes: endpointslices are not complete \(listing\): .*not a list of resources: <html>/,
     ),
   ]);
   expect(feed.progressOf('endpointslices')?.failures).toBeGreaterThan(3);

@@ -121,7 +121,7 @@ describe('beside a kvstore', () => {
     world.feed.kvstore('ip', 'complete');
     world.feed.kvstore('ip', 'lost');
     expect(world.cluster.following).not.toContain('ciliumendpoints');
-    expect(world.feed.blockers()).toEqual(['Kubernetes: ciliumendpoints not complete, listing']);
+    expect(world.feed.blockers()).toEqual(['Kubernetes: ciliumendpoints are not complete (listing)']);
     world.feed.kvstore('ip', 'complete'); // it is back before anything was asked for
     world.clock.advance(60_000);
     expect(world.cluster.following).not.toContain('ciliumendpoints');

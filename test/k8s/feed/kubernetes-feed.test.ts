@@ -76,7 +76,7 @@ describe('a feed of Kubernetes', () => {
     const off = world.feed.onChange((name) => seen.push(name));
     for (const name of before) {
       expect(world.feed.synced).toBe(false);
-      expect(world.feed.blockers()).toContain(`Kubernetes: ${name} not complete, listing`);
+      expect(world.feed.blockers()).toContain(`Kubernetes: ${name} are not complete (listing)`);
       world.cluster.list(name);
       expect(world.feed.progressOf(name)?.synced).toBe(true);
     }
@@ -203,7 +203,7 @@ describe('a feed of Kubernetes', () => {
   it('asks again while the API server cannot say what it serves', async () => {
     const cluster = new Unreachable();
     const world = await new FeedWorld({ random: () => 1 }, cluster).started();
-    expect(world.feed.blockers()).toEqual(['Kubernetes: endpointslices not complete, listing: refused']);
+    expect(world.feed.blockers()).toEqual(['Kubernetes: endpointslices are not complete (listing): refused']);
     cluster.down = false;
     for (let tick = 0; tick < 4; tick++) await Promise.resolve();
     world.clock.advance(800);

@@ -86,7 +86,7 @@ describe('a list', () => {
   it('is a JSON object: anything else is garbled, and shown by its beginning', () => {
     for (const text of ['', '7', 'null', '"items"', `<html>${' '.repeat(10_000)}`]) {
       const garbled = expect.objectContaining({
-        ...{ code: 'garbled', message: `the answer is no list: ${text.slice(0, 100)}` },
+        ...{ code: 'garbled', message: `the response is not a list: ${text.slice(0, 100)}` },
       });
       expect(() => parseList(text)).toThrow(garbled);
     }

@@ -150,7 +150,7 @@ describe('what a reflector says of itself', () => {
 
   it('names the right that is missing, to list or to watch', async () => {
     const grant = (verb: string): string =>
-      `grant the verb "${verb}" on the resource "pods" of the API group "": not you`;
+      `not you: grant the verb "${verb}" on the resource "pods" of the API group ""`;
     const watch = await followedFrom([]);
     await watch.refuse(403, 'not you');
     expect(reflector.status().lastFailure?.message).toBe(grant('watch'));
@@ -180,7 +180,7 @@ describe('waiting for the first list', () => {
 
   it('ends when it is stopped before, or was', async () => {
     follow();
-    const stopped = expect.objectContaining({ message: 'pods/v1: stopped before it was listed' });
+    const stopped = expect.objectContaining({ message: 'pods/v1: stopped before its list was complete' });
     const waiting = reflector.waitForListed();
     closed.abort();
     await expect(waiting).rejects.toEqual(stopped);
@@ -201,11 +201,11 @@ describe('waiting for the first list', () => {
     expect(outcome).toBeUndefined();
     await advance(clock, 1);
     expect(outcome).toMatchObject({
-      ...{ code: 'unavailable', message: 'pods/v1 is listing, and nothing came for 20 s' },
+      ...{ code: 'unavailable', message: 'pods/v1 is listing: no progress for 20 s' },
     });
     await list.cut();
     const late = expect(reflector.waitForListed({ quietMs: 100 })).rejects.toThrow(
-      'pods/v1 is waiting, and nothing came for 0.1 s: cut',
+      'pods/v1 is waiting: no progress for 0.1 s: cut',
     );
     await advance(clock, 100);
     await late;

@@ -73,7 +73,7 @@ describe('a list that arrives in pieces', () => {
     const page = new TextEncoder().encode('<p>log in</p>'.repeat(1000));
     expect(() => {
       for (let i = 0; i < 10; i++) scanner.feed(page);
-    }).toThrow(/no list/);
+    }).toThrow(/not a list/);
   });
 });
 

@@ -360,12 +360,12 @@ export function describeApiContract(name: string, open: () => Promise<ApiHarness
         expect(await client.writer().write(remove, 'no right', never)).toMatchObject({
           outcome: 'refused',
           message: expect.stringMatching(
-            /^grant the verb "delete" on the resource "configmaps" of the API group "": ./,
+            /.: grant the verb "delete" on the resource "configmaps" of the API group ""$/,
           ),
         });
         await expect(client.reader().get(mapAt('paged-a'), never)).rejects.toMatchObject({
           code: 'forbidden',
-          message: expect.stringMatching(/^grant the verb "get" on the resource "configmaps"/),
+          message: expect.stringMatching(/.: grant the verb "get" on the resource "configmaps"/),
         });
       });
     });
@@ -401,7 +401,7 @@ export function describeApiContract(name: string, open: () => Promise<ApiHarness
       const followed = client.follow(only('x'), new RecordingSink());
       await harness.until('it is refused', () => followed.status().state === 'forbidden');
       expect(followed.status().lastFailure?.message).toMatch(
-        /^grant the verb "list" on the resource "configmaps" of the API group "": /,
+        /.: grant the verb "list" on the resource "configmaps" of the API group ""$/,
       );
       await client.close();
     });

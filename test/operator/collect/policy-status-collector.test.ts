@@ -137,7 +137,7 @@ describe('the collector of policy status', () => {
     await set({ late: { lastUpdated: '1970-01-01T01:00:00Z' } });
     await advance(clock, 60_000);
     expect(await hung).toBe(
-      'cannot patch ciliumnetworkpolicies.cilium.io/v2/status shop/p: not over after 30 s',
+      'cannot patch ciliumnetworkpolicies.cilium.io/v2/status shop/p: not complete after 30 s',
     );
     expect(await names()).toEqual(['n1', 'late']);
     await Promise.all([client.close(), backend.close()]);

@@ -296,8 +296,8 @@ describe('its problems', () => {
       copied.add(name, newCluster(copied.clock, name, id));
     await settle(20);
     expect(copied.mesh.status().problems).toEqual([
-      'cluster b has id 1, which is that of cluster a: agents follow only one',
-      'cluster c has id 9, which is that of this cluster, own: agents follow only one',
+      'cluster b has id 1, the same as cluster a: agents follow only one of them',
+      'cluster c has id 9, the same as this cluster (own): agents follow only one of them',
     ]);
     expect(Object.keys(copied.copy('cilium/cluster-config/'))).toHaveLength(3);
   });

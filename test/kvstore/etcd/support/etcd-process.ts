@@ -40,7 +40,7 @@ export class EtcdProcess {
   #restores = 0;
   #backups = 0;
   #cluster: string;
-  /** What the cluster's id is made of, with its members' addresses. */
+  /** The name from which etcd derives the id of the cluster, together with the addresses of its members. */
   #token = 'test';
   #process: ChildProcess | undefined;
 
