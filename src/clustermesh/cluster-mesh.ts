@@ -177,7 +177,8 @@ export class ClusterMesh implements SyncingClusters {
     if (config === undefined) return undefined;
     const { maxConnectedClusters: own = 255 } = this.#options;
     const { maxConnectedClusters: theirs = 255 } = config.capabilities;
-    if (theirs !== own) return `cluster ${name} has maxConnectedClusters ${theirs}, but this cluster has ${own}`;
+    if (theirs !== own)
+      return `cluster ${name} has maxConnectedClusters ${theirs}, but this cluster has ${own}`;
     if (config.id > own) return `cluster ${name} has id ${config.id}, but the maximum is ${own}`;
     return this.#conflict(name, config.id);
   }
@@ -186,8 +187,7 @@ export class ClusterMesh implements SyncingClusters {
   #conflict(name: string, id: number): string | undefined {
     if (id === 0) return undefined;
     const { clusterID, clusterName } = this.#options;
-    if (id === clusterID)
-      return `cluster ${name} has id ${id}, the same as this cluster (${clusterName})`;
+    if (id === clusterID) return `cluster ${name} has id ${id}, the same as this cluster (${clusterName})`;
     for (const other of this.#clusters.values()) {
       if (other.name !== name && other.clusterID === id) {
         return `cluster ${name} has id ${id}, the same as cluster ${other.name}`;

@@ -92,7 +92,10 @@ export function stepDirectory(
       if (now - doubtfulSince >= GRACE_MS) continue;
       unsettled = true;
       lookAgainAt = Math.min(lookAgainAt ?? Number.POSITIVE_INFINITY, doubtfulSince + GRACE_MS);
-      problems.set(name, 'does not contain "endpoints:" any more; the cluster is removed if this does not change');
+      problems.set(
+        name,
+        'does not contain "endpoints:" any more; the cluster is removed if this does not change',
+      );
       next.set(name, { ...known, doubtfulSince });
     }
   }

@@ -162,16 +162,16 @@ export class NodeIDs implements NodeHandler {
       return rejection('invalid-address', 'ip', ip, 'is not a canonical IP address', 'node ids');
     }
     if (!Number.isInteger(id) || id < 1 || id > this.#max) {
-      return rejection('invalid-node-id', 'id', id, `must be an integer from 1 to ${this.#max}`, `node ids: ${ip}`);
-    }
-    if (this.#ips.has(id) || this.#ids.has(ip)) {
       return rejection(
-        'duplicate-node-id',
+        'invalid-node-id',
         'id',
         id,
-        'the id or the address is in use',
+        `must be an integer from 1 to ${this.#max}`,
         `node ids: ${ip}`,
       );
+    }
+    if (this.#ips.has(id) || this.#ids.has(ip)) {
+      return rejection('duplicate-node-id', 'id', id, 'the id or the address is in use', `node ids: ${ip}`);
     }
     return undefined;
   }

@@ -149,7 +149,7 @@ describe('a remote cluster without configuration', () => {
       config: config(1),
       failures: 1,
     });
-    expect(gone.state.lastFailure).toContain('configuration is gone');
+    expect(gone.state.lastFailure).toContain('does not contain its configuration any more');
     const back = play([...AGAIN, read(config(1)), ['validated']], gone.state);
     expect(back.did).toEqual(['leave', 'read-config', 'validate', 'follow']);
     expect(back.state).toMatchObject({ phase: 'watching', found: 'read' });
@@ -295,7 +295,7 @@ describe('the own cluster', () => {
     expect(gone.did).toEqual(['leave', 'read-config', 'follow']);
     expect(followed(gone)).toMatchObject({ deletes: 'none', canaries: false, refill: false });
     expect(gone.state).toMatchObject({ found: 'gone', failures: 1 });
-    expect(gone.state.lastFailure).toContain('configuration is gone');
+    expect(gone.state.lastFailure).toContain('does not contain its configuration any more');
     // Said once, however often it is read.
     expect(play([...AGAIN, read(undefined)], gone.state).state.failures).toBe(1);
     const back = play([...AGAIN, read(config(9)), ['validated']], gone.state);
@@ -329,7 +329,7 @@ describe('the own cluster', () => {
   it('whose kvstore has the configuration of others only is followed, but said to', () => {
     const { state, did } = play([...TO_HANDSHAKE, read(undefined, { others: ['atlantic'] })], OWN);
     expect(did.at(-1)).toBe('follow');
-    expect(state.lastFailure).toContain('only of atlantic: is the name right?');
+    expect(state.lastFailure).toContain('only that of atlantic: check the name');
   });
 
   it('that is not to fail static is believed whatever it shows', () => {

@@ -315,7 +315,7 @@ describe('a kvstore that has lost even the configuration', () => {
     server.restore(new MemoryServer({ clock }).snapshot());
     await advance(clock, 20_000);
     expect(agent.ipcache.size).toBe(1);
-    expect(statusOf('a').lastFailure).toContain('configuration is gone');
+    expect(statusOf('a').lastFailure).toContain('does not contain its configuration any more');
     write(server, 'cilium/cluster-config/a', { id: 1, capabilities: { syncedCanaries: true } });
     completeCluster(server, 'a');
     await advance(clock, 20_000);

@@ -74,7 +74,7 @@ describe('a publisher that dies, and its lease with everything in it', () => {
         connected: true,
         knownAt: died,
       });
-      expect(statusOf().lastFailure).toContain('configuration is gone');
+      expect(statusOf().lastFailure).toContain('does not contain its configuration any more');
     },
   );
 
@@ -324,7 +324,7 @@ describe('a wrong name', () => {
     await settle(8);
     expect(agent.ipcache.get('10.1.0.1')?.source).toBe('kvstore');
     expect(own.status()).toMatchObject({ state: 'no-configuration', ready: false });
-    expect(own.status().lastFailure).toContain('only of a: is the name right?');
+    expect(own.status().lastFailure).toContain('only that of a: check the name');
   });
 });
 

@@ -184,7 +184,9 @@ describe('an engine that throws', () => {
     // The others do not wait for it.
     expect([agent.ipcache.size, agent.nodes.size]).toEqual([0, 0]);
     expect(statusOf()).toMatchObject({ state: 'draining' });
-    expect(statusOf().lastFailure).toBe('an engine failed to delete the state of the cluster: the sink failed');
+    expect(statusOf().lastFailure).toBe(
+      'an engine failed to delete the state of the cluster: the sink failed',
+    );
     await advance(clock, 1_000);
     expect(await removing).toBe(true);
     expect([calls(), agent.mesh.names]).toEqual([2, []]);

@@ -52,7 +52,9 @@ describe('traps that other meshes have fallen into', () => {
     address.moveTo(other);
     await advance(clock, READY_AGAIN_MS);
     expect(ips()).toEqual(['10.1.0.1']);
-    expect(agent.mesh.status().clusters[0]?.lastFailure).toContain('configuration is gone');
+    expect(agent.mesh.status().clusters[0]?.lastFailure).toContain(
+      'does not contain its configuration any more',
+    );
   });
 
   it('deletes missed while disconnected are made up for', async () => {

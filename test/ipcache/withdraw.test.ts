@@ -205,6 +205,6 @@ describe('a withdrawal in steps', () => {
     const cache = filled(2, () => true);
     expect([...cache.withdrawSteps({ source: 'nobody' as 'k8s' })]).toEqual([]);
     expect(cache.status().outcomes).toMatchObject({ invalid: 1 });
-    expect(() => cache.withdrawSteps(BALTIC, 0).next()).toThrow('at least one claim');
+    expect(() => cache.withdrawSteps(BALTIC, 0).next()).toThrow('at least 1');
   });
 });

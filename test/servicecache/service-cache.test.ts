@@ -133,7 +133,7 @@ describe('remote clusters', () => {
     expect(recent.map(({ message }) => message)).toEqual([
       'shop/checkout: cluster "own": must not be the own cluster',
       'shop/checkout: cluster "own": must not be the own cluster',
-      'shop/checkout: cluster "": a remote service must name its cluster',
+      'shop/checkout: cluster "": must be set for a remote service',
     ]);
     expect(cache.explain(SHOP)?.backends).toEqual([]);
   });

@@ -223,5 +223,7 @@ export class KvstoreMesh {
 function refusals({ name, copy }: MirroredClusterStatus): readonly string[] {
   const { pending, lastFailure } = copy;
   if (pending === 0 || lastFailure === undefined) return [];
-  return [`the kvstore of this cluster rejects the copy of cluster ${name}: ${pending} ${pending === 1 ? 'key is' : 'keys are'} pending: ${lastFailure}`];
+  return [
+    `the kvstore of this cluster rejects the copy of cluster ${name}: ${pending} ${pending === 1 ? 'key is' : 'keys are'} pending: ${lastFailure}`,
+  ];
 }
