@@ -7,11 +7,12 @@ const ELSEWHERE = ['test/long/**', 'test/apiserver/**'];
 
 /** Tests of what is pure, or talks to servers in the same process: they leave nothing behind that another could see. */
 const PURE = [
-  'test/{base,conformance,identity,ipcache,k8s,metadata,net,nodemanager,restore,servicecache}/**/*.test.ts',
-  'test/{agent,api}/**/*.test.ts',
+  'test/{base,columns,net,lpm,model,ipcache,servicecache,nodemanager,metadata,restore,conformance,k8s}/**/*.test.ts',
+  'test/{agent,api,client,process,recording}/**/*.test.ts',
   'test/cli/{bad-input,completion,configuration,mesh-options,once,operations,operator,output,questions,reload,restore-inspect,running-agent,start-up}.test.ts',
   'test/{clustermesh,kvstore,operator}/*.test.ts',
-  'test/operator/{collect,kvstoremesh,slices}/*.test.ts',
+  'test/kvstore/{allocator,codec,memory,session,stores,watch}/*.test.ts',
+  'test/operator/{collect,elect,kvstoremesh,publish,slices}/*.test.ts',
 ];
 
 /** What takes ten seconds and more, the longest first. */

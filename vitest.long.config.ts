@@ -26,8 +26,8 @@ const config: ViteUserConfig = defineConfig({
         test: {
           name: 'properties',
           include: [
-            'test/{base,clustermesh,identity,ipcache,k8s,metadata,net,nodemanager,restore,servicecache}/**/*.test.ts',
-            'test/kvstore/*.test.ts',
+            'test/{base,columns,net,lpm,model,ipcache,servicecache,nodemanager,metadata,restore,clustermesh,k8s}/**/*.test.ts',
+            'test/kvstore/{allocator,codec,memory,session,stores,watch}/*.test.ts',
           ],
           setupFiles: ['test/property-runs.ts'],
           env: { PROPERTY_RUNS },

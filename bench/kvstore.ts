@@ -3,25 +3,25 @@ import { Etcd3 } from 'etcd3';
 import { RejectionLog } from '../src/base/rejection.ts';
 import { systemClock } from '../src/base/system-clock.ts';
 import { ipObserver } from '../src/clustermesh/observers.ts';
-import { RESERVED_IDENTITIES } from '../src/identity/numeric-identity.ts';
 import { IPCache } from '../src/ipcache/ipcache.ts';
-import type { KvstoreBackend } from '../src/kvstore/backend.ts';
 import { decodeIPIdentityPair, encodeIPIdentityPair } from '../src/kvstore/codec/ip-identity-pair.ts';
+import { prefixRange } from '../src/kvstore/codec/key-range.ts';
 import { ipKey, resourcePrefix } from '../src/kvstore/codec/keys.ts';
 import { EtcdBackend } from '../src/kvstore/etcd/etcd-backend.ts';
 import { EtcdTransport } from '../src/kvstore/etcd/etcd-transport.ts';
-import { prefixRange } from '../src/kvstore/key-range.ts';
 import { KvstoreClient } from '../src/kvstore/kvstore-client.ts';
-import { type StoreObserver, WatchStore } from '../src/kvstore/store/watch-store.ts';
+import type { KvstoreBackend } from '../src/kvstore/session/backend.ts';
 import {
   NO_LEASE,
   type Transport,
   type WatchObserver,
   type WriteOperation,
-} from '../src/kvstore/transport.ts';
+} from '../src/kvstore/session/transport.ts';
+import { type StoreObserver, WatchStore } from '../src/kvstore/stores/watch-store.ts';
 import { PageSize } from '../src/kvstore/watch/page-size.ts';
 import { listPages } from '../src/kvstore/watch/paged-list.ts';
 import { WATCH_LIMITS } from '../src/kvstore/watch/watch-limits.ts';
+import { RESERVED_IDENTITIES } from '../src/model/numeric-identity.ts';
 import { startEtcd } from '../test/kvstore/etcd/support/etcd-process.ts';
 
 /** One way to read everything, and what it took. */

@@ -4,7 +4,7 @@ import { encodeClusterConfig } from '../src/kvstore/codec/cluster-config.ts';
 import { encodeIPIdentityPair } from '../src/kvstore/codec/ip-identity-pair.ts';
 import { clusterConfigKey, resourcePrefix } from '../src/kvstore/codec/keys.ts';
 import { EtcdBackend } from '../src/kvstore/etcd/etcd-backend.ts';
-import { SyncStore } from '../src/kvstore/store/sync-store.ts';
+import { SyncStore } from '../src/kvstore/stores/sync-store.ts';
 import { KvstoreMesh } from '../src/operator/kvstoremesh/kvstore-mesh.ts';
 import { type EtcdProcess, startEtcd } from '../test/kvstore/etcd/support/etcd-process.ts';
 import { expect } from './expect.ts';

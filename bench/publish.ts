@@ -2,7 +2,7 @@ import { systemClock } from '../src/base/system-clock.ts';
 import type { IPIdentityPair } from '../src/kvstore/codec/ip-identity-pair.ts';
 import { resourcePrefix } from '../src/kvstore/codec/keys.ts';
 import { EtcdBackend } from '../src/kvstore/etcd/etcd-backend.ts';
-import { ClusterPublisher } from '../src/operator/cluster-publisher.ts';
+import { ClusterPublisher } from '../src/operator/publish/cluster-publisher.ts';
 import { startEtcd } from '../test/kvstore/etcd/support/etcd-process.ts';
 import { expect } from './expect.ts';
 import { type KeyWork, keyWorkTable, usedMemory } from './key-work.ts';

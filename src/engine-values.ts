@@ -13,14 +13,14 @@ export type {
   MaxConnectedClusters,
   NumericIdentity,
   ReservedIdentityName,
-} from './identity/numeric-identity.ts';
+} from './model/numeric-identity.ts';
 export {
   clusterIdentityRange,
   RESERVED_IDENTITIES,
   reservedIdentityName,
-} from './identity/numeric-identity.ts';
-export type { Source } from './identity/source.ts';
-export { SOURCES } from './identity/source.ts';
+} from './model/numeric-identity.ts';
+export type { Source } from './model/source.ts';
+export { SOURCES } from './model/source.ts';
 export type { AddressWords, Family } from './net/address-words.ts';
 export type { PortProtocol } from './net/port.ts';
 export { PROTOCOL_NUMBERS, protocolName, protocolNumber } from './net/port.ts';

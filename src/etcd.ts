@@ -10,6 +10,11 @@ export type { RateLimitOptions } from './base/rate-limit.ts';
 export type { Unsubscribe } from './base/subscription.ts';
 export type { SupervisorStatus, TaskStatus } from './base/supervisor.ts';
 export type { TurnGate, TurnGateOptions } from './base/turn-gate.ts';
+export type { EtcdBackendOptions, OpenEtcdOptions } from './kvstore/etcd/etcd-backend.ts';
+export { EtcdBackend } from './kvstore/etcd/etcd-backend.ts';
+export type { EtcdConfig, EtcdTLS } from './kvstore/etcd/etcd-config.ts';
+export { EtcdConfigError } from './kvstore/etcd/etcd-config.ts';
+export type { KvstoreClient, KvstoreClientOptions } from './kvstore/kvstore-client.ts';
 export type {
   BackendStatus,
   DeleteOptions as KvstoreDeleteOptions,
@@ -25,13 +30,14 @@ export type {
   WatchState,
   WatchStatus,
   WriteOptions,
-} from './kvstore/backend.ts';
-export type { KvstoreErrorCode } from './kvstore/errors.ts';
-export { KvstoreError } from './kvstore/errors.ts';
-export type { EtcdBackendOptions, OpenEtcdOptions } from './kvstore/etcd/etcd-backend.ts';
-export { EtcdBackend } from './kvstore/etcd/etcd-backend.ts';
-export type { EtcdConfig, EtcdTLS } from './kvstore/etcd/etcd-config.ts';
-export { EtcdConfigError } from './kvstore/etcd/etcd-config.ts';
-export type { KvstoreClient, KvstoreClientOptions } from './kvstore/kvstore-client.ts';
-export type { CallOptions, EndpointStatus, KeyValue, LeaseID, ResponseHeader } from './kvstore/transport.ts';
+} from './kvstore/session/backend.ts';
+export type { KvstoreErrorCode } from './kvstore/session/errors.ts';
+export { KvstoreError } from './kvstore/session/errors.ts';
+export type {
+  CallOptions,
+  EndpointStatus,
+  KeyValue,
+  LeaseID,
+  ResponseHeader,
+} from './kvstore/session/transport.ts';
 export type { WatchLimits } from './kvstore/watch/watch-limits.ts';

@@ -6,9 +6,6 @@
  */
 
 export type { Rejection } from './base/rejection.ts';
-export type { Label, Labels } from './identity/labels.ts';
-export { formatLabels, parseLabels } from './identity/labels.ts';
-export type { MaxConnectedClusters, NumericIdentity } from './identity/numeric-identity.ts';
 export type { ClusterCapabilities, ClusterConfig } from './kvstore/codec/cluster-config.ts';
 export { decodeClusterConfig, encodeClusterConfig } from './kvstore/codec/cluster-config.ts';
 export { decodeClusterService, encodeClusterService } from './kvstore/codec/cluster-service.ts';
@@ -50,8 +47,11 @@ export type {
   ValueLimits,
 } from './kvstore/codec/value.ts';
 export { decodeInPieces, VALUE_LIMITS } from './kvstore/codec/value.ts';
-export type { ClusterNode, NodeAddress, NodeName } from './net/cluster-node.ts';
-export type { BackendZone, ClusterService, ClusterServiceKey } from './net/cluster-service.ts';
+export type { ClusterNode, NodeAddress, NodeName } from './model/cluster-node.ts';
+export type { BackendZone, ClusterService, ClusterServiceKey } from './model/cluster-service.ts';
+export type { Label, Labels } from './model/labels.ts';
+export { formatLabels, parseLabels } from './model/labels.ts';
+export type { MaxConnectedClusters, NumericIdentity } from './model/numeric-identity.ts';
 export type { Decoded } from './net/fields.ts';
 export type { PortProtocol } from './net/port.ts';
 export { PROTOCOL_NUMBERS, protocolName, protocolNumber } from './net/port.ts';

@@ -3,8 +3,6 @@
  * of what they take and give. What is not here, or in one of the smaller entries, may change in any version.
  */
 
-// ── What feeds them: the mesh ──────────────────────────────────────────────────────────────────────────────
-export { ConfigFolder } from './agent/config-folder.ts';
 // ── What they knew: checkpoints, and addresses that are taken ──────────────────────────────────────────────
 export { StateFiles } from './agent/state-files.ts';
 export type { TurnGateOptions } from './base/turn-gate.ts';
@@ -51,9 +49,6 @@ export {
 } from './datapath/recording.ts';
 // ── What feeds them: kvstores ──────────────────────────────────────────────────────────────────────────────
 export * from './etcd.ts';
-export type { Label, Labels } from './identity/labels.ts';
-export { formatLabels, parseLabels } from './identity/labels.ts';
-export type { RemoteIdentityCache } from './identity/remote-identity-cache.ts';
 // ── What feeds them: Kubernetes ────────────────────────────────────────────────────────────────────────────
 export type { EndpointSliceID } from './k8s/parse-endpoint-slice.ts';
 export { parseEndpointSlice, parseEndpointSliceID } from './k8s/parse-endpoint-slice.ts';
@@ -78,44 +73,49 @@ export type { Collection } from './kvstore/gc/collections.ts';
 export { identityCollection, lockCollection } from './kvstore/gc/collections.ts';
 export type { GarbageCollectorOptions, GarbageCollectorStatus } from './kvstore/gc/garbage-collector.ts';
 export { GarbageCollector } from './kvstore/gc/garbage-collector.ts';
+export type { MemoryBackendOptions } from './kvstore/memory/memory-backend.ts';
+export { MemoryBackend } from './kvstore/memory/memory-backend.ts';
+export type { MemoryServerOptions, ServerSnapshot } from './kvstore/memory/memory-server.ts';
+export { MemoryServer } from './kvstore/memory/memory-server.ts';
 export type {
   HeartbeatOptions,
   HeartbeatStatus,
   KvstoreHealthOptions,
   KvstoreHealthStatus,
-} from './kvstore/health.ts';
-export { Heartbeat, KvstoreHealth } from './kvstore/health.ts';
-export type { MemoryBackendOptions } from './kvstore/memory/memory-backend.ts';
-export { MemoryBackend } from './kvstore/memory/memory-backend.ts';
-export type { MemoryServerOptions, ServerSnapshot } from './kvstore/memory/memory-server.ts';
-export { MemoryServer } from './kvstore/memory/memory-server.ts';
-export type { RetryQueueStatus } from './kvstore/store/retry-queue.ts';
-export type { SharedStoreOptions, SharedStoreStatus } from './kvstore/store/shared-store.ts';
-export { SharedStore } from './kvstore/store/shared-store.ts';
-export type { SyncStoreOptions, SyncStoreStatus } from './kvstore/store/sync-store.ts';
-export { SyncStore } from './kvstore/store/sync-store.ts';
+} from './kvstore/session/health.ts';
+export { Heartbeat, KvstoreHealth } from './kvstore/session/health.ts';
+export type { RetryQueueStatus } from './kvstore/stores/retry-queue.ts';
+export type { SharedStoreOptions, SharedStoreStatus } from './kvstore/stores/shared-store.ts';
+export { SharedStore } from './kvstore/stores/shared-store.ts';
+export type { SyncStoreOptions, SyncStoreStatus } from './kvstore/stores/sync-store.ts';
+export { SyncStore } from './kvstore/stores/sync-store.ts';
 export type {
   StoreDecoder,
   StoreObserver,
   WatchStoreOptions,
   WatchStoreRun,
   WatchStoreStatus,
-} from './kvstore/store/watch-store.ts';
-export { WatchStore } from './kvstore/store/watch-store.ts';
+} from './kvstore/stores/watch-store.ts';
+export { WatchStore } from './kvstore/stores/watch-store.ts';
+export type { Label, Labels } from './model/labels.ts';
+export { formatLabels, parseLabels } from './model/labels.ts';
+export type { RemoteIdentityCache } from './model/remote-identity-cache.ts';
 export type { Decoded } from './net/fields.ts';
 // ── Engines ────────────────────────────────────────────────────────────────────────────────────────────────
 export * from './nodemanager.ts';
+export type { DutyRounds, DutyState, DutyStatus, PublishedKeys } from './operator/duty.ts';
 // ── Publishing a cluster ───────────────────────────────────────────────────────────────────────────────────
 export type {
   ClusterPublisherOptions,
   ClusterPublisherStatus,
   PublishedNode,
   PublishedService,
-} from './operator/cluster-publisher.ts';
-export { ClusterPublisher } from './operator/cluster-publisher.ts';
-export type { DutyRounds, DutyState, DutyStatus, PublishedKeys } from './operator/duty.ts';
-export type { KeyOwner } from './operator/mesh-keys.ts';
-export type { PublishedPrefixStatus } from './operator/published-prefix.ts';
+} from './operator/publish/cluster-publisher.ts';
+export { ClusterPublisher } from './operator/publish/cluster-publisher.ts';
+export type { KeyOwner } from './operator/publish/mesh-keys.ts';
+export type { PublishedPrefixStatus } from './operator/publish/published-prefix.ts';
+// ── What feeds them: the mesh ──────────────────────────────────────────────────────────────────────────────
+export { ConfigFolder } from './process/config-folder.ts';
 export type { CheckpointEngines, CheckpointHeader, CheckpointIdentity } from './restore/checkpoint.ts';
 export { checkpointSections } from './restore/checkpoint.ts';
 export type { CheckpointFault, Section, SectionKind } from './restore/checkpoint-file.ts';

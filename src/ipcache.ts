@@ -8,6 +8,7 @@ export type { AddressBytes, AddressList } from './ipcache/address-list.ts';
 export type { CacheReads } from './ipcache/cache-reads.ts';
 export type { ReadOptions } from './ipcache/change-hub.ts';
 export type { ChangeBatch } from './ipcache/change-reader.ts';
+export type { WaitingClaim } from './ipcache/claims/waiting-claims.ts';
 export { IPCache } from './ipcache/ipcache.ts';
 export type { NamedPortSets } from './ipcache/named-port-index.ts';
 export type { HeldClaim } from './ipcache/row-reader.ts';
@@ -32,4 +33,3 @@ export type {
   UpsertOutcome,
   Writer,
 } from './ipcache/types.ts';
-export type { WaitingClaim } from './ipcache/waiting-claims.ts';

@@ -5,28 +5,6 @@
 
 export type { TurnGateOptions } from './base/turn-gate.ts';
 export { TurnGate } from './base/turn-gate.ts';
-export type { LabelFilterOptions, LabelPrefix } from './identity/label-filter.ts';
-export { LabelFilter, LabelRuleError } from './identity/label-filter.ts';
-export type { Label, Labels } from './identity/labels.ts';
-export type { RemoteIdentityCache } from './identity/remote-identity-cache.ts';
-export type { ApiErrorCode } from './k8s/client/api-error.ts';
-export { ApiError } from './k8s/client/api-error.ts';
-export type { ApiAnswer, ApiRequest, ApiTransport } from './k8s/client/api-transport.ts';
-export type { ClientCertificate, ClusterAccess, Credentials, Pem } from './k8s/client/cluster-access.ts';
-export type { InClusterOptions } from './k8s/client/in-cluster.ts';
-export { inClusterAccess, isInCluster } from './k8s/client/in-cluster.ts';
-export type { Kubeconfig, KubeconfigOptions } from './k8s/client/kubeconfig.ts';
-export { KubeconfigError, readKubeconfig } from './k8s/client/kubeconfig.ts';
-export type { ObjectReader, ObjectReaderOptions } from './k8s/client/object-reader.ts';
-export type {
-  ObjectPlace,
-  ObjectWrite,
-  ObjectWriter,
-  ObjectWriterOptions,
-  PatchOperation,
-  WriteOutcome,
-} from './k8s/client/object-writer.ts';
-export { DryRunWriter, pointer } from './k8s/client/object-writer.ts';
 export type { FedIPCache } from './k8s/feed/address-holders.ts';
 export type { LabelledPod } from './k8s/feed/endpoint-labels.ts';
 export type { KindStatus } from './k8s/feed/followed-kind.ts';
@@ -69,10 +47,32 @@ export type {
   ResourceStatus,
 } from './k8s/resource.ts';
 export { identified } from './k8s/resource.ts';
+export type { ApiErrorCode } from './k8s/rest/api-error.ts';
+export { ApiError } from './k8s/rest/api-error.ts';
+export type { ApiAnswer, ApiRequest, ApiTransport } from './k8s/rest/api-transport.ts';
+export type { ClientCertificate, ClusterAccess, Credentials, Pem } from './k8s/rest/cluster-access.ts';
+export type { InClusterOptions } from './k8s/rest/in-cluster.ts';
+export { inClusterAccess, isInCluster } from './k8s/rest/in-cluster.ts';
+export type { Kubeconfig, KubeconfigOptions } from './k8s/rest/kubeconfig.ts';
+export { KubeconfigError, readKubeconfig } from './k8s/rest/kubeconfig.ts';
+export type { ObjectReader, ObjectReaderOptions } from './k8s/rest/object-reader.ts';
+export type {
+  ObjectPlace,
+  ObjectWrite,
+  ObjectWriter,
+  ObjectWriterOptions,
+  PatchOperation,
+  WriteOutcome,
+} from './k8s/rest/object-writer.ts';
+export { DryRunWriter, pointer } from './k8s/rest/object-writer.ts';
 export type { WorldLabels } from './metadata/cidr-labels.ts';
 export type { LocalIdentity } from './metadata/local-identities.ts';
 export { LocalIdentities } from './metadata/local-identities.ts';
 export type { MetadataLayerOptions, MetadataLayerStatus } from './metadata/metadata-layer.ts';
 export { MetadataLayer } from './metadata/metadata-layer.ts';
+export type { LabelFilterOptions, LabelPrefix } from './model/label-filter.ts';
+export { LabelFilter, LabelRuleError } from './model/label-filter.ts';
+export type { Label, Labels } from './model/labels.ts';
+export type { RemoteIdentityCache } from './model/remote-identity-cache.ts';
 export * from './nodemanager.ts';
 export * from './servicecache.ts';

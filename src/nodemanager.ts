@@ -11,7 +11,7 @@ export type {
 } from '#immutable';
 export type { DelayStatus } from './base/delay-counts.ts';
 export * from './ipcache.ts';
-export type { ClusterNode, NodeAddress, NodeName } from './net/cluster-node.ts';
+export type { ClusterNode, NodeAddress, NodeName } from './model/cluster-node.ts';
 export type { NodeConfiguration } from './nodemanager/address-claims.ts';
 export { tunnelEndpoint } from './nodemanager/address-claims.ts';
 export type { AppliedOutcome } from './nodemanager/handler-feeds.ts';

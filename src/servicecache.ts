@@ -5,7 +5,7 @@
 
 export type { List as ImmutableList, Map as ImmutableMap, Set as ImmutableSet } from '#immutable';
 export * from './engine-values.ts';
-export type { BackendZone, ClusterService, ClusterServiceKey } from './net/cluster-service.ts';
+export type { BackendZone, ClusterService, ClusterServiceKey } from './model/cluster-service.ts';
 export type { AnnouncedService } from './servicecache/announcement.ts';
 export type {
   Backend,

@@ -1,4 +1,4 @@
-import type { ChangeDocument } from '../src/api/monitor-stream.ts';
+import type { ChangeDocument } from '../src/api/routes/monitor-stream.ts';
 import { fetchAgent, isTokenNeeded } from './token.tsx';
 
 /** How many changes are kept for the live view. */

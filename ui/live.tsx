@@ -1,6 +1,6 @@
 import type { VNode } from 'preact';
 import { useState } from 'preact/hooks';
-import type { ChangeDocument } from '../src/api/monitor-stream.ts';
+import type { ChangeDocument } from '../src/api/routes/monitor-stream.ts';
 import { addressOf, addressOfPrefix, adjust } from './address.ts';
 import type { Feed } from './feed.ts';
 import { Empty, Section } from './parts.tsx';

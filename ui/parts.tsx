@@ -1,7 +1,7 @@
 import type { ComponentChildren, VNode } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { RestoredDocument } from '../src/api/read-model.ts';
-import { reservedIdentityName } from '../src/identity/numeric-identity.ts';
+import { reservedIdentityName } from '../src/model/numeric-identity.ts';
 import { addressOf } from './address.ts';
 
 /** A heading with what belongs under it. */

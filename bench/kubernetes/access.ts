@@ -1,5 +1,5 @@
-import { fixedCredentials } from '../../src/k8s/client/cluster-access.ts';
 import { KubernetesClient } from '../../src/k8s/kubernetes-client.ts';
+import { fixedCredentials } from '../../src/k8s/rest/cluster-access.ts';
 import type { FollowerTask } from './protocol.ts';
 
 /** A client of the API server that a task names; uncompressed, as the API server is on the same machine. */

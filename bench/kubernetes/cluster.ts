@@ -2,7 +2,7 @@ import { NAMESPACES } from '../../src/k8s/feed/kinds.ts';
 import { KubernetesClient } from '../../src/k8s/kubernetes-client.ts';
 import { identified } from '../../src/k8s/resource.ts';
 import { EtcdTransport } from '../../src/kvstore/etcd/etcd-transport.ts';
-import { NO_LEASE } from '../../src/kvstore/transport.ts';
+import { NO_LEASE } from '../../src/kvstore/session/transport.ts';
 import { RealApiServer } from '../../test/apiserver/support/real-apiserver.ts';
 import { ApiUser } from '../../test/k8s/support/api-user.ts';
 import { until } from '../../test/kvstore/support/until.ts';

@@ -1,5 +1,5 @@
-import { mayOverwrite, type Source } from '../../src/identity/source.ts';
 import type { Claim, K8sMetadata } from '../../src/ipcache/types.ts';
+import { mayOverwrite, type Source } from '../../src/model/source.ts';
 import { addressBits, maskWords } from '../../src/net/address-words.ts';
 import { formatAddress, formatPrefix } from '../../src/net/format-address.ts';
 import { canonicalAddress, type PrefixRegister, parsePrefix, prefixRegister } from '../../src/net/prefix.ts';

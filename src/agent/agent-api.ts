@@ -2,13 +2,13 @@ import { randomUUID } from 'node:crypto';
 import { createApp } from '../api/app.ts';
 import { ChangeFeed } from '../api/change-feed.ts';
 import { AgentMetrics } from '../api/metrics/agent-metrics.ts';
-import type { PageFile } from '../api/page-routes.ts';
+import type { PageFile } from '../api/routes/page-routes.ts';
 import type { Clock } from '../base/clock.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
+import type { Logger } from '../process/log.ts';
+import { ServedApi } from '../process/served-api.ts';
+import { version } from '../process/version.ts';
 import type { Agent } from './agent.ts';
-import type { Logger } from './log.ts';
-import { ServedApi } from './served-api.ts';
-import { version } from './version.ts';
 
 /** The parts of the process that the API uses. */
 export interface AgentApiContext {

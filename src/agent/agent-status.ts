@@ -92,29 +92,6 @@ export function* clusterFigures({
   }
 }
 
-/** Returns the state of a cluster in words: `unreachable, serving what was known at 2026-11-20T12:00:00.000Z`. */
-export function standingText({ state, ready, connected, knownAt, missing }: ClusterDocument): string {
-  if (ready) return 'connected, complete';
-  const reached = knownAt === undefined ? 'not connected' : 'unreachable';
-  const how =
-    state === 'no-configuration' ? 'no configuration in its kvstore' : connected ? 'connected' : reached;
-  const lacks = missing.length === 0 ? '' : `, ${missing.join(', ')} missing`;
-  return `${how}${knownAt === undefined ? '' : `, serving what was known at ${knownAt}`}${lacks}`;
-}
-
-/** Returns {@link standingText} followed by the last failure, if any. */
-export function troubleText(cluster: ClusterDocument): string {
-  const why = cluster.lastFailure === undefined ? '' : `: ${cluster.lastFailure}`;
-  return `${standingText(cluster)}${why}`;
-}
-
-/** Returns one sentence for each cluster that is not ready. */
-export function missingClusters(clusters: readonly ClusterDocument[]): readonly string[] {
-  return clusters
-    .filter(({ ready }) => !ready)
-    .map((cluster) => `cluster ${cluster.name} is not complete, ${troubleText(cluster)}`);
-}
-
 /** Returns the status. Costs one pass over services and nodes. */
 export function agentStatus({
   options,

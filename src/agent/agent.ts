@@ -5,13 +5,23 @@ import type { RateLimitOptions } from '../base/rate-limit.ts';
 import type { Rejection, RejectionStatus } from '../base/rejection.ts';
 import { unsubscribeOnce } from '../base/subscription.ts';
 import { TurnGate } from '../base/turn-gate.ts';
+import { missingClusters } from '../client/cluster-text.ts';
+import type { EngineContents } from '../client/state-document.ts';
 import type { ServiceInputs } from '../datapath/linux/services/desired-services.ts';
-import type { Labels } from '../identity/labels.ts';
-import { reservedIdentityName } from '../identity/numeric-identity.ts';
 import { IPCache } from '../ipcache/ipcache.ts';
-import { isInCluster } from '../k8s/client/in-cluster.ts';
-import type { KvstoreBackend } from '../kvstore/backend.ts';
+import { isInCluster } from '../k8s/rest/in-cluster.ts';
+import type { KvstoreBackend } from '../kvstore/session/backend.ts';
+import type { Labels } from '../model/labels.ts';
+import { reservedIdentityName } from '../model/numeric-identity.ts';
 import { NodeManager } from '../nodemanager/node-manager.ts';
+import type { Logger } from '../process/log.ts';
+import { RejectionReport } from '../process/rejection-report.ts';
+import type { Step } from '../process/start-step.ts';
+import { Startup } from '../process/startup.ts';
+import { openSteps } from '../process/step-text.ts';
+import { FollowedManifests } from '../recording/followed-manifests.ts';
+import type { PlayStage } from '../recording/play.ts';
+import { RecordedKubernetes } from '../recording/recorded-kubernetes.ts';
 import { ServiceCache } from '../servicecache/service-cache.ts';
 import {
   agentStatus,
@@ -19,24 +29,13 @@ import {
   clusterStatus,
   clusterStatuses,
   type Followed,
-  missingClusters,
 } from './agent-status.ts';
-
 import { ClusterReport, type ReportedClusters } from './cluster-report.ts';
 import { DatapathKeeper } from './datapath-keeper.ts';
-import { FollowedManifests } from './followed-manifests.ts';
 import { KubernetesFollower } from './kubernetes-follower.ts';
-import type { Logger } from './log.ts';
 import { MeshFeed } from './mesh-feed.ts';
 import type { AgentOptions } from './options.ts';
-import type { PlayStage } from './play.ts';
-import { RecordedKubernetes } from './recorded-kubernetes.ts';
-import { RejectionReport } from './rejection-report.ts';
-import type { Step } from './start-step.ts';
-import { Startup } from './startup.ts';
-import type { EngineContents } from './state-document.ts';
 import { StateKeeper } from './state-keeper.ts';
-import { openSteps } from './step-text.ts';
 
 /** The parts of the process that an agent uses. */
 export interface AgentContext {

@@ -3,13 +3,16 @@ import { join } from 'node:path';
 import { labelTexts } from '../api/documents.ts';
 
 import { type Rejection, rejection } from '../base/rejection.ts';
-import type { Labels } from '../identity/labels.ts';
-import { RESERVED_IDENTITIES } from '../identity/numeric-identity.ts';
-import { bytesOfText } from '../kvstore/bytes.ts';
+import { identityCell, table } from '../client/answer.ts';
+import { bytesOfText } from '../kvstore/codec/bytes.ts';
 import { decodeNode } from '../kvstore/codec/node.ts';
 import { readFileHead } from '../kvstore/etcd/regular-file.ts';
-import type { ClusterNode, NodeName } from '../net/cluster-node.ts';
+import type { ClusterNode, NodeName } from '../model/cluster-node.ts';
+import type { Labels } from '../model/labels.ts';
+import { RESERVED_IDENTITIES } from '../model/numeric-identity.ts';
 import { type Decoded, isObject } from '../net/fields.ts';
+import { InputError, unreadable } from '../process/input-error.ts';
+import { printable } from '../process/terminal.ts';
 import {
   type CiliumEndpoint,
   decodeEndpointHeader,
@@ -20,9 +23,6 @@ import {
 import { DEFAULT_POOL, IPAM, type TakenAddress } from '../restore/ipam.ts';
 import type { LeftState } from '../restore/restoration.ts';
 import { type RouterAddresses, readRouterAddresses } from '../restore/router-addresses.ts';
-import { identityCell, table } from './answer.ts';
-import { InputError, unreadable } from './input-error.ts';
-import { printable } from './terminal.ts';
 
 /** An endpoint of a state directory. */
 interface EndpointDocument extends Omit<CiliumEndpoint, 'labels' | 'identityLabels'> {

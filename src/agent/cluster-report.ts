@@ -1,8 +1,8 @@
 import type { ClusterDocument } from '../api/status-document.ts';
 import type { Clock, Timer } from '../base/clock.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
-import { troubleText } from './agent-status.ts';
-import type { Logger } from './log.ts';
+import { troubleText } from '../client/cluster-text.ts';
+import type { Logger } from '../process/log.ts';
 
 /** Shorter trouble is not reported. */
 const GRACE_MS = 1_000;

@@ -6,8 +6,8 @@ import { messageOf } from '../base/failure.ts';
 import type { HostDatapathContext, HostDatapathOptions } from '../datapath/linux/host-options.ts';
 import type { LinuxDatapath } from '../datapath/linux/linux-datapath.ts';
 import { NOTHING_KNOWN, type ServiceInputs } from '../datapath/linux/services/desired-services.ts';
-import type { Logger } from './log.ts';
-import type { Step } from './start-step.ts';
+import type { Logger } from '../process/log.ts';
+import type { Step } from '../process/start-step.ts';
 
 /** Options of {@link DatapathKeeper}. */
 export interface DatapathKeeperOptions {

@@ -1,9 +1,9 @@
 import type { Clock } from '../base/clock.ts';
 import { messageOf } from '../base/failure.ts';
-import type { ClusterAccess } from '../k8s/client/cluster-access.ts';
-import { inClusterAccess } from '../k8s/client/in-cluster.ts';
-import { KubeconfigError, readKubeconfig } from '../k8s/client/kubeconfig.ts';
-import { InputError, unreadable } from './input-error.ts';
+import type { ClusterAccess } from '../k8s/rest/cluster-access.ts';
+import { inClusterAccess } from '../k8s/rest/in-cluster.ts';
+import { KubeconfigError, readKubeconfig } from '../k8s/rest/kubeconfig.ts';
+import { InputError, unreadable } from '../process/input-error.ts';
 import type { KubernetesOptions } from './options.ts';
 
 /** Returns the access to the API server of a kubeconfig, or of the pod's service account if there is none. Throws `InputError`. */

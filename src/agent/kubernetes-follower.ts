@@ -7,25 +7,25 @@ import type { Unsubscribe } from '../base/subscription.ts';
 import type { TurnGate } from '../base/turn-gate.ts';
 import type { OwnCluster } from '../clustermesh/own-cluster.ts';
 import { waitForClusters } from '../clustermesh/sync-deadline.ts';
-import type { Labels } from '../identity/labels.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
-import type { ApiTransport } from '../k8s/client/api-transport.ts';
-import type { ClusterAccess } from '../k8s/client/cluster-access.ts';
 import { HANDOVER_RESOURCES, KubernetesFeed } from '../k8s/feed/kubernetes-feed.ts';
 import { OwnAddresses } from '../k8s/feed/own-addresses.ts';
 import { KubernetesClient } from '../k8s/kubernetes-client.ts';
+import type { ApiTransport } from '../k8s/rest/api-transport.ts';
+import type { ClusterAccess } from '../k8s/rest/cluster-access.ts';
 import type { WorldLabels } from '../metadata/cidr-labels.ts';
 import type { LocalIdentity } from '../metadata/local-identities.ts';
 import { MetadataLayer } from '../metadata/metadata-layer.ts';
+import type { Labels } from '../model/labels.ts';
 import type { Node } from '../nodemanager/node.ts';
 import type { NodeHandler } from '../nodemanager/node-handler.ts';
 import type { NodeManager } from '../nodemanager/node-manager.ts';
+import type { Logger } from '../process/log.ts';
+import type { Step } from '../process/start-step.ts';
 import type { ServiceCache } from '../servicecache/service-cache.ts';
 import { isoTime } from './agent-status.ts';
 import { kubernetesAccess } from './kubernetes-access.ts';
-import type { Logger } from './log.ts';
 import type { AgentOptions, KubernetesOptions } from './options.ts';
-import type { Step } from './start-step.ts';
 
 /** Context of {@link KubernetesFollower}. */
 export interface KubernetesFollowerContext {

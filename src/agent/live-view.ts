@@ -2,9 +2,6 @@ import type { Knowledge } from '../api/read-model.ts';
 import type { Clock, Timer } from '../base/clock.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import { unsubscribeOnce } from '../base/subscription.ts';
-import type { Source } from '../identity/source.ts';
-import type { NodeHandler } from '../nodemanager/node-handler.ts';
-
 import {
   type ChangeKind,
   type ChangeSign,
@@ -13,9 +10,11 @@ import {
   nodeChangeText,
   prefixChangeText,
   serviceChangeText,
-} from './change-text.ts';
-import { totalsText } from './summary.ts';
-import { alignColumns, printable, type Terminal, type Tone } from './terminal.ts';
+} from '../client/change-text.ts';
+import { totalsText } from '../client/summary.ts';
+import type { Source } from '../model/source.ts';
+import type { NodeHandler } from '../nodemanager/node-handler.ts';
+import { alignColumns, printable, type Terminal, type Tone } from '../process/terminal.ts';
 
 /** Changes within this time are shown together. A person does not notice a shorter delay. */
 const GATHER_MS = 100;

@@ -6,24 +6,25 @@ import { EitherSignal } from '../base/follow-signal.ts';
 import type { RateLimitOptions } from '../base/rate-limit.ts';
 import { type Rejection, rejection } from '../base/rejection.ts';
 import type { TurnGate } from '../base/turn-gate.ts';
+import { missingClusters } from '../client/cluster-text.ts';
 import { ClusterMesh } from '../clustermesh/cluster-mesh.ts';
 import { ConfigFollower } from '../clustermesh/config-follower.ts';
 import type { MeshEngines } from '../clustermesh/engines.ts';
 import { IdentityResolver } from '../clustermesh/identity-resolver.ts';
 import { OwnCluster } from '../clustermesh/own-cluster.ts';
 import type { SyncDeadline } from '../clustermesh/sync-deadline.ts';
-import type { KvstoreBackend } from '../kvstore/backend.ts';
 import { EtcdBackend } from '../kvstore/etcd/etcd-backend.ts';
 import { MemoryBackend } from '../kvstore/memory/memory-backend.ts';
-import { clusterStatuses, type Followed, missingClusters } from './agent-status.ts';
-import { ConfigFolder } from './config-folder.ts';
-import { InputError, unreadable } from './input-error.ts';
+import type { KvstoreBackend } from '../kvstore/session/backend.ts';
+import { ConfigFolder } from '../process/config-folder.ts';
+import { InputError, unreadable } from '../process/input-error.ts';
+import type { Logger } from '../process/log.ts';
+import { openOwnEtcd, readClusterID } from '../process/own-etcd.ts';
+import type { Step } from '../process/start-step.ts';
+import { RecordedMesh } from '../recording/recorded-mesh.ts';
+import { clusterStatuses, type Followed } from './agent-status.ts';
 import { KvstoreRates } from './kvstore-rates.ts';
-import type { Logger } from './log.ts';
 import type { AgentOptions } from './options.ts';
-import { openOwnEtcd, readClusterID } from './own-etcd.ts';
-import { RecordedMesh } from './recorded-mesh.ts';
-import type { Step } from './start-step.ts';
 
 /** Context of {@link MeshFeed}. */
 export interface MeshFeedContext {

@@ -2,7 +2,7 @@ import type { RateLimitOptions } from '../base/rate-limit.ts';
 
 import type { HostDatapathOptions } from '../datapath/linux/host-options.ts';
 
-import type { MaxConnectedClusters } from '../identity/numeric-identity.ts';
+import type { MaxConnectedClusters } from '../model/numeric-identity.ts';
 import type { NodeConfiguration } from '../nodemanager/address-claims.ts';
 
 /** The kvstore of an agent. `memory`: one in this process with recorded keys; `etcd`: a real one. */

@@ -1,9 +1,9 @@
-import { type Question, statusOf, table } from './answer.ts';
+import { type Question, statusOf, table } from '../client/answer.ts';
+import type { ProcessDocument } from '../process/served-process.ts';
+import { openSteps } from '../process/step-text.ts';
+import { printable } from '../process/terminal.ts';
 import type { KvstoreMeshDocument } from './run-kvstoremesh.ts';
 import type { OperatorDocument } from './run-operator.ts';
-import type { ProcessDocument } from './served-process.ts';
-import { openSteps } from './step-text.ts';
-import { printable } from './terminal.ts';
 
 /** Returns the open steps, blockers and problems of a process, each once. */
 function processLines({ steps, blockers }: ProcessDocument, problems: readonly string[]): readonly string[] {

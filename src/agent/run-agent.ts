@@ -2,19 +2,19 @@ import type { Ask } from '../api/api-client.ts';
 import type { RateLimitOptions } from '../base/rate-limit.ts';
 import { sleep } from '../base/sleep.ts';
 import { systemClock } from '../base/system-clock.ts';
+import { stateDocument } from '../client/state-document.ts';
+import { showState } from '../client/summary.ts';
+import { InputError } from '../process/input-error.ts';
+import type { ReloadedSettings, Reloads } from '../process/reload.ts';
+import type { RunContext } from '../process/run-context.ts';
+import { fired, type RunOptions, runStepped } from '../process/served-process.ts';
+import { type ColourEnvironment, type Output, Terminal, writeLines } from '../process/terminal.ts';
+import { play } from '../recording/play.ts';
+import { readPlayScript } from '../recording/play-script.ts';
 import { Agent } from './agent.ts';
 import { AgentApi } from './agent-api.ts';
-import { InputError } from './input-error.ts';
 import { LiveView } from './live-view.ts';
 import type { AgentOptions } from './options.ts';
-import { play } from './play.ts';
-import { readPlayScript } from './play-script.ts';
-import type { ReloadedSettings, Reloads } from './reload.ts';
-import type { RunContext } from './run-context.ts';
-import { fired, type RunOptions, runStepped } from './served-process.ts';
-import { stateDocument } from './state-document.ts';
-import { showState } from './summary.ts';
-import { type ColourEnvironment, type Output, Terminal, writeLines } from './terminal.ts';
 
 /** Time between the last step of a script and the line that reports its end, so that the changes of the step are shown before. */
 const SETTLE_MS = 1_000;

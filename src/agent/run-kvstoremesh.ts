@@ -11,19 +11,19 @@ import { ConfigFollower } from '../clustermesh/config-follower.ts';
 import { EtcdBackend } from '../kvstore/etcd/etcd-backend.ts';
 import { KvstoreMesh, type KvstoreMeshStatus } from '../operator/kvstoremesh/kvstore-mesh.ts';
 import { SoleWriter } from '../operator/kvstoremesh/sole-writer.ts';
-import { openable } from '../operator/openable.ts';
-import { ConfigFolder } from './config-folder.ts';
-import { unreadable } from './input-error.ts';
-import { openOwnEtcd, readClusterID } from './own-etcd.ts';
-import type { RunContext } from './run-context.ts';
+import { openable } from '../operator/publish/openable.ts';
+import { ConfigFolder } from '../process/config-folder.ts';
+import { unreadable } from '../process/input-error.ts';
+import { openOwnEtcd, readClusterID } from '../process/own-etcd.ts';
+import type { RunContext } from '../process/run-context.ts';
 import {
   type ProcessContext,
   type ProcessDocument,
   type RunOptions,
   runProcess,
   type ServedProcess,
-} from './served-process.ts';
-import type { Step } from './start-step.ts';
+} from '../process/served-process.ts';
+import type { Step } from '../process/start-step.ts';
 
 /** Configuration of `dpcache kvstoremesh`. */
 export interface KvstoreMeshProcessOptions {

@@ -8,37 +8,37 @@ import type { RateLimitOptions } from '../base/rate-limit.ts';
 import { Supervisor } from '../base/supervisor.ts';
 import { TurnGate } from '../base/turn-gate.ts';
 import { KubernetesClient } from '../k8s/kubernetes-client.ts';
-import type { KvstoreBackend } from '../kvstore/backend.ts';
 import { clusterConfigKey } from '../kvstore/codec/keys.ts';
 import { MemoryBackend } from '../kvstore/memory/memory-backend.ts';
-import { sharedSignal } from '../kvstore/shared-signal.ts';
+import type { KvstoreBackend } from '../kvstore/session/backend.ts';
+import { sharedSignal } from '../kvstore/session/shared-signal.ts';
 import { type Deed, NotReadyError } from '../operator/collect/rounds.ts';
 import { UnsafeSettingError } from '../operator/collect/unsafe-setting.ts';
 import { DryRunBackend } from '../operator/dry-run-backend.ts';
 import { type OperatorDuties, type OperatorDutiesOptions, operatorDuties } from '../operator/duties.ts';
 import type { DutyStatus } from '../operator/duty.ts';
-import { KvstoreReach } from '../operator/kvstore-reach.ts';
 import {
   type ElectionTimes,
   electionIdentity,
   LeaderElection,
   type LeaderElectionStatus,
-} from '../operator/leader-election.ts';
-import { InputError } from './input-error.ts';
-import { kubernetesAccess } from './kubernetes-access.ts';
-import { openOwnEtcd, type ReachContext } from './own-etcd.ts';
-import { RecordedKubernetes } from './recorded-kubernetes.ts';
-import { RejectionReport } from './rejection-report.ts';
-import type { RunContext } from './run-context.ts';
+} from '../operator/elect/leader-election.ts';
+import { KvstoreReach } from '../operator/kvstore-reach.ts';
+import { InputError } from '../process/input-error.ts';
+import { openOwnEtcd, type ReachContext } from '../process/own-etcd.ts';
+import { RejectionReport } from '../process/rejection-report.ts';
+import type { RunContext } from '../process/run-context.ts';
 import {
   type ProcessContext,
   type ProcessDocument,
   type RunOptions,
   runProcess,
   type ServedProcess,
-} from './served-process.ts';
-import type { Step } from './start-step.ts';
-import type { Output } from './terminal.ts';
+} from '../process/served-process.ts';
+import type { Step } from '../process/start-step.ts';
+import type { Output } from '../process/terminal.ts';
+import { RecordedKubernetes } from '../recording/recorded-kubernetes.ts';
+import { kubernetesAccess } from './kubernetes-access.ts';
 
 /** Configuration of `dpcache operator`. */
 export interface OperatorOptions

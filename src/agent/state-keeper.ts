@@ -5,14 +5,14 @@ import type { Clock } from '../base/clock.ts';
 import { messageOf } from '../base/failure.ts';
 import type { Rejection } from '../base/rejection.ts';
 import type { TurnGate } from '../base/turn-gate.ts';
-import type { Labels } from '../identity/labels.ts';
+import type { Labels } from '../model/labels.ts';
+import type { Logger } from '../process/log.ts';
+import { STOP_MS, type Step } from '../process/start-step.ts';
 import { type CheckpointEngines, checkpointSections } from '../restore/checkpoint.ts';
 import { Checkpointer } from '../restore/checkpointer.ts';
 import { Restoration, type RestoreOutcome } from '../restore/restoration.ts';
 import { isoTime } from './agent-status.ts';
 import { leftByCilium, readCiliumState } from './cilium-state.ts';
-import type { Logger } from './log.ts';
-import { STOP_MS, type Step } from './start-step.ts';
 import { StateFiles } from './state-files.ts';
 import { StateLock } from './state-lock.ts';
 

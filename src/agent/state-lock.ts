@@ -1,9 +1,9 @@
 import { createServer, type Server } from 'node:http';
 import { join } from 'node:path';
-import { listenOnSocket, SocketInUseError } from '../api/unix-socket.ts';
+import { listenOnSocket, SocketInUseError } from '../api/server/unix-socket.ts';
 import { messageOf } from '../base/failure.ts';
-import { InputError } from './input-error.ts';
-import type { Logger } from './log.ts';
+import { InputError } from '../process/input-error.ts';
+import type { Logger } from '../process/log.ts';
 
 /**
  * Exclusive use of a state folder by one process of this machine. The lock is a unix socket in the folder on which the process

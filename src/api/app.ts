@@ -1,11 +1,11 @@
 import { TurnGate } from '../base/turn-gate.ts';
 import type { ApiApp, ApiContext } from './api-context.ts';
 import { createBaseApp, describe } from './base-app.ts';
-import { addDatapathRoutes, SOCKET_ONLY_PATHS } from './datapath-routes.ts';
-import { addEngineRoutes } from './engine-routes.ts';
-import { addIPRoutes } from './ip-routes.ts';
-import { addPageRoutes, type PageFile } from './page-routes.ts';
-import { addStatusRoutes } from './status-routes.ts';
+import { addDatapathRoutes, SOCKET_ONLY_PATHS } from './routes/datapath-routes.ts';
+import { addEngineRoutes } from './routes/engine-routes.ts';
+import { addIPRoutes } from './routes/ip-routes.ts';
+import { addPageRoutes, type PageFile } from './routes/page-routes.ts';
+import { addStatusRoutes } from './routes/status-routes.ts';
 
 /** Options of {@link createApp}. */
 export interface AppOptions extends ApiContext {

@@ -5,7 +5,7 @@ import type { Clock } from '../base/clock.ts';
 import type { ApiApp } from './api-context.ts';
 import type { ProcessMetrics } from './metrics/process-metrics.ts';
 import { type ProblemDocument, ProblemError, problem, problemResponse } from './problem.ts';
-import { limitBodies, socketOnly } from './request-limits.ts';
+import { limitBodies, socketOnly } from './server/request-limits.ts';
 
 /** Options of {@link createBaseApp}. */
 export interface BaseAppOptions {

@@ -1,5 +1,5 @@
-import type { Labels } from '../identity/labels.ts';
 import type { DecidingRule, ExplainedClaim, Explanation, KeyedEntry } from '../ipcache/types.ts';
+import type { Labels } from '../model/labels.ts';
 import { type PortProtocol, protocolName } from '../net/port.ts';
 import type { Node } from '../nodemanager/node.ts';
 import type { NodeExplanation } from '../nodemanager/node-status.ts';

@@ -1,10 +1,10 @@
 import { createRoute, z } from '@hono/zod-openapi';
-import { answerJSON } from './answer.ts';
 import type { ApiApp } from './api-context.ts';
 import { type BaseAppOptions, createBaseApp, describe } from './base-app.ts';
-import { addHealthRoutes, type HealthContext } from './health-routes.ts';
 import type { ProcessMetrics } from './metrics/process-metrics.ts';
-import { answers } from './route-parts.ts';
+import { answerJSON } from './routes/answer.ts';
+import { addHealthRoutes, type HealthContext } from './routes/health-routes.ts';
+import { answers } from './routes/route-parts.ts';
 
 /** Options of {@link createProcessApp}. */
 export interface ProcessAppOptions extends BaseAppOptions, HealthContext {

@@ -1,7 +1,7 @@
 import type { DelayStatus } from '../base/delay-counts.ts';
 import type { RejectionStatus } from '../base/rejection.ts';
-import type { Labels } from '../identity/labels.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
+import type { Labels } from '../model/labels.ts';
 import type { NodeManager } from '../nodemanager/node-manager.ts';
 import type { ServiceCache } from '../servicecache/service-cache.ts';
 import type { DatapathStepDocument } from './datapath-document.ts';

@@ -34,10 +34,10 @@ export function addAgentCommand(program: Command, io: CommandIO, run: RunAction)
           command.error(
             'dpcache: --import-cilium-state requires --state-dir, because the imported state is stored there',
           );
-        const { isInCluster } = await import('../k8s/client/in-cluster.ts');
+        const { isInCluster } = await import('../k8s/rest/in-cluster.ts');
         const why = missingSource(flags, isInCluster({ env: io.env }));
         if (why !== undefined) command.error(`dpcache: ${why}`);
-        const { createLog } = await import('../agent/log.ts');
+        const { createLog } = await import('../process/log.ts');
         const { followMesh, printState } = await import('../agent/run-agent.ts');
         const log = createLog(flags.logLevel, flags.logFormat, io.stderr);
         const context = { log, output: io.stdout, env: io.env, signal: io.signal };

@@ -1,10 +1,10 @@
 import { InvalidArgumentError } from 'commander';
 import { z } from 'zod';
-import { InputError, unreadable } from '../agent/input-error.ts';
-import { parseYaml } from '../agent/yaml-documents.ts';
 import { showValue } from '../base/show-value.ts';
 import { readFileHead } from '../kvstore/etcd/regular-file.ts';
 import { isObject } from '../net/fields.ts';
+import { InputError, unreadable } from '../process/input-error.ts';
+import { parseYaml } from '../recording/yaml-documents.ts';
 import { nearest, type Setting, SWITCH_VALUES } from './settings.ts';
 
 /** The contents of a file: values by commander's attribute, and one sentence for each problem. */

@@ -1,10 +1,10 @@
 import { isDeepStrictEqual } from 'node:util';
 import { Command, InvalidArgumentError, Option } from 'commander';
-import { InputError } from '../agent/input-error.ts';
-import type { ReloadedSettings, ReloadSource } from '../agent/reload.ts';
 import type { AgentSettings } from '../agent/run-agent.ts';
-import { printable } from '../agent/terminal.ts';
 import { showValue } from '../base/show-value.ts';
+import { InputError } from '../process/input-error.ts';
+import type { ReloadedSettings, ReloadSource } from '../process/reload.ts';
+import { printable } from '../process/terminal.ts';
 import type { ConfigFile } from './config-file.ts';
 import { addDatapathOptions, type DatapathFlags, datapathContradiction } from './datapath-options.ts';
 import { type CommandIO, EXIT, type RunAction } from './io.ts';
@@ -222,7 +222,7 @@ async function processProblems(
 }
 
 async function fileProblems(flags: Partial<MeshFlags> & ServeFlags): Promise<readonly string[]> {
-  const { namedFileProblems } = await import('../agent/named-files.ts');
+  const { namedFileProblems } = await import('../process/named-files.ts');
   return namedFileProblems({ ...flags, serve: serveSource(flags) });
 }
 

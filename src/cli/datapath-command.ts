@@ -1,8 +1,8 @@
 import { type Command, Option } from 'commander';
-import type { Answer, Question } from '../agent/answer.ts';
-import { InputError } from '../agent/input-error.ts';
-import { writeLines } from '../agent/terminal.ts';
 import { ApiError } from '../api/api-client.ts';
+import type { Answer, Question } from '../client/answer.ts';
+import { InputError } from '../process/input-error.ts';
+import { writeLines } from '../process/terminal.ts';
 import { addConfiguration } from './configuration.ts';
 import { addPinOptions, type DatapathFlags, DEFAULT_PIN_FOLDER } from './datapath-options.ts';
 import { type CommandIO, EXIT, type ExitStatus, type RunAction } from './io.ts';
@@ -32,7 +32,7 @@ export function addDatapathCommands(program: Command, io: CommandIO, run: RunAct
     return addConfiguration(addSocketOption(one), io);
   };
   const ask = async (flags: KernelFlags, question: Question): Promise<Answer> => {
-    const { askAgent } = await import('../agent/ask-agent.ts');
+    const { askAgent } = await import('../client/ask-agent.ts');
     const view = { wide: false, width: io.stdout.columns };
     return askAgent(socketPath(flags, io.env), (client) => question(client.ask, view), io.signal);
   };
@@ -41,7 +41,7 @@ export function addDatapathCommands(program: Command, io: CommandIO, run: RunAct
     writeLines(io.stdout, `${text}\n`);
     return found ? EXIT.ok : EXIT.failed;
   };
-  const answers = () => import('../agent/datapath-answers.ts');
+  const answers = () => import('../client/datapath-answers.ts');
 
   addPinOptions(
     command(

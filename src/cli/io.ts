@@ -1,5 +1,5 @@
-import type { Output } from '../agent/terminal.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
+import type { Output } from '../process/terminal.ts';
 
 /** The parts of the process that a command uses. Tests provide their own. */
 export interface CommandIO {

@@ -58,7 +58,7 @@ export function addKvstoreMeshCommand(program: Command, io: CommandIO, run: RunA
           return command.error('dpcache: no own kvstore: add --kvstore-config <file>');
         if (clustermeshConfig === undefined)
           return command.error('dpcache: no remote clusters: add --clustermesh-config <folder>');
-        const { createLog } = await import('../agent/log.ts');
+        const { createLog } = await import('../process/log.ts');
         const { runKvstoreMesh } = await import('../agent/run-kvstoremesh.ts');
         const serve = await serveOptions(flags, io.env, KVSTOREMESH.socket);
         await runKvstoreMesh(

@@ -1,9 +1,9 @@
 import { hostname } from 'node:os';
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import { LOG_FORMATS, LOG_LEVELS, type LogFormat, type LogLevel } from '../agent/log-options.ts';
 import { type AgentOptions, KVSTORE_KINDS, type KvstoreKind } from '../agent/options.ts';
 import type { RateLimitOptions } from '../base/rate-limit.ts';
-import { MAX_CLUSTER_ID } from '../identity/numeric-identity.ts';
+import { MAX_CLUSTER_ID } from '../model/numeric-identity.ts';
+import { LOG_FORMATS, LOG_LEVELS, type LogFormat, type LogLevel } from '../process/log-options.ts';
 import {
   addKubernetesOptions,
   type KubernetesFlags,

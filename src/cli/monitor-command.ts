@@ -41,8 +41,8 @@ export function addMonitorCommand(program: Command, io: CommandIO, run: RunActio
     .addOption(new Option('-o, --output <format>', 'output format').choices(['text', 'json']).default('text'))
     .action(({ type, from, output, ...flags }: MonitorFlags) =>
       run(async () => {
-        const { askAgent } = await import('../agent/ask-agent.ts');
-        const { monitor } = await import('../agent/monitor.ts');
+        const { askAgent } = await import('../client/ask-agent.ts');
+        const { monitor } = await import('../client/monitor.ts');
         const context = { output: io.stdout, env: io.env, signal: io.signal };
         const socket = socketPath(flags, io.env);
         await askAgent(

@@ -25,7 +25,7 @@ export function addOperatorCommand(program: Command, io: CommandIO, run: RunActi
       const missing = missingKvstore(flags);
       if (missing !== undefined) return command.error(`dpcache: ${missing}`);
       const load = [...(flags.k8sLoad ?? []), ...(flags.manifests ?? [])];
-      const { createLog } = await import('../agent/log.ts');
+      const { createLog } = await import('../process/log.ts');
       const { runOperator } = await import('../agent/run-operator.ts');
       const serve = await serveOptions(flags, io.env, OPERATOR.socket);
       await runOperator(

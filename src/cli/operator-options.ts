@@ -1,6 +1,6 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import type { RateLimitOptions } from '../base/rate-limit.ts';
-import type { ElectionTimes } from '../operator/leader-election.ts';
+import type { ElectionTimes } from '../operator/elect/leader-election.ts';
 import {
   append,
   type LogFlags,
@@ -245,7 +245,7 @@ function collectorContradiction(flags: OperatorFlags): string | undefined {
 }
 
 async function electionContradiction(flags: OperatorFlags): Promise<string | undefined> {
-  const { electionFault } = await import('../operator/leader-election.ts');
+  const { electionFault } = await import('../operator/elect/leader-election.ts');
   const fault = electionFault(electionTimes(flags));
   return fault && `--leader-election-…: ${fault}`;
 }

@@ -1,6 +1,6 @@
 import { type Command, Option } from 'commander';
-import type { Question } from '../agent/answer.ts';
-import { writeLines } from '../agent/terminal.ts';
+import type { Question } from '../client/answer.ts';
+import { writeLines } from '../process/terminal.ts';
 import { type CommandIO, EXIT, type RunAction } from './io.ts';
 import { addSocketOption, type SocketFlags, socketPath } from './serve-options.ts';
 
@@ -33,7 +33,7 @@ export function addProcessStatus(
     .option('--live', 'exit with status 0 if it answers, even if it is not ready (for liveness probes)')
     .action((flags: StatusFlags) =>
       run(async () => {
-        const { askAgent } = await import('../agent/ask-agent.ts');
+        const { askAgent } = await import('../client/ask-agent.ts');
         const ask = await question();
         const view = { wide: false, width: io.stdout.columns };
         // The parent has the same option, and commander assigns it to the parent at any position.

@@ -1,4 +1,4 @@
-import { isBackedUp, type Output } from '../agent/terminal.ts';
+import { isBackedUp, type Output } from '../process/terminal.ts';
 
 /**
  * Time for writing pending output after a signal. A slow reader still receives it, and a stopped reader does not keep the process

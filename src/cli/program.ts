@@ -1,7 +1,7 @@
 import { Command, CommanderError } from 'commander';
-import { InputError } from '../agent/input-error.ts';
-import { printableLines } from '../agent/terminal.ts';
-import { version } from '../agent/version.ts';
+import { InputError } from '../process/input-error.ts';
+import { printableLines } from '../process/terminal.ts';
+import { version } from '../process/version.ts';
 import { addAgentCommand } from './agent-command.ts';
 import { addCompletionCommand } from './completion-command.ts';
 import { addConfigCommand } from './configuration.ts';

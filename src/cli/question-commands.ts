@@ -1,14 +1,14 @@
 import { Command, InvalidArgumentError, Option } from 'commander';
-import type { Answer, Question } from '../agent/answer.ts';
-import { InputError } from '../agent/input-error.ts';
-import type { ListFilters, ListFormat, Listing } from '../agent/list.ts';
 import type { Asked } from '../agent/run-agent.ts';
-import { writeLines } from '../agent/terminal.ts';
 import type { Ask } from '../api/api-client.ts';
 import type { ChangeType } from '../api/change-feed.ts';
-import { isNumericIdentity } from '../identity/numeric-identity.ts';
-import { SOURCES } from '../identity/source.ts';
+import type { Answer, Question } from '../client/answer.ts';
+import type { ListFilters, ListFormat, Listing } from '../client/list.ts';
+import { isNumericIdentity } from '../model/numeric-identity.ts';
+import { SOURCES } from '../model/source.ts';
 import { Prefix } from '../net/prefix.ts';
+import { InputError } from '../process/input-error.ts';
+import { writeLines } from '../process/terminal.ts';
 import { addConfiguration } from './configuration.ts';
 import { type CommandIO, EXIT, OUTPUT_CLOSED, type RunAction } from './io.ts';
 import { addLogOptions, addMeshOptions, agentOptions, followsMesh, type MeshFlags } from './mesh-options.ts';
@@ -38,10 +38,10 @@ function among<T, Q extends Question | Listing>(
   return async () => choose(await load());
 }
 
-const ofPrefixes = () => import('../agent/prefix-answers.ts');
-const ofServices = () => import('../agent/service-answers.ts');
-const ofNodes = () => import('../agent/node-answers.ts');
-const ofIdentities = () => import('../agent/identity-answers.ts');
+const ofPrefixes = () => import('../client/prefix-answers.ts');
+const ofServices = () => import('../client/service-answers.ts');
+const ofNodes = () => import('../client/node-answers.ts');
+const ofIdentities = () => import('../client/identity-answers.ts');
 
 function parseIdentity(text: string): number {
   const identity = /^\d{1,10}$/.test(text) ? Number(text) : Number.NaN;
@@ -126,12 +126,12 @@ async function textOf({ json, lines, names = [] }: Answer, output: ListFormat): 
 export function addQuestionCommands(program: Command, io: CommandIO, run: RunAction): void {
   const asked = async <T>(flags: QuestionFlags, use: (ask: Ask) => Promise<T>): Promise<Asked<T>> => {
     if (flags.readsMesh) {
-      const { createLog } = await import('../agent/log.ts');
+      const { createLog } = await import('../process/log.ts');
       const { askMesh } = await import('../agent/run-agent.ts');
       const log = createLog(flags.logLevel, flags.logFormat, io.stderr);
       return askMesh(agentOptions(flags), use, { log, signal: io.signal });
     }
-    const { askAgent } = await import('../agent/ask-agent.ts');
+    const { askAgent } = await import('../client/ask-agent.ts');
     const answer = await askAgent(socketPath(flags, io.env), ({ ask }) => use(ask), io.signal);
     return { answer, complete: true };
   };
@@ -174,8 +174,8 @@ export function addQuestionCommands(program: Command, io: CommandIO, run: RunAct
     });
   const watch = (flags: ListFlags, load: Loader<Listing>, type: ChangeType): Promise<void> =>
     run(async () => {
-      const { askAgent } = await import('../agent/ask-agent.ts');
-      const { watchChanges } = await import('../agent/watch-changes.ts');
+      const { askAgent } = await import('../client/ask-agent.ts');
+      const { watchChanges } = await import('../client/watch-changes.ts');
       const listing = await load();
       const { output: format, limit } = flags;
       let before: string | undefined;
@@ -305,7 +305,7 @@ export function addQuestionCommands(program: Command, io: CommandIO, run: RunAct
     .action((ips: readonly string[], flags: QuestionFlags) =>
       run(async () => {
         const input = ips.length === 1 && ips[0] === '-' ? io.stdin : lines(ips);
-        const { lookupLines } = await import('../agent/lookup-lines.ts');
+        const { lookupLines } = await import('../client/lookup-lines.ts');
         const { answer: all, complete } = await asked(flags, (ask) =>
           lookupLines(ask, input, io.stdout, io.signal),
         );
@@ -384,7 +384,7 @@ export function addQuestionCommands(program: Command, io: CommandIO, run: RunAct
     'status',
     'print the connection, sync state, counts and failures of each cluster',
   ).action((flags: QuestionFlags) =>
-    answer(flags, async () => (await import('../agent/summary.ts')).askClustermesh),
+    answer(flags, async () => (await import('../client/summary.ts')).askClustermesh),
   );
   question(program, 'status', 'print the status of the agent: clusters, counts and rejected items', NO_NAMES)
     .option(
@@ -393,7 +393,7 @@ export function addQuestionCommands(program: Command, io: CommandIO, run: RunAct
     )
     .action((flags: QuestionFlags & { readonly ready?: true }) =>
       answer(flags, async () => {
-        const { askReady, askStatus } = await import('../agent/summary.ts');
+        const { askReady, askStatus } = await import('../client/summary.ts');
         return flags.ready === true ? askReady : askStatus;
       }),
     );

@@ -27,9 +27,9 @@ export function addRecordCommand(program: Command, io: CommandIO, run: RunAction
         const { cluster: clusterName, kvstoreConfig, clustermeshConfig } = flags;
         if (kvstoreConfig === undefined && clustermeshConfig === undefined)
           command.error('dpcache: no kvstore: add --kvstore-config or --clustermesh-config');
-        const { createLog } = await import('../agent/log.ts');
-        const { recordMesh } = await import('../agent/record-mesh.ts');
-        const { RejectionReport } = await import('../agent/rejection-report.ts');
+        const { createLog } = await import('../process/log.ts');
+        const { recordMesh } = await import('../recording/record-mesh.ts');
+        const { RejectionReport } = await import('../process/rejection-report.ts');
         const log = createLog(flags.logLevel, flags.logFormat, io.stderr);
         const rejected = new RejectionReport(log, systemClock);
         const complete = await recordMesh(

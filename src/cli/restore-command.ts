@@ -19,7 +19,7 @@ export function addRestoreCommand(program: Command, io: CommandIO, run: RunActio
     .addOption(new Option('-o, --output <format>', 'output format').choices(['text', 'json']).default('text'))
     .action((folder: string, { output }: InspectFlags) =>
       run(async () => {
-        const { printable, writeLines } = await import('../agent/terminal.ts');
+        const { printable, writeLines } = await import('../process/terminal.ts');
         const { readCiliumState, ciliumStateDocument, ciliumStateLines } = await import(
           '../agent/cilium-state.ts'
         );

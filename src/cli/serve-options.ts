@@ -1,7 +1,7 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import type { ServeSource } from '../agent/serve-files.ts';
-import type { ServeOptions } from '../agent/served-api.ts';
 import { defaultSocketPath } from '../api/socket-path.ts';
+import type { ServeSource } from '../process/serve-files.ts';
+import type { ServeOptions } from '../process/served-api.ts';
 import type { CommandIO } from './io.ts';
 import { parsePath } from './mesh-options.ts';
 import { RepeatableOption } from './settings.ts';
@@ -136,7 +136,7 @@ function tcpSource(flags: ServeFlags): Pick<ServeSource, 'listen' | 'names' | 'f
 
 /** Returns one sentence for each contradiction between the flags. Reads no file. */
 export async function serveProblems(flags: ServeFlags): Promise<readonly string[]> {
-  const { serveContradictions } = await import('../agent/serve-files.ts');
+  const { serveContradictions } = await import('../process/serve-files.ts');
   return serveContradictions(tcpSource(flags));
 }
 
@@ -159,7 +159,7 @@ export async function serveOptions(
   env: CommandIO['env'],
   name?: string,
 ): Promise<ServeOptions> {
-  const { readServeOptions } = await import('../agent/serve-files.ts');
+  const { readServeOptions } = await import('../process/serve-files.ts');
   const source = serveSource(flags);
   return readServeOptions(
     source.socketIsDefault ? { ...source, socket: defaultSocketPath(env, name) } : source,

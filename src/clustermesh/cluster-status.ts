@@ -1,8 +1,8 @@
 import type { Clock } from '../base/clock.ts';
 import type { RejectionStatus } from '../base/rejection.ts';
 import type { TaskStatus } from '../base/supervisor.ts';
-import type { BackendStatus } from '../kvstore/backend.ts';
 import type { ClusterConfig } from '../kvstore/codec/cluster-config.ts';
+import type { BackendStatus } from '../kvstore/session/backend.ts';
 import type { ClusterPhase, ClusterState } from './cluster-state.ts';
 import type { ResourceStatuses } from './resource-stores.ts';
 

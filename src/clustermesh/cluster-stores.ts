@@ -1,10 +1,10 @@
 import type { TurnGate } from '../base/turn-gate.ts';
-import { RESERVED_IDENTITIES } from '../identity/numeric-identity.ts';
 import type { Writer } from '../ipcache/types.ts';
 import type { ClusterConfig } from '../kvstore/codec/cluster-config.ts';
 import type { MeshResource } from '../kvstore/codec/keys.ts';
 import { decodeInPieces, type ValueDecoder, type ValueLimits } from '../kvstore/codec/value.ts';
-import { type StoreObserver, WatchStore } from '../kvstore/store/watch-store.ts';
+import { type StoreObserver, WatchStore } from '../kvstore/stores/watch-store.ts';
+import { RESERVED_IDENTITIES } from '../model/numeric-identity.ts';
 import {
   type ClusterLimits,
   identityDecoder,

@@ -1,18 +1,18 @@
-import { clusterLabelFault } from '../identity/cluster-label.ts';
-import { formatLabels } from '../identity/labels.ts';
-import {
-  clusterIdentityRange,
-  type IdentityRange,
-  type MaxConnectedClusters,
-  MINIMAL_ALLOCATED_IDENTITY,
-} from '../identity/numeric-identity.ts';
 import { decodeClusterService } from '../kvstore/codec/cluster-service.ts';
 import { decodeIdentity, type IdentityLabels } from '../kvstore/codec/identity.ts';
 import { decodeIPIdentityPair, type IPIdentityPair } from '../kvstore/codec/ip-identity-pair.ts';
 import { decodeNode } from '../kvstore/codec/node.ts';
 import type { ValueDecoder, ValueLimits } from '../kvstore/codec/value.ts';
-import type { ClusterNode } from '../net/cluster-node.ts';
-import type { ClusterService } from '../net/cluster-service.ts';
+import { clusterLabelFault } from '../model/cluster-label.ts';
+import type { ClusterNode } from '../model/cluster-node.ts';
+import type { ClusterService } from '../model/cluster-service.ts';
+import { formatLabels } from '../model/labels.ts';
+import {
+  clusterIdentityRange,
+  type IdentityRange,
+  type MaxConnectedClusters,
+  MINIMAL_ALLOCATED_IDENTITY,
+} from '../model/numeric-identity.ts';
 import { type Decoded, rejectedAs } from '../net/fields.ts';
 
 /** Limits of a cluster's values. They are read for every key, because a handshake may change them. */

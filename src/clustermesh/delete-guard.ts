@@ -2,7 +2,7 @@ import { backoffDelay } from '../base/backoff.ts';
 import type { Clock, Random } from '../base/clock.ts';
 import { type Failure, failureOf } from '../base/failure.ts';
 import { sleep } from '../base/sleep.ts';
-import type { KeyRead, KvstoreBackend } from '../kvstore/backend.ts';
+import type { KeyRead, KvstoreBackend } from '../kvstore/session/backend.ts';
 
 /** Options of {@link DeleteGuard}. */
 export interface DeleteGuardOptions {

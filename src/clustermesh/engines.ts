@@ -1,7 +1,7 @@
-import type { Source } from '../identity/source.ts';
 import type { Claim, DeleteOptions, Writer } from '../ipcache/types.ts';
-import type { ClusterNode } from '../net/cluster-node.ts';
-import type { ClusterService, ClusterServiceKey } from '../net/cluster-service.ts';
+import type { ClusterNode } from '../model/cluster-node.ts';
+import type { ClusterService, ClusterServiceKey } from '../model/cluster-service.ts';
+import type { Source } from '../model/source.ts';
 
 /** Receives IPs and their identities. `IPCache` implements it. The engine counts the outcomes. */
 export interface IPSink {

@@ -1,7 +1,6 @@
 import type { Clock, Random } from '../base/clock.ts';
 import { EitherSignal } from '../base/follow-signal.ts';
-import type { KeyRead, KvstoreBackend, Watch } from '../kvstore/backend.ts';
-import { equalBytes } from '../kvstore/bytes.ts';
+import { equalBytes } from '../kvstore/codec/bytes.ts';
 import { type ClusterConfig, decodeClusterConfig } from '../kvstore/codec/cluster-config.ts';
 import {
   CLUSTER_CONFIG_PREFIX,
@@ -10,6 +9,7 @@ import {
   syncedKey,
   syncedPrefix,
 } from '../kvstore/codec/keys.ts';
+import type { KeyRead, KvstoreBackend, Watch } from '../kvstore/session/backend.ts';
 import type { Decoded } from '../net/fields.ts';
 import type { ClusterFollow } from './cluster-state.ts';
 import { DeleteGuard } from './delete-guard.ts';

@@ -1,4 +1,4 @@
-import type { Labels } from '../identity/labels.ts';
+import type { Labels } from '../model/labels.ts';
 import {
   clusterIDOf,
   identityScope,
@@ -6,7 +6,7 @@ import {
   type MaxConnectedClusters,
   MINIMAL_ALLOCATED_IDENTITY,
   reservedIdentityName,
-} from '../identity/numeric-identity.ts';
+} from '../model/numeric-identity.ts';
 import type { ClusterMesh } from './cluster-mesh.ts';
 import type { OwnCluster } from './own-cluster.ts';
 

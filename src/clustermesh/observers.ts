@@ -1,12 +1,12 @@
-import { type NumericIdentity, RESERVED_IDENTITIES } from '../identity/numeric-identity.ts';
-import type { RemoteIdentityCache } from '../identity/remote-identity-cache.ts';
-import type { Source } from '../identity/source.ts';
 import type { Writer } from '../ipcache/types.ts';
 import type { IdentityLabels } from '../kvstore/codec/identity.ts';
 import type { IPIdentityPair } from '../kvstore/codec/ip-identity-pair.ts';
-import type { StoreObserver } from '../kvstore/store/watch-store.ts';
-import type { ClusterNode } from '../net/cluster-node.ts';
-import type { ClusterService } from '../net/cluster-service.ts';
+import type { StoreObserver } from '../kvstore/stores/watch-store.ts';
+import type { ClusterNode } from '../model/cluster-node.ts';
+import type { ClusterService } from '../model/cluster-service.ts';
+import { type NumericIdentity, RESERVED_IDENTITIES } from '../model/numeric-identity.ts';
+import type { RemoteIdentityCache } from '../model/remote-identity-cache.ts';
+import type { Source } from '../model/source.ts';
 import { splitServiceName } from './decoders.ts';
 import type { IPSink, NodeSink, ServiceSink } from './engines.ts';
 import type { GlobalServices } from './global-services.ts';

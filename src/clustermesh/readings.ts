@@ -1,4 +1,4 @@
-import type { WatchState } from '../kvstore/backend.ts';
+import type { WatchState } from '../kvstore/session/backend.ts';
 
 /** The states of a cluster's readers, and if its kvstore answers them. Pure. */
 export class Readings {

@@ -1,11 +1,11 @@
 import type { Failure } from '../base/failure.ts';
 import type { FaultListener } from '../base/guard.ts';
 import type { RejectionLog } from '../base/rejection.ts';
-import type { RemoteIdentityCache } from '../identity/remote-identity-cache.ts';
-import type { WatchState } from '../kvstore/backend.ts';
 import type { ClusterConfig } from '../kvstore/codec/cluster-config.ts';
 import { type KeyLayout, type MeshResource, resourcePrefix } from '../kvstore/codec/keys.ts';
-import type { WatchStore, WatchStoreRun, WatchStoreStatus } from '../kvstore/store/watch-store.ts';
+import type { WatchState } from '../kvstore/session/backend.ts';
+import type { WatchStore, WatchStoreRun, WatchStoreStatus } from '../kvstore/stores/watch-store.ts';
+import type { RemoteIdentityCache } from '../model/remote-identity-cache.ts';
 
 /** Dependencies that a followed cluster passes to its stores. */
 export interface StoreHooks {

@@ -1,6 +1,6 @@
 import { isRecentOutage } from '../base/backoff.ts';
 import type { Clock, Timer } from '../base/clock.ts';
-import type { RetryTurns } from '../kvstore/backend.ts';
+import type { RetryTurns } from '../kvstore/session/backend.ts';
 
 /**
  * Milliseconds between two retries in the order of arrival. A retry costs 2 to 5 ms of CPU, so this pace costs less than

@@ -1,6 +1,7 @@
 import { BYTES, type Check, checkArguments, OBJECT, objectWith, optional } from '../base/arguments.ts';
 import { assert } from '../base/assert.ts';
-import type { NumericIdentity } from '../identity/numeric-identity.ts';
+import type { PrefixTable } from '../lpm/prefix-table.ts';
+import type { NumericIdentity } from '../model/numeric-identity.ts';
 import { addressBits } from '../net/address-words.ts';
 import {
   comparePrefixes,
@@ -11,7 +12,6 @@ import {
   prefixRegister,
 } from '../net/prefix.ts';
 import { BLOCK_KEYS, PrefixBlock } from '../net/prefix-block.ts';
-import type { PrefixTable } from '../net/prefix-table.ts';
 import { type AddressList, countAddresses, readAddress, readIPv4Number } from './address-list.ts';
 import { FLAG, type RowReader } from './row-reader.ts';
 import type { KeyedEntry } from './types.ts';

@@ -1,7 +1,7 @@
 import { assert } from '../base/assert.ts';
 import { copyRegister, formatKey, type PrefixRegister } from '../net/prefix.ts';
 import { netChanges, prefixChange, prefixHash, sameEntry } from './change.ts';
-import type { ClaimSink, KeyImage } from './claim-state.ts';
+import type { ClaimSink, KeyImage } from './claims/claim-state.ts';
 import type { ClaimWriter, IPCacheChange, IPCacheEntry, OwnerChange } from './types.ts';
 
 const NO_CHANGES: IPCacheChange[] = []; // never modified

@@ -1,4 +1,4 @@
-import { compareSources } from '../identity/source.ts';
+import { compareSources } from '../model/source.ts';
 import type { DecidingRule, ExplainedClaim } from './types.ts';
 
 /** Returns the rule that ranks the first claim before the second (I4). */

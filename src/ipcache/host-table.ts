@@ -1,8 +1,8 @@
-import { Int32Rows } from '../base/int32-rows.ts';
-import { ObjectColumn } from '../base/object-column.ts';
+import { Int32Rows } from '../columns/int32-rows.ts';
+import { ObjectColumn } from '../columns/object-column.ts';
+import type { PrefixTable } from '../lpm/prefix-table.ts';
 import { formatAddress } from '../net/format-address.ts';
 import { type PrefixRegister, parsePrefix, prefixRegister } from '../net/prefix.ts';
-import type { PrefixTable } from '../net/prefix-table.ts';
 
 /** The number of a host IP while an entry refers to it; {@link NO_HOST} for none. */
 export type HostID = number;

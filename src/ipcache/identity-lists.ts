@@ -1,5 +1,5 @@
-import { Int32Map } from '../base/int32-map.ts';
-import { Int32Rows } from '../base/int32-rows.ts';
+import { Int32Map } from '../columns/int32-map.ts';
+import { Int32Rows } from '../columns/int32-rows.ts';
 
 // Columns of a link. Slots are stored plus one; zero is none.
 const NEXT = 0;

@@ -3,19 +3,20 @@ import { assert } from '../base/assert.ts';
 import { CallbackGuard } from '../base/guard.ts';
 import { type Rejection, RejectionLog } from '../base/rejection.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
+import { HashPrefixTable } from '../lpm/hash-prefix-table.ts';
+import type { PrefixTable } from '../lpm/prefix-table.ts';
 import { addressBits, type Family } from '../net/address-words.ts';
 import { formatPrefix } from '../net/format-address.ts';
-import { HashPrefixTable } from '../net/hash-prefix-table.ts';
 import { formatKey, type PrefixRegister, parsePrefix, prefixRegister } from '../net/prefix.ts';
 import { BLOCK_KEYS, PrefixBlock } from '../net/prefix-block.ts';
-import type { PrefixTable } from '../net/prefix-table.ts';
 import { CacheReads } from './cache-reads.ts';
 import { prefixChange } from './change.ts';
 import { ChangeHub, type ReadOptions } from './change-hub.ts';
 import { ChangeJournal } from './change-journal.ts';
 import type { ChangeBatch } from './change-reader.ts';
-import { claimFault, hostFault, keyFault, writerFault } from './claim-intake.ts';
-import { ClaimState } from './claim-state.ts';
+import { claimFault, hostFault, keyFault, writerFault } from './claims/claim-intake.ts';
+import { ClaimState } from './claims/claim-state.ts';
+import { type WaitingClaim, WaitingClaims } from './claims/waiting-claims.ts';
 import { HostIndex, PodIndex } from './entry-indexes.ts';
 import { decidingRule } from './explain.ts';
 import { NamedPortIndex, type NamedPortSets } from './named-port-index.ts';
@@ -36,7 +37,6 @@ import type {
   UpsertOutcome,
   Writer,
 } from './types.ts';
-import { type WaitingClaim, WaitingClaims } from './waiting-claims.ts';
 
 /** Maximum number of entries in one call of a replay. */
 const REPLAY_CHUNK = 1024;

@@ -1,7 +1,7 @@
-import type { Int32Rows } from '../base/int32-rows.ts';
-import type { ObjectColumn } from '../base/object-column.ts';
-import type { NumericIdentity } from '../identity/numeric-identity.ts';
-import type { Source } from '../identity/source.ts';
+import type { Int32Rows } from '../columns/int32-rows.ts';
+import type { ObjectColumn } from '../columns/object-column.ts';
+import type { NumericIdentity } from '../model/numeric-identity.ts';
+import type { Source } from '../model/source.ts';
 import { IdentityLists } from './identity-lists.ts';
 import type { ClaimWriter, IPCacheEntry, K8sMetadata } from './types.ts';
 

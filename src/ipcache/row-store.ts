@@ -1,7 +1,8 @@
-import { Int32Rows, PAGE_BITS, PAGE_ROWS } from '../base/int32-rows.ts';
-import { ObjectColumn } from '../base/object-column.ts';
-import type { NumericIdentity } from '../identity/numeric-identity.ts';
-import type { PrefixTable } from '../net/prefix-table.ts';
+import { Int32Rows, PAGE_BITS, PAGE_ROWS } from '../columns/int32-rows.ts';
+import { ObjectColumn } from '../columns/object-column.ts';
+import type { PrefixTable } from '../lpm/prefix-table.ts';
+import type { NumericIdentity } from '../model/numeric-identity.ts';
+import { WriterTable } from './claims/writer-table.ts';
 import { HostTable } from './host-table.ts';
 import { metadataOrNone, sameMetadata } from './k8s-metadata.ts';
 import {
@@ -16,7 +17,6 @@ import {
   WRITER_AND_FLAGS,
 } from './row-reader.ts';
 import type { Claim } from './types.ts';
-import { WriterTable } from './writer-table.ts';
 
 const FLAG_MASK: number = (1 << FLAG_BITS) - 1;
 

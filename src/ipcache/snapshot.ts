@@ -1,6 +1,6 @@
-import { HashPrefixTable } from '../net/hash-prefix-table.ts';
+import { HashPrefixTable } from '../lpm/hash-prefix-table.ts';
+import type { PrefixTable } from '../lpm/prefix-table.ts';
 import { type PrefixRegister, prefixRegister, sameKey } from '../net/prefix.ts';
-import type { PrefixTable } from '../net/prefix-table.ts';
 import { CacheReads } from './cache-reads.ts';
 import { prefixChange, sameEntry } from './change.ts';
 import { FLAG, type RowReader } from './row-reader.ts';

@@ -1,6 +1,6 @@
 import type { FaultListener } from '../base/guard.ts';
 import type { Rejection, RejectionStatus } from '../base/rejection.ts';
-import type { Source } from '../identity/source.ts';
+import type { Source } from '../model/source.ts';
 import type { DeleteOutcome, UpsertOutcome } from './types.ts';
 
 /** Options of an `IPCache`. */

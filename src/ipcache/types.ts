@@ -1,6 +1,6 @@
 import type { ListenerResult } from '../base/subscription.ts';
-import type { NumericIdentity } from '../identity/numeric-identity.ts';
-import type { Source } from '../identity/source.ts';
+import type { NumericIdentity } from '../model/numeric-identity.ts';
+import type { Source } from '../model/source.ts';
 import type { PortProtocol } from '../net/port.ts';
 
 /** Named ports of a pod. It is a `Map` so that no untrusted name can reach a prototype. */

@@ -1,6 +1,6 @@
-import { RESERVED_IDENTITIES } from '../identity/numeric-identity.ts';
 import { sameMetadata } from '../ipcache/k8s-metadata.ts';
 import type { Claim, NamedPorts } from '../ipcache/types.ts';
+import { RESERVED_IDENTITIES } from '../model/numeric-identity.ts';
 import type { PortProtocol } from '../net/port.ts';
 import type { ServiceID } from '../servicecache/service-id.ts';
 import { type ObjectFields, readTime } from './parse-object.ts';

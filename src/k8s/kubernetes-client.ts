@@ -4,13 +4,6 @@ import { EitherSignal } from '../base/follow-signal.ts';
 import { CallbackGuard, type FaultListener } from '../base/guard.ts';
 import { systemClock } from '../base/system-clock.ts';
 import { TurnGate } from '../base/turn-gate.ts';
-import type { ApiTransport } from './client/api-transport.ts';
-import type { ClusterAccess } from './client/cluster-access.ts';
-import { ConnectionHealth } from './client/connection-health.ts';
-import { firstServed } from './client/discovery.ts';
-import { HttpTransport } from './client/http-transport.ts';
-import { ApiObjectReader, type ObjectReader, type ObjectReaderOptions } from './client/object-reader.ts';
-import { ApiObjectWriter, type ObjectWriter, type ObjectWriterOptions } from './client/object-writer.ts';
 import { Reflector } from './reflector/reflector.ts';
 import type {
   FollowedResource,
@@ -20,6 +13,13 @@ import type {
   ResourceSource,
   ResourceStatus,
 } from './resource.ts';
+import type { ApiTransport } from './rest/api-transport.ts';
+import type { ClusterAccess } from './rest/cluster-access.ts';
+import { ConnectionHealth } from './rest/connection-health.ts';
+import { firstServed } from './rest/discovery.ts';
+import { HttpTransport } from './rest/http-transport.ts';
+import { ApiObjectReader, type ObjectReader, type ObjectReaderOptions } from './rest/object-reader.ts';
+import { ApiObjectWriter, type ObjectWriter, type ObjectWriterOptions } from './rest/object-writer.ts';
 
 /** Options of {@link KubernetesClient}. */
 export interface KubernetesClientOptions {

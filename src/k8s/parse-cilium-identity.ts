@@ -1,5 +1,5 @@
-import { type Label, type Labels, sortLabels } from '../identity/labels.ts';
-import { isNumericIdentity, type NumericIdentity } from '../identity/numeric-identity.ts';
+import { type Label, type Labels, sortLabels } from '../model/labels.ts';
+import { isNumericIdentity, type NumericIdentity } from '../model/numeric-identity.ts';
 import { type ObjectFields, readClusterScopedName, readTime } from './parse-object.ts';
 
 /** Maximum number of labels of an identity, as in the kvstore. */

@@ -1,4 +1,4 @@
-import type { ClusterNode, NodeAddress } from '../net/cluster-node.ts';
+import type { ClusterNode, NodeAddress } from '../model/cluster-node.ts';
 import type { NodeSpec } from '../nodemanager/node-spec.ts';
 import { type ObjectFields, readClusterScopedName, readTexts } from './parse-object.ts';
 

@@ -18,6 +18,8 @@ import type { RateLimit } from '../base/rate-limit.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import { Supervisor } from '../base/supervisor.ts';
 import { OPEN_GATE, type TurnGate } from '../base/turn-gate.ts';
+import { bytesOfText } from './codec/bytes.ts';
+import { keyRange, prefixRange } from './codec/key-range.ts';
 import type {
   BackendStatus,
   DeleteOptions,
@@ -30,16 +32,13 @@ import type {
   Watch,
   WatchOptions,
   WriteOptions,
-} from './backend.ts';
-import { bytesOfText } from './bytes.ts';
-import { asKvstoreError, KvstoreError, namingRight } from './errors.ts';
-import { keyRange, prefixRange } from './key-range.ts';
-import { LeaseKeeper } from './lease-keeper.ts';
-import { LeaseWitnesses } from './lease-witnesses.ts';
-import { LockKeeper } from './lock-keeper.ts';
-import { ObservedTransport } from './observed-transport.ts';
-import { OwnWrites, type ReadOwn } from './own-writes.ts';
-import { sharedSignal, UntilClosed } from './shared-signal.ts';
+} from './session/backend.ts';
+import { asKvstoreError, KvstoreError, namingRight } from './session/errors.ts';
+import { LeaseKeeper } from './session/lease-keeper.ts';
+import { LeaseWitnesses } from './session/lease-witnesses.ts';
+import { LockKeeper } from './session/lock-keeper.ts';
+import { ObservedTransport } from './session/observed-transport.ts';
+import { sharedSignal, UntilClosed } from './session/shared-signal.ts';
 import {
   type CallOptions,
   type Compare,
@@ -51,15 +50,16 @@ import {
   type TxnRequest,
   type TxnResponse,
   type WriteOperation,
-} from './transport.ts';
+} from './session/transport.ts';
+import { WriteBatches } from './session/write-batches.ts';
+import { guardedTxn, WriteFence } from './session/write-fence.ts';
 import { ListAndWatch } from './watch/list-and-watch.ts';
+import { OwnWrites, type ReadOwn } from './watch/own-writes.ts';
 import { PageSize } from './watch/page-size.ts';
 import { listPages } from './watch/paged-list.ts';
 import { Reconnects } from './watch/reconnects.ts';
 import { WATCH_LIMITS, type WatchLimits } from './watch/watch-limits.ts';
 import { WatchSession } from './watch/watch-session.ts';
-import { WriteBatches } from './write-batches.ts';
-import { guardedTxn, WriteFence } from './write-fence.ts';
 
 /** Options of {@link KvstoreClient}. */
 export interface KvstoreClientOptions {

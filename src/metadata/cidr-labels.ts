@@ -1,4 +1,4 @@
-import type { Label, Labels } from '../identity/labels.ts';
+import type { Label, Labels } from '../model/labels.ts';
 
 /** The labels of the world: one, or one for each address family (K 50, 51). */
 export type WorldLabels = 'single-stack' | 'dual-stack';

@@ -1,6 +1,6 @@
 import { assert } from '../base/assert.ts';
-import { formatLabels, type Labels, sortLabels } from '../identity/labels.ts';
-import { LOCAL_IDENTITY_SCOPE, type NumericIdentity } from '../identity/numeric-identity.ts';
+import { formatLabels, type Labels, sortLabels } from '../model/labels.ts';
+import { LOCAL_IDENTITY_SCOPE, type NumericIdentity } from '../model/numeric-identity.ts';
 
 /** A node-local identity and its labels. */
 export interface LocalIdentity {

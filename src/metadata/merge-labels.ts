@@ -1,6 +1,6 @@
-import type { Label, Labels } from '../identity/labels.ts';
-import { RESERVED_IDENTITIES } from '../identity/numeric-identity.ts';
-import { compareWriters, type Source } from '../identity/source.ts';
+import type { Label, Labels } from '../model/labels.ts';
+import { RESERVED_IDENTITIES } from '../model/numeric-identity.ts';
+import { compareWriters, type Source } from '../model/source.ts';
 import { cidrLabels, reservedLabel, type WorldLabels, worldLabel } from './cidr-labels.ts';
 
 /** The labels that one resource assigns to a prefix. */

@@ -1,13 +1,13 @@
 import { assert } from '../base/assert.ts';
 import { CallbackGuard } from '../base/guard.ts';
 import { type Rejection, RejectionLog, type RejectionStatus, rejection } from '../base/rejection.ts';
-import { formatLabels, type Labels } from '../identity/labels.ts';
-import { RESERVED_IDENTITIES } from '../identity/numeric-identity.ts';
-import { isSource, type Source } from '../identity/source.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
 import type { Claim, KeyedEntry } from '../ipcache/types.ts';
+import { HashPrefixTable } from '../lpm/hash-prefix-table.ts';
+import { formatLabels, type Labels } from '../model/labels.ts';
+import { RESERVED_IDENTITIES } from '../model/numeric-identity.ts';
+import { isSource, type Source } from '../model/source.ts';
 import { maskWords } from '../net/address-words.ts';
-import { HashPrefixTable } from '../net/hash-prefix-table.ts';
 import {
   copyRegister,
   formatKey,

@@ -1,6 +1,6 @@
-import { type NumericIdentity, RESERVED_IDENTITIES } from '../identity/numeric-identity.ts';
-import type { Source } from '../identity/source.ts';
 import type { Claim } from '../ipcache/types.ts';
+import { type NumericIdentity, RESERVED_IDENTITIES } from '../model/numeric-identity.ts';
+import type { Source } from '../model/source.ts';
 import type { Node } from './node.ts';
 
 /** The settings that determine the claims of a node in the IPCache (SEMANTICS 4). */

@@ -1,8 +1,8 @@
 import { assert } from '../base/assert.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
-import { compareWriters, sourceRank } from '../identity/source.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
 import type { ClaimWriter, OwnerChange } from '../ipcache/types.ts';
+import { compareWriters, sourceRank } from '../model/source.ts';
 import {
   type AddressClaim,
   addressClaims,

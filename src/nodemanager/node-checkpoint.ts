@@ -1,5 +1,5 @@
 import { showValue } from '../base/show-value.ts';
-import type { NodeAddress } from '../net/cluster-node.ts';
+import type { NodeAddress } from '../model/cluster-node.ts';
 import { type Decoded, decodeWith, Fields, isObject, rejectInput } from '../net/fields.ts';
 import type { NodeSpec, PlainNode } from './node-spec.ts';
 

@@ -1,4 +1,4 @@
-import { compareSources, mayOverwrite, type Source } from '../identity/source.ts';
+import { compareSources, mayOverwrite, type Source } from '../model/source.ts';
 import type { Node } from './node.ts';
 
 const NONE: readonly Node[] = [];

@@ -1,6 +1,6 @@
 import type { Clock, Random } from '../base/clock.ts';
 import type { Rejection } from '../base/rejection.ts';
-import type { Source } from '../identity/source.ts';
+import type { Source } from '../model/source.ts';
 import type { NodeConfiguration } from './address-claims.ts';
 import type { Node } from './node.ts';
 import type { NodeIPCache } from './node-addresses.ts';

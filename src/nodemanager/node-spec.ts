@@ -1,5 +1,5 @@
-import type { Source } from '../identity/source.ts';
-import type { ClusterNode, NodeAddress, NodeName } from '../net/cluster-node.ts';
+import type { ClusterNode, NodeAddress, NodeName } from '../model/cluster-node.ts';
+import type { Source } from '../model/source.ts';
 
 /** Returns the full name of a node, `cluster/name`, which is the owner of its claims in the IPCache. */
 export function nodeFullName({ cluster, name }: NodeName): string {

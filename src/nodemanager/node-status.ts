@@ -1,5 +1,5 @@
 import type { RejectionStatus } from '../base/rejection.ts';
-import type { Source } from '../identity/source.ts';
+import type { Source } from '../model/source.ts';
 import type { HandlerFeed } from './handler-feed.ts';
 import type { HandlerFeeds } from './handler-feeds.ts';
 import type { Node } from './node.ts';

@@ -1,4 +1,4 @@
-import type { NodeName } from '../net/cluster-node.ts';
+import type { NodeName } from '../model/cluster-node.ts';
 import type { NodeEntry } from './node-entry.ts';
 
 /** The nodes by cluster and name. It has two levels, so that a lookup builds no key and removing a cluster scans only its nodes. */

@@ -1,6 +1,6 @@
 import { hash, Map as ImmutableMap, List, type ValueObject } from '#immutable';
-import type { Source } from '../identity/source.ts';
-import type { NodeAddress } from '../net/cluster-node.ts';
+import type { NodeAddress } from '../model/cluster-node.ts';
+import type { Source } from '../model/source.ts';
 import { type NodeFields, nodeFullName, type PlainNode, plainNode, sameNode } from './node-spec.ts';
 
 /** The collections of a node as immutable values. */

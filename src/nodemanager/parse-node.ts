@@ -1,7 +1,7 @@
 import { type Rejection, rejection } from '../base/rejection.ts';
-import { isNumericIdentity, MAX_CLUSTER_ID } from '../identity/numeric-identity.ts';
-import { isSource } from '../identity/source.ts';
-import type { NodeAddress } from '../net/cluster-node.ts';
+import type { NodeAddress } from '../model/cluster-node.ts';
+import { isNumericIdentity, MAX_CLUSTER_ID } from '../model/numeric-identity.ts';
+import { isSource } from '../model/source.ts';
 import { Fields, isObject, type RejectField } from '../net/fields.ts';
 import { canonicalAddress } from '../net/prefix.ts';
 import { Node } from './node.ts';

@@ -1,5 +1,5 @@
-import type { BackendStatus, KvstoreBackend, KvstoreLock } from '../kvstore/backend.ts';
-import { equalBytes, textOfBytes } from '../kvstore/bytes.ts';
+import { equalBytes, textOfBytes } from '../kvstore/codec/bytes.ts';
+import type { BackendStatus, KvstoreBackend, KvstoreLock } from '../kvstore/session/backend.ts';
 
 /** The methods of a kvstore that only read. */
 type Reads = Pick<

@@ -1,22 +1,22 @@
 import type { Clock, Random } from '../base/clock.ts';
 import type { Rejection } from '../base/rejection.ts';
 import type { TurnGate } from '../base/turn-gate.ts';
-import { clusterIdentityRange, type MaxConnectedClusters } from '../identity/numeric-identity.ts';
-import { DryRunWriter } from '../k8s/client/object-writer.ts';
 import type { KubernetesClient } from '../k8s/kubernetes-client.ts';
-import type { KvstoreBackend } from '../kvstore/backend.ts';
-import { ClusterConfigKeeper } from './cluster-config.ts';
+import { DryRunWriter } from '../k8s/rest/object-writer.ts';
+import type { KvstoreBackend } from '../kvstore/session/backend.ts';
+import { clusterIdentityRange, type MaxConnectedClusters } from '../model/numeric-identity.ts';
 import { type CollectorIntervals, collectors } from './collect/collectors.ts';
+import { EndpointRemoval } from './collect/endpoint-removal.ts';
 import type { Deed } from './collect/rounds.ts';
 import type { Duty } from './duty.ts';
-import { EndpointRemoval } from './endpoint-removal.ts';
-import { HeartbeatDuty } from './heartbeat.ts';
-import { identitySync } from './identity-sync.ts';
-import { ipSync } from './ip-sync.ts';
-import { ALONE, type LeaderElection } from './leader-election.ts';
-import { nodeSync } from './node-sync.ts';
-import type { Producer, ProducerOptions } from './producer.ts';
-import { serviceSync } from './service-sync.ts';
+import { ALONE, type LeaderElection } from './elect/leader-election.ts';
+import { ClusterConfigKeeper } from './publish/cluster-config.ts';
+import { HeartbeatDuty } from './publish/heartbeat.ts';
+import { identitySync } from './publish/identity-sync.ts';
+import { ipSync } from './publish/ip-sync.ts';
+import { nodeSync } from './publish/node-sync.ts';
+import type { Producer, ProducerOptions } from './publish/producer.ts';
+import { serviceSync } from './publish/service-sync.ts';
 import type { SliceMode } from './slices/endpoint-slices.ts';
 
 /** Switches for the duties that publish. Collectors are switched by their intervals. */

@@ -1,8 +1,8 @@
 import type { Clock } from '../base/clock.ts';
 import { messageOf } from '../base/failure.ts';
 import { sleep } from '../base/sleep.ts';
-import type { KvstoreBackend } from '../kvstore/backend.ts';
-import { asKvstoreError, OUT_OF_REACH } from '../kvstore/errors.ts';
+import type { KvstoreBackend } from '../kvstore/session/backend.ts';
+import { asKvstoreError, OUT_OF_REACH } from '../kvstore/session/errors.ts';
 
 /** Options of {@link KvstoreReach}. */
 export interface KvstoreReachOptions {

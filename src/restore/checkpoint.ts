@@ -1,6 +1,6 @@
 import type { Rejection } from '../base/rejection.ts';
-import { type Label, type Labels, sortLabels } from '../identity/labels.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
+import { type Label, type Labels, sortLabels } from '../model/labels.ts';
 import { type Decoded, decodeWith, Fields, rejectInput } from '../net/fields.ts';
 import type { NodeManager } from '../nodemanager/node-manager.ts';
 import type { ServiceCache } from '../servicecache/service-cache.ts';

@@ -1,6 +1,6 @@
-import type { Label, Labels } from '../identity/labels.ts';
-import { sortLabels } from '../identity/labels.ts';
-import { RESERVED_IDENTITIES } from '../identity/numeric-identity.ts';
+import type { Label, Labels } from '../model/labels.ts';
+import { sortLabels } from '../model/labels.ts';
+import { RESERVED_IDENTITIES } from '../model/numeric-identity.ts';
 import { type Decoded, decodeWith, Fields, rejectInput } from '../net/fields.ts';
 
 /** An endpoint from the state directory of a Cilium agent (AGENT 9), without unused fields. */

@@ -1,6 +1,6 @@
-import { isNumericIdentity } from '../identity/numeric-identity.ts';
-import { isSource, type Source } from '../identity/source.ts';
 import type { K8sMetadata, KeyedEntry, NamedPorts } from '../ipcache/types.ts';
+import { isNumericIdentity } from '../model/numeric-identity.ts';
+import { isSource, type Source } from '../model/source.ts';
 import { addressBits } from '../net/address-words.ts';
 import type { PortProtocol } from '../net/port.ts';
 import { formatKey, parsePrefix, prefixRegister } from '../net/prefix.ts';

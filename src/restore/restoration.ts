@@ -12,9 +12,9 @@ import { assert } from '../base/assert.ts';
 import { messageOf } from '../base/failure.ts';
 import { type Rejection, rejection } from '../base/rejection.ts';
 import type { TurnGate } from '../base/turn-gate.ts';
-import type { Labels } from '../identity/labels.ts';
 import type { Claim } from '../ipcache/types.ts';
-import type { ClusterNode, NodeName } from '../net/cluster-node.ts';
+import type { ClusterNode, NodeName } from '../model/cluster-node.ts';
+import type { Labels } from '../model/labels.ts';
 import { isObject } from '../net/fields.ts';
 import { ByteReader, CorruptError, type TextNumbers } from './byte-reader.ts';
 import {

@@ -1,4 +1,4 @@
-import type { Source } from '../identity/source.ts';
+import type { Source } from '../model/source.ts';
 import type { Backend } from './backend.ts';
 import { type BackendClaim, compareOrigins, type Origin } from './correlation.ts';
 import type { Service } from './service.ts';

@@ -17,7 +17,7 @@ import { CallbackGuard, type FaultListener } from '../base/guard.ts';
 import { ListenerSet } from '../base/listener-set.ts';
 import { type Rejection, RejectionLog, rejection } from '../base/rejection.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
-import type { ClusterService, ClusterServiceKey } from '../net/cluster-service.ts';
+import type { ClusterService, ClusterServiceKey } from '../model/cluster-service.ts';
 import { type AnnouncedService, announcedPart, changeBetween } from './announcement.ts';
 import type { Backends, EndpointSlice } from './backend.ts';
 import { isSameOffer, remoteBackends } from './cluster-service.ts';

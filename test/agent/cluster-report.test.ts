@@ -1,8 +1,8 @@
 import { expect, it } from 'vitest';
 import { ClusterReport, type ReportedClusters } from '../../src/agent/cluster-report.ts';
-import { createLog } from '../../src/agent/log.ts';
 import type { ClusterDocument } from '../../src/api/status-document.ts';
 import { unsubscribeOnce } from '../../src/base/subscription.ts';
+import { createLog } from '../../src/process/log.ts';
 import { FakeClock } from './support/fake-clock.ts';
 
 type Stand = Partial<Pick<ClusterDocument, 'connected' | 'ready' | 'state' | 'knownAt' | 'lastFailure'>>;

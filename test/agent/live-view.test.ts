@@ -1,11 +1,11 @@
 import { describe, expect, it } from 'vitest';
 import { LiveView, type LiveViewOptions } from '../../src/agent/live-view.ts';
-import { play } from '../../src/agent/play.ts';
-import { readPlayScript } from '../../src/agent/play-script.ts';
-import { stateDocument } from '../../src/agent/state-document.ts';
-import { Terminal } from '../../src/agent/terminal.ts';
+import { stateDocument } from '../../src/client/state-document.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
 import { NodeManager } from '../../src/nodemanager/node-manager.ts';
+import { Terminal } from '../../src/process/terminal.ts';
+import { play } from '../../src/recording/play.ts';
+import { readPlayScript } from '../../src/recording/play-script.ts';
 import { ServiceCache } from '../../src/servicecache/service-cache.ts';
 import { example } from '../cli/support/run.ts';
 import { startAgent } from './support/agent-under-test.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { PrefixDocument } from '../../src/agent/state-document.ts';
+import type { PrefixDocument } from '../../src/client/state-document.ts';
 import type { NodeConfiguration } from '../../src/nodemanager/address-claims.ts';
 import { NO_INPUTS, startAgent, type TestKey } from './support/agent-under-test.ts';
 

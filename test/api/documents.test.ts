@@ -1,6 +1,4 @@
 import { describe, expect, it } from 'vitest';
-import { getNode } from '../../src/agent/node-answers.ts';
-import { getService } from '../../src/agent/service-answers.ts';
 import {
   type NodeDocument,
   nodeDocument,
@@ -8,6 +6,8 @@ import {
   serviceDocument,
 } from '../../src/api/documents.ts';
 import { NODE, SERVICE } from '../../src/api/schemas.ts';
+import { getNode } from '../../src/client/node-answers.ts';
+import { getService } from '../../src/client/service-answers.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
 import { NodeManager } from '../../src/nodemanager/node-manager.ts';
 import { createBackend, createEndpointSlice } from '../../src/servicecache/backend.ts';

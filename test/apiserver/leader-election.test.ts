@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { systemClock } from '../../src/base/system-clock.ts';
 import { KubernetesClient } from '../../src/k8s/kubernetes-client.ts';
-import { LeaderElection } from '../../src/operator/leader-election.ts';
+import { LeaderElection } from '../../src/operator/elect/leader-election.ts';
 import { ApiUser } from '../k8s/support/api-user.ts';
 import { until } from '../kvstore/support/until.ts';
 import { RealApiServer } from './support/real-apiserver.ts';

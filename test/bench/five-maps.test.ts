@@ -1,9 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { type FiveMapsChange, FiveMapsSubject } from '../../bench/peers/five-maps.ts';
-import type { Source } from '../../src/identity/source.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
 import type { Claim, IPCacheChange } from '../../src/ipcache/types.ts';
+import type { Source } from '../../src/model/source.ts';
 
 const IDENTITIES = [1, 2, 3];
 const ADDRESSES = [

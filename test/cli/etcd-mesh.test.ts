@@ -7,7 +7,7 @@ import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { ApiClient } from '../../src/api/api-client.ts';
 import { runCommand } from '../../src/cli/program.ts';
-import { bytesOfText } from '../../src/kvstore/bytes.ts';
+import { bytesOfText } from '../../src/kvstore/codec/bytes.ts';
 import { EtcdBackend } from '../../src/kvstore/etcd/etcd-backend.ts';
 import { temporaryFolder } from '../agent/support/temporary-folder.ts';
 import { freePort } from '../base/support/free-port.ts';

@@ -3,9 +3,9 @@ import { existsSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
-import { createLog } from '../../src/agent/log.ts';
 import { agentSettings } from '../../src/cli/configuration.ts';
 import { EXIT } from '../../src/cli/io.ts';
+import { createLog } from '../../src/process/log.ts';
 import { testApp } from '../api/support/test-app.ts';
 import { example } from './support/run.ts';
 

@@ -24,10 +24,10 @@ function loadedBy(path: string): readonly string[] {
 it('a command line is read without the agent: help and questions do not wait for it', () => {
   expect(loadedBy('cli/main.ts').filter((name) => !name.startsWith('node:'))).toEqual(['commander']);
   for (const asked of [
-    'agent/ask-agent.ts',
+    'client/ask-agent.ts',
     ...KINDS.map((kind) => `agent/${kind}-answers.ts`),
-    'agent/summary.ts',
-    'agent/monitor.ts',
+    'client/summary.ts',
+    'client/monitor.ts',
   ])
     expect(loadedBy(asked).filter((name) => !name.startsWith('node:'))).toEqual([]);
 });

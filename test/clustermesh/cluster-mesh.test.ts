@@ -1,6 +1,6 @@
 import { describe, expect, it, vi } from 'vitest';
-import { KvstoreError } from '../../src/kvstore/errors.ts';
 import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
+import { KvstoreError } from '../../src/kvstore/session/errors.ts';
 import { advance, settle } from '../kvstore/support/settle.ts';
 import {
   type Agent,

@@ -8,9 +8,9 @@ import {
   serviceDecoder,
   splitServiceName,
 } from '../../src/clustermesh/decoders.ts';
-import type { IdentityRange } from '../../src/identity/numeric-identity.ts';
-import { bytesOfText } from '../../src/kvstore/bytes.ts';
+import { bytesOfText } from '../../src/kvstore/codec/bytes.ts';
 import type { ValueDecoder } from '../../src/kvstore/codec/value.ts';
+import type { IdentityRange } from '../../src/model/numeric-identity.ts';
 
 const LIMITS: ClusterLimits = {
   clusterID: 2,

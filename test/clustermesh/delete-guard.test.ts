@@ -3,8 +3,8 @@ import { beforeEach, describe, expect, it } from 'vitest';
 import type { Failure } from '../../src/base/failure.ts';
 import { DeleteGuard } from '../../src/clustermesh/delete-guard.ts';
 import { Readings } from '../../src/clustermesh/readings.ts';
-import type { KeyRead, KvstoreBackend, WatchState } from '../../src/kvstore/backend.ts';
-import { KvstoreError } from '../../src/kvstore/errors.ts';
+import type { KeyRead, KvstoreBackend, WatchState } from '../../src/kvstore/session/backend.ts';
+import { KvstoreError } from '../../src/kvstore/session/errors.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
 import { settle } from '../kvstore/support/settle.ts';
 

@@ -9,11 +9,17 @@ import {
   readHandshake,
 } from '../../src/clustermesh/follow-cluster.ts';
 import type { FollowEnd, FollowRequest } from '../../src/clustermesh/resource-stores.ts';
-import type { KeyRead, KvstoreBackend, Watch, WatchEvent, WatchOptions } from '../../src/kvstore/backend.ts';
-import { bytesOfText } from '../../src/kvstore/bytes.ts';
+import { bytesOfText } from '../../src/kvstore/codec/bytes.ts';
 import type { MeshResource } from '../../src/kvstore/codec/keys.ts';
-import { KvstoreError } from '../../src/kvstore/errors.ts';
 import { MemoryBackend } from '../../src/kvstore/memory/memory-backend.ts';
+import type {
+  KeyRead,
+  KvstoreBackend,
+  Watch,
+  WatchEvent,
+  WatchOptions,
+} from '../../src/kvstore/session/backend.ts';
+import { KvstoreError } from '../../src/kvstore/session/errors.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
 import { advance, settle } from '../kvstore/support/settle.ts';
 

@@ -1,10 +1,10 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { IdentityResolver } from '../../src/clustermesh/identity-resolver.ts';
-import { formatLabels, parseLabels } from '../../src/identity/labels.ts';
-import { isNumericIdentity } from '../../src/identity/numeric-identity.ts';
-import { RemoteIdentityCache } from '../../src/identity/remote-identity-cache.ts';
 import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
+import { formatLabels, parseLabels } from '../../src/model/labels.ts';
+import { isNumericIdentity } from '../../src/model/numeric-identity.ts';
+import { RemoteIdentityCache } from '../../src/model/remote-identity-cache.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
 import { advance, settle } from '../kvstore/support/settle.ts';
 import { Agent, newCluster, OWN, write } from './support/mesh-world.ts';

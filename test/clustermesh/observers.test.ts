@@ -6,11 +6,11 @@ import {
   nodeObserver,
   serviceObserver,
 } from '../../src/clustermesh/observers.ts';
-import { parseLabels } from '../../src/identity/labels.ts';
-import type { NumericIdentity } from '../../src/identity/numeric-identity.ts';
-import { RemoteIdentityCache } from '../../src/identity/remote-identity-cache.ts';
-import type { ClusterNode } from '../../src/net/cluster-node.ts';
-import type { ClusterService } from '../../src/net/cluster-service.ts';
+import type { ClusterNode } from '../../src/model/cluster-node.ts';
+import type { ClusterService } from '../../src/model/cluster-service.ts';
+import { parseLabels } from '../../src/model/labels.ts';
+import type { NumericIdentity } from '../../src/model/numeric-identity.ts';
+import { RemoteIdentityCache } from '../../src/model/remote-identity-cache.ts';
 
 /** Every call, in order. */
 class Calls {

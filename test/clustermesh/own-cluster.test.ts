@@ -1,8 +1,8 @@
 import { expect, it, vi } from 'vitest';
-import type { NumericIdentity } from '../../src/identity/numeric-identity.ts';
 import { CLUSTER_CONFIG_PREFIX } from '../../src/kvstore/codec/keys.ts';
-import { KvstoreError } from '../../src/kvstore/errors.ts';
 import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
+import { KvstoreError } from '../../src/kvstore/session/errors.ts';
+import type { NumericIdentity } from '../../src/model/numeric-identity.ts';
 import { FaultyMemory } from '../kvstore/support/faulty-memory.ts';
 import { advance, settle } from '../kvstore/support/settle.ts';
 import { configure, newCluster, OWN, write, writeIP } from './support/mesh-world.ts';

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { Source } from '../../src/identity/source.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
+import type { Source } from '../../src/model/source.ts';
 import { FoldingListener, foldEqualsDump, identityIsInverse } from './support/invariants.ts';
 import { apply, history } from './support/operations.ts';
 

@@ -1,17 +1,17 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { Source } from '../../src/identity/source.ts';
-import { ByWriter } from '../../src/ipcache/by-writer.ts';
 import { netChanges, sameEntry } from '../../src/ipcache/change.ts';
+import { ByWriter } from '../../src/ipcache/claims/by-writer.ts';
+import { OverruledClaims } from '../../src/ipcache/claims/overruled-claims.ts';
+import { WriterTable } from '../../src/ipcache/claims/writer-table.ts';
 import { HostIndex, PodIndex } from '../../src/ipcache/entry-indexes.ts';
 import { metadataOrNone } from '../../src/ipcache/k8s-metadata.ts';
 import { NamedPortIndex } from '../../src/ipcache/named-port-index.ts';
 import { OutcomeCounts } from '../../src/ipcache/outcome-counts.ts';
-import { OverruledClaims } from '../../src/ipcache/overruled-claims.ts';
 import { RecentChanges } from '../../src/ipcache/recent-changes.ts';
 import type { HeldClaim } from '../../src/ipcache/row-reader.ts';
 import type { IPCacheChange, IPCacheEntry, K8sMetadata, Writer } from '../../src/ipcache/types.ts';
-import { WriterTable } from '../../src/ipcache/writer-table.ts';
+import type { Source } from '../../src/model/source.ts';
 
 const HTTP = { port: 80, protocol: 6 };
 const POD: K8sMetadata = { namespace: 'shop', podName: 'web-1', namedPorts: new Map([['http', HTTP]]) };

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { PAGE_ROWS } from '../../src/base/int32-rows.ts';
+import { PAGE_ROWS } from '../../src/columns/int32-rows.ts';
 import { FLAG } from '../../src/ipcache/row-reader.ts';
 import { RowStore } from '../../src/ipcache/row-store.ts';
 import type { Claim } from '../../src/ipcache/types.ts';

@@ -1,12 +1,12 @@
 import { isDeepStrictEqual } from 'node:util';
 import fc from 'fast-check';
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import { PAGE_ROWS } from '../../src/base/int32-rows.ts';
+import { PAGE_ROWS } from '../../src/columns/int32-rows.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
 import { RowReader } from '../../src/ipcache/row-reader.ts';
 import { IPCacheSnapshot } from '../../src/ipcache/snapshot.ts';
 import type { KeyedEntry } from '../../src/ipcache/types.ts';
-import { HashPrefixTable } from '../../src/net/hash-prefix-table.ts';
+import { HashPrefixTable } from '../../src/lpm/hash-prefix-table.ts';
 import { collectGarbage } from '../base/support/garbage.ts';
 import { FoldingListener } from './support/invariants.ts';
 import { ADDRESSES, apply, history, KEYS } from './support/operations.ts';

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import { PAGE_ROWS } from '../../src/base/int32-rows.ts';
+import { PAGE_ROWS } from '../../src/columns/int32-rows.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
 import { RowReader } from '../../src/ipcache/row-reader.ts';
 import type { Writer } from '../../src/ipcache/types.ts';

@@ -1,11 +1,11 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../src/base/system-clock.ts';
-import { fixedCredentials } from '../../src/k8s/client/cluster-access.ts';
 import { KubernetesClient } from '../../src/k8s/kubernetes-client.ts';
 import { ApiHttpServer } from '../../src/k8s/memory/api-http-server.ts';
 import { MemoryApiServer } from '../../src/k8s/memory/memory-api-server.ts';
 import { MemoryApiTransport } from '../../src/k8s/memory/memory-api-transport.ts';
 import type { ResourceKind } from '../../src/k8s/resource.ts';
+import { fixedCredentials } from '../../src/k8s/rest/cluster-access.ts';
 import { freePort } from '../base/support/free-port.ts';
 import { until } from '../kvstore/support/until.ts';
 import { ApiUser } from './support/api-user.ts';

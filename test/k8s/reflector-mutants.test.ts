@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { ApiTransport } from '../../src/k8s/client/api-transport.ts';
+import type { ApiTransport } from '../../src/k8s/rest/api-transport.ts';
 import { happenings, I9_nothingLostNothingInvented } from './support/reflector-laws.ts';
 
 type Wrap = (transport: ApiTransport) => ApiTransport;

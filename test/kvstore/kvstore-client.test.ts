@@ -1,13 +1,13 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { RateLimit } from '../../src/base/rate-limit.ts';
 import { TurnGate } from '../../src/base/turn-gate.ts';
-import type { WriteOptions } from '../../src/kvstore/backend.ts';
-import { bytesOfText, textOfBytes } from '../../src/kvstore/bytes.ts';
-import { abortedError, KvstoreError } from '../../src/kvstore/errors.ts';
+import { bytesOfText, textOfBytes } from '../../src/kvstore/codec/bytes.ts';
 import { KvstoreClient } from '../../src/kvstore/kvstore-client.ts';
 import { MemoryBackend } from '../../src/kvstore/memory/memory-backend.ts';
 import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
 import { MemoryTransport } from '../../src/kvstore/memory/memory-transport.ts';
+import type { WriteOptions } from '../../src/kvstore/session/backend.ts';
+import { abortedError, KvstoreError } from '../../src/kvstore/session/errors.ts';
 import { WATCH_LIMITS } from '../../src/kvstore/watch/watch-limits.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
 import { FaultyLink } from './support/faulty-link.ts';

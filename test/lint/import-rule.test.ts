@@ -4,32 +4,53 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 
-const CACHES: readonly string[] = ['base', 'net', 'identity', 'ipcache', 'servicecache', 'nodemanager'];
-const BELOW_AGENT: readonly string[] = [
+const VALUES: readonly string[] = ['base', 'columns', 'net', 'lpm', 'model'];
+const CACHES: readonly string[] = [...VALUES, 'ipcache', 'servicecache', 'nodemanager'];
+const BELOW_PROCESSES: readonly string[] = [
   ...[...CACHES, 'metadata', 'restore', 'datapath'],
   ...['kvstore', 'clustermesh', 'k8s', 'operator', 'api'],
 ];
+const BELOW_AGENT: readonly string[] = [...BELOW_PROCESSES, 'process', 'recording', 'client'];
 
 /** The table "Rooms": what each room may import of ours, besides its own files. */
 const ROOMS: Readonly<Record<string, readonly string[]>> = {
   base: [],
+  columns: ['base'],
   net: ['base'],
-  identity: ['base', 'net'],
-  ipcache: ['base', 'net', 'identity'],
-  servicecache: ['base', 'net', 'identity'],
-  nodemanager: ['base', 'net', 'identity', 'ipcache'],
-  metadata: ['base', 'net', 'identity', 'ipcache'],
+  lpm: ['base', 'columns', 'net'],
+  model: ['base', 'net'],
+  ipcache: VALUES,
+  servicecache: VALUES,
+  nodemanager: [...VALUES, 'ipcache'],
+  metadata: [...VALUES, 'ipcache'],
   restore: [...CACHES, 'metadata'],
   datapath: CACHES,
-  kvstore: ['base', 'net', 'identity'],
+  kvstore: VALUES,
   clustermesh: [...CACHES, 'kvstore'],
   k8s: [...CACHES, 'metadata'],
   operator: [...CACHES, 'metadata', 'kvstore', 'clustermesh', 'k8s'],
   api: [...CACHES, 'kvstore'],
+  process: BELOW_PROCESSES,
+  recording: [...BELOW_PROCESSES, 'process'],
+  client: [...BELOW_PROCESSES, 'process'],
   agent: BELOW_AGENT,
   cli: [...BELOW_AGENT, 'agent'],
 };
-const ENGINES = ['net', 'identity', 'ipcache', 'servicecache', 'nodemanager', 'metadata'];
+
+/** What each room of `src/kvstore` may import of the others. */
+const KVSTORE_ROOMS: Readonly<Record<string, readonly string[]>> = {
+  codec: [],
+  session: ['codec'],
+  watch: ['codec', 'session'],
+  stores: ['codec', 'session', 'watch'],
+  allocator: ['codec', 'session', 'watch', 'stores'],
+  gc: ['codec', 'session'],
+  etcd: ['codec', 'session', 'watch'],
+  memory: ['codec', 'session', 'watch'],
+};
+const ENGINES = [...VALUES, 'ipcache', 'servicecache', 'nodemanager', 'metadata'].filter(
+  (room) => room !== 'base',
+);
 const NAMES = Object.keys(ROOMS);
 const REPO = new URL('../..', import.meta.url).pathname;
 const BIOME = join(REPO, 'node_modules/.bin/biome');
@@ -48,6 +69,16 @@ for (const room of NAMES) {
     const legal = ROOMS[room]?.includes(target);
     source(`src/${room}/imports-${target}.ts`, text, legal ? undefined : 'noRestrictedImports');
   }
+}
+for (const [room, may] of Object.entries(KVSTORE_ROOMS)) {
+  source(`src/kvstore/${room}/leaf.ts`, 'export const leaf: number = 1;\n', undefined);
+  for (const target of Object.keys(KVSTORE_ROOMS).filter((name) => name !== room)) {
+    const text = `import { leaf } from '../${target}/leaf.ts';\n\nexport const here: number = leaf;\n`;
+    const rule = may.includes(target) ? undefined : 'noRestrictedImports';
+    source(`src/kvstore/${room}/imports-${target}.ts`, text, rule);
+  }
+  const up = "import { leaf } from '../../clustermesh/leaf.ts';\n\nexport const here: number = leaf;\n";
+  source(`src/kvstore/${room}/imports-up.ts`, up, 'noRestrictedImports');
 }
 source('src/net/exports-up.ts', "export { leaf } from '../agent/leaf.ts';\n", 'noRestrictedImports');
 source('src/net/type-up.ts', "export type { leaf } from '../ipcache/leaf.ts';\n", 'noRestrictedImports');

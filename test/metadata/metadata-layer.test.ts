@@ -1,10 +1,10 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { Labels } from '../../src/identity/labels.ts';
-import type { Source } from '../../src/identity/source.ts';
 import { cidrLabels } from '../../src/metadata/cidr-labels.ts';
 import { LocalIdentities } from '../../src/metadata/local-identities.ts';
 import { METADATA_OWNER } from '../../src/metadata/metadata-layer.ts';
+import type { Labels } from '../../src/model/labels.ts';
+import type { Source } from '../../src/model/source.ts';
 import { NaiveMetadata } from './naive-metadata.ts';
 import { type Rig, rig } from './support/metadata-rig.ts';
 

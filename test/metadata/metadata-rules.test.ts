@@ -1,9 +1,9 @@
 import { getEventListeners } from 'node:events';
 import { describe, expect, it } from 'vitest';
-import type { Label, Labels } from '../../src/identity/labels.ts';
-import type { Source } from '../../src/identity/source.ts';
 import { LocalIdentities } from '../../src/metadata/local-identities.ts';
 import { METADATA_OWNER } from '../../src/metadata/metadata-layer.ts';
+import type { Label, Labels } from '../../src/model/labels.ts';
+import type { Source } from '../../src/model/source.ts';
 import { type Rig, rig } from './support/metadata-rig.ts';
 
 const LOCAL = 1 << 24;

@@ -103,7 +103,7 @@ describe('the command line of mutate', () => {
   it.each([
     [[], "unknown room ''"],
     [['cli'], "unknown room 'cli'"],
-    [['net', 'src/identity/labels.ts'], 'src/identity/labels.ts: not in src/net/'],
+    [['net', 'src/model/labels.ts'], 'src/model/labels.ts: not in src/net/'],
     [['net', '--runs', '0'], '--concurrency and --runs take a number above 0'],
   ])('%j is refused', (words, reason) => {
     expect(() => parseCommandLine(words)).toThrow(reason);

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { KvstoreError, type KvstoreErrorCode } from '../../src/kvstore/errors.ts';
+import { KvstoreError, type KvstoreErrorCode } from '../../src/kvstore/session/errors.ts';
 import { KvstoreReach } from '../../src/operator/kvstore-reach.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
 import { advance, settle } from '../kvstore/support/settle.ts';

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { Rejection } from '../../src/base/rejection.ts';
-import type { ClusterService } from '../../src/net/cluster-service.ts';
+import type { ClusterService } from '../../src/model/cluster-service.ts';
 import { checkpointSections } from '../../src/restore/checkpoint.ts';
 import { SECTION } from '../../src/restore/checkpoint-file.ts';
 import { text } from '../servicecache/support/plain.ts';

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { Map as ImmutableMap, Set as ImmutableSet, List } from 'immutable';
 import { describe, expect, it } from 'vitest';
-import type { ClusterService } from '../../src/net/cluster-service.ts';
+import type { ClusterService } from '../../src/model/cluster-service.ts';
 import { announcedPart, changeBetween, shareAnnounced } from '../../src/servicecache/announcement.ts';
 import {
   type Backend,

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { Unsubscribe } from '../../src/base/subscription.ts';
-import type { ClusterService } from '../../src/net/cluster-service.ts';
+import type { ClusterService } from '../../src/model/cluster-service.ts';
 import type { EndpointSlice } from '../../src/servicecache/backend.ts';
 import type { ServiceListener } from '../../src/servicecache/events.ts';
 import type { Service } from '../../src/servicecache/service.ts';

@@ -1,8 +1,8 @@
 import type { ChangeFeed } from '../change-feed.ts';
-import { type DelayHistogram, histogramLines } from '../delay-histogram.ts';
 import type { ReadModel } from '../read-model.ts';
 import { clusterDescriptions, syncDescriptions } from './cluster-metrics.ts';
 import { datapathDescriptions } from './datapath-metrics.ts';
+import { type DelayHistogram, histogramLines } from './delay-histogram.ts';
 import { byLabel, type Description, one, type Readings } from './description.ts';
 import { engineDescriptions, ipcacheDescriptions } from './engine-metrics.ts';
 import { kubernetesDescriptions } from './kubernetes-metrics.ts';

@@ -1,4 +1,3 @@
-import { sourceRank } from '../../identity/source.ts';
 import type { IPCache } from '../../ipcache/ipcache.ts';
 import type {
   IPCacheChange,
@@ -7,6 +6,7 @@ import type {
   KeyedEntry,
   OwnerListener,
 } from '../../ipcache/types.ts';
+import { sourceRank } from '../../model/source.ts';
 import { type AddressWords, addressBits } from '../../net/address-words.ts';
 import { formatAddress, formatPrefix } from '../../net/format-address.ts';
 import { scanIPv4 } from '../../net/parse-address.ts';

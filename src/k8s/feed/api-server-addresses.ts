@@ -1,5 +1,5 @@
 import type { Clock, Timer } from '../../base/clock.ts';
-import type { Labels } from '../../identity/labels.ts';
+import type { Labels } from '../../model/labels.ts';
 import { Prefix } from '../../net/prefix.ts';
 import type { EndpointSlice } from '../../servicecache/backend.ts';
 import type { PrefixMetadata } from './prefix-metadata.ts';

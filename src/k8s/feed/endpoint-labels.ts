@@ -1,9 +1,9 @@
 import { backoffDelay } from '../../base/backoff.ts';
 import type { Clock, Random, Timer } from '../../base/clock.ts';
 import type { CallbackGuard } from '../../base/guard.ts';
-import { CLUSTER_LABEL } from '../../identity/cluster-label.ts';
-import type { LabelFilter } from '../../identity/label-filter.ts';
-import { formatLabels, type Label, type Labels, sortLabels } from '../../identity/labels.ts';
+import { CLUSTER_LABEL } from '../../model/cluster-label.ts';
+import type { LabelFilter } from '../../model/label-filter.ts';
+import { formatLabels, type Label, type Labels, sortLabels } from '../../model/labels.ts';
 import { type ObjectFields, readClusterScopedName, readTexts } from '../parse-object.ts';
 import type { PodSays } from '../parse-pod.ts';
 import type { ObjectReader } from './object-feed.ts';

@@ -7,10 +7,10 @@ import { type Rejection, RejectionLog, type RejectionStatus } from '../../base/r
 import { sleep } from '../../base/sleep.ts';
 import { type Unsubscribe, unsubscribeOnce } from '../../base/subscription.ts';
 import type { TurnGate } from '../../base/turn-gate.ts';
-import { LabelFilter } from '../../identity/label-filter.ts';
-import type { Labels } from '../../identity/labels.ts';
-import type { RemoteIdentityCache } from '../../identity/remote-identity-cache.ts';
 import type { WorldLabels } from '../../metadata/cidr-labels.ts';
+import { LabelFilter } from '../../model/label-filter.ts';
+import type { Labels } from '../../model/labels.ts';
+import type { RemoteIdentityCache } from '../../model/remote-identity-cache.ts';
 import type { EndpointSlice } from '../../servicecache/backend.ts';
 import type { ResourceKind, ResourceSource } from '../resource.ts';
 import { AddressHolders, type FedIPCache } from './address-holders.ts';

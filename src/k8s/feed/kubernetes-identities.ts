@@ -1,4 +1,4 @@
-import { RemoteIdentityCache } from '../../identity/remote-identity-cache.ts';
+import { RemoteIdentityCache } from '../../model/remote-identity-cache.ts';
 import {
   CILIUM_IDENTITY_FIELDS,
   type CiliumIdentitySays,

@@ -1,7 +1,7 @@
 import type { Clock, Timer } from '../../base/clock.ts';
 import { CallbackGuard, type FaultListener } from '../../base/guard.ts';
-import { RESERVED_IDENTITIES } from '../../identity/numeric-identity.ts';
 import type { WorldLabels } from '../../metadata/cidr-labels.ts';
+import { RESERVED_IDENTITIES } from '../../model/numeric-identity.ts';
 import { canonicalAddress } from '../../net/prefix.ts';
 import type { FedIPCache } from './address-holders.ts';
 

@@ -1,5 +1,5 @@
-import type { Labels } from '../../identity/labels.ts';
-import type { Source } from '../../identity/source.ts';
+import type { Labels } from '../../model/labels.ts';
+import type { Source } from '../../model/source.ts';
 
 /**
  * Receives the labels of prefixes from several resources. The labels of a prefix are merged, get an identity, and become a claim

@@ -1,7 +1,7 @@
 import { EitherSignal } from '../../base/follow-signal.ts';
 import { interruptible } from '../../base/supervisor.ts';
-import { ApiError, retryAfter } from '../client/api-error.ts';
-import type { ApiAnswer, ApiRequest, ApiTransport } from '../client/api-transport.ts';
+import { ApiError, retryAfter } from '../rest/api-error.ts';
+import type { ApiAnswer, ApiRequest, ApiTransport } from '../rest/api-transport.ts';
 import type { MemoryApiServer } from './memory-api-server.ts';
 
 /** A transport to a {@link MemoryApiServer} without a network. */

@@ -1,7 +1,7 @@
 import { isObject } from '../../net/fields.ts';
-import { ApiError } from '../client/api-error.ts';
-import { resourcePath } from '../client/resource-path.ts';
 import type { ResourceKind } from '../resource.ts';
+import { ApiError } from '../rest/api-error.ts';
+import { resourcePath } from '../rest/resource-path.ts';
 import type { Anchor } from './known-objects.ts';
 import type { ListSource } from './reflector-machine.ts';
 

@@ -1,5 +1,5 @@
 import { Buffer } from 'node:buffer';
-import { ApiError } from '../client/api-error.ts';
+import { ApiError } from '../rest/api-error.ts';
 import { ByteRuns } from './byte-runs.ts';
 import { type FieldTree, LEFT_OUT } from './field-tree.ts';
 

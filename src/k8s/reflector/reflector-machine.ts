@@ -1,5 +1,5 @@
-import type { ApiErrorCode } from '../client/api-error.ts';
 import type { ResourceState } from '../resource.ts';
+import type { ApiErrorCode } from '../rest/api-error.ts';
 
 /**
  * The ways to request all objects (K 1):

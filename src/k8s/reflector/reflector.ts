@@ -4,10 +4,6 @@ import { type Failure, failureOf } from '../../base/failure.ts';
 import { CallbackGuard, type FaultListener } from '../../base/guard.ts';
 import { sleep } from '../../base/sleep.ts';
 import type { TurnGate } from '../../base/turn-gate.ts';
-import { ApiError, asApiError } from '../client/api-error.ts';
-import { type ApiTransport, textOf } from '../client/api-transport.ts';
-import { Exchange } from '../client/exchange.ts';
-import { resourceName, rightToGrant } from '../client/resource-path.ts';
 import type {
   FollowedResource,
   FollowOptions,
@@ -17,6 +13,10 @@ import type {
   ResourceSink,
   ResourceStatus,
 } from '../resource.ts';
+import { ApiError, asApiError } from '../rest/api-error.ts';
+import { type ApiTransport, textOf } from '../rest/api-transport.ts';
+import { Exchange } from '../rest/exchange.ts';
+import { resourceName, rightToGrant } from '../rest/resource-path.ts';
 import { FieldTree } from './field-tree.ts';
 import { isKubernetesObject, type Kept, KnownObjects } from './known-objects.ts';
 import { LineScanner } from './line-scanner.ts';

@@ -1,6 +1,6 @@
 import { isObject } from '../../net/fields.ts';
-import { ApiError, errorOfStatus } from '../client/api-error.ts';
 import type { KubernetesObject } from '../resource.ts';
+import { ApiError, errorOfStatus } from '../rest/api-error.ts';
 import { isKubernetesObject } from './known-objects.ts';
 
 /** One line of a watch. */

@@ -1,9 +1,8 @@
 import type { RejectionLog } from '../../base/rejection.ts';
 import { rejection } from '../../base/rejection.ts';
-import { formatLabels, type Labels } from '../../identity/labels.ts';
-import type { NumericIdentity } from '../../identity/numeric-identity.ts';
-import type { KvstoreBackend, KvstoreLock } from '../backend.ts';
-import { textOfBytes } from '../bytes.ts';
+import { formatLabels, type Labels } from '../../model/labels.ts';
+import type { NumericIdentity } from '../../model/numeric-identity.ts';
+import { textOfBytes } from '../codec/bytes.ts';
 import {
   decodeIdentityNumber,
   encodeIdentity,
@@ -17,7 +16,8 @@ import {
   identityValueKey,
   identityValuePrefix,
 } from '../codec/keys.ts';
-import { KvstoreError } from '../errors.ts';
+import type { KvstoreBackend, KvstoreLock } from '../session/backend.ts';
+import { KvstoreError } from '../session/errors.ts';
 
 /** Prefix of the master keys of a cluster. */
 export const MASTER_PREFIX: string = `${IDENTITIES_PREFIX}id/`;

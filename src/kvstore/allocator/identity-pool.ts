@@ -1,5 +1,5 @@
 import type { Random } from '../../base/clock.ts';
-import type { IdentityRange, NumericIdentity } from '../../identity/numeric-identity.ts';
+import type { IdentityRange, NumericIdentity } from '../../model/numeric-identity.ts';
 
 // Number of random attempts before a linear search from a random start, which helps if the range is nearly full.
 const TRIES = 32;

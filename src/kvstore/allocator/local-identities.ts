@@ -1,7 +1,7 @@
 import type { Clock, Random } from '../../base/clock.ts';
-import { formatLabels, type Labels } from '../../identity/labels.ts';
-import type { NumericIdentity } from '../../identity/numeric-identity.ts';
-import { RetryQueue, type RetryQueueStatus } from '../store/retry-queue.ts';
+import { formatLabels, type Labels } from '../../model/labels.ts';
+import type { NumericIdentity } from '../../model/numeric-identity.ts';
+import { RetryQueue, type RetryQueueStatus } from '../stores/retry-queue.ts';
 import type { IdentityKeys } from './identity-keys.ts';
 
 /** Labels with a number that this node uses. */

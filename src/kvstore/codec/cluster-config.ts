@@ -1,6 +1,6 @@
-import { MAX_CLUSTER_ID, type MaxConnectedClusters } from '../../identity/numeric-identity.ts';
+import { MAX_CLUSTER_ID, type MaxConnectedClusters } from '../../model/numeric-identity.ts';
 import type { Decoded, Fields } from '../../net/fields.ts';
-import { bytesOfText } from '../bytes.ts';
+import { bytesOfText } from './bytes.ts';
 import { jsonObject } from './go-json.ts';
 import { decodeJson, VALUE_LIMITS, type ValueLimits } from './value.ts';
 

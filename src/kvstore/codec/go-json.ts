@@ -1,4 +1,4 @@
-import { compareKeys } from '../key-range.ts';
+import { compareKeys } from './key-range.ts';
 
 /*
  * JSON exactly as Go's encoding/json writes it, because other readers compare values byte by byte: fields in the given order, map

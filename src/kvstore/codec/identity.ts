@@ -1,7 +1,7 @@
-import { formatLabels, type Labels, parseLabels } from '../../identity/labels.ts';
-import { isNumericIdentity, type NumericIdentity } from '../../identity/numeric-identity.ts';
+import { formatLabels, type Labels, parseLabels } from '../../model/labels.ts';
+import { isNumericIdentity, type NumericIdentity } from '../../model/numeric-identity.ts';
 import { type Decoded, decodeWith, rejectInput } from '../../net/fields.ts';
-import { bytesOfText } from '../bytes.ts';
+import { bytesOfText } from './bytes.ts';
 import { type EncodedValue, readText, VALUE_LIMITS, type ValueLimits } from './value.ts';
 
 /** A master key: the labels of a numeric identity. */

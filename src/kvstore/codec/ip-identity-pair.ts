@@ -2,7 +2,7 @@ import { type Decoded, type Fields, type RejectField, rejectInput } from '../../
 import type { PortProtocol } from '../../net/port.ts';
 import { protocolName } from '../../net/port.ts';
 import { formatKeyOf, parsePrefix, prefixRegister } from '../../net/prefix.ts';
-import { bytesOfText } from '../bytes.ts';
+import { bytesOfText } from './bytes.ts';
 import { jsonArray, jsonObject, jsonString } from './go-json.ts';
 import { maskText, readMask } from './mask.ts';
 import { type PortConfiguration, readPort } from './ports.ts';

@@ -1,5 +1,5 @@
 import { type Decoded, decodeWith, rejectInput } from '../../net/fields.ts';
-import { bytesOfText } from '../bytes.ts';
+import { bytesOfText } from './bytes.ts';
 import { readText, VALUE_LIMITS } from './value.ts';
 
 /** Decodes an RFC 3339 time (heartbeat, canaries) to milliseconds since the epoch. Reason: `invalid-time`. */

@@ -1,7 +1,7 @@
 import { messageOf } from '../../base/failure.ts';
 import { parseJsonInPieces } from '../../base/json-pieces.ts';
 import { type Decoded, decodeWith, Fields, type RejectField, rejectInput } from '../../net/fields.ts';
-import { textOfBytes } from '../bytes.ts';
+import { textOfBytes } from './bytes.ts';
 
 /** Format of a value: `1.8` is the format of Cilium 1.8. `1.17` has more fields, which readers of 1.8 ignore. */
 export type FormatVersion = '1.8' | '1.17';

@@ -8,9 +8,9 @@ import {
   type StatusObject,
   status,
 } from '@grpc/grpc-js';
-import { abortedError, deadlineError, KvstoreError, OUT_OF_REACH } from '../errors.ts';
-import { sharedSignal } from '../shared-signal.ts';
-import type { CallOptions } from '../transport.ts';
+import { abortedError, deadlineError, KvstoreError, OUT_OF_REACH } from '../session/errors.ts';
+import { sharedSignal } from '../session/shared-signal.ts';
+import type { CallOptions } from '../session/transport.ts';
 import { DEADLINE_MS, type EtcdConfig, type EtcdTLS } from './etcd-config.ts';
 import { etcdError } from './etcd-errors.ts';
 

@@ -1,8 +1,8 @@
 import { Metadata } from '@grpc/grpc-js';
 import { Etcd3 } from 'etcd3';
-import { abortedError, asKvstoreError, deadlineError, KvstoreError } from '../errors.ts';
-import { sharedSignal } from '../shared-signal.ts';
-import type { CallOptions } from '../transport.ts';
+import { abortedError, asKvstoreError, deadlineError, KvstoreError } from '../session/errors.ts';
+import { sharedSignal } from '../session/shared-signal.ts';
+import type { CallOptions } from '../session/transport.ts';
 import type { EtcdConfig } from './etcd-config.ts';
 import {
   type Deadline,

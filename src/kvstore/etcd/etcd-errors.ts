@@ -1,5 +1,5 @@
 import { status } from '@grpc/grpc-js';
-import { KvstoreError, type KvstoreErrorCode } from '../errors.ts';
+import { KvstoreError, type KvstoreErrorCode } from '../session/errors.ts';
 
 /** Messages of etcd that are more specific than the gRPC status. */
 const BY_MESSAGE: readonly (readonly [part: string, code: KvstoreErrorCode])[] = [

@@ -1,8 +1,14 @@
 import { CompareResult, CompareTarget } from 'etcd3';
 import { assert } from '../../base/assert.ts';
 import type { Random } from '../../base/clock.ts';
-import { bytesOfKey } from '../bytes.ts';
-import { abortedError, asKvstoreError, deadlineError, KvstoreError, OUT_OF_REACH } from '../errors.ts';
+import { bytesOfKey } from '../codec/bytes.ts';
+import {
+  abortedError,
+  asKvstoreError,
+  deadlineError,
+  KvstoreError,
+  OUT_OF_REACH,
+} from '../session/errors.ts';
 import type {
   CallOptions,
   Compare,
@@ -17,7 +23,7 @@ import type {
   WatchRequest,
   WatchStream,
   WriteOperation,
-} from '../transport.ts';
+} from '../session/transport.ts';
 import type { EtcdConfig } from './etcd-config.ts';
 import type { EtcdStream } from './etcd-connection.ts';
 import { EtcdEndpoint } from './etcd-endpoint.ts';

@@ -1,5 +1,5 @@
-import { KvstoreError } from '../errors.ts';
-import { prefixRange } from '../key-range.ts';
+import { prefixRange } from '../codec/key-range.ts';
+import { KvstoreError } from '../session/errors.ts';
 import type {
   CallOptions,
   RangeRequest,
@@ -8,7 +8,7 @@ import type {
   WatchObserver,
   WatchRequest,
   WatchStream,
-} from '../transport.ts';
+} from '../session/transport.ts';
 import type { EtcdStream } from './etcd-connection.ts';
 import type { EtcdEndpoint } from './etcd-endpoint.ts';
 import { codeOfMessage, etcdError } from './etcd-errors.ts';

@@ -1,7 +1,7 @@
 import { setImmediate as eventLoopTurn } from 'node:timers/promises';
-import { bytesOfKey, keyOfBytes } from '../bytes.ts';
-import { KvstoreError } from '../errors.ts';
-import type { KeyRange } from '../key-range.ts';
+import { bytesOfKey, keyOfBytes } from '../codec/bytes.ts';
+import type { KeyRange } from '../codec/key-range.ts';
+import { KvstoreError } from '../session/errors.ts';
 import type {
   KeyValue,
   LeaseID,
@@ -9,7 +9,7 @@ import type {
   RangeResponse,
   ResponseHeader,
   TransportEvent,
-} from '../transport.ts';
+} from '../session/transport.ts';
 import { ProtoReader } from './proto-reader.ts';
 import { boolField, bytesField, int64Field, message, numberField } from './proto-writer.ts';
 

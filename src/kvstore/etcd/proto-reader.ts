@@ -1,4 +1,4 @@
-import { KvstoreError } from '../errors.ts';
+import { KvstoreError } from '../session/errors.ts';
 
 /** Maximum number of bytes of a varint. */
 const MAX_VARINT = 10;

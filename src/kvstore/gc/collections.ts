@@ -1,9 +1,9 @@
-import type { IdentityRange } from '../../identity/numeric-identity.ts';
-import type { KvstoreBackend } from '../backend.ts';
-import { textOfBytes } from '../bytes.ts';
+import type { IdentityRange } from '../../model/numeric-identity.ts';
+import { textOfBytes } from '../codec/bytes.ts';
 import { parseIdentityText } from '../codec/identity.ts';
 import { IDENTITIES_PREFIX, IDENTITY_LOCKS_PREFIX, identityValuePrefix, parseKey } from '../codec/keys.ts';
-import type { KeyValue } from '../transport.ts';
+import type { KvstoreBackend } from '../session/backend.ts';
+import type { KeyValue } from '../session/transport.ts';
 
 /** The operations of a `GarbageCollector` on one kind of key. */
 export interface Collection {

@@ -1,7 +1,7 @@
 import { checkArguments, NUMBER, OBJECT, objectWith, optional } from '../../base/arguments.ts';
 import type { Clock, Timer } from '../../base/clock.ts';
-import { KvstoreError } from '../errors.ts';
-import { keyRange } from '../key-range.ts';
+import { keyRange } from '../codec/key-range.ts';
+import { KvstoreError } from '../session/errors.ts';
 import {
   type LeaseID,
   NO_LEASE,
@@ -12,7 +12,7 @@ import {
   type TxnResponse,
   type WatchObserver,
   type WatchRequest,
-} from '../transport.ts';
+} from '../session/transport.ts';
 import { MemoryStore, type StoreSnapshot } from './memory-store.ts';
 import { MemoryWatchStream } from './memory-watch-stream.ts';
 

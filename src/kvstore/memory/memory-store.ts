@@ -1,7 +1,7 @@
 import { SortedList } from '../../base/sorted-list.ts';
-import { equalBytes } from '../bytes.ts';
-import { KvstoreError } from '../errors.ts';
-import { compareKeys, inRange, type KeyRange } from '../key-range.ts';
+import { equalBytes } from '../codec/bytes.ts';
+import { compareKeys, inRange, type KeyRange } from '../codec/key-range.ts';
+import { KvstoreError } from '../session/errors.ts';
 import {
   type Compare,
   type KeyValue,
@@ -14,7 +14,7 @@ import {
   type TxnRequest,
   type TxnResponse,
   type WriteOperation,
-} from '../transport.ts';
+} from '../session/transport.ts';
 
 /** A version of a key, from one revision on. `value` is undefined if it was deleted. */
 interface Version {

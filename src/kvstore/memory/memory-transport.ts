@@ -1,4 +1,4 @@
-import { abortedError, asKvstoreError, KvstoreError } from '../errors.ts';
+import { abortedError, asKvstoreError, KvstoreError } from '../session/errors.ts';
 import type {
   CallOptions,
   EndpointStatus,
@@ -11,7 +11,7 @@ import type {
   WatchObserver,
   WatchRequest,
   WatchStream,
-} from '../transport.ts';
+} from '../session/transport.ts';
 import type { MemoryServer } from './memory-server.ts';
 
 const closedError = (): KvstoreError => new KvstoreError('closed', 'the client was closed');

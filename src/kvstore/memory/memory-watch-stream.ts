@@ -1,5 +1,5 @@
-import { asKvstoreError } from '../errors.ts';
-import type { ResponseHeader, TransportEvent, WatchObserver, WatchRequest } from '../transport.ts';
+import { asKvstoreError } from '../session/errors.ts';
+import type { ResponseHeader, TransportEvent, WatchObserver, WatchRequest } from '../session/transport.ts';
 import type { MemoryStore } from './memory-store.ts';
 
 // As in a catch-up of etcd 3.4: a thousand revisions at a time.

@@ -1,6 +1,6 @@
-import { KvstoreError } from '../errors.ts';
-import { inRange, type KeyRange, prefixRange } from '../key-range.ts';
-import type { KeyValue, ResponseHeader, TransportEvent } from '../transport.ts';
+import { inRange, type KeyRange, prefixRange } from '../codec/key-range.ts';
+import { KvstoreError } from '../session/errors.ts';
+import type { KeyValue, ResponseHeader, TransportEvent } from '../session/transport.ts';
 import type { EventQueue } from './event-queue.ts';
 import { KnownKeys } from './known-keys.ts';
 

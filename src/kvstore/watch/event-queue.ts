@@ -1,4 +1,4 @@
-import type { WatchEvent } from '../backend.ts';
+import type { WatchEvent } from '../session/backend.ts';
 import type { WatchLimits } from './watch-limits.ts';
 
 /** A queued item: a write, a delete (`value` undefined), or the end of the first list. */

@@ -1,4 +1,4 @@
-import type { KeyValue, TransportEvent } from '../transport.ts';
+import type { KeyValue, TransportEvent } from '../session/transport.ts';
 import { Anchors } from './anchors.ts';
 import type { EventQueue } from './event-queue.ts';
 import { KnownVersions } from './known-versions.ts';

@@ -1,5 +1,5 @@
 import { crc32 } from 'node:zlib';
-import { Int32Rows } from '../../base/int32-rows.ts';
+import { Int32Rows } from '../../columns/int32-rows.ts';
 
 /** The columns of a row. The first column of a free row is the link to the next free row. */
 const LOW = 0;

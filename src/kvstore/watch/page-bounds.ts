@@ -1,5 +1,5 @@
-import { compareKeys, NO_END, prefixEnd } from '../key-range.ts';
-import type { RangeResponse } from '../transport.ts';
+import { compareKeys, NO_END, prefixEnd } from '../codec/key-range.ts';
+import type { RangeResponse } from '../session/transport.ts';
 
 // After this many empty answers in a row the range is widened, because a prefix can have large gaps.
 const PATIENCE = 4;

@@ -1,7 +1,7 @@
 import type { Clock } from '../../base/clock.ts';
-import { KvstoreError } from '../errors.ts';
-import { inRange, type KeyRange, keyAfter } from '../key-range.ts';
-import type { RangeRequest, RangeResponse, ResponseHeader } from '../transport.ts';
+import { inRange, type KeyRange, keyAfter } from '../codec/key-range.ts';
+import { KvstoreError } from '../session/errors.ts';
+import type { RangeRequest, RangeResponse, ResponseHeader } from '../session/transport.ts';
 import { PageBounds } from './page-bounds.ts';
 import type { PageSize } from './page-size.ts';
 

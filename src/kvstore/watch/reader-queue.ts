@@ -1,4 +1,4 @@
-import type { WatchEvent } from '../backend.ts';
+import type { WatchEvent } from '../session/backend.ts';
 import { EventQueue, type QueueLimits } from './event-queue.ts';
 
 /** The queue between a watch and its one reader. Each side waits for the other, so that neither runs far ahead (I11). */

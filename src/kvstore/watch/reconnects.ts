@@ -1,4 +1,4 @@
-import type { RetryTurns } from '../backend.ts';
+import type { RetryTurns } from '../session/backend.ts';
 
 /** Failures in a row after which attempts wait for their turn, because the server counts as unreachable. */
 const FREE_ATTEMPTS = 3;

@@ -1,4 +1,4 @@
-import type { TransportEvent } from '../transport.ts';
+import type { TransportEvent } from '../session/transport.ts';
 import { CannotResumeError } from './sync.ts';
 import type { WatchLimits } from './watch-limits.ts';
 

@@ -1,8 +1,8 @@
 import type { Clock } from '../../base/clock.ts';
-import { equalBytes } from '../bytes.ts';
-import { KvstoreError } from '../errors.ts';
-import { type KeyRange, keyRange, prefixRange } from '../key-range.ts';
-import type { KeyValue, RangeRequest, RangeResponse } from '../transport.ts';
+import { equalBytes } from '../codec/bytes.ts';
+import { type KeyRange, keyRange, prefixRange } from '../codec/key-range.ts';
+import { KvstoreError } from '../session/errors.ts';
+import type { KeyValue, RangeRequest, RangeResponse } from '../session/transport.ts';
 import type { Anchor } from './anchors.ts';
 import { type Cursor, DivergedError } from './cursor.ts';
 import type { KnownKeys } from './known-keys.ts';

@@ -1,7 +1,7 @@
 import { assert } from '../../base/assert.ts';
 import type { Clock, Timer } from '../../base/clock.ts';
-import { abortedError, asKvstoreError, KvstoreError } from '../errors.ts';
-import { prefixRange } from '../key-range.ts';
+import { prefixRange } from '../codec/key-range.ts';
+import { abortedError, asKvstoreError, KvstoreError } from '../session/errors.ts';
 import type {
   RangeRequest,
   RangeResponse,
@@ -10,7 +10,7 @@ import type {
   TransportEvent,
   WatchRequest,
   WatchStream,
-} from '../transport.ts';
+} from '../session/transport.ts';
 import { RevisionBuffer } from './revision-buffer.ts';
 import type { WatchLimits } from './watch-limits.ts';
 

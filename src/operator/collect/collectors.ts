@@ -1,8 +1,5 @@
 import type { Clock, Random } from '../../base/clock.ts';
 import type { TurnGate } from '../../base/turn-gate.ts';
-import type { IdentityRange } from '../../identity/numeric-identity.ts';
-import type { ObjectReader } from '../../k8s/client/object-reader.ts';
-import { DryRunWriter, type ObjectWriter, type ObjectWriterOptions } from '../../k8s/client/object-writer.ts';
 import {
   CILIUM_ENDPOINT_SLICES,
   CILIUM_ENDPOINTS,
@@ -14,9 +11,12 @@ import {
 } from '../../k8s/feed/kinds.ts';
 import { IDENTITY_HEARTBEAT } from '../../k8s/parse-cilium-identity.ts';
 import type { ResourceKind, ResourceSource } from '../../k8s/resource.ts';
-import type { KvstoreBackend } from '../../kvstore/backend.ts';
+import type { ObjectReader } from '../../k8s/rest/object-reader.ts';
+import { DryRunWriter, type ObjectWriter, type ObjectWriterOptions } from '../../k8s/rest/object-writer.ts';
+import type { KvstoreBackend } from '../../kvstore/session/backend.ts';
+import type { IdentityRange } from '../../model/numeric-identity.ts';
 import type { Duty, DutyStatus } from '../duty.ts';
-import { ALONE, type Leadership } from '../leader-election.ts';
+import { ALONE, type Leadership } from '../elect/leader-election.ts';
 import type { EndpointSlicesOptions } from '../slices/endpoint-slices.ts';
 import { SliceDuty } from '../slices/slice-duty.ts';
 import { ENDPOINT_GC_INTERVAL_MS, EndpointCollector } from './endpoint-collector.ts';

@@ -1,8 +1,8 @@
 import type { Clock } from '../../base/clock.ts';
-import type { ObjectReader } from '../../k8s/client/object-reader.ts';
-import type { ObjectWriter } from '../../k8s/client/object-writer.ts';
 import { CILIUM_ENDPOINTS, CILIUM_NODES, pods } from '../../k8s/feed/kinds.ts';
 import type { KubernetesObject } from '../../k8s/resource.ts';
+import type { ObjectReader } from '../../k8s/rest/object-reader.ts';
+import type { ObjectWriter } from '../../k8s/rest/object-writer.ts';
 import { staleRound } from '../../kvstore/gc/garbage-collector.ts';
 import { field, isGoing, items, timeAt } from './field.ts';
 import type { Observed } from './observed-kind.ts';

@@ -1,9 +1,9 @@
 import type { Clock } from '../../base/clock.ts';
-import type { ObjectReader } from '../../k8s/client/object-reader.ts';
-import type { ObjectWriter } from '../../k8s/client/object-writer.ts';
 import { CILIUM_ENDPOINT_SLICES, CILIUM_ENDPOINTS, CILIUM_IDENTITIES } from '../../k8s/feed/kinds.ts';
 import { IDENTITY_HEARTBEAT } from '../../k8s/parse-cilium-identity.ts';
 import type { KubernetesObject } from '../../k8s/resource.ts';
+import type { ObjectReader } from '../../k8s/rest/object-reader.ts';
+import type { ObjectWriter } from '../../k8s/rest/object-writer.ts';
 import { isObject } from '../../net/fields.ts';
 import { field, isGoing, items } from './field.ts';
 import { type Observed, optional } from './observed-kind.ts';

@@ -1,9 +1,9 @@
 import type { Clock } from '../../base/clock.ts';
-import type { IdentityRange } from '../../identity/numeric-identity.ts';
-import type { KvstoreBackend } from '../../kvstore/backend.ts';
 import { type Collection, identityCollection, lockCollection } from '../../kvstore/gc/collections.ts';
 import { GarbageCollector } from '../../kvstore/gc/garbage-collector.ts';
-import type { Leadership } from '../leader-election.ts';
+import type { KvstoreBackend } from '../../kvstore/session/backend.ts';
+import type { IdentityRange } from '../../model/numeric-identity.ts';
+import type { Leadership } from '../elect/leader-election.ts';
 import { CollectError } from './reaper.ts';
 import type { Collector, Tally } from './rounds.ts';
 import { UnsafeSettingError } from './unsafe-setting.ts';

@@ -1,7 +1,7 @@
-import type { ObjectReader } from '../../k8s/client/object-reader.ts';
-import type { ObjectWriter } from '../../k8s/client/object-writer.ts';
 import { CILIUM_NODES } from '../../k8s/feed/kinds.ts';
 import type { KubernetesObject, ResourceKind } from '../../k8s/resource.ts';
+import type { ObjectReader } from '../../k8s/rest/object-reader.ts';
+import type { ObjectWriter } from '../../k8s/rest/object-writer.ts';
 import { staleRound } from '../../kvstore/gc/garbage-collector.ts';
 import { isGoing, items } from './field.ts';
 import type { Observed } from './observed-kind.ts';

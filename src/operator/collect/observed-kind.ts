@@ -1,5 +1,4 @@
 import type { Failure } from '../../base/failure.ts';
-import { resourceName } from '../../k8s/client/resource-path.ts';
 import {
   type FollowedResource,
   identified,
@@ -8,6 +7,7 @@ import {
   type ResourceKind,
   type ResourceSource,
 } from '../../k8s/resource.ts';
+import { resourceName } from '../../k8s/rest/resource-path.ts';
 
 /** Returns `namespace/name`, or `/name` if the object has no namespace. */
 export function objectKey({ metadata: { namespace = '', name } }: KubernetesObject): string {

@@ -1,9 +1,9 @@
 import type { Clock } from '../../base/clock.ts';
-import type { ObjectReader } from '../../k8s/client/object-reader.ts';
-import { type ObjectWriter, type PatchOperation, pointer } from '../../k8s/client/object-writer.ts';
 import type { KubernetesObject, ResourceKind } from '../../k8s/resource.ts';
-import type { KvstoreBackend } from '../../kvstore/backend.ts';
+import type { ObjectReader } from '../../k8s/rest/object-reader.ts';
+import { type ObjectWriter, type PatchOperation, pointer } from '../../k8s/rest/object-writer.ts';
 import { nodeKey, resourcePrefix } from '../../kvstore/codec/keys.ts';
+import type { KvstoreBackend } from '../../kvstore/session/backend.ts';
 import { isObject } from '../../net/fields.ts';
 import { field } from './field.ts';
 import { collect, placeOf } from './reaper.ts';

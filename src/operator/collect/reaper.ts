@@ -1,11 +1,11 @@
+import type { KubernetesObject, ResourceKind } from '../../k8s/resource.ts';
 import {
   type ObjectPlace,
   type ObjectWrite,
   type ObjectWriter,
   type WriteOutcome,
   writeText,
-} from '../../k8s/client/object-writer.ts';
-import type { KubernetesObject, ResourceKind } from '../../k8s/resource.ts';
+} from '../../k8s/rest/object-writer.ts';
 import type { Tally } from './rounds.ts';
 
 /** Ends the round because a write was refused or failed. */

@@ -10,7 +10,7 @@ import {
   FollowedCluster,
   type FollowingOptions,
 } from '../../clustermesh/followed-cluster.ts';
-import type { KvstoreBackend } from '../../kvstore/backend.ts';
+import type { KvstoreBackend } from '../../kvstore/session/backend.ts';
 import { type MirrorStatus, MirrorStores } from './mirror-stores.ts';
 
 /** Options of {@link KvstoreMesh}. */

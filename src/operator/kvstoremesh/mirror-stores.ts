@@ -14,7 +14,7 @@ import {
   MESH_RESOURCES,
   type MeshResource,
 } from '../../kvstore/codec/keys.ts';
-import { SyncStore, type SyncStoreStatus } from '../../kvstore/store/sync-store.ts';
+import { SyncStore, type SyncStoreStatus } from '../../kvstore/stores/sync-store.ts';
 import { Mirror, type MirrorOptions } from './mirror.ts';
 
 /** Options of {@link MirrorStores}. */

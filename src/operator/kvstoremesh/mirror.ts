@@ -1,11 +1,11 @@
 import type { Clock, Random } from '../../base/clock.ts';
 import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
 import type { StoreHooks } from '../../clustermesh/resource-stores.ts';
-import type { KvstoreBackend } from '../../kvstore/backend.ts';
 import { type MeshResource, resourcePrefix, syncedKey } from '../../kvstore/codec/keys.ts';
-import { SyncStore, type SyncStoreStatus } from '../../kvstore/store/sync-store.ts';
-import { WatchStore } from '../../kvstore/store/watch-store.ts';
-import type { KeyValue } from '../../kvstore/transport.ts';
+import type { KvstoreBackend } from '../../kvstore/session/backend.ts';
+import type { KeyValue } from '../../kvstore/session/transport.ts';
+import { SyncStore, type SyncStoreStatus } from '../../kvstore/stores/sync-store.ts';
+import { WatchStore } from '../../kvstore/stores/watch-store.ts';
 
 /** Options of {@link Mirror}. */
 export interface MirrorOptions extends StoreHooks {

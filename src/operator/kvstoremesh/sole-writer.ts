@@ -2,9 +2,9 @@ import type { Clock, Random } from '../../base/clock.ts';
 import { EitherSignal } from '../../base/follow-signal.ts';
 import { sleep } from '../../base/sleep.ts';
 import { Supervisor } from '../../base/supervisor.ts';
-import type { KvstoreBackend, KvstoreLock } from '../../kvstore/backend.ts';
 import { INIT_LOCKS_PREFIX } from '../../kvstore/codec/keys.ts';
-import { asKvstoreError } from '../../kvstore/errors.ts';
+import type { KvstoreBackend, KvstoreLock } from '../../kvstore/session/backend.ts';
+import { asKvstoreError } from '../../kvstore/session/errors.ts';
 
 /** Options of {@link SoleWriter}. */
 export interface SoleWriterOptions {

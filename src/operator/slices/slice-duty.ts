@@ -4,16 +4,16 @@ import { EitherSignal } from '../../base/follow-signal.ts';
 import { CallbackGuard } from '../../base/guard.ts';
 import { sleep } from '../../base/sleep.ts';
 import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
-import type { ObjectReader } from '../../k8s/client/object-reader.ts';
+import { CILIUM_ENDPOINT_SLICES } from '../../k8s/feed/kinds.ts';
+import type { KubernetesObject, ResourceEvent } from '../../k8s/resource.ts';
+import type { ObjectReader } from '../../k8s/rest/object-reader.ts';
 import {
   type ObjectPlace,
   type ObjectWrite,
   type ObjectWriter,
   type WriteOutcome,
   writeText,
-} from '../../k8s/client/object-writer.ts';
-import { CILIUM_ENDPOINT_SLICES } from '../../k8s/feed/kinds.ts';
-import type { KubernetesObject, ResourceEvent } from '../../k8s/resource.ts';
+} from '../../k8s/rest/object-writer.ts';
 import { type ObservedKind, objectKey } from '../collect/observed-kind.ts';
 import { CollectError } from '../collect/reaper.ts';
 import type { Deed } from '../collect/rounds.ts';

@@ -1,11 +1,11 @@
 import { join } from 'node:path';
 import { onTestFinished } from 'vitest';
 import { Agent } from '../../../src/agent/agent.ts';
-import { createLog } from '../../../src/agent/log.ts';
 import type { AgentOptions } from '../../../src/agent/options.ts';
-import { type StateDocument, stateDocument } from '../../../src/agent/state-document.ts';
 import type { Clock } from '../../../src/base/clock.ts';
 import { systemClock } from '../../../src/base/system-clock.ts';
+import { type StateDocument, stateDocument } from '../../../src/client/state-document.ts';
+import { createLog } from '../../../src/process/log.ts';
 import { temporaryFolder } from './temporary-folder.ts';
 
 /** A key as recorded; a value that is no text is written as JSON. */

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import fc from 'fast-check';
 import { expect } from 'vitest';
-import { ApiServer } from '../../../src/api/api-server.ts';
+import { ApiServer } from '../../../src/api/server/api-server.ts';
 import { systemClock } from '../../../src/base/system-clock.ts';
 import { testApp } from './test-app.ts';
 

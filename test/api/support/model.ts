@@ -6,8 +6,8 @@ import type {
 } from '../../../src/api/read-model.ts';
 import type { KubernetesDocument, StatusDocument } from '../../../src/api/status-document.ts';
 import type { RejectionStatus } from '../../../src/base/rejection.ts';
-import type { Labels } from '../../../src/identity/labels.ts';
 import { IPCache } from '../../../src/ipcache/ipcache.ts';
+import type { Labels } from '../../../src/model/labels.ts';
 import { NodeManager } from '../../../src/nodemanager/node-manager.ts';
 import { createBackend, createEndpointSlice } from '../../../src/servicecache/backend.ts';
 import { createService } from '../../../src/servicecache/service.ts';

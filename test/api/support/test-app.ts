@@ -2,7 +2,7 @@ import type { ApiApp, ApiContext } from '../../../src/api/api-context.ts';
 import { createApp } from '../../../src/api/app.ts';
 import { ChangeFeed } from '../../../src/api/change-feed.ts';
 import { AgentMetrics } from '../../../src/api/metrics/agent-metrics.ts';
-import type { PageFile } from '../../../src/api/page-routes.ts';
+import type { PageFile } from '../../../src/api/routes/page-routes.ts';
 import type { Clock } from '../../../src/base/clock.ts';
 import { TestModel } from './model.ts';
 

@@ -4,15 +4,15 @@ import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { promisify } from 'node:util';
-import { listen } from '../../../src/api/listen.ts';
+import { listen } from '../../../src/api/server/listen.ts';
+import type { ResourceKind } from '../../../src/k8s/resource.ts';
 import {
   type ClientCertificate,
   type ClusterAccess,
   fixedCredentials,
-} from '../../../src/k8s/client/cluster-access.ts';
-import { HttpTransport } from '../../../src/k8s/client/http-transport.ts';
-import { resourcePath } from '../../../src/k8s/client/resource-path.ts';
-import type { ResourceKind } from '../../../src/k8s/resource.ts';
+} from '../../../src/k8s/rest/cluster-access.ts';
+import { HttpTransport } from '../../../src/k8s/rest/http-transport.ts';
+import { resourcePath } from '../../../src/k8s/rest/resource-path.ts';
 import type { ApiHarness } from '../../k8s/support/api-harness.ts';
 import { ApiUser } from '../../k8s/support/api-user.ts';
 import { until } from '../../kvstore/support/until.ts';

@@ -1,7 +1,7 @@
 import type { Random } from '../../../src/base/clock.ts';
-import { bytesOfText } from '../../../src/kvstore/bytes.ts';
+import { bytesOfText } from '../../../src/kvstore/codec/bytes.ts';
 import { EtcdBackend } from '../../../src/kvstore/etcd/etcd-backend.ts';
-import type { KeyValue } from '../../../src/kvstore/transport.ts';
+import type { KeyValue } from '../../../src/kvstore/session/transport.ts';
 import { type EtcdProcess, startEtcd } from '../../kvstore/etcd/support/etcd-process.ts';
 import { TcpProxy } from '../../kvstore/etcd/support/tcp-proxy.ts';
 import { type Fault, publishedAgain } from './mesh-laws.ts';

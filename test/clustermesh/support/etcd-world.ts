@@ -1,12 +1,12 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { ConfigFolder } from '../../../src/agent/config-folder.ts';
 import type { Random } from '../../../src/base/clock.ts';
 import { systemClock } from '../../../src/base/system-clock.ts';
 import { ConfigFollower } from '../../../src/clustermesh/config-follower.ts';
 import { clusterConfigKey } from '../../../src/kvstore/codec/keys.ts';
 import { EtcdBackend } from '../../../src/kvstore/etcd/etcd-backend.ts';
+import { ConfigFolder } from '../../../src/process/config-folder.ts';
 import { until } from '../../kvstore/support/until.ts';
 import { ClusterEtcd } from './cluster-etcd.ts';
 import {

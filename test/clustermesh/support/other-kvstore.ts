@@ -1,7 +1,7 @@
 import { KvstoreClient } from '../../../src/kvstore/kvstore-client.ts';
 import type { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
 import { MemoryTransport } from '../../../src/kvstore/memory/memory-transport.ts';
-import type { Transport } from '../../../src/kvstore/transport.ts';
+import type { Transport } from '../../../src/kvstore/session/transport.ts';
 import type { ManualClock } from '../../base/support/manual-clock.ts';
 import { FaultyLink } from '../../kvstore/support/faulty-link.ts';
 

@@ -1,12 +1,12 @@
 import { join } from 'node:path';
 import { Agent } from '../../../src/agent/agent.ts';
-import { standingText } from '../../../src/agent/agent-status.ts';
-import { createLog } from '../../../src/agent/log.ts';
 import type { AgentOptions } from '../../../src/agent/options.ts';
-import { stateDocument } from '../../../src/agent/state-document.ts';
 import type { ClusterDocument } from '../../../src/api/status-document.ts';
 import { systemClock } from '../../../src/base/system-clock.ts';
-import { formatLabels } from '../../../src/identity/labels.ts';
+import { clusterStateText } from '../../../src/client/cluster-text.ts';
+import { stateDocument } from '../../../src/client/state-document.ts';
+import { formatLabels } from '../../../src/model/labels.ts';
+import { createLog } from '../../../src/process/log.ts';
 import { NO_INPUTS } from '../../agent/support/agent-under-test.ts';
 import { temporaryFolder } from '../../agent/support/temporary-folder.ts';
 import { type EtcdProcess, startEtcd } from '../../kvstore/etcd/support/etcd-process.ts';
@@ -121,7 +121,8 @@ export class PublishedMesh {
 
   /** How the clusters stand, in words; times are left out. */
   standing(): Readonly<Record<string, string>> {
-    const text = (cluster: ClusterDocument): string => standingText(cluster).replace(/\d{4}-\S+Z/, 'TIME');
+    const text = (cluster: ClusterDocument): string =>
+      clusterStateText(cluster).replace(/\d{4}-\S+Z/, 'TIME');
     return Object.fromEntries(this.#agent.status().clusters.map((each) => [each.name, text(each)]));
   }
 

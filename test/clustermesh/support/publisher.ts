@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { systemClock } from '../../../src/base/system-clock.ts';
-import { bytesOfText } from '../../../src/kvstore/bytes.ts';
+import { bytesOfText } from '../../../src/kvstore/codec/bytes.ts';
 import { encodeClusterConfig } from '../../../src/kvstore/codec/cluster-config.ts';
 import {
   CLUSTER_CONFIG_PREFIX,
@@ -12,7 +12,7 @@ import {
   syncedKey,
 } from '../../../src/kvstore/codec/keys.ts';
 import { EtcdBackend } from '../../../src/kvstore/etcd/etcd-backend.ts';
-import { SyncStore } from '../../../src/kvstore/store/sync-store.ts';
+import { SyncStore } from '../../../src/kvstore/stores/sync-store.ts';
 
 /** The shortest that serves here: etcd gives no lease less than one and a half election timeouts. */
 const LEASE_SECONDS = 2;

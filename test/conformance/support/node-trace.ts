@@ -1,4 +1,4 @@
-import type { Source } from '../../../src/identity/source.ts';
+import type { Source } from '../../../src/model/source.ts';
 import type { Node } from '../../../src/nodemanager/node.ts';
 import type { NodeSpec } from '../../../src/nodemanager/node-spec.ts';
 import type { IPCacheFinal, TraceEvent, TraceMetadata } from './ipcache-trace.ts';

@@ -1,13 +1,13 @@
 import type { KubernetesClient } from '../../../src/k8s/kubernetes-client.ts';
 import type { MemoryBackend } from '../../../src/kvstore/memory/memory-backend.ts';
-import { ClusterConfigKeeper } from '../../../src/operator/cluster-config.ts';
 import type { Duty } from '../../../src/operator/duty.ts';
-import { HeartbeatDuty } from '../../../src/operator/heartbeat.ts';
-import { identitySync } from '../../../src/operator/identity-sync.ts';
-import { ipSync } from '../../../src/operator/ip-sync.ts';
-import { nodeSync } from '../../../src/operator/node-sync.ts';
-import type { ProducerOptions } from '../../../src/operator/producer.ts';
-import { serviceSync } from '../../../src/operator/service-sync.ts';
+import { ClusterConfigKeeper } from '../../../src/operator/publish/cluster-config.ts';
+import { HeartbeatDuty } from '../../../src/operator/publish/heartbeat.ts';
+import { identitySync } from '../../../src/operator/publish/identity-sync.ts';
+import { ipSync } from '../../../src/operator/publish/ip-sync.ts';
+import { nodeSync } from '../../../src/operator/publish/node-sync.ts';
+import type { ProducerOptions } from '../../../src/operator/publish/producer.ts';
+import { serviceSync } from '../../../src/operator/publish/service-sync.ts';
 import type { OperatorWorld, RunningProgram, StartProgram } from './operator-world.ts';
 
 /** What the duties of a program are made of. */

@@ -1,15 +1,15 @@
 import { TurnGate } from '../../../src/base/turn-gate.ts';
-import type { ApiRequest } from '../../../src/k8s/client/api-transport.ts';
-import { resourcePath } from '../../../src/k8s/client/resource-path.ts';
 import { KubernetesClient } from '../../../src/k8s/kubernetes-client.ts';
 import { MemoryApiServer } from '../../../src/k8s/memory/memory-api-server.ts';
 import { MemoryApiTransport } from '../../../src/k8s/memory/memory-api-transport.ts';
 import { CLUSTER_TYPES, type ResourceType } from '../../../src/k8s/memory/resource-types.ts';
-import { bytesOfText, textOfBytes } from '../../../src/kvstore/bytes.ts';
-import { keyRange, prefixRange } from '../../../src/kvstore/key-range.ts';
+import type { ApiRequest } from '../../../src/k8s/rest/api-transport.ts';
+import { resourcePath } from '../../../src/k8s/rest/resource-path.ts';
+import { bytesOfText, textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
+import { keyRange, prefixRange } from '../../../src/kvstore/codec/key-range.ts';
 import { MemoryBackend } from '../../../src/kvstore/memory/memory-backend.ts';
 import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
-import { type LeaseID, NO_LEASE } from '../../../src/kvstore/transport.ts';
+import { type LeaseID, NO_LEASE } from '../../../src/kvstore/session/transport.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 import { advance, settle } from '../../kvstore/support/settle.ts';
 import {

@@ -1,12 +1,12 @@
-import { ApiError } from '../../../src/k8s/client/api-error.ts';
-import type { ApiRequest } from '../../../src/k8s/client/api-transport.ts';
-import { resourcePath } from '../../../src/k8s/client/resource-path.ts';
 import { KubernetesClient } from '../../../src/k8s/kubernetes-client.ts';
 import type { ServedAnswer, ServedRequest } from '../../../src/k8s/memory/faults.ts';
 import { MemoryApiServer } from '../../../src/k8s/memory/memory-api-server.ts';
 import { MemoryApiTransport } from '../../../src/k8s/memory/memory-api-transport.ts';
 import { CLUSTER_TYPES, type ResourceType } from '../../../src/k8s/memory/resource-types.ts';
-import { bytesOfText, textOfBytes } from '../../../src/kvstore/bytes.ts';
+import { ApiError } from '../../../src/k8s/rest/api-error.ts';
+import type { ApiRequest } from '../../../src/k8s/rest/api-transport.ts';
+import { resourcePath } from '../../../src/k8s/rest/resource-path.ts';
+import { bytesOfText, textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
 import { nodeKey } from '../../../src/kvstore/codec/keys.ts';
 import { MemoryBackend } from '../../../src/kvstore/memory/memory-backend.ts';
 import { collectors } from '../../../src/operator/collect/collectors.ts';

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
-import { isSource } from '../../../src/identity/source.ts';
 import { IPCache } from '../../../src/ipcache/ipcache.ts';
 import type { KeyedEntry } from '../../../src/ipcache/types.ts';
+import { isSource } from '../../../src/model/source.ts';
 import { canonicalKey } from '../../../src/net/prefix.ts';
 import {
   FoldingListener,

@@ -1,8 +1,8 @@
-import { bytesOfText, textOfBytes } from '../../../src/kvstore/bytes.ts';
-import { keyRange, prefixRange } from '../../../src/kvstore/key-range.ts';
+import { bytesOfText, textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
+import { keyRange, prefixRange } from '../../../src/kvstore/codec/key-range.ts';
 import { MemoryBackend } from '../../../src/kvstore/memory/memory-backend.ts';
 import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
-import { type LeaseID, NO_LEASE } from '../../../src/kvstore/transport.ts';
+import { type LeaseID, NO_LEASE } from '../../../src/kvstore/session/transport.ts';
 import { KvstoreMesh } from '../../../src/operator/kvstoremesh/kvstore-mesh.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 import { advance, settle } from '../../kvstore/support/settle.ts';

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
-import { isSource, type Source } from '../../../src/identity/source.ts';
 import { IPCache } from '../../../src/ipcache/ipcache.ts';
 import type { IPCacheEntry } from '../../../src/ipcache/types.ts';
+import { isSource, type Source } from '../../../src/model/source.ts';
 import { NodeManager } from '../../../src/nodemanager/node-manager.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 import {

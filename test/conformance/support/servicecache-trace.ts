@@ -1,4 +1,4 @@
-import type { ClusterService } from '../../../src/net/cluster-service.ts';
+import type { ClusterService } from '../../../src/model/cluster-service.ts';
 import type { PortProtocol } from '../../../src/net/port.ts';
 import { protocolNumber } from '../../../src/net/port.ts';
 import { canonicalAddress } from '../../../src/net/prefix.ts';

@@ -15,8 +15,8 @@ import {
 } from '../../../src/datapath/linux/ipcache-map.ts';
 import { KeptTable } from '../../../src/datapath/linux/kept-table.ts';
 import { Kernel } from '../../../src/datapath/linux/syscall/kernel.ts';
-import { sourceRank } from '../../../src/identity/source.ts';
 import { IPCache } from '../../../src/ipcache/ipcache.ts';
+import { sourceRank } from '../../../src/model/source.ts';
 import { FakeMap } from './support/fake-map.ts';
 import { ManualTurns } from './support/fake-table.ts';
 import { bitsOf, NaiveTrie } from './support/naive-trie.ts';

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { formatLabels, type Labels } from '../../../src/identity/labels.ts';
 import type { LabelledPod } from '../../../src/k8s/feed/endpoint-labels.ts';
 import type { KubernetesFeedOptions } from '../../../src/k8s/feed/kubernetes-feed.ts';
+import { formatLabels, type Labels } from '../../../src/model/labels.ts';
 import { FeedWorld } from './support/feed-world.ts';
 import { at, pod } from './support/objects.ts';
 
@@ -256,7 +256,7 @@ describe('identity labels', () => {
   });
 
   it('are reserved:init where the filter leaves none (K 25)', async () => {
-    const { LabelFilter } = await import('../../../src/identity/label-filter.ts');
+    const { LabelFilter } = await import('../../../src/model/label-filter.ts');
     const labelFilter = new LabelFilter({ file: [{ prefix: 'nothing' }] });
     const { world, applied } = await labelWorld({ labelFilter });
     namespace(world);

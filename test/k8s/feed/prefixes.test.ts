@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import { formatLabels } from '../../../src/identity/labels.ts';
 import { IPCache } from '../../../src/ipcache/ipcache.ts';
 import { OwnAddresses } from '../../../src/k8s/feed/own-addresses.ts';
 import { cidrLabels } from '../../../src/metadata/cidr-labels.ts';
+import { formatLabels } from '../../../src/model/labels.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 import type { SaidObject } from './support/fake-cluster.ts';
 import { FeedWorld } from './support/feed-world.ts';

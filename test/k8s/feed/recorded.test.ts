@@ -1,11 +1,11 @@
 import { readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
-import { formatLabels } from '../../../src/identity/labels.ts';
 import { decodeClusterService } from '../../../src/kvstore/codec/cluster-service.ts';
 import { decodeIdentity } from '../../../src/kvstore/codec/identity.ts';
 import { decodeIPIdentityPair } from '../../../src/kvstore/codec/ip-identity-pair.ts';
 import { decodeNode } from '../../../src/kvstore/codec/node.ts';
+import { formatLabels } from '../../../src/model/labels.ts';
 import type { Decoded } from '../../../src/net/fields.ts';
 import type { PortProtocol } from '../../../src/net/port.ts';
 import { FakeCluster, type SaidObject } from './support/fake-cluster.ts';

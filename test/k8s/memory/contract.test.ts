@@ -1,7 +1,7 @@
 import type { Clock } from '../../../src/base/clock.ts';
-import type { ApiTransport } from '../../../src/k8s/client/api-transport.ts';
 import { MemoryApiServer } from '../../../src/k8s/memory/memory-api-server.ts';
 import { MemoryApiTransport } from '../../../src/k8s/memory/memory-api-transport.ts';
+import type { ApiTransport } from '../../../src/k8s/rest/api-transport.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 import { letTimePass, untilTimeHasPassed } from '../../base/support/passing-time.ts';
 import { describeApiContract } from '../support/api-contract.ts';

@@ -1,8 +1,8 @@
 import { systemClock } from '../../../src/base/system-clock.ts';
-import { type ClusterAccess, fixedCredentials } from '../../../src/k8s/client/cluster-access.ts';
-import { HttpTransport } from '../../../src/k8s/client/http-transport.ts';
 import { ApiHttpServer } from '../../../src/k8s/memory/api-http-server.ts';
 import { MemoryApiServer } from '../../../src/k8s/memory/memory-api-server.ts';
+import { type ClusterAccess, fixedCredentials } from '../../../src/k8s/rest/cluster-access.ts';
+import { HttpTransport } from '../../../src/k8s/rest/http-transport.ts';
 import { until } from '../../kvstore/support/until.ts';
 import { describeApiContract } from '../support/api-contract.ts';
 import type { ApiHarness } from '../support/api-harness.ts';

@@ -1,8 +1,8 @@
 import { beforeEach, describe, expect, it } from 'vitest';
-import { textOf } from '../../../src/k8s/client/api-transport.ts';
 import type { ApiFault } from '../../../src/k8s/memory/faults.ts';
 import { MemoryApiServer, type MemoryApiServerOptions } from '../../../src/k8s/memory/memory-api-server.ts';
 import { MemoryApiTransport } from '../../../src/k8s/memory/memory-api-transport.ts';
+import { textOf } from '../../../src/k8s/rest/api-transport.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 import { advance, settle } from '../../kvstore/support/settle.ts';
 import { ApiUser, type ReadAnswer } from '../support/api-user.ts';

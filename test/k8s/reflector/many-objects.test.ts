@@ -1,8 +1,8 @@
 import { setImmediate as eventLoopTurn } from 'node:timers/promises';
 import { expect, it } from 'vitest';
-import type { ApiTransport } from '../../../src/k8s/client/api-transport.ts';
 import { KubernetesClient } from '../../../src/k8s/kubernetes-client.ts';
 import { identified } from '../../../src/k8s/resource.ts';
+import type { ApiTransport } from '../../../src/k8s/rest/api-transport.ts';
 import { bytesInUse } from '../../base/support/garbage.ts';
 
 const COUNT = 100_000;

@@ -1,6 +1,5 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { ApiErrorCode } from '../../../src/k8s/client/api-error.ts';
 import {
   beginReflector,
   type ReflectorEffect,
@@ -8,6 +7,7 @@ import {
   type ReflectorStep,
   stepReflector,
 } from '../../../src/k8s/reflector/reflector-machine.ts';
+import type { ApiErrorCode } from '../../../src/k8s/rest/api-error.ts';
 
 type Answer = ReflectorInput extends infer I ? (I extends { now: number } ? Omit<I, 'now'> : never) : never;
 

@@ -1,9 +1,9 @@
 import { afterEach, beforeEach, expect, it } from 'vitest';
-import type { ApiTransport } from '../../../src/k8s/client/api-transport.ts';
 import { KubernetesClient } from '../../../src/k8s/kubernetes-client.ts';
 import { MemoryApiServer } from '../../../src/k8s/memory/memory-api-server.ts';
 import { MemoryApiTransport } from '../../../src/k8s/memory/memory-api-transport.ts';
 import type { FollowedResource, ResourceKind } from '../../../src/k8s/resource.ts';
+import type { ApiTransport } from '../../../src/k8s/rest/api-transport.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 import { advance, settle } from '../../kvstore/support/settle.ts';
 import { ApiUser } from '../support/api-user.ts';

@@ -1,15 +1,15 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { textOf } from '../../../src/k8s/client/api-transport.ts';
+import { KubernetesClient, type KubernetesClientOptions } from '../../../src/k8s/kubernetes-client.ts';
+import { LineScanner } from '../../../src/k8s/reflector/line-scanner.ts';
+import type { KubernetesObject, ResourceKind } from '../../../src/k8s/resource.ts';
+import { textOf } from '../../../src/k8s/rest/api-transport.ts';
 import {
   type ObjectPlace,
   type ObjectWrite,
   type PatchOperation,
   pointer,
   type WriteOutcome,
-} from '../../../src/k8s/client/object-writer.ts';
-import { KubernetesClient, type KubernetesClientOptions } from '../../../src/k8s/kubernetes-client.ts';
-import { LineScanner } from '../../../src/k8s/reflector/line-scanner.ts';
-import type { KubernetesObject, ResourceKind } from '../../../src/k8s/resource.ts';
+} from '../../../src/k8s/rest/object-writer.ts';
 import type { ApiHarness } from './api-harness.ts';
 import { ApiUser, type ReadAnswer } from './api-user.ts';
 import { RecordingSink } from './recording-sink.ts';

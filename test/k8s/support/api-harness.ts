@@ -1,6 +1,6 @@
 import type { Clock } from '../../../src/base/clock.ts';
-import type { ApiTransport } from '../../../src/k8s/client/api-transport.ts';
-import type { ClusterAccess } from '../../../src/k8s/client/cluster-access.ts';
+import type { ApiTransport } from '../../../src/k8s/rest/api-transport.ts';
+import type { ClusterAccess } from '../../../src/k8s/rest/cluster-access.ts';
 
 /** One API server under the contract, in this process or a real one. */
 export interface ApiHarness {

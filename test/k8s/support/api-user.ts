@@ -1,9 +1,9 @@
-import type { ApiRequest, ApiTransport } from '../../../src/k8s/client/api-transport.ts';
-import { textOf } from '../../../src/k8s/client/api-transport.ts';
-import { resourcePath } from '../../../src/k8s/client/resource-path.ts';
 import { isKubernetesObject } from '../../../src/k8s/reflector/known-objects.ts';
 import { LARGEST_OBJECT } from '../../../src/k8s/reflector/list-query.ts';
 import type { KubernetesObject, ResourceKind } from '../../../src/k8s/resource.ts';
+import type { ApiRequest, ApiTransport } from '../../../src/k8s/rest/api-transport.ts';
+import { textOf } from '../../../src/k8s/rest/api-transport.ts';
+import { resourcePath } from '../../../src/k8s/rest/resource-path.ts';
 
 /** An answer, read and parsed. */
 export interface ReadAnswer {

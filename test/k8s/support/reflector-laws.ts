@@ -1,11 +1,11 @@
 import fc from 'fast-check';
-import type { ApiTransport } from '../../../src/k8s/client/api-transport.ts';
 import { KubernetesClient } from '../../../src/k8s/kubernetes-client.ts';
 import { MemoryApiServer } from '../../../src/k8s/memory/memory-api-server.ts';
 import { MemoryApiTransport } from '../../../src/k8s/memory/memory-api-transport.ts';
 import type { StoreSnapshot } from '../../../src/k8s/memory/object-store.ts';
 import { isKubernetesObject } from '../../../src/k8s/reflector/known-objects.ts';
 import type { ResourceKind } from '../../../src/k8s/resource.ts';
+import type { ApiTransport } from '../../../src/k8s/rest/api-transport.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 import { advance, settle } from '../../kvstore/support/settle.ts';
 import { ApiUser } from './api-user.ts';

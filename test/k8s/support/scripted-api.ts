@@ -1,5 +1,5 @@
-import type { ApiAnswer, ApiRequest, ApiTransport } from '../../../src/k8s/client/api-transport.ts';
 import { ByteStream } from '../../../src/k8s/memory/byte-stream.ts';
+import type { ApiAnswer, ApiRequest, ApiTransport } from '../../../src/k8s/rest/api-transport.ts';
 import { settle } from '../../kvstore/support/settle.ts';
 
 /** What a reflector asks for: see `ReflectorEffect`. */

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { Watch, WatchEvent } from '../../../src/kvstore/backend.ts';
+import type { Watch, WatchEvent } from '../../../src/kvstore/session/backend.ts';
 import { ChaosWorld, type WorldOptions } from './support/chaos-world.ts';
 import { FAULTS, type Fault } from './support/faults.ts';
 import { seededRandom } from './support/seeded-random.ts';

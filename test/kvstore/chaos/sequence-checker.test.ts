@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { WatchEvent } from '../../../src/kvstore/backend.ts';
-import { bytesOfText } from '../../../src/kvstore/bytes.ts';
+import { bytesOfText } from '../../../src/kvstore/codec/bytes.ts';
+import type { WatchEvent } from '../../../src/kvstore/session/backend.ts';
 import { Past } from './support/past.ts';
 import { SequenceChecker } from './support/sequence-checker.ts';
 

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { bytesOfText } from '../../../src/kvstore/bytes.ts';
-import { asKvstoreError } from '../../../src/kvstore/errors.ts';
+import { bytesOfText } from '../../../src/kvstore/codec/bytes.ts';
 import { EtcdBackend } from '../../../src/kvstore/etcd/etcd-backend.ts';
+import { asKvstoreError } from '../../../src/kvstore/session/errors.ts';
 import { ChaosCluster } from '../chaos/support/chaos-cluster.ts';
 import { until } from '../support/until.ts';
 import { WatchRecorder } from '../support/watch-recorder.ts';

@@ -1,10 +1,10 @@
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from 'vitest';
 import { systemClock } from '../../../src/base/system-clock.ts';
-import { bytesOfText, textOfBytes } from '../../../src/kvstore/bytes.ts';
+import { bytesOfText, textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
 import { EtcdBackend } from '../../../src/kvstore/etcd/etcd-backend.ts';
 import { EtcdTransport } from '../../../src/kvstore/etcd/etcd-transport.ts';
 import { KvstoreClient } from '../../../src/kvstore/kvstore-client.ts';
-import { SyncStore } from '../../../src/kvstore/store/sync-store.ts';
+import { SyncStore } from '../../../src/kvstore/stores/sync-store.ts';
 import { giveUpDelete, giveUpPut } from '../support/given-up-write.ts';
 import { until } from '../support/until.ts';
 import { type EtcdProcess, startEtcd } from './support/etcd-process.ts';

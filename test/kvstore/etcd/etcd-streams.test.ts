@@ -1,11 +1,11 @@
 import { connect, constants } from 'node:http2';
 import { queryObjects } from 'node:v8';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from 'vitest';
-import { bytesOfText } from '../../../src/kvstore/bytes.ts';
+import { bytesOfText } from '../../../src/kvstore/codec/bytes.ts';
+import { keyRange } from '../../../src/kvstore/codec/key-range.ts';
 import { EtcdBackend } from '../../../src/kvstore/etcd/etcd-backend.ts';
 import { EtcdTransport } from '../../../src/kvstore/etcd/etcd-transport.ts';
-import { keyRange } from '../../../src/kvstore/key-range.ts';
-import type { WatchObserver, WatchStream } from '../../../src/kvstore/transport.ts';
+import type { WatchObserver, WatchStream } from '../../../src/kvstore/session/transport.ts';
 import { until } from '../support/until.ts';
 import { WatchRecorder } from '../support/watch-recorder.ts';
 import { type EtcdProcess, startEtcd } from './support/etcd-process.ts';

@@ -1,5 +1,4 @@
 import { afterEach, expect, it } from 'vitest';
-import { KvstoreError } from '../../../src/kvstore/errors.ts';
 import { EtcdTransport } from '../../../src/kvstore/etcd/etcd-transport.ts';
 import {
   boolField,
@@ -8,6 +7,7 @@ import {
   message,
   numberField,
 } from '../../../src/kvstore/etcd/proto-writer.ts';
+import { KvstoreError } from '../../../src/kvstore/session/errors.ts';
 import { FakeServer } from './support/fake-server.ts';
 
 const open: { stop(): void; close(): Promise<void> }[] = [];

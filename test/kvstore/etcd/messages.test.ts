@@ -3,7 +3,7 @@ import { dirname, join } from 'node:path';
 import fc from 'fast-check';
 import protobuf from 'protobufjs';
 import { describe, expect, it } from 'vitest';
-import { bytesOfKey, keyOfBytes } from '../../../src/kvstore/bytes.ts';
+import { bytesOfKey, keyOfBytes } from '../../../src/kvstore/codec/bytes.ts';
 import {
   decodeKeepAlive,
   decodeRange,

@@ -1,5 +1,5 @@
 import type { Clock } from '../../../src/base/clock.ts';
-import type { KvstoreBackend } from '../../../src/kvstore/backend.ts';
+import type { KvstoreBackend } from '../../../src/kvstore/session/backend.ts';
 
 /** A key and its value, as tests write them. */
 export type Entry = readonly [key: string, value: string];

@@ -2,11 +2,11 @@ import { getEventListeners } from 'node:events';
 import { isDeepStrictEqual } from 'node:util';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { RejectionLog } from '../../../src/base/rejection.ts';
-import { bytesOfText, keyOfBytes, textOfBytes } from '../../../src/kvstore/bytes.ts';
-import { KvstoreError } from '../../../src/kvstore/errors.ts';
-import { SharedStore } from '../../../src/kvstore/store/shared-store.ts';
-import { SyncStore } from '../../../src/kvstore/store/sync-store.ts';
-import type { StoreDecoder } from '../../../src/kvstore/store/watch-store.ts';
+import { bytesOfText, keyOfBytes, textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
+import { KvstoreError } from '../../../src/kvstore/session/errors.ts';
+import { SharedStore } from '../../../src/kvstore/stores/shared-store.ts';
+import { SyncStore } from '../../../src/kvstore/stores/sync-store.ts';
+import type { StoreDecoder } from '../../../src/kvstore/stores/watch-store.ts';
 import { WATCH_LIMITS } from '../../../src/kvstore/watch/watch-limits.ts';
 import type { ContractClient, ContractKvstore, Entry, OpenOptions } from './contract-harness.ts';
 import { WatchRecorder } from './watch-recorder.ts';
@@ -23,7 +23,7 @@ function numbered(count: number, from = 0, prefix = P): Entry[] {
 }
 
 /**
- * What every backend promises (SEMANTICS 5, `src/kvstore/backend.ts`), word for word the same for each.
+ * What every backend promises (SEMANTICS 5, `src/kvstore/session/backend.ts`), word for word the same for each.
  * `open` gives a fresh, empty server.
  */
 export function backendContract(

@@ -1,6 +1,6 @@
 import type { Clock } from '../../../src/base/clock.ts';
-import { abortedError, asKvstoreError, KvstoreError } from '../../../src/kvstore/errors.ts';
-import { sharedSignal } from '../../../src/kvstore/shared-signal.ts';
+import { abortedError, asKvstoreError, KvstoreError } from '../../../src/kvstore/session/errors.ts';
+import { sharedSignal } from '../../../src/kvstore/session/shared-signal.ts';
 import type {
   CallOptions,
   EndpointStatus,
@@ -13,7 +13,7 @@ import type {
   WatchObserver,
   WatchRequest,
   WatchStream,
-} from '../../../src/kvstore/transport.ts';
+} from '../../../src/kvstore/session/transport.ts';
 import { FaultyStream } from './faulty-stream.ts';
 
 /** The way to the server: `down` refuses at once, a `black-hole` swallows everything and says nothing. */

@@ -1,5 +1,5 @@
-import { KvstoreError } from '../../../src/kvstore/errors.ts';
 import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
+import { KvstoreError } from '../../../src/kvstore/session/errors.ts';
 import type {
   LeaseID,
   RangeRequest,
@@ -8,7 +8,7 @@ import type {
   TxnResponse,
   WatchObserver,
   WatchRequest,
-} from '../../../src/kvstore/transport.ts';
+} from '../../../src/kvstore/session/transport.ts';
 
 type Stream = ReturnType<MemoryServer['watch']>;
 

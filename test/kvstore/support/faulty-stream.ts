@@ -1,4 +1,4 @@
-import { KvstoreError } from '../../../src/kvstore/errors.ts';
+import { KvstoreError } from '../../../src/kvstore/session/errors.ts';
 import type {
   CallOptions,
   RangeRequest,
@@ -9,7 +9,7 @@ import type {
   WatchObserver,
   WatchRequest,
   WatchStream,
-} from '../../../src/kvstore/transport.ts';
+} from '../../../src/kvstore/session/transport.ts';
 
 /** The link that a {@link FaultyStream} goes over. */
 export interface StreamLink {

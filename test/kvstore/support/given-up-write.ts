@@ -1,5 +1,5 @@
-import { KvstoreError } from '../../../src/kvstore/errors.ts';
-import type { Transport, WriteOperation } from '../../../src/kvstore/transport.ts';
+import { KvstoreError } from '../../../src/kvstore/session/errors.ts';
+import type { Transport, WriteOperation } from '../../../src/kvstore/session/transport.ts';
 
 /** Makes the write that was given up take effect, if the server still lets it. */
 export type Land = () => Promise<unknown>;

@@ -1,10 +1,10 @@
-import { bytesOfText } from '../../../src/kvstore/bytes.ts';
+import { bytesOfText } from '../../../src/kvstore/codec/bytes.ts';
 import type {
   KeyValue,
   RangeRequest,
   RangeResponse,
   TransportEvent,
-} from '../../../src/kvstore/transport.ts';
+} from '../../../src/kvstore/session/transport.ts';
 
 /** A store's history: what each revision from 1 on writes, as `key=value` or `-key`; nothing of the prefix: `''`. */
 export type History = readonly string[];

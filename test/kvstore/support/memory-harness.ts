@@ -1,7 +1,7 @@
-import { bytesOfText, textOfBytes } from '../../../src/kvstore/bytes.ts';
-import { keyRange, prefixRange } from '../../../src/kvstore/key-range.ts';
+import { bytesOfText, textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
+import { keyRange, prefixRange } from '../../../src/kvstore/codec/key-range.ts';
 import type { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
-import { NO_LEASE, type WriteOperation } from '../../../src/kvstore/transport.ts';
+import { NO_LEASE, type WriteOperation } from '../../../src/kvstore/session/transport.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 import type { ContractClient, ContractKvstore, Entry } from './contract-harness.ts';
 import { FaultyMemory } from './faulty-memory.ts';

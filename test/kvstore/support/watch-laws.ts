@@ -1,10 +1,10 @@
 import fc from 'fast-check';
-import { bytesOfText, textOfBytes } from '../../../src/kvstore/bytes.ts';
-import { keyRange, prefixRange } from '../../../src/kvstore/key-range.ts';
+import { bytesOfText, textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
+import { keyRange, prefixRange } from '../../../src/kvstore/codec/key-range.ts';
 import type { ServerSnapshot } from '../../../src/kvstore/memory/memory-server.ts';
 
 import { MemoryTransport } from '../../../src/kvstore/memory/memory-transport.ts';
-import { NO_LEASE, type Transport, type WriteOperation } from '../../../src/kvstore/transport.ts';
+import { NO_LEASE, type Transport, type WriteOperation } from '../../../src/kvstore/session/transport.ts';
 import { ListAndWatch } from '../../../src/kvstore/watch/list-and-watch.ts';
 import type { WatchLimits } from '../../../src/kvstore/watch/watch-limits.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';

@@ -1,5 +1,5 @@
-import type { Watch, WatchEvent } from '../../../src/kvstore/backend.ts';
-import { textOfBytes } from '../../../src/kvstore/bytes.ts';
+import { textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
+import type { Watch, WatchEvent } from '../../../src/kvstore/session/backend.ts';
 
 /** Reads a watch, folds its events, and notes every breach of what a watch promises of their sequence. */
 export class WatchRecorder {

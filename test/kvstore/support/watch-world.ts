@@ -1,10 +1,10 @@
 import { expect } from 'vitest';
-import type { WatchState } from '../../../src/kvstore/backend.ts';
-import { bytesOfText } from '../../../src/kvstore/bytes.ts';
-import { keyRange } from '../../../src/kvstore/key-range.ts';
+import { bytesOfText } from '../../../src/kvstore/codec/bytes.ts';
+import { keyRange } from '../../../src/kvstore/codec/key-range.ts';
 import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
 import { MemoryTransport } from '../../../src/kvstore/memory/memory-transport.ts';
-import { NO_LEASE, type TransportEvent, type WatchObserver } from '../../../src/kvstore/transport.ts';
+import type { WatchState } from '../../../src/kvstore/session/backend.ts';
+import { NO_LEASE, type TransportEvent, type WatchObserver } from '../../../src/kvstore/session/transport.ts';
 import { ListAndWatch, type ListAndWatchOptions } from '../../../src/kvstore/watch/list-and-watch.ts';
 import { WATCH_LIMITS } from '../../../src/kvstore/watch/watch-limits.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';

@@ -1,7 +1,7 @@
-import { PAGE_ROWS } from '../../../src/base/int32-rows.ts';
+import { PAGE_ROWS } from '../../../src/columns/int32-rows.ts';
+import type { PrefixTable } from '../../../src/lpm/prefix-table.ts';
 import { type Family, maskWords } from '../../../src/net/address-words.ts';
 import { containsWords, type KeyForm, type PrefixRegister } from '../../../src/net/prefix.ts';
-import type { PrefixTable } from '../../../src/net/prefix-table.ts';
 
 function keyText(key: Readonly<PrefixRegister>): string {
   return `${key.family}|${key.w0},${key.w1},${key.w2},${key.w3}/${key.length}${key.form}`;

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
-import type { Source } from '../../../src/identity/source.ts';
 import type { IPCache } from '../../../src/ipcache/ipcache.ts';
 import type { Claim } from '../../../src/ipcache/types.ts';
+import type { Source } from '../../../src/model/source.ts';
 import type { NodeConfiguration } from '../../../src/nodemanager/address-claims.ts';
 import type { NodeSpec } from '../../../src/nodemanager/node-spec.ts';
 import type { NodesUnderTest } from './invariants.ts';

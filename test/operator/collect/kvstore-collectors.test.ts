@@ -1,11 +1,11 @@
 import { describe, expect, it } from 'vitest';
 import type { Clock } from '../../../src/base/clock.ts';
-import type { KvstoreBackend } from '../../../src/kvstore/backend.ts';
-import { bytesOfText, textOfBytes } from '../../../src/kvstore/bytes.ts';
+import { bytesOfText, textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
 import { identityKey, identityValueKey } from '../../../src/kvstore/codec/keys.ts';
 import { identityCollection, lockCollection } from '../../../src/kvstore/gc/collections.ts';
 import { GarbageCollector } from '../../../src/kvstore/gc/garbage-collector.ts';
-import type { KeyValue } from '../../../src/kvstore/transport.ts';
+import type { KvstoreBackend } from '../../../src/kvstore/session/backend.ts';
+import type { KeyValue } from '../../../src/kvstore/session/transport.ts';
 import { type Choose, explore } from '../support/explore.ts';
 import { Fate, type Happening } from '../support/tiny-cluster.ts';
 

@@ -1,11 +1,11 @@
 import { describe, expect, it } from 'vitest';
-import { type PatchOperation, pointer } from '../../../src/k8s/client/object-writer.ts';
 import { KubernetesClient } from '../../../src/k8s/kubernetes-client.ts';
 import { jsonPatch } from '../../../src/k8s/memory/json-patch.ts';
 import { MemoryApiServer } from '../../../src/k8s/memory/memory-api-server.ts';
 import { MemoryApiTransport } from '../../../src/k8s/memory/memory-api-transport.ts';
 import type { KubernetesObject } from '../../../src/k8s/resource.ts';
-import { bytesOfText } from '../../../src/kvstore/bytes.ts';
+import { type PatchOperation, pointer } from '../../../src/k8s/rest/object-writer.ts';
+import { bytesOfText } from '../../../src/kvstore/codec/bytes.ts';
 import { nodeKey } from '../../../src/kvstore/codec/keys.ts';
 import { MemoryBackend } from '../../../src/kvstore/memory/memory-backend.ts';
 import {

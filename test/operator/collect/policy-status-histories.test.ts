@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { KubernetesObject } from '../../../src/k8s/resource.ts';
-import type { KvstoreBackend } from '../../../src/kvstore/backend.ts';
 import { nodeKey } from '../../../src/kvstore/codec/keys.ts';
+import type { KvstoreBackend } from '../../../src/kvstore/session/backend.ts';
 import { PolicyStatusCollector } from '../../../src/operator/collect/policy-status-collector.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 import { type Choose, explore } from '../support/explore.ts';

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { sleep } from '../../../src/base/sleep.ts';
-import { ApiError } from '../../../src/k8s/client/api-error.ts';
-import type { ObjectWrite, WriteOutcome } from '../../../src/k8s/client/object-writer.ts';
+import { ApiError } from '../../../src/k8s/rest/api-error.ts';
+import type { ObjectWrite, WriteOutcome } from '../../../src/k8s/rest/object-writer.ts';
 import { CollectError, collect } from '../../../src/operator/collect/reaper.ts';
 import {
   type Collector,

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { parse, parseAllDocuments } from 'yaml';
 import type { Agent } from '../../../src/agent/agent.ts';
-import { stateDocument } from '../../../src/agent/state-document.ts';
+import { stateDocument } from '../../../src/client/state-document.ts';
 import { CLUSTER_TYPES } from '../../../src/k8s/memory/resource-types.ts';
 import { type EtcdProcess, startEtcd } from '../../kvstore/etcd/support/etcd-process.ts';
 import { until } from '../../kvstore/support/until.ts';

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { KvstoreError } from '../../../src/kvstore/errors.ts';
+import { KvstoreError } from '../../../src/kvstore/session/errors.ts';
 import type { MirroredClusterStatus } from '../../../src/operator/kvstoremesh/kvstore-mesh.ts';
 import {
   completeCluster,

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { TurnGate } from '../../../src/base/turn-gate.ts';
-import type { ObjectWrite, WriteOutcome } from '../../../src/k8s/client/object-writer.ts';
 import type { KubernetesObject, ResourceEvent } from '../../../src/k8s/resource.ts';
+import type { ObjectWrite, WriteOutcome } from '../../../src/k8s/rest/object-writer.ts';
 import type { SliceMode } from '../../../src/operator/slices/endpoint-slices.ts';
 import { SliceDuty, type SliceDutyOptions } from '../../../src/operator/slices/slice-duty.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';

@@ -1,11 +1,11 @@
 import type { Clock, Timer } from '../../../src/base/clock.ts';
 import { sleep } from '../../../src/base/sleep.ts';
-import { ApiError } from '../../../src/k8s/client/api-error.ts';
-import type { ApiAnswer, ApiRequest, ApiTransport } from '../../../src/k8s/client/api-transport.ts';
 import { KubernetesClient } from '../../../src/k8s/kubernetes-client.ts';
 import type { MemoryApiServer } from '../../../src/k8s/memory/memory-api-server.ts';
 import { MemoryApiTransport } from '../../../src/k8s/memory/memory-api-transport.ts';
-import { LeaderElection } from '../../../src/operator/leader-election.ts';
+import { ApiError } from '../../../src/k8s/rest/api-error.ts';
+import type { ApiAnswer, ApiRequest, ApiTransport } from '../../../src/k8s/rest/api-transport.ts';
+import { LeaderElection } from '../../../src/operator/elect/leader-election.ts';
 import type { ManualClock } from '../../base/support/manual-clock.ts';
 import { settle } from '../../kvstore/support/settle.ts';
 

@@ -1,11 +1,11 @@
 import { TurnGate } from '../../../src/base/turn-gate.ts';
 import { MemoryApiServer } from '../../../src/k8s/memory/memory-api-server.ts';
 import { MemoryApiTransport } from '../../../src/k8s/memory/memory-api-transport.ts';
-import { bytesOfText } from '../../../src/kvstore/bytes.ts';
-import { prefixRange } from '../../../src/kvstore/key-range.ts';
+import { bytesOfText } from '../../../src/kvstore/codec/bytes.ts';
+import { prefixRange } from '../../../src/kvstore/codec/key-range.ts';
 import { KvstoreClient } from '../../../src/kvstore/kvstore-client.ts';
 import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
-import { NO_LEASE } from '../../../src/kvstore/transport.ts';
+import { NO_LEASE } from '../../../src/kvstore/session/transport.ts';
 import { operatorDuties } from '../../../src/operator/duties.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 import { ApiUser } from '../../k8s/support/api-user.ts';

@@ -1,7 +1,7 @@
 import type { Clock } from '../../../src/base/clock.ts';
-import { abortedError, deadlineError, KvstoreError } from '../../../src/kvstore/errors.ts';
 import type { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
 import { MemoryTransport } from '../../../src/kvstore/memory/memory-transport.ts';
+import { abortedError, deadlineError, KvstoreError } from '../../../src/kvstore/session/errors.ts';
 import type {
   CallOptions,
   Transport,
@@ -10,7 +10,7 @@ import type {
   WatchObserver,
   WatchRequest,
   WatchStream,
-} from '../../../src/kvstore/transport.ts';
+} from '../../../src/kvstore/session/transport.ts';
 import type { ManualClock } from '../../base/support/manual-clock.ts';
 import { type Pause, SlowLink } from './candidates.ts';
 

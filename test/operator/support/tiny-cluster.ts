@@ -1,12 +1,12 @@
-import type { ObjectReader } from '../../../src/k8s/client/object-reader.ts';
+import { jsonPatch } from '../../../src/k8s/memory/json-patch.ts';
+import type { KubernetesObject } from '../../../src/k8s/resource.ts';
+import type { ObjectReader } from '../../../src/k8s/rest/object-reader.ts';
 import type {
   ObjectPlace,
   ObjectWrite,
   ObjectWriter,
   WriteOutcome,
-} from '../../../src/k8s/client/object-writer.ts';
-import { jsonPatch } from '../../../src/k8s/memory/json-patch.ts';
-import type { KubernetesObject } from '../../../src/k8s/resource.ts';
+} from '../../../src/k8s/rest/object-writer.ts';
 import type { Observed } from '../../../src/operator/collect/observed-kind.ts';
 import type { Collector, Tally } from '../../../src/operator/collect/rounds.ts';
 import type { Choose } from './explore.ts';

@@ -1,9 +1,9 @@
 import fc from 'fast-check';
 import { TurnGate } from '../../../src/base/turn-gate.ts';
-import type { Labels } from '../../../src/identity/labels.ts';
-import type { Source } from '../../../src/identity/source.ts';
 import { IPCache } from '../../../src/ipcache/ipcache.ts';
 import type { K8sMetadata } from '../../../src/ipcache/types.ts';
+import type { Labels } from '../../../src/model/labels.ts';
+import type { Source } from '../../../src/model/source.ts';
 import { NodeManager } from '../../../src/nodemanager/node-manager.ts';
 import {
   type CheckpointEngines,

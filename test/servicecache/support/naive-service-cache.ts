@@ -1,4 +1,4 @@
-import type { ClusterService, ClusterServiceKey } from '../../../src/net/cluster-service.ts';
+import type { ClusterService, ClusterServiceKey } from '../../../src/model/cluster-service.ts';
 import type { Backend, EndpointSlice } from '../../../src/servicecache/backend.ts';
 import type { Service } from '../../../src/servicecache/service.ts';
 import type { ServiceID } from '../../../src/servicecache/service-id.ts';

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 // Another copy than the engine's, `#immutable`, as in a program that imports it: collections of both must do.
 import { Map as ImmutableMap, Set as ImmutableSet, List } from 'immutable';
-import type { ClusterService, ClusterServiceKey } from '../../../src/net/cluster-service.ts';
+import type { ClusterService, ClusterServiceKey } from '../../../src/model/cluster-service.ts';
 import type { PortProtocol } from '../../../src/net/port.ts';
 import {
   type Backend,

@@ -1,5 +1,5 @@
 import { Map as ImmutableMap, List } from 'immutable';
-import type { ClusterService } from '../../../src/net/cluster-service.ts';
+import type { ClusterService } from '../../../src/model/cluster-service.ts';
 import type { PortProtocol } from '../../../src/net/port.ts';
 import { type Backend, createBackend, type EndpointSlice } from '../../../src/servicecache/backend.ts';
 import type { ServiceEvent } from '../../../src/servicecache/events.ts';

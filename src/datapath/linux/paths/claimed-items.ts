@@ -1,4 +1,4 @@
-import { compareWriters, type Source } from '../../../identity/source.ts';
+import { compareWriters, type Source } from '../../../model/source.ts';
 import type { DesiredItems } from '../kernel-table.ts';
 
 /** The owner of a claim: a node, and the source that announces it. */

@@ -1,4 +1,4 @@
-import { HashPrefixTable } from '../../../net/hash-prefix-table.ts';
+import { HashPrefixTable } from '../../../lpm/hash-prefix-table.ts';
 import { Prefix, type PrefixRegister, prefixRegister } from '../../../net/prefix.ts';
 
 /** A reserved prefix, and one of its owners. */

@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { expect } from 'vitest';
-import type { Labels } from '../../../../src/identity/labels.ts';
 import type { LabelledPod } from '../../../../src/k8s/feed/endpoint-labels.ts';
 import { HANDOVER_RESOURCES } from '../../../../src/k8s/feed/kubernetes-feed.ts';
+import type { Labels } from '../../../../src/model/labels.ts';
 import { FakeCluster } from './fake-cluster.ts';
 import { FeedWorld } from './feed-world.ts';
 import { type NaiveInputs, naiveClaims, naiveIdentities, naiveLabels, naiveNodes } from './naive-feed.ts';

@@ -1,5 +1,5 @@
-import { formatLabels, type Labels } from '../../../../src/identity/labels.ts';
 import type { PrefixMetadata } from '../../../../src/k8s/feed/prefix-metadata.ts';
+import { formatLabels, type Labels } from '../../../../src/model/labels.ts';
 
 /** What resources say of prefixes, as a map. */
 export class RecordingMetadata implements PrefixMetadata {

@@ -1,16 +1,16 @@
 import type { Random } from '../../../../src/base/clock.ts';
 import { RejectionLog } from '../../../../src/base/rejection.ts';
 import { systemClock } from '../../../../src/base/system-clock.ts';
-import type { Watch } from '../../../../src/kvstore/backend.ts';
-import { bytesOfText, textOfBytes } from '../../../../src/kvstore/bytes.ts';
+import { bytesOfText, textOfBytes } from '../../../../src/kvstore/codec/bytes.ts';
 import { EtcdBackend } from '../../../../src/kvstore/etcd/etcd-backend.ts';
 import type { EtcdConfig } from '../../../../src/kvstore/etcd/etcd-config.ts';
-import { SharedStore, type SharedStoreStatus } from '../../../../src/kvstore/store/shared-store.ts';
+import type { Watch } from '../../../../src/kvstore/session/backend.ts';
+import { SharedStore, type SharedStoreStatus } from '../../../../src/kvstore/stores/shared-store.ts';
 import {
   type StoreDecoder,
   type StoreObserver,
   WatchStore,
-} from '../../../../src/kvstore/store/watch-store.ts';
+} from '../../../../src/kvstore/stores/watch-store.ts';
 import { type LinkMode, TcpProxy } from '../../etcd/support/tcp-proxy.ts';
 import { CheckedWatch } from './checked-watch.ts';
 import type { Past } from './past.ts';

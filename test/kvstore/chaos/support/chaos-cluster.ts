@@ -1,4 +1,4 @@
-import { keyOfBytes, textOfBytes } from '../../../../src/kvstore/bytes.ts';
+import { keyOfBytes, textOfBytes } from '../../../../src/kvstore/codec/bytes.ts';
 import type { EtcdConfig } from '../../../../src/kvstore/etcd/etcd-config.ts';
 import {
   type EtcdOptions,

@@ -1,6 +1,6 @@
 import type { Random } from '../../../../src/base/clock.ts';
-import type { Watch } from '../../../../src/kvstore/backend.ts';
 import type { EtcdConfig } from '../../../../src/kvstore/etcd/etcd-config.ts';
+import type { Watch } from '../../../../src/kvstore/session/backend.ts';
 import type { LinkMode } from '../../etcd/support/tcp-proxy.ts';
 import { until } from '../../support/until.ts';
 import { ChaosClient } from './chaos-client.ts';

@@ -1,4 +1,4 @@
-import type { Watch, WatchEvent, WatchStatus } from '../../../../src/kvstore/backend.ts';
+import type { Watch, WatchEvent, WatchStatus } from '../../../../src/kvstore/session/backend.ts';
 import type { Past } from './past.ts';
 import { type Difference, SequenceChecker } from './sequence-checker.ts';
 

@@ -1,5 +1,5 @@
 import { createInterface } from 'node:readline';
-import { keyOfBytes, textOfBytes } from '../../../../src/kvstore/bytes.ts';
+import { keyOfBytes, textOfBytes } from '../../../../src/kvstore/codec/bytes.ts';
 import type { EtcdProcess } from '../../etcd/support/etcd-process.ts';
 import type { Past } from './past.ts';
 

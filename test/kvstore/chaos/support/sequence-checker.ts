@@ -1,5 +1,5 @@
-import type { WatchEvent } from '../../../../src/kvstore/backend.ts';
-import { textOfBytes } from '../../../../src/kvstore/bytes.ts';
+import { textOfBytes } from '../../../../src/kvstore/codec/bytes.ts';
+import type { WatchEvent } from '../../../../src/kvstore/session/backend.ts';
 import type { Past, PastWrite } from './past.ts';
 
 /** What a watch has told of a key, and in which past that happened. */

@@ -1,9 +1,9 @@
 import type { Random } from '../../../../src/base/clock.ts';
-import { bytesOfText } from '../../../../src/kvstore/bytes.ts';
+import { bytesOfText } from '../../../../src/kvstore/codec/bytes.ts';
+import { keyRange } from '../../../../src/kvstore/codec/key-range.ts';
 import type { EtcdConfig } from '../../../../src/kvstore/etcd/etcd-config.ts';
 import { EtcdTransport } from '../../../../src/kvstore/etcd/etcd-transport.ts';
-import { keyRange } from '../../../../src/kvstore/key-range.ts';
-import { NO_LEASE, type WriteOperation } from '../../../../src/kvstore/transport.ts';
+import { NO_LEASE, type WriteOperation } from '../../../../src/kvstore/session/transport.ts';
 import type { Past } from './past.ts';
 import { SteadyLoad } from './steady-load.ts';
 

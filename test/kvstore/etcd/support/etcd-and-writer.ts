@@ -1,5 +1,5 @@
 import { afterAll, beforeAll } from 'vitest';
-import { bytesOfText } from '../../../../src/kvstore/bytes.ts';
+import { bytesOfText } from '../../../../src/kvstore/codec/bytes.ts';
 import { EtcdBackend } from '../../../../src/kvstore/etcd/etcd-backend.ts';
 import { type EtcdProcess, startEtcd } from './etcd-process.ts';
 

@@ -1,8 +1,8 @@
 import { Etcd3 } from 'etcd3';
 import { systemClock } from '../../../../src/base/system-clock.ts';
-import { keyOfBytes, textOfBytes } from '../../../../src/kvstore/bytes.ts';
+import { keyOfBytes, textOfBytes } from '../../../../src/kvstore/codec/bytes.ts';
+import { prefixEnd } from '../../../../src/kvstore/codec/key-range.ts';
 import { EtcdBackend } from '../../../../src/kvstore/etcd/etcd-backend.ts';
-import { prefixEnd } from '../../../../src/kvstore/key-range.ts';
 import type { ContractClient, ContractKvstore, Entry, OpenOptions } from '../../support/contract-harness.ts';
 import { until } from '../../support/until.ts';
 import { type EtcdProcess, startEtcd, waitHealthy } from './etcd-process.ts';

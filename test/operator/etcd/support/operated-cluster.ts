@@ -1,14 +1,14 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Agent } from '../../../../src/agent/agent.ts';
-import { createLog } from '../../../../src/agent/log.ts';
 import type { OperatorDocument } from '../../../../src/agent/run-operator.ts';
 import { systemClock } from '../../../../src/base/system-clock.ts';
 import { runCommand } from '../../../../src/cli/program.ts';
-import { textOf } from '../../../../src/k8s/client/api-transport.ts';
 import { ApiHttpServer } from '../../../../src/k8s/memory/api-http-server.ts';
 import { MemoryApiServer } from '../../../../src/k8s/memory/memory-api-server.ts';
 import { CLUSTER_TYPES } from '../../../../src/k8s/memory/resource-types.ts';
+import { textOf } from '../../../../src/k8s/rest/api-transport.ts';
+import { createLog } from '../../../../src/process/log.ts';
 import { NO_INPUTS } from '../../../agent/support/agent-under-test.ts';
 import { dpcache, nothing } from '../../../cli/support/run.ts';
 import type { EtcdProcess } from '../../../kvstore/etcd/support/etcd-process.ts';

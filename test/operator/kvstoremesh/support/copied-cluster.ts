@@ -1,5 +1,5 @@
-import { textOfBytes } from '../../../../src/kvstore/bytes.ts';
-import { prefixRange } from '../../../../src/kvstore/key-range.ts';
+import { textOfBytes } from '../../../../src/kvstore/codec/bytes.ts';
+import { prefixRange } from '../../../../src/kvstore/codec/key-range.ts';
 import { MemoryServer } from '../../../../src/kvstore/memory/memory-server.ts';
 import { KvstoreMesh } from '../../../../src/operator/kvstoremesh/kvstore-mesh.ts';
 import { ManualClock } from '../../../base/support/manual-clock.ts';

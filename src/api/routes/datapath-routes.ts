@@ -1,0 +1,72 @@
+import { createRoute, z } from '@hono/zod-openapi';
+import type { ApiApp, ApiContext } from '../api-context.ts';
+import type { DatapathDiffDocument, DatapathStepDocument } from '../datapath-document.ts';
+import { ProblemError } from '../problem.ts';
+import type { DatapathModel } from '../read-model.ts';
+import { answerJSON } from './answer.ts';
+import { answers } from './route-parts.ts';
+
+/** Maximum number of differences in a document. Further ones are only counted. */
+const SHOWN_STEPS = 1_000;
+
+const DIFF: z.ZodType<DatapathDiffDocument> = z
+  .object({
+    total: z.int().openapi({ description: 'How many there are; the first 1,000 are shown' }),
+    steps: z.array(
+      z.object({
+        table: z.string(),
+        key: z.string(),
+        kernel: z.string().optional().openapi({ description: 'Left out when the kernel has nothing' }),
+        cache: z.string().optional().openapi({ description: 'Left out when the cache has nothing' }),
+      }),
+    ),
+  })
+  .openapi('DatapathDiff');
+
+const GET_DIFF = createRoute({
+  method: 'get',
+  path: '/v1/datapath/diff',
+  summary:
+    'Where the kernel differs from the caches, in the order in which it would be written. Over the unix socket only',
+  responses: answers(DIFF, 'The differences'),
+});
+
+const REPAIR = createRoute({
+  method: 'post',
+  path: '/v1/datapath/repair',
+  summary:
+    'Makes the kernel equal to the caches: what others have changed is put right. Over the unix socket only',
+  request: { body: { content: { 'application/json': { schema: z.strictObject({}) } } } },
+  responses: answers(DIFF, 'What was put right'),
+});
+
+/** Paths that the base app refuses over TCP before it reads a body. */
+export const SOCKET_ONLY_PATHS: readonly string[] = [GET_DIFF.path, REPAIR.path];
+
+/** Adds the routes of the datapath. Requests read the kernel one after the other; waiting diffs share one read. */
+export function addDatapathRoutes(app: ApiApp, { model }: ApiContext): void {
+  let reading: Promise<unknown> = Promise.resolve();
+  let nextDiff: Promise<DatapathDiffDocument> | undefined;
+  const read = async (
+    ask: (datapath: DatapathModel) => Promise<readonly DatapathStepDocument[]>,
+  ): Promise<DatapathDiffDocument> => {
+    const { datapath } = model;
+    if (datapath === undefined)
+      throw new ProblemError('not-found', 'This agent steers no datapath: start it with --datapath linux.');
+    const steps = reading.then(() => ask(datapath));
+    reading = steps.catch(() => {});
+    const all = await steps;
+    return { total: all.length, steps: all.slice(0, SHOWN_STEPS) };
+  };
+  const diff = (): Promise<DatapathDiffDocument> => {
+    nextDiff ??= read((datapath) => {
+      nextDiff = undefined;
+      return datapath.diff();
+    }).finally(() => {
+      nextDiff = undefined;
+    });
+    return nextDiff;
+  };
+  app.openapi(GET_DIFF, async (c) => answerJSON(c, await diff()));
+  app.openapi(REPAIR, async (c) => answerJSON(c, await read((datapath) => datapath.repair())));
+}

@@ -1,0 +1,324 @@
+import { createRoute, z } from '@hono/zod-openapi';
+import type { TurnGate } from '../../base/turn-gate.ts';
+import { isNumericIdentity } from '../../model/numeric-identity.ts';
+import type { Node } from '../../nodemanager/node.ts';
+import type { AnnouncedService } from '../../servicecache/announcement.ts';
+import type { ApiApp, RouteContext } from '../api-context.ts';
+import {
+  type IdentityDocument,
+  identityDocument,
+  labelTexts,
+  type NodeDocument,
+  nodeDocument,
+  nodeExplanationDocument,
+  type ServiceDocument,
+  serviceDocument,
+  serviceExplanationDocument,
+} from '../documents.ts';
+import { ProblemError } from '../problem.ts';
+import type { KnownIdentity } from '../read-model.ts';
+import { EXPLAINED_NODE, EXPLAINED_SERVICE, IDENTITY, NODE, SERVICE } from '../schemas.ts';
+import { answerJSON } from './answer.ts';
+import { ListPages } from './list-pages.ts';
+import {
+  answers,
+  COUNT,
+  countItems,
+  filterParameter,
+  listName,
+  PAGE_PARAMETERS,
+  pageOf,
+  readPage,
+} from './route-parts.ts';
+import { SortedView } from './sorted-view.ts';
+
+const NAME = z.string().min(1).max(253);
+
+const SERVICE_FILTERS = {
+  namespace: filterParameter('Only services of this namespace'),
+  cluster: filterParameter('Only services with a backend in this remote cluster'),
+};
+
+const NODE_FILTERS = { cluster: filterParameter('Only nodes of this cluster') };
+
+const IDENTITY_FILTERS = {
+  cluster: filterParameter('Only identities of this cluster'),
+  label: filterParameter('Only identities with this label, as in `k8s:app=checkout`'),
+};
+
+const LIST_SERVICES = createRoute({
+  method: 'get',
+  path: '/v1/services',
+  summary: 'Services and their backends, by namespace and name, a page at a time',
+  request: {
+    query: z.strictObject({ ...SERVICE_FILTERS, ...PAGE_PARAMETERS }),
+  },
+  responses: answers(pageOf(SERVICE), 'A page of services'),
+});
+
+const COUNT_SERVICES = createRoute({
+  method: 'get',
+  path: '/v1/services/count',
+  summary: 'How many services there are',
+  request: { query: z.strictObject(SERVICE_FILTERS) },
+  responses: answers(COUNT, 'The number of services'),
+});
+
+const GET_SERVICE = createRoute({
+  method: 'get',
+  path: '/v1/services/{namespace}/{name}',
+  summary: 'A service, its backends, and who offers what to it',
+  request: { params: z.object({ namespace: NAME, name: NAME }) },
+  responses: answers(EXPLAINED_SERVICE, 'The service'),
+});
+
+const LIST_NODES = createRoute({
+  method: 'get',
+  path: '/v1/nodes',
+  summary: 'Nodes, by cluster and name, a page at a time',
+  request: {
+    query: z.strictObject({ ...NODE_FILTERS, ...PAGE_PARAMETERS }),
+  },
+  responses: answers(pageOf(NODE), 'A page of nodes'),
+});
+
+const COUNT_NODES = createRoute({
+  method: 'get',
+  path: '/v1/nodes/count',
+  summary: 'How many nodes there are',
+  request: { query: z.strictObject(NODE_FILTERS) },
+  responses: answers(COUNT, 'The number of nodes'),
+});
+
+const GET_NODE = createRoute({
+  method: 'get',
+  path: '/v1/nodes/{cluster}/{name}',
+  summary: 'A node, and what each source says of it',
+  request: { params: z.object({ cluster: NAME, name: NAME }) },
+  responses: answers(EXPLAINED_NODE, 'The node'),
+});
+
+const LIST_IDENTITIES = createRoute({
+  method: 'get',
+  path: '/v1/identities',
+  summary: 'Identities whose labels are known, a page at a time, in no order that is promised',
+  request: {
+    query: z.strictObject({ ...IDENTITY_FILTERS, ...PAGE_PARAMETERS }),
+  },
+  responses: answers(pageOf(IDENTITY), 'A page of identities'),
+});
+
+const COUNT_IDENTITIES = createRoute({
+  method: 'get',
+  path: '/v1/identities/count',
+  summary: 'How many identities there are',
+  request: { query: z.strictObject(IDENTITY_FILTERS) },
+  responses: answers(COUNT, 'The number of identities'),
+});
+
+const GET_IDENTITY = createRoute({
+  method: 'get',
+  path: '/v1/identities/{identity}',
+  summary: 'The labels of an identity, and how many prefixes have it',
+  request: {
+    params: z.object({
+      identity: z.coerce
+        .number()
+        .int()
+        .min(0)
+        .max(2 ** 32 - 1),
+    }),
+  },
+  responses: answers(IDENTITY, 'The identity'),
+});
+
+/** Adds the routes of services, nodes and identities. */
+export function addEngineRoutes(app: ApiApp, { model, feed, clock, instance, gate }: RouteContext): void {
+  const { services, nodes, ipcache } = model;
+  const servicePages = new ListPages<ServiceDocument>(clock, feed.end, ({ backends }) => 1 + backends.length);
+  const nodePages = new ListPages<NodeDocument>(clock, feed.end);
+  const identityPages = new ListPages<IdentityDocument>(clock, feed.end);
+
+  const sortedServices = new SortedView<AnnouncedService>(gate);
+  const sortedNodes = new SortedView<Node>(gate);
+  const identities = new IdentityView(gate);
+
+  app.openapi(LIST_SERVICES, async (c) => {
+    const query = c.req.valid('query');
+    const page = await readPage(servicePages, gate, query, async () => {
+      const revision = feed.revision;
+      const name = listName(instance, 'services', feed.lastOf('service'), query);
+      const view = services.snapshot();
+      const held = await sortedServices.of(view, () => view);
+      const documentOf = (announced: AnnouncedService): ServiceDocument => serviceDocument(announced, model);
+      return { name, revision, items: documents(matching(values(held), serviceFilter(query)), documentOf) };
+    });
+    return answerJSON(c, page);
+  });
+  app.openapi(COUNT_SERVICES, async (c) => {
+    const wanted = serviceFilter(c.req.valid('query'));
+    const { revision } = feed;
+    return answerJSON(c, {
+      count: await countItems(gate, matching(values(services.snapshot()), wanted)),
+      revision,
+    });
+  });
+
+  app.openapi(GET_SERVICE, (c) => {
+    const id = c.req.valid('param');
+    const announced = services.get(id);
+    const explanation = services.explain(id);
+    if (announced === undefined || explanation === undefined)
+      throw new ProblemError('not-found', 'No service of this name is announced.', {
+        field: 'name',
+        value: `${id.namespace}/${id.name}`,
+      });
+    return answerJSON(c, {
+      ...serviceDocument(announced, model),
+      explain: serviceExplanationDocument(explanation),
+    });
+  });
+
+  app.openapi(LIST_NODES, async (c) => {
+    const query = c.req.valid('query');
+    const page = await readPage(nodePages, gate, query, async () => {
+      const revision = feed.revision;
+      const version = feed.lastOf('node');
+      const name = listName(instance, 'nodes', version, query);
+      const held = await sortedNodes.of(version, () =>
+        Array.from(nodes.nodes(), (node) => [node.fullName, node] as const),
+      );
+      const documentOf = (node: Node): NodeDocument => nodeDocument(node, model);
+      return { name, revision, items: documents(matching(values(held), nodeFilter(query)), documentOf) };
+    });
+    return answerJSON(c, page);
+  });
+  app.openapi(COUNT_NODES, async (c) => {
+    const wanted = nodeFilter(c.req.valid('query'));
+    const { revision } = feed;
+    return answerJSON(c, { count: await countItems(gate, matching(nodes.nodes(), wanted)), revision });
+  });
+
+  app.openapi(GET_NODE, (c) => {
+    const { cluster, name } = c.req.valid('param');
+    const fullName = `${cluster}/${name}`;
+    const node = nodes.get(fullName);
+    const explanation = nodes.explain(fullName);
+    if (node === undefined || explanation === undefined)
+      throw new ProblemError('not-found', 'There is no node of this name.', {
+        field: 'name',
+        value: fullName,
+      });
+    return answerJSON(c, {
+      ...nodeDocument(node, model),
+      explain: nodeExplanationDocument(explanation, model),
+    });
+  });
+
+  app.openapi(LIST_IDENTITIES, async (c) => {
+    const query = c.req.valid('query');
+    const page = await readPage(identityPages, gate, query, async () => {
+      const revision = feed.revision;
+      const { version, known } = await identities.of(model.identities());
+      const name = listName(instance, 'identities', version, query);
+      const documentOf = (identity: KnownIdentity): IdentityDocument => identityDocument(identity, model);
+      return { name, revision, items: documents(matching(known, identityFilter(query)), documentOf) };
+    });
+    return answerJSON(c, page);
+  });
+  app.openapi(COUNT_IDENTITIES, async (c) => {
+    const wanted = identityFilter(c.req.valid('query'));
+    const { revision } = feed;
+    return answerJSON(c, { count: await countItems(gate, matching(model.identities(), wanted)), revision });
+  });
+
+  app.openapi(GET_IDENTITY, (c) => {
+    const { identity } = c.req.valid('param');
+    const labels = isNumericIdentity(identity) ? model.labelsOf(identity) : undefined;
+    const prefixes = ipcache.countByIdentity(identity);
+    if (labels === undefined && prefixes === 0)
+      throw new ProblemError('not-found', 'No cluster has allocated this identity.', {
+        field: 'identity',
+        value: String(identity),
+      });
+    return answerJSON(
+      c,
+      identityDocument({ identity, labels: labels ?? [], cluster: model.clusterOf(identity) }, model),
+    );
+  });
+}
+
+/** The list of all identities, read in turns of the event loop. Its version changes only if the list changes. */
+class IdentityView {
+  readonly #gate: TurnGate;
+  #last: { readonly version: number; readonly known: readonly KnownIdentity[] } = { version: 0, known: [] };
+
+  constructor(gate: TurnGate) {
+    this.#gate = gate;
+  }
+
+  async of(identities: Iterable<KnownIdentity>): Promise<{
+    readonly version: number;
+    readonly known: readonly KnownIdentity[];
+  }> {
+    const known: KnownIdentity[] = [];
+    await this.#gate.runSteps(gather(identities, known));
+    const { version, known: before } = this.#last;
+    const isSame =
+      known.length === before.length &&
+      known.every(({ identity, labels, cluster }, at) => {
+        const was = before[at];
+        return identity === was?.identity && labels === was.labels && cluster === was.cluster;
+      });
+    if (!isSame) this.#last = { version: version + 1, known };
+    return this.#last;
+  }
+}
+
+/** Appends all items to a list, 2,048 per step. */
+function* gather<T>(from: Iterable<T>, list: T[]): Generator<void, void, void> {
+  for (const item of from) {
+    list.push(item);
+    if (list.length % 2_048 === 0) yield;
+  }
+}
+
+type Filters<F> = { readonly [Name in keyof F]?: string | undefined };
+
+function serviceFilter({
+  namespace,
+  cluster,
+}: Filters<typeof SERVICE_FILTERS>): (announced: AnnouncedService) => boolean {
+  return ({ service, endpoints }) =>
+    (namespace === undefined || service.id.namespace === namespace) &&
+    (cluster === undefined || endpoints.backends.some((backend) => backend.cluster === cluster));
+}
+
+function nodeFilter({ cluster }: Filters<typeof NODE_FILTERS>): (node: Node) => boolean {
+  return (node) => cluster === undefined || node.cluster === cluster;
+}
+
+function identityFilter({
+  cluster,
+  label,
+}: Filters<typeof IDENTITY_FILTERS>): (known: KnownIdentity) => boolean {
+  return (known) =>
+    (cluster === undefined || known.cluster === cluster) &&
+    (label === undefined || labelTexts(known.labels).includes(label));
+}
+
+function* values<V>(keyed: Iterable<readonly [string, V]>): Generator<V, void, void> {
+  for (const [, value] of keyed) yield value;
+}
+
+/** Yields each value that matches the filter, and `undefined` for each other value. */
+function* matching<V>(all: Iterable<V>, wanted: (value: V) => boolean): Generator<V | undefined, void, void> {
+  for (const value of all) yield wanted(value) ? value : undefined;
+}
+
+function* documents<V extends object, T>(
+  found: Iterable<V | undefined>,
+  documentOf: (value: V) => T,
+): Generator<T | undefined, void, void> {
+  for (const value of found) yield value && documentOf(value);
+}

@@ -1,0 +1,53 @@
+import { createRoute, z } from '@hono/zod-openapi';
+import type { ApiApp } from '../api-context.ts';
+import type { ProcessMetrics } from '../metrics/process-metrics.ts';
+import { answers } from './route-parts.ts';
+
+/** Sources of the health, readiness and metrics routes. */
+export interface HealthContext {
+  readonly metrics: Pick<ProcessMetrics, 'text' | 'contentType'>;
+  /** Returns the reasons why the process is not ready, one sentence each. Empty if it is ready. */
+  readonly blockers: () => readonly string[];
+}
+
+const HEALTH = createRoute({
+  method: 'get',
+  path: '/healthz',
+  summary: 'Whether the process answers',
+  responses: answers(z.object({ status: z.literal('ok'), pid: z.int() }), 'It does'),
+});
+
+const READINESS = z.object({ ready: z.boolean(), blockers: z.array(z.string()) });
+
+const READY = createRoute({
+  method: 'get',
+  path: '/readyz',
+  summary: 'Whether it is ready: everything that is followed has been complete',
+  responses: {
+    200: { description: 'It has', content: { 'application/json': { schema: READINESS } } },
+    503: { description: 'What it waits for', content: { 'application/json': { schema: READINESS } } },
+  },
+});
+
+const METRICS = createRoute({
+  method: 'get',
+  path: '/metrics',
+  summary: 'Everything that is measured, for Prometheus',
+  responses: {
+    200: { description: 'The text form of Prometheus', content: { 'text/plain': { schema: z.string() } } },
+  },
+});
+
+/** Adds `/healthz`, `/readyz` and `/metrics`. */
+export function addHealthRoutes(app: ApiApp, { metrics, blockers }: HealthContext): void {
+  app.openapi(HEALTH, (c) => c.json({ status: 'ok' as const, pid: process.pid }, 200));
+  app.openapi(READY, (c) => {
+    const waited = [...blockers()];
+    return waited.length === 0
+      ? c.json({ ready: true, blockers: waited }, 200)
+      : c.json({ ready: false, blockers: waited }, 503);
+  });
+  app.openapi(METRICS, async (c) =>
+    c.text(await metrics.text(), 200, { 'content-type': metrics.contentType }),
+  );
+}

@@ -1,0 +1,355 @@
+import { createRoute, z } from '@hono/zod-openapi';
+import type { Clock } from '../../base/clock.ts';
+import type { IPCache } from '../../ipcache/ipcache.ts';
+import type { IPCacheSnapshot } from '../../ipcache/snapshot.ts';
+import type { KeyedEntry } from '../../ipcache/types.ts';
+import { SOURCES } from '../../model/source.ts';
+import { addressBits } from '../../net/address-words.ts';
+import { canonicalAddress, Prefix } from '../../net/prefix.ts';
+import type { ApiApp, RouteContext } from '../api-context.ts';
+import type { ChangeFeed } from '../change-feed.ts';
+import {
+  type EntryDocument,
+  type ExplanationDocument,
+  entryDocument,
+  explanationDocument,
+} from '../documents.ts';
+import { ProblemError } from '../problem.ts';
+import type { ReadModel } from '../read-model.ts';
+import { ENTRY, EXPLANATION } from '../schemas.ts';
+import { answerJSON } from './answer.ts';
+import { ListPages } from './list-pages.ts';
+import {
+  addressParameter,
+  answers,
+  COUNT,
+  countItems,
+  filterParameter,
+  listName,
+  PAGE_PARAMETERS,
+  pageOf,
+  prefixParameter,
+  readPage,
+} from './route-parts.ts';
+
+/** Maximum number of IPs of one lookup request. */
+const LOOKED_UP = 10_000;
+
+/** Number of IPs looked up per step: less than a millisecond. */
+const AT_ONCE = 512;
+
+/** Maximum number of host bits for a lookup of a CIDR. For larger CIDRs, the list is filtered. */
+const FEW_HOST_BITS = 12;
+
+const FILTER_FIELDS = {
+  prefix: filterParameter('Exactly this IP or CIDR'),
+  within: filterParameter('Only prefixes that lie in this CIDR'),
+  identity: z.coerce
+    .number()
+    .int()
+    .min(0)
+    .max(2 ** 32 - 1)
+    .optional()
+    .openapi({ description: 'Only prefixes with this identity' }),
+  source: z
+    .enum(SOURCES, { error: `must be one of ${SOURCES.join(', ')}` })
+    .optional()
+    .openapi({ description: 'Only prefixes whose effective claim is of this source' }),
+  cluster: filterParameter('Only prefixes whose effective claim is of this remote cluster'),
+  pod: filterParameter('Only prefixes of this pod: `namespace/name`'),
+  node: filterParameter('Only prefixes behind this host, by its IP'),
+};
+
+const FILTERS = z.strictObject(FILTER_FIELDS);
+
+type Filters = z.output<typeof FILTERS>;
+
+const LIST = createRoute({
+  method: 'get',
+  path: '/v1/ipcache',
+  summary: 'Prefixes and what stands behind them, a page at a time, in no order that is promised',
+  request: { query: z.strictObject({ ...FILTER_FIELDS, ...PAGE_PARAMETERS }).openapi('IPFilters') },
+  responses: answers(
+    pageOf(ENTRY),
+    'A page of prefixes: it may be short, also empty, while there is a `continue`',
+  ),
+});
+
+const COUNT_PREFIXES = createRoute({
+  method: 'get',
+  path: '/v1/ipcache/count',
+  summary: 'How many prefixes there are',
+  request: { query: FILTERS },
+  responses: answers(COUNT, 'The number of prefixes'),
+});
+
+const IP_PARAMETER = z.object({ ip: z.string().max(64).openapi({ example: '10.10.0.12' }) });
+
+const CIDR_PARAMETERS = z.object({
+  ip: z.string().max(64).openapi({ example: '10.10.0.0' }),
+  length: z.string().max(3).openapi({ example: '16' }),
+});
+
+const LOOKUP = createRoute({
+  method: 'get',
+  path: '/v1/ipcache/lookup/{ip}',
+  summary: 'What an IP belongs to: the longest prefix that contains it',
+  request: { params: IP_PARAMETER },
+  responses: answers(ENTRY, 'What stands behind the longest prefix'),
+});
+
+const EXPLAIN_IP = createRoute({
+  method: 'get',
+  path: '/v1/ipcache/explain/{ip}',
+  summary: 'Who claims the prefix that an IP belongs to, strongest first, and why the first one won',
+  request: { params: IP_PARAMETER },
+  responses: answers(EXPLANATION, 'Every claim'),
+});
+
+const EXPLAIN_CIDR = createRoute({
+  method: 'get',
+  path: '/v1/ipcache/explain/{ip}/{length}',
+  summary: 'Who claims exactly this CIDR, strongest first, and why the first one won',
+  request: { params: CIDR_PARAMETERS },
+  responses: answers(EXPLANATION, 'Every claim'),
+});
+
+const LOOKUP_MANY = createRoute({
+  method: 'post',
+  path: '/v1/lookup',
+  summary: 'What many IPs belong to, in one request',
+  request: {
+    body: {
+      required: true,
+      content: {
+        'application/json': {
+          schema: z.strictObject({ ips: z.array(z.string().max(64)).max(LOOKED_UP) }),
+        },
+      },
+    },
+  },
+  responses: answers(
+    z.object({
+      revision: z.int(),
+      entries: z.array(ENTRY.nullable()),
+      errors: z.array(z.object({ index: z.int(), ip: z.string(), detail: z.string() })).openapi({
+        description: 'Items that are not IP addresses; their entries are null',
+      }),
+    }),
+    'For each IP in order its entry, or null if nothing is known about it or it is not an IP',
+  ),
+});
+
+/** Adds the routes of the IPCache. */
+export function addIPRoutes(app: ApiApp, { model, feed, clock, instance, gate }: RouteContext): void {
+  const { ipcache } = model;
+  const pages = new ListPages<EntryDocument>(clock, feed.end);
+  const views = new SnapshotViews(model, feed, clock);
+  // The first call of each scans all entries to build its index. Call them now, because the cache is still empty.
+  ipcache.countByIdentity(0);
+  ipcache.lookupByPod('', '');
+  ipcache.lookupByHost('');
+  app.openapi(LIST, async (c) => {
+    const query = c.req.valid('query');
+    const page = await readPage(pages, gate, query, () => {
+      const filters = parseFilters(query);
+      // The indexes by pod and host show the current cache, so the snapshot must be current, too.
+      const isOfNow = filters.pod !== undefined || filters.host !== undefined;
+      const view = views.take(pages.isFull && !isOfNow);
+      const { snapshot, revision } = view;
+      const name = listName(instance, 'ipcache', snapshot.revision, query);
+      return { name, revision, view, items: listing(model, snapshot, filters) };
+    });
+    return answerJSON(c, page);
+  });
+  app.openapi(COUNT_PREFIXES, async (c) => {
+    const query = c.req.valid('query');
+    if (Object.keys(query).length === 0) {
+      const { entries, shadowed } = ipcache.status();
+      return answerJSON(c, { count: entries - shadowed, revision: feed.revision });
+    }
+    const { snapshot, revision } = views.take(false);
+    const items = matching(model, snapshot, parseFilters(query));
+    return answerJSON(c, { count: await countItems(gate, items), revision });
+  });
+  app.openapi(LOOKUP, (c) => {
+    const { ip } = c.req.valid('param');
+    const entry = ipcache.lookup(addressParameter('ip', ip));
+    if (entry === undefined) throw unknown('ip', ip);
+    return answerJSON(c, entryDocument(entry, model));
+  });
+  app.openapi(EXPLAIN_IP, (c) => {
+    const { ip } = c.req.valid('param');
+    return answerJSON(c, explained(model, ip, ipcache.lookup(addressParameter('ip', ip))));
+  });
+  app.openapi(EXPLAIN_CIDR, (c) => {
+    const { ip, length } = c.req.valid('param');
+    const cidr = prefixParameter('ip', `${ip}/${length}`).toString();
+    return answerJSON(c, explained(model, cidr, ipcache.lookupByPrefix(cidr)));
+  });
+  app.openapi(LOOKUP_MANY, async (c) => {
+    const { ips } = c.req.valid('json');
+    const revision = feed.revision;
+    const entries: (EntryDocument | null)[] = [];
+    const errors: LookupError[] = [];
+    const view = ips.length > AT_ONCE ? ipcache.snapshot() : ipcache;
+    await gate.runSteps(lookUp(model, view, ips, { entries, errors }));
+    return c.json({ revision, entries, errors }, 200);
+  });
+}
+
+/** An item of a lookup request that is not an IP address. */
+interface LookupError {
+  readonly index: number;
+  readonly ip: string;
+  readonly detail: string;
+}
+
+/** Looks up IPs, {@link AT_ONCE} per step. Adds an entry or null for each IP, and an error if it is not an IP. */
+function* lookUp(
+  model: ReadModel,
+  view: Pick<IPCacheSnapshot, 'lookup'>,
+  ips: readonly string[],
+  { entries, errors }: { readonly entries: (EntryDocument | null)[]; readonly errors: LookupError[] },
+): Generator<void, void, void> {
+  for (const [index, ip] of ips.entries()) {
+    const entry = view.lookup(ip);
+    entries.push(entry === undefined ? null : entryDocument(entry, model));
+    if (entry === undefined && canonicalAddress(ip) === undefined)
+      errors.push({ index, ip, detail: 'not a valid IP address' });
+    if (entries.length % AT_ONCE === 0) yield;
+  }
+}
+
+/** A snapshot and its revision of the change feed. */
+interface SnapshotView {
+  readonly snapshot: IPCacheSnapshot;
+  readonly revision: number;
+}
+
+/** While many snapshots are held, new lists share the last one if it is younger than this. */
+const SHARED_MS = 10_000;
+
+/** Takes the snapshots of lists. Lists of the same revision share a snapshot while one of them is held. */
+class SnapshotViews {
+  readonly #model: ReadModel;
+  readonly #feed: ChangeFeed;
+  readonly #clock: Clock;
+  #last: WeakRef<SnapshotView> | undefined;
+  #takenAt = 0;
+
+  constructor(model: ReadModel, feed: ChangeFeed, clock: Clock) {
+    this.#model = model;
+    this.#feed = feed;
+    this.#clock = clock;
+  }
+
+  /** Returns a current view; if `many`, it may be up to {@link SHARED_MS} old. */
+  take(many: boolean): SnapshotView {
+    const { ipcache } = this.#model;
+    const { revision } = this.#feed;
+    const last = this.#last?.deref();
+    const isNow = last?.revision === revision && last.snapshot.revision === ipcache.revision;
+    const isShared = many && this.#clock.now() - this.#takenAt < SHARED_MS;
+    if (last !== undefined && (isNow || isShared)) return last;
+    const view = { snapshot: ipcache.snapshot(), revision };
+    this.#last = new WeakRef(view);
+    this.#takenAt = this.#clock.now();
+    return view;
+  }
+}
+
+/** Returns the problem of an unknown IP or CIDR. */
+function unknown(field: string, value: string): ProblemError {
+  return new ProblemError('not-found', `Nothing is known of ${value}.`, { field, value });
+}
+
+function explained(model: ReadModel, asked: string, entry: KeyedEntry | undefined): ExplanationDocument {
+  const explanation = entry && model.ipcache.explain(entry.key);
+  const document = explanation && explanationDocument(explanation, model);
+  if (document === undefined) throw unknown('ip', asked);
+  return document;
+}
+
+/** Parsed filters. */
+interface Query {
+  readonly exact: Prefix | undefined;
+  readonly within: Prefix | undefined;
+  readonly identity: number | undefined;
+  readonly pod: readonly [namespace: string, name: string] | undefined;
+  readonly host: string | undefined;
+  readonly matches: (entry: KeyedEntry) => boolean;
+}
+
+function parseFilters({ prefix, within, identity, source, cluster, pod, node }: Filters): Query {
+  const around = within === undefined ? undefined : prefixParameter('within', within);
+  const host = node === undefined ? undefined : addressParameter('node', node);
+  const named = pod === undefined ? undefined : podParameter(pod);
+  return {
+    exact: prefix === undefined ? undefined : prefixParameter('prefix', prefix),
+    within: around,
+    identity,
+    pod: named,
+    host,
+    matches: (entry) =>
+      (identity === undefined || entry.identity === identity) &&
+      (source === undefined || entry.source === source) &&
+      (cluster === undefined || entry.owner === cluster) &&
+      (host === undefined || entry.hostIP === host) &&
+      (named === undefined || (entry.k8s?.namespace === named[0] && entry.k8s.podName === named[1])) &&
+      (around === undefined || contains(around, entry.key)),
+  };
+}
+
+function contains(around: Prefix, key: string): boolean {
+  const prefix = Prefix.parse(key);
+  return prefix !== undefined && around.contains(prefix);
+}
+
+function podParameter(pod: string): readonly [namespace: string, name: string] {
+  const [namespace, name, ...rest] = pod.split('/');
+  if (namespace !== undefined && name !== undefined && rest.length === 0) return [namespace, name];
+  throw new ProblemError('invalid-parameter', 'pod is not a namespace and a name.', {
+    field: 'pod',
+    value: pod.slice(0, 120),
+    allowed: 'namespace/name',
+  });
+}
+
+/** Yields the documents of a list, and `undefined` for each other entry that was read. */
+function* listing(
+  model: ReadModel,
+  snapshot: IPCacheSnapshot,
+  query: Query,
+): Generator<EntryDocument | undefined, void, void> {
+  for (const entry of matching(model, snapshot, query)) yield entry && entryDocument(entry, model);
+}
+
+/** Yields the entries of a list, and `undefined` for each other entry that was read. */
+function* matching(
+  { ipcache }: ReadModel,
+  snapshot: IPCacheSnapshot,
+  query: Query,
+): Generator<KeyedEntry | undefined, void, void> {
+  for (const entry of candidates(ipcache, snapshot, query)) yield query.matches(entry) ? entry : undefined;
+}
+
+/** Returns the entries to filter, from the most selective index. */
+function candidates(ipcache: IPCache, snapshot: IPCacheSnapshot, query: Query): Iterable<KeyedEntry> {
+  const { exact, within, identity, pod, host } = query;
+  if (exact !== undefined)
+    return [snapshot.lookupByPrefix(exact.toString())].filter((entry) => entry !== undefined);
+  if (within !== undefined && addressBits(within.family) - within.length <= FEW_HOST_BITS)
+    return snapshot.within(within.toString());
+  if (pod !== undefined) return visible(snapshot, ipcache.lookupByPod(...pod));
+  if (identity !== undefined) return visible(snapshot, snapshot.lookupByIdentity(identity));
+  if (host !== undefined) return visible(snapshot, ipcache.lookupByHost(host));
+  return snapshot.entries();
+}
+
+function* visible(snapshot: IPCacheSnapshot, keys: Iterable<string>): Generator<KeyedEntry, void, void> {
+  for (const key of keys) {
+    const entry = snapshot.get(key);
+    if (entry?.shadowed === false) yield entry;
+  }
+}

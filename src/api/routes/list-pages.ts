@@ -1,0 +1,162 @@
+import type { Clock, Timer } from '../../base/clock.ts';
+import { ProblemError } from '../problem.ts';
+
+/** A page of a list. */
+export interface Page<T> {
+  readonly items: readonly T[];
+  /** Revision of the change feed for the whole list. A monitor can resume from it. */
+  readonly revision: number;
+  /** Token of the next page; absent on the last page. */
+  readonly continue?: string;
+}
+
+/**
+ * Source of a list. `items` may yield `undefined` for items that were read but do not belong to the list, so that a page also
+ * limits the number of items it reads.
+ */
+export interface Listing<T> {
+  /** Lists with the same name have the same items in the same order. */
+  readonly name: string;
+  readonly revision: number;
+  /** The snapshot behind the list, if any. Several lists may share one. */
+  readonly view?: object;
+  readonly items: Iterator<T | undefined>;
+}
+
+/** A position in a list. */
+interface Cursor<T> {
+  readonly listing: Listing<T>;
+  /** Number of items read. */
+  looked: number;
+  /** Token of the next page; `undefined` at the end. */
+  token: string | undefined;
+  /** The previous page and its token, for a client that did not receive it. */
+  last: Page<T> | undefined;
+  lastToken: string | undefined;
+  usedAt: number;
+}
+
+/** A list is released if its next page is not requested within this time. */
+const HELD_MS = 60_000;
+
+/** Maximum number of cursors. If there are more, the least recently used one is released. */
+const HELD_LISTS = 32;
+
+/** Maximum number of views of all cursors. A view of a million entries costs about 50 MB if all entries change. */
+const HELD_VIEWS = 8;
+
+/** Maximum weight of the items that one page reads: a few milliseconds. */
+const LOOKED_AT = 10_000;
+
+/**
+ * Serves lists in pages. A list is one consistent view of its engine and is held for a minute after each page. A timer releases
+ * it then, because a view costs memory for every later change. A repeated request returns the same page and holds the list for
+ * another minute. The problem `expired` is returned for older pages and released lists.
+ *
+ * The token of a page consists of the name of the list and the number of items before the page. If a list has not changed, its
+ * first page is therefore the same each time, and so is its ETag. Clients with equal tokens may share a cursor or use each
+ * other's, because the following items are the same.
+ */
+export class ListPages<T> {
+  readonly #clock: Clock;
+  /** Cursors, least recently used first. */
+  readonly #held = new Set<Cursor<T>>();
+  readonly #ended: AbortSignal;
+  readonly #weigh: (item: T) => number;
+  #timer: Timer | undefined;
+
+  /** Holds lists until `ended` fires. `weigh` returns the weight of an item. */
+  constructor(clock: Clock, ended: AbortSignal, weigh: (item: T) => number = () => 1) {
+    this.#clock = clock;
+    this.#ended = ended;
+    this.#weigh = weigh;
+    ended.addEventListener('abort', () => {
+      this.#held.clear();
+      this.#timer?.cancel();
+    });
+  }
+
+  /** Number of cursors. */
+  get size(): number {
+    return this.#held.size;
+  }
+
+  /** True if the limit of views is reached. */
+  get isFull(): boolean {
+    return this.#views().size >= HELD_VIEWS;
+  }
+
+  /** Returns the first page of a list. */
+  begin(listing: Listing<T>, limit: number): Page<T> {
+    const from = { looked: 0, token: undefined, last: undefined, lastToken: undefined, usedAt: 0 };
+    return this.#read({ listing, ...from }, limit);
+  }
+
+  /** Returns the page of a `continue` token. */
+  next(token: string, limit: number): Page<T> {
+    this.#expire();
+    const held = [...this.#held];
+    const cursor = held.find((place) => place.token === token);
+    if (cursor !== undefined) return this.#read(cursor, limit);
+    const before = held.find((place) => place.lastToken === token);
+    if (before?.last !== undefined) {
+      this.#touch(before);
+      return before.last;
+    }
+    throw new ProblemError('expired', 'The list is not held any more: ask for it from its beginning.', {
+      field: 'continue',
+      value: token.slice(0, 40),
+    });
+  }
+
+  #read(cursor: Cursor<T>, limit: number): Page<T> {
+    const { name, revision, items: list } = cursor.listing;
+    const items: T[] = [];
+    let done = false;
+    this.#held.delete(cursor); // even if reading throws, because a failed generator looks finished
+    for (let weight = 0; weight < LOOKED_AT && items.length < limit && !done; ) {
+      const { done: over, value } = list.next();
+      done = over === true;
+      if (!done) cursor.looked++;
+      if (over !== true && value !== undefined) items.push(value);
+      weight += over === true || value === undefined ? 1 : this.#weigh(value);
+    }
+    cursor.lastToken = cursor.token;
+    cursor.token = done ? undefined : `${name}.${cursor.looked}`;
+    const page = { items, revision, ...(cursor.token !== undefined && { continue: cursor.token }) };
+    cursor.last = page;
+    if (done && cursor.lastToken === undefined) return page;
+    this.#touch(cursor);
+    this.#expire();
+    return page;
+  }
+
+  /** Makes a cursor the most recently used one. */
+  #touch(cursor: Cursor<T>): void {
+    cursor.usedAt = this.#clock.now();
+    this.#held.delete(cursor);
+    this.#held.add(cursor);
+  }
+
+  /** Returns the views of all cursors, most recently used first. */
+  #views(): Set<object> {
+    return new Set([...this.#held].reverse().flatMap(({ listing }) => listing.view ?? []));
+  }
+
+  #expire(): void {
+    const now = this.#clock.now();
+    const tooMany = new Set<object | undefined>([...this.#views()].slice(HELD_VIEWS));
+    for (const cursor of this.#held) {
+      const isOld = this.#held.size > HELD_LISTS || now - cursor.usedAt >= HELD_MS;
+      if (isOld || tooMany.has(cursor.listing.view)) this.#held.delete(cursor);
+    }
+    const [oldest] = this.#held;
+    if (oldest !== undefined && !this.#ended.aborted)
+      this.#timer ??= this.#clock.after(oldest.usedAt + HELD_MS - now, () => this.#due());
+  }
+
+  #due(): void {
+    this.#timer = undefined;
+    this.#expire();
+  }
+}

@@ -1,0 +1,171 @@
+import type { ApiContext } from '../api-context.ts';
+import type { ChangeFeed, ChangeType, FeedChange } from '../change-feed.ts';
+import {
+  type EntryDocument,
+  entryDocument,
+  type NodeDocument,
+  nodeDocument,
+  type ServiceDocument,
+  serviceDocument,
+} from '../documents.ts';
+import type { ReadModel } from '../read-model.ts';
+
+/** A changed key and its current value. */
+export interface ChangeDocument {
+  readonly revision: number;
+  /** Time of the change, ISO 8601. */
+  readonly at: string;
+  readonly type: ChangeType;
+  readonly kind: 'upsert' | 'delete';
+  /** A CIDR, `namespace/name`, or `cluster/name`. */
+  readonly key: string;
+  /** Absent if the key was deleted. */
+  readonly value?: EntryDocument | ServiceDocument | NodeDocument | undefined;
+}
+
+/** Parameters of a monitor. */
+export interface MonitorRequest {
+  readonly types: ReadonlySet<ChangeType>;
+  /** Revision after which to start; `undefined` starts with the next change. An unknown revision causes a resync. */
+  readonly from: number | undefined;
+}
+
+/** A heartbeat is sent after this time without an event, so that both sides notice a broken connection. */
+const HEARTBEAT_MS = 15_000;
+
+/** Maximum number of changes in a part. A part ends early when its text reaches 64 kB. */
+const CHANGES_AT_A_TIME = 256;
+const PART_LENGTH = 65_536;
+
+/** Bytes of parts kept for monitors that reach the same revision later. */
+const HELD_BYTES: number = 2 << 20;
+
+/** The changes after a revision. */
+interface Part {
+  /** Encoded events. */
+  readonly bytes: Uint8Array;
+  /** Revision from which to continue. */
+  readonly revision: number;
+  readonly missed: boolean;
+}
+
+const ENCODER = new TextEncoder();
+
+/**
+ * Encodes changes as events, once for all monitors at the same revision. Monitors that keep up are woken together, so fifty
+ * cost hardly more than one. Keeps the last 2 MB of parts.
+ */
+export class MonitorParts {
+  readonly #model: ReadModel;
+  readonly #feed: ChangeFeed;
+  readonly #instance: string;
+  /** Parts by revision and types, oldest first. */
+  readonly #held = new Map<string, Part>();
+  #bytes = 0;
+
+  constructor({ model, feed, instance }: ApiContext) {
+    this.#model = model;
+    this.#feed = feed;
+    this.#instance = instance;
+  }
+
+  /** Returns the part with the changes of these types after a revision. */
+  after(revision: number, types: ReadonlySet<ChangeType>): Part {
+    const name = `${revision} ${[...types]}`;
+    const held = this.#held.get(name);
+    if (held !== undefined) return held;
+    const part = this.#write(revision, types);
+    if (part.bytes.length > 0) this.#hold(name, part);
+    return part;
+  }
+
+  #write(from: number, types: ReadonlySet<ChangeType>): Part {
+    const { changes, revision, missed } = this.#feed.read(from, CHANGES_AT_A_TIME, types);
+    let text = '';
+    for (const change of changes) {
+      text += eventText('change', this.idOf(change.revision), changeDocument(this.#model, change));
+      if (text.length >= PART_LENGTH)
+        return { bytes: ENCODER.encode(text), revision: change.revision, missed };
+    }
+    return { bytes: ENCODER.encode(text), revision, missed };
+  }
+
+  #hold(name: string, part: Part): void {
+    this.#held.set(name, part);
+    this.#bytes += part.bytes.length;
+    for (const [oldest, { bytes }] of this.#held) {
+      if (this.#bytes <= HELD_BYTES) return;
+      this.#held.delete(oldest);
+      this.#bytes -= bytes.length;
+    }
+  }
+
+  /** Returns the event id of a revision. */
+  idOf(revision: number): string {
+    return `${this.#instance}.${revision}`;
+  }
+}
+
+/**
+ * Yields changes as server-sent events. The first event is `synced` with the start revision. `change` carries a
+ * {@link ChangeDocument}. `resync` means that changes were missed and the client must read the lists again. If it is the first
+ * event, there is no `synced`. A client resumes with the id of its last event as `Last-Event-ID`. Ids advance with changes of
+ * other types, too. A part is encoded when the client has read the previous one, so nothing is queued for slow clients.
+ */
+export async function* monitorEvents(
+  { feed, clock }: Pick<ApiContext, 'feed' | 'clock'>,
+  parts: MonitorParts,
+  { types, from }: MonitorRequest,
+  signal: AbortSignal,
+): AsyncGenerator<Uint8Array, void, void> {
+  let revision = from ?? feed.revision;
+  let said = Number.NEGATIVE_INFINITY;
+  while (!signal.aborted && !feed.ended) {
+    const opening = said < 0;
+    const part = parts.after(revision, types);
+    if (part.missed || opening) {
+      const [event, after] = part.missed ? ['resync', part.revision] : ['synced', revision];
+      yield ENCODER.encode(eventText(event, parts.idOf(after), { revision: after }));
+      said = clock.now();
+    }
+    revision = part.revision;
+    if (part.bytes.length > 0) {
+      yield part.bytes;
+      said = clock.now();
+    }
+    if (revision !== feed.revision) continue;
+    await feed.changed(revision, signal, said + HEARTBEAT_MS - clock.now());
+    if (clock.now() - said < HEARTBEAT_MS) continue;
+    yield ENCODER.encode(`: still here\nid: ${parts.idOf(revision)}\n\n`);
+    said = clock.now();
+  }
+}
+
+function eventText(event: string, id: string, data: unknown): string {
+  return `event: ${event}\nid: ${id}\ndata: ${JSON.stringify(data)}\n\n`;
+}
+
+/** Returns the document of a change, with the current value of the key. */
+function changeDocument(model: ReadModel, { revision, type, key, at }: FeedChange): ChangeDocument {
+  const value = currentValue(model, type, key);
+  const kind = value === undefined ? 'delete' : 'upsert';
+  return { revision, at: new Date(at).toISOString(), type, kind, key, ...(value && { value }) };
+}
+
+function currentValue(model: ReadModel, type: ChangeType, key: string): ChangeDocument['value'] {
+  switch (type) {
+    case 'ip': {
+      const entry = model.ipcache.lookupByPrefix(key);
+      return entry && entryDocument(entry, model);
+    }
+    case 'node': {
+      const node = model.nodes.get(key);
+      return node && nodeDocument(node, model);
+    }
+    case 'service': {
+      const slash = key.indexOf('/');
+      const announced = model.services.get({ namespace: key.slice(0, slash), name: key.slice(slash + 1) });
+      return announced && serviceDocument(announced, model);
+    }
+  }
+}

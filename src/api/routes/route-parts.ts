@@ -1,0 +1,172 @@
+import { hash } from 'node:crypto';
+import { z } from '@hono/zod-openapi';
+import { assert } from '../../base/assert.ts';
+import type { TurnGate } from '../../base/turn-gate.ts';
+import { canonicalAddress, Prefix } from '../../net/prefix.ts';
+import { PROBLEM_TYPE, ProblemError } from '../problem.ts';
+import { PROBLEM } from '../schemas.ts';
+import type { Listing, ListPages, Page } from './list-pages.ts';
+
+/** Descriptions and media types of a route's responses. */
+export type AnswerDescription<S extends z.ZodType> = {
+  readonly 200: {
+    readonly description: string;
+    readonly content: { readonly 'application/json': { readonly schema: S } };
+  };
+  readonly 304: { readonly description: string };
+  readonly default: {
+    readonly description: string;
+    readonly content: { readonly 'application/problem+json': { readonly schema: typeof PROBLEM } };
+  };
+};
+
+/** Returns the response descriptions of a route: a document, 304 or a problem. */
+export function answers<S extends z.ZodType>(schema: S, description: string): AnswerDescription<S> {
+  return {
+    200: { description, content: { 'application/json': { schema } } },
+    304: { description: 'The client has this answer: it has named its `ETag` in `If-None-Match`' },
+    default: { description: 'What is wrong', content: { [PROBLEM_TYPE]: { schema: PROBLEM } } },
+  };
+}
+
+const MAX_LIMIT = 1_000;
+
+/** Number of items counted per step: less than a millisecond. */
+const COUNTED_AT_ONCE = 1_024;
+
+/** Parameters of a list: the page size and the token of the next page. */
+export const PAGE_PARAMETERS: {
+  readonly limit: z.ZodType<number>;
+  readonly continue: z.ZodOptional<z.ZodString>;
+} = {
+  limit: z.coerce
+    .number()
+    .int()
+    .min(1)
+    .max(MAX_LIMIT)
+    .default(500)
+    .openapi({ description: 'Most items of a page', param: { in: 'query', name: 'limit' } }),
+  continue: z
+    .string()
+    .max(40)
+    .optional()
+    .openapi({ description: 'The `continue` of the page before', param: { in: 'query', name: 'continue' } }),
+};
+
+/** Parsed query of a list: {@link PAGE_PARAMETERS} and the filters. */
+export interface PageQuery {
+  readonly limit: number;
+  readonly continue?: string | undefined;
+  readonly [filter: string]: string | number | undefined;
+}
+
+/** Returns the schema of a page. */
+export function pageOf<T>(item: z.ZodType<T>): z.ZodType<{
+  items: readonly T[];
+  revision: number;
+  continue?: string | undefined;
+}> {
+  return z.object({
+    items: z.array(item).readonly(),
+    revision: z
+      .int()
+      .openapi({ description: 'What the whole list shows; `/v1/monitor?from=` goes on from there' }),
+    continue: z
+      .string()
+      .optional()
+      .openapi({ description: 'Asks for the next page; left out on the last one' }),
+  });
+}
+
+/** Number of items of a list. */
+export interface CountDocument {
+  readonly count: number;
+  /** Revision of the change feed when the count started. */
+  readonly revision: number;
+}
+
+/** See {@link CountDocument}. */
+export const COUNT: z.ZodType<CountDocument> = z
+  .object({ count: z.int(), revision: z.int() })
+  .openapi('Count');
+
+/** Returns the number of items of a list without `undefined`. Counts in turns of the event loop. */
+export async function countItems(gate: TurnGate, items: Iterable<unknown>): Promise<number> {
+  let count = 0;
+  function* steps(): Generator<void, void, void> {
+    let read = 0;
+    for (const item of items) {
+      if (item !== undefined) count++;
+      if (++read % COUNTED_AT_ONCE === 0) yield;
+    }
+  }
+  await gate.runSteps(steps());
+  return count;
+}
+
+/** Parses a parameter that is an IP or a CIDR. Throws `ProblemError` if it is invalid. */
+export function prefixParameter(field: string, text: string): Prefix {
+  const prefix = Prefix.parse(text);
+  if (prefix !== undefined) return prefix;
+  throw new ProblemError('invalid-parameter', `${field} is not a valid IP address or CIDR.`, {
+    field,
+    value: text.slice(0, 120),
+    allowed: 'an IPv4 or IPv6 address, or a CIDR such as 10.0.0.0/8',
+  });
+}
+
+/** Parses a parameter that is an IP. Returns its canonical form. Throws `ProblemError` if it is invalid. */
+export function addressParameter(field: string, text: string): string {
+  const address = canonicalAddress(text);
+  if (address !== undefined) return address;
+  throw new ProblemError('invalid-parameter', `${field} is not a valid IP address.`, {
+    field,
+    value: text.slice(0, 120),
+    allowed: 'an IPv4 or IPv6 address',
+  });
+}
+
+/**
+ * Returns a page of a list, read in a turn of the gate: the page of the `continue` token, or the first one if there is none.
+ * Throws `ProblemError` if `continue` is combined with filters, because the list already has its own.
+ */
+export async function readPage<T>(
+  pages: ListPages<T>,
+  gate: TurnGate,
+  { limit, continue: token, ...filters }: PageQuery,
+  begin: () => Listing<T> | Promise<Listing<T>>,
+): Promise<Page<T>> {
+  if (token === undefined) {
+    const listing = await begin();
+    return inTurn(gate, limit, () => pages.begin(listing, limit));
+  }
+  const [given] = Object.entries(filters).filter(([, value]) => value !== undefined);
+  if (given === undefined) return inTurn(gate, limit, () => pages.next(token, limit));
+  throw new ProblemError(
+    'invalid-parameter',
+    'continue goes on with the filters of its list: leave the others out.',
+    {
+      field: given[0],
+      value: String(given[1]).slice(0, 120),
+    },
+  );
+}
+
+async function inTurn<T>(gate: TurnGate, weight: number, read: () => T): Promise<T> {
+  const results: T[] = [];
+  await gate.run(weight, () => results.push(read()));
+  const [result] = results;
+  assert(result !== undefined, 'it has run: nothing could end it before');
+  return result;
+}
+
+/** Returns the name of a list: a hash of the run of the agent, the kind and version of the list, and the filters. */
+export function listName(instance: string, what: string, version: number, query: PageQuery): string {
+  const { limit: _, continue: _token, ...filters } = query;
+  return hash('sha1', JSON.stringify([instance, what, version, filters]), 'base64url').slice(0, 16);
+}
+
+/** Returns the schema of a text filter. */
+export function filterParameter(description: string): z.ZodOptional<z.ZodString> {
+  return z.string().min(1).max(512).optional().openapi({ description });
+}

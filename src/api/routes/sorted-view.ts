@@ -1,0 +1,78 @@
+import type { TurnGate } from '../../base/turn-gate.ts';
+
+/** A value and its sort key. */
+type Keyed<V> = readonly [key: string, value: V];
+
+/** Number of items sorted or merged per step: about a millisecond. */
+const RUN = 2_048;
+
+/**
+ * The content of an engine, sorted by key in turns of the event loop. Each version is sorted once; all requests share the
+ * result.
+ */
+export class SortedView<V> {
+  readonly #gate: TurnGate;
+  #last: { readonly version: unknown; readonly values: Promise<readonly Keyed<V>[]> } | undefined;
+
+  constructor(gate: TurnGate) {
+    this.#gate = gate;
+  }
+
+  /** Returns the sorted content. `held` is called only if the version changed. Its result must not change during the sort. */
+  of(version: unknown, held: () => Iterable<Keyed<V>>): Promise<readonly Keyed<V>[]> {
+    if (this.#last === undefined || this.#last.version !== version)
+      this.#last = { version, values: this.#sort(held()) };
+    return this.#last.values;
+  }
+
+  async #sort(held: Iterable<Keyed<V>>): Promise<readonly Keyed<V>[]> {
+    const runs: Keyed<V>[][] = [];
+    await this.#gate.runSteps(sortRuns(held, runs));
+    for (let count = runs.length; count > 1; count = runs.length) {
+      for (const [a = [], b = []] of pairs(runs.splice(0))) {
+        const merged: Keyed<V>[] = [];
+        await this.#gate.runSteps(merge(a, b, merged));
+        runs.push(merged);
+      }
+    }
+    return runs[0] ?? [];
+  }
+}
+
+/** Sorts the items in runs. Each step adds one run to `runs`. */
+function* sortRuns<V>(held: Iterable<Keyed<V>>, runs: Keyed<V>[][]): Generator<void, void, void> {
+  let run: Keyed<V>[] = [];
+  for (const keyed of held) {
+    run.push(keyed);
+    if (run.length < RUN) continue;
+    runs.push(run.sort(byKey));
+    run = [];
+    yield;
+  }
+  runs.push(run.sort(byKey));
+}
+
+function* pairs<T>(items: readonly T[]): Generator<readonly T[], void, void> {
+  for (let at = 0; at < items.length; at += 2) yield items.slice(at, at + 2);
+}
+
+function* merge<V>(
+  a: readonly Keyed<V>[],
+  b: readonly Keyed<V>[],
+  merged: Keyed<V>[],
+): Generator<void, void, void> {
+  for (let [i, j] = [0, 0]; ; ) {
+    const [x, y] = [a[i], b[j]];
+    const next = y === undefined || (x !== undefined && byKey(x, y) <= 0) ? x : y;
+    if (next === undefined) return;
+    if (next === x) i++;
+    else j++;
+    merged.push(next);
+    if (merged.length % RUN === 0) yield;
+  }
+}
+
+/** Compares keys by UTF-16 code unit. */
+function byKey([a]: Keyed<unknown>, [b]: Keyed<unknown>): number {
+  return a < b ? -1 : Number(a > b);
+}

@@ -1,0 +1,144 @@
+import { ServerResponse } from 'node:http';
+import type { HttpBindings } from '@hono/node-server';
+import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
+import { createRoute, z } from '@hono/zod-openapi';
+import type { ApiApp, ApiContext } from '../api-context.ts';
+import { ALL_TYPES, CHANGE_TYPES, type ChangeType } from '../change-feed.ts';
+import { ProblemError } from '../problem.ts';
+import { CLUSTERMESH, STATUS } from '../schemas.ts';
+import { answerJSON } from './answer.ts';
+import { EVENT_STREAM_HEADERS, streamOf, writeEvents } from './event-stream.ts';
+import { addHealthRoutes } from './health-routes.ts';
+import { MonitorParts, monitorEvents } from './monitor-stream.ts';
+import { answers } from './route-parts.ts';
+
+const GET_STATUS = createRoute({
+  method: 'get',
+  path: '/v1/status',
+  summary: 'How the agent stands: clusters, counts, what was rejected',
+  responses: answers(STATUS, 'The status'),
+});
+
+const GET_CLUSTERMESH = createRoute({
+  method: 'get',
+  path: '/v1/clustermesh',
+  summary: 'How each cluster of the mesh stands',
+  responses: answers(CLUSTERMESH, 'The clusters'),
+});
+
+const REJECTIONS = createRoute({
+  method: 'get',
+  path: '/v1/rejections',
+  summary: 'What was rejected: counted by reason, and the last ones',
+  responses: answers(
+    z.object({
+      total: z.int(),
+      byReason: z.record(z.string(), z.int()),
+      recent: z.array(
+        z.object({
+          reason: z.string(),
+          field: z.string(),
+          value: z.string(),
+          at: z.string().optional(),
+          message: z.string(),
+        }),
+      ),
+    }),
+    'Rejections, oldest first',
+  ),
+});
+
+const MONITOR = createRoute({
+  method: 'get',
+  path: '/v1/monitor',
+  summary: 'Every change as server-sent events, each key once at its latest state',
+  request: {
+    query: z.strictObject({
+      types: z
+        .string()
+        .max(64)
+        .optional()
+        .openapi({ description: 'Only changes of these: ip, service, node, with commas between' }),
+      from: z.string().max(64).optional().openapi({
+        description:
+          'Go on after this: the revision of a list, or the id of an event. Without it: what comes from now on',
+      }),
+    }),
+    headers: z.object({ 'last-event-id': z.string().max(64).optional() }),
+  },
+  responses: {
+    200: {
+      description: 'Events `synced`, `change`, and `resync` when changes were missed',
+      content: { 'text/event-stream': { schema: z.string() } },
+    },
+  },
+});
+
+/** Maximum number of concurrent monitors. */
+const MONITORS = 256;
+
+/** Adds the routes of status, health, rejections and the monitor. */
+export function addStatusRoutes(app: ApiApp, context: ApiContext): void {
+  const { model, metrics, onFault } = context;
+  const parts = new MonitorParts(context);
+  addHealthRoutes(app, context);
+  app.openapi(GET_STATUS, (c) => answerJSON(c, model.status()));
+  app.openapi(GET_CLUSTERMESH, (c) => {
+    const { cluster, clusterID, clusters, configProblems, steps } = model.status();
+    return answerJSON(c, { cluster, clusterID, clusters, configProblems, steps });
+  });
+  app.openapi(REJECTIONS, (c) => {
+    const { total, byReason, recent } = model.rejections();
+    return answerJSON(c, { total, byReason, recent });
+  });
+  app.openapi(MONITOR, (c) => {
+    const { types, from } = c.req.valid('query');
+    const request = {
+      types: typesParameter(types),
+      from: fromParameter(context, c.req.valid('header')['last-event-id'] ?? from),
+    };
+    // The body of a HEAD request has no reader, so a stream would never end.
+    if (c.req.method === 'HEAD') return new Response(null, { headers: EVENT_STREAM_HEADERS });
+    if (metrics.monitors >= MONITORS)
+      throw new ProblemError('too-many', `No more than ${MONITORS} monitors are served at a time.`);
+    metrics.monitors++;
+    const ended = new AbortController();
+    ended.signal.addEventListener('abort', () => metrics.monitors--);
+    const events = monitorEvents(context, parts, request, ended.signal);
+    const { outgoing }: Partial<HttpBindings> = c.env ?? {}; // undefined for requests within the process
+    if (!(outgoing instanceof ServerResponse))
+      return new Response(
+        streamOf(events, () => ended.abort()),
+        { headers: EVENT_STREAM_HEADERS },
+      );
+    outgoing.once('close', () => ended.abort());
+    writeEvents(events, outgoing).catch(onFault);
+    return RESPONSE_ALREADY_SENT;
+  });
+}
+
+function typesParameter(text: string | undefined): ReadonlySet<ChangeType> {
+  if (text === undefined) return ALL_TYPES;
+  const isType = (word: string): word is ChangeType => CHANGE_TYPES.some((type) => type === word);
+  const words = text.split(',');
+  const types = words.filter(isType);
+  if (types.length === words.length) return new Set(types);
+  throw new ProblemError('invalid-parameter', 'types names a type that there is not.', {
+    field: 'types',
+    value: text,
+    allowed: CHANGE_TYPES.join(', '),
+  });
+}
+
+/** Parses a revision or an event id. Returns -1, which causes a resync, if the id belongs to another run of the agent. */
+function fromParameter({ instance, feed }: ApiContext, text: string | undefined): number | undefined {
+  if (text === undefined) return undefined;
+  const [, run, revision] = /^(?:([0-9a-f-]{1,40})\.)?(\d{1,15})$/.exec(text) ?? [];
+  if (revision === undefined)
+    throw new ProblemError('invalid-parameter', 'from is neither a revision nor the id of an event.', {
+      field: 'from',
+      value: text,
+      allowed: `a number, such as the revision of a list (now ${feed.revision})`,
+    });
+  return run === undefined || run === instance ? Number(revision) : -1;
+}

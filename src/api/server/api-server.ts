@@ -1,0 +1,347 @@
+import { createHash, timingSafeEqual } from 'node:crypto';
+import {
+  createServer,
+  IncomingMessage,
+  type Server,
+  type ServerOptions,
+  ServerResponse,
+  STATUS_CODES,
+} from 'node:http';
+import { createServer as createTLSServer } from 'node:https';
+import { isIP, Socket } from 'node:net';
+import {
+  createSecureContext,
+  type SecureContextOptions,
+  Server as TLSServer,
+  type TlsOptions,
+} from 'node:tls';
+import { getRequestListener, type Http2Bindings, type HttpBindings, RequestError } from '@hono/node-server';
+import type { ApiApp } from '../api-context.ts';
+import { PROBLEM_TYPE, type ProblemDocument, problem, problemResponse } from '../problem.ts';
+import { ConnectionLimit, MAX_CONNECTIONS } from './connection-limit.ts';
+import { listen } from './listen.ts';
+import { openAnswers, trackAnswer } from './open-answers.ts';
+import { listenOnSocket } from './unix-socket.ts';
+
+/** Credentials that authenticate the server to clients and clients to the server. */
+export interface TCPCredentials {
+  /** Token of the header `Authorization: Bearer`. Required beyond loopback unless `tls` has a `clientCA`. */
+  readonly token?: string | undefined;
+  readonly tls?:
+    | {
+        readonly cert: string;
+        readonly key: string;
+        /** If set, clients need a certificate of this authority. */
+        readonly clientCA?: string | undefined;
+      }
+    | undefined;
+}
+
+/** Address and credentials of the API over TCP. */
+export interface TCPOptions extends TCPCredentials {
+  /** Host name or address to listen on. */
+  readonly host: string;
+  /** Port to listen on; 0 selects a free port. */
+  readonly port: number;
+  /** Additional names that clients may send as `Host`. */
+  readonly names?: readonly string[] | undefined;
+}
+
+/** Options of {@link ApiServer}. */
+export interface ApiServerOptions {
+  readonly app: ApiApp;
+  /** Path of a unix socket. A client that can open it may send any request. */
+  readonly socket?: string | undefined;
+  readonly tcp?: TCPOptions | undefined;
+  /** Paths that need no token: the files of the page, which prompts for the token. They contain no data of the agent. */
+  readonly open?: ReadonlySet<string> | undefined;
+  /** Time limit in ms of a client that reads nothing of an answer, or of a monitor's events. Default: 60 s. */
+  readonly unreadMs?: number | undefined;
+}
+
+/** Default of `unreadMs`. A client that is only slow reads something in that time. */
+const UNREAD_MS = 60_000;
+
+const LIMITS: ServerOptions = {
+  maxHeaderSize: 16_384,
+  headersTimeout: 10_000,
+  requestTimeout: 30_000,
+  keepAliveTimeout: 30_000,
+  connectionsCheckingInterval: 5_000,
+};
+
+/** Time limit of a TLS handshake. */
+const HANDSHAKE_MS = 10_000;
+
+/** Maximum number of unanswered requests of a connection. Clients rarely pipeline requests, and an answer may be large. */
+const PIPELINED = 16;
+
+/** Loopback names and addresses. */
+const LOOPBACK = new Set(['localhost', '127.0.0.1', '[::1]', '::1']);
+
+/** Returns true if only this machine can reach an address. */
+export function isLoopback(host: string): boolean {
+  return LOOPBACK.has(hostName(host)) || (isIP(host) === 4 && host.startsWith('127.'));
+}
+
+/** The servers of the API. */
+export class ApiServer {
+  readonly #options: ApiServerOptions;
+  readonly #servers: Server[] = [];
+  #credentials: TCPCredentials;
+  #tcp: Server | undefined;
+  #stopped = false;
+
+  constructor(options: ApiServerOptions) {
+    this.#options = options;
+    this.#credentials = options.tcp ?? {};
+  }
+
+  /** Resolves when all servers listen. If one cannot, stops all and rejects. */
+  async start(): Promise<void> {
+    const { app, socket, tcp, open = new Set() } = this.#options;
+    try {
+      if (socket !== undefined) {
+        const server = createServer(LIMITS, listener(app.fetch));
+        await this.#add(server, listenOnSocket(server, socket));
+      }
+      if (tcp !== undefined) {
+        const server = this.#tcpServer(app, tcp, open);
+        this.#tcp = server;
+        await this.#add(server, listen(server, { host: tcp.host, port: tcp.port }));
+      }
+    } catch (error) {
+      await this.stop();
+      throw error;
+    }
+    if (this.#stopped) await this.stop();
+  }
+
+  /** URL of the TCP server, as `http://127.0.0.1:8080`; undefined until it listens. */
+  get url(): string | undefined {
+    const address = this.#tcp?.address();
+    if (address === null || address === undefined || typeof address === 'string') return undefined;
+    const host = address.family === 'IPv6' ? `[${address.address}]` : address.address;
+    return `${this.#credentials.tls === undefined ? 'http' : 'https'}://${host}:${address.port}`;
+  }
+
+  /**
+   * Replaces the token and the certificates. If the token or the client authority changes, all TCP connections are closed,
+   * because they were accepted with the former one. If a certificate is invalid or does not match its key, throws and replaces
+   * nothing.
+   */
+  renew(credentials: TCPCredentials): void {
+    const { token, tls } = credentials;
+    const before = this.#credentials;
+    const server = this.#tcp;
+    if (tls !== undefined) {
+      createSecureContext(secureOptions(tls));
+      if (server instanceof TLSServer) server.setSecureContext(secureOptions(tls));
+    }
+    this.#credentials = credentials;
+    if (token !== before.token || tls?.clientCA !== before.tls?.clientCA) server?.closeAllConnections();
+  }
+
+  /** Closes all servers and connections and removes the socket file. May be called during the start. Final. */
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    const servers = this.#servers.splice(0);
+    await Promise.all(
+      servers.map(
+        (server) =>
+          new Promise<void>((resolve) => {
+            server.close(() => resolve());
+            server.closeAllConnections();
+          }),
+      ),
+    );
+  }
+
+  async #add(server: Server, listening: Promise<void>): Promise<void> {
+    server.maxConnections = MAX_CONNECTIONS;
+    server.setTimeout(this.#options.unreadMs ?? UNREAD_MS, closeUnread);
+    answerMalformed(server);
+    await listening;
+    this.#servers.push(server);
+  }
+
+  #tcpServer(app: ApiApp, { host, names = [], tls }: TCPOptions, open: ReadonlySet<string>): Server {
+    const verdict = (request: Request): Verdict =>
+      judge(request, { host, names, open, token: this.#credentials.token });
+    const answer = listener((request, connection) => {
+      const judged = verdict(request);
+      if (judged instanceof Response) return judged;
+      const { socket } = connection.incoming;
+      if (judged === 'accepted' && socket instanceof Socket) limit.verify(socket);
+      return app.fetch(request, connection);
+    });
+    const server =
+      tls === undefined
+        ? createServer(LIMITS, answer)
+        : createTLSServer(
+            { ...LIMITS, handshakeTimeout: HANDSHAKE_MS, ...secureOptions(tls), ...clientOptions(tls) },
+            answer,
+          );
+    const limit = new ConnectionLimit(server);
+    return server;
+  }
+}
+
+/** Returns the TLS options that a renewal replaces. */
+function secureOptions({ cert, key, clientCA }: NonNullable<TCPCredentials['tls']>): SecureContextOptions {
+  return { cert, key, ...(clientCA !== undefined && { ca: clientCA }) };
+}
+
+/** Returns the TLS options that require client certificates, if there is a `clientCA`. */
+function clientOptions({ clientCA }: NonNullable<TCPCredentials['tls']>): TlsOptions {
+  return clientCA === undefined ? {} : { requestCert: true, rejectUnauthorized: true };
+}
+
+/** Returns a request listener. It answers requests with an invalid URL or Host with a problem. */
+function listener(
+  answer: (request: Request, connection: HttpBindings | Http2Bindings) => Response | Promise<Response>,
+): ReturnType<typeof getRequestListener> {
+  const listen = getRequestListener(answer, {
+    errorHandler: (error) => {
+      if (!(error instanceof RequestError)) throw error;
+      return problemResponse(
+        problem('bad-request', `The Host or the address is not valid: ${error.message}.`),
+      );
+    },
+  });
+  return async (incoming, outgoing) => {
+    if (!(incoming instanceof IncomingMessage) || !(outgoing instanceof ServerResponse)) return;
+    trackAnswer(incoming, outgoing);
+    // Answers accumulate in memory if the client does not read. A pipelined answer has no socket yet, so close the connection.
+    if (openAnswers(incoming.socket) > PIPELINED) incoming.socket.destroy();
+    else if (hostCount(incoming) > 1)
+      refuse(outgoing, problem('bad-request', 'There are several Host headers.'));
+    else await listen(incoming, outgoing);
+  };
+}
+
+/** Returns the number of Host headers. More than one is invalid (RFC 9112, 3.2), because a proxy may use a different one. */
+function hostCount({ rawHeaders }: IncomingMessage): number {
+  return rawHeaders.filter((name, at) => at % 2 === 0 && name.toLowerCase() === 'host').length;
+}
+
+function refuse(outgoing: ServerResponse, document: ProblemDocument): void {
+  outgoing.writeHead(document.status, { 'content-type': PROBLEM_TYPE, connection: 'close' });
+  outgoing.end(JSON.stringify(document));
+}
+
+/**
+ * Closes a connection without traffic if it is idle, or if bytes wait for its client. Node.js stops reading requests from such a
+ * client, so the limit of unanswered requests does not detect it. An answer that is not ready, or a monitor without events, has
+ * no such bytes.
+ */
+function closeUnread(socket: Socket): void {
+  if (openAnswers(socket) === 0 || socket.writableLength > 0) socket.destroy();
+}
+
+/** Answers malformed HTTP and oversized headers with a problem and closes the connection. */
+function answerMalformed(server: Server): void {
+  server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
+    // If another answer is incomplete, the client would read the problem as a part of it.
+    if (!socket.writable || openAnswers(socket) > 0) socket.destroy();
+    else socket.end(answerText(malformed(error)), () => socket.destroy());
+  });
+}
+
+function malformed({ code }: NodeJS.ErrnoException): ProblemDocument {
+  if (code === 'HPE_HEADER_OVERFLOW')
+    return problem(
+      'headers-too-large',
+      `The address and the headers have more than ${LIMITS.maxHeaderSize} bytes.`,
+    );
+  if (code === 'ERR_HTTP_REQUEST_TIMEOUT')
+    return problem('request-timeout', 'The request has not been sent in time.');
+  return problem('bad-request', 'What was sent is not HTTP.');
+}
+
+function answerText(document: ProblemDocument): string {
+  const body = JSON.stringify(document);
+  const head = [
+    `HTTP/1.1 ${document.status} ${STATUS_CODES[document.status]}`,
+    `content-type: ${PROBLEM_TYPE}`,
+    `content-length: ${Buffer.byteLength(body)}`,
+    'connection: close',
+  ];
+  return `${head.join('\r\n')}\r\n\r\n${body}`;
+}
+
+/** Result of an access check. `open`: a path that needs no token. A response: the refusal. */
+type Verdict = 'accepted' | 'open' | Response;
+
+/**
+ * Checks the access of a request over TCP. A page of another site must not reach the API through the browser of an authorized
+ * user (DNS rebinding). The request of such a page has a foreign `Host`, or an `Origin` that differs from the requested host. If
+ * a request has the token, any `Host` is accepted, because the page must know the token to send it. A client certificate is no
+ * such proof, because browsers send it automatically.
+ */
+function judge(
+  request: Request,
+  {
+    host,
+    names,
+    token,
+    open,
+  }: {
+    readonly host: string;
+    readonly names: readonly string[];
+    readonly token: string | undefined;
+    readonly open: ReadonlySet<string>;
+  },
+): Verdict {
+  const asked = new URL(request.url);
+  const named = hostName(asked.hostname);
+  const hasToken = token !== undefined && isToken(request.headers.get('authorization'), token);
+  if (!hasToken && !isOwnName(named, host, names))
+    return problemResponse(
+      problem('forbidden', 'The Host is not a name of this agent: add it with --listen-name.', {
+        field: 'Host',
+        value: named.slice(0, 120),
+      }),
+    );
+  const origin = request.headers.get('origin');
+  if (origin !== null && !isSameOrigin(origin, asked))
+    return problemResponse(
+      problem('forbidden', 'The Origin is another one.', { field: 'Origin', value: origin.slice(0, 120) }),
+    );
+  if (token === undefined || hasToken) return 'accepted';
+  if (open.has(asked.pathname)) return 'open';
+  return problemResponse(problem('unauthorized', 'Send Authorization: Bearer with the token of the agent.'), {
+    'www-authenticate': 'Bearer',
+  });
+}
+
+function isOwnName(named: string, host: string, names: readonly string[]): boolean {
+  if (names.some((name) => hostName(name) === named)) return true;
+  if (LOOPBACK.has(named)) return isLoopback(host) || isAnyAddress(host);
+  return named === hostName(host) || isAddress(named);
+}
+
+/** Returns a host name in lower case without the final dot of a fully qualified name. */
+function hostName(name: string): string {
+  return name.toLowerCase().replace(/\.$/, '');
+}
+
+function isSameOrigin(origin: string, asked: URL): boolean {
+  return URL.canParse(origin) && new URL(origin).host === asked.host;
+}
+
+function isAnyAddress(host: string): boolean {
+  return host === '0.0.0.0' || host === '::';
+}
+
+/** Returns true if a host is an address. DNS rebinding is impossible with addresses, because only names are resolved. */
+function isAddress(host: string): boolean {
+  return isIP(host.replace(/^\[|\]$/g, '')) !== 0;
+}
+
+/** Returns true if the header has the token. Compares in constant time. */
+function isToken(header: string | null, token: string): boolean {
+  const shown = header?.startsWith('Bearer ') === true ? header.slice('Bearer '.length) : '';
+  const digest = (text: string): Buffer => createHash('sha256').update(text).digest();
+  return timingSafeEqual(digest(shown), digest(token));
+}

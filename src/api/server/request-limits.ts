@@ -1,0 +1,56 @@
+import type { Context, MiddlewareHandler } from 'hono';
+import { bodyLimit } from 'hono/body-limit';
+import type { ApiEnv } from '../api-context.ts';
+import { ProblemError } from '../problem.ts';
+
+/** Maximum size of a request body in bytes. 10,000 addresses of 64 characters fit. */
+const MAX_BODY_BYTES: number = 1 << 20;
+
+/** Maximum number of concurrent requests with a body over TCP, and the same over the unix socket: 64 MiB of bodies in total. */
+const MAX_BODIES = 32;
+
+/** Methods without a request body. Node.js discards it. */
+const WITHOUT_BODY: ReadonlySet<string> = new Set(['GET', 'HEAD']);
+
+/** Rejects requests over TCP before their bodies are read. */
+export const socketOnly: MiddlewareHandler<ApiEnv> = (c, next) => {
+  if (!isLocal(c))
+    throw new ProblemError('forbidden', 'This is served over the unix socket of the agent only.');
+  return next();
+};
+
+/**
+ * Returns true if a request is from the unix socket or this process. A user who can open the socket has the rights of the agent,
+ * while every user of the machine can reach a TCP port. False for a closed connection, because it no longer has an address.
+ */
+function isLocal(c: Context<ApiEnv>): boolean {
+  const socket = c.env?.incoming?.socket;
+  return socket === undefined || (!socket.destroyed && socket.remoteAddress === undefined);
+}
+
+/**
+ * Limits the size of a body and the number of requests with a body. Returns `body-too-large` for a declared length before
+ * anything is read, and for an undeclared one after at most {@link MAX_BODY_BYTES}; `too-many` before anything is read.
+ * Requests over TCP do not take the places of those over the unix socket.
+ */
+export function limitBodies(): MiddlewareHandler<ApiEnv> {
+  const serving = { local: 0, tcp: 0 };
+  const limitSize = bodyLimit({
+    maxSize: MAX_BODY_BYTES,
+    onError: () => {
+      throw new ProblemError('body-too-large', `The body is larger than ${MAX_BODY_BYTES} bytes.`);
+    },
+  });
+  return async (c, next) => {
+    if (WITHOUT_BODY.has(c.req.method)) return next();
+    const origin = isLocal(c) ? 'local' : 'tcp';
+    if (serving[origin] >= MAX_BODIES)
+      throw new ProblemError('too-many', `At most ${MAX_BODIES} requests with a body are served at a time.`);
+    serving[origin]++;
+    try {
+      return await limitSize(c, next);
+    } finally {
+      serving[origin]--;
+    }
+  };
+}

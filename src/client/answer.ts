@@ -1,0 +1,136 @@
+import { ApiError, type Ask } from '../api/api-client.ts';
+import type { RestoredDocument } from '../api/read-model.ts';
+import { cutText } from '../base/show-value.ts';
+import { isObject } from '../net/fields.ts';
+import { InputError } from '../process/input-error.ts';
+import { alignColumns, printable } from '../process/terminal.ts';
+import { identityText } from './change-text.ts';
+import { labelName } from './label-name.ts';
+
+/** An answer, as data and as lines of text. */
+export interface Answer {
+  /** Plain JSON data. */
+  readonly json: unknown;
+  readonly lines: readonly string[];
+  /** True if the requested object exists or the check succeeded. */
+  readonly found: boolean;
+  /** Keys for the output format `name`. */
+  readonly names?: readonly string[];
+}
+
+/** Options of showing an answer. */
+export interface View {
+  /** Shows all columns at full width. */
+  readonly wide: boolean;
+  /** Maximum number of characters of a line; default: unlimited. */
+  readonly width?: number | undefined;
+}
+
+/** A question to an agent: a running one, or one that is started only for this answer. */
+export type Question = (ask: Ask, view: View) => Promise<Answer>;
+
+/**
+ * Returns the lines of a table. Control characters are escaped. Lines are cut at the width of the view unless it is wide. `widths`:
+ * see {@link alignColumns}.
+ */
+export function table(
+  rows: readonly (readonly string[])[],
+  { wide, width = Number.POSITIVE_INFINITY }: View,
+  widths: number[] = [],
+): readonly string[] {
+  const lines = alignColumns(
+    rows.map((row) => row.map(printable)),
+    widths,
+  );
+  return wide ? lines : lines.map((line) => cutText(line, width));
+}
+
+/** A column of a table of documents. A wide column is shown in wide views only. */
+export interface Column<T> {
+  readonly title: string;
+  readonly cell: (document: T) => string;
+  readonly wide?: true;
+}
+
+/** Returns the lines of a table of documents, the header first. */
+export function listed<T>(
+  columns: readonly Column<T>[],
+  documents: readonly T[],
+  view: View,
+  widths: number[] = [],
+): readonly string[] {
+  const shown = columns.filter(({ wide }) => view.wide || wide === undefined);
+  const rows = documents.map((document) => shown.map(({ cell }) => cell(document)));
+  return table([shown.map(({ title }) => title), ...rows], view, widths);
+}
+
+/** Returns the lines of a table, or the hint if it has no rows. */
+export function hinted(lines: readonly string[], hint: string): readonly string[] {
+  return lines.length > 1 ? lines : [hint];
+}
+
+/** Returns a name as a URL path; each part between slashes is encoded. */
+export function pathOf(name: string): string {
+  return name.split('/').map(encodeURIComponent).join('/');
+}
+
+/** Returns the document at a path; `undefined` if the API responds with 404. */
+export async function find<T>(ask: Ask, path: string): Promise<T | undefined> {
+  try {
+    return (await ask(path)) as T;
+  } catch (error) {
+    if (error instanceof ApiError && error.problem?.status === 404) return undefined;
+    throw error;
+  }
+}
+
+export function nothing(what: string): Answer {
+  return { json: null, lines: [`${printable(what)}: nothing is known of it`], found: false };
+}
+
+/** Returns an identity with its name: `66536 (app=checkout)`, `health`. */
+export function identityCell(identity: number, labels: readonly string[] | undefined): string {
+  return identityText(identity, () => labels && labelName(labels.map(labelOfText)));
+}
+
+function labelOfText(text: string): { source: string; key: string; value: string } {
+  const [, source = '', key = '', value = ''] = /^([^:]*):([^=]*)=?(.*)$/s.exec(text) ?? [];
+  return { source, key, value };
+}
+
+/** Returns the age of a restored entry (`5 min old`), `''` if it is not restored. */
+export function ageText(restored: RestoredDocument | undefined): string {
+  if (restored === undefined) return '';
+  const { ageSeconds } = restored;
+  if (ageSeconds < 120) return `${ageSeconds} s old`;
+  return ageSeconds < 7200
+    ? `${Math.round(ageSeconds / 60)} min old`
+    : `${Math.round(ageSeconds / 3600)} h old`;
+}
+
+/** Returns `restored, 5 min old`, or `''` if the entry is not restored. */
+export function restoredText(restored: RestoredDocument | undefined): string {
+  return restored === undefined ? '' : `restored, ${ageText(restored)}`;
+}
+
+/** Returns ports by name: `http:8080/TCP`. */
+export function portsCell(
+  ports: Readonly<Record<string, string>>,
+  nodePorts: Readonly<Record<string, number>> = {},
+): string {
+  const named = Object.entries(ports).map(([name, port]) => {
+    const nodePort = Object.hasOwn(nodePorts, name) ? `,node:${nodePorts[name]}` : '';
+    return `${name === '' ? port : `${name}:${port}`}${nodePort}`;
+  });
+  return named.join(' ') || '-';
+}
+
+/**
+ * Returns a status if it has a field that only the expected kind of process has. Throws `InputError` if the socket belongs to
+ * another kind of process.
+ */
+export function statusOf<T extends object>(status: unknown, field: keyof T & string, process: string): T {
+  const isExpected = isObject(status) && (Array.isArray(status[field]) || isObject(status[field]));
+  if (isExpected) return status as T; // the same version of this package wrote it
+  throw new InputError(`the process at the socket is not ${process}: name its socket with --socket`);
+}

@@ -1,0 +1,198 @@
+import type { List } from '#immutable';
+import type { Knowledge } from '../api/read-model.ts';
+import type { IPCacheChange, IPCacheEntry } from '../ipcache/types.ts';
+import type { NodeAddress } from '../model/cluster-node.ts';
+import { reservedIdentityName } from '../model/numeric-identity.ts';
+import type { Source } from '../model/source.ts';
+import type { Node } from '../nodemanager/node.ts';
+import type { Backends } from '../servicecache/backend.ts';
+import type { ServiceEvent } from '../servicecache/events.ts';
+import { labelName } from './label-name.ts';
+
+/** An addition, a change or a deletion. */
+export type ChangeSign = '+' | '~' | '-';
+
+/** The kind of the changed object. */
+export type ChangeKind = 'ip' | 'node' | 'service';
+
+/** A change in words. Its names come from untrusted sources: see `printable`. */
+export interface ChangeText {
+  readonly sign: ChangeSign;
+  readonly kind: ChangeKind;
+  readonly subject: string;
+  readonly detail: string;
+}
+
+/** Returns the name of an identity (`app=checkout`); `undefined` if unknown. */
+export type IdentityName = (identity: number) => string | undefined;
+
+/** Returns a function that names identities by their labels. */
+export function identityNames({ labelsOf }: Knowledge): IdentityName {
+  return (identity) => {
+    const labels = labelsOf(identity);
+    return labels && labelName(labels);
+  };
+}
+
+/** Maximum number of backends that are listed by address; more are only counted. */
+const NAMED_BACKENDS = 3;
+
+const ARROW = '→';
+
+/** Marks an entry that only a checkpoint provides, because it may be outdated. */
+function restoredText(source: Source | undefined): string[] {
+  return source === 'restored' ? ['only restored'] : [];
+}
+
+/** Returns `shop/checkout-1`; `undefined` if the entry has no pod. */
+export function podText({ k8s }: IPCacheEntry): string | undefined {
+  if (k8s === undefined || (k8s.namespace === '' && k8s.podName === '')) return undefined;
+  return `${k8s.namespace}/${k8s.podName}`;
+}
+
+/** Returns an identity with its name: `66536 (app=checkout)`, `health`. */
+export function identityText(identity: number, nameOf: IdentityName): string {
+  const reserved = reservedIdentityName(identity);
+  if (reserved !== undefined) return reserved;
+  const name = nameOf(identity);
+  return name === undefined ? String(identity) : `${identity} (${name})`;
+}
+
+/** Returns an entry of the ipcache in one line. */
+export function entryText(entry: IPCacheEntry, nameOf: IdentityName): string {
+  const pod = podText(entry);
+  return [
+    ...(pod === undefined ? [] : [`pod ${pod}`]),
+    `identity ${identityText(entry.identity, nameOf)}`,
+    ...(entry.hostIP === undefined ? [] : [`on ${entry.hostIP}`]),
+    ...(entry.encryptKey === 0 ? [] : [`key ${entry.encryptKey}`]),
+  ].join(', ');
+}
+
+function difference(name: string, before: string | undefined, after: string | undefined): string[] {
+  return before === after ? [] : [`${name} ${before ?? 'none'} ${ARROW} ${after ?? 'none'}`];
+}
+
+function entryDifference(before: IPCacheEntry, after: IPCacheEntry, nameOf: IdentityName): string {
+  const differences = [
+    ...difference('pod', podText(before), podText(after)),
+    ...difference('identity', identityText(before.identity, nameOf), identityText(after.identity, nameOf)),
+    ...difference('host', before.hostIP, after.hostIP),
+    ...difference('key', String(before.encryptKey), String(after.encryptKey)),
+  ];
+  return differences.length === 0 ? 'named ports' : differences.join(', ');
+}
+
+/** Returns a change of a prefix in words. `source` is the source of its current claim. */
+export function prefixChangeText(
+  change: IPCacheChange,
+  nameOf: IdentityName,
+  source: Source | undefined,
+): ChangeText {
+  const { old, new: now, prefix } = change;
+  const shown = now ?? old;
+  const described = shown === undefined ? '' : [entryText(shown, nameOf), ...restoredText(source)].join(', ');
+  if (now === undefined) return { sign: '-', kind: 'ip', subject: prefix, detail: described };
+  if (old === undefined) return { sign: '+', kind: 'ip', subject: prefix, detail: described };
+  return { sign: '~', kind: 'ip', subject: prefix, detail: entryDifference(old, now, nameOf) };
+}
+
+function addressText({ type, ip }: NodeAddress): string {
+  return `${type} ${ip}`;
+}
+
+/** Returns the changed addresses of each type: `InternalIP 10.0.0.1 → 10.0.0.2`. */
+function addressDifferences(before: List<NodeAddress>, after: List<NodeAddress>): string[] {
+  const gone = before.filterNot((address) =>
+    after.some((other) => addressText(other) === addressText(address)),
+  );
+  const come = after.filterNot((address) =>
+    before.some((other) => addressText(other) === addressText(address)),
+  );
+  const types = new Set([...gone, ...come].map(({ type }) => type));
+  const list = (addresses: List<NodeAddress>, type: string): string | undefined =>
+    addresses
+      .filter((address) => address.type === type)
+      .map(({ ip }) => ip)
+      .join(' ') || undefined;
+  return [...types].flatMap((type) => difference(type, list(gone, type), list(come, type)));
+}
+
+function nodeDifference(before: Node, after: Node): string {
+  const differences = [
+    ...addressDifferences(before.addresses, after.addresses),
+    ...difference('key', String(before.encryptionKey), String(after.encryptionKey)),
+    ...difference('IPv4 pods', before.ipv4AllocCIDR, after.ipv4AllocCIDR),
+    ...difference('IPv6 pods', before.ipv6AllocCIDR, after.ipv6AllocCIDR),
+    ...difference('IPv4 health', before.ipv4HealthIP, after.ipv4HealthIP),
+    ...difference('IPv6 health', before.ipv6HealthIP, after.ipv6HealthIP),
+    ...difference('IPv4 ingress', before.ipv4IngressIP, after.ipv4IngressIP),
+    ...difference('IPv6 ingress', before.ipv6IngressIP, after.ipv6IngressIP),
+    ...difference('WireGuard key', before.wireguardPubKey, after.wireguardPubKey),
+    ...difference('source', before.source, after.source),
+    ...difference('boot', before.bootID, after.bootID),
+  ];
+  return differences.length === 0 ? 'labels or other attributes' : differences.join(', ');
+}
+
+/** Returns a node in one line: its addresses and its pod CIDRs. */
+export function nodeText(node: Node): string {
+  const internal = node.addresses.filter(({ type }) => type === 'InternalIP');
+  const addresses = internal.isEmpty() ? node.addresses : internal;
+  const primary = [node.ipv4AllocCIDR, node.ipv6AllocCIDR].filter((cidr) => cidr !== undefined);
+  const pods = [...primary, ...node.ipv4SecondaryAllocCIDRs, ...node.ipv6SecondaryAllocCIDRs];
+  return [
+    addresses.map(({ ip }) => ip).join(' ') || 'no address',
+    ...(pods.length === 0 ? [] : [`pods ${pods.join(' ')}`]),
+    ...(node.encryptionKey === 0 ? [] : [`key ${node.encryptionKey}`]),
+    ...restoredText(node.source),
+  ].join(', ');
+}
+
+/** Returns a change of a node in words. `before` is undefined for an added node, `after` for a deleted one. */
+export function nodeChangeText(before: Node | undefined, after: Node | undefined): ChangeText {
+  const subject = (after ?? before)?.fullName ?? '';
+  if (after === undefined)
+    return { sign: '-', kind: 'node', subject, detail: before ? nodeText(before) : '' };
+  if (before === undefined) return { sign: '+', kind: 'node', subject, detail: nodeText(after) };
+  return { sign: '~', kind: 'node', subject, detail: nodeDifference(before, after) };
+}
+
+function counted(count: number, what: string): string {
+  return `${count} ${what}${count === 1 ? '' : 's'}`;
+}
+
+function namedBackends(sign: string, addresses: readonly string[]): string[] {
+  if (addresses.length === 0) return [];
+  if (addresses.length > NAMED_BACKENDS) return [`${sign}${addresses.length}`];
+  return addresses.map((address) => `${sign}${address}`);
+}
+
+function backendDifference(before: Backends, after: Backends): string {
+  if (before === after) return '';
+  const come = [...after.keys()].filter((address) => !before.has(address));
+  const gone = [...before.keys()].filter((address) => !after.has(address));
+  return [...namedBackends('+', come), ...namedBackends('-', gone)].join(' ');
+}
+
+/** Returns the number of backends, in total and by cluster: `24 backends (12 baltic, 12 caspian)`. */
+export function backendsText(backends: readonly { readonly cluster?: string | undefined }[]): string {
+  const byCluster = new Map<string, number>();
+  for (const { cluster = '' } of backends) byCluster.set(cluster, (byCluster.get(cluster) ?? 0) + 1);
+  const parts = [...byCluster]
+    .sort()
+    .map(([cluster, count]) => `${count} ${cluster === '' ? 'local' : cluster}`);
+  return counted(backends.length, 'backend') + (parts.length === 0 ? '' : ` (${parts.join(', ')})`);
+}
+
+/** Returns a service event in words. */
+export function serviceChangeText(event: ServiceEvent): ChangeText {
+  const { backends } = event.endpoints;
+  const subject = `${event.id.namespace}/${event.id.name}`;
+  const detail = backendsText([...backends.values()]);
+  if (event.action === 'delete') return { sign: '-', kind: 'service', subject, detail };
+  if (event.oldEndpoints === undefined) return { sign: '+', kind: 'service', subject, detail };
+  const difference = backendDifference(event.oldEndpoints.backends, backends);
+  const what = difference === '' ? 'its ports, addresses or annotations' : difference;
+  return { sign: '~', kind: 'service', subject, detail: `${what}, now ${detail}` };
+}

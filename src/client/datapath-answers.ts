@@ -1,0 +1,160 @@
+import type {
+  DatapathDiffDocument,
+  DatapathDocument,
+  DatapathStepDocument,
+  DatapathTableDocument,
+} from '../api/datapath-document.ts';
+import type { StatusDocument } from '../api/status-document.ts';
+import type { CleanOutcome } from '../datapath/linux/clean-tables.ts';
+import type { ProbeAnswer } from '../datapath/linux/probe.ts';
+import { InputError } from '../process/input-error.ts';
+import { printable } from '../process/terminal.ts';
+import { type Answer, type Column, listed, type Question, table } from './answer.ts';
+
+const NO_DATAPATH = 'this agent steers no datapath: start it with --datapath linux';
+
+/** Fill level at which a map is reported as nearly full. */
+const NEARLY_FULL = 0.9;
+
+const COLUMNS: readonly Column<DatapathTableDocument>[] = [
+  { title: 'TABLE', cell: ({ name }) => name },
+  { title: 'STATE', cell: ({ state }) => state },
+  { title: 'ITEMS', cell: ({ actual }) => String(actual) },
+  { title: 'WANTED', cell: ({ desired }) => String(desired) },
+  { title: 'CAPACITY', cell: ({ capacity }) => String(capacity ?? '-') },
+  { title: 'FULL', cell: ({ pressure }) => (pressure === undefined ? '-' : percent(pressure)) },
+  { title: 'PENDING', cell: ({ pending }) => String(pending) },
+  { title: 'HELD', cell: ({ held }) => String(held) },
+  { title: 'NO ROOM', cell: ({ noRoom }) => String(noRoom) },
+  { title: 'FAILING', cell: ({ failing }) => String(failing) },
+  { title: 'REPAIRED', cell: ({ repairs }) => String(repairs) },
+  { title: 'WRITTEN', cell: ({ upserts }) => String(upserts), wide: true },
+  { title: 'DELETED', cell: ({ deletes }) => String(deletes), wide: true },
+];
+
+function percent(part: number): string {
+  return `${(part * 100).toFixed(part < 0.1 ? 1 : 0)} %`;
+}
+
+function placeLine({ kernel, layout, pinFolder, cgroup, dryRun }: DatapathDocument): string {
+  const where = `Linux ${kernel}, maps of ${layout} in ${pinFolder}, cgroup ${cgroup ?? '-'}`;
+  return printable(dryRun ? `${where}; a dry run: nothing is written` : where);
+}
+
+/** Returns the status of the datapath as text: parts, missing requirements and the state of the kernel. */
+export function datapathLines(datapath: DatapathDocument): readonly string[] {
+  const { parts, tables, waitsFor, failures } = datapath;
+  const held = tables.reduce((sum, one) => sum + one.held, 0);
+  const rows = parts.flatMap(({ name, state, missing }) => {
+    const [first = '', ...others] = missing;
+    return [[name, state, first], ...others.map((why) => ['', '', why])];
+  });
+  const waits = waitsFor.map((why) => `  ${why}`);
+  return [
+    placeLine(datapath),
+    '',
+    ...table([['PART', 'STATE', ''], ...rows], { wide: true }),
+    ...(tables.length === 0 ? [] : ['', ...listed(COLUMNS, tables, { wide: false })]),
+    ...tables.flatMap(({ name, waiting }) =>
+      waiting === 0 ? [] : [`${name}: ${waiting} deletes wait until other tables do not lead there`],
+    ),
+    ...tables.flatMap(({ name, failures: failing }) =>
+      failing.map(({ key, reason, attempts }) => `${name}: ${key}: ${reason}, ${attempts} attempts`),
+    ),
+    ...tables.flatMap(({ name, maps }) =>
+      maps
+        .filter((map) => map.used >= NEARLY_FULL * map.capacity)
+        .map((map) => `${name}: the map ${map.name} has ${map.used} entries, and room for ${map.capacity}`),
+    ),
+    ...failures,
+    ...(waits.length === 0 || held === 0
+      ? []
+      : ['', `${held} items that were found and no cache has said are kept. That waits for:`, ...waits]),
+  ].map((line) => printable(line));
+}
+
+/** Returns true if all requested parts run and the kernel accepts all writes. */
+function isSound({ parts, tables, failures }: DatapathDocument): boolean {
+  return (
+    failures.length === 0 &&
+    parts.every(({ state, missing }) => state === 'off' || (state === 'running' && missing.length === 0)) &&
+    tables.every(({ state }) => state !== 'degraded' && state !== 'unread')
+  );
+}
+
+/** Returns the status of an agent's datapath, for `dpcache datapath status`. */
+export const askDatapathStatus: Question = async (ask) => {
+  const { datapath } = (await ask('/v1/status')) as StatusDocument;
+  if (datapath === undefined) throw new InputError(NO_DATAPATH);
+  return { json: datapath, lines: datapathLines(datapath), found: isSound(datapath) };
+};
+
+/** Returns the parts that can run on this host. Used if no agent can be asked; `why` is the reason. */
+export function hostAnswer({ kernel, parts, pinFolder, cgroup }: ProbeAnswer, why: string): Answer {
+  const rows = parts.flatMap(({ part, missing }) => {
+    const [first = '', ...others] = missing;
+    return [
+      [part, missing.length === 0 ? 'available' : 'unavailable', first],
+      ...others.map((text) => ['', '', text]),
+    ];
+  });
+  return {
+    json: { kernel, pinFolder, cgroup, parts },
+    lines: [
+      printable(`${why}. What could run here:`),
+      '',
+      printable(`Linux ${kernel}, pins in ${pinFolder}, cgroup ${cgroup ?? '-'}`),
+      '',
+      ...table([['PART', 'STATE', ''], ...rows], { wide: true }),
+    ],
+    found: parts.every(({ missing }) => missing.length === 0),
+  };
+}
+
+/**
+ * Returns a difference as one line: `ipcache + 10.1.2.3/32 identity 4`. `+`: missing in the kernel; `-`: missing in the cache; `~`:
+ * different.
+ */
+function stepLine({ table: name, key, kernel, cache }: DatapathStepDocument): string {
+  if (kernel === undefined) return printable(`${name} + ${key} ${cache}`);
+  if (cache === undefined) return printable(`${name} - ${key} ${kernel}`);
+  return printable(`${name} ~ ${key} ${kernel} → ${cache}`);
+}
+
+function stepLines({ total, steps }: DatapathDiffDocument): readonly string[] {
+  const more = total - steps.length;
+  return [...steps.map(stepLine), ...(more > 0 ? [`… and ${more} more`] : [])];
+}
+
+/** Returns the differences between the kernel and the caches, for `dpcache datapath diff`. `found`: true if there are none. */
+export const askDatapathDiff: Question = async (ask) => {
+  const diff = (await ask('/v1/datapath/diff')) as DatapathDiffDocument;
+  const lines = diff.total === 0 ? ['The kernel has what the caches have.'] : stepLines(diff);
+  return { json: diff, lines, found: diff.total === 0 };
+};
+
+/** Removes the differences, for `dpcache datapath repair`, and returns them. */
+export const askDatapathRepair: Question = async (ask) => {
+  const repaired = (await ask('/v1/datapath/repair', {})) as DatapathDiffDocument;
+  const lines =
+    repaired.total === 0
+      ? ['There was nothing to put right.']
+      : [...stepLines(repaired), `${repaired.total} items were put right.`];
+  return { json: repaired, lines, found: true };
+};
+
+/** Returns a question with `found` true if the agent writes to the pins of the folder. Its JSON is the agent's process id. */
+export function askSteering(pinFolder: string): Question {
+  return async (ask) => {
+    const { datapath } = (await ask('/v1/status')) as StatusDocument;
+    const { pid } = (await ask('/healthz')) as { readonly pid: number };
+    const found = datapath?.pinFolder === pinFolder && !datapath.dryRun;
+    return { json: { pid }, lines: [], found };
+  };
+}
+
+/** Returns the removed objects, for `dpcache datapath clean`. `found`: true if all were removed. */
+export function cleanAnswer({ removed, left }: CleanOutcome): Answer {
+  const lines = removed.length === 0 ? ['There was nothing of ours.'] : removed.map(printable);
+  return { json: { removed, left }, lines, found: left.length === 0 };
+}

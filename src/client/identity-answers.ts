@@ -1,0 +1,34 @@
+import type { IdentityDocument } from '../api/documents.ts';
+import { reservedIdentityName } from '../model/numeric-identity.ts';
+import { type Column, find, listed, nothing, type Question, restoredText } from './answer.ts';
+import { type ListFilters, type Listing, listing } from './list.ts';
+
+const IDENTITY_COLUMNS: readonly Column<IdentityDocument>[] = [
+  { title: 'IDENTITY', cell: ({ identity }) => reservedIdentityName(identity) ?? String(identity) },
+  {
+    title: 'CLUSTER',
+    cell: ({ cluster, restored }) => [cluster ?? '-', restoredText(restored)].filter(Boolean).join(', '),
+  },
+  { title: 'PREFIXES', cell: ({ prefixes }) => String(prefixes) },
+  { title: 'LABELS', cell: ({ labels }) => labels.join(' ') || '-' },
+];
+
+/** Returns the listing of identities with their labels. */
+export function listIdentities(filters: ListFilters): Listing {
+  return listing<IdentityDocument>({
+    ...{ path: '/v1/identities', filters, columns: IDENTITY_COLUMNS },
+    nameOf: ({ identity }) => String(identity),
+    hint: 'No identity is known.',
+    sort: (identities) => [...identities].sort((a, b) => a.identity - b.identity),
+  });
+}
+
+/** Returns the question for one identity and its labels. */
+export function getIdentity(identity: number): Question {
+  return async (ask, view) => {
+    const known = await find<IdentityDocument>(ask, `/v1/identities/${identity}`);
+    if (known === undefined) return nothing(String(identity));
+    const lines = listed(IDENTITY_COLUMNS, [known], view);
+    return { json: known, lines, found: true, names: [String(known.identity)] };
+  };
+}

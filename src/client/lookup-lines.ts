@@ -1,0 +1,58 @@
+import type { Ask } from '../api/api-client.ts';
+import type { EntryDocument } from '../api/documents.ts';
+import { type Output, writeLines } from '../process/terminal.ts';
+
+/** Maximum number of IPs in one request. */
+const AT_A_TIME = 1_000;
+
+/** Longer than any address. Longer lines are cut for their error. */
+const IP_LENGTH = 64;
+
+/**
+ * Looks up the IP in each line of `input` and writes one JSON line for each, in order: `{"ip", "entry"}`. Skips empty lines.
+ * `entry` is null if the IP is unknown. If the IP is invalid, the line also has an `error`. Answers as soon as lines arrive, up to
+ * a thousand in one request, and waits for the reader of the output. Returns true if every IP has an entry.
+ */
+export async function lookupLines(
+  ask: Ask,
+  input: AsyncIterable<Uint8Array | string>,
+  output: Output,
+  signal: AbortSignal,
+): Promise<boolean> {
+  let all = true;
+  const answer = async (lines: readonly string[]): Promise<void> => {
+    const ips = lines.map((line) => line.trim().slice(0, IP_LENGTH)).filter(Boolean);
+    for (let at = 0; at < ips.length && !signal.aborted; at += AT_A_TIME) {
+      all = (await lookUp(ask, ips.slice(at, at + AT_A_TIME), output)) && all;
+      await output.drained?.(signal);
+    }
+  };
+  const decoder = new TextDecoder();
+  let rest = '';
+  for await (const part of input) {
+    const text = typeof part === 'string' ? part : decoder.decode(part, { stream: true });
+    const lines = (rest + text).split('\n');
+    rest = (lines.pop() ?? '').slice(0, IP_LENGTH * 2);
+    await answer(lines);
+    if (signal.aborted) return all;
+  }
+  await answer([rest]);
+  return all;
+}
+
+/** The used fields of the response to `POST /v1/lookup`. */
+interface LookupAnswer {
+  readonly entries: readonly (EntryDocument | null)[];
+  readonly errors: readonly { readonly index: number; readonly detail: string }[];
+}
+
+async function lookUp(ask: Ask, ips: readonly string[], output: Output): Promise<boolean> {
+  const { entries, errors } = (await ask('/v1/lookup', { ips })) as LookupAnswer;
+  const details = new Map(errors.map(({ index, detail }) => [index, detail]));
+  const lines = ips.map((ip, at) => {
+    const error = details.get(at);
+    return `${JSON.stringify({ ip, entry: entries[at] ?? null, ...(error !== undefined && { error }) })}\n`;
+  });
+  writeLines(output, lines.join(''));
+  return entries.every((entry) => entry !== null);
+}

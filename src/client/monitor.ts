@@ -1,0 +1,115 @@
+import type { ApiClient } from '../api/api-client.ts';
+import type { EntryDocument, NodeDocument, ServiceDocument } from '../api/documents.ts';
+import type { ChangeDocument } from '../api/routes/monitor-stream.ts';
+import { type ColourEnvironment, type Output, printable, Terminal, writeLines } from '../process/terminal.ts';
+import { identityCell } from './answer.ts';
+import { backendsText } from './change-text.ts';
+
+/** Options of {@link monitor}. */
+export interface MonitorOptions {
+  /** Comma-separated types; default: all. */
+  readonly types?: string | undefined;
+  /** Revision after which the stream begins; default: the current one. */
+  readonly from?: string | undefined;
+  /** `json`: one object per line. */
+  readonly format: 'text' | 'json';
+}
+
+/** The parts of the process that monitoring uses. */
+export interface MonitorContext {
+  readonly output: Output;
+  readonly env: ColourEnvironment;
+  readonly signal: AbortSignal;
+}
+
+/** An event in the form in which the agent sent it. */
+export interface SentEvent {
+  readonly name: string;
+  readonly data: string;
+}
+
+/**
+ * Shows each change of a running agent as a line, until the signal fires or the agent ends. Waits for a slow reader of the output.
+ * Changes during that time are merged by key, or replaced by a resync. Throws `ApiError`.
+ */
+export async function monitor(
+  client: ApiClient,
+  { types, from, format }: MonitorOptions,
+  { output, env, signal }: MonitorContext,
+): Promise<void> {
+  const terminal = new Terminal(output, env);
+  try {
+    for await (const event of monitorEvents(client, { types, from })) {
+      if (format === 'json') writeLines(output, `${jsonLine(event)}\n`);
+      else showEvent(event, terminal);
+      await output.drained?.(signal);
+    }
+  } catch (error) {
+    if (!signal.aborted) throw error;
+  }
+}
+
+/** Returns the events of a running agent. The first one confirms that the stream has begun. Throws `ApiError`. */
+export function monitorEvents(
+  client: ApiClient,
+  { types, from }: Pick<MonitorOptions, 'types' | 'from'>,
+): AsyncGenerator<SentEvent, void, void> {
+  const asked = new URLSearchParams();
+  if (types !== undefined) asked.set('types', types);
+  if (from !== undefined) asked.set('from', from);
+  return events(client.lines(`/v1/monitor?${asked}`));
+}
+
+/** Yields the events of a stream (WHATWG, "Server-sent events"). Parses only the fields that the agent uses. */
+async function* events(lines: AsyncIterable<string>): AsyncGenerator<SentEvent, void, void> {
+  let name = '';
+  let data = '';
+  for await (const line of lines) {
+    if (line.startsWith('event: ')) name = line.slice('event: '.length);
+    else if (line.startsWith('data: ')) data = line.slice('data: '.length);
+    else if (line === '' && name !== '') {
+      yield { name, data };
+      name = '';
+    }
+  }
+}
+
+/** Returns the document of a change, and the name and fields of other events. */
+function jsonLine({ name, data }: SentEvent): string {
+  return name === 'change' ? data : JSON.stringify({ event: name, ...JSON.parse(data) });
+}
+
+function showEvent({ name, data }: SentEvent, terminal: Terminal): void {
+  if (name === 'synced') {
+    const { revision }: { revision: number } = JSON.parse(data);
+    terminal.line(terminal.paint('faint', `Every change after revision ${revision}; Ctrl-C ends.`));
+  } else if (name === 'resync') {
+    const { revision }: { revision: number } = JSON.parse(data);
+    terminal.line(
+      terminal.paint(
+        'changed',
+        `Changes were missed: read the lists anew. It goes on after revision ${revision}.`,
+      ),
+    );
+  } else {
+    const { at, type, kind, key, value }: ChangeDocument = JSON.parse(data);
+    const sign = kind === 'delete' ? '-' : '+';
+    const time = new Date(at).toTimeString().slice(0, 8);
+    const text =
+      `${sign} ${type.padEnd(7)} ${printable(key)}  ${printable(valueText(type, value))}`.trimEnd();
+    terminal.line(`${time} ${terminal.paint(kind === 'delete' ? 'removed' : 'added', text)}`);
+  }
+}
+
+function valueText(type: ChangeDocument['type'], value: ChangeDocument['value']): string {
+  if (value === undefined) return '';
+  if (type === 'service') return backendsText((value as ServiceDocument).backends);
+  if (type === 'node') return (value as NodeDocument).addresses.map(({ ip }) => ip).join(' ');
+  const { identity, labels, hostIP, namespace, podName, source } = value as EntryDocument;
+  return [
+    ...(podName === undefined ? [] : [`pod ${namespace}/${podName}`]),
+    `identity ${identityCell(identity, labels)}`,
+    ...(hostIP === undefined ? [] : [`on ${hostIP}`]),
+    `by ${source}`,
+  ].join(', ');
+}

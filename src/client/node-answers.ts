@@ -1,0 +1,85 @@
+import type { NodeDocument } from '../api/documents.ts';
+import type { ExplainedNodeDocument } from '../api/schemas.ts';
+import { printable } from '../process/terminal.ts';
+import { ageText, type Column, find, listed, nothing, pathOf, type Question } from './answer.ts';
+import { type ListFilters, type Listing, listing } from './list.ts';
+
+const NO_NODE =
+  'No node is known. What to follow is named with --load, --kvstore or --clustermesh-config; how far it is: dpcache status.';
+
+function nodeName({ cluster, name }: NodeDocument): string {
+  return `${cluster}/${name}`;
+}
+
+function texts(...values: readonly (string | undefined)[]): string {
+  return values.filter(Boolean).join(' ') || '-';
+}
+
+const NODE_COLUMNS: readonly Column<NodeDocument>[] = [
+  { title: 'NODE', cell: nodeName },
+  {
+    title: 'SOURCE',
+    cell: ({ source, restored }) => [source, ageText(restored)].filter(Boolean).join(', '),
+  },
+  {
+    title: 'ADDRESSES',
+    cell: ({ addresses }) => addresses.map(({ type, ip }) => `${type}=${ip}`).join(' ') || '-',
+  },
+  {
+    title: 'PODS',
+    cell: ({ ipv4AllocCIDR, ipv4SecondaryAllocCIDRs = [], ipv6AllocCIDR, ipv6SecondaryAllocCIDRs = [] }) =>
+      texts(ipv4AllocCIDR, ...ipv4SecondaryAllocCIDRs, ipv6AllocCIDR, ...ipv6SecondaryAllocCIDRs),
+  },
+  { title: 'KEY', cell: ({ encryptionKey }) => String(encryptionKey) },
+  {
+    title: 'HEALTH',
+    cell: ({ ipv4HealthIP, ipv6HealthIP }) => texts(ipv4HealthIP, ipv6HealthIP),
+    wide: true,
+  },
+  {
+    title: 'INGRESS',
+    cell: ({ ipv4IngressIP, ipv6IngressIP }) => texts(ipv4IngressIP, ipv6IngressIP),
+    wide: true,
+  },
+  { title: 'WIREGUARD KEY', cell: ({ wireguardPubKey }) => texts(wireguardPubKey), wide: true },
+  { title: 'BOOT ID', cell: ({ bootID }) => texts(bootID), wide: true },
+  {
+    title: 'LABELS',
+    cell: ({ labels }) =>
+      Object.entries(labels)
+        .map(([key, value]) => `${key}=${value}`)
+        .join(' ') || '-',
+    wide: true,
+  },
+];
+
+/** Returns the listing of nodes, by cluster and name. */
+export function listNodes(filters: ListFilters): Listing {
+  return listing<NodeDocument>({
+    ...{ path: '/v1/nodes', filters, columns: NODE_COLUMNS, nameOf: nodeName, hint: NO_NODE },
+  });
+}
+
+/** Returns the question for one node and the claims of all sources on it. */
+export function getNode(name: string): Question {
+  return async (ask, view) => {
+    const node = await find<ExplainedNodeDocument>(ask, `/v1/nodes/${pathOf(name)}`);
+    if (node === undefined) return nothing(name);
+    const { claims, heldBack, lostAddresses } = node.explain;
+    const lost = lostAddresses.map(
+      ({ ip, holder }) =>
+        `${ip}: held by ${holder === undefined ? 'no writer: the IPCache has no room' : `${holder.source} ${holder.owner}`.trim()}`,
+    );
+    return {
+      json: node,
+      lines: [
+        ...listed(NODE_COLUMNS, claims, view),
+        ...(claims.length > 1 ? ['The first claim is effective; the others are overruled.'] : []),
+        ...(heldBack ? ['Its last change is held back from handlers.'] : []),
+        ...lost.map(printable),
+      ],
+      found: true,
+      names: [name],
+    };
+  };
+}

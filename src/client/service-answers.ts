@@ -1,0 +1,127 @@
+import type { BackendDocument, ServiceDocument } from '../api/documents.ts';
+import type { ExplainedServiceDocument } from '../api/schemas.ts';
+import { printable } from '../process/terminal.ts';
+import {
+  type Column,
+  find,
+  hinted,
+  listed,
+  nothing,
+  pathOf,
+  portsCell,
+  type Question,
+  restoredText,
+  table,
+  type View,
+} from './answer.ts';
+import { backendsText } from './change-text.ts';
+import { type ListFilters, type Listing, listing } from './list.ts';
+
+const NO_SERVICE =
+  'No service is known. Services are read from --manifests; what remote clusters offer counts for those that are global.';
+
+function serviceName({ namespace, name }: ServiceDocument): string {
+  return `${namespace}/${name}`;
+}
+
+const SERVICE_COLUMNS: readonly Column<ServiceDocument>[] = [
+  { title: 'SERVICE', cell: serviceName },
+  { title: 'TYPE', cell: ({ type }) => type },
+  { title: 'CLUSTER IP', cell: ({ clusterIPs }) => clusterIPs.join(' ') || '-' },
+  {
+    title: 'EXTERNAL IP',
+    cell: ({ externalIPs = [], loadBalancerIPs = [] }) =>
+      [...new Set([...loadBalancerIPs, ...externalIPs])].join(' ') || '-',
+  },
+  { title: 'PORTS', cell: ({ ports, nodePorts }) => portsCell(ports, nodePorts) },
+  {
+    title: 'MESH',
+    cell: ({ global, shared, restored }) =>
+      [global ? 'global' : '', shared ? 'shared' : '', restoredText(restored)].filter(Boolean).join(' ') ||
+      '-',
+  },
+  { title: 'AFFINITY', cell: ({ affinity }) => affinity || '-', wide: true },
+  { title: 'BACKENDS', cell: ({ backends }) => backendsText(backends) },
+  {
+    title: 'ADDRESSES',
+    cell: ({ backends }) => backends.map(({ address }) => address).join(' ') || '-',
+    wide: true,
+  },
+];
+
+/** Returns the lines of a table of services. */
+export function serviceLines(services: readonly ServiceDocument[], view: View): readonly string[] {
+  return hinted(listed(SERVICE_COLUMNS, services, view), NO_SERVICE);
+}
+
+/** Returns the listing of announced services with their effective backends, by namespace and name. */
+export function listServices(filters: ListFilters): Listing {
+  return listing<ServiceDocument>({
+    ...{ path: '/v1/services', filters, columns: SERVICE_COLUMNS, nameOf: serviceName, hint: NO_SERVICE },
+  });
+}
+
+function servicePath(name: string): string {
+  return `/v1/services/${pathOf(name)}`;
+}
+
+const BACKEND_COLUMNS: readonly Column<BackendDocument>[] = [
+  { title: 'BACKEND', cell: ({ address }) => address },
+  { title: 'CLUSTER', cell: ({ cluster }) => cluster ?? 'local' },
+  { title: 'NODE', cell: ({ nodeName }) => nodeName ?? '-' },
+  { title: 'ZONE', cell: ({ zone }) => zone ?? '-', wide: true },
+  { title: 'PORTS', cell: ({ ports }) => portsCell(ports) },
+  { title: 'STATE', cell: ({ state }) => state },
+];
+
+/** Returns the question for one service and its backends. */
+export function getService(name: string): Question {
+  return async (ask, view) => {
+    const service = await find<ExplainedServiceDocument>(ask, servicePath(name));
+    if (service === undefined) return nothing(name);
+    const { explain: _, ...document } = service;
+    return {
+      json: document,
+      lines: [
+        ...listed(SERVICE_COLUMNS, [service], view),
+        '',
+        ...listed(BACKEND_COLUMNS, service.backends, view),
+      ],
+      found: true,
+      names: [serviceName(service)],
+    };
+  };
+}
+
+const VERDICTS: Readonly<Record<ExplainedServiceDocument['explain']['backends'][number]['verdict'], string>> =
+  {
+    effective: 'effective',
+    merged: 'its ports are added to those of another slice',
+    overruled: 'overruled by a stronger claim on the address',
+    'not-global': 'out: the service includes no other clusters',
+    'not-ready': 'out: not ready',
+    affinity: 'out: the service prefers backends of others',
+  };
+
+/** Returns the question for all offered backends of a service, each with its verdict. */
+export function explainService(name: string): Question {
+  return async (ask, view) => {
+    const service = await find<ExplainedServiceDocument>(ask, servicePath(name));
+    if (service === undefined) return nothing(name);
+    const { explain } = service;
+    const rows = explain.backends.map((backend) => [
+      backend.address,
+      backend.cluster ?? 'local',
+      backend.slice || '-',
+      VERDICTS[backend.verdict],
+    ]);
+    return {
+      json: explain,
+      lines: [
+        `${printable(name)}: ${backendsText(service.backends)} of ${explain.backends.length} that are offered are effective.`,
+        ...table([['BACKEND', 'CLUSTER', 'SLICE', 'VERDICT'], ...rows], view),
+      ],
+      found: true,
+    };
+  };
+}

@@ -1,0 +1,222 @@
+import { ApiError, type Ask } from '../api/api-client.ts';
+import { ascending, prefixOfKey, type ServiceDocument, serviceDocument } from '../api/documents.ts';
+import type { Knowledge } from '../api/read-model.ts';
+import type { ClustermeshDocument } from '../api/schemas.ts';
+import type {
+  ClusterDocument,
+  KindDocument,
+  KubernetesDocument,
+  StatusDocument,
+} from '../api/status-document.ts';
+import type { KeyedEntry } from '../ipcache/types.ts';
+import { tunnelEndpoint } from '../nodemanager/address-claims.ts';
+import { rejectedText } from '../process/rejection-report.ts';
+import { openSteps } from '../process/step-text.ts';
+import { alignColumns, printable, type Terminal } from '../process/terminal.ts';
+import { type Question, statusOf } from './answer.ts';
+import { entryText, type IdentityName, identityNames } from './change-text.ts';
+import { clusterStateText } from './cluster-text.ts';
+import { serviceLines } from './service-answers.ts';
+
+/** Returns the totals: `339 prefixes, 12 nodes, 5 services with 156 backends`. */
+export function totalsText({ ipcache, nodes, services }: Knowledge): string {
+  const { entries, shadowed } = ipcache.status();
+  const { announced, backends } = services.status();
+  return `${entries - shadowed} prefixes, ${nodes.size} nodes, ${announced} services with ${backends} backends`;
+}
+
+function clusterRow({ name, own, id, state, keys, rejected }: ClusterDocument): readonly string[] {
+  const held = [keys.nodes, keys.services, keys.identities, keys.ip].map((count) => String(count ?? '-'));
+  return [`${name}${own ? ' (own)' : ''}`, String(id), state, ...held, String(rejected)];
+}
+
+const CLUSTER_HEADER = ['CLUSTER', 'ID', 'STATE', 'NODES', 'SERVICES', 'IDENTITIES', 'IPS', 'REJECTED'];
+
+function clusterLines(clusters: readonly ClusterDocument[]): readonly string[] {
+  return alignColumns([CLUSTER_HEADER, ...clusters.map((cluster) => clusterRow(cluster).map(printable))]);
+}
+
+function clusterDetail(cluster: ClusterDocument): string {
+  const { name, failures, lastFailure, lastFailureAt } = cluster;
+  const failed = failures === 0 ? '' : `, ${failures} failures`;
+  const last = lastFailure === undefined ? '' : `, the last at ${lastFailureAt}: ${lastFailure}`;
+  return `${name}: ${clusterStateText(cluster)}${failed}${last}`;
+}
+
+/** Returns the status of each cluster and the open steps of the start, for `dpcache clustermesh status`. */
+export const askClustermesh: Question = async (ask) => {
+  const clustermesh = (await ask('/v1/clustermesh')) as ClustermeshDocument;
+  const { clusters, configProblems, steps } = clustermesh;
+  const lines = [
+    ...openStepLines(steps),
+    ...clusterLines(clusters),
+    '',
+    ...clusters.map(clusterDetail).map(printable),
+    ...configProblems.map(printable),
+  ];
+  return { json: clustermesh, lines, found: true, names: clusters.map(({ name }) => name) };
+};
+
+/** Returns the open steps of the start with their reasons, followed by an empty line; none if all steps are done. */
+function openStepLines(steps: StatusDocument['steps']): readonly string[] {
+  const open = openSteps(steps).flatMap(({ text, waitsFor }) => [
+    `${text[0]?.toUpperCase()}${text.slice(1)}`,
+    ...waitsFor.map((what) => `  ${what}`),
+  ]);
+  return open.length === 0 ? [] : [...open.map(printable), ''];
+}
+
+/** Returns for how long changes of a kind have been missed, and when the next attempt is; empty if none are. */
+function behindText({ behindMs, retryInMs }: KindDocument): string {
+  if (behindMs === undefined) return '';
+  const next = retryInMs === undefined ? 'retrying now' : `next try in ${Math.ceil(retryInMs / 1000)} s`;
+  return `behind for ${Math.round(behindMs / 1000)} s, ${next}`;
+}
+
+/** Returns one line for each kind of Kubernetes object, with its problem if any. */
+function kubernetesLines(kubernetes: KubernetesDocument | undefined): readonly string[] {
+  if (kubernetes === undefined) return [];
+  const rows = kubernetes.kinds.map((kind) => {
+    const { name, state, complete, objects, rejected, lists, lagMs, lastFailure = '' } = kind;
+    const isWhole = complete || state === 'resting' || state === 'missing';
+    const why = state === 'watching' || state === 'resting' ? '' : lastFailure;
+    const said = lagMs === undefined || state === 'resting' ? '-' : `${Math.round(lagMs / 1000)} s ago`;
+    const counts = [objects, rejected, Math.max(0, lists - 1)].map(String);
+    return [
+      name,
+      state,
+      ...counts,
+      said,
+      [isWhole ? '' : 'not complete', behindText(kind), why].filter(Boolean).join(': '),
+    ];
+  });
+  const head = ['KIND', 'STATE', 'OBJECTS', 'REJECTED', 'RELISTS', 'HEARD', ''];
+  const table = alignColumns([head, ...rows.map((row) => row.map(printable))]);
+  return ['', `Kubernetes at ${printable(kubernetes.server)}:`, ...table];
+}
+
+/** Returns the status of the agent, for `dpcache status`. */
+export const askStatus: Question = async (ask) => {
+  const status = statusOf<StatusDocument>(await ask('/v1/status'), 'ipcache', 'an agent');
+  const { clusters, ipcache, nodes, services, rejected, configProblems, steps } = status;
+  const failed = clusters.filter(({ lastFailure }) => lastFailure !== undefined);
+  const counts = `${ipcache.prefixes} prefixes, ${nodes.nodes} nodes, ${services.announced} services with ${services.backends} backends`;
+  const sentence = rejectedText(rejected);
+  const restored = status.checkpoint?.restored ?? [];
+  const lines = [
+    ...openStepLines(steps),
+    ...clusterLines(clusters),
+    ...failed.map(({ name, lastFailure }) => `${name}: ${lastFailure}`).map(printable),
+    ...configProblems.map(printable),
+    ...restored.map(({ cluster, knownAt }) =>
+      printable(`${cluster}: restored, what was known at ${knownAt}`),
+    ),
+    ...kubernetesLines(status.kubernetes),
+    '',
+    `${counts}; ${ipcache.overruled} claims overruled, ${ipcache.shadowed} CIDRs hidden by an IP.`,
+    `${sentence[0]?.toUpperCase()}${sentence.slice(1)}.`,
+    ...rejected.recent.map((message) => `  ${printable(message)}`),
+  ];
+  return { json: status, lines, found: true };
+};
+
+/** Returns the readiness of the agent, for `dpcache status --ready`, and one sentence for each blocker. */
+export const askReady: Question = async (ask) => {
+  const { ready, blockers } = await readiness(ask);
+  return { json: { ready, blockers }, lines: ready ? ['ready'] : blockers.map(printable), found: ready };
+};
+
+interface Readiness {
+  readonly ready: boolean;
+  readonly blockers: readonly string[];
+}
+
+async function readiness(ask: Ask): Promise<Readiness> {
+  try {
+    return (await ask('/readyz')) as Readiness;
+  } catch (error) {
+    // If the agent is not ready, the response is 503 with the same document.
+    const document: unknown = error instanceof ApiError ? error.problem : undefined;
+    if (typeof document === 'object' && document !== null && 'blockers' in document)
+      return document as Readiness;
+    throw error;
+  }
+}
+
+/**
+ * Returns a key for similar entries. Only one entry of each key is shown. The key contains the writer and the presence of a pod.
+ */
+function sampleKind({ key, source, owner, k8s, identity }: KeyedEntry): string {
+  const writer = source === 'clustermesh' || source === 'kvstore' ? owner.split('/', 1)[0] : owner;
+  return [source, writer, k8s !== undefined, key.includes('/'), identity < 256].join(' ');
+}
+
+const SAMPLES = 8;
+
+/** Returns a few entries of different kinds, as examples. */
+function sampleEntries({ ipcache }: Knowledge): readonly KeyedEntry[] {
+  const samples = new Map<string, KeyedEntry>();
+  for (const entry of ipcache.entries()) {
+    const kind = sampleKind(entry);
+    if (!samples.has(kind)) samples.set(kind, entry);
+    if (samples.size === SAMPLES) break;
+  }
+  return [...samples.values()];
+}
+
+function sampleLines(knowledge: Knowledge, nameOf: IdentityName): readonly string[] {
+  const rows = sampleEntries(knowledge).map((entry) => [prefixOfKey(entry.key), entryText(entry, nameOf)]);
+  return alignColumns(rows.map((row) => row.map(printable)));
+}
+
+/** Maximum length of a list in the summary. */
+const LISTED = 12;
+
+function cut(lines: readonly string[], what: string, command: string): readonly string[] {
+  if (lines.length <= LISTED + 1) return lines;
+  return [...lines.slice(0, LISTED + 1), `… and ${lines.length - LISTED - 1} more ${what}: ${command}`];
+}
+
+function nodeLines({ nodes }: Knowledge): readonly string[] {
+  const { underlay } = nodes.configuration;
+  const rows = [...nodes.nodes()]
+    .sort((a, b) => ascending(a.fullName, b.fullName))
+    .map((node) => [
+      node.fullName,
+      tunnelEndpoint(node, underlay) ?? '-',
+      [node.ipv4AllocCIDR, node.ipv6AllocCIDR].filter(Boolean).join(' ') || '-',
+      node.encryptionKey === 0 ? '-' : String(node.encryptionKey),
+    ]);
+  return alignColumns([['NODE', 'REACHED AT', 'PODS', 'KEY'], ...rows].map((row) => row.map(printable)));
+}
+
+function sortedServices(knowledge: Knowledge): readonly ServiceDocument[] {
+  const held = [...knowledge.services.snapshot()].sort(([a], [b]) => ascending(a, b));
+  return held.map(([, announced]) => serviceDocument(announced, knowledge));
+}
+
+/** Shows a summary of the state, without iterating over all of it. */
+export function showState(knowledge: Knowledge, status: StatusDocument, terminal: Terminal): void {
+  const section = (title: string, lines: readonly string[]): void => {
+    terminal.line(terminal.paint('strong', title));
+    for (const line of lines) terminal.line(`  ${line}`);
+    terminal.line();
+  };
+  const { cluster, clusters, kvstore, syncedMs = 0, rejected } = status;
+  const complete = clusters.every(({ ready }) => ready) ? 'complete' : 'incomplete';
+  const title = `What is where, as seen from cluster ${printable(cluster)}`;
+  section(title, [
+    `${totalsText(knowledge)}; ${rejected.total} rejected`,
+    `kvstore ${kvstore}, ${complete} after ${syncedMs} ms`,
+  ]);
+  section('Clusters', clusterLines(clusters));
+  section('Nodes', cut(nodeLines(knowledge), 'nodes', 'dpcache node list'));
+  section(
+    'Services',
+    cut(serviceLines(sortedServices(knowledge), { wide: false }), 'services', 'dpcache service list'),
+  );
+  section(
+    'Some prefixes (all of them: dpcache ipcache list)',
+    sampleLines(knowledge, identityNames(knowledge)),
+  );
+}

@@ -1,0 +1,47 @@
+import type { Writer } from '../types.ts';
+
+/** Returns true if a claim belongs to a writer. */
+export function isOf(claim: Writer, writer: Writer): boolean {
+  return claim.source === writer.source && (claim.owner ?? '') === (writer.owner ?? '');
+}
+
+/** A set of places, stored as the keys of a map. */
+export interface Places<P> {
+  readonly size: number;
+  set(place: P, value: true): unknown;
+  delete(place: P): boolean;
+  keys(): Iterable<P>;
+}
+
+/** Maps each writer to the places of its claims, so that they are found without a scan of all places. */
+export class ByWriter<P> {
+  /** By source and owner. Sources contain no space. */
+  readonly #places = new Map<string, Places<P>>();
+  readonly #newPlaces: () => Places<P>;
+
+  constructor(newPlaces: () => Places<P>) {
+    this.#newPlaces = newPlaces;
+  }
+
+  /** Returns the places of a writer. Places may be deleted and added while the keys are iterated. */
+  of(writer: Writer): Pick<Places<P>, 'size' | 'keys'> {
+    return this.#places.get(keyOf(writer)) ?? this.#newPlaces();
+  }
+
+  add(writer: Writer, place: P): void {
+    const key = keyOf(writer);
+    const places = this.#places.get(key) ?? this.#newPlaces();
+    places.set(place, true);
+    this.#places.set(key, places);
+  }
+
+  delete(writer: Writer, place: P): void {
+    const key = keyOf(writer);
+    const places = this.#places.get(key);
+    if (places?.delete(place) && places.size === 0) this.#places.delete(key);
+  }
+}
+
+function keyOf({ source, owner = '' }: Writer): string {
+  return `${source} ${owner}`;
+}

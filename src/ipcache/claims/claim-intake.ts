@@ -1,0 +1,82 @@
+import { type Rejection, rejection } from '../../base/rejection.ts';
+import { isNumericIdentity } from '../../model/numeric-identity.ts';
+import { isSource } from '../../model/source.ts';
+import { isPort } from '../../net/port.ts';
+import type { Claim, K8sMetadata, Writer } from '../types.ts';
+
+function isOctet(value: unknown): boolean {
+  return typeof value === 'number' && Number.isInteger(value) && value >= 0 && value <= 255;
+}
+
+function namedPortsFault(ports: unknown, key: string): Rejection | undefined {
+  if (!(ports instanceof Map))
+    return rejection('invalid-metadata', 'k8s.namedPorts', ports, 'must be a Map', key);
+  for (const [name, value] of ports) {
+    const field = `k8s.namedPorts.${String(name)}`;
+    if (typeof name !== 'string') return rejection('invalid-metadata', field, name, 'must be a string', key);
+    if (!isPort(value?.port))
+      return rejection('invalid-metadata', field, value, 'must have a port from 0 to 65535', key);
+    if (!isOctet(value.protocol))
+      return rejection('invalid-metadata', field, value, 'must have a protocol from 0 to 255', key);
+  }
+  return undefined;
+}
+
+function metadataFault(k8s: K8sMetadata, key: string): Rejection | undefined {
+  if (typeof k8s !== 'object' || k8s === null)
+    return rejection('invalid-metadata', 'k8s', k8s, 'must be an object', key);
+  if (typeof k8s.namespace !== 'string') {
+    return rejection('invalid-metadata', 'k8s.namespace', k8s.namespace, 'must be a string', key);
+  }
+  if (typeof k8s.podName !== 'string') {
+    return rejection('invalid-metadata', 'k8s.podName', k8s.podName, 'must be a string', key);
+  }
+  return k8s.namedPorts === undefined ? undefined : namedPortsFault(k8s.namedPorts, key);
+}
+
+/** Returns the fault of a writer, or undefined. `key` is the location in the rejection. */
+export function writerFault(writer: Writer, key: string): Rejection | undefined {
+  if (typeof writer !== 'object' || writer === null)
+    return rejection('invalid-writer', 'writer', writer, 'must be an object', key);
+  if (!isSource(writer.source))
+    return rejection('unknown-source', 'source', writer.source, 'is not a source', key);
+  if (writer.owner !== undefined && typeof writer.owner !== 'string') {
+    return rejection('invalid-owner', 'owner', writer.owner, 'must be a string', key);
+  }
+  return undefined;
+}
+
+/** Returns the fault of a claim, or undefined. Its writer and host IP are checked when they are interned. */
+export function claimFault(claim: Claim, key: string): Rejection | undefined {
+  if (typeof claim !== 'object' || claim === null)
+    return rejection('invalid-claim', 'claim', claim, 'must be an object', key);
+  if (!isNumericIdentity(claim.identity)) {
+    return rejection(
+      'invalid-identity',
+      'identity',
+      claim.identity,
+      'must be an integer from 0 to 4294967295',
+      key,
+    );
+  }
+  if (claim.encryptKey !== undefined && !isOctet(claim.encryptKey)) {
+    return rejection(
+      'invalid-encrypt-key',
+      'encryptKey',
+      claim.encryptKey,
+      'must be an integer from 0 to 255',
+      key,
+    );
+  }
+  return claim.k8s === undefined ? undefined : metadataFault(claim.k8s, key);
+}
+
+/** Returns the rejection of a key that is neither an IP nor a CIDR. */
+export function keyFault(key: unknown): Rejection {
+  return rejection('invalid-prefix', 'prefix', key, 'is not a valid IP address or CIDR');
+}
+
+/** Returns the rejection of an invalid host IP. */
+export function hostFault(hostIP: unknown, key: string): Rejection {
+  return rejection('invalid-host-ip', 'hostIP', hostIP, 'is not a valid IP address', key);
+}

@@ -1,0 +1,315 @@
+import type { PrefixTable } from '../../lpm/prefix-table.ts';
+import { compareWriters, mayOverwrite } from '../../model/source.ts';
+import { addressBits } from '../../net/address-words.ts';
+import type { PrefixRegister } from '../../net/prefix.ts';
+import type { EntryIndex } from '../entry-indexes.ts';
+import { FLAG, type HeldClaim } from '../row-reader.ts';
+import { RowStore } from '../row-store.ts';
+import type {
+  Claim,
+  ClaimWriter,
+  DeleteOptions,
+  DeleteOutcome,
+  IPCacheEntry,
+  UpsertOutcome,
+  Writer,
+} from '../types.ts';
+import { OverruledClaims } from './overruled-claims.ts';
+
+/** The claims on one key at some moment, the effective one first. */
+export interface KeyImage {
+  readonly claims: readonly HeldClaim[];
+  readonly contested: boolean;
+}
+
+/** Receives the changes of a {@link ClaimState}. Keys are reused registers: copy them to keep them. It must not write to the state. */
+export interface ClaimSink {
+  /** True in a batch. Only then is {@link ClaimSink.willChange} called. */
+  readonly inBatch: boolean;
+  /** Called before the claims of `key` change. `image` has the current claims; undefined if there are none. */
+  willChange(key: Readonly<PrefixRegister>, image: KeyImage | undefined): void;
+  /** Called if the visible entry of the prefix of `key` may have changed. The two entries may be equal. */
+  visibleChanged(
+    key: Readonly<PrefixRegister>,
+    old: IPCacheEntry | undefined,
+    next: IPCacheEntry | undefined,
+  ): void;
+  /** Called when the owner of a contested key changed. */
+  ownerChanged(
+    key: Readonly<PrefixRegister>,
+    from: ClaimWriter | undefined,
+    to: ClaimWriter | undefined,
+  ): void;
+}
+
+/** Rows that are scanned in the time of one deletion: a scan takes a few ns, a deletion about 1 µs. */
+const LOOKS_PER_CLAIM = 128;
+
+function isFullLengthCIDR(key: Readonly<PrefixRegister>): boolean {
+  return key.form === 'cidr' && key.length === addressBits(key.family);
+}
+
+/**
+ * All live claims, and the selection of the effective ones: the rules of SEMANTICS 2.2 and 2.3, and nothing else. Its input
+ * was checked by the intake.
+ *
+ *     key ──table──► slot ──rows──► the effective claim of the key
+ *                      └──overruled──► the overruled ones, strongest first (few keys have any)
+ *
+ *     endpoint 10.0.0.1 ┐ counterparts: two keys of one prefix.
+ *     CIDR 10.0.0.1/32  ┘ If the endpoint has a claim, the CIDR is shadowed: kept, but not visible.
+ */
+export class ClaimState {
+  readonly table: PrefixTable;
+  readonly rows: RowStore;
+  readonly overruled: OverruledClaims = new OverruledClaims();
+  readonly #sink: ClaimSink;
+  readonly #retainOverruled: boolean;
+  readonly #maxEntries: number;
+  /** Number of full-length CIDRs. If it is 0, endpoints have no counterparts. */
+  #fullLengthCIDRs = 0;
+  #shadowed = 0;
+  #highWater = 0;
+  #indexes: readonly EntryIndex[] = [];
+
+  constructor(
+    newTable: () => PrefixTable,
+    sink: ClaimSink,
+    options: {
+      readonly retainOverruled: boolean;
+      readonly maxEntries: number;
+      readonly hashSeed?: number | undefined;
+    },
+  ) {
+    this.table = newTable();
+    this.rows = new RowStore(newTable(), options.hashSeed);
+    this.#sink = sink;
+    this.#retainOverruled = options.retainOverruled;
+    this.#maxEntries = options.maxEntries;
+  }
+
+  /** Maximum number of keys so far. */
+  get highWater(): number {
+    return this.#highWater;
+  }
+
+  /** Number of shadowed CIDRs. */
+  get shadowed(): number {
+    return this.#shadowed;
+  }
+
+  /** Sets a claim on a key. `host` is the number of the claim's host IP. */
+  put(key: PrefixRegister, claim: Claim, host: number): UpsertOutcome {
+    const slot = this.table.find(key);
+    if (slot < 0) return this.#claimFree(key, claim, host);
+    if (this.rows.writer(slot) === this.rows.writers.find(claim))
+      return this.#claimOwn(slot, key, claim, host);
+    return this.#contest(slot, key, claim, host);
+  }
+
+  /** Deletes one writer's claim on a key if `ifPod` matches. */
+  remove(key: PrefixRegister, by: DeleteOptions): Exclude<DeleteOutcome, 'invalid'> {
+    const slot = this.table.find(key);
+    if (slot < 0) return 'not-found';
+    const effective = this.rows.writer(slot) === this.rows.writers.find(by);
+    const claim = effective ? this.rows.entry(slot) : this.overruled.find(slot, by);
+    if (claim === undefined || !namesPod(claim, by.ifPod)) return 'not-owner';
+    this.#willChange(key, slot);
+    if (effective) this.#promote(slot, key, claim);
+    else this.overruled.remove(slot, by);
+    return 'applied';
+  }
+
+  /** Returns true if a writer has a claim. */
+  holds(writer: Writer): boolean {
+    return this.rows.writers.find(writer) >= 0 || this.overruled.slotsOf(writer).size > 0;
+  }
+
+  /**
+   * Deletes at most `limit` claims of a writer, overruled ones first, and scans at most {@link LOOKS_PER_CLAIM} rows for each
+   * of them. Returns their number, and `on`, the row at which the next call continues. `key` is a scratch register.
+   */
+  withdraw(by: Writer, key: PrefixRegister, limit: number, from = 0): { withdrawn: number; on: number } {
+    let withdrawn = 0;
+    for (const slot of this.overruled.slotsOf(by).keys()) {
+      if (withdrawn === limit) break;
+      this.table.keyOf(slot, key);
+      this.#willChange(key, slot);
+      this.overruled.remove(slot, by);
+      withdrawn++;
+    }
+    let on = from;
+    for (let looks = LOOKS_PER_CLAIM * limit; withdrawn < limit && looks > 0; ) {
+      const writer = this.rows.writers.find(by);
+      if (writer < 0) break;
+      const end = Math.min(this.table.slotLimit, on + looks);
+      const slot = this.rows.findWriter(writer, on, end);
+      looks -= slot + 1 - on;
+      on = slot < this.table.slotLimit ? slot : 0;
+      if (slot === end) continue;
+      this.table.keyOf(slot, key);
+      this.#willChange(key, slot);
+      this.#promote(slot, key, this.rows.entry(slot));
+      withdrawn++;
+    }
+    return { withdrawn, on };
+  }
+
+  /** Restores the claims of a key from `image`; undefined means none. The sink receives no owner changes. */
+  restore(key: PrefixRegister, image: KeyImage | undefined): void {
+    const slot = this.table.find(key);
+    if (slot >= 0) {
+      this.overruled.set(slot, []);
+      this.#disappear(slot, key, this.rows.entry(slot));
+    }
+    const [effective, ...overruled] = image?.claims ?? [];
+    if (effective === undefined) return;
+    const again = this.#appear(key, effective, this.rows.hosts.resolve(effective.hostIP));
+    this.overruled.set(again, overruled);
+    this.rows.mark(again, FLAG.contested, image?.contested === true);
+  }
+
+  /** Returns the slot of the other form of a full-length key (the CIDR of an endpoint, or the reverse); -1 if there is none. */
+  counterpart(key: PrefixRegister): number {
+    if (key.length !== addressBits(key.family)) return -1;
+    if (key.form === 'endpoint' && this.#fullLengthCIDRs === 0) return -1;
+    const form = key.form;
+    key.form = form === 'cidr' ? 'endpoint' : 'cidr';
+    const slot = this.table.find(key);
+    key.form = form;
+    return slot;
+  }
+
+  /** Fills an index with the current entries and maintains it from now on. */
+  track<I extends EntryIndex>(index: I): I {
+    for (const slot of this.table.slots()) index.add(slot, this.rows.entry(slot));
+    this.#indexes = [...this.#indexes, index];
+    return index;
+  }
+
+  #willChange(key: Readonly<PrefixRegister>, slot: number): void {
+    if (this.#sink.inBatch) this.#sink.willChange(key, slot < 0 ? undefined : this.#image(slot));
+  }
+
+  /** Returns the current claims on the key of a slot in use. */
+  #image(slot: number): KeyImage {
+    return {
+      claims: [this.rows.claim(slot), ...this.overruled.of(slot)],
+      contested: this.rows.has(slot, FLAG.contested),
+    };
+  }
+
+  /** Sets the first claim on a free key. */
+  #claimFree(key: PrefixRegister, claim: Claim, host: number): UpsertOutcome {
+    if (this.table.size >= this.#maxEntries) return 'capacity';
+    this.#willChange(key, -1);
+    this.#appear(key, claim, host);
+    return 'applied';
+  }
+
+  /** Updates the effective claim of the same writer. */
+  #claimOwn(slot: number, key: PrefixRegister, claim: Claim, host: number): UpsertOutcome {
+    if (this.rows.holds(slot, claim, host)) return 'unchanged';
+    this.#willChange(key, slot);
+    const old = this.rows.entry(slot);
+    this.rows.update(slot, claim, host);
+    this.#entryChanged(slot, key, old);
+    return 'applied';
+  }
+
+  /** Handles a claim on a key of another writer. The stronger claim is effective (I4); the other is kept if `retainOverruled`. */
+  #contest(slot: number, key: PrefixRegister, claim: Claim, host: number): UpsertOutcome {
+    this.#willChange(key, slot);
+    this.rows.mark(slot, FLAG.contested, true);
+    const holder = this.rows.claim(slot);
+    const challenger = { source: claim.source, owner: claim.owner ?? '' };
+    const wins = this.#retainOverruled
+      ? compareWriters(challenger, holder) < 0
+      : mayOverwrite(holder.source, challenger.source);
+    if (!wins) {
+      if (this.#retainOverruled) this.overruled.put(slot, this.rows.held(claim, host));
+      return 'overruled';
+    }
+    if (this.#retainOverruled) {
+      this.overruled.remove(slot, challenger);
+      this.overruled.put(slot, holder);
+    }
+    const old = this.rows.entry(slot);
+    this.rows.replace(slot, claim, host);
+    this.#entryChanged(slot, key, old);
+    this.#sink.ownerChanged(key, holder, challenger);
+    return 'applied';
+  }
+
+  /** Deletes the effective claim of a key. The strongest overruled claim becomes effective; without one, the key is deleted. */
+  #promote(slot: number, key: PrefixRegister, old: IPCacheEntry): void {
+    if (!this.rows.has(slot, FLAG.contested)) {
+      this.#disappear(slot, key, old);
+      return;
+    }
+    const holder = this.rows.writers.writer(this.rows.writer(slot));
+    const [next] = this.overruled.of(slot);
+    if (next === undefined) {
+      this.#disappear(slot, key, old);
+    } else {
+      this.overruled.remove(slot, next);
+      this.rows.replace(slot, next, this.rows.hosts.resolve(next.hostIP));
+      this.#entryChanged(slot, key, old);
+    }
+    this.#sink.ownerChanged(key, holder, next);
+  }
+
+  /** Inserts a key with its first claim. It may shadow its counterpart, or be shadowed by it. */
+  #appear(key: PrefixRegister, claim: Claim, host: number): number {
+    const slot = this.table.insert(key);
+    if (this.table.size > this.#highWater) this.#highWater = this.table.size;
+    this.rows.fill(slot, claim, host);
+    for (const index of this.#indexes) index.add(slot, this.rows.entry(slot));
+    if (isFullLengthCIDR(key)) this.#fullLengthCIDRs++;
+    const counterpart = this.counterpart(key);
+    if (counterpart < 0) {
+      this.#sink.visibleChanged(key, undefined, this.rows.entry(slot));
+    } else if (key.form === 'endpoint') {
+      this.#shadow(counterpart, true);
+      this.#sink.visibleChanged(key, this.rows.entry(counterpart), this.rows.entry(slot));
+    } else {
+      this.#shadow(slot, true);
+    }
+    return slot;
+  }
+
+  /** Deletes a key with its last claim. A CIDR that it shadowed becomes visible with its own attributes. */
+  #disappear(slot: number, key: PrefixRegister, old: IPCacheEntry): void {
+    for (const index of this.#indexes) index.remove(slot, old);
+    const shadowed = this.rows.has(slot, FLAG.shadowed);
+    if (shadowed) this.#shadow(slot, false);
+    this.rows.clear(slot);
+    this.table.remove(slot, key);
+    const counterpart = this.counterpart(key);
+    if (isFullLengthCIDR(key)) this.#fullLengthCIDRs--;
+    if (shadowed) return;
+    if (counterpart >= 0) this.#shadow(counterpart, false);
+    this.#sink.visibleChanged(key, old, counterpart < 0 ? undefined : this.rows.entry(counterpart));
+  }
+
+  /** Reports that the effective entry of a key changed from `old`. */
+  #entryChanged(slot: number, key: PrefixRegister, old: IPCacheEntry): void {
+    const entry = this.rows.entry(slot);
+    for (const index of this.#indexes) {
+      if (index.isSame(old, entry)) continue; // a Map with many deletes and inserts is rehashed repeatedly
+      index.remove(slot, old);
+      index.add(slot, entry);
+    }
+    if (!this.rows.has(slot, FLAG.shadowed)) this.#sink.visibleChanged(key, old, entry);
+  }
+
+  #shadow(slot: number, on: boolean): void {
+    this.rows.mark(slot, FLAG.shadowed, on);
+    this.#shadowed += on ? 1 : -1;
+  }
+}
+
+/** Returns true if a claim names this pod, or if `pod` is undefined. */
+export function namesPod(claim: IPCacheEntry, pod: DeleteOptions['ifPod']): boolean {
+  return pod === undefined || (claim.k8s?.namespace === pod.namespace && claim.k8s.podName === pod.podName);
+}

@@ -1,0 +1,53 @@
+import { PagedMap } from '../../columns/paged-map.ts';
+import { compareWriters } from '../../model/source.ts';
+import type { HeldClaim } from '../row-reader.ts';
+import type { Writer } from '../types.ts';
+import { ByWriter, isOf, type Places } from './by-writer.ts';
+
+/** The overruled claims by slot, strongest first (I4). Few keys have any. */
+export class OverruledClaims {
+  readonly #bySlot = new PagedMap<readonly HeldClaim[]>();
+  readonly #byWriter = new ByWriter<number>(() => new PagedMap());
+  #count = 0;
+
+  /** Total number of overruled claims. */
+  get count(): number {
+    return this.#count;
+  }
+
+  of(slot: number): readonly HeldClaim[] {
+    return this.#bySlot.get(slot) ?? [];
+  }
+
+  find(slot: number, writer: Writer): HeldClaim | undefined {
+    return this.of(slot).find((claim) => isOf(claim, writer));
+  }
+
+  /** Adds a claim. It replaces an earlier one of the same writer. */
+  put(slot: number, claim: HeldClaim): void {
+    const others = this.of(slot).filter((other) => !isOf(other, claim));
+    this.set(slot, [...others, claim].sort(compareWriters));
+  }
+
+  remove(slot: number, writer: Writer): void {
+    this.set(
+      slot,
+      this.of(slot).filter((claim) => !isOf(claim, writer)),
+    );
+  }
+
+  /** Replaces the claims of a slot. They must be sorted. */
+  set(slot: number, claims: readonly HeldClaim[]): void {
+    const before = this.of(slot);
+    for (const claim of before) this.#byWriter.delete(claim, slot);
+    for (const claim of claims) this.#byWriter.add(claim, slot);
+    this.#count += claims.length - before.length;
+    if (claims.length > 0) this.#bySlot.set(slot, claims);
+    else this.#bySlot.delete(slot);
+  }
+
+  /** Returns the slots with overruled claims of a writer. */
+  slotsOf(writer: Writer): Pick<Places<number>, 'size' | 'keys'> {
+    return this.#byWriter.of(writer);
+  }
+}

@@ -1,0 +1,206 @@
+import { compareWriters, sourceRank } from '../../model/source.ts';
+import type { HeldClaim } from '../row-reader.ts';
+import type { DeleteOptions, Writer } from '../types.ts';
+import { ByWriter, isOf } from './by-writer.ts';
+import { namesPod } from './claim-state.ts';
+
+/** A claim that waits for room, with its canonical key. */
+export interface WaitingClaim extends HeldClaim {
+  readonly key: string;
+}
+
+interface Waiting {
+  /** Strongest first, at least one. */
+  readonly claims: readonly WaitingClaim[];
+  /** Rank of the strongest claim. */
+  readonly rank: number;
+  /** Order of arrival among the keys of a rank. */
+  readonly arrival: number;
+}
+
+/**
+ * Keys in order of arrival. A persistent cursor finds the first one, because a new iterator would skip every deleted key again.
+ */
+class KeyQueue {
+  readonly #keys: Set<string>;
+  readonly #cursor: Iterator<string, undefined>;
+  #first: string | undefined;
+
+  constructor(keys: Iterable<string> = []) {
+    this.#keys = new Set(keys);
+    this.#cursor = this.#keys.values();
+  }
+
+  get size(): number {
+    return this.#keys.size;
+  }
+
+  /** Returns the key that arrived first. The queue must not be empty. */
+  first(): string | undefined {
+    this.#first ??= this.#cursor.next().value;
+    return this.#first;
+  }
+
+  values(): Iterable<string> {
+    return this.#keys.values();
+  }
+
+  add(key: string): void {
+    this.#keys.add(key);
+  }
+
+  delete(key: string): void {
+    this.#keys.delete(key);
+    if (key === this.#first) this.#first = undefined;
+  }
+}
+
+/**
+ * The claims that did not fit into a full cache. They are admitted when keys are deleted, the strongest source first, then by
+ * arrival. Claims on more than `limit` keys are dropped and counted.
+ */
+export class WaitingClaims {
+  readonly #limit: number;
+  readonly #waiting = new Map<string, Waiting>();
+  readonly #byWriter = new ByWriter<string>(() => new Map());
+  /** Keys by rank, in order of arrival. */
+  readonly #ranks = new Map<number, KeyQueue>();
+  /** Images of keys before each step of a batch, oldest first; undefined outside batches. */
+  #before: { readonly key: string; readonly waiting: Waiting | undefined }[] | undefined;
+  #arrivals = 0;
+  #dropped = 0;
+
+  constructor(limit: number) {
+    this.#limit = limit;
+  }
+
+  /** Number of waiting keys. */
+  get size(): number {
+    return this.#waiting.size;
+  }
+
+  /** Number of claims that were dropped because too many keys waited. */
+  get dropped(): number {
+    return this.#dropped;
+  }
+
+  /** Adds a claim. It replaces an earlier one of the same writer on the same key. */
+  put(key: string, claim: HeldClaim): void {
+    const others = this.#on(key).filter((other) => !isOf(other, claim));
+    if (!this.#waiting.has(key) && this.size >= this.#limit) {
+      this.#dropped++;
+      return;
+    }
+    this.#set(key, [...others, { ...claim, key }].sort(compareWriters));
+  }
+
+  /** Removes one writer's claim on a key if `ifPod` matches. Returns true if there was one. */
+  remove(key: string, by: DeleteOptions): boolean {
+    const claims = this.#on(key);
+    const left = claims.filter((claim) => !isOf(claim, by) || !namesPod(claim, by.ifPod));
+    if (left.length === claims.length) return false;
+    this.#set(key, left);
+    return true;
+  }
+
+  /** Returns true if a claim of a writer waits. */
+  holds(writer: Writer): boolean {
+    return this.#byWriter.of(writer).size > 0;
+  }
+
+  /** Removes at most `limit` claims of a writer and returns their number. */
+  withdraw({ source, owner }: Writer, limit: number): number {
+    let withdrawn = 0;
+    for (const key of this.#byWriter.of({ source, owner }).keys()) {
+      if (withdrawn === limit) break;
+      this.remove(key, { source, owner });
+      withdrawn++;
+    }
+    return withdrawn;
+  }
+
+  /** Returns the key that is admitted next. */
+  next(): string | undefined {
+    return this.#ranks.get(Math.max(...this.#ranks.keys()))?.first();
+  }
+
+  /** Removes and returns the claims on a key, strongest first. */
+  take(key: string): readonly WaitingClaim[] {
+    const claims = this.#on(key);
+    this.#set(key, []);
+    return claims;
+  }
+
+  /** Yields all waiting claims in the order of admission. */
+  *list(): Generator<WaitingClaim, void, void> {
+    for (const rank of [...this.#ranks.keys()].sort((a, b) => b - a)) {
+      for (const key of this.#ranks.get(rank)?.values() ?? []) yield* this.#on(key);
+    }
+  }
+
+  /** Runs `write`, which may be nested. If it throws, its changes here are rolled back (I8). */
+  batch<T>(write: () => T): T {
+    const outermost = this.#before === undefined;
+    this.#before ??= [];
+    const mark = this.#before.length;
+    try {
+      return write();
+    } catch (error) {
+      this.#rollBack(mark);
+      throw error;
+    } finally {
+      if (outermost) this.#before = undefined;
+    }
+  }
+
+  #on(key: string): readonly WaitingClaim[] {
+    return this.#waiting.get(key)?.claims ?? [];
+  }
+
+  #set(key: string, claims: readonly WaitingClaim[]): void {
+    const waiting = this.#waiting.get(key);
+    const [strongest] = claims;
+    this.#before?.push({ key, waiting });
+    if (strongest === undefined) {
+      this.#place(key, undefined);
+      return;
+    }
+    const rank = sourceRank(strongest.source);
+    const arrival = waiting?.rank === rank ? waiting.arrival : this.#arrivals++;
+    this.#place(key, { claims, rank, arrival });
+  }
+
+  #place(key: string, waiting: Waiting | undefined): void {
+    const before = this.#waiting.get(key);
+    for (const claim of before?.claims ?? []) this.#byWriter.delete(claim, key);
+    for (const claim of waiting?.claims ?? []) this.#byWriter.add(claim, key);
+    if (before !== undefined && before.arrival !== waiting?.arrival) {
+      const left = this.#ranks.get(before.rank);
+      left?.delete(key);
+      if (left?.size === 0) this.#ranks.delete(before.rank);
+    }
+    if (waiting === undefined) {
+      this.#waiting.delete(key);
+      return;
+    }
+    this.#waiting.set(key, waiting);
+    const keys = this.#ranks.get(waiting.rank) ?? new KeyQueue();
+    keys.add(key);
+    this.#ranks.set(waiting.rank, keys);
+  }
+
+  /** Rolls back to `mark`. Restored keys lost their position, so their ranks are sorted again. */
+  #rollBack(mark: number): void {
+    const ranks = new Set<number>();
+    for (const { key, waiting } of this.#before?.splice(mark).reverse() ?? []) {
+      this.#place(key, waiting);
+      if (waiting !== undefined) ranks.add(waiting.rank);
+    }
+    const arrivalOf = (key: string): number => this.#waiting.get(key)?.arrival ?? 0;
+    for (const rank of ranks) {
+      const keys = [...(this.#ranks.get(rank)?.values() ?? [])];
+      if (keys.length > 0)
+        this.#ranks.set(rank, new KeyQueue(keys.sort((a, b) => arrivalOf(a) - arrivalOf(b))));
+    }
+  }
+}

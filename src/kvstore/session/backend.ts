@@ -1,0 +1,241 @@
+import type { DelayStatus } from '../../base/delay-counts.ts';
+import type { Failure } from '../../base/failure.ts';
+import type { Unsubscribe } from '../../base/subscription.ts';
+import type { SupervisorStatus } from '../../base/supervisor.ts';
+import type { KvstoreErrorCode } from './errors.ts';
+import type { CallOptions, EndpointStatus, KeyValue, ResponseHeader } from './transport.ts';
+
+/** Options of a listing. */
+export interface ListOptions extends CallOptions {
+  /** Omits keys last written before this revision. The kvstore scans all keys nevertheless. */
+  readonly minModRevision?: number | undefined;
+}
+
+/** A key by quorum, and the state of its store. */
+export interface KeyRead {
+  /** Undefined if the key does not exist. */
+  readonly kv: KeyValue | undefined;
+  /** Its revision is that of the store, not of the key: all events received before the start of the read are at or below it. */
+  readonly header: ResponseHeader;
+}
+
+/** Options of a write. */
+export interface WriteOptions extends CallOptions {
+  /** Writes only if this lock is held, else fails with `lock-lost`. */
+  readonly ifLocked?: KvstoreLock | undefined;
+  /**
+   * Binds the key to the session of the client: it expires 15 minutes after the last keepalive. With `first` it expires before all
+   * other keys of the session, so as long as it exists none of them has expired.
+   */
+  readonly leased?: boolean | 'first' | undefined;
+  /**
+   * If the outcome of this call is unknown (`deadline`, `unavailable`, an abort), it cannot take effect after a later fenced write
+   * of this backend was answered. Costs one key of the session for all fenced writes, and a second call if a conditional write
+   * fails.
+   */
+  readonly fenced?: boolean | undefined;
+  /**
+   * Combines an `update` with other writes that have this option in one transaction, at one revision. Many of them cost little more
+   * than one. `deadlineMs` is then that of all writes. Default false.
+   */
+  readonly together?: boolean | undefined;
+}
+
+/** Options and conditions of a delete. */
+export interface DeleteOptions extends CallOptions {
+  /** See {@link WriteOptions}. */
+  readonly ifLocked?: KvstoreLock | undefined;
+  /** Deletes only if the key was last written at this revision. */
+  readonly ifModRevision?: number | undefined;
+  /** See {@link WriteOptions}. */
+  readonly fenced?: boolean | undefined;
+  /** See {@link WriteOptions}, for a delete of one key. The call then returns true if any of the combined deletes found its key. */
+  readonly together?: boolean | undefined;
+}
+
+/** A held lock. It is lost with its session; `ifLocked` guards writes against that. */
+export interface KvstoreLock {
+  /** The key below the path of the lock that identifies its holder. */
+  readonly key: string;
+  /** Create revision of that key. */
+  readonly revision: number;
+  /** Fires if the lock is lost before it was released. */
+  readonly lost: AbortSignal;
+  /** Releases the lock. Idempotent; never rejects. If the server is unreachable, the release is retried in the background. */
+  release(): Promise<void>;
+}
+
+/** A change of a key under a watched prefix. */
+export interface WatchEvent {
+  /**
+   * `create`: the key was unknown to this watch; `modify`: it was known; `delete`: it was known and does not exist any more.
+   * `list-done`, without a key, is delivered once in the life of a watch, after all keys that existed at its start.
+   */
+  readonly type: 'create' | 'modify' | 'delete' | 'list-done';
+  readonly key: string;
+  /** Empty for `delete` and `list-done`. */
+  readonly value: Uint8Array;
+  /** Revision of the write. For a delete that a listing discovered, the revision of the listing. */
+  readonly modRevision: number;
+}
+
+/** State of a watch. */
+export type WatchState =
+  /** Reading the keys that exist. */
+  | 'listing'
+  /** Following changes. */
+  | 'watching'
+  /** Failed; will retry. */
+  | 'waiting'
+  /** The user may not read the prefix; retries slowly. */
+  | 'forbidden'
+  /** Ended by its signal or its reader. */
+  | 'ended'
+  /** Ended because the store was replaced or restored (`endOnDivergence`). */
+  | 'diverged';
+
+/** Options of a watch. */
+export interface WatchOptions {
+  readonly signal?: AbortSignal | undefined;
+  /**
+   * Ends the watch in state `diverged`, without deletes, if the store was replaced or restored from a backup. By default the watch
+   * lists again and deletes the missing keys, which is wrong while a new store is still being filled.
+   */
+  readonly endOnDivergence?: boolean | undefined;
+  /**
+   * Called after each state change, and after each further failure; `status()` is already updated. Synchronous; its errors are
+   * ignored.
+   */
+  readonly onState?: ((state: WatchState) => void) | undefined;
+}
+
+/** Status of a watch. */
+export interface WatchStatus {
+  readonly prefix: string;
+  readonly state: WatchState;
+  /** Number of known keys. */
+  readonly keys: number;
+  /** All events before this revision were seen. */
+  readonly nextRevision: number;
+  /** True after `list-done`. */
+  readonly listed: boolean;
+  /** True if a stream broke since all values were last compared, because they may then be of a discarded history of the store. */
+  readonly isDoubtful: boolean;
+  readonly listings: number;
+  readonly resumptions: number;
+  readonly failures: number;
+  readonly lastFailure: Failure | undefined;
+  /** Bytes received and not yet read; bounded (I11). */
+  readonly queuedBytes: number;
+  /**
+   * For each event of the stream, the time from its arrival until the reader had processed its batch. Events of lists are not
+   * counted. While the reader lags, the time counts from the arrival of the oldest event that it had not taken.
+   */
+  readonly delays: DelayStatus;
+}
+
+/**
+ * A list-and-watch of one prefix (SEMANTICS 5). Iterate it once; each item is a batch that is never empty.
+ *
+ * Promises: events of a key are in order. After `list-done` the delivered state equals the prefix at some revision, and then at
+ * later ones. No event is lost or invented over disconnects, compactions and restores. Writes of one transaction are in one batch,
+ * unless one of them was overwritten before it was read, or they exceed the size of a batch (256). After a fault only differences
+ * are delivered: keys whose revision or value differs from the last delivered one. A slow reader receives only the last of several
+ * writes of a key, and holds back the server instead of filling memory.
+ *
+ * It never fails: errors are retried and shown in `status()`. It ends when its signal fires or its reader leaves the loop. It then
+ * delivers no deletes.
+ */
+export interface Watch extends AsyncIterable<readonly WatchEvent[]> {
+  status(): WatchStatus;
+}
+
+/** Status of a backend. */
+export interface BackendStatus {
+  /** For display: `memory`, `etcd`. */
+  readonly kind: string;
+  /** False while the server is unreachable, by the result of the last call, watch or keepalive. */
+  readonly connected: boolean;
+  readonly clusterID: string | undefined;
+  /** Number of answered calls of the transport, and of failed ones by code. Watch streams are not counted. */
+  readonly requests: Readonly<Partial<Record<KvstoreErrorCode | 'ok', number>>>;
+  readonly leases: number;
+  readonly leasesLost: number;
+  readonly watches: readonly WatchStatus[];
+  /** False if the user has no right to fence writes (`cilium/.initlock/`). Writes are then not guarded. */
+  readonly isFenced: boolean;
+  /** Keepalives, and deletes of lock entries. */
+  readonly background: SupervisorStatus;
+  /** Number of errors thrown by listeners of lost leases. */
+  readonly listenerFaults: number;
+  readonly lastFailure: Failure | undefined;
+}
+
+/**
+ * Receives the keys that were bound to a lost lease of the session, so that the writer puts them again. If a watch finds that the
+ * store was restored from a backup, all leases are given up. The backup contains keys that were deleted later, and keepalives would
+ * preserve them.
+ */
+export type LeaseLostListener = { onLeaseLost(keys: readonly string[]): void };
+
+/** Limits retries of unreachable servers, for many clients in one process. */
+export interface RetryTurns {
+  /**
+   * Resolves when it is the turn of the caller, or when the signal fires.
+   *
+   * @param downSince start of the outage, in monotonic time; recent outages may have priority
+   */
+  turn(downSince: number, signal: AbortSignal): Promise<void>;
+  /** Called when a server that was retried in its turn has answered. */
+  succeeded(): void;
+}
+
+/**
+ * A kvstore, as used by the stores (SEMANTICS 5). Calls reject with a `KvstoreError` if the server is unreachable or refuses them.
+ * They are not retried here, because the stores retry.
+ */
+export interface KvstoreBackend {
+  /** Returns the key, by quorum; `undefined` if it does not exist. */
+  get(key: string, options?: CallOptions): Promise<KeyValue | undefined>;
+  /** Like {@link get}, with the state of the store. */
+  read(key: string, options?: CallOptions): Promise<KeyRead>;
+  /**
+   * Returns all keys with `prefix`, ascending, all at one revision. Prefixes should end in `/`. Fails with `unavailable` if the
+   * store is restored from a backup during the call.
+   */
+  listPrefix(prefix: string, options?: ListOptions): Promise<readonly KeyValue[]>;
+  /** Writes unconditionally; returns the revision of the write. */
+  update(key: string, value: Uint8Array, options?: WriteOptions): Promise<number>;
+  /** Writes unless the key already has this value and, if leased, the lease of this session. Returns true if it wrote. */
+  updateIfDifferent(key: string, value: Uint8Array, options?: WriteOptions): Promise<boolean>;
+  /** Writes only if the key does not exist. Returns true if it wrote. */
+  createOnly(key: string, value: Uint8Array, options?: WriteOptions): Promise<boolean>;
+  /** Writes `key` only if the key `condition` exists. Returns true if it wrote. */
+  createIfExists(condition: string, key: string, value: Uint8Array, options?: WriteOptions): Promise<boolean>;
+  /** Returns true if the key existed and the conditions held. */
+  delete(key: string, options?: DeleteOptions): Promise<boolean>;
+  /** Deletes all keys with `prefix`; returns their number. */
+  deletePrefix(prefix: string, options?: Omit<DeleteOptions, 'ifModRevision'>): Promise<number>;
+  /**
+   * Waits for the lock `path`, in the protocol of etcd's Go client: `<path>/<lease hex>`, the lowest create revision holds the
+   * lock. Rejects on any failure and leaves nothing behind. Rejects with `aborted` if the signal fires first. The lock of a dead
+   * holder expires after 25 s.
+   */
+  lock(path: string, options?: CallOptions): Promise<KvstoreLock>;
+  /** See {@link Watch}. The prefix must end in `/`, because a watch of cluster `a` must never include `ab`. */
+  watch(prefix: string, options?: WatchOptions): Watch;
+  /** From now on, watches wait for their turn before each retry of a server that remains unreachable. */
+  retryInTurn(turns: RetryTurns): void;
+  onLeaseLost(listener: LeaseLostListener): Unsubscribe;
+  /**
+   * Returns the status of each endpoint, requested separately. An endpoint that is down is reported as such; the call does not
+   * fail.
+   */
+  endpoints(options?: CallOptions): Promise<readonly EndpointStatus[]>;
+  status(): BackendStatus;
+  /**
+   * Ends watches, stops keepalives and, unless `keepLeases`, revokes the leases, first those of keys that expire first. Idempotent;
+   * never rejects.
+   */
+  close(options?: { readonly keepLeases?: boolean }): Promise<void>;
+}

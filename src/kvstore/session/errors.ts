@@ -1,0 +1,97 @@
+import { messageOf } from '../../base/failure.ts';
+/**
+ * Reason of a failed kvstore call.
+ *
+ * - `unavailable`: no connection, or it broke; `deadline`: no answer in time; `no-leader`: the cluster has no
+ *   quorum; `overloaded`: the server is overloaded. All of them are temporary.
+ * - `invalid-token`: the credentials have expired and must be fetched again.
+ * - `compacted`: the requested revision was compacted; `future-revision`: it does not exist yet
+ *   (after a restore, an old revision can be in the future again).
+ * - `too-large`: the answer exceeds the limit of the transport.
+ * - `forbidden`: the user has no right to do this. `lease-not-found`: the lease has expired or was revoked.
+ * - `lock-lost`: the lock of the write is not held any more. `not-leader`: the owner of the client may not
+ *   write now (`mayWrite`).
+ * - `invalid-request`: the server rejects the request itself. `aborted`: the signal of the caller fired. `closed`: the
+ *   client was closed. `internal`: anything else.
+ */
+export type KvstoreErrorCode =
+  | 'unavailable'
+  | 'deadline'
+  | 'no-leader'
+  | 'overloaded'
+  | 'invalid-token'
+  | 'compacted'
+  | 'future-revision'
+  | 'too-large'
+  | 'forbidden'
+  | 'lease-not-found'
+  | 'lock-lost'
+  | 'not-leader'
+  | 'invalid-request'
+  | 'aborted'
+  | 'closed'
+  | 'internal';
+
+/** Failures to reach a server. */
+export const OUT_OF_REACH: ReadonlySet<KvstoreErrorCode> = new Set(['unavailable', 'deadline', 'no-leader']);
+
+const RETRYABLE: ReadonlySet<KvstoreErrorCode> = new Set([
+  'unavailable',
+  'deadline',
+  'no-leader',
+  'overloaded',
+  'invalid-token',
+  'internal',
+]);
+
+const NOT_DONE: ReadonlySet<KvstoreErrorCode> = new Set([
+  'forbidden',
+  'invalid-request',
+  'invalid-token',
+  'lease-not-found',
+  'lock-lost',
+  'not-leader',
+]);
+
+/** A failure of the kvstore or of the connection to it. A mistake of the caller throws an `AssertionError` instead. */
+export class KvstoreError extends Error {
+  override readonly name = 'KvstoreError';
+  readonly code: KvstoreErrorCode;
+  /** True if the same call may succeed later without any other change. */
+  readonly retryable: boolean;
+
+  constructor(code: KvstoreErrorCode, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.code = code;
+    this.retryable = RETRYABLE.has(code);
+  }
+}
+
+/** Returns true if the failed write has certainly not taken effect and never will. */
+export function isOutcomeKnown({ code }: KvstoreError): boolean {
+  return NOT_DONE.has(code);
+}
+
+/** Returns any thrown value as a {@link KvstoreError}. Other values become `internal`, with the value as the cause. */
+export function asKvstoreError(thrown: unknown): KvstoreError {
+  if (thrown instanceof KvstoreError) return thrown;
+  const message = messageOf(thrown);
+  return new KvstoreError('internal', message, { cause: thrown });
+}
+
+/** Returns the thrown error. If the user lacks a right, the message names it, because etcd does not. */
+export function namingRight(thrown: unknown, right: 'read' | 'readwrite', key: string): KvstoreError {
+  const cause = asKvstoreError(thrown);
+  if (cause.code !== 'forbidden' || !cause.message.includes('permission denied')) return cause;
+  return new KvstoreError(cause.code, `grant ${right} on ${key} to the user: ${cause.message}`, { cause });
+}
+
+/** Returns the error of a call whose signal has fired. */
+export function abortedError(): KvstoreError {
+  return new KvstoreError('aborted', 'the call was aborted');
+}
+
+/** Returns the error of a call without an answer in time. */
+export function deadlineError(): KvstoreError {
+  return new KvstoreError('deadline', 'no answer in time');
+}

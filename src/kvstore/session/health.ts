@@ -1,0 +1,150 @@
+import { checkArguments, optional, SIGNAL } from '../../base/arguments.ts';
+import type { Clock, Random } from '../../base/clock.ts';
+import type { Failure } from '../../base/failure.ts';
+import { sleep } from '../../base/sleep.ts';
+import { interruptible, Supervisor } from '../../base/supervisor.ts';
+import { HEARTBEAT_KEY } from '../codec/keys.ts';
+import { encodeTimestamp } from '../codec/timestamp.ts';
+import type { KvstoreBackend } from './backend.ts';
+import type { EndpointStatus } from './transport.ts';
+
+/** Health of a kvstore as seen by this process. */
+export interface KvstoreHealthStatus {
+  /** `unknown` before the first check; `failing` if the last check had no successful quorum read. */
+  readonly quorum: 'unknown' | 'ok' | 'failing';
+  /**
+   * `stale`: the heartbeat has not changed for two minutes, because its writer or the server is stuck. `never`: no heartbeat was
+   * seen; clusters without an operator have none.
+   */
+  readonly heartbeat: 'never' | 'fresh' | 'stale';
+  readonly endpoints: readonly EndpointStatus[];
+  /** Number of failed checks. */
+  readonly failures: number;
+  readonly lastFailure: Failure | undefined;
+}
+
+/** Options of {@link KvstoreHealth}. */
+export interface KvstoreHealthOptions {
+  readonly backend: Pick<KvstoreBackend, 'get' | 'endpoints'>;
+  readonly clock: Clock;
+  /** Default: `Math.random`. */
+  readonly random?: Random | undefined;
+  /** Receives the failures of checks. */
+  readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
+}
+
+/** Interval of heartbeats (SEMANTICS 5). */
+export const HEARTBEAT_INTERVAL_MS = 60_000;
+const STALE_MS: number = 2 * HEARTBEAT_INTERVAL_MS;
+const LOOK_MS = 15_000;
+
+/** Checks the quorum, the heartbeat and each endpoint every 15 s. */
+export class KvstoreHealth {
+  readonly #options: KvstoreHealthOptions;
+  readonly #tasks: Supervisor;
+  #quorum: KvstoreHealthStatus['quorum'] = 'unknown';
+  #endpoints: readonly EndpointStatus[] = [];
+  #beat = 0;
+  #beatAt = 0;
+
+  constructor(options: KvstoreHealthOptions) {
+    const { clock, random = Math.random, onFailure } = options;
+    this.#options = options;
+    this.#tasks = new Supervisor({ clock, random, onFailure });
+  }
+
+  status(): KvstoreHealthStatus {
+    const age = this.#options.clock.now() - this.#beatAt;
+    const heartbeat = this.#beat === 0 ? 'never' : age > STALE_MS ? 'stale' : 'fresh';
+    const { failures, lastFailure } = this.#tasks.status();
+    return { quorum: this.#quorum, heartbeat, endpoints: this.#endpoints, failures, lastFailure };
+  }
+
+  /** Runs checks until the signal fires, even if the backend ignores the signal. */
+  async run(signal: AbortSignal): Promise<void> {
+    while (!signal.aborted) {
+      await this.look(signal);
+      await sleep(this.#options.clock, LOOK_MS, signal);
+    }
+  }
+
+  /** Runs one check. Never rejects. */
+  async look(signal?: AbortSignal): Promise<void> {
+    const look = (until: AbortSignal): Promise<void> => interruptible(() => this.#look(until), until);
+    try {
+      await this.#tasks.run('health', look, { signal });
+      this.#quorum = 'ok';
+    } catch {
+      if (signal?.aborted !== true) this.#quorum = 'failing'; // the supervisor counts the failure
+    }
+  }
+
+  async #look(signal: AbortSignal): Promise<void> {
+    const { backend, clock } = this.#options;
+    const [heartbeat, endpoints] = await Promise.all([
+      backend.get(HEARTBEAT_KEY, { signal }),
+      backend.endpoints({ signal }),
+    ]);
+    this.#endpoints = endpoints;
+    if (heartbeat === undefined || heartbeat.modRevision === this.#beat) return;
+    this.#beat = heartbeat.modRevision;
+    this.#beatAt = clock.now();
+  }
+}
+
+checkArguments(KvstoreHealth, { run: { signal: SIGNAL }, look: { signal: optional(SIGNAL) } });
+
+/** Counters of a {@link Heartbeat}. */
+export interface HeartbeatStatus {
+  readonly beats: number;
+  readonly failures: number;
+  readonly lastFailure: Failure | undefined;
+}
+
+/** Options of {@link Heartbeat}. */
+export interface HeartbeatOptions {
+  /** Default: `Math.random`. */
+  readonly random?: Random | undefined;
+  /** Receives the failures of heartbeats. */
+  readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
+}
+
+/** Writes the heartbeat every minute, under the lease of the session. It shows that an operator is running. */
+export class Heartbeat {
+  readonly #backend: KvstoreBackend;
+  readonly #clock: Clock;
+  readonly #tasks: Supervisor;
+  #beats = 0;
+
+  constructor(
+    backend: KvstoreBackend,
+    clock: Clock,
+    { random = Math.random, onFailure }: HeartbeatOptions = {},
+  ) {
+    this.#backend = backend;
+    this.#clock = clock;
+    this.#tasks = new Supervisor({ clock, random, onFailure });
+  }
+
+  status(): HeartbeatStatus {
+    const { failures, lastFailure } = this.#tasks.status();
+    return { beats: this.#beats, failures, lastFailure };
+  }
+
+  /** Writes heartbeats until the signal fires. A failed heartbeat is skipped; the next one is on time. */
+  async run(signal: AbortSignal): Promise<void> {
+    while (!signal.aborted) {
+      // the supervisor counts the failure
+      await this.#tasks.run('heartbeat', (until) => this.#beat(until), { signal }).catch(() => {});
+      await sleep(this.#clock, HEARTBEAT_INTERVAL_MS, signal);
+    }
+  }
+
+  async #beat(signal: AbortSignal): Promise<void> {
+    const now = encodeTimestamp(this.#clock.wallTime());
+    await this.#backend.update(HEARTBEAT_KEY, now, { leased: true, signal });
+    this.#beats++;
+  }
+}
+
+checkArguments(Heartbeat, { run: { signal: SIGNAL } });

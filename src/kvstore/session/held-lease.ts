@@ -1,0 +1,117 @@
+import { backoffDelay } from '../../base/backoff.ts';
+import type { Clock, Random } from '../../base/clock.ts';
+import type { LeaseID } from './transport.ts';
+
+/** Time to live of leases, and the clocks. */
+export interface LeaseTerms {
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly ttlSeconds: number;
+  /**
+   * True if another client takes over when the lease ends, as with locks. The lease then counts as lost before the server can
+   * expire it. It also counts as lost if only the system time shows that it may have expired, because the machine was suspended.
+   */
+  readonly exclusive?: boolean | undefined;
+}
+
+/** A point in time on both clocks. */
+export interface Moment {
+  readonly now: number;
+  readonly wall: number;
+}
+
+/** Reads both clocks. */
+export function momentOf(clock: Clock): Moment {
+  return { now: clock.now(), wall: clock.wallTime() };
+}
+
+const BACKOFF = { baseMs: 500, capMs: 5000 };
+// The server starts its timer later than the client. The remaining margin allows for different clock speeds.
+const EXCLUSIVE_PART = 0.9;
+// Minimum number of checks in the time of a lease. With the fraction above, the loss of an exclusive lease is detected at 94 % of
+// its time at the latest. The lease of a lock, 25 s, is checked every second.
+const LOOKS = 6;
+const EXCLUSIVE_LOOKS = 25;
+const MAX_LOOK_MS = 5000;
+
+/**
+ * A lease as seen by its client: its age, its expiry, and the time of its next keepalive. Its time counts from the last answered
+ * request, not from the answer.
+ *
+ * Monotonic time may stop while a machine is suspended (ETCD, "Time"). So the age of a lease is that by the system time, if it is
+ * greater.
+ */
+export class HeldLease {
+  readonly id: LeaseID;
+  /** The keys bound to the lease. */
+  readonly keys: Set<string> = new Set();
+  /** Number of leases that the keeper was granted before this one. */
+  readonly order: number;
+  readonly #terms: LeaseTerms;
+  #asked: Moment;
+  #isBeingAsked = false;
+  #failures = 0;
+  #tryAt: number;
+
+  constructor(id: LeaseID, asked: Moment, terms: LeaseTerms, order: number = 0) {
+    this.id = id;
+    this.order = order;
+    this.#terms = terms;
+    this.#asked = asked;
+    this.#tryAt = asked.now;
+  }
+
+  /** True if the lease may have expired on the server. */
+  get isOver(): boolean {
+    const { exclusive = false } = this.#terms;
+    const { least, most } = this.#age();
+    return exclusive ? most >= this.#ttlMs * EXCLUSIVE_PART : least >= this.#ttlMs;
+  }
+
+  /**
+   * Returns the milliseconds until the next keepalive: three in the time of a lease, and one after a failure. Returns infinity if
+   * no key is bound, because the lease is then left to expire.
+   */
+  get dueIn(): number {
+    if (this.#isBeingAsked || this.keys.size === 0) return Number.POSITIVE_INFINITY;
+    const ms = Math.max(this.#ttlMs / 3 - this.#age().most, this.#tryAt - this.#terms.clock.now());
+    return Math.ceil(ms);
+  }
+
+  /** Returns the milliseconds until the next check of the lease. Only a check detects a changed clock or a suspended machine. */
+  get lookIn(): number {
+    const { exclusive = false } = this.#terms;
+    if (this.keys.size === 0) return this.#ttlMs;
+    const look = exclusive ? this.#ttlMs / EXCLUSIVE_LOOKS : Math.min(MAX_LOOK_MS, this.#ttlMs / LOOKS);
+    return Math.min(this.dueIn, look);
+  }
+
+  /** Makes a keepalive call. Rejects if the call rejects. */
+  async ask(call: () => Promise<unknown>): Promise<void> {
+    const { clock, random } = this.#terms;
+    const asked = momentOf(clock);
+    this.#isBeingAsked = true;
+    try {
+      await call();
+      this.#asked = asked;
+      this.#failures = 0;
+    } catch (error) {
+      this.#failures++;
+      this.#tryAt = clock.now() + backoffDelay(this.#failures, BACKOFF, random);
+      throw error;
+    } finally {
+      this.#isBeingAsked = false;
+    }
+  }
+
+  get #ttlMs(): number {
+    return this.#terms.ttlSeconds * 1000;
+  }
+
+  /** Returns the time since the last request: the minimum, and the maximum if the machine may have been suspended. */
+  #age(): { readonly least: number; readonly most: number } {
+    const { now, wall } = momentOf(this.#terms.clock);
+    const least = now - this.#asked.now;
+    return { least, most: Math.max(least, wall - this.#asked.wall) };
+  }
+}

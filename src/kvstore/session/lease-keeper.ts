@@ -1,0 +1,327 @@
+import { SortedList } from '../../base/sorted-list.ts';
+import { interruptible, type Supervisor } from '../../base/supervisor.ts';
+import { compareKeys, keyAfter } from '../codec/key-range.ts';
+import { abortedError, asKvstoreError, KvstoreError } from './errors.ts';
+import { HeldLease, type LeaseTerms, momentOf } from './held-lease.ts';
+import type { LeaseID, Transport } from './transport.ts';
+
+/** Returns a lease as the clients of etcd write it in keys. */
+export function leaseHex(lease: LeaseID): string {
+  return BigInt.asUintN(64, BigInt(lease)).toString(16);
+}
+
+/** Options of {@link LeaseKeeper}. */
+export interface LeaseKeeperOptions extends LeaseTerms {
+  readonly transport: Transport;
+  /** Name in the status of the supervisor. */
+  readonly name: string;
+  /** Runs the keepalives. */
+  readonly supervisor: Supervisor;
+  /** Receives the keys that were bound to a lost lease. */
+  onLost(keys: readonly string[]): void;
+  /** Called with each granted lease. */
+  onGranted?(lease: LeaseID): void;
+  /** Called when the server has answered a keepalive. */
+  onKept?(): void;
+}
+
+/** The binding of a key to a lease. Each write under a lease creates a new one. */
+export interface Binding {
+  readonly key: string;
+  readonly lease: LeaseID;
+  /** Number of bindings that the keeper made before it. */
+  readonly order: number;
+  /** Revision of the store after the write; 0 if unknown. */
+  writtenAt: number;
+}
+
+// etcd revokes a lease in one transaction over all of its keys. Upstream also keeps these transactions small.
+const KEYS_PER_LEASE = 1000;
+/** Keys that one step of {@link LeaseKeeper.unbindBelow} unbinds. */
+const KEYS_PER_STEP = 256;
+
+/**
+ * Keeps the leases of a client alive and distributes its keys over them, at most 1000 on each. A lease is *lost* if the server
+ * reports so, or if no keepalive succeeded for the whole time of the lease. A loss is an event and not an error, because the next
+ * key gets a new lease. A lease without keys is left to expire.
+ */
+export class LeaseKeeper {
+  readonly #options: LeaseKeeperOptions;
+  readonly #leases = new Map<LeaseID, HeldLease>();
+  /** Leases with room for more keys, the oldest first. The newest become empty and are left to expire. */
+  readonly #withRoom = new SortedList<HeldLease>((a, b) => a.order - b.order);
+  #grants = 0;
+  readonly #bindings = new Map<string, Binding>();
+  /** The keys of `#bindings`, so that those below a prefix are found without a scan. */
+  readonly #bound = new SortedList<string>(compareKeys);
+  #bindingCount = 0;
+  readonly #closed = new AbortController();
+  #granting: Promise<void> | undefined;
+  #isKeeping = false;
+  /** Ends the pause before the next check of the leases. */
+  #wake: () => void = () => {};
+  #lost = 0;
+
+  constructor(options: LeaseKeeperOptions) {
+    this.#options = options;
+  }
+
+  /** Number of held leases. */
+  get size(): number {
+    return this.#leases.size;
+  }
+
+  /** Number of leases lost since the start. */
+  get lost(): number {
+    return this.#lost;
+  }
+
+  /** Returns true if this lease is still held. */
+  holds(id: LeaseID): boolean {
+    return this.#leases.has(id);
+  }
+
+  /**
+   * Binds a key to its present lease, or to one with room. Grants a lease if there is none; rejects if that fails.
+   *
+   * Call it before the write, so that every written key is reported if its lease is lost.
+   *
+   * @param signal ends the wait for a new lease; nothing is bound then
+   */
+  bind(key: string, signal?: AbortSignal): Promise<Binding> {
+    const find = (): HeldLease | undefined => this.#leaseFor(key);
+    return this.#held(find, (lease) => this.#bindTo(lease, key), signal);
+  }
+
+  /** Returns any held lease; binds nothing to it. */
+  any(): Promise<LeaseID> {
+    const find = (): HeldLease | undefined => this.#leases.values().next().value;
+    return this.#held(find, ({ id }) => id);
+  }
+
+  /** Returns the binding of a key. Call it before a delete, for {@link unbind} after it. */
+  bindingOf(key: string): Binding | undefined {
+    return this.#bindings.get(key);
+  }
+
+  /** Number of bindings made so far. Take it before a delete of a prefix, for {@link unbindBelow} afterwards. */
+  get bindingCount(): number {
+    return this.#bindingCount;
+  }
+
+  /**
+   * Removes a binding after a delete, or a write without a lease. Does nothing if the key was bound again.
+   *
+   * @param revision revision of that write; a later write has precedence, because answers may be out of order
+   */
+  unbind(binding: Binding | undefined, revision: number = Number.POSITIVE_INFINITY): void {
+    if (binding === undefined || this.#bindings.get(binding.key) !== binding) return;
+    if (binding.writtenAt > revision) return;
+    this.#bindings.delete(binding.key);
+    this.#bound.delete(binding.key);
+    const lease = this.#leases.get(binding.lease);
+    lease?.keys.delete(binding.key);
+    if (lease !== undefined) this.#withRoom.add(lease);
+  }
+
+  /**
+   * Unbinds the keys that start with `prefix` after a delete of all of them, in steps. Keys that were bound later stay bound.
+   *
+   * @param revision of the delete, as in {@link unbind}
+   * @param before the {@link bindingCount} when the delete began
+   * @returns one iteration for each step, with the keys that the step has visited
+   */
+  *unbindBelow(prefix: string, revision: number, before: number): Generator<readonly string[], void, void> {
+    let start = prefix;
+    for (;;) {
+      const keys = this.#boundBelow(prefix, start);
+      const last = keys.at(-1);
+      if (last === undefined) return;
+      for (const key of keys) {
+        const binding = this.#bindings.get(key);
+        if (binding !== undefined && binding.order < before) this.unbind(binding, revision);
+      }
+      start = keyAfter(last);
+      yield keys;
+    }
+  }
+
+  /** Returns the keys of one step, from `start` on. */
+  #boundBelow(prefix: string, start: string): readonly string[] {
+    const keys: string[] = [];
+    for (const key of this.#bound.from(start)) {
+      if (keys.length === KEYS_PER_STEP || !key.startsWith(prefix)) break;
+      keys.push(key);
+    }
+    return keys;
+  }
+
+  /**
+   * Records a write under this binding. If a concurrent delete removed the binding, it is restored, because the write may have been
+   * later than the delete.
+   *
+   * @param revision revision of the write, if known
+   */
+  confirm(binding: Binding, revision: number = 0): void {
+    binding.writtenAt = revision;
+    const lease = this.#leases.get(binding.lease);
+    if (lease === undefined || this.#bindings.has(binding.key)) return;
+    this.#bindings.set(binding.key, binding);
+    this.#bound.add(binding.key);
+    this.#put(lease, binding.key);
+  }
+
+  /** Removes a lease that the server does not have any more. */
+  markLost(id: LeaseID): void {
+    const lease = this.#leases.get(id);
+    if (lease === undefined) return;
+    this.#leases.delete(id);
+    this.#withRoom.delete(lease);
+    for (const key of lease.keys) {
+      this.#bindings.delete(key);
+      this.#bound.delete(key);
+    }
+    if (lease.keys.size === 0) return; // the lease was left to expire
+    this.#lost++;
+    this.#options.onLost([...lease.keys]);
+  }
+
+  /**
+   * Marks every lease as lost, because the store was restored from a backup. The store may still have them, with keys that were
+   * deleted after the backup. They are left to expire: required keys are put again under a new lease, and the others expire with
+   * the old one.
+   */
+  loseAll(): void {
+    this.#bound.clear(); // at once, because a delete of each key costs more
+    for (const id of [...this.#leases.keys()]) this.markLost(id);
+  }
+
+  /** Stops the keepalives. `revoke` deletes the keys on the server if it is reachable. */
+  async close(revoke: boolean): Promise<void> {
+    this.#closed.abort();
+    const held = [...this.#leases.keys()];
+    this.#leases.clear();
+    this.#withRoom.clear();
+    this.#bindings.clear();
+    this.#bound.clear();
+    if (!revoke) return;
+    await Promise.allSettled(held.map((id) => this.#options.transport.revokeLease(id)));
+  }
+
+  /** Calls `use` with the lease that `find` returns in the same turn, unless it has expired. If there is none, grants one. */
+  async #held<T>(
+    find: () => HeldLease | undefined,
+    use: (lease: HeldLease) => T,
+    signal?: AbortSignal,
+  ): Promise<T> {
+    for (;;) {
+      const lease = find();
+      if (lease === undefined) await this.#granted(signal);
+      else if (lease.isOver) this.markLost(lease.id);
+      else return use(lease);
+    }
+  }
+
+  /** Waits for a grant. Abort ends only this wait, because others may wait for the same lease. */
+  async #granted(signal: AbortSignal | undefined): Promise<void> {
+    if (signal === undefined) return this.#grant();
+    try {
+      await interruptible(() => this.#grant(), signal);
+    } catch (error) {
+      throw signal.aborted ? abortedError() : error;
+    }
+  }
+
+  #bindTo(lease: HeldLease, key: string): Binding {
+    const binding: Binding = { key, lease: lease.id, order: this.#bindingCount++, writtenAt: 0 };
+    if (lease.keys.size === 0) this.#wake(); // checks are more frequent from now on
+    if (!this.#bindings.has(key)) this.#bound.add(key);
+    this.#bindings.set(key, binding);
+    this.#put(lease, key);
+    return binding;
+  }
+
+  #put(lease: HeldLease, key: string): void {
+    lease.keys.add(key);
+    if (lease.keys.size >= KEYS_PER_LEASE) this.#withRoom.delete(lease);
+  }
+
+  /** Returns the lease of a bound key, or one with room. */
+  #leaseFor(key: string): HeldLease | undefined {
+    const id = this.#bindings.get(key)?.lease;
+    return id === undefined ? this.#withRoom.first : this.#leases.get(id);
+  }
+
+  /** Grants one lease at a time. Concurrent callers share it. */
+  #grant(): Promise<void> {
+    this.#granting ??= this.#grantNow().finally(() => {
+      this.#granting = undefined;
+    });
+    return this.#granting;
+  }
+
+  async #grantNow(): Promise<void> {
+    const { transport, clock, ttlSeconds } = this.#options;
+    const { signal } = this.#closed;
+    if (signal.aborted) throw new KvstoreError('closed', 'the client was closed');
+    const asked = momentOf(clock);
+    const id = await transport.grantLease(ttlSeconds, { signal });
+    if (signal.aborted) {
+      await transport.revokeLease(id).catch(() => {}); // without keepalives it expires anyway
+      throw new KvstoreError('closed', 'the client was closed');
+    }
+    const lease = new HeldLease(id, asked, this.#options, this.#grants++);
+    this.#leases.set(id, lease);
+    this.#withRoom.add(lease);
+    this.#options.onGranted?.(id);
+    this.#keep();
+  }
+
+  #keep(): void {
+    this.#wake();
+    if (this.#isKeeping) return;
+    this.#isKeeping = true;
+    const { supervisor, name } = this.#options;
+    const { signal } = this.#closed;
+    signal.addEventListener('abort', () => this.#wake());
+    void supervisor.keep(name, () => this.#keepAll(), { signal });
+  }
+
+  async #keepAll(): Promise<void> {
+    while (!this.#closed.signal.aborted) {
+      this.#expire();
+      for (const lease of this.#leases.values()) if (lease.dueIn <= 0) void this.#ask(lease);
+      await this.#pause();
+    }
+  }
+
+  #pause(): Promise<void> {
+    let ms = Number.POSITIVE_INFINITY;
+    for (const { lookIn } of this.#leases.values()) ms = Math.min(ms, lookIn);
+    return new Promise((resolve) => {
+      const timer = Number.isFinite(ms) ? this.#options.clock.after(ms, resolve) : undefined;
+      this.#wake = () => {
+        timer?.cancel();
+        resolve();
+      };
+    });
+  }
+
+  /** Marks expired leases as lost, regardless of running keepalives. */
+  #expire(): void {
+    for (const lease of [...this.#leases.values()]) if (lease.isOver) this.markLost(lease.id);
+  }
+
+  async #ask(lease: HeldLease): Promise<void> {
+    const { transport, supervisor, name, onKept } = this.#options;
+    const { signal } = this.#closed;
+    const keepAlive = (): Promise<unknown> => transport.keepLeaseAlive(lease.id, { signal });
+    try {
+      await lease.ask(() => supervisor.run(`${name}: keepalive`, keepAlive, { signal }));
+      onKept?.();
+    } catch (error) {
+      if (asKvstoreError(error).code === 'lease-not-found') this.markLost(lease.id);
+    }
+    this.#wake();
+  }
+}

@@ -1,0 +1,71 @@
+import type { Supervisor } from '../../base/supervisor.ts';
+import { LEASE_WITNESSES_PREFIX } from '../codec/keys.ts';
+import type { Watch } from './backend.ts';
+import { asKvstoreError } from './errors.ts';
+import { leaseHex } from './lease-keeper.ts';
+import type { LeaseID } from './transport.ts';
+
+/** Operations that {@link LeaseWitnesses} uses. */
+export interface LeaseWitnessesOptions {
+  readonly supervisor: Supervisor;
+  /** Puts a key under a lease. */
+  put(key: string, lease: LeaseID): Promise<unknown>;
+  watch(prefix: string, signal: AbortSignal): Watch;
+  /** Called if the lease has ended on the server. */
+  onGone(lease: LeaseID): void;
+}
+
+/**
+ * Detects immediately that the server has ended a lease, for example when a person revokes it. A keepalive detects that up to a
+ * third of the time of the lease later. Each lease has its own key, the *witness*, and one watch follows all of them: one key per
+ * thousand, and one stream.
+ *
+ * A deleted witness does not prove that its lease has ended, because other clients may delete the key. It is put again, and the
+ * server rejects the put if the lease has ended.
+ *
+ * Without the right to these keys, and while the watch is interrupted, keepalives detect the end of a lease.
+ */
+export class LeaseWitnesses {
+  readonly #options: LeaseWitnessesOptions;
+  readonly #leases = new Map<string, LeaseID>();
+  #isFollowing = false;
+
+  constructor(options: LeaseWitnessesOptions) {
+    this.#options = options;
+  }
+
+  /** Starts to witness a granted lease. */
+  granted(lease: LeaseID, signal: AbortSignal): void {
+    const key = `${LEASE_WITNESSES_PREFIX}${leaseHex(lease)}`;
+    this.#leases.set(key, lease);
+    this.#keepPutting(key, signal);
+    if (this.#isFollowing) return;
+    this.#isFollowing = true;
+    void this.#options.supervisor.keep('lease witnesses', (until) => this.#follow(until), { signal });
+  }
+
+  /** Puts a witness, with retries, until it succeeds or the lease has ended. */
+  #keepPutting(key: string, signal: AbortSignal): void {
+    void this.#options.supervisor.keep('lease witness', () => this.#put(key), { signal });
+  }
+
+  async #put(key: string): Promise<void> {
+    const { put, onGone } = this.#options;
+    const lease = this.#leases.get(key);
+    if (lease === undefined) return;
+    try {
+      await put(key, lease);
+    } catch (error) {
+      const { code } = asKvstoreError(error);
+      if (code === 'forbidden') return;
+      if (code !== 'lease-not-found') throw error;
+      if (this.#leases.delete(key)) onGone(lease);
+    }
+  }
+
+  async #follow(signal: AbortSignal): Promise<void> {
+    for await (const events of this.#options.watch(LEASE_WITNESSES_PREFIX, signal))
+      for (const { type, key } of events)
+        if (type === 'delete' && this.#leases.has(key)) this.#keepPutting(key, signal);
+  }
+}

@@ -1,0 +1,278 @@
+import type { Clock, Random } from '../../base/clock.ts';
+import type { Supervisor } from '../../base/supervisor.ts';
+import { bytesOfText } from '../codec/bytes.ts';
+import { keyRange, prefixRange } from '../codec/key-range.ts';
+import type { KvstoreLock } from './backend.ts';
+import { abortedError, KvstoreError } from './errors.ts';
+import { LeaseKeeper, leaseHex } from './lease-keeper.ts';
+import { UntilClosed } from './shared-signal.ts';
+import type { CallOptions, KeyValue, LeaseID, Transport, TxnRequest, TxnResponse } from './transport.ts';
+import { WriteFence } from './write-fence.ts';
+
+/** Options of {@link LockKeeper}. */
+export interface LockKeeperOptions {
+  readonly transport: Transport;
+  readonly clock: Clock;
+  readonly random: Random;
+  /** Runs the keepalives, and the deletes of queue entries. */
+  readonly supervisor: Supervisor;
+}
+
+// Time after which the lock of a dead holder is free; the value of upstream.
+const LOCK_TTL_SECONDS = 25;
+// Interval at which the queue is read again, because the watch of the key ahead may have ended or be stuck.
+const RECHECK_MS = 5000;
+const CLEANUP = { baseMs: 200, capMs: 5000 };
+const EMPTY = bytesOfText('');
+
+interface Place {
+  readonly key: string;
+  readonly revision: number;
+  readonly lease: LeaseID;
+}
+
+/** A queue entry that is being deleted, until it is deleted or this process reuses it. */
+interface Leaving {
+  readonly stop: AbortController;
+  readonly ended: Promise<void>;
+}
+
+/**
+ * Distributed locks in the protocol of etcd's Go client (`clientv3/concurrency.Mutex`), so that Go programs and this one exclude
+ * each other. Each contender puts `<path>/<lease in hex>`. The one with the lowest create revision holds the lock; each other one
+ * waits for its predecessor.
+ *
+ * All locks of a client share one lease, so contenders of one process first wait for each other. A released entry never reappears,
+ * because its puts and deletes are fenced and so cannot take effect late.
+ */
+export class LockKeeper {
+  readonly #options: LockKeeperOptions;
+  readonly #leases: LeaseKeeper;
+  readonly #fence: WriteFence;
+  readonly #closed = new AbortController();
+  /** Held locks, by path. */
+  readonly #held = new Map<string, AbortController>();
+  /** The last contender of this process, by path. */
+  readonly #turns = new Map<string, Promise<void>>();
+  readonly #leaving = new Map<string, Leaving>();
+
+  constructor(options: LockKeeperOptions) {
+    this.#options = options;
+    this.#leases = new LeaseKeeper({
+      ...options,
+      name: 'locks',
+      ttlSeconds: LOCK_TTL_SECONDS,
+      exclusive: true,
+      onLost: (paths) => {
+        for (const path of paths) this.#held.get(path)?.abort();
+      },
+    });
+    this.#fence = new WriteFence(this.#leases, (request) => options.transport.txn(request));
+  }
+
+  /** See `KvstoreBackend.lock`. */
+  async lock(path: string, { signal: given }: CallOptions = {}): Promise<KvstoreLock> {
+    using until = new UntilClosed(given, this.#closed.signal);
+    const { signal } = until;
+    const done = await this.#turn(path, signal);
+    try {
+      return await this.#acquire(path, signal, done);
+    } catch (error) {
+      done();
+      throw error;
+    }
+  }
+
+  /** Marks all locks as lost, because the store was restored from a backup and may not have them. */
+  loseAll(): void {
+    this.#leases.loseAll();
+  }
+
+  /** Releases every lock. */
+  async close(): Promise<void> {
+    this.#closed.abort();
+    for (const lost of this.#held.values()) lost.abort();
+    for (const { stop } of this.#leaving.values()) stop.abort();
+    await this.#leases.close(true);
+  }
+
+  /** Waits for earlier contenders of this process. Returns the function that ends the turn. */
+  async #turn(path: string, signal: AbortSignal): Promise<() => void> {
+    const before = this.#turns.get(path) ?? Promise.resolve();
+    let done: () => void = () => {};
+    const own = new Promise<void>((resolve) => {
+      done = resolve;
+    });
+    const last = before.then(() => own);
+    this.#turns.set(path, last);
+    // An aborted contender is done before its predecessors, which must still be awaited.
+    void last.then(() => {
+      if (this.#turns.get(path) === last) this.#turns.delete(path);
+    });
+    await orAborted(before, signal);
+    if (!signal.aborted) return done;
+    done();
+    throw abortedError();
+  }
+
+  async #acquire(path: string, signal: AbortSignal, done: () => void): Promise<KvstoreLock> {
+    const place = await this.#takeTurn(path, signal);
+    const lost = new AbortController();
+    this.#held.set(path, lost);
+    if (!this.#leases.holds(place.lease)) lost.abort(); // the lease was lost during the wait
+    let released: Promise<void> | undefined;
+    return {
+      key: place.key,
+      revision: place.revision,
+      lost: lost.signal,
+      release: () => {
+        released ??= this.#leave(path, place).finally(() => {
+          this.#held.delete(path);
+          done();
+        });
+        return released;
+      },
+    };
+  }
+
+  /** Waits in the queue until it is our turn. If the entry is lost, starts again at the end. */
+  async #takeTurn(path: string, signal: AbortSignal): Promise<Place> {
+    for (;;) {
+      const place = await this.#enter(path, signal);
+      try {
+        const isFirst = await this.#isTurn(path, place, signal);
+        if (isFirst && this.#leases.holds(place.lease)) return place;
+      } catch (error) {
+        void this.#leave(path, place);
+        throw error;
+      }
+      void this.#leave(path, place);
+    }
+  }
+
+  /** Enters the queue: puts a key under the lease. */
+  async #enter(path: string, signal: AbortSignal): Promise<Place> {
+    const { lease } = await this.#leases.bind(path, signal);
+    const key = `${path}/${leaseHex(lease)}`;
+    // The previous entry has the same key, so its delete must end first, or it would delete this one.
+    const leaving = this.#leaving.get(path);
+    leaving?.stop.abort();
+    await orAborted(leaving?.ended ?? Promise.resolve(), signal);
+    try {
+      const put = { op: 'put', key, value: EMPTY, lease } as const;
+      const absent = { key, target: 'create-revision', equals: 0 } as const;
+      const { succeeded, header } = await this.#txn({ compare: [absent], writes: [put] }, signal);
+      if (succeeded) return { key, lease, revision: header.revision };
+      // The key existed: it is left from a call whose answer was lost.
+      const { kvs } = await this.#options.transport.range(keyRange(key), { signal });
+      return { key, lease, revision: kvs[0]?.createRevision ?? 0 };
+    } catch (error) {
+      if (!(error instanceof KvstoreError && error.code === 'lease-not-found')) {
+        // The key may exist, because the answer may be lost.
+        void this.#leave(path, { key, lease, revision: 0 });
+        throw error;
+      }
+      this.#leases.markLost(lease);
+      return this.#enter(path, signal);
+    }
+  }
+
+  #txn(request: TxnRequest, signal?: AbortSignal): Promise<TxnResponse> {
+    const { transport } = this.#options;
+    return this.#fence.txn(request, (guarded) => transport.txn(guarded, { signal }), { signal });
+  }
+
+  /** Waits for the entries ahead. Returns false if our entry does not exist any more. */
+  async #isTurn(path: string, place: Place, signal: AbortSignal): Promise<boolean> {
+    for (;;) {
+      const { header, kvs: below } = await this.#options.transport.range(prefixRange(`${path}/`), { signal });
+      // Go also waits for locks of paths below this one. Both variants exclude each other.
+      const kvs = below.filter(({ key }) => !key.includes('/', path.length + 1));
+      if (!kvs.some(({ createRevision }) => createRevision === place.revision)) return false;
+      const ahead = lastBefore(kvs, place.revision);
+      if (ahead === undefined) return true;
+      await this.#untilGone(ahead.key, header.revision + 1, signal);
+      if (signal.aborted) throw abortedError();
+    }
+  }
+
+  /** Resolves if the key was deleted, if the signal fires, or after a timeout. The caller then reads the queue again. */
+  #untilGone(key: string, startRevision: number, signal: AbortSignal): Promise<void> {
+    const { transport, clock } = this.#options;
+    return new Promise((resolve) => {
+      const end = (): void => {
+        timer.cancel();
+        signal.removeEventListener('abort', end);
+        stream.cancel();
+        resolve();
+      };
+      const timer = clock.after(RECHECK_MS, end);
+      const stream = transport.watch(
+        { prefix: key, startRevision },
+        {
+          onCreated: () => {},
+          onProgress: () => {},
+          onEvents: (events) => {
+            if (events.some((event) => event.key === key && event.value === undefined)) end();
+          },
+          // Wait for the timeout, because a server that refuses watches must not receive requests in a tight loop.
+          onEnd: () => {},
+        },
+      );
+      signal.addEventListener('abort', end);
+      if (signal.aborted) end();
+    });
+  }
+
+  /**
+   * Leaves the queue; resolves after the first attempt. If it fails, retries in the background, because a remaining key would block
+   * all contenders while the lease is alive. Deletes of one path are sequential, and a new entry waits for the last one.
+   */
+  #leave(path: string, { key, lease }: Place): Promise<void> {
+    this.#leases.unbind(this.#leases.bindingOf(path));
+    const before = this.#leaving.get(path);
+    before?.stop.abort();
+    return new Promise((resolve) => {
+      const stop = new AbortController();
+      const leave = async (): Promise<void> => {
+        try {
+          await before?.ended;
+          await this.#txn({ compare: [], writes: [{ op: 'delete', range: keyRange(key) }] });
+        } catch (error) {
+          if (this.#leases.holds(lease)) throw error; // otherwise the key is deleted with its lease
+        } finally {
+          resolve();
+        }
+      };
+      const { supervisor } = this.#options;
+      const task = { signal: stop.signal, backoff: CLEANUP };
+      const leaving = { stop, ended: supervisor.keep(`locks: leaving ${path}`, leave, task) };
+      this.#leaving.set(path, leaving);
+      void leaving.ended.then(() => {
+        if (this.#leaving.get(path) === leaving) this.#leaving.delete(path);
+      });
+    });
+  }
+}
+
+/** Returns the entry directly before `revision` in the queue; undefined if it is the first. */
+function lastBefore(kvs: readonly KeyValue[], revision: number): KeyValue | undefined {
+  let last: KeyValue | undefined;
+  for (const kv of kvs) {
+    if (kv.createRevision < revision && kv.createRevision > (last?.createRevision ?? 0)) last = kv;
+  }
+  return last;
+}
+
+/** Resolves with the promise, which never rejects, or when the signal fires. */
+function orAborted(promise: Promise<void>, signal: AbortSignal): Promise<void> {
+  if (signal.aborted) return Promise.resolve();
+  return new Promise((resolve) => {
+    const done = (): void => {
+      signal.removeEventListener('abort', done);
+      resolve();
+    };
+    signal.addEventListener('abort', done);
+    void promise.then(done);
+  });
+}

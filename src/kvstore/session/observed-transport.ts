@@ -1,0 +1,180 @@
+import type { Clock } from '../../base/clock.ts';
+import { type Failure, failureOf } from '../../base/failure.ts';
+import { asKvstoreError, type KvstoreErrorCode, OUT_OF_REACH } from './errors.ts';
+import type {
+  CallOptions,
+  EndpointStatus,
+  LeaseID,
+  RangeRequest,
+  RangeResponse,
+  ResponseHeader,
+  Transport,
+  TxnRequest,
+  TxnResponse,
+  WatchObserver,
+  WatchRequest,
+  WatchStream,
+} from './transport.ts';
+
+/** Failures that are unrelated to the server. */
+const OWN: ReadonlySet<KvstoreErrorCode> = new Set(['aborted', 'closed']);
+
+/** A transport that records the state of the server from its calls and streams. Any answer or event proves that it is reachable. */
+export class ObservedTransport implements Transport {
+  readonly #inner: Transport;
+  readonly #clock: Clock;
+  readonly #onRefused: () => void;
+  readonly #onWentBack: (followedUntil: number) => void;
+  #connected = false;
+  #clusterID: string | undefined;
+  #lastFailure: Failure | undefined;
+  /** The latest revision of an answer, and its time. */
+  #latest = { revision: 0, at: 0 };
+  readonly #requests: Partial<Record<KvstoreErrorCode | 'ok', number>> = { ok: 0 };
+
+  /**
+   * @param onRefused called if a call was refused because of a missing right
+   * @param onWentBack called if the revision of the store is lower than before, with the time of the earlier one, because the store was
+   *   restored
+   */
+  constructor(
+    inner: Transport,
+    clock: Clock,
+    onRefused: () => void,
+    onWentBack: (followedUntil: number) => void,
+  ) {
+    this.#inner = inner;
+    this.#clock = clock;
+    this.#onRefused = onRefused;
+    this.#onWentBack = onWentBack;
+  }
+
+  /** False while the server is unreachable, by the result of the last call or stream. */
+  get connected(): boolean {
+    return this.#connected;
+  }
+
+  /** Cluster id of the last answer. */
+  get clusterID(): string | undefined {
+    return this.#clusterID;
+  }
+
+  get lastFailure(): Failure | undefined {
+    return this.#lastFailure;
+  }
+
+  /** Returns the number of calls by outcome. Watch streams are not counted. */
+  get requests(): Readonly<Partial<Record<KvstoreErrorCode | 'ok', number>>> {
+    return { ...this.#requests };
+  }
+
+  range(request: RangeRequest, options?: CallOptions): Promise<RangeResponse> {
+    return this.#answered(this.#inner.range(request, options));
+  }
+
+  txn(request: TxnRequest, options?: CallOptions): Promise<TxnResponse> {
+    return this.#answered(this.#inner.txn(request, options), (answer) => hasWritten(request, answer));
+  }
+
+  grantLease(ttlSeconds: number, options?: CallOptions): Promise<LeaseID> {
+    return this.#seen(this.#inner.grantLease(ttlSeconds, options));
+  }
+
+  keepLeaseAlive(lease: LeaseID, options?: CallOptions): Promise<number> {
+    return this.#seen(this.#inner.keepLeaseAlive(lease, options));
+  }
+
+  revokeLease(lease: LeaseID, options?: CallOptions): Promise<void> {
+    return this.#seen(this.#inner.revokeLease(lease, options));
+  }
+
+  endpoints(options?: CallOptions): Promise<readonly EndpointStatus[]> {
+    return this.#inner.endpoints(options);
+  }
+
+  watch(request: WatchRequest, observer: WatchObserver): WatchStream {
+    const stream = this.#inner.watch(request, {
+      onCreated: (header) => {
+        this.#alive(header);
+        observer.onCreated(header);
+      },
+      onEvents: (events, header, partial) => {
+        this.#alive(header);
+        observer.onEvents(events, header, partial);
+      },
+      onProgress: (header, requested) => {
+        this.#alive(header);
+        observer.onProgress(header, requested);
+      },
+      onEnd: (reason) => {
+        this.#failed(reason);
+        observer.onEnd(reason);
+      },
+    });
+    return {
+      range: (read, options) => this.#answered(stream.range(read, options)),
+      pause: () => stream.pause(),
+      resume: () => stream.resume(),
+      requestProgress: () => stream.requestProgress(),
+      cancel: () => stream.cancel(),
+    };
+  }
+
+  close(): Promise<void> {
+    this.#connected = false;
+    return this.#inner.close();
+  }
+
+  /**
+   * Awaits an answer and checks its revision. Quorum revisions never decrease: an answer is not older than any answer before the
+   * call, and a write is newer. If it is, the store was restored. A client without watches detects a restore this way, unless the
+   * store has grown past the revision.
+   */
+  async #answered<T extends { readonly header: ResponseHeader }>(
+    call: Promise<T>,
+    isWrite: (answer: T) => boolean = () => false,
+  ): Promise<T> {
+    const before = this.#latest;
+    const answer = await this.#seen(call);
+    const { header } = answer;
+    this.#alive(header);
+    const { revision } = header;
+    const isBack = revision < before.revision + (isWrite(answer) ? 1 : 0);
+    if (isBack || revision >= this.#latest.revision) this.#latest = { revision, at: this.#clock.now() };
+    if (isBack) this.#onWentBack(before.at);
+    return answer;
+  }
+
+  async #seen<T>(call: Promise<T>): Promise<T> {
+    try {
+      const answer = await call;
+      this.#connected = true;
+      this.#count('ok');
+      return answer;
+    } catch (error) {
+      this.#count(asKvstoreError(error).code);
+      this.#failed(error);
+      throw error;
+    }
+  }
+
+  #count(outcome: KvstoreErrorCode | 'ok'): void {
+    this.#requests[outcome] = (this.#requests[outcome] ?? 0) + 1;
+  }
+
+  #alive({ clusterID }: ResponseHeader): void {
+    this.#connected = true;
+    this.#clusterID = clusterID;
+  }
+
+  #failed(thrown: unknown): void {
+    const { code } = asKvstoreError(thrown);
+    if (!OWN.has(code)) this.#lastFailure = failureOf(thrown, this.#clock);
+    if (code !== 'aborted') this.#connected = code !== 'closed' && !OUT_OF_REACH.has(code);
+    if (code === 'forbidden') this.#onRefused();
+  }
+}
+
+function hasWritten({ writes, otherwise = [] }: TxnRequest, { succeeded, deleted }: TxnResponse): boolean {
+  return deleted > 0 || (succeeded ? writes : otherwise).some(({ op }) => op === 'put');
+}

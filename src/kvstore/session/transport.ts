@@ -1,0 +1,173 @@
+import type { KeyRange } from '../codec/key-range.ts';
+
+/*
+ * The transport port: the operations of a kvstore server, in the terms of etcd. All handling of faults (listing, watching, leases,
+ * locks, stores) is above this port, because a transport only carries requests. `memory/` and `etcd/` implement it.
+ *
+ * Every method rejects only with a `KvstoreError`. A transport may reconnect, but it never retries a request and never resumes a
+ * watch: it reports the failure, and the driver decides.
+ */
+
+/**
+ * A key with its value. `value` is immutable. It may be a view that pins a whole message, so copy values that are kept for long.
+ */
+export interface KeyValue {
+  /** See `bytes.ts` for keys that are not UTF-8. */
+  readonly key: string;
+  readonly value: Uint8Array;
+  /** Revision of the write that created the key. */
+  readonly createRevision: number;
+  /** Revision of the last write. Revisions are below 2⁵³: etcd would need 28,000 years at 10,000 writes/s. */
+  readonly modRevision: number;
+}
+
+/** State of the server in every answer. */
+export interface ResponseHeader {
+  /** Identifies the cluster. It is text, because ids of etcd have 64 bits. The watch driver checks that it does not change. */
+  readonly clusterID: string;
+  /** The revision of the store at the answer. It may differ from the last revision that a watch delivered. */
+  readonly revision: number;
+  readonly raftTerm: number;
+}
+
+/** A lease, as the decimal text of the 64-bit id in etcd; `'0'` is none. */
+export type LeaseID = string;
+
+/** The lease id of keys without a lease. */
+export const NO_LEASE: LeaseID = '0';
+
+/** Limits of one call. */
+export interface CallOptions {
+  readonly signal?: AbortSignal | undefined;
+  /** Milliseconds after which the call fails with `deadline`. The default depends on the transport. */
+  readonly deadlineMs?: number | undefined;
+}
+
+/** A read of some keys at one revision. */
+export interface RangeRequest extends KeyRange {
+  /** Maximum number of keys; 0 means all. */
+  readonly limit?: number;
+  /** Revision of the read; 0 (the default) means the current one, by quorum. */
+  readonly revision?: number;
+  /** Omits keys last written before this revision. `count` includes them. */
+  readonly minModRevision?: number;
+  /** Omits the values, which are then empty. */
+  readonly keysOnly?: boolean;
+}
+
+/** The keys that were read, ascending. */
+export interface RangeResponse {
+  readonly header: ResponseHeader;
+  readonly kvs: readonly KeyValue[];
+  /** True if the limit truncated the answer. */
+  readonly more: boolean;
+  /** Number of keys in the range, regardless of the limit and `minModRevision`. */
+  readonly count: number;
+}
+
+/** A condition of a transaction. An absent key has revisions 0 and differs from every value and lease. */
+export type Compare =
+  | { readonly key: string; readonly target: 'create-revision' | 'mod-revision'; readonly equals: number }
+  | { readonly key: string; readonly target: 'exists' }
+  | { readonly key: string; readonly target: 'value'; readonly equals: Uint8Array }
+  | { readonly key: string; readonly target: 'lease'; readonly equals: LeaseID };
+
+/** One write of a transaction. */
+export type WriteOperation =
+  | { readonly op: 'put'; readonly key: string; readonly value: Uint8Array; readonly lease: LeaseID }
+  | { readonly op: 'delete'; readonly range: KeyRange };
+
+/** Writes at one revision if all comparisons hold, else `otherwise`. */
+export interface TxnRequest {
+  readonly compare: readonly Compare[];
+  readonly writes: readonly WriteOperation[];
+  readonly otherwise?: readonly WriteOperation[];
+}
+
+/** Result of a transaction. */
+export interface TxnResponse {
+  readonly header: ResponseHeader;
+  /** True if the comparisons held. */
+  readonly succeeded: boolean;
+  /** Number of deleted keys. */
+  readonly deleted: number;
+}
+
+/** A write that a watch received. For a delete `value` is undefined, and `modRevision` is that of the delete. */
+export interface TransportEvent {
+  readonly key: string;
+  readonly value: Uint8Array | undefined;
+  readonly modRevision: number;
+}
+
+/** Events of a prefix, from a revision on. */
+export interface WatchRequest {
+  readonly prefix: string;
+  /** The first revision; 0 means all events after the header of {@link WatchObserver.onCreated}. */
+  readonly startRevision: number;
+}
+
+/**
+ * Receives the events of a watch stream, synchronously and in order. `onEnd` is called once, last. Nothing is called after
+ * `cancel`.
+ */
+export interface WatchObserver {
+  /** The server has accepted the watch at its own revision, which may lag behind the cluster. */
+  onCreated(header: ResponseHeader): void;
+  /**
+   * Events in revision order. The header may be ahead of the events, because during catch-up etcd sends the revision of the store
+   * in every message. With `partial`, more events of the last revision may follow. A transport delivers large answers in slices,
+   * also within a revision. Each slice has its own turn, and none is delivered while paused.
+   */
+  onEvents(events: readonly TransportEvent[], header: ResponseHeader, partial: boolean): void;
+  /**
+   * There were no events up to and including the revision of the header. If `requested`, it proves only that the stream is alive.
+   */
+  onProgress(header: ResponseHeader, requested: boolean): void;
+  /** The stream has ended with this reason. If the code is `compacted`, it contains no revision, because the driver lists again. */
+  onEnd(reason: unknown): void;
+}
+
+/** An open watch. */
+export interface WatchStream {
+  /**
+   * A quorum read from the server of the stream. Fails if the stream has ended when the answer arrives. A server that is restored
+   * from a backup ends its streams, so these reads and the events of the stream are of one history.
+   */
+  range(request: RangeRequest, options?: CallOptions): Promise<RangeResponse>;
+  /** Stops deliveries until `resume`, except `onEnd`. The server is held back when the buffers are full. */
+  pause(): void;
+  resume(): void;
+  /** Requests an `onProgress` with `requested`, to check that the stream is alive. */
+  requestProgress(): void;
+  /** Ends the stream, also on the server. Idempotent; `onEnd` is not called. */
+  cancel(): void;
+}
+
+/** Health of one endpoint, as it reports it. */
+export interface EndpointStatus {
+  readonly endpoint: string;
+  readonly healthy: boolean;
+  readonly version?: string;
+  readonly isLeader?: boolean;
+  readonly dbSizeBytes?: number;
+  readonly error?: string;
+}
+
+/** The transport port; see the top of this file. */
+export interface Transport {
+  range(request: RangeRequest, options?: CallOptions): Promise<RangeResponse>;
+  txn(request: TxnRequest, options?: CallOptions): Promise<TxnResponse>;
+  /** Never throws. Errors are passed to `observer.onEnd`, asynchronously. */
+  watch(request: WatchRequest, observer: WatchObserver): WatchStream;
+  /** Returns a new lease of `ttlSeconds`. */
+  grantLease(ttlSeconds: number, options?: CallOptions): Promise<LeaseID>;
+  /** Returns the remaining seconds of the lease. Fails with `lease-not-found` if it does not exist. */
+  keepLeaseAlive(lease: LeaseID, options?: CallOptions): Promise<number>;
+  /** Ends the lease and deletes its keys. Fails with `lease-not-found` if it does not exist. */
+  revokeLease(lease: LeaseID, options?: CallOptions): Promise<void>;
+  /** Returns the status of each endpoint, requested separately. */
+  endpoints(options?: CallOptions): Promise<readonly EndpointStatus[]>;
+  /** Breaks every stream, and fails every call with `closed`. Idempotent. */
+  close(): Promise<void>;
+}

@@ -1,0 +1,132 @@
+import { interruptible } from '../../base/supervisor.ts';
+import { bytesOfText } from '../codec/bytes.ts';
+import { INIT_LOCKS_PREFIX } from '../codec/keys.ts';
+import { abortedError, asKvstoreError, isOutcomeKnown } from './errors.ts';
+import { type LeaseKeeper, leaseHex } from './lease-keeper.ts';
+import type { CallOptions, Compare, TxnRequest, TxnResponse } from './transport.ts';
+
+/** Sends a transaction once. */
+export type SendTxn = (request: TxnRequest) => Promise<TxnResponse>;
+
+/**
+ * Sends a transaction if all guards hold. If one does not, nothing is written, and it returns `undefined`. A failed transaction
+ * does not show which comparison failed, so a second one checks the guards.
+ */
+export async function guardedTxn(
+  { compare, writes, otherwise = [] }: TxnRequest,
+  guards: readonly Compare[],
+  send: SendTxn,
+): Promise<TxnResponse | undefined> {
+  if (guards.length === 0) return send({ compare, writes, otherwise });
+  const answer = await send({ compare: [...guards, ...compare], writes });
+  if (answer.succeeded) return answer;
+  if (compare.length === 0) return undefined;
+  const negative = await send({ compare: guards, writes: otherwise });
+  return negative.succeeded ? { ...negative, succeeded: false } : undefined;
+}
+
+/**
+ * Prevents writes that take effect late (ETCD, "Leases, locks and rights"). A write without an answer may be delayed for any time,
+ * by a stalled link or a slow server. So every write is guarded by the value of a key that only this client uses, the *fence*. If
+ * the outcome of a write is unknown, the next write first puts a new value of the fence. Earlier writes then have either taken
+ * effect or never will.
+ *
+ *     write k=1   if fence is 7   no answer …………………………………………… arrives: the fence is 8, nothing happens
+ *     put fence=8                 answered
+ *     delete k    if fence is 8   answered: k is deleted permanently
+ *
+ * Not covered: writes of a killed process, until its session has ended. If the user may not write the fence, writes are not
+ * guarded.
+ */
+export class WriteFence {
+  readonly #leases: LeaseKeeper;
+  readonly #send: SendTxn;
+  /** Constant after the first lease, whose id makes it unique among all clients. */
+  #key: string | undefined;
+  /** Number of values so far; each is used once. */
+  #raised = 0;
+  #isForbidden = false;
+  #guards: Promise<readonly Compare[]> | undefined;
+
+  /** @param send sends the transactions that put the fence; the signal of a single call must not abort it */
+  constructor(leases: LeaseKeeper, send: SendTxn) {
+    this.#leases = leases;
+    this.#send = send;
+  }
+
+  /** True if the user has no right to put the fence. */
+  get isForbidden(): boolean {
+    return this.#isForbidden;
+  }
+
+  /**
+   * Makes a write under the fence. Repeats it if the fence has changed.
+   *
+   * @param attempt returns `undefined` if one of the guards does not hold, like {@link guardedTxn}
+   */
+  async write(
+    attempt: (guards: readonly Compare[]) => Promise<TxnResponse | undefined>,
+    { signal }: CallOptions = {},
+  ): Promise<TxnResponse> {
+    for (;;) {
+      const current = this.#current();
+      const guards = await untilAborted(current, signal);
+      try {
+        const answer = await attempt(guards);
+        if (answer !== undefined) return answer;
+      } catch (error) {
+        if (!isOutcomeKnown(asKvstoreError(error))) this.#forget(current);
+        throw error;
+      }
+      this.#forget(current);
+    }
+  }
+
+  /** Calls {@link write} with a single transaction. */
+  txn(request: TxnRequest, send: SendTxn, options?: CallOptions): Promise<TxnResponse> {
+    return this.write((guards) => guardedTxn(request, guards, send), options);
+  }
+
+  /** Returns the guards, shared by all writes until the fence is invalidated. */
+  #current(): Promise<readonly Compare[]> {
+    if (this.#guards !== undefined) return this.#guards;
+    const guards = this.#raise();
+    this.#guards = guards;
+    guards.catch(() => this.#forget(guards));
+    return guards;
+  }
+
+  #forget(guards: Promise<readonly Compare[]>): void {
+    if (this.#guards === guards) this.#guards = undefined;
+  }
+
+  async #raise(): Promise<readonly Compare[]> {
+    const lease = await this.#leases.any();
+    this.#key ??= `${INIT_LOCKS_PREFIX}${leaseHex(lease)}`;
+    const key = this.#key;
+    const value = bytesOfText(String(++this.#raised));
+    try {
+      await this.#send({ compare: [], writes: [{ op: 'put', key, value, lease }] });
+      this.#isForbidden = false;
+      return [{ key, target: 'value', equals: value }];
+    } catch (thrown) {
+      const { code } = asKvstoreError(thrown);
+      if (code === 'lease-not-found') this.#leases.markLost(lease);
+      else if (code !== 'forbidden') throw thrown;
+      else {
+        this.#isForbidden = true;
+        return [];
+      }
+      return this.#raise();
+    }
+  }
+}
+
+async function untilAborted<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+  if (signal === undefined) return promise;
+  try {
+    return await interruptible(() => promise, signal);
+  } catch (error) {
+    throw signal.aborted ? abortedError() : error;
+  }
+}

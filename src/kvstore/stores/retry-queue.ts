@@ -1,0 +1,157 @@
+import { backoffDelay } from '../../base/backoff.ts';
+import type { Clock, Random } from '../../base/clock.ts';
+import { type Failure, failureOf } from '../../base/failure.ts';
+import { sleep } from '../../base/sleep.ts';
+import { WorkQueue } from '../../base/work-queue.ts';
+import { asKvstoreError, type KvstoreError, type KvstoreErrorCode } from '../session/errors.ts';
+import { sharedSignal } from '../session/shared-signal.ts';
+
+/** Options of {@link RetryQueue}. */
+export interface RetryQueueOptions<J> {
+  readonly clock: Clock;
+  readonly random: Random;
+  /** Maximum number of concurrent attempts. Default 8. */
+  readonly concurrency?: number | undefined;
+  /** Makes one attempt of a job. If it rejects, the job is retried. */
+  attempt(job: J, signal: AbortSignal): Promise<void>;
+  /** Receives a job that has succeeded and was not added again during its attempt. */
+  onDone?(job: J): void;
+}
+
+/** Status of a {@link RetryQueue}. */
+export interface RetryQueueStatus {
+  /** Number of unfinished jobs. */
+  readonly pending: number;
+  readonly failures: number;
+  readonly lastFailure: Failure | undefined;
+}
+
+const CONCURRENCY = 8;
+const BACKOFF = { baseMs: 100, capMs: 5000 };
+
+/** Errors of the job, not of the kvstore, so other jobs continue. */
+const REFUSALS: ReadonlySet<KvstoreErrorCode> = new Set(['invalid-request', 'too-large']);
+// A rejected job fails again until the configuration of the kvstore changes, so it is rarely retried.
+const REFUSED_MS = 60_000;
+
+/**
+ * Runs jobs against a kvstore until each has succeeded: oldest first, several at a time, each job at most once at a time. If a job
+ * is added again during its attempt, it is tried once more afterwards.
+ *
+ * When the kvstore fails, one job at a time is tried, with backoff, because every other job would fail too. The first success ends
+ * the backoff for all. A job that the kvstore rejects delays no other job.
+ */
+export class RetryQueue<J> {
+  readonly #options: RetryQueueOptions<J>;
+  /** Jobs. Those that the kvstore rejected are delayed. */
+  readonly #jobs: WorkQueue<J>;
+  /** Workers without a job. */
+  readonly #idle = new Set<() => void>();
+  /** Number of failures of the kvstore in a row. */
+  #outage = 0;
+  #failures = 0;
+  #lastFailure: Failure | undefined;
+
+  constructor(options: RetryQueueOptions<J>) {
+    this.#options = options;
+    const { clock, random } = options;
+    this.#jobs = new WorkQueue({ clock, random, onDue: () => this.#wake() });
+  }
+
+  /** Returns the unfinished jobs, in no order. O(jobs). */
+  pending(): Iterable<J> {
+    return this.#jobs.keys();
+  }
+
+  status(): RetryQueueStatus {
+    return { pending: this.#jobs.size, failures: this.#failures, lastFailure: this.#lastFailure };
+  }
+
+  /** Returns true if the job is unfinished. */
+  has(job: J): boolean {
+    return this.#jobs.has(job);
+  }
+
+  /** Makes a job due, even if the kvstore has rejected it. */
+  add(job: J): void {
+    this.#jobs.add(job);
+    this.#wake();
+  }
+
+  /** Runs jobs until the signal fires, and resolves when all attempts have ended. Never rejects. One run at a time. */
+  async run(signal: AbortSignal): Promise<void> {
+    const stop = (): void => this.#wake();
+    sharedSignal(signal).addEventListener('abort', stop);
+    const { concurrency = CONCURRENCY } = this.#options;
+    await Promise.all(Array.from({ length: concurrency }, () => this.#work(signal)));
+    this.#jobs.endDelays();
+    signal.removeEventListener('abort', stop);
+  }
+
+  /** Takes one job after the other; waits if there is none. There is no await between the check and the wait. */
+  async #work(signal: AbortSignal): Promise<void> {
+    while (!signal.aborted) {
+      const job = this.#take();
+      if (job === undefined) await new Promise<void>((resolve) => this.#idle.add(resolve));
+      else await this.#try(job, signal);
+    }
+  }
+
+  #wake(): void {
+    if (this.#idle.size === 0) return;
+    const idle = [...this.#idle];
+    this.#idle.clear();
+    for (const resume of idle) resume();
+  }
+
+  /** Returns the next job. Returns none while the kvstore fails and another job is being tried. */
+  #take(): J | undefined {
+    return this.#outage > 0 && this.#jobs.working > 0 ? undefined : this.#jobs.get();
+  }
+
+  async #try(job: J, signal: AbortSignal): Promise<void> {
+    const outage = this.#outage;
+    const error = await this.#attempt(job, signal);
+    if (error !== undefined && !signal.aborted) {
+      this.#failures++;
+      this.#lastFailure = failureOf(error, this.#options.clock);
+    }
+    if (error === undefined) this.#succeeded(job);
+    else if (REFUSALS.has(error.code)) this.#rejected(job);
+    else await this.#failed(job, outage, signal);
+    this.#wake();
+  }
+
+  async #attempt(job: J, signal: AbortSignal): Promise<KvstoreError | undefined> {
+    try {
+      await this.#options.attempt(job, signal);
+      return undefined;
+    } catch (thrown) {
+      return asKvstoreError(thrown);
+    }
+  }
+
+  #succeeded(job: J): void {
+    this.#outage = 0;
+    this.#jobs.done(job);
+    if (!this.#jobs.has(job)) this.#options.onDone?.(job);
+  }
+
+  /**
+   * Waits before the kvstore is retried. The failed job counts as running during the wait, so no other is tried.
+   *
+   * @param outage value of `#outage` at the start of the attempt, because concurrent failures count as one
+   */
+  async #failed(job: J, outage: number, signal: AbortSignal): Promise<void> {
+    const { clock, random } = this.#options;
+    this.#outage = Math.max(this.#outage, outage + 1);
+    await sleep(clock, backoffDelay(this.#outage, BACKOFF, random), signal);
+    this.#jobs.add(job);
+    this.#jobs.done(job);
+  }
+
+  #rejected(job: J): void {
+    this.#jobs.addAfter(job, REFUSED_MS * (0.5 + this.#options.random()));
+    this.#jobs.done(job);
+  }
+}

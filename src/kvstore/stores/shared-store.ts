@@ -1,0 +1,145 @@
+import { BYTES, checkArguments, SIGNAL, TEXT } from '../../base/arguments.ts';
+import type { Clock, Random } from '../../base/clock.ts';
+import { CallbackGuard } from '../../base/guard.ts';
+import type { RejectionLog } from '../../base/rejection.ts';
+import { Supervisor, type SupervisorStatus } from '../../base/supervisor.ts';
+import type { KvstoreBackend, WatchState } from '../session/backend.ts';
+import { DelayedDeletes } from './delayed-deletes.ts';
+import { SyncStore, type SyncStoreOptions, type SyncStoreStatus } from './sync-store.ts';
+import {
+  guardedObserver,
+  type StoreDecoder,
+  type StoreObserver,
+  WatchStore,
+  type WatchStoreStatus,
+} from './watch-store.ts';
+
+/** Options of {@link SharedStore}. */
+export interface SharedStoreOptions<T>
+  extends Pick<SyncStoreOptions, 'leased' | 'canary' | 'canaryLeased' | 'concurrency' | 'together'> {
+  readonly backend: KvstoreBackend;
+  /** Ends in `/`. */
+  readonly prefix: string;
+  readonly decode: StoreDecoder<T>;
+  readonly observer: StoreObserver<T>;
+  readonly rejections: RejectionLog;
+  readonly clock: Clock;
+  readonly random: Random;
+  /** Delay of the delete of a shared key. Default 30 s, as for nodes; 0: no delay. */
+  readonly deleteDelayMs?: number | undefined;
+  /** Receives errors of the observer, the decoder and background tasks, with the name of the task. */
+  readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
+}
+
+/** Status of a {@link SharedStore}. */
+export interface SharedStoreStatus {
+  readonly local: SyncStoreStatus;
+  readonly shared: WatchStoreStatus;
+  /** Number of delayed deletes. */
+  readonly heldDeletes: number;
+  /** Number of errors thrown by the observer. */
+  readonly faults: number;
+  readonly background: SupervisorStatus;
+}
+
+const DELETE_DELAY_MS = 30_000;
+
+/**
+ * A prefix with many contributors (SEMANTICS 5). Each writes its own *local* keys, bound to its session. All read the keys of all
+ * contributors, the *shared* keys. One watch serves both, so an unchanged local key costs nothing. A local key that another client
+ * overwrites or deletes is put back within seconds (see {@link SyncStore}). The observer also receives local keys, as in the
+ * kvstore.
+ */
+export class SharedStore<T> {
+  readonly #options: SharedStoreOptions<T>;
+  readonly #local: SyncStore;
+  readonly #shared: WatchStore<T>;
+  readonly #deletes: DelayedDeletes<T>;
+  readonly #guard: CallbackGuard;
+  readonly #tasks: Supervisor;
+
+  constructor(options: SharedStoreOptions<T>) {
+    this.#options = options;
+    const { clock, random, decode, rejections, deleteDelayMs = DELETE_DELAY_MS, onFailure } = options;
+    const onFault = (error: unknown): void => onFailure?.(error, 'shared keys');
+    this.#tasks = new Supervisor({ clock, random, onFailure });
+    this.#local = new SyncStore({ ...options, follow: false });
+    this.#guard = new CallbackGuard(onFault);
+    this.#deletes = new DelayedDeletes(guardedObserver(options.observer, this.#guard), clock, deleteDelayMs);
+    this.#shared = new WatchStore({
+      ...{ decode, rejections, onFault },
+      observer: this.#deletes,
+      onEvent: (name, event) => this.#local.observed(name, event),
+    });
+  }
+
+  /** Resolves when the shared keys are complete for the first time. */
+  get synced(): Promise<void> {
+    return this.#shared.synced;
+  }
+
+  status(): SharedStoreStatus {
+    return {
+      local: this.#local.status(),
+      shared: this.#shared.status(),
+      heldDeletes: this.#deletes.size,
+      faults: this.#guard.faults,
+      background: this.#tasks.status(),
+    };
+  }
+
+  /**
+   * Writes a local key.
+   *
+   * @param isOther true if the kvstore is known to have another value, or none; the write then does not compare
+   */
+  updateLocalKey(name: string, value: Uint8Array, isOther = false): void {
+    this.#local.upsert(name, value, isOther);
+  }
+
+  /** Accepts the value that another client has put for a local key. */
+  adoptLocalKey(name: string, value: Uint8Array): void {
+    this.#local.adopt(name, value);
+  }
+
+  /** Deletes a local key. */
+  deleteLocalKey(name: string): void {
+    this.#local.delete(name);
+  }
+
+  /** Declares the local keys complete. Resolves when all writes queued before have landed and the canary is written. */
+  markSynced(): Promise<void> {
+    return this.#local.markSynced();
+  }
+
+  /**
+   * Writes and follows until the signal fires. Local keys stay. Delayed deletes are not delivered, unless the store runs again and
+   * the keys do not return.
+   */
+  async run(signal: AbortSignal): Promise<void> {
+    const { backend, prefix } = this.#options;
+    this.#deletes.resume();
+    const follow = async (until: AbortSignal): Promise<void> => {
+      const onState = (state: WatchState): void => void this.#local.watchState(state, until);
+      await this.#shared.run({ backend, prefix, signal: until, onState });
+    };
+    await Promise.all([
+      this.#tasks.keep('local keys', (until) => this.#local.run(until), { signal }),
+      this.#tasks.keep('shared keys', follow, { signal }),
+    ]);
+    this.#deletes.pause();
+  }
+
+  /** Deletes every shared key from the observer. The store must not be running. */
+  async drain(): Promise<void> {
+    await this.#shared.drain();
+    this.#deletes.flush();
+  }
+}
+
+checkArguments(SharedStore, {
+  updateLocalKey: { name: TEXT, value: BYTES },
+  adoptLocalKey: { name: TEXT, value: BYTES },
+  deleteLocalKey: { name: TEXT },
+  run: { signal: SIGNAL },
+});

@@ -1,0 +1,411 @@
+import { setImmediate as eventLoopTurn } from 'node:timers/promises';
+import { checkArguments, FUNCTION, objectWith, optional, SIGNAL, TEXT } from '../../base/arguments.ts';
+import { assert } from '../../base/assert.ts';
+import type { Failure } from '../../base/failure.ts';
+import { CallbackGuard, type FaultListener } from '../../base/guard.ts';
+import type { RejectionLog } from '../../base/rejection.ts';
+import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
+import { type Decoded, rejectedAs } from '../../net/fields.ts';
+import type { KvstoreBackend, Watch, WatchEvent, WatchState, WatchStatus } from '../session/backend.ts';
+import { runSteps, slicesOf } from './batch-slices.ts';
+
+/** Decodes the value of a key. `name` is the key below the prefix, `at` the whole key for rejections. */
+export type StoreDecoder<T> = (name: string, value: Uint8Array, at: string) => Decoded<T>;
+
+/**
+ * Receives the content of a store, synchronously and in order. Errors that it throws are counted and reported; the store continues,
+ * and the key counts as received.
+ */
+export interface StoreObserver<T> {
+  /** The key has this value. */
+  onUpdate(name: string, value: T): void;
+  /** The key was deleted, or its new value was rejected. Called only for keys that `onUpdate` was called for. */
+  onDelete(name: string): void;
+  /** Runs `apply`, which makes the two calls above for one batch. Default: only runs it. */
+  batch?(apply: () => void): void;
+}
+
+/** Returns the observer with a guard that counts and reports its errors. Its `batch` always applies exactly once. */
+export function guardedObserver<T>(
+  observer: StoreObserver<T>,
+  guard: CallbackGuard,
+): Required<StoreObserver<T>> {
+  const update = (name: string, value: T): void => observer.onUpdate(name, value);
+  const drop = (name: string): void => observer.onDelete(name);
+  return {
+    onUpdate: (name, value) => void guard.call(update, name, value),
+    onDelete: (name) => void guard.call(drop, name),
+    batch: (apply) => {
+      let isApplied = false;
+      const once = (): void => {
+        if (!isApplied) {
+          isApplied = true;
+          apply();
+        }
+      };
+      guard.call(() => observer.batch?.(once));
+      once();
+    },
+  };
+}
+
+/** Options of {@link WatchStore}. */
+export interface WatchStoreOptions<T> {
+  readonly decode: StoreDecoder<T>;
+  readonly observer: StoreObserver<T>;
+  /** Counts rejected values (I12). */
+  readonly rejections: RejectionLog;
+  /**
+   * Shared by all stores of a process. Batches pass it in slices by weight, and large values in pieces. Default: each batch is
+   * applied in one turn.
+   */
+  readonly gate?: TurnGate | undefined;
+  /**
+   * Decodes a large value in steps of some milliseconds, each of which passes the gate. It must return the same result as `decode`,
+   * or `undefined` if the value is not large, and `decode` is called. See `decodeInPieces`.
+   */
+  readonly decodeLarge?:
+    | ((name: string, value: Uint8Array, at: string) => Generator<undefined, Decoded<T>> | undefined)
+    | undefined;
+  /** Called with each event of a key, before its value is decoded. Must not throw. */
+  readonly onEvent?: ((name: string, event: WatchEvent) => void) | undefined;
+  /** Called after each batch. */
+  readonly onApplied?: (() => void) | undefined;
+  /** Receives errors of the observer and the decoder. */
+  readonly onFault?: FaultListener | undefined;
+}
+
+/** Source and options of a run of a {@link WatchStore}. */
+export interface WatchStoreRun {
+  readonly backend: KvstoreBackend;
+  /** Ends in `/`. May differ between runs if the names below it have the same meaning. */
+  readonly prefix: string;
+  /** Ends the run. */
+  readonly signal: AbortSignal;
+  /** Ends the run without deletes if the store was replaced or restored: see `WatchOptions`. */
+  readonly endOnDivergence?: boolean | undefined;
+  /**
+   * Called before keys are removed, because of a delete or a complete list without them. `revision` is the first one that is known
+   * not to have them. If it resolves to false, the keys stay until the complete list of a later run, and the list of this run does
+   * not make the store synced. Must not reject. `never` means the same without a call; a rejected value then does not remove the
+   * previous one either. Default: all keys may be removed.
+   */
+  readonly mayDelete?: ((revision: number) => Promise<boolean>) | 'never' | undefined;
+  /** If true, a complete list removes no keys: unlisted ones stay until the complete list of a later run. */
+  readonly keepUnlisted?: boolean | undefined;
+  /** Called after the complete list of this run was applied and the unlisted keys were swept. */
+  readonly onListed?: (() => void) | undefined;
+  /** Like that of `WatchOptions`, with the failure that caused the state, if any. */
+  readonly onState?: ((state: WatchState, failure: Failure | undefined) => void) | undefined;
+}
+
+/** Status of a store. */
+export interface WatchStoreStatus {
+  /** Number of keys with a value in the observer. */
+  readonly keys: number;
+  /** True if the content was complete once and not drained since. */
+  readonly synced: boolean;
+  /** Number of keys whose present value is rejected. */
+  readonly rejected: number;
+  readonly updates: number;
+  readonly deletes: number;
+  /** Number of errors thrown by the observer and the decoder. */
+  readonly faults: number;
+  /** Undefined while the store is not running. */
+  readonly watch: WatchStatus | undefined;
+}
+
+/** Gate cost of starting a watch, in events: up to one page is in flight then. */
+const FIRST_PAGE = 1024;
+/** Number of names that a slice of a sweep visits per possible delete: a visit takes about 20 ns, a delete some µs. */
+const LOOKS_PER_DELETE = 16;
+
+/**
+ * Follows a prefix of a kvstore and keeps an observer equal to it (SEMANTICS 5). The state of the observer is always a function of
+ * the content of the kvstore. A key whose value is rejected is **absent**, even if an earlier value was accepted, because a new
+ * process could not know that value (I9).
+ *
+ * After a run has ended it may be run again, also on another backend. The known state stays until the new list is complete. Then
+ * the unlisted keys are deleted (the sweep). The end of a run deletes nothing; `drain` does. Sweep and drain run in slices of the
+ * gate (512 deletes), each one batch of the observer. Between slices the observer has the keys that are not yet deleted. If the end
+ * of a run interrupts its sweep, the next run sweeps the rest.
+ */
+export class WatchStore<T> {
+  readonly #options: WatchStoreOptions<T>;
+  readonly #guard: CallbackGuard;
+  readonly #observer: Required<StoreObserver<T>>;
+  /** Names in the observer → the last run that received them. */
+  readonly #held = new Map<string, number>();
+  readonly #rejected = new Set<string>();
+  readonly #synced: Promise<void>;
+  #markSynced: () => void = () => {};
+  #isSynced = false;
+  #run = 0;
+  #watch: Watch | undefined;
+  #isApplying = false;
+  #cursor = 0;
+  #updates = 0;
+  #deletes = 0;
+
+  constructor(options: WatchStoreOptions<T>) {
+    this.#options = options;
+    this.#guard = new CallbackGuard(options.onFault);
+    this.#observer = guardedObserver(options.observer, this.#guard);
+    this.#synced = new Promise((resolve) => {
+      this.#markSynced = resolve;
+    });
+  }
+
+  /** Resolves when the content is complete for the first time. */
+  get synced(): Promise<void> {
+    return this.#synced;
+  }
+
+  get isSynced(): boolean {
+    return this.#isSynced;
+  }
+
+  /** Number of keys with a value in the observer. */
+  get size(): number {
+    return this.#held.size;
+  }
+
+  /** Number of keys whose present value is rejected. */
+  get rejected(): number {
+    return this.#rejected.size;
+  }
+
+  /**
+   * All writes before this revision, on the backend of this run, were applied. Returns 0 while the prefix is not followed. It then
+   * remains 0 until the next batch, or until all values were compared, because the known state may be of another history of the
+   * store.
+   */
+  get cursor(): number {
+    const { state, nextRevision } = this.#watch?.status() ?? {};
+    return state === 'watching' && nextRevision !== undefined ? Math.min(this.#cursor, nextRevision) : 0;
+  }
+
+  status(): WatchStoreStatus {
+    return {
+      keys: this.#held.size,
+      synced: this.#isSynced,
+      rejected: this.#rejected.size,
+      updates: this.#updates,
+      deletes: this.#deletes,
+      faults: this.#guard.faults,
+      watch: this.#watch?.status(),
+    };
+  }
+
+  /** Follows the prefix until the signal fires. Returns the reason of the end. One run at a time. */
+  async run(run: WatchStoreRun): Promise<'ended' | 'diverged'> {
+    assert(this.#watch === undefined, 'the store is running already');
+    const { backend, prefix, signal, endOnDivergence, onState } = run;
+    this.#run++;
+    this.#rejected.clear();
+    const { gate = OPEN_GATE, onApplied } = this.#options;
+    const watch = backend.watch(prefix, {
+      signal,
+      endOnDivergence,
+      onState: (state) => {
+        if (state !== 'watching') this.#cursor = 0;
+        else if (!watch.status().isDoubtful) void this.#advanceIfIdle(watch);
+        onState?.(state, watch.status().lastFailure);
+      },
+    });
+    this.#watch = watch;
+    try {
+      await gate.pass(FIRST_PAGE, signal);
+      for await (const batch of watch) {
+        this.#isApplying = true;
+        const asks = run.mayDelete !== undefined && this.#takesAway(batch);
+        const mayDelete =
+          !asks || (run.mayDelete !== 'never' && (await run.mayDelete(removalRevision(batch, watch))));
+        if (signal.aborted) break;
+        if (!(await this.#applyInTurns(batch, gate, run, mayDelete))) break;
+        const isListed = mayDelete && batch.some(({ type }) => type === 'list-done');
+        if (isListed && !(await this.#listDone(run))) break;
+        this.#isApplying = false;
+        this.#advance(watch);
+        onApplied?.();
+      }
+      return watch.status().state === 'diverged' ? 'diverged' : 'ended';
+    } finally {
+      this.#watch = undefined;
+      this.#isApplying = false;
+    }
+  }
+
+  /**
+   * Deletes all keys from the observer, in slices. The store is then not synced. Returns true if all are deleted. If the signal
+   * fires, the rest stays until it is drained again or swept by a run. The store must not run before the drain has ended.
+   */
+  drain(signal?: AbortSignal): Promise<boolean> {
+    assert(this.#watch === undefined, 'a running store cannot be drained');
+    this.#rejected.clear();
+    this.#isSynced = false;
+    return this.#sweep(Number.POSITIVE_INFINITY, signal);
+  }
+
+  /** Advances the cursor to the received revision if no events are queued. */
+  #advance(watch: Watch): void {
+    const { queuedBytes, nextRevision } = watch.status();
+    if (queuedBytes === 0) this.#cursor = nextRevision;
+  }
+
+  /**
+   * Advances the cursor after a watch has compared all keys without a difference, because no batch follows then. Waits one turn,
+   * because a batch that was taken from the queue is applied a turn later.
+   */
+  async #advanceIfIdle(watch: Watch): Promise<void> {
+    await eventLoopTurn();
+    const { state, isDoubtful } = watch.status();
+    if (this.#watch !== watch || this.#isApplying || state !== 'watching' || isDoubtful) return;
+    this.#advance(watch);
+  }
+
+  /** Returns true if the whole batch was applied; false if the signal has fired. */
+  async #applyInTurns(
+    batch: readonly WatchEvent[],
+    gate: TurnGate,
+    run: WatchStoreRun,
+    mayDelete: boolean,
+  ): Promise<boolean> {
+    for (const { events, weight } of slicesOf(batch)) {
+      const [first] = events;
+      const decoded = first && (await this.#decodeInTurns(first, gate, run));
+      const apply = (): void => this.#observer.batch(() => this.#apply(events, run, mayDelete, decoded));
+      if (!(await gate.run(weight, apply, run.signal))) return false;
+    }
+    return true;
+  }
+
+  /** Decodes the value of an event if it is large; `undefined` otherwise. The value of a delete is empty. */
+  async #decodeInTurns(
+    { key, value }: WatchEvent,
+    gate: TurnGate,
+    { prefix, signal }: WatchStoreRun,
+  ): Promise<Decoded<T> | undefined> {
+    const name = key.slice(prefix.length);
+    const steps = this.#options.decodeLarge?.(name, value, key);
+    try {
+      return steps && (await runSteps(steps, gate, signal));
+    } catch (error) {
+      return this.#decoderFault(error, name, key);
+    }
+  }
+
+  /** Returns true if a batch may remove a key from the observer. */
+  #takesAway(batch: readonly WatchEvent[]): boolean {
+    return this.#held.size > 0 && batch.some(({ type }) => type === 'delete' || type === 'list-done');
+  }
+
+  /** @param decoded the value of the first event, if it was already decoded */
+  #apply(batch: readonly WatchEvent[], run: WatchStoreRun, mayDelete: boolean, decoded?: Decoded<T>): void {
+    const { onEvent } = this.#options;
+    for (const [index, event] of batch.entries()) {
+      const { type, key, value } = event;
+      const name = key.slice(run.prefix.length);
+      if (type !== 'list-done') onEvent?.(name, event);
+      const known = index === 0 ? decoded : undefined;
+      if (type === 'delete' && mayDelete) this.#delete(name);
+      else if (type === 'create' || type === 'modify')
+        this.#update(name, known ?? this.#decode(name, value, key), run);
+    }
+  }
+
+  #update(name: string, decoded: Decoded<T>, { mayDelete }: WatchStoreRun): void {
+    if (!decoded.ok) {
+      this.#options.rejections.add(decoded.rejection);
+      if (mayDelete === 'never') return;
+      this.#drop(name);
+      this.#rejected.add(name);
+      return;
+    }
+    if (decoded.dropped !== undefined)
+      for (const detail of decoded.dropped) this.#options.rejections.add(detail);
+    if (this.#rejected.size > 0) this.#rejected.delete(name);
+    this.#held.set(name, this.#run);
+    this.#updates++;
+    this.#observer.onUpdate(name, decoded.value);
+  }
+
+  #decode(name: string, value: Uint8Array, key: string): Decoded<T> {
+    try {
+      return this.#options.decode(name, value, key);
+    } catch (error) {
+      return this.#decoderFault(error, name, key);
+    }
+  }
+
+  #decoderFault(error: unknown, name: string, key: string): Decoded<never> {
+    this.#guard.report(error);
+    return rejectedAs('decoder-fault', 'value', name, 'the decoder has thrown', key);
+  }
+
+  #delete(name: string): void {
+    this.#rejected.delete(name);
+    this.#drop(name);
+  }
+
+  #drop(name: string): void {
+    if (!this.#held.delete(name)) return;
+    this.#deletes++;
+    this.#observer.onDelete(name);
+  }
+
+  /** Sweeps the keys of earlier runs that the complete list of this run does not have. */
+  async #listDone({ keepUnlisted = false, onListed, signal }: WatchStoreRun): Promise<boolean> {
+    if (!keepUnlisted && !(await this.#sweep(this.#run, signal))) return false;
+    this.#isSynced = true;
+    this.#markSynced();
+    onListed?.();
+    return true;
+  }
+
+  /** Deletes the keys that only runs before `before` have received. Returns false if the signal fires before the end. */
+  #sweep(before: number, signal?: AbortSignal): Promise<boolean> {
+    const { gate = OPEN_GATE } = this.#options;
+    return gate.runSteps(this.#slices(before, gate.slice), signal);
+  }
+
+  *#slices(before: number, size: number): Generator<void, void, void> {
+    const held = this.#held.entries();
+    let isOver = false;
+    while (!isOver) {
+      this.#observer.batch(() => {
+        isOver = this.#slice(held, before, size);
+      });
+      if (!isOver) yield;
+    }
+  }
+
+  /** Deletes the stale ones of the next names. Returns true if these were the last names. */
+  #slice(held: Iterator<[string, number]>, before: number, size: number): boolean {
+    let dropped = 0;
+    for (let looks = 0; looks < LOOKS_PER_DELETE * size && dropped < size; looks++) {
+      const next = held.next();
+      if (next.done) return true;
+      const [name, run] = next.value;
+      if (run >= before) continue;
+      this.#drop(name);
+      dropped++;
+    }
+    return false;
+  }
+}
+
+checkArguments(WatchStore, {
+  run: { run: objectWith({ backend: objectWith({ watch: FUNCTION }), prefix: TEXT, signal: SIGNAL }) },
+  drain: { signal: optional(SIGNAL) },
+});
+
+/** Returns the first revision that is known not to have the keys removed by a batch. */
+function removalRevision(batch: readonly WatchEvent[], watch: Watch): number {
+  let revision = 0;
+  for (const { type, modRevision } of batch) {
+    if (type === 'delete') revision = Math.max(revision, modRevision);
+    else if (type === 'list-done') revision = Math.max(revision, watch.status().nextRevision - 1);
+  }
+  return revision;
+}

@@ -1,0 +1,94 @@
+import { equalBytes } from '../codec/bytes.ts';
+import { asKvstoreError } from '../session/errors.ts';
+import type { KeyValue } from '../session/transport.ts';
+import { type Anchor, Anchors } from './anchors.ts';
+
+/** Reads a key, optionally at a revision. Rejects with `compacted` or `future-revision` if the revision is not available. */
+export type ReadOwn = (key: string, revision?: number) => Promise<KeyValue | undefined>;
+
+/**
+ * Result of the check of a put. `shown`: the store has it in its content or history. `restored`: the store cannot have accepted the
+ * put, and has something else. `unknown`: the key does not exist, and its history is compacted.
+ */
+type Verdict = 'shown' | 'restored' | 'unknown';
+
+/**
+ * The last writes of a client under its leases. If the history of the store lacks one of them, the store was restored from
+ * a backup. A client that watches nothing detects a restore by this.
+ *
+ * Other clients may delete or overwrite these keys. If a key is gone, its history decides. If that is compacted, the put
+ * proves nothing, and the put before it is read. Without any proof the store counts as the same: a restore costs every
+ * lease and lock, so a missing key alone must not.
+ */
+export class OwnWrites {
+  readonly #puts = new Anchors();
+  #deleted: { readonly key: string; readonly revision: number } | undefined;
+
+  put(key: string, value: Uint8Array, revision: number): void {
+    this.#puts.put(key, value, revision);
+    this.#puts.seal();
+  }
+
+  deleted(key: string, revision: number): void {
+    this.forget(key);
+    this.#deleted = { key, revision };
+  }
+
+  /**
+   * Removes a key that may be deleted. Call it before a delete is sent, because a concurrent check must not mistake it for a
+   * restore.
+   */
+  forget(key: string): void {
+    this.#puts.drop(key);
+  }
+
+  /** Like {@link forget} for every key that starts with `prefix`. */
+  forgetBelow(prefix: string): void {
+    for (const { key } of this.#puts.newestFirst) if (key.startsWith(prefix)) this.#puts.drop(key);
+  }
+
+  /** Resets the state after the store was replaced or restored. */
+  clear(): void {
+    this.#puts.clear();
+    this.#deleted = undefined;
+  }
+
+  /** Returns false if the store lacks one of the last puts, or has the last deleted key as it was before the delete. */
+  async areShown(read: ReadOwn): Promise<boolean> {
+    const puts = this.#puts.newestFirst;
+    if (await this.#isBack(read)) return false;
+    for (const put of puts) {
+      const verdict = await verdictOf(put, read);
+      if (!this.#puts.newestFirst.includes(put)) return true; // the key was deleted or put again during the read
+      if (verdict !== 'unknown') return verdict === 'shown';
+    }
+    return true;
+  }
+
+  async #isBack(read: ReadOwn): Promise<boolean> {
+    const deleted = this.#deleted;
+    const kv = deleted && (await read(deleted.key));
+    return deleted !== undefined && kv !== undefined && kv.modRevision < deleted.revision;
+  }
+}
+
+async function verdictOf(put: Anchor, read: ReadOwn): Promise<Verdict> {
+  const kv = await read(put.key);
+  if (kv === undefined) return verdictOfHistory(put, read);
+  return kv.modRevision > put.modRevision || isOf(put, kv) ? 'shown' : 'restored';
+}
+
+function isOf(put: Anchor, kv: KeyValue | undefined): boolean {
+  return kv?.modRevision === put.modRevision && equalBytes(kv.value, put.value);
+}
+
+async function verdictOfHistory(put: Anchor, read: ReadOwn): Promise<Verdict> {
+  try {
+    return isOf(put, await read(put.key, put.modRevision)) ? 'shown' : 'restored';
+  } catch (error) {
+    const { code } = asKvstoreError(error);
+    if (code === 'compacted') return 'unknown';
+    if (code === 'future-revision') return 'restored';
+    throw error;
+  }
+}

@@ -1,0 +1,48 @@
+import type { Family } from '../net/address-words.ts';
+import type { KeyForm, PrefixRegister } from '../net/prefix.ts';
+import type { PrefixBlock } from '../net/prefix-block.ts';
+
+/**
+ * A set of keys, each a prefix in a form (`endpoint` or `cidr`). Every key has a *slot*, a small number by which the owner
+ * indexes its own data. Slots of removed keys are reused, last in, first out. A slot is always below `slotLimit`.
+ *
+ * Callers must pass canonical keys, as `parsePrefix` returns them. The table does not check this.
+ */
+export interface PrefixTable {
+  /** Number of keys. */
+  readonly size: number;
+  /** One more than the highest slot ever allocated. */
+  readonly slotLimit: number;
+  /** Memory of the table in bytes, without the owner's data. */
+  readonly bytes: number;
+  /** Returns the slot of exactly this key, or -1. */
+  find(key: Readonly<PrefixRegister>): number;
+  /** Prefetches the memory that `find` and `longestMatch` of the first `count` keys of a block read. Cache misses overlap. */
+  prefetch(block: PrefixBlock, count: number): void;
+  /** Adds a key and returns its slot. The caller has checked with `find` that the table does not contain the key. */
+  insert(key: Readonly<PrefixRegister>): number;
+  /** Removes a slot in use. `key` must be its key. */
+  remove(slot: number, key: Readonly<PrefixRegister>): void;
+  /** Reads the key of a slot in use into `out`. */
+  keyOf(slot: number, out: PrefixRegister): void;
+  /**
+   * Returns the slot of the longest key that contains an address, or -1. `key` is the address, as an endpoint; it is replaced
+   * by the key that was found and is undefined if none was. An endpoint is longer than its full-length CIDR (I4, I6).
+   */
+  longestMatch(key: PrefixRegister): number;
+  /**
+   * Yields every slot in use, ascending. Keys may be added and removed during the iteration: a key that exists all the time is
+   * yielded exactly once, others once or not at all. `isWanted` is called with the first slot of each page (`PAGE_ROWS`
+   * slots); if it returns false, the page is skipped.
+   */
+  slots(isWanted?: (slot: number) => boolean): Generator<number, void, void>;
+  /**
+   * Yields the slots of the keys that `prefix` contains, unordered. The cost is linear in their number, plus a few
+   * neighbours. Keys must not be added or removed during the iteration.
+   */
+  covered(prefix: Readonly<PrefixRegister>): Generator<number, void, void>;
+  /** Returns a table with the same keys in the same slots. Later writes to one do not affect the other. */
+  fork(): PrefixTable;
+  /** Returns the number of keys with this family, length and form. */
+  countOf(family: Family, length: number, form: KeyForm): number;
+}

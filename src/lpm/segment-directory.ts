@@ -1,0 +1,301 @@
+import { assert } from '../base/assert.ts';
+import { type AddressWords, addressBits, type Family } from '../net/address-words.ts';
+import { containsWords } from '../net/prefix.ts';
+
+const WORDS = ['w0', 'w1', 'w2', 'w3'] as const;
+
+/** Entries of a node, one for each value of an octet. */
+const FAN = 256;
+/** A split leaves at least 1/LEAST_PART of the keys on each side, unless the last octet does not allow it. */
+const LEAST_PART = 4;
+
+/** Addresses of a segment that is split, four words each. */
+export type AddressColumn = Int32Array;
+
+/** Reads the address at `index` into the words of `out`. The family of `out` is not changed. */
+export function readAddress(addresses: AddressColumn, index: number, out: AddressWords): void {
+  out.w0 = addresses[4 * index] ?? 0;
+  out.w1 = addresses[4 * index + 1] ?? 0;
+  out.w2 = addresses[4 * index + 2] ?? 0;
+  out.w3 = addresses[4 * index + 3] ?? 0;
+}
+
+/** Writes an address at `index`. */
+export function writeAddress(addresses: AddressColumn, index: number, words: Readonly<AddressWords>): void {
+  addresses[4 * index] = words.w0;
+  addresses[4 * index + 1] = words.w1;
+  addresses[4 * index + 2] = words.w2;
+  addresses[4 * index + 3] = words.w3;
+}
+
+/** Returns the octet at `level` (0 to 3, for IPv6 to 15) of an address. */
+function octetOf(words: Readonly<AddressWords>, level: number): number {
+  const { w0, w1, w2, w3 } = words;
+  const word = level < 4 ? w0 : level < 8 ? w1 : level < 12 ? w2 : w3;
+  return (word >>> (24 - 8 * (level & 3))) & 255;
+}
+
+function setOctet(words: AddressWords, level: number, octet: number): void {
+  const word = WORDS[level >>> 2] ?? 'w0';
+  const shift = 24 - 8 * (level & 3);
+  words[word] = (words[word] & ~(255 << shift)) | (octet << shift);
+}
+
+/** The position of a split: before `octet` in the last node of the path. */
+interface Cut {
+  /** The nodes from the root, and the entry of each that leads to the next. */
+  readonly nodes: readonly number[];
+  readonly octets: readonly number[];
+  readonly octet: number;
+}
+
+/**
+ * Maps an address to the segment that holds its keys: a tree over octets whose leaves are segments. Each segment owns one
+ * contiguous range of addresses. Together the segments cover the whole family.
+ *
+ *     root   0 … 9 │ 10 │ 11 … 255        one segment has 0.0.0.0 to 10.0.63.255: the entries 0 to 9 here,
+ *             A  A │  ▼ │  B     B        0 below, and 0 to 63 below that; another has the rest
+ *                  0 │ 1 … 255
+ *                  ▼ │ B     B
+ *                  A … A (63) │ B … B
+ *
+ * An entry is 0 (no segment yet), the offset of a node, or the complement of a segment number. A lookup reads one entry for each
+ * octet until segments differ: two or three in most tables. Splits follow the keys, so all segments are well filled even if
+ * the addresses are unevenly distributed. A node takes 1 KiB and refers to about a hundred segments.
+ */
+export class SegmentDirectory {
+  readonly #levels: number;
+  /** The entries of all nodes. Its size doubles when it is full. */
+  #nodes: Int32Array = new Int32Array(FAN);
+  #count = 1;
+  /** True if a fork uses the same nodes. They are copied before the next write. */
+  #shared = false;
+  readonly #counts = new Int32Array(FAN);
+  /**
+   * Start of a lookup if the address has the common leading octets: the first node with several child nodes, its level, and
+   * these octets. Without it, a table of hosts in one IPv6 subnet would read 16 nodes for each lookup.
+   */
+  #start = 0;
+  #startLevel = 0;
+  readonly #common: AddressWords;
+
+  constructor(family: Family) {
+    this.#levels = addressBits(family) / 8;
+    this.#common = { family, w0: 0, w1: 0, w2: 0, w3: 0 };
+  }
+
+  get bytes(): number {
+    return this.#nodes.byteLength;
+  }
+
+  fork(): SegmentDirectory {
+    const fork = new SegmentDirectory(this.#levels === 4 ? 4 : 6);
+    fork.#nodes = this.#nodes;
+    fork.#count = this.#count;
+    fork.#shared = this.#shared = true;
+    fork.#findStart();
+    return fork;
+  }
+
+  /** Returns the segment of an address; -1 before {@link begin}. */
+  at(words: Readonly<AddressWords>): number {
+    const nodes = this.#nodes;
+    if (this.#levels > 4) return this.#atWide(words);
+    const { w0 } = words;
+    let entry = nodes[w0 >>> 24] ?? 0;
+    if (entry > 0) entry = nodes[entry + ((w0 >>> 16) & 255)] ?? 0;
+    if (entry > 0) entry = nodes[entry + ((w0 >>> 8) & 255)] ?? 0;
+    if (entry > 0) entry = nodes[entry + (w0 & 255)] ?? 0;
+    return ~entry;
+  }
+
+  #atWide(words: Readonly<AddressWords>): number {
+    const isCommon = containsWords(this.#common, 8 * this.#startLevel, words);
+    let entry = isCommon ? this.#start : 0;
+    for (let level = isCommon ? this.#startLevel : 0; level === 0 || entry > 0; level++) {
+      entry = this.#nodes[entry + octetOf(words, level)] ?? 0;
+    }
+    return ~entry;
+  }
+
+  #findStart(): void {
+    this.#start = 0;
+    this.#startLevel = 0;
+    for (let only = this.#onlyChild(0); only >= 0; only = this.#onlyChild(this.#start)) {
+      setOctet(this.#common, this.#startLevel++, only);
+      this.#start = this.#nodes[this.#start + only] ?? 0;
+    }
+  }
+
+  /** Returns the octet of the only child node; -1 if there is none or more than one. */
+  #onlyChild(node: number): number {
+    let only = -1;
+    for (let octet = 0; octet < FAN; octet++) {
+      if ((this.#nodes[node + octet] ?? 0) <= 0) continue;
+      if (only >= 0) return -1;
+      only = octet;
+    }
+    return only;
+  }
+
+  /** Assigns all addresses to the first segment. */
+  begin(segment: number): void {
+    this.#unshare();
+    this.#nodes.fill(~segment);
+  }
+
+  /**
+   * Assigns the upper part of a segment's range to another segment. `addresses` are the `count` addresses of its keys, at
+   * least two of which differ. Their order is not preserved.
+   */
+  split(segment: number, into: number, addresses: AddressColumn, count: number): void {
+    this.#unshare();
+    const { nodes, octets, octet } = this.#cut(segment, addresses, count);
+    let from = octet;
+    for (let depth = nodes.length - 1; depth >= 0; depth--) {
+      if (!this.#replace(nodes[depth] ?? 0, from, ~segment, ~into)) return;
+      from = (octets[depth - 1] ?? 0) + 1;
+    }
+  }
+
+  /** Yields the segments of the addresses that begin with the first `length` bits of `words`, each once, ascending. */
+  *within(words: Readonly<AddressWords>, length: number): Generator<number, void, void> {
+    let node = 0;
+    let level = 0;
+    for (; 8 * (level + 1) <= length; level++) {
+      const entry = this.#nodes[node + octetOf(words, level)] ?? 0;
+      if (entry <= 0) {
+        if (entry < 0) yield ~entry;
+        return;
+      }
+      node = entry;
+    }
+    const first = octetOf(words, level);
+    let last = 0;
+    for (const entry of this.#leaves(node, first, first + 2 ** (8 * (level + 1) - length))) {
+      if (entry !== last) yield ~entry;
+      last = entry;
+    }
+  }
+
+  *#leaves(node: number, from: number, to: number): Generator<number, void, void> {
+    for (let octet = from; octet < to; octet++) {
+      const entry = this.#nodes[node + octet] ?? 0;
+      if (entry > 0) yield* this.#leaves(entry, 0, FAN);
+      else yield entry;
+    }
+  }
+
+  /** Finds a balanced split of the keys at the smallest possible depth, and creates the nodes on the path. */
+  #cut(segment: number, addresses: AddressColumn, count: number): Cut {
+    const nodes = [0];
+    const octets: number[] = [];
+    let below = 0;
+    let left = count;
+    let level = 0;
+    for (const common = commonOctets(addresses, count); level < common; level++) {
+      const octet = octetAt(addresses, 0, level);
+      nodes.push(this.#nodeBelow(nodes[level] ?? 0, octet, ~segment));
+      octets.push(octet);
+    }
+    for (; ; level++) {
+      this.#countOctets(addresses, left, level);
+      const { octet, part, middle, beforeMiddle } = this.#bestOctet(below, count);
+      const isLast = level === this.#levels - 1;
+      if (part * LEAST_PART >= count || isLast) {
+        assert(part > 0, 'a segment that is split has keys at several addresses');
+        return { nodes, octets, octet };
+      }
+      nodes.push(this.#nodeBelow(nodes[level] ?? 0, middle, ~segment));
+      octets.push(middle);
+      if (this.#counts[middle] !== left) left = keepOctet(addresses, left, level, middle);
+      below = beforeMiddle;
+    }
+  }
+
+  #countOctets(addresses: AddressColumn, count: number, level: number): void {
+    this.#counts.fill(0);
+    for (let i = 0; i < count; i++) {
+      const octet = octetAt(addresses, i, level);
+      this.#counts[octet] = (this.#counts[octet] ?? 0) + 1;
+    }
+  }
+
+  /** Returns the octet with the most balanced split, the size of the smaller part, and the octet that contains the median key. */
+  #bestOctet(
+    below: number,
+    count: number,
+  ): { octet: number; part: number; middle: number; beforeMiddle: number } {
+    const best = { octet: 0, part: 0, middle: 0, beforeMiddle: below };
+    let before = below;
+    for (let octet = 0; octet < FAN; octet++) {
+      const part = Math.min(before, count - before);
+      if (octet > 0 && part > best.part) {
+        best.octet = octet;
+        best.part = part;
+      }
+      if (2 * before <= count) {
+        best.middle = octet;
+        best.beforeMiddle = before;
+      }
+      before += this.#counts[octet] ?? 0;
+    }
+    return best;
+  }
+
+  /** Returns the node below an entry. If the entry is a leaf, it is replaced by a new node. */
+  #nodeBelow(node: number, octet: number, leaf: number): number {
+    const entry = this.#nodes[node + octet] ?? 0;
+    if (entry > 0) return entry;
+    const made = FAN * this.#count++;
+    if (made === this.#nodes.length) {
+      const nodes = new Int32Array(2 * made);
+      nodes.set(this.#nodes);
+      this.#nodes = nodes;
+    }
+    this.#nodes.fill(leaf, made, made + FAN);
+    this.#nodes[node + octet] = made;
+    if (this.#levels > 4) this.#findStart();
+    return made;
+  }
+
+  #unshare(): void {
+    if (this.#shared) this.#nodes = this.#nodes.slice();
+    this.#shared = false;
+  }
+
+  /** Replaces a leaf from an entry on, up to the first other leaf. Returns true if this node has no other leaf. */
+  #replace(node: number, from: number, leaf: number, by: number): boolean {
+    for (let at = node + from; at < node + FAN; at++) {
+      const entry = this.#nodes[at] ?? 0;
+      if (entry === leaf) this.#nodes[at] = by;
+      else if (entry <= 0 || !this.#replace(entry, 0, leaf, by)) return false;
+    }
+    return true;
+  }
+}
+
+/** Returns the number of leading octets that all addresses share. */
+function commonOctets(addresses: AddressColumn, count: number): number {
+  for (let word = 0; word < 4; word++) {
+    let unlike = 0;
+    for (let i = 1; i < count; i++) unlike |= (addresses[4 * i + word] ?? 0) ^ (addresses[word] ?? 0);
+    if (unlike !== 0) return 4 * word + (Math.clz32(unlike) >>> 3);
+  }
+  return 0;
+}
+
+function octetAt(addresses: AddressColumn, index: number, level: number): number {
+  return ((addresses[4 * index + (level >>> 2)] ?? 0) >>> (24 - 8 * (level & 3))) & 255;
+}
+
+/** Moves the addresses with this octet to the front and returns their number. */
+function keepOctet(addresses: AddressColumn, count: number, level: number, octet: number): number {
+  let kept = 0;
+  for (let i = 0; i < count; i++) {
+    if (octetAt(addresses, i, level) !== octet) continue;
+    for (let word = 0; word < 4; word++) addresses[4 * kept + word] = addresses[4 * i + word] ?? 0;
+    kept++;
+  }
+  return kept;
+}

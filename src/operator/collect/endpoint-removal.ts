@@ -1,0 +1,115 @@
+import type { Clock, Random } from '../../base/clock.ts';
+import { Supervisor } from '../../base/supervisor.ts';
+import { CILIUM_ENDPOINTS } from '../../k8s/feed/kinds.ts';
+import type { KubernetesObject } from '../../k8s/resource.ts';
+import { ApiError } from '../../k8s/rest/api-error.ts';
+import type { ObjectReader } from '../../k8s/rest/object-reader.ts';
+import type { ObjectWriter } from '../../k8s/rest/object-writer.ts';
+import type { Duty, DutyState, DutyStatus } from '../duty.ts';
+import { collect, placeOf } from './reaper.ts';
+import type { Deed } from './rounds.ts';
+import { UnsafeSettingError } from './unsafe-setting.ts';
+
+/** Options of {@link EndpointRemoval}. */
+export interface EndpointRemovalOptions {
+  readonly reader: ObjectReader;
+  readonly writer: ObjectWriter;
+  readonly clock: Clock;
+  readonly random: Random;
+  /** Intervals of the collectors of endpoints and identities. Both must be 0 (off). */
+  readonly intervals: { readonly endpoints?: number | undefined; readonly identities?: number | undefined };
+  readonly onFailure?: ((error: unknown, duty: string) => void) | undefined;
+  readonly onDeed?: ((deed: Deed) => void) | undefined;
+}
+
+const BACKOFF = { baseMs: 1000, capMs: 60_000 };
+
+/**
+ * Deletes once every CiliumEndpoint that exists when it begins, whatever its pod (OPERATOR 25), for a cluster whose agents no
+ * longer maintain them. CiliumEndpoints that agents create afterwards are kept. Retries until all are deleted. Then nothing
+ * more is deleted in the life of the process, even if it is elected again.
+ */
+export class EndpointRemoval implements Duty {
+  readonly name = 'endpoint-removal';
+  readonly #options: EndpointRemovalOptions;
+  readonly #tasks: Supervisor;
+  /** The CiliumEndpoints to delete, by uid. */
+  readonly #doomed = new Map<string, KubernetesObject>();
+  #state: DutyState = 'waiting';
+  #isListed = false;
+  #deleted = 0;
+  #conflicts = 0;
+  #lastRoundMs: number | undefined;
+
+  /** Throws an {@link UnsafeSettingError} if a collector is on that concludes from CiliumEndpoints what is in use. */
+  constructor(options: EndpointRemovalOptions) {
+    const { clock, random, intervals, onFailure } = options;
+    for (const [field, interval] of Object.entries({
+      'cilium-endpoint-gc-interval': intervals.endpoints,
+      'identity-gc-interval': intervals.identities,
+    })) {
+      if (interval === 0) continue;
+      const why =
+        'it must be 0 where all CiliumEndpoints are deleted: they do not say any more what is in use';
+      throw new UnsafeSettingError(field, interval === undefined ? 'not 0' : `${interval} ms`, why);
+    }
+    this.#options = options;
+    this.#tasks = new Supervisor({ clock, random, onFailure });
+  }
+
+  status(): DutyStatus {
+    const { failures, lastFailure } = this.#tasks.status();
+    const rounds = {
+      ...{ rounds: Number(this.#isDone), marked: this.#doomed.size, deleted: this.#deleted },
+      ...{ conflicts: this.#conflicts, lastRoundMs: this.#lastRoundMs, nextRoundMs: undefined },
+    };
+    return { name: this.name, state: this.#state, failures, lastFailure, rounds };
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    this.#state = 'running';
+    const remove = (until: AbortSignal): Promise<void> => this.#removeAll(until);
+    await this.#tasks.keep(this.name, remove, { signal, backoff: BACKOFF });
+    this.#state = 'ended';
+  }
+
+  get #isDone(): boolean {
+    return this.#isListed && this.#doomed.size === 0;
+  }
+
+  async #removeAll(signal: AbortSignal): Promise<void> {
+    this.#lastRoundMs ??= this.#options.clock.wallTime();
+    if (!this.#isListed) await this.#list(signal);
+    for (const endpoint of this.#doomed.values()) {
+      if (signal.aborted) return;
+      await this.#remove(endpoint, signal);
+    }
+  }
+
+  async #list(signal: AbortSignal): Promise<void> {
+    this.#doomed.clear();
+    try {
+      for await (const page of this.#options.reader.list(CILIUM_ENDPOINTS, signal))
+        for (const endpoint of page) this.#doomed.set(endpoint.metadata.uid, endpoint);
+    } catch (error) {
+      // If the kind is not served, it has no objects.
+      if (!(error instanceof ApiError) || error.code !== 'missing') throw error;
+    }
+    this.#isListed = true;
+  }
+
+  async #remove(endpoint: KubernetesObject, signal: AbortSignal): Promise<void> {
+    const { writer, onDeed } = this.#options;
+    const { uid } = endpoint.metadata;
+    const write = { verb: 'delete', place: placeOf(CILIUM_ENDPOINTS, endpoint), uid } as const;
+    const tally = {
+      round: 1,
+      marked: () => {},
+      deleted: () => this.#deleted++,
+      conflict: () => this.#conflicts++,
+      done: (deed: Omit<Deed, 'duty'>) => onDeed?.({ ...deed, duty: this.name }),
+    };
+    await collect(writer, write, 'all CiliumEndpoints are to be deleted once', tally, signal);
+    if (!signal.aborted) this.#doomed.delete(uid);
+  }
+}

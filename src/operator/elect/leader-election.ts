@@ -1,0 +1,391 @@
+import { assert } from '../../base/assert.ts';
+import type { Clock, Random, Timer } from '../../base/clock.ts';
+import { type Failure, failureOf } from '../../base/failure.ts';
+import { EitherSignal } from '../../base/follow-signal.ts';
+import { CallbackGuard } from '../../base/guard.ts';
+import { sleep } from '../../base/sleep.ts';
+import type { KubernetesObject } from '../../k8s/resource.ts';
+import type { ObjectReader, ObjectReaderOptions } from '../../k8s/rest/object-reader.ts';
+import type { ObjectPlace, ObjectWriter, ObjectWriterOptions } from '../../k8s/rest/object-writer.ts';
+import { type Moment, momentOf } from '../../kvstore/session/held-lease.ts';
+import { isObject } from '../../net/fields.ts';
+
+/** The permission that each delete requires. */
+export interface Leadership {
+  /**
+   * True if no other operator can be the leader now, or while a request of at most {@link LeaderElection.writeMs} is pending.
+   */
+  mayDelete(): boolean;
+}
+
+/** The leadership of an operator without Kubernetes: there are no others. */
+export const ALONE: Leadership & { readonly writeMs?: number } = { mayDelete: () => true };
+
+/** The times that all candidates of one lease must share. */
+export interface ElectionTimes {
+  /** Duration of a lease that is not renewed. */
+  readonly leaseMs: number;
+  /** Time after its last renewal at which a leader steps down. Less than the lease. */
+  readonly renewDeadlineMs: number;
+  /** Time between two reads, and between two renewals. Much less than the deadline. */
+  readonly retryMs: number;
+}
+
+/** The times of upstream. */
+const ELECTION_TIMES: ElectionTimes = { leaseMs: 15_000, renewDeadlineMs: 10_000, retryMs: 2000 };
+
+/** Options of {@link LeaderElection}. */
+export interface LeaderElectionOptions {
+  /** A client of the API server with the Lease. */
+  readonly client: {
+    reader(options?: ObjectReaderOptions): ObjectReader;
+    writer(options?: ObjectWriterOptions): ObjectWriter;
+  };
+  readonly clock: Clock;
+  readonly random: Random;
+  /** Unique to this process: {@link electionIdentity}. */
+  readonly identity: string;
+  /** Namespace of the Lease. Default `default`. */
+  readonly namespace?: string | undefined;
+  /** Default: 15 s, 10 s and 2 s, as upstream. */
+  readonly times?: ElectionTimes | undefined;
+  /**
+   * Called before each attempt of a candidate. If it returns false, the candidate leaves the Lease to others. Default: always
+   * true.
+   */
+  readonly mayStand?: (() => boolean) | undefined;
+  readonly onFailure?: ((error: unknown) => void) | undefined;
+}
+
+/** The status of an election. */
+export interface LeaderElectionStatus {
+  readonly identity: string;
+  readonly state: 'idle' | 'candidate' | 'leader';
+  /** Holder of the lease when it was last read; `undefined` if it had none. */
+  readonly holder: string | undefined;
+  /** Milliseconds since its own last renewal. */
+  readonly renewedMs: number | undefined;
+  /**
+   * Milliseconds until a candidate may take the Lease if its holder does not renew it; 0 if it may take it now; `undefined` if
+   * this is not a candidate.
+   */
+  readonly freeInMs: number | undefined;
+  /** Number of failed reads and renewals. */
+  readonly failures: number;
+  readonly lastFailure: Failure | undefined;
+}
+
+/** The Lease of Cilium's operator, so that only one of that and ours works (OPERATOR 1). */
+const LEASE_NAME = 'cilium-operator-resource-lock';
+const LEASES = { group: 'coordination.k8s.io', version: 'v1', plural: 'leases' };
+/** `leaderelection.JitterFactor` of client-go: candidates do not read the lease in step. */
+const JITTER = 1.2;
+const LETTERS = 'abcdefghijklmnopqrstuvwxyz';
+
+/** Returns `<hostname>-<10 random letters>`. */
+export function electionIdentity(hostname: string, random: Random): string {
+  const letters = Array.from({ length: 10 }, () => LETTERS[Math.floor(random() * LETTERS.length)]);
+  return `${hostname}-${letters.join('')}`;
+}
+
+/** Returns the reason if election is impossible with these times, without a final period. */
+export function electionFault({ leaseMs, renewDeadlineMs, retryMs }: ElectionTimes): string | undefined {
+  if (retryMs > 0 && renewDeadlineMs < leaseMs && retryMs * JITTER < renewDeadlineMs) return undefined;
+  return `a lease of ${leaseMs} ms must be longer than its deadline of ${renewDeadlineMs} ms, and that than a retry after ${retryMs} ms by far`;
+}
+
+interface Seen {
+  readonly version: string;
+  readonly holder: string;
+  /** Local time when this version was first read. The writer's time is ignored because clocks may differ. */
+  readonly at: number;
+  readonly leaseMs: number;
+}
+
+function specOf(lease: KubernetesObject): Readonly<Record<string, unknown>> {
+  const { spec } = lease;
+  return isObject(spec) ? spec : {};
+}
+
+/** Returns a time as a Kubernetes `MicroTime`. */
+function microTime(wallMs: number): string {
+  return `${new Date(wallMs).toISOString().slice(0, -1)}000Z`;
+}
+
+/**
+ * Leader election on a Lease, as in client-go. Clocks need not agree, because a candidate takes a lease that it has seen
+ * unchanged for the duration of the lease, by its own clock. A leader counts from the time **before** it sent its last
+ * successful renewal, so it counts from earlier than any candidate:
+ *
+ *     leader     sent ├──────── may delete ────────┤deadline      lease┊
+ *     candidate        seen ├───────────────────────────────────────── lease ┤ may take it
+ *                                                  ├─ for pending ─────┊
+ *                                                   requests and slow clocks
+ *
+ * Covered: partitions; delayed or lost requests and answers; a process that is stopped for any time; a machine that is
+ * suspended; clocks that are set, or run a third too fast or slow. Not covered: an operator of another make that does not ask
+ * before it deletes; a request that takes effect later than {@link writeMs} after it was sent. The preconditions of requests
+ * are for the latter.
+ */
+export class LeaderElection implements Leadership {
+  /** Maximum duration of a request that {@link mayDelete} has allowed. */
+  readonly writeMs: number;
+  readonly #options: LeaderElectionOptions;
+  readonly #place: ObjectPlace;
+  readonly #reader: ObjectReader;
+  readonly #writer: ObjectWriter;
+  readonly #leaseMs: number;
+  readonly #deadlineMs: number;
+  readonly #retryMs: number;
+  readonly #guard = new CallbackGuard();
+  #state: LeaderElectionStatus['state'] = 'idle';
+  #seen: Seen | undefined;
+  /** The lease as last written by us; `undefined` if it may have changed since. */
+  #held: KubernetesObject | undefined;
+  /** Time immediately before the last successful renewal was sent. */
+  #renewedAt: Moment | undefined;
+  /** True if a write was sent that makes the lease ours, whatever its outcome. */
+  #mayHold = false;
+  #failures = 0;
+  #lastFailure: Failure | undefined;
+
+  constructor(options: LeaderElectionOptions) {
+    const { client, namespace = 'default', times = ELECTION_TIMES } = options;
+    const { leaseMs, renewDeadlineMs, retryMs } = times;
+    const fault = electionFault(times);
+    assert(fault === undefined, fault ?? '');
+    this.#options = options;
+    this.#leaseMs = leaseMs;
+    this.#deadlineMs = renewDeadlineMs;
+    this.#retryMs = retryMs;
+    this.writeMs = leaseMs - renewDeadlineMs;
+    this.#place = { kind: LEASES, namespace, name: LEASE_NAME };
+    // A request that hangs must leave time for another one before the deadline.
+    const timeoutMs = renewDeadlineMs / 2;
+    this.#reader = client.reader({ timeoutMs });
+    this.#writer = client.writer({ timeoutMs });
+  }
+
+  mayDelete(): boolean {
+    if (this.#renewedAt === undefined) return false;
+    const { now, wall } = momentOf(this.#options.clock);
+    // Wall time counts as well, because monotonic time may have stopped (ETCD, "Time").
+    return Math.max(now - this.#renewedAt.now, wall - this.#renewedAt.wall) < this.#deadlineMs;
+  }
+
+  status(): LeaderElectionStatus {
+    const { identity, clock } = this.#options;
+    return {
+      identity,
+      state: this.#state,
+      holder: this.#seen?.holder || undefined,
+      renewedMs: this.#renewedAt === undefined ? undefined : clock.now() - this.#renewedAt.now,
+      freeInMs: this.#state === 'candidate' ? this.#freeInMs() : undefined,
+      failures: this.#failures,
+      lastFailure: this.#lastFailure,
+    };
+  }
+
+  /**
+   * Waits until it is the leader, runs `lead` once, and renews the lease while it runs. The signal of `lead` fires when
+   * `signal` does, or when the lease is lost, which is before another operator can hold it. `lead` must end immediately when
+   * its signal fires. Resolves when `lead` has settled: to `lost`, or to `ended` after the lease was released. Rejects if
+   * `lead` throws.
+   */
+  async run(lead: (signal: AbortSignal) => Promise<void>, signal: AbortSignal): Promise<'ended' | 'lost'> {
+    assert(this.#state === 'idle', 'an election runs once at a time');
+    this.#state = 'candidate';
+    try {
+      if (!(await this.#acquire(signal))) return 'ended';
+      this.#state = 'leader';
+      return await this.#lead(lead, signal);
+    } finally {
+      this.#state = 'idle';
+      await this.#release();
+    }
+  }
+
+  async #acquire(signal: AbortSignal): Promise<boolean> {
+    const { clock } = this.#options;
+    while (!signal.aborted) {
+      if (await this.#try(signal)) return true;
+      await sleep(clock, this.#waitMs(), signal);
+    }
+    return false;
+  }
+
+  /**
+   * Returns the time until the next attempt: a few seconds, but at most half a retry period after the Lease of another operator
+   * expires.
+   */
+  #waitMs(): number {
+    const { random } = this.#options;
+    const waitMs = this.#retryMs * (1 + random() * JITTER);
+    const freeInMs = this.#freeInMs();
+    return freeInMs === 0 ? waitMs : Math.min(waitMs, freeInMs + (random() * this.#retryMs) / 2);
+  }
+
+  async #lead(lead: (signal: AbortSignal) => Promise<void>, signal: AbortSignal): Promise<'ended' | 'lost'> {
+    const over = new AbortController();
+    const stop = (): void => over.abort();
+    signal.addEventListener('abort', stop, { once: true });
+    if (signal.aborted) stop();
+    const work = (async () => lead(over.signal))();
+    const settled = work.then(stop, stop);
+    try {
+      const isLost = await this.#renew(over.signal);
+      stop();
+      await work;
+      return isLost ? 'lost' : 'ended';
+    } finally {
+      stop();
+      signal.removeEventListener('abort', stop);
+      await settled;
+    }
+  }
+
+  /** Renews the lease. Returns false when the signal fires, true when the lease is lost. */
+  async #renew(signal: AbortSignal): Promise<boolean> {
+    const { clock } = this.#options;
+    const lost = new AbortController();
+    using either = new EitherSignal(signal, lost.signal);
+    const until = either.signal;
+    let timer: Timer | undefined;
+    const arm = (): void => {
+      const leftMs = (this.#renewedAt?.now ?? 0) + this.#deadlineMs - clock.now();
+      timer?.cancel();
+      timer = clock.after(leftMs, () => lost.abort());
+    };
+    arm();
+    while (!until.aborted) {
+      await sleep(clock, this.#retryMs, until);
+      if (until.aborted) break;
+      if (await this.#try(until)) arm();
+      else if (this.#isOthers()) lost.abort();
+    }
+    timer?.cancel();
+    return !signal.aborted;
+  }
+
+  /** True if another operator held the lease when it was last read. */
+  #isOthers(): boolean {
+    const { holder = '' } = this.#seen ?? {};
+    return holder !== '' && holder !== this.#options.identity;
+  }
+
+  // ── One read and one write ─────────────────────────────────────────────────────────────────────────────
+
+  async #try(signal: AbortSignal): Promise<boolean> {
+    const { clock, onFailure } = this.#options;
+    try {
+      return await this.#take(signal);
+    } catch (error) {
+      if (signal.aborted) return false;
+      this.#failures++;
+      this.#lastFailure = failureOf(error, clock);
+      this.#guard.call(onFailure, error);
+      return false;
+    }
+  }
+
+  async #take(signal: AbortSignal): Promise<boolean> {
+    const { clock, identity, mayStand } = this.#options;
+    const lease = this.#held ?? (await this.#look(signal));
+    if (this.#freeInMs() > 0) return false;
+    if (this.#state === 'candidate' && mayStand?.() === false) return false;
+    const before = lease === undefined ? {} : specOf(lease);
+    const isRenewal = before['holderIdentity'] === identity;
+    const transitions = Number(before['leaseTransitions'] ?? 0);
+    const now = microTime(clock.wallTime());
+    return this.#write(lease, signal, {
+      holderIdentity: identity,
+      leaseDurationSeconds: Math.ceil(this.#leaseMs / 1000),
+      acquireTime: isRenewal ? (before['acquireTime'] ?? now) : now,
+      renewTime: now,
+      leaseTransitions: isRenewal || lease === undefined ? transitions : transitions + 1,
+    });
+  }
+
+  async #look(signal: AbortSignal): Promise<KubernetesObject | undefined> {
+    const lease = await this.#reader.get(this.#place, signal);
+    if (lease === undefined) return undefined;
+    const { resourceVersion: version, uid } = lease.metadata;
+    const seen = `${uid} ${version}`;
+    if (this.#seen?.version === seen) return lease;
+    const { holderIdentity, leaseDurationSeconds } = specOf(lease);
+    const saidMs = typeof leaseDurationSeconds === 'number' ? leaseDurationSeconds * 1000 : 0;
+    const holder = typeof holderIdentity === 'string' ? holderIdentity : '';
+    const at = this.#options.clock.now();
+    this.#seen = { version: seen, holder, at, leaseMs: Math.max(saidMs, this.#leaseMs) };
+    return lease;
+  }
+
+  /** Returns the milliseconds until the Lease expires if another operator held it when it was last read, else 0. */
+  #freeInMs(): number {
+    const { at = 0, leaseMs = 0 } = this.#seen ?? {};
+    return this.#isOthers() ? Math.max(0, at + leaseMs - this.#options.clock.now()) : 0;
+  }
+
+  async #write(
+    lease: KubernetesObject | undefined,
+    signal: AbortSignal,
+    spec: Readonly<Record<string, unknown>>,
+  ): Promise<boolean> {
+    const { clock } = this.#options;
+    const { namespace, name } = this.#place;
+    const meta = { apiVersion: 'coordination.k8s.io/v1', kind: 'Lease' };
+    const holder = String(spec['holderIdentity']);
+    this.#held = undefined;
+    this.#mayHold ||= holder !== '';
+    const sentAt = momentOf(clock);
+    const answer = await this.#writer.write(
+      lease === undefined
+        ? {
+            verb: 'create',
+            kind: LEASES,
+            namespace,
+            object: { ...meta, metadata: { name, namespace }, spec },
+          }
+        : { verb: 'update', place: this.#place, object: { ...lease, ...meta, spec } },
+      'to lead',
+      signal,
+    );
+    if (answer.outcome === 'failed') throw answer.error;
+    if (answer.outcome === 'refused' || answer.outcome === 'invalid') throw new Error(answer.message);
+    if (answer.outcome !== 'done' || answer.object === undefined) return false;
+    const { uid, resourceVersion } = answer.object.metadata;
+    this.#held = answer.object;
+    this.#seen = { version: `${uid} ${resourceVersion}`, holder, at: sentAt.now, leaseMs: this.#leaseMs };
+    this.#renewedAt = holder === '' ? undefined : sentAt;
+    return true;
+  }
+
+  /**
+   * Releases the lease if it is ours, so that the next leader need not wait. Failures are ignored because the lease expires.
+   */
+  async #release(): Promise<void> {
+    const { clock, identity } = this.#options;
+    const mayHold = this.#mayHold;
+    this.#renewedAt = undefined;
+    this.#mayHold = false;
+    if (!mayHold) return;
+    const ended = new AbortController();
+    const timer = clock.after(this.#deadlineMs, () => ended.abort());
+    try {
+      const lease = this.#held ?? (await this.#look(ended.signal));
+      if (lease === undefined || specOf(lease)['holderIdentity'] !== identity) return;
+      const now = microTime(clock.wallTime());
+      const { leaseTransitions = 0 } = specOf(lease);
+      const times = { acquireTime: now, renewTime: now };
+      await this.#write(lease, ended.signal, {
+        ...{ holderIdentity: '', leaseDurationSeconds: 1 },
+        ...{ ...times, leaseTransitions },
+      });
+    } catch {
+      // the lease expires
+    } finally {
+      timer.cancel();
+      this.#held = undefined;
+    }
+  }
+}

@@ -1,0 +1,165 @@
+import type { Clock, Random } from '../../base/clock.ts';
+import { EitherSignal } from '../../base/follow-signal.ts';
+import { sleep } from '../../base/sleep.ts';
+import { interruptible, Supervisor } from '../../base/supervisor.ts';
+import { equalBytes } from '../../kvstore/codec/bytes.ts';
+import { decodeClusterConfig, encodeClusterConfig } from '../../kvstore/codec/cluster-config.ts';
+import { CLUSTER_CONFIG_PREFIX, clusterConfigKey } from '../../kvstore/codec/keys.ts';
+import type { KvstoreBackend } from '../../kvstore/session/backend.ts';
+import type { MaxConnectedClusters } from '../../model/numeric-identity.ts';
+import type { Duty, DutyState, DutyStatus } from '../duty.ts';
+import { openable } from './openable.ts';
+
+/** A resource that must be complete before the configuration is written. */
+export interface Completable {
+  /** Resolves when everything published so far, and the canary, is in the kvstore. */
+  synced(): Promise<void>;
+}
+
+/** Options of {@link ClusterConfigKeeper}. */
+export interface ClusterConfigOptions {
+  readonly backend: KvstoreBackend;
+  readonly clusterName: string;
+  /** 0 if the cluster is in no mesh. */
+  readonly clusterID: number;
+  /** Default 255. */
+  readonly maxConnectedClusters?: MaxConnectedClusters | undefined;
+  /**
+   * The resources whose canaries the configuration promises. It is written after them, and again after them if it was lost. If
+   * omitted, the configuration promises no canaries, and is not written if another writer promises them (OPERATOR 16).
+   */
+  readonly after?: readonly Completable[] | undefined;
+  readonly clock: Clock;
+  readonly random: Random;
+  /** Receives failures, with the name of the task. */
+  readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
+}
+
+const INTERVAL_MS = 5 * 60_000;
+const YIELDING_INTERVAL_MS = 60_000;
+
+/**
+ * Keeps the configuration of the own cluster, `cilium/cluster-config/<name>` (OPERATOR 16, 35).
+ *
+ * It is written last: a reader that sees it finds the canaries, and all keys that the canaries promise. It has its own lease,
+ * which expires first if its writer dies. A reader that does not see the configuration ignores deletes (SEMANTICS 6), so keys
+ * that expire afterwards are not lost for any reader.
+ */
+export class ClusterConfigKeeper implements Duty {
+  readonly name = 'cluster configuration';
+  readonly #options: ClusterConfigOptions;
+  readonly #tasks: Supervisor;
+  readonly #key: string;
+  readonly #value: Uint8Array;
+  #state: DutyState = 'waiting';
+  #isThere = false;
+  /** Number of lost leases of the client, regardless of their keys. */
+  #losses = 0;
+  #writes = 0;
+  #wake: () => void = () => {};
+  readonly #written = openable();
+
+  constructor(options: ClusterConfigOptions) {
+    this.#options = options;
+    const { clusterName, clusterID: id, maxConnectedClusters = 255, after, clock, random } = options;
+    this.#tasks = new Supervisor({ clock, random, onFailure: options.onFailure });
+    this.#key = clusterConfigKey(clusterName);
+    const syncedCanaries = after !== undefined;
+    this.#value = encodeClusterConfig({
+      id,
+      capabilities: { syncedCanaries, cached: false, maxConnectedClusters },
+    });
+  }
+
+  /** Resolves when the configuration has been written for the first time. */
+  get written(): Promise<void> {
+    return this.#written.opened;
+  }
+
+  status(): DutyStatus {
+    const { failures, lastFailure } = this.#tasks.status();
+    const isWaiting = this.#state === 'running' && !this.#isThere;
+    return {
+      name: this.name,
+      state: isWaiting ? 'waiting' : this.#state,
+      ...{ failures, lastFailure },
+      published: {
+        synced: this.#isThere,
+        keys: 1,
+        pending: this.#isThere ? 0 : 1,
+        writes: this.#writes,
+        refused: 0,
+      },
+    };
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    const { backend } = this.#options;
+    this.#state = 'running';
+    this.#isThere = false; // losses between two runs are not reported
+    const unsubscribe = backend.onLeaseLost({
+      onLeaseLost: (keys) => {
+        this.#losses++;
+        if (!keys.includes(this.#key)) return;
+        this.#isThere = false;
+        this.#wake();
+      },
+    });
+    await this.#tasks.keep(this.name, (until) => this.#keep(until), { signal });
+    unsubscribe();
+    this.#state = 'ended';
+  }
+
+  async #keep(signal: AbortSignal): Promise<void> {
+    const { after, clock } = this.#options;
+    while (!signal.aborted) {
+      const woken = new AbortController();
+      this.#wake = () => woken.abort();
+      const losses = this.#losses;
+      if (!this.#isThere && after !== undefined)
+        await interruptible(() => Promise.all(after.map((one) => one.synced())), signal);
+      if (signal.aborted) return;
+      // A resource that was complete early may have been lost while waiting for the last one.
+      if (!this.#isThere && losses !== this.#losses) continue;
+      await this.#put(signal, woken.signal);
+      const interval = after === undefined ? YIELDING_INTERVAL_MS : INTERVAL_MS;
+      using either = new EitherSignal(signal, woken.signal);
+      await sleep(clock, interval, either.signal);
+    }
+  }
+
+  async #put(signal: AbortSignal, lost: AbortSignal): Promise<void> {
+    const { backend, after } = this.#options;
+    const found = after === undefined ? await backend.get(this.#key, { signal }) : undefined;
+    if (found === undefined || !isToStay(found.value, this.#value)) {
+      const options = { leased: 'first', fenced: true, signal } as const;
+      if (await backend.updateIfDifferent(this.#key, this.#value, options)) this.#writes++;
+    }
+    if (lost.aborted) return;
+    this.#isThere = true;
+    this.#written.open();
+    await this.#tasks.run('ids of clusters', () => this.#checkIDs(signal), { signal }).catch(() => {}); // failures are counted
+  }
+
+  /** Throws if another cluster has the same id, because readers reject one of the two. */
+  async #checkIDs(signal: AbortSignal): Promise<void> {
+    const { backend, clusterID } = this.#options;
+    if (clusterID === 0) return;
+    for (const { key, value } of await backend.listPrefix(CLUSTER_CONFIG_PREFIX, { signal })) {
+      const config = decodeClusterConfig(value, key);
+      if (key === this.#key || !config.ok || config.value.id !== clusterID) continue;
+      const name = key.slice(CLUSTER_CONFIG_PREFIX.length);
+      throw new Error(`cluster ${name} has the id ${clusterID} as well: readers refuse one of the two`);
+    }
+  }
+}
+
+/**
+ * Returns true if the found configuration must be kept: it is equal, or promises more and so belongs to another writer
+ * (OPERATOR 16).
+ */
+function isToStay(found: Uint8Array, own: Uint8Array): boolean {
+  if (equalBytes(found, own)) return true;
+  const config = decodeClusterConfig(found, '');
+  return config.ok && (config.value.capabilities.syncedCanaries || config.value.capabilities.cached);
+}

@@ -1,0 +1,242 @@
+import { checkArguments, ITERABLE, LIST, NUMBER, objectWith, SIGNAL, TEXT } from '../../base/arguments.ts';
+import type { Clock, Random } from '../../base/clock.ts';
+import { type Rejection, RejectionLog } from '../../base/rejection.ts';
+import { systemClock } from '../../base/system-clock.ts';
+import {
+  type ClusterLimits,
+  clusterLimits,
+  identityDecoder,
+  ipDecoder,
+  nodeDecoder,
+  serviceDecoder,
+} from '../../clustermesh/decoders.ts';
+import { encodeClusterService } from '../../kvstore/codec/cluster-service.ts';
+import { encodeIdentity } from '../../kvstore/codec/identity.ts';
+import { encodeIPIdentityPair, type IPIdentityPair } from '../../kvstore/codec/ip-identity-pair.ts';
+import { MESH_RESOURCES, type MeshResource, resourcePrefix, syncedKey } from '../../kvstore/codec/keys.ts';
+import { encodeNode } from '../../kvstore/codec/node.ts';
+import type { ValueDecoder } from '../../kvstore/codec/value.ts';
+import type { KvstoreBackend } from '../../kvstore/session/backend.ts';
+import { withClusterLabel } from '../../model/cluster-label.ts';
+import type { ClusterNode } from '../../model/cluster-node.ts';
+import type { ClusterService } from '../../model/cluster-service.ts';
+import type { Labels } from '../../model/labels.ts';
+import { canonicalKey } from '../../net/prefix.ts';
+import type { DutyStatus } from '../duty.ts';
+import { ClusterConfigKeeper } from './cluster-config.ts';
+import { HeartbeatDuty } from './heartbeat.ts';
+import { type KeyOwner, keyRules } from './mesh-keys.ts';
+import { openable } from './openable.ts';
+import { PublishedPrefix, type PublishedPrefixStatus } from './published-prefix.ts';
+
+/** Options of {@link ClusterPublisher}. */
+export interface ClusterPublisherOptions extends KeyOwner {
+  readonly backend: KvstoreBackend;
+  /** Default: the system clock. */
+  readonly clock?: Clock | undefined;
+  /** Default: `Math.random`. */
+  readonly random?: Random | undefined;
+  /** Receives values that are not published because readers would reject them. They are counted before. */
+  readonly onReject?: ((rejection: Rejection) => void) | undefined;
+  /** Receives background failures, with the name of the task. All are retried, and are in `status()`. */
+  readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
+}
+
+/** A node of the published cluster. The cluster's name and id are added. */
+export type PublishedNode = Omit<ClusterNode, 'cluster' | 'clusterID'>;
+
+/** A service that the cluster shares. The cluster's name and id are added. */
+export type PublishedService = Omit<ClusterService, 'cluster' | 'clusterID'>;
+
+/** The state of a {@link ClusterPublisher}. */
+export interface ClusterPublisherStatus {
+  /** True if readers find everything published so far: canaries and configuration are written. */
+  readonly synced: boolean;
+  readonly resources: Readonly<Record<MeshResource, PublishedPrefixStatus>>;
+  readonly config: DutyStatus;
+  readonly heartbeat: DutyStatus;
+}
+
+/**
+ * Publishes a cluster in the formats of Cilium, so that any reader can follow it (OPERATOR 9 to 16, 35 to 43). The owner sets
+ * the desired content in any order and at any time. The kvstore is made equal to it.
+ *
+ *     nodes, services, identities, IPs ─► leftovers of earlier runs are deleted ─► canaries ─► configuration
+ *                                                                                             heartbeat
+ *
+ * Values that readers of the mesh would reject are counted and not published.
+ *
+ * The configuration is written when the content is complete ({@link ClusterPublisher.markSynced}) and all of it is in the
+ * kvstore. If this process dies, the configuration expires before all other keys. So readers never lose published content,
+ * whenever the process or its leases end. If a lease is lost, its keys are written again in the same order.
+ *
+ * Nodes have no lease and stay when the publisher ends. The other keys expire with the client's leases unless the next
+ * publisher of this cluster takes them over. Run only one publisher per cluster. No other client may write the cluster's
+ * services, identities and IPs.
+ */
+export class ClusterPublisher {
+  readonly #owner: KeyOwner;
+  readonly #prefixes: Readonly<Record<MeshResource, PublishedPrefix>>;
+  /** The decoders of readers of the mesh. */
+  readonly #decoders: Readonly<Record<MeshResource, ValueDecoder<unknown>>>;
+  readonly #config: ClusterConfigKeeper;
+  readonly #heartbeat: HeartbeatDuty;
+  readonly #said = openable();
+
+  constructor(options: ClusterPublisherOptions) {
+    const { backend, clock = systemClock, random = Math.random, onFailure } = options;
+    const surroundings = { backend, clock, random, onFailure };
+    this.#owner = options;
+    const prefixOf = (resource: MeshResource): PublishedPrefix =>
+      new PublishedPrefix({
+        ...surroundings,
+        ...keyRules(resource, options),
+        rejections: new RejectionLog(options.onReject),
+        prefix: resourcePrefix(resource, options.clusterName),
+        canary: syncedKey(options.clusterName, resource),
+      });
+    this.#prefixes = {
+      nodes: prefixOf('nodes'),
+      services: prefixOf('services'),
+      identities: prefixOf('identities'),
+      ip: prefixOf('ip'),
+    };
+    const after = Object.values(this.#prefixes).map((prefix) => ({
+      synced: async (): Promise<void> => {
+        await this.#said.opened;
+        await prefix.markSynced();
+      },
+    }));
+    const { clusterName, clusterID, maxConnectedClusters } = options;
+    const clusterLimit = clusterLimits(clusterID, maxConnectedClusters);
+    const limits = (): ClusterLimits => clusterLimit;
+    this.#decoders = {
+      nodes: nodeDecoder(clusterName, limits),
+      services: serviceDecoder(clusterName, limits),
+      identities: identityDecoder(clusterName, limits),
+      ip: ipDecoder(limits),
+    };
+    this.#config = new ClusterConfigKeeper({
+      ...surroundings,
+      ...{ clusterName, clusterID, maxConnectedClusters, after },
+    });
+    this.#heartbeat = new HeartbeatDuty(backend, clock, { random, onFailure });
+  }
+
+  upsertNode(node: PublishedNode): void {
+    const { clusterName: cluster, clusterID } = this.#owner;
+    const value = encodeNode({ ...node, cluster, clusterID }, { source: 'custom-resource' });
+    this.#upsert('nodes', node.name, value);
+  }
+
+  deleteNode(name: string): void {
+    this.#prefixes.nodes.delete(name);
+  }
+
+  upsertService(service: PublishedService): void {
+    const { clusterName: cluster, clusterID } = this.#owner;
+    const { namespace, name } = service;
+    const value = encodeClusterService({ ...service, cluster, clusterID });
+    this.#upsert('services', `${namespace}/${name}`, value);
+  }
+
+  deleteService({ namespace, name }: { readonly namespace: string; readonly name: string }): void {
+    this.#prefixes.services.delete(`${namespace}/${name}`);
+  }
+
+  /**
+   * Publishes an identity. Adds the label `k8s:io.cilium.k8s.policy.cluster=<cluster>` if it is missing, because Cilium 1.17
+   * ignores identities without it.
+   *
+   * @param id at least 256, in the cluster's range
+   */
+  upsertIdentity(id: number, labels: Labels): void {
+    const named = withClusterLabel(labels, this.#owner.clusterName);
+    this.#upsert('identities', String(id), encodeIdentity(named));
+  }
+
+  deleteIdentity(id: number): void {
+    this.#prefixes.identities.delete(String(id));
+  }
+
+  /** Publishes an endpoint's address or a CIDR. The key is made canonical because readers reject other spellings. */
+  upsertIP(pair: IPIdentityPair): void {
+    const key = canonicalKey(pair.key) ?? pair.key;
+    this.#upsert('ip', key, encodeIPIdentityPair({ ...pair, key }));
+  }
+
+  /** @param key as in `upsertIP` */
+  deleteIP(key: string): void {
+    this.#prefixes.ip.delete(canonicalKey(key) ?? key);
+  }
+
+  /**
+   * Declares the content complete: keys of earlier runs that were not published in this one are deleted. Resolves when readers
+   * find the cluster complete. Until then, readers keep their previous state.
+   */
+  markSynced(): Promise<void> {
+    this.#said.open();
+    return this.#config.written;
+  }
+
+  /** Publishes a value if a reader accepts all of it. If not, the value is counted and the key is deleted. */
+  #upsert(resource: MeshResource, name: string, value: Uint8Array): void {
+    const prefix = this.#prefixes[resource];
+    const decoded = this.#decoders[resource](
+      name,
+      value,
+      `${resourcePrefix(resource, this.#owner.clusterName)}${name}`,
+    );
+    const [fault] = decoded.ok ? (decoded.dropped ?? []) : [decoded.rejection];
+    if (fault === undefined) prefix.upsert(name, value);
+    else prefix.refuse(name, fault);
+  }
+
+  status(): ClusterPublisherStatus {
+    const { nodes, services, identities, ip } = this.#prefixes;
+    const resources = {
+      ...{ nodes: nodes.status(), services: services.status() },
+      ...{ identities: identities.status(), ip: ip.status() },
+    };
+    const config = this.#config.status();
+    const isSynced = MESH_RESOURCES.every((resource) => resources[resource].synced);
+    const synced = isSynced && config.published?.synced === true;
+    return { synced, resources, config, heartbeat: this.#heartbeat.status() };
+  }
+
+  /**
+   * Publishes until the signal fires. Runs once at a time. Close the backend with `keepLeases` so that the next publisher can
+   * take over the keys.
+   */
+  async run(signal: AbortSignal): Promise<void> {
+    const prefixes = Object.values(this.#prefixes);
+    await Promise.all([
+      ...prefixes.map((prefix) => prefix.run(signal)),
+      this.#config.run(signal),
+      this.#heartbeat.run(signal),
+    ]);
+  }
+}
+
+const NODE = objectWith({
+  ...{ name: TEXT, encryptionKey: NUMBER, nodeIdentity: NUMBER, wireguardPubKey: TEXT, bootID: TEXT },
+  ...{ addresses: LIST, ipv4SecondaryAllocCIDRs: LIST, ipv6SecondaryAllocCIDRs: LIST },
+  ...{ labels: ITERABLE, annotations: ITERABLE },
+});
+const SERVICE_ID = objectWith({ namespace: TEXT, name: TEXT });
+const SERVICE = objectWith({
+  ...{ namespace: TEXT, name: TEXT, frontends: ITERABLE, backends: ITERABLE },
+  ...{ labels: ITERABLE, selector: ITERABLE },
+});
+
+checkArguments(ClusterPublisher, {
+  upsertNode: { node: NODE },
+  deleteNode: { name: TEXT },
+  upsertService: { service: SERVICE },
+  deleteService: { service: SERVICE_ID },
+  upsertIdentity: { id: NUMBER, labels: LIST },
+  deleteIdentity: { id: NUMBER },
+  upsertIP: { pair: objectWith({ key: TEXT, identity: NUMBER, encryptKey: NUMBER }) },
+  deleteIP: { key: TEXT },
+  run: { signal: SIGNAL },
+});

@@ -1,0 +1,76 @@
+import { equalBytes, textOfBytes } from '../../kvstore/codec/bytes.ts';
+import { parseIdentityText } from '../../kvstore/codec/identity.ts';
+import type { MeshResource } from '../../kvstore/codec/keys.ts';
+import { decodeNode, encodeNode } from '../../kvstore/codec/node.ts';
+import { clusterIDOf, type MaxConnectedClusters } from '../../model/numeric-identity.ts';
+import { isObject } from '../../net/fields.ts';
+import type { PublishedPrefixOptions } from './published-prefix.ts';
+
+/** The cluster that owns keys. */
+export interface KeyOwner {
+  readonly clusterName: string;
+  /** 0 if the cluster is in no mesh. */
+  readonly clusterID: number;
+  readonly maxConnectedClusters?: MaxConnectedClusters | undefined;
+}
+
+/**
+ * How the keys of a resource are leased, which existing keys belong to the cluster, and which values of other writers are
+ * equivalent.
+ */
+export type KeyRules = Pick<PublishedPrefixOptions, 'leased' | 'isOwn' | 'isAsGood'>;
+
+function parseJson(value: Uint8Array): unknown {
+  try {
+    return JSON.parse(textOfBytes(value) ?? '');
+  } catch {
+    return undefined;
+  }
+}
+
+/**
+ * Returns the rules of nodes. Nodes have no lease, because a node outlives the operator (OPERATOR 10). If the node's agent has
+ * registered the same node itself, its value is kept. A leftover key belongs to the cluster if its value names the cluster, too
+ * (OPERATOR 13).
+ */
+function nodeRules({ clusterName: cluster }: KeyOwner): KeyRules {
+  return {
+    leased: false,
+    isOwn: (name, value) => {
+      const said = parseJson(value);
+      return isObject(said) && said['Cluster'] === cluster && said['Name'] === name && !name.includes('/');
+    },
+    isAsGood: (found, wanted) => {
+      const [said, meant] = [parseJson(found), parseJson(wanted)];
+      if (!isObject(said) || !isObject(meant) || said['Source'] !== 'local') return false;
+      const expected = { cluster, name: String(meant['Name']) };
+      const [here, there] = [decodeNode(expected, wanted, ''), decodeNode(expected, found, '')];
+      return here.ok && there.ok && equalBytes(encodeNode(here.value), encodeNode(there.value));
+    },
+  };
+}
+
+/** Returns the rules of identities: those of the own cluster, and those allocated before it had an id. */
+function identityRules({ clusterID, maxConnectedClusters }: KeyOwner): KeyRules {
+  return {
+    isOwn: (name) => {
+      const id = parseIdentityText(name);
+      const owner = id === undefined ? undefined : clusterIDOf(id, maxConnectedClusters);
+      return owner === 0 || owner === clusterID;
+    },
+  };
+}
+
+/** Returns the rules of a resource. */
+export function keyRules(resource: MeshResource, owner: KeyOwner): KeyRules {
+  switch (resource) {
+    case 'nodes':
+      return nodeRules(owner);
+    case 'identities':
+      return identityRules(owner);
+    case 'services':
+      return { isOwn: (name) => /^[^/]+\/[^/]+$/.test(name) };
+    case 'ip':
+      return { isOwn: () => true };
+  }
+}

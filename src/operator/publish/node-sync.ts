@@ -1,0 +1,30 @@
+import { CILIUM_NODES } from '../../k8s/feed/kinds.ts';
+import { readCiliumNode } from '../../k8s/parse-nodes.ts';
+import { encodeNode } from '../../kvstore/codec/node.ts';
+import { followKind, keyReader, Producer, type ProducerOptions } from './producer.ts';
+
+/**
+ * Publishes CiliumNodes as `cilium/state/nodes/v1/<cluster>/<name>` (OPERATOR 10 to 13, 39). Values are compared by their
+ * bytes, so changed labels and annotations are published. A CiliumNode that is being deleted has no key (OPERATOR 11). While
+ * there are no CiliumNodes at all, the keys of earlier runs are kept, because the CiliumNodes may not have been created yet
+ * (OPERATOR 13).
+ */
+export function nodeSync(options: ProducerOptions): Producer {
+  const { version } = options;
+  return new Producer(
+    {
+      name: 'node sync',
+      resource: 'nodes',
+      keepWhenEmpty: true,
+      follow: (context) => {
+        const reader = keyReader('CiliumNode', context, (fields) => {
+          if (fields.map('metadata').value('deletionTimestamp') !== undefined) return undefined;
+          const node = readCiliumNode(fields, options);
+          return node && { name: node.name, value: encodeNode(node, { version, source: 'custom-resource' }) };
+        });
+        return followKind(CILIUM_NODES, reader, context);
+      },
+    },
+    options,
+  );
+}

@@ -1,0 +1,205 @@
+import type { Clock, Random } from '../../base/clock.ts';
+import { type Rejection, RejectionLog } from '../../base/rejection.ts';
+import type { TurnGate } from '../../base/turn-gate.ts';
+import { FollowedKind, type KindStatus } from '../../k8s/feed/followed-kind.ts';
+import { ObjectFeed, type ObjectReader } from '../../k8s/feed/object-feed.ts';
+import type { ObjectFields } from '../../k8s/parse-object.ts';
+import type { ResourceKind, ResourceSource } from '../../k8s/resource.ts';
+import { type MeshResource, resourcePrefix, syncedKey } from '../../kvstore/codec/keys.ts';
+import type { FormatVersion } from '../../kvstore/codec/value.ts';
+import type { KvstoreBackend } from '../../kvstore/session/backend.ts';
+import type { Deed } from '../collect/rounds.ts';
+import type { Duty, DutyState, DutyStatus } from '../duty.ts';
+import { type KeyOwner, keyRules } from './mesh-keys.ts';
+import { type Openable, openable } from './openable.ts';
+import { latest, PublishedPrefix } from './published-prefix.ts';
+
+/** Options of all producers. */
+export interface ProducerOptions extends KeyOwner {
+  /** Source of the objects. */
+  readonly source: ResourceSource;
+  /** Destination of the keys. */
+  readonly backend: KvstoreBackend;
+  readonly clock: Clock;
+  readonly random: Random;
+  /** Spreads large sweeps over turns of the event loop. Default: one turn. */
+  readonly gate?: TurnGate | undefined;
+  /** Version of the value format. Default `1.17`. */
+  readonly version?: FormatVersion | undefined;
+  /** Write a canary when a resource is complete. Default true; 1.8 has none. */
+  readonly canaries?: boolean | undefined;
+  /** Receives every rejected object or field, after it was counted. */
+  readonly onReject?: ((rejection: Rejection) => void) | undefined;
+  /** Receives each sweep of keys that an earlier operator left. Puts and deletes of single keys are not reported. */
+  readonly onDeed?: ((deed: Deed) => void) | undefined;
+  /** Receives background failures, with the name of the task. */
+  readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
+}
+
+/** The Kubernetes objects that a producer follows. */
+export interface FollowedInputs {
+  /** True if all objects of the API server have been delivered. */
+  readonly complete: boolean;
+  readonly kinds: readonly KindStatus[];
+  /** Resolves when nothing more is delivered. */
+  stop(): Promise<void>;
+}
+
+/** The dependencies of a follower of objects, and the destination of its keys. */
+export interface InputContext extends ProducerOptions {
+  readonly keys: PublishedPrefix;
+  readonly rejections: RejectionLog;
+  /** Must be called when the inputs may have become complete. */
+  readonly onChange: () => void;
+}
+
+/** The definition of one producer. */
+export interface ProducerKind {
+  readonly name: string;
+  readonly resource: MeshResource;
+  /**
+   * Keep the keys of earlier runs while there are no objects, because the objects may not have been created yet. Default false.
+   */
+  readonly keepWhenEmpty?: boolean | undefined;
+  /** Starts to follow the objects and to publish their keys. */
+  follow(context: InputContext): FollowedInputs;
+}
+
+/** The state of one run. It is kept unchanged after the run for the status. */
+interface Life {
+  readonly keys: PublishedPrefix;
+  readonly rejections: RejectionLog;
+  inputs?: FollowedInputs;
+}
+
+/**
+ * A duty that keeps the keys of one resource equal to Kubernetes objects:
+ *
+ *     objects ─► desired value of each key (pure) ─► PublishedPrefix ─► kvstore
+ *
+ * Each run starts from scratch: keys of the run before are kept until the objects have been listed. Then keys without an object
+ * are deleted, before the canary is written.
+ */
+export class Producer implements Duty {
+  readonly name: string;
+  readonly #kind: ProducerKind;
+  readonly #options: ProducerOptions;
+  #life: Life;
+  #state: DutyState = 'waiting';
+  /** Opens when the inputs of this run, or of the next one, are complete and their keys are written. */
+  #complete: Openable = openable();
+
+  constructor(kind: ProducerKind, options: ProducerOptions) {
+    this.name = kind.name;
+    this.#kind = kind;
+    this.#options = options;
+    this.#life = this.#newLife();
+  }
+
+  status(): DutyStatus {
+    const { keys, inputs } = this.#life;
+    const { failures, lastFailure, ...published } = keys.status();
+    const followed = (inputs?.kinds ?? []).flatMap(({ resource }) => resource ?? []);
+    const isWaiting = this.#state === 'running' && inputs?.complete !== true;
+    return {
+      name: this.name,
+      state: isWaiting ? 'waiting' : this.#state,
+      failures: followed.reduce((sum, { failures: more }) => sum + more, failures),
+      lastFailure: followed.reduce((last, kind) => latest(last, kind.lastFailure), lastFailure),
+      published,
+    };
+  }
+
+  /** Resolves when everything published so far, and the canary, is in the kvstore. Waits for a run and for complete inputs. */
+  async synced(): Promise<void> {
+    await this.#complete.opened;
+    await this.#life.keys.markSynced();
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    const life = this.#newLife();
+    const { keys, rejections } = life;
+    this.#life = life;
+    this.#state = 'running';
+    let isMarked = false;
+    const onChange = (): void => {
+      if (isMarked || life.inputs?.complete !== true || signal.aborted) return;
+      isMarked = true;
+      void keys.markSynced().then(this.#complete.open);
+    };
+    const inputs = this.#kind.follow({ ...this.#options, keys, rejections, onChange });
+    life.inputs = inputs;
+    onChange();
+    const stop = (): void => void inputs.stop();
+    signal.addEventListener('abort', stop, { once: true });
+    await keys.run(signal);
+    signal.removeEventListener('abort', stop);
+    await inputs.stop();
+    this.#complete = openable();
+    this.#state = 'ended';
+  }
+
+  #newLife(): Life {
+    const { backend, clusterName, clock, random, canaries = true } = this.#options;
+    const { onReject, onFailure, onDeed } = this.#options;
+    const { resource, keepWhenEmpty } = this.#kind;
+    const prefix = resourcePrefix(resource, clusterName);
+    const rejections = new RejectionLog(onReject);
+    return {
+      rejections,
+      keys: new PublishedPrefix({
+        rejections,
+        keepWhenEmpty,
+        ...{ backend, clock, random, onFailure, ...keyRules(resource, this.#options) },
+        prefix,
+        onSweep: (keys) => {
+          const why = 'a former operator has left them, and no object asks for them';
+          onDeed?.({ duty: this.name, what: `delete ${keys} keys of ${prefix}`, why, outcome: 'queued' });
+        },
+        canary: canaries ? syncedKey(clusterName, resource) : undefined,
+      }),
+    };
+  }
+}
+
+/** Follows the objects of one kind. */
+export function followKind<T>(
+  kind: ResourceKind,
+  reader: ObjectReader<T>,
+  { source, clock, gate, rejections, onChange }: InputContext,
+): FollowedInputs {
+  const feed = new ObjectFeed(reader, { rejections, gate });
+  const followed = new FollowedKind(kind.plural, feed, { source, clock, gate, onChange });
+  followed.follow(kind);
+  return {
+    get complete() {
+      return followed.complete;
+    },
+    get kinds() {
+      return [followed.status()];
+    },
+    stop: () => followed.stop(),
+  };
+}
+
+/** The key and value of one object. The name is relative to the prefix of the resource. */
+export interface SaidKey {
+  readonly name: string;
+  readonly value: Uint8Array;
+}
+
+/** Returns a reader for objects that have one key each. */
+export function keyReader(
+  kind: string,
+  { keys }: InputContext,
+  read: (fields: ObjectFields) => SaidKey | undefined,
+): ObjectReader<SaidKey> {
+  return {
+    kind,
+    read,
+    change: (now, before) => {
+      if (now !== undefined) keys.upsert(now.name, now.value);
+      else if (before !== undefined) keys.delete(before.name);
+    },
+  };
+}

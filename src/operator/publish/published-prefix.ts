@@ -1,0 +1,211 @@
+import type { Clock, Random } from '../../base/clock.ts';
+import type { Failure } from '../../base/failure.ts';
+import { type Rejection, type RejectionLog, rejection } from '../../base/rejection.ts';
+import { bytesOfText, equalBytes } from '../../kvstore/codec/bytes.ts';
+import { VALUE_LIMITS } from '../../kvstore/codec/value.ts';
+import type { KvstoreBackend } from '../../kvstore/session/backend.ts';
+import { SharedStore } from '../../kvstore/stores/shared-store.ts';
+import type { StoreObserver } from '../../kvstore/stores/watch-store.ts';
+import type { PublishedKeys } from '../duty.ts';
+
+/** Options of {@link PublishedPrefix}. */
+export interface PublishedPrefixOptions {
+  readonly backend: KvstoreBackend;
+  /** Ends in `/`. */
+  readonly prefix: string;
+  readonly clock: Clock;
+  readonly random: Random;
+  /** Bind the keys to the client's session. Default true. The canary is always bound. */
+  readonly leased?: boolean | undefined;
+  /** The key that declares the prefix complete. */
+  readonly canary?: string | undefined;
+  /** Returns true if an existing key that is not desired was left by an earlier run of this publisher. */
+  readonly isOwn: (name: string, value: Uint8Array) => boolean;
+  /**
+   * Returns true if a value of another writer is equivalent to the desired one; it is then kept. If set, nothing is put before
+   * the existing keys are known. Default: never.
+   */
+  readonly isAsGood?: ((found: Uint8Array, wanted: Uint8Array) => boolean) | undefined;
+  /** Keep the keys of earlier runs until something is published in this run. Default false. */
+  readonly keepWhenEmpty?: boolean | undefined;
+  /** Counts values that are too large, in addition to those of the caller. */
+  readonly rejections: RejectionLog;
+  /** Receives the number of keys of earlier runs that are about to be deleted, if any. */
+  readonly onSweep?: ((keys: number) => void) | undefined;
+  /** Receives background failures, with the name of the task. */
+  readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
+}
+
+/** etcd limits the whole request. Fence and framing take less than 128 bytes, measured. */
+const MOST_BYTES = VALUE_LIMITS.bytes - 512;
+
+/** The status of a {@link PublishedPrefix}. */
+export interface PublishedPrefixStatus extends PublishedKeys {
+  readonly failures: number;
+  readonly lastFailure: Failure | undefined;
+}
+
+/**
+ * Keeps the keys below a prefix equal to those that the owner sets (OPERATOR 7, 9, 10, 13). Earlier runs may have left keys,
+ * and others may write there:
+ *
+ * - desired keys are put, and put again if they are lost with a lease or if another client overwrites or deletes them;
+ * - when the content is complete ({@link PublishedPrefix.markSynced}), keys of earlier runs are deleted, then the canary is
+ *   written. Before that, only keys published in this run are deleted.
+ *
+ * So a reader never loses content that is published in this run and was in the one before.
+ */
+export class PublishedPrefix {
+  readonly #options: PublishedPrefixOptions;
+  readonly #store: SharedStore<Uint8Array>;
+  readonly #wanted = new Map<string, Uint8Array>();
+  /** Own keys that exist and are not desired. They are deleted once, when the content is complete. */
+  readonly #leftovers = new Set<string>();
+  /** The values handed to the store for desired keys: the desired values, or equivalent ones. */
+  readonly #said = new Map<string, Uint8Array>();
+  /** The existing values, if other writers may write equivalent ones. */
+  readonly #found = new Map<string, Uint8Array>();
+  #listed = false;
+  #synced = false;
+  /** True if the content is complete but empty, so that the sweep waits for the first key. */
+  #isSweepDue = false;
+
+  constructor(options: PublishedPrefixOptions) {
+    this.#options = options;
+    this.#store = new SharedStore({
+      ...options,
+      canaryLeased: true,
+      decode: (_name, value) => ({ ok: true, value }),
+      observer: this.#present(),
+      deleteDelayMs: 0,
+      together: true,
+    });
+    void this.#store.synced.then(() => {
+      this.#listed = true;
+      if (options.isAsGood !== undefined) for (const name of this.#wanted.keys()) this.#say(name);
+    });
+  }
+
+  status(): PublishedPrefixStatus {
+    const { local, background, shared } = this.#store.status();
+    const held = this.#mayPut ? 0 : this.#wanted.size;
+    const pending = local.pending + held;
+    return {
+      synced: this.#options.canary === undefined ? this.#synced && pending === 0 : local.canaryWritten,
+      keys: this.#wanted.size,
+      pending,
+      writes: local.writes,
+      refused: this.#options.rejections.status().total,
+      failures: local.failures + background.failures + (shared.watch?.failures ?? 0),
+      lastFailure: latest(latest(local.lastFailure, background.lastFailure), shared.watch?.lastFailure),
+    };
+  }
+
+  /** Returns the desired keys and values. */
+  entries(): IterableIterator<[string, Uint8Array]> {
+    return this.#wanted.entries();
+  }
+
+  /**
+   * Sets the value of a key, and retains it. A value larger than readers accept is refused and the key deleted, because a
+   * kvstore that refused it would delay the canary.
+   */
+  upsert(name: string, value: Uint8Array): void {
+    const at = `${this.#options.prefix}${name}`;
+    if (value.length + bytesOfText(at).length > MOST_BYTES) {
+      const why = `must have at most ${MOST_BYTES} bytes with its key`;
+      this.refuse(name, rejection('too-large', 'value', `${value.length} bytes`, why, at));
+      return;
+    }
+    this.#wanted.set(name, value);
+    this.#leftovers.delete(name);
+    if (this.#mayPut) this.#say(name);
+    if (this.#isSweepDue) this.#sweep();
+  }
+
+  /** Counts a value that readers would reject, and deletes the key and its earlier value. */
+  refuse(name: string, why: Rejection): void {
+    this.#options.rejections.add(why);
+    this.delete(name);
+  }
+
+  /** Deletes a key. If it was not published in this run, it is deleted with the keys of earlier runs. */
+  delete(name: string): void {
+    if (!this.#wanted.delete(name)) return;
+    this.#said.delete(name);
+    this.#store.deleteLocalKey(name);
+  }
+
+  /**
+   * Declares the content complete. Resolves when everything set before is in the kvstore, the keys of earlier runs are deleted,
+   * and the canary is written if there is one.
+   */
+  async markSynced(): Promise<void> {
+    await this.#store.synced;
+    this.#sweep();
+    await this.#store.markSynced();
+    this.#synced = true;
+  }
+
+  #sweep(): void {
+    this.#isSweepDue = this.#options.keepWhenEmpty === true && this.#wanted.size === 0;
+    if (this.#isSweepDue || this.#leftovers.size === 0) return;
+    this.#options.onSweep?.(this.#leftovers.size);
+    for (const name of this.#leftovers) this.#store.deleteLocalKey(name);
+    this.#leftovers.clear();
+  }
+
+  /**
+   * Writes until the signal fires. The keys are kept: they expire with their lease, or the next run takes them over. Runs once
+   * at a time.
+   */
+  run(signal: AbortSignal): Promise<void> {
+    return this.#store.run(signal);
+  }
+
+  get #mayPut(): boolean {
+    return this.#listed || this.#options.isAsGood === undefined;
+  }
+
+  #say(name: string): void {
+    const wanted = this.#wanted.get(name);
+    if (wanted === undefined) return;
+    const found = this.#found.get(name);
+    const isAsGood = found !== undefined && this.#options.isAsGood?.(found, wanted) === true;
+    const value = isAsGood ? found : wanted;
+    const said = this.#said.get(name);
+    if (said !== undefined && equalBytes(said, value)) return;
+    this.#said.set(name, value);
+    if (isAsGood) this.#store.adoptLocalKey(name, value);
+    else this.#store.updateLocalKey(name, value, this.#isOther(found, value));
+  }
+
+  /** Returns true if the existing value is missing or differs. Always false if the values of others are not observed. */
+  #isOther(found: Uint8Array | undefined, value: Uint8Array): boolean {
+    if (this.#options.isAsGood === undefined) return false;
+    return found === undefined || !equalBytes(found, value);
+  }
+
+  /** Returns the observer of the existing keys. */
+  #present(): StoreObserver<Uint8Array> {
+    const { isOwn, isAsGood } = this.#options;
+    return {
+      onUpdate: (name, value) => {
+        if (isAsGood !== undefined) this.#found.set(name, value);
+        if (!this.#wanted.has(name)) {
+          if (!this.#synced && isOwn(name, value)) this.#leftovers.add(name);
+        } else if (isAsGood !== undefined && this.#listed) this.#say(name);
+      },
+      onDelete: (name) => {
+        this.#found.delete(name);
+        this.#leftovers.delete(name);
+        if (isAsGood !== undefined && this.#listed) this.#say(name);
+      },
+    };
+  }
+}
+
+/** Returns the later of two failures. */
+export function latest(a: Failure | undefined, b: Failure | undefined): Failure | undefined {
+  return a === undefined || (b !== undefined && b.at > a.at) ? b : a;
+}

@@ -1,0 +1,56 @@
+import { encodeClusterService } from '../../kvstore/codec/cluster-service.ts';
+import type { FormatVersion } from '../../kvstore/codec/value.ts';
+import type { PortProtocol } from '../../net/port.ts';
+import type { Backends } from '../../servicecache/backend.ts';
+import type { Service } from '../../servicecache/service.ts';
+
+/** The cluster of a service. */
+export interface ServiceCluster {
+  readonly clusterName: string;
+  readonly clusterID: number;
+}
+
+/**
+ * Returns true if a service is offered to other clusters (SEMANTICS 3.1). Cilium 1.17 requires the annotation `global` as well,
+ * 1.8 does not.
+ */
+function isShared({ shared, global }: Service, version: FormatVersion): boolean {
+  return shared && (version === '1.8' || global);
+}
+
+/** Returns a copy without the fields that only the own cluster uses. */
+function plainPorts(ports: Iterable<readonly [string, PortProtocol]>): ReadonlyMap<string, PortProtocol> {
+  return new Map(Array.from(ports, ([name, { port, protocol }]) => [name, { port, protocol }]));
+}
+
+/**
+ * Returns the value of a service's key (OPERATOR 6): its cluster IPs, of which 1.8 has only the first, and the backends that
+ * accept new connections. Returns `undefined` if the service is not shared, because it has no key then. Pure.
+ *
+ * @param backends the own cluster's
+ */
+export function serviceValue(
+  service: Service,
+  backends: Backends,
+  { clusterName: cluster, clusterID }: ServiceCluster,
+  version: FormatVersion,
+): Uint8Array | undefined {
+  if (!isShared(service, version)) return undefined;
+  const active = [...backends.values()].filter(({ state }) => state === 'active');
+  const addresses = version === '1.8' ? service.clusterIPs.take(1) : service.clusterIPs;
+  const ports = plainPorts(service.ports);
+  const named = active.filter(({ hostname }) => hostname !== '');
+  return encodeClusterService(
+    {
+      ...{ cluster, ...service.id },
+      frontends: new Map(addresses.map((address) => [address, ports])),
+      backends: new Map(active.map((backend) => [backend.address, plainPorts(backend.ports)])),
+      hostnames: new Map(named.map(({ address, hostname }) => [address, hostname])),
+      labels: new Map(service.labels),
+      selector: new Map(service.selector),
+      includeExternal: service.global,
+      ...{ shared: true, clusterID },
+    },
+    version,
+  );
+}

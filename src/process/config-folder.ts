@@ -1,0 +1,173 @@
+import { createHash } from 'node:crypto';
+import { type FSWatcher, watch } from 'node:fs';
+import { lstat, readdir } from 'node:fs/promises';
+import { basename, join, resolve } from 'node:path';
+import { messageOf } from '../base/failure.ts';
+import { type Unsubscribe, unsubscribeOnce } from '../base/subscription.ts';
+import type { ConfigFile, ConfigListing } from '../clustermesh/config-directory.ts';
+import type { ConfigSource } from '../clustermesh/config-follower.ts';
+import type { EtcdConfig } from '../kvstore/etcd/etcd-config.ts';
+import { loadEtcdConfig, MAX_CONFIG_BYTES, type ReadPem, readPem } from '../kvstore/etcd/etcd-config-file.ts';
+import { readFileHead } from '../kvstore/etcd/regular-file.ts';
+import type { KvstoreBackend } from '../kvstore/session/backend.ts';
+
+const DANGLING: ConfigFile = { kind: 'unusable', why: 'it is a link that leads nowhere' };
+
+/** The keys that identify an etcd configuration. */
+const ENDPOINTS = ['endpoints', '"endpoints"', "'endpoints'"];
+
+/** Returns true if a line begins with `endpoints:`. Linear in the text, whatever its contents. */
+function saysEndpoints(text: string): boolean {
+  for (let from = 0; from < text.length; ) {
+    const newline = text.indexOf('\n', from);
+    const end = newline < 0 ? text.length : newline;
+    const colon = text.slice(from, end).indexOf(':');
+    if (colon >= 0 && ENDPOINTS.includes(text.slice(from, from + colon).trim())) return true;
+    from = end + 1;
+  }
+  return false;
+}
+
+function isGone(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && error.code === 'ENOENT';
+}
+
+/** Returns true if the path exists, even as a dangling link. */
+function exists(path: string): Promise<boolean> {
+  return lstat(path).then(
+    () => true,
+    () => false,
+  );
+}
+
+/**
+ * Returns a hash of all parts. Each part is hashed with its length, so that moving text from one part to the next changes the hash.
+ */
+function hashOf(parts: readonly (string | Uint8Array)[]): string {
+  const hash = createHash('sha256');
+  for (const part of parts) hash.update(`${Buffer.byteLength(part)}:`).update(part);
+  return hash.digest('hex');
+}
+
+/** The result of loading a configuration. */
+interface KnownConfig {
+  readonly content: string;
+  /** Files that the configuration names. */
+  readonly files: readonly string[];
+  readonly file: ConfigFile & { readonly kind: 'config' };
+}
+
+/** Returns a reader that reads each file once, even if several configurations name it. */
+function readingOnce(): ReadPem {
+  const read = new Map<string, Promise<Buffer>>();
+  return (path) => {
+    const known = read.get(path) ?? readPem(path);
+    read.set(path, known);
+    return known;
+  };
+}
+
+/**
+ * A folder with one etcd configuration for each remote cluster, named after the cluster. Kubernetes mounts such a folder from a
+ * secret: its files are links through `..data`, and an update replaces that link. Therefore the folder is watched instead of the
+ * files, and the contents of the files and their certificates are compared.
+ */
+export class ConfigFolder implements ConfigSource {
+  readonly #path: string;
+  readonly #connect: (config: EtcdConfig) => KvstoreBackend;
+  #known: ReadonlyMap<string, KnownConfig> = new Map();
+  #watcher: FSWatcher | undefined;
+  #onChange: (() => void) | undefined;
+
+  /** @param connect returns a client of the kvstore that a file describes */
+  constructor(path: string, connect: (config: EtcdConfig) => KvstoreBackend) {
+    this.#path = resolve(path);
+    this.#connect = connect;
+  }
+
+  async list(): Promise<ConfigListing> {
+    this.#arm();
+    const names = (await readdir(this.#path)).filter((name) => !name.startsWith('..')).sort();
+    const read = readingOnce();
+    const known = new Map<string, KnownConfig>();
+    const files = await Promise.all(
+      names.map(async (name) => [name, await this.#read(name, read, known)] as const),
+    );
+    this.#known = known;
+    return new Map(files.flatMap(([name, file]) => (file === undefined ? [] : [[name, file] as const])));
+  }
+
+  watch(onChange: () => void): Unsubscribe {
+    this.#onChange = onChange;
+    this.#arm();
+    return unsubscribeOnce(() => {
+      this.#onChange = undefined;
+      this.#disarm();
+    });
+  }
+
+  /** Starts the watcher unless it exists. If the folder does not exist, the next listing tries again. */
+  #arm(): void {
+    if (this.#watcher !== undefined || this.#onChange === undefined) return;
+    try {
+      const watcher = watch(this.#path, { persistent: false }, (event, name) => {
+        // The folder itself was moved or deleted, so this watcher receives no further events.
+        if (event === 'rename' && name === basename(this.#path)) this.#disarm();
+        this.#onChange?.();
+      });
+      watcher.on('error', () => {
+        this.#disarm();
+        this.#onChange?.();
+      });
+      this.#watcher = watcher;
+    } catch {
+      this.#watcher = undefined; // `list` reports the problem of the folder
+    }
+  }
+
+  #disarm(): void {
+    this.#watcher?.close();
+    this.#watcher = undefined;
+  }
+
+  /** Returns undefined if the file was deleted after the listing. */
+  async #read(name: string, read: ReadPem, known: Map<string, KnownConfig>): Promise<ConfigFile | undefined> {
+    const path = join(this.#path, name);
+    try {
+      const { bytes, isWhole } = await readFileHead(path, MAX_CONFIG_BYTES);
+      const content = bytes.toString('utf8');
+      if (!saysEndpoints(content)) return { kind: 'other' };
+      if (!isWhole) return { kind: 'unusable', why: 'is larger than 64 kB' };
+      const before = this.#known.get(name);
+      const config =
+        before !== undefined && (await isUnchanged(before, content, read))
+          ? before
+          : await this.#load(content, read);
+      known.set(name, config);
+      return config.file;
+    } catch (error) {
+      if (isGone(error)) return (await exists(path)) ? DANGLING : undefined;
+      return { kind: 'unusable', why: messageOf(error) };
+    }
+  }
+
+  async #load(content: string, read: ReadPem): Promise<KnownConfig> {
+    const { config, files, parts } = await loadEtcdConfig(content, read);
+    const connect = (): KvstoreBackend => this.#connect(config);
+    return { content, files, file: { kind: 'config', hash: hashOf(parts), connect } };
+  }
+}
+
+/**
+ * Returns true if the files still have the same contents. Saves parsing and checking certificates, which cost more than comparing
+ * bytes.
+ */
+async function isUnchanged(before: KnownConfig, content: string, read: ReadPem): Promise<boolean> {
+  if (content !== before.content) return false;
+  try {
+    const parts = await Promise.all(before.files.map((path) => read(path)));
+    return hashOf([content, ...parts]) === before.file.hash;
+  } catch {
+    return false; // loading reports the problem
+  }
+}

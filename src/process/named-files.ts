@@ -1,0 +1,79 @@
+import { createReadStream } from 'node:fs';
+import { readdir, stat } from 'node:fs/promises';
+import { messageOf } from '../base/failure.ts';
+import { readKubeconfig } from '../k8s/rest/kubeconfig.ts';
+import { loadEtcdConfigFile } from '../kvstore/etcd/etcd-config-file.ts';
+import { ConfigFolder } from './config-folder.ts';
+import { InputError, unreadable } from './input-error.ts';
+import { readServeOptions, type ServeSource } from './serve-files.ts';
+
+/** The files that the settings of a process name. */
+export interface NamedFiles {
+  readonly kvstoreConfig?: string | undefined;
+  readonly clustermeshConfig?: string | undefined;
+  readonly kubeconfig?: string | undefined;
+  readonly context?: string | undefined;
+  readonly load?: readonly string[] | undefined;
+  readonly manifests?: readonly string[] | undefined;
+  readonly k8sLoad?: readonly string[] | undefined;
+  readonly serve: ServeSource;
+}
+
+/**
+ * Returns one sentence for each file that cannot be read, and for each invalid configuration, certificate or token in them. For
+ * recorded keys and manifests only the access is checked, because they may be large. Connects to no server.
+ */
+export async function namedFileProblems(files: NamedFiles): Promise<readonly string[]> {
+  const { kvstoreConfig, clustermeshConfig, kubeconfig, context, load, manifests, k8sLoad, serve } = files;
+  const checks: Promise<readonly string[]>[] = [problemOf('', () => readServeOptions(serve))];
+  if (kvstoreConfig !== undefined)
+    checks.push(problemOf(`--kvstore-config ${kvstoreConfig}: `, () => loadEtcdConfigFile(kvstoreConfig)));
+  if (clustermeshConfig !== undefined) checks.push(folderProblems(clustermeshConfig));
+  if (kubeconfig !== undefined)
+    checks.push(problemOf(`--kubeconfig ${kubeconfig}: `, () => readKubeconfig(kubeconfig, { context })));
+  for (const [option, paths = []] of [
+    ['--load', load],
+    ['--manifests', manifests],
+    ['--k8s-load', k8sLoad],
+  ] as const)
+    for (const path of paths) checks.push(problemOf('', () => checkAccess(option, path)));
+  return (await Promise.all(checks)).flat();
+}
+
+/** Returns the message of the error of `read`. `what` precedes it unless it is an `InputError`. */
+async function problemOf(what: string, read: () => Promise<unknown>): Promise<readonly string[]> {
+  try {
+    await read();
+    return [];
+  } catch (error) {
+    if (error instanceof InputError) return [error.message];
+    return [`${what}${messageOf(error)}`];
+  }
+}
+
+async function folderProblems(path: string): Promise<readonly string[]> {
+  const option = `--clustermesh-config ${path}`;
+  try {
+    const files = await new ConfigFolder(path, connectNever).list();
+    return [...files].flatMap(([name, file]) =>
+      file.kind === 'unusable' ? [`${option}/${name}: ${file.why}`] : [],
+    );
+  } catch (error) {
+    return [unreadable('--clustermesh-config', path, error).message];
+  }
+}
+
+function connectNever(): never {
+  throw new Error('a check of files connects to nothing');
+}
+
+/** Rejects with `InputError` if a file or folder cannot be opened. Reads at most one byte. */
+async function checkAccess(option: string, path: string): Promise<void> {
+  try {
+    const found = await stat(path);
+    if (found.isDirectory()) await readdir(path);
+    else if (found.isFile()) for await (const _ of createReadStream(path, { end: 0 }));
+  } catch (cause) {
+    throw unreadable(option, path, cause);
+  }
+}

@@ -1,0 +1,68 @@
+import { backoffDelay } from '../base/backoff.ts';
+import type { Clock, Random } from '../base/clock.ts';
+import { messageOf } from '../base/failure.ts';
+import type { RateLimitOptions } from '../base/rate-limit.ts';
+import { sleep } from '../base/sleep.ts';
+import { decodeClusterConfig } from '../kvstore/codec/cluster-config.ts';
+import { clusterConfigKey } from '../kvstore/codec/keys.ts';
+import { EtcdBackend, type EtcdBackendOptions } from '../kvstore/etcd/etcd-backend.ts';
+import { EtcdConfigError } from '../kvstore/etcd/etcd-config.ts';
+import type { KvstoreBackend } from '../kvstore/session/backend.ts';
+import { InputError, unreadable } from './input-error.ts';
+
+/** Context of connecting to a kvstore. */
+export interface ReachContext
+  extends Pick<EtcdBackendOptions, 'mayWrite' | 'writeTimeoutMs' | 'witnessLeases' | 'gate'> {
+  readonly clock: Clock;
+  readonly random: Random;
+  /** Stops the attempts. */
+  readonly signal: AbortSignal;
+  /** Receives the reason when the configuration becomes unusable, once for each reason; `undefined` when it is usable again. */
+  readonly onProblem?: ((why: string | undefined) => void) | undefined;
+  /** Time after the last keepalive until the leased keys expire. Default 15 min. */
+  readonly leaseSeconds?: number | undefined;
+  /** Receives the reason of each failed request. */
+  readonly onFailure?: ((why: string) => void) | undefined;
+}
+
+const BACKOFF = { baseMs: 500, capMs: 5_000 };
+
+/** Returns a client of the etcd that the file of `--kvstore-config` describes. Throws `InputError`. */
+export async function openOwnEtcd(
+  path: string,
+  rateLimit: RateLimitOptions | undefined,
+  { clock, random, onProblem, leaseSeconds, mayWrite, writeTimeoutMs, witnessLeases, gate }: ReachContext,
+): Promise<EtcdBackend> {
+  try {
+    const onUsable = (): void => onProblem?.(undefined);
+    const options = { clock, random, rateLimit, leaseSeconds, mayWrite, writeTimeoutMs, witnessLeases, gate };
+    return await EtcdBackend.open(path, { ...options, onUnusable: onProblem, onUsable });
+  } catch (error) {
+    if (!(error instanceof EtcdConfigError)) throw unreadable('--kvstore-config', path, error);
+    throw new InputError(`--kvstore-config ${path}: ${error.message}`, { cause: error });
+  }
+}
+
+/**
+ * Returns the id of a cluster from its kvstore; 0 if there is none or it is invalid. Retries until the kvstore answers or the
+ * signal fires.
+ */
+export async function readClusterID(
+  backend: KvstoreBackend,
+  cluster: string,
+  { clock, random, signal, onFailure }: ReachContext,
+): Promise<number> {
+  const key = clusterConfigKey(cluster);
+  for (let failures = 1; !signal.aborted; failures++) {
+    try {
+      const found = await backend.get(key, { signal });
+      const decoded = found && decodeClusterConfig(found.value, key);
+      return decoded?.ok === true ? decoded.value.id : 0;
+    } catch (error) {
+      if (signal.aborted) break;
+      onFailure?.(messageOf(error));
+      await sleep(clock, backoffDelay(failures, BACKOFF, random), signal);
+    }
+  }
+  return 0;
+}

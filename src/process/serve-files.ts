@@ -1,0 +1,100 @@
+import { X509Certificate } from 'node:crypto';
+import { createSecureContext } from 'node:tls';
+import { isLoopback, type TCPCredentials } from '../api/server/api-server.ts';
+import { messageOf } from '../base/failure.ts';
+import { readFileHead } from '../kvstore/etcd/regular-file.ts';
+import { InputError, unreadable } from './input-error.ts';
+import { readPage } from './page-files.ts';
+import type { ServeOptions } from './served-api.ts';
+
+/** The addresses of the API, and the files with its credentials. */
+export interface ServeSource {
+  readonly socket: string | undefined;
+  readonly socketIsDefault: boolean;
+  /** True if the page is served. */
+  readonly ui: boolean;
+  readonly listen: { readonly host: string; readonly port: number } | undefined;
+  /** Additional host names of this server for clients over TCP. */
+  readonly names: readonly string[];
+  readonly files: {
+    readonly token: string | undefined;
+    readonly cert: string | undefined;
+    readonly key: string | undefined;
+    readonly clientCA: string | undefined;
+  };
+}
+
+/** Maximum size of a file. A chain of certificates has about 10 kB. */
+const MAX_BYTES = 65_536;
+
+async function read(option: string, path: string | undefined): Promise<string | undefined> {
+  if (path === undefined) return undefined;
+  const { bytes, isWhole } = await readFileHead(path, MAX_BYTES).catch((cause: unknown) => {
+    throw unreadable(option, path, cause);
+  });
+  if (!isWhole) throw new InputError(`${option} ${path}: it is larger than 64 kB`);
+  return bytes.toString('utf8');
+}
+
+/** Reads the files of `--listen-…`. Throws `InputError` if one cannot be read or is invalid. */
+async function readCredentials(files: ServeSource['files']): Promise<TCPCredentials> {
+  const token = (await read('--listen-token', files.token))?.trim();
+  const cert = await read('--listen-cert', files.cert);
+  const key = await read('--listen-key', files.key);
+  const clientCA = await read('--listen-client-ca', files.clientCA);
+  if (token === '') throw new InputError(`--listen-token ${files.token}: it is empty`);
+  if (cert === undefined || key === undefined) return { token };
+  check(`--listen-cert ${files.cert}, --listen-key ${files.key}`, () => createSecureContext({ cert, key }));
+  // A secure context accepts any text as an authority, and then rejects all clients.
+  if (clientCA !== undefined)
+    check(`--listen-client-ca ${files.clientCA}`, () => new X509Certificate(clientCA));
+  return { token, tls: { cert, key, clientCA } };
+}
+
+function check(what: string, parse: () => unknown): void {
+  try {
+    parse();
+  } catch (cause) {
+    throw new InputError(`${what}: ${messageOf(cause)}`, { cause });
+  }
+}
+
+/** Returns one sentence for each contradiction, and for settings that would serve untrusted clients. Reads no file. */
+export function serveContradictions({
+  listen,
+  names,
+  files,
+  ui,
+}: Pick<ServeSource, 'listen' | 'names' | 'files' | 'ui'>): readonly string[] {
+  const { token, cert, key, clientCA } = files;
+  const problems: string[] = [];
+  if (listen === undefined) {
+    if (names.length > 0 || Object.values(files).some(Boolean))
+      problems.push('--listen-…: say where with --listen <address>');
+    if (ui) problems.push('--ui: the page is served over TCP: say where with --listen <address>');
+  }
+  if ((cert === undefined) !== (key === undefined))
+    problems.push('--listen-cert and --listen-key belong together: name both');
+  else if (clientCA !== undefined && cert === undefined)
+    problems.push('--listen-client-ca: add --listen-cert and --listen-key');
+  if (listen !== undefined && !isLoopback(listen.host) && token === undefined && clientCA === undefined)
+    problems.push(
+      `--listen ${listen.host}: beyond this machine it is served only with --listen-token or --listen-client-ca`,
+    );
+  return problems;
+}
+
+/**
+ * Returns the options of serving, with the contents of the files. Throws `InputError` if a file cannot be read or used, or if there
+ * are {@link serveContradictions}.
+ */
+export async function readServeOptions(source: ServeSource): Promise<ServeOptions> {
+  const { socket, socketIsDefault, listen, names, files, ui } = source;
+  const problems = serveContradictions(source);
+  if (problems.length > 0) throw new InputError(problems.join('\ndpcache: '));
+  if (listen === undefined) return { socket, socketIsDefault };
+  const credentials = (): Promise<TCPCredentials> => readCredentials(files);
+  const tcp = { ...listen, names, ...(await credentials()) };
+  const page = ui ? await readPage() : undefined;
+  return { socket, socketIsDefault, tcp, credentials, page };
+}

@@ -1,0 +1,121 @@
+import { ApiError, type Ask } from '../api/api-client.ts';
+import type { ApiApp } from '../api/api-context.ts';
+import type { ProcessMetrics } from '../api/metrics/process-metrics.ts';
+import type { ProblemDocument } from '../api/problem.ts';
+import { type PageFile, pagePath } from '../api/routes/page-routes.ts';
+import { ApiServer, type TCPCredentials, type TCPOptions } from '../api/server/api-server.ts';
+import type { Clock } from '../base/clock.ts';
+import { messageOf } from '../base/failure.ts';
+import { followCredentials } from './followed-credentials.ts';
+import { InputError } from './input-error.ts';
+import type { Logger } from './log.ts';
+
+/** Addresses of the API of an agent. */
+export interface ServeOptions {
+  readonly socket?: string | undefined;
+  /** True if the socket is the default one. If its folder cannot be used, the agent runs without a socket. */
+  readonly socketIsDefault?: boolean | undefined;
+  readonly tcp?: TCPOptions | undefined;
+  /** Reads the credentials of `tcp` again; changed ones replace those in use. If undefined, they are never replaced. */
+  readonly credentials?: (() => Promise<TCPCredentials>) | undefined;
+  /** The files of the page, which is served over TCP. */
+  readonly page?: readonly PageFile[] | undefined;
+}
+
+/** Context of {@link ServedApi}. */
+export interface ServedApiContext {
+  readonly log: Logger;
+  readonly clock: Clock;
+  readonly metrics: Pick<ProcessMetrics, 'credentialFailure'>;
+  readonly page?: readonly PageFile[] | undefined;
+}
+
+/** The API of a process, for requests within the process and from clients. */
+export class ServedApi {
+  readonly #app: ApiApp;
+  readonly #context: ServedApiContext;
+  readonly #stopped = new AbortController();
+  #server: ApiServer | undefined;
+  #socket: string | undefined;
+
+  constructor(app: ApiApp, context: ServedApiContext) {
+    this.#app = app;
+    this.#context = context;
+  }
+
+  /** Sends a request without a connection. Throws `ApiError`. */
+  readonly ask: Ask = async (path, body) => {
+    const answer =
+      body === undefined
+        ? await this.#app.request(path)
+        : await this.#app.request(path, {
+            method: 'POST',
+            body: JSON.stringify(body),
+            headers: { 'content-type': 'application/json' },
+          });
+    const document: unknown = await answer.json();
+    if (answer.ok) return document;
+    const problem = document as ProblemDocument;
+    throw new ApiError(problem.detail, problem);
+  };
+
+  /** Starts to serve. Throws `InputError` if an address or the socket cannot be used. */
+  async serve({ socket, socketIsDefault = false, tcp, credentials }: ServeOptions): Promise<void> {
+    try {
+      await this.#listen({ socket, tcp, credentials });
+    } catch (error) {
+      const why = `the API cannot be served: ${messageOf(error)}`;
+      if (!socketIsDefault || socket === undefined || !isForbidden(error))
+        throw new InputError(why, { cause: error });
+      this.#context.log.warn(`${why}; name another socket with --socket, or none with --no-socket`);
+      await this.serve({ tcp, credentials });
+    }
+  }
+
+  /** True if the page is served. */
+  get hasPage(): boolean {
+    return this.#context.page !== undefined;
+  }
+
+  /** Path of the unix socket; undefined if there is none. */
+  get socket(): string | undefined {
+    return this.#socket;
+  }
+
+  /** URL over TCP; undefined if there is none. */
+  get url(): string | undefined {
+    return this.#server?.url;
+  }
+
+  async #listen({
+    socket,
+    tcp,
+    credentials,
+  }: Pick<ServeOptions, 'socket' | 'tcp' | 'credentials'>): Promise<void> {
+    const { log, clock, metrics, page } = this.#context;
+    const server = new ApiServer({ app: this.#app, socket, tcp, open: new Set(page?.map(pagePath)) });
+    this.#server = server;
+    await server.start();
+    this.#socket = socket;
+    if (tcp === undefined || credentials === undefined) return;
+    void followCredentials(tcp, {
+      read: credentials,
+      renew: (read) => server.renew(read),
+      onFailure: () => metrics.credentialFailure(),
+      ...{ log, clock, signal: this.#stopped.signal },
+    });
+  }
+
+  /** Stops the server and closes all connections. */
+  async stop(): Promise<void> {
+    this.#stopped.abort();
+    await this.#server?.stop();
+  }
+}
+
+/** Returns true if the folder of the socket may not be written. Returns false for a port that may not be used. */
+function isForbidden(error: unknown): boolean {
+  if (error instanceof Error && 'port' in error) return false;
+  const code = error instanceof Error && 'code' in error ? error.code : undefined;
+  return code === 'EACCES' || code === 'EPERM' || code === 'EROFS';
+}

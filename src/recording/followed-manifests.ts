@@ -1,0 +1,120 @@
+import type { Clock } from '../base/clock.ts';
+import type { Rejection } from '../base/rejection.ts';
+import type { TurnGate } from '../base/turn-gate.ts';
+import type { Logger } from '../process/log.ts';
+import type { ServiceCache } from '../servicecache/service-cache.ts';
+import { type ManifestObject, readManifestObject } from './manifest-object.ts';
+import { readManifests } from './manifests.ts';
+
+/** Gate cost of parsing an object, in events: about 80 µs. */
+const READ_WEIGHT = 48;
+/** Gate cost of storing or removing an object, in events: about 20 µs. */
+const APPLY_WEIGHT = 16;
+/** Interval of the progress lines of a long reading. */
+const PROGRESS_MS = 2_000;
+
+/** Options of {@link FollowedManifests}. */
+export interface FollowedManifestsOptions {
+  readonly services: ServiceCache;
+  readonly gate: TurnGate;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly onReject: (rejection: Rejection) => void;
+}
+
+/** One reading of all manifests. */
+interface Reading {
+  readonly objects: Map<string, ManifestObject>;
+  /** True if a part of the manifests is invalid. It may hold objects of earlier readings. */
+  partial: boolean;
+  readonly signal: AbortSignal;
+  readonly onProgress: () => void;
+}
+
+/** Keeps the objects of the latest reading of manifests in the service cache. */
+export class FollowedManifests {
+  readonly #options: FollowedManifestsOptions;
+  readonly #applied = new Map<string, ManifestObject>();
+  #path: string | undefined;
+  #isRead = false;
+
+  constructor(options: FollowedManifestsOptions) {
+    this.#options = options;
+  }
+
+  /** True after all valid objects of the manifests were stored. */
+  get isRead(): boolean {
+    return this.#isRead;
+  }
+
+  /** Paths that are being read. */
+  get reading(): readonly string[] {
+    return this.#path === undefined ? [] : [this.#path];
+  }
+
+  /**
+   * Reads all manifests, stores their objects in the cache, then removes the objects of earlier readings that are missing. If a
+   * part of the manifests is invalid, such as a half-written file, it removes none. Throws `InputError` if a file cannot be read.
+   * The cache is unchanged then, and also if the signal fires before all files were read. Works in turns of the event loop and
+   * calls `onProgress` for each object. Only one reading may run at a time.
+   */
+  async read(
+    paths: readonly string[],
+    signal: AbortSignal,
+    onProgress: () => void = () => {},
+  ): Promise<void> {
+    const reading: Reading = { objects: new Map(), partial: false, signal, onProgress };
+    try {
+      for (const path of paths) {
+        this.#path = path;
+        if (!(await this.#readPath(path, reading))) return;
+      }
+    } finally {
+      this.#path = undefined;
+    }
+    await this.#apply(reading);
+  }
+
+  async #apply({ objects, partial, signal, onProgress }: Reading): Promise<void> {
+    const { gate, log } = this.#options;
+    const gone = [...this.#applied.values()].filter(({ key }) => !objects.has(key));
+    for (const object of objects.values()) {
+      object.apply();
+      this.#applied.set(object.key, object);
+      onProgress();
+      if (!(await gate.pass(APPLY_WEIGHT, signal))) return;
+    }
+    this.#isRead = true;
+    if (partial) {
+      if (gone.length > 0)
+        log.warn(`--manifests: a part is invalid: ${gone.length} objects that are missing are kept`);
+      return;
+    }
+    for (const object of gone) {
+      object.withdraw();
+      this.#applied.delete(object.key);
+      if (!(await gate.pass(APPLY_WEIGHT, signal))) return;
+    }
+  }
+
+  /** Parses the manifests of a path. Resolves to false if the signal has fired. */
+  async #readPath(path: string, reading: Reading): Promise<boolean> {
+    const { clock, log, gate, services, onReject } = this.#options;
+    let reported = clock.now();
+    const reject = (rejection: Rejection): void => {
+      reading.partial = true;
+      onReject(rejection);
+    };
+    for await (const manifest of readManifests(path, reject)) {
+      reading.onProgress();
+      const object = readManifestObject(manifest, services);
+      if (object === 'unusable') reading.partial = true;
+      else if (object !== 'foreign') reading.objects.set(object.key, object);
+      if (!(await gate.pass(READ_WEIGHT, reading.signal))) return false;
+      if (clock.now() - reported < PROGRESS_MS) continue;
+      reported = clock.now();
+      log.warn(`--manifests ${path}: still reading, ${reading.objects.size} objects so far`);
+    }
+    return true;
+  }
+}

@@ -1,0 +1,109 @@
+import { readdir, readFile, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { type Document, isMap, isNode, isSeq } from 'yaml';
+import { type Rejection, rejection } from '../base/rejection.ts';
+import { isObject } from '../net/fields.ts';
+import { unreadable } from '../process/input-error.ts';
+import { parseJsonInTurns } from './json-in-turns.ts';
+import { plainValue, yamlDocuments } from './yaml-documents.ts';
+
+/** A Kubernetes object of a manifest. Its fields are unchecked. */
+export interface Manifest {
+  /** Position of the object: `file.yaml:12`. */
+  readonly at: string;
+  readonly object: Readonly<Record<string, unknown>>;
+}
+
+type Reject = (rejection: Rejection) => void;
+
+const EXTENSIONS = ['.yaml', '.yml', '.json'];
+
+/** Returns the manifests of a folder sorted by name, without subfolders. Returns a file itself. */
+async function manifestFiles(path: string): Promise<readonly string[]> {
+  if (!(await stat(path)).isDirectory()) return [path];
+  const names = await readdir(path);
+  const manifests = names.filter((name) => EXTENSIONS.some((extension) => name.endsWith(extension)));
+  return manifests.sort().map((name) => join(path, name));
+}
+
+function malformed(field: string, value: unknown, why: string, at: string): Rejection {
+  return rejection('malformed-manifest', field, value, why, at);
+}
+
+/** Returns the first line of a document, for a rejection. */
+function firstLine(document: Document, text: string): string {
+  const start = document.contents?.range?.[0] ?? 0;
+  return text.slice(start, start + 200).split('\n', 1)[0] ?? '';
+}
+
+/** Returns the items of a list. Items of a typed list (`ServiceList`) get its kind. */
+function listItems(list: Readonly<Record<string, unknown>>, items: readonly unknown[]): readonly unknown[] {
+  const { apiVersion, kind } = list;
+  if (kind === 'List' || typeof kind !== 'string') return items;
+  const implied = { apiVersion, kind: kind.slice(0, -'List'.length) };
+  return items.map((item) => (isObject(item) ? { ...implied, ...item } : item));
+}
+
+/** Yields the objects of the manifests in `text`, and the items of lists; see {@link readManifests}. */
+export async function* parseManifests(
+  text: string,
+  file: string,
+  onReject: Reject,
+): AsyncGenerator<Manifest, void, void> {
+  const json = /^\s{0,64}[{[]/.test(text) ? await parseJsonInTurns(text) : undefined;
+  if (json === undefined) yield* parseYamlManifests(text, file, onReject);
+  else yield* objectsOf(json, `${file}:1`, (index) => `${file} items[${index}]`, onReject);
+}
+
+function* parseYamlManifests(text: string, file: string, onReject: Reject): Generator<Manifest, void, void> {
+  for (const { document, text: source, lineAt } of yamlDocuments(text)) {
+    const place = (offset: number | undefined): string => `${file}:${lineAt(offset ?? 0)}`;
+    const at = place(document.errors[0]?.pos[0] ?? document.contents?.range?.[0]);
+    const plain = plainValue(document);
+    if (typeof plain === 'string') onReject(malformed('document', firstLine(document, source), plain, at));
+    else yield* objectsOf(plain.value, at, (index) => place(itemOffset(document, index)), onReject);
+  }
+}
+
+/** Returns the offset of an item of a list. */
+function itemOffset({ contents }: Document, index: number): number | undefined {
+  const items = isMap(contents) ? contents.get('items', true) : undefined;
+  const item = isSeq(items) ? items.items[index] : undefined;
+  return isNode(item) ? item.range?.[0] : contents?.range?.[0];
+}
+
+function* objectsOf(
+  value: unknown,
+  at: string,
+  itemAt: (index: number) => string,
+  onReject: Reject,
+): Generator<Manifest, void, void> {
+  if (value === null) return; // an empty document, as before a leading `---`
+  if (!isObject(value)) return onReject(malformed('document', value, 'not a Kubernetes object', at));
+  const { kind, items } = value;
+  if (typeof kind !== 'string' || !kind.endsWith('List')) return yield { at, object: value };
+  if (!Array.isArray(items)) return onReject(malformed('items', items, 'a list must have items', at));
+  for (const [index, object] of listItems(value, items).entries()) {
+    if (isObject(object)) yield { at: itemAt(index), object };
+    else onReject(malformed(`items[${index}]`, object, 'not a Kubernetes object', itemAt(index)));
+  }
+}
+
+/**
+ * Yields the Kubernetes objects of a YAML or JSON file, or of all such files of a folder, sorted by name. An invalid document is
+ * passed to `onReject` with `file:line`, and the others are still read. Throws {@link InputError} if a file or folder cannot be
+ * read.
+ */
+export async function* readManifests(
+  path: string,
+  onReject: Reject,
+  option = '--manifests',
+): AsyncGenerator<Manifest, void, void> {
+  try {
+    for (const file of await manifestFiles(path)) {
+      yield* parseManifests(await readFile(file, 'utf8'), file, onReject);
+    }
+  } catch (cause) {
+    throw unreadable(option, path, cause);
+  }
+}

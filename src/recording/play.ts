@@ -1,0 +1,106 @@
+import type { Clock } from '../base/clock.ts';
+import { sleep } from '../base/sleep.ts';
+import { bytesOfText, textOfBytes } from '../kvstore/codec/bytes.ts';
+import type { KvstoreBackend } from '../kvstore/session/backend.ts';
+import { isObject } from '../net/fields.ts';
+import type { PlayAction, PlayStep } from './play-script.ts';
+import type { RecordedKubernetes } from './recorded-kubernetes.ts';
+
+/** The objects that a script can change. */
+export interface PlayStage {
+  /** Returns the kvstore of a cluster; `undefined` if the cluster is unknown. */
+  kvstore(cluster: string): KvstoreBackend | undefined;
+  /** The recorded Kubernetes; `undefined` if none was loaded. */
+  readonly kubernetes?: Pick<RecordedKubernetes, 'apply' | 'delete'> | undefined;
+  /** Removes the configuration of a remote cluster. Resolves to false if there is none. */
+  leave(cluster: string): Promise<boolean>;
+  /** Adds the configuration again. Resolves to false if the cluster is unknown. */
+  join(cluster: string): Promise<boolean>;
+}
+
+/** Receives each step before its actions, and each failed action. */
+export interface PlayAudience {
+  onStep(step: PlayStep): void;
+  onFailure(action: PlayAction, why: string): void;
+}
+
+/** Returns the merged value (RFC 7386): objects are merged, null removes a field, and other values replace. */
+export function mergePatch(target: unknown, patch: unknown): unknown {
+  if (!isObject(patch)) return patch;
+  const merged = new Map(Object.entries(isObject(target) ? target : {}));
+  for (const [key, value] of Object.entries(patch)) {
+    if (value === null) merged.delete(key);
+    else merged.set(key, mergePatch(merged.get(key), value));
+  }
+  return Object.fromEntries(merged);
+}
+
+async function patchKey(kvstore: KvstoreBackend, key: string, patch: unknown): Promise<string | undefined> {
+  const current = await kvstore.get(key);
+  if (current === undefined) return `there is no key ${key}`;
+  const json: unknown = JSON.parse(textOfBytes(current.value) ?? '');
+  await kvstore.update(key, bytesOfText(JSON.stringify(mergePatch(json, patch))));
+  return undefined;
+}
+
+async function replaceText(
+  kvstore: KvstoreBackend,
+  { prefix, text, by }: PlayAction & { kind: 'replace' },
+): Promise<string | undefined> {
+  let replaced = 0;
+  for (const { key, value } of await kvstore.listPrefix(prefix)) {
+    const before = textOfBytes(value);
+    if (before?.includes(text) !== true) continue;
+    await kvstore.update(key, bytesOfText(before.replaceAll(text, () => by)));
+    replaced++;
+  }
+  return replaced === 0 ? `nothing under ${prefix} contains it` : undefined;
+}
+
+/** Performs an action. Returns the reason if it failed. */
+async function act(action: PlayAction, stage: PlayStage): Promise<string | undefined> {
+  if (action.kind === 'leave' || action.kind === 'join') {
+    return (await stage[action.kind](action.cluster)) ? undefined : 'it is not a remote cluster';
+  }
+  if (action.kind === 'apply' || action.kind === 'remove') {
+    if (stage.kubernetes === undefined) return 'no Kubernetes was loaded (--k8s-load)';
+    return action.kind === 'apply'
+      ? stage.kubernetes.apply(action.object)
+      : stage.kubernetes.delete(action.object);
+  }
+  const kvstore = stage.kvstore(action.store);
+  if (kvstore === undefined) return `there is no cluster ${action.store}`;
+  switch (action.kind) {
+    case 'put':
+      await kvstore.update(action.key, bytesOfText(action.value));
+      return undefined;
+    case 'delete':
+      return (await kvstore.delete(action.key)) ? undefined : `there is no key ${action.key}`;
+    case 'patch':
+      return patchKey(kvstore, action.key, action.patch);
+    case 'replace':
+      return replaceText(kvstore, action);
+  }
+}
+
+/**
+ * Plays a script: waits, notifies the audience, performs the actions. Failed actions are reported, and the script continues.
+ * Resolves at the end of the script or when `signal` fires. Never rejects.
+ */
+export async function play(
+  steps: readonly PlayStep[],
+  stage: PlayStage,
+  audience: PlayAudience,
+  clock: Clock,
+  signal: AbortSignal,
+): Promise<void> {
+  for (const step of steps) {
+    await sleep(clock, step.after * 1000, signal);
+    if (signal.aborted) return;
+    audience.onStep(step);
+    for (const action of step.actions) {
+      const failure = await act(action, stage).catch((error: unknown) => String(error));
+      if (failure !== undefined) audience.onFailure(action, failure);
+    }
+  }
+}

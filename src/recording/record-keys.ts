@@ -1,0 +1,60 @@
+import { setImmediate as eventLoopTurn } from 'node:timers/promises';
+import { type Rejection, rejection } from '../base/rejection.ts';
+import { textOfBytes } from '../kvstore/codec/bytes.ts';
+import { HEARTBEAT_KEY, IDENTITY_LOCKS_PREFIX } from '../kvstore/codec/keys.ts';
+import type { KvstoreBackend } from '../kvstore/session/backend.ts';
+import type { KeyValue } from '../kvstore/session/transport.ts';
+
+/** The prefixes of a kvstore that a user of the mesh may read (WIRE, "Keys"). */
+const PREFIXES = ['cilium/cluster-config/', 'cilium/state/', 'cilium/cache/', 'cilium/synced/'];
+
+/** Number of keys in one write: about 100 kB. */
+const LINES = 256;
+
+/** Options of {@link recordKeys}. */
+export interface RecordOptions {
+  /** Name of the cluster that owns the kvstore. */
+  readonly store: string;
+  /** Receives one or more lines, each with its line feed. The next call waits for the promise. */
+  readonly write: (lines: string) => Promise<void>;
+  /** Receives each key with a value that is not UTF-8. */
+  readonly onReject: (rejection: Rejection) => void;
+  readonly signal: AbortSignal;
+}
+
+/**
+ * Writes the keys of a kvstore in the format of `--load`: JSON lines of `{"store", "key", "value"}`, each prefix at one revision
+ * and sorted by key. Locks are omitted. Returns the number of keys. Rejects with a `KvstoreError` if the kvstore does not answer;
+ * only complete lines have been written then.
+ */
+export async function recordKeys(backend: KvstoreBackend, options: RecordOptions): Promise<number> {
+  const { signal } = options;
+  const heartbeat = await backend.get(HEARTBEAT_KEY, { signal });
+  let written = heartbeat === undefined ? 0 : await writeKeys([heartbeat], options);
+  for (const prefix of PREFIXES) {
+    written += await writeKeys(await backend.listPrefix(prefix, { signal }), options);
+  }
+  return written;
+}
+
+async function writeKeys(
+  kvs: readonly KeyValue[],
+  { store, write, onReject, signal }: RecordOptions,
+): Promise<number> {
+  let written = 0;
+  for (let from = 0; from < kvs.length; from += LINES) {
+    signal.throwIfAborted();
+    const lines: string[] = [];
+    for (const { key, value } of kvs.slice(from, from + LINES)) {
+      if (key.startsWith(IDENTITY_LOCKS_PREFIX)) continue;
+      const text = textOfBytes(value);
+      if (text === undefined)
+        onReject(rejection('invalid-utf8', 'value', [...value.subarray(0, 32)], 'not UTF-8: left out', key));
+      else lines.push(`${JSON.stringify({ store, key, value: text })}\n`);
+    }
+    await write(lines.join(''));
+    written += lines.length;
+    await eventLoopTurn();
+  }
+  return written;
+}

@@ -1,0 +1,91 @@
+import type { Clock, Random } from '../base/clock.ts';
+import type { Rejection } from '../base/rejection.ts';
+import { EtcdBackend } from '../kvstore/etcd/etcd-backend.ts';
+import type { KvstoreBackend } from '../kvstore/session/backend.ts';
+import { asKvstoreError } from '../kvstore/session/errors.ts';
+import { ConfigFolder } from '../process/config-folder.ts';
+import { InputError, unreadable } from '../process/input-error.ts';
+import type { Logger } from '../process/log.ts';
+import { openOwnEtcd } from '../process/own-etcd.ts';
+import { recordKeys } from './record-keys.ts';
+
+/** The kvstores to record. */
+export interface RecordMeshOptions {
+  /** Name of the own cluster. */
+  readonly clusterName: string;
+  /** Path of the etcd configuration of the own kvstore; undefined: it is not recorded. */
+  readonly kvstoreConfig: string | undefined;
+  /** Folder with an etcd configuration for each remote cluster; undefined: they are not recorded. */
+  readonly clustermeshConfig: string | undefined;
+}
+
+/** Context of recording. */
+export interface RecordMeshContext {
+  readonly log: Logger;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly write: (lines: string) => Promise<void>;
+  readonly onReject: (rejection: Rejection) => void;
+  readonly signal: AbortSignal;
+}
+
+interface Source {
+  readonly store: string;
+  readonly backend: KvstoreBackend;
+}
+
+/**
+ * Records the own kvstore, then those of the remote clusters by name: see `recordKeys`. Returns true if all were recorded
+ * completely. A failure is logged, and the other kvstores are still recorded. Throws `InputError` if a configuration cannot be
+ * read.
+ */
+export async function recordMesh(options: RecordMeshOptions, context: RecordMeshContext): Promise<boolean> {
+  const { log, signal } = context;
+  const { sources, unusable } = await openSources(options, context);
+  for (const why of unusable) log.error(why);
+  let complete = unusable.length === 0;
+  try {
+    for (const { store, backend } of sources) {
+      try {
+        const keys = await recordKeys(backend, { ...context, store });
+        log.info(`cluster ${store}: ${keys} keys recorded`);
+      } catch (error) {
+        if (signal.aborted) return false;
+        log.error(`cluster ${store} is not recorded completely: ${asKvstoreError(error).message}`);
+        complete = false;
+      }
+    }
+  } finally {
+    await Promise.all(sources.map(({ backend }) => backend.close()));
+  }
+  return complete;
+}
+
+async function openSources(
+  { clusterName, kvstoreConfig, clustermeshConfig }: RecordMeshOptions,
+  context: RecordMeshContext,
+): Promise<{ readonly sources: readonly Source[]; readonly unusable: readonly string[] }> {
+  const sources: Source[] = [];
+  const unusable: string[] = [];
+  if (clustermeshConfig !== undefined) {
+    const { clock, random } = context;
+    const folder = new ConfigFolder(
+      clustermeshConfig,
+      (config) => new EtcdBackend(config, { clock, random }),
+    );
+    const files = await folder.list().catch((cause: unknown) => {
+      throw unreadable('--clustermesh-config', clustermeshConfig, cause);
+    });
+    for (const [store, file] of files) {
+      if (file.kind === 'unusable')
+        unusable.push(`--clustermesh-config ${clustermeshConfig}/${store}: ${file.why}`);
+      if (file.kind === 'config' && store !== clusterName)
+        sources.push({ store, backend: await file.connect(context.signal) });
+    }
+  }
+  if (kvstoreConfig !== undefined)
+    sources.unshift({ store: clusterName, backend: await openOwnEtcd(kvstoreConfig, undefined, context) });
+  if (sources.length === 0 && unusable.length === 0)
+    throw new InputError('there is no kvstore to record: check the files of --clustermesh-config');
+  return { sources, unusable };
+}

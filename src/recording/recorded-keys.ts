@@ -1,0 +1,119 @@
+import { createReadStream } from 'node:fs';
+import { createInterface } from 'node:readline';
+import { messageOf } from '../base/failure.ts';
+import type { Rejection } from '../base/rejection.ts';
+import { keyOfBytes, textOfBytes } from '../kvstore/codec/bytes.ts';
+import { type Decoded, decodeWith, Fields, isObject, rejectInput } from '../net/fields.ts';
+import { unreadable } from '../process/input-error.ts';
+import { parseJsonInTurns } from './json-in-turns.ts';
+
+/** A key of a recorded mesh, in the kvstore of cluster `store`. */
+export interface RecordedKey {
+  readonly store: string;
+  readonly key: string;
+  readonly value: string;
+  /** Position of the key: `file.jsonl:12`. */
+  readonly at: string;
+}
+
+const CONFIG_PREFIX = 'cilium/cluster-config/';
+
+/** Rejects a line. All problems of lines have the reason `malformed-line`. */
+function reject(_reason: string, field: string, value: unknown, why: string): never {
+  return rejectInput('malformed-line', field, value, why);
+}
+
+function parseJson(line: string): unknown {
+  try {
+    return JSON.parse(line);
+  } catch (error) {
+    return reject('', 'line', line, `not JSON: ${messageOf(error)}`);
+  }
+}
+
+function readKey(json: unknown, at: string): RecordedKey {
+  const fields = Fields.of(json, reject, 'line');
+  const [store, key] = [fields.text('store'), fields.text('key')];
+  const value = fields.string('value') ?? fields.reject('value', '', 'is missing');
+  return { store, key, value, at };
+}
+
+/** Returns the key of a line. A rejection contains the position and the field. */
+export function parseRecordedKey(line: string, at: string): Decoded<RecordedKey> {
+  return decodeWith(at, () => readKey(parseJson(line), at));
+}
+
+/** Yields the key of a line, or all keys of a response of `etcdctl get --prefix … -w json`. */
+async function* parseLine(
+  line: string,
+  at: string,
+  own: string,
+): AsyncGenerator<Decoded<RecordedKey>, void, void> {
+  const kvs = line.includes('"kvs"') ? await etcdctlKeys(line) : undefined;
+  if (kvs === undefined) return yield parseRecordedKey(line, at);
+  const store = clusterOf(kvs) ?? own;
+  for (const [index, kv] of kvs.entries()) {
+    const place = `${at} kvs[${index}]`;
+    yield decodeWith(place, () => readEtcdctlKey(kv, store, place));
+  }
+}
+
+async function etcdctlKeys(line: string): Promise<readonly unknown[] | undefined> {
+  const json = await parseJsonInTurns(line);
+  const { kvs } = isObject(json) ? json : {};
+  return Array.isArray(kvs) ? kvs : undefined;
+}
+
+function bytesOfBase64(fields: Fields<never>, name: string, text: string): Uint8Array {
+  const bytes = Buffer.from(text, 'base64'); // ignores invalid characters
+  return bytes.toString('base64') === text ? bytes : fields.reject(name, '', 'is not base64');
+}
+
+/** Returns a key of etcdctl. Key and value are base64; an empty value is omitted. */
+function readEtcdctlKey(kv: unknown, store: string, at: string): RecordedKey {
+  const fields = Fields.of(kv, reject, 'kvs');
+  const key = keyOfBytes(bytesOfBase64(fields, 'key', fields.text('key')));
+  const value = textOfBytes(bytesOfBase64(fields, 'value', fields.string('value') ?? ''));
+  return { store, key, value: value ?? fields.reject('value', '', 'is not UTF-8'), at };
+}
+
+function etcdctlName(kv: unknown): string {
+  const { key } = isObject(kv) ? kv : {};
+  return typeof key === 'string' ? keyOfBytes(Buffer.from(key, 'base64')) : '';
+}
+
+/** Returns the cluster with a configuration among the keys, if there is exactly one. */
+function clusterOf(kvs: readonly unknown[]): string | undefined {
+  const clusters = kvs.map(etcdctlName).filter((name) => name.startsWith(CONFIG_PREFIX));
+  return clusters.length === 1 ? clusters[0]?.slice(CONFIG_PREFIX.length) : undefined;
+}
+
+/**
+ * Yields the keys of a recorded mesh, JSON lines of `{"store", "key", "value"}`. The file is streamed, because it may be larger
+ * than the memory. A line may also be a whole response of `etcdctl get --prefix cilium -w json`. If it contains exactly one cluster
+ * configuration, its keys belong to that cluster, else to `own`. Empty lines are ignored. An invalid line or key is passed to
+ * `onReject` with `file:line`, and the next one is read. Throws {@link InputError} if the file cannot be read.
+ */
+export async function* readRecordedKeys(
+  path: string,
+  onReject: (rejection: Rejection) => void,
+  own: string,
+): AsyncGenerator<RecordedKey, void, void> {
+  const input = createReadStream(path, { encoding: 'utf8' });
+  let number = 0;
+  try {
+    for await (const line of createInterface({ input, crlfDelay: Number.POSITIVE_INFINITY })) {
+      number++;
+      const text = number === 1 ? line.replace(/^\uFEFF/, '') : line;
+      if (text.trim() === '') continue;
+      for await (const parsed of parseLine(text, `${path}:${number}`, own)) {
+        if (parsed.ok) yield parsed.value;
+        else onReject(parsed.rejection);
+      }
+    }
+  } catch (cause) {
+    throw unreadable('--load', path, cause);
+  } finally {
+    input.destroy();
+  }
+}

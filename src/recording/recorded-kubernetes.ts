@@ -1,0 +1,91 @@
+import type { Clock } from '../base/clock.ts';
+import { type Rejection, rejection } from '../base/rejection.ts';
+import { MemoryApiServer } from '../k8s/memory/memory-api-server.ts';
+import { MemoryApiTransport } from '../k8s/memory/memory-api-transport.ts';
+import { CLUSTER_TYPES, type ResourceType } from '../k8s/memory/resource-types.ts';
+import type { ApiTransport } from '../k8s/rest/api-transport.ts';
+import { isObject } from '../net/fields.ts';
+import { readManifests } from './manifests.ts';
+
+/** A Kubernetes object, as in a manifest. */
+export type RecordedObject = Readonly<Record<string, unknown>>;
+
+/** Kind, collection path and name of an object. */
+interface Place {
+  readonly type: ResourceType;
+  readonly collection: string;
+  readonly name: string;
+}
+
+const CONFLICT = 409;
+
+function placeOf(object: RecordedObject): Place | string {
+  const { apiVersion, kind, metadata } = object;
+  const versionOf = ({ group, version }: ResourceType): string =>
+    group === '' ? version : `${group}/${version}`;
+  const type = CLUSTER_TYPES.find((one) => one.kind === kind && versionOf(one) === apiVersion);
+  if (type === undefined) return `${String(apiVersion)} ${String(kind)} is not served`;
+  const { name, namespace = 'default' } = isObject(metadata) ? metadata : {};
+  if (typeof name !== 'string' || typeof namespace !== 'string') return 'it has no name';
+  const root = type.group === '' ? '/api/' : '/apis/';
+  const within = type.namespaced ? `/namespaces/${encodeURIComponent(namespace)}` : '';
+  const collection = `${root}${versionOf(type)}${within}/${type.plural}`;
+  return { type, collection, name: encodeURIComponent(name) };
+}
+
+/** A Kubernetes API server in this process. It contains recorded objects, and scripts can change them. */
+export class RecordedKubernetes {
+  readonly #server: MemoryApiServer;
+
+  constructor(clock: Clock) {
+    this.#server = new MemoryApiServer({ clock });
+  }
+
+  /** The transport to the API server. */
+  get transport(): ApiTransport {
+    return new MemoryApiTransport(this.#server);
+  }
+
+  /**
+   * Stores the objects of a file or folder. An object that cannot be stored is passed to `onReject`, and the others are still
+   * stored. Throws `InputError` if the path cannot be read.
+   */
+  async load(path: string, onReject: (rejection: Rejection) => void, onProgress: () => void): Promise<void> {
+    for await (const { object, at } of readManifests(path, onReject, '--k8s-load')) {
+      const why = await this.apply(object);
+      if (why !== undefined) onReject(rejection('unusable-object', 'object', object, why, at));
+      onProgress();
+    }
+  }
+
+  /** Creates or replaces an object and its status. Returns the reason if that failed. */
+  async apply(object: RecordedObject): Promise<string | undefined> {
+    const place = placeOf(object);
+    if (typeof place === 'string') return place;
+    const { type, collection, name } = place;
+    const created = await this.#send('POST', collection, object);
+    const written = created === CONFLICT ? await this.#send('PUT', `${collection}/${name}`, object) : created;
+    const isComplete = type.hasStatus !== true || object['status'] === undefined || written >= 300;
+    const status = isComplete ? written : await this.#send('PUT', `${collection}/${name}/status`, object);
+    return refusal(status);
+  }
+
+  /** Deletes an object. Its apiVersion, kind and name are sufficient. Returns the reason if that failed. */
+  async delete(object: RecordedObject): Promise<string | undefined> {
+    const place = placeOf(object);
+    if (typeof place === 'string') return place;
+    return refusal(await this.#send('DELETE', `${place.collection}/${place.name}`, {}));
+  }
+
+  async #send(method: 'POST' | 'PUT' | 'DELETE', path: string, object: RecordedObject): Promise<number> {
+    const request = { method, path, authorization: '', contentType: 'application/json' };
+    const body = method === 'DELETE' ? '' : JSON.stringify(object);
+    const gone = new AbortController().signal;
+    const { status } = await this.#server.handle({ ...request, body, gone });
+    return status;
+  }
+}
+
+function refusal(status: number): string | undefined {
+  return status < 300 ? undefined : `the API server answers ${status}`;
+}

@@ -1,0 +1,147 @@
+import type { Clock, Random } from '../base/clock.ts';
+import { type Rejection, rejection } from '../base/rejection.ts';
+import { bytesOfText } from '../kvstore/codec/bytes.ts';
+import {
+  type ClusterConfig,
+  decodeClusterConfig,
+  encodeClusterConfig,
+} from '../kvstore/codec/cluster-config.ts';
+import {
+  clusterConfigKey,
+  DEFAULT_ADDRESS_SPACE,
+  MESH_RESOURCES,
+  parseKey,
+  syncedKey,
+} from '../kvstore/codec/keys.ts';
+import { MemoryBackend } from '../kvstore/memory/memory-backend.ts';
+import { InputError } from '../process/input-error.ts';
+import { type RecordedKey, readRecordedKeys } from './recorded-keys.ts';
+
+/**
+ * Returns a rejection if no reader would find the key. A mesh watches whole prefixes, so keys outside them would be dropped
+ * silently.
+ */
+function strayKey({ store, key, at }: RecordedKey): Rejection | undefined {
+  const parsed = parseKey(key);
+  if (parsed === undefined) return rejection('unknown-key', 'key', key, 'no key of a mesh', at);
+  const isOwn = (parsed.kind === 'node' || parsed.kind === 'service') && parsed.layout === 'state';
+  if (isOwn && parsed.cluster !== store) {
+    const why = `the ${parsed.kind} is not of cluster ${store}, whose kvstore this is`;
+    return rejection('wrong-cluster', 'key', key, why, at);
+  }
+  if (parsed.kind !== 'ip' || parsed.layout !== 'state') return undefined;
+  if (parsed.addressSpace === DEFAULT_ADDRESS_SPACE) return undefined;
+  const why = `the only address space is ${DEFAULT_ADDRESS_SPACE}`;
+  return rejection('unknown-address-space', 'key', key, why, at);
+}
+
+/** Options of loading a recording. */
+export interface LoadOptions {
+  /** The cluster of keys without a store. */
+  readonly own: string;
+  readonly onReject: (rejection: Rejection) => void;
+  /** Called for each key. */
+  readonly onProgress?: (() => void) | undefined;
+  readonly signal: AbortSignal;
+}
+
+/** The kvstores of a recorded mesh, one in memory for each cluster. */
+export class RecordedMesh {
+  readonly #stores = new Map<string, MemoryBackend>();
+  readonly #clock: Clock;
+  readonly #random: Random;
+
+  constructor(clock: Clock, random: Random) {
+    this.#clock = clock;
+    this.#random = random;
+  }
+
+  /** Names of the clusters with a kvstore, in order of their first key. */
+  get clusters(): readonly string[] {
+    return [...this.#stores.keys()];
+  }
+
+  /** Returns the kvstore of a cluster; undefined if it has no keys. */
+  get(cluster: string): MemoryBackend | undefined {
+    return this.#stores.get(cluster);
+  }
+
+  /**
+   * Returns the own kvstore and its id: `id`, or the recorded one, or 0. Adds a cluster configuration if none was recorded, because
+   * a kvstore without one is considered lost, but a recording is complete.
+   */
+  async openOwn(
+    cluster: string,
+    id: number | undefined,
+  ): Promise<{ readonly backend: MemoryBackend; readonly id: number }> {
+    const backend = this.#open(cluster);
+    const known = id ?? (await this.#configOf(cluster))?.id ?? 0;
+    const capabilities = { syncedCanaries: false, cached: false };
+    await backend.createOnly(clusterConfigKey(cluster), encodeClusterConfig({ id: known, capabilities }));
+    return { backend, id: known };
+  }
+
+  /** Returns the kvstore of a cluster. Creates an empty one if there is none. */
+  #open(cluster: string): MemoryBackend {
+    const known = this.#stores.get(cluster);
+    if (known !== undefined) return known;
+    const store = new MemoryBackend({ clock: this.#clock, random: this.#random });
+    this.#stores.set(cluster, store);
+    return store;
+  }
+
+  /**
+   * Stores the keys of a file; see `readRecordedKeys`, also for `own`. Invalid lines, and keys that no reader would find, are
+   * passed to `onReject`. Returns early if the signal fires. Throws `InputError` if no line is valid.
+   */
+  async load(path: string, { own, onReject, onProgress, signal }: LoadOptions): Promise<void> {
+    let keys = 0;
+    let lines = 0;
+    const rejectLine = (rejected: Rejection): void => {
+      lines++;
+      onReject(rejected);
+    };
+    for await (const recorded of readRecordedKeys(path, rejectLine, own)) {
+      if (signal.aborted) return;
+      onProgress?.();
+      keys++;
+      const stray = strayKey(recorded);
+      if (stray === undefined)
+        await this.#open(recorded.store).update(recorded.key, bytesOfText(recorded.value));
+      else onReject(stray);
+    }
+    if (keys === 0 && lines > 0)
+      throw new InputError(
+        `--load ${path}: none of its ${lines} lines can be read; 'dpcache record' writes such files`,
+      );
+  }
+
+  /**
+   * Adds the missing canaries of clusters that write them, and reports each. Such a cluster is complete only if its canaries exist,
+   * but a recording is complete when it has been read, even if it was cut off.
+   */
+  async complete(onReject: (rejection: Rejection) => void): Promise<void> {
+    for (const [cluster, store] of this.#stores) {
+      const config = await this.#configOf(cluster);
+      if (config?.capabilities.syncedCanaries !== true) continue;
+      for (const resource of MESH_RESOURCES) {
+        const key = syncedKey(cluster, resource, config.capabilities.cached ? 'cache' : 'state');
+        if (!(await store.createOnly(key, bytesOfText('')))) continue;
+        const why = 'is missing: is the recording cut off? What it holds is taken for complete';
+        onReject(rejection('missing-canary', 'key', key, why, `cluster ${cluster}`));
+      }
+    }
+  }
+
+  /** Closes all kvstores. */
+  async close(): Promise<void> {
+    await Promise.all([...this.#stores.values()].map((store) => store.close()));
+  }
+
+  async #configOf(cluster: string): Promise<ClusterConfig | undefined> {
+    const key = clusterConfigKey(cluster);
+    const found = await this.#stores.get(cluster)?.get(key);
+    const decoded = found && decodeClusterConfig(found.value, key);
+    return decoded?.ok === true ? decoded.value : undefined;
+  }
+}

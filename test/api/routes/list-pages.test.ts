@@ -1,0 +1,182 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { ProblemError } from '../../../src/api/problem.ts';
+import { type Listing, ListPages, type Page } from '../../../src/api/routes/list-pages.ts';
+import { FakeClock } from '../../agent/support/fake-clock.ts';
+
+function listing(items: readonly (number | undefined)[], name = 'list', view?: object): Listing<number> {
+  return { name, revision: 7, ...(view && { view }), items: items[Symbol.iterator]() };
+}
+
+const NEVER = new AbortController().signal;
+
+function problemOf(use: () => unknown): unknown {
+  try {
+    use();
+  } catch (error) {
+    return error instanceof ProblemError ? error.document : error;
+  }
+  return undefined;
+}
+
+describe('a list in pages', () => {
+  it('is the whole list, also when every page is asked for twice', () => {
+    fc.assert(
+      fc.property(
+        fc.array(fc.option(fc.nat(), { nil: undefined })),
+        fc.integer({ min: 1, max: 4 }),
+        fc.boolean(),
+        (items, limit, twice) => {
+          const pages = new ListPages<number>(new FakeClock(), NEVER);
+          let page: Page<number> = pages.begin(listing(items), limit);
+          const read = [...page.items];
+          while (page.continue !== undefined) {
+            const token = page.continue;
+            page = pages.next(token, limit);
+            if (twice) expect(pages.next(token, limit)).toEqual(page);
+            expect(page.items.length).toBeLessThanOrEqual(limit);
+            expect(page.revision).toBe(7);
+            read.push(...page.items);
+          }
+          expect(read).toEqual(items.filter((item) => item !== undefined));
+        },
+      ),
+    );
+  });
+
+  it('is held while its last page is asked for again, because a client waits for its reader', async () => {
+    const clock = new FakeClock();
+    const pages = new ListPages<number>(clock, NEVER);
+    const { continue: second = '' } = pages.begin(listing([1, 2, 3]), 1);
+    const page = pages.next(second, 1);
+    for (let minute = 0; minute < 5; minute++) {
+      await clock.advance(40_000);
+      expect(pages.next(second, 1)).toEqual(page);
+    }
+    expect(pages.next(page.continue ?? '', 1).items).toEqual([3]);
+  });
+
+  it('whose page is asked for again is not the one that goes when too many are held', () => {
+    const pages = new ListPages<number>(new FakeClock(), NEVER);
+    const { continue: second = '' } = pages.begin(listing([1, 2, 3], 'first'), 1);
+    const page = pages.next(second, 1);
+    for (let other = 0; other < 31; other++) pages.begin(listing([1, 2], `other ${other}`), 1);
+    expect(pages.next(second, 1)).toEqual(page);
+    pages.begin(listing([1, 2], 'one more'), 1);
+    expect(pages.next(page.continue ?? '', 1).items).toEqual([3]);
+  });
+
+  it('that has not changed begins with the same page, and leads each of several who read it to its end', () => {
+    fc.assert(
+      fc.property(
+        fc.array(fc.option(fc.nat(), { nil: undefined })),
+        fc.array(fc.nat({ max: 3 }), { maxLength: 60, size: 'max' }),
+        fc.integer({ min: 1, max: 3 }),
+        (items, turns, limit) => {
+          const pages = new ListPages<number>(new FakeClock(), NEVER);
+          const readers = Array.from({ length: 4 }, () => ({ read: [] as number[], token: '' }));
+          const firsts: Page<number>[] = [];
+          const turn = (reader: { read: number[]; token: string | undefined }): void => {
+            if (reader.token === undefined) return;
+            const page =
+              reader.token === '' ? pages.begin(listing(items), limit) : pages.next(reader.token, limit);
+            if (reader.token === '') firsts.push(page);
+            reader.read.push(...page.items);
+            reader.token = page.continue;
+          };
+          for (const at of turns) for (const reader of readers.slice(at, at + 1)) turn(reader);
+          for (const reader of readers) while (reader.token !== undefined) turn(reader);
+          for (const { read } of readers) expect(read).toEqual(items.filter((item) => item !== undefined));
+          for (const first of firsts) expect(first).toEqual(firsts[0]);
+        },
+      ),
+    );
+  });
+
+  it('is held with seven views beside its own', () => {
+    const pages = new ListPages<number>(new FakeClock(), NEVER);
+    const begin = (name: string, view: object): string =>
+      pages.begin(listing([1, 2, 3], name, view), 1).continue ?? '';
+    const shared = {};
+    const [first, second] = [begin('a', shared), begin('b', shared)];
+    const others = Array.from({ length: 7 }, (_, at) => begin(`other-${at}`, {}));
+    expect([pages.size, pages.isFull]).toEqual([9, true]);
+    pages.next(first, 1); // what `second` needs is in use
+    begin('another', {});
+    expect(pages.next(second, 1).items).toEqual([2]);
+    const [gone = '', ...kept] = others;
+    expect(problemOf(() => pages.next(gone, 1))).toMatchObject({ status: 410 });
+    for (const token of kept) expect(pages.next(token, 1).items).toEqual([2]);
+    expect(pages.isFull).toBe(true);
+  });
+
+  it('looks at no more than 10,000 items for a page, and goes on from there', () => {
+    const pages = new ListPages<number>(new FakeClock(), NEVER);
+    const page = pages.begin(listing([...new Array<undefined>(10_000).fill(undefined), 5]), 10);
+    expect(page.items).toEqual([]);
+    expect(pages.next(page.continue ?? '', 10)).toEqual({ items: [5], revision: 7 });
+  });
+
+  it('is held for a minute, and 32 at a time', async () => {
+    const clock = new FakeClock();
+    const pages = new ListPages<number>(clock, NEVER);
+    const first = pages.begin(listing([1, 2]), 1).continue ?? '';
+    const rest = Array.from(
+      { length: 32 },
+      (_, at) => pages.begin(listing([1, 2], `list-${at}`), 1).continue ?? '',
+    );
+    expect(problemOf(() => pages.next(first, 1))).toMatchObject({
+      status: 410,
+      field: 'continue',
+      value: first,
+    });
+    expect(pages.next(rest[0] ?? '', 1).items).toEqual([2]);
+    await clock.advance(60_000);
+    expect(problemOf(() => pages.next(rest[1] ?? '', 1))).toMatchObject({ status: 410 });
+  });
+
+  it('is let go after a minute though nobody asks, and with the agent', async () => {
+    const clock = new FakeClock();
+    const ended = new AbortController();
+    const pages = new ListPages<number>(clock, ended.signal);
+    pages.begin(listing([1, 2]), 1);
+    await clock.advance(30_000);
+    const later = pages.begin(listing([1, 2, 3], 'later'), 1).continue ?? '';
+    await clock.advance(30_000);
+    expect(pages.size).toBe(1);
+    expect(pages.next(later, 1).items).toEqual([2]);
+    await clock.advance(59_999);
+    expect(pages.size).toBe(1);
+    await clock.advance(1);
+    expect([pages.size, clock.pending]).toEqual([0, 0]);
+    pages.begin(listing([1, 2]), 1);
+    ended.abort();
+    expect([pages.size, clock.pending]).toEqual([0, 0]);
+  });
+
+  it('has shorter pages of what is large', () => {
+    const pages = new ListPages<number>(new FakeClock(), NEVER, (item) => item);
+    const page = pages.begin(listing([6_000, 6_000, 1, 20_000, 1]), 10);
+    expect(page.items).toEqual([6_000, 6_000]);
+    const second = pages.next(page.continue ?? '', 10);
+    expect(second.items).toEqual([1, 20_000]);
+    expect(pages.next(second.continue ?? '', 10)).toEqual({ items: [1], revision: 7 });
+  });
+
+  it('that fails is no shorter list afterwards', () => {
+    const pages = new ListPages<number>(new FakeClock(), NEVER);
+    const items = (function* (): Generator<number> {
+      yield 1;
+      throw new Error('bug');
+    })();
+    const token = pages.begin({ name: 'list', revision: 7, items }, 1).continue ?? '';
+    expect(() => pages.next(token, 1)).toThrow('bug');
+    expect(problemOf(() => pages.next(token, 1))).toMatchObject({ status: 410 });
+  });
+
+  it.each(['', 'x', '1', '1.x', '99.1'])('has no page %j: 410', (token) => {
+    const pages = new ListPages<number>(new FakeClock(), NEVER);
+    pages.begin(listing([1, 2, 3]), 1);
+    expect(problemOf(() => pages.next(token, 1))).toMatchObject({ status: 410 });
+  });
+});

@@ -1,0 +1,651 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { Agent, request } from 'node:http';
+import { connect, createServer, type Socket } from 'node:net';
+import { networkInterfaces } from 'node:os';
+import { join } from 'node:path';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { ApiClient, ApiError } from '../../../src/api/api-client.ts';
+import { pagePath } from '../../../src/api/routes/page-routes.ts';
+import { ApiServer, type ApiServerOptions } from '../../../src/api/server/api-server.ts';
+import { systemClock } from '../../../src/base/system-clock.ts';
+import { settle } from '../../agent/support/fake-clock.ts';
+import { temporaryFolder } from '../../agent/support/temporary-folder.ts';
+import { bytesInUse } from '../../base/support/garbage.ts';
+import { type TestApp, testApp } from '../support/test-app.ts';
+
+async function serve(options: Omit<ApiServerOptions, 'app'>, app: TestApp = testApp()): Promise<ApiServer> {
+  const server = new ApiServer({ app: app.app, ...options });
+  onTestFinished(() => server.stop());
+  await server.start();
+  return server;
+}
+
+const NEVER = new AbortController().signal;
+
+/** Sends a request as it is given, with whatever headers. */
+function send(
+  url: string,
+  headers: Readonly<Record<string, string>> = {},
+): Promise<{ status: number; body: string }> {
+  return new Promise((resolve, reject) => {
+    const sent = request(url, { headers }, (answer) => {
+      let body = '';
+      answer.on('data', (part: Buffer) => {
+        body += part;
+      });
+      answer.on('end', () => resolve({ status: answer.statusCode ?? 0, body }));
+    });
+    sent.on('error', reject);
+    sent.end();
+  });
+}
+
+/** What is answered to bytes as they are, until the connection is closed. */
+async function sendRaw(server: ApiServer, bytes: string): Promise<string> {
+  const { port } = new URL(server.url ?? '');
+  const socket = connect(Number(port), '127.0.0.1');
+  socket.on('error', () => {}); // it may be closed while we write
+  socket.write(bytes);
+  let text = '';
+  socket.on('data', (part: Buffer) => {
+    text += part;
+  });
+  await once(socket, 'close');
+  return text;
+}
+
+describe('a unix socket', () => {
+  it('answers its user only, and goes with the agent', async () => {
+    const path = join(temporaryFolder({}), 'run', 'dpcache.sock');
+    const server = await serve({ socket: path });
+    expect(statSync(path).mode & 0o777).toBe(0o600);
+    expect(await new ApiClient(path, NEVER).ask('/v1/ipcache/lookup/10.9.9.9')).toMatchObject({
+      identity: 77,
+    });
+    await expect(new ApiClient(path, NEVER).ask('/v1/ipcache/lookup/x')).rejects.toMatchObject({
+      problem: { status: 400, field: 'ip' },
+    });
+    await server.stop();
+    expect(existsSync(path)).toBe(false);
+    await expect(new ApiClient(path, NEVER).ask('/healthz')).rejects.toThrow('no agent serves it');
+  });
+
+  it('that is served is refused, with the pid of who serves it', async () => {
+    const path = join(temporaryFolder({}), 'dpcache.sock');
+    await serve({ socket: path });
+    await expect(serve({ socket: path })).rejects.toThrow(
+      `${path} is served by the agent with pid ${process.pid}`,
+    );
+    expect(await new ApiClient(path, NEVER).ask('/healthz')).toMatchObject({ status: 'ok' });
+  });
+
+  it('that a killed agent has left is taken over', async () => {
+    const path = join(temporaryFolder({}), 'dpcache.sock');
+    const code = `require('node:net').createServer().listen(${JSON.stringify(path)}, () => console.log('listening'))`;
+    const child = spawn(process.execPath, ['-e', code], { stdio: ['ignore', 'pipe', 'ignore'] });
+    await once(child.stdout, 'data');
+    child.kill('SIGKILL');
+    await once(child, 'exit');
+    expect(existsSync(path)).toBe(true);
+    await serve({ socket: path });
+    expect(await new ApiClient(path, NEVER).ask('/healthz')).toMatchObject({ status: 'ok' });
+  });
+
+  it('of another program that says nothing is refused too', async () => {
+    const path = join(temporaryFolder({}), 'dpcache.sock');
+    const other = createServer((socket) => socket.on('error', () => {}).end('nonsense\n')).listen(path);
+    onTestFinished(() => void other.close());
+    await once(other, 'listening');
+    await expect(serve({ socket: path })).rejects.toThrow('is served by another process');
+  });
+
+  it('of another program that hangs up in the middle of its answer is refused too', async () => {
+    const path = join(temporaryFolder({}), 'dpcache.sock');
+    const other = createServer((socket) => {
+      socket.on('error', () => {});
+      socket.once('data', () => socket.end('HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{'));
+    }).listen(path);
+    onTestFinished(() => void other.close());
+    await once(other, 'listening');
+    await expect(serve({ socket: path })).rejects.toThrow('is served by another process');
+  });
+
+  it('that is a file or a folder is refused, and the file is left', async () => {
+    const folder = temporaryFolder({ file: 'precious' });
+    mkdirSync(join(folder, 'folder'));
+    for (const name of ['file', 'folder'])
+      await expect(serve({ socket: join(folder, name) })).rejects.toThrow('is there and no socket');
+    expect(readFileSync(join(folder, 'file'), 'utf8')).toBe('precious');
+    expect(readdirSync(folder).sort()).toEqual(['file', 'folder']);
+  });
+
+  it('whose path is longer than the system takes is refused, and not cut', async () => {
+    const folder = temporaryFolder({});
+    const fits = join(folder, 'x'.repeat(107 - folder.length - 1));
+    await serve({ socket: fits });
+    expect(existsSync(fits)).toBe(true);
+    await expect(serve({ socket: `${fits}x` })).rejects.toThrow('at most 107 bytes');
+    expect(readdirSync(folder)).toHaveLength(1);
+  });
+
+  it('of another server at the same path stays when the first one ends (regression: it removed the file)', async () => {
+    const path = join(temporaryFolder({}), 'dpcache.sock');
+    const first = await serve({ socket: path });
+    rmSync(path);
+    await serve({ socket: path });
+    await first.stop();
+    expect(await new ApiClient(path, NEVER).ask('/healthz')).toMatchObject({ status: 'ok' });
+  });
+
+  it('is served by one of several that start at once', async () => {
+    const path = join(temporaryFolder({}), 'dpcache.sock');
+    const starts = await Promise.allSettled(Array.from({ length: 5 }, () => serve({ socket: path })));
+    expect(starts.filter(({ status }) => status === 'fulfilled')).toHaveLength(1);
+    for (const start of starts)
+      if (start.status === 'rejected')
+        expect(String(start.reason)).toContain('is served by the agent with pid');
+    expect(await new ApiClient(path, NEVER).ask('/healthz')).toMatchObject({ status: 'ok' });
+  });
+
+  it('is not left by a server that is stopped while it starts', async () => {
+    const path = join(temporaryFolder({}), 'dpcache.sock');
+    const server = new ApiServer({ app: testApp().app, socket: path, tcp: { host: '127.0.0.1', port: 0 } });
+    const started = server.start();
+    await server.stop();
+    await started;
+    expect(existsSync(path)).toBe(false);
+    expect(server.url).toBeUndefined();
+  });
+
+  it('whose folder cannot be made is an error that names it', async () => {
+    const folder = temporaryFolder({ file: '' });
+    await expect(serve({ socket: join(folder, 'file', 'dpcache.sock') })).rejects.toThrow(folder);
+  });
+});
+
+describe('TCP', () => {
+  it('answers only what asks for this agent by its own name', async () => {
+    const server = await serve({ tcp: { host: '127.0.0.1', port: 0 } });
+    const url = `${server.url}/healthz`;
+    const port = new URL(url).port;
+    expect((await send(url)).status).toBe(200);
+    expect((await send(url, { host: `localhost:${port}` })).status).toBe(200);
+    const rebound = await send(url, { host: `stranger.example:${port}` });
+    expect([rebound.status, JSON.parse(rebound.body)]).toMatchObject([
+      403,
+      { field: 'Host', value: 'stranger.example' },
+    ]);
+  });
+
+  it('takes names as they are, whatever their case and with the dot at their end', async () => {
+    const server = await serve({ tcp: { host: 'LocalHost', port: 0 } });
+    for (const host of ['localhost', 'LOCALHOST', 'localhost.', '127.0.0.1', '[::1]']) {
+      expect((await send(`${server.url}/healthz`, { host })).status).toBe(200);
+    }
+  });
+
+  it.each([
+    'a@localhost',
+    'localhost@stranger.example',
+    '[::1',
+    'local host',
+    'localhost/x',
+    'localhost:99999',
+  ])('refuses the Host %j with a problem', async (host) => {
+    const server = await serve({ tcp: { host: '127.0.0.1', port: 0 } });
+    const answer = await sendRaw(
+      server,
+      `GET /healthz HTTP/1.1\r\nHost: ${host}\r\nConnection: close\r\n\r\n`,
+    );
+    expect(answer).toMatch(/^HTTP\/1\.1 400 .*application\/problem\+json.*"status":400/s);
+  });
+
+  it.each(['0.0.0.0', '::'])('on every address (%s) answers to the names of loopback', async (host) => {
+    const server = await serve({ tcp: { host, port: 0, token: 'secret' } });
+    const { port } = new URL(server.url ?? '');
+    const url = `http://${host === '::' ? '[::1]' : '127.0.0.1'}:${port}/healthz`;
+    for (const [name, status] of [
+      ['localhost', 401],
+      ['127.0.0.1', 401],
+      ['[::1]', 401],
+      ['stranger.example', 403],
+    ] as const)
+      expect([name, (await send(url, { host: name })).status]).toEqual([name, status]);
+  });
+
+  it('on one address beyond loopback does not answer to the names of loopback', async () => {
+    const server = await serve({ tcp: { host: '127.0.0.1', port: 0 } });
+    expect((await send(`${server.url}/healthz`, { host: 'localhost' })).status).toBe(200);
+    const address = Object.values(networkInterfaces())
+      .flat()
+      .find((found) => found?.internal === false && found.family === 'IPv4')?.address;
+    if (address === undefined) return;
+    const beyond = await serve({ tcp: { host: address, port: 0, token: 'secret' } });
+    expect((await send(`${beyond.url}/healthz`, { host: 'localhost' })).status).toBe(403);
+    expect((await send(`${beyond.url}/healthz`, { host: address })).status).toBe(401);
+  });
+
+  it('answers pages of its own origin only', async () => {
+    const server = await serve({ tcp: { host: '127.0.0.1', port: 0 } });
+    expect((await send(`${server.url}/healthz`, { origin: server.url ?? '' })).status).toBe(200);
+    for (const origin of ['http://stranger.example', 'null', 'http://127.0.0.1:1'])
+      expect((await send(`${server.url}/healthz`, { origin })).status).toBe(403);
+  });
+
+  it('with a token answers whoever shows it', async () => {
+    const server = await serve({ tcp: { host: '127.0.0.1', port: 0, token: 'secret' } });
+    const url = `${server.url}/healthz`;
+    for (const authorization of ['', 'Bearer', 'Bearer wrong', 'Bearer secret2', 'Basic secret']) {
+      const { status, body } = await send(url, { authorization });
+      expect(status).toBe(401);
+      expect(body).not.toContain('secret');
+    }
+    expect((await send(url, { authorization: 'Bearer secret' })).status).toBe(200);
+  });
+
+  it('with a valid token answers under every name, and without it under its own names only', async () => {
+    const tcp = { host: '127.0.0.1', port: 0, token: 'secret', names: ['Agent.example.'] };
+    const server = await serve({ tcp });
+    const status = async (host: string, authorization: string): Promise<number> =>
+      (await send(`${server.url}/healthz`, { host, authorization })).status;
+    expect(await status('other.example', 'Bearer secret')).toBe(200);
+    expect(await status('other.example', 'Bearer wrong')).toBe(403);
+    expect(await status('agent.example', 'Bearer wrong')).toBe(401);
+    const other = {
+      host: 'other.example',
+      authorization: 'Bearer secret',
+      origin: 'http://stranger.example',
+    };
+    expect((await send(`${server.url}/healthz`, other)).status).toBe(403);
+  });
+
+  it('without a token answers under the names that were added', async () => {
+    const server = await serve({ tcp: { host: '127.0.0.1', port: 0, names: ['agent.example'] } });
+    const status = async (host: string): Promise<number> =>
+      (await send(`${server.url}/healthz`, { host })).status;
+    expect([await status('agent.example'), await status('other.example')]).toEqual([200, 403]);
+  });
+
+  it('refuses a request with two Host headers', async () => {
+    const server = await serve({ tcp: { host: '127.0.0.1', port: 0 } });
+    const answer = await sendRaw(
+      server,
+      'GET /healthz HTTP/1.1\r\nHost: localhost\r\nhost: stranger.example\r\n\r\n',
+    );
+    expect(answer).toMatch(/^HTTP\/1\.1 400 .*application\/problem\+json.*"status":400/s);
+  });
+
+  it('keeps room for clients with the token while others hold connections', async () => {
+    const server = await serve({ tcp: { host: '127.0.0.1', port: 0, token: 'secret' } });
+    const port = Number(new URL(server.url ?? '').port);
+    const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+    onTestFinished(() => agent.destroy());
+    const ask = (): Promise<{ status: number; reused: boolean }> =>
+      new Promise((resolve, reject) => {
+        const headers = { authorization: 'Bearer secret' };
+        const sent = request(`${server.url}/healthz`, { headers, agent }, (answer) => {
+          answer
+            .resume()
+            .once('end', () => resolve({ status: answer.statusCode ?? 0, reused: sent.reusedSocket }));
+        });
+        sent.on('error', reject).end();
+      });
+    expect(await ask()).toEqual({ status: 200, reused: false });
+    const held = Array.from({ length: 1_100 }, () => connect(port, '127.0.0.1').resume());
+    onTestFinished(() => {
+      for (const socket of held) socket.destroy();
+    });
+    let closed = 0;
+    for (const socket of held) socket.on('error', () => {}).on('close', () => closed++);
+    await Promise.all(held.map((socket) => once(socket, 'connect').catch(() => {})));
+    expect(await ask()).toEqual({ status: 200, reused: true });
+    expect((await send(`${server.url}/healthz`, { authorization: 'Bearer secret' })).status).toBe(200);
+    await expect.poll(() => closed).toBeGreaterThanOrEqual(1_100 - 256);
+  });
+
+  it('closes the connection that is idle longest, and none that waits for an answer, when all are taken', async () => {
+    const server = await serve({ tcp: { host: '127.0.0.1', port: 0 } });
+    const port = Number(new URL(server.url ?? '').port);
+    const held: Socket[] = [];
+    onTestFinished(() => {
+      for (const socket of held) socket.destroy();
+    });
+    for (let at = 0; at < 1_030; at++) {
+      const socket = connect(port, '127.0.0.1').on('error', () => {});
+      held.push(socket);
+      socket.write(`GET ${at === 0 ? '/v1/monitor' : '/healthz'} HTTP/1.1\r\nHost: localhost\r\n\r\n`);
+      await once(socket, 'data');
+    }
+    const isClosed = (at: number): boolean => held[at]?.destroyed === true;
+    await expect.poll(() => isClosed(1)).toBe(true);
+    expect(isClosed(0)).toBe(false);
+    expect(isClosed(1_029)).toBe(false);
+    expect((await send(`${server.url}/healthz`)).status).toBe(200);
+  });
+
+  it('ends monitors that wait in a pipeline when their connection closes', async () => {
+    const world = testApp();
+    const server = await serve({ tcp: { host: '127.0.0.1', port: 0 } }, world);
+    const socket = connect(Number(new URL(server.url ?? '').port), '127.0.0.1');
+    socket.write('GET /v1/monitor HTTP/1.1\r\nHost: localhost\r\n\r\n'.repeat(3));
+    await once(socket, 'data');
+    const monitors = async (): Promise<string | undefined> =>
+      /^dpcache_api_monitors (\d+)/m.exec(await (await world.app.request('/metrics')).text())?.[1];
+    await expect.poll(monitors).toBe('3');
+    socket.destroy();
+    await expect.poll(monitors).toBe('0');
+  });
+
+  it('with a token serves its page to everybody, and nothing else', async () => {
+    const page = [{ name: 'index.html', type: 'text/html', text: 'the page' }];
+    const world = testApp(undefined, page);
+    const tcp = { host: '127.0.0.1', port: 0, token: 'secret' };
+    const server = new ApiServer({ app: world.app, tcp, open: new Set(page.map(pagePath)) });
+    await server.start();
+    onTestFinished(() => server.stop());
+    const status = async (path: string): Promise<number> => (await fetch(`${server.url}${path}`)).status;
+    expect(await Promise.all(['/', '/?x=1', '//', '/v1/status', '/x/..%2f'].map(status))).toEqual([
+      ...[200, 200, 401, 401, 401],
+    ]);
+  });
+
+  it('limits the size of headers', async () => {
+    const server = await serve({ tcp: { host: '127.0.0.1', port: 0 } });
+    expect((await send(`${server.url}/healthz`, { 'x-large': 'x'.repeat(20_000) })).status).toBe(431);
+    expect((await send(`${server.url}/healthz`)).status).toBe(200);
+  });
+
+  it.each([
+    ['an address that is too long', `GET /${'x'.repeat(20_000)} HTTP/1.1\r\nHost: localhost\r\n\r\n`, 431],
+    ['no HTTP', '\x16\x03\x01\x02\x00\x01\x00\r\n\r\n', 400],
+    [
+      'two lengths',
+      'POST /v1/lookup HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n',
+      400,
+    ],
+    ['HTTP/1.0 without a Host', 'GET /healthz HTTP/1.0\r\n\r\n', 400],
+    ['an address of no form', 'GET *x HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n', 400],
+  ])('says what is wrong with %s, and hangs up', async (_, bytes, status) => {
+    const server = await serve({ tcp: { host: '127.0.0.1', port: 0 } });
+    const answer = await sendRaw(server, bytes);
+    const [head = '', body = ''] = answer.split('\r\n\r\n');
+    expect(head).toMatch(new RegExp(`^HTTP/1\\.1 ${status} .*application/problem\\+json`, 's'));
+    expect(JSON.parse(body)).toMatchObject({ status });
+  });
+
+  it('answers what comes at once in order, and nothing into the middle of an answer', async () => {
+    const server = await serve({ tcp: { host: '127.0.0.1', port: 0 } });
+    const ask = (path: string): string => `GET ${path} HTTP/1.1\r\nHost: localhost\r\n\r\n`;
+    const answer = await sendRaw(
+      server,
+      `${ask('/healthz')}${ask('/v1/nodes')}${ask('/v1/monitor')}nonsense\r\n\r\n`,
+    );
+    expect(answer).not.toContain('HTTP/1.1 400');
+  });
+
+  it('hangs up on who asks again and again and reads nothing', async () => {
+    const world = testApp();
+    const server = await serve({ tcp: { host: '127.0.0.1', port: 0 } }, world);
+    let asked = 0;
+    const status = world.model.status.bind(world.model);
+    world.model.status = () => {
+      asked++;
+      return status();
+    };
+    const socket = connect(Number(new URL(server.url ?? '').port), '127.0.0.1');
+    socket.on('error', () => {});
+    await once(socket, 'connect');
+    socket.write('GET /v1/status HTTP/1.1\r\nHost: localhost\r\n\r\n'.repeat(500));
+    socket.resume();
+    await once(socket, 'close');
+    expect(asked).toBeLessThanOrEqual(16);
+    expect((await fetch(`${server.url}/healthz`)).status).toBe(200);
+  });
+
+  it('disconnects a client that sends requests and never reads (regression: it stayed connected forever)', async () => {
+    const server = await serve({ tcp: { host: '127.0.0.1', port: 0 }, unreadMs: 50 });
+    const socket = connect(Number(new URL(server.url ?? '').port), '127.0.0.1');
+    onTestFinished(() => void socket.destroy());
+    const disconnected = once(socket, 'error');
+    await once(socket, 'connect');
+    socket.pause();
+    // One by one, because the limit of unanswered requests must not be reached. The client notices the end when it writes.
+    const requests = setInterval(() => socket.write('GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n'));
+    onTestFinished(() => clearInterval(requests));
+    await disconnected;
+    expect((await fetch(`${server.url}/healthz`)).status).toBe(200);
+  });
+
+  it('keeps a monitor without events connected', async () => {
+    const world = testApp(undefined, undefined, systemClock);
+    const server = await serve({ tcp: { host: '127.0.0.1', port: 0 }, unreadMs: 50 }, world);
+    const reader = (await fetch(`${server.url}/v1/monitor?from=0`)).body?.getReader();
+    const readUntil = async (text: string): Promise<void> => {
+      for (;;) {
+        const { value, done = true } = (await reader?.read()) ?? {};
+        expect(done, text).toBe(false);
+        if (new TextDecoder().decode(value).includes(text)) return;
+      }
+    };
+    await readUntil('event: synced');
+    // Each of these connections is idle for as long as the monitor could be.
+    for (let i = 0; i < 2; i++)
+      await once(connect(Number(new URL(server.url ?? '').port), '127.0.0.1').resume(), 'close');
+    world.model.ipcache.upsert('10.0.0.7', { identity: 9, source: 'k8s' });
+    await readUntil('10.0.0.7/32');
+    await reader?.cancel();
+  });
+
+  it('takes a client that hangs up in the middle of its body for no bug', async () => {
+    const world = testApp();
+    const server = await serve({ tcp: { host: '127.0.0.1', port: 0 } }, world);
+    for (const length of ['Transfer-Encoding: chunked', 'Content-Length: 500']) {
+      const socket = connect(Number(new URL(server.url ?? '').port), '127.0.0.1');
+      socket.write(
+        `POST /v1/lookup HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n${length}\r\n\r\n5\r\n{"ips`,
+      );
+      await once(socket, 'connect');
+      await settle();
+      socket.destroy();
+      await once(socket, 'close');
+      await settle();
+    }
+    expect((await send(`${server.url}/healthz`)).status).toBe(200);
+    expect(world.faults).toEqual([]);
+  });
+
+  it('on a port that is taken is an error, and the socket is not left', async () => {
+    const first = await serve({ tcp: { host: '127.0.0.1', port: 0 } });
+    const socket = join(temporaryFolder({}), 'dpcache.sock');
+    const port = Number(new URL(first.url ?? '').port);
+    await expect(serve({ socket, tcp: { host: '127.0.0.1', port } })).rejects.toThrow('EADDRINUSE');
+    expect(existsSync(socket)).toBe(false);
+  });
+});
+
+describe('a monitor over a connection', () => {
+  it('that cannot be had is an error that says why, not a stream without events', async () => {
+    const path = join(temporaryFolder({}), 'dpcache.sock');
+    await serve({ socket: path });
+    const lines = new ApiClient(path, NEVER).lines('/v1/monitor?types=pod');
+    await expect(lines.next()).rejects.toMatchObject({ problem: { status: 400, field: 'types' } });
+  });
+
+  it('is told of every change, and of each key once when it was slow', async () => {
+    const world = testApp(undefined, undefined, systemClock);
+    const path = join(temporaryFolder({}), 'dpcache.sock');
+    await serve({ socket: path }, world);
+    const lines = new ApiClient(path, NEVER).lines('/v1/monitor?types=ip&from=0');
+    const next = async (start: string): Promise<string> => {
+      for (;;) {
+        const { value = '', done } = await lines.next();
+        if (done === true || value.startsWith(start)) return value;
+      }
+    };
+    expect(await next('event')).toBe('event: synced');
+    world.model.nodes.nodeUpdated({ cluster: 'baltic', name: 'node-2', source: 'clustermesh' });
+    for (let identity = 1; identity <= 3; identity++)
+      world.model.ipcache.upsert('10.0.0.7', { identity, source: 'k8s' });
+    expect(await next('id: abc.4')).toBe('id: abc.4'); // 1 is of a node, 2 and 3 were overtaken
+    expect(JSON.parse((await next('data: ')).slice('data: '.length))).toMatchObject({
+      ...{ revision: 4, type: 'ip', kind: 'upsert', key: '10.0.0.7/32', value: { identity: 3 } },
+    });
+    world.model.ipcache.delete('10.0.0.7', { source: 'k8s' });
+    await next('event: change');
+    expect(JSON.parse((await next('data: ')).slice('data: '.length))).toMatchObject({
+      kind: 'delete',
+      key: '10.0.0.7/32',
+    });
+    await lines.return();
+  });
+
+  it('of another run of the agent begins with a resync', async () => {
+    const { app } = testApp();
+    const answer = await app.request('/v1/monitor', { headers: { 'last-event-id': 'def.0' } });
+    const reader = answer.body?.getReader();
+    const first = await reader?.read();
+    expect(new TextDecoder().decode(first?.value)).toContain('event: resync\n');
+    await reader?.cancel();
+  });
+
+  it('sends a heartbeat while nothing changes', async () => {
+    const { app, model } = testApp();
+    const reader = (await app.request('/v1/monitor')).body?.getReader();
+    await reader?.read();
+    const beat = reader?.read();
+    await settle();
+    await model.clock.advance(15_000);
+    expect(new TextDecoder().decode((await beat)?.value)).toBe(': still here\nid: abc.0\n\n');
+    await reader?.cancel();
+  });
+
+  it('sends a heartbeat also while only other things change, and goes on from there', async () => {
+    const { app, model } = testApp();
+    const reader = (await app.request('/v1/monitor?types=node')).body?.getReader();
+    await reader?.read();
+    const beat = reader?.read();
+    for (let i = 1; i <= 15; i++) {
+      model.ipcache.upsert(`10.7.0.${i}`, { identity: i, source: 'k8s' });
+      await settle();
+      await model.clock.advance(1_000);
+    }
+    expect(new TextDecoder().decode((await beat)?.value)).toBe(': still here\nid: abc.15\n\n');
+    await reader?.cancel();
+  });
+
+  it('leaves turns of the event loop to others while it catches up', async () => {
+    const { app, model } = testApp();
+    for (let i = 0; i < 20_000; i++)
+      model.ipcache.upsert(`10.7.${i >> 8}.${i & 255}`, { identity: 9, source: 'k8s' });
+    const reader = (await app.request('/v1/monitor?from=0')).body?.getReader();
+    let turns = 0;
+    const count = (): void => {
+      turns++;
+      timer = setImmediate(count);
+    };
+    let timer = setImmediate(count);
+    for (let part = 0; part < 20; part++) await reader?.read();
+    clearImmediate(timer);
+    expect(turns).toBeGreaterThan(15);
+    await reader?.cancel();
+  });
+
+  it('shares what is written with all that are at the same place', async () => {
+    const { app, model } = testApp();
+    const readers = await Promise.all(
+      Array.from({ length: 20 }, async () => (await app.request('/v1/monitor')).body?.getReader()),
+    );
+    for (const reader of readers) await reader?.read();
+    const parts = readers.map((reader) => reader?.read());
+    await settle();
+    let reads = 0;
+    const { labelsOf } = model;
+    Object.assign(model, {
+      labelsOf: (identity: number) => {
+        reads++;
+        return labelsOf(identity);
+      },
+    });
+    model.ipcache.upsert('10.7.7.7', { identity: 9, source: 'k8s' });
+    await model.clock.advance(50);
+    const texts = await Promise.all(parts.map(async (part) => new TextDecoder().decode((await part)?.value)));
+    expect(new Set(texts).size).toBe(1);
+    expect(texts[0]).toContain('"key":"10.7.7.7/32"');
+    expect(reads).toBe(1);
+    for (const reader of readers) await reader?.cancel();
+  });
+
+  it('gives each of two at one revision its own types (regression: they shared what was written)', async () => {
+    const { app, model } = testApp();
+    model.ipcache.upsert('10.7.7.7', { identity: 9, source: 'k8s' });
+    model.nodes.nodeUpdated({ cluster: 'baltic', name: 'node-7', source: 'clustermesh' });
+    const changes = async (types: string): Promise<readonly string[]> => {
+      const reader = (await app.request(`/v1/monitor?from=0&types=${types}`)).body?.getReader();
+      let text = '';
+      for (let part = 0; part < 2; part++) text += new TextDecoder().decode((await reader?.read())?.value);
+      await reader?.cancel();
+      return [...text.matchAll(/"type":"(\w+)"/g)].map(([, type = '']) => type);
+    };
+    expect(await changes('ip')).toEqual(['ip']);
+    expect(await changes('node')).toEqual(['node']);
+    expect(await changes('ip,node')).toEqual(['ip', 'node']);
+    expect(await changes('ip')).toEqual(['ip']);
+  });
+
+  it('whose events cannot be made is hung up, and that is said to be a bug', async () => {
+    const world = testApp(undefined, undefined, systemClock);
+    const path = join(temporaryFolder({}), 'dpcache.sock');
+    await serve({ socket: path }, world);
+    world.model.ipcache.upsert('10.0.0.9', { identity: 9, source: 'k8s' });
+    const bug = new Error('bug');
+    world.model.ipcache.lookupByPrefix = () => {
+      throw bug;
+    };
+    const lines = new ApiClient(path, NEVER).lines('/v1/monitor?from=0');
+    await expect(lines.next()).rejects.toThrow('the agent has gone');
+    expect(world.faults).toEqual([bug]);
+    const metrics = await (await world.app.request('/metrics')).text();
+    expect(metrics).toContain('dpcache_api_monitors 0');
+  });
+
+  it('that does not read costs next to nothing, and is let go when it hangs up', async () => {
+    const world = testApp();
+    const server = await serve({ tcp: { host: '127.0.0.1', port: 0 } }, world);
+    const { port } = new URL(server.url ?? '');
+    const socket = connect(Number(port), '127.0.0.1');
+    socket.pause();
+    socket.write(`GET /v1/monitor HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\n\r\n`);
+    await once(socket, 'connect');
+    const before = await bytesInUse();
+    for (let round = 0; round < 100; round++) {
+      for (let i = 0; i < 1_000; i++)
+        world.model.ipcache.upsert(`10.1.${i >> 8}.${i & 255}`, { identity: round + 1, source: 'k8s' });
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    expect((await bytesInUse()) - before).toBeLessThan(16 << 20);
+    socket.destroy();
+    await once(socket, 'close');
+  });
+});
+
+it('says clearly that the agent has gone in the middle of an answer', async () => {
+  const path = join(temporaryFolder({}), 'dpcache.sock');
+  const other = createServer((socket) => socket.end('HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n{')).listen(
+    path,
+  );
+  onTestFinished(() => void other.close());
+  await once(other, 'listening');
+  await expect(new ApiClient(path, NEVER).ask('/v1/status')).rejects.toThrow('the agent has gone');
+});
+
+it('says clearly that an answer is no answer of an agent', async () => {
+  const path = join(temporaryFolder({}), 'dpcache.sock');
+  const other = createServer((socket) => socket.end('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi')).listen(
+    path,
+  );
+  onTestFinished(() => void other.close());
+  await once(other, 'listening');
+  await expect(new ApiClient(path, NEVER).ask('/v1/status')).rejects.toThrow(ApiError);
+});

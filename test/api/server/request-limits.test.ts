@@ -1,0 +1,94 @@
+import { once } from 'node:events';
+import { connect } from 'node:net';
+import { join } from 'node:path';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { ApiServer } from '../../../src/api/server/api-server.ts';
+import { temporaryFolder } from '../../agent/support/temporary-folder.ts';
+import { SteeringModel } from '../support/steering-model.ts';
+import { testApp } from '../support/test-app.ts';
+
+const MIB: number = 1 << 20;
+
+/** Returns a body of 8 MiB without a declared length, and how much of it was read. */
+function largeBody(): { readonly body: ReadableStream<Uint8Array>; readonly bytesRead: () => number } {
+  let read = 0;
+  const chunk = new Uint8Array(65_536).fill(0x20);
+  const pull = (controller: ReadableStreamDefaultController<Uint8Array>): void => {
+    read += chunk.length;
+    controller.enqueue(chunk);
+    if (read >= 8 * MIB) controller.close();
+  };
+  return { body: new ReadableStream({ pull }, { highWaterMark: 0 }), bytesRead: () => read };
+}
+
+describe('a request body', () => {
+  it('is bounded on every route, also on those that parse it before a check', async () => {
+    const { app } = testApp(new SteeringModel());
+    const { paths } = (await (await app.request('/openapi.json')).json()) as { paths: object };
+    for (const path of [...Object.keys(paths), '/nowhere']) {
+      const { body, bytesRead } = largeBody();
+      const headers = { 'content-type': 'application/json' };
+      const request = new Request(`http://localhost${path}`, {
+        method: 'POST',
+        body,
+        headers,
+        duplex: 'half',
+      });
+      const { status } = await app.request(request);
+      expect([path, status, bytesRead() <= 2 * MIB]).toEqual([path, 413, true]);
+    }
+  });
+
+  it('whose declared length is too large is refused unread', async () => {
+    const socket = join(temporaryFolder({}), 'dpcache.sock');
+    const server = new ApiServer({ app: testApp(new SteeringModel()).app, socket });
+    onTestFinished(() => server.stop());
+    await server.start();
+    expect(await statusOfHead({ path: socket })).toBe(413);
+  });
+
+  it('over the unix socket is served while those over TCP take all their places', async () => {
+    const { app } = testApp();
+    const ask = (remoteAddress: string | undefined, body: ReadableStream | string): Promise<Response> => {
+      const headers = { 'content-type': 'application/json' };
+      const request = new Request('http://localhost/v1/lookup', {
+        method: 'POST',
+        body,
+        headers,
+        duplex: 'half',
+      });
+      const incoming = { socket: { remoteAddress, destroyed: false } };
+      return Promise.resolve(app.request(request, undefined, { incoming } as object));
+    };
+    const ended = new AbortController();
+    const waiting = (): ReadableStream =>
+      new ReadableStream({ start: (body) => ended.signal.addEventListener('abort', () => body.close()) });
+    const held = Array.from({ length: 32 }, () => ask('127.0.0.1', waiting()));
+    expect((await ask('127.0.0.1', '{"ips":[]}')).status).toBe(429);
+    expect((await ask(undefined, '{"ips":[]}')).status).toBe(200);
+    ended.abort();
+    await Promise.all(held);
+    expect((await ask('127.0.0.1', '{"ips":[]}')).status).toBe(200);
+  });
+
+  it('is refused unread over TCP by a route of the unix socket', async () => {
+    const model = new SteeringModel();
+    const server = new ApiServer({ app: testApp(model).app, tcp: { host: '127.0.0.1', port: 0 } });
+    onTestFinished(() => server.stop());
+    await server.start();
+    expect(await statusOfHead({ port: Number(new URL(server.url ?? '').port) })).toBe(403);
+    expect(model.asked).toEqual([]);
+  });
+});
+
+/** Returns the status of the answer to a request for a repair whose body of 300 MB is declared and not sent. */
+async function statusOfHead(where: { readonly path: string } | { readonly port: number }): Promise<number> {
+  const socket = connect({ host: '127.0.0.1', ...where });
+  onTestFinished(() => void socket.destroy());
+  socket.on('error', () => {});
+  socket.write(
+    'POST /v1/datapath/repair HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 300000000\r\n\r\n',
+  );
+  const [head]: Buffer[] = await once(socket, 'data');
+  return Number(/^HTTP\/1\.1 (\d+)/.exec(String(head))?.[1]);
+}

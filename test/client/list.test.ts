@@ -1,0 +1,126 @@
+import { describe, expect, it } from 'vitest';
+import { parse } from 'yaml';
+import type { Ask } from '../../src/api/api-client.ts';
+import { type ListFormat, listing } from '../../src/client/list.ts';
+import { FakeClock, settle } from '../agent/support/fake-clock.ts';
+
+interface Item {
+  readonly id: number;
+  readonly name: string;
+}
+
+/** Returns an API with a list of `size` items, and what it was asked. */
+function apiWith(size: number): { readonly ask: Ask; readonly asked: string[] } {
+  const asked: string[] = [];
+  const ask: Ask = async (path) => {
+    asked.push(path);
+    const query = new URL(path, 'http://localhost').searchParams;
+    const from = Number(query.get('continue') ?? 0);
+    const to = Math.min(size, from + Number(query.get('limit')));
+    const items = Array.from({ length: to - from }, (_, at) => ({
+      id: from + at,
+      name: `item-${from + at}`,
+    }));
+    return { items, ...(to < size && { continue: String(to) }) };
+  };
+  return { ask, asked };
+}
+
+const ITEMS = listing<Item>({
+  path: '/v1/items',
+  filters: { cluster: 'a b', label: undefined },
+  columns: [
+    { title: 'ID', cell: ({ id }) => String(id) },
+    { title: 'NAME', cell: ({ name }) => name },
+  ],
+  nameOf: ({ name }) => name,
+  hint: 'No items.',
+  sort: (items) => [...items].sort((a, b) => b.id - a.id),
+});
+
+async function printed(size: number, format: ListFormat, limit?: number): Promise<string> {
+  let text = '';
+  await ITEMS.print(apiWith(size).ask, { format, limit, view: { wide: false } }, async (part) => {
+    text += part;
+  });
+  return text;
+}
+
+describe('a list that is printed', () => {
+  it.each([0, 1, 1_000, 2_500, 12_500])('has each of %i items once, in every format', async (size) => {
+    const ids = Array.from({ length: size }, (_, id) => id);
+    if (size <= 10_000) ids.reverse(); // sorted
+    const items = ids.map((id) => ({ id, name: `item-${id}` }));
+    expect(JSON.parse(await printed(size, 'json'))).toEqual(items);
+    expect(parse(await printed(Math.min(size, 2_500), 'yaml'))).toHaveLength(Math.min(size, 2_500));
+    expect(await printed(size, 'name')).toBe(items.map(({ name }) => `${name}\n`).join(''));
+    const [header, ...rows] = (await printed(size, 'text')).trimEnd().split('\n');
+    expect(header).toMatch(size === 0 ? /^No items\.$/ : /^ID +NAME$/);
+    expect(rows.map((row) => Number(row.split(' ')[0]))).toEqual(ids);
+  });
+
+  it('has the JSON of the whole array', async () => {
+    for (const size of [0, 1, 1_001])
+      expect(await printed(size, 'json')).toBe(
+        `${JSON.stringify(JSON.parse(await printed(size, 'json')), null, 1)}\n`,
+      );
+  });
+
+  it('ends at its limit, and asks for no more', async () => {
+    for (const limit of [1, 1_000, 1_500]) {
+      const { ask, asked } = apiWith(5_000);
+      let text = '';
+      await ITEMS.print(ask, { format: 'name', limit, view: { wide: false } }, async (part) => {
+        text += part;
+      });
+      expect(text.trimEnd().split('\n')).toHaveLength(limit);
+      expect(asked).toHaveLength(Math.ceil(limit / 1_000));
+      expect(asked[0]).toBe(`/v1/items?cluster=a+b&limit=${Math.min(limit, 1_000)}`);
+    }
+  });
+
+  it('is not read further than the reader takes it (regression: all of it was held)', async () => {
+    const { ask, asked } = apiWith(1_000_000);
+    let parts = 0;
+    const closed = new Error('closed');
+    const printing = ITEMS.print(ask, { format: 'text', view: { wide: false } }, async () => {
+      expect(asked.length).toBeLessThanOrEqual(12 + parts);
+      if (++parts === 5) throw closed;
+    });
+    await expect(printing).rejects.toBe(closed);
+    await settle();
+    expect(asked.length).toBeLessThanOrEqual(17);
+  });
+
+  it('is held by the agent while its reader waits', async () => {
+    const clock = new FakeClock();
+    const { ask, asked } = apiWith(2_000);
+    let goOn = (): void => {};
+    const waiting = new Promise<void>((resolve) => {
+      goOn = resolve;
+    });
+    const names = listing<Item>({
+      ...{ path: '/v1/items', filters: {}, columns: [], hint: '', nameOf: ({ name }) => name },
+    });
+    let parts = 0;
+    const printing = names.print(ask, { format: 'name', view: { wide: false }, clock }, async () => {
+      if (++parts === 1) await waiting;
+    });
+    await settle();
+    expect(asked).toEqual(['/v1/items?limit=1000', '/v1/items?continue=1000&limit=1000']);
+    await clock.advance(60_000);
+    expect(asked.slice(2)).toEqual(new Array(3).fill('/v1/items?continue=1000&limit=1000'));
+    goOn();
+    await printing;
+    expect([parts, clock.pending]).toEqual([2, 0]);
+  });
+
+  it('throws what a later page fails with', async () => {
+    const { ask } = apiWith(3_000);
+    const failing: Ask = (path) =>
+      path.includes('continue=2000') ? Promise.reject(new Error('the agent has gone')) : ask(path);
+    await expect(
+      ITEMS.print(failing, { format: 'name', view: { wide: false } }, async () => {}),
+    ).rejects.toThrow('the agent has gone');
+  });
+});

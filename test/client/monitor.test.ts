@@ -1,0 +1,89 @@
+import { join } from 'node:path';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { ApiClient } from '../../src/api/api-client.ts';
+import { ApiServer } from '../../src/api/server/api-server.ts';
+import { systemClock } from '../../src/base/system-clock.ts';
+import { monitor } from '../../src/client/monitor.ts';
+import { temporaryFolder } from '../agent/support/temporary-folder.ts';
+import { type TestApp, testApp } from '../api/support/test-app.ts';
+import { until } from '../kvstore/support/until.ts';
+
+interface Monitored extends TestApp {
+  readonly written: () => string;
+  readonly server: ApiServer;
+  /** Resolves when the monitor has ended. */
+  readonly ended: Promise<void>;
+  readonly stop: () => void;
+}
+
+async function monitored(format: 'text' | 'json', from?: string): Promise<Monitored> {
+  const world = testApp(undefined, undefined, systemClock);
+  const socket = join(temporaryFolder({}), 'dpcache.sock');
+  const server = new ApiServer({ app: world.app, socket });
+  onTestFinished(() => server.stop());
+  await server.start();
+  const stop = new AbortController();
+  let written = '';
+  const output = {
+    write: (text: string) => {
+      written += text;
+    },
+  };
+  const client = new ApiClient(socket, stop.signal);
+  const ended = monitor(client, { format, from }, { output, env: {}, signal: stop.signal });
+  await until('a first line', () => written !== '');
+  return { ...world, server, ended, written: () => written, stop: () => stop.abort() };
+}
+
+describe('dpcache monitor', () => {
+  it('shows a line for each change, until it is interrupted', async () => {
+    const { model, written, stop, ended } = await monitored('text');
+    model.ipcache.upsert('10.0.0.2', { identity: 1234, source: 'kvstore', hostIP: '192.168.0.1' });
+    model.services.deleteService({ namespace: 'shop', name: 'checkout' });
+    model.nodes.nodeUpdated({
+      ...{ cluster: 'baltic', name: 'node\u001b-2', source: 'clustermesh' },
+      addresses: [{ type: 'InternalIP', ip: '192.168.7.2' }],
+    });
+    await until('the node', () => written().includes('node'));
+    stop();
+    await ended;
+    const lines = written()
+      .replace(/^\d\d:\d\d:\d\d/gm, 'TIME')
+      .split('\n');
+    expect(lines).toEqual([
+      'Every change after revision 0; Ctrl-C ends.',
+      'TIME + ip      10.0.0.2/32  identity 1234 (app=checkout), on 192.168.0.1, by kvstore',
+      'TIME - service shop/checkout',
+      expect.stringMatching(/^TIME \+ (ip {6}192\.168\.7\.2\/32|node {4}baltic\/node\\u001b-2)/),
+      expect.stringMatching(/^TIME \+ (ip {6}192\.168\.7\.2\/32|node {4}baltic\/node\\u001b-2)/),
+      '',
+    ]);
+  });
+
+  it('with -o json writes an object a line', async () => {
+    const { model, written, stop, ended } = await monitored('json');
+    model.ipcache.upsert('10.0.0.2', { identity: 7, source: 'k8s' });
+    await until('the change', () => written().includes('10.0.0.2'));
+    stop();
+    await ended;
+    const [synced, change] = written()
+      .trimEnd()
+      .split('\n')
+      .map((line) => JSON.parse(line));
+    expect(synced).toEqual({ event: 'synced', revision: 0 });
+    expect(change).toMatchObject({ revision: 1, type: 'ip', kind: 'upsert', value: { identity: 7 } });
+  });
+
+  it('says that changes were missed', async () => {
+    const { written, stop, ended } = await monitored('text', '99');
+    expect(written()).toMatch(/^Changes were missed: read the lists anew/);
+    stop();
+    await ended;
+  });
+
+  it('ends with the agent', async () => {
+    const { server, ended } = await monitored('text');
+    await server.stop();
+    await ended.catch(() => undefined);
+  });
+});

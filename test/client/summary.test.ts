@@ -1,0 +1,75 @@
+import { describe, expect, it } from 'vitest';
+import { askKvstoreMesh, askOperator } from '../../src/agent/process-answers.ts';
+import { ApiError } from '../../src/api/api-client.ts';
+import { askClustermesh, askReady, askStatus } from '../../src/client/summary.ts';
+
+it('the status of the mesh names what a waiting agent waits for (regression: it was an empty table)', async () => {
+  const steps = [
+    { name: 'API', state: 'done', waitsFor: [] },
+    { name: 'own kvstore', state: 'running', idleMs: 4_000, waitsFor: ['etcd at https://10.0.0.1:2379'] },
+    { name: 'clusters', state: 'pending', waitsFor: [] },
+  ];
+  const document = { cluster: 'atlantic', clusterID: 1, clusters: [], configProblems: [], steps };
+  const { lines } = await askClustermesh(async () => document, { wide: false });
+  expect(lines.slice(0, 3)).toEqual([
+    expect.stringContaining('wn kvstore'),
+    '  etcd at https://10.0.0.1:2379',
+    '',
+  ]);
+});
+
+it('the readiness of an agent is an answer, also when it is not ready', async () => {
+  const waiting = { ready: false, blockers: ['cluster far is not complete'] };
+  const refused = (): never => {
+    throw new ApiError('the agent has answered 503', waiting as never);
+  };
+  expect(await askReady(async () => ({ ready: true, blockers: [] }), { wide: false })).toMatchObject({
+    found: true,
+  });
+  expect(await askReady(async () => refused(), { wide: false })).toMatchObject({
+    ...{ found: false, lines: ['cluster far is not complete'], json: waiting },
+  });
+  const gone = new ApiError('the agent has gone');
+  await expect(askReady(() => Promise.reject(gone), { wide: false })).rejects.toBe(gone);
+});
+
+it('the status shows for how long a kind of Kubernetes has missed changes, and when the next attempt is', async () => {
+  const counts = { objects: 3, rejected: 0, events: 9, lists: 1, bookmarks: 0, failures: 2 };
+  const failed = { name: 'pods', state: 'waiting', complete: true, ...counts, lastFailure: 'no route' };
+  const kubernetes = {
+    server: 'memory',
+    kinds: [
+      { ...failed, lagMs: 14_000, behindMs: 12_400, retryInMs: 2_300 },
+      { ...failed, name: 'services', behindMs: 800 },
+    ],
+  };
+  const rejected = { total: 0, byReason: {}, recent: [] };
+  const parts = {
+    clusters: [],
+    configProblems: [],
+    steps: [],
+    rejected,
+    ipcache: {},
+    nodes: {},
+    services: {},
+  };
+  const { lines } = await askStatus(async () => ({ ...parts, kubernetes }), { wide: false });
+  expect(lines.find((line) => line.startsWith('pods'))).toMatch(
+    /14 s ago +behind for 12 s, next try in 3 s: no route$/,
+  );
+  expect(lines.find((line) => line.startsWith('services'))).toMatch(
+    /behind for 1 s, retrying now: no route$/,
+  );
+});
+
+describe('a status of another kind of process', () => {
+  it.each([
+    ['askStatus', askStatus, { problems: [], clusters: [] }, 'an agent'],
+    ['askOperator', askOperator, { ipcache: {}, clusters: [] }, 'an operator'],
+    ['askKvstoreMesh', askKvstoreMesh, { duties: [] }, 'a kvstoremesh'],
+  ])('is an error of %s that names the remedy (regression: TypeError)', async (_, question, status, kind) => {
+    await expect(question(async () => status, { wide: false })).rejects.toThrow(
+      `the process at the socket is not ${kind}: name its socket with --socket`,
+    );
+  });
+});

@@ -1,0 +1,230 @@
+import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import { createServer, type IncomingMessage, type RequestListener } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { gzipSync } from 'node:zlib';
+import { afterEach, expect, it } from 'vitest';
+import { ApiError } from '../../../src/k8s/rest/api-error.ts';
+import { textOf } from '../../../src/k8s/rest/api-transport.ts';
+import { type ClusterAccess, fixedCredentials } from '../../../src/k8s/rest/cluster-access.ts';
+import { HttpTransport } from '../../../src/k8s/rest/http-transport.ts';
+
+const never = new AbortController().signal;
+
+const ends: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const end of ends.splice(0).reverse()) await end();
+});
+
+/** A way to a server that answers so. */
+async function wayTo(
+  answer: RequestListener,
+  access: Partial<ClusterAccess> = {},
+  path = '',
+): Promise<HttpTransport> {
+  const server = createServer(answer).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  const transport = new HttpTransport({
+    server: `http://127.0.0.1:${port}${path}`,
+    ...{ ca: undefined, serverName: undefined, insecureSkipVerify: false },
+    credentials: fixedCredentials(undefined, undefined),
+    ...access,
+  });
+  ends.push(
+    () => server.close(),
+    () => transport.close(),
+  );
+  return transport;
+}
+
+async function bodyOf(request: IncomingMessage): Promise<string> {
+  let text = '';
+  for await (const bytes of request) text += String(bytes);
+  return text;
+}
+
+it('sends what is asked for, below the path of the server, with the credentials', async () => {
+  const seen: unknown[] = [];
+  const credentials = fixedCredentials('Bearer t', undefined);
+  const transport = await wayTo(
+    async (request, response) => {
+      const { method, url, headers } = request;
+      const { accept, authorization, 'content-type': type, 'user-agent': agent } = headers;
+      seen.push([method, url, accept, authorization, type, agent, await bodyOf(request)]);
+      response.end('ok');
+    },
+    { credentials },
+    '/clusters/c1/',
+  );
+  const ask = async (request: object): Promise<string> =>
+    textOf((await transport.send({ path: '/api', signal: never, ...request })).body);
+  const always = ['application/json', 'Bearer t'];
+  expect(await ask({})).toBe('ok');
+  expect(await ask({ method: 'POST', body: { a: 1 } })).toBe('ok');
+  expect(await ask({ method: 'PATCH', body: [], contentType: 'application/json-patch+json' })).toBe('ok');
+  expect(seen).toEqual([
+    ['GET', '/clusters/c1/api', ...always, undefined, 'datapath-cache', ''],
+    ['POST', '/clusters/c1/api', ...always, 'application/json', 'datapath-cache', '{"a":1}'],
+    ['PATCH', '/clusters/c1/api', ...always, 'application/json-patch+json', 'datapath-cache', '[]'],
+  ]);
+});
+
+it('says how long the server asks to wait, and unpacks what comes packed', async () => {
+  const transport = await wayTo((_request, response) => {
+    response.writeHead(429, { 'retry-after': '3', 'content-encoding': 'gzip' });
+    response.end(gzipSync('slow down'));
+  });
+  const { status, retryAfterMs, body } = await transport.send({ path: '/', signal: never });
+  expect({ status, retryAfterMs }).toEqual({ status: 429, retryAfterMs: 3_000 });
+  expect(await textOf(body)).toBe('slow down');
+});
+
+it.each([
+  [204, {}],
+  [200, { 'content-length': '0' }],
+])(
+  'takes an answer without a body as it is, also where it is said to be packed: %d %o',
+  async (status, length) => {
+    const transport = await wayTo((_request, response) => {
+      response.writeHead(status, { 'content-encoding': 'gzip', ...length }).end();
+    });
+    const answer = await transport.send({ path: '/', signal: never });
+    expect(answer.status).toBe(status);
+    expect(await textOf(answer.body)).toBe('');
+  },
+);
+
+it('unpacks what comes faster than it is read', async () => {
+  const text = randomBytes(1 << 20).toString('hex'); // half as long packed: many pieces
+  const transport = await wayTo((_request, response) => {
+    response.writeHead(200, { 'content-encoding': 'gzip' });
+    response.end(gzipSync(text));
+  });
+  const { body } = await transport.send({ path: '/', gzip: true, signal: never });
+  expect((await textOf(body, text.length)) === text).toBe(true);
+});
+
+it('lets credentials be fetched anew that a server does not accept, and no others', async () => {
+  let refused = 0;
+  const statuses = [200, 401, 403];
+  const transport = await wayTo(
+    (_request, response) => {
+      response.writeHead(statuses.shift() ?? 500).end('');
+    },
+    { credentials: { ...fixedCredentials(undefined, undefined), refused: () => void refused++ } },
+  );
+  const counts: number[] = [];
+  for (let i = 0; i < 3; i++) {
+    await textOf((await transport.send({ path: '/', signal: never })).body);
+    counts.push(refused);
+  }
+  expect(counts).toEqual([0, 1, 1]);
+});
+
+it('tells a server that is not there from one that breaks off, and both from credentials that fail', async () => {
+  const breaking = await wayTo((request) => request.socket.destroy());
+  await expect(breaking.send({ path: '/', signal: never })).rejects.toMatchObject({ code: 'broken' });
+  const absent = await wayTo(() => {}, { server: 'http://127.0.0.1:1' });
+  await expect(absent.send({ path: '/', signal: never })).rejects.toMatchObject({ code: 'unreachable' });
+  const failure = new ApiError('credentials', 'the plugin failed');
+  const certificate = (): Promise<never> => Promise.reject(failure);
+  const without = await wayTo(() => {}, {
+    credentials: { ...fixedCredentials(undefined, undefined), certificate },
+  });
+  await expect(without.send({ path: '/', signal: never })).rejects.toBe(failure);
+});
+
+it('ends what is under way when connections are closed, and makes others after that', async () => {
+  let hangs = true;
+  let asked: () => void = () => {};
+  const isAsked = new Promise<void>((resolve) => {
+    asked = resolve;
+  });
+  const transport = await wayTo((_request, response) => {
+    asked();
+    if (!hangs) response.end('ok');
+  });
+  const waiting = transport.send({ path: '/', signal: never });
+  const broken = expect(waiting).rejects.toMatchObject({ code: 'broken' });
+  await isAsked;
+  transport.reset();
+  await broken;
+  hangs = false;
+  expect(await textOf((await transport.send({ path: '/', signal: never })).body)).toBe('ok');
+});
+
+it.each([true, false])(
+  'an answer that is given up before it is read ends nothing else (regression: the process, where gzip): %s',
+  async (gzip) => {
+    const server = createServer((_request, response) => {
+      response.writeHead(200, gzip ? { 'content-encoding': 'gzip' } : {});
+      response.write(gzip ? gzipSync('{"items":[').subarray(0, 12) : '{"items":[');
+    }).listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const { port } = server.address() as AddressInfo;
+    const transport = new HttpTransport({
+      server: `http://127.0.0.1:${port}`,
+      ...{ ca: undefined, serverName: undefined, insecureSkipVerify: false },
+      credentials: fixedCredentials(undefined, undefined),
+    });
+    const givenUp = new AbortController();
+    const { status, body } = await transport.send({ path: '/', gzip, signal: givenUp.signal });
+    expect(status).toBe(200);
+    givenUp.abort();
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    await expect(textOf(body)).rejects.toThrow();
+    await transport.close();
+    server.close();
+  },
+);
+
+it.each([
+  ['ended', 'Content-Length: 66560\r\nConnection: close', 'whole'],
+  ['ended', 'Content-Length: 66560', 'whole'],
+  ['ended', 'Connection: close', 'whole'],
+  ['reset', 'Content-Length: 66561\r\nConnection: close', 'broken'],
+  ['reset', 'Connection: close', 'broken'],
+] as const)(
+  'a connection that is %s while it is held up for a slow reader ends nothing else (regression: the process): %s',
+  async (how, head, expected) => {
+    const transport = await wayTo(({ socket }) => {
+      socket.write(`HTTP/1.1 200 OK\r\n${head}\r\n\r\n`);
+      socket.write('x'.repeat(66_560));
+      setTimeout(() => (how === 'ended' ? socket.end() : socket.resetAndDestroy()), 20);
+    });
+    const { body } = await transport.send({ path: '/', signal: never });
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    const read = textOf(body);
+    if (expected === 'whole') expect((await read).length).toBe(66_560);
+    else await expect(read).rejects.toThrow();
+  },
+);
+
+it.each([
+  [undefined, 'gzip'],
+  [false, 'gzip'],
+  [true, undefined],
+])('asks for compression unless the cluster says not to: %s', async (disableCompression, expected) => {
+  const asked: unknown[] = [];
+  const server = createServer((request, response) => {
+    asked.push(request.headers['accept-encoding']);
+    response.end('{}');
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  const transport = new HttpTransport({
+    ...{ server: `http://127.0.0.1:${port}`, disableCompression },
+    ...{ ca: undefined, serverName: undefined, insecureSkipVerify: false },
+    credentials: fixedCredentials(undefined, undefined),
+  });
+  try {
+    const { signal } = new AbortController();
+    expect(await textOf((await transport.send({ path: '/', gzip: true, signal })).body)).toBe('{}');
+    expect(asked).toEqual([expected]);
+  } finally {
+    await transport.close();
+    server.close();
+  }
+});

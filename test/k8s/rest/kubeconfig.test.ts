@@ -1,0 +1,319 @@
+import { chmodSync, existsSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { inClusterAccess, isInCluster } from '../../../src/k8s/rest/in-cluster.ts';
+import { KubeconfigError, parseKubeconfig, readKubeconfig } from '../../../src/k8s/rest/kubeconfig.ts';
+import { ManualClock } from '../../base/support/manual-clock.ts';
+import { until } from '../../kvstore/support/until.ts';
+
+const PEM = '-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n';
+const ENCODED = Buffer.from(PEM).toString('base64');
+
+let folder = '';
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'dpcache-kubeconfig-'));
+});
+afterEach(() => rmSync(folder, { recursive: true, force: true }));
+
+const EXEC = { apiVersion: 'client.authentication.k8s.io/v1', command: './plugin' };
+
+interface Parts {
+  readonly cluster?: object;
+  readonly user?: object;
+  readonly context?: object;
+}
+
+function text({ cluster = {}, user = {}, context = {} }: Parts = {}): string {
+  return JSON.stringify({
+    'current-context': 'here',
+    clusters: [
+      { name: 'other', cluster: { server: 'https://other' } },
+      { name: 'c', cluster: { server: 'https://api:6443', ...cluster } },
+    ],
+    users: [{ name: 'u', user }],
+    contexts: [{ name: 'here', context: { cluster: 'c', user: 'u', ...context } }],
+  });
+}
+
+function parse(
+  parts: Parts = {},
+  clock: ManualClock = new ManualClock(),
+): ReturnType<typeof parseKubeconfig> {
+  return parseKubeconfig(text(parts), join(folder, 'config'), { clock });
+}
+
+function mistakes(parts: Parts | string): readonly string[] {
+  try {
+    parseKubeconfig(typeof parts === 'string' ? parts : text(parts), '/k/config');
+  } catch (error) {
+    if (error instanceof KubeconfigError)
+      return error.rejections.map(({ field, reason }) => `${field}: ${reason}`);
+    throw error;
+  }
+  return [];
+}
+
+describe('a kubeconfig', () => {
+  it('names server, namespace, authority and server name of its context', () => {
+    const cluster = {
+      'certificate-authority-data': ENCODED,
+      'tls-server-name': 'kube.test',
+      'disable-compression': true,
+    };
+    const read = parse({ cluster, context: { namespace: 'shop' } });
+    expect(read.server).toBe('https://api:6443/');
+    expect(read).toMatchObject({
+      context: 'here',
+      cluster: 'c',
+      user: 'u',
+      namespace: 'shop',
+      serverName: 'kube.test',
+      disableCompression: true,
+    });
+    expect(read.ca).toEqual({ data: Buffer.from(PEM) });
+  });
+
+  it('may leave out what is usual: the scheme, the namespace, an authority', () => {
+    const serverOf = (server: string): string => parse({ cluster: { server } }).server;
+    expect(serverOf('api:6443')).toBe('https://api:6443/');
+    expect(serverOf('http://localhost:8001')).toBe('http://localhost:8001/');
+    const { ca, serverName, insecureSkipVerify, namespace } = parse();
+    expect({ ca, serverName, insecureSkipVerify, namespace }).toEqual({
+      ...{ ca: undefined, serverName: undefined, insecureSkipVerify: false, namespace: 'default' },
+    });
+  });
+
+  it('is read from a file, relative paths from its folder, and another context by name', async () => {
+    const path = join(folder, 'config');
+    writeFileSync(path, text({ cluster: { 'certificate-authority': 'pki/ca.crt' } }));
+    const read = await readKubeconfig(path);
+    expect(read.ca).toEqual({ file: join(folder, 'pki/ca.crt') });
+    await expect(readKubeconfig(path, { context: 'there' })).rejects.toThrow(
+      /no element is named "there": found here/,
+    );
+    await expect(readKubeconfig(join(folder, 'no'))).rejects.toThrow(/cannot read kubeconfig .*ENOENT/);
+  });
+
+  it.each<[string, Parts, readonly string[]]>([
+    ['a proxy', { cluster: { 'proxy-url': 'http://p' } }, ['clusters[1].cluster.proxy-url: unsupported']],
+    ['impersonation', { user: { as: 'root' } }, ['users[0].user.as: unsupported']],
+    ['an old plugin', { user: { 'auth-provider': {} } }, ['users[0].user.auth-provider: unsupported']],
+    [
+      'a server of another scheme',
+      { cluster: { server: 'ftp://x' } },
+      ['clusters[1].cluster.server: invalid-url'],
+    ],
+    [
+      'a certificate alone',
+      { user: { 'client-certificate': 'c' } },
+      ['users[0].user.client-key: missing-field'],
+    ],
+    ['a key alone', { user: { 'client-key': 'k' } }, ['users[0].user.client-certificate: missing-field']],
+    [
+      'a plugin that asks a person',
+      { user: { exec: { ...EXEC, interactiveMode: 'Always' } } },
+      ['users[0].user.exec.interactiveMode: unsupported'],
+    ],
+    [
+      'what is no PEM',
+      { cluster: { 'certificate-authority-data': 'AAAA' } },
+      ['clusters[1].cluster.certificate-authority-data: invalid-pem'],
+    ],
+    [
+      'an authority that is not looked at',
+      { cluster: { 'certificate-authority': 'x', 'insecure-skip-tls-verify': true } },
+      ['clusters[1].cluster.insecure-skip-tls-verify: contradiction'],
+    ],
+    [
+      'several mistakes at once',
+      { cluster: { server: 7, 'proxy-url': 'p' }, user: { token: 5, exec: { command: '' } } },
+      [
+        'clusters[1].cluster.proxy-url: unsupported',
+        'clusters[1].cluster.server: wrong-type',
+        'users[0].user.exec.apiVersion: missing-field',
+        'users[0].user.exec.command: missing-field',
+      ],
+    ],
+    ['a user who is not there', { context: { user: 'nobody' } }, ['users: unknown-name']],
+  ])('is refused by field for %s', (_, parts, expected) => {
+    expect(mistakes(parts)).toEqual(expected);
+  });
+
+  it('that is no YAML, or empty, is refused with a sentence', () => {
+    expect(() => parseKubeconfig('{', '/k/config')).toThrow(/kubeconfig \/k\/config is not YAML/);
+    expect(mistakes('')).toEqual(['kubeconfig: wrong-type']);
+    expect(mistakes('{}')).toEqual(['current-context: missing-field']);
+  });
+
+  it('never shows a secret in what it says', () => {
+    const user = { token: ['s3cret'], 'client-key-data': 's3cret', 'client-certificate-data': ENCODED };
+    expect(() => parse({ user })).toThrow(KubeconfigError);
+    expect(() => parse({ user })).not.toThrow(/s3cret/);
+  });
+});
+
+describe('credentials', () => {
+  it('are a token, or a name and password', async () => {
+    expect(await parse({ user: { token: 't' } }).credentials.authorization()).toBe('Bearer t');
+    const basic = await parse({ user: { username: 'u', password: 'p' } }).credentials.authorization();
+    expect(basic).toBe(`Basic ${Buffer.from('u:p').toString('base64')}`);
+    expect(await parse({}).credentials.authorization()).toBeUndefined();
+  });
+
+  it('may be a certificate and its key, as files or as they are, beside a token or alone', async () => {
+    const files = { 'client-certificate': 'client.crt', 'client-key': 'client.key' };
+    const shown = {
+      certificate: { file: join(folder, 'client.crt') },
+      key: { file: join(folder, 'client.key') },
+    };
+    for (const user of [files, { ...files, token: 't' }, { ...files, tokenFile: 'token' }])
+      expect(await parse({ user }).credentials.certificate()).toEqual(shown);
+    const data = { 'client-certificate-data': ENCODED, 'client-key-data': ENCODED };
+    const pem = { data: Buffer.from(PEM) };
+    expect(await parse({ user: { ...files, ...data } }).credentials.certificate()).toEqual({
+      certificate: pem,
+      key: pem,
+    });
+    expect(await parse({ user: { token: 't' } }).credentials.certificate()).toBeUndefined();
+  });
+
+  it('follow a token file that is renewed, and survive it being empty or gone for a moment', async () => {
+    const clock = new ManualClock();
+    const file = join(folder, 'token');
+    const { credentials } = parse({ user: { tokenFile: 'token' } }, clock);
+    await expect(credentials.authorization()).rejects.toThrow(/cannot read a token from .*token: ENOENT/);
+    writeFileSync(file, 'one\n');
+    expect(await credentials.authorization()).toBe('Bearer one');
+    writeFileSync(file, 'two');
+    expect(await credentials.authorization()).toBe('Bearer one');
+    clock.advance(10_000);
+    expect(await credentials.authorization()).toBe('Bearer two');
+    writeFileSync(file, 'three');
+    credentials.refused();
+    expect(await credentials.authorization()).toBe('Bearer three');
+    for (const spoil of [() => writeFileSync(file, ''), () => renameSync(file, `${file}.gone`)]) {
+      spoil();
+      clock.advance(10_000);
+      expect(await credentials.authorization()).toBe('Bearer three');
+    }
+  });
+
+  function plugin(script: string): void {
+    writeFileSync(join(folder, 'plugin'), `#!/bin/sh\n${script}\n`);
+    chmodSync(join(folder, 'plugin'), 0o755);
+  }
+  const says = (status: object): string =>
+    `echo run >>runs; echo '${JSON.stringify({ kind: 'ExecCredential', apiVersion: EXEC.apiVersion, status })}'`;
+
+  it('come from a plugin, which is asked again when they expire or are refused', async () => {
+    const clock = new ManualClock();
+    const status = { token: 'tN', expirationTimestamp: '1970-01-01T00:01:00Z' };
+    plugin(`${says(status)} | sed "s/tN/t$(wc -l <runs | tr -d ' ')/"`);
+    const { credentials } = parse({ user: { exec: EXEC } }, clock);
+    expect(await Promise.all([credentials.authorization(), credentials.authorization()])).toEqual([
+      'Bearer t1',
+      'Bearer t1',
+    ]);
+    clock.advance(60_000);
+    expect(await credentials.authorization()).toBe('Bearer t2');
+    credentials.refused();
+    expect(await credentials.authorization()).toBe('Bearer t3');
+  });
+
+  it('of a plugin may be a certificate; it is told of the cluster if the kubeconfig says so', async () => {
+    plugin(
+      `printf '%s' "$KUBERNETES_EXEC_INFO" >info; ${says({ clientCertificateData: PEM, clientKeyData: PEM })}`.replaceAll(
+        '\\n',
+        '\\\\n',
+      ),
+    );
+    const { credentials } = parse({ user: { exec: { ...EXEC, provideClusterInfo: true } } });
+    expect(await credentials.certificate()).toEqual({
+      certificate: { data: Buffer.from(PEM) },
+      key: { data: Buffer.from(PEM) },
+    });
+    expect(await credentials.authorization()).toBeUndefined();
+    const told = JSON.parse(readFileSync(join(folder, 'info'), 'utf8'));
+    expect(told.spec).toEqual({ interactive: false, cluster: { server: 'https://api:6443' } });
+  });
+
+  it('of a plugin may depend on its arguments and environment', async () => {
+    plugin(`TOKEN="$1-$2-$ONE-$TWO"; ${says({ token: 'TOKEN' })} | sed "s/TOKEN/$TOKEN/"`);
+    const env = [{ name: 'ONE', value: '1' }, { name: 'TWO', value: '' }, { value: 'x' }, { name: 'y' }];
+    const user = { exec: { ...EXEC, args: ['a', 'b'], env: env.slice(0, 2) } };
+    expect(await parse({ user }).credentials.authorization()).toBe('Bearer a-b-1-');
+    expect(mistakes({ user: { exec: { ...EXEC, env } } })).not.toEqual([]);
+  });
+
+  it.each([
+    ['fails', 'echo no access >&2; exit 3', /the plugin .*plugin failed: .*no access/s],
+    ['says nothing', 'true', /is not JSON/],
+    ['says something else', 'echo {}', /not an ExecCredential/],
+    [
+      'answers in another version',
+      'echo \'{"kind":"ExecCredential","apiVersion":"x/v9"}\'',
+      /apiVersion is x\/v9/,
+    ],
+    ['gives nothing', says({}), /no token and no certificate/],
+    ['gives a time that is none', says({ token: 't', expirationTimestamp: 'soon' }), /not a time/],
+  ])('of a plugin that %s are refused clearly', async (_, script, message) => {
+    plugin(script);
+    await expect(parse({ user: { exec: EXEC } }).credentials.authorization()).rejects.toThrow(message);
+  });
+
+  it('of a plugin that does not end, and ignores that it is asked to, are given up after a minute', async () => {
+    const clock = new ManualClock();
+    plugin('trap "" TERM; echo $$ >pid; exec sleep 600');
+    const { credentials } = parse({ user: { exec: EXEC } }, clock);
+    const given = credentials.authorization();
+    const pid = (): number =>
+      Number(existsSync(join(folder, 'pid')) && readFileSync(join(folder, 'pid'), 'utf8'));
+    await until('the plugin runs', () => pid() > 0);
+    clock.advance(60_000);
+    await expect(given).rejects.toThrow(/the plugin .*plugin failed: still running after 60 s/);
+    await until('the plugin is gone', () => {
+      try {
+        return !process.kill(pid(), 0);
+      } catch {
+        return true;
+      }
+    });
+    plugin(says({ token: 'later' }));
+    expect(await credentials.authorization()).toBe('Bearer later');
+  });
+
+  it('of a plugin whose earlier run fails late are those of the later one', async () => {
+    plugin('echo >begun; until [ -e go ]; do sleep 0.05; done; exit 1');
+    const { credentials } = parse({ user: { exec: EXEC } });
+    const early = credentials.authorization();
+    await until('the first one has begun', () => existsSync(join(folder, 'begun')));
+    credentials.refused();
+    renameSync(join(folder, 'plugin'), join(folder, 'first'));
+    plugin(says({ token: 't' }));
+    expect(await credentials.authorization()).toBe('Bearer t');
+    writeFileSync(join(folder, 'go'), '');
+    await expect(early).rejects.toThrow(/failed/);
+    expect(await credentials.authorization()).toBe('Bearer t');
+    expect(readFileSync(join(folder, 'runs'), 'utf8')).toBe('run\n');
+  });
+
+  it('of a plugin that is not installed come with its hint', async () => {
+    const user = { exec: { ...EXEC, command: 'no-such-plugin', installHint: 'get it' } };
+    await expect(parse({ user }).credentials.authorization()).rejects.toThrow(/ENOENT.*get it/);
+  });
+});
+
+describe('in a pod', () => {
+  it('the service account is used, which is read again as it is rotated', async () => {
+    const env = { KUBERNETES_SERVICE_HOST: 'fd00::1', KUBERNETES_SERVICE_PORT: '6443' };
+    expect(isInCluster({ folder, env })).toBe(false);
+    expect(() => inClusterAccess({ folder, env })).toThrow(/not in a pod with a service account/);
+    writeFileSync(join(folder, 'token'), 'pod');
+    expect(isInCluster({ folder, env: {} })).toBe(false);
+    const access = inClusterAccess({ folder, env });
+    expect(access.server).toBe('https://[fd00::1]:6443/');
+    expect(access.ca).toEqual({ file: join(folder, 'ca.crt') });
+    expect(await access.credentials.authorization()).toBe('Bearer pod');
+  });
+});

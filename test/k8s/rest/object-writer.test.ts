@@ -1,0 +1,129 @@
+import { expect, it } from 'vitest';
+import { MemoryApiServer } from '../../../src/k8s/memory/memory-api-server.ts';
+import { MemoryApiTransport } from '../../../src/k8s/memory/memory-api-transport.ts';
+import { ApiObjectReader } from '../../../src/k8s/rest/object-reader.ts';
+import {
+  ApiObjectWriter,
+  DryRunWriter,
+  type ObjectWrite,
+  type WriteOutcome,
+} from '../../../src/k8s/rest/object-writer.ts';
+import { ManualClock } from '../../base/support/manual-clock.ts';
+import { advance } from '../../kvstore/support/settle.ts';
+import { ApiUser } from '../support/api-user.ts';
+
+const CONFIG_MAPS = { group: '', version: 'v1', plural: 'configmaps' };
+const { signal: never } = new AbortController();
+
+function world(): { clock: ManualClock; api: MemoryApiServer; transport: MemoryApiTransport; maps: ApiUser } {
+  const clock = new ManualClock();
+  const api = new MemoryApiServer({ clock });
+  const transport = new MemoryApiTransport(api);
+  return { clock, api, transport, maps: new ApiUser(transport, CONFIG_MAPS, 'a') };
+}
+
+const removal = (name: string, uid: string): ObjectWrite => ({
+  verb: 'delete',
+  place: { kind: CONFIG_MAPS, namespace: 'a', name },
+  uid,
+});
+
+it('asks its fence when it is its turn, not when it was called', async () => {
+  const { clock, transport, maps } = world();
+  let leads = true;
+  const writer = new ApiObjectWriter(transport, clock, { perSecond: 1, mayWrite: () => leads });
+  const outcomes: string[] = [];
+  for (const name of ['x', 'y']) {
+    const { metadata } = await maps.create(name);
+    void writer
+      .write(removal(name, metadata.uid), 'unused', never)
+      .then(({ outcome }) => outcomes.push(outcome));
+  }
+  await advance(clock, 500);
+  leads = false;
+  await advance(clock, 1000);
+  expect(outcomes).toEqual(['done', 'not-leader']);
+  expect((await maps.ask({ path: maps.path('y') })).status).toBe(200);
+});
+
+it('waits as long as a server asks that is asked too much, and gives up at last', async () => {
+  const { clock, api, transport, maps } = world();
+  const { metadata } = await maps.create('x');
+  const writer = new ApiObjectWriter(transport, clock);
+  const busy = { do: 'answer', status: 429, body: 'slow down', headers: { 'retry-after': '2' } } as const;
+  api.faults.order(busy, { times: 2 });
+  let outcome: WriteOutcome | undefined;
+  const write = (): Promise<void> =>
+    writer.write(removal('x', metadata.uid), 'unused', never).then((came) => {
+      outcome = came;
+    });
+  let writing = write();
+  await advance(clock, 3900);
+  expect(outcome).toBeUndefined();
+  await advance(clock, 100);
+  expect(outcome).toEqual({ outcome: 'done', object: undefined });
+  await writing;
+  api.faults.order(busy, { times: 5 });
+  writing = write();
+  await advance(clock, 60_000);
+  await writing;
+  expect(outcome).toMatchObject({ outcome: 'failed', error: { code: 'throttled' } });
+});
+
+it('does not know what became of a write that is not answered in time, or whose signal fires', async () => {
+  const { clock, api, transport } = world();
+  const writer = new ApiObjectWriter(transport, clock, { timeoutMs: 5000 });
+  api.faults.order({ do: 'hang' }, { times: 2 });
+  const outcomes: WriteOutcome[] = [];
+  const ended = new AbortController();
+  for (const signal of [never, ended.signal])
+    void writer.write(removal('x', 'u'), 'unused', signal).then((outcome) => outcomes.push(outcome));
+  await advance(clock, 4000);
+  ended.abort();
+  await advance(clock, 2000);
+  expect(outcomes.map(({ outcome }) => outcome)).toEqual(['failed', 'failed']);
+  expect(outcomes).toContainEqual({ outcome: 'failed', error: expect.objectContaining({ code: 'silent' }) });
+});
+
+it('prints each write with its reason instead of making it, when it runs dry', async () => {
+  const lines: string[] = [];
+  const writer = new DryRunWriter((line) => lines.push(line));
+  const kind = { group: 'cilium.io', version: 'v2', plural: 'ciliumnetworkpolicies' };
+  const place = { kind, namespace: 'shop', name: 'p' };
+  expect(await writer.write(removal('x', 'u'), 'its pod is gone')).toEqual({ outcome: 'dry-run' });
+  await writer.write({ verb: 'patch', place, part: 'status', operations: [] }, 'node n1 is gone');
+  await writer.write({ verb: 'create', kind, object: { metadata: { name: 'new' } } }, 'it is missing');
+  expect(lines).toEqual([
+    'delete configmaps/v1 a/x: its pod is gone',
+    'patch ciliumnetworkpolicies.cilium.io/v2/status shop/p: node n1 is gone',
+    'create ciliumnetworkpolicies.cilium.io/v2 new: it is missing',
+  ]);
+});
+
+it('reads and writes objects of more than a MiB (regression: the answer was cut, and said to be no object)', async () => {
+  const { clock, transport, maps } = world();
+  const text = 'x'.repeat(1_200_000);
+  const made = await maps.create('large', { data: { text } });
+  const place = { kind: CONFIG_MAPS, namespace: 'a', name: 'large' };
+  expect(await new ApiObjectReader(transport, clock).get(place, never)).toMatchObject({ data: { text } });
+  const object = { ...made, data: { text: `${text}y` } };
+  const answer = await new ApiObjectWriter(transport, clock).write(
+    { verb: 'update', place, object },
+    'unused',
+    never,
+  );
+  expect(answer).toMatchObject({ outcome: 'done', object: { data: { text: `${text}y` } } });
+});
+
+it('says which object is larger than any that an API server stores', async () => {
+  const { clock, api, transport } = world();
+  const reader = new ApiObjectReader(transport, clock);
+  const body = `{"items":[{"x":"${'x'.repeat(16 << 20)}"}]}`;
+  api.faults.order({ do: 'answer', status: 200, body }, { times: 2 });
+  const get = reader.get({ kind: CONFIG_MAPS, namespace: 'a', name: 'huge' }, never);
+  await expect(get).rejects.toThrow('configmaps/v1 a/huge exceeds 16 MiB, the maximum that is read');
+  const list = reader.list(CONFIG_MAPS, never)[Symbol.asyncIterator]().next();
+  await expect(list).rejects.toThrow(
+    'an object of the list of configmaps/v1 exceeds 16 MiB, the maximum that is read',
+  );
+});

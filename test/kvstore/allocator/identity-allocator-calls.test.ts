@@ -1,0 +1,292 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { RejectionLog } from '../../../src/base/rejection.ts';
+import { IdentityAllocator } from '../../../src/kvstore/allocator/identity-allocator.ts';
+import { MASTER_PREFIX } from '../../../src/kvstore/allocator/identity-keys.ts';
+import { IdentityPool } from '../../../src/kvstore/allocator/identity-pool.ts';
+import { bytesOfText } from '../../../src/kvstore/codec/bytes.ts';
+import { encodeIdentity } from '../../../src/kvstore/codec/identity.ts';
+import { identityKey, identityValueKey } from '../../../src/kvstore/codec/keys.ts';
+import { KvstoreError } from '../../../src/kvstore/session/errors.ts';
+import { formatLabels, type Labels, parseLabels } from '../../../src/model/labels.ts';
+import type { IdentityRange, NumericIdentity } from '../../../src/model/numeric-identity.ts';
+import { RemoteIdentityCache } from '../../../src/model/remote-identity-cache.ts';
+import { ManualClock } from '../../base/support/manual-clock.ts';
+import { FaultyMemory } from '../support/faulty-memory.ts';
+import { advance, settle } from '../support/settle.ts';
+
+function labels(text: string): Labels {
+  const parsed = parseLabels(text);
+  if (parsed === undefined) throw new Error(text);
+  return parsed;
+}
+
+const WEB = labels('k8s:app=web;');
+const DB = labels('k8s:app=db;');
+const RANGE: IdentityRange = { min: 256, max: 265 };
+const numberOf = (id: number): NumericIdentity => id as NumericIdentity;
+
+describe('an allocator of identities', () => {
+  let clock: ManualClock;
+  let backend: FaultyMemory;
+  let rejections: RejectionLog;
+  let failures: unknown[];
+  let ended: AbortController;
+  let allocator: IdentityAllocator;
+  let running: Promise<void>;
+
+  const start = async (range = RANGE): Promise<void> => {
+    ended = new AbortController();
+    allocator = new IdentityAllocator({
+      ...{ backend, range, nodeSuffix: '10.0.0.1', clock, rejections, random: () => 0.5 },
+      onFailure: (error) => failures.push(error),
+    });
+    running = allocator.run(ended.signal);
+    await settle(4);
+  };
+  const stop = async (): Promise<void> => {
+    ended.abort();
+    await running;
+  };
+  const putMaster = async (id: number, of: Labels): Promise<void> => {
+    await backend.update(identityKey(numberOf(id)), encodeIdentity(of));
+    await settle(4);
+  };
+  const putSlave = (node: string, value: string): Promise<number> =>
+    backend.update(identityValueKey(formatLabels(WEB), node), bytesOfText(value));
+
+  beforeEach(async () => {
+    clock = new ManualClock();
+    backend = new FaultyMemory({ clock });
+    rejections = new RejectionLog();
+    failures = [];
+    await start();
+  });
+  afterEach(async () => {
+    await stop();
+    await backend.close();
+  });
+
+  it('makes every call of an allocation with its signal, and each write under its lock', async () => {
+    const { signal } = new AbortController();
+    await putMaster(258, DB);
+    const locked = vi.spyOn(backend, 'lock');
+    const reads = [vi.spyOn(backend, 'listPrefix'), vi.spyOn(backend, 'get')];
+    const writes = [vi.spyOn(backend, 'createOnly'), vi.spyOn(backend, 'updateIfDifferent')];
+    await allocator.allocate(WEB, signal);
+    await allocator.allocate(DB, signal);
+    expect(locked.mock.calls.map(([, options]) => options?.signal)).toEqual([signal, signal]);
+    for (const { mock } of reads) {
+      expect(mock.calls.length).toBeGreaterThan(0);
+      for (const [, options] of mock.calls) expect(options?.signal).toBe(signal);
+    }
+    const locks = await Promise.all(locked.mock.results.map(({ value }) => value));
+    for (const { mock } of writes) {
+      expect(mock.calls.map(([, , options]) => options?.ifLocked)).toEqual(locks);
+      for (const [, , options] of mock.calls) expect(options?.signal).toBe(signal);
+    }
+  });
+
+  it('reads only those master keys that were written since the last that it knows', async () => {
+    await putMaster(258, DB);
+    const lists = vi.spyOn(backend, 'listPrefix');
+    const cursor = backend.server.header.revision + 1;
+    await allocator.allocate(WEB);
+    const [, options] = lists.mock.calls.find(([prefix]) => prefix === MASTER_PREFIX) ?? [];
+    expect(options?.minModRevision).toBe(cursor);
+  });
+
+  it('takes no number from a slave key of longer labels, nor one that is no number', async () => {
+    await putSlave('b=c;/10.0.0.9', '258');
+    await putSlave('10.0.0.8', 'many');
+    await expect(allocator.allocate(WEB)).resolves.toEqual({ id: 261, isNew: true });
+    expect(rejections.status().byReason).toEqual({ 'out-of-range': 1 });
+  });
+
+  it('takes no number from a master key of other labels, nor one that is no number', async () => {
+    backend.link.stallWatch(MASTER_PREFIX);
+    await putMaster(258, DB);
+    await backend.update(`${MASTER_PREFIX}none`, encodeIdentity(WEB));
+    await expect(allocator.allocate(WEB)).resolves.toEqual({ id: 261, isNew: true });
+    expect(rejections.status().total).toBe(0);
+  });
+
+  describe('when another node was faster', () => {
+    it.each([
+      ['takes the number that it tries', () => Promise.resolve(false)],
+      ['takes its lock', () => Promise.reject(new KvstoreError('lock-lost', 'it is lost'))],
+    ])('and %s, tries seven times more, later and later', async (_, fail) => {
+      const locks = vi.spyOn(backend, 'lock');
+      const create = vi.spyOn(backend, 'createOnly');
+      for (let i = 0; i < 7; i++) create.mockImplementationOnce(fail);
+      const allocation = allocator.allocate(WEB);
+      await settle(4);
+      expect(locks).toHaveBeenCalledTimes(1);
+      await advance(clock, 60_000);
+      expect(await allocation).toEqual({ id: 261, isNew: true });
+      expect(locks).toHaveBeenCalledTimes(8);
+    });
+
+    it('each time, says so', async () => {
+      const create = vi.spyOn(backend, 'createOnly').mockResolvedValue(false);
+      const refusal = expect(allocator.allocate(WEB)).rejects.toThrow(
+        'no identity for k8s:app=web;: others were faster',
+      );
+      await advance(clock, 10_000);
+      await refusal;
+      expect(create).toHaveBeenCalledTimes(8);
+    });
+
+    it('gives up after eight locks that were lost, with what has failed', async () => {
+      const lost = new KvstoreError('lock-lost', 'it is lost');
+      const create = vi.spyOn(backend, 'createOnly').mockRejectedValue(lost);
+      const refusal = expect(allocator.allocate(WEB)).rejects.toBe(lost);
+      await advance(clock, 10_000);
+      await refusal;
+      expect(create).toHaveBeenCalledTimes(8);
+    });
+  });
+
+  it('does not try again what fails otherwise, and has the number again', async () => {
+    await stop();
+    await start({ min: 300, max: 300 });
+    const failure = new KvstoreError('internal', 'it is broken');
+    const create = vi.spyOn(backend, 'createOnly').mockRejectedValueOnce(failure);
+    await expect(allocator.allocate(WEB)).rejects.toBe(failure);
+    expect(create).toHaveBeenCalledTimes(1);
+    await expect(allocator.allocate(WEB)).resolves.toEqual({ id: 300, isNew: true });
+  });
+
+  it('writes nothing more after an allocation in which nothing was lost', async () => {
+    const create = vi.spyOn(backend, 'createOnly');
+    const put = vi.spyOn(backend, 'updateIfDifferent');
+    await allocator.allocate(WEB);
+    await advance(clock, 1000);
+    expect([create.mock.calls.length, put.mock.calls.length]).toEqual([1, 1]);
+  });
+
+  it('writes a master key once that is gone in the moment in which it looks', async () => {
+    await allocator.allocate(WEB);
+    await stop();
+    await start();
+    vi.spyOn(backend, 'createOnly').mockResolvedValueOnce(false);
+    vi.spyOn(backend, 'get').mockResolvedValue(undefined);
+    await expect(allocator.allocate(WEB)).rejects.toMatchObject({
+      code: 'unavailable',
+      message: `${identityKey(numberOf(261))} has just been deleted`,
+    });
+  });
+
+  it('allocates once what is asked for twice at a time', async () => {
+    const [first, second] = await Promise.all([allocator.allocate(WEB), allocator.allocate(WEB)]);
+    expect([first, second]).toEqual([
+      { id: 261, isNew: true },
+      { id: 261, isNew: false },
+    ]);
+    expect(await allocator.release(WEB)).toBe('still-used');
+    expect(await allocator.release(WEB)).toBe('released');
+  });
+
+  it('knows its own numbers before the kvstore shows them', async () => {
+    backend.link.stallWatch(MASTER_PREFIX);
+    const { id } = await allocator.allocate(WEB);
+    expect(allocator.cache.size).toBe(0);
+    expect(allocator.lookupByID(id)).toEqual(WEB);
+    expect(allocator.lookupByLabels(WEB)).toBe(id);
+    expect([allocator.lookupByID(256), allocator.lookupByLabels(DB)]).toEqual([undefined, undefined]);
+  });
+
+  it('looks through all other clusters, and keeps the new cache of one that is replaced', () => {
+    const caches = [0, 1, 2].map(() => new RemoteIdentityCache());
+    caches[2]?.upsert(numberOf(0x7_0100), DB);
+    const ends = ['one', 'two', 'two'].map((name, index) =>
+      allocator.addRemote(name, caches[index] ?? new RemoteIdentityCache()),
+    );
+    ends[1]?.();
+    expect(allocator.lookupByID(0x7_0100)).toEqual(DB);
+    expect(allocator.lookupByLabels(DB)).toBe(0x7_0100);
+    ends[2]?.();
+    expect(allocator.lookupByLabels(DB)).toBeUndefined();
+  });
+
+  it('is synced once the identities of the cluster are known', async () => {
+    await stop();
+    backend.link.stallWatch(MASTER_PREFIX);
+    await start();
+    let isSynced = false;
+    void allocator.synced.then(() => {
+      isSynced = true;
+    });
+    await settle(4);
+    expect(isSynced).toBe(false);
+    backend.link.unstallWatch(MASTER_PREFIX);
+    await settle(4);
+    expect(isSynced).toBe(true);
+  });
+
+  it('says of a number with other labels that it is gone, then what it is; of the same ones nothing', async () => {
+    const story: string[] = [];
+    allocator.subscribe({
+      onIdentity: (id, of) => story.push(`${id} ${formatLabels(of)}`),
+      onIdentityGone: (id, of) => story.push(`${id} ${formatLabels(of)} gone`),
+    });
+    await putMaster(258, WEB);
+    await putMaster(258, WEB);
+    await putMaster(258, DB);
+    expect(story).toEqual(['258 k8s:app=web;', '258 k8s:app=web; gone', '258 k8s:app=db;']);
+  });
+
+  it('needs no listener for numbers that are taken', async () => {
+    allocator.subscribe({ onIdentity: () => {}, onIdentityGone: () => {} });
+    const { id } = await allocator.allocate(WEB);
+    await putMaster(id, DB);
+    await advance(clock, 1000);
+    expect(allocator.status()).toMatchObject({ taken: 1, faults: 0 });
+    expect(failures).toEqual([]);
+  });
+
+  it.each([
+    ['run: signal.addEventListener must be', () => allocator.run({} as never)],
+    ['subscribe: listener.onIdentity must be', () => allocator.subscribe({} as never)],
+    ['onIdentityGone must be', () => allocator.subscribe({ onIdentity: () => {} } as never)],
+    ['lookupByLabels: labels must be', () => allocator.lookupByLabels('k8s:app=web;' as never)],
+    ['allocate: labels[0].source must be', () => allocator.allocate([{}] as never)],
+    ['labels[0].key must be', () => allocator.allocate([{ source: '' }] as never)],
+    ['labels[0].value must be', () => allocator.allocate([{ source: '', key: '' }] as never)],
+    ['allocate: signal must be an object', () => allocator.allocate(WEB, 7 as never)],
+    ['release: labels must be', () => allocator.release(7 as never)],
+  ])('refuses what it cannot work with: %s', async (wrong, call) => {
+    await expect((async () => call())()).rejects.toThrow(wrong);
+  });
+});
+
+describe('a pool of identities', () => {
+  const numbers = (...given: readonly number[]): { readonly next: () => number; calls: number } => {
+    const random = {
+      calls: 0,
+      next: () => given[Math.min(random.calls++, given.length - 1)] ?? 0,
+    };
+    return random;
+  };
+
+  it('takes a random number of its range', () => {
+    for (const [random, id] of [
+      [0, 256],
+      [0.55, 261],
+      [0.999, 265],
+    ] as const)
+      expect(new IdentityPool(RANGE, () => random).lease(() => false)).toBe(id);
+  });
+
+  it('tries 32 times, then looks at all numbers from a random one on, and begins again at the first', () => {
+    const last = numbers(...Array.from({ length: 31 }, () => 0), 0.7);
+    expect(new IdentityPool(RANGE, last.next).lease((id) => id !== 263)).toBe(263);
+    expect(last.calls).toBe(32);
+    const none = numbers(...Array.from({ length: 32 }, () => 0), 0.5);
+    expect(new IdentityPool(RANGE, none.next).lease((id) => id !== 263 && id !== 258)).toBe(263);
+    expect(none.calls).toBe(33);
+    const asked: number[] = [];
+    const full = new IdentityPool(RANGE, () => 0.5).lease((id) => asked.push(id) > 0);
+    expect(full).toBeUndefined();
+    expect(asked.slice(32)).toEqual([261, 262, 263, 264, 265, 256, 257, 258, 259, 260]);
+  });
+});

@@ -1,0 +1,62 @@
+import { describe, expect, it } from 'vitest';
+import {
+  abortedError,
+  asKvstoreError,
+  deadlineError,
+  isOutcomeKnown,
+  KvstoreError,
+  namingRight,
+  OUT_OF_REACH,
+} from '../../../src/kvstore/session/errors.ts';
+
+describe('a failure of a kvstore', () => {
+  it.each([
+    ['unavailable', 'retryable, out of reach'],
+    ['deadline', 'retryable, out of reach'],
+    ['no-leader', 'retryable, out of reach'],
+    ['overloaded', 'retryable'],
+    ['invalid-token', 'retryable, not done'],
+    ['internal', 'retryable'],
+    ['compacted', ''],
+    ['future-revision', ''],
+    ['too-large', ''],
+    ['forbidden', 'not done'],
+    ['invalid-request', 'not done'],
+    ['lease-not-found', 'not done'],
+    ['lock-lost', 'not done'],
+    ['not-leader', 'not done'],
+    ['aborted', ''],
+    ['closed', ''],
+  ] as const)('%s is %s', (code, expected) => {
+    const error = new KvstoreError(code, 'why');
+    const is = [
+      ...(error.retryable ? ['retryable'] : []),
+      ...(OUT_OF_REACH.has(code) ? ['out of reach'] : []),
+      ...(isOutcomeKnown(error) ? ['not done'] : []),
+    ];
+    expect([is.join(', '), error.name]).toEqual([expected, 'KvstoreError']);
+  });
+
+  it('is what any thrown value becomes', () => {
+    const error = new KvstoreError('closed', 'why');
+    expect(asKvstoreError(error)).toBe(error);
+    const thrown = new TypeError('x is not a function');
+    expect(asKvstoreError(thrown)).toMatchObject({
+      code: 'internal',
+      message: thrown.message,
+      cause: thrown,
+    });
+    expect([abortedError().code, deadlineError().code]).toEqual(['aborted', 'deadline']);
+  });
+
+  it('names the right that is missing, and no right where none is', () => {
+    const denied = new KvstoreError('forbidden', 'etcdserver: permission denied');
+    const named = namingRight(denied, 'readwrite', 'cilium/');
+    expect(named).toMatchObject({ code: 'forbidden', cause: denied });
+    expect(named.message).toContain('grant readwrite on cilium/');
+    const other = new KvstoreError('forbidden', 'authentication failed');
+    expect(namingRight(other, 'read', 'a')).toBe(other);
+    const unavailable = new KvstoreError('unavailable', 'permission denied');
+    expect(namingRight(unavailable, 'read', 'a')).toBe(unavailable);
+  });
+});

@@ -1,0 +1,114 @@
+import { describe, expect, it } from 'vitest';
+import { HeldLease, momentOf } from '../../../src/kvstore/session/held-lease.ts';
+import { ManualClock } from '../../base/support/manual-clock.ts';
+
+const HOUR_MS = 3_600_000;
+
+interface World {
+  readonly clock: ManualClock;
+  readonly lease: HeldLease;
+}
+
+/** A lease that was asked for at 0, with a key bound to it. */
+function world(ttlSeconds: number, exclusive?: boolean): World {
+  const clock = new ManualClock();
+  const lease = new HeldLease('7', momentOf(clock), { clock, random: () => 0.5, ttlSeconds, exclusive });
+  lease.keys.add('a');
+  return { clock, lease };
+}
+
+const fails = (): Promise<never> => Promise.reject(new Error('out of reach'));
+
+describe('a held lease', () => {
+  it.each([
+    [undefined, 100_000],
+    [false, 100_000],
+    [true, 90_000],
+  ])('of 100 s is over when its time is: exclusive %s after %i ms', (exclusive, ms) => {
+    const { clock, lease } = world(100, exclusive);
+    clock.advance(ms - 1);
+    expect(lease.isOver).toBe(false);
+    clock.advance(1);
+    expect(lease.isOver).toBe(true);
+  });
+
+  it('is over by the wall clock only where it is exclusive; set back, that clock tells nothing', () => {
+    for (const exclusive of [false, true]) {
+      const { clock, lease } = world(100, exclusive);
+      clock.setWallTimeBy(HOUR_MS);
+      expect(lease.isOver).toBe(exclusive);
+      clock.setWallTimeBy(-2 * HOUR_MS);
+      expect(lease.isOver).toBe(false);
+      clock.advance(100_000);
+      expect(lease.isOver).toBe(true);
+    }
+  });
+
+  it('is due after a third of its time, at once when the wall clock says so, and never with no key', async () => {
+    const { clock, lease } = world(100);
+    expect(lease.dueIn).toBe(33_334);
+    clock.advance(20_000);
+    expect(lease.dueIn).toBe(13_334);
+    clock.setWallTimeBy(HOUR_MS);
+    expect(lease.dueIn).toBeLessThanOrEqual(0);
+    await lease.ask(() => Promise.resolve());
+    expect(lease.dueIn).toBe(33_334);
+    lease.keys.clear();
+    expect(lease.dueIn).toBe(Number.POSITIVE_INFINITY);
+  });
+
+  it('is not due while it is asked for, and its time counts from the question', async () => {
+    const { clock, lease } = world(100);
+    clock.advance(40_000);
+    let answer = (): void => {};
+    const asking = lease.ask(
+      () =>
+        new Promise<void>((resolve) => {
+          answer = resolve;
+        }),
+    );
+    expect(lease.dueIn).toBe(Number.POSITIVE_INFINITY);
+    clock.advance(10_000);
+    answer();
+    await asking;
+    expect(lease.dueIn).toBe(23_334);
+    clock.advance(89_999);
+    expect(lease.isOver).toBe(false);
+    clock.advance(1);
+    expect(lease.isOver).toBe(true);
+  });
+
+  it('is asked for again after half a second on average, then twice as long, and five seconds at most', async () => {
+    const { clock, lease } = world(100);
+    clock.advance(40_000);
+    const delays: number[] = [];
+    for (let i = 0; i < 6; i++) {
+      await expect(lease.ask(fails)).rejects.toThrow('out of reach');
+      delays.push(lease.dueIn);
+      clock.advance(lease.dueIn);
+    }
+    expect(delays).toEqual([250, 500, 1000, 2000, 2500, 2500]);
+    await lease.ask(() => Promise.resolve());
+    clock.advance(40_000);
+    await expect(lease.ask(fails)).rejects.toThrow();
+    expect(lease.dueIn).toBe(250); // what failed before is forgotten
+  });
+
+  it.each([
+    [100, undefined, 5000],
+    [100, false, 5000],
+    [12, false, 2000],
+    [25, true, 1000],
+    [100, true, 4000],
+  ])(
+    'of %i s is looked at often, for the clock may be set: exclusive %s every %i ms',
+    (ttl, exclusive, ms) => {
+      const { clock, lease } = world(ttl, exclusive);
+      expect(lease.lookIn).toBe(ms);
+      clock.advance(Math.ceil((ttl * 1000) / 3) - 10);
+      expect(lease.lookIn).toBe(10); // it is due before
+      lease.keys.clear();
+      expect(lease.lookIn).toBe(ttl * 1000);
+    },
+  );
+});

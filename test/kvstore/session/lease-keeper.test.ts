@@ -1,0 +1,365 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { Supervisor } from '../../../src/base/supervisor.ts';
+import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
+import { MemoryTransport } from '../../../src/kvstore/memory/memory-transport.ts';
+import { HeldLease } from '../../../src/kvstore/session/held-lease.ts';
+import { LeaseKeeper, leaseHex } from '../../../src/kvstore/session/lease-keeper.ts';
+import { ManualClock } from '../../base/support/manual-clock.ts';
+import { FaultyLink } from '../support/faulty-link.ts';
+import { advance, settle } from '../support/settle.ts';
+
+const TTL_SECONDS = 100;
+const HOUR_MS = 3_600_000;
+
+describe('a lease keeper', () => {
+  let clock: ManualClock;
+  let server: MemoryServer;
+  let link: FaultyLink;
+  let supervisor: Supervisor;
+  let lost: string[][];
+  let keeper: LeaseKeeper;
+  /** When a keepalive was asked for. */
+  let asked: number[];
+
+  const newKeeper = (exclusive?: boolean): LeaseKeeper =>
+    new LeaseKeeper({
+      ...{ transport: link, clock, random: () => 0.5, supervisor, name: 'leases' },
+      ...{ ttlSeconds: TTL_SECONDS, exclusive },
+      onLost: (keys) => lost.push([...keys]),
+    });
+
+  beforeEach(() => {
+    clock = new ManualClock();
+    server = new MemoryServer({ clock });
+    link = new FaultyLink(new MemoryTransport(server), clock);
+    supervisor = new Supervisor({ clock, random: () => 0.5 });
+    lost = [];
+    asked = [];
+    const keepLeaseAlive = link.keepLeaseAlive.bind(link);
+    link.keepLeaseAlive = (...call) => {
+      asked.push(clock.now());
+      return keepLeaseAlive(...call);
+    };
+    keeper = newKeeper();
+  });
+  afterEach(async () => {
+    await keeper.close(true);
+    await supervisor.stop();
+    expect(clock.pending).toBe(server.leases.length); // nothing but what the server itself waits for
+  });
+
+  it('looks at one lease for each key, however many it holds (regression: at all of them)', async () => {
+    let looks = 0;
+    const isOver = vi.spyOn(HeldLease.prototype, 'isOver', 'get').mockImplementation(() => {
+      looks++;
+      return false;
+    });
+    try {
+      for (let i = 0; i < 30_000; i++) await keeper.bind(`${i}`);
+      expect(server.leases).toHaveLength(30);
+      await settle();
+      looks = 0;
+      for (let i = 0; i < 30_000; i += 10) await keeper.bind(`${i}`);
+      expect(looks).toBe(3000);
+    } finally {
+      isOver.mockRestore();
+    }
+  });
+
+  it('puts at most a thousand keys on a lease, also where all of them ask at the same time', async () => {
+    await Promise.all(Array.from({ length: 2500 }, (_, i) => keeper.bind(`${i}`)));
+    expect(server.leases).toHaveLength(3);
+  });
+
+  it('binds nothing once it is closed', async () => {
+    await keeper.bind('a');
+    await keeper.close(true);
+    await expect(keeper.bind('b')).rejects.toMatchObject({ code: 'closed' });
+    await expect(keeper.any()).rejects.toMatchObject({ code: 'closed' });
+  });
+
+  it('binds no key to a lease whose time is over, also before it has looked at the clock', async () => {
+    await keeper.close(true);
+    keeper = newKeeper(true);
+    const { lease } = await keeper.bind('a');
+    clock.setWallTimeBy(HOUR_MS); // the machine was suspended
+    const next = await keeper.bind('b');
+    expect(next.lease).not.toBe(lease);
+    expect([lost, keeper.lost, keeper.holds(lease)]).toEqual([[['a']], 1, false]);
+  });
+
+  it('asks for a lease three times in its life, and not more often', async () => {
+    await keeper.bind('a');
+    await advance(clock, 1_000_000);
+    expect(asked.length).toBeGreaterThanOrEqual(25);
+    expect(asked.length).toBeLessThanOrEqual(30);
+    expect(asked[0]).toBeGreaterThanOrEqual(33_000);
+    expect(server.leases).toHaveLength(1);
+    expect(lost).toEqual([]);
+  });
+
+  it('asks again within five seconds when a keepalive fails, and keeps the lease', async () => {
+    await keeper.bind('a');
+    link.down();
+    await advance(clock, 60_000);
+    for (let i = 1; i < asked.length; i++) {
+      expect((asked[i] ?? 0) - (asked[i - 1] ?? 0)).toBeLessThanOrEqual(5000);
+    }
+    expect(supervisor.status().failures).toBe(asked.length);
+    link.up();
+    await advance(clock, 500_000);
+    expect(lost).toEqual([]);
+    expect(server.leases).toHaveLength(1);
+  });
+
+  it('is told of a lease that the server does not know, with its keys, once', async () => {
+    for (const key of ['a', 'b', 'c']) await keeper.bind(key);
+    keeper.unbind(keeper.bindingOf('b'));
+    for (const lease of server.leases) server.expireLease(lease);
+    await advance(clock, 40_000);
+    expect(lost).toEqual([['a', 'c']]);
+    expect([keeper.size, keeper.lost]).toEqual([0, 1]);
+    await advance(clock, 500_000);
+    expect(lost).toHaveLength(1);
+  });
+
+  it.each([0, HOUR_MS, -HOUR_MS])(
+    'loses a lease that was not reached for its whole time, and not sooner: the clock set by %i ms',
+    async (ms) => {
+      await keeper.bind('a');
+      await advance(clock, 10_000);
+      link.blackHole();
+      clock.setWallTimeBy(ms);
+      await advance(clock, 89_000);
+      expect(lost).toEqual([]);
+      await advance(clock, 5000);
+      expect(lost).toEqual([['a']]);
+    },
+  );
+
+  it('counts the time of a lease from when it was last asked for with success', async () => {
+    await keeper.bind('a');
+    await advance(clock, 40_000);
+    const [at = 0] = asked;
+    link.down();
+    await advance(clock, at + TTL_SECONDS * 1000 - 1000 - clock.now());
+    expect(lost).toEqual([]);
+    await advance(clock, 5000);
+    expect(lost).toEqual([['a']]);
+  });
+
+  it('counts it from the question, not from the answer', async () => {
+    const grant = link.grantLease.bind(link);
+    vi.spyOn(link, 'grantLease').mockImplementationOnce(async (...call) => {
+      const lease = await grant(...call);
+      await advance(clock, 50_000);
+      link.down();
+      return lease;
+    });
+    await keeper.bind('a');
+    await advance(clock, 49_000);
+    expect(lost).toEqual([]);
+    await advance(clock, 5000);
+    expect(lost).toEqual([['a']]);
+  });
+
+  it('asks at once when the clock was set forward: the machine may have been suspended', async () => {
+    await keeper.bind('a');
+    await advance(clock, 1000);
+    clock.setWallTimeBy(HOUR_MS);
+    await advance(clock, 5000);
+    expect(asked).toHaveLength(1);
+    expect(lost).toEqual([]); // the server still knows it: nothing is put again
+    for (const lease of server.leases) server.expireLease(lease);
+    clock.setWallTimeBy(HOUR_MS);
+    await advance(clock, 5000);
+    expect(lost).toEqual([['a']]);
+  });
+
+  it('an exclusive lease is lost before its time is over, and when only the clock says that it may be', async () => {
+    const exclusive = newKeeper(true);
+    await exclusive.bind('a');
+    link.down();
+    await advance(clock, 89_000);
+    expect(lost).toEqual([]);
+    await advance(clock, 5000);
+    expect(lost).toEqual([['a']]);
+    link.up();
+    await exclusive.bind('b');
+    clock.setWallTimeBy(TTL_SECONDS * 1000);
+    await advance(clock, 4000);
+    expect(lost).toEqual([['a'], ['b']]);
+    await exclusive.close(true);
+  });
+
+  it('puts a thousand keys on a lease, and fills the places of those that go', async () => {
+    for (let i = 0; i < 1000; i++) await keeper.bind(`k${i}`);
+    expect(keeper.size).toBe(1);
+    await keeper.bind('k5');
+    expect(keeper.size).toBe(1);
+    await keeper.bind('one more');
+    expect(keeper.size).toBe(2);
+    keeper.unbind(keeper.bindingOf('k7'));
+    const { lease } = await keeper.bind('in its place');
+    expect(lease).toBe(keeper.bindingOf('k5')?.lease);
+    for (let i = 0; i < 999; i++) await keeper.bind(`second ${i}`);
+    expect(keeper.size).toBe(2);
+    for (const key of ['one more', ...Array.from({ length: 999 }, (_, i) => `second ${i}`)])
+      keeper.unbind(keeper.bindingOf(key));
+    await advance(clock, 10);
+    clock.setWallTimeBy(HOUR_MS);
+    await advance(clock, 5000);
+    expect(asked).toHaveLength(1); // the one that is left to expire delays no look at the other
+  });
+
+  it.each([false, true])(
+    'a lease to which nothing is bound is left to expire, and is no loss: exclusive %s',
+    async (exclusive) => {
+      const idle = newKeeper(exclusive);
+      const first = await idle.any();
+      expect(await idle.any()).toBe(first);
+      expect([...idle.unbindBelow('', 1, idle.bindingCount)]).toEqual([]);
+      idle.unbind(await idle.bind('a'));
+      await advance(clock, 89_000);
+      expect([asked, idle.size]).toEqual([[], 1]);
+      await idle.bind('b'); // just in time
+      await advance(clock, 100_000);
+      expect([idle.size, idle.holds(first), lost]).toEqual([1, true, []]);
+      idle.unbind(idle.bindingOf('b'));
+      await advance(clock, 200_000);
+      expect([idle.size, idle.lost, lost, server.leases]).toEqual([0, 0, [], []]);
+      expect((await idle.bind('c')).lease).not.toBe(first);
+      await idle.close(true);
+    },
+  );
+
+  it('many that ask at once share one grant', async () => {
+    await Promise.all(Array.from({ length: 20 }, (_, i) => keeper.bind(`k${i}`)));
+    expect(server.leases).toHaveLength(1);
+  });
+
+  it('puts no more than a thousand keys on a lease that are bound at once (regression: all of them)', async () => {
+    await Promise.all(Array.from({ length: 2500 }, (_, i) => keeper.bind(`k${i}`)));
+    expect(keeper.size).toBe(3);
+  });
+
+  it('a key that is being bound while its lease is lost is lost with it (regression: never, and no lease was enough to bind it again)', async () => {
+    await keeper.bind('a');
+    const binding = keeper.bind('b');
+    keeper.loseAll();
+    const { lease } = await binding;
+    expect(lost.flat()).toEqual(keeper.holds(lease) ? ['a'] : ['a', 'b']);
+    expect(keeper.bindingOf('b')?.lease).toBe(keeper.holds(lease) ? lease : undefined);
+  });
+
+  it('a grant that fails is tried again by the next that asks', async () => {
+    link.down();
+    await expect(keeper.bind('a')).rejects.toMatchObject({ code: 'unavailable' });
+    link.up();
+    await keeper.bind('a');
+    expect(keeper.size).toBe(1);
+  });
+
+  it('a key that was bound again is not unbound by what came before', async () => {
+    const before = await keeper.bind('a');
+    const again = await keeper.bind('a');
+    keeper.unbind(before);
+    expect(keeper.bindingOf('a')).toBe(again);
+    keeper.unbind(again);
+    expect(keeper.bindingOf('a')).toBeUndefined();
+    keeper.confirm(again);
+    expect(keeper.bindingOf('a')).toBe(again);
+    keeper.unbind(undefined);
+    keeper.markLost(again.lease);
+    expect(lost).toEqual([['a']]);
+    keeper.confirm(again); // its lease is not held any more
+    expect(keeper.bindingOf('a')).toBeUndefined();
+  });
+
+  it('a delete unbinds no key that was written after it, whatever order the answers come in', async () => {
+    const binding = await keeper.bind('a');
+    keeper.confirm(binding, 7);
+    keeper.unbind(binding, 6);
+    expect(keeper.bindingOf('a')).toBe(binding);
+    keeper.unbind(binding, 7);
+    expect(keeper.bindingOf('a')).toBeUndefined();
+    const [lease = ''] = server.leases;
+    keeper.markLost(lease);
+    keeper.unbind(binding);
+    expect([lost, keeper.lost]).toEqual([[], 0]);
+  });
+
+  it('closing ends a grant and a keepalive that are never answered', async () => {
+    await keeper.bind('a');
+    link.blackHole();
+    await advance(clock, 40_000);
+    expect(asked).toHaveLength(1);
+    const other = newKeeper();
+    const binding = other.bind('b').catch((error: unknown) => error);
+    await settle();
+    await Promise.all([keeper.close(false), other.close(false)]);
+    expect(await binding).toMatchObject({ code: 'aborted' });
+  });
+
+  it('unbinds the keys below a prefix, except those that were bound later or written later', async () => {
+    for (const key of ['a', 'a/1', 'a/2', 'a/3', 'ab', 'b/a/1']) await keeper.bind(key);
+    const before = keeper.bindingCount;
+    await keeper.bind('a/2');
+    const written = keeper.bindingOf('a/3');
+    if (written !== undefined) keeper.confirm(written, 8);
+    expect([...keeper.unbindBelow('a/', 7, before)]).toEqual([['a/1', 'a/2', 'a/3']]);
+    expect(keeper.bindingOf('a/1')).toBeUndefined();
+    for (const key of ['a', 'a/2', 'a/3', 'ab', 'b/a/1']) expect(keeper.bindingOf(key)).toBeDefined();
+    keeper.loseAll();
+    expect([...keeper.unbindBelow('', 9, keeper.bindingCount)]).toEqual([]);
+  });
+
+  it('gives up every lease when the store was restored; they are left to expire', async () => {
+    await keeper.bind('a');
+    const [first = ''] = server.leases;
+    keeper.loseAll();
+    expect(lost).toEqual([['a']]);
+    expect(keeper.holds(first)).toBe(false);
+    const { lease } = await keeper.bind('a');
+    expect(lease).not.toBe(first);
+    await advance(clock, TTL_SECONDS * 1000);
+    expect(server.leases).toEqual([lease]);
+  });
+
+  it('closing gives the leases back or leaves them, and ends everything', async () => {
+    await keeper.bind('a');
+    await keeper.close(false);
+    expect(server.leases).toHaveLength(1);
+    await expect(keeper.bind('b')).rejects.toMatchObject({ code: 'closed' });
+    await supervisor.stop();
+    await advance(clock, TTL_SECONDS * 1000);
+    expect([server.leases, asked, lost]).toEqual([[], [], []]);
+    const other = newKeeper();
+    await other.bind('a');
+    await other.close(true);
+    expect(server.leases).toEqual([]);
+  });
+
+  it('a lease that is granted after the end is given back', async () => {
+    const grant = link.grantLease.bind(link);
+    let answer = (): void => {};
+    vi.spyOn(link, 'grantLease').mockImplementationOnce(async (ttl) => {
+      const lease = await grant(ttl);
+      await new Promise<void>((resolve) => {
+        answer = resolve;
+      });
+      return lease;
+    });
+    const binding = keeper.bind('a').catch((error: unknown) => error);
+    await settle();
+    await keeper.close(true);
+    answer();
+    expect(await binding).toMatchObject({ code: 'closed' });
+    expect(server.leases).toEqual([]);
+  });
+});
+
+it('a lease in a key is its 64 bits in hexadecimal, as the Go client writes it', () => {
+  expect(leaseHex('7587862094800371457')).toBe('694d805f7d3a3f01');
+  expect(leaseHex('-1')).toBe('ffffffffffffffff');
+});

@@ -1,0 +1,470 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { Supervisor } from '../../../src/base/supervisor.ts';
+import { bytesOfText } from '../../../src/kvstore/codec/bytes.ts';
+import { keyRange, prefixRange } from '../../../src/kvstore/codec/key-range.ts';
+import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
+import { MemoryTransport } from '../../../src/kvstore/memory/memory-transport.ts';
+import { KvstoreError } from '../../../src/kvstore/session/errors.ts';
+import { leaseHex } from '../../../src/kvstore/session/lease-keeper.ts';
+import { LockKeeper } from '../../../src/kvstore/session/lock-keeper.ts';
+import { ManualClock } from '../../base/support/manual-clock.ts';
+import { FaultyMemory } from '../support/faulty-memory.ts';
+import { giveUpDelete, giveUpPut } from '../support/given-up-write.ts';
+import { advance, settle } from '../support/settle.ts';
+
+const PATH = 'locks/a';
+
+describe('the locks of one client', () => {
+  let clock: ManualClock;
+  let backend: FaultyMemory;
+  beforeEach(() => {
+    clock = new ManualClock();
+    backend = new FaultyMemory({ clock, random: () => 0.5 });
+  });
+  afterEach(() => backend.close());
+
+  const failNextDelete = (): void => {
+    const { link } = backend;
+    const txn = link.txn.bind(link);
+    link.txn = (request, options) => {
+      if (!request.writes.some(({ op }) => op === 'delete')) return txn(request, options);
+      link.txn = txn;
+      return Promise.reject(new KvstoreError('unavailable', 'connection reset'));
+    };
+  };
+
+  it('who gives up waiting lets nobody pass who came later (regression: two held one lock)', async () => {
+    const first = await backend.lock(PATH);
+    const controller = new AbortController();
+    const second = backend.lock(PATH, { signal: controller.signal });
+    controller.abort();
+    await expect(second).rejects.toMatchObject({ code: 'aborted' });
+    let isHeld = false;
+    const third = backend.lock(PATH).then((lock) => {
+      isHeld = true;
+      return lock;
+    });
+    await settle(4);
+    expect(isHeld).toBe(false);
+    await first.release();
+    await (await third).release();
+    expect(backend.server.range(keyRange(first.key)).count).toBe(0);
+  });
+
+  it('a key that could not be deleted is not deleted under the next holder (regression: another client got in)', async () => {
+    failNextDelete();
+    await (await backend.lock(PATH)).release();
+    const next = await backend.lock(PATH);
+    await advance(clock, 10_000);
+    expect(backend.server.range(keyRange(next.key)).count).toBe(1);
+    await next.release();
+    expect(backend.server.range(keyRange(next.key)).count).toBe(0);
+  });
+
+  it('closing ends those who wait behind a holder (regression: they waited for ever)', async () => {
+    await backend.lock(PATH);
+    const waiting = backend.lock(PATH);
+    await settle();
+    await backend.close();
+    await expect(waiting).rejects.toMatchObject({ code: 'aborted' });
+  });
+
+  it('a place that lands after it was given up blocks no one (regression: 90 s, while its process lived)', async () => {
+    const other = new FaultyMemory({ clock, server: backend.server });
+    const { key, release } = await backend.lock(PATH);
+    await release();
+    const land = giveUpPut(backend.link, key);
+    await expect(backend.lock(PATH)).rejects.toMatchObject({ code: 'deadline' });
+    await advance(clock, 1000);
+    await land();
+    expect(await backend.get(key)).toBeUndefined();
+    await (await other.lock(PATH)).release();
+    await other.close();
+  });
+
+  it('a release that lands late does not take the place of the next holder (regression: two held one lock)', async () => {
+    const first = await backend.lock(PATH);
+    const land = giveUpDelete(backend.link, first.key);
+    await first.release();
+    const next = await backend.lock(PATH);
+    await land();
+    expect(await backend.get(next.key)).toBeDefined();
+    expect(next.lost.aborted).toBe(false);
+    await next.release();
+    expect(await backend.get(next.key)).toBeUndefined();
+  });
+
+  it('a release that is tried again and lands late does not take the place of one who came after another gave up (regression: two held one lock)', async () => {
+    const first = await backend.lock(PATH);
+    failNextDelete();
+    await first.release();
+    const { link } = backend;
+    const txn = link.txn.bind(link);
+    let land = (): Promise<unknown> => Promise.reject(new Error('nothing was deleted'));
+    link.txn = (request, options) => {
+      if (!request.writes.some(({ op }) => op === 'delete')) return txn(request, options);
+      link.txn = txn;
+      return new Promise((resolve, reject) => {
+        land = () => txn(request, options).then(resolve, reject);
+      });
+    };
+    await advance(clock, 1000); // it is tried again, and held up
+    const controller = new AbortController();
+    const second = backend.lock(PATH, { signal: controller.signal });
+    await settle(4);
+    controller.abort();
+    await expect(second).rejects.toMatchObject({ code: 'aborted' });
+    const third = backend.lock(PATH);
+    await settle(4);
+    await land();
+    const lock = await third;
+    expect(await backend.get(lock.key)).toBeDefined();
+    await lock.release();
+    expect(await backend.get(lock.key)).toBeUndefined();
+  });
+
+  it('a place that somebody else deletes while it waits is taken again (regression: the call failed)', async () => {
+    const other = new FaultyMemory({ clock, server: backend.server });
+    const held = await other.lock(PATH);
+    const waiting = backend.lock(PATH);
+    await settle(4);
+    const places = await other.listPrefix(`${PATH}/`);
+    for (const { key } of places) if (key !== held.key) await other.delete(key);
+    await advance(clock, 6000);
+    expect(await other.listPrefix(`${PATH}/`)).toHaveLength(2);
+    await held.release();
+    await (await waiting).release();
+    await other.close();
+  });
+
+  it('who asks while the second in line holds it waits for that one', async () => {
+    const first = await backend.lock(PATH);
+    const second = backend.lock(PATH);
+    await first.release();
+    await second;
+    const third = vi.fn();
+    void backend.lock(PATH).then(third);
+    await settle(6);
+    expect(third).not.toHaveBeenCalled();
+    await (await second).release();
+    await settle(6);
+    expect(third).toHaveBeenCalledOnce();
+  });
+
+  it('a failure while it waits rejects, and leaves no place behind', async () => {
+    const refused = new KvstoreError('unavailable', 'connection reset');
+    vi.spyOn(backend.link, 'range').mockRejectedValueOnce(refused);
+    await expect(backend.lock(PATH)).rejects.toBe(refused);
+    await settle(4);
+    expect(backend.server.range(prefixRange(`${PATH}/`)).count).toBe(0);
+    await (await backend.lock(PATH)).release();
+  });
+
+  it('a place is an empty key, as that of a Go program', async () => {
+    const lock = await backend.lock(PATH);
+    expect(backend.server.range(keyRange(lock.key)).kvs).toMatchObject([{ value: new Uint8Array(0) }]);
+    await lock.release();
+  });
+
+  it('closing gives up what is held, at once', async () => {
+    const other = new FaultyMemory({ clock, server: backend.server });
+    const lock = await backend.lock(PATH);
+    await backend.close();
+    expect([lock.lost.aborted, backend.server.leases]).toEqual([true, []]);
+    await (await other.lock(PATH)).release();
+    await other.close();
+  });
+
+  it('who has given up before it asks does not wait for those ahead', async () => {
+    const lock = await backend.lock(PATH);
+    const signal = AbortSignal.abort();
+    await expect(backend.lock(PATH, { signal })).rejects.toMatchObject({ code: 'aborted' });
+    await lock.release();
+  });
+
+  it('who gives up in the moment in which it learns who is ahead does not wait for that one (regression: 5 s)', async () => {
+    const other = new FaultyMemory({ clock, server: backend.server });
+    await other.lock(PATH);
+    const { link } = backend;
+    const controller = new AbortController();
+    const range = link.range.bind(link);
+    vi.spyOn(link, 'range').mockImplementation(async (...given) => {
+      const answer = await range(...given);
+      controller.abort();
+      return answer;
+    });
+    const failure = backend.lock(PATH, { signal: controller.signal }).catch((error: unknown) => error);
+    expect(await Promise.race([failure, settle(8)])).toMatchObject({ code: 'aborted' });
+    await other.close();
+  });
+
+  it.each(['grantLease', 'txn', 'range'] as const)(
+    'who gives up while the server does not answer waits for no deadline: %s (regression: it did for its lease)',
+    async (call) => {
+      if (call !== 'grantLease') await (await backend.lock(PATH)).release();
+      const { link } = backend;
+      const made = link[call].bind(link) as (...given: readonly unknown[]) => Promise<never>;
+      const controller = new AbortController();
+      vi.spyOn(link, call).mockImplementationOnce((...given: readonly unknown[]) => {
+        link.blackHole();
+        return made(...given);
+      });
+      const failure = backend.lock(PATH, { signal: controller.signal }).catch((error: unknown) => error);
+      await settle(4);
+      controller.abort();
+      await settle(4);
+      link.up();
+      expect(await Promise.race([failure, settle(4)])).toMatchObject({ code: 'aborted' });
+      await advance(clock, 20_000);
+      expect(backend.server.range(prefixRange(`${PATH}/`)).count).toBe(0);
+    },
+  );
+
+  it('a place of before that goes while it is looked at is taken anew', async () => {
+    const held = await backend.lock(PATH);
+    const { link, server } = backend;
+    failNextDelete();
+    await held.release(); // its key is left
+    let isLooked = false;
+    link.onRead = ({ start }) => {
+      if (isLooked || start !== held.key) return;
+      isLooked = true;
+      server.txn({ compare: [], writes: [{ op: 'delete', range: keyRange(held.key) }] });
+    };
+    const lock = await backend.lock(PATH);
+    expect([isLooked, lock.revision > held.revision, lock.lost.aborted]).toEqual([true, true, false]);
+    expect(server.range(keyRange(lock.key)).kvs).toMatchObject([{ createRevision: lock.revision }]);
+    await lock.release();
+  });
+
+  it('a place that cannot be given up is tried again, and said to be, until its lease is gone', async () => {
+    const tasks = (): readonly string[] =>
+      backend
+        .status()
+        .background.tasks.map(({ name }) => name)
+        .filter((name) => name.includes('leaving'));
+    const held = await backend.lock(PATH);
+    expect(backend.status().background.tasks.map(({ name }) => name)).toContain('locks');
+    backend.link.down();
+    await held.release();
+    await advance(clock, 10_000);
+    expect(tasks()).toEqual([`locks: leaving ${PATH}`]);
+    await advance(clock, 60_000);
+    expect([tasks(), backend.server.leases]).toEqual([[], []]);
+    backend.link.up();
+    await (await backend.lock(PATH)).release();
+  });
+
+  it('a place whose answer was lost is given up, too', async () => {
+    await (await backend.lock(PATH)).release();
+    backend.link.loseAnswers(1);
+    await expect(backend.lock(PATH)).rejects.toMatchObject({ code: 'unavailable' });
+    await settle(6);
+    expect(backend.server.range(prefixRange(`${PATH}/`)).count).toBe(0);
+  });
+
+  it('a place that is still there is given up when it cannot be looked at (regression: it blocked everybody while its process lived)', async () => {
+    await (await backend.lock(PATH)).release();
+    failNextDelete();
+    backend.link.loseAnswers(1);
+    await expect(backend.lock(PATH)).rejects.toMatchObject({ code: 'unavailable' });
+    await settle(6);
+    expect(backend.server.range(prefixRange(`${PATH}/`)).count).toBe(1);
+    const reset = new KvstoreError('unavailable', 'connection reset');
+    vi.spyOn(backend.link, 'range').mockRejectedValueOnce(reset);
+    await expect(backend.lock(PATH)).rejects.toBe(reset);
+    await advance(clock, 60_000);
+    expect(backend.server.range(prefixRange(`${PATH}/`)).count).toBe(0);
+  });
+
+  describe('with those of another client', () => {
+    let other: FaultyMemory;
+    beforeEach(() => {
+      other = new FaultyMemory({ clock, server: backend.server });
+    });
+    afterEach(() => other.close());
+
+    it('a place that is still there keeps its turn before those who came after it', async () => {
+      const held = await other.lock(PATH);
+      const controller = new AbortController();
+      const givenUp = backend.lock(PATH, { signal: controller.signal });
+      await settle(4);
+      const later = new FaultyMemory({ clock, server: backend.server });
+      const last = vi.fn();
+      const waiting = later.lock(PATH).then((lock) => {
+        last();
+        return lock;
+      });
+      await settle(4);
+      failNextDelete();
+      controller.abort();
+      await expect(givenUp).rejects.toMatchObject({ code: 'aborted' });
+      const again = backend.lock(PATH);
+      await settle(4);
+      await held.release();
+      await settle(6);
+      expect(last).not.toHaveBeenCalled();
+      const lock = await again;
+      expect(lock.revision).toBe(backend.server.range(keyRange(lock.key)).kvs[0]?.createRevision);
+      await lock.release();
+      await (await waiting).release();
+      await later.close();
+    });
+
+    it('one of a path below it is another lock', async () => {
+      const below = await other.lock(`${PATH}/below`);
+      await (await backend.lock(PATH)).release();
+      await below.release();
+    });
+
+    it('it sees the place before its own go together with others', async () => {
+      const held = await other.lock(PATH);
+      const waiting = backend.lock(PATH);
+      await settle(4);
+      await other.update(`${held.key}/x`, bytesOfText('1'));
+      await other.deletePrefix(held.key);
+      await settle(6);
+      expect(await Promise.race([waiting, settle(4)])).toBeDefined(); // and not when it looks again by itself
+      await (await waiting).release();
+    });
+
+    it('it waits for the place right before its own, and for nothing else', async () => {
+      const third = new FaultyMemory({ clock, server: backend.server });
+      await (await third.lock('elsewhere')).release(); // has the first lease: keys are not in the order of places
+      const first = await other.lock(PATH);
+      const second = third.lock(PATH);
+      await settle(4);
+      const waiting = backend.lock(PATH);
+      await settle(4);
+      let reads = 0;
+      backend.link.onRead = () => void reads++;
+      await other.update(`${first.key}/x`, bytesOfText('1'));
+      await other.delete(`${first.key}/x`);
+      await other.update(first.key, bytesOfText('1'));
+      await first.release();
+      await settle(6);
+      expect(reads).toBe(0);
+      const ahead = await second;
+      await other.update(ahead.key, bytesOfText('1'));
+      await other.update(`${ahead.key}x`, bytesOfText('1'));
+      await other.delete(`${ahead.key}x`);
+      await settle(6);
+      expect(reads).toBe(0);
+      await ahead.release();
+      await (await waiting).release();
+      expect(reads).toBe(1);
+      await third.close();
+    });
+  });
+
+  it('a lease that ended unnoticed costs another try, not the lock (regression: lease-not-found)', async () => {
+    await (await backend.lock(PATH)).release();
+    for (const lease of backend.server.leases) backend.server.expireLease(lease);
+    const lock = await backend.lock(PATH);
+    expect(lock.lost.aborted).toBe(false);
+    expect(await backend.get(lock.key)).toBeDefined();
+    await lock.release();
+  });
+
+  it('a lock is not given under a lease that was lost while it waited for its turn', async () => {
+    const server = new ManualClock();
+    const own = new FaultyMemory({ clock, server: new MemoryServer({ clock: server }) });
+    const range = own.link.range.bind(own.link);
+    vi.spyOn(own.link, 'range').mockImplementationOnce(async (...call) => {
+      const answer = await range(...call);
+      clock.setWallTimeBy(3_600_000); // the machine was suspended before the answer was read
+      clock.advance(2000);
+      await settle();
+      return answer;
+    });
+    const lock = await own.lock(PATH);
+    const [, second = '0'] = own.server.leases;
+    expect(lock.key).toBe(`${PATH}/${leaseHex(second)}`);
+    expect(lock.lost.aborted).toBe(false);
+    await own.close();
+  });
+});
+
+const HOUR_MS = 3_600_000;
+
+it('a lock whose lease is lost in the moment in which it is given is known to be lost (regression: never)', async () => {
+  const clock = new ManualClock();
+  const supervisor = new Supervisor({ clock, random: () => 0.5 });
+  const transport = new MemoryTransport(new MemoryServer({ clock }));
+  for (let moments = 0; moments < 100; moments++) {
+    const keeper = new LockKeeper({ transport, clock, random: () => 0.5, supervisor });
+    const locking = keeper.lock(`${PATH}/${moments}`);
+    for (let i = 0; i < moments; i++) await Promise.resolve();
+    keeper.loseAll();
+    const { lost } = await locking;
+    keeper.loseAll(); // what is held after a loss is held under another lease
+    expect(lost.aborted).toBe(true);
+    await keeper.close();
+  }
+  await supervisor.stop();
+});
+
+describe('a holder that is cut off from the kvstore', () => {
+  let clock: ManualClock;
+  let holder: FaultyMemory;
+  let other: FaultyMemory;
+  beforeEach(() => {
+    clock = new ManualClock();
+    holder = new FaultyMemory({ clock });
+    other = new FaultyMemory({ clock, server: holder.server });
+  });
+  afterEach(() => Promise.all([holder.close(), other.close()]));
+
+  it.each([
+    ['down', 0],
+    ['down', -HOUR_MS],
+    ['down', HOUR_MS],
+    ['blackHole', 0],
+    ['blackHole', -HOUR_MS],
+    ['blackHole', HOUR_MS],
+  ] as const)(
+    'is notified before another holds the lock: %s, its clock set by %i ms (regression: afterwards, or never)',
+    async (fault, ms) => {
+      const lock = await holder.lock(PATH);
+      await advance(clock, 60_000); // keepalives go on
+      expect(lock.lost.aborted).toBe(false);
+      const story: string[] = [];
+      lock.lost.addEventListener('abort', () => story.push('lost'));
+      const next = other.lock(PATH).then(() => story.push('held by another'));
+      await settle(4);
+      holder.link[fault]();
+      clock.setWallTimeBy(ms);
+      await advance(clock, 40_000);
+      await next;
+      expect(story).toEqual(['lost', 'held by another']);
+    },
+  );
+
+  it('holds on for most of the time of its lease', async () => {
+    const lock = await holder.lock(PATH);
+    holder.link.down();
+    await advance(clock, 22_000);
+    expect(lock.lost.aborted).toBe(false);
+    holder.link.up();
+    await advance(clock, 60_000);
+    expect(lock.lost.aborted).toBe(false);
+    await lock.release();
+  });
+});
+
+it('a holder that was suspended knows within a second or two that it may have lost its lock (regression: 8 s, or more without a network)', async () => {
+  const [clock, serverClock] = [new ManualClock(), new ManualClock()];
+  const server = new MemoryServer({ clock: serverClock });
+  const holder = new FaultyMemory({ clock, server });
+  const other = new FaultyMemory({ clock: serverClock, server });
+  const lock = await holder.lock(PATH);
+  const next = other.lock(PATH);
+  await settle(4);
+  holder.link.down();
+  clock.setWallTimeBy(60_000); // the monotonic clock stands still meanwhile
+  await advance(serverClock, 60_000);
+  await next;
+  await advance(clock, 1500);
+  expect(lock.lost.aborted).toBe(true);
+  await Promise.all([holder.close(), other.close()]);
+});

@@ -1,0 +1,65 @@
+import { beforeEach, describe, expect, it } from 'vitest';
+import { ContestedKeys } from '../../../src/kvstore/stores/contested-keys.ts';
+import { ManualClock } from '../../base/support/manual-clock.ts';
+
+describe('keys that another client changes', () => {
+  let clock: ManualClock;
+  let random: number;
+  let putBack: [key: string, at: number][];
+  let keys: ContestedKeys<string>;
+
+  beforeEach(() => {
+    clock = new ManualClock();
+    random = 1;
+    putBack = [];
+    keys = new ContestedKeys({
+      clock,
+      random: () => random,
+      putBack: (key) => putBack.push([key, clock.now()]),
+    });
+  });
+
+  it('are put back at once when deleted, and within a second when overwritten', () => {
+    keys.deleted('a');
+    keys.overwritten('b');
+    clock.advance(2000);
+    expect(putBack).toEqual([
+      ['a', 0],
+      ['b', 1000],
+    ]);
+  });
+
+  it('keep their delay when they are overwritten again', () => {
+    keys.overwritten('a');
+    random = 0.1;
+    keys.overwritten('a');
+    clock.advance(999);
+    expect(putBack).toEqual([]);
+    clock.advance(1);
+    expect(putBack).toHaveLength(1);
+  });
+
+  it('are not put back when they are settled or the store stops', () => {
+    keys.overwritten('a');
+    keys.overwritten('b');
+    keys.settled('a');
+    keys.stop();
+    expect(clock.pending).toBe(0);
+    clock.advance(60_000);
+    expect(putBack).toEqual([]);
+  });
+
+  it('are put back with a doubled delay each time, up to five minutes, until they were left alone for ten', () => {
+    for (let i = 0; i < 12; i++) {
+      keys.deleted('a');
+      clock.advance(300_000);
+    }
+    const delays = putBack.map(([, at], i) => (at - i * 300_000) / 1000);
+    expect(delays).toEqual([0, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300].slice(0, delays.length));
+    expect(delays.length).toBeGreaterThanOrEqual(11);
+    clock.advance(900_000);
+    const before = putBack.length;
+    keys.deleted('a');
+    expect(putBack.length).toBe(before + 1);
+  });
+});

@@ -1,0 +1,92 @@
+import { beforeEach, describe, expect, it } from 'vitest';
+import { DelayedDeletes } from '../../../src/kvstore/stores/delayed-deletes.ts';
+import { ManualClock } from '../../base/support/manual-clock.ts';
+
+const DELAY_MS = 30_000;
+
+describe('a delete that is held back', () => {
+  let clock: ManualClock;
+  let told: string[];
+  let deletes: DelayedDeletes<number>;
+
+  function withDelay(delayMs: number): DelayedDeletes<number> {
+    const inner = {
+      onUpdate: (name: string, value: number) => void told.push(`${name}=${value}`),
+      onDelete: (name: string) => void told.push(`-${name}`),
+      batch: (apply: () => void) => {
+        told.push('(');
+        apply();
+        told.push(')');
+      },
+    };
+    return new DelayedDeletes(inner, clock, delayMs);
+  }
+
+  beforeEach(() => {
+    clock = new ManualClock();
+    told = [];
+    deletes = withDelay(DELAY_MS);
+  });
+
+  it('is passed on after the delay, once', () => {
+    deletes.onDelete('a');
+    clock.advance(DELAY_MS - 1);
+    expect([told, deletes.size]).toEqual([[], 1]);
+    clock.advance(1);
+    expect([told, deletes.size, clock.pending]).toEqual([['-a'], 0, 0]);
+  });
+
+  it('is forgotten when the key comes back', () => {
+    deletes.onDelete('a');
+    deletes.onUpdate('a', 1);
+    expect([told, deletes.size, clock.pending]).toEqual([['a=1'], 0, 0]);
+  });
+
+  it('waits anew from a second one on', () => {
+    deletes.onDelete('a');
+    clock.advance(20_000);
+    deletes.onDelete('a');
+    clock.advance(20_000);
+    expect([told, clock.pending]).toEqual([[], 1]);
+    clock.advance(10_000);
+    expect(told).toEqual(['-a']);
+  });
+
+  it('is passed on with all others, as a batch, by a flush', () => {
+    for (const name of ['a', 'b']) deletes.onDelete(name);
+    deletes.flush();
+    expect([told, deletes.size, clock.pending]).toEqual([['(', '-a', '-b', ')'], 0, 0]);
+  });
+
+  it('stays through a pause, and waits the whole delay afterwards', () => {
+    deletes.onDelete('a');
+    clock.advance(20_000);
+    deletes.pause();
+    clock.advance(DELAY_MS);
+    expect([told, deletes.size, clock.pending]).toEqual([[], 1, 0]);
+    deletes.resume();
+    clock.advance(DELAY_MS - 1);
+    expect(told).toEqual([]);
+    clock.advance(1);
+    expect(told).toEqual(['-a']);
+  });
+
+  it('is not put off by another resume', () => {
+    deletes.onDelete('a');
+    clock.advance(20_000);
+    deletes.resume();
+    clock.advance(10_000);
+    expect([told, clock.pending]).toEqual([['-a'], 0]);
+  });
+
+  it('is not held back at all without a delay', () => {
+    deletes = withDelay(0);
+    deletes.onDelete('a');
+    expect([told, deletes.size, clock.pending]).toEqual([['-a'], 0, 0]);
+  });
+
+  it('goes with other changes as one batch', () => {
+    withDelay(0).batch(() => told.push('inside'));
+    expect(told).toEqual(['(', 'inside', ')']);
+  });
+});

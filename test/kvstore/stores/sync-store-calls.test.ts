@@ -1,0 +1,185 @@
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { bytesOfText, textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
+import type {
+  KvstoreBackend,
+  LeaseLostListener,
+  WatchEvent,
+  WatchOptions,
+  WriteOptions,
+} from '../../../src/kvstore/session/backend.ts';
+import { SyncStore, type SyncStoreOptions } from '../../../src/kvstore/stores/sync-store.ts';
+import { ManualClock } from '../../base/support/manual-clock.ts';
+import { settle } from '../support/settle.ts';
+
+const CANARY = 'synced/own';
+
+/** A kvstore that notes what it is asked for; calls for a key that is held wait. */
+class NotedBackend {
+  readonly calls: string[] = [];
+  readonly held = new Map<string, Promise<void>>();
+  lose: (keys: readonly string[]) => void = () => {};
+
+  onLeaseLost({ onLeaseLost }: LeaseLostListener): () => void {
+    this.lose = onLeaseLost;
+    return () => {
+      this.lose = () => {};
+    };
+  }
+
+  update(key: string, _value: Uint8Array, options?: WriteOptions): Promise<number> {
+    return this.#note('put', key, options, 1);
+  }
+
+  updateIfDifferent(key: string, _value: Uint8Array, options?: WriteOptions): Promise<boolean> {
+    return this.#note('compare', key, options, true);
+  }
+
+  delete(key: string, options?: { fenced?: boolean | undefined }): Promise<boolean> {
+    return this.#note('delete', key, { fenced: options?.fenced }, true); // there is no more to a delete
+  }
+
+  /** Shows nothing, and ends with its signal. */
+  async *watch(_prefix: string, { signal }: WatchOptions = {}): AsyncGenerator<readonly WatchEvent[]> {
+    await new Promise((resolve) => signal?.addEventListener('abort', resolve));
+    yield [];
+  }
+
+  /** Takes out what was noted. */
+  take(): readonly string[] {
+    return this.calls.splice(0);
+  }
+
+  async #note<T>(call: string, key: string, options: WriteOptions = {}, answer: T): Promise<T> {
+    const how = [options.fenced ? 'fenced' : '', options.leased ? 'leased' : ''].filter(Boolean);
+    this.calls.push([call, key, ...how].join(' '));
+    await this.held.get(key);
+    return answer;
+  }
+}
+
+describe('a sync store asks its kvstore', () => {
+  let backend: NotedBackend;
+  let store: SyncStore;
+  let ended: AbortController;
+
+  function start(options: Partial<SyncStoreOptions> = {}): void {
+    ended = new AbortController();
+    store = new SyncStore({
+      ...{ prefix: 'own/', clock: new ManualClock(), random: () => 0.5, canary: CANARY },
+      backend: backend as unknown as KvstoreBackend,
+      ...options,
+    });
+    void store.run(ended.signal);
+  }
+
+  const want = (name: string, value = '1'): void => store.upsert(name, bytesOfText(value));
+
+  beforeEach(() => {
+    backend = new NotedBackend();
+    start();
+  });
+  afterEach(() => ended.abort());
+
+  it('to write fenced, bound to its lease', async () => {
+    want('a');
+    await settle();
+    store.touch('a');
+    await settle();
+    store.delete('a');
+    await store.markSynced();
+    expect(backend.take()).toEqual([
+      ...['put own/a fenced leased', 'compare own/a fenced leased'],
+      ...['delete own/a fenced', `put ${CANARY} fenced leased`],
+    ]);
+  });
+
+  it('to compare first, without a lease, what may be there from an earlier life', async () => {
+    ended.abort();
+    start({ leased: false });
+    want('a');
+    await settle();
+    want('a', '2');
+    await settle();
+    store.delete('a');
+    await settle();
+    want('a', '3');
+    await store.markSynced();
+    expect(backend.take()).toEqual([
+      ...['compare own/a fenced', 'put own/a fenced', 'delete own/a fenced', 'compare own/a fenced'],
+      `put ${CANARY} fenced`,
+    ]);
+    backend.lose(['own/a', CANARY]);
+    await settle();
+    expect(backend.take()).toEqual([]);
+  });
+
+  it('to put again what was lost, and is its own, and is wanted', async () => {
+    for (const name of ['a', 'b', 'gone']) want(name);
+    await settle();
+    store.delete('gone');
+    await store.markSynced();
+    backend.take();
+    backend.lose(['own/gone', 'not/a', 'other']);
+    await settle();
+    expect(backend.take()).toEqual([]);
+    backend.lose(['own/a', 'not/b']);
+    await settle();
+    expect(backend.take()).toEqual([
+      ...[`delete ${CANARY} fenced`, 'put own/a fenced leased', `put ${CANARY} fenced leased`],
+    ]);
+  });
+
+  it('to write a lost canary again, and not to delete it before', async () => {
+    want('a');
+    await store.markSynced();
+    backend.take();
+    backend.lose([CANARY]);
+    await settle();
+    expect([backend.take(), store.status().canaryWritten]).toEqual([[`put ${CANARY} fenced leased`], true]);
+  });
+
+  it('to leave a true canary alone when something else is written with it', async () => {
+    want('a');
+    await settle();
+    let release = (): void => {};
+    backend.held.set(
+      CANARY,
+      new Promise((resolve) => {
+        release = resolve;
+      }),
+    );
+    const written = store.markSynced();
+    await settle();
+    want('b');
+    await settle();
+    release();
+    await written;
+    await settle();
+    expect(backend.take()).toEqual([
+      ...['put own/a fenced leased', `put ${CANARY} fenced leased`, 'put own/b fenced leased'],
+    ]);
+    expect(store.status()).toMatchObject({ keys: 2, pending: 0, writes: 2, canaryWritten: true });
+  });
+
+  it('for no canary when it has none, and says all the same when everything is there', async () => {
+    ended.abort();
+    start({ canary: undefined });
+    want('a');
+    await store.markSynced();
+    expect([backend.take(), store.status().pending]).toEqual([['put own/a fenced leased'], 0]);
+  });
+
+  it('for nothing that its caller got wrong', async () => {
+    const wrong = store as unknown as Record<
+      'upsert' | 'delete' | 'touch' | 'run',
+      (...given: unknown[]) => void
+    >;
+    expect(() => wrong.upsert(1, bytesOfText('x'))).toThrow(/name/);
+    expect(() => wrong.upsert('a', 'x')).toThrow(/value/);
+    expect(() => wrong.delete(1)).toThrow(/name/);
+    expect(() => wrong.touch(1)).toThrow(/name/);
+    expect(() => wrong.run('now')).toThrow(/signal/);
+    want('a', 'x');
+    expect([textOfBytes(store.get('a') ?? new Uint8Array(0)), store.get('b')]).toEqual(['x', undefined]);
+  });
+});

@@ -1,0 +1,317 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { RejectionLog, rejection } from '../../../src/base/rejection.ts';
+import { TurnGate } from '../../../src/base/turn-gate.ts';
+import { bytesOfText, textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
+import { NO_LEASE } from '../../../src/kvstore/session/transport.ts';
+import { type StoreObserver, WatchStore } from '../../../src/kvstore/stores/watch-store.ts';
+import { ManualClock } from '../../base/support/manual-clock.ts';
+import { FaultyMemory } from '../support/faulty-memory.ts';
+import { advance, settle } from '../support/settle.ts';
+
+const P = 'p/';
+
+describe('a watch store', () => {
+  let clock: ManualClock;
+  let backend: FaultyMemory;
+  let rejections: RejectionLog;
+  let story: string[];
+  let ended: AbortController;
+  let running: Promise<unknown>;
+
+  const observer: StoreObserver<string> = {
+    onUpdate: (name, value) => story.push(`${name}=${value}`),
+    onDelete: (name) => story.push(`${name} gone`),
+  };
+
+  /** Values that begin with `bad` are rejected, with `throw` the decoder throws. */
+  const newStore = (observe: StoreObserver<string> = observer, onFault = vi.fn()): WatchStore<string> =>
+    new WatchStore({
+      observer: observe,
+      rejections,
+      onFault,
+      decode: (_name, value, at) => {
+        const text = textOfBytes(value) ?? '';
+        if (text === 'throw') throw new Error('a broken decoder');
+        if (!text.startsWith('bad')) return { ok: true, value: text };
+        return { ok: false, rejection: rejection('bad', 'value', text, 'it is bad', at) };
+      },
+    });
+
+  const start = async (store: WatchStore<string>, from = backend): Promise<void> => {
+    ended = new AbortController();
+    running = store.run({ backend: from, prefix: P, signal: ended.signal });
+    await settle(4);
+  };
+  const stop = async (): Promise<void> => {
+    ended.abort();
+    await running;
+  };
+  const put = async (name: string, value: string): Promise<void> => {
+    await backend.update(P + name, bytesOfText(value));
+    await settle(4);
+  };
+
+  beforeEach(() => {
+    clock = new ManualClock();
+    backend = new FaultyMemory({ clock });
+    rejections = new RejectionLog();
+    story = [];
+  });
+  afterEach(async () => {
+    await stop();
+    await backend.close();
+  });
+
+  it('shows what is there, then what changes, and counts it', async () => {
+    await put('a', '1');
+    const store = newStore();
+    expect(store.status()).toMatchObject({ keys: 0, synced: false, watch: undefined });
+    await start(store);
+    await store.synced;
+    await put('b', '2');
+    await put('a', '3');
+    await backend.delete(`${P}b`);
+    await settle(4);
+    expect(story).toEqual(['a=1', 'b=2', 'a=3', 'b gone']);
+    expect(store.status()).toMatchObject({ keys: 1, synced: true, updates: 3, deletes: 1, rejected: 0 });
+    expect(store.isSynced).toBe(true);
+    expect(store.cursor).toBe(backend.server.header.revision + 1);
+  });
+
+  it('a key whose value is rejected is absent, until it is accepted again', async () => {
+    const store = newStore();
+    await start(store);
+    await put('a', '1');
+    await put('a', 'bad');
+    await put('b', 'bad');
+    expect(story).toEqual(['a=1', 'a gone']);
+    expect(store.status()).toMatchObject({ keys: 0, rejected: 2 });
+    expect(rejections.status().total).toBe(2);
+    await put('a', '2');
+    await backend.delete(`${P}b`);
+    await settle(4);
+    expect(story).toEqual(['a=1', 'a gone', 'a=2']);
+    expect(store.status()).toMatchObject({ keys: 1, rejected: 0 });
+  });
+
+  it('deletes in its next run what that one’s complete list does not show', async () => {
+    const store = newStore();
+    for (const name of ['a', 'b']) await put(name, '1');
+    await start(store);
+    await stop();
+    await backend.delete(`${P}b`);
+    await put('c', '1');
+    expect(story).toEqual(['a=1', 'b=1']);
+    await start(store);
+    expect(story.slice(2)).toEqual(['a=1', 'c=1', 'b gone']);
+    expect(store.status().watch?.state).toBe('watching');
+  });
+
+  it('forgets with a run which values it has rejected', async () => {
+    await put('a', 'bad');
+    const store = newStore();
+    await start(store);
+    await stop();
+    await backend.delete(`${P}a`);
+    await start(store);
+    expect(store.status().rejected).toBe(0);
+  });
+
+  describe('with many keys behind a gate', () => {
+    /** Names that were deleted in each batch. */
+    let deleted: number[];
+    let turns: (() => void)[];
+    let store: WatchStore<string>;
+
+    const fill = (from: FaultyMemory, names: number): void => {
+      for (let i = 0; i < names; i++) {
+        const write = { op: 'put', key: `${P}${i}`, value: bytesOfText('1'), lease: NO_LEASE } as const;
+        from.server.txn({ compare: [], writes: [write] });
+      }
+    };
+    /** Turns of the event loop, until nobody asks for another or `count` are over. */
+    const turn = async (count = 1000): Promise<void> => {
+      for (let i = 0; i < count && turns.length > 0; i++) {
+        for (const callback of turns.splice(0)) callback();
+        await settle();
+      }
+    };
+
+    beforeEach(async () => {
+      deleted = [];
+      turns = [];
+      const counting: StoreObserver<string> = {
+        onUpdate: () => {},
+        onDelete: () => deleted.push((deleted.pop() ?? 0) + 1),
+        batch: (apply) => {
+          deleted.push(0);
+          apply();
+        },
+      };
+      const nextTurn = (callback: () => void): number => turns.push(callback);
+      const gate = new TurnGate({ clock, nextTurn });
+      const decode = (): { ok: true; value: string } => ({ ok: true, value: '' });
+      store = new WatchStore({ observer: counting, rejections, gate, decode });
+      fill(backend, 20_000);
+      await start(store);
+      await turn();
+      expect(store.status()).toMatchObject({ keys: 20_000, synced: true });
+    });
+
+    /** Goes on with a kvstore that is empty. */
+    const emptied = async (onListed?: () => void): Promise<void> => {
+      await stop();
+      deleted = [];
+      ended = new AbortController();
+      const empty = new FaultyMemory({ clock });
+      running = store.run({ backend: empty, prefix: P, signal: ended.signal, onListed });
+      await settle(4);
+    };
+
+    it('drains 512 of 20,000 at a time, eight slices in a turn (freeze: all in one batch)', async () => {
+      await stop();
+      deleted = [];
+      let isDrained = false;
+      void store.drain().then((all) => {
+        isDrained = all;
+      });
+      expect(store.isSynced).toBe(false);
+      for (let before = 20_000; store.size > 0; before = store.size) {
+        await turn(1);
+        expect(before - store.size).toBeLessThanOrEqual(8 * 512 + 512);
+      }
+      expect(isDrained).toBe(true);
+      expect([Math.max(...deleted), deleted.length]).toEqual([512, 40]);
+    });
+
+    it('leaves what a drain that is aborted has not come to, to the next one', async () => {
+      await stop();
+      const aborted = new AbortController();
+      const drained = store.drain(aborted.signal);
+      await turn(2);
+      aborted.abort();
+      expect(await drained).toBe(false);
+      const { size } = store;
+      await turn();
+      expect(size).toBeGreaterThan(5000);
+      expect(store.size).toBe(size);
+      const rest = store.drain();
+      await turn();
+      expect([await rest, store.size, store.status().deletes]).toEqual([true, 0, 20_000]);
+    });
+
+    it('sweeps 512 of 20,000 at a time, and is complete after that (freeze: all in one batch)', async () => {
+      let listed = 0;
+      await emptied(() => void listed++);
+      await turn(2);
+      expect(store.size).toBeGreaterThan(5000);
+      expect(listed).toBe(0);
+      await turn();
+      expect([store.size, listed, Math.max(...deleted)]).toEqual([0, 1, 512]);
+    });
+
+    it('leaves to the next run what a sweep that is cut short has not come to', async () => {
+      await emptied();
+      await turn(2);
+      const { size } = store;
+      await emptied();
+      expect(size).toBeGreaterThan(5000);
+      await turn();
+      expect([store.size, store.status().deletes]).toEqual([0, 20_000]);
+    });
+
+    it('does not look at all 20,000 names in one turn to sweep none', async () => {
+      await stop();
+      deleted = [];
+      await start(store);
+      await turn();
+      expect(deleted.reduce((sum, each) => sum + each, 0)).toBe(0);
+      // The list came in batches of 1,000 at most; three more looked at 8,192 names each.
+      expect(deleted.length).toBeGreaterThan(20 + 2);
+    });
+  });
+
+  it('drains as one batch where there is no gate, and is not synced then', async () => {
+    const batches: string[][] = [];
+    const store = newStore({
+      ...observer,
+      batch: (apply) => {
+        story = [];
+        apply();
+        batches.push(story);
+      },
+    });
+    for (const name of ['a', 'b']) await put(name, '1');
+    await start(store);
+    expect(() => store.drain()).toThrow('a running store cannot be drained');
+    await expect(store.run({ backend, prefix: P, signal: ended.signal })).rejects.toThrow('running already');
+    await stop();
+    await store.drain();
+    expect(batches.at(-1)).toEqual(['a gone', 'b gone']);
+    expect([store.isSynced, store.size]).toEqual([false, 0]);
+    await start(store);
+    expect(store.isSynced).toBe(true);
+  });
+
+  it('says that it has ended because the kvstore is another one', async () => {
+    await put('a', '1');
+    const store = newStore();
+    ended = new AbortController();
+    const run = store.run({ backend, prefix: P, signal: ended.signal, endOnDivergence: true });
+    running = run;
+    await settle(4);
+    backend.server.restore(new FaultyMemory({ clock }).server.snapshot());
+    await advance(clock, 10_000);
+    expect(await run).toBe('diverged');
+    expect(story).toEqual(['a=1']);
+  });
+
+  it('an observer that throws is counted, and misses nothing else (regression: the store ended for good)', async () => {
+    const fault = new Error('a broken observer');
+    const onFault = vi.fn();
+    const store = newStore(
+      {
+        onUpdate: (name, value) => {
+          if (value === 'boom') throw fault;
+          observer.onUpdate(name, value);
+        },
+        onDelete: () => {
+          throw fault;
+        },
+        batch: (apply) => {
+          apply();
+          apply(); // once is enough
+          throw fault;
+        },
+      },
+      onFault,
+    );
+    await put('a', 'boom');
+    await put('b', '1');
+    await start(store);
+    await put('c', '1');
+    await backend.delete(`${P}c`);
+    await settle(4);
+    expect(story).toEqual(['b=1', 'c=1']);
+    expect(store.status().watch?.state).toBe('watching');
+    expect(store.status().faults).toBe(onFault.mock.calls.length);
+    expect(onFault.mock.calls.every(([error]) => error === fault)).toBe(true);
+  });
+
+  it('a batch that the observer does not apply is applied all the same', async () => {
+    await put('a', '1');
+    const store = newStore({ ...observer, batch: () => {} });
+    await start(store);
+    expect(story).toEqual(['a=1']);
+  });
+
+  it('a decoder that throws rejects the value (regression: the store ended for good)', async () => {
+    const store = newStore();
+    await put('a', 'throw');
+    await put('b', '1');
+    await start(store);
+    expect(story).toEqual(['b=1']);
+    expect(store.status()).toMatchObject({ rejected: 1, faults: 1 });
+    expect(rejections.status().recent[0]).toMatchObject({ reason: 'decoder-fault', at: `${P}a` });
+  });
+});

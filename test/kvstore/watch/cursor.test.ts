@@ -1,0 +1,134 @@
+import { describe, expect, it } from 'vitest';
+import { bytesOfText } from '../../../src/kvstore/codec/bytes.ts';
+import { Cursor } from '../../../src/kvstore/watch/cursor.ts';
+import { EventQueue } from '../../../src/kvstore/watch/event-queue.ts';
+import { WATCH_LIMITS } from '../../../src/kvstore/watch/watch-limits.ts';
+
+const kv = (key: string, modRevision: number) => ({
+  key,
+  value: bytesOfText(`${key} ${modRevision}`),
+  createRevision: 1,
+  modRevision,
+});
+const header = (revision: number, { clusterID = 'one', raftTerm = 3 } = {}) => ({
+  clusterID,
+  revision,
+  raftTerm,
+});
+
+/** A cursor that has listed these keys as of a revision. */
+function listed(
+  revision: number,
+  ...kvs: readonly ReturnType<typeof kv>[]
+): { cursor: Cursor; queue: EventQueue } {
+  const queue = new EventQueue(WATCH_LIMITS);
+  const cursor = new Cursor('p/', queue);
+  cursor.check(header(revision));
+  for (const each of kvs) cursor.known.list(each);
+  cursor.cover(cursor.range.end, revision);
+  queue.take();
+  return { cursor, queue };
+}
+
+const told = (queue: EventQueue): readonly string[] =>
+  queue.take().map(({ type, key, modRevision }) => `${type} ${key} ${modRevision}`);
+
+describe('a header of another history', () => {
+  it.each([
+    ['of another cluster', header(90, { clusterID: 'two' })],
+    ['of an earlier revision than what is known', header(19)],
+    ['of an earlier term of raft', header(90, { raftTerm: 2 })],
+  ])('is noticed: %s', (_, of) => {
+    const { cursor } = listed(20);
+    expect(() => cursor.check(of)).toThrow(expect.objectContaining({ code: 'future-revision' }));
+    cursor.check(header(20)); // and what is followed has not changed by it
+  });
+
+  it('is accepted once the store is known to be another one', () => {
+    const { cursor } = listed(20, kv('p/a', 5));
+    for (const _step of cursor.diverge());
+    cursor.check(header(2, { clusterID: 'two', raftTerm: 1 }));
+    expect([cursor.next, cursor.isEmpty, cursor.isComplete, cursor.canResume]).toEqual([
+      0,
+      true,
+      false,
+      false,
+    ]);
+    expect(cursor.known.size).toBe(1); // the reader still has to be told that it is gone
+  });
+
+  it('is one that goes back behind what an earlier listing knew', () => {
+    const { cursor } = listed(20);
+    for (const _step of cursor.beginListing());
+    cursor.cover('p/m', 25);
+    expect(() => cursor.check(header(24))).toThrow();
+    for (const _step of cursor.beginListing());
+    expect(() => cursor.check(header(19))).toThrow();
+    cursor.check(header(25));
+  });
+});
+
+describe('a key in a listing that contradicts what was followed', () => {
+  it('is noticed: it was last written before the cursor, and not as it was seen then', () => {
+    const { cursor } = listed(20, kv('p/a', 5), kv('p/b', 9));
+    cursor.checkKey(kv('p/a', 5));
+    cursor.checkKey(kv('p/a', 21));
+    for (const wrong of [kv('p/a', 6), kv('p/a', 20), kv('p/b', 5), kv('p/c', 20)]) {
+      expect(() => cursor.checkKey(wrong)).toThrow(expect.objectContaining({ code: 'future-revision' }));
+    }
+  });
+
+  it('is measured by what is known of its part of the prefix while another listing is under way', () => {
+    const { cursor } = listed(20, kv('p/a', 5), kv('p/x', 9));
+    for (const _step of cursor.beginListing());
+    cursor.known.list(kv('p/a', 5));
+    cursor.cover('p/m', 30);
+    expect([cursor.knownBefore('p/a'), cursor.knownBefore('p/x')]).toEqual([31, 21]);
+    expect(() => cursor.checkKey(kv('p/b', 25))).toThrow();
+    cursor.checkKey(kv('p/y', 25)); // written after what is known there
+    expect(() => cursor.checkKey(kv('p/y', 15))).toThrow();
+    expect([cursor.covered, cursor.rest]).toEqual([
+      { start: 'p/', end: 'p/m' },
+      { start: 'p/m', end: 'p0' },
+    ]);
+    expect([cursor.isEmpty, cursor.isComplete]).toEqual([false, false]);
+  });
+});
+
+describe('a stream', () => {
+  it('that repeats what a listing has shown tells nothing twice', () => {
+    const { cursor, queue } = listed(20, kv('p/a', 5));
+    cursor.receive([kv('p/a', 5), kv('p/gone', 12), kv('p/b', 21)]);
+    expect(told(queue)).toEqual(['create p/b 21']);
+    cursor.receive([{ key: 'p/a', value: undefined, modRevision: 22 }, kv('p/b', 23)]);
+    expect(told(queue)).toEqual(['delete p/a 22', 'modify p/b 23']);
+    cursor.receive([kv('p/b', 23)]);
+    expect([told(queue), cursor.next]).toEqual([[], 24]);
+  });
+
+  it('that broke within a revision is not resumed, because a part of its events is known', () => {
+    const { cursor } = listed(20, kv('p/a', 5), kv('p/b', 6));
+    cursor.receive([{ key: 'p/a', value: undefined, modRevision: 21 }]);
+    expect([cursor.next, cursor.canResume]).toEqual([22, true]);
+    const put = (key: string) => ({ key, value: new Uint8Array(0), modRevision: 22 });
+    cursor.receive([put('p/c')], true);
+    expect([cursor.next, cursor.canResume]).toEqual([22, false]);
+    cursor.receive([put('p/d')]);
+    expect([cursor.next, cursor.canResume]).toEqual([23, true]);
+    cursor.receive([{ ...put('p/e'), modRevision: 23 }], true);
+    cursor.cover(cursor.range.end, 23);
+    expect([cursor.next, cursor.canResume]).toEqual([24, true]);
+  });
+
+  it('may be resumed after an event, and not after a listing that ended with something else', () => {
+    expect(listed(20, kv('p/a', 5)).cursor.canResume).toBe(false);
+    const { cursor } = listed(20, kv('p/a', 5), kv('p/b', 20));
+    expect(cursor.canResume).toBe(true);
+    cursor.receive([{ key: 'p/a', value: undefined, modRevision: 22 }]);
+    expect(cursor.canResume).toBe(true);
+    cursor.receive([kv('p/c', 30)]);
+    expect(cursor.canResume).toBe(true);
+    for (const _step of cursor.beginListing());
+    expect(cursor.canResume).toBe(false);
+  });
+});

@@ -1,0 +1,187 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { bytesOfText, textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
+import type { WatchEvent } from '../../../src/kvstore/session/backend.ts';
+import { EventQueue, type QueueLimits } from '../../../src/kvstore/watch/event-queue.ts';
+
+/** A write (`value`), a delete (no value), or the end of the first list (no key). */
+interface Item {
+  readonly key?: string;
+  readonly value?: string;
+  readonly revision: number;
+}
+
+const LIMITS: QueueLimits = { batchEvents: 3, highWaterBytes: 400, lowWaterBytes: 200 };
+
+/** The rules of the queue over a plain list. What the reader knows is what it was given. */
+class NaiveQueue {
+  #items: readonly Item[] = [];
+  #coalesceAbove = LIMITS.highWaterBytes;
+  readonly #reader = new Set<string>();
+
+  get bytes(): number {
+    return this.#items.reduce((sum, { key = '', value = '' }) => sum + 80 + key.length + value.length, 0);
+  }
+
+  get isEmpty(): boolean {
+    return this.#items.length === 0;
+  }
+
+  push(item: Item): void {
+    this.#items = [...this.#items, item];
+  }
+
+  /** Of each key the last write on each side of the end of the list, without those that came and went. */
+  relieve(): void {
+    if (this.bytes <= this.#coalesceAbove) return;
+    const done = this.#items.findIndex(({ key }) => key === undefined);
+    const sides = [this.#items.slice(0, done + 1), this.#items.slice(done + 1)];
+    const known = new Set(this.#reader);
+    this.#items = sides.flatMap((side) => {
+      const last = side.filter(({ key }, i) => !side.slice(i + 1).some((later) => later.key === key));
+      const told = last.filter(
+        ({ key, value }) => key === undefined || value !== undefined || known.has(key),
+      );
+      for (const { key = '', value } of told) {
+        if (value === undefined) known.delete(key);
+        else known.add(key);
+      }
+      return told;
+    });
+    this.#coalesceAbove = Math.max(LIMITS.highWaterBytes, 1.5 * this.bytes);
+  }
+
+  clear(): void {
+    this.#items = [];
+  }
+
+  take(): readonly string[] {
+    const batch = this.#items.slice(0, this.#batchLength());
+    this.#items = this.#items.slice(batch.length);
+    if (this.isEmpty) this.#coalesceAbove = LIMITS.highWaterBytes;
+    return batch.map((item) => this.#told(item));
+  }
+
+  #batchLength(): number {
+    const { batchEvents } = LIMITS;
+    const done = this.#items.findIndex(({ key }) => key === undefined);
+    if (done >= 0 && done < batchEvents) return done + 1;
+    if (this.#items.length <= batchEvents) return this.#items.length;
+    const revisions = this.#items.map(({ revision }) => revision);
+    const cuts = [3, 2, 1].filter((cut) => revisions[cut - 1] !== revisions[cut]);
+    return cuts[0] ?? batchEvents;
+  }
+
+  #told({ key, value, revision }: Item): string {
+    if (key === undefined) return 'list-done  = 0';
+    const known = this.#reader.has(key);
+    if (value === undefined) this.#reader.delete(key);
+    else this.#reader.add(key);
+    const type = value === undefined ? 'delete' : known ? 'modify' : 'create';
+    return `${type} ${key} =${value ?? ''} ${revision}`;
+  }
+}
+
+const told = (events: readonly WatchEvent[]): readonly string[] =>
+  events.map(({ type, key, value, modRevision }) => `${type} ${key} =${textOfBytes(value)} ${modRevision}`);
+
+const key = fc.constantFrom('a', 'b', 'c', 'dd');
+const step = fc.oneof(
+  { weight: 9, arbitrary: fc.record({ do: fc.constant('write' as const), key, isNew: fc.boolean() }) },
+  { weight: 3, arbitrary: fc.record({ do: fc.constant('delete' as const), key, isNew: fc.boolean() }) },
+  { weight: 4, arbitrary: fc.record({ do: fc.constant('relieve' as const) }) },
+  { weight: 4, arbitrary: fc.record({ do: fc.constant('take' as const) }) },
+);
+
+/** Does the same to both and compares what they give, and what is left. */
+class Comparison {
+  readonly #queue = new EventQueue(LIMITS);
+  readonly #model = new NaiveQueue();
+  readonly #exists = new Set<string>();
+  #revision = 1;
+
+  push(of: string, value: string | undefined, isNew: boolean): void {
+    if (isNew) this.#revision++;
+    const known = this.#exists.has(of);
+    if (value === undefined && !known) return; // nobody deletes what is not there
+    this.#queue.push(of, value === undefined ? undefined : bytesOfText(value), this.#revision, known);
+    this.#model.push({ key: of, revision: this.#revision, ...(value === undefined ? {} : { value }) });
+    if (value === undefined) this.#exists.delete(of);
+    else this.#exists.add(of);
+    this.compare();
+  }
+
+  pushListDone(): void {
+    this.#queue.pushListDone();
+    this.#model.push({ revision: 0 });
+  }
+
+  relieve(): void {
+    this.#queue.relieve();
+    this.#model.relieve();
+    this.compare();
+  }
+
+  take(): void {
+    expect(told(this.#queue.take())).toEqual(this.#model.take());
+    this.compare();
+  }
+
+  compare(): void {
+    expect([this.#queue.isEmpty, this.#queue.bytes]).toEqual([this.#model.isEmpty, this.#model.bytes]);
+  }
+
+  drain(): void {
+    while (!this.#model.isEmpty) this.take();
+    this.take();
+  }
+}
+
+describe('the queue between a watch and its reader', () => {
+  it('gives what a plain list gives: batches of whole revisions, the last of several writes, types that are right', () => {
+    fc.assert(
+      fc.property(
+        fc.array(step, { maxLength: 40, size: 'max' }),
+        fc.nat(40),
+        fc.infiniteStream(fc.nat(60)),
+        (steps, doneAt, lengths) => {
+          const both = new Comparison();
+          for (const [i, happens] of steps.entries()) {
+            if (i === doneAt) both.pushListDone();
+            if (happens.do === 'write') {
+              both.push(happens.key, 'x'.repeat(lengths.next().value), happens.isNew);
+            } else if (happens.do === 'delete') both.push(happens.key, undefined, happens.isNew);
+            else both[happens.do]();
+          }
+          both.drain();
+        },
+      ),
+    );
+  });
+
+  it('splits the writes of one revision only when they are more than a batch takes', () => {
+    const queue = new EventQueue(LIMITS);
+    for (let i = 0; i < 7; i++) queue.push(`k${i}`, new Uint8Array(1), i < 2 ? 1 : 2, false);
+    const sizes = Array.from({ length: 4 }, () => queue.take().length);
+    expect(sizes).toEqual([2, 3, 2, 0]);
+  });
+
+  it('coalesces 150,000 listed keys (regression: passed all of them as arguments of one call, and threw)', () => {
+    const queue = new EventQueue(LIMITS);
+    const value = new Uint8Array(0);
+    for (let i = 0; i < 150_000; i++) queue.push(`k${i}`, value, i + 1, false);
+    queue.pushListDone();
+    queue.relieve();
+    expect(told(queue.take())).toEqual(['create k0 = 1', 'create k1 = 2', 'create k2 = 3']);
+  });
+
+  it('keeps nothing of what is thrown away', () => {
+    const queue = new EventQueue(LIMITS);
+    for (let i = 0; i < 7; i++) queue.push(`k${i}`, new Uint8Array(9), i, false);
+    queue.take();
+    queue.clear();
+    expect([queue.isEmpty, queue.bytes, queue.take()]).toEqual([true, 0, []]);
+    queue.push('a', new Uint8Array(0), 9, true);
+    expect(told(queue.take())).toEqual(['modify a = 9']);
+  });
+});

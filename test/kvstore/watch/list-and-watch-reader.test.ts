@@ -1,0 +1,248 @@
+import { getEventListeners } from 'node:events';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { bytesOfText, textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
+import { prefixRange } from '../../../src/kvstore/codec/key-range.ts';
+import { KvstoreClient } from '../../../src/kvstore/kvstore-client.ts';
+import { MemoryBackend } from '../../../src/kvstore/memory/memory-backend.ts';
+import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
+import { MemoryTransport } from '../../../src/kvstore/memory/memory-transport.ts';
+import { NO_LEASE } from '../../../src/kvstore/session/transport.ts';
+import { Reconnects } from '../../../src/kvstore/watch/reconnects.ts';
+import { WATCH_LIMITS } from '../../../src/kvstore/watch/watch-limits.ts';
+import { advance, settle } from '../support/settle.ts';
+import { WatchRecorder } from '../support/watch-recorder.ts';
+import { WatchWorld } from '../support/watch-world.ts';
+
+let world: WatchWorld;
+beforeEach(() => {
+  world = new WatchWorld();
+});
+afterEach(() => world.end());
+
+describe('the reader of a watch', () => {
+  it('has a prefix that ends in a slash, and reads once', async () => {
+    expect(() => world.watch({ prefix: 'p' })).toThrow('a watched prefix must end in "/": p');
+    const watch = world.watch();
+    expect(watch.status()).toMatchObject({ state: 'listing', listed: false, keys: 0 });
+    watch.checkRights(); // of what is not followed there are none
+    world.put('a');
+    for await (const _batch of watch) break;
+    await expect(watch[Symbol.asyncIterator]().next()).rejects.toThrow('a watch can be read only once');
+  });
+
+  it('that is told to end before it begins asks the server for nothing', async () => {
+    for (const name of ['signal', 'closed'] as const) {
+      const told: string[] = [];
+      const watch = world.watch({
+        [name]: AbortSignal.abort(),
+        ...{ onBegin: () => told.push('begins'), onEnd: () => told.push('ends') },
+      });
+      for await (const _batch of watch) expect.fail();
+      expect([told, watch.status().state, world.link.streams]).toEqual([['begins', 'ends'], 'ended', 0]);
+    }
+  });
+
+  it.each(['signal', 'closed', 'break'])(
+    'leaves nothing behind when it ends, neither a stream nor a listener, and that is no failure: by %s',
+    async (how) => {
+      const [signal, closed] = [new AbortController(), new AbortController()];
+      const watch = world.watch({ signal: signal.signal, closed: closed.signal });
+      world.put('a');
+      let batches = 0;
+      const read = async (): Promise<void> => {
+        for await (const _batch of watch) if (++batches === 2 && how === 'break') break;
+      };
+      const reading = read();
+      await settle(4);
+      if (how === 'signal') signal.abort();
+      if (how === 'closed') closed.abort();
+      await reading;
+      expect(watch.status()).toMatchObject({ state: 'ended', failures: 0, lastFailure: undefined });
+      expect(world.states).toEqual(['listing', 'watching', 'ended']);
+      expect([signal, closed].flatMap((one) => getEventListeners(one.signal, 'abort'))).toEqual([]);
+      expect(world.link.streams).toBe(0);
+      world.put('b');
+      await settle(4);
+      expect(batches).toBe(2);
+    },
+  );
+
+  it('lets others run between two batches, and gets what comes alone at once', async () => {
+    const recorder = world.read({ limits: { batchEvents: 1 } });
+    await settle(4);
+    const release = recorder.hold();
+    world.put('first');
+    await settle();
+    world.put('a', 'b', 'c', 'd');
+    await settle();
+    const before = recorder.batches.length;
+    release();
+    for (let turn = 1; turn <= 4; turn++) {
+      await settle(1);
+      expect(recorder.batches.length - before).toBeLessThanOrEqual(turn);
+    }
+    await settle(4);
+    expect(recorder.batches.length - before).toBe(4);
+    for (const name of ['e', 'f']) {
+      world.put(name);
+      for (let i = 0; i < 50; i++) await Promise.resolve(); // and no turn of the event loop
+      expect(recorder.story.at(-1)).toBe(`create p/${name}`);
+    }
+  });
+
+  it('has what came together counted as having come then, in however many batches it is read', async () => {
+    const recorder = world.read({ limits: { batchEvents: 1 } });
+    await settle(4);
+    const release = recorder.hold();
+    world.put('first');
+    await settle();
+    world.put('a', 'b', 'c');
+    await settle();
+    await advance(world.clock, 1000);
+    release();
+    await settle(10);
+    const { counts, sumMs } = recorder.status().delays;
+    expect([counts.reduce((sum, count) => sum + count, 0), sumMs]).toEqual([4, 4000]);
+  });
+
+  it('that lags holds back the stream, and loses nothing (I11)', async () => {
+    const recorder = world.read({ limits: { highWaterBytes: 400, lowWaterBytes: 200 } });
+    await settle(4);
+    const release = recorder.hold();
+    for (let i = 0; i < 200; i++) {
+      world.put(`${i}`);
+      await settle(1);
+    }
+    expect(recorder.status().queuedBytes).toBeLessThan(800);
+    release();
+    await settle(20);
+    expect(recorder.content.size).toBe(200);
+    expect(recorder.status()).toMatchObject({ failures: 0, resumptions: 1 });
+  });
+
+  describe('of a large revision', () => {
+    const keys = Array.from({ length: 20_000 }, (_, i) => `p/${i}`);
+    const writeAll = (text: string): void => {
+      const value = bytesOfText(text);
+      const writes = keys.map((key) => ({ op: 'put', key, value, lease: NO_LEASE }) as const);
+      world.server.txn({ compare: [], writes });
+    };
+    const deleteAll = (): void => {
+      world.server.txn({ compare: [], writes: [{ op: 'delete', range: prefixRange('p/') }] });
+    };
+
+    it('that lags holds back the stream within it (regression: one revision of 200,000 deletes queued 23 MB)', async () => {
+      writeAll('1');
+      const recorder = world.read();
+      await settle(200);
+      expect(recorder.content.size).toBe(20_000);
+      const release = recorder.hold();
+      deleteAll();
+      await settle(20);
+      const { queuedBytes, nextRevision } = recorder.status();
+      release();
+      expect(queuedBytes).toBeGreaterThan(WATCH_LIMITS.highWaterBytes - 1);
+      expect(queuedBytes).toBeLessThan(WATCH_LIMITS.highWaterBytes + 100_000);
+      expect(nextRevision).toBe(3); // of which some deletes are known
+      await settle(200);
+      expect([recorder.content.size, recorder.status().nextRevision]).toEqual([0, 4]);
+      expect(recorder.status()).toMatchObject({ failures: 0, resumptions: 1 });
+    });
+
+    it.each([
+      ['puts', (): void => writeAll('2')],
+      ['deletes', deleteAll],
+    ])('gets all of its %s where the stream breaks within it', async (_, write) => {
+      writeAll('1');
+      const recorder = world.read();
+      await settle(200);
+      const release = recorder.hold();
+      write();
+      await settle(20);
+      world.link.cut();
+      release();
+      await advance(world.clock, 500);
+      await settle(200);
+      const { kvs } = world.server.range(prefixRange('p/'));
+      expect(new Map(recorder.content)).toEqual(
+        new Map(kvs.map(({ key, value }) => [key, textOfBytes(value)])),
+      );
+      expect(recorder.status()).toMatchObject({ failures: 1, nextRevision: 4 });
+    });
+  });
+
+  it('gets a revision that is too large for its stream by reading the keys', async () => {
+    const server = new MemoryServer({ clock: world.clock, sliceEvents: 1 });
+    const { clock } = world;
+    const watchLimits = { revisionBytes: 200 };
+    const transport = new MemoryTransport(server);
+    const client = new KvstoreClient({ kind: 'memory', transport, clock, random: () => 0.5, watchLimits });
+    const recorder = new WatchRecorder(client.watch('p/'));
+    await settle(4);
+    const put = (key: string) => ({ op: 'put', key, value: bytesOfText('1'), lease: NO_LEASE }) as const;
+    server.txn({ compare: [], writes: [put('p/a')] });
+    await settle(4);
+    server.txn({ compare: [], writes: ['p/b', 'p/c', 'p/d', 'p/e'].map(put) });
+    await advance(clock, 1000);
+    expect([...recorder.content.keys()]).toEqual(['p/a', 'p/b', 'p/c', 'p/d', 'p/e']);
+    const { failures, lastFailure, listings, state } = recorder.status();
+    expect({ failures, listings, state }).toEqual({ failures: 1, listings: 1, state: 'watching' });
+    expect(lastFailure?.message).toContain('revision 3 of the watch has more than 200 bytes');
+    await client.close();
+    await recorder.done;
+  });
+
+  it('gets the writes of a transaction in one batch, though they arrive one by one (I8)', async () => {
+    const server = new MemoryServer({ clock: world.clock, sliceEvents: 1 });
+    const backend = new MemoryBackend({ server, clock: world.clock });
+    const recorder = new WatchRecorder(backend.watch('p/'));
+    await settle(4);
+    const put = (key: string) => ({ op: 'put', key, value: bytesOfText('1'), lease: NO_LEASE }) as const;
+    server.txn({ compare: [], writes: [put('p/a'), put('p/b'), put('q/a'), put('p/c')] });
+    server.txn({ compare: [], writes: [put('p/d')] });
+    await settle(4);
+    expect(recorder.batches.map((batch) => batch.map(({ key }) => key))).toEqual([
+      [''],
+      ['p/a', 'p/b', 'p/c'],
+      ['p/d'],
+    ]);
+    await backend.close();
+    await recorder.done;
+  });
+});
+
+describe('watches of one client', () => {
+  it('let one of them look for a server that is away, and all go on when it is found', async () => {
+    const reconnects = new Reconnects();
+    const opened: string[] = [];
+    const watch = world.link.watch.bind(world.link);
+    world.link.watch = (request, observer) => {
+      opened.push(request.prefix);
+      return watch(request, observer);
+    };
+    const prefixes = ['p/', 'q/', 'r/'];
+    const recorders = prefixes.map((prefix) => world.read({ prefix, reconnects }));
+    await settle(4);
+    opened.splice(0);
+    world.link.down();
+    await advance(world.clock, 60_000);
+    expect(opened.length).toBeGreaterThan(8);
+    expect(new Set(opened).size).toBe(1);
+    world.link.up();
+    await advance(world.clock, 10_000);
+    expect(recorders.map((recorder) => recorder.status().state)).toEqual(prefixes.map(() => 'watching'));
+  });
+
+  it('go on when the one that looks is refused: the server is there', async () => {
+    const reconnects = new Reconnects();
+    const [refused, other] = ['p/', 'q/'].map((prefix) => world.read({ prefix, reconnects }));
+    await settle(4);
+    world.link.down();
+    await advance(world.clock, 10_000);
+    world.link.forbid('p/');
+    world.link.up();
+    await advance(world.clock, 10_000);
+    expect([refused?.status().state, other?.status().state]).toEqual(['forbidden', 'watching']);
+    expect(refused?.status().lastFailure?.message).toContain('grant read on p/ to the user');
+  });
+});

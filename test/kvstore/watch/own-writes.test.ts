@@ -1,0 +1,93 @@
+import { describe, expect, it } from 'vitest';
+import { bytesOfText } from '../../../src/kvstore/codec/bytes.ts';
+import { KvstoreError, type KvstoreErrorCode } from '../../../src/kvstore/session/errors.ts';
+import type { KeyValue } from '../../../src/kvstore/session/transport.ts';
+import { OwnWrites } from '../../../src/kvstore/watch/own-writes.ts';
+
+type Store = Readonly<Record<string, readonly [modRevision: number, value: string]>>;
+
+/** The content at any earlier revision, or the code of the error of a read there. */
+type History = Store | KvstoreErrorCode;
+
+/** Returns whether a store shows a client's writes: `a=1@5` or `-a@6`. By default its history has nothing else. */
+function areShown(
+  writes: readonly string[],
+  store: Store,
+  { meanwhile, history = {} }: { meanwhile?: (own: OwnWrites) => void; history?: History } = {},
+): Promise<boolean> {
+  const own = new OwnWrites();
+  for (const write of writes) {
+    const [, removed, key = '', value, revision] = /^(-?)(\w+)(?:=(\w+))?@(\d+)$/.exec(write) ?? [];
+    if (removed === '-') own.deleted(key, Number(revision));
+    else own.put(key, bytesOfText(value ?? ''), Number(revision));
+  }
+  return own.areShown(async (key, revision): Promise<KeyValue | undefined> => {
+    meanwhile?.(own);
+    const content = revision === undefined ? store : history;
+    if (typeof content === 'string') throw new KvstoreError(content, `revision ${revision}`);
+    const kv = content[key];
+    return kv && { key, value: bytesOfText(kv[1]), modRevision: kv[0], createRevision: 1 };
+  });
+}
+
+describe('what a client has written is shown', () => {
+  it.each<readonly [string, readonly string[], Store]>([
+    ['as it was put last', ['a=1@5', 'b=1@6'], { b: [6, '1'] }],
+    ['where another client has overwritten it', ['a=1@5'], { a: [9, '2'] }],
+    ['where what was deleted last is gone', ['a=1@5', 'b=1@6', '-b@7'], { a: [5, '1'] }],
+    ['where another client has put it since', ['-b@7'], { b: [8, '2'] }],
+    ['in the write of the delete itself', ['-b@7'], { b: [7, '2'] }],
+    ['where it was nothing', [], {}],
+  ])('%s', async (_, writes, store) => {
+    expect(await areShown(writes, store)).toBe(true);
+  });
+
+  it.each<readonly [string, readonly string[], Store]>([
+    ['where the last put is missing', ['a=1@5', 'b=1@6'], { a: [5, '1'] }],
+    ['where it is of an earlier revision', ['a=1@5'], { a: [4, '1'] }],
+    ['where it has another value at its revision', ['a=1@5'], { a: [5, '2'] }],
+    ['where the last put before a delete is missing', ['a=1@5', 'b=1@6', '-b@7'], {}],
+    ['where what was deleted is back', ['a=1@5', 'b=1@6', '-b@7'], { a: [5, '1'], b: [6, '1'] }],
+  ])('but not %s', async (_, writes, store) => {
+    expect(await areShown(writes, store)).toBe(false);
+  });
+
+  it('where somebody has deleted the last put (regression: all leases were given up for a restore)', async () => {
+    expect(await areShown(['a=1@5'], {}, { history: { a: [5, '1'] } })).toBe(true);
+    expect(await areShown(['a=1@5'], {}, { history: { a: [5, '2'] } })).toBe(false);
+    expect(await areShown(['a=1@5'], {}, { history: {} })).toBe(false);
+  });
+
+  it('where the last put is gone and its history is compacted (regression: counted as a restore, which costs every lease and lock)', async () => {
+    const history = 'compacted';
+    expect(await areShown(['a=1@5'], {}, { history })).toBe(true);
+    expect(await areShown(['a=1@5', 'b=1@6'], { a: [5, '1'] }, { history })).toBe(true);
+    expect(await areShown(['a=1@5', 'b=1@6'], { a: [8, '2'] }, { history })).toBe(true);
+  });
+
+  it('but not where the put before that one contradicts the store', async () => {
+    const history = 'compacted';
+    expect(await areShown(['a=1@5', 'b=1@6'], { a: [4, '1'] }, { history })).toBe(false);
+    expect(await areShown(['a=1@5', 'b=1@6'], { a: [5, '2'] }, { history })).toBe(false);
+  });
+
+  it('but not where the store has not reached the revision of the last put', async () => {
+    expect(await areShown(['a=1@5'], {}, { history: 'future-revision' })).toBe(false);
+    await expect(areShown(['a=1@5'], {}, { history: 'unavailable' })).rejects.toMatchObject({
+      code: 'unavailable',
+    });
+  });
+
+  it('or is being deleted: then the put before it is looked at the next time', async () => {
+    expect(await areShown(['a=1@5', 'b=1@6'], {}, { meanwhile: (own) => own.forget('b') })).toBe(true);
+    expect(await areShown(['a=1@5', 'b=1@6'], {}, { meanwhile: (own) => own.forget('a') })).toBe(false);
+  });
+
+  it('once it was forgotten, whatever there is', async () => {
+    const own = new OwnWrites();
+    own.put('a', bytesOfText('1'), 5);
+    own.deleted('b', 6);
+    own.clear();
+    expect(await own.areShown(() => Promise.reject(new Error('nothing is to be read')))).toBe(true);
+  });
+});

@@ -1,0 +1,65 @@
+import { describe, expect, it } from 'vitest';
+import { PageSize } from '../../../src/kvstore/watch/page-size.ts';
+
+const LIMITS = { firstPageKeys: 100, pageKeys: 1000 };
+
+/** The sizes of pages that arrive one after the other, full and after so many milliseconds each. */
+function sizesAfter(times: readonly number[], limits: typeof LIMITS = LIMITS): readonly number[] {
+  const size = new PageSize(limits);
+  return times.map((ms) => {
+    size.arrived(size.keys, ms);
+    return size.keys;
+  });
+}
+
+describe('the size of pages', () => {
+  it('begins small, and is never larger than a page may be', () => {
+    expect(new PageSize(LIMITS).keys).toBe(100);
+    expect(new PageSize({ firstPageKeys: 100, pageKeys: 7 }).keys).toBe(7);
+  });
+
+  it('is four times as large after a quick page, up to the most', () => {
+    expect(sizesAfter([0, 250, 250])).toEqual([400, 1000, 1000]);
+  });
+
+  it('is what would take a second, after a page that took about that', () => {
+    expect(sizesAfter([500, 1000, 2000, 1250])).toEqual([200, 200, 100, 80]);
+  });
+
+  it('is a quarter at least after a slow page, and one at least after many', () => {
+    expect(sizesAfter([60_000, 60_000, 60_000, 60_000, 60_000])).toEqual([25, 6, 1, 1, 1]);
+  });
+
+  it('stays after a quick page that was not full: the range was small', () => {
+    const size = new PageSize(LIMITS);
+    size.arrived(3, 500);
+    expect(size.keys).toBe(100);
+    size.arrived(90, 10); // quick for nine in ten: more would be as well
+    expect(size.keys).toBe(400);
+    size.arrived(300, 1000);
+    expect(size.keys).toBe(300);
+    size.arrived(1, 1000);
+    expect(size.keys).toBe(75);
+  });
+
+  it('is a quarter after a page that failed', () => {
+    const size = new PageSize(LIMITS);
+    size.failed();
+    expect(size.keys).toBe(25);
+    for (let i = 0; i < 9; i++) size.failed();
+    expect(size.keys).toBe(1);
+    size.arrived(1, 1);
+    expect(size.keys).toBe(4);
+  });
+
+  it('does not grow beyond what was too large before, and cannot be smaller than one', () => {
+    const size = new PageSize(LIMITS);
+    expect([size.tooLarge(), size.keys]).toEqual([true, 25]);
+    size.arrived(25, 1);
+    expect(size.keys).toBe(25);
+    expect([size.tooLarge(), size.keys]).toEqual([true, 7]);
+    expect([size.tooLarge(), size.keys]).toEqual([true, 2]);
+    expect([size.tooLarge(), size.keys]).toEqual([true, 1]);
+    expect([size.tooLarge(), size.keys]).toEqual([false, 1]);
+  });
+});

@@ -1,0 +1,73 @@
+import { describe, expect, it } from 'vitest';
+import { LabelFilter, type LabelFilterOptions, LabelRuleError } from '../../src/model/label-filter.ts';
+
+function kept(keys: readonly string[], options?: LabelFilterOptions, source = 'k8s'): readonly string[] {
+  const filter = new LabelFilter(options);
+  return keys.filter((key) => filter.keeps({ source, key, value: '' }));
+}
+
+describe('a label filter', () => {
+  it('keeps what nothing ignores, and what is included more exactly than it is ignored (K 28, 29)', () => {
+    const keys = [
+      'app',
+      'io.kubernetes.pod.namespace',
+      'io.kubernetes.pod.name',
+      'app.kubernetes.io/name',
+      'kubernetes.io/arch',
+      'io.cilium.k8s.namespace.labels.team',
+      'io.cilium.k8s.policy.cluster',
+      'statefulset.kubernetes.io/pod-name',
+      'failure-domain.beta.kubernetes.io/zone',
+      'pod-template-hash',
+      'annotation.x',
+      'etcd_node',
+      'k8s.io/x',
+    ];
+    expect(kept(keys)).toEqual([
+      'app',
+      'io.kubernetes.pod.namespace',
+      'app.kubernetes.io/name',
+      'io.cilium.k8s.namespace.labels.team',
+      'io.cilium.k8s.policy.cluster',
+    ]);
+  });
+
+  it('matches at the start of a key only, and a dot by a dot', () => {
+    expect(kept(['my-pod-template-hash', 'kubernetesXio/arch', 'ioXkubernetes'])).toEqual([
+      'my-pod-template-hash',
+      'kubernetesXio/arch',
+      'ioXkubernetes',
+    ]);
+  });
+
+  it('keeps what is included alone, once an option includes something', () => {
+    expect(kept(['app', 'tier', 'io.kubernetes.pod.namespace'], { rules: ['app'] })).toEqual([
+      'app',
+      'io.kubernetes.pod.namespace',
+    ]);
+    expect(kept(['app', 'tier'], { rules: ['!tier'] })).toEqual(['app']);
+  });
+
+  it('takes the shortest of what ignores, and the longest of what includes', () => {
+    const rules = ['!a', '!abcd', 'ab', 'abc'];
+    expect(kept(['abcd', 'a', 'ab'], { file: [], rules })).toEqual(['abcd', 'ab']);
+  });
+
+  it('looks at the source where a rule names one', () => {
+    const options = { file: [{ prefix: 'app', source: 'container' }] };
+    expect(kept(['app'], options)).toEqual([]);
+    expect(kept(['app'], options, 'container')).toEqual(['app']);
+    expect(kept(['app'], { rules: ['!k8s:app'] })).toEqual([]);
+    expect(kept(['app'], { rules: ['!container:app'] })).toEqual(['app']);
+  });
+
+  it('has no built-in rules with a file', () => {
+    expect(kept(['pod-template-hash', 'app'], { file: [{ prefix: 'app', invert: true }] })).toEqual([
+      'pod-template-hash',
+    ]);
+  });
+
+  it.each(['', '!', 'k8s:(', '!['])('refuses the rule %j', (rule) => {
+    expect(() => new LabelFilter({ rules: [rule] })).toThrow(LabelRuleError);
+  });
+});

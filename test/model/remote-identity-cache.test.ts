@@ -1,0 +1,105 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import type { Label, Labels } from '../../src/model/labels.ts';
+import type { NumericIdentity } from '../../src/model/numeric-identity.ts';
+import { RemoteIdentityCache } from '../../src/model/remote-identity-cache.ts';
+import { cpuTime } from '../base/support/cpu-time.ts';
+
+const label: fc.Arbitrary<Label> = fc.record({
+  source: fc.constantFrom('k8s', 'reserved'),
+  key: fc.constantFrom('app', 'tier'),
+  value: fc.constantFrom('a', 'b'),
+});
+const anyLabels: fc.Arbitrary<Labels> = fc.array(label, { maxLength: 2 });
+// Numbers of different lengths, so that an order as texts is another one.
+const anyIdentity = fc.constantFrom(9, 10, 200).map((id) => id as NumericIdentity);
+
+const step = fc.oneof(
+  {
+    weight: 6,
+    arbitrary: fc.record({ op: fc.constant('upsert' as const), id: anyIdentity, labels: anyLabels }),
+  },
+  { weight: 3, arbitrary: fc.record({ op: fc.constant('delete' as const), id: anyIdentity }) },
+  { weight: 1, arbitrary: fc.record({ op: fc.constant('clear' as const) }) },
+);
+
+/** Whether two lists have the same last label of each key. */
+function sameLabels(a: Labels, b: Labels): boolean {
+  const text = (labels: Labels): string => {
+    const last = new Map(labels.map(({ source, key, value }) => [key, [source, value]]));
+    return JSON.stringify([last.get('app'), last.get('tier')]);
+  };
+  return text(a) === text(b);
+}
+
+describe('the identities of a cluster', () => {
+  it('find their place in few steps, however many have the same labels (regression: one for each of them)', () => {
+    let compared = 0;
+    const cache = new RemoteIdentityCache((a, b) => {
+      compared++;
+      return a - b;
+    });
+    const labels = [{ source: 'k8s', key: 'app', value: 'a' }];
+    const numbers = Array.from({ length: 1000 }, (_, nth) => (nth * 7919) % 1000);
+    for (const id of numbers) cache.upsert(id as NumericIdentity, labels);
+    expect(compared).toBeLessThan(10 * numbers.length);
+    for (const id of numbers.toSorted((a, b) => a - b)) {
+      expect(cache.lookupByLabels(labels)).toBe(id);
+      cache.delete(id);
+    }
+    expect(cache.lookupByLabels(labels)).toBeUndefined();
+  });
+
+  it('are deleted in few steps, however many have the same labels (regression: 65,000 took 3 s)', () => {
+    let compared = 0;
+    const cache = new RemoteIdentityCache((a, b) => {
+      compared++;
+      return a - b;
+    });
+    const labels = [{ source: 'k8s', key: 'app', value: 'a' }];
+    const count = 65_000;
+    for (let id = 0; id < count; id++) cache.upsert(id as NumericIdentity, labels);
+    compared = 0;
+    const cpuMs = cpuTime(() => {
+      for (let id = count - 1; id > 0; id--) cache.delete(id);
+    });
+    expect(cache.lookupByLabels(labels)).toBe(0);
+    expect(compared).toBeGreaterThan(0);
+    expect(compared).toBeLessThan(40 * count);
+    expect(cpuMs).toBeLessThan(1000);
+  });
+
+  it('are found by number and by labels, the smallest number where several have the same labels', () => {
+    fc.assert(
+      fc.property(fc.array(step, { maxLength: 30 }), anyLabels, (steps, wanted) => {
+        const cache = new RemoteIdentityCache();
+        const model = new Map<number, Labels>();
+        for (const each of steps) {
+          if (each.op === 'upsert') {
+            cache.upsert(each.id, each.labels);
+            model.set(each.id, each.labels);
+          } else if (each.op === 'delete') {
+            expect(cache.delete(each.id)).toBe(model.delete(each.id));
+          } else {
+            cache.clear();
+            model.clear();
+          }
+          expect(cache.size).toBe(model.size);
+          for (const labels of [wanted, ...model.values()]) {
+            const ids = [...model].filter(([, other]) => sameLabels(other, labels)).map(([id]) => id);
+            const smallest = ids.length === 0 ? undefined : Math.min(...ids);
+            expect(cache.lookupByLabels(labels)).toBe(smallest);
+          }
+        }
+        const entries = new Map(cache.entries());
+        expect([...entries.keys()].toSorted()).toEqual([...model.keys()].toSorted());
+        for (const id of [9, 10, 200, 201]) {
+          const [found, expected] = [cache.lookupByID(id), model.get(id)];
+          expect(entries.get(id)).toBe(found);
+          if (found === undefined || expected === undefined) expect(found).toBe(expected);
+          else expect(sameLabels(found, expected)).toBe(true);
+        }
+      }),
+    );
+  });
+});

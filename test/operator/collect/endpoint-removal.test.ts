@@ -1,0 +1,160 @@
+import { expect, it } from 'vitest';
+import { TurnGate } from '../../../src/base/turn-gate.ts';
+import { KubernetesClient } from '../../../src/k8s/kubernetes-client.ts';
+import { MemoryApiServer } from '../../../src/k8s/memory/memory-api-server.ts';
+import { MemoryApiTransport } from '../../../src/k8s/memory/memory-api-transport.ts';
+import { CLUSTER_TYPES } from '../../../src/k8s/memory/resource-types.ts';
+import { MemoryBackend } from '../../../src/kvstore/memory/memory-backend.ts';
+import type { CollectorIntervals } from '../../../src/operator/collect/collectors.ts';
+import type { Deed } from '../../../src/operator/collect/rounds.ts';
+import { operatorDuties } from '../../../src/operator/duties.ts';
+import type { Duty } from '../../../src/operator/duty.ts';
+import { ManualClock } from '../../base/support/manual-clock.ts';
+import { ApiUser } from '../../k8s/support/api-user.ts';
+import { advance } from '../../kvstore/support/settle.ts';
+
+const KIND = { group: 'cilium.io', version: 'v2', plural: 'ciliumendpoints' };
+const OFF: CollectorIntervals = { endpoints: 0, identities: 0 };
+
+class World {
+  readonly clock = new ManualClock();
+  readonly api = new MemoryApiServer({ clock: this.clock });
+  readonly endpoints = new ApiUser(new MemoryApiTransport(this.api), KIND, 'shop');
+  readonly deeds: Deed[] = [];
+  readonly #ended = new AbortController();
+  #running: Promise<void> = Promise.resolve();
+
+  duties(intervals: CollectorIntervals, deleteAllEndpoints: boolean): readonly Duty[] {
+    const { clock } = this;
+    const random = (): number => 0.5;
+    return operatorDuties({
+      ...{ clusterName: 'a', clusterID: 1, maxConnectedClusters: 255, identityAllocation: 'crd' },
+      endpoints: 'ciliumendpoints',
+      publish: {
+        ...{ services: false, nodes: false, identities: false, ips: false },
+        ...{ clusterConfig: false, heartbeat: false },
+      },
+      ...{ intervals, deleteAllEndpoints, clock, random },
+      kubernetes: new KubernetesClient(new MemoryApiTransport(this.api), { clock, random }),
+      backend: new MemoryBackend({ clock }),
+      gate: new TurnGate({ clock, nextTurn: setImmediate }),
+      ...{ onReject: () => {}, onFailure: () => {}, onDeed: (deed) => this.deeds.push(deed) },
+    }).all;
+  }
+
+  run(duty: Duty): void {
+    this.#running = duty.run(this.#ended.signal);
+  }
+
+  async end(): Promise<void> {
+    this.#ended.abort();
+    await advance(this.clock, 1000);
+    await this.#running;
+  }
+
+  async names(): Promise<readonly string[]> {
+    const { body } = await this.endpoints.ask({ path: this.endpoints.path() });
+    return (body as { items: readonly { metadata: { name: string } }[] }).items.map(
+      ({ metadata }) => metadata.name,
+    );
+  }
+}
+
+function removal(duties: readonly Duty[]): Duty | undefined {
+  return duties.find(({ name }) => name === 'endpoint-removal');
+}
+
+it('all CiliumEndpoints are deleted by an explicit word only, once, and tried until they are gone', async () => {
+  const world = new World();
+  for (const name of ['a', 'b', 'c']) await world.endpoints.create(name);
+  expect(removal(world.duties(OFF, false))).toBeUndefined();
+  const duty = removal(world.duties(OFF, true));
+  if (duty === undefined) throw new Error('no duty');
+  expect(duty.status()).toMatchObject({ state: 'waiting', rounds: { rounds: 0, lastRoundMs: undefined } });
+  world.api.deny('delete', 'ciliumendpoints');
+  world.clock.advance(1000);
+  world.run(duty);
+  await advance(world.clock, 0);
+  expect(duty.status()).toMatchObject({
+    ...{ state: 'running', failures: 1, rounds: { rounds: 0, marked: 3, deleted: 0 } },
+    lastFailure: { message: expect.stringContaining('grant the verb "delete"') },
+  });
+  world.api.allow('delete', 'ciliumendpoints');
+  // Another life of one of them is not among those that are to go.
+  await world.endpoints.delete('b');
+  await world.endpoints.create('b');
+  await advance(world.clock, 10_000);
+  expect(await world.names()).toEqual(['b']);
+  expect(duty.status()).toMatchObject({
+    ...{ state: 'ended', rounds: { rounds: 1, marked: 0, deleted: 2, conflicts: 1, lastRoundMs: 1000 } },
+  });
+  const why = 'all CiliumEndpoints are to be deleted once';
+  const deed = (name: string, outcome: string): Deed => ({
+    ...{ duty: 'endpoint-removal', what: `delete ciliumendpoints.cilium.io/v2 shop/${name}`, why, outcome },
+  });
+  expect(world.deeds).toEqual([
+    deed('a', 'refused'),
+    ...[deed('a', 'done'), deed('b', 'conflict'), deed('c', 'done')],
+  ]);
+  await world.endpoints.create('a');
+  await advance(world.clock, 3_600_000);
+  expect(await world.names()).toEqual(['a', 'b']);
+  await world.end();
+});
+
+it('where CiliumEndpoints are not served there is nothing to delete', async () => {
+  const world = new World();
+  const type = CLUSTER_TYPES.find(({ plural }) => plural === KIND.plural);
+  if (type !== undefined) world.api.stopServing(type);
+  const duty = removal(world.duties(OFF, true));
+  if (duty === undefined) throw new Error('no duty');
+  world.run(duty);
+  await advance(world.clock, 500);
+  expect(duty.status()).toMatchObject({ state: 'ended', failures: 0, rounds: { rounds: 1, deleted: 0 } });
+  await world.end();
+});
+
+it('where CiliumEndpoints cannot be listed it is not known that there are none: it is tried again, less and less often', async () => {
+  const world = new World();
+  await world.endpoints.create('a');
+  world.api.deny('list', 'ciliumendpoints');
+  const duty = removal(world.duties(OFF, true));
+  if (duty === undefined) throw new Error('no duty');
+  world.run(duty);
+  await advance(world.clock, 400); // half of a second at first, on average
+  expect(duty.status()).toMatchObject({ state: 'running', failures: 1, rounds: { rounds: 0, marked: 0 } });
+  await advance(world.clock, 59_600);
+  expect(duty.status().failures).toBe(7); // after 0.5, 1, 2, 4, 8, 16 s
+  world.api.allow('list', 'ciliumendpoints');
+  await advance(world.clock, 60_000);
+  expect([duty.status().state, await world.names()]).toEqual(['ended', []]);
+  await world.end();
+});
+
+it('the removal of all CiliumEndpoints ends in the middle when it is told to, and what is left stays', async () => {
+  const world = new World();
+  for (const name of ['a', 'b', 'c']) await world.endpoints.create(name);
+  const duty = removal(world.duties(OFF, true));
+  if (duty === undefined) throw new Error('no duty');
+  const path = world.endpoints.path('b');
+  world.api.faults.order(
+    { do: 'hang' },
+    { matches: (request) => request.method === 'DELETE' && request.path === path },
+  );
+  world.run(duty);
+  await advance(world.clock, 1000);
+  await world.end();
+  expect(duty.status()).toMatchObject({
+    state: 'ended',
+    failures: 0,
+    rounds: { rounds: 0, marked: 2, deleted: 1 },
+  });
+  expect(await world.names()).toEqual(['b', 'c']);
+});
+
+it.each<[CollectorIntervals, RegExp]>([
+  [{}, /^cilium-endpoint-gc-interval is not 0: it must be 0 where all CiliumEndpoints are deleted/],
+  [{ endpoints: 300_000, identities: 0 }, /^cilium-endpoint-gc-interval is 300000 ms: /],
+])('with %j it is refused to delete all CiliumEndpoints', (intervals, why) => {
+  expect(() => new World().duties(intervals, true)).toThrow(why);
+});

@@ -1,0 +1,279 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import type { Rejection } from '../../../src/base/rejection.ts';
+import { bytesOfText, textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
+import { keyRange, prefixRange } from '../../../src/kvstore/codec/key-range.ts';
+import { encodeNode } from '../../../src/kvstore/codec/node.ts';
+import { MemoryBackend } from '../../../src/kvstore/memory/memory-backend.ts';
+import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
+import { parseLabels } from '../../../src/model/labels.ts';
+import { ClusterConfigKeeper, type Completable } from '../../../src/operator/publish/cluster-config.ts';
+import { ClusterPublisher } from '../../../src/operator/publish/cluster-publisher.ts';
+import { openable } from '../../../src/operator/publish/openable.ts';
+import { ManualClock } from '../../base/support/manual-clock.ts';
+import { advance, settle } from '../../kvstore/support/settle.ts';
+
+const KEY = 'cilium/state/nodes/v1/a/n1';
+const CONFIG = 'cilium/cluster-config/a';
+const random = (): number => 0.5;
+
+describe('what a cluster publishes beside others who write there', () => {
+  const node = {
+    ...{ name: 'n1', addresses: [{ type: 'InternalIP', ip: '192.168.0.1' }], bootID: 'b' },
+    ...{
+      ipv4SecondaryAllocCIDRs: [],
+      ipv6SecondaryAllocCIDRs: [],
+      labels: new Map(),
+      annotations: new Map(),
+    },
+    ...{ encryptionKey: 0, nodeIdentity: 0, wireguardPubKey: '' },
+  };
+  const registered = encodeNode({ ...node, cluster: 'a', clusterID: 1 });
+  const published = encodeNode({ ...node, cluster: 'a', clusterID: 1 }, { source: 'custom-resource' });
+  let clock: ManualClock;
+  let server: MemoryServer;
+  let backend: MemoryBackend;
+  let agent: MemoryBackend;
+  let ended: AbortController;
+  beforeEach(() => {
+    clock = new ManualClock();
+    server = new MemoryServer({ clock });
+    backend = new MemoryBackend({ server, clock, random });
+    agent = new MemoryBackend({ server, clock, random });
+    ended = new AbortController();
+  });
+  afterEach(async () => {
+    ended.abort();
+    await settle();
+    await Promise.all([backend.close(), agent.close()]);
+  });
+
+  const there = (key: string): string | undefined => {
+    const [kv] = server.range(keyRange(key)).kvs;
+    return kv && textOfBytes(kv.value);
+  };
+  const revision = (key: string): number | undefined => server.range(keyRange(key)).kvs[0]?.modRevision;
+  const put = (key: string, value: unknown): Promise<number> =>
+    agent.update(key, bytesOfText(JSON.stringify(value)));
+
+  function publish(): ClusterPublisher {
+    const publisher = new ClusterPublisher({ backend, clock, random, clusterName: 'a', clusterID: 1 });
+    void publisher.run(ended.signal);
+    publisher.upsertNode(node);
+    void publisher.markSynced();
+    return publisher;
+  }
+
+  function keepConfig(after?: readonly Completable[]): ClusterConfigKeeper {
+    const keeper = new ClusterConfigKeeper({ backend, clock, random, clusterName: 'a', clusterID: 1, after });
+    void keeper.run(ended.signal);
+    return keeper;
+  }
+
+  it('leaves alone what the agent of a node has registered alike, and puts it when that is gone (OPERATOR 10)', async () => {
+    await agent.update(KEY, registered, { leased: true });
+    const before = revision(KEY);
+    publish();
+    await advance(clock, 400_000);
+    expect(revision(KEY)).toBe(before);
+    await agent.close();
+    await advance(clock, 1000);
+    expect(there(KEY)).toBe(textOfBytes(published));
+  });
+
+  it('leaves alone what an agent registers that comes later (regression: it took the key from its lease)', async () => {
+    publish();
+    await advance(clock, 1000);
+    expect(there(KEY)).toBe(textOfBytes(published));
+    await agent.update(KEY, registered, { leased: true });
+    const before = revision(KEY);
+    await advance(clock, 400_000);
+    expect(revision(KEY)).toBe(before);
+    await agent.close();
+    await advance(clock, 1000);
+    expect(there(KEY)).toBe(textOfBytes(published));
+  });
+
+  it('puts a node over what its agent has registered otherwise', async () => {
+    const other = encodeNode({ ...node, cluster: 'a', clusterID: 1, bootID: 'old' });
+    await agent.update(KEY, other, { leased: true });
+    publish();
+    await advance(clock, 1000);
+    expect(there(KEY)).toBe(textOfBytes(published));
+  });
+
+  it('puts a node without a lease: it stays when the publisher ends', async () => {
+    publish();
+    await advance(clock, 1000);
+    expect(there(CONFIG)).toBeDefined();
+    ended.abort();
+    await settle();
+    await backend.close();
+    expect([there(KEY) !== undefined, there(CONFIG)]).toEqual([true, undefined]);
+  });
+
+  it('refuses a value that no reader takes, and is complete without it (regression: the canary waited for it)', async () => {
+    const publisher = publish();
+    await advance(clock, 1000);
+    publisher.upsertNode({ ...node, bootID: 'x'.repeat(2 << 20) });
+    await advance(clock, 1000);
+    expect([there(KEY), publisher.status().synced]).toEqual([undefined, true]);
+    expect(publisher.status().resources.nodes).toMatchObject({ keys: 0, pending: 0, refused: 1 });
+  });
+
+  it('refuses a value that etcd does not take in a request with what goes with it (regression: no canary ever came)', async () => {
+    const publisher = publish();
+    const most = 1.5 * 1024 * 1024 - 512;
+    const rest = published.length - 1 + KEY.length;
+    const refusedWith = (bytes: number): number | undefined => {
+      publisher.upsertNode({ ...node, bootID: 'x'.repeat(bytes - rest) });
+      return publisher.status().resources.nodes.refused;
+    };
+    expect([refusedWith(most), refusedWith(most + 1)]).toEqual([0, 1]);
+  });
+
+  describe('publishes nothing that a reader of the mesh rejects', () => {
+    const CLUSTER = 'k8s:io.cilium.k8s.policy.cluster';
+    const LABELS = parseLabels('k8s:app=web;') ?? [];
+    const rejected: string[] = [];
+    let publisher: ClusterPublisher;
+    beforeEach(() => {
+      rejected.length = 0;
+      const onReject = ({ reason, message }: Rejection): number => rejected.push(`${reason} ${message}`);
+      publisher = new ClusterPublisher({
+        ...{ backend, clock, random, clusterName: 'a', clusterID: 1, onReject },
+      });
+      void publisher.run(ended.signal);
+      void publisher.markSynced();
+    });
+    const values = (prefix: string): Readonly<Record<string, string>> =>
+      Object.fromEntries(
+        server
+          .range(prefixRange(`cilium/state/${prefix}`))
+          .kvs.map(({ key, value }) => [key.slice(prefix.length + 13), textOfBytes(value) ?? '']),
+      );
+
+    it('and adds the label of the cluster to identities (regression: Cilium 1.17 ignored them)', async () => {
+      publisher.upsertIdentity(65_792, LABELS);
+      publisher.upsertIdentity(65_793, parseLabels(`${CLUSTER}=a;k8s:app=web;`) ?? []);
+      await advance(clock, 1000);
+      const labels = `k8s:app=web;${CLUSTER}=a;`;
+      expect(values('identities/v1/id/')).toEqual({ 65792: labels, 65793: labels });
+      expect(rejected).toEqual([]);
+    });
+
+    it('such as an identity of another cluster, by its labels or its number', async () => {
+      publisher.upsertIdentity(65_792, LABELS);
+      publisher.upsertIdentity(65_792, parseLabels(`${CLUSTER}=b;`) ?? []);
+      publisher.upsertIdentity(131_400, LABELS);
+      await advance(clock, 1000);
+      expect(values('identities/v1/id/')).toEqual({});
+      expect(rejected).toEqual([
+        `cluster-name-mismatch cilium/state/identities/v1/id/65792: value "${CLUSTER}=b;": the label io.cilium.k8s.policy.cluster must be ${CLUSTER}=a`,
+        expect.stringMatching(/^identity-out-of-range .*131400/),
+      ]);
+      expect(publisher.status().resources.identities.refused).toBe(2);
+    });
+
+    it('and writes IPs under canonical keys (regression: FD00::1, which nobody reads)', async () => {
+      publisher.upsertIP({ key: 'FD00::1', identity: 65_792, hostIP: '192.168.0.1', encryptKey: 0 });
+      publisher.upsertIP({ key: 'FD00:0::/64', identity: 65_793, encryptKey: 0 });
+      publisher.upsertIP({ key: '10.0.0.1.2', identity: 65_792, encryptKey: 0 });
+      await advance(clock, 1000);
+      expect(Object.keys(values('ip/v1/default/'))).toEqual(['fd00::/64', 'fd00::1']);
+      expect(rejected).toEqual([expect.stringMatching(/^invalid-key .*10\.0\.0\.1\.2/)]);
+      publisher.deleteIP('fD00::1');
+      publisher.deleteIP('FD00::/64');
+      await advance(clock, 1000);
+      expect(values('ip/v1/default/')).toEqual({});
+    });
+
+    it.each([
+      ['ipv4AllocCIDR', { ipv4AllocCIDR: '10.0.0.0/33' }],
+      ['ipv6SecondaryAllocCIDRs', { ipv6SecondaryAllocCIDRs: ['fd00::/129'] }],
+      ['addresses', { addresses: [{ type: 'InternalIP', ip: '10.0.0.256' }] }],
+      ['encryptionKey', { encryptionKey: 300 }],
+    ])('such as a node whose %s is not valid', async (_, change) => {
+      publisher.upsertNode({ ...node, ...change });
+      await advance(clock, 1000);
+      expect([values('nodes/v1/a/'), rejected.length]).toEqual([{}, 1]);
+    });
+  });
+
+  it('waits for what it promises where its lease is lost during the write (regression: it was put again at once)', async () => {
+    const listeners = vi.spyOn(backend, 'onLeaseLost');
+    const update = backend.updateIfDifferent.bind(backend);
+    const puts = vi.spyOn(backend, 'updateIfDifferent').mockImplementationOnce(async (...write) => {
+      const isWritten = await update(...write);
+      for (const [listener] of listeners.mock.calls) listener.onLeaseLost([CONFIG]);
+      return isWritten;
+    });
+    const again = openable();
+    const synced = vi.fn(() => again.opened).mockResolvedValueOnce();
+    const keeper = keepConfig([{ synced }]);
+    await advance(clock, 1000);
+    expect([puts.mock.calls.length, keeper.status().published?.synced]).toEqual([1, false]);
+    again.open();
+    await advance(clock, 1000);
+    expect([puts.mock.calls.length, keeper.status().published?.synced]).toEqual([2, true]);
+  });
+
+  it('does not promise what is lost again while the rest is awaited (regression: it was not asked once more)', async () => {
+    const last = openable();
+    const asked = vi.fn(() => Promise.resolve());
+    keepConfig([{ synced: asked }, { synced: () => last.opened }]);
+    await backend.update('cilium/state/ip/v1/default/10.0.0.1', bytesOfText('1'), { leased: true });
+    await settle();
+    for (const lease of server.leases) server.expireLease(lease);
+    await advance(clock, 301_000);
+    asked.mockReturnValue(new Promise(() => {}));
+    last.open();
+    await advance(clock, 1000);
+    expect([asked.mock.calls.length, there(CONFIG)]).toEqual([2, undefined]);
+  });
+
+  it('asks anew what it promises when it runs again (regression: leases lost meanwhile were not noticed)', async () => {
+    const synced = vi.fn(() => Promise.resolve());
+    const keeper = keepConfig([{ synced }]);
+    await advance(clock, 1000);
+    ended.abort();
+    await settle();
+    for (const lease of server.leases) server.expireLease(lease);
+    synced.mockReturnValue(new Promise(() => {}));
+    ended = new AbortController();
+    void keeper.run(ended.signal);
+    await advance(clock, 1000);
+    expect([there(CONFIG), keeper.status().published?.synced]).toEqual([undefined, false]);
+  });
+
+  it('promises canaries in its configuration over whatever was there', async () => {
+    await put(CONFIG, { id: 9, capabilities: { syncedCanaries: true } });
+    keepConfig([]);
+    await advance(clock, 1000);
+    expect(JSON.parse(there(CONFIG) ?? '')).toEqual({
+      id: 1,
+      capabilities: { syncedCanaries: true, maxConnectedClusters: 255 },
+    });
+  });
+
+  it('without canaries never writes over the configuration of one who promises more (OPERATOR 16)', async () => {
+    await put(CONFIG, { id: 1, capabilities: { cached: true } });
+    const before = revision(CONFIG);
+    const keeper = keepConfig();
+    await advance(clock, 130_000);
+    expect(revision(CONFIG)).toBe(before);
+    await agent.delete(CONFIG);
+    await advance(clock, 61_000);
+    expect(JSON.parse(there(CONFIG) ?? '')).toEqual({ id: 1, capabilities: { maxConnectedClusters: 255 } });
+    expect(keeper.status().published).toMatchObject({ synced: true, writes: 1 });
+  });
+
+  it('says so when another cluster has the same id, and goes on', async () => {
+    await put('cilium/cluster-config/b', { id: 1, capabilities: {} });
+    const keeper = keepConfig([]);
+    await advance(clock, 1000);
+    expect(keeper.status().lastFailure?.message).toBe(
+      'cluster b has the id 1 as well: readers refuse one of the two',
+    );
+    expect(there(CONFIG)).toBeDefined();
+  });
+});

@@ -1,0 +1,231 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { prefixRange } from '../../../src/kvstore/codec/key-range.ts';
+import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
+import type { LeaseID } from '../../../src/kvstore/session/transport.ts';
+import { parseLabels } from '../../../src/model/labels.ts';
+import { ClusterPublisher } from '../../../src/operator/publish/cluster-publisher.ts';
+import { ManualClock } from '../../base/support/manual-clock.ts';
+import { heldOf } from '../../clustermesh/support/mesh-laws.ts';
+import { Agent, coldStart } from '../../clustermesh/support/mesh-world.ts';
+import { FaultyMemory } from '../../kvstore/support/faulty-memory.ts';
+import { advance, settle } from '../../kvstore/support/settle.ts';
+
+const CLUSTER = 'a';
+const ID = 1;
+
+/** Things that the cluster may have, by the name under which a reader holds them; each with two values. */
+const THINGS = ['a/n0', 'a/n1', '10.0.0.1', '10.0.0.2', 'ns/s0', 'ns/s1', 'id/65792', 'id/65793'] as const;
+type Thing = (typeof THINGS)[number];
+
+function say(publisher: ClusterPublisher, thing: Thing, value: number): void {
+  const [kind = '', name = ''] = thing.split('/');
+  if (kind === 'a')
+    publisher.upsertNode({
+      ...{ name, encryptionKey: 0, nodeIdentity: 0, wireguardPubKey: '', bootID: `${value}` },
+      addresses: [{ type: 'InternalIP', ip: `192.168.0.${name === 'n0' ? 1 : 2}` }],
+      ...{ ipv4SecondaryAllocCIDRs: [], ipv6SecondaryAllocCIDRs: [] },
+      ...{ labels: new Map(), annotations: new Map() },
+    });
+  else if (kind === 'ns')
+    publisher.upsertService({
+      ...{ namespace: 'ns', name, frontends: new Map(), labels: new Map(), selector: new Map() },
+      backends: new Map([[`10.1.0.${value}`, new Map([['http', { port: 80, protocol: 6 }]])]]),
+      ...{ includeExternal: true, shared: true },
+    });
+  else if (kind === 'id') publisher.upsertIdentity(Number(name), parseLabels(`k8s:a=${value};`) ?? []);
+  else publisher.upsertIP({ key: thing, identity: 65792 + value, encryptKey: 0 });
+}
+
+function unsay(publisher: ClusterPublisher, thing: Thing): void {
+  const [kind = '', name = ''] = thing.split('/');
+  if (kind === 'a') publisher.deleteNode(name);
+  else if (kind === 'ns') publisher.deleteService({ namespace: 'ns', name });
+  else if (kind === 'id') publisher.deleteIdentity(Number(name));
+  else publisher.deleteIP(thing);
+}
+
+type Happening =
+  | { readonly do: 'want'; readonly thing: Thing; readonly value: number | undefined }
+  /** The process dies, at once or after so many more writes. */
+  | { readonly do: 'kill'; readonly writes: number }
+  /** It is cut off from the kvstore, and does not notice by itself. */
+  | { readonly do: 'cut-off' }
+  | { readonly do: 'reach' }
+  | { readonly do: 'start' }
+  /** Leases run out, in the order in which they do. */
+  | { readonly do: 'lose'; readonly all: boolean }
+  | { readonly do: 'pass'; readonly ms: number };
+
+const happenings = fc.array(
+  fc.oneof(
+    {
+      weight: 5,
+      arbitrary: fc.record({
+        do: fc.constant('want' as const),
+        thing: fc.constantFrom(...THINGS),
+        value: fc.option(fc.constantFrom(1, 2), { nil: undefined, freq: 3 }),
+      }),
+    },
+    { weight: 2, arbitrary: fc.record({ do: fc.constant('kill' as const), writes: fc.nat({ max: 14 }) }) },
+    {
+      weight: 4,
+      arbitrary: fc.constantFrom<Happening>(
+        { do: 'cut-off' },
+        { do: 'reach' },
+        { do: 'start' },
+        { do: 'start' },
+      ),
+    },
+    { weight: 1, arbitrary: fc.record({ do: fc.constant('lose' as const), all: fc.boolean() }) },
+    {
+      weight: 4,
+      arbitrary: fc.record({
+        do: fc.constant('pass' as const),
+        ms: fc.constantFrom(0, 1000, 61_000, 545_000, 910_000),
+      }),
+    },
+  ),
+  { maxLength: 18, size: 'max' },
+);
+
+/** One life of the publishing process. */
+class Life {
+  readonly backend: FaultyMemory;
+  readonly publisher: ClusterPublisher;
+  readonly #stopped = new AbortController();
+  readonly #running: Promise<void>;
+
+  constructor(server: MemoryServer, clock: ManualClock, wanted: ReadonlyMap<Thing, number>) {
+    const random = (): number => 0.5;
+    this.backend = new FaultyMemory({ server, clock, random });
+    this.publisher = new ClusterPublisher({
+      ...{ backend: this.backend, clock, random },
+      ...{ clusterName: CLUSTER, clusterID: ID },
+    });
+    this.#running = this.publisher.run(this.#stopped.signal);
+    void this.#begin(wanted);
+  }
+
+  /** Everything that is wanted by then is said some time after the kvstore has been read, as when it comes from elsewhere. */
+  async #begin(wanted: ReadonlyMap<Thing, number>): Promise<void> {
+    await settle(12);
+    for (const [thing, value] of wanted) say(this.publisher, thing, value);
+    void this.publisher.markSynced();
+  }
+
+  /** Nothing of it reaches the kvstore from now on. */
+  kill(): void {
+    this.backend.link.down();
+    this.#stopped.abort();
+    void this.#running.then(() => this.backend.close({ keepLeases: true }));
+  }
+}
+
+class World {
+  readonly clock = new ManualClock();
+  readonly server = new MemoryServer({ clock: this.clock, clusterID: CLUSTER });
+  readonly reader = new Agent(this.clock);
+  readonly wanted = new Map<Thing, number>();
+  #life: Life | undefined;
+  /** What the reader held after the last happening, and is wanted since. */
+  #kept: ReadonlySet<string> = new Set();
+
+  constructor() {
+    const txn = this.server.txn.bind(this.server);
+    this.server.txn = (request) => {
+      const answer = txn(request);
+      if (this.#writesLeft !== undefined && --this.#writesLeft < 0) this.#kill();
+      return answer;
+    };
+  }
+
+  #writesLeft: number | undefined;
+
+  #kill(): void {
+    this.#writesLeft = undefined;
+    this.#life?.kill();
+    this.#life = undefined;
+  }
+
+  async begin(): Promise<void> {
+    this.#life = new Life(this.server, this.clock, this.wanted);
+    await settle(6);
+    await this.reader.add(CLUSTER, this.server);
+    await settle(6);
+  }
+
+  async do(what: Happening): Promise<void> {
+    if (what.do === 'want') {
+      const { thing, value } = what;
+      if (value === undefined) this.wanted.delete(thing);
+      else this.wanted.set(thing, value);
+      if (value === undefined) this.#kept = new Set([...this.#kept].filter((one) => one !== thing));
+      const publisher = this.#life?.publisher;
+      if (publisher !== undefined)
+        value === undefined ? unsay(publisher, thing) : say(publisher, thing, value);
+    } else if (what.do === 'kill') {
+      if (what.writes === 0) this.#kill();
+      else this.#writesLeft = what.writes;
+    } else if (what.do === 'start') {
+      this.#life ??= new Life(this.server, this.clock, this.wanted);
+    } else if (what.do === 'cut-off') this.#life?.backend.link.down();
+    else if (what.do === 'reach') this.#life?.backend.link.up();
+    else if (what.do === 'lose') await this.#lose(what.all);
+    else await advance(this.clock, what.ms);
+    await settle(6);
+    this.check(JSON.stringify(what));
+  }
+
+  /** The lease of the configuration runs out first. */
+  async #lose(all: boolean): Promise<void> {
+    const leases = [...this.server.leases];
+    const isFirst = (lease: LeaseID): boolean =>
+      [...(this.server.snapshot().leases.get(lease)?.keys ?? [])].some((key) =>
+        key.startsWith('cilium/cluster-config/'),
+      );
+    const first = leases.filter(isFirst);
+    for (const lease of first) this.server.expireLease(lease);
+    if (all) for (const lease of leases) if (!first.includes(lease)) this.server.expireLease(lease);
+    await settle(6);
+  }
+
+  /** A reader never loses what it held and is still wanted. */
+  check(when: string): void {
+    const held = new Set(heldOf(this.reader, CLUSTER).keys());
+    const lost = [...this.#kept].filter((thing) => !held.has(thing));
+    expect(lost, when).toEqual([]);
+    this.#kept = new Set([...held].filter((thing) => this.wanted.has(thing as Thing)));
+  }
+
+  async end(): Promise<void> {
+    this.#kill();
+    const life = new Life(this.server, this.clock, this.wanted);
+    await advance(this.clock, 61_000);
+    this.check('the end');
+    expect(life.publisher.status().synced).toBe(true);
+    expect([...heldOf(this.reader, CLUSTER).keys()].sort()).toEqual([...this.wanted.keys()].sort());
+    expect(this.reader.view()).toEqual(await coldStart(this.clock, new Map([[CLUSTER, this.server]])));
+    const { kvs } = this.server.range(prefixRange('cilium/state/'));
+    expect(kvs.length).toBe(this.wanted.size);
+    life.kill();
+    await this.reader.stop();
+  }
+}
+
+async function run(script: readonly Happening[]): Promise<void> {
+  const world = new World();
+  await world.begin();
+  for (const what of script) await world.do(what);
+  await world.end();
+}
+
+// Each takes minutes of the cluster's life, and some 100 ms of ours.
+const { numRuns = 1_000 } = fc.readConfigureGlobal();
+const RUNS = Math.ceil(numRuns / 25);
+
+describe('a cluster that is published', () => {
+  it('never loses to its readers what is still said, whenever the publisher dies and leases run out, and ends as said', async () => {
+    await fc.assert(fc.asyncProperty(happenings, run), { numRuns: RUNS });
+  });
+});

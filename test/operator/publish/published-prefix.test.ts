@@ -1,0 +1,319 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import type { Failure } from '../../../src/base/failure.ts';
+import { RejectionLog } from '../../../src/base/rejection.ts';
+import { bytesOfText, textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
+import { prefixRange } from '../../../src/kvstore/codec/key-range.ts';
+import { VALUE_LIMITS } from '../../../src/kvstore/codec/value.ts';
+import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
+import {
+  latest,
+  PublishedPrefix,
+  type PublishedPrefixOptions,
+} from '../../../src/operator/publish/published-prefix.ts';
+import { ManualClock } from '../../base/support/manual-clock.ts';
+import { FaultyMemory } from '../../kvstore/support/faulty-memory.ts';
+import { advance, settle } from '../../kvstore/support/settle.ts';
+
+const CANARY = 'synced/p';
+
+describe('keys below a prefix that are published', () => {
+  let clock: ManualClock;
+  let server: MemoryServer;
+  let backend: FaultyMemory;
+  let other: FaultyMemory;
+  let ended: AbortController;
+  let running: Promise<void>[];
+  beforeEach(() => {
+    clock = new ManualClock();
+    server = new MemoryServer({ clock });
+    backend = new FaultyMemory({ server, clock });
+    other = new FaultyMemory({ server, clock });
+    ended = new AbortController();
+    running = [];
+  });
+  afterEach(async () => {
+    ended.abort();
+    await settle();
+    await Promise.all(running);
+    await Promise.all([backend.close(), other.close()]);
+  });
+
+  const there = (): Record<string, string> =>
+    Object.fromEntries(
+      server
+        .range(prefixRange(''))
+        .kvs.filter(({ key }) => !key.startsWith('cilium/.initlock/'))
+        .map(({ key, value }) => [key, textOfBytes(value) ?? '']),
+    );
+  const below = (): Record<string, string> =>
+    Object.fromEntries(
+      Object.entries(there()).flatMap(([key, value]) =>
+        key.startsWith('p/') ? [[key.slice(2), value]] : [],
+      ),
+    );
+  const put = (name: string, value: string): Promise<number> => other.update(`p/${name}`, bytesOfText(value));
+
+  function publish(more: Partial<PublishedPrefixOptions> = {}): PublishedPrefix {
+    const prefix = new PublishedPrefix({
+      ...{ backend, prefix: 'p/', clock, random: () => 0.5, rejections: new RejectionLog() },
+      isOwn: (name) => name.startsWith('own'),
+      ...more,
+    });
+    running.push(prefix.run(ended.signal));
+    return prefix;
+  }
+  const say = (prefix: PublishedPrefix, said: Readonly<Record<string, string>>): void => {
+    for (const [name, value] of Object.entries(said)) prefix.upsert(name, bytesOfText(value));
+  };
+
+  it('are as they are said to be, and gone when they are not said any more', async () => {
+    const prefix = publish();
+    say(prefix, { a: '1', b: '1', own: '1' });
+    expect(prefix.status()).toMatchObject({
+      synced: false,
+      keys: 3,
+      pending: 3,
+      writes: 0,
+      refused: 0,
+      failures: 0,
+    });
+    await settle(6);
+    say(prefix, { a: '2', own: '1' });
+    prefix.delete('b');
+    prefix.delete('never said');
+    await settle(6);
+    expect(below()).toEqual({ a: '2', own: '1' });
+    expect([...prefix.entries()].map(([name, value]) => `${name}=${textOfBytes(value)}`)).toEqual([
+      'a=2',
+      'own=1',
+    ]);
+    expect(prefix.status()).toMatchObject({ keys: 2, pending: 0, writes: 5, lastFailure: undefined });
+  });
+
+  it('are put again when they are lost with their lease, or somebody deletes or overwrites them', async () => {
+    const prefix = publish();
+    say(prefix, { a: '1', b: '1' });
+    await settle(6);
+    for (const lease of server.leases) server.expireLease(lease);
+    await advance(clock, 60_000);
+    expect(below()).toEqual({ a: '1', b: '1' });
+    await other.delete('p/a');
+    await advance(clock, 1000);
+    expect(below()).toEqual({ a: '1', b: '1' });
+    await put('b', 'overwritten');
+    await advance(clock, 400_000);
+    expect(below()).toEqual({ a: '1', b: '1' });
+  });
+
+  it.each([undefined, true, false])('have a lease unless it is not wanted: leased %s', async (leased) => {
+    const prefix = publish({ leased, canary: CANARY });
+    say(prefix, { a: '1' });
+    void prefix.markSynced();
+    await settle(10);
+    for (const lease of server.leases) server.expireLease(lease);
+    expect(there()).toEqual(leased === false ? { 'p/a': '1' } : {}); // the canary always goes with its publisher
+  });
+
+  it('take away what a former life has left when all is said, nothing else and not before; then the canary is there', async () => {
+    await put('own-old', '1');
+    await put('own-again', '1');
+    await put('others', '1');
+    const prefix = publish({ canary: CANARY });
+    await settle(6);
+    say(prefix, { 'own-again': '2', fresh: '1' });
+    await settle(6);
+    prefix.delete('own-old'); // of which nothing was said in this life
+    say(prefix, { fresh: '1' });
+    await settle(6);
+    expect(there()).toEqual({ 'p/own-old': '1', 'p/own-again': '2', 'p/others': '1', 'p/fresh': '1' });
+    expect(prefix.status()).toMatchObject({ synced: false, pending: 0 });
+    await prefix.markSynced();
+    expect(Object.keys(there()).sort()).toEqual(['p/fresh', 'p/others', 'p/own-again', CANARY]);
+    expect(prefix.status()).toMatchObject({ synced: true, pending: 0 });
+    await put('own-late', '1'); // somebody puts what this life might have, but has not: it is somebody's
+    await settle(6);
+    expect(below()).toHaveProperty('own-late');
+  });
+
+  it('are not put where they are as they are to be, and need no lease', async () => {
+    const revision = await put('own', '1');
+    const prefix = publish({ leased: false });
+    say(prefix, { own: '1' });
+    await prefix.markSynced();
+    expect(server.range(prefixRange('p/')).kvs).toMatchObject([{ modRevision: revision }]);
+  });
+
+  it('take away what a former life has left where nothing is said in this one', async () => {
+    await put('own-old', '1');
+    await publish().markSynced();
+    await settle(6);
+    expect(below()).toEqual({});
+  });
+
+  it('are put together where many are said at once', async () => {
+    const txn = vi.spyOn(server, 'txn');
+    say(publish(), Object.fromEntries(Array.from({ length: 50 }, (_, i) => [`n${i}`, '1'])));
+    await settle(6);
+    const puts = txn.mock.calls.filter(([{ writes }]) =>
+      writes.some((one) => one.op === 'put' && one.key.startsWith('p/')),
+    );
+    expect(puts.length).toBeLessThan(5);
+    expect(Object.keys(below())).toHaveLength(50);
+  });
+
+  it('write the canary last: a reader that sees it misses nothing that is said, and has nothing that is not', async () => {
+    await put('own-old', '1');
+    const prefix = publish({ canary: CANARY });
+    say(prefix, { a: '1', b: '1' });
+    const atCanary: unknown[] = [];
+    const txn = server.txn.bind(server);
+    server.txn = (request) => {
+      const before = CANARY in there();
+      const answer = txn(request);
+      if (!before && CANARY in there()) atCanary.push(below());
+      return answer;
+    };
+    void prefix.markSynced();
+    await settle(10);
+    expect(atCanary).toEqual([{ a: '1', b: '1' }]);
+  });
+
+  it('are synced without a canary once all that was said is there', async () => {
+    const prefix = publish();
+    say(prefix, { a: '1' });
+    await settle(6);
+    expect(prefix.status().synced).toBe(false);
+    await prefix.markSynced();
+    expect(prefix.status().synced).toBe(true);
+    say(prefix, { a: '2' });
+    expect(prefix.status()).toMatchObject({ synced: false, pending: 1 });
+    await settle(6);
+    expect(prefix.status()).toMatchObject({ synced: true, pending: 0 });
+  });
+
+  it('leave what a former life has left while nothing is said, where that is wanted', async () => {
+    await put('own-old', '1');
+    const prefix = publish({ keepWhenEmpty: true });
+    await prefix.markSynced();
+    await settle(6);
+    expect(below()).toEqual({ 'own-old': '1' });
+    say(prefix, { a: '1' });
+    await settle(6);
+    expect(below()).toEqual({ a: '1' });
+    const next = publish({ keepWhenEmpty: true, prefix: 'q/' });
+    say(next, { a: '1' });
+    await other.update('q/own-old', bytesOfText('1'));
+    await settle(6);
+    await next.markSynced();
+    expect(Object.keys(there())).toEqual(['p/a', 'q/a']);
+  });
+
+  it('are no larger than a reader takes: one that is goes, is counted, and said with its size', async () => {
+    const rejections = new RejectionLog();
+    const prefix = publish({ rejections });
+    const most = VALUE_LIMITS.bytes - 512 - 'p/a'.length;
+    say(prefix, { a: 'x'.repeat(most), b: '1' });
+    await settle(6);
+    expect(below()['a']).toHaveLength(most);
+    expect(prefix.status()).toMatchObject({ refused: 0 });
+    say(prefix, { a: 'x'.repeat(most + 1) });
+    await settle(6);
+    expect(below()).toEqual({ b: '1' });
+    expect(prefix.status()).toMatchObject({ keys: 1, refused: 1 });
+    expect(rejections.status().recent[0]).toMatchObject({
+      ...{ reason: 'too-large', at: 'p/a' },
+      message: expect.stringMatching(
+        new RegExp(
+          `value.*${most + 1} bytes.*must have at most ${VALUE_LIMITS.bytes - 512} bytes with its key`,
+        ),
+      ),
+    });
+  });
+
+  it('say what failed last, and count it', async () => {
+    const failed: string[] = [];
+    const prefix = publish({ onFailure: (_error, task) => failed.push(task) });
+    await settle(6);
+    backend.link.down();
+    await settle(6);
+    expect(prefix.status()).toMatchObject({ failures: 1, lastFailure: { message: 'connection reset' } }); // the watch
+    say(prefix, { a: '1' });
+    await advance(clock, 1000);
+    const { failures, lastFailure, pending } = prefix.status();
+    expect(failures).toBeGreaterThan(1); // the write, and the watch
+    expect([lastFailure?.message, pending]).toEqual(['connection refused', 1]);
+    expect(lastFailure?.at).toBeGreaterThan(500);
+    backend.link.up();
+    await advance(clock, 60_000);
+    expect([below(), prefix.status().pending]).toEqual([{ a: '1' }, 0]);
+  });
+
+  describe('beside others who may say the same', () => {
+    const isAsGood = (found: Uint8Array, wanted: Uint8Array): boolean =>
+      textOfBytes(found)?.toLowerCase() === textOfBytes(wanted)?.toLowerCase();
+    const revisions = (): Record<string, number> =>
+      Object.fromEntries(
+        server.range(prefixRange('p/')).kvs.map(({ key, modRevision }) => [key, modRevision]),
+      );
+
+    it('put nothing before they know what is there, and then not what is as good', async () => {
+      await put('a', 'ONE');
+      await put('b', 'two');
+      const before = revisions();
+      backend.link.stallWatch('p/');
+      const prefix = publish({ isAsGood, canary: CANARY });
+      say(prefix, { a: 'one', b: 'one', c: 'one' });
+      await advance(clock, 10_000);
+      expect(prefix.status()).toMatchObject({ keys: 3, pending: 3, synced: false });
+      expect(revisions()).toEqual(before);
+      backend.link.unstallWatch('p/');
+      await advance(clock, 10_000);
+      expect(below()).toEqual({ a: 'ONE', b: 'one', c: 'one' });
+      expect(revisions()['p/a']).toBe(before['p/a']);
+      await prefix.markSynced();
+      expect(prefix.status()).toMatchObject({ pending: 0, synced: true });
+    });
+
+    it('put their own when what was as good is gone, or is not any more, and leave what becomes as good', async () => {
+      await put('a', 'ONE');
+      const failed: unknown[] = [];
+      const prefix = publish({ isAsGood, onFailure: (error) => failed.push(error) });
+      say(prefix, { a: 'one' });
+      await settle(10);
+      expect(below()).toEqual({ a: 'ONE' });
+      await put('a', 'other');
+      await settle(10);
+      expect(below()).toEqual({ a: 'one' });
+      await put('a', 'One');
+      await advance(clock, 400_000);
+      expect(below()).toEqual({ a: 'One' });
+      await other.delete('p/a');
+      await settle(10);
+      expect(below()).toEqual({ a: 'one' });
+      say(prefix, { a: 'two' });
+      await settle(10);
+      expect(below()).toEqual({ a: 'two' });
+      prefix.delete('a');
+      await settle(10);
+      expect(below()).toEqual({});
+      await put('a', 'TWO');
+      await settle(10);
+      say(prefix, { a: 'two' });
+      await settle(10);
+      expect(below()).toEqual({ a: 'TWO' });
+      await put('b', 'another’s');
+      await other.delete('p/b');
+      await settle(10);
+      expect([below(), failed]).toEqual([{ a: 'TWO' }, []]);
+    });
+  });
+});
+
+it('the later of two failures is the latest; the first of two of one moment', () => {
+  const failureAt = (at: number): Failure => ({ code: 'internal', message: '', at });
+  const [early, late, same] = [failureAt(1), failureAt(2), failureAt(1)];
+  expect(latest(undefined, undefined)).toBeUndefined();
+  expect([latest(early, undefined), latest(undefined, early)]).toEqual([early, early]);
+  expect([latest(early, late), latest(late, early)]).toEqual([late, late]);
+  expect(latest(early, same)).toBe(early);
+});

@@ -1,0 +1,252 @@
+import { execFileSync } from 'node:child_process';
+import {
+  copyFileSync,
+  mkdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import type { EtcdConfig } from '../../src/kvstore/etcd/etcd-config.ts';
+import { ConfigFolder } from '../../src/process/config-folder.ts';
+import { temporaryFolder } from '../agent/support/temporary-folder.ts';
+import { TestAuthority } from '../kvstore/etcd/support/certificates.ts';
+import { until } from '../kvstore/support/until.ts';
+
+function folderOf(path: string): { folder: ConfigFolder; connected: EtcdConfig[] } {
+  const connected: EtcdConfig[] = [];
+  const folder = new ConfigFolder(path, (config) => {
+    connected.push(config);
+    throw new Error('no kvstore in this test');
+  });
+  return { folder, connected };
+}
+
+async function hashOf(folder: ConfigFolder, name: string): Promise<string | undefined> {
+  const file = (await folder.list()).get(name);
+  return file?.kind === 'config' ? file.hash : undefined;
+}
+
+const YAML = 'endpoints:\n- https://east:2379\n';
+
+function newAuthority(name: string): TestAuthority {
+  const authority = new TestAuthority(name);
+  onTestFinished(() => rmSync(authority.folder, { recursive: true }));
+  return authority;
+}
+
+/** A folder as Kubernetes mounts a secret: `a` → `..data/a`, `..data` → `..1/`. */
+function mounted(content: string): { path: string; swap: (content: string) => void } {
+  const path = temporaryFolder({ '..1/a': content });
+  symlinkSync('..1', join(path, '..data'));
+  symlinkSync(join('..data', 'a'), join(path, 'a'));
+  let version = 1;
+  const swap = (next: string): void => {
+    const name = `..${++version}`;
+    mkdirSync(join(path, name));
+    writeFileSync(join(path, name, 'a'), next);
+    symlinkSync(name, join(path, '..data_tmp'));
+    renameSync(join(path, '..data_tmp'), join(path, '..data'));
+    rmSync(join(path, `..${version - 1}`), { recursive: true });
+  };
+  return { path, swap };
+}
+
+describe('a folder of configurations', () => {
+  it('shows files that say endpoints, through links, without what is hidden', async () => {
+    const { path } = mounted(YAML);
+    writeFileSync(join(path, 'ca.crt'), 'CERTIFICATE');
+    const listing = await folderOf(path).folder.list();
+    expect([...listing].map(([name, { kind }]) => [name, kind])).toEqual([
+      ['a', 'config'],
+      ['ca.crt', 'other'],
+    ]);
+  });
+
+  it.each([
+    'endpoints: [a:1]',
+    '  endpoints  : [a:1]',
+    '"endpoints": [a:1]',
+    "username: u\n'endpoints': [a:1]",
+    '# a comment: with a colon\r\nendpoints:\r\n- a:1\r\n',
+  ])('takes %j for a configuration', async (content) => {
+    const listing = await folderOf(temporaryFolder({ a: content })).folder.list();
+    expect(listing.get('a')?.kind).toBe('config');
+  });
+
+  it.each([
+    '',
+    'endpoints',
+    '- endpoints: [a:1]',
+    'my-endpoints: [a:1]',
+    'x endpoints: [a:1]',
+    'a: endpoints: b',
+  ])('takes %j for something else', async (content) => {
+    const listing = await folderOf(temporaryFolder({ a: content })).folder.list();
+    expect(listing.get('a')?.kind).toBe('other');
+  });
+
+  it('is read at once whatever is in it (freeze: 100,000 newlines took 39 s)', async () => {
+    const path = temporaryFolder({
+      newlines: '\n'.repeat(200_000),
+      blanks: ' \n'.repeat(100_000),
+      keys: `${YAML}${Array.from({ length: 7000 }, (_, i) => `k${i}: 1\n`).join('')}`,
+      large: `${YAML}${'# x\n'.repeat(30_000)}`,
+    });
+    const began = process.cpuUsage();
+    const listing = await folderOf(path).folder.list();
+    const { user, system } = process.cpuUsage(began);
+    expect((user + system) / 1000).toBeLessThan(1000);
+    expect(
+      [...listing].map(([name, file]) => [name, file.kind === 'unusable' ? file.why : file.kind]),
+    ).toEqual([
+      ['blanks', 'other'],
+      ['keys', 'has more than 4096 words'],
+      ['large', 'is larger than 64 kB'],
+      ['newlines', 'other'],
+    ]);
+  });
+
+  it('says of what is no file what it is, and neither opens it nor takes it for removed (freeze: withdrawn)', async () => {
+    const path = temporaryFolder({});
+    mkdirSync(join(path, 'folder'));
+    execFileSync('mkfifo', [join(path, 'fifo')]);
+    symlinkSync('/dev/zero', join(path, 'device'));
+    const listing = await folderOf(path).folder.list();
+    expect([...listing]).toEqual([
+      ['device', { kind: 'unusable', why: 'is a device, not a file' }],
+      ['fifo', { kind: 'unusable', why: 'is a FIFO, not a file' }],
+      ['folder', { kind: 'unusable', why: 'is a folder, not a file' }],
+    ]);
+  });
+
+  it.each(['../agent', '../agent/', '../', 'absolute'])(
+    'is watched on when it was replaced by another one, however its path is written: %s (regression)',
+    async (written) => {
+      const parent = temporaryFolder({ 'cfg/b': YAML });
+      const before = process.cwd();
+      onTestFinished(() => process.chdir(before));
+      process.chdir(written === '../' ? join(parent, 'cfg') : parent);
+      const path =
+        { '../agent': 'cfg', '../agent/': './cfg/', '../': '../cfg', absolute: join(parent, 'cfg') }[
+          written
+        ] ?? '';
+      const { folder } = folderOf(path);
+      process.chdir(before);
+      const onChange = vi.fn();
+      const off = folder.watch(onChange);
+      onTestFinished(() => off());
+      await folder.list();
+      renameSync(join(parent, 'cfg'), join(parent, 'old'));
+      mkdirSync(join(parent, 'cfg'));
+      await until('it is told', () => onChange.mock.calls.length > 0);
+      await folder.list();
+      onChange.mockClear();
+      writeFileSync(join(parent, 'cfg', 'a'), YAML);
+      await until('it is told', () => onChange.mock.calls.length > 0);
+      expect([...(await folder.list()).keys()]).toEqual(['a']);
+    },
+  );
+
+  it('tells of a secret that was swapped, which only changes ..data (trap of 1.8: edits are missed)', async () => {
+    const { path, swap } = mounted(YAML);
+    const { folder } = folderOf(path);
+    const onChange = vi.fn();
+    const off = folder.watch(onChange);
+    onTestFinished(() => off());
+    const before = await hashOf(folder, 'a');
+    swap('endpoints:\n- https://west:2379\n');
+    await until('it is told', () => onChange.mock.calls.length > 0);
+    const after = await hashOf(folder, 'a');
+    expect(after).toBeDefined();
+    expect(after).not.toBe(before);
+  });
+
+  it('is unchanged when the same content is mounted anew', async () => {
+    const { path, swap } = mounted(YAML);
+    const { folder } = folderOf(path);
+    const before = await hashOf(folder, 'a');
+    swap(YAML);
+    expect(await hashOf(folder, 'a')).toBe(before);
+  });
+
+  it('has changed when a certificate that a configuration names was renewed', async () => {
+    const authority = newAuthority('old');
+    const path = temporaryFolder({});
+    const ca = join(path, 'ca.crt');
+    copyFileSync(authority.ca, ca);
+    writeFileSync(join(path, 'a'), `${YAML}trusted-ca-file: ${ca}\n`);
+    const { folder, connected } = folderOf(path);
+    const before = await hashOf(folder, 'a');
+    expect(await hashOf(folder, 'a')).toBe(before);
+    copyFileSync(newAuthority('new').ca, ca);
+    expect(await hashOf(folder, 'a')).not.toBe(before);
+    const file = (await folder.list()).get('a');
+    expect(() => file?.kind === 'config' && file.connect(new AbortController().signal)).toThrow();
+    expect(connected[0]?.tls?.ca).toEqual(readFileSync(ca));
+  });
+
+  it('keeps a pair that is renewed file by file from use until both are there (freeze: connection dropped)', async () => {
+    const authority = newAuthority('mesh');
+    const [old, renewed] = [authority.issue('client'), authority.issue('client')];
+    const path = temporaryFolder({});
+    const [cert, key] = [join(path, 'c.crt'), join(path, 'c.key')];
+    writeFileSync(join(path, 'a'), `${YAML}cert-file: ${cert}\nkey-file: ${key}\n`);
+    copyFileSync(old.certificate, cert);
+    copyFileSync(old.key, key);
+    const { folder } = folderOf(path);
+    const before = await hashOf(folder, 'a');
+    expect(before).toBeDefined();
+    copyFileSync(renewed.certificate, cert);
+    expect((await folder.list()).get('a')).toMatchObject({
+      kind: 'unusable',
+      why: expect.stringContaining('the key is not that of the certificate'),
+    });
+    copyFileSync(renewed.key, key);
+    const after = await hashOf(folder, 'a');
+    expect(after).toBeDefined();
+    expect(after).not.toBe(before);
+    rmSync(key);
+    expect((await folder.list()).get('a')).toMatchObject({
+      kind: 'unusable',
+      why: expect.stringMatching(/^key-file .*c\.key": ENOENT/),
+    });
+  });
+
+  it.each([
+    ['endpoints: [', 'no YAML'],
+    ['endpoints: []', 'endpoints []: must be a list'],
+    ['endpoints: [ftp://x]', 'must be a URL of http or https'],
+    ['endpoints: [https://x, http://y]', 'all be http or all be https'],
+    [`${YAML}ca-file: /nowhere/ca.crt`, 'ca-file "/nowhere/ca.crt": ENOENT'],
+    [`${YAML}dial-timeout: soon`, 'dial-timeout "soon": must be a duration'],
+    [`${YAML}insecure-transport: maybe`, 'insecure-transport "maybe": must be true or false'],
+  ])('says of %j what is wrong with it', async (content, why) => {
+    const file = (await folderOf(temporaryFolder({ a: content })).folder.list()).get('a');
+    expect(file).toMatchObject({ kind: 'unusable', why: expect.stringContaining(why) });
+  });
+
+  it('says of a link that leads nowhere that it does, and does not take it for removed', async () => {
+    const path = temporaryFolder({});
+    symlinkSync('nowhere', join(path, 'a'));
+    expect((await folderOf(path).folder.list()).get('a')).toMatchObject({ kind: 'unusable' });
+  });
+
+  it('reads names, durations and scheme as the original does', async () => {
+    const content =
+      'endpoints: [east:2379]\nusername: u\npassword: p\ndial-timeout: 1m30s\nkeep-alive-time: 5000000000\n';
+    const { folder, connected } = folderOf(temporaryFolder({ a: content }));
+    const file = (await folder.list()).get('a');
+    expect(() => file?.kind === 'config' && file.connect(new AbortController().signal)).toThrow();
+    expect(connected[0]).toMatchObject({
+      endpoints: ['http://east:2379'],
+      auth: { username: 'u', password: 'p' },
+      deadlineMs: 90_000,
+      keepAliveTimeMs: 5000,
+      tls: undefined,
+    });
+  });
+});

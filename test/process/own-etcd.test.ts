@@ -1,0 +1,83 @@
+import { execFileSync } from 'node:child_process';
+import { renameSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, it, onTestFinished } from 'vitest';
+import { Agent } from '../../src/agent/agent.ts';
+import { createLog } from '../../src/process/log.ts';
+import { openOwnEtcd } from '../../src/process/own-etcd.ts';
+import { NO_INPUTS } from '../agent/support/agent-under-test.ts';
+import { FakeClock } from '../agent/support/fake-clock.ts';
+import { temporaryFolder } from '../agent/support/temporary-folder.ts';
+import { until } from '../kvstore/support/until.ts';
+
+it('an own kvstore that does not answer is told at once, once, and ends the start after half a minute', async () => {
+  const clock = new FakeClock();
+  const logged: string[] = [];
+  const log = createLog('warn', 'text', { write: (line) => logged.push(line.trimEnd()) });
+  const kvstoreConfig = join(temporaryFolder({ own: 'endpoints: ["http://127.0.0.1:1"]\n' }), 'own');
+  const options = { ...NO_INPUTS, kvstore: 'etcd', kvstoreConfig } as const;
+  const agent = new Agent(options, { log, clock, random: () => 0.5 });
+  onTestFinished(() => agent.stop());
+  const rejected = expect(agent.start(new AbortController().signal)).rejects.toThrow(
+    /^own kvstore: not further for 30 s: the kvstore of cluster own does not answer: .*; check the endpoints and certificates of --kvstore-config$/,
+  );
+  await until('it is logged', () => logged.length === 1);
+  expect(agent.status().steps).toContainEqual({
+    ...{ name: 'own kvstore', state: 'running', ms: 0, idleMs: 0, failure: undefined },
+    waitsFor: [expect.stringMatching(/^the kvstore of cluster own does not answer: /)],
+  });
+  await clock.advance(60_000);
+  await rejected;
+  expect(logged).toEqual([
+    expect.stringMatching(/^warn {2}the kvstore of cluster own does not answer: .*; it is asked for 30 s$/),
+    expect.stringMatching(/^warn {2}own kvstore: not further for 15 s: the kvstore of cluster own /),
+  ]);
+});
+
+const REACH = {
+  clock: new FakeClock(),
+  random: () => 0.5,
+};
+
+it('a configuration of the own etcd that breaks is reported, and when it is whole again (freeze: silence)', async () => {
+  const path = join(temporaryFolder({ own: 'endpoints: ["http://127.0.0.1:1"]\n' }), 'own');
+  const clock = new FakeClock();
+  const problems: unknown[] = [];
+  const { signal } = new AbortController();
+  const backend = await openOwnEtcd(path, undefined, {
+    ...REACH,
+    ...{ clock, signal, onProblem: (why: string | undefined) => problems.push(why) },
+  });
+  onTestFinished(() => backend.close());
+  const look = async (content: string, seen: number): Promise<void> => {
+    // It is looked at all the time, and never to be seen half written.
+    writeFileSync(`${path}.new`, content);
+    renameSync(`${path}.new`, path);
+    await until('it is told', async () => {
+      await clock.advance(10_000);
+      return problems.length === seen;
+    });
+  };
+  await look('endpoints: [', 1);
+  await look('endpoints: []', 2);
+  await look('endpoints: ["http://127.0.0.1:1"]\n', 3);
+  expect(problems).toEqual([
+    expect.stringContaining('no YAML'),
+    expect.stringContaining('must be a list'),
+    undefined,
+  ]);
+});
+
+it('what is no file in place of that configuration ends the start with a reason, and does not block it', async () => {
+  const folder = temporaryFolder({});
+  execFileSync('mkfifo', [join(folder, 'fifo')]);
+  const { signal } = new AbortController();
+  for (const [name, why] of [
+    ['fifo', 'is a FIFO, not a file'],
+    ['', 'is a folder, not a file'],
+    ['nothing', 'there is no such file or folder'],
+  ] as const) {
+    const opened = openOwnEtcd(join(folder, name), undefined, { ...REACH, signal });
+    await expect(opened).rejects.toThrow(`--kvstore-config ${join(folder, name)}: ${why}`);
+  }
+});

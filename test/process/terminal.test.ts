@@ -1,0 +1,33 @@
+import { describe, expect, it } from 'vitest';
+import { alignColumns, type ColourEnvironment, printable, Terminal } from '../../src/process/terminal.ts';
+
+function painted(isTTY: boolean, environment: ColourEnvironment): string {
+  const terminal = new Terminal({ isTTY, write: () => true }, environment);
+  return terminal.paint('added', 'x');
+}
+
+describe('a terminal', () => {
+  it('has colours where a person looks at it and wants them', () => {
+    expect(painted(true, {})).toBe('\u001B[32mx\u001B[0m');
+    expect(painted(true, { NO_COLOR: '' })).toBe('\u001B[32mx\u001B[0m');
+    expect(painted(true, { NO_COLOR: '1' })).toBe('x');
+    expect(painted(true, { TERM: 'dumb' })).toBe('x');
+    expect(painted(false, {})).toBe('x');
+  });
+
+  it('is not steered by names that come from outside', () => {
+    expect(printable('a\u001B[31mb\r\n\u202Ec')).toBe('a\\u001b[31mb\\u000d\\u000a\\u202ec');
+    expect(printable('größe-北')).toBe('größe-北');
+  });
+
+  it('aligns columns, without blanks at the ends of lines', () => {
+    expect(
+      alignColumns([
+        ['a', 'bbb', 'c'],
+        ['aaa', 'b', ''],
+        ['a', 'b', 'ccc'],
+      ]),
+    ).toEqual(['a    bbb  c', 'aaa  b', 'a    b    ccc']);
+    expect(alignColumns([])).toEqual([]);
+  });
+});

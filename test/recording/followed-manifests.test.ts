@@ -1,0 +1,109 @@
+import { rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { TurnGate } from '../../src/base/turn-gate.ts';
+import { createLog } from '../../src/process/log.ts';
+import { FollowedManifests } from '../../src/recording/followed-manifests.ts';
+import { ServiceCache } from '../../src/servicecache/service-cache.ts';
+import { temporaryFolder } from '../agent/support/temporary-folder.ts';
+import { ManualClock } from '../base/support/manual-clock.ts';
+
+function service(name: string): string {
+  return `---\napiVersion: v1\nkind: Service\nmetadata: {name: ${name}}\nspec: {clusterIP: 10.96.0.1, ports: [{port: 80}]}\n`;
+}
+
+const NEVER = new AbortController().signal;
+
+/** Followed manifests of a folder, with the names of the services in the cache. */
+function following(text: string): {
+  readonly manifests: FollowedManifests;
+  readonly services: () => readonly string[];
+  readonly file: string;
+  readonly logged: string[];
+} {
+  const clock = new ManualClock();
+  const services = new ServiceCache({ clusterName: 'own' });
+  services.markSynced();
+  const logged: string[] = [];
+  const log = createLog('warn', 'text', { write: (line) => logged.push(line.trimEnd()) });
+  const gate = new TurnGate({ clock, nextTurn: setImmediate });
+  const manifests = new FollowedManifests({ services, gate, clock, log, onReject: () => {} });
+  const file = join(temporaryFolder({ 'a.yaml': text }), 'a.yaml');
+  const names = (): readonly string[] =>
+    Array.from(services.snapshot(), ([key]) => key.replace('default/', '')).sort();
+  return { manifests, services: names, file, logged };
+}
+
+/** Fires at the n-th object that is read or stored. */
+function abortingAt(object: number): { readonly signal: AbortSignal; readonly onProgress: () => void } {
+  const controller = new AbortController();
+  let count = 0;
+  return {
+    signal: controller.signal,
+    onProgress: () => {
+      count++;
+      if (count === object) controller.abort();
+    },
+  };
+}
+
+describe('a reading of manifests', () => {
+  it('that is interrupted while it reads changes nothing (regression: what it had not read was removed)', async () => {
+    const { manifests, services, file, logged } = following(service('one') + service('two'));
+    await manifests.read([file], NEVER);
+    writeFileSync(file, service('three') + service('four'));
+    for (const object of [1, 2]) {
+      const { signal, onProgress } = abortingAt(object);
+      await manifests.read([file], signal, onProgress);
+      expect(services()).toEqual(['one', 'two']);
+    }
+    expect(manifests.reading).toEqual([]);
+    await manifests.read([file], NEVER);
+    expect(services()).toEqual(['four', 'three']);
+    expect(logged).toEqual([]);
+  });
+
+  it('that is interrupted while it stores removes nothing, and the next one removes what is missing', async () => {
+    const { manifests, services, file } = following(service('one') + service('two'));
+    await manifests.read([file], NEVER);
+    writeFileSync(file, service('three') + service('four'));
+    const { signal, onProgress } = abortingAt(3);
+    await manifests.read([file], signal, onProgress);
+    expect(services()).toEqual(['one', 'three', 'two']);
+    await manifests.read([file], NEVER);
+    expect(services()).toEqual(['four', 'three']);
+  });
+
+  it('of which one file cannot be read changes nothing (regression: files before it were stored)', async () => {
+    const { manifests, services, file } = following(service('one'));
+    await manifests.read([file], NEVER);
+    writeFileSync(file, service('two'));
+    await expect(manifests.read([file, `${file}.missing`], NEVER)).rejects.toThrow('there is no such file');
+    expect([services(), manifests.reading]).toEqual([['one'], []]);
+  });
+
+  it('of which a part is invalid removes nothing', async () => {
+    const { manifests, services, file, logged } = following(service('one') + service('two'));
+    await manifests.read([file], NEVER);
+    writeFileSync(file, `${service('three')}---\nkind: Service\nmetadata: {`);
+    await manifests.read([file], NEVER);
+    expect(services()).toEqual(['one', 'three', 'two']);
+    expect(logged).toEqual(['warn  --manifests: a part is invalid: 2 objects that are missing are kept']);
+    writeFileSync(file, `${service('three')}---\nkind: Service\nmetadata: {name: 7}\n`);
+    await manifests.read([file], NEVER);
+    expect(services()).toEqual(['one', 'three', 'two']);
+    writeFileSync(file, service('three'));
+    await manifests.read([file], NEVER);
+    expect(services()).toEqual(['three']);
+  });
+
+  it('stores the last version of an object that occurs twice, and removes it once', async () => {
+    const { manifests, services, file } = following(service('one') + service('one'));
+    await manifests.read([file], NEVER);
+    expect(services()).toEqual(['one']);
+    rmSync(file);
+    writeFileSync(file, '');
+    await manifests.read([file], NEVER);
+    expect(services()).toEqual([]);
+  });
+});

@@ -1,0 +1,192 @@
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { type Manifest, parseManifests, readManifests } from '../../src/recording/manifests.ts';
+import { temporaryFolder } from '../agent/support/temporary-folder.ts';
+import { cpuTimeInTurns, growthPerItem } from '../base/support/cpu-time.ts';
+
+async function parse(text: string): Promise<{ manifests: readonly Manifest[]; rejected: readonly string[] }> {
+  const rejected: string[] = [];
+  const manifests: Manifest[] = [];
+  const found = parseManifests(text, 'file.yaml', ({ message }) => rejected.push(message));
+  for await (const manifest of found) manifests.push(manifest);
+  return { manifests, rejected };
+}
+
+describe('manifests', () => {
+  it('may hold several documents, empty ones too, each with its line', async () => {
+    const { manifests, rejected } = await parse(
+      '---\nkind: Service\n---\n---\n# nothing\n---\n\nkind: Endpoints\n',
+    );
+    expect(manifests).toEqual([
+      { at: 'file.yaml:2', object: { kind: 'Service' } },
+      { at: 'file.yaml:8', object: { kind: 'Endpoints' } },
+    ]);
+    expect(rejected).toEqual([]);
+  });
+
+  it('may be JSON', async () => {
+    expect((await parse('{\n "kind": "Service",\n "spec": {"ports": [{"port": 80}]}\n}')).manifests).toEqual([
+      { at: 'file.yaml:1', object: { kind: 'Service', spec: { ports: [{ port: 80 }] } } },
+    ]);
+  });
+
+  it('of kind List are their items, each with its line', async () => {
+    const { manifests } = await parse(
+      'kind: List\nitems:\n- kind: Service\n- kind: Endpoints\n  metadata: {}\n',
+    );
+    expect(manifests).toEqual([
+      { at: 'file.yaml:3', object: { kind: 'Service' } },
+      { at: 'file.yaml:4', object: { kind: 'Endpoints', metadata: {} } },
+    ]);
+  });
+
+  it('of a typed list give its kind to the items', async () => {
+    const text =
+      'apiVersion: v1\nkind: ServiceList\nitems:\n- metadata: { name: a }\n- { kind: Service, spec: {} }\n';
+    expect((await parse(text)).manifests.map(({ object }) => object)).toEqual([
+      { apiVersion: 'v1', kind: 'Service', metadata: { name: 'a' } },
+      { apiVersion: 'v1', kind: 'Service', spec: {} },
+    ]);
+  });
+
+  it('know anchors, and never reach a prototype', async () => {
+    const { manifests } = await parse(
+      'kind: Service\nmetadata: &m { name: a, __proto__: { polluted: 1 } }\nspec: *m\n',
+    );
+    expect(manifests).toHaveLength(1);
+    const { spec } = manifests[0]?.object ?? {};
+    expect(Object.keys(Object(spec))).toEqual(['name', '__proto__']);
+    expect(({} as { polluted?: number }).polluted).toBeUndefined();
+  });
+
+  it.each([
+    ['kind: [Service', /^file.yaml:\d: document "kind: \[Service": /],
+    ['kind: Service\nkind: Service', /^file.yaml:\d: document "kind: Service": Map keys must be unique/],
+    ['a: *missing', /^file.yaml:\d: document "a: \*missing": Unresolved alias/],
+    ['just text', /^file.yaml:\d: document "just text": not a Kubernetes object$/],
+    ['- 1', /^file.yaml:\d: document \[1\]: not a Kubernetes object$/],
+    ['kind: List', /^file.yaml:\d: items undefined: a list must have items$/],
+    ['kind: List\nitems: {}', /^file.yaml:\d: items \{\}: a list must have items$/],
+    ['kind: List\nitems: [7]', /^file.yaml:\d: items\[0\] 7: not a Kubernetes object$/],
+  ])('go on after %j, and say what is wrong with it', async (text, message) => {
+    const { manifests, rejected } = await parse(`kind: Service\n---\n${text}\n---\nkind: Service\n`);
+    expect(manifests).toHaveLength(2);
+    expect(rejected).toHaveLength(1);
+    expect(rejected[0]).toMatch(message);
+  });
+
+  it('reject a document that would grow without end', async () => {
+    const levels = Array.from({ length: 12 }, (_, i) => `l${i + 1}: &l${i + 1} [${`*l${i},`.repeat(9)}]`);
+    const { manifests, rejected } = await parse(`l0: &l0 x\n${levels.join('\n')}\n`);
+    expect(manifests).toEqual([]);
+    expect(rejected[0]).toMatch(/Excessive alias count/);
+  });
+});
+
+describe('large manifests', () => {
+  it('that are JSON do not go through the YAML parser, which is slower by far', async () => {
+    const items = Array.from({ length: 1_000 }, (_, i) => ({
+      kind: 'Service',
+      metadata: { name: `service-${i}`, namespace: 'shop', labels: { app: `app-${i}` } },
+      spec: { clusterIP: '10.0.0.1', ports: [{ name: 'http', port: 80 }] },
+    }));
+    const text = JSON.stringify({ kind: 'List', items: [...items, 7] });
+    const { manifests, rejected } = await parse(text);
+    expect(manifests).toHaveLength(1_000);
+    expect(manifests[3]?.at).toBe('file.yaml items[3]');
+    expect(rejected).toEqual(['file.yaml items[1000]: items[1000] 7: not a Kubernetes object']);
+    const ofJson = await cpuTimeInTurns(async () => void (await parse(text)));
+    const ofYaml = await cpuTimeInTurns(async () => void (await parse(`# YAML\n${text}`)));
+    expect(ofJson).toBeLessThan(ofYaml / 4); // a sixtieth
+  });
+
+  it('cost no more than their length, however many keys a map has', async () => {
+    const growth = await growthPerItem(700, async (count) => {
+      const keys = Array.from({ length: count }, (_, i) => `k${i}: ${i}\n`).join('');
+      expect((await parse(`kind: Service\n${keys}`)).manifests).toHaveLength(1);
+    });
+    expect(growth).toBeLessThan(3);
+  });
+
+  it('name an error without its line: to quote that for each of many errors costs the square of their number', async () => {
+    const { manifests, rejected } = await parse(`a: [${','.repeat(1_000)}]\n---\nkind: Service\n`);
+    expect(manifests).toHaveLength(1);
+    expect(rejected).toEqual([expect.stringMatching(/^file.yaml:1: document [^\n]*: Unexpected [^\n]*$/)]);
+  });
+
+  it('that are JSON leave the event loop to others while they are parsed', async () => {
+    const items = Array.from({ length: 20_000 }, (_, i) => ({
+      kind: 'Service',
+      metadata: { name: `s${i}` },
+    }));
+    let turns = 0;
+    const count = (): void => {
+      turns++;
+      timer = setImmediate(count);
+    };
+    let timer = setImmediate(count);
+    const { manifests } = await parse(JSON.stringify({ kind: 'List', items }));
+    clearImmediate(timer);
+    expect(manifests).toHaveLength(20_000);
+    expect(turns).toBeGreaterThan(10);
+  });
+
+  it('are parsed document by document, with the lines of the whole file', async () => {
+    const text =
+      'a: |\n  ---\n  --- x\n---not a marker: 1\n--- # a marker\nkind: Service\n---\r\nkind: Endpoints\n---';
+    const { manifests, rejected } = await parse(text.replace('---not a marker: 1\n', ''));
+    expect(rejected).toEqual([]);
+    expect(manifests.map(({ at, object }) => [at, object])).toEqual([
+      ['file.yaml:1', { a: '---\n--- x\n' }],
+      ['file.yaml:5', { kind: 'Service' }],
+      ['file.yaml:7', { kind: 'Endpoints' }],
+    ]);
+    const [first, second] = (await parse(text)).manifests;
+    expect(first?.object).toHaveProperty('---not a marker', 1);
+    expect(second?.at).toBe('file.yaml:6');
+  });
+
+  it('may begin with a directive', async () => {
+    expect((await parse('%YAML 1.2\n---\nkind: Service\n---\nkind: Endpoints\n')).manifests).toEqual([
+      { at: 'file.yaml:3', object: { kind: 'Service' } },
+      { at: 'file.yaml:5', object: { kind: 'Endpoints' } },
+    ]);
+  });
+
+  it('lose a document that is too long to parse, alone', async () => {
+    const { manifests, rejected } = await parse(
+      `kind: Service\n---\na: ${'x'.repeat(1 << 24)}\n---\nkind: Endpoints\n`,
+    );
+    expect(manifests).toHaveLength(2);
+    expect(rejected).toHaveLength(1);
+    expect(rejected[0]).toMatch(
+      /^file.yaml:2: document .*: a YAML document of more than 16 Mi characters: give it as JSON/,
+    );
+  });
+});
+
+describe('a folder of manifests', () => {
+  it('is read in the order of the file names, only what is YAML or JSON', async () => {
+    const folder = temporaryFolder({
+      'b.yml': 'kind: B',
+      'a.yaml': 'kind: A',
+      'c.json': '{"kind":"C"}',
+      'readme.md': 'kind: no',
+      'below/d.yaml': 'kind: no',
+    });
+    const found: Manifest[] = [];
+    for await (const manifest of readManifests(folder, () => {})) found.push(manifest);
+    expect(found).toEqual([
+      { at: `${join(folder, 'a.yaml')}:1`, object: { kind: 'A' } },
+      { at: `${join(folder, 'b.yml')}:1`, object: { kind: 'B' } },
+      { at: `${join(folder, 'c.json')}:1`, object: { kind: 'C' } },
+    ]);
+  });
+
+  it('that is missing is an error that says what to do', async () => {
+    const path = join(temporaryFolder({}), 'missing');
+    await expect(readManifests(path, () => {}).next()).rejects.toThrow(
+      `--manifests ${path}: there is no such file or folder: check the path`,
+    );
+  });
+});

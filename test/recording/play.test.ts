@@ -1,0 +1,127 @@
+import { describe, expect, it } from 'vitest';
+import { bytesOfText, textOfBytes } from '../../src/kvstore/codec/bytes.ts';
+import { MemoryBackend } from '../../src/kvstore/memory/memory-backend.ts';
+import { mergePatch, type PlayStage, play } from '../../src/recording/play.ts';
+import { parsePlayScript } from '../../src/recording/play-script.ts';
+import { FakeClock, settle } from '../agent/support/fake-clock.ts';
+
+interface Played {
+  readonly store: MemoryBackend;
+  readonly clock: FakeClock;
+  readonly told: string[];
+  readonly stop: AbortController;
+  readonly done: Promise<void>;
+}
+
+async function start(script: string): Promise<Played> {
+  const clock = new FakeClock();
+  const store = new MemoryBackend({ clock });
+  await store.update('k', bytesOfText('{"a":1,"b":{"c":2,"d":3}}'));
+  const told: string[] = [];
+  const stage: PlayStage = {
+    kvstore: (cluster) => (cluster === 'a' ? store : undefined),
+    leave: (cluster) => Promise.resolve(told.push(`leave ${cluster}`) > 0 && cluster === 'b'),
+    join: (cluster) => Promise.resolve(told.push(`join ${cluster}`) > 0 && cluster === 'b'),
+  };
+  const audience = {
+    onStep: (step: { say: string }): void => void told.push(step.say),
+    onFailure: (action: { kind: string }, why: string): void => void told.push(`${action.kind}: ${why}`),
+  };
+  const stop = new AbortController();
+  const done = play(parsePlayScript(script, 'script'), stage, audience, clock, stop.signal);
+  return { store, clock, told, stop, done };
+}
+
+async function storedText(store: MemoryBackend, key: string): Promise<string | undefined> {
+  const found = await store.get(key);
+  return found === undefined ? undefined : textOfBytes(found.value);
+}
+
+describe('playing a script', () => {
+  it('waits before each step, says it, does it, and ends', async () => {
+    const { store, clock, told, done } = await start(
+      '- { after: 2, say: one, do: [{ put: x, store: a, value: 1 }] }\n- { after: 3, say: two, do: [{ leave: b }] }\n',
+    );
+    await clock.advance(1999);
+    expect(told).toEqual([]);
+    await clock.advance(1);
+    expect(told).toEqual(['one']);
+    expect(await storedText(store, 'x')).toBe('1');
+    await clock.advance(3000);
+    await done;
+    expect(told).toEqual(['one', 'two', 'leave b']);
+  });
+
+  it('patches, replaces and deletes', async () => {
+    const { store, clock, told, done } = await start(
+      '- do: [{ patch: k, store: a, with: { a: null, b: { c: 4 } } }, { put: p/1, store: a, value: x1 },' +
+        ' { put: p/2, store: a, value: x2 }, { put: q, store: a, value: x3 },' +
+        ' { replace: x, with: $&y, under: p/, store: a }, { delete: p/2, store: a }]\n',
+    );
+    await clock.advance(0);
+    await done;
+    expect(await storedText(store, 'k')).toBe('{"b":{"c":4,"d":3}}');
+    expect(await storedText(store, 'p/1')).toBe('$&y1');
+    expect(await storedText(store, 'p/2')).toBeUndefined();
+    expect(await storedText(store, 'q')).toBe('x3');
+    expect(told).toEqual(['']);
+  });
+
+  it('tells what cannot be done and goes on', async () => {
+    const { clock, told, done } = await start(
+      '- do: [{ delete: missing, store: a }, { patch: missing, store: a, with: {} }, { put: x, store: z, value: 1 },' +
+        ' { replace: nowhere, with: y, under: k, store: a }, { leave: z }, { join: z },' +
+        ' { put: x, store: a, value: no JSON }, { patch: x, store: a, with: {} }]\n- say: end\n',
+    );
+    await clock.advance(0);
+    await done;
+    expect(told).toEqual([
+      '',
+      'delete: there is no key missing',
+      'patch: there is no key missing',
+      'put: there is no cluster z',
+      'replace: nothing under k contains it',
+      'leave z',
+      'leave: it is not a remote cluster',
+      'join z',
+      'join: it is not a remote cluster',
+      expect.stringMatching(/^patch: SyntaxError: /),
+      'end',
+    ]);
+  });
+
+  it('ends at once when it is stopped, with no timer left', async () => {
+    const { clock, told, stop, done } = await start('- { after: 60, say: late }\n');
+    const before = clock.pending;
+    stop.abort();
+    await done;
+    await settle();
+    expect(told).toEqual([]);
+    expect(clock.pending).toBe(before - 1);
+  });
+});
+
+describe('a merge patch', () => {
+  // The examples of RFC 7386, appendix A.
+  it.each([
+    [{ a: 'b' }, { a: 'c' }, { a: 'c' }],
+    [{ a: 'b' }, { b: 'c' }, { a: 'b', b: 'c' }],
+    [{ a: 'b' }, { a: null }, {}],
+    [{ a: 'b', b: 'c' }, { a: null }, { b: 'c' }],
+    [{ a: ['b'] }, { a: 'c' }, { a: 'c' }],
+    [{ a: 'c' }, { a: ['b'] }, { a: ['b'] }],
+    [{ a: { b: 'c' } }, { a: { b: 'd', c: null } }, { a: { b: 'd' } }],
+    [{ a: [{ b: 'c' }] }, { a: [1] }, { a: [1] }],
+    [
+      ['a', 'b'],
+      ['c', 'd'],
+      ['c', 'd'],
+    ],
+    [{ a: 'b' }, ['c'], ['c']],
+    [{ a: 'foo' }, null, null],
+    [{ a: 'foo' }, 'bar', 'bar'],
+    [{ e: null }, { a: 1 }, { e: null, a: 1 }],
+    [[1, 2], { a: 'b', c: null }, { a: 'b' }],
+    [{}, { a: { bb: { ccc: null } } }, { a: { bb: {} } }],
+  ])('of %j with %j is %j', (target, patch, merged) => expect(mergePatch(target, patch)).toEqual(merged));
+});

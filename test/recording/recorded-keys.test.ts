@@ -1,0 +1,127 @@
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import type { Rejection } from '../../src/base/rejection.ts';
+import { InputError } from '../../src/process/input-error.ts';
+import { type RecordedKey, readRecordedKeys } from '../../src/recording/recorded-keys.ts';
+import { temporaryFolder } from '../agent/support/temporary-folder.ts';
+
+interface Read {
+  readonly keys: readonly Omit<RecordedKey, 'at'>[];
+  /** Lines of the keys. */
+  readonly lines: readonly string[];
+  readonly rejected: readonly string[];
+}
+
+async function read(text: string): Promise<Read> {
+  const path = join(temporaryFolder({ 'mesh.jsonl': text }), 'mesh.jsonl');
+  const keys: Omit<RecordedKey, 'at'>[] = [];
+  const lines: string[] = [];
+  const rejected: string[] = [];
+  const onReject = ({ message }: Rejection): void => void rejected.push(message.slice(path.length + 1));
+  for await (const key of readRecordedKeys(path, onReject, 'own')) {
+    const { at, ...rest } = key;
+    keys.push(rest);
+    lines.push(at.slice(path.length + 1));
+  }
+  return { keys, lines, rejected };
+}
+
+const GOOD = '{"store":"atlantic","key":"cilium/.heartbeat","value":"2026-11-20T12:00:00Z"}';
+
+describe('a recorded mesh', () => {
+  it('is read in order, a key a line; empty lines, line ends of Windows and unknown fields do not matter', async () => {
+    const { keys, lines, rejected } = await read(
+      `\uFEFF${GOOD}\r\n\n   \n{"store":"a","key":"k","value":"","lease":7}\n${GOOD}`,
+    );
+    const heartbeat = { store: 'atlantic', key: 'cilium/.heartbeat', value: '2026-11-20T12:00:00Z' };
+    expect(keys).toEqual([heartbeat, { store: 'a', key: 'k', value: '' }, heartbeat]);
+    expect(lines).toEqual(['1', '4', '5']);
+    expect(rejected).toEqual([]);
+  });
+
+  it.each([
+    ['{"store":"a","key":"k"', /^2: line ".*": not JSON: /],
+    [GOOD.slice(0, 40), /^2: line ".*": not JSON: Unterminated string/],
+    ['hello', /^2: line "hello": not JSON: /],
+    ['[]', /^2: line \[\]: must be an object$/],
+    ['null', /^2: line null: must be an object$/],
+    ['"text"', /^2: line "text": must be an object$/],
+    ['{"key":"k","value":"v"}', /^2: store undefined: is missing$/],
+    ['{"store":7,"key":"k","value":"v"}', /^2: store 7: must be a string$/],
+    ['{"store":"","key":"k","value":"v"}', /^2: store "": must not be empty$/],
+    ['{"store":"a","key":["k"],"value":"v"}', /^2: key \["k"\]: must be a string$/],
+    ['{"store":"a","key":"","value":"v"}', /^2: key "": must not be empty$/],
+    ['{"store":"a","key":"k","value":{"IP":"10.1.2.3"}}', /^2: value \{"IP":"10.1.2.3"\}: must be a string$/],
+    ['{"__proto__":{"store":"a"},"key":"k","value":"v"}', /^2: store undefined: is missing$/],
+  ])('goes on after the line %s, and says what is wrong with it', async (line, message) => {
+    const { keys, rejected } = await read(`${GOOD}\n${line}\n${GOOD}\n`);
+    expect(keys).toHaveLength(2);
+    expect(rejected).toHaveLength(1);
+    expect(rejected[0]).toMatch(message);
+  });
+
+  it('that is cut off in the middle of a line loses that line only', async () => {
+    const { keys, rejected } = await read(`${GOOD}\n${GOOD.slice(0, -9)}`);
+    expect(keys).toHaveLength(1);
+    expect(rejected).toHaveLength(1);
+  });
+
+  it.each([
+    ['missing.jsonl', 'there is no such file or folder: check the path'],
+    ['../agent', 'it is a folder: name a file'],
+  ])('that cannot be read (%s) is an error that says what to do', async (name, advice) => {
+    const path = join(temporaryFolder({}), name);
+    const reading = readRecordedKeys(path, () => {}, 'own').next();
+    await expect(reading).rejects.toThrow(InputError);
+    await expect(readRecordedKeys(path, () => {}, 'own').next()).rejects.toThrow(`--load ${path}: ${advice}`);
+  });
+});
+
+function base64(text: string): string {
+  return Buffer.from(text).toString('base64');
+}
+
+describe('an answer of etcdctl', () => {
+  const kvs = (...keys: readonly string[]) =>
+    keys.map((key) => ({ key: base64(key), value: base64('v'), version: 1 }));
+  const answer = (items: readonly unknown[]): string =>
+    `${JSON.stringify({ header: { revision: 7 }, kvs: items, count: items.length })}\n`;
+
+  it('is read as the keys of the cluster that has its configuration there', async () => {
+    const { keys, lines } = await read(answer(kvs('cilium/cluster-config/baltic', 'cilium/.heartbeat')));
+    expect(keys).toEqual([
+      { store: 'baltic', key: 'cilium/cluster-config/baltic', value: 'v' },
+      { store: 'baltic', key: 'cilium/.heartbeat', value: 'v' },
+    ]);
+    expect(lines).toEqual(['1 kvs[0]', '1 kvs[1]']);
+  });
+
+  it('is of the own cluster where no cluster, or more than one, has its configuration there', async () => {
+    const none = await read(answer([{ key: base64('k') }]));
+    expect(none.keys).toEqual([{ store: 'own', key: 'k', value: '' }]);
+    const two = await read(answer(kvs('cilium/cluster-config/a', 'cilium/cluster-config/b')));
+    expect(two.keys.map(({ store }) => store)).toEqual(['own', 'own']);
+  });
+
+  it('loses a bad key alone, and says which', async () => {
+    const notUtf8 = { key: base64('k'), value: Buffer.from([0xff]).toString('base64') };
+    const { keys, rejected } = await read(
+      answer([
+        7,
+        { value: 'dg==' },
+        { key: base64('k'), value: 1 },
+        notUtf8,
+        { key: 'a key' },
+        ...kvs('good'),
+      ]),
+    );
+    expect(keys).toEqual([{ store: 'own', key: 'good', value: 'v' }]);
+    expect(rejected).toEqual([
+      '1 kvs[0]: kvs 7: must be an object',
+      '1 kvs[1]: key undefined: is missing',
+      '1 kvs[2]: value 1: must be a string',
+      '1 kvs[3]: value "/w==": is not UTF-8',
+      '1 kvs[4]: key "a key": is not base64',
+    ]);
+  });
+});
