@@ -48,7 +48,7 @@ export class DryRunBackend implements KvstoreBackend {
   async updateIfDifferent(key: string, value: Uint8Array): Promise<boolean> {
     const before = await this.#now(key);
     if (before !== undefined && equalBytes(before, value)) return false;
-    const why = before === undefined ? 'it is not there' : `it says ${shown(before)}`;
+    const why = before === undefined ? 'the key does not exist' : `the value is ${shown(before)}`;
     this.#would.set(key, value);
     this.#print(`put ${key} ${shown(value)}: ${why}`);
     return true;
@@ -65,7 +65,7 @@ export class DryRunBackend implements KvstoreBackend {
   async delete(key: string): Promise<boolean> {
     if ((await this.#now(key)) === undefined) return false;
     this.#would.set(key, undefined);
-    this.#print(`delete ${key}: nothing says it any more`);
+    this.#print(`delete ${key}: no object requires it`);
     return true;
   }
 

@@ -55,7 +55,7 @@ describe('dpcache operator', () => {
     );
     expect(await stop()).toBe(0);
     expect(shown().filter((line) => line.startsWith('put cilium/state/nodes/'))).toHaveLength(3);
-    expect(shown().every((line) => /^put cilium\/\S+ .+: it is not there$/.test(line))).toBe(true);
+    expect(shown().every((line) => /^put cilium\/\S+ .+: the key does not exist$/.test(line))).toBe(true);
     expect(new Set(shown().map((line) => line.split(' ')[1])).size).toBe(shown().length);
     expect(isShown('put cilium/state/ip/')).toBe(false);
     // Canaries of all four resources are promised only where all four are published.
@@ -149,7 +149,7 @@ describe('dpcache operator', () => {
     [
       2,
       [...CLUSTER, '--leader-election-renew-deadline', '15s'],
-      '--leader-election-…: a lease of 15000 ms must be longer than its deadline of 15000 ms',
+      '--leader-election-…: the lease duration (15000 ms) must be greater than the renew deadline (15000 ms)',
     ],
     // Its collectors would delete for real, and nobody would see what it publishes.
     [2, ['--kubeconfig', 'a'], 'no kvstore: add --kvstore-config <file>'],

@@ -56,11 +56,11 @@ function whyNoPod(
 ): string | undefined {
   const { namespace = '' } = endpoint.metadata;
   const pod = owners.pod(namespace, name);
-  if (pod === undefined) return `there is no pod ${namespace}/${name}`;
+  if (pod === undefined) return `pod ${namespace}/${name} does not exist`;
   const phase = field(pod, 'status', 'phase');
   if (FINISHED.has(phase)) return `pod ${namespace}/${name} is ${String(phase)}`;
   if (uid === undefined || uid === pod.metadata.uid || standsFor(endpoint, pod)) return undefined;
-  return `pod ${namespace}/${name} has another life, ${pod.metadata.uid} and not ${String(uid)}`;
+  return `pod ${namespace}/${name} was recreated: its uid is ${pod.metadata.uid}, not ${String(uid)}`;
 }
 
 /**
@@ -76,7 +76,8 @@ export function whyStale(endpoint: KubernetesObject, owners: EndpointOwners): st
     const [kind, name, uid] = ['kind', 'name', 'uid'].map((part) => field(owner, part));
     if (kind === 'Pod') why = whyNoPod(endpoint, owners, String(name), uid);
     else if (kind !== 'CiliumNode') return undefined;
-    else why = owners.node(String(name)) === undefined ? `there is no CiliumNode ${String(name)}` : undefined;
+    else
+      why = owners.node(String(name)) === undefined ? `CiliumNode ${String(name)} does not exist` : undefined;
     if (why === undefined) return undefined;
   }
   return why;
@@ -104,7 +105,7 @@ export class EndpointCollector implements Collector {
       throw new UnsafeSettingError(
         'cilium-endpoint-gc-interval',
         String(intervalMs),
-        'upstream deletes all CiliumEndpoints then; switch the duty off instead',
+        'the operator of Cilium would delete all CiliumEndpoints; disable the duty instead',
       );
     this.#options = options;
     this.needs = [endpoints, followed, nodes];

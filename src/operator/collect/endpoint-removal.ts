@@ -49,8 +49,7 @@ export class EndpointRemoval implements Duty {
       'identity-gc-interval': intervals.identities,
     })) {
       if (interval === 0) continue;
-      const why =
-        'it must be 0 where all CiliumEndpoints are deleted: they do not say any more what is in use';
+      const why = 'must be 0 if all CiliumEndpoints are deleted, because identities in use would be deleted';
       throw new UnsafeSettingError(field, interval === undefined ? 'not 0' : `${interval} ms`, why);
     }
     this.#options = options;
@@ -109,7 +108,7 @@ export class EndpointRemoval implements Duty {
       conflict: () => this.#conflicts++,
       done: (deed: Omit<Deed, 'duty'>) => onDeed?.({ ...deed, duty: this.name }),
     };
-    await collect(writer, write, 'all CiliumEndpoints are to be deleted once', tally, signal);
+    await collect(writer, write, 'one-time deletion of all CiliumEndpoints', tally, signal);
     if (!signal.aborted) this.#doomed.delete(uid);
   }
 }

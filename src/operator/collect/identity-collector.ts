@@ -107,13 +107,13 @@ export class IdentityCollector implements Collector {
       throw new UnsafeSettingError(
         'cilium-endpoint-gc-interval',
         '0',
-        'identities cannot be collected while CiliumEndpoints of pods that are gone are not',
+        'identities can be deleted only if CiliumEndpoints of deleted pods are deleted, too',
       );
     if (timeoutMs <= 0)
       throw new UnsafeSettingError(
         'identity-heartbeat-timeout',
         String(timeoutMs),
-        'an identity would be deleted while its first endpoint is being made',
+        'must be greater than 0, because an identity would be deleted before its first endpoint is created',
       );
     this.#options = options;
     this.needs = [identities, endpoints, optional(slices)];
@@ -160,7 +160,7 @@ export class IdentityCollector implements Collector {
     const annotations = isObject(metadata['annotations']) ? metadata['annotations'] : {};
     const mark = { [IDENTITY_HEARTBEAT]: new Date(clock.wallTime()).toISOString() };
     const object = { ...identity, metadata: { ...metadata, annotations: { ...annotations, ...mark } } };
-    const why = `no endpoint has named identity ${name} in all rounds of the timeout, up to round ${tally.round}`;
+    const why = `no endpoint used identity ${name} in all rounds of the timeout, up to round ${tally.round}`;
     await collect(writer, { verb: 'update', place, object }, why, tally, signal);
   }
 
@@ -169,7 +169,7 @@ export class IdentityCollector implements Collector {
     const known = this.#lives.get(name);
     if (identity === undefined || known === undefined) return;
     const { uid, version: resourceVersion } = known;
-    const why = `no endpoint has named identity ${name} since it was marked, up to round ${tally.round}`;
+    const why = `no endpoint used identity ${name} since it was marked, up to round ${tally.round}`;
     const place = placeOf(CILIUM_IDENTITIES, identity);
     await collect(this.#options.writer, { verb: 'delete', place, uid, resourceVersion }, why, tally, signal);
   }

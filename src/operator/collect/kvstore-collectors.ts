@@ -74,14 +74,14 @@ class KvstoreCollector implements Collector {
     tally.marked(stale);
     if (failures > before) throw new CollectError(lastFailure?.code ?? '', lastFailure?.message ?? '');
     if (!this.#leadership.mayDelete())
-      throw new CollectError('not-leader', 'this operator does not hold the lease');
+      throw new CollectError('not-leader', 'this operator is not the leader');
   }
 }
 
 /** Returns the collector of locks of the identity allocator that are never released (OPERATOR 14). */
 export function lockCollector(options: KvstoreCollectorOptions): Collector {
   const collection = lockCollection(options.backend);
-  const why = 'the lock is held, and not given back';
+  const why = 'the lock was not released';
   return new KvstoreCollector({ name: 'lock-gc', collection, removalsPerSecond: 20, why }, options);
 }
 
@@ -99,10 +99,10 @@ export function kvstoreIdentityCollector(
     throw new UnsafeSettingError(
       'identity-gc-interval',
       `${intervalMs} ms`,
-      `a node that lives may have lost its references for the ${AGENT_LEASE_MS / 60_000} min of its lease`,
+      `must be at least ${AGENT_LEASE_MS / 60_000} min, the lease of an agent, because a running node may have lost its references`,
     );
   const collection = identityCollection(options.backend, range);
-  const why = `no node refers to the identity`;
+  const why = `no node references the identity`;
   const removalsPerSecond = IDENTITY_REMOVALS_PER_SECOND;
   return new KvstoreCollector({ name: 'identity-gc', collection, removalsPerSecond, why }, options);
 }

@@ -60,7 +60,7 @@ export class NodeCollector implements Collector {
       if (ciliumNode === undefined) continue;
       const { name, resourceVersion } = ciliumNode.metadata;
       if ((await reader.get({ kind: NODES, name }, signal)) !== undefined) continue;
-      const why = `there is no Node ${name}, in rounds ${tally.round - 1} and ${tally.round}`;
+      const why = `Node ${name} does not exist, in rounds ${tally.round - 1} and ${tally.round}`;
       const place = placeOf(CILIUM_NODES, ciliumNode);
       await collect(writer, { verb: 'delete', place, uid, resourceVersion }, why, tally, signal);
       if (signal.aborted) return;

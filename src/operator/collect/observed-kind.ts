@@ -70,12 +70,12 @@ export class ObservedKind {
    */
   blocked(): string | undefined {
     const name = resourceName(this.kind);
-    if (this.#following === undefined) return `${name} is not followed`;
+    if (this.#following === undefined) return `${name} is not watched`;
     const { state, listed, lastFailure } = this.#following.resource.status();
     if (state === 'missing') return `the server does not serve ${name}: its CRD is not installed`;
     if (state === 'forbidden') return `${name}: ${said(lastFailure)}`;
     if (!listed)
-      return `${name} is not listed yet${lastFailure === undefined ? '' : `: ${said(lastFailure)}`}`;
+      return `the list of ${name} is not complete${lastFailure === undefined ? '' : `: ${said(lastFailure)}`}`;
     return state === 'watching' ? undefined : `${name} is not watched: ${said(lastFailure)}`;
   }
 
@@ -106,7 +106,7 @@ export class ObservedKind {
 }
 
 function said(failure: Failure | undefined): string {
-  return failure?.message ?? 'the watch begins anew';
+  return failure?.message ?? 'the watch is being restarted';
 }
 
 /** The part of a kind that a collector reads. */

@@ -101,7 +101,7 @@ export class PolicyStatusCollector implements Collector {
     const prefix = resourcePrefix('nodes', cluster);
     const keys = await backend.listPrefix(prefix, { signal });
     if (keys.length > 0) return new Set(keys.map(({ key }) => key.slice(prefix.length)));
-    throw new NotReadyError(`the kvstore has no node of cluster ${cluster} yet`);
+    throw new NotReadyError(`the kvstore contains no node of cluster ${cluster}`);
   }
 
   /**
@@ -129,7 +129,7 @@ export class PolicyStatusCollector implements Collector {
     if (stale.size === 0) return;
     const place = placeOf(policies, policy);
     const rounds = `in rounds ${tally.round - 1} and ${tally.round}`;
-    const why = `${stale.size} nodes of its status are not in the kvstore, ${rounds}: ${[...stale.keys()].slice(0, 10).join(', ')}`;
+    const why = `${stale.size === 1 ? '1 node' : `${stale.size} nodes`} of its status not in the kvstore, ${rounds}: ${[...stale.keys()].slice(0, 10).join(', ')}`;
     for (const operations of removalPatches(stale)) {
       const write = { verb: 'patch', place, part: 'status', operations } as const;
       if ((await collect(writer, write, why, tally, signal)) === 'done')

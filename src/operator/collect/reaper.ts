@@ -50,7 +50,7 @@ export async function collect(
       tally.conflict();
       break;
     case 'not-leader':
-      throw new CollectError(outcome, `cannot ${what}: this operator does not hold the lease`);
+      throw new CollectError(outcome, `cannot ${what}: this operator is not the leader`);
     case 'failed':
       throw new CollectError(answer.error.code, `cannot ${what}: ${answer.error.message}`, {
         cause: answer.error,

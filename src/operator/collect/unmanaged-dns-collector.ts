@@ -75,7 +75,7 @@ export class UnmanagedDnsCollector implements Collector {
       const { uid } = pod.metadata;
       const endpoint = placeOf(CILIUM_ENDPOINTS, pod);
       if ((await reader.get(endpoint, signal)) !== undefined) continue;
-      const why = `it runs without a CiliumEndpoint, in round ${tally.round}`;
+      const why = `the pod is running without a CiliumEndpoint, in round ${tally.round}`;
       const place = placeOf(pods(undefined), pod);
       const outcome = await collect(writer, { verb: 'delete', place, uid }, why, tally, signal);
       if (outcome !== 'done' && outcome !== 'dry-run') continue;

@@ -91,7 +91,7 @@ export function electionIdentity(hostname: string, random: Random): string {
 /** Returns the reason if election is impossible with these times, without a final period. */
 export function electionFault({ leaseMs, renewDeadlineMs, retryMs }: ElectionTimes): string | undefined {
   if (retryMs > 0 && renewDeadlineMs < leaseMs && retryMs * JITTER < renewDeadlineMs) return undefined;
-  return `a lease of ${leaseMs} ms must be longer than its deadline of ${renewDeadlineMs} ms, and that than a retry after ${retryMs} ms by far`;
+  return `the lease duration (${leaseMs} ms) must be greater than the renew deadline (${renewDeadlineMs} ms), and the deadline greater than ${JITTER} times the retry period (${retryMs} ms)`;
 }
 
 interface Seen {
@@ -193,7 +193,7 @@ export class LeaderElection implements Leadership {
    * `lead` throws.
    */
   async run(lead: (signal: AbortSignal) => Promise<void>, signal: AbortSignal): Promise<'ended' | 'lost'> {
-    assert(this.#state === 'idle', 'an election runs once at a time');
+    assert(this.#state === 'idle', 'the election is not running');
     this.#state = 'candidate';
     try {
       if (!(await this.#acquire(signal))) return 'ended';
@@ -347,7 +347,7 @@ export class LeaderElection implements Leadership {
             object: { ...meta, metadata: { name, namespace }, spec },
           }
         : { verb: 'update', place: this.#place, object: { ...lease, ...meta, spec } },
-      'to lead',
+      'leader election',
       signal,
     );
     if (answer.outcome === 'failed') throw answer.error;

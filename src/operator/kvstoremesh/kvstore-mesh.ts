@@ -206,7 +206,7 @@ export class KvstoreMesh {
       ...{ name, clock, random, gate, retries: this.#clusters.retries },
       initial: { ...NEW_CLUSTER, needsConfig: true },
       stores: (hooks) => {
-        assert(!this.#mirrored.has(name), 'there is one copy of a cluster');
+        assert(!this.#mirrored.has(name), 'the cluster is copied once');
         const stores = new MirrorStores({ ...hooks, cluster: name, local, clock, random, gate, drainMs });
         this.#mirrored.set(name, { stores, since: clock.now() });
         stores.start();

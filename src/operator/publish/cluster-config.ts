@@ -149,7 +149,9 @@ export class ClusterConfigKeeper implements Duty {
       const config = decodeClusterConfig(value, key);
       if (key === this.#key || !config.ok || config.value.id !== clusterID) continue;
       const name = key.slice(CLUSTER_CONFIG_PREFIX.length);
-      throw new Error(`cluster ${name} has the id ${clusterID} as well: readers refuse one of the two`);
+      throw new Error(
+        `cluster ${name} has id ${clusterID}, the same as this cluster: agents follow only one of them`,
+      );
     }
   }
 }

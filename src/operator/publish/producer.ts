@@ -153,7 +153,7 @@ export class Producer implements Duty {
         ...{ backend, clock, random, onFailure, ...keyRules(resource, this.#options) },
         prefix,
         onSweep: (keys) => {
-          const why = 'a former operator has left them, and no object asks for them';
+          const why = 'an earlier operator wrote them, and no object requires them';
           onDeed?.({ duty: this.name, what: `delete ${keys} keys of ${prefix}`, why, outcome: 'queued' });
         },
         canary: canaries ? syncedKey(clusterName, resource) : undefined,

@@ -243,7 +243,7 @@ export class SliceDuty implements Duty {
     if (slice === undefined) return false;
     const written = new Map(slice.endpoints);
     const write = this.#writeOf(name, slice.namespace, written);
-    const why = `the slice is to have ${written.size} endpoints of ${slice.namespace}`;
+    const why = `the desired slice has ${written.size === 1 ? '1 endpoint' : `${written.size} endpoints`} of ${slice.namespace}`;
     const answer: WriteOutcome =
       write === undefined ? { outcome: 'done', object: undefined } : await writer.write(write, why, signal);
     this.#report(write, why, answer);
@@ -266,7 +266,7 @@ export class SliceDuty implements Duty {
     if (answer.outcome === 'conflict' || answer.outcome === 'not-found') await this.#look(name, signal);
     else if (answer.outcome === 'failed') this.#failure(answer.error);
     else {
-      const said = 'message' in answer ? answer.message : 'this operator does not hold the lease';
+      const said = 'message' in answer ? answer.message : 'this operator is not the leader';
       this.#failure(new CollectError(answer.outcome, `cannot write slice ${name}: ${said}`));
     }
     return false;

@@ -100,21 +100,21 @@ describe('the collectors of an operator', () => {
     await user('nodes').delete('n1');
     await advance(clock, 100 * MINUTE);
     expect(deeds.slice(1).map(({ duty, what, why }) => [duty, what, why])).toEqual([
-      ['node-gc', 'delete ciliumnodes.cilium.io/v2 n1', 'there is no Node n1, in rounds 5 and 6'],
+      ['node-gc', 'delete ciliumnodes.cilium.io/v2 n1', 'Node n1 does not exist, in rounds 5 and 6'],
       [
         'endpoint-gc',
         'delete ciliumendpoints.cilium.io/v2 shop/a',
-        'there is no pod shop/a, in rounds 5 and 6',
+        'pod shop/a does not exist, in rounds 5 and 6',
       ],
       [
         'identity-gc-crd',
         'update ciliumidentities.cilium.io/v2 1001',
-        'no endpoint has named identity 1001 in all rounds of the timeout, up to round 4',
+        'no endpoint used identity 1001 in all rounds of the timeout, up to round 4',
       ],
       [
         'identity-gc-crd',
         'delete ciliumidentities.cilium.io/v2 1001',
-        'no endpoint has named identity 1001 since it was marked, up to round 7',
+        'no endpoint used identity 1001 since it was marked, up to round 7',
       ],
     ]);
     expect(deeds.every(({ outcome }) => outcome === 'done')).toBe(true);
@@ -222,9 +222,9 @@ describe('the collectors of an operator', () => {
     await advance(clock, 20 * MINUTE);
     expect(new Set(lines)).toEqual(
       new Set([
-        'delete ciliumendpoints.cilium.io/v2 shop/a: there is no pod shop/a, in rounds 2 and 3',
-        'delete ciliumendpoints.cilium.io/v2 shop/a: there is no pod shop/a, in rounds 3 and 4',
-        'delete cilium/state/identities/v1/id/300: no node refers to the identity',
+        'delete ciliumendpoints.cilium.io/v2 shop/a: pod shop/a does not exist, in rounds 2 and 3',
+        'delete ciliumendpoints.cilium.io/v2 shop/a: pod shop/a does not exist, in rounds 3 and 4',
+        'delete cilium/state/identities/v1/id/300: no node references the identity',
       ]),
     );
     expect(await backend.get(identityKey(300))).toBeDefined();
@@ -262,7 +262,7 @@ describe('the collectors of an operator', () => {
     expect(deeds).toEqual([
       {
         ...{ duty: 'identity-gc', what: `delete ${identityKey(300)}`, outcome: 'done' },
-        why: 'no node refers to the identity, unchanged since revision 2, in rounds 1 and 2',
+        why: 'no node references the identity, unchanged since revision 2, in rounds 1 and 2',
       },
     ]);
   });
@@ -276,7 +276,7 @@ describe('the collectors of an operator', () => {
     await advance(clock, 2000);
     expect(await backend.get(lock)).toBeUndefined();
     expect(deeds.map(({ duty, why }) => [duty, why])).toEqual([
-      ['lock-gc', 'the lock is held, and not given back, unchanged since revision 2, in rounds 1 and 2'],
+      ['lock-gc', 'the lock was not released, unchanged since revision 2, in rounds 1 and 2'],
     ]);
   });
 
@@ -304,11 +304,11 @@ describe('the collectors of an operator', () => {
 
   it('do not begin with settings that delete what is in use', () => {
     expect(() => make({ intervals: { endpoints: 0 } })).toThrow(
-      'cilium-endpoint-gc-interval is 0: identities cannot be collected while CiliumEndpoints of pods that are gone are not',
+      'cilium-endpoint-gc-interval is 0: identities can be deleted only if CiliumEndpoints of deleted pods are deleted, too',
     );
     expect(() => make({ intervals: { endpoints: 0, identities: 0 } })).not.toThrow();
     expect(() => make({ intervals: { kvstoreIdentities: 10 * MINUTE } })).toThrow(
-      'identity-gc-interval is 600000 ms: a node that lives may have lost its references for the 15 min of its lease',
+      'identity-gc-interval is 600000 ms: must be at least 15 min, the lease of an agent, because a running node may have lost its references',
     );
   });
 });

@@ -283,17 +283,19 @@ describe('an endpoint', () => {
   const owner = { kind: 'Pod', name: 'a', uid: 'p1' };
 
   it('is kept by one owner that exists, by an owner of another kind, and by a pod that has its address', () => {
-    expect(why(endpoint([owner]), [])).toBe('there is no pod shop/a');
+    expect(why(endpoint([owner]), [])).toBe('pod shop/a does not exist');
     expect(why(endpoint([owner]), [pod('p1', 'Pending')])).toBeUndefined();
     expect(why(endpoint([owner]), [pod('p1', 'Failed')])).toBe('pod shop/a is Failed');
-    expect(why(endpoint([owner]), [pod('p2', 'Running')])).toBe('pod shop/a has another life, p2 and not p1');
+    expect(why(endpoint([owner]), [pod('p2', 'Running')])).toBe(
+      'pod shop/a was recreated: its uid is p2, not p1',
+    );
     expect(why(endpoint([owner]), [pod('p2', 'Running', '10.0.0.1')])).toBeUndefined();
     const node = { kind: 'CiliumNode', name: 'n1' };
-    expect(why(endpoint([node]), [])).toBe('there is no CiliumNode n1');
+    expect(why(endpoint([node]), [])).toBe('CiliumNode n1 does not exist');
     expect(why(endpoint([owner, node]), [], ['n1'])).toBeUndefined();
     expect(why(endpoint([{ kind: 'Workload', name: 'w' }]), [])).toBeUndefined();
     expect(why(endpoint([]), [pod('any', 'Unknown')])).toBeUndefined();
-    expect(why(endpoint([]), [])).toBe('there is no pod shop/a');
+    expect(why(endpoint([]), [])).toBe('pod shop/a does not exist');
   });
 
   it('is not collected while it is being deleted (regression: it was deleted and counted anew)', () => {

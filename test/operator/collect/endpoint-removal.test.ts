@@ -88,7 +88,7 @@ it('all CiliumEndpoints are deleted by an explicit word only, once, and tried un
   expect(duty.status()).toMatchObject({
     ...{ state: 'ended', rounds: { rounds: 1, marked: 0, deleted: 2, conflicts: 1, lastRoundMs: 1000 } },
   });
-  const why = 'all CiliumEndpoints are to be deleted once';
+  const why = 'one-time deletion of all CiliumEndpoints';
   const deed = (name: string, outcome: string): Deed => ({
     ...{ duty: 'endpoint-removal', what: `delete ciliumendpoints.cilium.io/v2 shop/${name}`, why, outcome },
   });
@@ -153,7 +153,7 @@ it('the removal of all CiliumEndpoints ends in the middle when it is told to, an
 });
 
 it.each<[CollectorIntervals, RegExp]>([
-  [{}, /^cilium-endpoint-gc-interval is not 0: it must be 0 where all CiliumEndpoints are deleted/],
+  [{}, /^cilium-endpoint-gc-interval is not 0: must be 0 if all CiliumEndpoints are deleted/],
   [{ endpoints: 300_000, identities: 0 }, /^cilium-endpoint-gc-interval is 300000 ms: /],
 ])('with %j it is refused to delete all CiliumEndpoints', (intervals, why) => {
   expect(() => new World().duties(intervals, true)).toThrow(why);

@@ -48,7 +48,7 @@ describe('a kind that collectors observe', () => {
   it('is followed once for all who use it, and until the last of them has ended', () => {
     const source = new Source();
     const kind = source.observed();
-    expect(kind.blocked()).toBe('pods/v1 is not followed');
+    expect(kind.blocked()).toBe('pods/v1 is not watched');
     const [one, two] = [new AbortController(), new AbortController()];
     kind.use(AbortSignal.abort());
     expect(source.sinks).toHaveLength(0);
@@ -60,7 +60,7 @@ describe('a kind that collectors observe', () => {
     expect([source.signals[0]?.aborted, kind.objects.size]).toEqual([false, 1]);
     two.abort();
     expect([source.signals[0]?.aborted, kind.objects.size]).toEqual([true, 0]);
-    expect([kind.blocked(), kind.missing]).toEqual(['pods/v1 is not followed', false]);
+    expect([kind.blocked(), kind.missing]).toEqual(['pods/v1 is not watched', false]);
     kind.use(new AbortController().signal);
     expect(source.sinks).toHaveLength(2);
   });
@@ -99,16 +99,23 @@ describe('a kind that collectors observe', () => {
       undefined,
     ],
     [{ state: 'forbidden', listed: true, lastFailure: why }, 'pods/v1: no right', 'pods/v1: no right'],
-    [{ state: 'listing', listed: false }, 'pods/v1 is not listed yet', 'pods/v1 is not listed yet'],
+    [
+      { state: 'listing', listed: false },
+      'the list of pods/v1 is not complete',
+      'the list of pods/v1 is not complete',
+    ],
     [
       { state: 'waiting', listed: false, lastFailure: why },
-      ...(['pods/v1 is not listed yet: no right', 'pods/v1 is not listed yet: no right'] as const),
+      ...([
+        'the list of pods/v1 is not complete: no right',
+        'the list of pods/v1 is not complete: no right',
+      ] as const),
     ],
     [
       { state: 'listing', listed: true },
       ...([
-        'pods/v1 is not watched: the watch begins anew',
-        'pods/v1 is not watched: the watch begins anew',
+        'pods/v1 is not watched: the watch is being restarted',
+        'pods/v1 is not watched: the watch is being restarted',
       ] as const),
     ],
     [

@@ -120,7 +120,7 @@ describe('the collector of policy status', () => {
     };
     await user.create('p');
     await set({ n1: { lastUpdated: OLD }, 'gone/1': { lastUpdated: OLD }, late: { lastUpdated: OLD } });
-    await expect(round(collector)).rejects.toThrow('the kvstore has no node of cluster atlantic yet');
+    await expect(round(collector)).rejects.toThrow('the kvstore contains no node of cluster atlantic');
     await backend.update(nodeKey('atlantic', 'n1'), bytesOfText('{}'));
     await backend.update(nodeKey('atlantic-eu', 'gone/1'), bytesOfText('{}'));
     await round(collector, 1);

@@ -92,18 +92,18 @@ describe('a duty that works in rounds', () => {
   });
 
   it('waits for what it must know, looks for it every few seconds, and says so once', async () => {
-    lacks = 'pods/v1 is not listed yet';
+    lacks = 'the list of pods/v1 is not complete';
     run();
     await advance(clock, 20_000);
     expect(used).toEqual([ended.signal, ended.signal]);
     expect(begun).toEqual([]);
     expect(status()).toMatchObject({
       ...{ state: 'waiting', failures: 0, rounds: { rounds: 0, nextRoundMs: 3_625_000 } },
-      lastFailure: { code: 'not-ready', message: 'pods/v1 is not listed yet' },
+      lastFailure: { code: 'not-ready', message: 'the list of pods/v1 is not complete' },
     });
     lacks = 'pods/v1 is not watched';
     await advance(clock, 10_000);
-    expect(failed).toEqual(['gc: pods/v1 is not listed yet', 'gc: pods/v1 is not watched']);
+    expect(failed).toEqual(['gc: the list of pods/v1 is not complete', 'gc: pods/v1 is not watched']);
     lacks = undefined;
     await advance(clock, 5000);
     expect([begun, status().state, status().lastFailure]).toEqual([[35_000], 'running', undefined]);
@@ -238,7 +238,7 @@ describe('a write of a collector', () => {
       ...[`invalid: ${what}: no such`, deed('invalid')],
     ]);
     expect(await outcomeOf({ outcome: 'not-leader' })).toEqual([
-      ...[`not-leader: ${what}: this operator does not hold the lease`, deed('not-leader')],
+      ...[`not-leader: ${what}: this operator is not the leader`, deed('not-leader')],
     ]);
     const error = new ApiError('unavailable', 'connection refused');
     expect(await outcomeOf({ outcome: 'failed', error })).toEqual([

@@ -325,7 +325,7 @@ describe('the lease of an election', () => {
       ],
     ] as const)
       expect(electionFault({ leaseMs, renewDeadlineMs, retryMs })).toBe(
-        `a lease of ${leaseMs} ms must be longer than its deadline of ${renewDeadlineMs} ms, and that than a retry after ${retryMs} ms by far`,
+        `the lease duration (${leaseMs} ms) must be greater than the renew deadline (${renewDeadlineMs} ms), and the deadline greater than 1.2 times the retry period (${retryMs} ms)`,
       );
     expect(electionFault({ leaseMs: 15_000, renewDeadlineMs: 2401, retryMs: 2000 })).toBeUndefined();
   });
@@ -474,7 +474,7 @@ describe('the lease of an election', () => {
     const fault = new Error('a fault');
     const running = election.run(() => Promise.reject(fault), new AbortController().signal);
     await expect(election.run(() => Promise.resolve(), new AbortController().signal)).rejects.toThrow(
-      'an election runs once at a time',
+      'the election is not running',
     );
     await expect(running).rejects.toBe(fault);
     expect([election.status().state, election.mayDelete()]).toEqual(['idle', false]);

@@ -374,7 +374,7 @@ describe.concurrent('an operator for which something is wrong', () => {
     if (etcd === undefined) throw new Error('no etcd');
     await operated(await OperatedCluster.start('twin', 1, etcd, folder), async (operator) => {
       await published(operator);
-      const said = 'cluster atlantic has the id 1 as well: readers refuse one of the two';
+      const said = 'cluster atlantic has id 1, the same as this cluster: agents follow only one of them';
       await until('it says so', async () => (await failures(operator))['cluster configuration'] === said);
     });
   });

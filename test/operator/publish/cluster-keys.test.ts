@@ -272,7 +272,7 @@ describe('what a cluster publishes beside others who write there', () => {
     const keeper = keepConfig([]);
     await advance(clock, 1000);
     expect(keeper.status().lastFailure?.message).toBe(
-      'cluster b has the id 1 as well: readers refuse one of the two',
+      'cluster b has id 1, the same as this cluster: agents follow only one of them',
     );
     expect(there(CONFIG)).toBeDefined();
   });

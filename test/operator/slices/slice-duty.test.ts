@@ -331,8 +331,8 @@ describe('the slices of endpoints', () => {
     const said = world.deeds.map(({ what, why, outcome }) => [what.replace(/ces-.*/, 'ces-…'), why, outcome]);
     const place = 'ciliumendpointslices.cilium.io/v2alpha1 ces-…';
     expect(said).toEqual([
-      [`create ${place}`, 'the slice is to have 1 endpoints of shop', 'done'],
-      [`delete ${place}`, 'the slice is to have 0 endpoints of shop', 'done'],
+      [`create ${place}`, 'the desired slice has 1 endpoint of shop', 'done'],
+      [`delete ${place}`, 'the desired slice has 0 endpoints of shop', 'done'],
     ]);
     await world.stop();
   });
