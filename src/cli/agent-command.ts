@@ -37,6 +37,11 @@ export function addAgentCommand(program: Command, io: CommandIO, run: RunAction)
         const { isInCluster } = await import('../k8s/rest/in-cluster.ts');
         const why = missingSource(flags, isInCluster({ env: io.env }));
         if (why !== undefined) command.error(`dpcache: ${why}`);
+        if (flags.datapath !== undefined) {
+          const { readHost } = await import('../datapath/linux/probe.ts');
+          const { libraryProblem } = readHost();
+          if (libraryProblem !== undefined) command.error(`dpcache: --datapath linux: ${libraryProblem}`);
+        }
         const { createLog } = await import('../process/log.ts');
         const { followMesh, printState } = await import('../agent/run-agent.ts');
         const log = createLog(flags.logLevel, flags.logFormat, io.stderr);

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { release } from 'node:os';
 import { join, resolve } from 'node:path';
+import { missingLibrary } from './syscall/native.ts';
 
 /** The parts of a Linux datapath. Each may be able to run if another is not. */
 export type DatapathPart = 'maps' | 'sockets' | 'routes' | 'tunnel' | 'nftables';
@@ -11,6 +12,8 @@ export interface HostFacts {
   readonly platform: string;
   /** `process.arch`. */
   readonly arch: string;
+  /** Why the optional package for system calls does not load, with a remedy; `undefined` if it loads. */
+  readonly libraryProblem?: string | undefined;
   /** `uname -r`: `6.18.44`. */
   readonly release: string;
   /** `/proc/self/status`. */
@@ -61,7 +64,7 @@ const KERNEL_OF_MAPS = '5.8';
 /** `BPF_CGROUP_INET4_GETPEERNAME` exists since 5.8, links of cgroups since 5.7. */
 const KERNEL_OF_SOCKETS = '5.8';
 
-/** Reads `/proc`. Unreadable files are returned empty. */
+/** Reads `/proc`, and loads the package for system calls. Unreadable files are returned empty. */
 export function readHost(proc = '/proc'): HostFacts {
   const read = (file: string): string => {
     try {
@@ -73,6 +76,7 @@ export function readHost(proc = '/proc'): HostFacts {
   return {
     platform: process.platform,
     arch: process.arch,
+    libraryProblem: process.platform === 'linux' ? missingLibrary() : undefined,
     release: release(),
     status: read('self/status'),
     uidMap: read('self/uid_map'),
@@ -123,11 +127,11 @@ export function missingFor(answer: ProbeAnswer, part: DatapathPart): readonly st
   return answer.parts.find((one) => one.part === part)?.missing ?? [];
 }
 
-function lacksSystem({ platform, arch }: HostFacts): readonly string[] {
+function lacksSystem({ platform, arch, libraryProblem }: HostFacts): readonly string[] {
   if (platform !== 'linux') return [`platform ${platform} is not supported: the datapath requires Linux`];
   if (arch !== 'x64' && arch !== 'arm64')
     return [`architecture ${arch} is not supported: the datapath requires x64 or arm64`];
-  return [];
+  return libraryProblem === undefined ? [] : [libraryProblem];
 }
 
 function lacksKernel({ release: version }: HostFacts, needed: string): readonly string[] {

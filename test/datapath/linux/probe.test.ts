@@ -47,6 +47,11 @@ describe('the probe of a host', () => {
   it.each<[string, Parameters<typeof host>[0], Record<string, RegExp | undefined>]>([
     ['another system', { platform: 'darwin' }, { maps: /darwin/, sockets: /darwin/, routes: /darwin/ }],
     ['another processor', { arch: 'ia32' }, { maps: /x64 or arm64/, tunnel: /x64 or arm64/ }],
+    [
+      'the optional package koffi',
+      { libraryProblem: 'koffi is not installed' },
+      { maps: /koffi/, sockets: /koffi/, routes: /koffi/, tunnel: /koffi/, nftables: /koffi/ },
+    ],
     ['an old kernel', { release: '5.4.0-generic' }, { maps: /5\.4\.0.*5\.8 or later/, routes: undefined }],
     ['a newer major', { release: '6.1.0' }, { maps: undefined, sockets: undefined }],
     [

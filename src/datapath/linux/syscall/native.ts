@@ -1,5 +1,6 @@
 import { createRequire } from 'node:module';
 import type koffi from 'koffi';
+import { messageOf } from '../../../base/failure.ts';
 
 /** Numbers of system calls on x86-64 and arm64. */
 const NUMBERS = {
@@ -21,6 +22,39 @@ const NUMBERS = {
 
 /** The system calls that are used here. Files are opened and closed through `node:fs`, because descriptors are the same. */
 export type SyscallName = keyof typeof NUMBERS;
+
+/** Major version of the package koffi: the remedy if it is not installed. */
+const KOFFI = 'koffi@3';
+
+/** Returns why the optional package koffi does not load, with a remedy, or `undefined` if it loads. */
+export function missingLibrary(): string | undefined {
+  try {
+    loadLibrary();
+    return undefined;
+  } catch (error) {
+    return messageOf(error);
+  }
+}
+
+/** Throws {@link NoSyscallsError} if the package is not installed, or not for this system. */
+function loadLibrary(): typeof koffi {
+  const require = createRequire(import.meta.url);
+  try {
+    return require('koffi');
+  } catch (cause) {
+    const isInstalled = !isNotFound(cause);
+    throw new NoSyscallsError(
+      isInstalled
+        ? `the package koffi does not load: ${messageOf(cause)}. Install it on this system: npm install ${KOFFI}`
+        : `the optional package koffi is not installed: npm install ${KOFFI}`,
+      { cause },
+    );
+  }
+}
+
+function isNotFound(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && error.code === 'MODULE_NOT_FOUND';
+}
 
 /** No system calls are available because of the operating system, the processor, or a library that does not load. */
 export class NoSyscallsError extends Error {
@@ -57,16 +91,10 @@ export class Native {
     if (arch !== 'x64' && arch !== 'arm64')
       throw new NoSyscallsError(`architecture ${arch} is not supported: the datapath requires x64 or arm64`);
     this.#numbers = new Map(names().map((name) => [name, NUMBERS[name][arch]]));
-    try {
-      this.#koffi = createRequire(import.meta.url)('koffi');
-      // All arguments are signed 64-bit integers, as syscall(2) passes them on. Addresses are below 2⁴⁸.
-      const types = Array.from({ length: 7 }, () => 'int64_t');
-      this.#syscall = this.#koffi.load(null).func('syscall', 'int64_t', types);
-    } catch (error) {
-      throw new NoSyscallsError('cannot load the library koffi', {
-        cause: error,
-      });
-    }
+    this.#koffi = loadLibrary();
+    // All arguments are signed 64-bit integers, as syscall(2) passes them on. Addresses are below 2⁴⁸.
+    const types = Array.from({ length: 7 }, () => 'int64_t');
+    this.#syscall = this.#koffi.load(null).func('syscall', 'int64_t', types);
   }
 
   /** Returns the result of the call, or minus its errno. Never throws. */
