@@ -1,13 +1,13 @@
 #!/bin/sh
-# Installs what the tests need where it is missing: etcd, openssl, Chromium for the agent's page, and Prometheus' promtool for
-# metrics and alert rules. On Linux it also installs what the tests of the datapath need: clang, which compiles the BPF programs
+# Installs what the tests need where it is missing: etcd, openssl, Chromium for the agent's page, zstd for endpoint slices, and
+# Prometheus' promtool for metrics and alert rules. On Linux it also installs what the tests of the datapath need: clang, which compiles the BPF programs
 # to compare them with the committed images, and the witnesses bpftool, nft, ip, ss and ping. Without those, or without privilege,
 # tests of the datapath are skipped; with REQUIRE_DATAPATH=1 they fail. Returns at once if nothing is missing.
 set -eu
 
 # etcdctl also restores snapshots: in etcd 3.4 that is its business, not etcdutl's.
 missing=''
-for command in etcd etcdctl openssl chromium; do
+for command in etcd etcdctl openssl chromium zstd; do
   command -v "$command" >/dev/null 2>&1 || missing="$missing $command"
 done
 # Of the package prometheus only one file is of use to the tests: it is kept beside the modules, and nothing is installed.
@@ -25,7 +25,7 @@ fi
 
 give_up() {
   echo "ensure-tools: $1" >&2
-  echo 'The tests need etcd 3.4 or later, openssl, Chromium and promtool: put `etcd`, `etcdctl`, `openssl`, `chromium` and `promtool` on the PATH, then run them again.' >&2
+  echo 'The tests need etcd 3.4 or later, openssl, Chromium, zstd and promtool: put `etcd`, `etcdctl`, `openssl`, `chromium`, `zstd` and `promtool` on the PATH, then run them again.' >&2
   exit 1
 }
 
@@ -43,7 +43,7 @@ fi
 export DEBIAN_FRONTEND=noninteractive
 install() {
   # The service that the package would start is of no use to the tests, and would hold the usual ports.
-  RUNLEVEL=1 $as_root apt-get install -y --no-install-recommends etcd-server etcd-client openssl chromium >/dev/null
+  RUNLEVEL=1 $as_root apt-get install -y --no-install-recommends etcd-server etcd-client openssl chromium zstd >/dev/null
 }
 unpack() (
   mkdir -p "$cache" && cd "$cache" &&
@@ -52,7 +52,7 @@ unpack() (
 )
 if [ -n "$missing" ]; then
   install || { $as_root apt-get update >/dev/null && install; } ||
-    give_up 'apt-get could not install etcd-server, etcd-client, openssl and chromium'
+    give_up 'apt-get could not install etcd-server, etcd-client, openssl, chromium and zstd'
 fi
 if [ -n "$promtool" ]; then
   unpack || { $as_root apt-get update >/dev/null && unpack; } ||

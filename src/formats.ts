@@ -6,8 +6,16 @@
  */
 
 export type { Rejection } from './base/rejection.ts';
-export type { ClusterCapabilities, ClusterConfig } from './kvstore/codec/cluster-config.ts';
+export type {
+  ClusterCapabilities,
+  ClusterConfig,
+  EndpointSlicesExportMode,
+} from './kvstore/codec/cluster-config.ts';
 export { decodeClusterConfig, encodeClusterConfig } from './kvstore/codec/cluster-config.ts';
+export {
+  decodeClusterEndpointSlice,
+  encodeClusterEndpointSlice,
+} from './kvstore/codec/cluster-endpoint-slice.ts';
 export { decodeClusterService, encodeClusterService } from './kvstore/codec/cluster-service.ts';
 export type { IdentityLabels } from './kvstore/codec/identity.ts';
 export {
@@ -22,6 +30,7 @@ export type { KeyLayout, MeshResource, ParsedKey } from './kvstore/codec/keys.ts
 export {
   CLUSTER_CONFIG_PREFIX,
   clusterConfigKey,
+  endpointSliceKey,
   HEARTBEAT_KEY,
   IDENTITIES_PREFIX,
   identityKey,
@@ -47,6 +56,15 @@ export type {
   ValueLimits,
 } from './kvstore/codec/value.ts';
 export { decodeInPieces, VALUE_LIMITS } from './kvstore/codec/value.ts';
+export type {
+  ClusterEndpointSlice,
+  ClusterEndpointSliceKey,
+  EndpointConditions,
+  SliceAddressType,
+  SliceEndpoint,
+  SlicePort,
+} from './model/cluster-endpoint-slice.ts';
+export { SERVICE_NAME_LABEL } from './model/cluster-endpoint-slice.ts';
 export type { ClusterNode, NodeAddress, NodeName } from './model/cluster-node.ts';
 export type { BackendZone, ClusterService, ClusterServiceKey } from './model/cluster-service.ts';
 export type { Label, Labels } from './model/labels.ts';

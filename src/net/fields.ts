@@ -67,6 +67,27 @@ export function decodeWith<T>(at: string, read: (drop: RejectField<undefined>) =
   }
 }
 
+/** Like {@link decodeWith}, for an input that is read in steps. */
+export function* decodeInSteps<T>(
+  at: string,
+  read: (drop: RejectField<undefined>) => Generator<undefined, T>,
+): Generator<undefined, Decoded<T>> {
+  const dropped: Parameters<RejectField<undefined>>[] = [];
+  let result: () => T;
+  try {
+    const value = yield* read((...fault) => void dropped.push(fault));
+    result = () => value;
+  } catch (error) {
+    result = () => {
+      throw error;
+    };
+  }
+  return decodeWith(at, (drop) => {
+    for (const fault of dropped) drop(...fault);
+    return result();
+  });
+}
+
 /** Returns a rejection as the result of decoding. */
 export function rejectedAs(
   reason: string,

@@ -1,7 +1,7 @@
 import { MAX_CLUSTER_ID, type MaxConnectedClusters } from '../../model/numeric-identity.ts';
-import type { Decoded, Fields } from '../../net/fields.ts';
+import type { Decoded, Fields, RejectField } from '../../net/fields.ts';
 import { bytesOfText } from './bytes.ts';
-import { jsonObject } from './go-json.ts';
+import { jsonObject, jsonString } from './go-json.ts';
 import { decodeJson, VALUE_LIMITS, type ValueLimits } from './value.ts';
 
 /** The configuration of a cluster, at `cilium/cluster-config/<cluster>` (since 1.13). */
@@ -10,6 +10,14 @@ export interface ClusterConfig {
   readonly id: number;
   readonly capabilities: ClusterCapabilities;
 }
+
+/**
+ * How a cluster exports its services (1.20): in both formats, or only as endpoint slices (service v2). A cluster without the
+ * capability exports only `services/v1`.
+ */
+export type EndpointSlicesExportMode = (typeof EXPORT_MODES)[number];
+
+const EXPORT_MODES = ['services-and-endpointslices', 'endpointslices-only'] as const;
 
 /** Optional features of the kvstore of a cluster. */
 export interface ClusterCapabilities {
@@ -21,6 +29,8 @@ export interface ClusterCapabilities {
   readonly maxConnectedClusters?: MaxConnectedClusters;
   /** True if it exports services of the multi-cluster API; undefined if not set. */
   readonly serviceExportsEnabled?: boolean;
+  /** Undefined if it exports no endpoint slices. */
+  readonly endpointSlicesExportMode?: EndpointSlicesExportMode;
 }
 
 /** The value has about 100 bytes and is decoded in one turn. */
@@ -35,30 +45,47 @@ function readMaxConnected(capabilities: Fields<never>): MaxConnectedClusters | u
     : capabilities.reject(name, 'out-of-range', 'must be 255 or 511');
 }
 
-function readCapabilities(fields: Fields<never>): ClusterCapabilities {
+/** Returns the mode. Drops an unknown word, so that the services of such a cluster are followed. */
+function readExportMode(
+  capabilities: Fields<never>,
+  drop: RejectField<undefined>,
+): EndpointSlicesExportMode | undefined {
+  const name = 'endpointSlicesExportMode';
+  const word = capabilities.string(name) ?? '';
+  const mode = EXPORT_MODES.find((known) => known === word);
+  if (mode !== undefined || word === '') return mode;
+  return drop('unknown-value', capabilities.pathOf(name), word, `must be one of ${EXPORT_MODES.join(', ')}`);
+}
+
+function readCapabilities(fields: Fields<never>, drop: RejectField<undefined>): ClusterCapabilities {
   const capabilities = fields.map('capabilities');
   const maxConnectedClusters = readMaxConnected(capabilities);
   const serviceExportsEnabled = capabilities.boolean('serviceExportsEnabled');
+  const endpointSlicesExportMode = readExportMode(capabilities, drop);
   return {
     syncedCanaries: capabilities.boolean('syncedCanaries') ?? false,
     cached: capabilities.boolean('cached') ?? false,
     ...(maxConnectedClusters === undefined ? {} : { maxConnectedClusters }),
     ...(serviceExportsEnabled === undefined ? {} : { serviceExportsEnabled }),
+    ...(endpointSlicesExportMode === undefined ? {} : { endpointSlicesExportMode }),
   };
 }
 
-/** Decodes a cluster config. Reasons of rejection: `too-large`, `invalid-json`, `wrong-type`, `out-of-range`. */
+/**
+ * Decodes a cluster config. Reasons of rejection: `too-large`, `invalid-json`, `wrong-type`, `out-of-range`. Drops an unknown
+ * export mode: `unknown-value`.
+ */
 export function decodeClusterConfig(value: Uint8Array, at: string): Decoded<ClusterConfig> {
-  return decodeJson(value, at, LIMITS, (fields) => ({
+  return decodeJson(value, at, LIMITS, (fields, drop) => ({
     id: fields.integer('id', 0, MAX_CLUSTER_ID) ?? 0,
-    capabilities: readCapabilities(fields),
+    capabilities: readCapabilities(fields, drop),
   }));
 }
 
 /** Returns the bytes that upstream writes. Fields that are false or unset are omitted. */
 export function encodeClusterConfig({ id, capabilities }: ClusterConfig): Uint8Array {
   const flag = (on: boolean): string | undefined => (on ? 'true' : undefined);
-  const { maxConnectedClusters, serviceExportsEnabled } = capabilities;
+  const { maxConnectedClusters, serviceExportsEnabled, endpointSlicesExportMode } = capabilities;
   return bytesOfText(
     jsonObject([
       ['id', id === 0 ? undefined : String(id)],
@@ -72,6 +99,7 @@ export function encodeClusterConfig({ id, capabilities }: ClusterConfig): Uint8A
             'serviceExportsEnabled',
             serviceExportsEnabled === undefined ? undefined : String(serviceExportsEnabled),
           ],
+          ['endpointSlicesExportMode', endpointSlicesExportMode && jsonString(endpointSlicesExportMode)],
         ]),
       ],
     ]),

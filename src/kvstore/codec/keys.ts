@@ -59,6 +59,11 @@ export function serviceKey(cluster: string, namespace: string, name: string): st
   return `${resourcePrefix('services', cluster)}${namespace}/${name}`;
 }
 
+/** @param name the name of the slice, not of its service */
+export function endpointSliceKey(cluster: string, namespace: string, name: string): string {
+  return `cilium/state/endpointslices/v1/${cluster}/${namespace}/${name}`;
+}
+
 /** @param prefix an endpoint IP or a CIDR in canonical form */
 export function ipKey(prefix: string): string {
   return `${resourcePrefix('ip', '')}${prefix}`;

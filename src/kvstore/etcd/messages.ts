@@ -1,6 +1,8 @@
 import { setImmediate as eventLoopTurn } from 'node:timers/promises';
 import { bytesOfKey, keyOfBytes } from '../codec/bytes.ts';
 import type { KeyRange } from '../codec/key-range.ts';
+import { ProtoReader } from '../codec/proto-reader.ts';
+import { boolField, bytesField, int64Field, message, numberField } from '../codec/proto-writer.ts';
 import { KvstoreError } from '../session/errors.ts';
 import type {
   KeyValue,
@@ -10,8 +12,6 @@ import type {
   ResponseHeader,
   TransportEvent,
 } from '../session/transport.ts';
-import { ProtoReader } from './proto-reader.ts';
-import { boolField, bytesField, int64Field, message, numberField } from './proto-writer.ts';
 
 /*
  * A handwritten codec for the range, watch and keepalive messages of etcd (etcd 3.4 `rpc.proto`, `kv.proto`). They carry almost all

@@ -3,10 +3,10 @@ import { once } from 'node:events';
 import { type AddressInfo, createServer, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it, onTestFinished, vi } from 'vitest';
+import { message, numberField } from '../../../src/kvstore/codec/proto-writer.ts';
 import { EtcdBackend } from '../../../src/kvstore/etcd/etcd-backend.ts';
 import type { EtcdConfig } from '../../../src/kvstore/etcd/etcd-config.ts';
 import { EtcdTransport } from '../../../src/kvstore/etcd/etcd-transport.ts';
-import { message, numberField } from '../../../src/kvstore/etcd/proto-writer.ts';
 import { until } from '../support/until.ts';
 import { FakeServer } from './support/fake-server.ts';
 

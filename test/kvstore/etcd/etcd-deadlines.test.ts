@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { keyRange } from '../../../src/kvstore/codec/key-range.ts';
+import { bytesField, message } from '../../../src/kvstore/codec/proto-writer.ts';
 import type { EtcdConfig } from '../../../src/kvstore/etcd/etcd-config.ts';
 import { EtcdTransport } from '../../../src/kvstore/etcd/etcd-transport.ts';
-import { bytesField, message } from '../../../src/kvstore/etcd/proto-writer.ts';
 import type { CallOptions } from '../../../src/kvstore/session/transport.ts';
 import { type FakeAnswers, FakeServer } from './support/fake-server.ts';
 

@@ -1,12 +1,12 @@
 import { afterEach, expect, it } from 'vitest';
-import { EtcdTransport } from '../../../src/kvstore/etcd/etcd-transport.ts';
 import {
   boolField,
   bytesField,
   type EncodedField,
   message,
   numberField,
-} from '../../../src/kvstore/etcd/proto-writer.ts';
+} from '../../../src/kvstore/codec/proto-writer.ts';
+import { EtcdTransport } from '../../../src/kvstore/etcd/etcd-transport.ts';
 import { KvstoreError } from '../../../src/kvstore/session/errors.ts';
 import { FakeServer } from './support/fake-server.ts';
 

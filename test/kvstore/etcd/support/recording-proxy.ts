@@ -9,7 +9,7 @@ import {
   type IncomingHttpHeaders,
   type ServerHttp2Stream,
 } from 'node:http2';
-import { ProtoReader } from '../../../../src/kvstore/etcd/proto-reader.ts';
+import { ProtoReader } from '../../../../src/kvstore/codec/proto-reader.ts';
 
 const TXN = '/etcdserverpb.KV/Txn';
 /** Of a message of gRPC: whether it is compressed, and its length. */

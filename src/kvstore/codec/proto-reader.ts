@@ -1,15 +1,22 @@
-import { KvstoreError } from '../session/errors.ts';
-
 /** Maximum number of bytes of a varint. */
 const MAX_VARINT = 10;
 
+/** Wire types of protobuf. */
+export const VARINT = 0;
+export const LENGTH_DELIMITED = 2;
+
+/** The bytes are not a protobuf message. */
+export class ProtoError extends Error {
+  override readonly name: string = 'ProtoError';
+}
+
 function malformed(what: string): never {
-  throw new KvstoreError('internal', `malformed answer: ${what}`);
+  throw new ProtoError(`malformed message: ${what}`);
 }
 
 /**
- * A cursor over a protobuf message. One reader decodes a whole answer, so nothing is allocated per field. Unknown fields are
- * skipped, because newer servers may send more.
+ * A cursor over a protobuf message. One reader decodes a whole message, so nothing is allocated per field. Unknown fields are
+ * skipped, because newer writers may send more.
  *
  *     while (reader.next(end)) switch (reader.field) { case 1: reader.bytes() … default: reader.skip() }
  */
@@ -21,7 +28,8 @@ export class ProtoReader {
   field = 0;
   /** End of the length-delimited field that `open` entered. */
   end = 0;
-  #wire = 0;
+  /** Wire type of the current field: {@link VARINT}, {@link LENGTH_DELIMITED}, or a fixed size. */
+  wire = 0;
 
   constructor(buffer: Buffer) {
     this.buffer = buffer;
@@ -35,7 +43,7 @@ export class ProtoReader {
     }
     const tag = this.number();
     this.field = Math.floor(tag / 8);
-    this.#wire = tag % 8;
+    this.wire = tag % 8;
     return true;
   }
 
@@ -108,10 +116,10 @@ export class ProtoReader {
 
   /** Skips the current field. */
   skip(): void {
-    if (this.#wire === 0) this.number();
-    else if (this.#wire === 2) this.at = this.open();
-    else if (this.#wire === 1) this.at += 8;
-    else if (this.#wire === 5) this.at += 4;
-    else malformed(`wire type ${this.#wire}`);
+    if (this.wire === VARINT) this.number();
+    else if (this.wire === LENGTH_DELIMITED) this.at = this.open();
+    else if (this.wire === 1) this.at += 8;
+    else if (this.wire === 5) this.at += 4;
+    else malformed(`wire type ${this.wire}`);
   }
 }

@@ -1,4 +1,6 @@
-/* The parts of protobuf that three requests need. A request has a few dozen bytes, so clarity matters more than speed. */
+import { LENGTH_DELIMITED, VARINT } from './proto-reader.ts';
+
+/* The parts of protobuf that requests to etcd and endpoint slices need. Most have a few dozen bytes, so clarity matters more than speed. */
 
 /** An encoded field of a message. */
 export type EncodedField = readonly number[] | Uint8Array;
@@ -19,9 +21,6 @@ function bigVarint(value: bigint): number[] {
   bytes.push(Number(rest));
   return bytes;
 }
-
-const VARINT = 0;
-const LENGTH_DELIMITED = 2;
 
 const tag = (field: number, wire: number): number[] => varint(field * 8 + wire);
 

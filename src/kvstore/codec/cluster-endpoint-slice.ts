@@ -1,0 +1,394 @@
+import {
+  type ClusterEndpointSlice,
+  type ClusterEndpointSliceKey,
+  type EndpointConditions,
+  SERVICE_NAME_LABEL,
+  type SliceAddressType,
+  type SliceEndpoint,
+  type SlicePort,
+} from '../../model/cluster-endpoint-slice.ts';
+import { MAX_CLUSTER_ID } from '../../model/numeric-identity.ts';
+import { type Decoded, decodeInSteps, decodeWith, type RejectField, rejectInput } from '../../net/fields.ts';
+import { PROTOCOL_NUMBERS, protocolName } from '../../net/port.ts';
+import { canonicalAddress } from '../../net/prefix.ts';
+import { bytesOfText, textOfBytes } from './bytes.ts';
+import { compareKeys } from './key-range.ts';
+import { LENGTH_DELIMITED, ProtoError, ProtoReader, VARINT } from './proto-reader.ts';
+import { bytesField, type EncodedField, int64Field, message } from './proto-writer.ts';
+import { type EncodedValue, VALUE_LIMITS, type ValueLimits } from './value.ts';
+import { compressZstd, decompressZstd } from './zstd.ts';
+import { readZstdFrame } from './zstd-frame.ts';
+
+/*
+ * The value is a zstd frame of a protobuf message (upstream pkg/clustermesh/types/endpointslice, 1.20):
+ *
+ *     ClusterEndpointSlice  1 cluster  2 clusterID  3 namespace  4 name  5 labels  6 annotations  7 addressType
+ *                           8 endpoints  9 ports
+ *     Endpoint              1 addresses  2 conditions  3 hostname  5 deprecatedTopology  6 nodeName  7 zone  8 hints
+ *     EndpointConditions    1 ready  2 serving  3 terminating
+ *     EndpointHints         1 forZones {1 name}
+ *     EndpointPort          1 name  2 protocol  3 port
+ */
+
+/** Limits of Kubernetes for a slice: endpoints, addresses of one endpoint, ports. */
+const MOST = { endpoints: 1_000, addresses: 100, ports: 100 } as const;
+
+/** Endpoints that one step decodes; it takes about 0.5 ms. */
+const ENDPOINTS_PER_STEP = 64;
+
+/** Content of this size is decoded in steps. Smaller content takes at most about 2 ms. */
+const LARGE = 64 * 1024;
+
+const PROTOCOLS: ReadonlyMap<string, number> = new Map([
+  ['TCP', PROTOCOL_NUMBERS.TCP],
+  ['UDP', PROTOCOL_NUMBERS.UDP],
+  ['SCTP', PROTOCOL_NUMBERS.SCTP],
+]);
+
+const NO_ENTRIES: ReadonlyMap<string, string> = new Map();
+
+type Writable<T> = { -readonly [K in keyof T]: T[K] };
+
+/** Reads the message. Fields in any order; unknown ones are skipped, and those of another wire type are rejected. */
+class SliceReader {
+  readonly #reader: ProtoReader;
+  readonly #limits: ValueLimits;
+  readonly #drop: RejectField<undefined>;
+  #addresses = 0;
+  /** The first address of each family, with its path. */
+  readonly #firstOf = new Map<SliceAddressType, readonly [path: string, address: string]>();
+
+  constructor(content: Uint8Array, limits: ValueLimits, drop: RejectField<undefined>) {
+    this.#reader = new ProtoReader(Buffer.from(content.buffer, content.byteOffset, content.byteLength));
+    this.#limits = limits;
+    this.#drop = drop;
+  }
+
+  *slice(): Generator<undefined, ClusterEndpointSlice> {
+    const reader = this.#reader;
+    const labels = new Map<string, string>();
+    const annotations = new Map<string, string>();
+    const endpoints: SliceEndpoint[] = [];
+    const ports: SlicePort[] = [];
+    let [cluster, namespace, name, addressType] = ['', '', '', ''];
+    let [clusterID, portCount] = [0, 0];
+    while (reader.next(reader.buffer.length)) {
+      switch (reader.field) {
+        case 1:
+          cluster = this.#text('cluster');
+          break;
+        case 2:
+          clusterID = this.#number('clusterID');
+          break;
+        case 3:
+          namespace = this.#text('namespace');
+          break;
+        case 4:
+          name = this.#text('name');
+          break;
+        case 5:
+          this.#entry('labels', labels);
+          break;
+        case 6:
+          this.#entry('annotations', annotations);
+          break;
+        case 7:
+          addressType = this.#text('addressType');
+          break;
+        case 8:
+          atMost(MOST.endpoints, endpoints.length + 1, 'endpoints');
+          endpoints.push(this.#endpoint(`endpoints[${endpoints.length}]`));
+          if (endpoints.length % ENDPOINTS_PER_STEP === 0) yield;
+          break;
+        case 9: {
+          atMost(MOST.ports, ++portCount, 'ports');
+          const port = this.#port(`ports[${portCount - 1}]`);
+          if (port !== undefined) ports.push(port);
+          break;
+        }
+        default:
+          reader.skip();
+      }
+    }
+    const key = { cluster, namespace, name, clusterID };
+    return { ...key, labels, annotations, addressType: this.#family(addressType), endpoints, ports };
+  }
+
+  /** Returns the address type, which must be the family of all addresses. */
+  #family(addressType: string): SliceAddressType {
+    if (addressType !== 'IPv4' && addressType !== 'IPv6')
+      return rejectInput('unknown-value', 'addressType', addressType, 'must be IPv4 or IPv6');
+    const wrong = this.#firstOf.get(addressType === 'IPv4' ? 'IPv6' : 'IPv4');
+    if (wrong !== undefined) rejectInput('wrong-family', ...wrong, `must be an ${addressType} address`);
+    return addressType;
+  }
+
+  #endpoint(path: string): SliceEndpoint {
+    const reader = this.#reader;
+    const addresses: string[] = [];
+    const conditions: Writable<EndpointConditions> = {};
+    const forZones: string[] = [];
+    let deprecatedTopology = NO_ENTRIES;
+    let [hostname, nodeName, zone]: (string | undefined)[] = [];
+    for (const end = this.#open(path); reader.next(end); ) {
+      switch (reader.field) {
+        case 1:
+          atMost(MOST.addresses, addresses.length + 1, `${path}.addresses`);
+          addresses.push(this.#address(`${path}.addresses[${addresses.length}]`));
+          break;
+        case 2:
+          this.#conditions(`${path}.conditions`, conditions);
+          break;
+        case 3:
+          hostname = this.#text(`${path}.hostname`);
+          break;
+        case 5: {
+          const entries = new Map(deprecatedTopology);
+          this.#entry(`${path}.deprecatedTopology`, entries);
+          deprecatedTopology = entries;
+          break;
+        }
+        case 6:
+          nodeName = this.#text(`${path}.nodeName`);
+          break;
+        case 7:
+          zone = this.#text(`${path}.zone`);
+          break;
+        case 8:
+          this.#hints(`${path}.hints`, forZones);
+          break;
+        default:
+          reader.skip();
+      }
+    }
+    return { addresses, conditions, hostname, nodeName, zone, forZones, deprecatedTopology };
+  }
+
+  #address(path: string): string {
+    atMost(this.#limits.serviceEntries, ++this.#addresses, 'addresses');
+    const text = this.#text(path);
+    const address = canonicalAddress(text);
+    if (address === undefined) rejectInput('invalid-address', path, text, 'is not a valid IP address');
+    const family = address.includes(':') ? 'IPv6' : 'IPv4';
+    if (!this.#firstOf.has(family)) this.#firstOf.set(family, [path, text]);
+    return address;
+  }
+
+  #conditions(path: string, conditions: Writable<EndpointConditions>): void {
+    const reader = this.#reader;
+    for (const end = this.#open(path); reader.next(end); ) {
+      if (reader.field === 1) conditions.ready = this.#boolean(path);
+      else if (reader.field === 2) conditions.serving = this.#boolean(path);
+      else if (reader.field === 3) conditions.terminating = this.#boolean(path);
+      else reader.skip();
+    }
+  }
+
+  /** Adds the zones of the hints. */
+  #hints(path: string, forZones: string[]): void {
+    const reader = this.#reader;
+    for (const end = this.#open(path); reader.next(end); ) {
+      if (reader.field !== 1) {
+        reader.skip();
+        continue;
+      }
+      atMost(this.#limits.labels, forZones.length + 1, `${path}.forZones`);
+      let name = '';
+      for (const zoneEnd = this.#open(path); reader.next(zoneEnd); ) {
+        if (reader.field === 1) name = this.#text(path);
+        else reader.skip();
+      }
+      forZones.push(name);
+    }
+  }
+
+  /** Returns a port. Drops it if its protocol is unknown or its number is not from 1 to 65535. */
+  #port(path: string): SlicePort | undefined {
+    const reader = this.#reader;
+    let name = '';
+    let protocolText = 'TCP';
+    let port: number | undefined;
+    for (const end = this.#open(path); reader.next(end); ) {
+      if (reader.field === 1) name = this.#text(path);
+      else if (reader.field === 2) protocolText = this.#text(path);
+      else if (reader.field === 3) port = this.#number(path);
+      else reader.skip();
+    }
+    const protocol = PROTOCOLS.get(protocolText);
+    if (protocol === undefined)
+      return this.#drop('unknown-protocol', `${path}.protocol`, protocolText, 'must be TCP, UDP or SCTP');
+    if (port === undefined || port < 1 || port > 0xffff)
+      return this.#drop('out-of-range', `${path}.port`, port, 'must be a port number from 1 to 65535');
+    return { name, port, protocol };
+  }
+
+  /** Adds an entry of a map of strings. */
+  #entry(path: string, entries: Map<string, string>): void {
+    const reader = this.#reader;
+    let [key, value] = ['', ''];
+    for (const end = this.#open(path); reader.next(end); ) {
+      if (reader.field === 1) key = this.#text(path);
+      else if (reader.field === 2) value = this.#text(path);
+      else reader.skip();
+    }
+    entries.set(key, value);
+    atMost(this.#limits.labels, entries.size, path);
+  }
+
+  #open(path: string): number {
+    this.#expect(LENGTH_DELIMITED, path);
+    return this.#reader.open();
+  }
+
+  #text(path: string): string {
+    this.#expect(LENGTH_DELIMITED, path);
+    const bytes = this.#reader.bytes();
+    return textOfBytes(bytes) ?? rejectInput('invalid-utf8', path, `${bytes.length} bytes`, 'is not UTF-8');
+  }
+
+  #number(path: string): number {
+    this.#expect(VARINT, path);
+    return this.#reader.number();
+  }
+
+  #boolean(path: string): boolean {
+    return this.#number(path) !== 0;
+  }
+
+  #expect(wire: number, path: string): void {
+    const found = this.#reader.wire;
+    if (found !== wire) rejectInput('wrong-type', path, `wire type ${found}`, `must have wire type ${wire}`);
+  }
+}
+
+function atMost(most: number, count: number, path: string): void {
+  if (count > most) rejectInput('too-many', path, `${count} or more`, `must have at most ${most}`);
+}
+
+/** Checks the parts that {@link SliceReader} takes as they are. */
+function checkSlice(slice: ClusterEndpointSlice, expected: ClusterEndpointSliceKey): ClusterEndpointSlice {
+  for (const field of ['cluster', 'namespace', 'name'] as const) {
+    const value = slice[field];
+    if (value === '') rejectInput('missing-field', field, value, 'must not be empty');
+    if (value !== expected[field])
+      rejectInput('key-mismatch', field, value, `the key says ${expected[field]}`);
+  }
+  if (slice.clusterID > MAX_CLUSTER_ID)
+    rejectInput('out-of-range', 'clusterID', slice.clusterID, `must be from 0 to ${MAX_CLUSTER_ID}`);
+  if ((slice.labels.get(SERVICE_NAME_LABEL) ?? '') === '')
+    rejectInput('missing', `labels.${SERVICE_NAME_LABEL}`, undefined, 'the slice belongs to no service');
+  return slice;
+}
+
+function* readSlice(
+  expected: ClusterEndpointSliceKey,
+  value: EncodedValue,
+  limits: ValueLimits,
+  drop: RejectField<undefined>,
+): Generator<undefined, ClusterEndpointSlice> {
+  if (!(value instanceof Uint8Array)) return rejectInput('wrong-type', 'value', {}, 'must be a zstd frame');
+  if (value.length > limits.bytes)
+    rejectInput('too-large', 'value', `${value.length} bytes`, `must have at most ${limits.bytes} bytes`);
+  const content = yield* decompressZstd(value);
+  try {
+    return checkSlice(yield* new SliceReader(content, limits, drop).slice(), expected);
+  } catch (error) {
+    if (!(error instanceof ProtoError)) throw error;
+    return rejectInput('invalid-protobuf', 'value', `${content.length} bytes`, error.message);
+  }
+}
+
+/**
+ * Decodes the value of `…/endpointslices/v1/<cluster>/<namespace>/<slice>`. Reasons of rejection: `too-large`, `invalid-zstd`,
+ * `invalid-protobuf`, `wrong-type`, `invalid-utf8`, `too-many`, `missing-field`, `key-mismatch`, `out-of-range`, `missing` (no
+ * label with the name of the service), `unknown-value` (the address type), `invalid-address`, `wrong-family`. Drops a port alone
+ * if its number or protocol is invalid: `out-of-range`, `unknown-protocol`.
+ */
+export function decodeClusterEndpointSlice(
+  expected: ClusterEndpointSliceKey,
+  value: EncodedValue,
+  at: string,
+  limits: ValueLimits = VALUE_LIMITS,
+): Decoded<ClusterEndpointSlice> {
+  return decodeWith(at, (drop) => {
+    const steps = readSlice(expected, value, limits, drop);
+    for (;;) {
+      const step = steps.next();
+      if (step.done) return step.value;
+    }
+  });
+}
+
+/** Returns {@link decodeClusterEndpointSlice} in steps of some milliseconds if the value is large, else `undefined`. */
+export function decodeLargeEndpointSlice(
+  expected: ClusterEndpointSliceKey,
+  value: Uint8Array,
+  at: string,
+  limits: ValueLimits = VALUE_LIMITS,
+): Generator<undefined, Decoded<ClusterEndpointSlice>> | undefined {
+  return endpointSliceSize(value) > LARGE
+    ? decodeInSteps(at, (drop) => readSlice(expected, value, limits, drop))
+    : undefined;
+}
+
+/** Returns a number of bytes that the content of a value does not exceed; that of the value if it is rejected anyway. */
+export function endpointSliceSize(value: Uint8Array): number {
+  const frame = decodeWith('', () => readZstdFrame(value));
+  return frame.ok ? frame.value.atMost : value.length;
+}
+
+const text = (field: number, value: string | undefined): EncodedField =>
+  value === undefined ? [] : bytesField(field, bytesOfText(value));
+
+/** Returns a number or boolean. Unlike in proto3, 0 and false are not omitted. */
+const varint = (field: number, value: number | boolean | undefined): EncodedField =>
+  value === undefined ? [] : int64Field(field, String(Number(value)));
+
+/** Returns the entries of a map, by key. */
+function entries(field: number, map: ReadonlyMap<string, string>): EncodedField[] {
+  return [...map]
+    .sort(([a], [b]) => compareKeys(a, b))
+    .map(([key, value]) => bytesField(field, message(text(1, key), text(2, value))));
+}
+
+function writeEndpoint(endpoint: SliceEndpoint): Uint8Array {
+  const { addresses, conditions, hostname, deprecatedTopology, nodeName, zone, forZones } = endpoint;
+  const { ready, serving, terminating } = conditions;
+  const zones = forZones.map((name) => bytesField(1, message(text(1, name))));
+  return message(
+    ...addresses.map((address) => text(1, address)),
+    bytesField(2, message(varint(1, ready), varint(2, serving), varint(3, terminating))),
+    text(3, hostname),
+    ...entries(5, deprecatedTopology),
+    text(6, nodeName),
+    text(7, zone),
+    zones.length === 0 ? [] : bytesField(8, message(...zones)),
+  );
+}
+
+function writePort({ name, protocol, port }: SlicePort): Uint8Array {
+  return message(text(1, name), text(2, protocolName(protocol)), varint(3, port));
+}
+
+/** Returns the message that upstream writes, without compression. */
+export function encodeEndpointSliceMessage(slice: ClusterEndpointSlice): Uint8Array {
+  return message(
+    text(1, slice.cluster),
+    varint(2, slice.clusterID),
+    text(3, slice.namespace),
+    text(4, slice.name),
+    ...entries(5, slice.labels),
+    ...entries(6, slice.annotations),
+    text(7, slice.addressType),
+    ...slice.endpoints.map((endpoint) => bytesField(8, writeEndpoint(endpoint))),
+    ...slice.ports.map((port) => bytesField(9, writePort(port))),
+  );
+}
+
+/**
+ * Returns a value that upstream reads: the message that it writes, in a zstd frame. The same slice has the same bytes in every
+ * process of one version of Node. Without zstd in Node (before 22.15) the frame is not compressed.
+ */
+export function encodeClusterEndpointSlice(slice: ClusterEndpointSlice): Uint8Array {
+  return compressZstd(encodeEndpointSliceMessage(slice));
+}

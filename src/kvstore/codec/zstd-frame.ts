@@ -1,0 +1,156 @@
+import { rejectInput } from '../../net/fields.ts';
+
+/*
+ * The structure of a zstd frame (RFC 8878, section 3.1.1), without the content of its blocks:
+ *
+ *     magic  descriptor  [window]  [dictionary]  [content size]  block …  [checksum]
+ *     4      1           0 or 1    0 to 4        0 to 8          3 + n    0 or 4 bytes
+ */
+
+const MAGIC = 0xfd2fb528;
+const MIB = 1024 * 1024;
+
+/** Maximum size of a block's content. */
+export const MAX_BLOCK: number = 128 * 1024;
+/** Bytes before the content of a block. */
+export const BLOCK_HEADER = 3;
+const CHECKSUM = 4;
+
+/** Maximum window. It is the memory that a decoder needs; RFC 8878 recommends that decoders support 8 MiB. */
+export const MAX_WINDOW: number = 8 * MIB;
+/** Maximum size of the content. A slice of 1,000 endpoints with long names has about 200 KiB. */
+export const MAX_CONTENT: number = 8 * MIB;
+/** Content above 1 MiB must not have more than this multiple of the size of its frame. Slices have about 5 to 15. */
+const MAX_RATIO = 200;
+
+/**
+ * Maximum product of blocks and window, at least 128 KiB per block: a decoder in JavaScript moves the window for each block, which
+ * takes about 50 ms per GiB. 8 MiB of content in blocks of 128 KiB is just within it.
+ */
+const MAX_WORK: number = 512 * MIB;
+
+/** A frame that may be decompressed: one frame without a dictionary, within the limits. */
+export interface ZstdFrame {
+  /** Memory for back references, in bytes. */
+  readonly window: number;
+  /** Size of the content as the header declares it; undefined if it does not. */
+  readonly declared: number | undefined;
+  /** The content has at most this size. */
+  readonly atMost: number;
+  /** Content of this size is too large. */
+  readonly limit: number;
+  /** The index after each block. */
+  readonly ends: readonly number[];
+}
+
+function invalid(size: number, why: string): never {
+  return rejectInput('invalid-zstd', 'value', `${size} bytes`, why);
+}
+
+/** Rejects content that is too large. */
+export function tooLarge(size: number, why: string): never {
+  return rejectInput('too-large', 'value', `${size} bytes`, why);
+}
+
+/** Returns a little-endian number of 1, 2, 4 or 8 bytes, exact below 2⁵³. */
+function numberAt(view: DataView, at: number, bytes: number): number {
+  switch (bytes) {
+    case 1:
+      return view.getUint8(at);
+    case 2:
+      return view.getUint16(at, true) + 256;
+    case 4:
+      return view.getUint32(at, true);
+    default:
+      return view.getUint32(at, true) + view.getUint32(at + 4, true) * 2 ** 32;
+  }
+}
+
+interface Header {
+  readonly window: number;
+  readonly declared: number | undefined;
+  readonly hasChecksum: boolean;
+  /** Index of the first block. */
+  readonly end: number;
+}
+
+function readHeader(frame: Uint8Array, view: DataView): Header {
+  const size = frame.length;
+  if (size < 6 || view.getUint32(0, true) !== MAGIC) invalid(size, 'is not a zstd frame');
+  const descriptor = view.getUint8(4);
+  if ((descriptor & 0b1000) !== 0) invalid(size, 'has a reserved bit set');
+  if ((descriptor & 0b11) !== 0) invalid(size, 'needs a dictionary');
+  const isSingle = (descriptor & 0b10_0000) !== 0;
+  const flag = descriptor >> 6;
+  const sizeBytes = flag === 0 ? Number(isSingle) : 1 << flag;
+  const sizeAt = isSingle ? 5 : 6;
+  const end = sizeAt + sizeBytes;
+  if (size < end) invalid(size, 'ends in its header');
+  const declared = sizeBytes === 0 ? undefined : numberAt(view, sizeAt, sizeBytes);
+  const exponent = view.getUint8(5) >> 3;
+  const window = isSingle ? (declared ?? 0) : 2 ** (10 + exponent) * (1 + (view.getUint8(5) & 7) / 8);
+  return { window, declared, hasChecksum: (descriptor & 0b100) !== 0, end };
+}
+
+/** Returns the blocks and the maximum size of their content. The last block must end where the frame ends. */
+function readBlocks(
+  frame: Uint8Array,
+  { window, hasChecksum, end }: Header,
+): Pick<ZstdFrame, 'atMost' | 'ends'> {
+  const size = frame.length;
+  const most = Math.min(window, MAX_BLOCK);
+  const mostBlocks = MAX_WORK / Math.max(window, MAX_BLOCK);
+  const ends: number[] = [];
+  let at = end;
+  let atMost = 0;
+  for (let isLast = false; !isLast; ends.push(at)) {
+    if (ends.length >= mostBlocks) tooLarge(size, 'has too many blocks for its window');
+    if (at + BLOCK_HEADER > size) invalid(size, 'ends before its last block');
+    const header = (frame[at] ?? 0) | ((frame[at + 1] ?? 0) << 8) | ((frame[at + 2] ?? 0) << 16);
+    const type = (header >> 1) & 3;
+    const length = header >> 3;
+    if (type === 3) invalid(size, 'has a block of a reserved type');
+    if (length > most) invalid(size, 'has a block that is larger than its window or 128 KiB');
+    isLast = (header & 1) !== 0;
+    atMost += type === 2 ? most : length;
+    at += BLOCK_HEADER + (type === 1 ? 1 : length);
+  }
+  if (hasChecksum) at += CHECKSUM;
+  if (at > size) invalid(size, 'ends in a block');
+  if (at < size) invalid(size, 'has more than one frame');
+  return { atMost, ends };
+}
+
+/**
+ * Checks the structure of a zstd frame, for `decodeWith`. Rejects anything but one frame without a dictionary (`invalid-zstd`),
+ * and a frame whose window or declared content is too large (`too-large`). Costs a few nanoseconds per block.
+ */
+export function readZstdFrame(frame: Uint8Array): ZstdFrame {
+  const size = frame.length;
+  const header = readHeader(frame, new DataView(frame.buffer, frame.byteOffset, size));
+  const { window, declared } = header;
+  const limit = Math.min(MAX_CONTENT, Math.max(MIB, MAX_RATIO * size));
+  if (declared !== undefined && declared > limit)
+    tooLarge(declared, `must have at most ${limit} bytes when it is decompressed`);
+  if (window > MAX_WINDOW) tooLarge(window, `must have a window of at most ${MAX_WINDOW} bytes`);
+  const { atMost, ends } = readBlocks(frame, header);
+  if (declared !== undefined && declared > atMost) invalid(size, 'has less content than it declares');
+  return { window, declared, atMost: Math.min(declared ?? atMost, limit), limit, ends };
+}
+
+/** Returns a frame that contains `content` uncompressed, in raw blocks. Every zstd decoder can read it. */
+export function rawZstdFrame(content: Uint8Array): Uint8Array {
+  const header = Buffer.alloc(9);
+  header.writeUInt32LE(MAGIC, 0);
+  header.writeUInt8(0b1010_0000, 4); // a single segment, with its size in 4 bytes
+  header.writeUInt32LE(content.length, 5);
+  const parts: Uint8Array[] = [header];
+  for (let at = 0; at === 0 || at < content.length; at += MAX_BLOCK) {
+    const block = content.subarray(at, at + MAX_BLOCK);
+    const isLast = at + MAX_BLOCK >= content.length;
+    const blockHeader = Buffer.alloc(BLOCK_HEADER);
+    blockHeader.writeUIntLE((block.length << 3) | Number(isLast), 0, BLOCK_HEADER);
+    parts.push(blockHeader, block);
+  }
+  return Buffer.concat(parts);
+}

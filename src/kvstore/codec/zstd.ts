@@ -1,0 +1,98 @@
+import { createRequire } from 'node:module';
+import { messageOf } from '../../base/failure.ts';
+import { rejectInput } from '../../net/fields.ts';
+import { rawZstdFrame, readZstdFrame, tooLarge, type ZstdFrame } from './zstd-frame.ts';
+
+/** The functions of `node:zlib` since Node 22.15. */
+interface NativeZstd {
+  readonly zstdCompressSync: (content: Uint8Array) => Uint8Array;
+  readonly zstdDecompressSync: (frame: Uint8Array, options: { maxOutputLength: number }) => Uint8Array;
+}
+
+/** The part of the package `fzstd` that is used here. It does not verify checksums. */
+interface Fzstd {
+  readonly Decompress: new (
+    onData: (chunk: Uint8Array) => void,
+  ) => { push(chunk: Uint8Array, isLast: boolean): void };
+}
+
+const load = createRequire(import.meta.url);
+const native: Partial<NativeZstd> = load('node:zlib');
+
+/** Loaded with the first frame, because most meshes have none. */
+let loaded: Fzstd | undefined;
+
+function fzstd(): Fzstd {
+  const found: Fzstd = loaded ?? load('fzstd');
+  loaded = found;
+  return found;
+}
+
+/** Rejects a frame that a decoder has refused. */
+function refused(frame: Uint8Array, error: unknown): never {
+  return rejectInput('invalid-zstd', 'value', `${frame.length} bytes`, messageOf(error));
+}
+
+/** Decompresses with the package, one block per step. */
+function* decompressBlocks(frame: Uint8Array, { limit, ends }: ZstdFrame): Generator<undefined, Uint8Array> {
+  const chunks: Uint8Array[] = [];
+  let size = 0;
+  const decoder = new (fzstd().Decompress)((chunk) => {
+    size += chunk.length;
+    chunks.push(chunk);
+  });
+  let from = 0;
+  for (const [index, end] of ends.entries()) {
+    const isLast = index === ends.length - 1;
+    try {
+      decoder.push(frame.subarray(from, isLast ? frame.length : end), isLast);
+    } catch (error) {
+      refused(frame, error);
+    }
+    if (size > limit) tooLarge(size, `must have at most ${limit} bytes when it is decompressed`);
+    from = end;
+    if (!isLast) yield;
+  }
+  return Buffer.concat(chunks, size);
+}
+
+function decompressNatively(
+  frame: Uint8Array,
+  { limit }: ZstdFrame,
+  decompress: NativeZstd['zstdDecompressSync'],
+): Uint8Array {
+  try {
+    return decompress(frame, { maxOutputLength: limit });
+  } catch (error) {
+    if (error instanceof RangeError)
+      tooLarge(limit, 'is exceeded by the size of the value when it is decompressed');
+    return refused(frame, error);
+  }
+}
+
+/**
+ * Decompresses a value that must be one zstd frame, for `decodeWith`, in steps of some milliseconds. Reasons of rejection:
+ * `invalid-zstd`, and `too-large` (see `zstd-frame.ts`). It needs at most the memory of the window and the content, 16 MiB.
+ *
+ * @param frame the frame, and its structure from {@link readZstdFrame}
+ * @param decompress the decoder of Node; without one, the package `fzstd` is used
+ */
+export function* decompressZstd(
+  frame: Uint8Array,
+  structure: ZstdFrame = readZstdFrame(frame),
+  decompress: NativeZstd['zstdDecompressSync'] | undefined = native.zstdDecompressSync,
+): Generator<undefined, Uint8Array> {
+  const content =
+    decompress === undefined
+      ? yield* decompressBlocks(frame, structure)
+      : decompressNatively(frame, structure, decompress);
+  const { declared } = structure;
+  if (declared !== undefined && content.length !== declared)
+    refused(frame, `has ${content.length} bytes when it is decompressed, and declares ${declared}`);
+  return content;
+}
+
+/** Returns a zstd frame of this content. It is compressed if Node can do that, otherwise it has raw blocks. */
+export function compressZstd(content: Uint8Array): Uint8Array {
+  return native.zstdCompressSync?.(content) ?? rawZstdFrame(content);
+}
