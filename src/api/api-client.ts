@@ -1,4 +1,5 @@
 import { type IncomingMessage, request } from 'node:http';
+import { messageOf } from '../base/failure.ts';
 import type { ProblemDocument } from './problem.ts';
 
 /** The agent is unreachable or answered with a problem. */
@@ -63,7 +64,7 @@ export class ApiClient {
   }
 
   #gone(cause: unknown): ApiError {
-    return new ApiError(`${this.#socket}: the agent has gone`, undefined, cause);
+    return new ApiError(`${this.#socket}: the agent has stopped`, undefined, cause);
   }
 
   #send(path: string, body?: unknown): Promise<IncomingMessage> {
@@ -92,25 +93,21 @@ function isGood({ statusCode = 0 }: IncomingMessage): boolean {
 
 function refusal({ statusCode }: IncomingMessage, document: unknown): ApiError {
   const problem = (document ?? {}) as ProblemDocument;
-  return new ApiError(problem.detail ?? `the agent has answered ${statusCode}`, problem);
+  return new ApiError(problem.detail ?? `unexpected status ${statusCode} of the agent`, problem);
 }
 
 function parsed(socket: string, text: string): unknown {
   try {
     return JSON.parse(text);
   } catch (cause) {
-    throw new ApiError(
-      `${socket}: what serves it is no agent: it has not answered with JSON`,
-      undefined,
-      cause,
-    );
+    throw new ApiError(`${socket}: not the socket of an agent: its answer is not JSON`, undefined, cause);
   }
 }
 
 function unreached(socket: string, cause: Error): string {
   const why =
     'code' in cause && (cause.code === 'ENOENT' || cause.code === 'ECONNREFUSED')
-      ? 'no agent serves it'
-      : cause.message;
+      ? 'no process listens on this socket'
+      : messageOf(cause);
   return `${socket}: ${why}`;
 }

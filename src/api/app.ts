@@ -24,6 +24,6 @@ export function createApp(options: AppOptions): ApiApp {
   addStatusRoutes(app, options);
   addDatapathRoutes(app, options);
   if (options.page !== undefined) addPageRoutes(app, options.page);
-  describe(app, options.version, 'What is where.');
+  describe(app, options.version, 'IP, service and node caches of a cluster mesh.');
   return app;
 }

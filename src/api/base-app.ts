@@ -31,11 +31,11 @@ export function createBaseApp(options: BaseAppOptions): ApiApp {
     const allowed = ['GET', 'POST'].filter((other) => other !== method && serves(app, other, path));
     if (allowed.length > 0 || !METHODS.has(method)) {
       const allow = allowed.flatMap((other) => (other === 'GET' ? ['GET', 'HEAD'] : other)).join(', ');
-      return problemResponse(problem('method-not-allowed', `${method} is not served here.`), {
+      return problemResponse(problem('method-not-allowed', `${method} is not allowed for this path.`), {
         allow: allow || 'GET, HEAD',
       });
     }
-    return problemResponse(problem('not-found', `There is no ${path.slice(0, 120)}: see /openapi.json.`));
+    return problemResponse(problem('not-found', `Unknown path ${path.slice(0, 120)}: see /openapi.json.`));
   });
   app.use(async (c, next) => {
     const begun = options.clock.now();
@@ -57,10 +57,17 @@ export function describe(app: ApiApp, version: string, description: string): voi
 
 /** The fields of a schema issue that are used here. */
 interface SchemaIssue {
+  readonly code: string;
   readonly path: readonly PropertyKey[];
   readonly message: string;
   /** Names of unknown fields. */
   readonly keys?: readonly string[];
+  /** The kind of value with a limit, such as `array`, and the limit. */
+  readonly origin?: string;
+  readonly maximum?: number | bigint;
+  readonly minimum?: number | bigint;
+  /** The required type. */
+  readonly expected?: string;
 }
 
 const METHODS = new Set(['GET', 'HEAD', 'POST']);
@@ -76,25 +83,54 @@ function fieldProblem(
   [issue]: readonly SchemaIssue[],
   sentValue: (field: string) => string | undefined,
 ): ProblemError {
-  const { path = [], message = 'not valid', keys = [] } = issue ?? {};
+  const { path = [], keys = [] } = issue ?? {};
   const field = [...path, ...keys].map(String).join('.').slice(0, 120) || 'body';
   const value = sentValue(field)?.slice(0, 120);
-  return new ProblemError('invalid-parameter', `${field}: ${message.slice(0, 240)}.`, {
+  return new ProblemError('invalid-parameter', `${field} ${issueText(issue)}.`, {
     field,
     ...(value !== undefined && { value }),
   });
+}
+
+/** Units of a limit by the kind of value. */
+const UNITS: Readonly<Record<string, string>> = { string: ' characters', array: ' items' };
+
+/** Names of types in messages. */
+const TYPES: Readonly<Record<string, string>> = {
+  int: 'an integer',
+  number: 'a number',
+  string: 'a string',
+  array: 'a list',
+  object: 'an object',
+};
+
+/** Returns the problem of a field for the user, instead of the text of zod. */
+function issueText(issue: SchemaIssue | undefined): string {
+  const unit = UNITS[issue?.origin ?? ''] ?? '';
+  switch (issue?.code) {
+    case 'unrecognized_keys':
+      return 'is unknown: see /openapi.json';
+    case 'invalid_type':
+      return `must be ${TYPES[issue.expected ?? ''] ?? issue.expected}`;
+    case 'too_big':
+      return unit === '' ? `must be at most ${issue.maximum}` : `must have at most ${issue.maximum}${unit}`;
+    case 'too_small':
+      return unit === '' ? `must be at least ${issue.minimum}` : `must have at least ${issue.minimum}${unit}`;
+    default:
+      return issue?.message.slice(0, 240) ?? 'is invalid';
+  }
 }
 
 function problemOf(error: unknown, onFault: (error: unknown) => void): ProblemDocument {
   if (error instanceof ProblemError) return error.document;
   if (error instanceof HTTPException) {
     if (error.status === 415)
-      return problem('unsupported-media-type', 'The body must have the type application/json.');
+      return problem('unsupported-media-type', 'The content type of the body must be application/json.');
     if (error.status < 500) return problem('invalid-parameter', error.message);
   }
-  if (isHungUp(error)) return problem('bad-request', 'The body has ended before its end.');
+  if (isHungUp(error)) return problem('bad-request', 'The connection was closed before the end of the body.');
   onFault(error);
-  return problem('internal', 'The agent goes on; its log says more.');
+  return problem('internal', 'Internal error; see the log of the agent.');
 }
 
 /** Returns true if the client closed the connection before the end of the body. */

@@ -73,7 +73,7 @@ export class ChangeFeed {
   #revision = 0;
 
   constructor(model: ReadModel, clock: Clock, capacity: number = HELD) {
-    assert(capacity >= 1, 'a feed holds at least one change');
+    assert(capacity >= 1, 'the capacity of a feed must be at least 1');
     this.#model = model;
     this.#clock = clock;
     this.#capacity = capacity;
@@ -138,7 +138,7 @@ export class ChangeFeed {
       const slot = at % this.#capacity;
       const type = CHANGE_TYPES[this.#types[slot] ?? 0];
       const key = this.#keys[slot];
-      assert(type !== undefined && key !== undefined, 'what is held has a type and a key');
+      assert(type !== undefined && key !== undefined, 'a stored change must have a type and a key');
       if (!types.has(type) || !this.#isLatest(type, key, at)) continue; // a later change has this key
       changes.push({ revision: at, type, key, at: this.#times[slot] ?? 0 });
     }

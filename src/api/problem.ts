@@ -15,19 +15,19 @@ export interface ProblemDocument {
 
 /** Status and title of each problem kind. */
 const PROBLEMS = {
-  'invalid-parameter': [400, 'A parameter is not valid'],
-  unauthorized: [401, 'A bearer token is needed'],
-  forbidden: [403, 'The request comes from where none is taken'],
-  'bad-request': [400, 'The request is not valid HTTP'],
-  'not-found': [404, 'There is no such thing'],
-  'method-not-allowed': [405, 'Only reads are served'],
-  'request-timeout': [408, 'The request has not come in time'],
-  expired: [410, 'The list is not held any more'],
-  'body-too-large': [413, 'The body is too large'],
-  'unsupported-media-type': [415, 'The body must be JSON'],
-  'too-many': [429, 'There are too many at a time'],
-  'headers-too-large': [431, 'The address or the headers are too long'],
-  internal: [500, 'The request has failed: a bug'],
+  'invalid-parameter': [400, 'Invalid parameter'],
+  unauthorized: [401, 'Bearer token required'],
+  forbidden: [403, 'Forbidden'],
+  'bad-request': [400, 'Bad request'],
+  'not-found': [404, 'Not found'],
+  'method-not-allowed': [405, 'Method not allowed'],
+  'request-timeout': [408, 'Request timeout'],
+  expired: [410, 'Expired'],
+  'body-too-large': [413, 'Body too large'],
+  'unsupported-media-type': [415, 'Unsupported media type'],
+  'too-many': [429, 'Too many requests'],
+  'headers-too-large': [431, 'URL or headers too long'],
+  internal: [500, 'Internal error'],
 } as const;
 
 /** Kind of a problem. */

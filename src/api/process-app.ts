@@ -18,7 +18,7 @@ export interface ProcessAppOptions extends BaseAppOptions, HealthContext {
 const GET_STATUS = createRoute({
   method: 'get',
   path: '/v1/status',
-  summary: 'How the process stands',
+  summary: 'Returns the status of the process',
   responses: answers(z.looseObject({}), 'The status'),
 });
 
@@ -27,6 +27,6 @@ export function createProcessApp(options: ProcessAppOptions): ApiApp {
   const app = createBaseApp(options);
   addHealthRoutes(app, options);
   app.openapi(GET_STATUS, (c) => answerJSON(c, options.status()));
-  describe(app, options.version, 'How the process stands: read-only.');
+  describe(app, options.version, 'Status of the process, read-only.');
   return app;
 }

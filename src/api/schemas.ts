@@ -27,8 +27,8 @@ const TEXTS = z.record(z.string(), z.string());
 
 const RESTORED: z.ZodType<RestoredDocument> = z
   .object({
-    knownAt: z.string().openapi({ description: 'When it was known' }),
-    ageSeconds: z.int().openapi({ description: 'How long ago that is' }),
+    knownAt: z.string().openapi({ description: 'Time of the restored state' }),
+    ageSeconds: z.int().openapi({ description: 'Age of the restored state' }),
   })
   .openapi('Restored');
 
@@ -42,7 +42,7 @@ const ENTRY_FIELDS = {
     .array(z.string())
     .optional()
     .openapi({ example: ['k8s:app=checkout'] }),
-  hostIP: z.string().optional().openapi({ description: 'Address of the node it runs on' }),
+  hostIP: z.string().optional().openapi({ description: 'IP of the node' }),
   encryptKey: z.int().openapi({ description: '0: not encrypted' }),
   namespace: z.string().optional(),
   podName: z.string().optional(),
@@ -50,8 +50,8 @@ const ENTRY_FIELDS = {
     description: 'Port and protocol by name',
     example: { http: '8080/TCP' },
   }),
-  source: z.string().openapi({ description: 'Who says so', example: 'clustermesh' }),
-  owner: z.string().optional().openapi({ description: 'Which one, where there are several of a source' }),
+  source: z.string().openapi({ description: 'Source of the claim', example: 'clustermesh' }),
+  owner: z.string().optional().openapi({ description: 'Owner of the claim, if the source has several' }),
   ...RESTORED_FIELD,
 };
 
@@ -77,7 +77,7 @@ export const IDENTITY: z.ZodType<IdentityDocument> = z
     identity: z.int(),
     labels: z.array(z.string()),
     cluster: z.string().optional(),
-    prefixes: z.int().openapi({ description: 'How many prefixes have it' }),
+    prefixes: z.int().openapi({ description: 'Number of prefixes with this identity' }),
     ...RESTORED_FIELD,
   })
   .openapi('Identity');
@@ -85,7 +85,7 @@ export const IDENTITY: z.ZodType<IdentityDocument> = z
 const BACKEND_FIELDS = {
   address: z.string(),
   ports: TEXTS,
-  cluster: z.string().optional().openapi({ description: 'Left out: the own cluster' }),
+  cluster: z.string().optional().openapi({ description: 'Absent: own cluster' }),
   nodeName: z.string().optional(),
   zone: z.string().optional(),
   state: z.string().openapi({ example: 'active' }),
@@ -99,7 +99,7 @@ const SERVICE_FIELDS = {
   type: z.string(),
   clusterIPs: z.array(z.string()),
   ports: TEXTS,
-  nodePorts: z.record(z.string(), z.int()).optional().openapi({ description: 'By name of port' }),
+  nodePorts: z.record(z.string(), z.int()).optional().openapi({ description: 'Node port by port name' }),
   externalIPs: z.array(z.string()).optional(),
   loadBalancerIPs: z.array(z.string()).optional(),
   global: z.boolean(),
@@ -204,17 +204,17 @@ const CLUSTER: z.ZodType<ClusterDocument> = z
   .object({
     name: z.string(),
     own: z.boolean(),
-    id: z.int().openapi({ description: '0: none, or not known yet' }),
+    id: z.int().openapi({ description: '0: none or unknown' }),
     state: z.string(),
     ready: z
       .boolean()
-      .openapi({ description: 'What is known of it is complete and follows its kvstore now' }),
+      .openapi({ description: 'True if the state of the cluster is complete and its kvstore is followed' }),
     knownAt: z
       .string()
       .optional()
-      .openapi({ description: 'While it is not ready, but was: what is served is of then' }),
-    keys: z.partialRecord(RESOURCE, z.int()).openapi({ description: 'Keys that are held, by resource' }),
-    missing: z.array(RESOURCE).openapi({ description: 'Resources that have not been complete yet' }),
+      .openapi({ description: 'Last time the cluster was ready, if it is not ready now' }),
+    keys: z.partialRecord(RESOURCE, z.int()).openapi({ description: 'Number of keys by resource' }),
+    missing: z.array(RESOURCE).openapi({ description: 'Resources whose initial sync is not done' }),
     rejected: z.int(),
     connected: z.boolean(),
     connectedSince: z.string(),
@@ -228,8 +228,11 @@ const STEP: z.ZodType<StepDocument> = z
   .object({
     name: z.string(),
     state: z.enum(['pending', 'running', 'done', 'overdue', 'failed', 'stopping', 'stopped', 'hanging']),
-    ms: z.int().optional().openapi({ description: 'How long it took, or has taken so far' }),
-    idleMs: z.int().optional().openapi({ description: 'While it lasts: since it came further' }),
+    ms: z
+      .int()
+      .optional()
+      .openapi({ description: 'Duration of the step; if it is running, its duration so far' }),
+    idleMs: z.int().optional().openapi({ description: 'Time since the last progress of a running step' }),
     waitsFor: z.array(z.string()),
     failure: z.string().optional(),
   })
@@ -244,7 +247,7 @@ export type ClustermeshDocument = Pick<
 const CLUSTERMESH_FIELDS = {
   cluster: z.string().openapi({ description: 'The own cluster' }),
   clusterID: z.int(),
-  clusters: z.array(CLUSTER).openapi({ description: 'The own one first' }),
+  clusters: z.array(CLUSTER).openapi({ description: 'The own cluster is the first' }),
   configProblems: z.array(z.string()),
   steps: z.array(STEP).openapi({ description: 'Steps of the start, in order' }),
 };
@@ -259,11 +262,11 @@ const CHECKPOINT: z.ZodType<CheckpointDocument> = z
     folder: z.string(),
     restored: z
       .array(z.object({ cluster: z.string(), knownAt: z.string(), ageSeconds: z.int() }))
-      .openapi({ description: 'Clusters of which something is only restored' }),
-    written: z.int().openapi({ description: 'Checkpoints since the start' }),
+      .openapi({ description: 'Clusters with restored state that no source has confirmed' }),
+    written: z.int().openapi({ description: 'Number of checkpoints written since the start' }),
     bytes: z.int().optional(),
     writtenAt: z.string().optional(),
-    failure: z.string().optional().openapi({ description: 'Why the last attempt has failed' }),
+    failure: z.string().optional().openapi({ description: 'Failure of the last attempt' }),
   })
   .openapi('Checkpoint');
 
@@ -273,9 +276,9 @@ const KUBERNETES: z.ZodType<KubernetesDocument> = z
   .object({
     server: z.string(),
     synced: z.boolean(),
-    handover: z
-      .object({ nodes: HANDOVER, ip: HANDOVER, identities: HANDOVER })
-      .openapi({ description: 'Whether Kubernetes says it, or a kvstore does: resting' }),
+    handover: z.object({ nodes: HANDOVER, ip: HANDOVER, identities: HANDOVER }).openapi({
+      description: 'Source of each group of data: Kubernetes (`following`) or a kvstore (`resting`)',
+    }),
     kinds: z.array(
       z.object({
         name: z.string(),
@@ -287,12 +290,14 @@ const KUBERNETES: z.ZodType<KubernetesDocument> = z
         lastEventAt: z.string().optional(),
         lists: z.int(),
         bookmarks: z.int(),
-        lagMs: z.int().optional().openapi({ description: 'Since the server said anything of it' }),
-        behindMs: z
+        lagMs: z
           .int()
           .optional()
-          .openapi({ description: 'Since changes are no longer received because a list or watch failed' }),
-        retryInMs: z.int().optional().openapi({ description: 'Until the next attempt after a failure' }),
+          .openapi({ description: 'Time since the last message of the server for this kind' }),
+        behindMs: z.int().optional().openapi({
+          description: 'Time since changes are no longer received because a list or watch failed',
+        }),
+        retryInMs: z.int().optional().openapi({ description: 'Time until the next attempt after a failure' }),
         failures: z.int(),
         lastFailure: z.string().optional(),
       }),
@@ -312,41 +317,44 @@ const DATAPATH: z.ZodType<DatapathDocument> = z
       z.object({
         name: z.string(),
         state: z.enum(['running', 'off', 'unavailable']),
-        missing: z.array(z.string()).openapi({ description: 'Why it cannot, and what to do about it' }),
+        missing: z
+          .array(z.string())
+          .openapi({ description: 'Reasons why the part cannot run, with the remedies' }),
       }),
     ),
     tables: z.array(
       z.object({
         name: z.string(),
         state: z.enum(['unread', 'holding', 'kept', 'degraded']),
-        desired: z.int().openapi({ description: 'Items that are to be there' }),
-        actual: z.int().openapi({ description: 'Items of ours that are there' }),
+        desired: z.int().openapi({ description: 'Number of desired items' }),
+        actual: z.int().openapi({ description: 'Number of own items in the table' }),
         capacity: z.int().optional(),
         pressure: z
           .number()
           .optional()
-          .openapi({ description: '`actual` as a part of `capacity`, or how full the fullest map is' }),
+          .openapi({ description: '`actual` divided by `capacity`, or the usage of the fullest map' }),
         maps: z
           .array(z.object({ name: z.string(), used: z.int(), capacity: z.int() }))
-          .openapi({ description: 'Where an item takes entries of several maps: how full they are' }),
-        pending: z.int().openapi({ description: 'Keys that wait for their turn' }),
+          .openapi({ description: 'Usage of each map, if an item has entries in several maps' }),
+        pending: z.int().openapi({ description: 'Number of keys with a pending write' }),
         waiting: z.int().openapi({
-          description:
-            'Those of them that are to be deleted, and wait until other tables do not lead to them any more',
+          description: 'Number of pending deletes that wait until other tables no longer refer to their keys',
         }),
-        held: z.int().openapi({ description: 'Keys found at the start that no cache has said' }),
-        noRoom: z.int().openapi({ description: 'Keys that there is no room for' }),
+        held: z.int().openapi({ description: 'Number of keys found at the start and in no cache' }),
+        noRoom: z.int().openapi({ description: 'Number of keys without room' }),
         noRoomErrors: z.int(),
-        failing: z.int().openapi({ description: 'Keys that are tried again' }),
+        failing: z.int().openapi({ description: 'Number of keys that are retried' }),
         failures: z.array(z.object({ key: z.string(), reason: z.string(), attempts: z.int() })),
         upserts: z.int(),
         deletes: z.int(),
-        repairs: z.int().openapi({ description: 'Items that others had changed, put right' }),
+        repairs: z
+          .int()
+          .openapi({ description: 'Number of repaired items, which another program had changed' }),
       }),
     ),
     waitsFor: z
       .array(z.string())
-      .openapi({ description: 'What deletes of what was found at the start wait for' }),
+      .openapi({ description: 'Pending conditions for the deletes of items found at the start' }),
     failures: z.array(z.string()),
   })
   .openapi('Datapath');
@@ -356,13 +364,15 @@ export const STATUS: z.ZodType<StatusDocument> = z
   .object({
     ...CLUSTERMESH_FIELDS,
     kvstore: z.string(),
-    kubernetes: KUBERNETES.optional().openapi({ description: 'With a Kubernetes API server' }),
-    checkpoint: CHECKPOINT.optional().openapi({ description: 'With --state-dir' }),
-    datapath: DATAPATH.optional().openapi({ description: 'With --datapath' }),
+    kubernetes: KUBERNETES.optional().openapi({
+      description: 'Present if a Kubernetes API server is followed',
+    }),
+    checkpoint: CHECKPOINT.optional().openapi({ description: 'Present with --state-dir' }),
+    datapath: DATAPATH.optional().openapi({ description: 'Present with --datapath' }),
     syncedMs: z
       .int()
       .optional()
-      .openapi({ description: 'How long the first sync took; left out while it lasts' }),
+      .openapi({ description: 'Duration of the initial sync; absent until it is done' }),
     ipcache: z.object({
       prefixes: z.int(),
       shadowed: z.int(),

@@ -9,15 +9,58 @@ export interface Failure {
   readonly at: number;
 }
 
-/** Returns the message of a thrown value. */
+/** Texts of the codes of system errors (errno(3), getaddrinfo(3)). */
+const SYSTEM_ERRORS: ReadonlyMap<string, string> = new Map([
+  ['EACCES', 'permission denied'],
+  ['EADDRINUSE', 'address already in use'],
+  ['EADDRNOTAVAIL', 'address not available on this machine'],
+  ['EAI_AGAIN', 'temporary DNS failure'],
+  ['ECONNREFUSED', 'connection refused'],
+  ['ECONNRESET', 'connection reset by the peer'],
+  ['EFBIG', 'file too large'],
+  ['EHOSTUNREACH', 'host unreachable'],
+  ['EIO', 'input/output error'],
+  ['EISDIR', 'is a folder'],
+  ['ELOOP', 'too many symbolic links'],
+  ['EMFILE', 'too many open files'],
+  ['ENETUNREACH', 'network unreachable'],
+  ['ENOENT', 'no such file or folder'],
+  ['ENOSPC', 'no space left on device'],
+  ['ENOTDIR', 'a part of the path is a file'],
+  ['ENOTFOUND', 'unknown host name'],
+  ['EPERM', 'operation not permitted'],
+  ['EPIPE', 'connection closed by the peer'],
+  ['EROFS', 'read-only file system'],
+  ['ETIMEDOUT', 'connection timed out'],
+]);
+
+/**
+ * Returns the message of a thrown value. For a system error of Node.js, returns a text instead of its code, with the network
+ * address if there is one. File names are omitted, because the caller names the file.
+ */
 export function messageOf(thrown: unknown): string {
-  return thrown instanceof Error ? thrown.message : String(thrown);
+  if (!(thrown instanceof Error)) return String(thrown);
+  const { code, address, port, hostname }: NodeJSError = thrown;
+  const text = 'syscall' in thrown ? SYSTEM_ERRORS.get(String(code)) : undefined;
+  if (text === undefined) return thrown.message;
+  const where =
+    port === undefined ? hostname : `${address?.includes(':') ? `[${address}]` : address}:${port}`;
+  return where === undefined ? text : `${text}: ${where}`;
+}
+
+/** The fields of system errors of Node.js. */
+interface NodeJSError extends Error {
+  readonly code?: unknown;
+  readonly address?: string;
+  readonly port?: number;
+  readonly hostname?: string;
 }
 
 /** Returns the {@link Failure} for a thrown value. */
 export function failureOf(thrown: unknown, clock: Pick<Clock, 'wallTime'>): Failure {
   const at = clock.wallTime();
-  if (!(thrown instanceof Error)) return { code: typeof thrown, message: String(thrown), at };
+  const message = messageOf(thrown);
+  if (!(thrown instanceof Error)) return { code: typeof thrown, message, at };
   const code = 'code' in thrown && typeof thrown.code === 'string' ? thrown.code : thrown.name;
-  return { code, message: thrown.message, at };
+  return { code, message, at };
 }

@@ -375,7 +375,7 @@ describe('the agent as a whole', () => {
     };
     expect(await get('/v1/status', app)).toMatchObject({
       status: 500,
-      body: { title: 'The request has failed: a bug' },
+      body: { title: 'Internal error' },
     });
     expect(faults).toEqual([bug]);
     expect((await get('/healthz', app)).status).toBe(200);
@@ -384,9 +384,12 @@ describe('the agent as a whole', () => {
 
 describe('what is wrong with a request', () => {
   it.each([
-    ['/v1/ipcache?limit=0', 400, { field: 'limit' }],
-    ['/v1/ipcache?limit=1001', 400, { field: 'limit' }],
-    ['/v1/ipcache?nonsense=1', 400, { field: 'nonsense' }],
+    ['/v1/ipcache?limit=0', 400, { field: 'limit', detail: 'limit must be at least 1.' }],
+    ['/v1/ipcache?limit=1001', 400, { field: 'limit', detail: 'limit must be at most 1000.' }],
+    ['/v1/ipcache?limit=many', 400, { field: 'limit', detail: 'limit must be a number.' }],
+    ['/v1/ipcache?limit=1.5', 400, { field: 'limit', detail: 'limit must be an integer.' }],
+    [`/v1/ipcache?continue=${'x'.repeat(41)}`, 400, { detail: 'continue must have at most 40 characters.' }],
+    ['/v1/ipcache?nonsense=1', 400, { field: 'nonsense', detail: 'nonsense is unknown: see /openapi.json.' }],
     ['/v1/ipcache?within=10.0.0.0/33', 400, { field: 'within', value: '10.0.0.0/33' }],
     ['/v1/ipcache?node=x', 400, { field: 'node', value: 'x' }],
     ['/v1/ipcache?pod=x', 400, { field: 'pod', value: 'x', allowed: 'namespace/name' }],

@@ -335,7 +335,9 @@ describe('what is wrong ends a command', () => {
 
 it('settings of an agent do not make a question start another one', async () => {
   const env = { DPCACHE_LOAD: ATLANTIC.at(-1) ?? '', DPCACHE_SOCKET: '/nowhere/a.sock' };
-  expect((await dpcacheWith(env, 'status')).stderr).toContain('/nowhere/a.sock: no agent serves it');
+  expect((await dpcacheWith(env, 'status')).stderr).toContain(
+    '/nowhere/a.sock: no process listens on this socket',
+  );
 });
 
 it('a file may be any YAML and never breaks the check', () => {

@@ -147,7 +147,7 @@ describe('a running agent', () => {
   it('refuses a second one on its socket', async () => {
     const second = await dpcache('agent', ...ATLANTIC, ...SOCKET);
     expect(second).toMatchObject({ status: 1 });
-    expect(second.stderr).toContain(`is served by the agent with pid ${process.pid}`);
+    expect(second.stderr).toContain(`is in use by the agent with pid ${process.pid}`);
   });
 });
 
@@ -156,7 +156,7 @@ describe('without an agent', () => {
     expect(await dpcache('status', '--socket', join(folder, 'none.sock'))).toEqual({
       status: 1,
       stdout: '',
-      stderr: `dpcache: ${folder}/none.sock: no agent serves it; start one with dpcache agent, name its socket with --socket, or say what to follow with --load or --kvstore\n`,
+      stderr: `dpcache: ${folder}/none.sock: no process listens on this socket; start one with dpcache agent, name its socket with --socket, or say what to follow with --load or --kvstore\n`,
     });
   });
 

@@ -118,9 +118,9 @@ describe('a list that is printed', () => {
   it('throws what a later page fails with', async () => {
     const { ask } = apiWith(3_000);
     const failing: Ask = (path) =>
-      path.includes('continue=2000') ? Promise.reject(new Error('the agent has gone')) : ask(path);
+      path.includes('continue=2000') ? Promise.reject(new Error('the agent has stopped')) : ask(path);
     await expect(
       ITEMS.print(failing, { format: 'name', view: { wide: false } }, async () => {}),
-    ).rejects.toThrow('the agent has gone');
+    ).rejects.toThrow('the agent has stopped');
   });
 });

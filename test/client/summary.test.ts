@@ -21,7 +21,7 @@ it('the status of the mesh names what a waiting agent waits for (regression: it 
 it('the readiness of an agent is an answer, also when it is not ready', async () => {
   const waiting = { ready: false, blockers: ['cluster far is not complete'] };
   const refused = (): never => {
-    throw new ApiError('the agent has answered 503', waiting as never);
+    throw new ApiError('unexpected status 503 of the agent', waiting as never);
   };
   expect(await askReady(async () => ({ ready: true, blockers: [] }), { wide: false })).toMatchObject({
     found: true,
@@ -29,7 +29,7 @@ it('the readiness of an agent is an answer, also when it is not ready', async ()
   expect(await askReady(async () => refused(), { wide: false })).toMatchObject({
     ...{ found: false, lines: ['cluster far is not complete'], json: waiting },
   });
-  const gone = new ApiError('the agent has gone');
+  const gone = new ApiError('the agent has stopped');
   await expect(askReady(() => Promise.reject(gone), { wide: false })).rejects.toBe(gone);
 });
 

@@ -256,7 +256,7 @@ describe('the page', () => {
 
   it('says what is wrong with what was asked, and of what nothing is known', async () => {
     const { page, show } = await open('#prefixes?ip=11.0.0.1');
-    expect(await page.getByRole('alert').textContent()).toBe('Nothing is known of 11.0.0.1.');
+    expect(await page.getByRole('alert').textContent()).toBe('No entry for 11.0.0.1.');
     await show('#prefixes?within=10.0.0.0/99');
     expect(await page.getByRole('alert').textContent()).toContain('within is not a valid IP address or CIDR');
   });

@@ -25,7 +25,7 @@ export class AgentMetrics extends ProcessMetrics {
     const readings = readingsOf(model, scrape);
     const monitors: Description = {
       name: 'dpcache_api_monitors',
-      help: 'Monitors that are connected.',
+      help: 'Connected monitors.',
       type: 'gauge',
       samples: () => [{ value: this.monitors }],
     };
@@ -59,13 +59,13 @@ function histograms({ figures, nodes }: Readings): readonly DelayHistogram[] {
   return [
     {
       name: 'dpcache_kvstore_propagation_seconds',
-      help: 'From the arrival of a change of a kvstore to the engines having it.',
+      help: 'Time from the arrival of a kvstore change until the engines have applied it.',
       label: 'cluster',
       delays: propagation,
     },
     {
       name: 'dpcache_node_handler_duration_seconds',
-      help: 'Calls of a node handler until they have ended, those that failed included.',
+      help: 'Duration of node handler calls, including failed ones.',
       label: 'handler',
       delays: nodes.status().handlers.map(({ name = '', durations }) => [name, durations] as const),
     },
@@ -83,7 +83,7 @@ function descriptions(model: Readings, feed: ChangeFeed): readonly Description[]
     ...datapathDescriptions(model),
     {
       name: 'dpcache_rejections_total',
-      help: 'Inputs that were rejected, by reason.',
+      help: 'Rejected inputs by reason.',
       type: 'counter',
       labels: ['reason'],
       samples: () => byLabel('reason', model.rejections().byReason),

@@ -12,21 +12,21 @@ export function clusterDescriptions(model: Readings): readonly Description[] {
   return [
     {
       name: 'dpcache_cluster_ready',
-      help: 'Whether what is known of a cluster is complete and follows its kvstore.',
+      help: '1 if the state of a cluster is complete and its kvstore is followed, else 0.',
       type: 'gauge',
       labels: ['cluster'],
       samples: () => clusters(({ ready }) => Number(ready)),
     },
     {
       name: 'dpcache_cluster_connected',
-      help: 'Whether the kvstore of a cluster answers.',
+      help: '1 if the kvstore of a cluster answers, else 0.',
       type: 'gauge',
       labels: ['cluster'],
       samples: () => clusters(({ connected }) => Number(connected)),
     },
     {
       name: 'dpcache_cluster_stale_since_timestamp_seconds',
-      help: 'While stale state of a cluster is served: of when it is.',
+      help: 'Time of the state of a cluster, present only if stale state is served.',
       type: 'gauge',
       labels: ['cluster'],
       *samples() {
@@ -36,21 +36,21 @@ export function clusterDescriptions(model: Readings): readonly Description[] {
     },
     {
       name: 'dpcache_cluster_failures_total',
-      help: 'Failures of requests to the kvstore of a cluster.',
+      help: 'Failed requests to the kvstore of a cluster.',
       type: 'counter',
       labels: ['cluster'],
       samples: () => clusters(({ failures }) => failures),
     },
     {
       name: 'dpcache_cluster_rejections_total',
-      help: 'Values of a cluster that were rejected.',
+      help: 'Rejected values of a cluster.',
       type: 'counter',
       labels: ['cluster'],
       samples: () => clusters(({ rejected }) => rejected),
     },
     {
       name: 'dpcache_cluster_keys',
-      help: 'Keys that are held of a cluster, by resource.',
+      help: 'Keys of a cluster by resource.',
       type: 'gauge',
       labels: ['cluster', 'resource'],
       *samples() {
@@ -61,7 +61,7 @@ export function clusterDescriptions(model: Readings): readonly Description[] {
     },
     {
       name: 'dpcache_sync_duration_seconds',
-      help: 'How long the first sync took.',
+      help: 'Duration of the initial sync.',
       type: 'gauge',
       samples: () => {
         const { syncedMs } = model.status();
@@ -78,12 +78,12 @@ export function syncDescriptions({ figures }: Pick<Readings, 'figures'>): readon
   return [
     {
       ...{ name: 'dpcache_cluster_first_sync_duration_seconds', type: 'gauge', labels },
-      help: 'How long it took until everything of a cluster was complete for the first time.',
+      help: 'Duration of the initial sync of a cluster.',
       samples: () => known(figures(), ({ firstSyncMs }) => inSeconds(firstSyncMs)),
     },
     {
       ...{ name: 'dpcache_cluster_last_sync_duration_seconds', type: 'gauge', labels },
-      help: 'How long it took until everything of a cluster was complete when it was last followed anew.',
+      help: 'Duration of the last full sync of a cluster.',
       samples: () => known(figures(), ({ lastSyncMs }) => inSeconds(lastSyncMs)),
     },
   ];

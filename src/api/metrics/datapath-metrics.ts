@@ -12,42 +12,42 @@ export function datapathDescriptions({ status }: Pick<Readings, 'status'>): read
   return [
     {
       ...{ name: 'dpcache_datapath_desired_items', type: 'gauge', labels },
-      help: 'Items that are to be in a table of the kernel.',
+      help: 'Desired items of a table of the kernel.',
       samples: () => tables(({ desired }) => desired),
     },
     {
       ...{ name: 'dpcache_datapath_items', type: 'gauge', labels },
-      help: 'Items of ours that are in a table of the kernel.',
+      help: 'Own items in a table of the kernel.',
       samples: () => tables(({ actual }) => actual),
     },
     {
       ...{ name: 'dpcache_datapath_capacity_items', type: 'gauge', labels },
-      help: 'Items that there is room for, where there is a limit.',
+      help: 'Capacity of a table of the kernel, if it is limited.',
       samples: () => tables(({ capacity }) => capacity),
     },
     {
       ...{ name: 'dpcache_datapath_pressure_ratio', type: 'gauge', labels },
-      help: 'How full a table of the kernel is, 0 to 1.',
+      help: 'Usage of a table of the kernel, 0 to 1.',
       samples: () => tables(({ pressure }) => pressure),
     },
     {
       ...{ name: 'dpcache_datapath_pending_keys', type: 'gauge', labels },
-      help: 'Keys that wait for their turn to be written.',
+      help: 'Keys with a pending write.',
       samples: () => tables(({ pending }) => pending),
     },
     {
       ...{ name: 'dpcache_datapath_held_keys', type: 'gauge', labels },
-      help: 'Keys found at the start that no cache has said, kept until the caches are complete.',
+      help: 'Keys found at the start and in no cache, kept until the caches are complete.',
       samples: () => tables(({ held }) => held),
     },
     {
       ...{ name: 'dpcache_datapath_failing_keys', type: 'gauge', labels },
-      help: 'Keys that the kernel has refused, and that are tried again.',
+      help: 'Keys that the kernel has rejected and that are retried.',
       samples: () => tables(({ failing }) => failing),
     },
     {
       ...{ name: 'dpcache_datapath_keys_without_room', type: 'gauge', labels },
-      help: 'Keys that there is no room for in a table of the kernel.',
+      help: 'Keys without room in a table of the kernel.',
       samples: () => tables(({ noRoom }) => noRoom),
     },
     {
@@ -62,12 +62,12 @@ export function datapathDescriptions({ status }: Pick<Readings, 'status'>): read
     },
     {
       ...{ name: 'dpcache_datapath_repairs_total', type: 'counter', labels },
-      help: 'Items that others had changed in a table of the kernel, and that were put right.',
+      help: 'Repaired items of a table of the kernel, which another program had changed.',
       samples: () => tables(({ repairs }) => repairs),
     },
     {
       name: 'dpcache_datapath_part_runs',
-      help: 'Whether a part of the datapath that was asked for can run.',
+      help: '1 if an enabled part of the datapath can run, else 0.',
       type: 'gauge',
       labels: ['part'],
       samples: () =>

@@ -5,7 +5,7 @@ export function ipcacheDescriptions({ ipcache }: Readings): readonly Description
   return [
     {
       name: 'dpcache_ipcache_entries',
-      help: 'Keys of the IPCache by family, those that are hidden by an endpoint included.',
+      help: 'Keys of the IPCache by family, including CIDRs that are hidden by an endpoint.',
       type: 'gauge',
       labels: ['family', 'form'],
       *samples() {
@@ -28,25 +28,25 @@ export function ipcacheDescriptions({ ipcache }: Readings): readonly Description
     },
     {
       name: 'dpcache_ipcache_overruled_claims',
-      help: 'Claims that are kept while a stronger one is effective.',
+      help: 'Claims that are overruled by a stronger one.',
       type: 'gauge',
       samples: () => one(ipcache.status().overruledClaims),
     },
     {
       name: 'dpcache_ipcache_waiting_keys',
-      help: 'Keys whose claims wait for room.',
+      help: 'Keys that wait for room in the IPCache.',
       type: 'gauge',
       samples: () => one(ipcache.status().waiting),
     },
     {
       name: 'dpcache_ipcache_bytes',
-      help: 'Memory of tables and rows.',
+      help: 'Memory of the tables and rows of the IPCache.',
       type: 'gauge',
       samples: () => one(ipcache.status().bytes),
     },
     {
       name: 'dpcache_ipcache_outcomes_total',
-      help: 'What became of writes.',
+      help: 'Writes to the IPCache by outcome.',
       type: 'counter',
       labels: ['outcome'],
       samples: () => byLabel('outcome', ipcache.status().outcomes),
@@ -65,7 +65,7 @@ export function engineDescriptions({ ipcache, services, nodes }: Readings): read
   return [
     {
       name: 'dpcache_listener_faults_total',
-      help: 'Calls of listeners that have thrown.',
+      help: 'Failed calls of listeners.',
       type: 'counter',
       labels: ['engine'],
       samples: () => [
@@ -99,14 +99,14 @@ export function engineDescriptions({ ipcache, services, nodes }: Readings): read
     },
     {
       name: 'dpcache_node_outcomes_total',
-      help: 'What became of writes to the node manager.',
+      help: 'Writes to the node manager by outcome.',
       type: 'counter',
       labels: ['outcome'],
       samples: () => byLabel('outcome', nodes.status().outcomes),
     },
     {
       name: 'dpcache_node_handler_pending',
-      help: 'Nodes of which a handler is not up to date.',
+      help: 'Nodes with pending changes for a handler.',
       type: 'gauge',
       labels: ['handler'],
       samples: () =>
@@ -116,7 +116,7 @@ export function engineDescriptions({ ipcache, services, nodes }: Readings): read
     },
     {
       name: 'dpcache_node_handler_faults_total',
-      help: 'Calls of a node handler that have failed.',
+      help: 'Failed calls of a node handler.',
       type: 'counter',
       labels: ['handler'],
       samples: () =>

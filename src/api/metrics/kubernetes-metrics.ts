@@ -12,42 +12,42 @@ export function kubernetesDescriptions(model: Pick<Readings, 'status'>): readonl
   return [
     {
       ...{ name: 'dpcache_kubernetes_synced', type: 'gauge', labels },
-      help: 'Whether all objects of a kind have been applied or refused; kinds that no consumer asks for are left out.',
+      help: '1 if all objects of a kind have been applied or rejected, else 0. Absent if no consumer needs the kind.',
       samples: samples(({ state, complete }) => (isFollowed(state) ? Number(complete) : undefined)),
     },
     {
       ...{ name: 'dpcache_kubernetes_watching', type: 'gauge', labels },
-      help: 'Whether the API server is telling the changes of a kind now.',
+      help: '1 if the objects of a kind are being watched, else 0.',
       samples: samples(({ state }) => (isFollowed(state) ? Number(state === 'watching') : undefined)),
     },
     {
       ...{ name: 'dpcache_kubernetes_objects', type: 'gauge', labels },
-      help: 'Objects of a kind that say something.',
+      help: 'Objects of a kind that have an effect.',
       samples: samples(({ objects }) => objects),
     },
     {
       ...{ name: 'dpcache_kubernetes_lag_seconds', type: 'gauge', labels },
-      help: 'Since the API server said anything of a kind: what is known may be so old.',
+      help: 'Time since the last message of the API server for a kind: the maximum age of its state.',
       samples: samples(({ lagMs }) => (lagMs === undefined ? undefined : lagMs / 1000)),
     },
     {
       ...{ name: 'dpcache_kubernetes_events_total', type: 'counter', labels },
-      help: 'Puts and deletes of objects of a kind that were handed over.',
+      help: 'Puts and deletes of objects of a kind.',
       samples: samples(({ events }) => events),
     },
     {
       ...{ name: 'dpcache_kubernetes_lists_total', type: 'counter', labels },
-      help: 'Lists of a kind that were completed: all but the first are relists.',
+      help: 'Completed lists of a kind; all except the first are relists.',
       samples: samples(({ lists }) => lists),
     },
     {
       ...{ name: 'dpcache_kubernetes_failures_total', type: 'counter', labels },
-      help: 'Lists and watches of a kind that failed, each of which was tried again.',
+      help: 'Failed lists and watches of a kind.',
       samples: samples(({ failures }) => failures),
     },
     {
       ...{ name: 'dpcache_kubernetes_rejections_total', type: 'counter', labels },
-      help: 'Objects of a kind, and fields of them, that were refused.',
+      help: 'Rejected objects of a kind, and rejected fields of them.',
       samples: samples(({ rejected }) => rejected),
     },
   ];

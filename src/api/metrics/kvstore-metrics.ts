@@ -12,27 +12,27 @@ export function kvstoreDescriptions({ figures }: Pick<Readings, 'figures'>): rea
   return [
     {
       ...{ name: 'dpcache_kvstore_queue_bytes', type: 'gauge', labels },
-      help: 'What has arrived from a kvstore and is not in the engines yet.',
+      help: 'Bytes received from a kvstore that the engines have not applied yet.',
       samples: () => sums(({ queuedBytes }) => queuedBytes),
     },
     {
       ...{ name: 'dpcache_kvstore_listings_total', type: 'counter', labels },
-      help: 'Lists that were begun, of all resources.',
+      help: 'Started lists of all resources.',
       samples: () => sums(({ listings }) => listings),
     },
     {
       ...{ name: 'dpcache_kvstore_streams_total', type: 'counter', labels },
-      help: 'Streams that were followed, of all resources: what is more than one each are reconnects.',
+      help: 'Watch streams of all resources; all except the first of each resource are reconnects.',
       samples: () => sums(({ resumptions }) => resumptions),
     },
     {
       ...{ name: 'dpcache_kvstore_watch_failures_total', type: 'counter', labels },
-      help: 'Failures of watches, each of which was tried again.',
+      help: 'Failed watches.',
       samples: () => sums(({ failures }) => failures),
     },
     {
       ...{ name: 'dpcache_kvstore_requests_total', type: 'counter', labels: ['cluster', 'outcome'] },
-      help: 'Requests to a kvstore, by outcome: ok, or the code of the error.',
+      help: 'Requests to a kvstore by outcome: ok, or the code of the error.',
       samples: () =>
         figures().flatMap(({ name, kvstore }) =>
           Object.entries(kvstore?.requests ?? {}).map(([outcome, value = 0]) => ({
@@ -43,12 +43,12 @@ export function kvstoreDescriptions({ figures }: Pick<Readings, 'figures'>): rea
     },
     {
       ...{ name: 'dpcache_kvstore_leases', type: 'gauge', labels },
-      help: 'Leases that are held in a kvstore.',
+      help: 'Current leases in a kvstore.',
       samples: () => known(figures(), ({ kvstore }) => kvstore?.leases),
     },
     {
       ...{ name: 'dpcache_kvstore_leases_lost_total', type: 'counter', labels },
-      help: 'Leases in a kvstore that were lost while keys were bound to them.',
+      help: 'Leases in a kvstore that expired or were revoked while keys were bound to them.',
       samples: () => known(figures(), ({ kvstore }) => kvstore?.leasesLost),
     },
   ];

@@ -23,14 +23,14 @@ export class ProcessMetrics {
     for (const description of described) register(this.#registry, description);
     this.#requests = new Histogram({
       name: 'dpcache_api_request_duration_seconds',
-      help: 'Requests of the API until their answer begins.',
+      help: 'Duration of API requests until the response starts.',
       labelNames: ['route', 'code'],
       buckets: REQUEST_SECONDS,
       registers: [this.#registry],
     });
     this.#credentialFailures = new Counter({
       name: 'dpcache_api_credential_failures_total',
-      help: 'Reads of the files of --listen-… that failed or gave unusable content; the former ones stay in use.',
+      help: 'Failed reads of the files of --listen-…; the previous contents stay in use.',
       registers: [this.#registry],
     });
   }

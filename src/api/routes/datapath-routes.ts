@@ -11,13 +11,13 @@ const SHOWN_STEPS = 1_000;
 
 const DIFF: z.ZodType<DatapathDiffDocument> = z
   .object({
-    total: z.int().openapi({ description: 'How many there are; the first 1,000 are shown' }),
+    total: z.int().openapi({ description: 'Number of differences; the first 1,000 are returned' }),
     steps: z.array(
       z.object({
         table: z.string(),
         key: z.string(),
-        kernel: z.string().optional().openapi({ description: 'Left out when the kernel has nothing' }),
-        cache: z.string().optional().openapi({ description: 'Left out when the cache has nothing' }),
+        kernel: z.string().optional().openapi({ description: 'Absent if the kernel has no such item' }),
+        cache: z.string().optional().openapi({ description: 'Absent if the cache has no such item' }),
       }),
     ),
   })
@@ -26,18 +26,16 @@ const DIFF: z.ZodType<DatapathDiffDocument> = z
 const GET_DIFF = createRoute({
   method: 'get',
   path: '/v1/datapath/diff',
-  summary:
-    'Where the kernel differs from the caches, in the order in which it would be written. Over the unix socket only',
+  summary: 'Returns the differences between the kernel and the caches, in write order. Unix socket only',
   responses: answers(DIFF, 'The differences'),
 });
 
 const REPAIR = createRoute({
   method: 'post',
   path: '/v1/datapath/repair',
-  summary:
-    'Makes the kernel equal to the caches: what others have changed is put right. Over the unix socket only',
+  summary: 'Writes the differences between the kernel and the caches to the kernel. Unix socket only',
   request: { body: { content: { 'application/json': { schema: z.strictObject({}) } } } },
-  responses: answers(DIFF, 'What was put right'),
+  responses: answers(DIFF, 'The repaired differences'),
 });
 
 /** Paths that the base app refuses over TCP before it reads a body. */
@@ -52,7 +50,10 @@ export function addDatapathRoutes(app: ApiApp, { model }: ApiContext): void {
   ): Promise<DatapathDiffDocument> => {
     const { datapath } = model;
     if (datapath === undefined)
-      throw new ProblemError('not-found', 'This agent steers no datapath: start it with --datapath linux.');
+      throw new ProblemError(
+        'not-found',
+        'No datapath is configured: start the agent with --datapath linux.',
+      );
     const steps = reading.then(() => ask(datapath));
     reading = steps.catch(() => {});
     const all = await steps;

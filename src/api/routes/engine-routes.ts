@@ -49,7 +49,7 @@ const IDENTITY_FILTERS = {
 const LIST_SERVICES = createRoute({
   method: 'get',
   path: '/v1/services',
-  summary: 'Services and their backends, by namespace and name, a page at a time',
+  summary: 'Returns a page of services with their backends, sorted by namespace and name',
   request: {
     query: z.strictObject({ ...SERVICE_FILTERS, ...PAGE_PARAMETERS }),
   },
@@ -59,7 +59,7 @@ const LIST_SERVICES = createRoute({
 const COUNT_SERVICES = createRoute({
   method: 'get',
   path: '/v1/services/count',
-  summary: 'How many services there are',
+  summary: 'Returns the number of services',
   request: { query: z.strictObject(SERVICE_FILTERS) },
   responses: answers(COUNT, 'The number of services'),
 });
@@ -67,7 +67,7 @@ const COUNT_SERVICES = createRoute({
 const GET_SERVICE = createRoute({
   method: 'get',
   path: '/v1/services/{namespace}/{name}',
-  summary: 'A service, its backends, and who offers what to it',
+  summary: 'Returns a service, its effective backends, and all offered backends',
   request: { params: z.object({ namespace: NAME, name: NAME }) },
   responses: answers(EXPLAINED_SERVICE, 'The service'),
 });
@@ -75,7 +75,7 @@ const GET_SERVICE = createRoute({
 const LIST_NODES = createRoute({
   method: 'get',
   path: '/v1/nodes',
-  summary: 'Nodes, by cluster and name, a page at a time',
+  summary: 'Returns a page of nodes, sorted by cluster and name',
   request: {
     query: z.strictObject({ ...NODE_FILTERS, ...PAGE_PARAMETERS }),
   },
@@ -85,7 +85,7 @@ const LIST_NODES = createRoute({
 const COUNT_NODES = createRoute({
   method: 'get',
   path: '/v1/nodes/count',
-  summary: 'How many nodes there are',
+  summary: 'Returns the number of nodes',
   request: { query: z.strictObject(NODE_FILTERS) },
   responses: answers(COUNT, 'The number of nodes'),
 });
@@ -93,7 +93,7 @@ const COUNT_NODES = createRoute({
 const GET_NODE = createRoute({
   method: 'get',
   path: '/v1/nodes/{cluster}/{name}',
-  summary: 'A node, and what each source says of it',
+  summary: 'Returns a node and the claims of each source',
   request: { params: z.object({ cluster: NAME, name: NAME }) },
   responses: answers(EXPLAINED_NODE, 'The node'),
 });
@@ -101,7 +101,7 @@ const GET_NODE = createRoute({
 const LIST_IDENTITIES = createRoute({
   method: 'get',
   path: '/v1/identities',
-  summary: 'Identities whose labels are known, a page at a time, in no order that is promised',
+  summary: 'Returns a page of identities with known labels, in no particular order',
   request: {
     query: z.strictObject({ ...IDENTITY_FILTERS, ...PAGE_PARAMETERS }),
   },
@@ -111,7 +111,7 @@ const LIST_IDENTITIES = createRoute({
 const COUNT_IDENTITIES = createRoute({
   method: 'get',
   path: '/v1/identities/count',
-  summary: 'How many identities there are',
+  summary: 'Returns the number of identities',
   request: { query: z.strictObject(IDENTITY_FILTERS) },
   responses: answers(COUNT, 'The number of identities'),
 });
@@ -119,7 +119,7 @@ const COUNT_IDENTITIES = createRoute({
 const GET_IDENTITY = createRoute({
   method: 'get',
   path: '/v1/identities/{identity}',
-  summary: 'The labels of an identity, and how many prefixes have it',
+  summary: 'Returns the labels of an identity and the number of its prefixes',
   request: {
     params: z.object({
       identity: z.coerce
@@ -169,7 +169,7 @@ export function addEngineRoutes(app: ApiApp, { model, feed, clock, instance, gat
     const announced = services.get(id);
     const explanation = services.explain(id);
     if (announced === undefined || explanation === undefined)
-      throw new ProblemError('not-found', 'No service of this name is announced.', {
+      throw new ProblemError('not-found', 'No such service.', {
         field: 'name',
         value: `${id.namespace}/${id.name}`,
       });
@@ -205,7 +205,7 @@ export function addEngineRoutes(app: ApiApp, { model, feed, clock, instance, gat
     const node = nodes.get(fullName);
     const explanation = nodes.explain(fullName);
     if (node === undefined || explanation === undefined)
-      throw new ProblemError('not-found', 'There is no node of this name.', {
+      throw new ProblemError('not-found', 'No such node.', {
         field: 'name',
         value: fullName,
       });
@@ -237,7 +237,7 @@ export function addEngineRoutes(app: ApiApp, { model, feed, clock, instance, gat
     const labels = isNumericIdentity(identity) ? model.labelsOf(identity) : undefined;
     const prefixes = ipcache.countByIdentity(identity);
     if (labels === undefined && prefixes === 0)
-      throw new ProblemError('not-found', 'No cluster has allocated this identity.', {
+      throw new ProblemError('not-found', 'No such identity.', {
         field: 'identity',
         value: String(identity),
       });

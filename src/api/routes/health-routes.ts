@@ -13,8 +13,8 @@ export interface HealthContext {
 const HEALTH = createRoute({
   method: 'get',
   path: '/healthz',
-  summary: 'Whether the process answers',
-  responses: answers(z.object({ status: z.literal('ok'), pid: z.int() }), 'It does'),
+  summary: 'Returns 200 if the process answers',
+  responses: answers(z.object({ status: z.literal('ok'), pid: z.int() }), 'The process answers'),
 });
 
 const READINESS = z.object({ ready: z.boolean(), blockers: z.array(z.string()) });
@@ -22,19 +22,19 @@ const READINESS = z.object({ ready: z.boolean(), blockers: z.array(z.string()) }
 const READY = createRoute({
   method: 'get',
   path: '/readyz',
-  summary: 'Whether it is ready: everything that is followed has been complete',
+  summary: 'Returns 200 if the agent is ready: the initial sync of all sources is done',
   responses: {
-    200: { description: 'It has', content: { 'application/json': { schema: READINESS } } },
-    503: { description: 'What it waits for', content: { 'application/json': { schema: READINESS } } },
+    200: { description: 'The agent is ready', content: { 'application/json': { schema: READINESS } } },
+    503: { description: 'Pending conditions', content: { 'application/json': { schema: READINESS } } },
   },
 });
 
 const METRICS = createRoute({
   method: 'get',
   path: '/metrics',
-  summary: 'Everything that is measured, for Prometheus',
+  summary: 'Returns the metrics for Prometheus',
   responses: {
-    200: { description: 'The text form of Prometheus', content: { 'text/plain': { schema: z.string() } } },
+    200: { description: 'Prometheus text format', content: { 'text/plain': { schema: z.string() } } },
   },
 });
 

@@ -43,7 +43,7 @@ const FEW_HOST_BITS = 12;
 
 const FILTER_FIELDS = {
   prefix: filterParameter('Exactly this IP or CIDR'),
-  within: filterParameter('Only prefixes that lie in this CIDR'),
+  within: filterParameter('Only prefixes in this CIDR'),
   identity: z.coerce
     .number()
     .int()
@@ -54,10 +54,10 @@ const FILTER_FIELDS = {
   source: z
     .enum(SOURCES, { error: `must be one of ${SOURCES.join(', ')}` })
     .optional()
-    .openapi({ description: 'Only prefixes whose effective claim is of this source' }),
-  cluster: filterParameter('Only prefixes whose effective claim is of this remote cluster'),
+    .openapi({ description: 'Only prefixes whose effective claim is from this source' }),
+  cluster: filterParameter('Only prefixes whose effective claim is from this remote cluster'),
   pod: filterParameter('Only prefixes of this pod: `namespace/name`'),
-  node: filterParameter('Only prefixes behind this host, by its IP'),
+  node: filterParameter('Only prefixes on the node with this IP'),
 };
 
 const FILTERS = z.strictObject(FILTER_FIELDS);
@@ -67,18 +67,18 @@ type Filters = z.output<typeof FILTERS>;
 const LIST = createRoute({
   method: 'get',
   path: '/v1/ipcache',
-  summary: 'Prefixes and what stands behind them, a page at a time, in no order that is promised',
+  summary: 'Returns a page of prefixes with their entries, in no particular order',
   request: { query: z.strictObject({ ...FILTER_FIELDS, ...PAGE_PARAMETERS }).openapi('IPFilters') },
   responses: answers(
     pageOf(ENTRY),
-    'A page of prefixes: it may be short, also empty, while there is a `continue`',
+    'A page of prefixes; if `continue` is present, the page may be short or empty',
   ),
 });
 
 const COUNT_PREFIXES = createRoute({
   method: 'get',
   path: '/v1/ipcache/count',
-  summary: 'How many prefixes there are',
+  summary: 'Returns the number of prefixes',
   request: { query: FILTERS },
   responses: answers(COUNT, 'The number of prefixes'),
 });
@@ -93,31 +93,32 @@ const CIDR_PARAMETERS = z.object({
 const LOOKUP = createRoute({
   method: 'get',
   path: '/v1/ipcache/lookup/{ip}',
-  summary: 'What an IP belongs to: the longest prefix that contains it',
+  summary: 'Returns the entry of the longest prefix that contains an IP',
   request: { params: IP_PARAMETER },
-  responses: answers(ENTRY, 'What stands behind the longest prefix'),
+  responses: answers(ENTRY, 'The entry of the prefix'),
 });
 
 const EXPLAIN_IP = createRoute({
   method: 'get',
   path: '/v1/ipcache/explain/{ip}',
-  summary: 'Who claims the prefix that an IP belongs to, strongest first, and why the first one won',
+  summary:
+    'Returns the claims on the longest prefix that contains an IP, strongest first, and why the first one is effective',
   request: { params: IP_PARAMETER },
-  responses: answers(EXPLANATION, 'Every claim'),
+  responses: answers(EXPLANATION, 'All claims'),
 });
 
 const EXPLAIN_CIDR = createRoute({
   method: 'get',
   path: '/v1/ipcache/explain/{ip}/{length}',
-  summary: 'Who claims exactly this CIDR, strongest first, and why the first one won',
+  summary: 'Returns the claims on exactly this CIDR, strongest first, and why the first one is effective',
   request: { params: CIDR_PARAMETERS },
-  responses: answers(EXPLANATION, 'Every claim'),
+  responses: answers(EXPLANATION, 'All claims'),
 });
 
 const LOOKUP_MANY = createRoute({
   method: 'post',
   path: '/v1/lookup',
-  summary: 'What many IPs belong to, in one request',
+  summary: 'Returns the entries of many IPs',
   request: {
     body: {
       required: true,
@@ -133,10 +134,10 @@ const LOOKUP_MANY = createRoute({
       revision: z.int(),
       entries: z.array(ENTRY.nullable()),
       errors: z.array(z.object({ index: z.int(), ip: z.string(), detail: z.string() })).openapi({
-        description: 'Items that are not IP addresses; their entries are null',
+        description: 'Invalid items; their entries are null',
       }),
     }),
-    'For each IP in order its entry, or null if nothing is known about it or it is not an IP',
+    'The entry of each IP, in order; null if the IP is unknown or invalid',
   ),
 });
 
@@ -261,7 +262,7 @@ class SnapshotViews {
 
 /** Returns the problem of an unknown IP or CIDR. */
 function unknown(field: string, value: string): ProblemError {
-  return new ProblemError('not-found', `Nothing is known of ${value}.`, { field, value });
+  return new ProblemError('not-found', `No entry for ${value}.`, { field, value });
 }
 
 function explained(model: ReadModel, asked: string, entry: KeyedEntry | undefined): ExplanationDocument {
@@ -309,7 +310,7 @@ function contains(around: Prefix, key: string): boolean {
 function podParameter(pod: string): readonly [namespace: string, name: string] {
   const [namespace, name, ...rest] = pod.split('/');
   if (namespace !== undefined && name !== undefined && rest.length === 0) return [namespace, name];
-  throw new ProblemError('invalid-parameter', 'pod is not a namespace and a name.', {
+  throw new ProblemError('invalid-parameter', 'pod is not namespace/name.', {
     field: 'pod',
     value: pod.slice(0, 120),
     allowed: 'namespace/name',

@@ -103,7 +103,7 @@ export class ListPages<T> {
       this.#touch(before);
       return before.last;
     }
-    throw new ProblemError('expired', 'The list is not held any more: ask for it from its beginning.', {
+    throw new ProblemError('expired', 'The continue token has expired: start the list again without it.', {
       field: 'continue',
       value: token.slice(0, 40),
     });

@@ -24,8 +24,8 @@ export type AnswerDescription<S extends z.ZodType> = {
 export function answers<S extends z.ZodType>(schema: S, description: string): AnswerDescription<S> {
   return {
     200: { description, content: { 'application/json': { schema } } },
-    304: { description: 'The client has this answer: it has named its `ETag` in `If-None-Match`' },
-    default: { description: 'What is wrong', content: { [PROBLEM_TYPE]: { schema: PROBLEM } } },
+    304: { description: 'The client already has this response: its `ETag` is in `If-None-Match`' },
+    default: { description: 'The problem', content: { [PROBLEM_TYPE]: { schema: PROBLEM } } },
   };
 }
 
@@ -45,12 +45,15 @@ export const PAGE_PARAMETERS: {
     .min(1)
     .max(MAX_LIMIT)
     .default(500)
-    .openapi({ description: 'Most items of a page', param: { in: 'query', name: 'limit' } }),
+    .openapi({ description: 'Maximum number of items of the page', param: { in: 'query', name: 'limit' } }),
   continue: z
     .string()
     .max(40)
     .optional()
-    .openapi({ description: 'The `continue` of the page before', param: { in: 'query', name: 'continue' } }),
+    .openapi({
+      description: 'The `continue` of the previous page',
+      param: { in: 'query', name: 'continue' },
+    }),
 };
 
 /** Parsed query of a list: {@link PAGE_PARAMETERS} and the filters. */
@@ -70,11 +73,11 @@ export function pageOf<T>(item: z.ZodType<T>): z.ZodType<{
     items: z.array(item).readonly(),
     revision: z
       .int()
-      .openapi({ description: 'What the whole list shows; `/v1/monitor?from=` goes on from there' }),
+      .openapi({ description: 'Revision of the list; `/v1/monitor?from=` returns the later changes' }),
     continue: z
       .string()
       .optional()
-      .openapi({ description: 'Asks for the next page; left out on the last one' }),
+      .openapi({ description: 'Token of the next page; absent on the last one' }),
   });
 }
 
@@ -144,7 +147,7 @@ export async function readPage<T>(
   if (given === undefined) return inTurn(gate, limit, () => pages.next(token, limit));
   throw new ProblemError(
     'invalid-parameter',
-    'continue goes on with the filters of its list: leave the others out.',
+    'continue and filters cannot be combined: remove the filters, because the list already has its own.',
     {
       field: given[0],
       value: String(given[1]).slice(0, 120),
@@ -156,7 +159,7 @@ async function inTurn<T>(gate: TurnGate, weight: number, read: () => T): Promise
   const results: T[] = [];
   await gate.run(weight, () => results.push(read()));
   const [result] = results;
-  assert(result !== undefined, 'it has run: nothing could end it before');
+  assert(result !== undefined, 'the gate ran the read');
   return result;
 }
 

@@ -15,21 +15,21 @@ import { answers } from './route-parts.ts';
 const GET_STATUS = createRoute({
   method: 'get',
   path: '/v1/status',
-  summary: 'How the agent stands: clusters, counts, what was rejected',
+  summary: 'Returns the status of the agent: clusters, counts and rejected items',
   responses: answers(STATUS, 'The status'),
 });
 
 const GET_CLUSTERMESH = createRoute({
   method: 'get',
   path: '/v1/clustermesh',
-  summary: 'How each cluster of the mesh stands',
+  summary: 'Returns the status of each cluster of the mesh',
   responses: answers(CLUSTERMESH, 'The clusters'),
 });
 
 const REJECTIONS = createRoute({
   method: 'get',
   path: '/v1/rejections',
-  summary: 'What was rejected: counted by reason, and the last ones',
+  summary: 'Returns the number of rejected items by reason, and the last of them',
   responses: answers(
     z.object({
       total: z.int(),
@@ -51,24 +51,23 @@ const REJECTIONS = createRoute({
 const MONITOR = createRoute({
   method: 'get',
   path: '/v1/monitor',
-  summary: 'Every change as server-sent events, each key once at its latest state',
+  summary: 'Returns all changes as server-sent events, each key once at its latest state',
   request: {
     query: z.strictObject({
       types: z
         .string()
         .max(64)
         .optional()
-        .openapi({ description: 'Only changes of these: ip, service, node, with commas between' }),
+        .openapi({ description: 'Only changes of these types: ip, service, node; separated by commas' }),
       from: z.string().max(64).optional().openapi({
-        description:
-          'Go on after this: the revision of a list, or the id of an event. Without it: what comes from now on',
+        description: 'Start after this revision of a list or id of an event. Default: the current revision',
       }),
     }),
     headers: z.object({ 'last-event-id': z.string().max(64).optional() }),
   },
   responses: {
     200: {
-      description: 'Events `synced`, `change`, and `resync` when changes were missed',
+      description: 'Events `synced`, `change`, and `resync` if changes were lost',
       content: { 'text/event-stream': { schema: z.string() } },
     },
   },
@@ -100,7 +99,7 @@ export function addStatusRoutes(app: ApiApp, context: ApiContext): void {
     // The body of a HEAD request has no reader, so a stream would never end.
     if (c.req.method === 'HEAD') return new Response(null, { headers: EVENT_STREAM_HEADERS });
     if (metrics.monitors >= MONITORS)
-      throw new ProblemError('too-many', `No more than ${MONITORS} monitors are served at a time.`);
+      throw new ProblemError('too-many', `More than ${MONITORS} concurrent monitors: try again later.`);
     metrics.monitors++;
     const ended = new AbortController();
     ended.signal.addEventListener('abort', () => metrics.monitors--);
@@ -123,7 +122,7 @@ function typesParameter(text: string | undefined): ReadonlySet<ChangeType> {
   const words = text.split(',');
   const types = words.filter(isType);
   if (types.length === words.length) return new Set(types);
-  throw new ProblemError('invalid-parameter', 'types names a type that there is not.', {
+  throw new ProblemError('invalid-parameter', 'types contains an unknown type.', {
     field: 'types',
     value: text,
     allowed: CHANGE_TYPES.join(', '),
@@ -135,7 +134,7 @@ function fromParameter({ instance, feed }: ApiContext, text: string | undefined)
   if (text === undefined) return undefined;
   const [, run, revision] = /^(?:([0-9a-f-]{1,40})\.)?(\d{1,15})$/.exec(text) ?? [];
   if (revision === undefined)
-    throw new ProblemError('invalid-parameter', 'from is neither a revision nor the id of an event.', {
+    throw new ProblemError('invalid-parameter', 'from is not a revision or an event id.', {
       field: 'from',
       value: text,
       allowed: `a number, such as the revision of a list (now ${feed.revision})`,

@@ -204,9 +204,7 @@ function listener(
   const listen = getRequestListener(answer, {
     errorHandler: (error) => {
       if (!(error instanceof RequestError)) throw error;
-      return problemResponse(
-        problem('bad-request', `The Host or the address is not valid: ${error.message}.`),
-      );
+      return problemResponse(problem('bad-request', `Invalid Host header or URL: ${error.message}.`));
     },
   });
   return async (incoming, outgoing) => {
@@ -215,7 +213,7 @@ function listener(
     // Answers accumulate in memory if the client does not read. A pipelined answer has no socket yet, so close the connection.
     if (openAnswers(incoming.socket) > PIPELINED) incoming.socket.destroy();
     else if (hostCount(incoming) > 1)
-      refuse(outgoing, problem('bad-request', 'There are several Host headers.'));
+      refuse(outgoing, problem('bad-request', 'The request has several Host headers: send one.'));
     else await listen(incoming, outgoing);
   };
 }
@@ -252,11 +250,11 @@ function malformed({ code }: NodeJS.ErrnoException): ProblemDocument {
   if (code === 'HPE_HEADER_OVERFLOW')
     return problem(
       'headers-too-large',
-      `The address and the headers have more than ${LIMITS.maxHeaderSize} bytes.`,
+      `The URL and the headers have more than ${LIMITS.maxHeaderSize} bytes.`,
     );
   if (code === 'ERR_HTTP_REQUEST_TIMEOUT')
-    return problem('request-timeout', 'The request has not been sent in time.');
-  return problem('bad-request', 'What was sent is not HTTP.');
+    return problem('request-timeout', 'The request was not received in time.');
+  return problem('bad-request', 'The request is not valid HTTP.');
 }
 
 function answerText(document: ProblemDocument): string {
@@ -298,7 +296,7 @@ function judge(
   const hasToken = token !== undefined && isToken(request.headers.get('authorization'), token);
   if (!hasToken && !isOwnName(named, host, names))
     return problemResponse(
-      problem('forbidden', 'The Host is not a name of this agent: add it with --listen-name.', {
+      problem('forbidden', 'Unknown Host: add it to the agent with --listen-name.', {
         field: 'Host',
         value: named.slice(0, 120),
       }),
@@ -306,13 +304,19 @@ function judge(
   const origin = request.headers.get('origin');
   if (origin !== null && !isSameOrigin(origin, asked))
     return problemResponse(
-      problem('forbidden', 'The Origin is another one.', { field: 'Origin', value: origin.slice(0, 120) }),
+      problem('forbidden', 'The Origin differs from the requested host.', {
+        field: 'Origin',
+        value: origin.slice(0, 120),
+      }),
     );
   if (token === undefined || hasToken) return 'accepted';
   if (open.has(asked.pathname)) return 'open';
-  return problemResponse(problem('unauthorized', 'Send Authorization: Bearer with the token of the agent.'), {
-    'www-authenticate': 'Bearer',
-  });
+  return problemResponse(
+    problem('unauthorized', 'No valid token: send Authorization: Bearer with the token of the agent.'),
+    {
+      'www-authenticate': 'Bearer',
+    },
+  );
 }
 
 function isOwnName(named: string, host: string, names: readonly string[]): boolean {

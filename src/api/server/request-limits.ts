@@ -15,7 +15,7 @@ const WITHOUT_BODY: ReadonlySet<string> = new Set(['GET', 'HEAD']);
 /** Rejects requests over TCP before their bodies are read. */
 export const socketOnly: MiddlewareHandler<ApiEnv> = (c, next) => {
   if (!isLocal(c))
-    throw new ProblemError('forbidden', 'This is served over the unix socket of the agent only.');
+    throw new ProblemError('forbidden', 'Forbidden over TCP: use the unix socket of the agent.');
   return next();
 };
 
@@ -45,7 +45,10 @@ export function limitBodies(): MiddlewareHandler<ApiEnv> {
     if (WITHOUT_BODY.has(c.req.method)) return next();
     const origin = isLocal(c) ? 'local' : 'tcp';
     if (serving[origin] >= MAX_BODIES)
-      throw new ProblemError('too-many', `At most ${MAX_BODIES} requests with a body are served at a time.`);
+      throw new ProblemError(
+        'too-many',
+        `More than ${MAX_BODIES} concurrent requests with a body: try again later.`,
+      );
     serving[origin]++;
     try {
       return await limitSize(c, next);

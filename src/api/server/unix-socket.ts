@@ -14,7 +14,7 @@ export class SocketInUseError extends Error {
 
   constructor(path: string, pid: number | undefined) {
     const holder = pid === undefined ? 'another process' : `the agent with pid ${pid}`;
-    super(`${path} is served by ${holder}: stop it, or choose another socket with --socket`);
+    super(`${path} is in use by ${holder}: stop it, or set another socket with --socket`);
     this.name = 'SocketInUseError';
     this.holder = holder;
   }
@@ -34,7 +34,7 @@ const PATH_BYTES = 107;
 export async function listenOnSocket(server: Server, path: string): Promise<void> {
   const aside = join(dirname(path), `.${randomUUID().slice(0, 8)}`);
   if (Math.max(...[path, aside].map((name) => Buffer.byteLength(name))) > PATH_BYTES)
-    throw new Error(`${path}: the path of a socket has at most ${PATH_BYTES} bytes, with its folder`);
+    throw new Error(`${path}: the path of a socket must have at most ${PATH_BYTES} bytes`);
   await mkdir(dirname(path), { recursive: true, mode: 0o700 });
   await removeStale(path, aside);
   // bind(2) runs within this call and applies the umask, so no other user can ever open the socket.
@@ -65,7 +65,7 @@ export async function listenOnSocket(server: Server, path: string): Promise<void
 async function removeStale(path: string, aside: string): Promise<void> {
   try {
     if (!(await lstat(path)).isSocket())
-      throw new Error(`${path} is there and no socket: it is left as it is`);
+      throw new Error(`${path} exists and is not a socket: remove it, or set another socket with --socket`);
     if (await isServed(path)) throw new SocketInUseError(path, await servingPid(path));
     await rename(path, aside);
   } catch (error) {

@@ -69,14 +69,16 @@ describe('a unix socket', () => {
     });
     await server.stop();
     expect(existsSync(path)).toBe(false);
-    await expect(new ApiClient(path, NEVER).ask('/healthz')).rejects.toThrow('no agent serves it');
+    await expect(new ApiClient(path, NEVER).ask('/healthz')).rejects.toThrow(
+      'no process listens on this socket',
+    );
   });
 
   it('that is served is refused, with the pid of who serves it', async () => {
     const path = join(temporaryFolder({}), 'dpcache.sock');
     await serve({ socket: path });
     await expect(serve({ socket: path })).rejects.toThrow(
-      `${path} is served by the agent with pid ${process.pid}`,
+      `${path} is in use by the agent with pid ${process.pid}`,
     );
     expect(await new ApiClient(path, NEVER).ask('/healthz')).toMatchObject({ status: 'ok' });
   });
@@ -98,7 +100,7 @@ describe('a unix socket', () => {
     const other = createServer((socket) => socket.on('error', () => {}).end('nonsense\n')).listen(path);
     onTestFinished(() => void other.close());
     await once(other, 'listening');
-    await expect(serve({ socket: path })).rejects.toThrow('is served by another process');
+    await expect(serve({ socket: path })).rejects.toThrow('is in use by another process');
   });
 
   it('of another program that hangs up in the middle of its answer is refused too', async () => {
@@ -109,14 +111,14 @@ describe('a unix socket', () => {
     }).listen(path);
     onTestFinished(() => void other.close());
     await once(other, 'listening');
-    await expect(serve({ socket: path })).rejects.toThrow('is served by another process');
+    await expect(serve({ socket: path })).rejects.toThrow('is in use by another process');
   });
 
   it('that is a file or a folder is refused, and the file is left', async () => {
     const folder = temporaryFolder({ file: 'precious' });
     mkdirSync(join(folder, 'folder'));
     for (const name of ['file', 'folder'])
-      await expect(serve({ socket: join(folder, name) })).rejects.toThrow('is there and no socket');
+      await expect(serve({ socket: join(folder, name) })).rejects.toThrow('exists and is not a socket');
     expect(readFileSync(join(folder, 'file'), 'utf8')).toBe('precious');
     expect(readdirSync(folder).sort()).toEqual(['file', 'folder']);
   });
@@ -145,7 +147,7 @@ describe('a unix socket', () => {
     expect(starts.filter(({ status }) => status === 'fulfilled')).toHaveLength(1);
     for (const start of starts)
       if (start.status === 'rejected')
-        expect(String(start.reason)).toContain('is served by the agent with pid');
+        expect(String(start.reason)).toContain('is in use by the agent with pid');
     expect(await new ApiClient(path, NEVER).ask('/healthz')).toMatchObject({ status: 'ok' });
   });
 
@@ -607,7 +609,7 @@ describe('a monitor over a connection', () => {
       throw bug;
     };
     const lines = new ApiClient(path, NEVER).lines('/v1/monitor?from=0');
-    await expect(lines.next()).rejects.toThrow('the agent has gone');
+    await expect(lines.next()).rejects.toThrow('the agent has stopped');
     expect(world.faults).toEqual([bug]);
     const metrics = await (await world.app.request('/metrics')).text();
     expect(metrics).toContain('dpcache_api_monitors 0');
@@ -640,7 +642,7 @@ it('says clearly that the agent has gone in the middle of an answer', async () =
   );
   onTestFinished(() => void other.close());
   await once(other, 'listening');
-  await expect(new ApiClient(path, NEVER).ask('/v1/status')).rejects.toThrow('the agent has gone');
+  await expect(new ApiClient(path, NEVER).ask('/v1/status')).rejects.toThrow('the agent has stopped');
 });
 
 it('says clearly that an answer is no answer of an agent', async () => {

@@ -316,7 +316,10 @@ describeOnLinux('an agent with --datapath linux', ['maps', 'bpftool', 'namespace
       expect.stringMatching(/^No agent is running at .*maps +available/s),
     ]);
     const nowhere = await dpcache('datapath', 'diff', '--socket', join(scratch.folder(), 'none'));
-    expect([nowhere.status, nowhere.stderr]).toEqual([1, expect.stringContaining('no agent serves it')]);
+    expect([nowhere.status, nowhere.stderr]).toEqual([
+      1,
+      expect.stringContaining('no process listens on this socket'),
+    ]);
   });
 
   it('says that another agent steers nothing', async () => {

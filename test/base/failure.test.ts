@@ -1,0 +1,45 @@
+import { readFile } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { describe, expect, it } from 'vitest';
+import { failureOf, messageOf } from '../../src/base/failure.ts';
+
+describe('the message of a failure', () => {
+  it('of a file has a text instead of the code', async () => {
+    const error: unknown = await readFile('/nowhere/file').catch((cause: unknown) => cause);
+    expect(messageOf(error)).toBe('no such file or folder');
+    expect(failureOf(error, { wallTime: () => 7 })).toEqual({
+      code: 'ENOENT',
+      message: 'no such file or folder',
+      at: 7,
+    });
+  });
+
+  it('of an address names it', async () => {
+    const first = createServer();
+    await new Promise<void>((resolve) => first.listen(0, '127.0.0.1', resolve));
+    const address = first.address();
+    const port = typeof address === 'object' ? address?.port : undefined;
+    const second = createServer();
+    const error = await new Promise((resolve) => second.once('error', resolve).listen(port, '127.0.0.1'));
+    first.close();
+    expect(messageOf(error)).toBe(`address already in use: 127.0.0.1:${port}`);
+  });
+
+  it.each([
+    [{ code: 'ECONNREFUSED', syscall: 'connect', address: '::1', port: 80 }, 'connection refused: [::1]:80'],
+    [{ code: 'ENOTFOUND', syscall: 'getaddrinfo', hostname: 'a.example' }, 'unknown host name: a.example'],
+    [{ code: 'EACCES', syscall: 'connect', address: '/a.sock' }, 'permission denied'],
+    [{ code: 'EUNATCH', syscall: 'open' }, 'raw'],
+    [{ code: 'ENOENT' }, 'raw'],
+  ])('%j', (fields, message) => {
+    expect(messageOf(Object.assign(new Error('raw'), fields))).toBe(message);
+  });
+
+  it('of any other value is its message or its text', () => {
+    expect([messageOf(new TypeError('a')), messageOf('b'), messageOf(undefined)]).toEqual([
+      'a',
+      'b',
+      'undefined',
+    ]);
+  });
+});
