@@ -74,12 +74,22 @@ export const askOperator: Question = async (ask, view) => {
     json: status,
     lines: [
       electionText(status),
+      ...namespacesText(status),
       ...table([header, ...rows], view),
       ...processLines(status, [...failed, ...status.rejected.recent]),
     ],
     found: status.blockers.length === 0,
   };
 };
+
+function namespacesText({ namespaces }: OperatorDocument): readonly string[] {
+  if (namespaces === undefined) return [];
+  const { global, known, complete, globalByDefault } = namespaces;
+  const more = complete ? '' : ', not all known yet';
+  return [
+    `Namespaces: ${global} of ${known} global${more}; by default ${globalByDefault ? '' : 'not '}global.`,
+  ];
+}
 
 function electionText({ cluster, election, dryRun }: OperatorDocument): string {
   if (dryRun) return `Cluster ${printable(cluster)}: a dry run, nothing is written.`;

@@ -24,6 +24,8 @@ import {
   type LeaderElectionStatus,
 } from '../operator/elect/leader-election.ts';
 import { KvstoreReach } from '../operator/kvstore-reach.ts';
+import type { GlobalNamespacesStatus } from '../operator/publish/global-namespaces.ts';
+import { namespaceOfKey } from '../operator/publish/namespace-of-key.ts';
 import { InputError } from '../process/input-error.ts';
 import { openOwnEtcd, type ReachContext } from '../process/own-etcd.ts';
 import { RejectionReport } from '../process/rejection-report.ts';
@@ -50,6 +52,7 @@ export interface OperatorOptions
     | 'identityAllocation'
     | 'endpoints'
     | 'publish'
+    | 'globalByDefault'
     | 'intervals'
     | 'deleteAllEndpoints'
     | 'slicing'
@@ -85,6 +88,8 @@ export interface OperatorDocument extends ProcessDocument {
   /** Undefined: it runs without an election. */
   readonly election: LeaderElectionStatus | undefined;
   readonly duties: readonly DutyStatus[];
+  /** The namespaces whose objects are published. Undefined: all namespaces. */
+  readonly namespaces: GlobalNamespacesStatus | undefined;
   readonly rejected: { readonly total: number; readonly recent: readonly string[] };
 }
 
@@ -166,6 +171,20 @@ class OperatorProcess implements ServedProcess {
         ({ rounds }) => rounds?.conflicts,
       ),
       {
+        ...{ name: 'dpcache_operator_namespaces', type: 'gauge' },
+        help: 'Namespaces, by whether the mesh has their objects.',
+        labels: ['global'],
+        samples: () => {
+          const counts = this.#duties.namespaces?.counts();
+          if (counts === undefined) return [];
+          const { known, global } = counts;
+          return [
+            { value: global, labels: { global: 'true' } },
+            { value: known - global, labels: { global: 'false' } },
+          ];
+        },
+      },
+      {
         ...{ name: 'dpcache_operator_leader', type: 'gauge' },
         help: 'Whether this operator does the duties: it holds the Lease, or runs without an election.',
         samples: () => [{ value: Number(this.#isLeader) }],
@@ -182,6 +201,7 @@ class OperatorProcess implements ServedProcess {
       kubernetes: this.#kubernetes?.status().server,
       election: this.#election?.status(),
       duties: this.#statuses(),
+      namespaces: this.#duties.namespaces?.counts(),
       rejected: { total, recent: recent.map(({ message }) => message) },
     };
   }
@@ -192,9 +212,12 @@ class OperatorProcess implements ServedProcess {
     const silence = why === undefined ? [] : [`the kvstore does not answer: ${why}`];
     const problems = [...(this.#kvstoreProblem === undefined ? [] : [this.#kvstoreProblem]), ...silence];
     if (!this.#isLeader) return problems;
-    const missing = this.#duties.published.flatMap((duty) => {
-      const { name, published, lastFailure } = duty.status();
-      if (published?.synced === true) return [];
+    const { namespaces, published } = this.#duties;
+    const incomplete = published.filter((duty) => duty.status().published?.synced !== true);
+    // All producers wait for the namespaces.
+    const waited = namespaces === undefined || namespaces.complete ? incomplete : [namespaces, ...incomplete];
+    const missing = waited.map((duty) => {
+      const { name, lastFailure } = duty.status();
       return `${name} is not complete${lastFailure === undefined ? '' : `: ${lastFailure.message}`}`;
     });
     return [...problems, ...missing];
@@ -221,6 +244,7 @@ class OperatorProcess implements ServedProcess {
       start: async ({ progress }) => {
         for (const path of this.#options.load)
           await this.#recorded?.load(path, (rejection) => this.#rejected.add(rejection), progress);
+        await this.#recorded?.addNamespaces();
       },
       stop: () => this.#rejected.flush(),
     };
@@ -351,6 +375,12 @@ class OperatorProcess implements ServedProcess {
     }
   }
 
+  /** Returns the reason for which a key of the dry run is deleted. */
+  #reasonOf(key: string, value: Uint8Array): string | undefined {
+    const namespace = namespaceOfKey(key, value);
+    return namespace === undefined ? undefined : this.#duties.namespaces?.reason(namespace);
+  }
+
   #newDuties(kubernetes: KubernetesClient): OperatorDuties {
     const { dryRun } = this.#options;
     const { clock, random, log } = this.#context;
@@ -359,7 +389,10 @@ class OperatorProcess implements ServedProcess {
     try {
       return operatorDuties({
         ...{ ...this.#options, kubernetes, clock, random, dryRun: print, election: this.#election },
-        backend: print === undefined ? this.#kvstore : new DryRunBackend(this.#kvstore, print),
+        backend:
+          print === undefined
+            ? this.#kvstore
+            : new DryRunBackend(this.#kvstore, print, (key, value) => this.#reasonOf(key, value)),
         gate: new TurnGate({ clock, nextTurn: setImmediate }),
         onReject: (rejection) => this.#rejected.add(rejection),
         onFailure: (error, duty) => {

@@ -38,6 +38,7 @@ export interface OperatorFlags extends LogFlags, ServeFlags {
   readonly ipSync: boolean;
   readonly clusterConfig: boolean;
   readonly heartbeat: boolean;
+  readonly clustermeshDefaultGlobalNamespace?: 'true' | 'false';
   readonly endpointGcInterval?: number;
   readonly identityGcInterval?: number;
   readonly nodesGcInterval?: number;
@@ -66,6 +67,12 @@ function addDutyOptions(command: Command): Command {
     .option('--no-ip-sync', 'do not publish addresses of endpoints')
     .option('--no-cluster-config', 'do not publish the configuration of the cluster')
     .option('--no-heartbeat', 'do not publish a heartbeat')
+    .addOption(
+      new Option(
+        '--clustermesh-default-global-namespace <boolean>',
+        'publish objects of namespaces without the annotation clustermesh.cilium.io/global (default: true)',
+      ).choices(['true', 'false']),
+    )
     .addOption(
       new Option(
         '--endpoint-slices <mode>',
@@ -228,6 +235,8 @@ export async function operatorContradiction(flags: OperatorFlags): Promise<strin
   if (context !== undefined && kubeconfig === undefined) return '--context requires --kubeconfig <file>';
   if (kvstoreOpt !== undefined && kvstoreConfig === undefined)
     return '--kvstore-opt requires --kvstore-config <file>';
+  if (flags.clustermeshDefaultGlobalNamespace !== undefined && flags.identityAllocationMode !== 'crd')
+    return '--clustermesh-default-global-namespace requires --identity-allocation-mode crd, because agents publish identities and addresses of all namespaces otherwise';
   return collectorContradiction(flags) ?? (await electionContradiction(flags));
 }
 

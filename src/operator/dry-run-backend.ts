@@ -19,12 +19,21 @@ function shown(value: Uint8Array): string {
 export class DryRunBackend implements KvstoreBackend {
   readonly #backend: Reads;
   readonly #print: (line: string) => void;
+  readonly #reasonOf: (key: string, value: Uint8Array) => string | undefined;
   /** The values that the kvstore would have. `undefined` if deleted. */
   readonly #would = new Map<string, Uint8Array | undefined>();
 
-  constructor(backend: Reads, print: (line: string) => void) {
+  /**
+   * @param reasonOf returns why a key with this value is deleted; undefined: because no object requires it
+   */
+  constructor(
+    backend: Reads,
+    print: (line: string) => void,
+    reasonOf: (key: string, value: Uint8Array) => string | undefined = () => undefined,
+  ) {
     this.#backend = backend;
     this.#print = print;
+    this.#reasonOf = reasonOf;
   }
 
   get: KvstoreBackend['get'] = (key, options) => this.#backend.get(key, options);
@@ -63,9 +72,10 @@ export class DryRunBackend implements KvstoreBackend {
   }
 
   async delete(key: string): Promise<boolean> {
-    if ((await this.#now(key)) === undefined) return false;
+    const before = await this.#now(key);
+    if (before === undefined) return false;
     this.#would.set(key, undefined);
-    this.#print(`delete ${key}: no object requires it`);
+    this.#print(`delete ${key}: ${this.#reasonOf(key, before) ?? 'no object requires it'}`);
     return true;
   }
 

@@ -11,6 +11,7 @@ import type { Deed } from './collect/rounds.ts';
 import type { Duty } from './duty.ts';
 import { ALONE, type LeaderElection } from './elect/leader-election.ts';
 import { ClusterConfigKeeper } from './publish/cluster-config.ts';
+import { GlobalNamespaces } from './publish/global-namespaces.ts';
 import { HeartbeatDuty } from './publish/heartbeat.ts';
 import { identitySync } from './publish/identity-sync.ts';
 import { ipSync } from './publish/ip-sync.ts';
@@ -41,6 +42,11 @@ export interface OperatorDutiesOptions {
   readonly identityAllocation: 'crd' | 'kvstore';
   readonly endpoints: 'ciliumendpoints' | 'ciliumendpointslices';
   readonly publish: PublishSwitches;
+  /**
+   * True if a Namespace without the annotation {@link GLOBAL_NAMESPACE} is global: only objects of global namespaces are
+   * published. Ignored with `kvstore` identities, because the operator does not publish all of them. Default: all namespaces.
+   */
+  readonly globalByDefault?: boolean | undefined;
   readonly intervals: CollectorIntervals;
   /** Delete all CiliumEndpoints, once. Default false. */
   readonly deleteAllEndpoints?: boolean | undefined;
@@ -65,6 +71,8 @@ export interface OperatorDuties {
   readonly all: readonly Duty[];
   /** The operator is ready when each of these has published everything. */
   readonly published: readonly Duty[];
+  /** The namespaces whose objects are published. It is in `all`, too. Undefined: all namespaces. */
+  readonly namespaces?: GlobalNamespaces | undefined;
 }
 
 /** Rate limit of the explicit removal of all CiliumEndpoints. */
@@ -77,13 +85,30 @@ export function operatorDuties(options: OperatorDutiesOptions): OperatorDuties {
   const { publish, kubernetes: source, clusterName, clusterID, maxConnectedClusters } = options;
   const { backend, clock, random, gate, endpoints, identityAllocation } = options;
   const { onReject, onFailure, onDeed } = options;
+  const isCRD = identityAllocation === 'crd';
+  const { globalByDefault } = options;
+  const namespaces =
+    isCRD && globalByDefault !== undefined
+      ? new GlobalNamespaces({
+          ...{ source, globalByDefault, clock, random, gate, onReject, onDeed, onFailure },
+          print: options.dryRun,
+        })
+      : undefined;
+  // A former operator may have left keys of a namespace that is no longer global: identities are deleted last.
+  const sweepAfter = (): Promise<unknown> =>
+    Promise.all(
+      namespaces === undefined
+        ? []
+        : producers
+            .filter(({ resource }) => resource === 'ip' || resource === 'services')
+            .map((producer) => producer.synced()),
+    );
   const producing: ProducerOptions = {
-    ...{ source, backend, clusterName, clusterID, maxConnectedClusters },
+    ...{ source, backend, clusterName, clusterID, maxConnectedClusters, namespaces },
     ...{ clock, random, gate, onReject, onFailure, onDeed },
   };
-  const isCRD = identityAllocation === 'crd';
   const made: readonly (readonly [boolean, () => Producer])[] = [
-    [isCRD && publish.identities, () => identitySync(producing)],
+    [isCRD && publish.identities, () => identitySync({ ...producing, sweepAfter })],
     [publish.nodes, () => nodeSync(producing)],
     [isCRD && publish.ips, () => ipSync({ ...producing, endpoints })],
     [publish.services, () => serviceSync(producing)],
@@ -100,8 +125,9 @@ export function operatorDuties(options: OperatorDutiesOptions): OperatorDuties {
   const heartbeat = publish.heartbeat
     ? [new HeartbeatDuty(backend, clock, { random, onFailure: (error) => onFailure(error, 'heartbeat') })]
     : [];
-  const all = [...published, ...heartbeat, ...collecting(options), ...removing(options)];
-  return { all, published };
+  const filter = namespaces === undefined ? [] : [namespaces];
+  const all = [...filter, ...published, ...heartbeat, ...collecting(options), ...removing(options)];
+  return { all, published, namespaces };
 }
 
 /** Returns the duties that run once on explicit request. */

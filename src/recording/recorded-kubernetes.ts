@@ -13,6 +13,8 @@ export type RecordedObject = Readonly<Record<string, unknown>>;
 /** Kind, collection path and name of an object. */
 interface Place {
   readonly type: ResourceType;
+  /** Undefined if the object is cluster-scoped. */
+  readonly namespace: string | undefined;
   readonly collection: string;
   readonly name: string;
 }
@@ -30,12 +32,15 @@ function placeOf(object: RecordedObject): Place | string {
   const root = type.group === '' ? '/api/' : '/apis/';
   const within = type.namespaced ? `/namespaces/${encodeURIComponent(namespace)}` : '';
   const collection = `${root}${versionOf(type)}${within}/${type.plural}`;
-  return { type, collection, name: encodeURIComponent(name) };
+  const scope = type.namespaced ? namespace : undefined;
+  return { type, namespace: scope, collection, name: encodeURIComponent(name) };
 }
 
 /** A Kubernetes API server in this process. It contains recorded objects, and scripts can change them. */
 export class RecordedKubernetes {
   readonly #server: MemoryApiServer;
+  /** The namespaces of stored objects. */
+  readonly #namespaces = new Set<string>();
 
   constructor(clock: Clock) {
     this.#server = new MemoryApiServer({ clock });
@@ -58,13 +63,25 @@ export class RecordedKubernetes {
     }
   }
 
+  /**
+   * Creates the Namespaces that stored objects are in and that were not recorded, because an API server has an object only in an
+   * existing namespace.
+   */
+  async addNamespaces(): Promise<void> {
+    for (const namespace of this.#namespaces) {
+      const object = { apiVersion: 'v1', kind: 'Namespace', metadata: { name: namespace } };
+      await this.#send('POST', '/api/v1/namespaces', object);
+    }
+  }
+
   /** Creates or replaces an object and its status. Returns the reason if that failed. */
   async apply(object: RecordedObject): Promise<string | undefined> {
     const place = placeOf(object);
     if (typeof place === 'string') return place;
-    const { type, collection, name } = place;
+    const { type, namespace, collection, name } = place;
     const created = await this.#send('POST', collection, object);
     const written = created === CONFLICT ? await this.#send('PUT', `${collection}/${name}`, object) : created;
+    if (written < 300 && namespace !== undefined) this.#namespaces.add(namespace);
     const isComplete = type.hasStatus !== true || object['status'] === undefined || written >= 300;
     const status = isComplete ? written : await this.#send('PUT', `${collection}/${name}/status`, object);
     return refusal(status);

@@ -64,6 +64,17 @@ describe('dpcache operator', () => {
     );
   });
 
+  it('with --dry-run prints each namespace that is not global, and nothing of its objects', async () => {
+    const words = ['--dry-run', '--clustermesh-default-global-namespace', 'false'];
+    const { shown, stop } = operate([...CLUSTER, '--no-socket', ...words]);
+    await until('the last of them is printed', () =>
+      shown().some((line) => line.startsWith('put cilium/synced/atlantic/cilium/state/ip/v1')),
+    );
+    expect(await stop()).toBe(0);
+    expect(shown()).toContain('leave out objects of shop: namespace shop is not global by default');
+    expect(shown().filter((line) => line.startsWith('put cilium/state/ip/'))).toEqual([]);
+  });
+
   it('says in its status what each duty has done, and with its exit status whether it is ready', async () => {
     const socket = ['--socket', join(temporaryFolder({}), 'operator.sock')];
     const { stop } = operate([
@@ -80,7 +91,7 @@ describe('dpcache operator', () => {
     );
     const { stdout } = await dpcache('operator', 'status', ...socket);
     expect(stdout).toMatch(
-      /^Cluster atlantic: this operator is alone\.\nDUTY +STATE +KEYS +PENDING +LAST ROUND/,
+      /^Cluster atlantic: this operator is alone\.\nNamespaces: 2 of 2 global; by default global\.\nDUTY +STATE +KEYS +PENDING +LAST ROUND/,
     );
     expect(stdout).toMatch(/^node sync +running +3 +0 /m);
     expect(stdout).toMatch(/^node-gc +off /m);
@@ -134,6 +145,17 @@ describe('dpcache operator', () => {
       2,
       [...CLUSTER, '--identity-allocation-mode', 'kvstore', '--kvstore-identity-gc-interval', '1m'],
       '--kvstore-identity-gc-interval must be 0 or at least 15m',
+    ],
+    [
+      2,
+      [
+        ...CLUSTER,
+        '--identity-allocation-mode',
+        'kvstore',
+        '--clustermesh-default-global-namespace',
+        'false',
+      ],
+      '--clustermesh-default-global-namespace requires --identity-allocation-mode crd',
     ],
     [2, [...CLUSTER, '--endpoint-gc-interval', '0'], 'requires --identity-gc-interval 0'],
     [

@@ -4,6 +4,7 @@ import type { CallbackGuard } from '../../base/guard.ts';
 import { CLUSTER_LABEL } from '../../model/cluster-label.ts';
 import type { LabelFilter } from '../../model/label-filter.ts';
 import { formatLabels, type Label, type Labels, sortLabels } from '../../model/labels.ts';
+import { NAMESPACE_LABEL } from '../../model/namespace-label.ts';
 import { type ObjectFields, readClusterScopedName, readTexts } from '../parse-object.ts';
 import type { PodSays } from '../parse-pod.ts';
 import type { ObjectReader } from './object-feed.ts';
@@ -11,7 +12,6 @@ import type { ObjectReader } from './object-feed.ts';
 /** The labels of a pod if the filter removes all labels: `reserved:init` (5; K 25). */
 const INIT: Labels = [{ source: 'reserved', key: 'init', value: '' }];
 
-const NAMESPACE_LABEL = 'io.kubernetes.pod.namespace';
 const NAMESPACE_LABELS = 'io.cilium.k8s.namespace.labels.';
 const SERVICE_ACCOUNT = 'io.cilium.k8s.policy.serviceaccount';
 /** Prefix of labels that only Cilium sets. Ignored on pods, because a pod could claim the labels of another namespace (K 26). */

@@ -112,6 +112,11 @@ export class SharedStore<T> {
     return this.#local.markSynced();
   }
 
+  /** Resolves when all writes of local keys queued before have landed, regardless of the canary. */
+  landed(): Promise<void> {
+    return this.#local.landed();
+  }
+
   /**
    * Writes and follows until the signal fires. Local keys stay. Delayed deletes are not delivered, unless the store runs again and
    * the keys do not return.

@@ -1,37 +1,67 @@
 import { CILIUM_IDENTITIES } from '../../k8s/feed/kinds.ts';
-import { readCiliumIdentity } from '../../k8s/parse-cilium-identity.ts';
+import { type CiliumIdentitySays, readCiliumIdentity } from '../../k8s/parse-cilium-identity.ts';
+import type { ObjectFields } from '../../k8s/parse-object.ts';
 import { encodeIdentity } from '../../kvstore/codec/identity.ts';
 import { clusterLabelFault, withClusterLabel } from '../../model/cluster-label.ts';
 import { formatLabels } from '../../model/labels.ts';
-import { followKind, keyReader, Producer, type ProducerOptions } from './producer.ts';
+import { NAMESPACE_LABEL, namespaceOfLabels } from '../../model/namespace-label.ts';
+import { MINIMAL_ALLOCATED_IDENTITY } from '../../model/numeric-identity.ts';
+import {
+  exportedValues,
+  followKind,
+  type InputContext,
+  keyReader,
+  Producer,
+  type ProducerOptions,
+  type SaidKey,
+  withNamespaces,
+} from './producer.ts';
+
+/** The key of an identity. */
+interface IdentityKey extends SaidKey {
+  /** Undefined if the identity is exported from any namespace. */
+  readonly namespace: string | undefined;
+}
+
+/** Returns true if the identity is no pod's, so that it is exported always. */
+function isReserved({ id, labels }: CiliumIdentitySays): boolean {
+  return id < MINIMAL_ALLOCATED_IDENTITY || labels.some(({ source }) => source === 'reserved');
+}
+
+function readKey(fields: ObjectFields, context: InputContext): IdentityKey | undefined {
+  const { clusterName, namespaces } = context;
+  const said = readCiliumIdentity(fields);
+  if (said === undefined) return undefined;
+  const fault = clusterLabelFault(said.labels, clusterName);
+  if (fault !== undefined)
+    return fields.reject('security-labels', 'cluster-name-mismatch', fault, formatLabels(said.labels));
+  const isAlways = namespaces === undefined || isReserved(said);
+  const namespace = isAlways ? undefined : namespaceOfLabels(said.labels);
+  if (!isAlways && namespace === undefined) {
+    const why = `must have k8s:${NAMESPACE_LABEL}, because only identities of global namespaces are exported`;
+    return fields.reject('security-labels', 'missing-field', why, formatLabels(said.labels));
+  }
+  const value = encodeIdentity(withClusterLabel(said.labels, clusterName));
+  return { name: String(said.id), value, namespace };
+}
+
+function follow(context: InputContext): ReturnType<typeof followKind> {
+  const reader = keyReader('CiliumIdentity', context, (fields) => readKey(fields, context));
+  const namespaceOf = ({ namespace }: IdentityKey): string | undefined => namespace;
+  const values = exportedValues('identities', { namespaceOf, change: reader.change }, context);
+  const filtered = {
+    ...reader,
+    change: (now: IdentityKey | undefined, before: IdentityKey | undefined) => values.change(now, before),
+  };
+  return withNamespaces(followKind(CILIUM_IDENTITIES, filtered, context), 'identities', values, context);
+}
 
 /**
  * Publishes CiliumIdentities as `cilium/state/identities/v1/id/<number>` (OPERATOR 38), for a cluster that allocates them as
- * custom resources. An identity gets no key if it has no labels, if its name is not a number, or if its labels name another
- * cluster. The label of the cluster is added if it is missing, because readers of 1.17 ignore identities without it.
+ * custom resources. An identity gets no key if it has no labels, if its name is not a number, if its labels name another
+ * cluster, or if its namespace is not global. The label of the cluster is added if it is missing, because readers of 1.17 ignore
+ * identities without it.
  */
 export function identitySync(options: ProducerOptions): Producer {
-  return new Producer(
-    {
-      name: 'identity sync',
-      resource: 'identities',
-      follow: (context) => {
-        const { clusterName } = context;
-        const reader = keyReader('CiliumIdentity', context, (fields) => {
-          const said = readCiliumIdentity(fields);
-          if (said === undefined) return undefined;
-          const fault = clusterLabelFault(said.labels, clusterName);
-          if (fault === undefined)
-            return {
-              name: String(said.id),
-              value: encodeIdentity(withClusterLabel(said.labels, clusterName)),
-            };
-          fields.reject('security-labels', 'cluster-name-mismatch', fault, formatLabels(said.labels));
-          return undefined;
-        });
-        return followKind(CILIUM_IDENTITIES, reader, context);
-      },
-    },
-    options,
-  );
+  return new Producer({ name: 'identity sync', resource: 'identities', follow }, options);
 }

@@ -1,10 +1,19 @@
 import type { Claim } from '../../ipcache/types.ts';
+import type { EndpointAddresses } from '../../k8s/endpoint-addresses.ts';
 import { AddressHolders, type FedIPCache } from '../../k8s/feed/address-holders.ts';
 import { ciliumEndpointReader, SlicedEndpointReader } from '../../k8s/feed/endpoint-readers.ts';
 import { CILIUM_ENDPOINT_SLICES, CILIUM_ENDPOINTS } from '../../k8s/feed/kinds.ts';
 import { encodeIPIdentityPair } from '../../kvstore/codec/ip-identity-pair.ts';
 import { RESERVED_IDENTITIES } from '../../model/numeric-identity.ts';
-import { followKind, Producer, type ProducerOptions } from './producer.ts';
+import {
+  exportedValues,
+  type FollowedInputs,
+  followKind,
+  type InputContext,
+  Producer,
+  type ProducerOptions,
+  withNamespaces,
+} from './producer.ts';
 import type { PublishedPrefix } from './published-prefix.ts';
 
 /** Options of {@link ipSync}. */
@@ -37,25 +46,34 @@ function claimKeys(keys: PublishedPrefix): FedIPCache {
   };
 }
 
+function follow(context: InputContext, endpoints: IPSyncOptions['endpoints']): FollowedInputs {
+  const ipcache = claimKeys(context.keys);
+  const holders = new AddressHolders(ipcache);
+  const values = exportedValues<EndpointAddresses>(
+    'others',
+    {
+      namespaceOf: ({ k8s }) => k8s?.namespace ?? '',
+      change: (now, before) => holders.change(now, before),
+    },
+    context,
+  );
+  // Only endpoints of exported namespaces compete for an address.
+  const engine = { ipcache, holders: values };
+  const inputs =
+    endpoints === 'ciliumendpointslices'
+      ? followKind(CILIUM_ENDPOINT_SLICES, new SlicedEndpointReader(engine), context)
+      : followKind(CILIUM_ENDPOINTS, ciliumEndpointReader(engine), context);
+  return withNamespaces(inputs, 'others', values, context);
+}
+
 /**
  * Publishes the addresses of CiliumEndpoints, or of the endpoints in CiliumEndpointSlices, as `cilium/state/ip/v1/default/<ip>`
  * (OPERATOR 40 to 42), with named ports. If several endpoints have one address, one of them is published (K 23). When it is
- * deleted, the next one is published.
+ * deleted, the next one is published. Endpoints of namespaces that are not global are ignored.
  */
 export function ipSync(options: IPSyncOptions): Producer {
-  const { endpoints = 'ciliumendpoints' } = options;
   return new Producer(
-    {
-      name: 'IP sync',
-      resource: 'ip',
-      follow: (context) => {
-        const ipcache = claimKeys(context.keys);
-        const engine = { ipcache, holders: new AddressHolders(ipcache) };
-        return endpoints === 'ciliumendpoints'
-          ? followKind(CILIUM_ENDPOINTS, ciliumEndpointReader(engine), context)
-          : followKind(CILIUM_ENDPOINT_SLICES, new SlicedEndpointReader(engine), context);
-      },
-    },
+    { name: 'IP sync', resource: 'ip', follow: (context) => follow(context, options.endpoints) },
     options,
   );
 }

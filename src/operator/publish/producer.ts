@@ -10,9 +10,11 @@ import type { FormatVersion } from '../../kvstore/codec/value.ts';
 import type { KvstoreBackend } from '../../kvstore/session/backend.ts';
 import type { Deed } from '../collect/rounds.ts';
 import type { Duty, DutyState, DutyStatus } from '../duty.ts';
+import type { ExportStage, GlobalNamespaces } from './global-namespaces.ts';
 import { type KeyOwner, keyRules } from './mesh-keys.ts';
+import { NamespacedValues, type NamespacedValuesOptions } from './namespaced-values.ts';
 import { type Openable, openable } from './openable.ts';
-import { latest, PublishedPrefix } from './published-prefix.ts';
+import { latest, PublishedPrefix, type PublishedPrefixOptions } from './published-prefix.ts';
 
 /** Options of all producers. */
 export interface ProducerOptions extends KeyOwner {
@@ -28,6 +30,9 @@ export interface ProducerOptions extends KeyOwner {
   readonly version?: FormatVersion | undefined;
   /** Write a canary when a resource is complete. Default true; 1.8 has none. */
   readonly canaries?: boolean | undefined;
+  /** The namespaces whose objects are exported (1.19). It must run, too. Default: all. */
+  readonly namespaces?: GlobalNamespaces | undefined;
+  readonly sweepAfter?: PublishedPrefixOptions['sweepAfter'];
   /** Receives every rejected object or field, after it was counted. */
   readonly onReject?: ((rejection: Rejection) => void) | undefined;
   /** Receives each sweep of keys that an earlier operator left. Puts and deletes of single keys are not reported. */
@@ -82,6 +87,7 @@ interface Life {
  */
 export class Producer implements Duty {
   readonly name: string;
+  readonly resource: MeshResource;
   readonly #kind: ProducerKind;
   readonly #options: ProducerOptions;
   #life: Life;
@@ -91,6 +97,7 @@ export class Producer implements Duty {
 
   constructor(kind: ProducerKind, options: ProducerOptions) {
     this.name = kind.name;
+    this.resource = kind.resource;
     this.#kind = kind;
     this.#options = options;
     this.#life = this.#newLife();
@@ -141,7 +148,7 @@ export class Producer implements Duty {
 
   #newLife(): Life {
     const { backend, clusterName, clock, random, canaries = true } = this.#options;
-    const { onReject, onFailure, onDeed } = this.#options;
+    const { onReject, onFailure, onDeed, sweepAfter } = this.#options;
     const { resource, keepWhenEmpty } = this.#kind;
     const prefix = resourcePrefix(resource, clusterName);
     const rejections = new RejectionLog(onReject);
@@ -149,7 +156,7 @@ export class Producer implements Duty {
       rejections,
       keys: new PublishedPrefix({
         rejections,
-        keepWhenEmpty,
+        ...{ keepWhenEmpty, sweepAfter },
         ...{ backend, clock, random, onFailure, ...keyRules(resource, this.#options) },
         prefix,
         onSweep: (keys) => {
@@ -182,6 +189,48 @@ export function followKind<T>(
   };
 }
 
+/** Returns inputs that are complete when the namespaces are, too. `values` are reviewed when a namespace changes. */
+export function withNamespaces(
+  inputs: FollowedInputs,
+  stage: ExportStage,
+  values: Pick<NamespacedValues<object>, 'review' | 'count'>,
+  { namespaces, keys, onChange: onComplete }: InputContext,
+): FollowedInputs {
+  if (namespaces === undefined) return inputs;
+  const leave = namespaces.join({
+    ...{ stage, onComplete },
+    review: (namespace) => values.review(namespace),
+    count: (namespace) => values.count(namespace),
+    landed: () => keys.landed(),
+  });
+  return {
+    get complete() {
+      return inputs.complete && namespaces.complete;
+    },
+    get kinds() {
+      return inputs.kinds;
+    },
+    stop: () => {
+      leave();
+      return inputs.stop();
+    },
+  };
+}
+
+/** Returns values of which only those in exported namespaces are passed on. If there is no filter, all are. */
+export function exportedValues<T extends object>(
+  stage: ExportStage,
+  { namespaceOf, change }: Omit<NamespacedValuesOptions<T>, 'isExported'>,
+  { namespaces }: InputContext,
+): NamespacedValues<T> {
+  if (namespaces === undefined)
+    return new NamespacedValues({ namespaceOf: () => undefined, change, isExported: () => true });
+  return new NamespacedValues({
+    ...{ namespaceOf, change },
+    isExported: (namespace) => namespaces.exports(stage, namespace),
+  });
+}
+
 /** The key and value of one object. The name is relative to the prefix of the resource. */
 export interface SaidKey {
   readonly name: string;
@@ -189,11 +238,11 @@ export interface SaidKey {
 }
 
 /** Returns a reader for objects that have one key each. */
-export function keyReader(
+export function keyReader<T extends SaidKey>(
   kind: string,
-  { keys }: InputContext,
-  read: (fields: ObjectFields) => SaidKey | undefined,
-): ObjectReader<SaidKey> {
+  { keys }: Pick<InputContext, 'keys'>,
+  read: (fields: ObjectFields) => T | undefined,
+): ObjectReader<T> {
   return {
     kind,
     read,

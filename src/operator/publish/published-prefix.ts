@@ -28,6 +28,8 @@ export interface PublishedPrefixOptions {
   readonly isAsGood?: ((found: Uint8Array, wanted: Uint8Array) => boolean) | undefined;
   /** Keep the keys of earlier runs until something is published in this run. Default false. */
   readonly keepWhenEmpty?: boolean | undefined;
+  /** Resolves when keys of earlier runs may be deleted; called only if there are some. Default: immediately. */
+  readonly sweepAfter?: (() => Promise<unknown>) | undefined;
   /** Counts values that are too large, in addition to those of the caller. */
   readonly rejections: RejectionLog;
   /** Receives the number of keys of earlier runs that are about to be deleted, if any. */
@@ -142,9 +144,15 @@ export class PublishedPrefix {
    */
   async markSynced(): Promise<void> {
     await this.#store.synced;
+    if (this.#leftovers.size > 0) await this.#options.sweepAfter?.();
     this.#sweep();
     await this.#store.markSynced();
     this.#synced = true;
+  }
+
+  /** Resolves when all puts and deletes so far are in the kvstore, regardless of the canary. */
+  landed(): Promise<void> {
+    return this.#store.landed();
   }
 
   #sweep(): void {

@@ -3,8 +3,16 @@ import { KubernetesFeed } from '../../k8s/feed/kubernetes-feed.ts';
 import type { FedServices } from '../../k8s/feed/service-readers.ts';
 import { ServiceCache } from '../../servicecache/service-cache.ts';
 import { formatServiceID, type ServiceID } from '../../servicecache/service-id.ts';
-import { type FollowedInputs, type InputContext, Producer, type ProducerOptions } from './producer.ts';
-import { serviceValue } from './service-value.ts';
+import type { NamespacedValues } from './namespaced-values.ts';
+import {
+  exportedValues,
+  type FollowedInputs,
+  type InputContext,
+  Producer,
+  type ProducerOptions,
+  withNamespaces,
+} from './producer.ts';
+import { isShared, serviceValue } from './service-value.ts';
 
 /** Options of {@link serviceSync}. */
 export interface ServiceSyncOptions extends ProducerOptions {
@@ -14,7 +22,7 @@ export interface ServiceSyncOptions extends ProducerOptions {
 
 /**
  * Publishes the services of the own cluster as a function of the existing objects, independent of their order. A service has a
- * key if it is shared and has at least one slice, which may be empty.
+ * key if its namespace is global, it is shared, and it has at least one slice, which may be empty.
  */
 class ServiceKeys {
   readonly #context: InputContext;
@@ -23,9 +31,16 @@ class ServiceKeys {
   readonly #slices = new Map<string, Set<string>>();
   /** Services to publish at the end of the batch. */
   readonly #changed = new Map<string, ServiceID>();
+  /** The services that have a key if their namespace is global. */
+  readonly #shared = new Map<string, ServiceID>();
+  readonly exported: NamespacedValues<ServiceID>;
 
   constructor(context: InputContext) {
     this.#context = context;
+    const namespaceOf = ({ namespace }: ServiceID): string => namespace;
+    const change = (now: ServiceID | undefined, before: ServiceID | undefined): void =>
+      this.#write(now, before);
+    this.exported = exportedValues('others', { namespaceOf, change }, context);
     this.#cache = new ServiceCache({ clusterName: context.clusterName });
     this.#cache.markSynced(); // services are published as soon as they exist
   }
@@ -68,30 +83,40 @@ class ServiceKeys {
   }
 
   #say(name: string, id: ServiceID): void {
-    const { keys, version = '1.17' } = this.#context;
+    const { version = '1.17' } = this.#context;
     const known = this.#cache.get(id);
     const hasSlices = (this.#slices.get(name)?.size ?? 0) > 0;
     if (!hasSlices) this.#slices.delete(name);
-    const value =
-      known !== undefined && hasSlices
-        ? serviceValue(known.service, known.endpoints.backends, this.#context, version)
-        : undefined;
-    if (value === undefined) keys.delete(name);
-    else keys.upsert(name, value);
+    const before = this.#shared.get(name);
+    const now = known !== undefined && hasSlices && isShared(known.service, version) ? id : undefined;
+    if (now === undefined) this.#shared.delete(name);
+    else this.#shared.set(name, now);
+    this.exported.change(now, before);
+  }
+
+  #write(now: ServiceID | undefined, before: ServiceID | undefined): void {
+    const { keys, version = '1.17' } = this.#context;
+    const known = now && this.#cache.get(now);
+    const value = known && serviceValue(known.service, known.endpoints.backends, this.#context, version);
+    const id = now ?? before;
+    if (id === undefined) return;
+    if (value === undefined) keys.delete(formatServiceID(id));
+    else keys.upsert(formatServiceID(id), value);
   }
 }
 
 function follow(context: InputContext, selection: ServiceSelection): FollowedInputs {
   const { source, clusterName, clock, random, gate } = context;
+  const services = new ServiceKeys(context);
   const feed = new KubernetesFeed({
     ...{ source, clusterName, clock, random, gate, selection },
     onReject: (rejection) => context.rejections.add(rejection),
-    services: new ServiceKeys(context).engine,
+    services: services.engine,
     ...{ nodeName: '', identities: 'none' },
   });
   feed.onChange(context.onChange);
   feed.start();
-  return {
+  const inputs: FollowedInputs = {
     get complete() {
       return feed.synced;
     },
@@ -100,6 +125,7 @@ function follow(context: InputContext, selection: ServiceSelection): FollowedInp
     },
     stop: () => feed.stop(),
   };
+  return withNamespaces(inputs, 'others', services.exported, context);
 }
 
 /**

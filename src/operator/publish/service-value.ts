@@ -14,7 +14,7 @@ export interface ServiceCluster {
  * Returns true if a service is offered to other clusters (SEMANTICS 3.1). Cilium 1.17 requires the annotation `global` as well,
  * 1.8 does not.
  */
-function isShared({ shared, global }: Service, version: FormatVersion): boolean {
+export function isShared({ shared, global }: Service, version: FormatVersion): boolean {
   return shared && (version === '1.8' || global);
 }
 

@@ -2,6 +2,7 @@ import type { KubernetesClient } from '../../../src/k8s/kubernetes-client.ts';
 import type { MemoryBackend } from '../../../src/kvstore/memory/memory-backend.ts';
 import type { Duty } from '../../../src/operator/duty.ts';
 import { ClusterConfigKeeper } from '../../../src/operator/publish/cluster-config.ts';
+import { GlobalNamespaces } from '../../../src/operator/publish/global-namespaces.ts';
 import { HeartbeatDuty } from '../../../src/operator/publish/heartbeat.ts';
 import { identitySync } from '../../../src/operator/publish/identity-sync.ts';
 import { ipSync } from '../../../src/operator/publish/ip-sync.ts';
@@ -41,11 +42,18 @@ function operatorDuties(parts: ProgramParts): readonly Duty[] {
   ];
 }
 
-/** As `clustermesh-apiserver clustermesh` 1.17. */
+/** As `clustermesh-apiserver clustermesh` 1.17; with the flag of 1.19, only global namespaces. */
 function apiserverDuties(parts: ProgramParts): readonly Duty[] {
-  const options = producerOptions(parts);
+  const base = producerOptions(parts);
+  const byDefault = parts.world.flags.get('clustermesh-default-global-namespace');
+  const namespaces =
+    byDefault === undefined
+      ? undefined
+      : new GlobalNamespaces({ ...base, globalByDefault: byDefault === 'true' });
+  const options = { ...base, namespaces };
   const producers = [serviceSync(options), nodeSync(options), identitySync(options), ipSync(options)];
   return [
+    ...(namespaces === undefined ? [] : [namespaces]),
     ...producers,
     new ClusterConfigKeeper({ ...options, after: producers }),
     new HeartbeatDuty(parts.backend, parts.world.clock),

@@ -67,7 +67,7 @@ function endpoint(cluster: OperatedCluster, i: number, ip: number): readonly Man
   return [
     {
       ...{ apiVersion: 'cilium.io/v2', kind: 'CiliumIdentity', metadata: { name: String(id) } },
-      'security-labels': { 'k8s:app': name },
+      'security-labels': { 'k8s:app': name, 'k8s:io.kubernetes.pod.namespace': 'shop' },
     },
     {
       ...{ apiVersion: 'cilium.io/v2', kind: 'CiliumEndpoint', metadata: { name, namespace: 'shop' } },
@@ -120,11 +120,18 @@ async function remove(cluster: OperatedCluster, made: readonly Manifest[]): Prom
   }
 }
 
+function namespace(isGlobal: boolean): readonly Manifest[] {
+  const annotations = { 'clustermesh.cilium.io/global': String(isGlobal) };
+  return [{ apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'shop', annotations } }];
+}
+
 /** One change of one cluster, whatever it does to what is there. */
 async function edit(cluster: OperatedCluster): Promise<void> {
   const [i, version] = [any(3), any(5)];
   const name = SERVICES[i] ?? 's0';
-  switch (any(6)) {
+  switch (any(7)) {
+    case 6:
+      return apply(cluster, namespace(any(4) > 0));
     case 0:
       return apply(cluster, node(cluster, i, version));
     case 1:
@@ -150,12 +157,14 @@ function model(own: string): readonly string[] {
       const has = (kind: string, other = name): Manifest | undefined =>
         all.find((one) => one.kind === kind && one.metadata.name === other);
       const at = JSON.stringify(object);
+      const isGlobal = !JSON.stringify(has('Namespace', 'shop')).includes('"false"');
       if (object.kind === 'CiliumNode' && has('Node') !== undefined)
         lines.push(`node ${cluster.name}/${name} ${/"ip":"([^"]+)"/.exec(at)?.[1]}`);
-      if (object.kind === 'CiliumEndpoint')
+      if (object.kind === 'CiliumEndpoint' && isGlobal)
         lines.push(`ip ${/"ipv4":"([^"]+)"/.exec(at)?.[1]} ${/"id":(\d+)/.exec(at)?.[1]}`);
       if (
         object.kind === 'Service' &&
+        isGlobal &&
         at.includes('"service.cilium.io/global":"true"') &&
         cluster.name !== own
       ) {
@@ -228,6 +237,7 @@ it('three operators make a mesh in which every agent holds what the objects of a
   const [first] = clusters;
   if (first === undefined) throw new Error('no cluster');
   for (const cluster of clusters) {
+    await apply(cluster, namespace(true));
     for (let i = 0; i < 8; i++) await edit(cluster);
     const operator = await cluster.operate(...COLLECT);
     running.set(cluster.name, operator);
@@ -275,7 +285,8 @@ it('another operator takes over from one that is killed or cut off from the API 
   }
   // What each leader has to take away in the moment in which it is lost, and what the next one does.
   const shared = (cluster: OperatedCluster): readonly Manifest[] => service(cluster, 's0', true, 3);
-  for (const cluster of clusters) await apply(cluster, [...shared(cluster), ...node(cluster, 2, 1)]);
+  for (const cluster of clusters)
+    await apply(cluster, [...namespace(true), ...shared(cluster), ...node(cluster, 2, 1)]);
   await agree('before the leaders are lost');
   const lost = leaders.get(partitioned.name);
   for (const cluster of clusters) await remove(cluster, shared(cluster));
@@ -328,6 +339,7 @@ describe.concurrent('an operator for which something is wrong', () => {
   ): Promise<void> {
     objects.set(cluster.name, new Map());
     await apply(cluster, [
+      ...namespace(true),
       ...node(cluster, 1, 1),
       ...endpoint(cluster, 1, 1),
       ...service(cluster, 's0', true, 1),
@@ -397,7 +409,7 @@ describe.concurrent('an operator for which something is wrong', () => {
     if (etcd === undefined) throw new Error('no etcd');
     const cluster = await OperatedCluster.start('cut-off', 6, etcd, folder);
     objects.set(cluster.name, new Map());
-    await apply(cluster, service(cluster, 's0', true, 1));
+    await apply(cluster, [...namespace(true), ...service(cluster, 's0', true, 1)]);
     const words = ['--leader-election-kvstore-deadline', '2s'];
     const leader = await cluster.operate(...words);
     await published(leader);

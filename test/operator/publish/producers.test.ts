@@ -32,17 +32,18 @@ type Happening =
 const bool = fc.boolean();
 const ip = fc.constantFrom('10.1.0.1', '10.1.0.2', '10.1.0.3', 'fd00::1');
 const name = fc.constantFrom('x', 'y');
+const namespace = fc.constantFrom('ns', 'ns', 'other');
 const maybe = <T>(value: fc.Arbitrary<T>): fc.Arbitrary<T | undefined> =>
   fc.option(value, { nil: undefined });
 
 const service = fc
   .record({
-    name,
+    ...{ name, namespace },
     global: fc.constantFrom('true', 'false', undefined),
     shared: maybe(fc.constantFrom('true', 'FALSE')),
     headless: bool,
   })
-  .map(({ name: of, global, shared, headless }): TraceObject => {
+  .map(({ name: of, namespace: where, global, shared, headless }): TraceObject => {
     const annotations = Object.fromEntries(
       Object.entries({ 'service.cilium.io/global': global, 'service.cilium.io/shared': shared }).flatMap(
         ([key, value]) => (value === undefined ? [] : [[key, value] as const]),
@@ -50,7 +51,7 @@ const service = fc
     );
     return {
       ...{ apiVersion: 'v1', kind: 'Service' },
-      metadata: { name: of, namespace: 'ns', annotations },
+      metadata: { name: of, namespace: where, annotations },
       spec: {
         ...{ type: 'ClusterIP', clusterIP: headless ? 'None' : `172.16.0.${of === 'x' ? 1 : 2}` },
         ports: [{ name: 'http', port: 80, protocol: 'TCP' }],
@@ -61,14 +62,14 @@ const service = fc
 const slice = fc
   .record({
     slice: fc.constantFrom('x-1', 'x-2', 'y-1'),
-    of: name,
+    ...{ of: name, namespace },
     ips: fc.array(ip, { maxLength: 2 }),
     ready: bool,
   })
   .map(
-    ({ slice: named, of, ips, ready }): TraceObject => ({
+    ({ slice: named, of, namespace: where, ips, ready }): TraceObject => ({
       ...{ apiVersion: 'discovery.k8s.io/v1beta1', kind: 'EndpointSlice' },
-      metadata: { name: named, namespace: 'ns', labels: { 'kubernetes.io/service-name': of } },
+      metadata: { name: named, namespace: where, labels: { 'kubernetes.io/service-name': of } },
       addressType: 'IPv4',
       endpoints: ips.map((address) => ({ addresses: [address], conditions: { ready } })),
       ports: [{ name: 'http', port: named === 'x-2' ? 81 : 80, protocol: 'TCP' }],
@@ -92,16 +93,16 @@ const node = fc
 
 const endpoint = fc
   .record({
-    name,
+    ...{ name, namespace },
     ips: fc.array(ip, { maxLength: 2 }),
     id: maybe(fc.constant(65_800)),
     host: bool,
     port: bool,
   })
   .map(
-    ({ name: of, ips, id, host, port }): TraceObject => ({
+    ({ name: of, namespace: where, ips, id, host, port }): TraceObject => ({
       ...{ apiVersion: 'cilium.io/v2', kind: 'CiliumEndpoint' },
-      metadata: { name: of, namespace: 'ns' },
+      metadata: { name: of, namespace: where },
       status: {
         ...(id === undefined ? {} : { identity: { id } }),
         networking: {
@@ -117,15 +118,29 @@ const identity = fc
   .record({
     id: fc.constantFrom('65800', '65801', 'none'),
     labels: fc.constantFrom({}, { 'k8s:a': '1' }, { 'k8s:a': '2' }),
+    namespace: maybe(namespace),
   })
-  .map(
-    ({ id, labels }): TraceObject => ({
+  .map(({ id, labels, namespace: where }): TraceObject => {
+    const said = where === undefined ? labels : { ...labels, 'k8s:io.kubernetes.pod.namespace': where };
+    return {
       ...{ apiVersion: 'cilium.io/v2', kind: 'CiliumIdentity' },
-      ...{ metadata: { name: id }, 'security-labels': labels },
+      ...{ metadata: { name: id }, 'security-labels': said },
+    };
+  });
+
+const annotated = fc
+  .record({ name: namespace, value: fc.constantFrom('true', 'TRUE', 'false', '', 'yes', undefined) })
+  .map(
+    ({ name: of, value }): TraceObject => ({
+      ...{ apiVersion: 'v1', kind: 'Namespace' },
+      metadata: {
+        name: of,
+        annotations: value === undefined ? {} : { 'clustermesh.cilium.io/global': value },
+      },
     }),
   );
 
-const object = fc.oneof(service, slice, slice, node, endpoint, endpoint, identity);
+const object = fc.oneof(service, slice, slice, node, endpoint, endpoint, identity, annotated, annotated);
 const happenings: fc.Arbitrary<Happening[]> = fc.array(
   fc.oneof(
     { weight: 9, arbitrary: object.map((one): Happening => ({ do: 'put', object: one })) },
@@ -157,12 +172,21 @@ const REPAIRED_MS = 400_000;
 class ProducerWorld {
   readonly world: OperatorWorld;
   readonly reader: Agent;
+  readonly #globalByDefault: boolean | undefined;
   #needsTime = false;
 
-  constructor() {
+  constructor(globalByDefault: boolean | undefined) {
     const start = programOf(PROGRAM);
     if (start === undefined) throw new Error('there is no such program');
-    const flags = [`--cluster-name=${CLUSTER}`, '--cluster-id=1', '--enable-external-workloads=false'];
+    this.#globalByDefault = globalByDefault;
+    const filter =
+      globalByDefault === undefined ? [] : [`--clustermesh-default-global-namespace=${globalByDefault}`];
+    const flags = [
+      `--cluster-name=${CLUSTER}`,
+      '--cluster-id=1',
+      '--enable-external-workloads=false',
+      ...filter,
+    ];
     this.world = new OperatorWorld({ name: 'random', program: PROGRAM, flags, events: [] }, start);
     this.reader = new Agent(this.world.clock);
   }
@@ -219,6 +243,7 @@ class ProducerWorld {
     const cluster: NaiveCluster = {
       ...{ name: CLUSTER, id: 1, version: '1.17', slices: true },
       createdAt: (one) => world.createdAt.get(nameOf(one as TraceObject)) ?? 0,
+      globalByDefault: this.#globalByDefault,
       resources: new Set(['services', 'nodes', 'ip', 'identities']),
     };
     const said = naiveKeys(world.objects.values(), cluster);
@@ -264,15 +289,22 @@ function heldAs(key: string): string {
 const { numRuns = 1_000 } = fc.readConfigureGlobal();
 
 describe('the producers of a cluster', () => {
-  it('keep the kvstore, and a mesh that follows, as the objects say: through edits, restarts, lost leases and other hands', async () => {
-    const run = async (script: readonly Happening[]): Promise<void> => {
-      const world = new ProducerWorld();
-      await world.begin();
-      for (const what of script) await world.do(what);
-      await world.end();
-    };
-    await fc.assert(fc.asyncProperty(happenings, run), { numRuns: Math.ceil(numRuns / 25) });
-  });
+  it.each([
+    ['of all namespaces', undefined],
+    ['of global namespaces', true],
+    ['of namespaces that are annotated', false],
+  ])(
+    'keep the kvstore, and a mesh that follows, equal to the objects %s: through edits, restarts, lost leases and other hands',
+    async (_, globalByDefault) => {
+      const run = async (script: readonly Happening[]): Promise<void> => {
+        const world = new ProducerWorld(globalByDefault);
+        await world.begin();
+        for (const what of script) await world.do(what);
+        await world.end();
+      };
+      await fc.assert(fc.asyncProperty(happenings, run), { numRuns: Math.ceil(numRuns / 50) });
+    },
+  );
 });
 
 it('a producer that runs again deletes nothing, and is not complete, before its objects are listed again', async () => {

@@ -27,6 +27,8 @@ export interface NaiveCluster {
   readonly proxyName?: string | undefined;
   /** When an object was made, in seconds: of two that list an address the younger has it. */
   readonly createdAt: (object: NaiveObject) => number;
+  /** Whether a Namespace without the annotation is global; undefined: all namespaces are exported, also unknown ones. */
+  readonly globalByDefault?: boolean | undefined;
   /** Resources that are written. */
   readonly resources: ReadonlySet<string>;
 }
@@ -337,12 +339,33 @@ export function identityValue(
   return all.map((one) => `${one.source}:${one.key}=${one.value};`).join('');
 }
 
+/** The namespaces whose objects are exported; undefined: all. */
+function globalNamespaces(
+  objects: readonly NaiveObject[],
+  { globalByDefault }: NaiveCluster,
+): ReadonlySet<string> | undefined {
+  if (globalByDefault === undefined) return undefined;
+  const global = objects.filter(({ kind, metadata }) => {
+    const value = metadata.annotations?.['clustermesh.cilium.io/global'];
+    return kind === 'Namespace' && (value === undefined ? globalByDefault : value.toLowerCase() === 'true');
+  });
+  return new Set(global.map(({ metadata }) => metadata.name));
+}
+
 /** What is to be in the kvstore: values by key, comparable by {@link comparableValue}. */
 export function naiveKeys(
   objects: Iterable<NaiveObject>,
   cluster: NaiveCluster,
 ): ReadonlyMap<string, string> {
-  const all = [...objects];
+  const existing = [...objects];
+  const global = globalNamespaces(existing, cluster);
+  const namespaceOf = ({ kind, metadata, 'security-labels': labels }: NaiveObject): string | undefined =>
+    kind === 'CiliumIdentity'
+      ? (labels as Readonly<Record<string, string>>)['k8s:io.kubernetes.pod.namespace']
+      : metadata.namespace;
+  const all = existing.filter(
+    (object) => object.kind === 'CiliumNode' || (global?.has(namespaceOf(object) ?? '') ?? true),
+  );
   const keys = new Map<string, string>();
   const put = (resource: string, key: string, value: unknown): void => {
     if (value === undefined || !cluster.resources.has(resource)) return;

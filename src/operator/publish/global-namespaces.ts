@@ -1,0 +1,321 @@
+import type { Clock, Random } from '../../base/clock.ts';
+import { type Rejection, RejectionLog } from '../../base/rejection.ts';
+import { interruptible, Supervisor } from '../../base/supervisor.ts';
+import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
+import { FollowedKind } from '../../k8s/feed/followed-kind.ts';
+import { NAMESPACES } from '../../k8s/feed/kinds.ts';
+import { ObjectFeed, type ObjectReader } from '../../k8s/feed/object-feed.ts';
+import { readClusterScopedName } from '../../k8s/parse-object.ts';
+import type { ResourceSource } from '../../k8s/resource.ts';
+import type { Deed } from '../collect/rounds.ts';
+import type { Duty, DutyState, DutyStatus } from '../duty.ts';
+import { openable } from './openable.ts';
+import { latest } from './published-prefix.ts';
+
+/** The annotation of a Namespace that decides if the mesh has its objects (1.19). */
+export const GLOBAL_NAMESPACE = 'clustermesh.cilium.io/global';
+
+/** Identities are put before the keys that name them, and deleted after them. */
+export type ExportStage = 'identities' | 'others';
+
+/** The keys of a producer whose objects have namespaces. */
+export interface NamespacedKeys {
+  readonly stage: ExportStage;
+  /** Returns steps that put or delete the keys of a namespace, as {@link GlobalNamespaces.exports} reports. */
+  review(namespace: string): Iterable<unknown>;
+  /** Returns the number of objects of a namespace, exported or not. */
+  count(namespace: string): number;
+  /** Resolves when all puts and deletes so far are in the kvstore. */
+  landed(): Promise<void>;
+  /** Called when all namespaces have been listed and reviewed. */
+  onComplete(): void;
+}
+
+/** Options of {@link GlobalNamespaces}. */
+export interface GlobalNamespacesOptions {
+  readonly source: ResourceSource;
+  /** True if a Namespace without the annotation is global. */
+  readonly globalByDefault: boolean;
+  readonly clock: Clock;
+  readonly random: Random;
+  /** Spreads large namespaces over turns of the event loop. Default: one turn. */
+  readonly gate?: TurnGate | undefined;
+  /** Receives every rejected object, after it was counted. */
+  readonly onReject?: ((rejection: Rejection) => void) | undefined;
+  /** Receives each namespace whose keys are put or deleted because it has become global, or is no longer. */
+  readonly onDeed?: ((deed: Deed) => void) | undefined;
+  /** Prints each namespace that is not global once all are known, for a dry run. */
+  readonly print?: ((line: string) => void) | undefined;
+  /** Receives background failures, with the name of the task. */
+  readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
+}
+
+/** The numbers of namespaces. */
+export interface GlobalNamespacesStatus {
+  readonly globalByDefault: boolean;
+  /** True if all namespaces have been listed, and the keys reviewed. */
+  readonly complete: boolean;
+  /** Number of Namespaces. */
+  readonly known: number;
+  /** Number of Namespaces whose objects the mesh has. */
+  readonly global: number;
+}
+
+/** The name of a namespace, and the number of its change. */
+type Change = readonly [name: string, number: number];
+
+interface NamespaceSays {
+  readonly name: string;
+  /** Value of the annotation. */
+  readonly annotation: string | undefined;
+}
+
+/**
+ * The global namespaces (1.19): only their objects are exported. An unknown namespace exports nothing.
+ *
+ *     Namespaces ─► wanted ──┬─► identities: put first, deleted last ─► keys of CiliumIdentities
+ *                            └─► others ─────────────────────────────► keys of endpoints and services
+ *
+ * The second step of a change waits until the kvstore has all writes of the first. So no published address ever names an identity
+ * that the change removes, while the kvstore accepts writes in this order.
+ */
+export class GlobalNamespaces implements Duty {
+  readonly name = 'namespaces';
+  readonly #options: GlobalNamespacesOptions;
+  readonly #tasks: Supervisor;
+  readonly #members = new Set<NamespacedKeys>();
+  #rejections: RejectionLog;
+  /** The Namespaces that exist. */
+  readonly #known = new Map<string, NamespaceSays>();
+  /** The namespaces whose keys are put, by stage. `others` is a subset of `identities`. */
+  readonly #exported: Readonly<Record<ExportStage, Set<string>>> = {
+    identities: new Set(),
+    others: new Set(),
+  };
+  /** Changed namespaces, each with the number of its latest change, that no step has seen yet. */
+  readonly #changed = new Map<string, number>();
+  /** The latest changes whose second step is due. */
+  readonly #latest = new Map<string, number>();
+  #changes = 0;
+  #wake = openable();
+  #followed: FollowedKind | undefined;
+  #complete = false;
+  #state: DutyState = 'waiting';
+
+  constructor(options: GlobalNamespacesOptions) {
+    this.#options = options;
+    this.#rejections = new RejectionLog(options.onReject);
+    this.#tasks = new Supervisor(options);
+  }
+
+  /** True if all Namespaces have been listed, and the keys of all members reviewed. */
+  get complete(): boolean {
+    return this.#complete;
+  }
+
+  /** Returns true if the keys of a namespace are put. Changes for identities first when it becomes global, last when it ceases. */
+  exports(stage: ExportStage, namespace: string): boolean {
+    return this.#exported[stage].has(namespace);
+  }
+
+  /** Returns why a namespace is not global; undefined if it is, or if not all namespaces are known. */
+  reason(namespace: string): string | undefined {
+    const known = this.#known.get(namespace);
+    if (known === undefined)
+      return this.#complete ? `namespace ${namespace} does not exist, so it is not global` : undefined;
+    return this.#isGlobal(known) ? undefined : `namespace ${namespace} is not global${this.#because(known)}`;
+  }
+
+  /** Adds keys. They are reviewed when a namespace changes; until then, the member itself asks {@link exports}. */
+  join(member: NamespacedKeys): () => void {
+    this.#members.add(member);
+    return () => void this.#members.delete(member);
+  }
+
+  status(): DutyStatus {
+    const { failures, lastFailure } = this.#tasks.status();
+    const resource = this.#followed?.status().resource;
+    const isWaiting = this.#state === 'running' && !this.#complete;
+    return {
+      name: this.name,
+      state: isWaiting ? 'waiting' : this.#state,
+      failures: failures + (resource?.failures ?? 0),
+      lastFailure: latest(lastFailure, resource?.lastFailure),
+    };
+  }
+
+  /** Returns the numbers of namespaces. */
+  counts(): GlobalNamespacesStatus {
+    const { globalByDefault } = this.#options;
+    const global = this.#exported.others.size;
+    return { globalByDefault, complete: this.#complete, known: this.#known.size, global };
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    const { source, clock, gate } = this.#options;
+    this.#forget();
+    this.#state = 'running';
+    const feed = new ObjectFeed(this.#reader(), { rejections: this.#rejections, gate });
+    const followed = new FollowedKind('namespaces', feed, {
+      ...{ source, clock, gate },
+      onChange: () => this.#wake.open(),
+    });
+    this.#followed = followed;
+    followed.follow(NAMESPACES);
+    const stop = (): void => this.#wake.open();
+    signal.addEventListener('abort', stop, { once: true });
+    await this.#tasks.keep(this.name, (until) => this.#settle(followed, until), { signal });
+    signal.removeEventListener('abort', stop);
+    await this.#tasks.stop();
+    await followed.stop();
+    this.#state = 'ended';
+  }
+
+  #forget(): void {
+    this.#rejections = new RejectionLog(this.#options.onReject);
+    this.#known.clear();
+    this.#changed.clear();
+    this.#latest.clear();
+    for (const names of Object.values(this.#exported)) names.clear();
+    this.#complete = false;
+    this.#wake = openable();
+  }
+
+  #reader(): ObjectReader<NamespaceSays> {
+    return {
+      kind: 'Namespace',
+      fields: ['metadata.annotations'],
+      read: (fields) => {
+        const name = readClusterScopedName(fields);
+        const annotations = fields.map('metadata').strings('annotations');
+        return name === undefined ? undefined : { name, annotation: annotations.get(GLOBAL_NAMESPACE) };
+      },
+      same: (now, before) => now.annotation === before.annotation,
+      change: (now, before) => {
+        const name = (now ?? before)?.name ?? '';
+        if (now === undefined) this.#known.delete(name);
+        else this.#known.set(name, now);
+        this.#changed.set(name, ++this.#changes);
+        this.#latest.set(name, this.#changes);
+        this.#wake.open();
+      },
+    };
+  }
+
+  #isGlobal(said: NamespaceSays | undefined): boolean {
+    if (said === undefined) return false;
+    return said.annotation === undefined
+      ? this.#options.globalByDefault
+      : said.annotation.toLowerCase() === 'true';
+  }
+
+  /** True if the objects of a namespace are to be exported. */
+  #isWanted(name: string): boolean {
+    return this.#isGlobal(this.#known.get(name));
+  }
+
+  #because({ annotation }: NamespaceSays): string {
+    return annotation === undefined ? ' by default' : `: ${GLOBAL_NAMESPACE} is "${annotation}"`;
+  }
+
+  /** Applies changes until the signal fires. */
+  async #settle(followed: FollowedKind, signal: AbortSignal): Promise<void> {
+    while (!signal.aborted) {
+      await this.#wake.opened;
+      this.#wake = openable();
+      const names = [...this.#changed];
+      this.#changed.clear();
+      const stages = await this.#first(names, signal);
+      if (this.#complete) this.#finish(names, stages, signal);
+      else await this.#second(names, signal);
+      if (this.#complete || !followed.complete || this.#changed.size > 0) continue;
+      this.#complete = true;
+      this.#printWithheld();
+      for (const member of this.#members) member.onComplete();
+    }
+  }
+
+  /** Starts the second step, which waits for the writes of the first and does not delay other namespaces. */
+  #finish(names: readonly Change[], stages: ReadonlySet<ExportStage>, signal: AbortSignal): void {
+    if (names.length === 0) return;
+    const written = [...this.#members].filter(({ stage }) => stages.has(stage));
+    const wait = async (until: AbortSignal): Promise<void> => {
+      await interruptible(() => Promise.all(written.map((member) => member.landed())), until);
+      await this.#second(names, until);
+    };
+    this.#tasks.run('keys of namespaces', wait, { signal }).catch(() => {}); // failures are counted
+  }
+
+  /**
+   * Puts the identities of namespaces that have become global, and deletes the other keys of those that no longer are. Returns the
+   * stages of the queued writes.
+   */
+  async #first(names: readonly Change[], signal: AbortSignal): Promise<ReadonlySet<ExportStage>> {
+    const { identities, others } = this.#exported;
+    const opened = names.filter(([name]) => this.#isWanted(name) && !identities.has(name));
+    const closed = names.filter(([name]) => !this.#isWanted(name) && others.has(name));
+    for (const [name] of opened) this.#report(name, 'put');
+    for (const [name] of closed) this.#report(name, 'delete');
+    for (const [name] of opened) identities.add(name);
+    for (const [name] of closed) others.delete(name);
+    await this.#review('identities', opened, signal);
+    await this.#review('others', closed, signal);
+    const stages = new Set<ExportStage>();
+    if (opened.length > 0) stages.add('identities');
+    if (closed.length > 0) stages.add('others');
+    return stages;
+  }
+
+  /** Puts the other keys of the former, and deletes the identities of the latter, unless they have changed since. */
+  async #second(names: readonly Change[], signal: AbortSignal): Promise<void> {
+    const { identities, others } = this.#exported;
+    const latest = names.filter(([name, change]) => this.#latest.get(name) === change);
+    for (const [name] of latest) this.#latest.delete(name);
+    const due = latest.filter(([name]) => identities.has(name));
+    const opened = due.filter(([name]) => this.#isWanted(name));
+    const closed = due.filter(([name]) => !this.#isWanted(name) && !others.has(name));
+    for (const [name] of opened) others.add(name);
+    for (const [name] of closed) identities.delete(name);
+    await this.#review('others', opened, signal);
+    await this.#review('identities', closed, signal);
+  }
+
+  async #review(stage: ExportStage, names: readonly Change[], signal: AbortSignal): Promise<void> {
+    const { gate = OPEN_GATE } = this.#options;
+    await gate.runSteps(this.#steps(stage, names), signal);
+  }
+
+  *#steps(stage: ExportStage, names: readonly Change[]): Generator<unknown, void, void> {
+    for (const member of this.#members) {
+      if (member.stage !== stage) continue;
+      for (const [name] of names) {
+        if (member.count(name) === 0) continue;
+        yield* member.review(name);
+        yield;
+      }
+    }
+  }
+
+  #report(namespace: string, verb: 'put' | 'delete'): void {
+    const objects = this.#complete ? this.#count(namespace) : 0;
+    if (objects === 0) return;
+    const why = this.reason(namespace) ?? `namespace ${namespace} is global`;
+    const what = `${verb} the keys of ${objects} objects of namespace ${namespace}`;
+    this.#options.onDeed?.({ duty: this.name, what, why, outcome: 'queued' });
+  }
+
+  #printWithheld(): void {
+    const { print } = this.#options;
+    if (print === undefined) return;
+    for (const namespace of this.#known.keys()) {
+      const why = this.reason(namespace);
+      if (why !== undefined) print(`leave out objects of ${namespace}: ${why}`);
+    }
+  }
+
+  #count(namespace: string): number {
+    let objects = 0;
+    for (const member of this.#members) objects += member.count(namespace);
+    return objects;
+  }
+}

@@ -1,0 +1,87 @@
+/** Number of values that are moved in one step; takes about 1 ms. */
+const VALUES_PER_STEP = 256;
+
+/** The values of one namespace. */
+interface NamespaceValues<T> {
+  readonly exported: Set<T>;
+  readonly withheld: Set<T>;
+}
+
+/** Options of {@link NamespacedValues}. */
+export interface NamespacedValuesOptions<T> {
+  /** Returns the namespace of a value; undefined if the value is always exported. */
+  readonly namespaceOf: (value: T) => string | undefined;
+  /** Returns true if the values of a namespace are exported. After it has changed, {@link NamespacedValues.review} is called. */
+  readonly isExported: (namespace: string) => boolean;
+  /** Receives the changes of exported values. At least one of the two is defined. */
+  readonly change: (now: T | undefined, before: T | undefined) => void;
+}
+
+/**
+ * Passes on only the values of exported namespaces. It has all values by namespace, so that the cost of a change of a namespace
+ * is that of its values.
+ */
+export class NamespacedValues<T extends object> {
+  readonly #options: NamespacedValuesOptions<T>;
+  readonly #namespaces = new Map<string, NamespaceValues<T>>();
+
+  constructor(options: NamespacedValuesOptions<T>) {
+    this.#options = options;
+  }
+
+  /** Replaces a value. `before` must be the value of the previous call for the same object. */
+  change(now: T | undefined, before: T | undefined): void {
+    const wasExported = before !== undefined && this.#remove(before);
+    const isExported = now !== undefined && this.#add(now);
+    if (wasExported || isExported)
+      this.#options.change(isExported ? now : undefined, wasExported ? before : undefined);
+  }
+
+  /** Returns the number of values of a namespace. */
+  count(namespace: string): number {
+    const values = this.#namespaces.get(namespace);
+    return values === undefined ? 0 : values.exported.size + values.withheld.size;
+  }
+
+  /** Returns steps that pass on or withdraw the values of a namespace. Steps of several calls may alternate. */
+  *review(namespace: string): Generator<undefined, void, void> {
+    const values = this.#namespaces.get(namespace);
+    if (values === undefined) return;
+    const { exported, withheld } = values;
+    for (;;) {
+      const isExported = this.#options.isExported(namespace);
+      const [from, to] = isExported ? [withheld, exported] : [exported, withheld];
+      let moved = 0;
+      for (const value of from) {
+        if (++moved > VALUES_PER_STEP) break;
+        from.delete(value);
+        to.add(value);
+        this.#options.change(isExported ? value : undefined, isExported ? undefined : value);
+      }
+      if (from.size === 0) return;
+      yield;
+    }
+  }
+
+  /** Returns true if the value was exported. */
+  #remove(value: T): boolean {
+    const namespace = this.#options.namespaceOf(value);
+    if (namespace === undefined) return true;
+    const values = this.#namespaces.get(namespace);
+    const wasExported = values?.exported.delete(value) === true;
+    values?.withheld.delete(value);
+    if (values?.exported.size === 0 && values.withheld.size === 0) this.#namespaces.delete(namespace);
+    return wasExported;
+  }
+
+  /** Returns true if the value is exported. */
+  #add(value: T): boolean {
+    const namespace = this.#options.namespaceOf(value);
+    if (namespace === undefined) return true;
+    const isExported = this.#options.isExported(namespace);
+    const values = this.#namespaces.get(namespace) ?? { exported: new Set(), withheld: new Set() };
+    (isExported ? values.exported : values.withheld).add(value);
+    this.#namespaces.set(namespace, values);
+    return isExported;
+  }
+}
