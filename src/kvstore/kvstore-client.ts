@@ -13,7 +13,6 @@ import { assert } from '../base/assert.ts';
 import type { Clock, Random } from '../base/clock.ts';
 import { DeliveryQueue } from '../base/delivery-queue.ts';
 import { CallbackGuard } from '../base/guard.ts';
-import { ListenerSet } from '../base/listener-set.ts';
 import type { RateLimit } from '../base/rate-limit.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import { Supervisor } from '../base/supervisor.ts';
@@ -35,6 +34,7 @@ import type {
 } from './session/backend.ts';
 import { asKvstoreError, KvstoreError, namingRight } from './session/errors.ts';
 import { LeaseKeeper } from './session/lease-keeper.ts';
+import { LeaseLosses } from './session/lease-losses.ts';
 import { LeaseWitnesses } from './session/lease-witnesses.ts';
 import { LockKeeper } from './session/lock-keeper.ts';
 import { ObservedTransport } from './session/observed-transport.ts';
@@ -123,7 +123,7 @@ export class KvstoreClient implements KvstoreBackend {
   readonly #batches: WriteBatches;
   readonly #locks: LockKeeper;
   readonly #guard: CallbackGuard;
-  readonly #leaseListeners: ListenerSet<LeaseLostListener>;
+  readonly #leaseLosses: LeaseLosses;
   readonly #watches = new Set<ListAndWatch>();
   readonly #reconnects = new Reconnects();
   readonly #closed = new AbortController();
@@ -146,7 +146,7 @@ export class KvstoreClient implements KvstoreBackend {
     );
     this.#transport = transport;
     this.#guard = new CallbackGuard((error) => onFailure?.(error, 'lease listener'));
-    this.#leaseListeners = new ListenerSet(new DeliveryQueue(this.#guard));
+    this.#leaseLosses = new LeaseLosses(new DeliveryQueue(this.#guard));
     const supervisor = new Supervisor({ clock, random, onFailure });
     this.#supervisor = supervisor;
     this.#locks = new LockKeeper({ transport, clock, random, supervisor });
@@ -154,11 +154,12 @@ export class KvstoreClient implements KvstoreBackend {
     const witnesses = options.witnessLeases === true ? this.#newWitnesses() : undefined;
     const keeper = (name: string, ttlSeconds: number): LeaseKeeper =>
       new LeaseKeeper({
-        ...{ transport, clock, random, supervisor, name, ttlSeconds },
+        ...{ transport, clock, random, supervisor, name, ttlSeconds, gate: options.gate },
         onLost: (keys) => {
           for (const key of keys) this.#ownWrites.forget(key);
-          this.#leaseListeners.notify((listener, lost) => listener.onLeaseLost(lost), keys);
+          this.#leaseLosses.lost(keys);
         },
+        onLosing: (reported) => this.#leaseLosses.losing(reported),
         onGranted: (lease) => witnesses?.granted(lease, this.#closed.signal),
         onKept: () => void this.#compareOwnWrites().catch(() => {}), // the supervisor counts the failure
       });
@@ -335,7 +336,7 @@ export class KvstoreClient implements KvstoreBackend {
   }
 
   onLeaseLost(listener: LeaseLostListener): Unsubscribe {
-    return this.#leaseListeners.subscribe(listener);
+    return this.#leaseLosses.subscribe(listener);
   }
 
   endpoints(options?: CallOptions): Promise<readonly EndpointStatus[]> {

@@ -176,7 +176,13 @@ export interface BackendStatus {
  * store was restored from a backup, all leases are given up. The backup contains keys that were deleted later, and keepalives would
  * preserve them.
  */
-export type LeaseLostListener = { onLeaseLost(keys: readonly string[]): void };
+export type LeaseLostListener = {
+  /** Prefixes that end in `/`, and whole keys. The listener receives only keys of them. Default: all keys. */
+  readonly scopes?: readonly string[];
+  onLeaseLost(keys: readonly string[]): void;
+  /** Called if many leases are lost together. Their keys are then reported in several turns; `reported` resolves after the last. */
+  onLeasesLost?(reported: Promise<unknown>): void;
+};
 
 /** Limits retries of unreachable servers, for many clients in one process. */
 export interface RetryTurns {

@@ -1,45 +1,88 @@
-/** A waiter for a canary, and the names that must settle before it. */
+/** A waiter for a canary. */
 export interface CanaryWait {
-  readonly names: Set<string>;
   resolve(): void;
+  /** Number of unfinished names that were queued after this waiter and before the next, so that only later waiters require them. */
+  later: number;
 }
 
-/** The waiters for the canary of a {@link SyncStore}, with the names that each requires. */
+/**
+ * The waiters for the canary of a {@link SyncStore}. Each requires the names that were unfinished when it asked, and those that are
+ * touched later. The cost of a waiter does not depend on their number: the names that a waiter does *not* require are counted.
+ *
+ *     unfinished names   a  b  c │ d  e │ f        the first waiter requires a, b and c: 6 − 3
+ *     waiters                    1      2
+ */
 export class CanaryWaits {
+  readonly #unfinished: () => number;
+  /** The oldest first. */
   readonly #waits = new Set<CanaryWait>();
+  #newest: CanaryWait | undefined;
+  /** The unfinished names that were queued after a waiter, with the newest waiter of that time. */
+  readonly #laterNames = new Map<string, CanaryWait>();
+  /** Number of unfinished names that the oldest waiter does not require. */
+  #later = 0;
 
-  get size(): number {
-    return this.#waits.size;
+  /** @param unfinished returns the number of names that are queued or being written */
+  constructor(unfinished: () => number) {
+    this.#unfinished = unfinished;
   }
 
-  /** Resolves when a canary has landed that was written after all these names had settled. */
-  add(names: Iterable<string>): Promise<void> {
-    return new Promise((resolve) => this.#waits.add({ names: new Set(names), resolve }));
+  /** Resolves when a canary has landed that was written after all names that are unfinished now had settled. */
+  add(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#newest = { resolve, later: 0 };
+      this.#waits.add(this.#newest);
+    });
   }
 
-  /** Records that the kvstore has the wanted value of this name. */
+  /** Records a name that becomes unfinished. The present waiters do not require it. Call it once, before the name is queued. */
+  queued(name: string): void {
+    if (this.#newest === undefined) return;
+    this.#laterNames.set(name, this.#newest);
+    this.#newest.later++;
+    this.#later++;
+  }
+
+  /** Records that the kvstore has the wanted value of this name, after it was removed from the queue. */
   settled(name: string): void {
-    for (const { names } of this.#waits) names.delete(name);
+    const wait = this.#laterNames.get(name);
+    if (wait === undefined) return;
+    this.#laterNames.delete(name);
+    wait.later--;
+    if (this.#waits.has(wait)) this.#later--;
   }
 
   /** Records that the value of this name in the kvstore is unknown, so all waiters must wait for it (again). */
   touched(name: string): void {
-    for (const { names } of this.#waits) names.add(name);
+    this.settled(name);
   }
 
   /** Returns the waiters for which a canary written now would be true. */
   due(): readonly CanaryWait[] {
-    return [...this.#waits].filter(({ names }) => names.size === 0);
+    const due: CanaryWait[] = [];
+    let required = this.#unfinished() - this.#later;
+    for (const wait of this.#waits) {
+      if (required > 0) break; // later waiters require more
+      due.push(wait);
+      required += wait.later;
+    }
+    return due;
   }
 
   /**
    * Resolves the waiters of `due` that require no further names. Returns false if there are none, because the canary was premature.
    */
   landed(due: readonly CanaryWait[]): boolean {
-    const over = due.filter(({ names }) => names.size === 0);
+    const asked = new Set(due);
+    const over = this.due().filter((wait) => asked.has(wait));
     for (const wait of over) {
       this.#waits.delete(wait);
+      this.#later -= wait.later;
       wait.resolve();
+    }
+    if (this.#waits.size === 0) {
+      this.#newest = undefined;
+      this.#laterNames.clear();
     }
     return over.length > 0;
   }

@@ -58,9 +58,9 @@ export class RetryQueue<J> {
     this.#jobs = new WorkQueue({ clock, random, onDue: () => this.#wake() });
   }
 
-  /** Returns the unfinished jobs, in no order. O(jobs). */
-  pending(): Iterable<J> {
-    return this.#jobs.keys();
+  /** Number of unfinished jobs. */
+  get size(): number {
+    return this.#jobs.size;
   }
 
   status(): RetryQueueStatus {

@@ -117,8 +117,10 @@ export class SyncStore {
   #puts = 0;
   /** True if the watch has read the prefix and follows its changes, so that it shows each later delete. */
   #isWatching = false;
-  readonly #canaries = new CanaryWaits();
-  readonly #landings = new CanaryWaits();
+  readonly #canaries = new CanaryWaits(() => this.#pending + this.#losses);
+  readonly #landings = new CanaryWaits(() => this.#pending + this.#losses);
+  /** Number of losses of leases whose keys are not yet reported completely. */
+  #losses = 0;
   /** Aborts the write of the canary if a key is lost during it. */
   #canaryWrite: AbortController | undefined;
   /** The running delete of a false canary. */
@@ -145,10 +147,10 @@ export class SyncStore {
   }
 
   status(): SyncStoreStatus {
-    const { pending, failures, lastFailure } = this.#queue.status();
+    const { failures, lastFailure } = this.#queue.status();
     return {
       keys: this.#wanted.size,
-      pending: this.#queue.has(CANARY) ? pending - 1 : pending,
+      pending: this.#pending,
       writes: this.#writes,
       putBacks: this.#putBacks,
       failures,
@@ -247,21 +249,27 @@ export class SyncStore {
 
   /** Declares the content complete. Resolves when all writes queued before have landed and the canary is written. */
   markSynced(): Promise<void> {
-    const written = this.#canaries.add(this.#pending());
+    const written = this.#canaries.add();
     this.#offerCanary();
     return written;
   }
 
   /** Resolves when all writes queued before have landed, regardless of the canary. */
   landed(): Promise<void> {
-    const landed = this.#landings.add(this.#pending());
+    const landed = this.#landings.add();
     this.#landings.landed(this.#landings.due());
     return landed;
   }
 
   /** Writes until the signal fires. One run at a time. */
   async run(signal: AbortSignal): Promise<void> {
-    const unsubscribe = this.#options.backend.onLeaseLost({ onLeaseLost: (keys) => this.#leaseLost(keys) });
+    const { backend, prefix, canary } = this.#options;
+    const scopes = canary === undefined ? [prefix] : [prefix, canary];
+    const unsubscribe = backend.onLeaseLost({
+      scopes,
+      onLeaseLost: (keys) => this.#leaseLost(keys),
+      onLeasesLost: (reported) => void this.#leasesLost(reported),
+    });
     // Keys may have been lost since the last run.
     this.#retractCanary();
     const { gate = OPEN_GATE } = this.#options;
@@ -320,27 +328,36 @@ export class SyncStore {
     }
   }
 
-  /**
-   * Puts the keys of a lost lease again. The cost is that of its keys only, because a client may lose many leases of a thousand
-   * keys each.
-   */
+  /** Puts the keys of a lost lease again. */
   #leaseLost(keys: readonly string[]): void {
     const { prefix, canary, leased = true, canaryLeased = leased } = this.#options;
-    const isCanaryLost = canaryLeased && canary !== undefined && keys.includes(canary);
-    if (isCanaryLost) this.#isCanaryThere = false;
-    const own = leased ? keys.filter((key) => key.startsWith(prefix)) : [];
-    const names = own.map((key) => key.slice(prefix.length));
-    const lost = names.filter((name) => this.#wanted.has(name));
-    if (lost.length > 0 || isCanaryLost) this.#retractCanary();
-    for (const name of lost) this.#putAgain(name);
+    for (const key of keys) {
+      if (key === canary && canaryLeased) {
+        this.#isCanaryThere = false;
+        this.#retractCanary();
+      }
+      const name = key.slice(prefix.length);
+      if (!leased || !key.startsWith(prefix) || !this.#wanted.has(name)) continue;
+      this.#retractCanary();
+      this.#putAgain(name);
+    }
+  }
+
+  /** Holds the canary until the lost keys are known. */
+  async #leasesLost(reported: Promise<unknown>): Promise<void> {
+    this.#losses++;
+    await reported;
+    this.#losses--;
+    this.#offerCanary();
+    this.#landings.landed(this.#landings.due());
   }
 
   #putAgain(name: string): void {
     this.#landed.delete(name);
     this.#canaries.touched(name);
-    if (this.#landings.size > 0) this.#landings.touched(name);
+    this.#landings.touched(name);
     this.#canaryWrite?.abort();
-    this.#enqueue(name);
+    this.#queue.add(name);
   }
 
   /** Deletes the canary before lost keys are put again, and writes it again after them. */
@@ -352,12 +369,18 @@ export class SyncStore {
     void this.markSynced();
   }
 
-  #pending(): readonly string[] {
-    return [...this.#queue.pending()].filter((job) => job !== CANARY);
+  /** Number of names that are queued or being written. */
+  get #pending(): number {
+    return this.#queue.has(CANARY) ? this.#queue.size - 1 : this.#queue.size;
   }
 
   #enqueue(name: string): void {
-    if (this.#queue.has(name) || !this.#isLanded(name)) this.#queue.add(name);
+    if (!this.#queue.has(name)) {
+      if (this.#isLanded(name)) return;
+      this.#canaries.queued(name);
+      this.#landings.queued(name);
+    }
+    this.#queue.add(name);
   }
 
   #isLanded(name: string): boolean {
@@ -424,10 +447,8 @@ export class SyncStore {
   #settled(job: string | typeof CANARY): void {
     if (job !== CANARY) {
       this.#canaries.settled(job);
-      if (this.#landings.size > 0) {
-        this.#landings.settled(job);
-        this.#landings.landed(this.#landings.due());
-      }
+      this.#landings.settled(job);
+      this.#landings.landed(this.#landings.due());
     }
     this.#offerCanary();
   }

@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { Supervisor } from '../../../src/base/supervisor.ts';
+import { TurnGate } from '../../../src/base/turn-gate.ts';
 import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
 import { MemoryTransport } from '../../../src/kvstore/memory/memory-transport.ts';
 import { HeldLease } from '../../../src/kvstore/session/held-lease.ts';
@@ -312,6 +313,56 @@ describe('a lease keeper', () => {
     for (const key of ['a', 'a/2', 'a/3', 'ab', 'b/a/1']) expect(keeper.bindingOf(key)).toBeDefined();
     keeper.loseAll();
     expect([...keeper.unbindBelow('', 9, keeper.bindingCount)]).toEqual([]);
+  });
+
+  it('gives up 300,000 keys over many turns, and binds them again between (regression: in one turn)', async () => {
+    const turns: (() => void)[] = [];
+    const gate = new TurnGate({ clock, nextTurn: (turn) => turns.push(turn) });
+    await keeper.close(true);
+    keeper = new LeaseKeeper({
+      ...{ transport: link, clock, random: () => 0.5, supervisor, name: 'leases', gate },
+      ttlSeconds: TTL_SECONDS,
+      onLost: (keys) => lost.push([...keys]),
+      onLosing: (reported) => void reported.then(() => lost.push(['reported'])),
+    });
+    for (let i = 0; i < 300_000; i++) await keeper.bind(`k${i}`);
+    const before = keeper.bindingOf('k299999');
+    const other = keeper.bindingOf('k150000');
+    keeper.loseAll();
+    expect([keeper.size, keeper.bindingOf('k299999')]).toEqual([0, undefined]);
+    const again = await keeper.bind('k299999'); // while its old lease waits
+    keeper.unbind(other);
+    const sizes: number[] = [];
+    let reported = lost.length;
+    while (turns.length > 0) {
+      turns.shift()?.();
+      await settle();
+      sizes.push(lost.length - reported);
+      reported = lost.length;
+    }
+    const keys = lost.flat();
+    expect(Math.max(...sizes)).toBeLessThanOrEqual(9); // leases in a turn
+    expect(sizes.length).toBeGreaterThan(30);
+    expect([keys.length, keys.at(-1), keeper.lost]).toEqual([299_999, 'reported', 300]);
+    expect(keys).not.toContain('k299999');
+    expect([again.lease === before?.lease, keeper.bindingOf('k299999')]).toEqual([false, again]);
+    expect([...keeper.unbindBelow('k', 1, keeper.bindingCount)]).toEqual([['k299999']]);
+  });
+
+  it('looks at each lease a few times for its keepalive, however many there are (regression: at all of them)', async () => {
+    const leases = 200;
+    for (let i = 0; i < leases * 1000; i++) await keeper.bind(`k${i}`);
+    expect(keeper.size).toBe(leases);
+    const looks = vi.spyOn(HeldLease.prototype, 'lookIn', 'get');
+    try {
+      await advance(clock, (TTL_SECONDS * 1000) / 3 - 5000);
+      looks.mockClear();
+      await advance(clock, 6000);
+      expect(asked).toHaveLength(leases);
+      expect(looks.mock.calls.length).toBeLessThan(5 * leases);
+    } finally {
+      looks.mockRestore();
+    }
   });
 
   it('gives up every lease when the store was restored; they are left to expire', async () => {

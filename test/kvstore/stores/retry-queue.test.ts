@@ -47,7 +47,7 @@ describe('a queue of jobs that are tried until they succeed', () => {
     expect(queue.has('a')).toBe(true);
     void queue.run(ended.signal);
     await settle();
-    expect([queue.has('a'), [...queue.pending()]]).toEqual([true, ['a']]);
+    expect([queue.has('a'), queue.size]).toEqual([true, 1]);
     last().fail(new KvstoreError('too-large', 'too large'));
     await settle();
     expect([queue.has('a'), queue.status()]).toMatchObject([true, { pending: 1, failures: 1 }]);

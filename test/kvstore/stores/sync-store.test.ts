@@ -30,11 +30,11 @@ class World {
   readonly #ended = new AbortController();
   #running: Promise<void> | undefined;
 
-  constructor(options: Partial<SyncStoreOptions> = {}, qps?: number) {
+  constructor(options: Partial<SyncStoreOptions> = {}, qps?: number, gate?: TurnGate) {
     const { clock, link } = this;
     const random = (): number => 0.5;
     const rateLimit = qps === undefined ? undefined : new RateLimit({ qps }, clock, abortedError);
-    const client = { kind: 'memory', transport: link, clock, random, leaseSeconds: 30, rateLimit };
+    const client = { kind: 'memory', transport: link, clock, random, leaseSeconds: 30, rateLimit, gate };
     this.backend = new KvstoreClient(client);
     this.server.watch(
       { prefix: CANARY, startRevision: 2 },
@@ -364,9 +364,28 @@ describe('a sync store', () => {
     await advance(world.clock, 12_000); // the keepalive finds out
     await settle(20);
     expect([Object.keys(world.content()).length, world.canary]).toEqual([4500, true]);
-    expect(touch.mock.calls.length, 'once by the watch, once by the lease').toBeLessThanOrEqual(2 * 4500);
+    const kinds = 2; // of waits: for the canary, and for the keys
+    expect(touch.mock.calls.length, 'once by the watch, once by the lease').toBeLessThanOrEqual(
+      2 * kinds * 4500,
+    );
     expect(mark.mock.calls).toHaveLength(1);
     vi.restoreAllMocks();
+  });
+
+  it('many leases that are lost together keep the canary away until all their keys are put again (regression: in one turn)', async () => {
+    await world.stop();
+    const gate = new TurnGate({ clock: world.clock, nextTurn: setImmediate, weightPerTurn: 1 }); // a lease in a turn
+    world = new World({ together: true, follow: false }, undefined, gate).run();
+    const backup = world.server.snapshot();
+    for (let i = 0; i < 12_000; i++) world.want(`n${i}`, '1');
+    await world.store.markSynced();
+    const atCanary: number[] = [];
+    world.onPut = (key) => {
+      if (key === CANARY) atCanary.push(Object.keys(world.content()).length);
+    };
+    world.server.restore(backup);
+    for (let i = 0; i < 100 && atCanary.length === 0; i++) await advance(world.clock, 100);
+    expect([atCanary, world.store.status().writes]).toEqual([[12_000], 24_000]);
   });
 
   it('a canary whose own lease is lost before it is known to be there is written again', async () => {
