@@ -107,7 +107,7 @@ const LEASE_SECONDS = 15 * 60;
  */
 const FIRST_LEASE_PART = 0.6;
 
-const NOT_LEADER = 'nothing is written: another process may lead by now';
+const NOT_LEADER = 'the write was rejected, because another process may be the leader';
 
 type GuardedOptions = Pick<WriteOptions, 'ifLocked' | 'fenced' | 'together' | 'signal' | 'deadlineMs'>;
 
@@ -477,10 +477,10 @@ export class KvstoreClient implements KvstoreBackend {
       if (answer !== undefined || ifLocked === undefined) return answer;
       const isFenceMoved = fence.length > 0 && (await send({ compare: lock, writes: [] })).succeeded;
       if (isFenceMoved) return undefined;
-      throw new KvstoreError('lock-lost', `the lock ${ifLocked.key} is not held any more`);
+      throw new KvstoreError('lock-lost', `the lock ${ifLocked.key} was lost`);
     };
     const answer = fenced ? await this.#fence.write(attempt, call) : await attempt([]);
-    assert(answer, 'an answer where nothing but a lock guards');
+    assert(answer, 'a response if only a lock guards the write');
     return answer;
   }
 

@@ -97,7 +97,7 @@ describe('an item that is no good is rejected with its place and field, counted,
     [
       'a node that names another cluster',
       line('own', 'cilium/state/nodes/v1/own/n9', { Name: 'n9', Cluster: 'far' }),
-      /n9: Cluster "far": the key says own/,
+      /n9: Cluster "far": must be own, as in the key/,
     ],
     [
       'a service that names another cluster',
@@ -237,7 +237,7 @@ describe('an item that is no good is rejected with its place and field, counted,
     );
     expect(status).toBe(1);
     expect(JSON.parse(stdout).ipcache).toEqual({});
-    expect(stderr).toMatch(/^error --clustermesh-config .*far: endpoints \[\]: must be a list of at least/);
+    expect(stderr).toMatch(/^error --clustermesh-config .*far: endpoints \[\]: must contain at least/);
     expect(stderr.trimEnd().split('\n')).toHaveLength(1);
   });
 

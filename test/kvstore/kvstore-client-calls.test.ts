@@ -205,7 +205,7 @@ describe('a client of a kvstore', () => {
       may = false;
       await expect(client.update('a', ONE, { together })).rejects.toMatchObject({
         code: 'not-leader',
-        message: 'nothing is written: another process may lead by now',
+        message: 'the write was rejected, because another process may be the leader',
       });
       expect(txn).not.toHaveBeenCalled();
     });

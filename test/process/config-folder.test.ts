@@ -203,7 +203,7 @@ describe('a folder of configurations', () => {
     copyFileSync(renewed.certificate, cert);
     expect((await folder.list()).get('a')).toMatchObject({
       kind: 'unusable',
-      why: expect.stringContaining('the key is not that of the certificate'),
+      why: expect.stringContaining('the key does not match the certificate'),
     });
     copyFileSync(renewed.key, key);
     const after = await hashOf(folder, 'a');
@@ -217,10 +217,10 @@ describe('a folder of configurations', () => {
   });
 
   it.each([
-    ['endpoints: [', 'no YAML'],
-    ['endpoints: []', 'endpoints []: must be a list'],
-    ['endpoints: [ftp://x]', 'must be a URL of http or https'],
-    ['endpoints: [https://x, http://y]', 'all be http or all be https'],
+    ['endpoints: [', 'is not YAML'],
+    ['endpoints: []', 'endpoints []: must contain'],
+    ['endpoints: [ftp://x]', 'must be an http or https URL'],
+    ['endpoints: [https://x, http://y]', 'one scheme: http or https'],
     [`${YAML}ca-file: /nowhere/ca.crt`, 'ca-file "/nowhere/ca.crt": ENOENT'],
     [`${YAML}dial-timeout: soon`, 'dial-timeout "soon": must be a duration'],
     [`${YAML}insecure-transport: maybe`, 'insecure-transport "maybe": must be true or false'],

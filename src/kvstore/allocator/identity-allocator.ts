@@ -262,7 +262,10 @@ export class IdentityAllocator {
         await lock.release();
       }
     }
-    throw new KvstoreError('unavailable', `no identity for ${formatLabels(labels)}: others were faster`);
+    throw new KvstoreError(
+      'unavailable',
+      `no identity was allocated for ${formatLabels(labels)}: too many conflicts with other nodes`,
+    );
   }
 
   /** Returns undefined if another node took the number at the same time. */
@@ -281,7 +284,8 @@ export class IdentityAllocator {
       return { id: existing, isNew: false };
     }
     const id = this.#pool.lease((candidate) => this.lookupByID(candidate) !== undefined);
-    if (id === undefined) throw new KvstoreError('invalid-request', 'no identity is left in the cluster');
+    if (id === undefined)
+      throw new KvstoreError('invalid-request', 'all identities of the cluster are in use');
     try {
       if (!(await this.#keys.createMaster(id, labels, call))) return undefined;
       await this.#keys.putSlave(id, labels, call);

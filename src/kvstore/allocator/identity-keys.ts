@@ -90,11 +90,19 @@ export class IdentityKeys {
     if (await this.createMaster(id, labels, call)) return true;
     const master = identityKey(id);
     const found = await backend.get(master, call);
-    if (found === undefined) throw new KvstoreError('unavailable', `${master} has just been deleted`);
+    if (found === undefined) throw new KvstoreError('unavailable', `${master} was deleted concurrently`);
     const key = formatLabels(labels);
     const text = textOfBytes(found.value) ?? '';
     if (text === key) return true;
-    rejections.add(rejection('identity-conflict', 'value', text, `this node uses it for ${key}`, master));
+    rejections.add(
+      rejection(
+        'identity-conflict',
+        'value',
+        text,
+        `must be ${key}, for which this node uses the identity`,
+        master,
+      ),
+    );
     return false;
   }
 

@@ -29,7 +29,7 @@ class Entries {
   take(nested: Fields<never>): Fields<never> {
     this.#left -= nested.size;
     if (this.#left < 0) {
-      const why = `a service must have at most ${this.#most} addresses, ports, host names and zones together`;
+      const why = `must have at most ${this.#most} addresses, ports, host names and zones in total`;
       rejectInput('too-many', nested.path, `${nested.size} entries`, why);
     }
     return nested;
@@ -46,7 +46,7 @@ class Entries {
       if (address === undefined)
         this.#drop('invalid-address', map.pathOf(text), text, 'is not a valid IP address');
       else if (found.has(address))
-        map.reject(text, 'duplicate-address', 'is another spelling of an address above', text);
+        map.reject(text, 'duplicate-address', 'is the same address as an earlier key', text);
       else found.set(address, read(map, text));
     }
     return found;
@@ -70,7 +70,7 @@ function readKey(fields: Fields<never>, expected: ClusterServiceKey): ClusterSer
   for (const field of ['cluster', 'namespace', 'name'] as const) {
     const value = fields.text(field);
     if (value !== expected[field])
-      fields.reject(field, 'key-mismatch', `the key says ${expected[field]}`, value);
+      fields.reject(field, 'key-mismatch', `must be ${expected[field]}, as in the key`, value);
   }
   return { cluster: expected.cluster, namespace: expected.namespace, name: expected.name };
 }

@@ -43,7 +43,7 @@ function readKeyName(name: string): string {
   if (canonical === undefined) return rejectInput('invalid-key', 'key', name, 'is not an IP or prefix');
   return canonical === name
     ? name
-    : rejectInput('invalid-key', 'key', name, `is not canonical: ${canonical}`);
+    : rejectInput('invalid-key', 'key', name, `is not canonical: use ${canonical}`);
 }
 
 /** Returns the name in the value: `IP`, with the length of `Mask` if it is set. */
@@ -60,7 +60,7 @@ function checkAgreement(fields: Fields<never>, name: string): void {
   if (claimed === name) return; // fast path: one comparison
   const canonical =
     canonicalName(claimed) ?? fields.reject('IP', 'invalid-address', 'is not a valid IP address', claimed);
-  if (canonical !== name) fields.reject('IP', 'key-mismatch', `the key says ${name}`, canonical);
+  if (canonical !== name) fields.reject('IP', 'key-mismatch', `must be ${name}, as in the key`, canonical);
 }
 
 // Host IPs repeat: a million pods have a thousand nodes. One string for each saves parsing and memory.

@@ -38,8 +38,9 @@ function readNodeKey(fields: Fields<never>, expected: NodeName): NodeName {
   const name = fields.text('Name');
   const cluster = fields.text('Cluster');
   if (cluster !== expected.cluster)
-    fields.reject('Cluster', 'key-mismatch', `the key says ${expected.cluster}`, cluster);
-  if (name !== expected.name) fields.reject('Name', 'key-mismatch', `the key says ${expected.name}`, name);
+    fields.reject('Cluster', 'key-mismatch', `must be ${expected.cluster}, as in the key`, cluster);
+  if (name !== expected.name)
+    fields.reject('Name', 'key-mismatch', `must be ${expected.name}, as in the key`, name);
   return { cluster, name };
 }
 

@@ -38,7 +38,7 @@ export class ProtoReader {
   /** Moves to the next field. Returns false at the end of the message, which is `end`. */
   next(end: number): boolean {
     if (this.at >= end) {
-      if (this.at > end) malformed('a field runs over the end of its message');
+      if (this.at > end) malformed('a field exceeds its message');
       return false;
     }
     const tag = this.number();
@@ -53,12 +53,12 @@ export class ProtoReader {
    */
   number(): number {
     const { buffer } = this;
-    let byte = buffer[this.at++] ?? malformed('it ends in a number');
+    let byte = buffer[this.at++] ?? malformed('it ends within a number');
     if (byte < 0x80) return byte;
     let value = byte & 0x7f;
     let scale = 0x80;
     for (let i = 1; i < MAX_VARINT; i++) {
-      byte = buffer[this.at++] ?? malformed('it ends in a number');
+      byte = buffer[this.at++] ?? malformed('it ends within a number');
       value += (byte & 0x7f) * scale;
       if (byte < 0x80) return value;
       scale *= 0x80;
@@ -79,7 +79,7 @@ export class ProtoReader {
   #bigint(): bigint {
     let value = 0n;
     for (let shift = 0n; shift < 70n; shift += 7n) {
-      const byte = this.buffer[this.at++] ?? malformed('it ends in a number');
+      const byte = this.buffer[this.at++] ?? malformed('it ends within a number');
       value |= BigInt(byte & 0x7f) << shift;
       if (byte < 0x80) return value;
     }
@@ -94,7 +94,7 @@ export class ProtoReader {
   open(): number {
     const length = this.number();
     const end = this.at + length;
-    if (end > this.buffer.length) malformed('a field is longer than its message');
+    if (end > this.buffer.length) malformed('a field exceeds its message');
     return end;
   }
 

@@ -73,7 +73,7 @@ export function decodeInPieces<T>(
 
 /** Returns the text of a value that must be UTF-8, for `decodeWith`. */
 export function readText(value: EncodedValue, { bytes }: ValueLimits): string {
-  if (!(value instanceof Uint8Array)) return rejectInput('wrong-type', 'value', {}, 'must be text, not JSON');
+  if (!(value instanceof Uint8Array)) return rejectInput('wrong-type', 'value', {}, 'must be UTF-8 text');
   const size = `${value.length} bytes`;
   if (value.length > bytes)
     return rejectInput('too-large', 'value', size, `must have at most ${bytes} bytes`);

@@ -35,7 +35,7 @@ export async function readPem(path: string): Promise<Buffer> {
   const { bytes, isWhole } = await readFileHead(path, MAX_PEM_BYTES);
   if (!isWhole) throw new Error('is larger than 1 MB');
   // A file that is being written may be empty or incomplete. Reject it, so that the connection is kept.
-  if (!bytes.includes('-----BEGIN ')) throw new Error('holds no PEM');
+  if (!bytes.includes('-----BEGIN ')) throw new Error('contains no PEM');
   return bytes;
 }
 
@@ -79,9 +79,9 @@ function duration(fields: Fields<never>, name: string): number | undefined {
 function endpoints(fields: Fields<never>, plain: 'http' | 'https'): readonly string[] {
   const name = 'endpoints';
   const urls = fields.list(name).items((list, index) => endpoint(list, index, plain));
-  if (urls.length === 0) return fields.reject(name, 'missing-field', 'must be a list of at least one URL');
+  if (urls.length === 0) return fields.reject(name, 'missing-field', 'must contain at least one URL');
   const schemes = new Set(urls.map((url) => url.split(':', 1)[0]));
-  return schemes.size === 1 ? urls : fields.reject(name, 'invalid-url', 'must all be http or all be https');
+  return schemes.size === 1 ? urls : fields.reject(name, 'invalid-url', 'must use one scheme: http or https');
 }
 
 function endpoint(list: Fields<never>, index: number, plain: 'http' | 'https'): string {
@@ -89,7 +89,7 @@ function endpoint(list: Fields<never>, index: number, plain: 'http' | 'https'): 
   const url = /^[a-z]+:\/\//.test(item) ? item : `${plain}://${item}`;
   const { protocol, host } = URL.canParse(url) ? new URL(url) : { protocol: '', host: '' };
   const known = (protocol === 'http:' || protocol === 'https:') && host !== '';
-  return known ? url.replace(/\/$/, '') : list.reject(index, 'invalid-url', 'must be a URL of http or https');
+  return known ? url.replace(/\/$/, '') : list.reject(index, 'invalid-url', 'must be an http or https URL');
 }
 
 function checkSize(content: string): void {
@@ -109,9 +109,9 @@ function parseFields(content: string): Fields<never> {
     document = parse(content, { logLevel: 'error' });
   } catch (error) {
     const [why = ''] = messageOf(error).split('\n', 1);
-    throw new EtcdConfigError(`no YAML: ${why.endsWith(':') ? why.slice(0, -1) : why}`);
+    throw new EtcdConfigError(`is not YAML: ${why.endsWith(':') ? why.slice(0, -1) : why}`);
   }
-  if (!isObject(document)) throw new EtcdConfigError('must be YAML with fields such as endpoints');
+  if (!isObject(document)) throw new EtcdConfigError('must be a YAML object with fields such as endpoints');
   return Fields.of(document, reject, 'document');
 }
 
@@ -144,14 +144,14 @@ async function file(
 function checkPair(certificate: Buffer | undefined, key: Buffer | undefined): void {
   if (certificate === undefined && key === undefined) return;
   if (certificate === undefined || key === undefined)
-    throw new EtcdConfigError('cert-file and key-file: one needs the other');
+    throw new EtcdConfigError('cert-file and key-file: set both or none');
   try {
     createSecureContext({ cert: certificate, key });
   } catch (error) {
     const why = messageOf(error);
     throw new EtcdConfigError(
       why.includes('key values mismatch')
-        ? 'cert-file and key-file: the key is not that of the certificate; are they being renewed?'
+        ? 'cert-file and key-file: the key does not match the certificate'
         : `cert-file and key-file: ${why}`,
     );
   }
@@ -162,7 +162,7 @@ function checkAuthorities(ca: Buffer | undefined): void {
   try {
     new X509Certificate(ca);
   } catch (error) {
-    throw new EtcdConfigError(`trusted-ca-file: no certificate: ${messageOf(error)}`);
+    throw new EtcdConfigError(`trusted-ca-file: is not a certificate: ${messageOf(error)}`);
   }
 }
 

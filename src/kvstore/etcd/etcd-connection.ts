@@ -194,11 +194,11 @@ function failureOf(
 ): KvstoreError | undefined {
   if (signal?.aborted === true) return abortedError();
   if (thrown === null && answer !== undefined) return undefined;
-  return isLate ? deadlineError() : etcdError(thrown ?? new Error('an answer without content'));
+  return isLate ? deadlineError() : etcdError(thrown ?? new Error('the response is empty'));
 }
 
 function endOf({ code, details }: StatusObject): KvstoreError {
-  if (code === status.OK) return new KvstoreError('unavailable', 'the server has ended the stream');
+  if (code === status.OK) return new KvstoreError('unavailable', 'the server ended the stream');
   return etcdError(Object.assign(new Error(details), { code }));
 }
 

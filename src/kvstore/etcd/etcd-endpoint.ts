@@ -34,7 +34,7 @@ class EtcdDefinitions extends Etcd3 {
       const client: object = resource.getServiceClient(service);
       return (client as Readonly<Record<string, MethodDefinition>>)[method]; // grpc-js adds these properties to the method
     });
-    if (definition === undefined) throw new KvstoreError('internal', `no method ${service}.${method}`);
+    if (definition === undefined) throw new KvstoreError('internal', `unknown method ${service}.${method}`);
     const { path, requestSerialize, responseDeserialize } = definition;
     const decode = (answer: Buffer): T => responseDeserialize(answer) as T; // as its definition declares
     return { path, request: requestSerialize(payload), decode };
@@ -123,7 +123,7 @@ export class EtcdEndpoint {
   explain(error: KvstoreError, begun: number = Number.NEGATIVE_INFINITY): KvstoreError {
     if (error.code !== 'invalid-token' && error.code !== 'forbidden') return error;
     if (this.#auth === undefined) {
-      const message = `${error.message}; the configuration names no user: set username and password`;
+      const message = `${error.message}: the configuration has no user: set username and password`;
       return new KvstoreError('forbidden', message, { cause: error });
     }
     if (this.#fetchedAt > begun) return error;

@@ -98,7 +98,7 @@ export class EtcdTransport implements Transport {
   readonly #fragmented = new Set<string>();
 
   constructor(config: EtcdConfig, random: Random) {
-    assert(config.endpoints.length > 0, 'an etcd configuration without endpoints');
+    assert(config.endpoints.length > 0, 'the etcd configuration has endpoints');
     this.#endpoints = config.endpoints.map((address) => new EtcdEndpoint(config, address));
     this.#current = Math.floor(random() * this.#endpoints.length);
   }
@@ -113,7 +113,7 @@ export class EtcdTransport implements Transport {
    * disconnect, and are resumed on the new ones.
    */
   reconfigure(config: EtcdConfig): void {
-    assert(config.endpoints.length > 0, 'an etcd configuration without endpoints');
+    assert(config.endpoints.length > 0, 'the etcd configuration has endpoints');
     const old = this.#endpoints;
     this.#endpoints = config.endpoints.map((address) => new EtcdEndpoint(config, address));
     this.#current = 0;
@@ -172,7 +172,7 @@ export class EtcdTransport implements Transport {
   async keepLeaseAlive(lease: LeaseID, options?: CallOptions): Promise<number> {
     const ttlSeconds = await this.#ask((endpoint) => this.#keepAlive(endpoint, lease, options));
     if (ttlSeconds > 0) return ttlSeconds;
-    throw new KvstoreError('lease-not-found', `lease ${lease} is not there`);
+    throw new KvstoreError('lease-not-found', `lease ${lease} not found`);
   }
 
   async revokeLease(lease: LeaseID, options?: CallOptions): Promise<void> {
@@ -191,7 +191,7 @@ export class EtcdTransport implements Transport {
 
   #endpoint(): EtcdEndpoint {
     const endpoint = this.#endpoints[this.#current % this.#endpoints.length];
-    assert(endpoint, 'an endpoint to ask');
+    assert(endpoint, 'the client has an endpoint');
     return endpoint;
   }
 

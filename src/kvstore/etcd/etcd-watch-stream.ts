@@ -102,7 +102,7 @@ export class EtcdWatchStream implements WatchStream {
   }
 
   #checkOpen(): void {
-    if (this.#ended) throw new KvstoreError('unavailable', 'the stream has ended');
+    if (this.#ended) throw new KvstoreError('unavailable', 'the stream ended');
   }
 
   #begin(stream: EtcdStream, create: Buffer): void {
@@ -140,7 +140,7 @@ export class EtcdWatchStream implements WatchStream {
     const { header, created, canceled, events } = answer;
     if (canceled) this.#end(cancellation(answer));
     else if (created) this.#created(header);
-    else if (!this.#isCreated) this.#end(violation('an answer before the watch was created'));
+    else if (!this.#isCreated) this.#end(violation('a response before the watch was created'));
     else if (events.isEmpty && answer.fragment) this.#end(violation('a fragment without events'));
     else if (events.isEmpty) this.#progress(answer);
     else {
@@ -151,7 +151,7 @@ export class EtcdWatchStream implements WatchStream {
 
   #created(header: ResponseHeader): void {
     if (this.#isCreated) {
-      this.#end(violation('that the watch was created a second time'));
+      this.#end(violation('a second response that the watch was created'));
       return;
     }
     this.#isCreated = true;

@@ -101,7 +101,7 @@ export class MemoryServer {
 
   /**
    * @internal
-   * @param onGone called once when the stream has ended, for any reason
+   * @param onGone called once when the stream ended, for any reason
    */
   watch(request: WatchRequest, observer: WatchObserver, onGone: () => void = () => {}): MemoryWatchStream {
     const gone = (): void => {
@@ -170,7 +170,7 @@ export class MemoryServer {
     for (const [id, { ttlSeconds, keys }] of snapshot.leases) {
       this.#leases.set(id, { ttlSeconds, keys: new Set(keys), timer: this.#expiry(id, ttlSeconds) });
     }
-    const restarted = new KvstoreError('unavailable', 'the server was restarted');
+    const restarted = new KvstoreError('unavailable', 'server restarted');
     for (const stream of this.#streams) stream.end(restarted);
   }
 
@@ -179,7 +179,7 @@ export class MemoryServer {
   #lease(id: LeaseID): Lease {
     const lease = this.#leases.get(id);
     if (lease !== undefined) return lease;
-    throw new KvstoreError('lease-not-found', `lease ${id} is not there`);
+    throw new KvstoreError('lease-not-found', `lease ${id} not found`);
   }
 
   #checkLease(id: LeaseID): void {

@@ -59,7 +59,7 @@ export class MemoryTransport implements Transport {
     return {
       range: (read, options) =>
         this.#call(options, () => {
-          if (!stream.isOpen) throw new KvstoreError('unavailable', 'the stream has ended');
+          if (!stream.isOpen) throw new KvstoreError('unavailable', 'the stream ended');
           return this.#server.range(read);
         }),
       pause: () => stream.pause(),

@@ -43,7 +43,7 @@ export class MemoryWatchStream {
     this.wake();
   }
 
-  /** Returns true until the stream has ended or is about to end. */
+  /** Returns true until the stream ended or is about to end. */
   get isOpen(): boolean {
     return this.#open && this.#endReason === undefined;
   }

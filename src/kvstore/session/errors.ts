@@ -83,7 +83,7 @@ export function asKvstoreError(thrown: unknown): KvstoreError {
 export function namingRight(thrown: unknown, right: 'read' | 'readwrite', key: string): KvstoreError {
   const cause = asKvstoreError(thrown);
   if (cause.code !== 'forbidden' || !cause.message.includes('permission denied')) return cause;
-  return new KvstoreError(cause.code, `grant ${right} on ${key} to the user: ${cause.message}`, { cause });
+  return new KvstoreError(cause.code, `${cause.message}: grant ${right} on ${key} to the user`, { cause });
 }
 
 /** Returns the error of a call whose signal has fired. */

@@ -131,7 +131,7 @@ export interface WatchObserver {
 /** An open watch. */
 export interface WatchStream {
   /**
-   * A quorum read from the server of the stream. Fails if the stream has ended when the answer arrives. A server that is restored
+   * A quorum read from the server of the stream. Fails if the stream ended when the answer arrives. A server that is restored
    * from a backup ends its streams, so these reads and the events of the stream are of one history.
    */
   range(request: RangeRequest, options?: CallOptions): Promise<RangeResponse>;

@@ -340,7 +340,7 @@ export class WatchStore<T> {
 
   #decoderFault(error: unknown, name: string, key: string): Decoded<never> {
     this.#guard.report(error);
-    return rejectedAs('decoder-fault', 'value', name, 'the decoder has thrown', key);
+    return rejectedAs('decoder-fault', 'value', name, 'the decoder failed', key);
   }
 
   #delete(name: string): void {

@@ -73,10 +73,12 @@ export class Cursor {
     const { clusterID, raftTerm, revision } = header;
     const followed = this.#header;
     if (followed !== undefined && clusterID !== followed.clusterID) {
-      throw new DivergedError(`the cluster is ${clusterID} and was ${followed.clusterID}`);
+      throw new DivergedError(
+        `the id of the etcd cluster changed from ${followed.clusterID} to ${clusterID}`,
+      );
     }
     if (revision < Math.max(this.#next, this.#unconfirmedNext) - 1 || raftTerm < (followed?.raftTerm ?? 0)) {
-      throw new DivergedError(`the store has gone back to revision ${revision}`);
+      throw new DivergedError(`the revision of the store decreased to ${revision}`);
     }
     this.#header = header;
   }
@@ -86,8 +88,13 @@ export class Cursor {
     const { key, modRevision } = kv;
     if (modRevision >= this.knownBefore(key) || this.known.has(kv)) return;
     const known = this.known.revisionOf(key);
-    const difference = known === modRevision ? 'with another value' : `at revision ${known ?? 'none'}`;
-    throw new DivergedError(`${key} has revision ${modRevision}, but was known ${difference}`);
+    const difference =
+      known === modRevision
+        ? 'with another value'
+        : known === undefined
+          ? 'as absent'
+          : `at revision ${known}`;
+    throw new DivergedError(`${key} has revision ${modRevision}, but was read ${difference}`);
   }
 
   /** Returns the revision before which all writes of a key are known. */

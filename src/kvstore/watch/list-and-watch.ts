@@ -338,7 +338,7 @@ export class ListAndWatch implements Watch {
     } finally {
       this.#syncMs = Math.max(this.#syncMs, clock.now() - begun);
     }
-    if (revision < opened.revision) throw new KvstoreError('unavailable', 'another server has answered');
+    if (revision < opened.revision) throw new KvstoreError('unavailable', 'another server answered');
     this.#mustSync = false;
     if (isDue) {
       this.#isDoubtful = false;

@@ -66,11 +66,14 @@ class Pager {
     const last = kvs.at(-1)?.key;
     if (last === undefined) {
       if (more)
-        throw new KvstoreError('internal', `the server has more keys from ${this.#from} on, but sent none`);
+        throw new KvstoreError(
+          'internal',
+          `the server sent an empty page before the last key, from ${this.#from}`,
+        );
       return undefined;
     }
     if (inRange(last, { start: this.#from, end })) return last;
-    throw new KvstoreError('internal', `the server sent ${last} in a page that begins at ${this.#from}`);
+    throw new KvstoreError('internal', `the server sent ${last} in a page from ${this.#from}`);
   }
 
   /** Detects most replacements of the store. Only the stream on the same server proves that there was none. */
@@ -78,7 +81,7 @@ class Pager {
     this.#revision ||= revision;
     this.#clusterID ??= clusterID;
     if (revision >= this.#revision && clusterID === this.#clusterID) return;
-    throw new KvstoreError('unavailable', 'the store was replaced while it was being listed');
+    throw new KvstoreError('unavailable', 'the store was replaced during the list');
   }
 
   /** Reads one page. If the answer exceeds the limit of the transport, reads a smaller page. */

@@ -65,7 +65,7 @@ export class RevisionBuffer {
     this.#bytes += EVENT_BYTES + event.key.length + (event.value?.length ?? 0);
     if (this.#bytes > this.#limits.revisionBytes)
       throw new CannotResumeError(
-        `revision ${event.modRevision} of the watch has more than ${this.#limits.revisionBytes} bytes`,
+        `revision ${event.modRevision} of the watch exceeds ${this.#limits.revisionBytes} bytes`,
       );
   }
 

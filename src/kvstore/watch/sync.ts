@@ -65,7 +65,8 @@ export async function proveHistory({ cursor, prefix, read, limits }: SyncOptions
   };
   const prove = async (anchor: Anchor): Promise<void> => {
     const { kvs } = await at(keyRange(anchor.key));
-    if (!isSame(kvs[0], anchor)) throw new DivergedError(`${anchor.key} is not as it was put`);
+    if (!isSame(kvs[0], anchor))
+      throw new DivergedError(`${anchor.key} has another value than the one that was put`);
   };
   const proofs = anchors.latest.map(prove);
   if (anchors.newest < last) proofs.push(proveDeletes(cursor.known, prefixRange(prefix), at));
@@ -84,14 +85,14 @@ async function proveDeletes(
 ): Promise<void> {
   const { newest } = known.anchors;
   const deleted = known.lastDeletes.after(newest);
-  if (deleted === undefined) throw new CannotResumeError('too much was deleted');
+  if (deleted === undefined) throw new CannotResumeError('too many deletes');
   const gone = deleted.filter((key) => known.revisionOf(key) === undefined);
   const [later, ...shown] = await Promise.all([
     at(range, newest + 1),
     ...gone.map((key) => at(keyRange(key))),
   ]);
   if (later.kvs.length > 0 || later.count !== known.size || shown.some(({ kvs }) => kvs.length > 0))
-    throw new CannotResumeError('the keys have to be compared');
+    throw new CannotResumeError('the keys must be compared');
 }
 
 function isSame(kv: KeyValue | undefined, { modRevision, value }: Anchor): boolean {
@@ -158,7 +159,7 @@ class Sync {
     const [kv] = kvs;
     if (isSame(kv, anchor)) return anchor.modRevision;
     if (kv === undefined || kv.modRevision >= this.#cursor.knownBefore(anchor.key)) return 0;
-    throw new DivergedError(`${anchor.key} is not as it was put`);
+    throw new DivergedError(`${anchor.key} has another value than the one that was put`);
   }
 
   /** Reads the writes after `trusted` in the covered range. Returns false if there are too many or they are not sufficient. */
@@ -176,7 +177,7 @@ class Sync {
     for await (const { kvs } of this.#pages(covered, { keysOnly })) {
       for (const kv of kvs) {
         if (known.revisionOf(kv.key) !== kv.modRevision)
-          throw new DivergedError(`${kv.key} is not as it was seen`);
+          throw new DivergedError(`${kv.key} has another revision than the one that was read`);
         seen.add(kv.key);
       }
       if (keysOnly) await this.#options.turn();

@@ -76,7 +76,7 @@ export class WatchSession {
       },
       onEvents: (events, _header, partial) => this.#deliver((to) => to.onEvents(events, partial)),
       onProgress: (header, requested) => this.#deliver((to) => to.onProgress(header, requested)),
-      onEnd: (reason) => this.close(reason ?? new KvstoreError('unavailable', 'the stream has ended')),
+      onEnd: (reason) => this.close(reason ?? new KvstoreError('unavailable', 'the stream ended')),
     });
     signal.addEventListener('abort', this.#onAbort);
     if (signal.aborted) this.#onAbort();
@@ -209,7 +209,7 @@ class StreamFollower {
     this.#stream.requestProgress();
     this.#idle = this.#clock.after(ANSWER_MS, () => {
       if (this.#heard) this.#watchdog();
-      else this.finish(new KvstoreError('unavailable', 'the watch stream has fallen silent'));
+      else this.finish(new KvstoreError('unavailable', 'no response from the watch stream'));
     });
   }
 

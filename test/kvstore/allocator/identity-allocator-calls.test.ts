@@ -129,7 +129,7 @@ describe('an allocator of identities', () => {
     it('each time, says so', async () => {
       const create = vi.spyOn(backend, 'createOnly').mockResolvedValue(false);
       const refusal = expect(allocator.allocate(WEB)).rejects.toThrow(
-        'no identity for k8s:app=web;: others were faster',
+        'no identity was allocated for k8s:app=web;: too many conflicts with other nodes',
       );
       await advance(clock, 10_000);
       await refusal;
@@ -172,7 +172,7 @@ describe('an allocator of identities', () => {
     vi.spyOn(backend, 'get').mockResolvedValue(undefined);
     await expect(allocator.allocate(WEB)).rejects.toMatchObject({
       code: 'unavailable',
-      message: `${identityKey(numberOf(261))} has just been deleted`,
+      message: `${identityKey(numberOf(261))} was deleted concurrently`,
     });
   });
 

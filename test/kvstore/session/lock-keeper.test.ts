@@ -242,13 +242,13 @@ describe('the locks of one client', () => {
       backend
         .status()
         .background.tasks.map(({ name }) => name)
-        .filter((name) => name.includes('leaving'));
+        .filter((name) => name.includes('withdrawing'));
     const held = await backend.lock(PATH);
     expect(backend.status().background.tasks.map(({ name }) => name)).toContain('locks');
     backend.link.down();
     await held.release();
     await advance(clock, 10_000);
-    expect(tasks()).toEqual([`locks: leaving ${PATH}`]);
+    expect(tasks()).toEqual([`locks: withdrawing from ${PATH}`]);
     await advance(clock, 60_000);
     expect([tasks(), backend.server.leases]).toEqual([[], []]);
     backend.link.up();

@@ -187,7 +187,7 @@ describe('the reader of a watch', () => {
     expect([...recorder.content.keys()]).toEqual(['p/a', 'p/b', 'p/c', 'p/d', 'p/e']);
     const { failures, lastFailure, listings, state } = recorder.status();
     expect({ failures, listings, state }).toEqual({ failures: 1, listings: 1, state: 'watching' });
-    expect(lastFailure?.message).toContain('revision 3 of the watch has more than 200 bytes');
+    expect(lastFailure?.message).toContain('revision 3 of the watch exceeds 200 bytes');
     await client.close();
     await recorder.done;
   });

@@ -48,7 +48,7 @@ describe('a watch that nothing is wrong with, as far as it is told', () => {
     expect(recorder.status()).toMatchObject({ state: 'watching', failures: 0 });
     await advance(clock, 30_000);
     expect(recorder.status()).toMatchObject({ failures: 1 });
-    expect(recorder.status().lastFailure?.message).toContain('silent');
+    expect(recorder.status().lastFailure?.message).toContain('no response');
     backend.link.unstallWatch(P);
     await advance(clock, 1000);
     expect([...recorder.content.keys()]).toEqual([`${P}unheard`]);

@@ -121,16 +121,16 @@ describe('a paged listing', () => {
   });
 
   it.each<readonly [what: string, answer: Partial<RangeResponse>, message: string]>([
-    ['promises more keys and sends none', { kvs: [], more: true }, 'sent none'],
+    ['promises more keys and sends none', { kvs: [], more: true }, 'an empty page'],
     [
       'sends a key before the page',
       { kvs: [{ key: 'o/x', value, createRevision: 1, modRevision: 1 }], more: true },
-      'o/x in a page that begins at p/',
+      'o/x in a page from p/',
     ],
     [
       'sends a key behind the page',
       { kvs: [{ key: 'q/x', value, createRevision: 1, modRevision: 1 }], more: false },
-      'q/x in a page that begins at p/',
+      'q/x in a page from p/',
     ],
   ])('fails where a server %s (regression: taken for the end, or read for ever)', async (_, lie, message) => {
     const { transport } = loaded(['p/a', 'p/b']);

@@ -42,7 +42,7 @@ class Known {
   ): Promise<number> {
     let reads = 0;
     const read = async (request: RangeRequest): Promise<RangeResponse> => {
-      if (++reads === fails) throw new KvstoreError('unavailable', 'the stream has ended');
+      if (++reads === fails) throw new KvstoreError('unavailable', 'the stream ended');
       this.reads.push(request);
       const found = answer(server, request);
       if (found.kvs.length > tooLarge) throw new KvstoreError('too-large', 'larger than max');

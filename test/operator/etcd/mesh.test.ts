@@ -454,7 +454,7 @@ describe.concurrent('an operator for which something is wrong', () => {
     cluster.etcdUser = { username: 'operator', password: 'secret' };
     await operated(cluster, async (operator) => {
       await until('the duty says so', async () =>
-        /^grant readwrite on cilium\/state\/services\/v1\/guarded\/shop\/s0 to the user: /.test(
+        /.: grant readwrite on cilium\/state\/services\/v1\/guarded\/shop\/s0 to the user$/.test(
           (await failures(operator))['service sync'] ?? '',
         ),
       );
