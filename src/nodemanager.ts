@@ -8,7 +8,7 @@ export type {
   List as ImmutableList,
   Map as ImmutableMap,
   ValueObject as ImmutableValue,
-} from '#immutable';
+} from 'immutable';
 export type { DelayStatus } from './base/delay-counts.ts';
 export * from './ipcache.ts';
 export type { ClusterNode, NodeAddress, NodeName } from './model/cluster-node.ts';

@@ -3,7 +3,7 @@
  * nothing of Node: it runs in browsers and workers. Its collections are those of the package `immutable`.
  */
 
-export type { List as ImmutableList, Map as ImmutableMap, Set as ImmutableSet } from '#immutable';
+export type { List as ImmutableList, Map as ImmutableMap, Set as ImmutableSet } from 'immutable';
 export * from './engine-values.ts';
 export type { BackendZone, ClusterService, ClusterServiceKey } from './model/cluster-service.ts';
 export type { AnnouncedService } from './servicecache/announcement.ts';

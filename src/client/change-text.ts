@@ -1,4 +1,4 @@
-import type { List } from '#immutable';
+import type { List } from 'immutable';
 import type { Knowledge } from '../api/read-model.ts';
 import type { IPCacheChange, IPCacheEntry } from '../ipcache/types.ts';
 import type { NodeAddress } from '../model/cluster-node.ts';

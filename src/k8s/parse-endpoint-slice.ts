@@ -1,4 +1,4 @@
-import { Map as ImmutableMap, Set as ImmutableSet } from '#immutable';
+import { Map as ImmutableMap, Set as ImmutableSet } from 'immutable';
 import {
   type Backend,
   type BackendState,

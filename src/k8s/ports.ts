@@ -1,4 +1,4 @@
-import { Map as ImmutableMap } from '#immutable';
+import { Map as ImmutableMap } from 'immutable';
 import { type PortProtocol, PROTOCOL_NUMBERS } from '../net/port.ts';
 import { NO_PORTS, type Ports } from '../servicecache/backend.ts';
 import type { ObjectFields } from './parse-object.ts';

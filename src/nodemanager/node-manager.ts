@@ -1,4 +1,4 @@
-import { Map as ImmutableMap } from '#immutable';
+import { Map as ImmutableMap } from 'immutable';
 import {
   checkArguments,
   FUNCTION,

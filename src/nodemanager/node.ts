@@ -1,4 +1,4 @@
-import { hash, Map as ImmutableMap, List, type ValueObject } from '#immutable';
+import { hash, Map as ImmutableMap, List, type ValueObject } from 'immutable';
 import type { NodeAddress } from '../model/cluster-node.ts';
 import type { Source } from '../model/source.ts';
 import { type NodeFields, nodeFullName, type PlainNode, plainNode, sameNode } from './node-spec.ts';

@@ -1,4 +1,4 @@
-import type { Map as ImmutableMap } from '#immutable';
+import type { Map as ImmutableMap } from 'immutable';
 import { preferenceOf } from './affinity.ts';
 import { backendComparison, type Endpoints, NO_BACKENDS, type OfferedBackends } from './backend.ts';
 import type { ServiceEvent } from './events.ts';

@@ -1,4 +1,4 @@
-import { Map as ImmutableMap, Set as ImmutableSet } from '#immutable';
+import { Map as ImmutableMap, Set as ImmutableSet } from 'immutable';
 import type { BackendZone, ClusterService } from '../model/cluster-service.ts';
 import type { PortProtocol } from '../net/port.ts';
 import { type Backend, backendComparison, backendOf, NO_PORTS, NO_ZONES, type Ports } from './backend.ts';

@@ -1,4 +1,4 @@
-import { Map as ImmutableMap, isMap } from '#immutable';
+import { Map as ImmutableMap, isMap } from 'immutable';
 import { assert } from '../base/assert.ts';
 import { isOnSide, type PreferredSide } from './affinity.ts';
 import {

@@ -1,4 +1,4 @@
-import type { Map as ImmutableMap } from '#immutable';
+import type { Map as ImmutableMap } from 'immutable';
 import {
   type Check,
   checkArguments,

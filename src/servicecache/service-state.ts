@@ -1,4 +1,4 @@
-import { Map as ImmutableMap } from '#immutable';
+import { Map as ImmutableMap } from 'immutable';
 import { preferenceOf, preferredSide, selectSide } from './affinity.ts';
 import {
   type Backend,

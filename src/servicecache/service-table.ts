@@ -1,4 +1,4 @@
-import { Map as ImmutableMap } from '#immutable';
+import { Map as ImmutableMap } from 'immutable';
 import { assert } from '../base/assert.ts';
 import { type AnnouncedService, announcedPart, changeBetween, shareAnnounced } from './announcement.ts';
 import type { ServiceEvent } from './events.ts';

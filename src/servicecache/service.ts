@@ -1,4 +1,4 @@
-import { Map as ImmutableMap, Set as ImmutableSet, List } from '#immutable';
+import { Map as ImmutableMap, Set as ImmutableSet, List } from 'immutable';
 import type { PortProtocol } from '../net/port.ts';
 import type { ServiceID } from './service-id.ts';
 

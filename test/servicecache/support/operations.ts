@@ -1,6 +1,4 @@
 import fc from 'fast-check';
-// Another copy than the engine's, `#immutable`, as in a program that imports it: collections of both must do.
-import { Map as ImmutableMap, Set as ImmutableSet, List } from 'immutable';
 import type { ClusterService, ClusterServiceKey } from '../../../src/model/cluster-service.ts';
 import type { PortProtocol } from '../../../src/net/port.ts';
 import {
@@ -13,7 +11,10 @@ import {
 import { createService, type Service, type ServicePort } from '../../../src/servicecache/service.ts';
 import type { ServiceCache } from '../../../src/servicecache/service-cache.ts';
 import type { ServiceID } from '../../../src/servicecache/service-id.ts';
+import { anotherCopy } from './another-copy.ts';
 import type { NaiveServiceCache } from './naive-service-cache.ts';
+
+const { Map: ImmutableMap, Set: ImmutableSet, List } = anotherCopy;
 
 /** A tiny world, so that everything collides: two services, two slices, two clusters, four addresses. */
 export const OWN_CLUSTER = 'own';
