@@ -41,6 +41,8 @@ export interface ZstdFrame {
   readonly limit: number;
   /** The index after each block. */
   readonly ends: readonly number[];
+  /** The content in parts if no block is compressed. */
+  readonly raw: readonly Uint8Array[] | undefined;
 }
 
 function invalid(size: number, why: string): never {
@@ -96,11 +98,12 @@ function readHeader(frame: Uint8Array, view: DataView): Header {
 function readBlocks(
   frame: Uint8Array,
   { window, hasChecksum, end }: Header,
-): Pick<ZstdFrame, 'atMost' | 'ends'> {
+): Pick<ZstdFrame, 'atMost' | 'ends' | 'raw'> {
   const size = frame.length;
   const most = Math.min(window, MAX_BLOCK);
   const mostBlocks = MAX_WORK / Math.max(window, MAX_BLOCK);
   const ends: number[] = [];
+  const raw: Uint8Array[] = [];
   let at = end;
   let atMost = 0;
   for (let isLast = false; !isLast; ends.push(at)) {
@@ -113,12 +116,13 @@ function readBlocks(
     if (length > most) invalid(size, 'has a block that is larger than its window or 128 KiB');
     isLast = (header & 1) !== 0;
     atMost += type === 2 ? most : length;
+    if (type === 0) raw.push(frame.subarray(at + BLOCK_HEADER, at + BLOCK_HEADER + length));
     at += BLOCK_HEADER + (type === 1 ? 1 : length);
   }
   if (hasChecksum) at += CHECKSUM;
   if (at > size) invalid(size, 'ends in a block');
   if (at < size) invalid(size, 'has more than one frame');
-  return { atMost, ends };
+  return { atMost, ends, raw: raw.length === ends.length ? raw : undefined };
 }
 
 /**
@@ -133,9 +137,9 @@ export function readZstdFrame(frame: Uint8Array): ZstdFrame {
   if (declared !== undefined && declared > limit)
     tooLarge(declared, `must have at most ${limit} bytes when it is decompressed`);
   if (window > MAX_WINDOW) tooLarge(window, `must have a window of at most ${MAX_WINDOW} bytes`);
-  const { atMost, ends } = readBlocks(frame, header);
+  const { atMost, ends, raw } = readBlocks(frame, header);
   if (declared !== undefined && declared > atMost) invalid(size, 'has less content than it declares');
-  return { window, declared, atMost: Math.min(declared ?? atMost, limit), limit, ends };
+  return { window, declared, atMost: Math.min(declared ?? atMost, limit), limit, ends, raw };
 }
 
 /** Returns a frame that contains `content` uncompressed, in raw blocks. Every zstd decoder can read it. */

@@ -19,7 +19,7 @@ interface Fzstd {
 const load = createRequire(import.meta.url);
 const native: Partial<NativeZstd> = load('node:zlib');
 
-/** Loaded with the first frame, because most meshes have none. */
+/** Loaded with the first compressed frame, because most meshes have none. */
 let loaded: Fzstd | undefined;
 
 function fzstd(): Fzstd {
@@ -82,11 +82,12 @@ export function* decompressZstd(
   structure: ZstdFrame = readZstdFrame(frame),
   decompress: NativeZstd['zstdDecompressSync'] | undefined = native.zstdDecompressSync,
 ): Generator<undefined, Uint8Array> {
-  const content =
-    decompress === undefined
-      ? yield* decompressBlocks(frame, structure)
-      : decompressNatively(frame, structure, decompress);
-  const { declared } = structure;
+  const { declared, raw, limit } = structure;
+  let content: Uint8Array;
+  if (raw !== undefined) content = Buffer.concat(raw);
+  else if (decompress !== undefined) content = decompressNatively(frame, structure, decompress);
+  else content = yield* decompressBlocks(frame, structure);
+  if (content.length > limit) tooLarge(content.length, `must have at most ${limit} bytes`);
   if (declared !== undefined && content.length !== declared)
     refused(frame, `has ${content.length} bytes when it is decompressed, and declares ${declared}`);
   return content;
