@@ -62,7 +62,7 @@ const EMPTY = cluster('far', {
   lastFailure: 'it is gone',
 });
 
-it('a kvstore that is lost is reported once, with the reason and since when, and when it is back', async () => {
+it('a lost kvstore is reported once with the reason and the time, and again when it is back', async () => {
   const { after } = reportOf([cluster('far')]);
   expect(await after(5, [cluster('far')])).toEqual([]);
   expect(await after(10, [AWAY])).toEqual([
@@ -73,7 +73,7 @@ it('a kvstore that is lost is reported once, with the reason and since when, and
   expect(await after(5, [cluster('far')])).toEqual([]);
 });
 
-it('a configuration that is lost is reported, though the kvstore answers', async () => {
+it('a lost configuration is reported even if the kvstore answers', async () => {
   const { after } = reportOf([cluster('far')]);
   expect(await after(10, [EMPTY])).toEqual([
     `warn  cluster far: no configuration in its kvstore, serving what was known at ${AT}: it is gone`,
@@ -83,7 +83,7 @@ it('a configuration that is lost is reported, though the kvstore answers', async
   expect(await after(5, [cluster('far')])).toEqual(['warn  cluster far: connected, complete, after 15 s']);
 });
 
-it('a reconnection within a second is no news', async () => {
+it('a reconnection within a second is not reported', async () => {
   const { after } = reportOf([cluster('far')]);
   await after(0.9, [AWAY]);
   expect(await after(5, [cluster('far', { state: 'watching', ready: false, knownAt: AT })])).toEqual([]);
@@ -96,7 +96,7 @@ it('a cluster that was missing in the first sync is reported when it is complete
   expect(await after(1, [cluster('far')])).toEqual(['warn  cluster far: connected, complete, after 10 s']);
 });
 
-it('clusters that join and leave are reported at level info, and nothing of them after that', async () => {
+it('clusters that join and leave are reported at level info; a removed cluster is not reported again', async () => {
   const { after, clock } = reportOf([cluster('far')]);
   expect(await after(3, [cluster('far'), cluster('new', { ready: false })])).toEqual([
     'info  cluster new has joined the mesh',
@@ -106,7 +106,7 @@ it('clusters that join and leave are reported at level info, and nothing of them
   expect(clock.pending).toBe(0);
 });
 
-it('sets no timer while nothing is wrong, and none after it was stopped', async () => {
+it('sets no timer if there is no problem, and none after stop', async () => {
   const { after, stop, clock } = reportOf([cluster('far')]);
   expect(clock.pending).toBe(0);
   await after(0, [AWAY]);
@@ -129,7 +129,7 @@ it('the log names a new reason of the same outage (regression: only the first, n
   expect(await after(2, [failing('connection dropped')])).toEqual([line('connection dropped')]);
 });
 
-it('reasons that change all the time are logged at intervals that double, up to ten minutes', async () => {
+it('reasons that keep changing are logged at intervals that double, up to ten minutes', async () => {
   const { after } = reportOf([cluster('far')]);
   const at: number[] = [];
   for (let second = 0; second < 3600; second += 5) {

@@ -65,7 +65,7 @@ it('a datapath is closed if the agent is stopped while it opens', async () => {
   expect([clock.pending, keeper.status().parts]).toEqual([0, []]);
 });
 
-it('a repair that fails is logged, and the next one is tried (regression: unhandled rejection)', async () => {
+it('a failed repair is logged, and the next one is tried (regression: unhandled rejection)', async () => {
   const clock = new ManualClock();
   const logged: string[] = [];
   const keeper = keeperOf(clock, { dryRun: false, logged });
@@ -87,7 +87,7 @@ it('a repair that fails is logged, and the next one is tried (regression: unhand
   expect(clock.pending).toBe(0);
 });
 
-it('a kernel is compared ten seconds after the last time, later where that takes long', async () => {
+it('the kernel is compared ten seconds after the last comparison, later if a comparison takes long', async () => {
   const clock = new ManualClock();
   const keeper = keeperOf(clock, { dryRun: false });
   await started(keeper);

@@ -48,7 +48,7 @@ async function until(condition: () => boolean): Promise<void> {
 }
 
 describe('an agent that follows Kubernetes', () => {
-  it('knows what a recorded cluster has, and says how each kind stands', async () => {
+  it('contains the state of a recorded cluster, and reports the state of each kind', async () => {
     const { agent, missing } = await start();
     expect(missing).toEqual([]);
     expect(agent.ipcache.get('10.10.2.11')).toMatchObject({
@@ -98,7 +98,7 @@ describe('an agent that follows Kubernetes', () => {
     expect(checkout?.endpoints.backends.size).toBe(3);
   });
 
-  it('lets the kvstore speak once that is complete: what only Kubernetes has goes (K 52)', async () => {
+  it('lets the kvstore take precedence once it is complete: entries that only Kubernetes has are deleted (K 52)', async () => {
     const key = 'cilium/state/ip/v1/default/10.10.2.11';
     const { agent } = await start({}, [
       ['default', key, { IP: '10.10.2.11', ID: 4101, HostIP: '192.168.10.2' }],
@@ -109,7 +109,7 @@ describe('an agent that follows Kubernetes', () => {
     expect(agent.services.get({ namespace: 'shop', name: 'cart' })).toBeDefined();
   });
 
-  it('knows two worlds where it is told so, what annotations say of the own Node, and its key (K 18, 40, 51)', async () => {
+  it('applies node identities, annotations of the own Node and its key, if configured (K 18, 40, 51)', async () => {
     const { agent } = await start({
       ownAddresses: true,
       dualStack: true,
@@ -129,7 +129,7 @@ describe('an agent that follows Kubernetes', () => {
     await until(() => agent.ipcache.get('10.10.1.200')?.encryptKey === 7);
   });
 
-  it('gives the CIDRs of policies identities of their own, and the API server its one (K 43, 49)', async () => {
+  it('allocates identities for CIDRs of policies, and gives the API server its reserved one (K 43, 49)', async () => {
     const { agent } = await start();
     const spec = { egress: [{ toCIDRSet: [{ cidr: '203.0.113.0/24', except: ['203.0.113.128/25'] }] }] };
     const cilium = { apiVersion: 'cilium.io/v2', kind: 'CiliumNetworkPolicy' };
@@ -150,7 +150,7 @@ describe('an agent that follows Kubernetes', () => {
     expect(agent.ipcache.lookup('203.0.113.200')).toBeUndefined();
   });
 
-  it('gives CIDRs after a restart the numbers that they had, and those to no others (A 19)', async () => {
+  it('gives CIDRs the same identities after a restart, and reuses none of them (A 19)', async () => {
     const stateDir = temporaryFolder({});
     const policy = (name: string, cidr: string): string =>
       [
@@ -180,7 +180,7 @@ describe('an agent that follows Kubernetes', () => {
     expect(after.agent.ipcache.get('203.0.113.0/24')).toBeUndefined();
   });
 
-  it('watches what it is told to, and no more', async () => {
+  it('watches only the configured kinds', async () => {
     const { agent } = await start({ watch: ['services'] });
     expect(agent.status().kubernetes?.kinds.map(({ name }) => name)).toEqual([
       'services',
@@ -190,7 +190,7 @@ describe('an agent that follows Kubernetes', () => {
     expect(agent.nodes.size).toBe(0);
   });
 
-  it('follows the API server of a kubeconfig over HTTP, names the right that it lacks, and goes on without it', async () => {
+  it('follows the API server of a kubeconfig over HTTP, names the missing right, and continues without it', async () => {
     const server = new MemoryApiServer({ clock: systemClock });
     server.deny('list', 'ciliumnodes');
     const http = new ApiHttpServer(server);
@@ -226,7 +226,7 @@ describe('an agent that follows Kubernetes', () => {
     expect(withoutState(agent.blockers())).toEqual(withoutState(missing));
   });
 
-  it('cannot start with a kubeconfig that it cannot use, and says what is wrong with it', async () => {
+  it('fails to start with an invalid kubeconfig, and reports the reason', async () => {
     const folder = temporaryFolder({ config: 'current-context: nowhere\ncontexts: []\n' });
     await expect(start({ load: [], kubeconfig: join(folder, 'config') })).rejects.toThrow(/nowhere/);
     await expect(start({ load: [], kubeconfig: join(folder, 'missing') })).rejects.toThrow(/missing/);
@@ -234,7 +234,7 @@ describe('an agent that follows Kubernetes', () => {
 });
 
 describe('examples/kubernetes', () => {
-  it('--k8s-node-name tells which node is own if the host has another name: its addresses are host', async () => {
+  it('--k8s-node-name selects the own node if the host has another name: its addresses are host', async () => {
     const words = [
       'ipcache',
       'get',
@@ -250,7 +250,7 @@ describe('examples/kubernetes', () => {
     expect(await identityWith('--k8s-node-name', 'node-1')).toBe(1);
   });
 
-  it('grants what the agent asks an API server for, and nothing else', async () => {
+  it('grants exactly what the agent requests from an API server', async () => {
     const text = readFileSync(example('kubernetes/daemonset.yaml'), 'utf8');
     const documents = parseAllDocuments(text).map((document): { kind: string; rules?: readonly Rule[] } =>
       document.toJS(),
@@ -292,7 +292,7 @@ describe('examples/kubernetes', () => {
       'remove services from --k8s-watch',
     ],
     ['parts that there are not', ['--k8s-watch', 'services,clouds'], "'clouds'"],
-  ])('the command line is refused with %s', async (_, words, why) => {
+  ])('the command line is rejected with %s', async (_, words, why) => {
     const { status, stderr } = await dpcache('agent', '--once', ...words);
     expect(stderr).toContain(why);
     expect(status).toBe(2);

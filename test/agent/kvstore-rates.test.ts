@@ -23,7 +23,7 @@ function callsInTenSeconds(rates: RateLimitOptions): () => Promise<number> {
   };
 }
 
-it('new rates reach the clients of remote etcds that were made before (SIGHUP)', async () => {
+it('new rates apply to existing clients of remote etcds (SIGHUP)', async () => {
   const rates = new KvstoreRates({ qps: 2, maxInflight: 3 });
   const calls = callsInTenSeconds(rates.remote);
   await calls();
@@ -34,7 +34,7 @@ it('new rates reach the clients of remote etcds that were made before (SIGHUP)',
   expect([rates.remote.maxInflight, rates.own.maxInflight]).toEqual([4, 4]);
 });
 
-it('the bootstrap rate holds for the own etcd alone', async () => {
+it('the bootstrap rate applies to the own etcd only', async () => {
   const rates = new KvstoreRates({ qps: 2, bootstrapQps: 10 });
   expect(rates.remote.bootstrapQps).toBeUndefined();
   rates.change({ qps: 2, bootstrapQps: 20 });
@@ -44,7 +44,7 @@ it('the bootstrap rate holds for the own etcd alone', async () => {
   expect(await calls()).toBe(20);
 });
 
-it('a rate that is left out of a change gets its default, and the options given stay as they were', () => {
+it('a rate that a change omits gets its default; options given at the start are kept', () => {
   const given = { qps: 2, maxInflight: 3 };
   const rates = new KvstoreRates(given);
   rates.change({ qps: 4 });

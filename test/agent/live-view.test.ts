@@ -48,7 +48,7 @@ function viewOf(isTTY: boolean, options?: LiveViewOptions): View {
 const CLAIM = { identity: 300, source: 'kvstore' } as const;
 
 describe('the live view', () => {
-  it('shows nothing of what was there before, and then every change', async () => {
+  it('shows every change, but not the state at the start', async () => {
     const { ipcache, clock, view, printed } = viewOf(false);
     ipcache.upsert('10.0.0.1', CLAIM);
     const unsubscribe = view.follow();
@@ -74,7 +74,7 @@ describe('the live view', () => {
     expect(clock.pending).toBe(0);
   });
 
-  it('marks what only a checkpoint says', async () => {
+  it('marks entries that only a checkpoint contains', async () => {
     const { ipcache, clock, view, printed } = viewOf(false);
     using _following = view.follow();
     ipcache.upsert('10.0.0.1', { identity: 300, source: 'restored', owner: 'own' });
@@ -85,7 +85,7 @@ describe('the live view', () => {
     expect(printed()).toContain('+ ip  10.0.0.2/32  identity 300\n');
   });
 
-  it('I11 bounded: of a burst it shows the beginning and the size', async () => {
+  it('I11 bounded: shows the first changes of a burst and its size', async () => {
     const { ipcache, clock, view, printed } = viewOf(false);
     using _following = view.follow();
     for (let i = 0; i < 1000; i++) ipcache.upsert(`10.0.${i >> 8}.${i & 255}`, CLAIM);
@@ -95,7 +95,7 @@ describe('the live view', () => {
     expect(lines[8]).toBe('         … and 992 more prefixes: in all 1000 came, 0 changed, 0 went');
   });
 
-  it('shows every change of a burst when it is asked to', async () => {
+  it('shows every change of a burst if requested', async () => {
     const { ipcache, clock, view, printed } = viewOf(false, { all: true });
     using _following = view.follow();
     for (let i = 0; i < 1000; i++) ipcache.upsert(`10.0.${i >> 8}.${i & 255}`, CLAIM);
@@ -103,7 +103,7 @@ describe('the live view', () => {
     expect(printed().trimEnd().split('\n')).toHaveLength(1001);
   });
 
-  it('I11 bounded: writes nothing to a reader that stands still, and tells it later how much there was', async () => {
+  it('I11 bounded: writes nothing to a blocked reader, and reports the number of skipped changes later', async () => {
     const { ipcache, clock, view, printed, reader } = viewOf(false);
     const unsubscribe = view.follow();
     reader.behind = 1 << 20;
@@ -121,7 +121,7 @@ describe('the live view', () => {
     expect(clock.pending).toBe(0);
   });
 
-  it('shows what it has gathered before a headline, and when it ends', () => {
+  it('shows pending changes before a headline, and at the end', () => {
     const { ipcache, view, printed } = viewOf(false);
     const unsubscribe = view.follow();
     ipcache.upsert('10.0.0.1', CLAIM);
@@ -137,7 +137,7 @@ describe('the live view', () => {
     ]);
   });
 
-  it('has colours on a terminal', () => {
+  it('uses colours on a terminal', () => {
     const { ipcache, view, printed } = viewOf(true);
     const unsubscribe = view.follow();
     ipcache.upsert('10.0.0.1', CLAIM);
@@ -145,7 +145,7 @@ describe('the live view', () => {
     expect(printed()).toContain('\u001B[32m+ ip  10.0.0.1/32  identity 300\u001B[0m');
   });
 
-  it('does not let a name steer the terminal', () => {
+  it('escapes names, so that they cannot control the terminal', () => {
     const { ipcache, view, printed } = viewOf(true);
     const unsubscribe = view.follow();
     ipcache.upsert('10.0.0.1', { ...CLAIM, k8s: { namespace: 'a\u001B[2J', podName: '\r' } });
@@ -155,7 +155,7 @@ describe('the live view', () => {
 });
 
 describe('the example script', () => {
-  it('plays to its end without a failure, and only what it says has changed then (I9, I10)', async () => {
+  it('plays to its end without a failure, and changes only what it lists (I9, I10)', async () => {
     const clock = new FakeClock();
     const options = {
       clusterName: 'atlantic',

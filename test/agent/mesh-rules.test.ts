@@ -59,7 +59,7 @@ describe('the addresses of a node', () => {
     });
   });
 
-  it('are only those inside the tunnel, as host, without remote-node identities', async () => {
+  it('are only those inside the tunnel, as host, if remote-node identities are disabled', async () => {
     expect(await ipcacheOf(DUAL_STACK, { remoteNodeIdentities: false })).toEqual({
       '10.0.0.1/32': host(5, tunnel),
       '10.0.0.254/32': health(tunnel),
@@ -68,7 +68,7 @@ describe('the addresses of a node', () => {
     });
   });
 
-  it('all have the tunnel endpoint with encryption, as host without remote-node identities', async () => {
+  it('all have the tunnel endpoint with encryption, as host if remote-node identities are disabled', async () => {
     const ipcache = await ipcacheOf(DUAL_STACK, { remoteNodeIdentities: false, encryption: true });
     expect(ipcache['192.168.0.1/32']).toEqual(host(0, tunnel));
     expect(ipcache['fd01::1/128']).toEqual(host(0, tunnel));
@@ -99,7 +99,7 @@ describe('the addresses of a node', () => {
     });
   });
 
-  it('may be missing: such a node is a node all the same', async () => {
+  it('may be missing; the node is added anyway', async () => {
     const { state } = await startAgent([node('own', 'bare', { IPAddresses: null, ClusterID: 7 })]);
     expect(state()).toEqual({
       ipcache: {},
@@ -137,7 +137,7 @@ describe('an entry of a kvstore', () => {
     });
   });
 
-  it('has the pod and its named ports, those of all protocols', async () => {
+  it('has the pod and its named ports of all protocols', async () => {
     const NamedPorts = ['TCP', 'UDP', 'SCTP'].map((Protocol, i) => ({
       Name: `p${2 - i}`,
       Port: 80 + i,
@@ -161,7 +161,7 @@ describe('an entry of a kvstore', () => {
     });
   });
 
-  it("whose writer calls it host is a remote-node here: it was the writer's own host", async () => {
+  it('whose writer calls it host is remote-node here, because it was the host of the writer', async () => {
     const key: TestKey = ['own', `${IP}/10.0.0.1`, { IP: '10.0.0.1', ID: 1, HostIP: '192.168.0.1' }];
     expect(await ipcacheOf(key)).toEqual({ '10.0.0.1/32': remote(0, '192.168.0.1') });
     expect(await ipcacheOf(key, { remoteNodeIdentities: false })).toEqual({
@@ -193,7 +193,7 @@ describe('an entry of a kvstore', () => {
 describe('clusters that claim one IP', () => {
   const claim = (cluster: string, ID: number): TestKey => [cluster, `${IP}/10.9.9.9`, { IP: '10.9.9.9', ID }];
 
-  it('do not change it by the order in which they come: the own one wins, then the smallest name', async () => {
+  it('are ranked independently of the order: the own cluster first, then the smallest name', async () => {
     const all = [claim('own', 300), claim('b', 301), claim('a', 302)];
     for (const keys of [all, all.toReversed()]) {
       const { state } = await startAgent(keys);
@@ -221,7 +221,7 @@ describe('a service', () => {
     'endpoints: [{ addresses: [10.0.0.7] }, { addresses: [10.2.0.7] }, { addresses: [10.0.0.8], conditions: { ready: false } }]\n';
   const http = (Port: number): object => ({ http: { Port, Protocol: 'TCP' } });
 
-  it('that is global has its local backends and those of every remote cluster; local wins', async () => {
+  it('that is global has its local backends and those of every remote cluster; the local one wins', async () => {
     const { state } = await startAgent(
       [
         offer('own', { '10.0.0.99': http(1) }),
@@ -243,25 +243,25 @@ describe('a service', () => {
     });
   });
 
-  it('that is not global has its local backends only, also when it is shared', async () => {
+  it('that is not global has its local backends only, even if it is shared', async () => {
     const far = offer('far', { '10.2.0.8': http(9090) });
     const { state } = await startAgent([far], `${service('service.cilium.io/shared: "true"')}---\n${slice}`);
     expect(state().services).toEqual({ 'shop/web': { '10.0.0.7': http(8080), '10.2.0.7': http(8080) } });
   });
 
-  it('without any backend is there, empty: its traffic is to be refused', async () => {
+  it('without any backend is announced empty, so that its traffic is refused', async () => {
     const { state } = await startAgent([], service('io.cilium/global-service: "TRUE"'));
     expect(state().services).toEqual({ 'shop/web': {} });
   });
 
-  it('that only remote clusters know is none of ours', async () => {
+  it('that only remote clusters have is not announced', async () => {
     const { state } = await startAgent([offer('far', { '10.2.0.8': http(9090) })]);
     expect(state().services).toEqual({});
   });
 });
 
 describe('a mesh', () => {
-  it('of kvstores that hold copies of other clusters (kvstoremesh) is read from the copies', async () => {
+  it('of kvstores that contain copies of other clusters (kvstoremesh) is read from the copies', async () => {
     const { state, logged, missing } = await startAgent([
       OWN,
       ['far', 'cilium/cluster-config/far', { id: 2, capabilities: { syncedCanaries: true, cached: true } }],
@@ -280,7 +280,7 @@ describe('a mesh', () => {
     expect(Object.keys(state().ipcache)).toEqual(['10.0.0.1/32', '10.2.0.7/32']);
   });
 
-  it('of 511 clusters has smaller ranges, and clusters of another kind of mesh do not belong to it', async () => {
+  it('of 511 clusters has smaller ranges, and rejects clusters of a mesh of another size', async () => {
     const far: readonly TestKey[] = [
       ['far', 'cilium/cluster-config/far', { id: 300, capabilities: { maxConnectedClusters: 511 } }],
       ['far', `${IP}/10.2.0.7`, { IP: '10.2.0.7', ID: 300 * 32_768 + 256 }],

@@ -84,7 +84,7 @@ async function firstRun(stateDir: string): Promise<void> {
 }
 
 describe('a state folder', () => {
-  it('of a running agent refuses a second agent until the first has ended (regression: both wrote checkpoints)', async () => {
+  it('of a running agent rejects a second agent until the first has ended (regression: both wrote checkpoints)', async () => {
     const stateDir = temporaryFolder({});
     const { agent } = await startAgent(OWN, CART, { stateDir });
     await expect(startAgent(OWN, CART, { stateDir })).rejects.toThrow(
@@ -95,7 +95,7 @@ describe('a state folder', () => {
     expect((await startAgent(OWN, CART, { stateDir })).missing).toEqual([]);
   });
 
-  it('without room for a lock does not keep an agent from starting', async () => {
+  it('on a full disk does not prevent the start because of its lock', async () => {
     const stateDir = join(temporaryFolder({}), 'x'.repeat(100));
     const { agent, logged } = await startAgent(OWN, CART, { stateDir });
     expect(logged).toEqual([expect.stringContaining(`--state-dir ${stateDir}: cannot be locked: `)]);
@@ -103,7 +103,7 @@ describe('a state folder', () => {
     expect(readdirSync(stateDir)).toEqual(['checkpoint']);
   });
 
-  it('whose checkpoint is a FIFO does not block the agent (regression: it did not start, nor end)', async () => {
+  it('whose checkpoint is a FIFO does not block the agent (regression: it neither started nor ended)', async () => {
     const stateDir = temporaryFolder({});
     execFileSync('mkfifo', [join(stateDir, 'checkpoint')]);
     const { agent, logged } = await startAgent(OWN, CART, { stateDir });
@@ -116,7 +116,7 @@ describe('a state folder', () => {
 });
 
 describe('a start that is interrupted while it restores', () => {
-  it('keeps the whole checkpoint, also if something changes before the stop', async () => {
+  it('keeps the whole checkpoint, even if something changes before the stop', async () => {
     const stateDir = temporaryFolder({});
     await firstRun(stateDir);
     const whole = readFileSync(join(stateDir, 'checkpoint'));
@@ -144,7 +144,7 @@ describe('a start that is interrupted while it restores', () => {
 });
 
 describe('an agent that is restarted', () => {
-  it('answers from what it knew of a cluster that is out of reach, and says how old it is', async () => {
+  it('answers from the last known state of an unreachable cluster, and reports its age', async () => {
     const stateDir = temporaryFolder({});
     await firstRun(stateDir);
     const { agent, missing } = await startAgent(OWN, CART, { stateDir, clustermeshConfig: unreachable() });
@@ -174,7 +174,7 @@ describe('an agent that is restarted', () => {
     await expect.poll(() => agent.status().checkpoint?.restored).toEqual(awaited);
   });
 
-  it('holds what a cluster does not say any more until the cluster is complete, and no longer', async () => {
+  it('keeps restored entries of a cluster until the cluster is complete, and no longer', async () => {
     const stateDir = temporaryFolder({});
     await firstRun(stateDir);
     const changed = [config('own', 1), ip('own', '10.1.0.9', 66_000), ...BALTIC.slice(0, 2)];
@@ -187,7 +187,7 @@ describe('an agent that is restarted', () => {
     expect(Array.from(agent.ipcache.entries(), ({ source }) => source)).not.toContain('restored');
   });
 
-  it('keeps what is restored of a complete cluster until the first sync is over: another source may have it', async () => {
+  it('keeps restored entries of a complete cluster until the first sync is done, because another source may have them', async () => {
     const stateDir = temporaryFolder({});
     await firstRun(stateDir);
     const lines = [config('own', 1), ip('own', '10.1.0.9', 66_000)].map(([store, key, value]) =>
@@ -216,7 +216,7 @@ describe('an agent that is restarted', () => {
     await started;
   });
 
-  it('lets go of a cluster that is not in the mesh any more', async () => {
+  it('releases the restored state of a cluster that is no longer in the mesh', async () => {
     const stateDir = temporaryFolder({});
     await firstRun(stateDir);
     const { agent, state } = await startAgent(OWN, CART, { stateDir });
@@ -225,7 +225,7 @@ describe('an agent that is restarted', () => {
     expect(state().services).toEqual({ 'shop/cart': {} });
   });
 
-  it('keeps what is restored over the next restart, with its age', async () => {
+  it('keeps restored entries over the next restart, with their age', async () => {
     const stateDir = temporaryFolder({});
     await firstRun(stateDir);
     const clustermeshConfig = unreachable();
@@ -239,7 +239,7 @@ describe('an agent that is restarted', () => {
     await expect.poll(() => third.agent.status().checkpoint?.restored).toMatchObject(kept);
   });
 
-  it('starts without a checkpoint that is torn, and says so', async () => {
+  it('starts without a damaged checkpoint, and reports it', async () => {
     const stateDir = temporaryFolder({});
     await firstRun(stateDir);
     const path = join(stateDir, 'checkpoint');
@@ -250,7 +250,7 @@ describe('an agent that is restarted', () => {
     expect(readdirSync(stateDir)).toEqual(['checkpoint.torn', 'lock']);
   });
 
-  it('answers from what a Cilium agent has left, until it has a checkpoint of its own', async () => {
+  it('answers from the state of a Cilium agent until it has a checkpoint of its own', async () => {
     const stateDir = temporaryFolder({});
     const label = { app: { key: 'app', value: 'web', source: 'k8s' } };
     const endpoint = { ID: 7, IPv4: '10.1.0.7', K8sNamespace: 'shop', K8sPodName: 'web-7' };
@@ -303,7 +303,7 @@ describe('an agent that is restarted', () => {
     expect([...third.agent.ipcache.entries()]).toEqual([]);
   });
 
-  it('lets go of what a Cilium agent has left once the sources are complete', async () => {
+  it('releases the imported state of a Cilium agent when the sources are complete', async () => {
     const endpoint = { ID: 7, IPv4: '10.1.0.7', SecLabel: { id: 66_007, labels: {} } };
     const importCiliumState = temporaryFolder({ '7/ep_config.json': JSON.stringify(endpoint) });
     const { agent } = await startAgent(OWN, '', { stateDir: temporaryFolder({}), importCiliumState });
@@ -312,7 +312,7 @@ describe('an agent that is restarted', () => {
     expect(agent.ipcache.get('10.1.0.1')?.source).toBe('kvstore');
   });
 
-  it('goes on where the folder cannot be written, and says so', async () => {
+  it('continues if the folder is not writable, and reports it', async () => {
     const stateDir = join(temporaryFolder({ file: '' }), 'file');
     const { agent, missing, logged } = await startAgent(OWN, CART, { stateDir });
     expect(missing).toEqual([]);

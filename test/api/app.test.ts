@@ -54,7 +54,7 @@ const CHECKOUT = {
 const EIGHT = { prefix: '10.0.0.0/8', identity: 77, encryptKey: 0, source: 'clustermesh', owner: 'baltic' };
 
 describe('GET /v1/ipcache', () => {
-  it('lists what is visible, with the revision that a monitor goes on from', async () => {
+  it('lists visible entries, with the revision from which a monitor continues', async () => {
     const { app, model, feed } = testApp();
     model.ipcache.upsert('fd00::/64', { identity: 8, source: 'k8s' });
     const { body } = await get('/v1/ipcache', app);
@@ -139,7 +139,7 @@ describe('a list of several pages', () => {
     },
   );
 
-  it('is in order, however many there are, and sorted once', async () => {
+  it('is sorted once, however many pages there are', async () => {
     const { app, model } = testApp(new TestModel());
     for (const name of NAMES) model.nodes.nodeUpdated({ cluster: 'a', name, source: 'clustermesh' });
     let walks = 0;
@@ -166,7 +166,7 @@ describe('a list of several pages', () => {
     expect(walks).toBe(2);
   });
 
-  it('holds no more than eight snapshots, and shows what was some seconds ago when it would', async () => {
+  it('keeps at most eight snapshots, and serves one that is some seconds old before it takes a ninth', async () => {
     const { app, model } = testApp();
     let [snapshots, changes] = [0, 0];
     const snapshot = model.ipcache.snapshot.bind(model.ipcache);
@@ -188,7 +188,7 @@ describe('a list of several pages', () => {
     expect((await get(`/v1/ipcache?limit=1&continue=${lists[0]?.continue}`, app)).status).toBe(410);
   });
 
-  it('looks at what the indices name, and at nothing else', async () => {
+  it('reads only the entries that the indices return', async () => {
     const { app, model } = testApp();
     for (let i = 0; i < 30_000; i++)
       model.ipcache.upsert(`11.0.${i >> 8}.${i & 255}`, {
@@ -204,7 +204,7 @@ describe('a list of several pages', () => {
 });
 
 describe('look-ups', () => {
-  it('find the longest prefix, and explain who won', async () => {
+  it('find the longest prefix, and explain which claim won', async () => {
     expect((await get('/v1/ipcache/lookup/::ffff:10.0.0.1')).body).toEqual(CHECKOUT);
     expect((await get('/v1/ipcache/lookup/10.9.9.9')).body).toEqual(EIGHT);
     const { body } = await get('/v1/ipcache/explain/10.0.0.1');
@@ -218,7 +218,7 @@ describe('look-ups', () => {
     expect((await get('/v1/ipcache/explain/10.0.0.0/8')).body).toMatchObject({ prefix: '10.0.0.0/8' });
   });
 
-  it('of many IPs come in one request, in order', async () => {
+  it('of many IPs are answered in one request, in order', async () => {
     const { app } = testApp();
     const ask = async (body: string): Promise<Response> =>
       app.request('/v1/lookup', { method: 'POST', body, headers: { 'content-type': 'application/json' } });
@@ -254,14 +254,14 @@ describe('look-ups', () => {
     expect(text.status).toBe(415);
   });
 
-  it('of a source that does not exist are an error that names the sources', async () => {
+  it('of an unknown source are an error that names the sources', async () => {
     expect(await get('/v1/ipcache?source=bogus')).toMatchObject({
       ...{ status: 400, body: { field: 'source', value: 'bogus' } },
     });
     expect((await get('/v1/ipcache?source=bogus')).body.detail).toContain('kvstore');
   });
 
-  it('of many clients at a time are refused before their bodies are read', async () => {
+  it('of too many clients at a time are rejected before their bodies are read', async () => {
     const { app } = testApp();
     const bodies: ReadableStreamDefaultController<Uint8Array>[] = [];
     const ask = async (): Promise<number> => {
@@ -300,7 +300,7 @@ describe('the count of a list', () => {
 });
 
 describe('services, nodes and identities', () => {
-  it('are shown with who says so', async () => {
+  it('are shown with their sources', async () => {
     const { app } = testApp();
     expect((await get('/v1/services/shop/checkout', app)).body).toMatchObject({
       ...{
@@ -329,7 +329,7 @@ describe('services, nodes and identities', () => {
 });
 
 describe('the agent as a whole', () => {
-  it('is ready, or says what it waits for', async () => {
+  it('is ready, or lists what it waits for', async () => {
     const { app, blocking } = testApp();
     expect(await get('/readyz', app)).toMatchObject({ status: 200, body: { ready: true, blockers: [] } });
     blocking.push('cluster baltic is not complete');
@@ -339,7 +339,7 @@ describe('the agent as a whole', () => {
     expect((await get('/healthz', app)).body).toEqual({ status: 'ok', pid: process.pid });
   });
 
-  it('answers 304 to whoever has the answer, until something changes', async () => {
+  it('answers 304 to a client that has the current answer, until something changes', async () => {
     const { app, model } = testApp();
     const tag = (await app.request('/v1/ipcache')).headers.get('etag') ?? '';
     const again = async (tags = tag): Promise<number> =>
@@ -352,7 +352,7 @@ describe('the agent as a whole', () => {
     expect(await again()).toBe(200);
   });
 
-  it('counts no monitor for a HEAD, nor for one whose stream has failed', async () => {
+  it('counts no monitor for a HEAD request, nor for a failed stream', async () => {
     const { app, model } = testApp();
     for (let i = 0; i < 300; i++)
       expect((await app.request('/v1/monitor', { method: 'HEAD' })).status).toBe(200);
@@ -367,7 +367,7 @@ describe('the agent as a whole', () => {
     }
   });
 
-  it('says that a fault in it is a bug, and goes on', async () => {
+  it('reports an internal fault as a bug, and continues', async () => {
     const { app, model, faults } = testApp();
     const bug = new Error('bug');
     model.status = () => {
@@ -382,7 +382,7 @@ describe('the agent as a whole', () => {
   });
 });
 
-describe('what is wrong with a request', () => {
+describe('an invalid request', () => {
   it.each([
     ['/v1/ipcache?limit=0', 400, { field: 'limit', detail: 'limit must be at least 1.' }],
     ['/v1/ipcache?limit=1001', 400, { field: 'limit', detail: 'limit must be at most 1000.' }],
@@ -418,7 +418,7 @@ describe('what is wrong with a request', () => {
     expect([answer.status, answer.headers.get('allow')]).toEqual([405, 'GET, HEAD']);
   });
 
-  it('is said of whatever is sent, never with a 5xx', async () => {
+  it('is rejected whatever is sent, never with a 5xx', async () => {
     const { app, faults } = testApp();
     const words = fc.constantFrom(
       'v1',
@@ -472,7 +472,7 @@ describe('what is wrong with a request', () => {
   });
 });
 
-describe('a method that a path does not have', () => {
+describe('an unsupported method of a path', () => {
   it.each([
     ['POST', '/v1/status', 'GET, HEAD'],
     ['POST', '/v1/ipcache/lookup/10.0.0.1', 'GET, HEAD'],
@@ -482,13 +482,13 @@ describe('a method that a path does not have', () => {
     ['DELETE', '/v1/lookup', 'POST'],
     ['PUT', '/v1/status', 'GET, HEAD'],
     ['DELETE', '/nothing', 'GET, HEAD'],
-  ])('%s %s is answered with 405, and what it has: %s', async (method, path, allow) => {
+  ])('%s %s is answered with 405 and the supported methods: %s', async (method, path, allow) => {
     const answer = await testApp().app.request(path, { method });
     expect([answer.status, answer.headers.get('allow')]).toEqual([405, allow]);
     if (method !== 'HEAD') expect(await answer.json()).toMatchObject({ status: 405 });
   });
 
-  it('is none where there is no path: 404', async () => {
+  it('of an unknown path is answered with 404', async () => {
     expect((await testApp().app.request('/nothing', { method: 'POST' })).status).toBe(404);
   });
 });

@@ -16,7 +16,7 @@ function readAll(feed: ChangeFeed, from: number, limit: number): { keys: string[
 }
 
 describe('a reader of the change feed', () => {
-  it('learns of each key once, in the order of the latest changes, whatever it reads at a time', () => {
+  it('receives each key once, in the order of the latest changes, for any page size', () => {
     const KEYS = ['10.0.0.0/8', ...Array.from({ length: 20 }, (_, i) => `10.0.0.${i}`)];
     const prefixOf = (key: string): string => (key.includes('/') ? key : `${key}/32`);
     fc.assert(
@@ -50,7 +50,7 @@ describe('a reader of the change feed', () => {
     );
   });
 
-  it('that is too far behind misses changes and is told so, and goes on with what comes', () => {
+  it('that is too far behind is notified of missed changes, and continues with new ones', () => {
     const model = new TestModel();
     const feed = new ChangeFeed(model, model.clock, 4);
     feed.follow();
@@ -60,7 +60,7 @@ describe('a reader of the change feed', () => {
     expect(feed.read(2, 10).changes.map(({ key }) => key)).toEqual([3, 4, 5, 6].map((i) => `10.0.0.${i}/32`));
   });
 
-  it('is told of services and nodes by their names, and of nothing that was there before', () => {
+  it('receives services and nodes by name, and no earlier state', () => {
     const model = new TestModel().fill();
     const feed = new ChangeFeed(model, model.clock);
     feed.follow();
@@ -96,7 +96,7 @@ describe('a reader of the change feed', () => {
     expect(model.clock.pending).toBe(0);
   });
 
-  it('that waits is woken once for what happens within 50 ms, and with all others', async () => {
+  it('that waits is woken once for all changes within 50 ms, together with all others', async () => {
     const model = new TestModel();
     const feed = new ChangeFeed(model, model.clock);
     feed.follow();

@@ -5,7 +5,7 @@ import { testApp } from './support/test-app.ts';
 const POST = { method: 'POST', body: '{}', headers: { 'content-type': 'application/json' } };
 
 describe('the API of an agent with a datapath', () => {
-  it('says what differs, and puts it right', async () => {
+  it('returns the differences, and repairs them', async () => {
     const model = new SteeringModel();
     const { app } = testApp(model);
     const diff = await app.request('/v1/datapath/diff');
@@ -21,7 +21,7 @@ describe('the API of an agent with a datapath', () => {
     expect(model.asked).toEqual(['diff begins', 'diff ends', 'repair begins', 'repair ends']);
   });
 
-  it('reads the kernel once for all who wait for a diff (regression: each read of its own starved the writes)', async () => {
+  it('reads the kernel once for all requests that wait for a diff (regression: one read for each delayed the writes)', async () => {
     const model = new SteeringModel();
     const { app } = testApp(model);
     const answers = await Promise.all(Array.from({ length: 8 }, () => app.request('/v1/datapath/diff')));
@@ -31,7 +31,7 @@ describe('the API of an agent with a datapath', () => {
     expect(model.asked.filter((each) => each === 'diff begins')).toHaveLength(2);
   });
 
-  it('shows a thousand differences, and how many there are', async () => {
+  it('shows a thousand differences, and the total number', async () => {
     const model = new SteeringModel();
     model.steps = Array.from({ length: 2_500 }, () => STEP);
     const answer = await testApp(model).app.request('/v1/datapath/diff');
@@ -42,7 +42,7 @@ describe('the API of an agent with a datapath', () => {
   it.each([
     ['over TCP', { remoteAddress: '127.0.0.1', destroyed: false }],
     ['over a connection that is over', { remoteAddress: undefined, destroyed: true }],
-  ])('reads and repairs nothing that is asked for %s', async (_, socket) => {
+  ])('neither reads nor repairs if the request comes from %s', async (_, socket) => {
     const model = new SteeringModel();
     const { app } = testApp(model);
     const incoming = { socket };
@@ -52,14 +52,14 @@ describe('the API of an agent with a datapath', () => {
     }
   });
 
-  it('says that there is no datapath where there is none', async () => {
+  it('reports that no datapath is configured', async () => {
     const { app } = testApp();
     const answer = await app.request('/v1/datapath/diff');
     expect(answer.status).toBe(404);
     expect(await answer.text()).toContain('--datapath linux');
   });
 
-  it('measures how full its tables are, what fails and what was put right', async () => {
+  it('measures the fill level of its tables, failures and repairs', async () => {
     const { app } = testApp(new SteeringModel());
     const text = await (await app.request('/metrics')).text();
     for (const line of [

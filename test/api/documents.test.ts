@@ -49,7 +49,7 @@ async function cells(
 }
 
 describe('a service shows', () => {
-  it('its type, node ports and load-balancer addresses (regression: in no answer)', async () => {
+  it('its type, node ports and load-balancer addresses (regression: missing in every answer)', async () => {
     const document = serviceOf({
       type: 'LoadBalancer',
       ports: createService({
@@ -99,7 +99,7 @@ describe('a node shows', () => {
     return nodeDocument(node, MODEL);
   };
 
-  it('its secondary CIDRs, ingress addresses, WireGuard key and boot id (regression: in no answer)', async () => {
+  it('its secondary CIDRs, ingress addresses, WireGuard key and boot id (regression: missing in every answer)', async () => {
     const said = {
       ...{ ipv4AllocCIDR: '10.1.0.0/24', ipv4SecondaryAllocCIDRs: ['10.1.8.0/24'] },
       ...{ ipv6SecondaryAllocCIDRs: ['fd01::/64'], ipv4IngressIP: '10.1.0.8', ipv6IngressIP: 'fd01::8' },

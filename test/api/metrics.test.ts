@@ -22,7 +22,7 @@ const QUIET_KIND = {
 };
 
 describe('/metrics', () => {
-  it('counts what the engines hold, by source, family and outcome', async () => {
+  it('counts the entries of the engines by source, family and outcome', async () => {
     const { app } = testApp();
     const text = series(await metrics(app));
     expect(text).toContain('dpcache_ipcache_entries{family="ipv4",form="endpoint"} 2');
@@ -57,7 +57,7 @@ describe('/metrics', () => {
     expect(after.join('\n')).not.toContain('10.0');
   });
 
-  it('says how long changes of a kvstore take, and how its watches do, of each cluster', async () => {
+  it('contains the latency of kvstore changes and the state of the watches of each cluster', async () => {
     const { app, model } = testApp();
     const watch = { listings: 1, resumptions: 2, failures: 3, queuedBytes: 4 };
     const watches = [[3, 7, 7], [40_000]].map((delays) => {
@@ -83,7 +83,7 @@ describe('/metrics', () => {
     expect(series(text)).toContain('dpcache_kvstore_streams_total{cluster="baltic"} 4');
   });
 
-  it('counts requests and leases of each kvstore, and those of none that there is no client of', async () => {
+  it('counts requests and leases of each kvstore, and none for a cluster without a client', async () => {
     const { app, model } = testApp();
     const kvstore = { requests: { ok: 7, deadline: 2 }, leases: 3, leasesLost: 1 };
     model.followed.push({ ...NEW, kvstore }, { ...NEW, name: 'nordic' });
@@ -99,7 +99,7 @@ describe('/metrics', () => {
     ]);
   });
 
-  it('says how long the first and the last sync of each cluster took, once there was one', async () => {
+  it('contains the duration of the first and the last sync of each cluster after the first sync', async () => {
     const { app, model } = testApp();
     model.followed.push({ ...NEW, firstSyncMs: 1500, lastSyncMs: 250 }, { ...NEW, name: 'nordic' });
     const text = series(await metrics(app)).filter((line) => /^dpcache_cluster_\w+_sync_/.test(line));
@@ -109,7 +109,7 @@ describe('/metrics', () => {
     ]);
   });
 
-  it('says of each kind of Kubernetes objects how it is followed, and nothing without Kubernetes', async () => {
+  it('contains the state of each kind of Kubernetes objects, and nothing without Kubernetes', async () => {
     const { app, model } = testApp();
     expect(series(await metrics(app)).filter((line) => line.includes('kubernetes'))).toEqual([]);
     const pods = {
@@ -144,7 +144,7 @@ describe('/metrics', () => {
       expect(text).toContain(line);
   });
 
-  it('measures the calls of node handlers, those of the same name together, whatever the name', async () => {
+  it('measures the calls of node handlers; handlers of one name share a series', async () => {
     const { app, model } = testApp();
     const name = 'a "route"\\\n';
     for (const ms of [4, 40])
@@ -175,7 +175,7 @@ describe('/metrics', () => {
     expect(series(await metrics(app))).toContain('dpcache_api_monitors 0');
   });
 
-  it('asks each engine once a scrape, and again at the next', async () => {
+  it('reads each engine once per scrape', async () => {
     const { app, model } = testApp();
     const asked: string[] = [];
     for (const [name, engine] of Object.entries({ ...model, agent: model } as const)) {
@@ -192,7 +192,7 @@ describe('/metrics', () => {
     }
   });
 
-  it('measures the process, too', async () => {
+  it('contains metrics of the process', async () => {
     const text = await metrics(testApp().app);
     for (const name of [
       'nodejs_eventloop_lag_p99_seconds',

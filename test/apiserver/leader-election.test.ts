@@ -14,7 +14,7 @@ beforeAll(async () => {
 });
 afterAll(() => server.close());
 
-it('a real kube-apiserver takes the lease as it is written; it is handed on at a clean end, and lost with the server', async () => {
+it('a real kube-apiserver accepts the lease; it is handed over at a clean end, and lost with the server', async () => {
   const client = new KubernetesClient(server.access);
   const user = new ApiUser(server.transport, LEASES, 'default');
   const candidate = (identity: string): LeaderElection =>

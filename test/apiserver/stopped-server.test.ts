@@ -14,7 +14,7 @@ beforeAll(async () => {
 });
 afterAll(() => server.close());
 
-it('a server that is stopped is found dead within a minute, and followed on once it runs', async () => {
+it('a stopped server is detected within a minute, and followed again when it runs', async () => {
   const user = new ApiUser(server.transport, CONFIG_MAPS, 'default');
   const client = new KubernetesClient(server.access, { random: () => 0 });
   const sink = new RecordingSink();

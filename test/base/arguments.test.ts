@@ -25,7 +25,7 @@ checkArguments(Greeter, {
 });
 
 describe('a method whose arguments are checked', () => {
-  it('runs as before when they are right', () => {
+  it('runs as before if they are valid', () => {
     const greeter = new Greeter();
     expect([greeter.greet('a'), greeter.greet('a', { times: 2 }), greeter.calls]).toEqual(['a', 'aa', 2]);
   });
@@ -41,7 +41,7 @@ describe('a method whose arguments are checked', () => {
     expect(greeter.calls).toBe(0);
   });
 
-  it('must be there', () => {
+  it('must exist', () => {
     expect(() => Reflect.apply(checkArguments, undefined, [Greeter, { wave: {} }])).toThrow(AssertionError);
   });
 });
@@ -54,7 +54,7 @@ describe('a check', () => {
     [ITERABLE, new Set(), undefined],
     [ITERABLE, 'ab', ' must be iterable'],
     [objectWith({ id: objectWith({ name: TEXT }) }), { id: {} }, '.id.name must be a string'],
-  ])('says what is wrong and where', (check, value, fault) => {
+  ])('reports the invalid value and its place', (check, value, fault) => {
     expect(check(value)).toBe(fault);
   });
 });

@@ -31,7 +31,7 @@ function words(signal?: AbortSignal): {
 const END = { done: true, value: undefined };
 
 describe('a coalescing reader', () => {
-  it('gives the latest value of each key, in the order in which the keys came', async () => {
+  it('returns the latest value of each key, in the order in which the keys arrived', async () => {
     const { reader, put } = words();
     put('a', 1);
     put('b', 2);
@@ -43,7 +43,7 @@ describe('a coalescing reader', () => {
     expect(reader.waiting.size).toBe(0);
   });
 
-  it('lets its consumer wait, also where the value that woke it was replaced meanwhile', async () => {
+  it('makes its consumer wait, even if the value that woke it was replaced', async () => {
     const { reader, put } = words();
     const taken = reader.next();
     put('a', 1);
@@ -51,7 +51,7 @@ describe('a coalescing reader', () => {
     expect((await taken).value).toBe('a=2');
   });
 
-  it('goes on waiting when it was woken for nothing, and serves those who wait in order', async () => {
+  it('continues to wait after a spurious wake-up, and serves waiting consumers in order', async () => {
     const { reader, put } = words();
     const taken = [reader.next(), reader.next()];
     reader.wake();
@@ -64,7 +64,7 @@ describe('a coalescing reader', () => {
   it.each([
     ['close', (reader: CoalescingReader<number, string>): unknown => reader.close()],
     ['return', (reader: CoalescingReader<number, string>): unknown => reader.return()],
-  ])('ends with %s, once, drops what waits and lets its consumer go', async (_, end) => {
+  ])('ends with %s, once, drops pending values and wakes its consumer', async (_, end) => {
     const { reader, put, ends } = words();
     const taken = reader.next();
     await end(reader);
@@ -75,7 +75,7 @@ describe('a coalescing reader', () => {
     expect([reader.closed, ends()]).toEqual([true, 1]);
   });
 
-  it('ends with its signal, also with one that has fired before', async () => {
+  it('ends with its signal, even if it has already fired', async () => {
     const abort = new AbortController();
     const { reader, ends } = words(abort.signal);
     const taken = reader.next();

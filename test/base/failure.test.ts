@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { failureOf, messageOf } from '../../src/base/failure.ts';
 
 describe('the message of a failure', () => {
-  it('of a file has a text instead of the code', async () => {
+  it('of a file contains a text instead of the code', async () => {
     const error: unknown = await readFile('/nowhere/file').catch((cause: unknown) => cause);
     expect(messageOf(error)).toBe('no such file or folder');
     expect(failureOf(error, { wallTime: () => 7 })).toEqual({
@@ -14,7 +14,7 @@ describe('the message of a failure', () => {
     });
   });
 
-  it('of an address names it', async () => {
+  it('of an address contains the address', async () => {
     const first = createServer();
     await new Promise<void>((resolve) => first.listen(0, '127.0.0.1', resolve));
     const address = first.address();

@@ -16,7 +16,7 @@ describe('either of two signals', () => {
     expect([either.signal.aborted, either.signal.reason]).toEqual([true, 'before']);
   });
 
-  it('does not fire once it is disposed of, and leaves no listener', () => {
+  it('does not fire after dispose, and leaves no listener', () => {
     const one = new AbortController();
     const { signal } = one;
     const kept = new EitherSignal(signal, new AbortController().signal);

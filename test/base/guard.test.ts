@@ -7,7 +7,7 @@ async function settle(): Promise<void> {
 }
 
 describe('a guard', () => {
-  test('passes arguments on and says that the call returned', () => {
+  test('passes arguments on and reports that the call returned', () => {
     const guard = new CallbackGuard();
     const calls: unknown[] = [];
     expect(guard.call((a: number, b: string) => calls.push(a, b), 1, 'two')).toBe(true);
@@ -15,13 +15,13 @@ describe('a guard', () => {
     expect(guard.faults).toBe(0);
   });
 
-  test('takes a missing callback for one that does nothing', () => {
+  test('treats a missing callback as one that does nothing', () => {
     const guard = new CallbackGuard();
     expect(guard.call<[number]>(undefined, 1)).toBe(true);
     expect(guard.faults).toBe(0);
   });
 
-  test('counts and reports what a callback throws', () => {
+  test('counts and reports exceptions of a callback', () => {
     const reported: unknown[] = [];
     const guard = new CallbackGuard((error) => reported.push(error));
     const error = new Error('broken');
@@ -33,7 +33,7 @@ describe('a guard', () => {
     expect(guard.faults).toBe(1);
   });
 
-  test('takes the rejection of a returned promise for a fault, not for an unhandled rejection', async () => {
+  test('treats the rejection of a returned promise as a fault, not as an unhandled rejection', async () => {
     const reported: unknown[] = [];
     const guard = new CallbackGuard((error) => reported.push(error));
     const error = new Error('later');
@@ -48,7 +48,7 @@ describe('a guard', () => {
     expect(guard.faults).toBe(1);
   });
 
-  test('does not count a promise that is fulfilled', async () => {
+  test('does not count a fulfilled promise', async () => {
     const guard = new CallbackGuard();
     guard.call(() => Promise.resolve(1));
     await settle();
@@ -67,7 +67,7 @@ describe('a guard', () => {
     expect(guard.faults).toBe(1);
   });
 
-  test('counts, and survives, a report that throws or is rejected', async () => {
+  test('counts and survives a report that throws or rejects', async () => {
     const throwing = new CallbackGuard(() => {
       throw new Error('the logger is broken');
     });

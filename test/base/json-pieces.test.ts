@@ -58,7 +58,7 @@ const PARTS = [
 const pieceSize = fc.integer({ min: 1, max: 12 });
 
 describe('JSON in pieces', () => {
-  it('is what JSON.parse makes of it, wherever it is cut', () => {
+  it('equals the result of JSON.parse, wherever the text is cut', () => {
     const indented = fc.jsonValue({ maxDepth: 5 }).map((value) => JSON.stringify(value, null, 2));
     const named = fc
       .dictionary(fc.constantFrom('__proto__', 'constructor', 'a', '1'), fc.jsonValue())
@@ -66,7 +66,7 @@ describe('JSON in pieces', () => {
     fc.assert(fc.property(fc.oneof(fc.json(), indented, named), pieceSize, expectAgreement));
   });
 
-  it('is malformed where JSON.parse says so, whatever was changed in it', () => {
+  it('is malformed if and only if JSON.parse rejects the text', () => {
     const change = fc.tuple(fc.nat(), fc.constantFrom(...PARTS), fc.boolean());
     fc.assert(
       fc.property(fc.json(), fc.array(change, { maxLength: 3 }), pieceSize, (json, changes, piece) => {
@@ -101,7 +101,7 @@ describe('JSON in pieces', () => {
     for (let piece = 1; piece <= text.length; piece++) expect(inPieces(text, piece)).toBe('malformed');
   });
 
-  it('gives the last of equal names, as JSON.parse does, over pieces too', () => {
+  it('returns the last of equal names, as JSON.parse does, also across pieces', () => {
     expect(inPieces('{"a":1,"b":2,"a":3}', 4)).toMatchObject({ json: { a: 3, b: 2 } });
   });
 

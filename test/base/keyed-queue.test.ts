@@ -11,7 +11,7 @@ const step = fc.oneof(
 );
 
 describe('a queue of keys', () => {
-  it('is a map whose first key can be taken', () => {
+  it('behaves like a map whose first key can be removed', () => {
     fc.assert(
       fc.property(fc.array(step, { maxLength: 60 }), (steps) => {
         const queue = new KeyedQueue<number, number>();
@@ -42,7 +42,7 @@ describe('a queue of keys', () => {
     );
   });
 
-  it('takes each of 200,000 keys at a constant cost', () => {
+  it('removes each of 200,000 keys at a constant cost', () => {
     const queue = new KeyedQueue<number>();
     for (let i = 0; i < 200_000; i++) queue.set(i, undefined);
     const cost = cpuTime(() => {

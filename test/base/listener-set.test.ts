@@ -58,7 +58,7 @@ describe('a listener set', () => {
     expect(calls).toEqual(['a:x', 'b:x', 'c:x', 'a:y', 'b:y', 'c:y']);
   });
 
-  it('I7 isolation: a listener that throws harms neither the others nor the caller, and is reported', () => {
+  it('I7 isolation: a listener that throws affects neither the others nor the caller, and is reported', () => {
     const log = new Log();
     const calls: string[] = [];
     const error = new Error('broken');
@@ -86,7 +86,7 @@ describe('a listener set', () => {
     expect(calls).toEqual(['first:x', 'first:y', 'late:y']);
   });
 
-  it('does not call a listener any more once it is removed, not even in the same round', () => {
+  it('does not call a removed listener, not even in the same round', () => {
     const log = new Log();
     const calls: string[] = [];
     log.follow(() => off());
@@ -126,7 +126,7 @@ describe('a listener set', () => {
     expect(calls).toBe(1);
   });
 
-  it('ends a subscription with the block that holds it', () => {
+  it('ends a subscription with the block that owns it', () => {
     const log = new Log();
     {
       using _subscription = log.follow(() => {});
@@ -136,8 +136,8 @@ describe('a listener set', () => {
   });
 });
 
-describe('what callbacks cause', () => {
-  it('is delivered after what they are being called for, to everybody in the same order', () => {
+describe('notifications caused by a callback', () => {
+  it('are delivered after the current one, to all listeners in the same order', () => {
     const log = new Log();
     const calls: string[] = [];
     log.follow((what) => {
@@ -148,7 +148,7 @@ describe('what callbacks cause', () => {
     expect(calls).toEqual(['x', 'y', 'caused']);
   });
 
-  it('does not reach those who joined after it was caused, nor those who left before it came', () => {
+  it('do not reach listeners that joined after them or left before their delivery', () => {
     const log = new Log();
     const calls: string[] = [];
     const off = log.follow(() => calls.push('left'));
@@ -165,7 +165,7 @@ describe('what callbacks cause', () => {
 });
 
 describe('a replay', () => {
-  it('comes first and whole: what its listener writes meanwhile comes after it', () => {
+  it('is delivered first and complete; what its listener writes meanwhile follows', () => {
     const log = new Log();
     log.write('a', 'b');
     const calls: string[] = [];
@@ -176,7 +176,7 @@ describe('a replay', () => {
     expect(calls).toEqual(['a', 'b', '.', 'live']);
   });
 
-  it('is that of its turn, when it is asked for by a callback', () => {
+  it('requested by a callback contains the state at its turn', () => {
     const log = new Log();
     log.write('a');
     const calls: string[] = [];
@@ -192,7 +192,7 @@ describe('a replay', () => {
     expect(calls).toEqual(['a', 'x', 'before', 'between', '.', 'after']);
   });
 
-  it('does not come when its subscription has ended before its turn, and stops where it ends', () => {
+  it('is not delivered if its subscription ended before its turn, and stops when it ends', () => {
     const log = new Log();
     log.write('a', 'b');
     const calls: string[] = [];
@@ -209,7 +209,7 @@ describe('a replay', () => {
     expect(log.listeners.size).toBe(2);
   });
 
-  it('that fails ends the subscription, and its listener is told so (regression: it missed the rest)', () => {
+  it('that fails ends the subscription and notifies its listener (regression: it missed the rest)', () => {
     const log = new Log();
     log.write('a', 'b', 'c');
     const calls: string[] = [];
@@ -224,7 +224,7 @@ describe('a replay', () => {
     expect(log.listeners.size).toBe(0);
   });
 
-  it('is read step by step while nothing changes, and at once before a change', () => {
+  it('is read step by step while nothing changes, and completed before a change', () => {
     const log = new Log();
     log.write('a', 'b', 'c');
     const read: number[] = [];

@@ -13,14 +13,14 @@ function ask(limit: RateLimit, clock: ManualClock, count: number): number[] {
 }
 
 describe('a rate limit', () => {
-  it('lets as many go at once as belong to a second, and the others one after the other', async () => {
+  it('admits the calls of one second immediately, and the others one by one', async () => {
     const clock = new ManualClock();
     const at = ask(new RateLimit({ qps: 10 }, clock), clock, 13);
     await advance(clock, 1000);
     expect(at).toEqual([...new Array(10).fill(0), 100, 200, 300]);
   });
 
-  it('holds the rate over time, for who asks one after the other too', async () => {
+  it('keeps the rate over time, also for sequential callers', async () => {
     const clock = new ManualClock();
     const limit = new RateLimit({ qps: 10 }, clock);
     let turns = 0;
@@ -35,7 +35,7 @@ describe('a rate limit', () => {
     expect(turns).toBe(10 + 50);
   });
 
-  it('is higher until what is written at the start has been written', async () => {
+  it('is higher until the writes of the start are done', async () => {
     const clock = new ManualClock();
     const limit = new RateLimit({ qps: 1, bootstrapQps: 100 }, clock);
     const first = ask(limit, clock, 100);
@@ -47,7 +47,7 @@ describe('a rate limit', () => {
     expect(then).toEqual([10, 1010, 2010]);
   });
 
-  it('is another one from the next turn on where its options are changed', async () => {
+  it('applies changed options from the next turn', async () => {
     const clock = new ManualClock();
     const options = { qps: 1, maxInflight: 1 };
     const limit = new RateLimit(options, clock);
@@ -85,7 +85,7 @@ describe('a rate limit', () => {
     await Promise.all([...calls, late]);
   });
 
-  it('a caller that gives up is told so', async () => {
+  it('notifies a caller that aborts', async () => {
     const clock = new ManualClock();
     const limit = new RateLimit({ qps: 1 }, clock);
     await limit.turn();
@@ -95,7 +95,7 @@ describe('a rate limit', () => {
     await expect(waiting).rejects.toMatchObject({ code: 'aborted' });
   });
 
-  it('serves in order when some give up (regression: who came later went first)', async () => {
+  it('serves in order if some callers abort (regression: later callers went first)', async () => {
     const clock = new ManualClock();
     const limit = new RateLimit({ qps: 10 }, clock);
     for (let i = 0; i < 10; i++) await limit.turn();
@@ -109,7 +109,7 @@ describe('a rate limit', () => {
     expect([at, late]).toEqual([[100, 200], [300]]);
   });
 
-  it('serves in order when the rate rises (regression: who came later went first)', async () => {
+  it('serves in order if the rate rises (regression: later callers went first)', async () => {
     const clock = new ManualClock();
     const limit = new RateLimit({ qps: 100, bootstrapQps: 1 }, clock);
     const before = ask(limit, clock, 4);
@@ -119,7 +119,7 @@ describe('a rate limit', () => {
     expect([before, after]).toEqual([[0, 1000, 1010, 1020], [1030]]);
   });
 
-  it('leaves no timer and no listener when all have given up', async () => {
+  it('leaves no timer and no listener after all callers aborted', async () => {
     const clock = new ManualClock();
     const limit = new RateLimit({ qps: 1, maxInflight: 2 }, clock);
     await limit.turn();
@@ -132,7 +132,7 @@ describe('a rate limit', () => {
     expect(clock.nextAt).toBeUndefined();
   });
 
-  it('lets no more calls be under way than it may, and the next as soon as one is over', async () => {
+  it('limits the concurrent calls, and admits the next as soon as one ends', async () => {
     const limit = new RateLimit({ maxInflight: 2 }, new ManualClock());
     const over: (() => void)[] = [];
     const call = (): Promise<void> => new Promise((resolve) => over.push(resolve));
@@ -148,7 +148,7 @@ describe('a rate limit', () => {
     await Promise.all(calls);
   });
 
-  it('has as many under way as its rate says, and at least one', async () => {
+  it('allows as many concurrent calls as its rate per second, and at least one', async () => {
     for (const [qps, expected] of [
       [3, 3],
       [0.1, 1],
@@ -167,7 +167,7 @@ describe('a rate limit', () => {
     }
   });
 
-  it('a call that fails makes room, and who gives up waiting is told so and is not made', async () => {
+  it('frees the place of a failed call; an aborted caller is notified and not admitted', async () => {
     const limit = new RateLimit({ maxInflight: 1 }, new ManualClock());
     let fail = (): void => {};
     const first = limit.run(

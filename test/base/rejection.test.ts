@@ -5,7 +5,7 @@ import { showValue } from '../../src/base/show-value.ts';
 import { cpuTime } from './support/cpu-time.ts';
 
 describe('a rejection', () => {
-  it('names the place, the field, the value and the reason in one sentence', () => {
+  it('has a message with the place, the field, the value and the reason', () => {
     const rejected = rejection('invalid-prefix', 'ip', '10.1.2', 'not an IP address', 'mesh.jsonl:7');
     expect(rejected).toEqual({
       reason: 'invalid-prefix',
@@ -16,7 +16,7 @@ describe('a rejection', () => {
     });
   });
 
-  it('does without a place when there is none', () => {
+  it('has a message without a place if there is none', () => {
     const rejected = rejection('invalid-prefix', 'ip', 7, 'not text');
     expect(rejected).toEqual({
       reason: 'invalid-prefix',
@@ -26,7 +26,7 @@ describe('a rejection', () => {
     });
   });
 
-  it('repeats at most 256 characters of a field, of a place and of a reason, and 120 of a value', () => {
+  it('contains at most 256 characters of a field, of a place and of a reason, and 120 of a value', () => {
     const [at, field, value, why] = ['a', 'f', 'v', 'w'].map((letter) => letter.repeat(1_400_000));
     const rejected = rejection('too-large', field ?? '', value, why ?? '', at);
     expect(rejected).toEqual({
@@ -78,7 +78,7 @@ describe('a shown value', () => {
       }),
     ],
     ['a revoked proxy', (): unknown => revoked.proxy],
-  ])('never throws, for %s neither', (_, value) => expect(typeof showValue(value())).toBe('string'));
+  ])('never throws, not even for %s', (_, value) => expect(typeof showValue(value())).toBe('string'));
 
   it('is cut to 120 characters', () => {
     expect(showValue('x'.repeat(1000))).toHaveLength(120);
@@ -89,7 +89,7 @@ describe('a shown value', () => {
     expect(showValue(Array.from({ length: 500 }, (_, i) => ({ i })))).toHaveLength(120);
   });
 
-  it('costs no more when the value is larger', () => {
+  it('costs the same if the value is larger', () => {
     const large = Array.from({ length: 50 }, () => 'x'.repeat(1_000_000));
     const row = [large, large, large];
     const time = cpuTime(() => {
@@ -112,7 +112,7 @@ describe('a rejection log', () => {
     expect(seen.map(({ value }) => value)).toEqual(['0', '1', '2']);
   });
 
-  it('I11 bounded: remembers the last 16, oldest first', () => {
+  it('I11 bounded: keeps the last 16, oldest first', () => {
     const log = new RejectionLog();
     for (let i = 0; i < 100; i++) log.add(refuse('a', i));
     expect(log.status().recent.map(({ value }) => Number(value))).toEqual(
@@ -121,7 +121,7 @@ describe('a rejection log', () => {
     expect(log.status().total).toBe(100);
   });
 
-  it('goes on when onReject throws, and counts the fault', () => {
+  it('continues if onReject throws, and counts the fault', () => {
     const guard = new CallbackGuard();
     const log = new RejectionLog(() => {
       throw new Error('my logger failed');
@@ -132,7 +132,7 @@ describe('a rejection log', () => {
     expect(guard.faults).toBe(2);
   });
 
-  it('gives a status that later rejections do not change', () => {
+  it('returns a status that later rejections do not change', () => {
     const log = new RejectionLog();
     log.add(refuse('a', 1));
     const before = log.status();

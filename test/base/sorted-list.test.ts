@@ -5,7 +5,7 @@ import { SortedList } from '../../src/base/sorted-list.ts';
 const ascending = (a: number, b: number): number => a - b;
 
 describe('a sorted list', () => {
-  it('holds what a sorted set would, at thousands of items', () => {
+  it('equals a sorted set with thousands of items', () => {
     const COUNT = 4999; // a prime: multiples of a number are all numbers, in another order
     const numbers = Array.from({ length: COUNT }, (_, i) => i);
     const shuffled = (step: number): readonly number[] => numbers.map((i) => (i * step) % COUNT);
@@ -37,7 +37,7 @@ describe('a sorted list', () => {
     expect([sorted.size, sorted.first, [...sorted.from(0)]]).toEqual([0, undefined, []]);
   });
 
-  it('holds what a sorted set would, after any changes', () => {
+  it('equals a sorted set after any changes', () => {
     const item = fc.integer({ min: 0, max: 3000 });
     const steps = fc.array(fc.record({ add: fc.boolean(), item }), { maxLength: 4000, size: 'max' });
     fc.assert(

@@ -14,8 +14,8 @@ function supervised(onFailure?: (error: unknown, task: string) => void): {
 const never = (signal: AbortSignal): Promise<void> =>
   new Promise((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }));
 
-describe('a task that is kept', () => {
-  it('is restarted after a growing backoff, shown while it waits, counted and reported', async () => {
+describe('a task that is restarted', () => {
+  it('restarts after a growing backoff, shown in the status, and each failure is counted and reported', async () => {
     const reported: unknown[] = [];
     const { clock, tasks } = supervised((error, task) => reported.push([task, String(error)]));
     const starts: number[] = [];
@@ -44,7 +44,7 @@ describe('a task that is kept', () => {
     expect(clock.pending).toBe(0);
   });
 
-  it('begins its backoff anew after a run that lasted', async () => {
+  it('restarts its backoff after a long run', async () => {
     const { clock, tasks } = supervised();
     const starts: number[] = [];
     void tasks.keep(
@@ -61,7 +61,7 @@ describe('a task that is kept', () => {
     await tasks.stop();
   });
 
-  it('is over when it resolves: a loop that has ended is not begun again', async () => {
+  it('ends when it resolves: a loop that has ended is not restarted', async () => {
     const { clock, tasks } = supervised();
     let runs = 0;
     await tasks.keep('loop', () => void runs++);
@@ -71,7 +71,7 @@ describe('a task that is kept', () => {
 });
 
 describe('stopping', () => {
-  it('fires every signal at once, waits for what winds down, and ends a backoff', async () => {
+  it('fires every signal at the same time, waits for tasks to end, and cancels a backoff', async () => {
     const { clock, tasks } = supervised();
     let release = (): void => {};
     const slow = tasks.run('slow', async (signal) => {
@@ -96,7 +96,7 @@ describe('stopping', () => {
     expect([tasks.status().tasks, clock.pending]).toEqual([[], 0]);
   });
 
-  it('leaves what is started afterwards alone', async () => {
+  it('does not affect tasks that start afterwards', async () => {
     const { tasks } = supervised();
     await tasks.stop();
     const later = tasks.run('later', never);
@@ -106,7 +106,7 @@ describe('stopping', () => {
     await later;
   });
 
-  it('counts nothing that fails because it was stopped, by its own signal too', async () => {
+  it('counts no failure that is caused by the stop or by its own signal', async () => {
     const reported: unknown[] = [];
     const { tasks } = supervised((error) => reported.push(error));
     const ending = new AbortController();
@@ -124,7 +124,7 @@ describe('stopping', () => {
   });
 });
 
-it('tasks leave nothing in a signal that they do not outlive (regression: 60 bytes each, with Node 20)', async () => {
+it('tasks leave nothing in a signal that outlives them (regression: 60 bytes each, with Node 20)', async () => {
   const { tasks } = supervised();
   const { signal } = new AbortController();
   // Node's own, for which it has no other name; 1 for the listeners that there are.
@@ -136,7 +136,7 @@ it('tasks leave nothing in a signal that they do not outlive (regression: 60 byt
   expect(held()).toBeLessThan(2);
 });
 
-it('one attempt gives what it gives, and its failure is counted whoever handles it', async () => {
+it('one attempt returns its result, and its failure is counted even if the caller handles it', async () => {
   const { tasks } = supervised(() => {
     throw new Error('a broken report');
   });
@@ -149,7 +149,7 @@ it('one attempt gives what it gives, and its failure is counted whoever handles 
 });
 
 describe('work that does not respect its signal', () => {
-  it('is given up when the signal fires; what it gives later is discarded', async () => {
+  it('is abandoned when the signal fires; a later result is discarded', async () => {
     const ending = new AbortController();
     const discarded: string[] = [];
     let give = (_late: string): void => {};
@@ -165,7 +165,7 @@ describe('work that does not respect its signal', () => {
     expect(discarded).toEqual(['late']);
   });
 
-  it('is not begun when the signal has fired, and what fails late is nobody’s unhandled rejection', async () => {
+  it('is not started if the signal has fired, and a late failure is not an unhandled rejection', async () => {
     await expect(interruptible(() => 1, AbortSignal.abort(new Error('over')))).rejects.toThrow('over');
     const ending = new AbortController();
     const result = interruptible(async () => {
@@ -177,7 +177,7 @@ describe('work that does not respect its signal', () => {
     await settle(4);
   });
 
-  it('settles as the work does when nothing interrupts', async () => {
+  it('settles as the work does if nothing interrupts it', async () => {
     const { signal } = new AbortController();
     expect(await interruptible(() => 7, signal)).toBe(7);
     await expect(interruptible(() => Promise.reject(new Error('no')), signal)).rejects.toThrow('no');

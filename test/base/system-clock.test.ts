@@ -13,7 +13,7 @@ describe('a timer of months', () => {
 
   afterEach(() => void vi.useRealTimers());
 
-  it('fires in time (regression: at once, as the timers of Node do beyond 24 days)', () => {
+  it('fires in time (regression: immediately, because timers of Node overflow after 24 days)', () => {
     systemClock.after(60 * DAY_MS, fired);
     vi.advanceTimersByTime(60 * DAY_MS - 1);
     expect(fired).not.toHaveBeenCalled();
@@ -22,7 +22,7 @@ describe('a timer of months', () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  it('is cancelled at any time', () => {
+  it('can be cancelled at any time', () => {
     const timer = systemClock.after(60 * DAY_MS, fired);
     vi.advanceTimersByTime(40 * DAY_MS);
     timer.cancel();

@@ -38,8 +38,8 @@ class GateWorld {
   }
 }
 
-describe('a gate to the turns of the event loop', () => {
-  it('lets work through at once until the weight of a turn is spent', async () => {
+describe('a gate to the event loop', () => {
+  it('admits work immediately until the weight of a turn is used', async () => {
     const world = new GateWorld();
     for (const name of ['a', 'b', 'c', 'd']) void world.run(name, 5);
     expect(world.done).toEqual(['a', 'b']);
@@ -47,7 +47,7 @@ describe('a gate to the turns of the event loop', () => {
     expect(await world.turn()).toEqual(['c', 'd']);
   });
 
-  it('lets no more through once the time of a turn is spent', async () => {
+  it('admits no more work when the time of a turn is used', async () => {
     const world = new GateWorld();
     const slow = (): void => world.clock.advance(3);
     for (let i = 0; i < 3; i++) void world.gate.run(1, slow);
@@ -56,14 +56,14 @@ describe('a gate to the turns of the event loop', () => {
     expect(world.gate.waiting).toBe(0);
   });
 
-  it('does one piece in a turn, however heavy', async () => {
+  it('admits one slice per turn, however heavy it is', async () => {
     const world = new GateWorld();
     for (const name of ['a', 'b']) void world.run(name, 1000);
     expect(world.done).toEqual(['a']);
     expect(await world.turn()).toEqual(['b']);
   });
 
-  it('gives one piece to each who waits before anyone has a second', async () => {
+  it('admits one slice of each worker before a second one of any', async () => {
     const world = new GateWorld();
     const all = [world.runAll('large', 6, 10), world.runAll('small', 2, 10), world.runAll('other', 2, 10)];
     while (world.gate.waiting > 0) await world.turn();
@@ -83,7 +83,7 @@ describe('a gate to the turns of the event loop', () => {
     expect(world.done).toEqual(expected);
   });
 
-  it('does not run what was aborted while it waited, and says so at once', async () => {
+  it('does not run work that was aborted while it waited, and rejects immediately', async () => {
     const world = new GateWorld();
     const left = new AbortController();
     void world.run('a', 10);
@@ -97,7 +97,7 @@ describe('a gate to the turns of the event loop', () => {
     expect(world.done).toEqual(['a', 'c']);
   });
 
-  it('tells only the one whose work has failed', async () => {
+  it('notifies only the worker whose work failed', async () => {
     const world = new GateWorld();
     void world.run('a', 10);
     const failing = world.gate.run(1, () => {
@@ -109,7 +109,7 @@ describe('a gate to the turns of the event loop', () => {
     expect(await after).toBe(true);
   });
 
-  it('shares the steps of an iterator out over turns, and begins none once its signal has fired', async () => {
+  it('divides the steps of an iterator among turns, and starts none after its signal has fired', async () => {
     const world = new GateWorld();
     const left = new AbortController();
     const steps = (name: string): Generator<void> =>
@@ -127,7 +127,7 @@ describe('a gate to the turns of the event loop', () => {
     expect(world.done.filter((step) => step.startsWith('a'))).toHaveLength(12);
   });
 
-  it('an open gate lets everything through at once, in one slice', async () => {
+  it('an open gate admits everything immediately, in one slice', async () => {
     const done: number[] = [];
     for (let i = 0; i < 100; i++) void OPEN_GATE.run(1000, () => void done.push(i));
     expect([done.length, OPEN_GATE.slice]).toEqual([100, Number.POSITIVE_INFINITY]);
@@ -136,7 +136,7 @@ describe('a gate to the turns of the event loop', () => {
     expect(three.next().done).toBe(true);
   });
 
-  it('asks for no turn when there is nothing to do', async () => {
+  it('requests no turn if nothing is pending', async () => {
     const world = new GateWorld();
     expect(world.asked).toBe(0);
     void world.run('a', 1);
@@ -146,7 +146,7 @@ describe('a gate to the turns of the event loop', () => {
     expect(world.asked).toBe(0);
   });
 
-  it('loses nothing, reorders nothing of one worker, and holds every turn to its weight', async () => {
+  it('loses nothing, keeps the order of each worker, and keeps every turn within its weight', async () => {
     const worker = fc.array(fc.integer({ min: 0, max: 15 }), { maxLength: 8 });
     await fc.assert(
       fc.asyncProperty(fc.array(worker, { maxLength: 5 }), async (workers) => {

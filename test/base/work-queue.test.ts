@@ -93,7 +93,7 @@ describe('a work queue', () => {
     queue = new WorkQueue({ clock, random: () => 1, onDue: () => due++ });
   });
 
-  it('does what a list does that is searched each time', () => {
+  it('behaves like a list that is searched each time', () => {
     fc.assert(
       fc.property(fc.array(step, { maxLength: 60 }), (steps) => {
         const time = new ManualClock();
@@ -118,7 +118,7 @@ describe('a work queue', () => {
     );
   });
 
-  it('delays a key longer with each failure, up to a bound, until it is forgotten', () => {
+  it('delays a key longer after each failure, up to a limit, until it is forgotten', () => {
     const delays: number[] = [];
     for (let i = 0; i < 12; i++) {
       delays.push(queue.retry('a'));
@@ -140,7 +140,7 @@ describe('a work queue', () => {
     expect([due, queue.get(), queue.get(), queue.get()]).toEqual([1, 'a', 'b', undefined]);
   });
 
-  it('moves each of 200,000 keys through at a constant cost', () => {
+  it('processes each of 200,000 keys at a constant cost', () => {
     const cost = cpuTime(() => {
       for (let i = 0; i < 200_000; i++) queue.add(`${i}`);
       for (let key = queue.get(); key !== undefined; key = queue.get()) queue.done(key);

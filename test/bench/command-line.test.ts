@@ -19,7 +19,7 @@ describe('the command line of the benches', () => {
     });
   });
 
-  it('leaves the size to the bench when none is given', () => {
+  it('uses the size of the bench if none is given', () => {
     expect(parseCommandLine(['--peers', 'ipcache'])).toEqual({
       kind: 'run',
       names: ['ipcache'],
@@ -27,7 +27,7 @@ describe('the command line of the benches', () => {
     });
   });
 
-  it('says that a name is unknown, also one that every object has', () => {
+  it('rejects an unknown name, including names that every object has', () => {
     expect(parseCommandLine(['ipcache', 'nope'])).toEqual({ kind: 'wrong', reason: "unknown bench 'nope'" });
     expect(parseCommandLine(['toString']).kind).toBe('wrong');
   });
@@ -39,7 +39,7 @@ describe('the command line of the benches', () => {
     },
   );
 
-  it('helps, whatever else is asked', () => {
+  it('prints the help, whatever else is given', () => {
     expect(parseCommandLine(['nope', '--help'])).toEqual({ kind: 'help' });
     for (const name of Object.keys(BENCHES)) expect(usage()).toContain(`  ${name} `);
   });

@@ -22,7 +22,7 @@ describe('the bench of the ipcache', () => {
     rmSync(folder, { recursive: true });
   });
 
-  it('gives time and ratio of every operation of the budget table', () => {
+  it('contains time and ratio of every operation of the budget table', () => {
     const operations = ['fresh', 'unchanged', 'identityChange', 'delete', 'exact'];
     const matches = [
       'lpmHitExact',
@@ -56,7 +56,7 @@ describe('the bench of the ipcache', () => {
     }
   });
 
-  it('gives memory, stalls and peers', () => {
+  it('contains memory, stalls and peers', () => {
     expect(report.n).toBe(2000);
     for (const bytes of ['bytesPerEntry', 'bytesPerEntrySparse', 'bytesPerPrefix'] as const) {
       expect(report[bytes], bytes).toEqual(expect.any(Number));
@@ -74,7 +74,7 @@ describe('the bench of the ipcache', () => {
     );
   });
 
-  it('gives how long the event loop was held up by what takes stock or takes away', () => {
+  it('contains how long snapshots and withdrawals block the event loop', () => {
     const turns = ['firstSnapshot', 'firstResync', 'writesAfterSnapshot', 'withdrawal'];
     expect(Object.keys(report.turns)).toEqual(turns);
     for (const name of turns) {
@@ -83,7 +83,7 @@ describe('the bench of the ipcache', () => {
     }
   });
 
-  it('says how many times faster it is than another program, for what that has measured', () => {
+  it('contains the speed relative to another program for operations that the other has measured', () => {
     const { n, timesFaster } = report.otherProgram ?? expect.fail();
     expect([n, Object.keys(timesFaster)]).toEqual([2000, ['fresh', 'freshSorted', 'bytesPerEntry']]);
     expect(timesFaster['fresh']).toBeCloseTo(1e9 / (report.rows['fresh']?.wallNs ?? 0));
@@ -91,7 +91,7 @@ describe('the bench of the ipcache', () => {
     expect(renderIPCache(report)).toContain('| beside the other program, 2,000 entries ');
   });
 
-  it('survives JSON, and reads as a table', () => {
+  it('survives JSON, and prints as a table', () => {
     expect(JSON.parse(JSON.stringify(report))).toMatchObject({ n: 2000, rows: { fresh: {} } });
     expect(renderIPCache(report)).toContain('| upsert fresh ');
     expect(renderIPCache(report)).toContain('| withdrawal of half the entries, in steps ');

@@ -27,7 +27,7 @@ async function once(lines: readonly string[], manifests?: string): Promise<Comma
   return { ...run, stderr: run.stderr.replaceAll(`${folder}/`, '') };
 }
 
-describe('an item that is no good is rejected with its place and field, counted, and the rest goes on', () => {
+describe('an invalid item is rejected with its place and field and counted, and the others are read', () => {
   it.each([
     ['a line that is no JSON', '{"store":"own"', /mesh.jsonl:5: line ".*": not JSON/],
     ['a line of a wrong type', '[1,2]', /mesh.jsonl:5: line \[1,2\]: must be an object/],
@@ -131,7 +131,7 @@ describe('an item that is no good is rejected with its place and field, counted,
     expect(state.nodes).toHaveLength(1);
   });
 
-  it('a name such as __proto__ is a name like any other', async () => {
+  it('a name such as __proto__ is an ordinary name', async () => {
     const pod = { K8sNamespace: '__proto__', K8sPodName: 'constructor' };
     const value = JSON.stringify({ IP: '10.0.0.9', ID: 300, ...pod }).replace('{', '{"__proto__":{"ID":7},');
     const ports = { NamedPorts: [{ Name: '__proto__', Port: 80, Protocol: 'TCP' }] };
@@ -149,7 +149,7 @@ describe('an item that is no good is rejected with its place and field, counted,
     expect(({} as { ID?: number }).ID).toBeUndefined();
   });
 
-  it('a manifest of an unknown kind, beside those that are known', async () => {
+  it('a manifest of an unknown kind between known ones', async () => {
     const service = (name: string): string =>
       `apiVersion: v1\nkind: Service\nmetadata: { name: ${name}, namespace: shop }\nspec: { clusterIP: 172.16.0.1 }\n`;
     const unknown = 'apiVersion: apps/v1\nkind: Deployment\nmetadata: { name: web }\n';
@@ -170,7 +170,7 @@ describe('an item that is no good is rejected with its place and field, counted,
     expect(Object.keys(JSON.parse(stdout).services)).toEqual(['shop/a', 'shop/b']);
   });
 
-  it('a manifest with fields that are no good', async () => {
+  it('a manifest with invalid fields', async () => {
     const { status, stdout, stderr } = await once(
       GOOD,
       'kind: Service\nmetadata: { name: a }\nspec: { clusterIP: 172.16.0.1, ports: [{ port: 70000 }, { port: 80 }] }\n' +
@@ -185,7 +185,7 @@ describe('an item that is no good is rejected with its place and field, counted,
     expect(Object.keys(JSON.parse(stdout).services)).toEqual(['default/a']);
   });
 
-  it('a recording that is cut off in the middle of a line', async () => {
+  it('a recording that is cut in the middle of a line', async () => {
     const whole = readFileSync(example('mesh.jsonl'), 'utf8');
     const { status, stdout, stderr } = await once([whole.slice(0, Math.floor(whole.length / 2))]);
     expect(status).toBe(0);
@@ -195,7 +195,7 @@ describe('an item that is no good is rejected with its place and field, counted,
     expect(prefixes).toContain('10.20.0.12/32');
   });
 
-  it('a recording that is cut off before a cluster has said that it is complete', async () => {
+  it('a recording that is cut before a cluster is complete', async () => {
     const config = { id: 2, capabilities: { syncedCanaries: true } };
     const canary = line('far', 'cilium/synced/far/cilium/state/ip/v1', '2026-11-20T12:00:00Z');
     const run = await once([...GOOD, line('far', 'cilium/cluster-config/far', config), canary]);
@@ -208,7 +208,7 @@ describe('an item that is no good is rejected with its place and field, counted,
     expect(Object.keys(JSON.parse(run.stdout).ipcache)).toEqual(['10.0.0.1/32', '10.2.0.1/32']);
   });
 
-  it('a cluster whose configuration cannot be read, told as what is not complete, status 1', async () => {
+  it('a cluster whose configuration cannot be read is reported as incomplete, status 1', async () => {
     const bad = line('far', 'cilium/cluster-config/far', { id: 'two' });
     const { status, stdout, stderr } = await once([...GOOD, bad]);
     expect(status).toBe(1);
@@ -219,7 +219,7 @@ describe('an item that is no good is rejected with its place and field, counted,
     expect(Object.keys(JSON.parse(stdout).ipcache)).toEqual(['10.0.0.1/32']);
   });
 
-  it('an answer out of an incomplete mesh, given with status 1', async () => {
+  it('an answer from an incomplete mesh is printed with status 1', async () => {
     const lines = [...GOOD, line('far', 'cilium/cluster-config/far', { id: 'two' })];
     const load = join(temporaryFolder({ 'mesh.jsonl': lines.join('\n') }), 'mesh.jsonl');
     for (const words of [['status'], ['clustermesh', 'status'], ['ipcache', 'get', '10.0.0.1']]) {
@@ -230,7 +230,7 @@ describe('an item that is no good is rejected with its place and field, counted,
     }
   });
 
-  it('a configuration of a remote cluster that cannot be used, told as what is not complete', async () => {
+  it('an invalid configuration of a remote cluster is reported as incomplete', async () => {
     const folder = temporaryFolder({ far: 'endpoints: []\n' });
     const { status, stdout, stderr } = await dpcache(
       ...['agent', '--once', '-o', 'json', '--clustermesh-config', folder],
@@ -241,7 +241,7 @@ describe('an item that is no good is rejected with its place and field, counted,
     expect(stderr.trimEnd().split('\n')).toHaveLength(1);
   });
 
-  it('two clusters with one id: the second is left out, both are named', async () => {
+  it('two clusters with one id: the second is not followed, and both are named', async () => {
     const twin = [
       line('sea', 'cilium/cluster-config/sea', { id: 2 }),
       line('sea', `${IP}/10.3.0.1`, { IP: '10.3.0.1', ID: 131_373 }),
@@ -252,7 +252,7 @@ describe('an item that is no good is rejected with its place and field, counted,
     expect(Object.keys(JSON.parse(stdout).ipcache)).toEqual(['10.0.0.1/32', '10.2.0.1/32']);
   });
 
-  it('a flood of one mistake is logged in part and counted in full', async () => {
+  it('many equal mistakes are logged in part and counted completely', async () => {
     const flood = Array.from({ length: 500 }, (_, i) => line('own', `${IP}/10.9.0.x${i}`, {}));
     const folder = temporaryFolder({ 'mesh.jsonl': [...GOOD, ...flood].join('\n') });
     const { stdout, stderr } = await dpcache(
@@ -273,7 +273,7 @@ describe('an item that is no good is rejected with its place and field, counted,
 describe('the log', () => {
   const bad = [...GOOD, '{"store":"own"'].join('\n');
 
-  it('is JSON for a collector, with the rejection as data', async () => {
+  it('is JSON with the rejection as data', async () => {
     const load = join(temporaryFolder({ 'mesh.jsonl': bad }), 'mesh.jsonl');
     const { stderr } = await dpcache('status', '--cluster', 'own', '--load', load, '--log-format', 'json');
     expect(JSON.parse(stderr)).toMatchObject({
@@ -284,14 +284,14 @@ describe('the log', () => {
     });
   });
 
-  it('is not steered by what a parser quotes of a line that is no JSON', async () => {
+  it('escapes text that a parser quotes from a line that is not JSON', async () => {
     const load = join(temporaryFolder({ 'mesh.jsonl': '\u001B[31m\u009B2J\u202E' }), 'mesh.jsonl');
     const { stderr } = await dpcache('status', '--load', load);
     expect(stderr).toMatch(/not JSON/);
     for (const line of stderr.trimEnd().split('\n')) expect(line).not.toMatch(/[\p{Cc}\u202E]/u);
   });
 
-  it('may be silent; what was rejected is in the status all the same', async () => {
+  it('may be silent; rejections are in the status', async () => {
     const load = join(temporaryFolder({ 'mesh.jsonl': bad }), 'mesh.jsonl');
     const { stdout, stderr } = await dpcache(
       'status',
@@ -307,7 +307,7 @@ describe('the log', () => {
   });
 });
 
-describe('an input that cannot be read at all ends the command with status 1 and says what to do', () => {
+describe('unreadable input ends the command with status 1 and names the remedy', () => {
   it.each(['--load', '--manifests', '--play', '--clustermesh-config'])(
     '%s of a file that is missing',
     async (option) => {
@@ -322,7 +322,7 @@ describe('an input that cannot be read at all ends the command with status 1 and
   );
 });
 
-describe('a command line that is wrong ends with status 2 and usage', () => {
+describe('an invalid command line ends with status 2 and the usage', () => {
   it.each([
     [[], /Usage: dpcache/],
     [['nope'], /unknown command 'nope'/],
@@ -379,7 +379,7 @@ describe('a command line that is wrong ends with status 2 and usage', () => {
 });
 
 describe('a recording', () => {
-  it('of which not one line can be read is no mesh: status 1', async () => {
+  it('without a single valid line is not a mesh: status 1', async () => {
     const load = join(temporaryFolder({ 'mesh.jsonl': 'hello\n{}\n' }), 'mesh.jsonl');
     const { status, stdout, stderr } = await dpcache('status', '--load', load);
     expect({ status, stdout }).toEqual({ status: 1, stdout: '' });

@@ -50,7 +50,7 @@ it('bash completes names of the running agent, and sources', () => {
   expect(fish).toContain("-l of-cluster -x -a '(dpcache clustermesh status -o name 2>/dev/null)'");
 });
 
-it('zsh uses the same, and fish is told every command', () => {
+it('zsh uses the same script, and fish gets every command', () => {
   expect(zsh).toContain(bash);
   expect(zsh.startsWith('#compdef dpcache\n')).toBe(true);
   expect(fish).toContain("-n '__dpcache_at ipcache' -f -a list -d 'list all prefixes'");

@@ -140,7 +140,7 @@ describe('every option of an agent', () => {
     expect(await optionsOf(context, { [variable]: env })).toEqual(wanted);
   });
 
-  it('is taken from a flag before the environment, and from that before a file', async () => {
+  it('is read from a flag first, then from the environment, then from a file', async () => {
     const level = async (...said: Parameters<typeof optionsOf>): Promise<unknown> => {
       const options = (await optionsOf(...said)) as { logLevel: string };
       return options.logLevel;
@@ -153,7 +153,7 @@ describe('every option of an agent', () => {
     expect(await level([], { DPCACHE_LOG_LEVEL: '' }, file)).toBe('error'); // an empty one says nothing
   });
 
-  it('can be turned off where a flag can do so', async () => {
+  it('can be disabled if a flag can disable it', async () => {
     const wanted = await optionsOf(['--no-socket']);
     expect(await optionsOf([], {}, 'socket: false')).toEqual(wanted);
     expect(await optionsOf([], { DPCACHE_SOCKET: 'false' })).toEqual(wanted);
@@ -167,7 +167,7 @@ describe('dpcache config check', () => {
     return { status, said: (stdout + stderr).replaceAll(path, 'a.yaml') };
   };
 
-  it('says everything that is wrong at once, with key, value and what is allowed', async () => {
+  it('reports every problem in one run, with key, value and allowed values', async () => {
     const text =
       'log-level: loud\ncluster-id: 900\nclustr: a\nencryption: 1\nload: [a, {}]\nlisten: [1]\nzzz: 1\n';
     expect(await check(text)).toEqual({
@@ -210,11 +210,11 @@ describe('dpcache config check', () => {
       ].join(''),
     ],
     ['listen: 80\nlisten-client-ca: a', 'a.yaml: --listen-client-ca: add --listen-cert and --listen-key\n'],
-  ])('%j is wrong', async (text, said) => {
+  ])('%j is rejected', async (text, said) => {
     expect(await check(text)).toEqual({ status: 1, said });
   });
 
-  it('names every file that cannot be read or used, unless it is to read none', async () => {
+  it('names every unreadable or invalid file, unless none is to be read', async () => {
     const files = {
       'a.yaml': 'mesh',
       'etcd.yaml': 'endpoints: 7\n',
@@ -251,7 +251,7 @@ describe('dpcache config check', () => {
     });
   });
 
-  it('finds nothing wrong with a right file, and with an empty one', async () => {
+  it('accepts a valid file, and an empty one', async () => {
     for (const text of ['', 'log-level: debug', 'timeout: 30s\nlisten: 127.0.0.1:8080\nload: /dev/null\n'])
       expect(await check(text)).toEqual({ status: 0, said: 'a.yaml: valid\n' });
   });
@@ -276,7 +276,7 @@ describe('dpcache config check', () => {
     });
   });
 
-  it('refuses a FIFO and a file that is too large (regression: waited for a writer for ever)', async () => {
+  it('rejects a FIFO and a file that is too large (regression: waited for a writer for ever)', async () => {
     const folder = temporaryFolder({ 'large.yaml': `#${'x'.repeat(1024 * 1024)}` });
     const fifo = join(folder, 'fifo');
     execFileSync('mkfifo', [fifo]);
@@ -289,7 +289,7 @@ describe('dpcache config check', () => {
     });
   });
 
-  it('says that there is no file', async () => {
+  it('reports a missing file', async () => {
     expect(await dpcache('config', 'check', '/nowhere')).toMatchObject({
       status: 1,
       stderr: 'dpcache: --config /nowhere: there is no such file or folder: check the path\n',
@@ -297,10 +297,10 @@ describe('dpcache config check', () => {
   });
 });
 
-describe('what is wrong ends a command', () => {
+describe('an invalid setting ends a command', () => {
   const WRONG = 'log-level: loud\nclustr: a\n';
 
-  it('with status 1 where a file says it, all of it named', async () => {
+  it('with status 1 if it is in a file, and names all of them', async () => {
     const path = join(temporaryFolder({ 'a.yaml': WRONG }), 'a.yaml');
     const { status, stderr } = await dpcache('agent', '--once', '--config', path);
     expect(status).toBe(1);
@@ -308,7 +308,7 @@ describe('what is wrong ends a command', () => {
     expect(stderr).toContain('clustr: unknown setting; did you mean cluster?');
   });
 
-  it('without steering the terminal by what it quotes (regression)', async () => {
+  it('and escapes the text that it quotes (regression)', async () => {
     const path = join(temporaryFolder({ 'a.yaml': '"\\e[2J\\u009b1m": 1\n' }), 'a.yaml');
     const { status, stderr } = await dpcache('agent', '--once', '--config', path);
     expect(status).toBe(1);
@@ -317,13 +317,13 @@ describe('what is wrong ends a command', () => {
     expect(checked.stderr).toBe(`${path}: \\u001b[2J\\u009b1m: unknown setting\n`);
   });
 
-  it('with status 2 where the environment says it', async () => {
+  it('with status 2 if it is in the environment', async () => {
     const { status, stderr } = await dpcacheWith({ DPCACHE_CLUSTER_ID: '900' }, 'agent', '--once');
     expect(status).toBe(2);
     expect(stderr).toContain('DPCACHE_CLUSTER_ID "900": It must be a number from 0 to 511.');
   });
 
-  it('and a variable that is nearly one is named', async () => {
+  it('and names a variable that is almost a setting', async () => {
     const env = { DPCACHE_LOGLEVEL: 'debug', DPCACHE_SERVICE_HOST: '10.0.0.1' };
     const { status, stderr } = await dpcacheWith(env, 'agent', '--once', ...ATLANTIC);
     expect({ status, stderr }).toEqual({
@@ -333,14 +333,14 @@ describe('what is wrong ends a command', () => {
   });
 });
 
-it('settings of an agent do not make a question start another one', async () => {
+it('settings of an agent do not make a question start another agent', async () => {
   const env = { DPCACHE_LOAD: ATLANTIC.at(-1) ?? '', DPCACHE_SOCKET: '/nowhere/a.sock' };
   expect((await dpcacheWith(env, 'status')).stderr).toContain(
     '/nowhere/a.sock: no process listens on this socket',
   );
 });
 
-it('a file may be any YAML and never breaks the check', () => {
+it('a file may be any YAML and never crashes the check', () => {
   for (const text of [
     '{',
     'a: &a [*a]',

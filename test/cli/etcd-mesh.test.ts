@@ -82,7 +82,7 @@ function partOf(cluster: string): State {
 }
 
 describe('dpcache over three real etcds and a folder of configurations', () => {
-  it('prints byte for byte what the original held after following the same mesh', async () => {
+  it('prints byte for byte the state of the original after following the same mesh', async () => {
     const { words } = configurations();
     const run = await dpcache(
       'agent',
@@ -94,7 +94,7 @@ describe('dpcache over three real etcds and a folder of configurations', () => {
     expect(run.stdout).toBe(EXPECTED);
   });
 
-  it('answers, as a running agent, each question as one over the recorded mesh, and each path of its API', async () => {
+  it('answers, as a running agent, each question like one over the recorded mesh, and each path of its API', async () => {
     const { folder, words } = configurations();
     const manifests = ['--manifests', example('services.yaml')];
     const socket = ['--socket', join(folder, 'dpcache.sock')];
@@ -129,7 +129,7 @@ describe('dpcache over three real etcds and a folder of configurations', () => {
     expect(await agent.ended).toBe(0);
   });
 
-  it('prints the same when it may ask one thing at a time only', async () => {
+  it('prints the same if it may send only one request at a time', async () => {
     const { words } = configurations();
     const run = await dpcache(
       ...['agent', ...words, '--kvstore-opt', 'etcd.qps=50,etcd.bootstrapQps=1000,etcd.maxInflight=1'],
@@ -139,7 +139,7 @@ describe('dpcache over three real etcds and a folder of configurations', () => {
     expect(run.stdout).toBe(EXPECTED);
   });
 
-  it('without a mesh prints the part of that which is the own cluster’s', async () => {
+  it('without a mesh prints the state of the own cluster only', async () => {
     const { folder } = configurations();
     const { status, stdout, stderr } = await dpcache(
       ...['agent', '--kvstore', 'etcd', '--kvstore-config', join(folder, 'own'), '--cluster', OWN],
@@ -149,7 +149,7 @@ describe('dpcache over three real etcds and a folder of configurations', () => {
     expect(JSON.parse(stdout)).toEqual(partOf(OWN));
   });
 
-  it('records what --load then reads as the same mesh', async () => {
+  it('records a file that --load reads as the same mesh', async () => {
     const { folder } = configurations();
     const mesh = ['--cluster', OWN, '--clustermesh-config', join(folder, 'mesh')];
     const recorded = await dpcache('record', ...mesh, '--kvstore-config', join(folder, 'own'));
@@ -163,7 +163,7 @@ describe('dpcache over three real etcds and a folder of configurations', () => {
     expect(stdout).toBe(EXPECTED);
   });
 
-  it('records what it can reach, and says with status 1 what it cannot', async () => {
+  it('records every reachable cluster, and reports the others with status 1', async () => {
     const { folder } = configurations();
     const far = `endpoints: ["http://127.0.0.1:${await freePort()}"]\n`;
     const mesh = temporaryFolder({ far, broken: 'endpoints: 7\n' });
@@ -181,7 +181,7 @@ describe('dpcache over three real etcds and a folder of configurations', () => {
     expect(stores).toHaveLength(KEYS.filter(({ store }) => store === OWN).length);
   });
 
-  it('reads what etcdctl prints of a kvstore', async () => {
+  it('reads the output of etcdctl', async () => {
     const url = etcds.get(OWN)?.url ?? '';
     const { stdout: answer } = await promisify(execFile)(
       'etcdctl',
@@ -197,7 +197,7 @@ describe('dpcache over three real etcds and a folder of configurations', () => {
     expect(JSON.parse(stdout)).toEqual(partOf(OWN));
   });
 
-  it('says how every cluster stands', async () => {
+  it('prints the state of every cluster', async () => {
     const { words } = configurations();
     const { status, stdout } = await dpcache('clustermesh', 'status', ...words, '-o', 'json');
     expect(status).toBe(0);
@@ -207,7 +207,7 @@ describe('dpcache over three real etcds and a folder of configurations', () => {
       expect(cluster).toMatchObject({ ready: true, connected: true, missing: [] });
   });
 
-  it('waits for the first sync no longer than --timeout says', async () => {
+  it('waits for the first sync at most as long as --timeout', async () => {
     const { words } = configurations();
     const silent = createServer((socket) => socket.on('error', () => {})).listen(0, '127.0.0.1');
     onTestFinished(() => void silent.close());
@@ -229,7 +229,7 @@ describe('dpcache over three real etcds and a folder of configurations', () => {
     expect(stderr).toMatch(/^error cluster far is not complete/m);
   });
 
-  it('shows what is there beside an etcd that is not, and says why, with status 1', async () => {
+  it('prints the state of the other clusters if one etcd is down, and the reason, with status 1', async () => {
     const { words } = configurations();
     const folder = temporaryFolder({ far: `endpoints: ["http://127.0.0.1:${await freePort()}"]\n` });
     const mesh = words.with(words.indexOf('--clustermesh-config') + 1, folder);
@@ -258,7 +258,7 @@ interface CopyingProcess {
 }
 
 describe('dpcache kvstoremesh over the same etcds', () => {
-  it('copies the mesh so that an agent which reads nothing but the copy prints the same, and leaves it there', async () => {
+  it('copies the mesh so that an agent that reads only the copy prints the same, and keeps the copy when it ends', async () => {
     const { folder, words } = configurations();
     const remote = temporaryFolder(
       Object.fromEntries(
@@ -323,7 +323,7 @@ describe('dpcache kvstoremesh over the same etcds', () => {
     expect(agent).toEqual({ status: 0, stderr: '', stdout: EXPECTED });
   });
 
-  it('says with status 2 what is missing, and with 1 what cannot be read', async () => {
+  it('reports missing options with status 2, and unreadable input with status 1', async () => {
     const { folder } = configurations();
     const run = (...more: readonly string[]): ReturnType<typeof dpcache> =>
       dpcache('kvstoremesh', '--no-socket', ...more);

@@ -18,20 +18,20 @@ describe('--clustermesh-cache-ttl', () => {
     expect(optionsOf('--clustermesh-cache-ttl', text).serviceTTLMs).toBe(ms);
   });
 
-  it('is never by default, and for zero', () => {
+  it('never expires by default, and with zero', () => {
     expect(optionsOf().serviceTTLMs).toBeUndefined();
     for (const zero of ['0', '0s', '0h0m'])
       expect(optionsOf('--clustermesh-cache-ttl', zero).serviceTTLMs).toBeUndefined();
   });
 });
 
-it('fails static unless --no-fail-static is said', () => {
+it('fails static unless --no-fail-static is given', () => {
   expect(optionsOf().failStatic).toBe(true);
   expect(optionsOf('--no-fail-static').failStatic).toBe(false);
 });
 
 describe('--kvstore-opt', () => {
-  it('takes one or several, and the last of each', () => {
+  it('takes one or several options, and the last of each', () => {
     const given = [
       '--kvstore-opt',
       'etcd.qps=20,etcd.maxInflight=5',
@@ -43,7 +43,7 @@ describe('--kvstore-opt', () => {
     expect(optionsOf(...given, '--kvstore-opt', 'etcd.qps=7').rateLimit).toEqual({ ...all, qps: 7 });
   });
 
-  it('is no limit by default', () => {
+  it('has no limit by default', () => {
     expect(optionsOf().rateLimit).toBeUndefined();
   });
 });

@@ -5,7 +5,7 @@ import { ATLANTIC, dpcache, example } from './support/run.ts';
 const EXPECTED = readFileSync(new URL('../fixtures/mesh.expected.json', import.meta.url), 'utf8');
 
 describe('dpcache agent --once -o json', () => {
-  it('prints byte for byte what the original held after following the same mesh', async () => {
+  it('prints byte for byte the state of the original after following the same mesh', async () => {
     const manifests = ['--manifests', example('services.yaml')];
     const run = await dpcache(
       'agent',
@@ -22,7 +22,7 @@ describe('dpcache agent --once -o json', () => {
     expect(run.stdout).toBe(EXPECTED);
   });
 
-  it('without a source ends with status 2 and the options that name one (regression: it reported ready)', async () => {
+  it('without a source ends with status 2 and the options that set one (regression: it reported ready)', async () => {
     for (const words of [['--once'], [], ['--kvstore', 'memory'], ['--datapath', 'linux']]) {
       const { status, stdout, stderr } = await dpcache('agent', '--no-socket', ...words);
       expect({ words, status, stdout }).toEqual({ words, status: 2, stdout: '' });
@@ -33,7 +33,7 @@ describe('dpcache agent --once -o json', () => {
     }
   });
 
-  it('with --follow-nothing knows nothing, and takes no source beside it', async () => {
+  it('with --follow-nothing is empty, and rejects a source', async () => {
     const { status, stdout, stderr } = await dpcache('agent', '--once', '-o', 'json', '--follow-nothing');
     expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
     expect(JSON.parse(stdout)).toEqual({ ipcache: {}, nodes: [], services: {} });

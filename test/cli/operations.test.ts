@@ -37,14 +37,14 @@ function isScraped(name: string): boolean {
 }
 
 describe('/metrics', () => {
-  it('is what Prometheus takes, and named as it is used to', () => {
+  it('is accepted by Prometheus, with conventional names', () => {
     expect(promtool(['check', 'metrics'], scraped)).toBe('');
     expect(promtool(['check', 'metrics'], '# TYPE x gauge\nx_total 1\n')).not.toBe('');
   });
 });
 
 describe('examples/operations', () => {
-  it('has rules that fire when they are to, and not before, each of them', () => {
+  it('has rules that fire exactly under their conditions', () => {
     expect(promtool(['check', 'rules', example('operations/alerts.yaml')])).toBe('');
     const tests = example('operations/alerts.test.yaml');
     expect(promtool(['test', 'rules', tests])).toBe('');
@@ -53,7 +53,7 @@ describe('examples/operations', () => {
     for (const { alert } of groups[0].rules) expect(text).toContain(`alertname: ${alert}\n`);
   });
 
-  it('alerts on metrics that an agent has', () => {
+  it('alerts on existing metrics only', () => {
     const { groups } = parse(readFileSync(example('operations/alerts.yaml'), 'utf8')) as {
       groups: readonly { rules: readonly { alert: string; expr: string }[] }[];
     };
@@ -65,7 +65,7 @@ describe('examples/operations', () => {
     }
   });
 
-  it('shows metrics that an agent has', () => {
+  it('shows existing metrics only', () => {
     const { panels, templating } = JSON.parse(readFileSync(example('operations/dashboard.json'), 'utf8')) as {
       panels: readonly { title: string; targets: readonly { expr: string }[] }[];
       templating: { list: readonly { query: string }[] };
@@ -82,14 +82,14 @@ describe('examples/operations', () => {
 });
 
 describe('docs/OPERATIONS.md', () => {
-  it('explains every metric of ours, and no other', () => {
+  it('explains every metric of this project, and no other', () => {
     const explained = [...DOCUMENT.matchAll(/^\| `(dpcache_\w+)/gm)].map(([, name = '']) => name);
     expect(explained.sort()).toEqual(
       [...METRICS.keys()].filter((name) => name.startsWith('dpcache_')).sort(),
     );
   });
 
-  it('names every setting, its variable by rule, and every exit status', () => {
+  it('names every setting, the rule of its variable, and every exit status', () => {
     expect(agentSettings().filter(({ key }) => !DOCUMENT.includes(`\`${key}\``))).toEqual([]);
     for (const status of Object.values(EXIT)) expect(DOCUMENT).toMatch(new RegExp(`^\\| ${status} \\|`, 'm'));
   });

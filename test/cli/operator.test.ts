@@ -47,7 +47,7 @@ function operate(words: readonly string[]): {
 }
 
 describe('dpcache operator', () => {
-  it('with --dry-run prints every write once with its reason, alone, and writes nothing', async () => {
+  it('with --dry-run prints every write once with its reason, and writes nothing', async () => {
     const { shown, stop } = operate([...CLUSTER, '--no-socket', '--dry-run', '--no-ip-sync']);
     const isShown = (text: string): boolean => shown().some((line) => line.startsWith(text));
     await until('the last of them is printed', () =>
@@ -64,7 +64,7 @@ describe('dpcache operator', () => {
     );
   });
 
-  it('with --dry-run prints each namespace that is not global, and nothing of its objects', async () => {
+  it('with --dry-run prints each namespace that is not global, and none of its objects', async () => {
     const words = ['--dry-run', '--clustermesh-default-global-namespace', 'false'];
     const { shown, stop } = operate([...CLUSTER, '--no-socket', ...words]);
     await until('the last of them is printed', () =>
@@ -75,7 +75,7 @@ describe('dpcache operator', () => {
     expect(shown().filter((line) => line.startsWith('put cilium/state/ip/'))).toEqual([]);
   });
 
-  it('says in its status what each duty has done, and with its exit status whether it is ready', async () => {
+  it('shows the actions of each duty in its status, and its readiness in the exit status', async () => {
     const socket = ['--socket', join(temporaryFolder({}), 'operator.sock')];
     const { stop } = operate([
       ...CLUSTER,
@@ -100,7 +100,7 @@ describe('dpcache operator', () => {
     expect(await stop()).toBe(0);
   });
 
-  it('reads the status of each duty once a scrape of its metrics', async () => {
+  it('reads the status of each duty once per scrape', async () => {
     const socketPath = join(temporaryFolder({}), 'operator.sock');
     const { stop } = operate([...CLUSTER, '--socket', socketPath, '--endpoint-slices', 'fcfs']);
     const scrape = async (): Promise<string> => {
@@ -118,7 +118,7 @@ describe('dpcache operator', () => {
     expect(await stop()).toBe(0);
   });
 
-  it('logs deletes and other actions at its default level', async () => {
+  it('logs deletes and other actions at the default level', async () => {
     const objects = ['a', 'b'].map(
       (name) =>
         `{apiVersion: cilium.io/v2, kind: CiliumEndpoint, metadata: {name: ${name}, namespace: shop}}`,

@@ -55,7 +55,7 @@ describe.runIf(process.platform === 'linux')('without the optional package koffi
     expect(status).toBe(2);
   });
 
-  it('an agent without a datapath does not need it', () => {
+  it('an agent without a datapath does not require it', () => {
     const { status, stderr } = withKoffi(NOT_FOUND, 'agent', ...ATLANTIC, '--once');
     expect(stderr).toBe('');
     expect(status).toBe(0);

@@ -28,7 +28,7 @@ describe.each(KEYED)('%j', (words, first) => {
     expect(stdout.trimEnd().split('\n')).toHaveLength(Array.isArray(all) ? all.length : 1);
   });
 
-  it('-o yaml: what -o json says', async () => {
+  it('-o yaml: the same data as -o json', async () => {
     const [yaml, json] = [
       await dpcache(...words, ...MESH, '-o', 'yaml'),
       await dpcache(...words, ...MESH, '-o', 'json'),
@@ -36,7 +36,7 @@ describe.each(KEYED)('%j', (words, first) => {
     expect(parse(yaml.stdout)).toEqual(JSON.parse(json.stdout));
   });
 
-  it('-q: nothing but the status', async () => {
+  it('-q: only the exit status', async () => {
     expect(await dpcache(...words, ...MESH, '-q')).toEqual({ status: 0, stdout: '', stderr: '' });
   });
 });
@@ -78,7 +78,7 @@ it.each(['name', 'json', 'yaml', 'text'])(
   },
 );
 
-it('a table is cut to the width of a terminal, unless it is wide or nobody looks', async () => {
+it('a table is cut to the width of a terminal, unless it is wide or the output is not a terminal', async () => {
   const widest = async (columns: number | undefined, format: string): Promise<number> => {
     let text = '';
     const stdout = { write: (part: string) => (text += part), isTTY: columns !== undefined, columns };
@@ -92,7 +92,7 @@ it('a table is cut to the width of a terminal, unless it is wide or nobody looks
   expect(await widest(60, 'wide')).toBeGreaterThan(full);
 });
 
-it('what has no keys refuses -o name, and what reads a mesh itself cannot be watched', async () => {
+it('output without keys rejects -o name, and a command that reads a mesh itself rejects --watch', async () => {
   expect(await dpcache('status', ...MESH, '-o', 'name')).toMatchObject({ status: 2 });
   const { status, stderr } = await dpcache('node', 'list', '--watch', ...MESH);
   expect({ status, why: stderr.split('\n')[0] }).toEqual({

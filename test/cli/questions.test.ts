@@ -32,7 +32,7 @@ describe('dpcache ipcache', () => {
     expect(new Set(found.map(({ identity }) => identity))).toEqual(new Set([132_076]));
   });
 
-  it('get: what an IP belongs to, by the longest prefix', async () => {
+  it('get: the entry of an IP, by longest prefix match', async () => {
     expect(await json('ipcache', 'get', '172.20.7.7')).toEqual({
       ...{ prefix: '172.20.0.0/16', encryptKey: 0, identity: 66_540, source: 'kvstore' },
       labels: expect.arrayContaining([expect.stringMatching(/^\w+:.+=/)]),
@@ -64,7 +64,7 @@ describe('dpcache ipcache', () => {
     [['get', '9.9.9.9'], '9.9.9.9: nothing is known of it'],
     [['get', '9.9.9.0/24'], '9.9.9.0/24: nothing is known of it'],
     [['explain', '9.9.9.9'], '9.9.9.9: nothing is known of it'],
-  ])('%j of what is not there: status 1, and why', async (words, why) => {
+  ])('%j of an unknown object: status 1 and the reason', async (words, why) => {
     expect(await dpcache('ipcache', ...words, ...MESH)).toEqual({
       status: 1,
       stdout: '',
@@ -79,7 +79,7 @@ describe('dpcache ipcache', () => {
 });
 
 describe('dpcache service list and node list', () => {
-  it('show every service with the clusters that serve it', async () => {
+  it('show every service with its clusters', async () => {
     const rows = await lines('service', 'list');
     expect(rows).toHaveLength(6);
     expect(rows[5]).toMatch(
@@ -103,7 +103,7 @@ describe('dpcache service list and node list', () => {
 });
 
 describe('dpcache status', () => {
-  it('shows clusters, counts and what was rejected', async () => {
+  it('shows clusters, counts and rejections', async () => {
     const rows = await lines('status');
     expect(rows[1]).toMatch(/^atlantic \(own\) +1 +ready +4 +- +5 +86 +0$/);
     expect(rows.join('\n')).toContain(
@@ -124,7 +124,7 @@ describe('dpcache status', () => {
 });
 
 describe('dpcache agent --once', () => {
-  it('shows a person the whole of it at a glance', async () => {
+  it('prints a summary', async () => {
     const rows = await lines('agent', '--once');
     expect(rows.length).toBeLessThan(50);
     expect(rows.filter((row) => /^\S/.test(row)).map((row) => row.replace(/ \(.*/, ''))).toEqual([

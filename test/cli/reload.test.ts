@@ -72,7 +72,7 @@ function startAgent(config: string, socket: string): RunningAgent {
 
 const DONE = 'Reloaded settings and manifests.';
 
-it('SIGHUP takes over the log level and manifests, and says what it cannot', async () => {
+it('SIGHUP reloads the log level and manifests, and reports settings that it cannot reload', async () => {
   const folder = temporaryFolder({
     'a.yaml': `${service('one')}---\n${service('two')}`,
     'b.yaml': service('three'),
@@ -101,7 +101,7 @@ it('SIGHUP takes over the log level and manifests, and says what it cannot', asy
   expect(agent.written()).not.toContain('kvstore-opt has changed');
 });
 
-it('SIGHUP takes over nothing that contradicts what the agent follows (regression: two said what services there are)', async () => {
+it('SIGHUP rejects settings that contradict the followed sources (regression: two sources of services)', async () => {
   const folder = temporaryFolder({ 'a.yaml': service('one'), 'b.yaml': service('two') });
   const file = (name: string): string => join(folder, name);
   const right = `socket: ${file('s.sock')}\nk8s-load: ${file('a.yaml')}\n`;
@@ -115,7 +115,7 @@ it('SIGHUP takes over nothing that contradicts what the agent follows (regressio
   expect(await agent.services()).toEqual(['one']);
 });
 
-it('SIGHUP takes nothing away for a file that is wrong or half written', async () => {
+it('SIGHUP removes nothing because of an invalid or half-written file', async () => {
   const folder = temporaryFolder({ 'a.yaml': `${service('one')}---\n${service('two')}` });
   const file = (name: string): string => join(folder, name);
   const right = `socket: ${file('s.sock')}\nmanifests: ${file('a.yaml')}\n`;
@@ -141,7 +141,7 @@ it('SIGHUP takes nothing away for a file that is wrong or half written', async (
   expect(await agent.services()).toEqual(['three']);
 });
 
-it('a reload that fails changes nothing (regression: log level and rates had changed)', async () => {
+it('a failed reload changes nothing (regression: log level and rates had changed)', async () => {
   const folder = temporaryFolder({ 'a.yaml': service('one'), 'b.yaml': service('two') });
   const file = (name: string): string => join(folder, name);
   const configure = (more: string): void =>
@@ -177,7 +177,7 @@ it('SIGHUP reloads the log level of an operator (regression: it ended the operat
   expect(operator.written()).toContain('warn  cluster has changed: it takes effect at the next start');
 });
 
-it('--watch shows a list again when it has changed, and ends with the agent', async () => {
+it('--watch prints a list again when it has changed, and ends with the agent', async () => {
   const folder = temporaryFolder({ 'a.yaml': service('one') });
   const file = (name: string): string => join(folder, name);
   writeFileSync(file('c.yaml'), `socket: ${file('s.sock')}\nmanifests: ${file('a.yaml')}\n`);

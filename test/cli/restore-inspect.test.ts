@@ -94,7 +94,7 @@ describe('dpcache restore inspect', () => {
     expect(text.stdout).toContain('not restored: made anew by cilium-health');
   });
 
-  it('reads an unfinished folder only where there is no finished one', async () => {
+  it('reads an unfinished folder only if there is no finished one', async () => {
     const folder = temporaryFolder({
       '7/ep_config.h': header(endpoint(7)),
       '7_next/ep_config.h': header(endpoint(7, { IPv4: '10.9.9.9' })),
@@ -110,7 +110,7 @@ describe('dpcache restore inspect', () => {
     });
   });
 
-  it('takes of two folders with one endpoint id the one that is called so', async () => {
+  it('uses the folder named after the endpoint id if two folders contain that id', async () => {
     const folder = temporaryFolder({
       '7/ep_config.h': header(endpoint(7)),
       '6/ep_config.h': header(endpoint(7, { IPv4: '10.9.9.9' })),
@@ -121,7 +121,7 @@ describe('dpcache restore inspect', () => {
     expect(stderr).toContain('is the id of 6/ep_config.h, too');
   });
 
-  it('says which endpoint has an address that two have (A 12)', async () => {
+  it('names the endpoint that keeps an address if two have it (A 12)', async () => {
     const folder = temporaryFolder({
       '7/ep_config.h': header(endpoint(7)),
       '8/ep_config.h': header(endpoint(8, { IPv4: '10.1.0.7' })),
@@ -134,7 +134,7 @@ describe('dpcache restore inspect', () => {
     expect(stderr).toMatch(/8\/ep_config\.h: .*10\.1\.0\.7.*another owner has it/);
   });
 
-  it('names each file that cannot be read with its field, and reads the others', async () => {
+  it('names each unreadable file with its field, and reads the others', async () => {
     const folder = temporaryFolder({
       '1/ep_config.h': '#define LXC_ID 1\n',
       '2/ep_config.h': ' * CILIUM_BASE64_e30=:e30=:e30=\n',
@@ -172,7 +172,7 @@ describe('dpcache restore inspect', () => {
     expect([status, stderr]).toEqual([2, expect.stringContaining('requires --state-dir')]);
   });
 
-  it('ends with 1 where there is no state directory', async () => {
+  it('ends with status 1 if there is no state directory', async () => {
     const folder = temporaryFolder({ 'some/file': '' });
     expect(await dpcache('restore', 'inspect', folder)).toMatchObject({ status: 1, stdout: '' });
     const gone = await dpcache('restore', 'inspect', join(folder, 'gone'));

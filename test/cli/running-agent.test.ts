@@ -44,7 +44,7 @@ describe('a running agent', () => {
     );
   });
 
-  it('looks up the lines of its standard input, in order, also where they are cut', async () => {
+  it('looks up the lines of its standard input, in order, wherever they are cut', async () => {
     async function* input(): AsyncGenerator<string> {
       yield '10.10.0.12\n9.9.9';
       yield '.9\nnonsense\r\n\n172.20.7.7';
@@ -63,7 +63,7 @@ describe('a running agent', () => {
     ]);
   });
 
-  it('looks up many thousands of lines, and IPs that are named', async () => {
+  it('looks up many thousands of lines, and IPs from the command line', async () => {
     const ips = Array.from({ length: 5_000 }, (_, i) => `10.10.${i >> 8}.${i & 255}`);
     async function* input(): AsyncGenerator<string> {
       yield ips.join('\n');
@@ -80,7 +80,7 @@ describe('a running agent', () => {
     expect(named.stdout.trimEnd().split('\n')).toHaveLength(2);
   });
 
-  it('refuses options that only an agent of its own would use', async () => {
+  it('rejects options that only a new agent would use', async () => {
     const wrong = await dpcache('ipcache', 'list', '--cluster', 'nowhere', ...SOCKET);
     expect({ ...wrong, stderr: wrong.stderr.split('\n')[0] }).toEqual({
       ...{ status: 2, stdout: '' },
@@ -91,7 +91,7 @@ describe('a running agent', () => {
     expect(await dpcache('status', '--log-level', 'error', ...SOCKET)).toMatchObject({ status: 0 });
   });
 
-  it('refuses a source that does not exist', async () => {
+  it('rejects an unknown source', async () => {
     const { status, stderr } = await dpcache('ipcache', 'list', '--source', 'bogus', ...SOCKET);
     expect([status, stderr]).toEqual([
       2,
@@ -99,7 +99,7 @@ describe('a running agent', () => {
     ]);
   });
 
-  it('counts lists, and shows a part of them', async () => {
+  it('counts lists, and prints a part of them', async () => {
     const count = async (...words: readonly string[]): Promise<string> =>
       (await dpcache(...words, '--count', ...SOCKET)).stdout;
     expect(await count('ipcache', 'list')).toBe('339\n');
@@ -134,17 +134,17 @@ describe('a running agent', () => {
     expect([text === '', stderr]).toEqual([false, why]);
   });
 
-  it('shows the cluster of an identity, like the list', async () => {
+  it('prints the cluster of an identity, as the list does', async () => {
     const { stdout } = await dpcache('identity', 'get', '132076', ...SOCKET);
     expect(stdout.split('\n')[1]).toMatch(/^132076 +baltic +\d+ /);
   });
 
-  it('says where it can be asked', () => {
+  it('logs where it can be queried', () => {
     expect(agent.shown()).toContain(`dpcache status --socket ${folder}/dpcache.sock`);
     expect(agent.shown()).toMatch(/Its API: http:\/\/127\.0\.0\.1:\d+\/v1\/status/);
   });
 
-  it('refuses a second one on its socket', async () => {
+  it('rejects a second agent on its socket', async () => {
     const second = await dpcache('agent', ...ATLANTIC, ...SOCKET);
     expect(second).toMatchObject({ status: 1 });
     expect(second.stderr).toContain(`is in use by the agent with pid ${process.pid}`);
@@ -152,7 +152,7 @@ describe('a running agent', () => {
 });
 
 describe('without an agent', () => {
-  it('a question says how to start one', async () => {
+  it('a question prints how to start one', async () => {
     expect(await dpcache('status', '--socket', join(folder, 'none.sock'))).toEqual({
       status: 1,
       stdout: '',
@@ -160,7 +160,7 @@ describe('without an agent', () => {
     });
   });
 
-  it('a monitor names no option that it has not', async () => {
+  it('a monitor names no option that it does not have', async () => {
     const { stderr } = await dpcache('monitor', '--socket', join(folder, 'none.sock'));
     expect(stderr).toMatch(/start one with dpcache agent, or set its socket with --socket\n$/);
   });
@@ -184,7 +184,7 @@ describe('without an agent', () => {
 });
 
 describe('an agent that is starting', () => {
-  it('says which step it is in and what that waits for, in its status and in /readyz', async () => {
+  it('reports its current step and its reason to wait, in its status and in /readyz', async () => {
     const silent = createServer((socket) => socket.on('error', () => {})).listen(0, '127.0.0.1');
     onTestFinished(() => void silent.close());
     await once(silent, 'listening');

@@ -87,7 +87,7 @@ describe('a running agent', () => {
     expect(await once(child, 'exit')).toEqual([0, null]);
   });
 
-  it('writes no colours where nobody looks', async () => {
+  it('writes no colours if its output is not a terminal', async () => {
     const { child, shows, output } = start(...LIVE);
     await shows('Every change is shown from here on');
     child.kill('SIGINT');
@@ -117,7 +117,7 @@ describe('a signal during the first wait', () => {
 });
 
 describe('an input whose open(2) blocks', () => {
-  it('does not keep an agent from ending on SIGTERM (regression: process.exit waited for the thread)', async () => {
+  it('does not prevent an agent from ending on SIGTERM (regression: process.exit waited for the thread)', async () => {
     const folder = temporaryFolder({});
     const [fifo, socket] = [join(folder, 'services.yaml'), join(folder, 's.sock')];
     execFileSync('mkfifo', [fifo]);
@@ -132,7 +132,7 @@ describe('an input whose open(2) blocks', () => {
 });
 
 describe('a full disk', () => {
-  it('is one line on stderr and status 1, not a stack', () => {
+  it('causes one line on stderr and status 1, not a stack', () => {
     const full = openSync('/dev/full', 'w');
     onTestFinished(() => closeSync(full));
     const { status, stderr } = spawnSync(process.execPath, [PROGRAM, 'ipcache', 'list', ...ATLANTIC], {
@@ -147,7 +147,7 @@ describe('a full disk', () => {
 });
 
 describe('output that fails while a command continues', () => {
-  it('ends it with status 1, although the command itself ends without an error', () => {
+  it('ends it with status 1, even if the command itself ends without an error', () => {
     const full = openSync('/dev/full', 'w');
     onTestFinished(() => closeSync(full));
     const { status, stderr } = spawnSync(process.execPath, [PROGRAM, ...LIVE, '--no-socket'], {
@@ -171,7 +171,7 @@ describe('a reader that ends before the list does', () => {
 });
 
 describe('an agent whose log is JSON', () => {
-  it('writes nothing for people to stdout', async () => {
+  it('writes no text to stdout', async () => {
     const { child, output } = start(...LIVE, '--log-format', 'json', '--log-level', 'info');
     await expect.poll(() => output().stderr).toContain('can be asked');
     child.kill('SIGTERM');
@@ -181,8 +181,8 @@ describe('an agent whose log is JSON', () => {
   });
 });
 
-describe('a reader that stands still', () => {
-  it('does not keep the process from ending on SIGTERM', async () => {
+describe('a reader that reads nothing', () => {
+  it('does not prevent the process from ending on SIGTERM', async () => {
     const { child } = start('ipcache', 'list', ...ATLANTIC, '-o', 'json');
     child.stdout?.pause();
     await once(child.stdout ?? child, 'readable');
@@ -195,7 +195,7 @@ describe('a reader that stands still', () => {
     ]).toContainEqual({ status, killedBy });
   });
 
-  it('loses log lines, and is told how many', () => {
+  it('loses log lines, and receives their number later', () => {
     const written: string[] = [];
     const reader = { writableLength: 0, write: (text: string): number => written.push(text) };
     const log = new LogOutput(reader);
@@ -213,8 +213,8 @@ describe('a reader that stands still', () => {
   });
 });
 
-describe('a reader that has seen enough', () => {
-  it('ends a command quietly when it closes the pipe', async () => {
+describe('a reader that closes the pipe', () => {
+  it('ends a command without an error', async () => {
     const { child, output } = start('ipcache', 'list', ...ATLANTIC, '-o', 'json');
     child.stdout?.destroy();
     const [status] = await once(child, 'close');

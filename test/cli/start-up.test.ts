@@ -21,7 +21,7 @@ function loadedBy(path: string): readonly string[] {
   return [...packagesOf(new URL(`../../src/${path}`, import.meta.url))].sort();
 }
 
-it('a command line is read without the agent: help and questions do not wait for it', () => {
+it('a command line is parsed without loading the agent, so that help and questions are fast', () => {
   expect(loadedBy('cli/main.ts').filter((name) => !name.startsWith('node:'))).toEqual(['commander']);
   for (const asked of [
     'client/ask-agent.ts',
@@ -32,7 +32,7 @@ it('a command line is read without the agent: help and questions do not wait for
     expect(loadedBy(asked).filter((name) => !name.startsWith('node:'))).toEqual([]);
 });
 
-it('the agent is what is left out', () => {
+it('the agent is the part that is not loaded', () => {
   expect(loadedBy('agent/run-agent.ts')).toEqual(
     expect.arrayContaining(['etcd3', '@hono/node-server', 'prom-client']),
   );

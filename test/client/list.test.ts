@@ -59,14 +59,14 @@ describe('a list that is printed', () => {
     expect(rows.map((row) => Number(row.split(' ')[0]))).toEqual(ids);
   });
 
-  it('has the JSON of the whole array', async () => {
+  it('is the JSON of the whole array', async () => {
     for (const size of [0, 1, 1_001])
       expect(await printed(size, 'json')).toBe(
         `${JSON.stringify(JSON.parse(await printed(size, 'json')), null, 1)}\n`,
       );
   });
 
-  it('ends at its limit, and asks for no more', async () => {
+  it('ends at its limit, and requests no more', async () => {
     for (const limit of [1, 1_000, 1_500]) {
       const { ask, asked } = apiWith(5_000);
       let text = '';
@@ -79,7 +79,7 @@ describe('a list that is printed', () => {
     }
   });
 
-  it('is not read further than the reader takes it (regression: all of it was held)', async () => {
+  it('is not read faster than the reader takes it (regression: all of it was held)', async () => {
     const { ask, asked } = apiWith(1_000_000);
     let parts = 0;
     const closed = new Error('closed');
@@ -115,7 +115,7 @@ describe('a list that is printed', () => {
     expect([parts, clock.pending]).toEqual([2, 0]);
   });
 
-  it('throws what a later page fails with', async () => {
+  it('throws the error of a later page', async () => {
     const { ask } = apiWith(3_000);
     const failing: Ask = (path) =>
       path.includes('continue=2000') ? Promise.reject(new Error('the agent has stopped')) : ask(path);

@@ -36,7 +36,7 @@ async function monitored(format: 'text' | 'json', from?: string): Promise<Monito
 }
 
 describe('dpcache monitor', () => {
-  it('shows a line for each change, until it is interrupted', async () => {
+  it('prints a line for each change, until it is interrupted', async () => {
     const { model, written, stop, ended } = await monitored('text');
     model.ipcache.upsert('10.0.0.2', { identity: 1234, source: 'kvstore', hostIP: '192.168.0.1' });
     model.services.deleteService({ namespace: 'shop', name: 'checkout' });
@@ -60,7 +60,7 @@ describe('dpcache monitor', () => {
     ]);
   });
 
-  it('with -o json writes an object a line', async () => {
+  it('with -o json prints an object per line', async () => {
     const { model, written, stop, ended } = await monitored('json');
     model.ipcache.upsert('10.0.0.2', { identity: 7, source: 'k8s' });
     await until('the change', () => written().includes('10.0.0.2'));
@@ -74,7 +74,7 @@ describe('dpcache monitor', () => {
     expect(change).toMatchObject({ revision: 1, type: 'ip', kind: 'upsert', value: { identity: 7 } });
   });
 
-  it('says that changes were missed', async () => {
+  it('reports missed changes', async () => {
     const { written, stop, ended } = await monitored('text', '99');
     expect(written()).toMatch(/^Changes were missed: read the lists anew/);
     stop();

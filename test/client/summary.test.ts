@@ -3,7 +3,7 @@ import { askKvstoreMesh, askOperator } from '../../src/agent/process-answers.ts'
 import { ApiError } from '../../src/api/api-client.ts';
 import { askClustermesh, askReady, askStatus } from '../../src/client/summary.ts';
 
-it('the status of the mesh names what a waiting agent waits for (regression: it was an empty table)', async () => {
+it('the status of the mesh names the reason why an agent waits (regression: it was an empty table)', async () => {
   const steps = [
     { name: 'API', state: 'done', waitsFor: [] },
     { name: 'own kvstore', state: 'running', idleMs: 4_000, waitsFor: ['etcd at https://10.0.0.1:2379'] },
@@ -18,7 +18,7 @@ it('the status of the mesh names what a waiting agent waits for (regression: it 
   ]);
 });
 
-it('the readiness of an agent is an answer, also when it is not ready', async () => {
+it('the readiness of an agent is printed even if it is not ready', async () => {
   const waiting = { ready: false, blockers: ['cluster far is not complete'] };
   const refused = (): never => {
     throw new ApiError('unexpected status 503 of the agent', waiting as never);
@@ -33,7 +33,7 @@ it('the readiness of an agent is an answer, also when it is not ready', async ()
   await expect(askReady(() => Promise.reject(gone), { wide: false })).rejects.toBe(gone);
 });
 
-it('the status shows for how long a kind of Kubernetes has missed changes, and when the next attempt is', async () => {
+it('the status shows for how long a kind of Kubernetes has missed changes, and the time of the next attempt', async () => {
   const counts = { objects: 3, rejected: 0, events: 9, lists: 1, bookmarks: 0, failures: 2 };
   const failed = { name: 'pods', state: 'waiting', complete: true, ...counts, lastFailure: 'no route' };
   const kubernetes = {

@@ -34,7 +34,7 @@ class Lines {
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
 
-it('a change while the consumer works is shown, once, after half a second', async () => {
+it('a change during the work of the consumer is shown once, after half a second', async () => {
   const lines = new Lines();
   const client = Object.create(ApiClient.prototype) as ApiClient;
   client.lines = () => lines[Symbol.asyncIterator]();

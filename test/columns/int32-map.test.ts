@@ -22,7 +22,7 @@ function exchange(map: Map<number, number>, at: number, to: number): number {
 }
 
 describe('a map of integers', () => {
-  it('does what a Map does, in every state of its growth', () => {
+  it('behaves like a Map, in every state of its growth', () => {
     fc.assert(
       fc.property(fc.array(fc.tuple(key, value), { maxLength: 200, size: 'max' }), (steps) => {
         const fast = new Int32Map();
@@ -35,7 +35,7 @@ describe('a map of integers', () => {
     );
   });
 
-  it('holds a hundred thousand keys, through growth and back to none', () => {
+  it('holds a hundred thousand keys, and shrinks to none', () => {
     const fast = new Int32Map();
     const naive = new Map<number, number>();
     const keyOf = (i: number): number => Math.imul(i, i % 3 === 0 ? 1 : 0x0101_0101);

@@ -10,7 +10,7 @@ const index: fc.Arbitrary<number> = fc
 
 const ascending = (keys: Iterable<number>): readonly number[] => [...keys].sort((a, b) => a - b);
 
-it('a paged map holds what a map holds', () => {
+it('a paged map behaves like a map', () => {
   fc.assert(
     fc.property(fc.array(fc.tuple(index, fc.option(fc.nat()))), (steps) => {
       const paged = new PagedMap<number>();
@@ -29,7 +29,7 @@ it('a paged map holds what a map holds', () => {
   );
 });
 
-it('a paged map gives each key once while those that were given are deleted', () => {
+it('a paged map yields each key once while yielded ones are deleted', () => {
   const paged = new PagedMap<true>();
   for (let at = 0; at < 3 * PAGE_ROWS; at += 100) paged.set(at, true);
   const { size } = paged;

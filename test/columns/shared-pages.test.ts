@@ -41,7 +41,7 @@ function run<F extends { fork(): F }>(
 
 const INDEXES = [0, 1, 2, PAGE_ROWS - 1, PAGE_ROWS, 3 * PAGE_ROWS];
 
-describe('forks do not see what is written to each other', () => {
+describe('forks do not see writes to each other', () => {
   it('of a column of objects', () => {
     fc.assert(
       fc.property(steps, (script) => {
@@ -54,7 +54,7 @@ describe('forks do not see what is written to each other', () => {
     );
   });
 
-  it('of a map of integers, also while it grows', () => {
+  it('of a map of integers, also during its growth', () => {
     fc.assert(
       fc.property(steps, fc.nat(40), (script, others) => {
         const map = new Int32Map();

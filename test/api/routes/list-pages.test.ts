@@ -20,7 +20,7 @@ function problemOf(use: () => unknown): unknown {
 }
 
 describe('a list in pages', () => {
-  it('is the whole list, also when every page is asked for twice', () => {
+  it('is the whole list, even if every page is requested twice', () => {
     fc.assert(
       fc.property(
         fc.array(fc.option(fc.nat(), { nil: undefined })),
@@ -44,7 +44,7 @@ describe('a list in pages', () => {
     );
   });
 
-  it('is held while its last page is asked for again, because a client waits for its reader', async () => {
+  it('is kept while its last page is requested again, because a client waits for its reader', async () => {
     const clock = new FakeClock();
     const pages = new ListPages<number>(clock, NEVER);
     const { continue: second = '' } = pages.begin(listing([1, 2, 3]), 1);
@@ -56,7 +56,7 @@ describe('a list in pages', () => {
     expect(pages.next(page.continue ?? '', 1).items).toEqual([3]);
   });
 
-  it('whose page is asked for again is not the one that goes when too many are held', () => {
+  it('whose page is requested again is not the one that is dropped if too many are kept', () => {
     const pages = new ListPages<number>(new FakeClock(), NEVER);
     const { continue: second = '' } = pages.begin(listing([1, 2, 3], 'first'), 1);
     const page = pages.next(second, 1);
@@ -66,7 +66,7 @@ describe('a list in pages', () => {
     expect(pages.next(page.continue ?? '', 1).items).toEqual([3]);
   });
 
-  it('that has not changed begins with the same page, and leads each of several who read it to its end', () => {
+  it('that has not changed starts with the same page, and serves each of several readers to its end', () => {
     fc.assert(
       fc.property(
         fc.array(fc.option(fc.nat(), { nil: undefined })),
@@ -93,7 +93,7 @@ describe('a list in pages', () => {
     );
   });
 
-  it('is held with seven views beside its own', () => {
+  it('is kept together with seven other views', () => {
     const pages = new ListPages<number>(new FakeClock(), NEVER);
     const begin = (name: string, view: object): string =>
       pages.begin(listing([1, 2, 3], name, view), 1).continue ?? '';
@@ -110,14 +110,14 @@ describe('a list in pages', () => {
     expect(pages.isFull).toBe(true);
   });
 
-  it('looks at no more than 10,000 items for a page, and goes on from there', () => {
+  it('examines at most 10,000 items for a page, and continues from there', () => {
     const pages = new ListPages<number>(new FakeClock(), NEVER);
     const page = pages.begin(listing([...new Array<undefined>(10_000).fill(undefined), 5]), 10);
     expect(page.items).toEqual([]);
     expect(pages.next(page.continue ?? '', 10)).toEqual({ items: [5], revision: 7 });
   });
 
-  it('is held for a minute, and 32 at a time', async () => {
+  it('is kept for a minute, at most 32 at a time', async () => {
     const clock = new FakeClock();
     const pages = new ListPages<number>(clock, NEVER);
     const first = pages.begin(listing([1, 2]), 1).continue ?? '';
@@ -135,7 +135,7 @@ describe('a list in pages', () => {
     expect(problemOf(() => pages.next(rest[1] ?? '', 1))).toMatchObject({ status: 410 });
   });
 
-  it('is let go after a minute though nobody asks, and with the agent', async () => {
+  it('is dropped after a minute without a request, and when the agent ends', async () => {
     const clock = new FakeClock();
     const ended = new AbortController();
     const pages = new ListPages<number>(clock, ended.signal);
@@ -154,7 +154,7 @@ describe('a list in pages', () => {
     expect([pages.size, clock.pending]).toEqual([0, 0]);
   });
 
-  it('has shorter pages of what is large', () => {
+  it('has shorter pages of large items', () => {
     const pages = new ListPages<number>(new FakeClock(), NEVER, (item) => item);
     const page = pages.begin(listing([6_000, 6_000, 1, 20_000, 1]), 10);
     expect(page.items).toEqual([6_000, 6_000]);
@@ -163,7 +163,7 @@ describe('a list in pages', () => {
     expect(pages.next(second.continue ?? '', 10)).toEqual({ items: [1], revision: 7 });
   });
 
-  it('that fails is no shorter list afterwards', () => {
+  it('that fails does not become a shorter list', () => {
     const pages = new ListPages<number>(new FakeClock(), NEVER);
     const items = (function* (): Generator<number> {
       yield 1;

@@ -57,7 +57,7 @@ async function sendRaw(server: ApiServer, bytes: string): Promise<string> {
 }
 
 describe('a unix socket', () => {
-  it('answers its user only, and goes with the agent', async () => {
+  it('answers its user only, and is removed when the agent ends', async () => {
     const path = join(temporaryFolder({}), 'run', 'dpcache.sock');
     const server = await serve({ socket: path });
     expect(statSync(path).mode & 0o777).toBe(0o600);
@@ -74,7 +74,7 @@ describe('a unix socket', () => {
     );
   });
 
-  it('that is served is refused, with the pid of who serves it', async () => {
+  it('that is in use is rejected with the pid of its server', async () => {
     const path = join(temporaryFolder({}), 'dpcache.sock');
     await serve({ socket: path });
     await expect(serve({ socket: path })).rejects.toThrow(
@@ -83,7 +83,7 @@ describe('a unix socket', () => {
     expect(await new ApiClient(path, NEVER).ask('/healthz')).toMatchObject({ status: 'ok' });
   });
 
-  it('that a killed agent has left is taken over', async () => {
+  it('that a killed agent left is taken over', async () => {
     const path = join(temporaryFolder({}), 'dpcache.sock');
     const code = `require('node:net').createServer().listen(${JSON.stringify(path)}, () => console.log('listening'))`;
     const child = spawn(process.execPath, ['-e', code], { stdio: ['ignore', 'pipe', 'ignore'] });
@@ -95,7 +95,7 @@ describe('a unix socket', () => {
     expect(await new ApiClient(path, NEVER).ask('/healthz')).toMatchObject({ status: 'ok' });
   });
 
-  it('of another program that says nothing is refused too', async () => {
+  it('of another program that sends nothing is rejected', async () => {
     const path = join(temporaryFolder({}), 'dpcache.sock');
     const other = createServer((socket) => socket.on('error', () => {}).end('nonsense\n')).listen(path);
     onTestFinished(() => void other.close());
@@ -103,7 +103,7 @@ describe('a unix socket', () => {
     await expect(serve({ socket: path })).rejects.toThrow('is in use by another process');
   });
 
-  it('of another program that hangs up in the middle of its answer is refused too', async () => {
+  it('of another program that closes the connection in the middle of its answer is rejected', async () => {
     const path = join(temporaryFolder({}), 'dpcache.sock');
     const other = createServer((socket) => {
       socket.on('error', () => {});
@@ -114,7 +114,7 @@ describe('a unix socket', () => {
     await expect(serve({ socket: path })).rejects.toThrow('is in use by another process');
   });
 
-  it('that is a file or a folder is refused, and the file is left', async () => {
+  it('that is a file or a folder is rejected, and the file is kept', async () => {
     const folder = temporaryFolder({ file: 'precious' });
     mkdirSync(join(folder, 'folder'));
     for (const name of ['file', 'folder'])
@@ -123,7 +123,7 @@ describe('a unix socket', () => {
     expect(readdirSync(folder).sort()).toEqual(['file', 'folder']);
   });
 
-  it('whose path is longer than the system takes is refused, and not cut', async () => {
+  it('whose path is longer than the system allows is rejected, not cut', async () => {
     const folder = temporaryFolder({});
     const fits = join(folder, 'x'.repeat(107 - folder.length - 1));
     await serve({ socket: fits });
@@ -132,7 +132,7 @@ describe('a unix socket', () => {
     expect(readdirSync(folder)).toHaveLength(1);
   });
 
-  it('of another server at the same path stays when the first one ends (regression: it removed the file)', async () => {
+  it('of another server at the same path remains when the first one ends (regression: it removed the file)', async () => {
     const path = join(temporaryFolder({}), 'dpcache.sock');
     const first = await serve({ socket: path });
     rmSync(path);
@@ -141,7 +141,7 @@ describe('a unix socket', () => {
     expect(await new ApiClient(path, NEVER).ask('/healthz')).toMatchObject({ status: 'ok' });
   });
 
-  it('is served by one of several that start at once', async () => {
+  it('is served by one of several servers that start at the same time', async () => {
     const path = join(temporaryFolder({}), 'dpcache.sock');
     const starts = await Promise.allSettled(Array.from({ length: 5 }, () => serve({ socket: path })));
     expect(starts.filter(({ status }) => status === 'fulfilled')).toHaveLength(1);
@@ -151,7 +151,7 @@ describe('a unix socket', () => {
     expect(await new ApiClient(path, NEVER).ask('/healthz')).toMatchObject({ status: 'ok' });
   });
 
-  it('is not left by a server that is stopped while it starts', async () => {
+  it('is removed by a server that is stopped while it starts', async () => {
     const path = join(temporaryFolder({}), 'dpcache.sock');
     const server = new ApiServer({ app: testApp().app, socket: path, tcp: { host: '127.0.0.1', port: 0 } });
     const started = server.start();
@@ -161,14 +161,14 @@ describe('a unix socket', () => {
     expect(server.url).toBeUndefined();
   });
 
-  it('whose folder cannot be made is an error that names it', async () => {
+  it('whose folder cannot be created is an error that names the folder', async () => {
     const folder = temporaryFolder({ file: '' });
     await expect(serve({ socket: join(folder, 'file', 'dpcache.sock') })).rejects.toThrow(folder);
   });
 });
 
 describe('TCP', () => {
-  it('answers only what asks for this agent by its own name', async () => {
+  it('answers requests only for the names of this agent', async () => {
     const server = await serve({ tcp: { host: '127.0.0.1', port: 0 } });
     const url = `${server.url}/healthz`;
     const port = new URL(url).port;
@@ -181,7 +181,7 @@ describe('TCP', () => {
     ]);
   });
 
-  it('takes names as they are, whatever their case and with the dot at their end', async () => {
+  it('compares names without regard to case and a final dot', async () => {
     const server = await serve({ tcp: { host: 'LocalHost', port: 0 } });
     for (const host of ['localhost', 'LOCALHOST', 'localhost.', '127.0.0.1', '[::1]']) {
       expect((await send(`${server.url}/healthz`, { host })).status).toBe(200);
@@ -195,7 +195,7 @@ describe('TCP', () => {
     'local host',
     'localhost/x',
     'localhost:99999',
-  ])('refuses the Host %j with a problem', async (host) => {
+  ])('rejects the Host %j with a problem', async (host) => {
     const server = await serve({ tcp: { host: '127.0.0.1', port: 0 } });
     const answer = await sendRaw(
       server,
@@ -217,7 +217,7 @@ describe('TCP', () => {
       expect([name, (await send(url, { host: name })).status]).toEqual([name, status]);
   });
 
-  it('on one address beyond loopback does not answer to the names of loopback', async () => {
+  it('on one address other than loopback does not answer to the names of loopback', async () => {
     const server = await serve({ tcp: { host: '127.0.0.1', port: 0 } });
     expect((await send(`${server.url}/healthz`, { host: 'localhost' })).status).toBe(200);
     const address = Object.values(networkInterfaces())
@@ -236,7 +236,7 @@ describe('TCP', () => {
       expect((await send(`${server.url}/healthz`, { origin })).status).toBe(403);
   });
 
-  it('with a token answers whoever shows it', async () => {
+  it('with a token answers every request that has it', async () => {
     const server = await serve({ tcp: { host: '127.0.0.1', port: 0, token: 'secret' } });
     const url = `${server.url}/healthz`;
     for (const authorization of ['', 'Bearer', 'Bearer wrong', 'Bearer secret2', 'Basic secret']) {
@@ -263,14 +263,14 @@ describe('TCP', () => {
     expect((await send(`${server.url}/healthz`, other)).status).toBe(403);
   });
 
-  it('without a token answers under the names that were added', async () => {
+  it('without a token answers under the added names', async () => {
     const server = await serve({ tcp: { host: '127.0.0.1', port: 0, names: ['agent.example'] } });
     const status = async (host: string): Promise<number> =>
       (await send(`${server.url}/healthz`, { host })).status;
     expect([await status('agent.example'), await status('other.example')]).toEqual([200, 403]);
   });
 
-  it('refuses a request with two Host headers', async () => {
+  it('rejects a request with two Host headers', async () => {
     const server = await serve({ tcp: { host: '127.0.0.1', port: 0 } });
     const answer = await sendRaw(
       server,
@@ -279,7 +279,7 @@ describe('TCP', () => {
     expect(answer).toMatch(/^HTTP\/1\.1 400 .*application\/problem\+json.*"status":400/s);
   });
 
-  it('keeps room for clients with the token while others hold connections', async () => {
+  it('reserves connections for clients with the token while others use theirs', async () => {
     const server = await serve({ tcp: { host: '127.0.0.1', port: 0, token: 'secret' } });
     const port = Number(new URL(server.url ?? '').port);
     const agent = new Agent({ keepAlive: true, maxSockets: 1 });
@@ -307,7 +307,7 @@ describe('TCP', () => {
     await expect.poll(() => closed).toBeGreaterThanOrEqual(1_100 - 256);
   });
 
-  it('closes the connection that is idle longest, and none that waits for an answer, when all are taken', async () => {
+  it('closes the connection that is idle longest, and none that waits for an answer, if all are in use', async () => {
     const server = await serve({ tcp: { host: '127.0.0.1', port: 0 } });
     const port = Number(new URL(server.url ?? '').port);
     const held: Socket[] = [];
@@ -340,7 +340,7 @@ describe('TCP', () => {
     await expect.poll(monitors).toBe('0');
   });
 
-  it('with a token serves its page to everybody, and nothing else', async () => {
+  it('with a token serves its page to everyone, and nothing else', async () => {
     const page = [{ name: 'index.html', type: 'text/html', text: 'the page' }];
     const world = testApp(undefined, page);
     const tcp = { host: '127.0.0.1', port: 0, token: 'secret' };
@@ -369,7 +369,7 @@ describe('TCP', () => {
     ],
     ['HTTP/1.0 without a Host', 'GET /healthz HTTP/1.0\r\n\r\n', 400],
     ['an address of no form', 'GET *x HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n', 400],
-  ])('says what is wrong with %s, and hangs up', async (_, bytes, status) => {
+  ])('reports %s, and closes the connection', async (_, bytes, status) => {
     const server = await serve({ tcp: { host: '127.0.0.1', port: 0 } });
     const answer = await sendRaw(server, bytes);
     const [head = '', body = ''] = answer.split('\r\n\r\n');
@@ -377,7 +377,7 @@ describe('TCP', () => {
     expect(JSON.parse(body)).toMatchObject({ status });
   });
 
-  it('answers what comes at once in order, and nothing into the middle of an answer', async () => {
+  it('answers pipelined requests in order, and never writes into the middle of an answer', async () => {
     const server = await serve({ tcp: { host: '127.0.0.1', port: 0 } });
     const ask = (path: string): string => `GET ${path} HTTP/1.1\r\nHost: localhost\r\n\r\n`;
     const answer = await sendRaw(
@@ -387,7 +387,7 @@ describe('TCP', () => {
     expect(answer).not.toContain('HTTP/1.1 400');
   });
 
-  it('hangs up on who asks again and again and reads nothing', async () => {
+  it('closes the connection of a client that sends requests and reads nothing', async () => {
     const world = testApp();
     const server = await serve({ tcp: { host: '127.0.0.1', port: 0 } }, world);
     let asked = 0;
@@ -443,7 +443,7 @@ describe('TCP', () => {
     await reader?.cancel();
   });
 
-  it('takes a client that hangs up in the middle of its body for no bug', async () => {
+  it('does not report a bug if a client disconnects in the middle of its body', async () => {
     const world = testApp();
     const server = await serve({ tcp: { host: '127.0.0.1', port: 0 } }, world);
     for (const length of ['Transfer-Encoding: chunked', 'Content-Length: 500']) {
@@ -461,7 +461,7 @@ describe('TCP', () => {
     expect(world.faults).toEqual([]);
   });
 
-  it('on a port that is taken is an error, and the socket is not left', async () => {
+  it('fails if its port is in use, and removes the socket', async () => {
     const first = await serve({ tcp: { host: '127.0.0.1', port: 0 } });
     const socket = join(temporaryFolder({}), 'dpcache.sock');
     const port = Number(new URL(first.url ?? '').port);
@@ -471,14 +471,14 @@ describe('TCP', () => {
 });
 
 describe('a monitor over a connection', () => {
-  it('that cannot be had is an error that says why, not a stream without events', async () => {
+  it('that fails to open is an error with the reason, not a stream without events', async () => {
     const path = join(temporaryFolder({}), 'dpcache.sock');
     await serve({ socket: path });
     const lines = new ApiClient(path, NEVER).lines('/v1/monitor?types=pod');
     await expect(lines.next()).rejects.toMatchObject({ problem: { status: 400, field: 'types' } });
   });
 
-  it('is told of every change, and of each key once when it was slow', async () => {
+  it('receives every change, and each key once if it was slow', async () => {
     const world = testApp(undefined, undefined, systemClock);
     const path = join(temporaryFolder({}), 'dpcache.sock');
     await serve({ socket: path }, world);
@@ -506,7 +506,7 @@ describe('a monitor over a connection', () => {
     await lines.return();
   });
 
-  it('of another run of the agent begins with a resync', async () => {
+  it('of another run of the agent starts with a resync', async () => {
     const { app } = testApp();
     const answer = await app.request('/v1/monitor', { headers: { 'last-event-id': 'def.0' } });
     const reader = answer.body?.getReader();
@@ -526,7 +526,7 @@ describe('a monitor over a connection', () => {
     await reader?.cancel();
   });
 
-  it('sends a heartbeat also while only other things change, and goes on from there', async () => {
+  it('sends a heartbeat while only other kinds change, and continues from there', async () => {
     const { app, model } = testApp();
     const reader = (await app.request('/v1/monitor?types=node')).body?.getReader();
     await reader?.read();
@@ -540,7 +540,7 @@ describe('a monitor over a connection', () => {
     await reader?.cancel();
   });
 
-  it('leaves turns of the event loop to others while it catches up', async () => {
+  it('yields the event loop while it catches up', async () => {
     const { app, model } = testApp();
     for (let i = 0; i < 20_000; i++)
       model.ipcache.upsert(`10.7.${i >> 8}.${i & 255}`, { identity: 9, source: 'k8s' });
@@ -557,7 +557,7 @@ describe('a monitor over a connection', () => {
     await reader?.cancel();
   });
 
-  it('shares what is written with all that are at the same place', async () => {
+  it('shares its output with all monitors at the same position', async () => {
     const { app, model } = testApp();
     const readers = await Promise.all(
       Array.from({ length: 20 }, async () => (await app.request('/v1/monitor')).body?.getReader()),
@@ -582,7 +582,7 @@ describe('a monitor over a connection', () => {
     for (const reader of readers) await reader?.cancel();
   });
 
-  it('gives each of two at one revision its own types (regression: they shared what was written)', async () => {
+  it('gives each of two monitors at one revision its own types (regression: they shared the output)', async () => {
     const { app, model } = testApp();
     model.ipcache.upsert('10.7.7.7', { identity: 9, source: 'k8s' });
     model.nodes.nodeUpdated({ cluster: 'baltic', name: 'node-7', source: 'clustermesh' });
@@ -599,7 +599,7 @@ describe('a monitor over a connection', () => {
     expect(await changes('ip')).toEqual(['ip']);
   });
 
-  it('whose events cannot be made is hung up, and that is said to be a bug', async () => {
+  it('whose events cannot be encoded is closed, and the fault is reported as a bug', async () => {
     const world = testApp(undefined, undefined, systemClock);
     const path = join(temporaryFolder({}), 'dpcache.sock');
     await serve({ socket: path }, world);
@@ -615,7 +615,7 @@ describe('a monitor over a connection', () => {
     expect(metrics).toContain('dpcache_api_monitors 0');
   });
 
-  it('that does not read costs next to nothing, and is let go when it hangs up', async () => {
+  it('that does not read uses little memory, and is released when it disconnects', async () => {
     const world = testApp();
     const server = await serve({ tcp: { host: '127.0.0.1', port: 0 } }, world);
     const { port } = new URL(server.url ?? '');
@@ -635,7 +635,7 @@ describe('a monitor over a connection', () => {
   });
 });
 
-it('says clearly that the agent has gone in the middle of an answer', async () => {
+it('reports that the agent closed the connection in the middle of an answer', async () => {
   const path = join(temporaryFolder({}), 'dpcache.sock');
   const other = createServer((socket) => socket.end('HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n{')).listen(
     path,
@@ -645,7 +645,7 @@ it('says clearly that the agent has gone in the middle of an answer', async () =
   await expect(new ApiClient(path, NEVER).ask('/v1/status')).rejects.toThrow('the agent has stopped');
 });
 
-it('says clearly that an answer is no answer of an agent', async () => {
+it('reports that an answer is not from an agent', async () => {
   const path = join(temporaryFolder({}), 'dpcache.sock');
   const other = createServer((socket) => socket.end('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi')).listen(
     path,

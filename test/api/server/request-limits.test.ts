@@ -22,7 +22,7 @@ function largeBody(): { readonly body: ReadableStream<Uint8Array>; readonly byte
 }
 
 describe('a request body', () => {
-  it('is bounded on every route, also on those that parse it before a check', async () => {
+  it('is limited on every route, also on routes that parse it before a check', async () => {
     const { app } = testApp(new SteeringModel());
     const { paths } = (await (await app.request('/openapi.json')).json()) as { paths: object };
     for (const path of [...Object.keys(paths), '/nowhere']) {
@@ -39,7 +39,7 @@ describe('a request body', () => {
     }
   });
 
-  it('whose declared length is too large is refused unread', async () => {
+  it('whose declared length is too large is rejected unread', async () => {
     const socket = join(temporaryFolder({}), 'dpcache.sock');
     const server = new ApiServer({ app: testApp(new SteeringModel()).app, socket });
     onTestFinished(() => server.stop());
@@ -47,7 +47,7 @@ describe('a request body', () => {
     expect(await statusOfHead({ path: socket })).toBe(413);
   });
 
-  it('over the unix socket is served while those over TCP take all their places', async () => {
+  it('over the unix socket is served while those over TCP use all their places', async () => {
     const { app } = testApp();
     const ask = (remoteAddress: string | undefined, body: ReadableStream | string): Promise<Response> => {
       const headers = { 'content-type': 'application/json' };
@@ -71,7 +71,7 @@ describe('a request body', () => {
     expect((await ask('127.0.0.1', '{"ips":[]}')).status).toBe(200);
   });
 
-  it('is refused unread over TCP by a route of the unix socket', async () => {
+  it('is rejected unread over TCP by a route of the unix socket', async () => {
     const model = new SteeringModel();
     const server = new ApiServer({ app: testApp(model).app, tcp: { host: '127.0.0.1', port: 0 } });
     onTestFinished(() => server.stop());
