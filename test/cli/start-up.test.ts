@@ -25,7 +25,7 @@ it('a command line is parsed without loading the agent, so that help and questio
   expect(loadedBy('cli/main.ts').filter((name) => !name.startsWith('node:'))).toEqual(['commander']);
   for (const asked of [
     'client/ask-agent.ts',
-    ...KINDS.map((kind) => `agent/${kind}-answers.ts`),
+    ...KINDS.map((kind) => `client/${kind}-answers.ts`),
     'client/summary.ts',
     'client/monitor.ts',
   ])

@@ -16,7 +16,7 @@ function key(text: string): PrefixRegister {
 
 // Few distinct bits, so that prefixes nest, share stems and collide with their neighbours.
 const octet = fc.constantFrom(0, 1, 127, 128, 255);
-const ipv4 = fc.tuple(fc.constantFrom(10, 11), octet, octet, octet).map((octets) => octets.join('../net'));
+const ipv4 = fc.tuple(fc.constantFrom(10, 11), octet, octet, octet).map((octets) => octets.join('.'));
 const group = fc.constantFrom('0', '1', '8000', 'ffff');
 const ipv6 = fc.array(group, { minLength: 7, maxLength: 7 }).map((groups) => `fd00:${groups.join(':')}`);
 const address = fc.oneof(ipv4, ipv6);

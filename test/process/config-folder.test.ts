@@ -123,7 +123,7 @@ describe('a folder of configurations', () => {
     ]);
   });
 
-  it.each(['../agent', '../agent/', '../', 'absolute'])(
+  it.each(['.', './', '../', 'absolute'])(
     'is watched on when it was replaced by another one, however its path is written: %s (regression)',
     async (written) => {
       const parent = temporaryFolder({ 'cfg/b': YAML });
@@ -131,9 +131,7 @@ describe('a folder of configurations', () => {
       onTestFinished(() => process.chdir(before));
       process.chdir(written === '../' ? join(parent, 'cfg') : parent);
       const path =
-        { '../agent': 'cfg', '../agent/': './cfg/', '../': '../cfg', absolute: join(parent, 'cfg') }[
-          written
-        ] ?? '';
+        { '.': 'cfg', './': './cfg/', '../': '../cfg', absolute: join(parent, 'cfg') }[written] ?? '';
       const { folder } = folderOf(path);
       process.chdir(before);
       const onChange = vi.fn();

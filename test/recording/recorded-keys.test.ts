@@ -68,7 +68,7 @@ describe('a recorded mesh', () => {
 
   it.each([
     ['missing.jsonl', 'there is no such file or folder: check the path'],
-    ['../agent', 'it is a folder: name a file'],
+    ['.', 'it is a folder: name a file'],
   ])('that cannot be read (%s) is an error that says what to do', async (name, advice) => {
     const path = join(temporaryFolder({}), name);
     const reading = readRecordedKeys(path, () => {}, 'own').next();
