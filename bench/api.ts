@@ -88,7 +88,7 @@ class BenchModel implements ReadModel {
   readonly clusterOf = (): string => '';
   readonly restoredIdentity = (): undefined => undefined;
   readonly identities = (): readonly [] => [];
-  readonly figures = (): readonly [] => [];
+  readonly clusterMetrics = (): readonly [] => [];
   readonly rejections = (): RejectionStatus => ({
     ...{ total: 0, byReason: {}, recent: [] },
   });

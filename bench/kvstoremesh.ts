@@ -32,7 +32,7 @@ const pause = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 
 /** One etcd in the place of all remote ones: every cluster has the same addresses. */
 async function fill(remote: EtcdProcess, keys: number): Promise<EtcdBackend> {
   const backend = new EtcdBackend({ endpoints: [remote.url] }, RUNTIME);
-  const store = new SyncStore({ backend, prefix: IPS, ...RUNTIME, leased: false, together: true });
+  const store = new SyncStore({ backend, prefix: IPS, ...RUNTIME, leased: false, batched: true });
   const stop = new AbortController();
   const running = store.run(stop.signal);
   for (let i = 0; i < keys; i++) {

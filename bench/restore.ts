@@ -40,7 +40,7 @@ export interface RestoreBenchReport {
   /** The longest piece of work between two turns of the event loop while writing, in milliseconds. */
   readonly longestStepMs: number;
   readonly read: Timed;
-  readonly letGo: Timed;
+  readonly release: Timed;
 }
 
 function engines(): CheckpointEngines {
@@ -115,10 +115,10 @@ export async function benchRestore({
       await restoration.read();
     });
     expect('entries restored', next.ipcache.size, n + NODES);
-    const letGo = await measured(() => restoration.letGo(CLUSTER));
+    const release = await measured(() => restoration.release(CLUSTER));
     expect('entries left', next.ipcache.size, 0);
 
-    const report = { entries: n, bytesPerEntry: bytes / n, write, longestStepMs, read, letGo };
+    const report = { entries: n, bytesPerEntry: bytes / n, write, longestStepMs, read, release };
     if (!json) print(report);
     return report;
   } finally {
@@ -126,7 +126,7 @@ export async function benchRestore({
   }
 }
 
-function print({ entries, bytesPerEntry, write, longestStepMs, read, letGo }: RestoreBenchReport): void {
+function print({ entries, bytesPerEntry, write, longestStepMs, read, release }: RestoreBenchReport): void {
   const verdict = (isKept: boolean): string => (isKept ? 'ok' : 'OVER');
   const row = (what: string, { ms, cpuMs, delay }: Timed): string =>
     `${what.padEnd(24)} ${String(ms).padStart(6)} ms   CPU ${cpuMs} ms   loop p99 ${delay.p99} ms, max ${delay.max} ms`;
@@ -139,5 +139,5 @@ function print({ entries, bytesPerEntry, write, longestStepMs, read, letGo }: Re
     `longest step of writing  ${longestStepMs.toFixed(1)} ms   ${verdict(longestStepMs < BUDGET.stallMs)}`,
   );
   console.log(`${row('read', read)}   ${verdict(read.ms < BUDGET.readMs)}`);
-  console.log(row('let go of all', letGo));
+  console.log(row('release all', release));
 }

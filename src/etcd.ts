@@ -4,7 +4,7 @@
  */
 
 export type { Clock, Random, Timer } from './base/clock.ts';
-export type { DelayStatus } from './base/delay-counts.ts';
+export type { LatencyStatus } from './base/delay-counts.ts';
 export type { Failure } from './base/failure.ts';
 export type { RateLimitOptions } from './base/rate-limit.ts';
 export type { Unsubscribe } from './base/subscription.ts';

@@ -99,7 +99,7 @@ export type {
 export { WatchStore } from './kvstore/stores/watch-store.ts';
 export type { Label, Labels } from './model/labels.ts';
 export { formatLabels, parseLabels } from './model/labels.ts';
-export type { RemoteIdentityCache } from './model/remote-identity-cache.ts';
+export type { IdentityCache } from './model/remote-identity-cache.ts';
 export type { Decoded } from './net/fields.ts';
 // ── Engines ────────────────────────────────────────────────────────────────────────────────────────────────
 export * from './nodemanager.ts';
@@ -124,7 +124,7 @@ export type { CheckpointerOptions, CheckpointerStatus } from './restore/checkpoi
 export { Checkpointer } from './restore/checkpointer.ts';
 export type { AddressOwner, AddressUse, TakenAddress, TakeOutcome } from './restore/ipam.ts';
 export { DEFAULT_POOL, IPAM } from './restore/ipam.ts';
-export type { LeftState, RestorationOptions, RestoreOutcome } from './restore/restoration.ts';
+export type { ImportedState, RestorationOptions, RestoreOutcome } from './restore/restoration.ts';
 export { Restoration } from './restore/restoration.ts';
 export type { StateFile, StateFolder, StateSink } from './restore/state-folder.ts';
 export * from './servicecache.ts';

@@ -73,6 +73,6 @@ export { MetadataLayer } from './metadata/metadata-layer.ts';
 export type { LabelFilterOptions, LabelPrefix } from './model/label-filter.ts';
 export { LabelFilter, LabelRuleError } from './model/label-filter.ts';
 export type { Label, Labels } from './model/labels.ts';
-export type { RemoteIdentityCache } from './model/remote-identity-cache.ts';
+export type { IdentityCache } from './model/remote-identity-cache.ts';
 export * from './nodemanager.ts';
 export * from './servicecache.ts';

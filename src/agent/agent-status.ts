@@ -1,5 +1,5 @@
 import type { DatapathDocument } from '../api/datapath-document.ts';
-import type { ClusterFigures } from '../api/read-model.ts';
+import type { ClusterMetrics } from '../api/read-model.ts';
 import type {
   CheckpointDocument,
   ClusterDocument,
@@ -76,10 +76,10 @@ export function clusterStatuses(followed: Followed): readonly ClusterDocument[] 
 }
 
 /** Yields the metrics of all followed clusters. */
-export function* clusterFigures({
+export function* clusterMetrics({
   own,
   mesh,
-}: Pick<Followed, 'own' | 'mesh'>): Generator<ClusterFigures, void, void> {
+}: Pick<Followed, 'own' | 'mesh'>): Generator<ClusterMetrics, void, void> {
   const statuses = [
     ...(own.names.length > 0 ? [own.status()] : []),
     ...mesh.names.map((name) => mesh.statusOf(name)),

@@ -1,4 +1,4 @@
-import type { ClusterFigures, KnownIdentity, ReadModel, RestoredDocument } from '../api/read-model.ts';
+import type { ClusterMetrics, KnownIdentity, ReadModel, RestoredDocument } from '../api/read-model.ts';
 import type { StatusDocument } from '../api/status-document.ts';
 import type { Clock, Random } from '../base/clock.ts';
 import type { RateLimitOptions } from '../base/rate-limit.ts';
@@ -25,7 +25,7 @@ import { RecordedKubernetes } from '../recording/recorded-kubernetes.ts';
 import { ServiceCache } from '../servicecache/service-cache.ts';
 import {
   agentStatus,
-  clusterFigures,
+  clusterMetrics,
   clusterStatus,
   clusterStatuses,
   type Followed,
@@ -179,7 +179,9 @@ export class Agent implements ReadModel, PlayStage {
       ...(this.#recordedKubernetes === undefined ? [] : [[this.#firstObjects(this.#recordedKubernetes)]]),
       [mesh.ownKvstore(timeout)],
       [mesh.clusters(), ...(this.#keeper === undefined ? [] : [this.#lettingGo()])],
-      ...(this.#kubernetes === undefined ? [] : [[this.#kubernetes.follow(() => this.#letGoAll())]]),
+      ...(this.#kubernetes === undefined
+        ? []
+        : [[this.#kubernetes.follow(() => this.#releaseAllRestored())]]),
       [
         mesh.ownSync(timeout),
         mesh.remoteSync(timeout),
@@ -213,15 +215,15 @@ export class Agent implements ReadModel, PlayStage {
     };
   }
 
-  #letGoAll(): void {
+  #releaseAllRestored(): void {
     for (const cluster of this.#keeper?.clusters ?? []) this.#look(cluster);
   }
 
   /** Withdraws the restored state of a cluster. Never rejects. */
-  async #letGo(keeper: StateKeeper, cluster: string): Promise<void> {
+  async #releaseRestored(keeper: StateKeeper, cluster: string): Promise<void> {
     try {
       await this.#kubernetes?.labelled();
-      await keeper.letGo(cluster);
+      await keeper.releaseRestored(cluster);
       if (cluster === this.#options.clusterName) this.#kubernetes?.releaseWithheld();
     } catch (error) {
       this.#context.log.error(
@@ -245,8 +247,8 @@ export class Agent implements ReadModel, PlayStage {
     const isEmpty = isOwn && this.#options.kvstore === 'memory' && progress?.settled === true;
     const isComplete = progress === undefined || progress.synced || isEmpty;
     const isSaid = !isOwn || this.#kubernetes === undefined || this.#kubernetes.synced;
-    if (isComplete && isSaid) void this.#letGo(this.#keeper, cluster);
-    else if (mesh.statusOf(cluster)?.servicesExpired === true) this.#keeper.letGoOffers(cluster);
+    if (isComplete && isSaid) void this.#releaseRestored(this.#keeper, cluster);
+    else if (mesh.statusOf(cluster)?.servicesExpired === true) this.#keeper.releaseRestoredOffers(cluster);
   }
 
   #firstObjects(kubernetes: RecordedKubernetes): Step {
@@ -284,7 +286,7 @@ export class Agent implements ReadModel, PlayStage {
         const { followed } = this.#mesh;
         this.#report = followed && new ClusterReport(reported(followed), log, clock);
         this.#report?.start();
-        this.#letGoAll();
+        this.#releaseAllRestored();
       },
       stop: () => this.#report?.stop(),
     };
@@ -372,8 +374,8 @@ export class Agent implements ReadModel, PlayStage {
     return remote.reduce((sum, changes) => sum + 1 + changes, said);
   }
 
-  *figures(): Generator<ClusterFigures, void, void> {
-    if (this.#mesh.followed !== undefined) yield* clusterFigures(this.#mesh.followed);
+  *clusterMetrics(): Generator<ClusterMetrics, void, void> {
+    if (this.#mesh.followed !== undefined) yield* clusterMetrics(this.#mesh.followed);
   }
 
   rejections(): RejectionStatus {

@@ -21,7 +21,7 @@ import {
   type EndpointKind,
 } from '../restore/cilium-endpoint.ts';
 import { DEFAULT_POOL, IPAM, type TakenAddress } from '../restore/ipam.ts';
-import type { LeftState } from '../restore/restoration.ts';
+import type { ImportedState } from '../restore/restoration.ts';
 import { type RouterAddresses, readRouterAddresses } from '../restore/router-addresses.ts';
 
 /** An endpoint of a state directory. */
@@ -217,7 +217,7 @@ function takenAddresses({ router, endpoints }: CiliumState, onReject: (rejection
  * Returns the state that an agent serves until its sources are complete: endpoints of pods, the router as the host, other nodes,
  * and labels.
  */
-export function leftByCilium(state: CiliumState, own: NodeName): LeftState {
+export function leftByCilium(state: CiliumState, own: NodeName): ImportedState {
   const { endpoints, router, nodes, localIdentities, writtenAt: knownAt } = state;
   const pods = endpoints.filter(({ kind }) => kind === 'pod');
   const routers = [router.ipv4, router.ipv6].flatMap((ip) =>

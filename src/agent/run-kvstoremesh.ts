@@ -11,7 +11,7 @@ import { ConfigFollower } from '../clustermesh/config-follower.ts';
 import { EtcdBackend } from '../kvstore/etcd/etcd-backend.ts';
 import { KvstoreMesh, type KvstoreMeshStatus } from '../operator/kvstoremesh/kvstore-mesh.ts';
 import { SoleWriter } from '../operator/kvstoremesh/sole-writer.ts';
-import { openable } from '../operator/publish/openable.ts';
+import { deferred } from '../operator/publish/deferred.ts';
 import { ConfigFolder } from '../process/config-folder.ts';
 import { unreadable } from '../process/input-error.ts';
 import { openOwnEtcd, readClusterID } from '../process/own-etcd.ts';
@@ -189,14 +189,14 @@ class KvstoreMeshProcess implements ServedProcess {
         await readdir(path).catch((cause: unknown) => {
           throw unreadable('--clustermesh-config', path, cause);
         });
-        const standby = openable();
-        const writer = new SoleWriter({ backend: this.#etcd, clock, random, onStandby: standby.open });
+        const standby = deferred();
+        const writer = new SoleWriter({ backend: this.#etcd, clock, random, onStandby: standby.resolve });
         this.#writer = writer;
-        const begun = openable();
+        const begun = deferred();
         this.#tasks
-          .run('copy', (signal) => this.#copyAlone(writer, begun.open, signal))
+          .run('copy', (signal) => this.#copyAlone(writer, begun.resolve, signal))
           .catch((error: unknown) => this.#context.end(messageOf(error)));
-        const either = (): Promise<void> => Promise.race([begun.opened, standby.opened]);
+        const either = (): Promise<void> => Promise.race([begun.promise, standby.promise]);
         await interruptible(either, starting).catch(() => {}); // interrupted: the process is stopping
         for (const problem of this.#standby()) log.warn(problem);
       },
@@ -209,8 +209,9 @@ class KvstoreMeshProcess implements ServedProcess {
   }
 
   async #copyAlone(writer: SoleWriter, begun: () => void, signal: AbortSignal): Promise<void> {
-    const how = await writer.run(() => this.#copy().finally(begun), signal);
-    if (how === 'taken') this.#context.end('another kvstoremesh copies into this kvstore: the lock was lost');
+    const outcome = await writer.run(() => this.#copy().finally(begun), signal);
+    if (outcome === 'taken')
+      this.#context.end('another kvstoremesh copies into this kvstore: the lock was lost');
   }
 
   async #copy(): Promise<void> {

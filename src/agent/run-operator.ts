@@ -11,8 +11,8 @@ import { KubernetesClient } from '../k8s/kubernetes-client.ts';
 import { clusterConfigKey } from '../kvstore/codec/keys.ts';
 import { MemoryBackend } from '../kvstore/memory/memory-backend.ts';
 import type { KvstoreBackend } from '../kvstore/session/backend.ts';
-import { sharedSignal } from '../kvstore/session/shared-signal.ts';
-import { type Deed, NotReadyError } from '../operator/collect/rounds.ts';
+import { allowManyListeners } from '../kvstore/session/shared-signal.ts';
+import { type Action, NotReadyError } from '../operator/collect/rounds.ts';
 import { UnsafeSettingError } from '../operator/collect/unsafe-setting.ts';
 import { DryRunBackend } from '../operator/dry-run-backend.ts';
 import { type OperatorDuties, type OperatorDutiesOptions, operatorDuties } from '../operator/duties.ts';
@@ -343,7 +343,7 @@ class OperatorProcess implements ServedProcess {
     const { log, end } = this.#context;
     const [election, reach] = [this.#election, this.#reach];
     const work = async (until: AbortSignal): Promise<void> => {
-      sharedSignal(until);
+      allowManyListeners(until);
       await Promise.all(this.#duties.all.map((duty) => duty.run(until)));
     };
     if (election === undefined || reach === undefined) return await work(signal);
@@ -352,7 +352,7 @@ class OperatorProcess implements ServedProcess {
     const looking = reach.run(either.signal);
     let isCutOff = false;
     try {
-      const how = await election.run(async (until) => {
+      const outcome = await election.run(async (until) => {
         log.info('this operator leads');
         const gaveUp = new AbortController();
         using led = new EitherSignal(until, gaveUp.signal);
@@ -364,7 +364,7 @@ class OperatorProcess implements ServedProcess {
           }),
         ]);
       }, signal);
-      if (how === 'lost') end('the lease was lost: another operator may lead by now');
+      if (outcome === 'lost') end('the lease was lost: another operator may lead by now');
       else if (isCutOff)
         end(
           `the kvstore has not answered for ${this.#options.kvstoreDeadlineMs / 1000} s: the Lease was given up`,
@@ -401,7 +401,8 @@ class OperatorProcess implements ServedProcess {
           log[level]({ err: error, duty }, `${duty} has failed, and is tried again`);
         },
         // A dry run has already printed the deed.
-        onDeed: (deed) => log[deed.outcome === 'dry-run' ? 'debug' : 'info']({ deed }, deedText(deed)),
+        onAction: (action) =>
+          log[action.outcome === 'dry-run' ? 'debug' : 'info']({ action }, actionText(action)),
       });
     } catch (error) {
       if (error instanceof UnsafeSettingError) throw new InputError(error.message, { cause: error });
@@ -410,7 +411,7 @@ class OperatorProcess implements ServedProcess {
   }
 }
 
-function deedText({ duty, what, why, outcome }: Deed): string {
+function actionText({ duty, what, why, outcome }: Action): string {
   return `${duty}: ${what} (${outcome}): ${why}`;
 }
 

@@ -117,17 +117,17 @@ export class StateKeeper {
   }
 
   /** Withdraws the restored state of a cluster, because its sources are complete or it is no longer followed. Never rejects. */
-  async letGo(cluster: string): Promise<void> {
+  async releaseRestored(cluster: string): Promise<void> {
     if (this.#restoration.knownAt(cluster) === undefined) return;
-    await this.#restoration.letGo(cluster).then(
+    await this.#restoration.release(cluster).then(
       () => this.#options.log.info({ cluster }, `cluster ${cluster}: nothing is only restored any more`),
       (error: unknown) => this.#logFailure(cluster, error),
     );
   }
 
   /** Withdraws the restored services of a remote cluster that has been unreachable for too long. */
-  letGoOffers(cluster: string): void {
-    this.#restoration.letGoOffers(cluster).catch((error: unknown) => this.#logFailure(cluster, error));
+  releaseRestoredOffers(cluster: string): void {
+    this.#restoration.releaseOffers(cluster).catch((error: unknown) => this.#logFailure(cluster, error));
   }
 
   #logFailure(cluster: string, error: unknown): void {

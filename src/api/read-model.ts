@@ -1,4 +1,4 @@
-import type { DelayStatus } from '../base/delay-counts.ts';
+import type { LatencyStatus } from '../base/delay-counts.ts';
 import type { RejectionStatus } from '../base/rejection.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
 import type { Labels } from '../model/labels.ts';
@@ -36,16 +36,16 @@ export interface Knowledge {
 }
 
 /** The fields of a `WatchStatus` for metrics. */
-export interface WatchFigures {
+export interface WatchMetrics {
   readonly queuedBytes: number;
   readonly listings: number;
   readonly resumptions: number;
   readonly failures: number;
-  readonly delays: DelayStatus;
+  readonly delays: LatencyStatus;
 }
 
 /** The fields of a `BackendStatus` for metrics. */
-export interface KvstoreFigures {
+export interface KvstoreMetrics {
   /** Number of requests by outcome: `ok` or an error code. */
   readonly requests: Readonly<Record<string, number | undefined>>;
   readonly leases: number;
@@ -53,14 +53,14 @@ export interface KvstoreFigures {
 }
 
 /** The fields of a `RemoteClusterStatus` for metrics. */
-export interface ClusterFigures {
+export interface ClusterMetrics {
   readonly name: string;
   readonly firstSyncMs: number | undefined;
   readonly lastSyncMs: number | undefined;
   /** Undefined if there is no client. */
-  readonly kvstore: KvstoreFigures | undefined;
+  readonly kvstore: KvstoreMetrics | undefined;
   /** One item per watched resource. */
-  readonly watches: readonly WatchFigures[];
+  readonly watches: readonly WatchMetrics[];
 }
 
 /** The datapath as the API uses it. */
@@ -82,7 +82,7 @@ export interface ReadModel extends Knowledge {
   /** Returns the age of an identity whose labels were restored and not confirmed. */
   readonly restoredIdentity: (identity: number) => RestoredDocument | undefined;
   /** Returns the figures of all followed clusters. */
-  figures(): Iterable<ClusterFigures>;
+  clusterMetrics(): Iterable<ClusterMetrics>;
   status(): StatusDocument;
   rejections(): RejectionStatus;
 }

@@ -108,7 +108,7 @@ export class Supervisor {
    * Runs `work` until it resolves or the signal fires. If it rejects, restarts it after a jittered exponential backoff, which is
    * reset when a run lasted longer than the cap. Resolves when the task ends; never rejects.
    */
-  keep(
+  runWithRestart(
     name: string,
     work: Work<void>,
     { signal, backoff = BACKOFF }: TaskOptions & { readonly backoff?: Backoff } = {},

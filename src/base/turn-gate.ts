@@ -68,12 +68,12 @@ export class TurnGate {
   run(weight: number, work: () => void, signal?: AbortSignal): Promise<boolean> {
     if (signal?.aborted === true) return Promise.resolve(false);
     return new Promise((resolve, reject) => {
-      const letGo = (): void => {
+      const stopWaiting = (): void => {
         this.#waiting.delete(piece);
         resolve(false);
       };
       const run = (): void => {
-        signal?.removeEventListener('abort', letGo);
+        signal?.removeEventListener('abort', stopWaiting);
         try {
           work();
           resolve(true);
@@ -86,7 +86,7 @@ export class TurnGate {
         this.#do(piece);
         return;
       }
-      signal?.addEventListener('abort', letGo, { once: true });
+      signal?.addEventListener('abort', stopWaiting, { once: true });
       this.#waiting.set(piece, undefined);
     });
   }

@@ -4,10 +4,10 @@ import type { ClusterDocument } from '../api/status-document.ts';
 export function clusterStateText({ state, ready, connected, knownAt, missing }: ClusterDocument): string {
   if (ready) return 'connected, complete';
   const reached = knownAt === undefined ? 'not connected' : 'unreachable';
-  const how =
+  const text =
     state === 'no-configuration' ? 'no configuration in its kvstore' : connected ? 'connected' : reached;
   const lacks = missing.length === 0 ? '' : `, ${missing.join(', ')} missing`;
-  return `${how}${knownAt === undefined ? '' : `, serving what was known at ${knownAt}`}${lacks}`;
+  return `${text}${knownAt === undefined ? '' : `, serving what was known at ${knownAt}`}${lacks}`;
 }
 
 /** Returns {@link clusterStateText} followed by the last failure, if any. */

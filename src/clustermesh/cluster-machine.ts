@@ -38,8 +38,12 @@ function leave(state: ClusterState, next: Destination, change: Partial<ClusterSt
   return enter(state, 'leaving', { do: 'leave', hangUp }, { ...change, next, hasClient });
 }
 
-function fail(state: ClusterState, message: string, owed: ClusterState['owed'] = state.owed): ClusterStep {
-  return leave(state, 'failed', { ...failed(state, message), streak: state.streak + 1, owed });
+function fail(
+  state: ClusterState,
+  message: string,
+  pendingWithdrawal: ClusterState['pendingWithdrawal'] = state.pendingWithdrawal,
+): ClusterStep {
+  return leave(state, 'failed', { ...failed(state, message), streak: state.streak + 1, pendingWithdrawal });
 }
 
 function failed({ failures }: ClusterState, message: string): Partial<ClusterState> {
@@ -53,8 +57,8 @@ function isOver({ phase, next }: ClusterState): boolean {
 
 /** Continues with `next`, after pending withdrawals. */
 function proceed(state: ClusterState, next: Destination): ClusterStep {
-  if (state.owed === 'nothing' || next === 'stopped') return begin(state, next);
-  return enter(state, 'draining', { do: 'withdraw', what: state.owed }, { next });
+  if (state.pendingWithdrawal === 'nothing' || next === 'stopped') return begin(state, next);
+  return enter(state, 'draining', { do: 'withdraw', what: state.pendingWithdrawal }, { next });
 }
 
 function begin(state: ClusterState, next: Destination): ClusterStep {
@@ -69,7 +73,7 @@ function begin(state: ClusterState, next: Destination): ClusterStep {
       return enter(
         state,
         'watching',
-        { do: 'follow', ...how(state) },
+        { do: 'follow', ...followOptions(state) },
         {
           streak: 0,
           expired: state.expired && state.found === 'gone',
@@ -86,7 +90,7 @@ function begin(state: ClusterState, next: Destination): ClusterStep {
 }
 
 /** Returns how to follow a cluster. Canaries prove that a remote cluster is complete; the own one needs them only after a loss. */
-function how({ config, own, found, unproven, failStatic, expired }: ClusterState): ClusterFollow {
+function followOptions({ config, own, found, unproven, failStatic, expired }: ClusterState): ClusterFollow {
   const services = !expired || found !== 'gone';
   if (!failStatic) return { config, canaries: false, deletes: 'all', refill: false, services };
   if (found === 'gone') return { config, canaries: false, deletes: 'none', refill: false, services };
@@ -131,17 +135,18 @@ function isVerifiable(
 /** Accepts a cluster as part of the mesh. If its id changed, everything read under the former id is withdrawn first. */
 function accept(state: ClusterState): ClusterStep {
   const id = state.own ? 0 : (state.config?.id ?? 0);
-  const owed = state.id !== 0 && id !== 0 && id !== state.id ? 'everything' : state.owed;
-  return proceed({ ...state, id, owed }, 'watching');
+  const pendingWithdrawal =
+    state.id !== 0 && id !== 0 && id !== state.id ? 'everything' : state.pendingWithdrawal;
+  return proceed({ ...state, id, pendingWithdrawal }, 'watching');
 }
 
 /** Continues after a withdrawal. If everything was withdrawn and the cluster is not followed next, its id becomes free. */
 function drained(state: ClusterState): ClusterStep {
-  const { owed, next = 'handshake' } = state;
-  const isEmpty = owed === 'everything';
+  const { pendingWithdrawal, next = 'handshake' } = state;
+  const isEmpty = pendingWithdrawal === 'everything';
   const forget = isEmpty && next !== 'watching' ? { id: 0, config: undefined, found: 'none' as const } : {};
   const wasComplete = state.wasComplete && !isEmpty;
-  return begin({ ...state, ...forget, wasComplete, owed: 'nothing' }, next);
+  return begin({ ...state, ...forget, wasComplete, pendingWithdrawal: 'nothing' }, next);
 }
 
 /** Processes an input expected by the current phase. Ignores all others, because they are late or early. */
@@ -163,7 +168,7 @@ function answer(state: ClusterState, input: ClusterInput): ClusterStep {
       return drained(state);
     case 'complete':
       if (phase !== 'watching') break;
-      return ignore({ ...state, unproven: state.unproven && how(state).refill, wasComplete: true });
+      return ignore({ ...state, unproven: state.unproven && followOptions(state).refill, wasComplete: true });
     case 'refilled':
       if (phase !== 'watching') break;
       return leave(state, 'handshake', { unproven: false });
@@ -185,7 +190,7 @@ function answer(state: ClusterState, input: ClusterInput): ClusterStep {
 }
 
 /** Phase that continues after an interruption, by interrupted phase. */
-const TAKEN_UP: Readonly<Record<ClusterPhase, Destination | undefined>> = {
+const RESUME_AT: Readonly<Record<ClusterPhase, Destination | undefined>> = {
   connecting: 'connecting',
   handshake: 'handshake',
   validating: 'handshake',
@@ -202,8 +207,11 @@ const TAKEN_UP: Readonly<Record<ClusterPhase, Destination | undefined>> = {
 /** Starts the withdrawal of the services. Ends all readers, so that the services are listed again afterwards. */
 function expire(state: ClusterState): ClusterStep {
   if (state.expired || isOver(state)) return ignore(state);
-  const change = { expired: true, owed: state.owed === 'everything' ? state.owed : 'services' } as const;
-  const next = TAKEN_UP[state.phase];
+  const change = {
+    expired: true,
+    pendingWithdrawal: state.pendingWithdrawal === 'everything' ? state.pendingWithdrawal : 'services',
+  } as const;
+  const next = RESUME_AT[state.phase];
   return next === undefined ? ignore({ ...state, ...change }) : leave(state, next, change);
 }
 
@@ -219,7 +227,7 @@ export function stepCluster(state: ClusterState, input: ClusterInput): ClusterSt
       return isOver(state) ? ignore(state) : leave(state, 'stopped');
     case 'remove':
       if (state.phase === 'removed' || state.next === 'removed') return ignore(state);
-      return leave(state, 'removed', { owed: 'everything' });
+      return leave(state, 'removed', { pendingWithdrawal: 'everything' });
     case 'expired':
       return expire(state);
     default:

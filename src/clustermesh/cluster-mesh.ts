@@ -3,7 +3,7 @@ import type { Clock, Random } from '../base/clock.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import type { ClusterConfig } from '../kvstore/codec/cluster-config.ts';
 import type { MaxConnectedClusters } from '../model/numeric-identity.ts';
-import type { RemoteIdentityCache } from '../model/remote-identity-cache.ts';
+import type { IdentityCache } from '../model/remote-identity-cache.ts';
 import type { OnClusterChange } from './cluster-changes.ts';
 import { type AddClusterOutcome, ClusterSet } from './cluster-set.ts';
 import { NEW_CLUSTER } from './cluster-state.ts';
@@ -107,7 +107,7 @@ export class ClusterMesh implements SyncingClusters {
   }
 
   /** Returns the identities of a cluster; `undefined` if the cluster is unknown. */
-  identitiesOf(name: string): RemoteIdentityCache | undefined {
+  identitiesOf(name: string): IdentityCache | undefined {
     return this.#clusters.get(name)?.identities;
   }
 
@@ -116,7 +116,7 @@ export class ClusterMesh implements SyncingClusters {
    * those of all clusters without an id (older than 1.13, or not read yet). Costs a map lookup; if no cluster has the id, a pass
    * over all clusters.
    */
-  identitiesFor(clusterID: number): readonly RemoteIdentityCache[] {
+  identitiesFor(clusterID: number): readonly IdentityCache[] {
     const known = this.#byID.get(clusterID);
     if (known !== undefined && known.clusterID === clusterID) return [known.identities];
     const clusters = [...this.#clusters.values()];

@@ -34,7 +34,7 @@ export type Destination =
   | 'removed';
 
 /** State to withdraw before anything else starts. */
-export type Owed = 'nothing' | 'services' | 'everything';
+export type Withdrawal = 'nothing' | 'services' | 'everything';
 
 /** How to follow a cluster's resources. */
 export interface ClusterFollow {
@@ -84,7 +84,7 @@ export interface ClusterState {
   readonly unproven: boolean;
   /** True if every resource has been complete since everything was last withdrawn. */
   readonly wasComplete: boolean;
-  readonly owed: Owed;
+  readonly pendingWithdrawal: Withdrawal;
   /** True if the services were withdrawn, or will be, because of the service TTL. */
   readonly expired: boolean;
   /** Number of failures since the cluster was last watched: the exponent of the backoff. */
@@ -134,7 +134,7 @@ export type ClusterEffect =
   /** Check immediately if the cluster may be part of the mesh → `validated`. */
   | { readonly do: 'validate'; readonly config: ClusterConfig | undefined }
   /** Withdraw state → `drained`. */
-  | { readonly do: 'withdraw'; readonly what: Exclude<Owed, 'nothing'> }
+  | { readonly do: 'withdraw'; readonly what: Exclude<Withdrawal, 'nothing'> }
   /** Follow every resource → `complete`, `refilled`, and finally `outdated` or `failed`. */
   | ({ readonly do: 'follow' } & ClusterFollow)
   /** Wait until the kvstore has a configuration → `outdated`, `failed`. */
@@ -164,7 +164,7 @@ export const NEW_CLUSTER: ClusterState = {
   found: 'none',
   unproven: false,
   wasComplete: false,
-  owed: 'nothing',
+  pendingWithdrawal: 'nothing',
   expired: false,
   streak: 0,
   failures: 0,

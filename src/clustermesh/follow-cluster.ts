@@ -57,7 +57,7 @@ export interface FollowParams {
   readonly stores: ResourceStores;
   /** The configuration of the handshake. Following ends when it changes. */
   readonly read: KeyRead;
-  readonly how: ClusterFollow;
+  readonly options: ClusterFollow;
   readonly clock: Clock;
   readonly random: Random;
   readonly onReading: OnReading;
@@ -71,7 +71,7 @@ export interface FollowParams {
  * withdrawn.
  */
 export async function followCluster(cluster: FollowParams, signal: AbortSignal): Promise<FollowEnd> {
-  const { stores, how } = cluster;
+  const { stores, options } = cluster;
   const left = new AbortController();
   const leave = (): void => left.abort();
   using either = new EitherSignal(signal, left.signal);
@@ -91,8 +91,8 @@ export async function followCluster(cluster: FollowParams, signal: AbortSignal):
   const readers = [run(() => watchConfig(cluster, request))];
   const follow = (resource: MeshResource): unknown =>
     readers.push(run(() => stores.follow(resource, request)));
-  if (how.canaries) readers.push(run(() => watchCanaries(cluster, request, follow)));
-  else stores.resources.filter((resource) => how.services || resource !== 'services').forEach(follow);
+  if (options.canaries) readers.push(run(() => watchCanaries(cluster, request, follow)));
+  else stores.resources.filter((resource) => options.services || resource !== 'services').forEach(follow);
   let end: FollowEnd = 'ended';
   for (const reader of readers) if ((await reader) === 'diverged') end = 'diverged'; // `readers` may grow during the loop
   if (failures.length > 0) throw failures[0];
@@ -100,7 +100,7 @@ export async function followCluster(cluster: FollowParams, signal: AbortSignal):
 }
 
 function requestOf(cluster: FollowParams, signal: AbortSignal, leave: () => void): FollowRequest {
-  const { backend, name, stores, read, how, clock, random, onReading, onComplete } = cluster;
+  const { backend, name, stores, read, options, clock, random, onReading, onComplete } = cluster;
   const missing = new Set(stores.resources);
   const guard = new DeleteGuard({
     ...{ backend, key: clusterConfigKey(name), seen: read, clock, random, signal, onGone: leave },
@@ -114,9 +114,9 @@ function requestOf(cluster: FollowParams, signal: AbortSignal, leave: () => void
   return {
     backend,
     signal,
-    layout: how.config?.capabilities.cached === true ? 'cache' : 'state',
-    mayDelete: mayDelete[how.deletes],
-    keepUnlisted: how.refill,
+    layout: options.config?.capabilities.cached === true ? 'cache' : 'state',
+    mayDelete: mayDelete[options.deletes],
+    keepUnlisted: options.refill,
     onReading,
     onListed: (resource) => {
       if (missing.delete(resource) && missing.size === 0) onComplete();

@@ -10,12 +10,18 @@ import type { TurnGate } from '../base/turn-gate.ts';
 import type { ClusterConfig } from '../kvstore/codec/cluster-config.ts';
 import type { ValueLimits } from '../kvstore/codec/value.ts';
 import type { KeyRead, KvstoreBackend } from '../kvstore/session/backend.ts';
-import { RemoteIdentityCache } from '../model/remote-identity-cache.ts';
+import { IdentityCache } from '../model/remote-identity-cache.ts';
 import { stepCluster } from './cluster-machine.ts';
-import type { ClusterEffect, ClusterFollow, ClusterInput, ClusterState, Owed } from './cluster-state.ts';
+import type {
+  ClusterEffect,
+  ClusterFollow,
+  ClusterInput,
+  ClusterState,
+  Withdrawal,
+} from './cluster-state.ts';
 import { ClusterView, type RemoteClusterStatus } from './cluster-status.ts';
 import { awaitConfig, followCluster, isReplaced, readHandshake } from './follow-cluster.ts';
-import { Readings } from './readings.ts';
+import { WatchStates } from './readings.ts';
 import type { OnReading, ResourceStores, StoreHooks } from './resource-stores.ts';
 import type { RetryPacer } from './retry-pacer.ts';
 import type { SyncProgress } from './sync-deadline.ts';
@@ -81,12 +87,12 @@ const REFILL_MS = 15 * 60_000;
  */
 export class FollowedCluster {
   /** Identities of the cluster. The object is the same for the lifetime of the cluster. */
-  readonly identities: RemoteIdentityCache = new RemoteIdentityCache();
+  readonly identities: IdentityCache = new IdentityCache();
   readonly #options: FollowedClusterOptions;
   readonly #rejections: RejectionLog;
   readonly #stores: ResourceStores;
   readonly #tasks: Supervisor;
-  readonly #readings = new Readings();
+  readonly #readings = new WatchStates();
   readonly #view: ClusterView;
   readonly #inputs: ClusterInput[] = [];
   #stepping = false;
@@ -324,7 +330,7 @@ export class FollowedCluster {
     this.#dispatch({ type: 'config', attempt, config: config?.value, replaced, others });
   }
 
-  async #withdraw(attempt: number, what: Owed, signal: AbortSignal): Promise<void> {
+  async #withdraw(attempt: number, what: Withdrawal, signal: AbortSignal): Promise<void> {
     const { clock, random } = this.#options;
     for (let tries = 1; tries <= WITHDRAWALS && !signal.aborted; tries++) {
       try {
@@ -341,9 +347,9 @@ export class FollowedCluster {
     this.#dispatch({ type: 'drained', attempt });
   }
 
-  async #follow(attempt: number, how: ClusterFollow, signal: AbortSignal): Promise<void> {
+  async #follow(attempt: number, options: ClusterFollow, signal: AbortSignal): Promise<void> {
     const { clock, random, refillMs = REFILL_MS } = this.#options;
-    await this.#stores.begin(how.config, signal);
+    await this.#stores.begin(options.config, signal);
     const onComplete = (): void => {
       this.#complete = true;
       this.#dispatch({ type: 'complete', attempt });
@@ -354,8 +360,8 @@ export class FollowedCluster {
       while (!left.aborted && this.#stores.shown === 0);
       this.#dispatch({ type: 'refilled', attempt });
     };
-    if (how.refill) void this.#tasks.keep('refill', refill);
-    const cluster = { ...this.#readable, stores: this.#stores, how, clock, random, onComplete };
+    if (options.refill) void this.#tasks.runWithRestart('refill', refill);
+    const cluster = { ...this.#readable, stores: this.#stores, options, clock, random, onComplete };
     const end = await followCluster(cluster, signal);
     this.#dispatch({ type: 'outdated', attempt, diverged: end === 'diverged' });
   }

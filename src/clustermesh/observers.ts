@@ -5,7 +5,7 @@ import type { StoreObserver } from '../kvstore/stores/watch-store.ts';
 import type { ClusterNode } from '../model/cluster-node.ts';
 import type { ClusterService } from '../model/cluster-service.ts';
 import { type NumericIdentity, RESERVED_IDENTITIES } from '../model/numeric-identity.ts';
-import type { RemoteIdentityCache } from '../model/remote-identity-cache.ts';
+import type { IdentityCache } from '../model/remote-identity-cache.ts';
 import type { Source } from '../model/source.ts';
 import { splitServiceName } from './decoders.ts';
 import type { IPSink, NodeSink, ServiceSink } from './engines.ts';
@@ -66,7 +66,7 @@ export function serviceObserver(
 }
 
 /** Returns an observer for the identities of a cluster. It writes them into the cache. */
-export function identityObserver(identities: RemoteIdentityCache): StoreObserver<IdentityLabels> {
+export function identityObserver(identities: IdentityCache): StoreObserver<IdentityLabels> {
   return {
     onUpdate: (_name, { id, labels }) => identities.upsert(id, labels),
     onDelete: (name) => {

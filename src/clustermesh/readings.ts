@@ -1,7 +1,7 @@
 import type { WatchState } from '../kvstore/session/backend.ts';
 
 /** The states of a cluster's readers, and if its kvstore answers them. Pure. */
-export class Readings {
+export class WatchStates {
   readonly #states = new Map<string, WatchState>();
 
   /** Records the state of a reader. */

@@ -5,11 +5,11 @@ import type { ClusterConfig } from '../kvstore/codec/cluster-config.ts';
 import { type KeyLayout, type MeshResource, resourcePrefix } from '../kvstore/codec/keys.ts';
 import type { WatchState } from '../kvstore/session/backend.ts';
 import type { WatchStore, WatchStoreRun, WatchStoreStatus } from '../kvstore/stores/watch-store.ts';
-import type { RemoteIdentityCache } from '../model/remote-identity-cache.ts';
+import type { IdentityCache } from '../model/remote-identity-cache.ts';
 
 /** Dependencies that a followed cluster passes to its stores. */
 export interface StoreHooks {
-  readonly identities: RemoteIdentityCache;
+  readonly identities: IdentityCache;
   readonly rejections: RejectionLog;
   /** Must be called after each batch of each resource. */
   readonly onApplied: () => void;

@@ -38,7 +38,7 @@ import { LeaseLosses } from './session/lease-losses.ts';
 import { LeaseWitnesses } from './session/lease-witnesses.ts';
 import { LockKeeper } from './session/lock-keeper.ts';
 import { ObservedTransport } from './session/observed-transport.ts';
-import { sharedSignal, UntilClosed } from './session/shared-signal.ts';
+import { allowManyListeners, UntilClosed } from './session/shared-signal.ts';
 import {
   type CallOptions,
   type Compare,
@@ -109,7 +109,7 @@ const FIRST_LEASE_PART = 0.6;
 
 const NOT_LEADER = 'the write was rejected, because another process may be the leader';
 
-type GuardedOptions = Pick<WriteOptions, 'ifLocked' | 'fenced' | 'together' | 'signal' | 'deadlineMs'>;
+type GuardedOptions = Pick<WriteOptions, 'ifLocked' | 'fenced' | 'batched' | 'signal' | 'deadlineMs'>;
 
 /** A {@link KvstoreBackend} over any transport: conditional writes, leases and watches. */
 export class KvstoreClient implements KvstoreBackend {
@@ -118,7 +118,7 @@ export class KvstoreClient implements KvstoreBackend {
   readonly #supervisor: Supervisor;
   readonly #leases: LeaseKeeper;
   /** The leases of the keys that expire before all others. */
-  readonly #firstLeases: LeaseKeeper;
+  readonly #firstExpiringLeases: LeaseKeeper;
   readonly #fence: WriteFence;
   readonly #batches: WriteBatches;
   readonly #locks: LockKeeper;
@@ -164,7 +164,10 @@ export class KvstoreClient implements KvstoreBackend {
         onKept: () => void this.#compareOwnWrites().catch(() => {}), // the supervisor counts the failure
       });
     this.#leases = keeper('leases', leaseSeconds);
-    this.#firstLeases = keeper('first leases', Math.max(1, Math.floor(leaseSeconds * FIRST_LEASE_PART)));
+    this.#firstExpiringLeases = keeper(
+      'first leases',
+      Math.max(1, Math.floor(leaseSeconds * FIRST_LEASE_PART)),
+    );
     this.#batches = new WriteBatches((request) =>
       this.#send(request, { deadlineMs: options.writeTimeoutMs }),
     );
@@ -349,8 +352,8 @@ export class KvstoreClient implements KvstoreBackend {
       connected: this.#transport.connected,
       clusterID: this.#transport.clusterID,
       requests: this.#transport.requests,
-      leases: this.#leases.size + this.#firstLeases.size,
-      leasesLost: this.#leases.lost + this.#firstLeases.lost,
+      leases: this.#leases.size + this.#firstExpiringLeases.size,
+      leasesLost: this.#leases.lost + this.#firstExpiringLeases.lost,
       watches: [...this.#watches].map((watch) => watch.status()),
       isFenced: !this.#fence.isForbidden,
       background: this.#supervisor.status(),
@@ -362,7 +365,7 @@ export class KvstoreClient implements KvstoreBackend {
   async close(options: { readonly keepLeases?: boolean } = {}): Promise<void> {
     this.#closed.abort();
     const revoke = options.keepLeases !== true;
-    await this.#firstLeases.close(revoke);
+    await this.#firstExpiringLeases.close(revoke);
     await Promise.all([this.#locks.close(), this.#leases.close(revoke)]);
     await this.#transport.close();
     await this.#supervisor.stop();
@@ -407,12 +410,12 @@ export class KvstoreClient implements KvstoreBackend {
   #write(key: string, options: WriteOptions, request: (lease: LeaseID) => TxnRequest): Promise<TxnResponse> {
     const { leased = false } = options;
     if (leased === false) return this.#writeUnleased(key, options, request(NO_LEASE));
-    const keeper = leased === 'first' ? this.#firstLeases : this.#leases;
+    const keeper = leased === 'expires-first' ? this.#firstExpiringLeases : this.#leases;
     return this.#writeLeased(keeper, key, options, request);
   }
 
   get #keepers(): readonly LeaseKeeper[] {
-    return [this.#firstLeases, this.#leases];
+    return [this.#firstExpiringLeases, this.#leases];
   }
 
   /** Returns a function that releases a key from its present leases. Call it with the revision of the write that did so. */
@@ -465,10 +468,10 @@ export class KvstoreClient implements KvstoreBackend {
   /** Sends a transaction, with the lock and the fence as guards if requested. */
   async #txn(request: TxnRequest, options: GuardedOptions): Promise<TxnResponse> {
     const { writeTimeoutMs } = this.#options;
-    const { ifLocked, fenced = false, together = false, signal, deadlineMs = writeTimeoutMs } = options;
+    const { ifLocked, fenced = false, batched = false, signal, deadlineMs = writeTimeoutMs } = options;
     const call = { signal, deadlineMs };
     const make = (txn: TxnRequest): Promise<TxnResponse> =>
-      together ? this.#batches.txn(txn, signal) : this.#send(txn, call);
+      batched ? this.#batches.txn(txn, signal) : this.#send(txn, call);
     const send = (txn: TxnRequest): Promise<TxnResponse> =>
       this.#call(() => make(txn), call).catch(throwNaming('readwrite', keyOf(txn)));
     const lock = ifLocked === undefined ? [] : [isHeld(ifLocked)];
@@ -494,7 +497,7 @@ export class KvstoreClient implements KvstoreBackend {
   async #call<T>(call: () => Promise<T>, { signal }: CallOptions = {}): Promise<T> {
     try {
       const { rateLimit } = this.#options;
-      const ends = sharedSignal(signal ?? this.#closed.signal);
+      const ends = allowManyListeners(signal ?? this.#closed.signal);
       return await (rateLimit === undefined ? call() : rateLimit.run(call, ends));
     } catch (thrown) {
       throw this.#asFailure(thrown, signal);

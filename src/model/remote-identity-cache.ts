@@ -9,7 +9,7 @@ import type { NumericIdentity } from './numeric-identity.ts';
  * Several numbers may stand for the same labels, for example while a cluster replaces one by another. The first one in the
  * order of the cluster is returned, by default the smallest.
  */
-export class RemoteIdentityCache {
+export class IdentityCache {
   readonly #compare: (a: NumericIdentity, b: NumericIdentity) => number;
   readonly #byID = new Map<
     number,

@@ -1,6 +1,6 @@
 import { type Backoff, backoffDelay } from '../base/backoff.ts';
 import type { Clock, Random } from '../base/clock.ts';
-import { DelayCounts, type DelayStatus } from '../base/delay-counts.ts';
+import { LatencyHistogram, type LatencyStatus } from '../base/delay-counts.ts';
 import { type Failure, failureOf } from '../base/failure.ts';
 import type { NodeConfiguration } from './address-claims.ts';
 import type { Node } from './node.ts';
@@ -54,7 +54,7 @@ export class HandlerCalls {
   readonly #options: HandlerCallsOptions;
   readonly #abort = new AbortController();
   readonly #signal = this.#abort.signal;
-  readonly #durations = new DelayCounts();
+  readonly #durations = new LatencyHistogram();
   #stopped = false;
   #running = 0;
   #faults = 0;
@@ -74,7 +74,7 @@ export class HandlerCalls {
   }
 
   /** Durations of calls, failed ones included. */
-  get durations(): DelayStatus {
+  get durations(): LatencyStatus {
     return this.#durations.status();
   }
 

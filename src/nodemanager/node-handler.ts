@@ -1,4 +1,4 @@
-import type { DelayStatus } from '../base/delay-counts.ts';
+import type { LatencyStatus } from '../base/delay-counts.ts';
 import type { Failure } from '../base/failure.ts';
 import type { ListenerResult } from '../base/subscription.ts';
 import type { NodeConfiguration } from './address-claims.ts';
@@ -83,7 +83,7 @@ export interface HandlerStatus {
   /** Failed calls since the subscription. */
   readonly faults: number;
   /** Durations of calls until they returned or their promise settled, failed ones included. */
-  readonly durations: DelayStatus;
+  readonly durations: LatencyStatus;
   /** Calls that wait for a retry. */
   readonly failing: readonly HandlerFailure[];
 }

@@ -7,7 +7,7 @@ import type { KvstoreBackend } from '../kvstore/session/backend.ts';
 import { clusterIdentityRange, type MaxConnectedClusters } from '../model/numeric-identity.ts';
 import { type CollectorIntervals, collectors } from './collect/collectors.ts';
 import { EndpointRemoval } from './collect/endpoint-removal.ts';
-import type { Deed } from './collect/rounds.ts';
+import type { Action } from './collect/rounds.ts';
 import type { Duty } from './duty.ts';
 import { ALONE, type LeaderElection } from './elect/leader-election.ts';
 import { ClusterConfigKeeper } from './publish/cluster-config.ts';
@@ -63,7 +63,7 @@ export interface OperatorDutiesOptions {
   readonly gate: TurnGate;
   readonly onReject: (rejection: Rejection) => void;
   readonly onFailure: (error: unknown, duty: string) => void;
-  readonly onDeed: (deed: Deed) => void;
+  readonly onAction: (action: Action) => void;
 }
 
 /** The duties of an operator, and those that a mesh waits for. */
@@ -84,13 +84,13 @@ const REMOVALS_PER_SECOND = 50;
 export function operatorDuties(options: OperatorDutiesOptions): OperatorDuties {
   const { publish, kubernetes: source, clusterName, clusterID, maxConnectedClusters } = options;
   const { backend, clock, random, gate, endpoints, identityAllocation } = options;
-  const { onReject, onFailure, onDeed } = options;
+  const { onReject, onFailure, onAction } = options;
   const isCRD = identityAllocation === 'crd';
   const { globalByDefault } = options;
   const namespaces =
     isCRD && globalByDefault !== undefined
       ? new GlobalNamespaces({
-          ...{ source, globalByDefault, clock, random, gate, onReject, onDeed, onFailure },
+          ...{ source, globalByDefault, clock, random, gate, onReject, onAction, onFailure },
           print: options.dryRun,
         })
       : undefined;
@@ -105,7 +105,7 @@ export function operatorDuties(options: OperatorDutiesOptions): OperatorDuties {
     );
   const producing: ProducerOptions = {
     ...{ source, backend, clusterName, clusterID, maxConnectedClusters, namespaces },
-    ...{ clock, random, gate, onReject, onFailure, onDeed },
+    ...{ clock, random, gate, onReject, onFailure, onAction },
   };
   const made: readonly (readonly [boolean, () => Producer])[] = [
     [isCRD && publish.identities, () => identitySync({ ...producing, sweepAfter })],
@@ -148,7 +148,7 @@ function intervalsOf({ identityAllocation, intervals }: OperatorDutiesOptions): 
 
 function collecting(options: OperatorDutiesOptions): readonly Duty[] {
   const { backend, clusterName, clusterID, maxConnectedClusters } = options;
-  const { kubernetes, election = ALONE, slicing, clock, random, gate, dryRun, onFailure, onDeed } = options;
+  const { kubernetes, election = ALONE, slicing, clock, random, gate, dryRun, onFailure, onAction } = options;
   const identities = clusterIdentityRange(clusterID, maxConnectedClusters);
   return collectors({
     ...{
@@ -158,7 +158,7 @@ function collecting(options: OperatorDutiesOptions): readonly Duty[] {
       kubernetes,
       dryRun,
       onFailure,
-      onDeed,
+      onAction,
     },
     kvstore: { backend, cluster: clusterName, identities },
     ...{ random, gate, slices: slicing && { mode: slicing } },

@@ -74,7 +74,7 @@ export type RestoreOutcome =
  * The state that another program, such as a Cilium agent, has left on this machine. Except for the nodes, all of it belongs to
  * the own cluster. See {@link Restoration.adopt}.
  */
-export interface LeftState {
+export interface ImportedState {
   readonly entries: readonly (Pick<Claim, 'identity' | 'k8s'> & { readonly ip: string })[];
   readonly nodes: readonly ClusterNode[];
   readonly identities: readonly { readonly identity: number; readonly labels: Labels }[];
@@ -91,7 +91,7 @@ const NODES_PER_STEP = 32;
  * The part of a checkpoint that no source has confirmed or replaced yet: claims of source `restored` in the IPCache (owner: the
  * remote cluster, empty for the own cluster) and in the node manager, parts of services, and labels of identities.
  *
- *     read() ─► restored ─► letGo(cluster), once its sources are complete ─► nothing
+ *     read() ─► restored ─► releaseRestored(cluster), once its sources are complete ─► nothing
  *
  * It is stored and released by cluster (AGENT 3). The state of the own cluster is released when all sources of the own cluster
  * are complete, so that nothing is missing if one source completes before another.
@@ -128,7 +128,7 @@ export class Restoration {
         await opened.file.close();
       }
     } catch (error) {
-      await Promise.all(this.clusters.map((cluster) => this.letGo(cluster)));
+      await Promise.all(this.clusters.map((cluster) => this.release(cluster)));
       return error instanceof CheckpointError
         ? await this.#setAside(error)
         : { kind: 'unreadable', message: messageOf(error) };
@@ -139,7 +139,7 @@ export class Restoration {
    * Restores the state of another program instead of a checkpoint; it is released in the same way. Must be called before any
    * source is followed. Returns the numbers of accepted entries and nodes; the engines reject invalid ones. Works in slices.
    */
-  async adopt({ entries, nodes, identities, knownAt }: LeftState): Promise<{
+  async adopt({ entries, nodes, identities, knownAt }: ImportedState): Promise<{
     readonly entries: number;
     readonly nodes: number;
   }> {
@@ -150,7 +150,7 @@ export class Restoration {
       inSteps(identities, (known) => this.#takeIdentity({ ...known, cluster: clusterName }), gate.slice),
     );
     if (entries.length + identities.length > 0) this.#note(clusterName, header);
-    const takeEntry = ({ ip, ...claim }: LeftState['entries'][number]): void => {
+    const takeEntry = ({ ip, ...claim }: ImportedState['entries'][number]): void => {
       if (ipcache.upsert(ip, { ...claim, source: 'restored', owner: '' }) !== 'invalid') taken.entries++;
     };
     await gate.runSteps(inSteps(entries, takeEntry));
@@ -198,11 +198,11 @@ export class Restoration {
    * Withdraws the restored state of a cluster in slices, because its sources are complete and the rest is outdated. Resolves when
    * all is withdrawn. If the cluster has no restored state, changes nothing; a second call returns the same promise.
    */
-  letGo(cluster: string): Promise<void> {
+  release(cluster: string): Promise<void> {
     const leaving = this.#leaving.get(cluster);
     if (leaving !== undefined) return leaving;
     if (!this.#knownAt.has(cluster)) return Promise.resolve();
-    const left = this.#letGo(cluster).finally(() => {
+    const left = this.#release(cluster).finally(() => {
       this.#knownAt.delete(cluster);
       this.#leaving.delete(cluster);
     });
@@ -211,12 +211,12 @@ export class Restoration {
   }
 
   /** Withdraws only the restored service backends of a remote cluster that has been unreachable for too long. */
-  async letGoOffers(cluster: string): Promise<void> {
+  async releaseOffers(cluster: string): Promise<void> {
     const { gate, services } = this.#options;
     if (this.#knownAt.has(cluster)) await gate.runSteps(services.withdrawRestoredSteps(cluster));
   }
 
-  async #letGo(cluster: string): Promise<void> {
+  async #release(cluster: string): Promise<void> {
     const { ipcache, services, nodes, gate } = this.#options;
     await gate.runSteps(services.withdrawRestoredSteps(this.#ownerOf(cluster)));
     await gate.runSteps(ipcache.withdrawSteps({ source: 'restored', owner: this.#ownerOf(cluster) }));
@@ -352,8 +352,8 @@ checkArguments(Restoration, {
   knownAt: { cluster: TEXT },
   labelsOf: { identity: NUMBER },
   clusterOf: { identity: NUMBER },
-  letGo: { cluster: TEXT },
-  letGoOffers: { cluster: TEXT },
+  release: { cluster: TEXT },
+  releaseOffers: { cluster: TEXT },
 });
 
 /** State while a file is restored. */

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { clusterFigures } from '../../src/agent/agent-status.ts';
+import { clusterMetrics } from '../../src/agent/agent-status.ts';
 import { newCluster, OWN } from '../clustermesh/support/mesh-world.ts';
 import { agent, agentForEachTest, clock } from '../clustermesh/support/set-up.ts';
 import { settle } from '../kvstore/support/settle.ts';
@@ -11,7 +11,7 @@ it('measures the own cluster and each remote one, including one that is unreacha
   await agent.add('a', newCluster(clock, 'a', 1));
   await agent.mesh.add('b', () => Promise.reject(new Error('no such certificate')));
   await settle(8);
-  const figures = [...clusterFigures({ own, mesh: agent.mesh })];
+  const figures = [...clusterMetrics({ own, mesh: agent.mesh })];
   expect(
     figures.map(({ name, watches, firstSyncMs, lastSyncMs }) => [
       ...[name, watches.length, firstSyncMs, lastSyncMs],

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import type { ClusterFigures } from '../../src/api/read-model.ts';
-import { DelayCounts } from '../../src/base/delay-counts.ts';
+import type { ClusterMetrics } from '../../src/api/read-model.ts';
+import { LatencyHistogram } from '../../src/base/delay-counts.ts';
 import { testApp } from './support/test-app.ts';
 
 async function metrics(app: ReturnType<typeof testApp>['app']): Promise<string> {
@@ -13,7 +13,7 @@ function series(text: string): readonly string[] {
 }
 
 /** A cluster of which nothing is known yet. */
-const NEW: ClusterFigures = {
+const NEW: ClusterMetrics = {
   ...{ name: 'baltic', firstSyncMs: undefined, lastSyncMs: undefined, kvstore: undefined, watches: [] },
 };
 
@@ -61,7 +61,7 @@ describe('/metrics', () => {
     const { app, model } = testApp();
     const watch = { listings: 1, resumptions: 2, failures: 3, queuedBytes: 4 };
     const watches = [[3, 7, 7], [40_000]].map((delays) => {
-      const counts = new DelayCounts();
+      const counts = new LatencyHistogram();
       for (const ms of delays) counts.add(ms);
       return { ...watch, delays: counts.status() };
     });

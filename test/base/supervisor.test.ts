@@ -19,7 +19,7 @@ describe('a task that is restarted', () => {
     const reported: unknown[] = [];
     const { clock, tasks } = supervised((error, task) => reported.push([task, String(error)]));
     const starts: number[] = [];
-    const over = tasks.keep('loop', async () => {
+    const over = tasks.runWithRestart('loop', async () => {
       starts.push(clock.now());
       if (starts.length < 4) throw new Error(`fault ${starts.length}`);
     });
@@ -47,7 +47,7 @@ describe('a task that is restarted', () => {
   it('restarts its backoff after a long run', async () => {
     const { clock, tasks } = supervised();
     const starts: number[] = [];
-    void tasks.keep(
+    void tasks.runWithRestart(
       'loop',
       async () => {
         starts.push(clock.now());
@@ -64,7 +64,7 @@ describe('a task that is restarted', () => {
   it('ends when it resolves: a loop that has ended is not restarted', async () => {
     const { clock, tasks } = supervised();
     let runs = 0;
-    await tasks.keep('loop', () => void runs++);
+    await tasks.runWithRestart('loop', () => void runs++);
     await advance(clock, 100_000);
     expect(runs).toBe(1);
   });
@@ -80,7 +80,7 @@ describe('stopping', () => {
         release = resolve;
       });
     });
-    void tasks.keep('broken', () => Promise.reject(new Error('no')));
+    void tasks.runWithRestart('broken', () => Promise.reject(new Error('no')));
     await settle();
     let stopped = false;
     const stopping = tasks.stop().then(() => {
@@ -114,7 +114,7 @@ describe('stopping', () => {
       await never(signal);
       throw new Error('aborted');
     };
-    const results = [tasks.run('one', work, { signal: ending.signal }), tasks.keep('two', work)];
+    const results = [tasks.run('one', work, { signal: ending.signal }), tasks.runWithRestart('two', work)];
     ending.abort();
     await expect(results[0]).rejects.toThrow('aborted');
     expect(tasks.status().tasks.map(({ name }) => name)).toEqual(['two']);

@@ -64,7 +64,12 @@ describe('the state machine of a remote cluster', () => {
   it('drains before it follows a cluster whose id has changed', () => {
     const { state, did } = play([...AGAIN, read(config(3)), ['validated'], ['drained']], WATCHING);
     expect(did).toEqual(['leave', 'read-config', 'validate', 'withdraw', 'follow']);
-    expect(state).toMatchObject({ phase: 'watching', id: 3, owed: 'nothing', config: config(3) });
+    expect(state).toMatchObject({
+      phase: 'watching',
+      id: 3,
+      pendingWithdrawal: 'nothing',
+      config: config(3),
+    });
   });
 
   it('does not drain a cluster that tells its id for the first time: what does not fit is swept', () => {
@@ -80,7 +85,12 @@ describe('the state machine of a remote cluster', () => {
     expect(rejected.state).toMatchObject({ phase: 'leaving', id: 1, lastFailure: 'taken' });
     const { state, did } = play([['left'], ['drained'], ['retry']], rejected.state);
     expect(did).toEqual(['withdraw', 'wait', 'read-config']);
-    expect(state).toMatchObject({ phase: 'handshake', id: 0, config: undefined, owed: 'nothing' });
+    expect(state).toMatchObject({
+      phase: 'handshake',
+      id: 0,
+      config: undefined,
+      pendingWithdrawal: 'nothing',
+    });
   });
 
   it('connects again after a client could not be made', () => {
@@ -388,7 +398,7 @@ describe('whatever happens, the state machine', () => {
             const input = { ...fields, attempt: state.attempt - behind } as ClusterInput;
             const isAnswer = behind === 0;
             if (isAnswer && input.type === 'left' && state.phase === 'leaving') following = false;
-            drained = isAnswer && input.type === 'drained' && state.owed === 'everything';
+            drained = isAnswer && input.type === 'drained' && state.pendingWithdrawal === 'everything';
             const step = stepCluster(state, input);
             for (const effect of step.effects) {
               if (BEGINS.includes(effect.do)) expect(following).toBe(false);
@@ -399,7 +409,7 @@ describe('whatever happens, the state machine', () => {
             if (state.phase === 'stopped') expect(['stopped', 'leaving']).toContain(step.state.phase);
             if (state.phase === 'stopped' && step.state.phase === 'leaving')
               expect(step.state.next).toBe('removed');
-            if (step.state.phase === 'watching') expect(step.state.owed).toBe('nothing');
+            if (step.state.phase === 'watching') expect(step.state.pendingWithdrawal).toBe('nothing');
             expect(step.state.next !== undefined).toBe(['leaving', 'draining'].includes(step.state.phase));
             state = step.state;
           }

@@ -7,7 +7,7 @@ import type { Writer } from '../../src/ipcache/types.ts';
 import type { MeshResource } from '../../src/kvstore/codec/keys.ts';
 import { MemoryBackend } from '../../src/kvstore/memory/memory-backend.ts';
 import type { NumericIdentity } from '../../src/model/numeric-identity.ts';
-import { RemoteIdentityCache } from '../../src/model/remote-identity-cache.ts';
+import { IdentityCache } from '../../src/model/remote-identity-cache.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
 import { settle } from '../kvstore/support/settle.ts';
 import { write, writeIP, writeNode, writeService } from './support/mesh-world.ts';
@@ -17,7 +17,7 @@ const WRITER: Writer = { source: 'clustermesh', owner: 'a' };
 /** The stores of the cluster `a`, with engines that note what they are told. */
 class World {
   readonly told: string[] = [];
-  readonly identities: RemoteIdentityCache = new RemoteIdentityCache();
+  readonly identities: IdentityCache = new IdentityCache();
   readonly backend: MemoryBackend = new MemoryBackend({ clock: new ManualClock() });
   readonly engines: Required<Omit<MeshEngines, 'remoteNodeIdentities'>>;
   readonly stores: ClusterStores;

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { Failure } from '../../src/base/failure.ts';
 import { DeleteGuard } from '../../src/clustermesh/delete-guard.ts';
-import { Readings } from '../../src/clustermesh/readings.ts';
+import { WatchStates } from '../../src/clustermesh/readings.ts';
 import type { KeyRead, KvstoreBackend, WatchState } from '../../src/kvstore/session/backend.ts';
 import { KvstoreError } from '../../src/kvstore/session/errors.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
@@ -172,7 +172,7 @@ describe('what is being read of a cluster', () => {
         fc.array(fc.tuple(name, state), { maxLength: 8, size: 'max' }),
         fc.boolean(),
         (observed, clears) => {
-          const readings = new Readings();
+          const readings = new WatchStates();
           for (const [reading, entered] of observed) readings.observe(reading, entered);
           if (clears) readings.clear();
           const last = new Map(clears ? [] : observed);

@@ -188,7 +188,7 @@ describe('a cluster that is followed', () => {
       ...{ name: 'a', read: seen, clock, random: () => 0.5 },
       backend: backend as unknown as KvstoreBackend,
       stores: stores as unknown as ClusterStores,
-      how: { config: undefined, canaries: false, deletes: 'all', refill: false, services: true, ...how },
+      options: { config: undefined, canaries: false, deletes: 'all', refill: false, services: true, ...how },
       onReading: (...reading) => void told.push(reading),
       onComplete: () => void told.push('complete'),
     };

@@ -4,13 +4,13 @@ import { IdentityResolver } from '../../src/clustermesh/identity-resolver.ts';
 import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
 import { formatLabels, parseLabels } from '../../src/model/labels.ts';
 import { isNumericIdentity } from '../../src/model/numeric-identity.ts';
-import { RemoteIdentityCache } from '../../src/model/remote-identity-cache.ts';
+import { IdentityCache } from '../../src/model/remote-identity-cache.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
 import { advance, settle } from '../kvstore/support/settle.ts';
 import { Agent, newCluster, OWN, write } from './support/mesh-world.ts';
 
-function cacheOf(identities: Readonly<Record<number, string>>): RemoteIdentityCache {
-  const cache = new RemoteIdentityCache();
+function cacheOf(identities: Readonly<Record<number, string>>): IdentityCache {
+  const cache = new IdentityCache();
   for (const [id, app] of Object.entries(identities).map(([id, app]) => [Number(id), app] as const)) {
     if (isNumericIdentity(id)) cache.upsert(id, parseLabels(`k8s:app=${app};`) ?? []);
   }
@@ -52,7 +52,7 @@ describe('an identity resolver', () => {
   });
 
   it('knows the reserved ones by name, and none that only one node knows', () => {
-    const nothing = { identities: new RemoteIdentityCache(), clusterID: 0 };
+    const nothing = { identities: new IdentityCache(), clusterID: 0 };
     const resolver = new IdentityResolver({ own: nothing, mesh: { identitiesFor: () => [] } });
     expect(resolver.resolve(1)).toEqual([{ source: 'reserved', key: 'host', value: '' }]);
     for (const number of [200, 1 << 24, (1 << 24) + 300, (2 << 24) + 300, -1, 1.5, 2 ** 32])
@@ -69,7 +69,7 @@ describe('an identity resolver', () => {
   });
 
   it('asks everybody who has the id of the cluster, and nobody for those that only one node knows', () => {
-    const own = { identities: new RemoteIdentityCache(), clusterID: 1 };
+    const own = { identities: new IdentityCache(), clusterID: 1 };
     const caches = [cacheOf({}), cacheOf({ 131584: 'b', 16908800: 'local' })];
     const resolver = new IdentityResolver({ own, mesh: { identitiesFor: () => caches } });
     expect(resolver.resolve(0x2_0200)?.[0]?.value).toBe('b');

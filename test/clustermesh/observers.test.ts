@@ -10,7 +10,7 @@ import type { ClusterNode } from '../../src/model/cluster-node.ts';
 import type { ClusterService } from '../../src/model/cluster-service.ts';
 import { parseLabels } from '../../src/model/labels.ts';
 import type { NumericIdentity } from '../../src/model/numeric-identity.ts';
-import { RemoteIdentityCache } from '../../src/model/remote-identity-cache.ts';
+import { IdentityCache } from '../../src/model/remote-identity-cache.ts';
 
 /** Every call, in order. */
 class Calls {
@@ -135,7 +135,7 @@ describe('the services of a cluster', () => {
 });
 
 it('the identities of a cluster are in its cache until they are deleted', () => {
-  const identities = new RemoteIdentityCache();
+  const identities = new IdentityCache();
   const observer = identityObserver(identities);
   const labels = parseLabels('k8s:app=web;') ?? [];
   observer.onUpdate('300', { id: 300 as NumericIdentity, labels });

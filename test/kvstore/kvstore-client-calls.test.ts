@@ -89,11 +89,11 @@ describe('a client of a kvstore', () => {
 
   it('counts its leases of both kinds, and those that were lost', async () => {
     await client.update('a', ONE, { leased: true });
-    await client.update('b', ONE, { leased: 'first' });
+    await client.update('b', ONE, { leased: 'expires-first' });
     expect(client.status()).toMatchObject({ kind: 'memory', leases: 2, leasesLost: 0 });
     for (const lease of server.leases) server.expireLease(lease);
     await client.update('a', ONE, { leased: true });
-    await client.update('b', ONE, { leased: 'first' });
+    await client.update('b', ONE, { leased: 'expires-first' });
     expect(client.status()).toMatchObject({ leases: 2, leasesLost: 2 });
   });
 
@@ -103,7 +103,7 @@ describe('a client of a kvstore', () => {
     const lost: string[] = [];
     client.onLeaseLost({ onLeaseLost: (keys) => lost.push(...keys) });
     await client.update('a', ONE, { leased: true });
-    await client.update('b', ONE, { leased: 'first' });
+    await client.update('b', ONE, { leased: 'expires-first' });
     await settle(8);
     for (const lease of server.leases) server.expireLease(lease);
     await settle(8);
@@ -200,19 +200,19 @@ describe('a client of a kvstore', () => {
       connect({ mayWrite: () => may, writeTimeoutMs: 1234 });
     });
 
-    it.each([false, true])('sends nothing while it may not (together with others: %s)', async (together) => {
+    it.each([false, true])('sends nothing while it may not (together with others: %s)', async (batched) => {
       const txn = vi.spyOn(link, 'txn');
       may = false;
-      await expect(client.update('a', ONE, { together })).rejects.toMatchObject({
+      await expect(client.update('a', ONE, { batched })).rejects.toMatchObject({
         code: 'not-leader',
         message: 'the write was rejected, because another process may be the leader',
       });
       expect(txn).not.toHaveBeenCalled();
     });
 
-    it.each([false, true])('limits how long a write takes (together with others: %s)', async (together) => {
+    it.each([false, true])('limits how long a write takes (together with others: %s)', async (batched) => {
       const txn = vi.spyOn(link, 'txn');
-      await client.update('a', ONE, { together });
+      await client.update('a', ONE, { batched });
       expect(txn.mock.calls.map(([, options]) => options?.deadlineMs)).toEqual([1234]);
     });
   });

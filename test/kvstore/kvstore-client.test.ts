@@ -56,7 +56,7 @@ it('deletes of prefixes look at their own keys only, and forget them over severa
   const gate = new TurnGate({ clock, nextTurn, weightPerTurn: 1 });
   const backend = new MemoryBackend({ clock, random: () => 0.5, gate });
   const put = (key: string): Promise<number> =>
-    backend.update(key, bytesOfText('1'), { leased: true, together: true });
+    backend.update(key, bytesOfText('1'), { leased: true, batched: true });
   const keys = (prefix: string, count: number): readonly string[] =>
     Array.from({ length: count }, (_, i) => `${prefix}${i}`);
   await Promise.all([...keys('other/', 2000), ...keys('few/', 10), ...keys('many/', 1500)].map(put));
@@ -270,7 +270,7 @@ describe('a key that goes first', () => {
     for (const livedMs of [0, 179_000, 299_000, 301_000]) {
       const backend = new FaultyMemory({ server, clock, random: () => 0.5 });
       for (const key of KEYS) await backend.update(key, bytesOfText('v'), { leased: true });
-      await backend.update('config', bytesOfText('v'), { leased: 'first' });
+      await backend.update('config', bytesOfText('v'), { leased: 'expires-first' });
       await advance(clock, livedMs);
       backend.link.blackHole();
       const left: (readonly [boolean, number])[] = [];
@@ -289,7 +289,7 @@ describe('a key that goes first', () => {
   it('is gone before any other when the client is closed', async () => {
     const backend = new FaultyMemory({ server, clock, random: () => 0.5 });
     for (const key of ['p/1', 'p/2']) await backend.update(key, bytesOfText('v'), { leased: true });
-    await backend.update('p/config', bytesOfText('v'), { leased: 'first' });
+    await backend.update('p/config', bytesOfText('v'), { leased: 'expires-first' });
     const watcher = new MemoryBackend({ server, clock });
     const { events } = new WatchRecorder(watcher.watch('p/'));
     await settle(4);
@@ -306,7 +306,7 @@ describe('a key that goes first', () => {
     backend.onLeaseLost({ onLeaseLost: (keys) => lost.push(...keys) });
     await backend.update('a', bytesOfText('v'), { leased: true });
     await backend.update('config', bytesOfText('v'), { leased: true });
-    await backend.update('config', bytesOfText('v'), { leased: 'first' });
+    await backend.update('config', bytesOfText('v'), { leased: 'expires-first' });
     const [, first] = server.leases;
     if (first !== undefined) server.expireLease(first);
     await advance(clock, 200_000);

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { Label, Labels } from '../../src/model/labels.ts';
 import type { NumericIdentity } from '../../src/model/numeric-identity.ts';
-import { RemoteIdentityCache } from '../../src/model/remote-identity-cache.ts';
+import { IdentityCache } from '../../src/model/remote-identity-cache.ts';
 import { cpuTime } from '../base/support/cpu-time.ts';
 
 const label: fc.Arbitrary<Label> = fc.record({
@@ -35,7 +35,7 @@ function sameLabels(a: Labels, b: Labels): boolean {
 describe('the identities of a cluster', () => {
   it('find their place in few steps, however many have the same labels (regression: one for each of them)', () => {
     let compared = 0;
-    const cache = new RemoteIdentityCache((a, b) => {
+    const cache = new IdentityCache((a, b) => {
       compared++;
       return a - b;
     });
@@ -52,7 +52,7 @@ describe('the identities of a cluster', () => {
 
   it('are deleted in few steps, however many have the same labels (regression: 65,000 took 3 s)', () => {
     let compared = 0;
-    const cache = new RemoteIdentityCache((a, b) => {
+    const cache = new IdentityCache((a, b) => {
       compared++;
       return a - b;
     });
@@ -72,7 +72,7 @@ describe('the identities of a cluster', () => {
   it('are found by number and by labels, the smallest number where several have the same labels', () => {
     fc.assert(
       fc.property(fc.array(step, { maxLength: 30 }), anyLabels, (steps, wanted) => {
-        const cache = new RemoteIdentityCache();
+        const cache = new IdentityCache();
         const model = new Map<number, Labels>();
         for (const each of steps) {
           if (each.op === 'upsert') {

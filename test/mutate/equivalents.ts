@@ -104,7 +104,7 @@ export const EQUIVALENTS: readonly Equivalent[] = [
   },
   {
     file: 'src/model/remote-identity-cache.ts',
-    symbol: 'RemoteIdentityCache.upsert',
+    symbol: 'IdentityCache.upsert',
     changes: ['_(_)?._ === _ → false'],
     reason: 'writes again what is there; the early return only saves time',
   },

@@ -100,7 +100,7 @@ it('objects from which no key can be made are refused by name and field, each co
     ...{ intervals: {}, kubernetes, backend, clock, random: () => 0.5 },
     gate: new TurnGate({ clock, nextTurn: setImmediate }),
     onReject: ({ message }) => said.push(message),
-    ...{ onFailure: () => {}, onDeed: () => {} },
+    ...{ onFailure: () => {}, onAction: () => {} },
   });
   const ended = new AbortController();
   const running = published.map((duty) => duty.run(ended.signal));

@@ -16,8 +16,8 @@ const OF_RESTORATION: WrongCalls<Restoration> = {
   knownAt: [[undefined]],
   labelsOf: [['7']],
   clusterOf: [['7']],
-  letGo: [[undefined]],
-  letGoOffers: [[undefined]],
+  release: [[undefined]],
+  releaseOffers: [[undefined]],
 };
 
 const OF_ADDRESSES: WrongCalls<IPAM> = Object.fromEntries([

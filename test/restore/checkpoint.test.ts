@@ -73,7 +73,7 @@ describe('a checkpoint', () => {
         for (const { identity, labels } of known.identities) {
           expect(text(restoration.labelsOf(identity))).toBe(text(labels));
         }
-        for (const cluster of [OWN, ...REMOTE]) await restoration.letGo(cluster);
+        for (const cluster of [OWN, ...REMOTE]) await restoration.release(cluster);
         expect(restoration.clusters).toEqual([]);
         expect(contents(next)).toBe(contents(engines()));
         expect([...restoration.identities()]).toEqual([]);
@@ -89,7 +89,7 @@ describe('a checkpoint', () => {
         const { next, restoration } = await restarted(known);
         await restoration.read();
         learn(next, after);
-        for (const cluster of clusters) await restoration.letGo(cluster);
+        for (const cluster of clusters) await restoration.release(cluster);
         const fresh = engines();
         learn(fresh, after);
         for (const { services } of [fresh, next]) services.markSynced();

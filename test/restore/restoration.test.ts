@@ -8,7 +8,7 @@ import { ByteWriter } from '../../src/restore/byte-writer.ts';
 import type { CheckpointEngines, CheckpointIdentity } from '../../src/restore/checkpoint.ts';
 import { CHECKPOINT, SECTION, type Section, writeCheckpoint } from '../../src/restore/checkpoint-file.ts';
 import { type CheckpointEntry, writeEntry } from '../../src/restore/entry-codec.ts';
-import type { LeftState, Restoration } from '../../src/restore/restoration.ts';
+import type { ImportedState, Restoration } from '../../src/restore/restoration.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
 import { MemoryFolder } from './support/memory-folder.ts';
 import { contents, engines, OWN, REMOTE, restart, save } from './support/world.ts';
@@ -94,7 +94,7 @@ const MANY_NODES = Array.from({ length: 1_000 }, (_, i) => ({
   source: 'k8s',
 }));
 
-const LEFT: LeftState = {
+const LEFT: ImportedState = {
   entries: [
     { ip: '10.0.0.1', identity: 7, k8s: { namespace: 'shop', podName: 'web' } },
     { ip: 'nonsense', identity: 8 },
@@ -133,7 +133,7 @@ describe('what is restored of a cluster', () => {
           expect(restoration.clusterOf(identity)).toBe(isLeft ? cluster : undefined);
           expect(restoration.labelsOf(identity)).toEqual(isLeft ? [] : undefined);
         }
-        await restoration.letGo(clusters[gone] ?? '');
+        await restoration.release(clusters[gone] ?? '');
       }
     });
     await fc.assert(property, { numRuns: Math.min(1_000, Number(process.env['PROPERTY_RUNS'] ?? 300)) });
@@ -142,8 +142,8 @@ describe('what is restored of a cluster', () => {
   it('is gone when it is let go of a second time, too', async () => {
     const { next, restoration } = restart(await folderOf([json(SECTION.nodes, MANY_NODES)]));
     expect(await restoration.read()).toMatchObject({ nodes: 1_000 });
-    const first = restoration.letGo('east');
-    await restoration.letGo('east');
+    const first = restoration.release('east');
+    await restoration.release('east');
     expect([next.nodes.size, restoration.clusters]).toEqual([0, []]);
     await first;
   });
@@ -154,8 +154,8 @@ describe('what is restored of a cluster', () => {
     const id = { namespace: 'shop', name: 'web' };
     next.services.restorePart({ kind: 'offer', id, cluster: 'east', backends: [] });
     const before = contents(next);
-    await restoration.letGo('east');
-    await restoration.letGoOffers('east');
+    await restoration.release('east');
+    await restoration.releaseOffers('east');
     expect(contents(next)).toBe(before);
   });
 
@@ -170,7 +170,7 @@ describe('what is restored of a cluster', () => {
     ]);
     const { next, restoration } = restart(folder);
     expect(await restoration.read()).toMatchObject({ services: 2 });
-    await restoration.letGoOffers('east');
+    await restoration.releaseOffers('east');
     expect(Array.from(next.services.parts(), (part) => part.kind === 'offer' && part.cluster)).toEqual([
       'west',
     ]);
@@ -287,13 +287,13 @@ describe('what another program has left', () => {
     const pod = { source: 'restored', owner: '', identity: 7, k8s: { namespace: 'shop', podName: 'web' } };
     expect([next.ipcache.size, next.ipcache.get('10.0.0.1')]).toMatchObject([2, pod]);
     expect([next.nodes.size, next.nodes.get('east/n1')?.source]).toEqual([39, 'restored']);
-    await restoration.letGo('east');
+    await restoration.release('east');
     expect([next.nodes.size, next.ipcache.size, restoration.clusters]).toEqual([0, 2, [OWN]]);
-    await restoration.letGo(OWN);
+    await restoration.release(OWN);
     expect([contents(next), [...restoration.identities()]]).toEqual([contents(engines()), []]);
   });
 
-  it.each<[string, Partial<LeftState>, readonly string[]]>([
+  it.each<[string, Partial<ImportedState>, readonly string[]]>([
     ['nothing', { entries: [], identities: [] }, []],
     ['entries', { identities: [] }, [OWN]],
     ['identities', { entries: [] }, [OWN]],
@@ -317,7 +317,7 @@ it('forgets the identities of a cluster over several turns (regression: in one t
   const identities = Array.from({ length: 5000 }, (_, i) => ({ identity: 300 + i, labels: [] }));
   await restoration.adopt({ entries: [], nodes: [], identities, knownAt: 500 });
   left.length = 0;
-  await restoration.letGo(OWN);
+  await restoration.release(OWN);
   expect(new Set(left).size).toBeGreaterThanOrEqual(5);
   expect([...restoration.identities()]).toEqual([]);
 });

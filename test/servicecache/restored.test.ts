@@ -13,7 +13,7 @@ function restoredOf(cache: ServiceCache): ServiceCache {
   return next;
 }
 
-function letGo(cache: ServiceCache, cluster: string, limit?: number): void {
+function release(cache: ServiceCache, cluster: string, limit?: number): void {
   for (const _ of cache.withdrawRestoredSteps(cluster, limit));
 }
 
@@ -48,7 +48,7 @@ describe('what a checkpoint has said of services', () => {
         next.subscribe(listener);
         const fresh = new NaiveServiceCache(OWN_CLUSTER, false);
         for (const operation of after) for (const each of [next, fresh]) apply(each, operation);
-        for (const cluster of ['', ...CLUSTERS]) letGo(next, cluster, limit);
+        for (const cluster of ['', ...CLUSTERS]) release(next, cluster, limit);
         for (const each of [next, fresh]) each.markSynced();
         expect(text(listener.view())).toBe(text(fresh.view()));
         expect(next.status()).toMatchObject(fresh.counts());
@@ -80,15 +80,15 @@ describe('what a checkpoint has said of services', () => {
     expect(cache.restoredFrom(SHOP)).toEqual(['east']);
     expect(cache.mergeExternalServiceUpdate(offer('east', ['10.9.0.1']))).toBe('unchanged');
     expect(cache.restoredFrom(SHOP)).toEqual([]);
-    for (const cluster of ['', 'east']) letGo(cache, cluster);
+    for (const cluster of ['', 'east']) release(cache, cluster);
     expect(lines).toEqual([]);
   });
 
   it('goes in two passes: what Kubernetes did not say, then what a cluster did not offer', () => {
     const { cache, lines } = told();
     cache.updateService(service({ global: true }));
-    letGo(cache, '');
-    letGo(cache, 'east');
+    release(cache, '');
+    release(cache, 'east');
     expect(lines).toEqual(['update shop/checkout east/10.9.0.1:8080', 'update shop/checkout']);
   });
 
@@ -107,7 +107,7 @@ describe('what a checkpoint has said of services', () => {
         throw new Error('no');
       });
     expect(fails).toThrow('no');
-    letGo(cache, '');
+    release(cache, '');
     expect(cache.explain(SHOP)?.origins).toEqual([{ cluster: 'east', slice: '', backends: 1 }]);
   });
 });

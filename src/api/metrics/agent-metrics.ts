@@ -3,7 +3,7 @@ import type { ReadModel } from '../read-model.ts';
 import { clusterDescriptions, syncDescriptions } from './cluster-metrics.ts';
 import { datapathDescriptions } from './datapath-metrics.ts';
 import { type DelayHistogram, histogramLines } from './delay-histogram.ts';
-import { byLabel, type Description, one, type Readings } from './description.ts';
+import { byLabel, type Description, type MetricSources, one } from './description.ts';
 import { engineDescriptions, ipcacheDescriptions } from './engine-metrics.ts';
 import { kubernetesDescriptions } from './kubernetes-metrics.ts';
 import { kvstoreDescriptions } from './kvstore-metrics.ts';
@@ -18,7 +18,7 @@ import { Scrape } from './scrape.ts';
 export class AgentMetrics extends ProcessMetrics {
   /** Number of connected monitors. */
   monitors = 0;
-  readonly #readings: Readings;
+  readonly #readings: MetricSources;
 
   constructor(model: ReadModel, feed: ChangeFeed) {
     const scrape = new Scrape();
@@ -41,19 +41,19 @@ export class AgentMetrics extends ProcessMetrics {
   }
 }
 
-function readingsOf(model: ReadModel, scrape: Scrape): Readings {
+function readingsOf(model: ReadModel, scrape: Scrape): MetricSources {
   return {
     ipcache: { status: scrape.once(() => model.ipcache.status()) },
     services: { status: scrape.once(() => model.services.status()) },
     nodes: { status: scrape.once(() => model.nodes.status()) },
     status: scrape.once(() => model.status()),
     rejections: () => model.rejections(),
-    figures: scrape.once(() => [...model.figures()]),
+    metrics: scrape.once(() => [...model.clusterMetrics()]),
   };
 }
 
-function histograms({ figures, nodes }: Readings): readonly DelayHistogram[] {
-  const propagation = figures().flatMap(({ name, watches }) =>
+function histograms({ metrics, nodes }: MetricSources): readonly DelayHistogram[] {
+  const propagation = metrics().flatMap(({ name, watches }) =>
     watches.map(({ delays }) => [name, delays] as const),
   );
   return [
@@ -72,7 +72,7 @@ function histograms({ figures, nodes }: Readings): readonly DelayHistogram[] {
   ];
 }
 
-function descriptions(model: Readings, feed: ChangeFeed): readonly Description[] {
+function descriptions(model: MetricSources, feed: ChangeFeed): readonly Description[] {
   return [
     ...ipcacheDescriptions(model),
     ...engineDescriptions(model),

@@ -1,8 +1,8 @@
 import type { ReadModel } from '../read-model.ts';
-import { type Description, known, one, type Readings } from './description.ts';
+import { type Description, known, type MetricSources, one } from './description.ts';
 
 /** Returns the status metrics of each cluster. */
-export function clusterDescriptions(model: Readings): readonly Description[] {
+export function clusterDescriptions(model: MetricSources): readonly Description[] {
   const clusters = function* (
     value: (cluster: ReturnType<ReadModel['status']>['clusters'][number]) => number,
   ) {
@@ -72,19 +72,19 @@ export function clusterDescriptions(model: Readings): readonly Description[] {
 }
 
 /** Returns the sync durations of each cluster. */
-export function syncDescriptions({ figures }: Pick<Readings, 'figures'>): readonly Description[] {
+export function syncDescriptions({ metrics }: Pick<MetricSources, 'metrics'>): readonly Description[] {
   const inSeconds = (ms: number | undefined): number | undefined => (ms === undefined ? ms : ms / 1000);
   const labels = ['cluster'];
   return [
     {
       ...{ name: 'dpcache_cluster_first_sync_duration_seconds', type: 'gauge', labels },
       help: 'Duration of the initial sync of a cluster.',
-      samples: () => known(figures(), ({ firstSyncMs }) => inSeconds(firstSyncMs)),
+      samples: () => known(metrics(), ({ firstSyncMs }) => inSeconds(firstSyncMs)),
     },
     {
       ...{ name: 'dpcache_cluster_last_sync_duration_seconds', type: 'gauge', labels },
       help: 'Duration of the last full sync of a cluster.',
-      samples: () => known(figures(), ({ lastSyncMs }) => inSeconds(lastSyncMs)),
+      samples: () => known(metrics(), ({ lastSyncMs }) => inSeconds(lastSyncMs)),
     },
   ];
 }

@@ -1,8 +1,8 @@
 import type { DatapathTableDocument } from '../datapath-document.ts';
-import type { Description, Readings, Sample } from './description.ts';
+import type { Description, MetricSources, Sample } from './description.ts';
 
 /** Returns the metrics of the datapath. They have no samples if no datapath is configured. */
-export function datapathDescriptions({ status }: Pick<Readings, 'status'>): readonly Description[] {
+export function datapathDescriptions({ status }: Pick<MetricSources, 'status'>): readonly Description[] {
   const tables = (read: (table: DatapathTableDocument) => number | undefined): readonly Sample[] =>
     (status().datapath?.tables ?? []).flatMap((table) => {
       const value = read(table);

@@ -1,4 +1,4 @@
-import { DELAY_BOUNDS_MS, type DelayStatus } from '../../base/delay-counts.ts';
+import { LATENCY_BOUNDS_MS, type LatencyStatus } from '../../base/delay-counts.ts';
 
 /** A histogram of delays counted elsewhere, because prom-client has no histogram that accepts finished counts. */
 export interface DelayHistogram {
@@ -6,7 +6,7 @@ export interface DelayHistogram {
   readonly help: string;
   readonly label: string;
   /** Delays by label value. Delays with the same value are summed. */
-  readonly delays: Iterable<readonly [string, DelayStatus]>;
+  readonly delays: Iterable<readonly [string, LatencyStatus]>;
 }
 
 /** Yields the lines of a histogram in the Prometheus text format. */
@@ -23,7 +23,7 @@ export function* histogramLines({
     let count = 0;
     for (const [at, more] of counts.entries()) {
       count += more;
-      const bound = DELAY_BOUNDS_MS[at];
+      const bound = LATENCY_BOUNDS_MS[at];
       yield `${name}_bucket{${labels},le="${bound === undefined ? '+Inf' : bound / 1000}"} ${count}`;
     }
     yield `${name}_sum{${labels}} ${sumMs / 1000}`;
@@ -31,8 +31,8 @@ export function* histogramLines({
   }
 }
 
-function summed(delays: DelayHistogram['delays']): ReadonlyMap<string, DelayStatus> {
-  const sums = new Map<string, DelayStatus>();
+function summed(delays: DelayHistogram['delays']): ReadonlyMap<string, LatencyStatus> {
+  const sums = new Map<string, LatencyStatus>();
   for (const [of, more] of delays) {
     const { counts, sumMs } = sums.get(of) ?? { counts: [], sumMs: 0 };
     sums.set(of, {

@@ -1,4 +1,4 @@
-import type { ClusterFigures, ReadModel } from '../read-model.ts';
+import type { ClusterMetrics, ReadModel } from '../read-model.ts';
 
 /** A value of a metric with its labels. */
 export interface Sample {
@@ -16,9 +16,9 @@ export interface Description {
 }
 
 /** Sources of the metrics. Each status is read once per scrape, because many metrics share it. */
-export type Readings = {
+export type MetricSources = {
   readonly [Engine in 'ipcache' | 'services' | 'nodes']: Pick<ReadModel[Engine], 'status'>;
-} & Pick<ReadModel, 'status' | 'rejections'> & { readonly figures: () => readonly ClusterFigures[] };
+} & Pick<ReadModel, 'status' | 'rejections'> & { readonly metrics: () => readonly ClusterMetrics[] };
 
 /** Yields a sample for each count, with its name as the label. */
 export function* byLabel(
@@ -35,8 +35,8 @@ export function one(value: number): readonly Sample[] {
 
 /** Returns a sample for each cluster with a value. */
 export function known(
-  clusters: readonly ClusterFigures[],
-  read: (cluster: ClusterFigures) => number | undefined,
+  clusters: readonly ClusterMetrics[],
+  read: (cluster: ClusterMetrics) => number | undefined,
 ): readonly Sample[] {
   return clusters.flatMap((cluster) => {
     const value = read(cluster);

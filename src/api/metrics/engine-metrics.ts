@@ -1,7 +1,7 @@
-import { byLabel, type Description, one, type Readings } from './description.ts';
+import { byLabel, type Description, type MetricSources, one } from './description.ts';
 
 /** Returns the metrics of the IPCache. */
-export function ipcacheDescriptions({ ipcache }: Readings): readonly Description[] {
+export function ipcacheDescriptions({ ipcache }: MetricSources): readonly Description[] {
   return [
     {
       name: 'dpcache_ipcache_entries',
@@ -61,7 +61,7 @@ export function ipcacheDescriptions({ ipcache }: Readings): readonly Description
 }
 
 /** Returns the metrics of the other engines and of all listeners and handlers. */
-export function engineDescriptions({ ipcache, services, nodes }: Readings): readonly Description[] {
+export function engineDescriptions({ ipcache, services, nodes }: MetricSources): readonly Description[] {
   return [
     {
       name: 'dpcache_listener_faults_total',

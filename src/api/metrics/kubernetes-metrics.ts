@@ -1,8 +1,8 @@
 import type { KindDocument } from '../status-document.ts';
-import type { Description, Readings, Sample } from './description.ts';
+import type { Description, MetricSources, Sample } from './description.ts';
 
 /** Returns the metrics of each kind of Kubernetes objects. They have no samples if Kubernetes is not followed. */
-export function kubernetesDescriptions(model: Pick<Readings, 'status'>): readonly Description[] {
+export function kubernetesDescriptions(model: Pick<MetricSources, 'status'>): readonly Description[] {
   const samples = (read: (kind: KindDocument) => number | undefined) => (): readonly Sample[] =>
     (model.status().kubernetes?.kinds ?? []).flatMap((kind) => {
       const value = read(kind);

@@ -1,10 +1,10 @@
-import type { WatchFigures } from '../read-model.ts';
-import { type Description, known, type Readings, type Sample } from './description.ts';
+import type { WatchMetrics } from '../read-model.ts';
+import { type Description, known, type MetricSources, type Sample } from './description.ts';
 
 /** Returns the metrics of each cluster's kvstore client. */
-export function kvstoreDescriptions({ figures }: Pick<Readings, 'figures'>): readonly Description[] {
-  const sums = (read: (watch: WatchFigures) => number): readonly Sample[] =>
-    figures().map(({ name, watches }) => ({
+export function kvstoreDescriptions({ metrics }: Pick<MetricSources, 'metrics'>): readonly Description[] {
+  const sums = (read: (watch: WatchMetrics) => number): readonly Sample[] =>
+    metrics().map(({ name, watches }) => ({
       value: watches.reduce((sum, watch) => sum + read(watch), 0),
       labels: { cluster: name },
     }));
@@ -34,7 +34,7 @@ export function kvstoreDescriptions({ figures }: Pick<Readings, 'figures'>): rea
       ...{ name: 'dpcache_kvstore_requests_total', type: 'counter', labels: ['cluster', 'outcome'] },
       help: 'Requests to a kvstore by outcome: ok, or the code of the error.',
       samples: () =>
-        figures().flatMap(({ name, kvstore }) =>
+        metrics().flatMap(({ name, kvstore }) =>
           Object.entries(kvstore?.requests ?? {}).map(([outcome, value = 0]) => ({
             value,
             labels: { cluster: name, outcome },
@@ -44,12 +44,12 @@ export function kvstoreDescriptions({ figures }: Pick<Readings, 'figures'>): rea
     {
       ...{ name: 'dpcache_kvstore_leases', type: 'gauge', labels },
       help: 'Current leases in a kvstore.',
-      samples: () => known(figures(), ({ kvstore }) => kvstore?.leases),
+      samples: () => known(metrics(), ({ kvstore }) => kvstore?.leases),
     },
     {
       ...{ name: 'dpcache_kvstore_leases_lost_total', type: 'counter', labels },
       help: 'Leases in a kvstore that expired or were revoked while keys were bound to them.',
-      samples: () => known(figures(), ({ kvstore }) => kvstore?.leasesLost),
+      samples: () => known(metrics(), ({ kvstore }) => kvstore?.leasesLost),
     },
   ];
 }

@@ -5,7 +5,7 @@ import type { OwnMap } from './bpf/bpf-map.ts';
 import { type CleanOutcome, cleanAll, cleanPins, cleanTable } from './clean-tables.ts';
 import { NftServices } from './nftables/nft-services.ts';
 import { lockFolder, lockNamespace } from './own-locks.ts';
-import { BESIDE, IPCACHE_PINS, NFT_TABLE, ROUTE_TABLE, TUNNEL_DEVICE } from './own-names.ts';
+import { IPCACHE_PINS, NFT_TABLE, ROUTE_TABLE, STAGING_SUFFIX, TUNNEL_DEVICE } from './own-names.ts';
 import { PathTable } from './paths/path-table.ts';
 import { missingFor, probeHost, readHost } from './probe.ts';
 import { serviceMapShapes, serviceRoom } from './services/service-layout.ts';
@@ -15,7 +15,7 @@ import { Kernel } from './syscall/kernel.ts';
 /** The maps that this project pins, with their shapes. */
 const OWN_MAPS: Parameters<typeof cleanPins>[1] = new Map<string, OwnMap>([
   ...Object.values(IPCACHE_PINS)
-    .flatMap((name) => [name, name + BESIDE])
+    .flatMap((name) => [name, name + STAGING_SUFFIX])
     .map((name) => [name, { type: 'lpmTrie', keySize: 24, valueSize: 12 }] as const),
   ...([4, 6] as const).flatMap((family) =>
     Object.entries(serviceMapShapes(family, serviceRoom())).map(

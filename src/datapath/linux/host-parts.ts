@@ -23,7 +23,7 @@ import type { KernelTable } from './kernel-table.ts';
 import type { LinuxPart } from './linux-datapath.ts';
 import { isRulesKey, NftServices } from './nftables/nft-services.ts';
 import { lockFolder, lockNamespace, type NamespacePart, SteeredByAnotherError } from './own-locks.ts';
-import { BESIDE, IPCACHE_PINS, NFT_TABLE, ROUTE_TABLE, TUNNEL, TUNNEL_DEVICE } from './own-names.ts';
+import { IPCACHE_PINS, NFT_TABLE, ROUTE_TABLE, STAGING_SUFFIX, TUNNEL, TUNNEL_DEVICE } from './own-names.ts';
 import { NodePaths, type NodePathsOptions } from './paths/node-paths.ts';
 import { PacedTask } from './paths/paced-task.ts';
 import { PathTable } from './paths/path-table.ts';
@@ -70,7 +70,7 @@ interface OpenedServices extends Disposable {
 }
 
 /** Makes a table report every write as done, without writing. */
-function writesNothing<Item>(table: Pick<KernelTable<Item>, 'apply'>): void {
+function makeDryRun<Item>(table: Pick<KernelTable<Item>, 'apply'>): void {
   table.apply = (changes) => changes.map(() => undefined);
 }
 
@@ -103,7 +103,7 @@ export class HostParts implements Disposable {
   #nodes(mode: NodePathsOptions['mode']): LinuxPart {
     const { clusterName, nodeName } = this.#context;
     const table = new PathTable(this.#open().kernel, { routeTable: ROUTE_TABLE, device: TUNNEL_DEVICE });
-    if (this.#options.dryRun) writesNothing(table);
+    if (this.#options.dryRun) makeDryRun(table);
     const hold = new DeleteHold(this.#keeping.clock, this.#leading);
     const { remoteCIDRs } = this.#options;
     const paths = new NodePaths(
@@ -132,7 +132,7 @@ export class HostParts implements Disposable {
     const folder = this.#folder();
     const path = join(folder, IPCACHE_PINS[layout]);
     const { table, resized } = this.#ipcacheTable(path, { layout, maxEntries: capacity, isPinned: !dryRun });
-    if (dryRun) writesNothing(table);
+    if (dryRun) makeDryRun(table);
     let isSwapped = resized === undefined;
     const addresses = disposeOnError(
       [table],
@@ -144,7 +144,7 @@ export class HostParts implements Disposable {
     // Finds the entries with a changed endpoint in the same way as changes by others. Failures remain until the next repair.
     addresses.follow(() => void repair().catch(() => {}));
     const end = ipcache.subscribeOwners(rerankPrefixes((prefix) => kept.rerank(prefix)));
-    const pinned = (): string => (isSwapped ? path : path + BESIDE);
+    const pinned = (): string => (isSwapped ? path : path + STAGING_SUFFIX);
     const guard = this.#guarding('ipcache-pins', () => this.#mapPins([[pinned(), table.map.fd]]));
     return {
       tables: [this.#isLeading(keptItems(table, kept)), ...guard.tables],
@@ -155,12 +155,12 @@ export class HostParts implements Disposable {
       ],
       retire: () => {
         if (dryRun) return;
-        if (!isSwapped) renameSync(path + BESIDE, path);
+        if (!isSwapped) renameSync(path + STAGING_SUFFIX, path);
         isSwapped = true;
         for (const name of Object.values(IPCACHE_PINS)) {
           if (name !== IPCACHE_PINS[layout]) unpin(join(folder, name));
           // Left by an agent that ended before it had filled the map.
-          unpin(join(folder, name + BESIDE));
+          unpin(join(folder, name + STAGING_SUFFIX));
         }
       },
       [Symbol.dispose]: () => {
@@ -182,7 +182,7 @@ export class HostParts implements Disposable {
       return { table: IPCacheTable.open(bpf, { path, ...options }) };
     } catch (error) {
       if (!(error instanceof ForeignMapError) || !error.isResized) throw error;
-      const beside = path + BESIDE;
+      const beside = path + STAGING_SUFFIX;
       // May have yet another size if an agent ended before it had filled it.
       if (options.isPinned !== false) unpin(beside);
       return { table: IPCacheTable.open(bpf, { path: beside, ...options }), resized: error.message };
@@ -385,7 +385,7 @@ export class HostParts implements Disposable {
     { deletesMayGo, ...options }: ServicesOptions,
   ): OpenedServices {
     const { nodeName } = this.#context;
-    if (this.#options.dryRun) writesNothing(table);
+    if (this.#options.dryRun) makeDryRun(table);
     const addresses = disposeOnError(
       [owner],
       () => new HostAddresses(this.#open().kernel, { clock: this.#keeping.clock }),

@@ -355,22 +355,22 @@ export class KeptTable<Item> implements Disposable {
     nextTurn(() => {
       this.#waiting = this.#waitingNext;
       this.#waitingNext = new Set();
-      this.#letGoAfter(deletesMayGo);
+      this.#allowDeletesAfter(deletesMayGo);
     });
   }
 
   /** Applies the waiting deletes when `deletesMayGo` resolves. Calls it again if it rejects. */
-  #letGoAfter(deletesMayGo: () => Promise<void>): void {
+  #allowDeletesAfter(deletesMayGo: () => Promise<void>): void {
     deletesMayGo().then(
-      () => this.#letGo(),
+      () => this.#allowDeletes(),
       () =>
         this.#context.clock.after(HOLD_RETRY_MS, () => {
-          if (this.#state !== 'closed') this.#letGoAfter(deletesMayGo);
+          if (this.#state !== 'closed') this.#allowDeletesAfter(deletesMayGo);
         }),
     );
   }
 
-  #letGo(): void {
+  #allowDeletes(): void {
     for (const key of this.#waiting) this.#deletes.add(this.#orderOf(key), key);
     this.#waiting.clear();
     this.#isHolding = false;

@@ -9,7 +9,7 @@ export const IPCACHE_PINS: Readonly<Record<IPCacheLayout, string>> = {
 };
 
 /** Suffix of a map that is filled beside one of another size. */
-export const BESIDE = '_new';
+export const STAGING_SUFFIX = '_new';
 
 /** Our nftables table, in each family. */
 export const NFT_TABLE = 'dpcache';

@@ -10,7 +10,7 @@ import type { TurnGate } from '../../base/turn-gate.ts';
 import type { WorldLabels } from '../../metadata/cidr-labels.ts';
 import { LabelFilter } from '../../model/label-filter.ts';
 import type { Labels } from '../../model/labels.ts';
-import type { RemoteIdentityCache } from '../../model/remote-identity-cache.ts';
+import type { IdentityCache } from '../../model/remote-identity-cache.ts';
 import type { EndpointSlice } from '../../servicecache/backend.ts';
 import type { ResourceKind, ResourceSource } from '../resource.ts';
 import { AddressHolders, type FedIPCache } from './address-holders.ts';
@@ -159,7 +159,7 @@ export class KubernetesFeed {
    * Identities by number and by labels, from CiliumIdentities. If several have the same labels, the oldest wins, then the lowest
    * number (K 45).
    */
-  readonly identities: RemoteIdentityCache = this.#identities.cache;
+  readonly identities: IdentityCache = this.#identities.cache;
   readonly #options: KubernetesFeedOptions;
   readonly #guard: CallbackGuard;
   readonly #rejections: RejectionLog;

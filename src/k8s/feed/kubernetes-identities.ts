@@ -1,4 +1,4 @@
-import { RemoteIdentityCache } from '../../model/remote-identity-cache.ts';
+import { IdentityCache } from '../../model/remote-identity-cache.ts';
 import {
   CILIUM_IDENTITY_FIELDS,
   type CiliumIdentitySays,
@@ -12,7 +12,7 @@ import type { ObjectReader } from './object-feed.ts';
  */
 export class KubernetesIdentities {
   readonly #said = new Map<number, CiliumIdentitySays>();
-  readonly cache: RemoteIdentityCache = new RemoteIdentityCache(
+  readonly cache: IdentityCache = new IdentityCache(
     (a, b) => this.#createdAt(a) - this.#createdAt(b) || a - b,
   );
 

@@ -17,7 +17,7 @@ import type { Unsubscribe } from '../../base/subscription.ts';
 import { Supervisor, type SupervisorStatus } from '../../base/supervisor.ts';
 import { formatLabels, type Labels } from '../../model/labels.ts';
 import type { IdentityRange, NumericIdentity } from '../../model/numeric-identity.ts';
-import { RemoteIdentityCache } from '../../model/remote-identity-cache.ts';
+import { IdentityCache } from '../../model/remote-identity-cache.ts';
 import { decodeIdentity, parseIdentityText } from '../codec/identity.ts';
 import type { KvstoreLock } from '../session/backend.ts';
 import { KvstoreError } from '../session/errors.ts';
@@ -85,13 +85,13 @@ const BACKOFF = { baseMs: 50, capMs: 1000 };
  */
 export class IdentityAllocator {
   /** The identities of this cluster, as in the kvstore. */
-  readonly cache: RemoteIdentityCache = new RemoteIdentityCache();
+  readonly cache: IdentityCache = new IdentityCache();
   readonly #options: IdentityAllocatorOptions;
   readonly #keys: IdentityKeys;
   readonly #pool: IdentityPool;
   readonly #local: LocalIdentities;
   readonly #store: WatchStore<{ readonly id: NumericIdentity; readonly labels: Labels }>;
-  readonly #remotes = new Map<string, RemoteIdentityCache>();
+  readonly #remotes = new Map<string, IdentityCache>();
   readonly #guard: CallbackGuard;
   readonly #listeners: ListenerSet<IdentityListener>;
   readonly #tasks: Supervisor;
@@ -155,9 +155,9 @@ export class IdentityAllocator {
       await this.#store.run({ backend, prefix: MASTER_PREFIX, signal: until });
     };
     await Promise.all([
-      this.#tasks.keep('identities of the cluster', follow, { signal }),
-      this.#tasks.keep('repairs', (until) => this.#local.run(until), { signal }),
-      this.#tasks.keep('resync', (until) => this.#checkPeriodically(until), { signal }),
+      this.#tasks.runWithRestart('identities of the cluster', follow, { signal }),
+      this.#tasks.runWithRestart('repairs', (until) => this.#local.run(until), { signal }),
+      this.#tasks.runWithRestart('resync', (until) => this.#checkPeriodically(until), { signal }),
     ]);
     unsubscribe();
   }
@@ -179,7 +179,7 @@ export class IdentityAllocator {
   }
 
   /** Adds the identities of another cluster to lookups. Returns a function that removes them. */
-  addRemote(cluster: string, identities: RemoteIdentityCache): () => void {
+  addRemote(cluster: string, identities: IdentityCache): () => void {
     this.#remotes.set(cluster, identities);
     return () => {
       if (this.#remotes.get(cluster) === identities) this.#remotes.delete(cluster);

@@ -9,7 +9,7 @@ import {
   status,
 } from '@grpc/grpc-js';
 import { abortedError, deadlineError, KvstoreError, OUT_OF_REACH } from '../session/errors.ts';
-import { sharedSignal } from '../session/shared-signal.ts';
+import { allowManyListeners } from '../session/shared-signal.ts';
 import type { CallOptions } from '../session/transport.ts';
 import { DEADLINE_MS, type EtcdConfig, type EtcdTLS } from './etcd-config.ts';
 import { etcdError } from './etcd-errors.ts';
@@ -260,7 +260,7 @@ export class EtcdConnection {
     limits: Deadline & Pick<CallOptions, 'signal'>,
   ): Promise<T> {
     const { path, request, decode } = call;
-    const signal = sharedSignal(limits.signal);
+    const signal = allowManyListeners(limits.signal);
     const client = this.#begun();
     return new Promise<T>((resolve, reject) => {
       let isLate = false;

@@ -1,7 +1,7 @@
 import { Metadata } from '@grpc/grpc-js';
 import { Etcd3 } from 'etcd3';
 import { abortedError, asKvstoreError, deadlineError, KvstoreError } from '../session/errors.ts';
-import { sharedSignal } from '../session/shared-signal.ts';
+import { allowManyListeners } from '../session/shared-signal.ts';
 import type { CallOptions } from '../session/transport.ts';
 import type { EtcdConfig } from './etcd-config.ts';
 import {
@@ -188,7 +188,7 @@ export class EtcdEndpoint {
       const cancelDeadline = this.#connection.deadline(this.#limits(deadlineMs, begun), () =>
         reject(deadlineError()),
       );
-      sharedSignal(signal)?.addEventListener('abort', abort);
+      allowManyListeners(signal)?.addEventListener('abort', abort);
       const over = (): void => {
         cancelDeadline();
         signal?.removeEventListener('abort', abort);

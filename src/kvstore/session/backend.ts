@@ -1,4 +1,4 @@
-import type { DelayStatus } from '../../base/delay-counts.ts';
+import type { LatencyStatus } from '../../base/delay-counts.ts';
 import type { Failure } from '../../base/failure.ts';
 import type { Unsubscribe } from '../../base/subscription.ts';
 import type { SupervisorStatus } from '../../base/supervisor.ts';
@@ -24,10 +24,10 @@ export interface WriteOptions extends CallOptions {
   /** Writes only if this lock is held, else fails with `lock-lost`. */
   readonly ifLocked?: KvstoreLock | undefined;
   /**
-   * Binds the key to the session of the client: it expires 15 minutes after the last keepalive. With `first` it expires before all
+   * Binds the key to the session of the client: it expires 15 minutes after the last keepalive. With `expires-first` it expires before all
    * other keys of the session, so as long as it exists none of them has expired.
    */
-  readonly leased?: boolean | 'first' | undefined;
+  readonly leased?: boolean | 'expires-first' | undefined;
   /**
    * If the outcome of this call is unknown (`deadline`, `unavailable`, an abort), it cannot take effect after a later fenced write
    * of this backend was answered. Costs one key of the session for all fenced writes, and a second call if a conditional write
@@ -38,7 +38,7 @@ export interface WriteOptions extends CallOptions {
    * Combines an `update` with other writes that have this option in one transaction, at one revision. Many of them cost little more
    * than one. `deadlineMs` is then that of all writes. Default false.
    */
-  readonly together?: boolean | undefined;
+  readonly batched?: boolean | undefined;
 }
 
 /** Options and conditions of a delete. */
@@ -50,7 +50,7 @@ export interface DeleteOptions extends CallOptions {
   /** See {@link WriteOptions}. */
   readonly fenced?: boolean | undefined;
   /** See {@link WriteOptions}, for a delete of one key. The call then returns true if any of the combined deletes found its key. */
-  readonly together?: boolean | undefined;
+  readonly batched?: boolean | undefined;
 }
 
 /** A held lock. It is lost with its session; `ifLocked` guards writes against that. */
@@ -131,7 +131,7 @@ export interface WatchStatus {
    * For each event of the stream, the time from its arrival until the reader had processed its batch. Events of lists are not
    * counted. While the reader lags, the time counts from the arrival of the oldest event that it had not taken.
    */
-  readonly delays: DelayStatus;
+  readonly delays: LatencyStatus;
 }
 
 /**

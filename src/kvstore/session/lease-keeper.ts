@@ -320,7 +320,7 @@ export class LeaseKeeper {
     const { supervisor, name } = this.#options;
     const { signal } = this.#closed;
     signal.addEventListener('abort', () => this.#wake());
-    void supervisor.keep(name, () => this.#keepAll(), { signal });
+    void supervisor.runWithRestart(name, () => this.#keepAll(), { signal });
   }
 
   /** Checks all leases, and again when the next of them is due. A change of a lease that is due earlier ends the pause. */

@@ -41,12 +41,14 @@ export class LeaseWitnesses {
     this.#keepPutting(key, signal);
     if (this.#isFollowing) return;
     this.#isFollowing = true;
-    void this.#options.supervisor.keep('lease witnesses', (until) => this.#follow(until), { signal });
+    void this.#options.supervisor.runWithRestart('lease witnesses', (until) => this.#follow(until), {
+      signal,
+    });
   }
 
   /** Puts a witness, with retries, until it succeeds or the lease has ended. */
   #keepPutting(key: string, signal: AbortSignal): void {
-    void this.#options.supervisor.keep('lease witness', () => this.#put(key), { signal });
+    void this.#options.supervisor.runWithRestart('lease witness', () => this.#put(key), { signal });
   }
 
   async #put(key: string): Promise<void> {

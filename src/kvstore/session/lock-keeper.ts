@@ -246,7 +246,10 @@ export class LockKeeper {
       };
       const { supervisor } = this.#options;
       const task = { signal: stop.signal, backoff: CLEANUP };
-      const leaving = { stop, ended: supervisor.keep(`locks: withdrawing from ${path}`, leave, task) };
+      const leaving = {
+        stop,
+        ended: supervisor.runWithRestart(`locks: withdrawing from ${path}`, leave, task),
+      };
       this.#leaving.set(path, leaving);
       void leaving.ended.then(() => {
         if (this.#leaving.get(path) === leaving) this.#leaving.delete(path);

@@ -5,19 +5,19 @@ import { EitherSignal } from '../../base/follow-signal.ts';
  * Returns the signal, with support for many listeners. Node reports more than ten listeners as a leak on the console. Every
  * listener here is removed when its call ends.
  */
-export function sharedSignal<S extends AbortSignal | undefined>(signal: S): S {
+export function allowManyListeners<S extends AbortSignal | undefined>(signal: S): S {
   if (signal !== undefined) setMaxListeners(0, signal);
   return signal;
 }
 
-/** A {@link sharedSignal} that fires when the client is closed or the signal of the caller fires, until it is disposed of. */
+/** A {@link allowManyListeners} that fires when the client is closed or the signal of the caller fires, until it is disposed of. */
 export class UntilClosed implements Disposable {
   readonly signal: AbortSignal;
   readonly #either: EitherSignal | undefined;
 
   constructor(given: AbortSignal | undefined, closed: AbortSignal) {
     this.#either = given && new EitherSignal(given, closed);
-    this.signal = sharedSignal(this.#either?.signal ?? closed);
+    this.signal = allowManyListeners(this.#either?.signal ?? closed);
   }
 
   [Symbol.dispose](): void {

@@ -4,7 +4,7 @@ import { type Failure, failureOf } from '../../base/failure.ts';
 import { sleep } from '../../base/sleep.ts';
 import { WorkQueue } from '../../base/work-queue.ts';
 import { asKvstoreError, type KvstoreError, type KvstoreErrorCode } from '../session/errors.ts';
-import { sharedSignal } from '../session/shared-signal.ts';
+import { allowManyListeners } from '../session/shared-signal.ts';
 
 /** Options of {@link RetryQueue}. */
 export interface RetryQueueOptions<J> {
@@ -81,7 +81,7 @@ export class RetryQueue<J> {
   /** Runs jobs until the signal fires, and resolves when all attempts have ended. Never rejects. One run at a time. */
   async run(signal: AbortSignal): Promise<void> {
     const stop = (): void => this.#wake();
-    sharedSignal(signal).addEventListener('abort', stop);
+    allowManyListeners(signal).addEventListener('abort', stop);
     const { concurrency = CONCURRENCY } = this.#options;
     await Promise.all(Array.from({ length: concurrency }, () => this.#work(signal)));
     this.#jobs.endDelays();

@@ -16,7 +16,7 @@ import {
 
 /** Options of {@link SharedStore}. */
 export interface SharedStoreOptions<T>
-  extends Pick<SyncStoreOptions, 'leased' | 'canary' | 'canaryLeased' | 'concurrency' | 'together'> {
+  extends Pick<SyncStoreOptions, 'leased' | 'canary' | 'canaryLeased' | 'concurrency' | 'batched'> {
   readonly backend: KvstoreBackend;
   /** Ends in `/`. */
   readonly prefix: string;
@@ -129,8 +129,8 @@ export class SharedStore<T> {
       await this.#shared.run({ backend, prefix, signal: until, onState });
     };
     await Promise.all([
-      this.#tasks.keep('local keys', (until) => this.#local.run(until), { signal }),
-      this.#tasks.keep('shared keys', follow, { signal }),
+      this.#tasks.runWithRestart('local keys', (until) => this.#local.run(until), { signal }),
+      this.#tasks.runWithRestart('shared keys', follow, { signal }),
     ]);
     this.#deletes.pause();
   }

@@ -25,10 +25,10 @@ export interface SyncStoreOptions {
   readonly canaryLeased?: WriteOptions['leased'];
   /** The *canary*: the key that marks the prefix as complete for readers. Put back if deleted, if its path has a `/`. */
   readonly canary?: string | undefined;
-  /** Number of concurrent writes. Default 8; 100 with `together`. */
+  /** Number of concurrent writes. Default 8; 100 with `batched`. */
   readonly concurrency?: number | undefined;
   /** Combines concurrent puts and deletes in one transaction. Default false. */
-  readonly together?: boolean | undefined;
+  readonly batched?: boolean | undefined;
   /**
    * Watches the prefix, to put back keys that other clients overwrite or delete. Default true. If false, the owner must pass the
    * events and states of its own watch: see {@link SyncStore.observed} and {@link SyncStore.watchState}.
@@ -134,7 +134,7 @@ export class SyncStore {
   constructor(options: SyncStoreOptions) {
     assert(options.prefix.endsWith('/'), `the prefix "${options.prefix}" must end in "/"`);
     this.#options = options;
-    const { clock, random, together, concurrency = together === true ? AT_A_TIME : undefined } = options;
+    const { clock, random, batched, concurrency = batched === true ? AT_A_TIME : undefined } = options;
     this.#queue = new RetryQueue({
       ...{ clock, random, concurrency },
       attempt: async (job, signal) => {
@@ -435,9 +435,9 @@ export class SyncStore {
     mayBeThere: boolean,
     signal: AbortSignal,
   ): Promise<number | undefined> {
-    const { backend, prefix, leased = true, together } = this.#options;
+    const { backend, prefix, leased = true, batched } = this.#options;
     const key = `${prefix}${name}`;
-    const options = { fenced: true, leased, together, signal };
+    const options = { fenced: true, leased, batched, signal };
     if (wanted !== undefined && !mayBeThere) return backend.update(key, wanted, options);
     if (wanted === undefined) await backend.delete(key, options);
     else if (!(await backend.updateIfDifferent(key, wanted, options))) return undefined;

@@ -2,13 +2,13 @@ import { setImmediate as eventLoopTurn } from 'node:timers/promises';
 import { assert } from '../../base/assert.ts';
 import { backoffDelay, isRecentOutage, RECENT_OUTAGE_CAP_MS } from '../../base/backoff.ts';
 import type { Clock, Random } from '../../base/clock.ts';
-import { DelayCounts } from '../../base/delay-counts.ts';
+import { LatencyHistogram } from '../../base/delay-counts.ts';
 import { type Failure, failureOf } from '../../base/failure.ts';
 import { CallbackGuard } from '../../base/guard.ts';
 import { sleep } from '../../base/sleep.ts';
 import type { Watch, WatchEvent, WatchState, WatchStatus } from '../session/backend.ts';
 import { asKvstoreError, KvstoreError, namingRight, OUT_OF_REACH } from '../session/errors.ts';
-import { sharedSignal } from '../session/shared-signal.ts';
+import { allowManyListeners } from '../session/shared-signal.ts';
 import type { ResponseHeader, Transport, TransportEvent } from '../session/transport.ts';
 import { Cursor } from './cursor.ts';
 import { PageSize } from './page-size.ts';
@@ -106,7 +106,7 @@ export class ListAndWatch implements Watch {
   /** Time of the first failure in a row. */
   #failingSince = 0;
   #lastFailure: Failure | undefined;
-  readonly #delays = new DelayCounts();
+  readonly #delays = new LatencyHistogram();
   /** Arrival time of the oldest event of the stream that was not taken yet. */
   #arrivedAt: number | undefined;
 
@@ -155,7 +155,7 @@ export class ListAndWatch implements Watch {
     this.#guard.call(onBegin);
     const abort = (): void => this.#end('ended');
     for (const source of [signal, closed]) {
-      sharedSignal(source)?.addEventListener('abort', abort);
+      allowManyListeners(source)?.addEventListener('abort', abort);
       if (source?.aborted === true) abort();
     }
     const running = this.#run();

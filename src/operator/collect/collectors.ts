@@ -34,7 +34,7 @@ import {
 import { NODE_GC_INTERVAL_MS, NODES, NodeCollector } from './node-collector.ts';
 import { ObservedKind } from './observed-kind.ts';
 import { PolicyStatusCollector } from './policy-status-collector.ts';
-import { type Collector, type Deed, RoundsDuty } from './rounds.ts';
+import { type Action, type Collector, RoundsDuty } from './rounds.ts';
 import { type Shape, trimTo } from './trim.ts';
 import { UNMANAGED_DNS_SELECTOR, UnmanagedDnsCollector } from './unmanaged-dns-collector.ts';
 
@@ -84,7 +84,7 @@ export interface CollectorsOptions {
   readonly dryRun?: ((line: string) => void) | undefined;
   readonly onFailure?: ((error: unknown, duty: string) => void) | undefined;
   /** Receives each write and delete with its reason. */
-  readonly onDeed?: ((deed: Deed) => void) | undefined;
+  readonly onAction?: ((action: Action) => void) | undefined;
 }
 
 const DELETES_PER_SECOND = 20;
@@ -136,8 +136,8 @@ export function collectors(options: CollectorsOptions): readonly Duty[] {
 /** Returns the duty, or its row in the status if it is off. */
 function duty(name: string, intervalMs: number, options: CollectorsOptions, make: () => Collector): Duty {
   if (intervalMs === 0) return new OffDuty(name);
-  const { clock, onFailure, onDeed } = options;
-  return new RoundsDuty(make(), { clock, intervalMs, onFailure, onDeed });
+  const { clock, onFailure, onAction } = options;
+  return new RoundsDuty(make(), { clock, intervalMs, onFailure, onAction });
 }
 
 function kubernetesCollectors(options: CollectorsOptions): readonly Duty[] {
@@ -181,10 +181,10 @@ function kubernetesCollectors(options: CollectorsOptions): readonly Duty[] {
 }
 
 function sliceDuty(kubernetes: KubernetesOfCollectors, options: CollectorsOptions): Duty {
-  const { slices, clock, random = Math.random, gate, onFailure, onDeed } = options;
+  const { slices, clock, random = Math.random, gate, onFailure, onAction } = options;
   if (slices === undefined) return new OffDuty('endpoint-slices');
   return new SliceDuty({
-    ...{ ...slices, random, clock, gate, onFailure, onDeed, reader: kubernetes.reader() },
+    ...{ ...slices, random, clock, gate, onFailure, onAction, reader: kubernetes.reader() },
     endpoints: new ObservedKind(kubernetes, CILIUM_ENDPOINTS, trimTo(SHAPES.slicedEndpoints)),
     slices: new ObservedKind(kubernetes, CILIUM_ENDPOINT_SLICES, (slice) => slice),
     writer: writerOf(kubernetes, SLICE_WRITES_PER_SECOND, options),

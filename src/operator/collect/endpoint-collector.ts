@@ -7,7 +7,7 @@ import { staleRound } from '../../kvstore/gc/garbage-collector.ts';
 import { field, isGoing, items, timeAt } from './field.ts';
 import type { Observed } from './observed-kind.ts';
 import { collect, placeOf } from './reaper.ts';
-import type { Collector, Tally } from './rounds.ts';
+import type { Collector, RoundReport } from './rounds.ts';
 import { UnsafeSettingError } from './unsafe-setting.ts';
 
 /** Options of {@link EndpointCollector}. */
@@ -111,7 +111,7 @@ export class EndpointCollector implements Collector {
     this.needs = [endpoints, followed, nodes];
   }
 
-  async round(tally: Tally, signal: AbortSignal): Promise<void> {
+  async round(report: RoundReport, signal: AbortSignal): Promise<void> {
     const { endpoints, clock, intervalMs } = this.#options;
     const stale = new Map<string, string>();
     for (const [key, endpoint] of endpoints.objects) {
@@ -121,22 +121,22 @@ export class EndpointCollector implements Collector {
     }
     const { remove } = staleRound(this.#marked, stale);
     this.#marked = stale; // failed deletes are retried in the next round
-    tally.marked(stale.size);
+    report.marked(stale.size);
     for (const key of remove.keys()) {
       const endpoint = endpoints.objects.get(key);
-      if (endpoint !== undefined) await this.#remove(endpoint, tally, signal);
+      if (endpoint !== undefined) await this.#remove(endpoint, report, signal);
       if (signal.aborted) return;
     }
   }
 
-  async #remove(endpoint: KubernetesObject, tally: Tally, signal: AbortSignal): Promise<void> {
+  async #remove(endpoint: KubernetesObject, report: RoundReport, signal: AbortSignal): Promise<void> {
     const { writer } = this.#options;
     const why = whyStale(endpoint, await this.#read(endpoint, signal));
     if (why === undefined) return;
     const { uid, resourceVersion } = endpoint.metadata;
     const place = placeOf(CILIUM_ENDPOINTS, endpoint);
-    const seen = `${why}, in rounds ${tally.round - 1} and ${tally.round}`;
-    await collect(writer, { verb: 'delete', place, uid, resourceVersion }, seen, tally, signal);
+    const seen = `${why}, in rounds ${report.round - 1} and ${report.round}`;
+    await collect(writer, { verb: 'delete', place, uid, resourceVersion }, seen, report, signal);
   }
 
   #observed(): EndpointOwners {

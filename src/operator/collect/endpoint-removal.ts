@@ -7,7 +7,7 @@ import type { ObjectReader } from '../../k8s/rest/object-reader.ts';
 import type { ObjectWriter } from '../../k8s/rest/object-writer.ts';
 import type { Duty, DutyState, DutyStatus } from '../duty.ts';
 import { collect, placeOf } from './reaper.ts';
-import type { Deed } from './rounds.ts';
+import type { Action } from './rounds.ts';
 import { UnsafeSettingError } from './unsafe-setting.ts';
 
 /** Options of {@link EndpointRemoval}. */
@@ -19,7 +19,7 @@ export interface EndpointRemovalOptions {
   /** Intervals of the collectors of endpoints and identities. Both must be 0 (off). */
   readonly intervals: { readonly endpoints?: number | undefined; readonly identities?: number | undefined };
   readonly onFailure?: ((error: unknown, duty: string) => void) | undefined;
-  readonly onDeed?: ((deed: Deed) => void) | undefined;
+  readonly onAction?: ((action: Action) => void) | undefined;
 }
 
 const BACKOFF = { baseMs: 1000, capMs: 60_000 };
@@ -68,7 +68,7 @@ export class EndpointRemoval implements Duty {
   async run(signal: AbortSignal): Promise<void> {
     this.#state = 'running';
     const remove = (until: AbortSignal): Promise<void> => this.#removeAll(until);
-    await this.#tasks.keep(this.name, remove, { signal, backoff: BACKOFF });
+    await this.#tasks.runWithRestart(this.name, remove, { signal, backoff: BACKOFF });
     this.#state = 'ended';
   }
 
@@ -98,17 +98,17 @@ export class EndpointRemoval implements Duty {
   }
 
   async #remove(endpoint: KubernetesObject, signal: AbortSignal): Promise<void> {
-    const { writer, onDeed } = this.#options;
+    const { writer, onAction } = this.#options;
     const { uid } = endpoint.metadata;
     const write = { verb: 'delete', place: placeOf(CILIUM_ENDPOINTS, endpoint), uid } as const;
-    const tally = {
+    const report = {
       round: 1,
       marked: () => {},
       deleted: () => this.#deleted++,
       conflict: () => this.#conflicts++,
-      done: (deed: Omit<Deed, 'duty'>) => onDeed?.({ ...deed, duty: this.name }),
+      done: (action: Omit<Action, 'duty'>) => onAction?.({ ...action, duty: this.name }),
     };
-    await collect(writer, write, 'one-time deletion of all CiliumEndpoints', tally, signal);
+    await collect(writer, write, 'one-time deletion of all CiliumEndpoints', report, signal);
     if (!signal.aborted) this.#doomed.delete(uid);
   }
 }

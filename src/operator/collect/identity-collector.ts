@@ -8,7 +8,7 @@ import { isObject } from '../../net/fields.ts';
 import { field, isGoing, items } from './field.ts';
 import { type Observed, optional } from './observed-kind.ts';
 import { collect, placeOf } from './reaper.ts';
-import type { Collector, Tally } from './rounds.ts';
+import type { Collector, RoundReport } from './rounds.ts';
 import { UnsafeSettingError } from './unsafe-setting.ts';
 
 /** Options of {@link IdentityCollector}. */
@@ -119,20 +119,20 @@ export class IdentityCollector implements Collector {
     this.needs = [identities, endpoints, optional(slices)];
   }
 
-  async round(tally: Tally, signal: AbortSignal): Promise<void> {
+  async round(report: RoundReport, signal: AbortSignal): Promise<void> {
     const { identities, endpoints, slices, clock, timeoutMs = TIMEOUT_MS } = this.#options;
     const all = [...identities.objects.values()];
     const named = new Set([endpoints, slices].flatMap(({ objects }) => [...namesIn(objects.values())]));
     const { lives, mark, remove } = identityRound(this.#lives, all, named, clock.now(), timeoutMs);
     this.#lives = lives;
-    tally.marked(all.filter(isMarked).length);
+    report.marked(all.filter(isMarked).length);
     const still = remove.length === 0 ? remove : await this.#unnamed(remove, signal);
     for (const name of still) {
-      await this.#remove(name, tally, signal);
+      await this.#remove(name, report, signal);
       if (signal.aborted) return;
     }
     for (const name of mark) {
-      await this.#mark(name, tally, signal);
+      await this.#mark(name, report, signal);
       if (signal.aborted) return;
     }
   }
@@ -150,7 +150,7 @@ export class IdentityCollector implements Collector {
   }
 
   /** Adds the annotation in upstream's format to the current version. A concurrent write causes a conflict. */
-  async #mark(name: string, tally: Tally, signal: AbortSignal): Promise<void> {
+  async #mark(name: string, report: RoundReport, signal: AbortSignal): Promise<void> {
     const { reader, writer, clock } = this.#options;
     const place = { kind: CILIUM_IDENTITIES, name };
     const known = this.#lives.get(name);
@@ -160,17 +160,17 @@ export class IdentityCollector implements Collector {
     const annotations = isObject(metadata['annotations']) ? metadata['annotations'] : {};
     const mark = { [IDENTITY_HEARTBEAT]: new Date(clock.wallTime()).toISOString() };
     const object = { ...identity, metadata: { ...metadata, annotations: { ...annotations, ...mark } } };
-    const why = `no endpoint used identity ${name} in all rounds of the timeout, up to round ${tally.round}`;
-    await collect(writer, { verb: 'update', place, object }, why, tally, signal);
+    const why = `no endpoint used identity ${name} in all rounds of the timeout, up to round ${report.round}`;
+    await collect(writer, { verb: 'update', place, object }, why, report, signal);
   }
 
-  async #remove(name: string, tally: Tally, signal: AbortSignal): Promise<void> {
+  async #remove(name: string, report: RoundReport, signal: AbortSignal): Promise<void> {
     const identity = this.#options.identities.objects.get(`/${name}`);
     const known = this.#lives.get(name);
     if (identity === undefined || known === undefined) return;
     const { uid, version: resourceVersion } = known;
-    const why = `no endpoint used identity ${name} since it was marked, up to round ${tally.round}`;
+    const why = `no endpoint used identity ${name} since it was marked, up to round ${report.round}`;
     const place = placeOf(CILIUM_IDENTITIES, identity);
-    await collect(this.#options.writer, { verb: 'delete', place, uid, resourceVersion }, why, tally, signal);
+    await collect(this.#options.writer, { verb: 'delete', place, uid, resourceVersion }, why, report, signal);
   }
 }

@@ -5,7 +5,7 @@ import type { KvstoreBackend } from '../../kvstore/session/backend.ts';
 import type { IdentityRange } from '../../model/numeric-identity.ts';
 import type { Leadership } from '../elect/leader-election.ts';
 import { CollectError } from './reaper.ts';
-import type { Collector, Tally } from './rounds.ts';
+import type { Collector, RoundReport } from './rounds.ts';
 import { UnsafeSettingError } from './unsafe-setting.ts';
 
 /** Options of {@link KvstoreCollector}. */
@@ -41,7 +41,7 @@ class KvstoreCollector implements Collector {
   readonly #collector: GarbageCollector;
   readonly #leadership: Leadership;
   readonly #why: string;
-  #tally: Tally | undefined;
+  #report: RoundReport | undefined;
 
   constructor({ name, collection, removalsPerSecond, why }: Kind, options: KvstoreCollectorOptions) {
     const { clock, leadership, dryRun } = options;
@@ -60,18 +60,18 @@ class KvstoreCollector implements Collector {
       mayDelete: () => this.#leadership.mayDelete(),
       onRemoved: (key, revision, round) => {
         const seen = `${this.#why}, unchanged since revision ${revision}, in rounds ${round - 1} and ${round}`;
-        this.#tally?.deleted();
-        this.#tally?.done({ what: `delete ${key}`, why: seen, outcome: 'done' });
+        this.#report?.deleted();
+        this.#report?.done({ what: `delete ${key}`, why: seen, outcome: 'done' });
       },
     });
   }
 
-  async round(tally: Tally, signal: AbortSignal): Promise<void> {
-    this.#tally = tally;
+  async round(report: RoundReport, signal: AbortSignal): Promise<void> {
+    this.#report = report;
     const { failures: before } = this.#collector.status();
     await this.#collector.round(signal);
     const { stale, failures, lastFailure } = this.#collector.status();
-    tally.marked(stale);
+    report.marked(stale);
     if (failures > before) throw new CollectError(lastFailure?.code ?? '', lastFailure?.message ?? '');
     if (!this.#leadership.mayDelete())
       throw new CollectError('not-leader', 'this operator is not the leader');

@@ -6,7 +6,7 @@ import { staleRound } from '../../kvstore/gc/garbage-collector.ts';
 import { isGoing, items } from './field.ts';
 import type { Observed } from './observed-kind.ts';
 import { collect, placeOf } from './reaper.ts';
-import type { Collector, Tally } from './rounds.ts';
+import type { Collector, RoundReport } from './rounds.ts';
 
 /** Options of {@link NodeCollector}. */
 export interface NodeCollectorOptions {
@@ -49,20 +49,20 @@ export class NodeCollector implements Collector {
     this.needs = [options.ciliumNodes, options.nodes];
   }
 
-  async round(tally: Tally, signal: AbortSignal): Promise<void> {
+  async round(report: RoundReport, signal: AbortSignal): Promise<void> {
     const { ciliumNodes, nodes, reader, writer } = this.#options;
     const stale = staleNodes(ciliumNodes.objects, nodes.objects);
     const { remove } = staleRound(this.#marked, stale);
     this.#marked = stale; // failed deletes are retried in the next round
-    tally.marked(stale.size);
+    report.marked(stale.size);
     for (const [key, uid] of remove) {
       const ciliumNode = ciliumNodes.objects.get(key);
       if (ciliumNode === undefined) continue;
       const { name, resourceVersion } = ciliumNode.metadata;
       if ((await reader.get({ kind: NODES, name }, signal)) !== undefined) continue;
-      const why = `Node ${name} does not exist, in rounds ${tally.round - 1} and ${tally.round}`;
+      const why = `Node ${name} does not exist, in rounds ${report.round - 1} and ${report.round}`;
       const place = placeOf(CILIUM_NODES, ciliumNode);
-      await collect(writer, { verb: 'delete', place, uid, resourceVersion }, why, tally, signal);
+      await collect(writer, { verb: 'delete', place, uid, resourceVersion }, why, report, signal);
       if (signal.aborted) return;
     }
   }

@@ -7,7 +7,7 @@ import type { KvstoreBackend } from '../../kvstore/session/backend.ts';
 import { isObject } from '../../net/fields.ts';
 import { field } from './field.ts';
 import { collect, placeOf } from './reaper.ts';
-import { type Collector, NotReadyError, type Tally } from './rounds.ts';
+import { type Collector, NotReadyError, type RoundReport } from './rounds.ts';
 
 /** Options of {@link PolicyStatusCollector}. */
 export interface PolicyStatusCollectorOptions {
@@ -78,7 +78,7 @@ export class PolicyStatusCollector implements Collector {
     this.name = `${options.policies.plural}-status-gc`;
   }
 
-  async round(tally: Tally, signal: AbortSignal): Promise<void> {
+  async round(report: RoundReport, signal: AbortSignal): Promise<void> {
     const { policies, reader, clock, minAgeMs = MIN_AGE_MS } = this.#options;
     const nodes = await this.#listNodes(signal);
     const recent = new Set([...nodes, ...(this.#nodes ?? [])]);
@@ -89,11 +89,11 @@ export class PolicyStatusCollector implements Collector {
       for (const policy of page) {
         const stale = staleEntries(policy, recent, clock.wallTime(), minAgeMs);
         marked += stale.size;
-        if (!isFirst) await this.#remove(policy, stale, tally, signal);
+        if (!isFirst) await this.#remove(policy, stale, report, signal);
         if (signal.aborted) return;
       }
     }
-    tally.marked(marked);
+    report.marked(marked);
   }
 
   async #listNodes(signal: AbortSignal): Promise<ReadonlySet<string>> {
@@ -121,19 +121,19 @@ export class PolicyStatusCollector implements Collector {
   async #remove(
     policy: KubernetesObject,
     suspects: ReadonlyMap<string, string>,
-    tally: Tally,
+    report: RoundReport,
     signal: AbortSignal,
   ): Promise<void> {
     const { policies, writer } = this.#options;
     const stale = await this.#stillGone(suspects, signal);
     if (stale.size === 0) return;
     const place = placeOf(policies, policy);
-    const rounds = `in rounds ${tally.round - 1} and ${tally.round}`;
+    const rounds = `in rounds ${report.round - 1} and ${report.round}`;
     const why = `${stale.size === 1 ? '1 node' : `${stale.size} nodes`} of its status not in the kvstore, ${rounds}: ${[...stale.keys()].slice(0, 10).join(', ')}`;
     for (const operations of removalPatches(stale)) {
       const write = { verb: 'patch', place, part: 'status', operations } as const;
-      if ((await collect(writer, write, why, tally, signal)) === 'done')
-        for (let removed = 0; removed < operations.length; removed += 2) tally.deleted();
+      if ((await collect(writer, write, why, report, signal)) === 'done')
+        for (let removed = 0; removed < operations.length; removed += 2) report.deleted();
     }
   }
 }

@@ -6,7 +6,7 @@ import {
   type WriteOutcome,
   writeText,
 } from '../../k8s/rest/object-writer.ts';
-import type { Tally } from './rounds.ts';
+import type { RoundReport } from './rounds.ts';
 
 /** Ends the round because a write was refused or failed. */
 export class CollectError extends Error {
@@ -35,19 +35,19 @@ export async function collect(
   writer: ObjectWriter,
   write: ObjectWrite,
   why: string,
-  tally: Tally,
+  report: RoundReport,
   signal: AbortSignal,
 ): Promise<WriteOutcome['outcome']> {
   const answer = await writer.write(write, why, signal);
   const { outcome } = answer;
   const what = writeText(write);
-  if (!signal.aborted) tally.done({ what, why, outcome });
+  if (!signal.aborted) report.done({ what, why, outcome });
   switch (outcome) {
     case 'done':
-      if (write.verb === 'delete') tally.deleted();
+      if (write.verb === 'delete') report.deleted();
       break;
     case 'conflict':
-      tally.conflict();
+      report.conflict();
       break;
     case 'not-leader':
       throw new CollectError(outcome, `cannot ${what}: this operator is not the leader`);

@@ -6,7 +6,7 @@ import type { Duty, DutyState, DutyStatus } from '../duty.ts';
 import type { Observed } from './observed-kind.ts';
 
 /** A write that a collector made, or would have made: action, reason and outcome. */
-export interface Deed {
+export interface Action {
   readonly duty: string;
   /** `delete ciliumendpoints.cilium.io/v2 shop/web-0`. */
   readonly what: string;
@@ -17,14 +17,14 @@ export interface Deed {
 }
 
 /** Receives the results of a round. */
-export interface Tally {
+export interface RoundReport {
   /** Number of the round, from 1. */
   readonly round: number;
   /** Sets the number of marked objects. */
   marked(count: number): void;
   deleted(): void;
   conflict(): void;
-  done(deed: Omit<Deed, 'duty'>): void;
+  done(action: Omit<Action, 'duty'>): void;
 }
 
 /** The work of a collector, done in rounds. */
@@ -33,7 +33,7 @@ export interface Collector {
   /** The kinds that must be complete before a round. */
   readonly needs: readonly Pick<Observed, 'blocked' | 'use'>[];
   /** Runs one round. Rejects if it could not be finished. Rounds never overlap. */
-  round(tally: Tally, signal: AbortSignal): Promise<void>;
+  round(report: RoundReport, signal: AbortSignal): Promise<void>;
 }
 
 /** Options of {@link RoundsDuty}. */
@@ -42,7 +42,7 @@ export interface RoundsOptions {
   /** Time between the starts of two rounds. */
   readonly intervalMs: number;
   readonly onFailure?: ((error: unknown, duty: string) => void) | undefined;
-  readonly onDeed?: ((deed: Deed) => void) | undefined;
+  readonly onAction?: ((action: Action) => void) | undefined;
 }
 
 /** Time between checks for a dependency that is not ready. */
@@ -125,7 +125,7 @@ export class RoundsDuty implements Duty {
     if (this.#lastFailure?.code === 'not-ready') this.#lastFailure = undefined;
     this.#lastRoundMs = clock.wallTime();
     try {
-      await this.#collector.round(this.#tally(), signal);
+      await this.#collector.round(this.#report(), signal);
       this.#rounds++;
     } catch (error) {
       if (!signal.aborted) this.#failed(error);
@@ -141,8 +141,8 @@ export class RoundsDuty implements Duty {
     this.#guard.call(onFailure, error, this.name);
   }
 
-  #tally(): Tally {
-    const { onDeed } = this.#options;
+  #report(): RoundReport {
+    const { onAction } = this.#options;
     return {
       round: this.#rounds + 1,
       marked: (count) => {
@@ -154,8 +154,8 @@ export class RoundsDuty implements Duty {
       conflict: () => {
         this.#conflicts++;
       },
-      done: (deed) => {
-        this.#guard.call(onDeed, { ...deed, duty: this.name });
+      done: (action) => {
+        this.#guard.call(onAction, { ...action, duty: this.name });
       },
     };
   }

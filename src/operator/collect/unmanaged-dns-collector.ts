@@ -6,7 +6,7 @@ import type { ObjectWriter } from '../../k8s/rest/object-writer.ts';
 import { field, isGoing, timeAt } from './field.ts';
 import { type Observed, objectKey } from './observed-kind.ts';
 import { collect, placeOf } from './reaper.ts';
-import type { Collector, Tally } from './rounds.ts';
+import type { Collector, RoundReport } from './rounds.ts';
 
 /** Options of {@link UnmanagedDnsCollector}. */
 export interface UnmanagedDnsCollectorOptions {
@@ -64,20 +64,20 @@ export class UnmanagedDnsCollector implements Collector {
     this.needs = [options.pods, options.endpoints];
   }
 
-  async round(tally: Tally, signal: AbortSignal): Promise<void> {
+  async round(report: RoundReport, signal: AbortSignal): Promise<void> {
     const { pods: followed, endpoints, reader, writer, clock } = this.#options;
     const now = clock.now();
     for (const [key, at] of this.#restarted) if (now - at >= RESTARTED_MS) this.#restarted.delete(key);
     const candidates = followed.objects.values();
     const unmanaged = unmanagedPods(candidates, endpoints.objects, this.#restarted, now, clock.wallTime());
-    tally.marked(unmanaged.length);
+    report.marked(unmanaged.length);
     for (const pod of unmanaged) {
       const { uid } = pod.metadata;
       const endpoint = placeOf(CILIUM_ENDPOINTS, pod);
       if ((await reader.get(endpoint, signal)) !== undefined) continue;
-      const why = `the pod is running without a CiliumEndpoint, in round ${tally.round}`;
+      const why = `the pod is running without a CiliumEndpoint, in round ${report.round}`;
       const place = placeOf(pods(undefined), pod);
-      const outcome = await collect(writer, { verb: 'delete', place, uid }, why, tally, signal);
+      const outcome = await collect(writer, { verb: 'delete', place, uid }, why, report, signal);
       if (outcome !== 'done' && outcome !== 'dry-run') continue;
       this.#restarted.set(objectKey(pod), now);
       return;

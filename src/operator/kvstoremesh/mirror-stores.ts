@@ -64,7 +64,7 @@ export class MirrorStores extends ResourceStores {
     this.#options = options;
     this.#tasks = new Supervisor({ clock, random });
     const prefix = CLUSTER_CONFIG_PREFIX;
-    this.#config = new SyncStore({ backend, prefix, clock, random, leased: 'first' });
+    this.#config = new SyncStore({ backend, prefix, clock, random, leased: 'expires-first' });
     this.#mirrors = new Map(
       MESH_RESOURCES.map((resource) => [resource, new Mirror({ ...options, resource })] as const),
     );
@@ -73,9 +73,11 @@ export class MirrorStores extends ResourceStores {
 
   /** Starts to write, and takes over the keys of an earlier process. Call it once. */
   start(): void {
-    void this.#tasks.keep('configuration', (signal) => this.#config.run(signal));
+    void this.#tasks.runWithRestart('configuration', (signal) => this.#config.run(signal));
     this.#write();
-    this.#inherited = this.#tasks.keep('inherit', (signal) => this.#inherit(signal), { backoff: BACKOFF });
+    this.#inherited = this.#tasks.runWithRestart('inherit', (signal) => this.#inherit(signal), {
+      backoff: BACKOFF,
+    });
   }
 
   /** Marks the cluster as removed: the next withdrawal is final, and waits for the readers. */
@@ -165,14 +167,14 @@ export class MirrorStores extends ResourceStores {
     const clear = async (left: AbortSignal): Promise<void> => {
       for (const mirror of this.#mirrors.values()) await mirror.clear(left);
     };
-    await this.#tasks.keep('clear', clear, { signal, backoff: BACKOFF });
+    await this.#tasks.runWithRestart('clear', clear, { signal, backoff: BACKOFF });
   }
 
   #write(): void {
     if (this.#closing.signal.aborted || this.#writing !== undefined) return;
     const stop = new AbortController();
     const running = [...this.#mirrors].map(([resource, mirror]) =>
-      this.#tasks.keep(resource, (signal) => mirror.run(signal), { signal: stop.signal }),
+      this.#tasks.runWithRestart(resource, (signal) => mirror.run(signal), { signal: stop.signal }),
     );
     this.#writing = { stop, ended: Promise.all(running) };
   }

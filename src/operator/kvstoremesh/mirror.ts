@@ -132,7 +132,7 @@ export class Mirror {
     const { local: backend, clock, random, gate } = this.#options;
     return new SyncStore({
       ...{ backend, prefix: this.#prefix, canary: this.#canary, clock, random, gate },
-      together: true,
+      batched: true,
     });
   }
 }

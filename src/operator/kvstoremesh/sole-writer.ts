@@ -99,7 +99,7 @@ export class SoleWriter {
         this.#isForbidden = true;
       }
     };
-    await this.#tasks.keep('lock of the writer', acquire, { signal });
+    await this.#tasks.runWithRestart('lock of the writer', acquire, { signal });
     over.abort();
     await looking;
     this.#held = lock;

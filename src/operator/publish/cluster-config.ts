@@ -8,7 +8,7 @@ import { CLUSTER_CONFIG_PREFIX, clusterConfigKey } from '../../kvstore/codec/key
 import type { KvstoreBackend } from '../../kvstore/session/backend.ts';
 import type { MaxConnectedClusters } from '../../model/numeric-identity.ts';
 import type { Duty, DutyState, DutyStatus } from '../duty.ts';
-import { openable } from './openable.ts';
+import { deferred } from './deferred.ts';
 
 /** A resource that must be complete before the configuration is written. */
 export interface Completable {
@@ -57,7 +57,7 @@ export class ClusterConfigKeeper implements Duty {
   #losses = 0;
   #writes = 0;
   #wake: () => void = () => {};
-  readonly #written = openable();
+  readonly #written = deferred();
 
   constructor(options: ClusterConfigOptions) {
     this.#options = options;
@@ -73,7 +73,7 @@ export class ClusterConfigKeeper implements Duty {
 
   /** Resolves when the configuration has been written for the first time. */
   get written(): Promise<void> {
-    return this.#written.opened;
+    return this.#written.promise;
   }
 
   status(): DutyStatus {
@@ -105,7 +105,7 @@ export class ClusterConfigKeeper implements Duty {
         this.#wake();
       },
     });
-    await this.#tasks.keep(this.name, (until) => this.#keep(until), { signal });
+    await this.#tasks.runWithRestart(this.name, (until) => this.#keep(until), { signal });
     unsubscribe();
     this.#state = 'ended';
   }
@@ -132,12 +132,12 @@ export class ClusterConfigKeeper implements Duty {
     const { backend, after } = this.#options;
     const found = after === undefined ? await backend.get(this.#key, { signal }) : undefined;
     if (found === undefined || !isToStay(found.value, this.#value)) {
-      const options = { leased: 'first', fenced: true, signal } as const;
+      const options = { leased: 'expires-first', fenced: true, signal } as const;
       if (await backend.updateIfDifferent(this.#key, this.#value, options)) this.#writes++;
     }
     if (lost.aborted) return;
     this.#isThere = true;
-    this.#written.open();
+    this.#written.resolve();
     await this.#tasks.run('ids of clusters', () => this.#checkIDs(signal), { signal }).catch(() => {}); // failures are counted
   }
 

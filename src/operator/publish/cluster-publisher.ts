@@ -24,9 +24,9 @@ import type { Labels } from '../../model/labels.ts';
 import { canonicalKey } from '../../net/prefix.ts';
 import type { DutyStatus } from '../duty.ts';
 import { ClusterConfigKeeper } from './cluster-config.ts';
+import { deferred } from './deferred.ts';
 import { HeartbeatDuty } from './heartbeat.ts';
 import { type KeyOwner, keyRules } from './mesh-keys.ts';
-import { openable } from './openable.ts';
 import { PublishedPrefix, type PublishedPrefixStatus } from './published-prefix.ts';
 
 /** Options of {@link ClusterPublisher}. */
@@ -81,7 +81,7 @@ export class ClusterPublisher {
   readonly #decoders: Readonly<Record<MeshResource, ValueDecoder<unknown>>>;
   readonly #config: ClusterConfigKeeper;
   readonly #heartbeat: HeartbeatDuty;
-  readonly #said = openable();
+  readonly #said = deferred();
 
   constructor(options: ClusterPublisherOptions) {
     const { backend, clock = systemClock, random = Math.random, onFailure } = options;
@@ -103,7 +103,7 @@ export class ClusterPublisher {
     };
     const after = Object.values(this.#prefixes).map((prefix) => ({
       synced: async (): Promise<void> => {
-        await this.#said.opened;
+        await this.#said.promise;
         await prefix.markSynced();
       },
     }));
@@ -175,7 +175,7 @@ export class ClusterPublisher {
    * find the cluster complete. Until then, readers keep their previous state.
    */
   markSynced(): Promise<void> {
-    this.#said.open();
+    this.#said.resolve();
     return this.#config.written;
   }
 

@@ -7,9 +7,9 @@ import { NAMESPACES } from '../../k8s/feed/kinds.ts';
 import { ObjectFeed, type ObjectReader } from '../../k8s/feed/object-feed.ts';
 import { readClusterScopedName } from '../../k8s/parse-object.ts';
 import type { ResourceSource } from '../../k8s/resource.ts';
-import type { Deed } from '../collect/rounds.ts';
+import type { Action } from '../collect/rounds.ts';
 import type { Duty, DutyState, DutyStatus } from '../duty.ts';
-import { openable } from './openable.ts';
+import { deferred } from './deferred.ts';
 import { latest } from './published-prefix.ts';
 
 /** The annotation of a Namespace that decides if the mesh has its objects (1.19). */
@@ -43,7 +43,7 @@ export interface GlobalNamespacesOptions {
   /** Receives every rejected object, after it was counted. */
   readonly onReject?: ((rejection: Rejection) => void) | undefined;
   /** Receives each namespace whose keys are put or deleted because it has become global, or is no longer. */
-  readonly onDeed?: ((deed: Deed) => void) | undefined;
+  readonly onAction?: ((action: Action) => void) | undefined;
   /** Prints each namespace that is not global once all are known, for a dry run. */
   readonly print?: ((line: string) => void) | undefined;
   /** Receives background failures, with the name of the task. */
@@ -97,7 +97,7 @@ export class GlobalNamespaces implements Duty {
   /** The latest changes whose second step is due. */
   readonly #latest = new Map<string, number>();
   #changes = 0;
-  #wake = openable();
+  #wake = deferred();
   #followed: FollowedKind | undefined;
   #complete = false;
   #state: DutyState = 'waiting';
@@ -158,13 +158,13 @@ export class GlobalNamespaces implements Duty {
     const feed = new ObjectFeed(this.#reader(), { rejections: this.#rejections, gate });
     const followed = new FollowedKind('namespaces', feed, {
       ...{ source, clock, gate },
-      onChange: () => this.#wake.open(),
+      onChange: () => this.#wake.resolve(),
     });
     this.#followed = followed;
     followed.follow(NAMESPACES);
-    const stop = (): void => this.#wake.open();
+    const stop = (): void => this.#wake.resolve();
     signal.addEventListener('abort', stop, { once: true });
-    await this.#tasks.keep(this.name, (until) => this.#settle(followed, until), { signal });
+    await this.#tasks.runWithRestart(this.name, (until) => this.#settle(followed, until), { signal });
     signal.removeEventListener('abort', stop);
     await this.#tasks.stop();
     await followed.stop();
@@ -178,7 +178,7 @@ export class GlobalNamespaces implements Duty {
     this.#latest.clear();
     for (const names of Object.values(this.#exported)) names.clear();
     this.#complete = false;
-    this.#wake = openable();
+    this.#wake = deferred();
   }
 
   #reader(): ObjectReader<NamespaceSays> {
@@ -197,7 +197,7 @@ export class GlobalNamespaces implements Duty {
         else this.#known.set(name, now);
         this.#changed.set(name, ++this.#changes);
         this.#latest.set(name, this.#changes);
-        this.#wake.open();
+        this.#wake.resolve();
       },
     };
   }
@@ -221,8 +221,8 @@ export class GlobalNamespaces implements Duty {
   /** Applies changes until the signal fires. */
   async #settle(followed: FollowedKind, signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
-      await this.#wake.opened;
-      this.#wake = openable();
+      await this.#wake.promise;
+      this.#wake = deferred();
       const names = [...this.#changed];
       this.#changed.clear();
       const stages = await this.#first(names, signal);
@@ -252,16 +252,16 @@ export class GlobalNamespaces implements Duty {
    */
   async #first(names: readonly Change[], signal: AbortSignal): Promise<ReadonlySet<ExportStage>> {
     const { identities, others } = this.#exported;
-    const opened = names.filter(([name]) => this.#isWanted(name) && !identities.has(name));
+    const promise = names.filter(([name]) => this.#isWanted(name) && !identities.has(name));
     const closed = names.filter(([name]) => !this.#isWanted(name) && others.has(name));
-    for (const [name] of opened) this.#report(name, 'put');
+    for (const [name] of promise) this.#report(name, 'put');
     for (const [name] of closed) this.#report(name, 'delete');
-    for (const [name] of opened) identities.add(name);
+    for (const [name] of promise) identities.add(name);
     for (const [name] of closed) others.delete(name);
-    await this.#review('identities', opened, signal);
+    await this.#review('identities', promise, signal);
     await this.#review('others', closed, signal);
     const stages = new Set<ExportStage>();
-    if (opened.length > 0) stages.add('identities');
+    if (promise.length > 0) stages.add('identities');
     if (closed.length > 0) stages.add('others');
     return stages;
   }
@@ -272,11 +272,11 @@ export class GlobalNamespaces implements Duty {
     const latest = names.filter(([name, change]) => this.#latest.get(name) === change);
     for (const [name] of latest) this.#latest.delete(name);
     const due = latest.filter(([name]) => identities.has(name));
-    const opened = due.filter(([name]) => this.#isWanted(name));
+    const promise = due.filter(([name]) => this.#isWanted(name));
     const closed = due.filter(([name]) => !this.#isWanted(name) && !others.has(name));
-    for (const [name] of opened) others.add(name);
+    for (const [name] of promise) others.add(name);
     for (const [name] of closed) identities.delete(name);
-    await this.#review('others', opened, signal);
+    await this.#review('others', promise, signal);
     await this.#review('identities', closed, signal);
   }
 
@@ -301,7 +301,7 @@ export class GlobalNamespaces implements Duty {
     if (objects === 0) return;
     const why = this.reason(namespace) ?? `namespace ${namespace} is global`;
     const what = `${verb} the keys of ${objects} objects of namespace ${namespace}`;
-    this.#options.onDeed?.({ duty: this.name, what, why, outcome: 'queued' });
+    this.#options.onAction?.({ duty: this.name, what, why, outcome: 'queued' });
   }
 
   #printWithheld(): void {

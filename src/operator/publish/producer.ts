@@ -8,12 +8,12 @@ import type { ResourceKind, ResourceSource } from '../../k8s/resource.ts';
 import { type MeshResource, resourcePrefix, syncedKey } from '../../kvstore/codec/keys.ts';
 import type { FormatVersion } from '../../kvstore/codec/value.ts';
 import type { KvstoreBackend } from '../../kvstore/session/backend.ts';
-import type { Deed } from '../collect/rounds.ts';
+import type { Action } from '../collect/rounds.ts';
 import type { Duty, DutyState, DutyStatus } from '../duty.ts';
+import { type Deferred, deferred } from './deferred.ts';
 import type { ExportStage, GlobalNamespaces } from './global-namespaces.ts';
 import { type KeyOwner, keyRules } from './mesh-keys.ts';
 import { NamespacedValues, type NamespacedValuesOptions } from './namespaced-values.ts';
-import { type Openable, openable } from './openable.ts';
 import { latest, PublishedPrefix, type PublishedPrefixOptions } from './published-prefix.ts';
 
 /** Options of all producers. */
@@ -36,7 +36,7 @@ export interface ProducerOptions extends KeyOwner {
   /** Receives every rejected object or field, after it was counted. */
   readonly onReject?: ((rejection: Rejection) => void) | undefined;
   /** Receives each sweep of keys that an earlier operator left. Puts and deletes of single keys are not reported. */
-  readonly onDeed?: ((deed: Deed) => void) | undefined;
+  readonly onAction?: ((action: Action) => void) | undefined;
   /** Receives background failures, with the name of the task. */
   readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
 }
@@ -93,7 +93,7 @@ export class Producer implements Duty {
   #life: Life;
   #state: DutyState = 'waiting';
   /** Opens when the inputs of this run, or of the next one, are complete and their keys are written. */
-  #complete: Openable = openable();
+  #complete: Deferred = deferred();
 
   constructor(kind: ProducerKind, options: ProducerOptions) {
     this.name = kind.name;
@@ -119,7 +119,7 @@ export class Producer implements Duty {
 
   /** Resolves when everything published so far, and the canary, is in the kvstore. Waits for a run and for complete inputs. */
   async synced(): Promise<void> {
-    await this.#complete.opened;
+    await this.#complete.promise;
     await this.#life.keys.markSynced();
   }
 
@@ -132,7 +132,7 @@ export class Producer implements Duty {
     const onChange = (): void => {
       if (isMarked || life.inputs?.complete !== true || signal.aborted) return;
       isMarked = true;
-      void keys.markSynced().then(this.#complete.open);
+      void keys.markSynced().then(this.#complete.resolve);
     };
     const inputs = this.#kind.follow({ ...this.#options, keys, rejections, onChange });
     life.inputs = inputs;
@@ -142,13 +142,13 @@ export class Producer implements Duty {
     await keys.run(signal);
     signal.removeEventListener('abort', stop);
     await inputs.stop();
-    this.#complete = openable();
+    this.#complete = deferred();
     this.#state = 'ended';
   }
 
   #newLife(): Life {
     const { backend, clusterName, clock, random, canaries = true } = this.#options;
-    const { onReject, onFailure, onDeed, sweepAfter } = this.#options;
+    const { onReject, onFailure, onAction, sweepAfter } = this.#options;
     const { resource, keepWhenEmpty } = this.#kind;
     const prefix = resourcePrefix(resource, clusterName);
     const rejections = new RejectionLog(onReject);
@@ -161,7 +161,7 @@ export class Producer implements Duty {
         prefix,
         onSweep: (keys) => {
           const why = 'an earlier operator wrote them, and no object requires them';
-          onDeed?.({ duty: this.name, what: `delete ${keys} keys of ${prefix}`, why, outcome: 'queued' });
+          onAction?.({ duty: this.name, what: `delete ${keys} keys of ${prefix}`, why, outcome: 'queued' });
         },
         canary: canaries ? syncedKey(clusterName, resource) : undefined,
       }),

@@ -80,7 +80,7 @@ export class PublishedPrefix {
       decode: (_name, value) => ({ ok: true, value }),
       observer: this.#present(),
       deleteDelayMs: 0,
-      together: true,
+      batched: true,
     });
     void this.#store.synced.then(() => {
       this.#listed = true;

@@ -16,7 +16,7 @@ import {
 } from '../../k8s/rest/object-writer.ts';
 import { type ObservedKind, objectKey } from '../collect/observed-kind.ts';
 import { CollectError } from '../collect/reaper.ts';
-import type { Deed } from '../collect/rounds.ts';
+import type { Action } from '../collect/rounds.ts';
 import type { Duty, DutyState, DutyStatus } from '../duty.ts';
 import {
   type CoreEndpoint,
@@ -42,7 +42,7 @@ export interface SliceDutyOptions extends EndpointSlicesOptions {
   readonly gate?: TurnGate | undefined;
   readonly onFailure?: ((error: unknown, duty: string) => void) | undefined;
   /** Receives created and deleted slices. Updates are not reported because every new pod causes one. */
-  readonly onDeed?: ((deed: Deed) => void) | undefined;
+  readonly onAction?: ((action: Action) => void) | undefined;
 }
 
 /** Delay in which changes are collected before they are written. */
@@ -274,7 +274,7 @@ export class SliceDuty implements Duty {
 
   #report(write: ObjectWrite | undefined, why: string, { outcome }: WriteOutcome): void {
     if (write === undefined || write.verb === 'update' || outcome === 'failed') return;
-    this.#guard.call(this.#options.onDeed, { duty: this.name, what: writeText(write), why, outcome });
+    this.#guard.call(this.#options.onAction, { duty: this.name, what: writeText(write), why, outcome });
   }
 
   #hold(slice: KubernetesObject): void {

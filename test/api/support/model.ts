@@ -1,5 +1,5 @@
 import type {
-  ClusterFigures,
+  ClusterMetrics,
   KnownIdentity,
   ReadModel,
   RestoredDocument,
@@ -44,9 +44,9 @@ export class TestModel implements ReadModel {
   }
 
   /** What is said to be followed. */
-  readonly followed: ClusterFigures[] = [];
+  readonly followed: ClusterMetrics[] = [];
 
-  figures(): readonly ClusterFigures[] {
+  clusterMetrics(): readonly ClusterMetrics[] {
     return this.followed;
   }
 

@@ -9,7 +9,7 @@ import { identityKey, identityValueKey } from '../../../src/kvstore/codec/keys.t
 import { KvstoreError } from '../../../src/kvstore/session/errors.ts';
 import { formatLabels, type Labels, parseLabels } from '../../../src/model/labels.ts';
 import type { IdentityRange, NumericIdentity } from '../../../src/model/numeric-identity.ts';
-import { RemoteIdentityCache } from '../../../src/model/remote-identity-cache.ts';
+import { IdentityCache } from '../../../src/model/remote-identity-cache.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 import { FaultyMemory } from '../support/faulty-memory.ts';
 import { advance, settle } from '../support/settle.ts';
@@ -196,10 +196,10 @@ describe('an allocator of identities', () => {
   });
 
   it('looks through all other clusters, and keeps the new cache of one that is replaced', () => {
-    const caches = [0, 1, 2].map(() => new RemoteIdentityCache());
+    const caches = [0, 1, 2].map(() => new IdentityCache());
     caches[2]?.upsert(numberOf(0x7_0100), DB);
     const ends = ['one', 'two', 'two'].map((name, index) =>
-      allocator.addRemote(name, caches[index] ?? new RemoteIdentityCache()),
+      allocator.addRemote(name, caches[index] ?? new IdentityCache()),
     );
     ends[1]?.();
     expect(allocator.lookupByID(0x7_0100)).toEqual(DB);

@@ -24,7 +24,7 @@ import {
   type IdentityRange,
   type NumericIdentity,
 } from '../../../src/model/numeric-identity.ts';
-import { RemoteIdentityCache } from '../../../src/model/remote-identity-cache.ts';
+import { IdentityCache } from '../../../src/model/remote-identity-cache.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 import { FaultyMemory } from '../support/faulty-memory.ts';
 import { giveUpDelete, giveUpPut } from '../support/given-up-write.ts';
@@ -417,8 +417,8 @@ describe('the identity allocator', () => {
 
   it('looks up its own cluster first, then others', async () => {
     const { id } = await a.allocator.allocate(WEB);
-    const remote = new RemoteIdentityCache();
-    const foreign = 0x7_0100 as Parameters<RemoteIdentityCache['upsert']>[0];
+    const remote = new IdentityCache();
+    const foreign = 0x7_0100 as Parameters<IdentityCache['upsert']>[0];
     remote.upsert(foreign, DB);
     const end = a.allocator.addRemote('other', remote);
     expect(a.allocator.lookupByID(id)).toEqual(WEB);

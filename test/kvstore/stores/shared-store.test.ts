@@ -135,7 +135,7 @@ describe('a shared store', () => {
         clock,
         random: () => 0.5,
         rejections: new RejectionLog(),
-        together: true,
+        batched: true,
       },
       decode: (_name, value) => ({ ok: true, value }),
       observer: { onUpdate: () => {}, onDelete: () => {} },

@@ -375,7 +375,7 @@ describe('a sync store', () => {
   it('many leases that are lost together keep the canary away until all their keys are put again (regression: in one turn)', async () => {
     await world.stop();
     const gate = new TurnGate({ clock: world.clock, nextTurn: setImmediate, weightPerTurn: 1 }); // a lease in a turn
-    world = new World({ together: true, follow: false }, undefined, gate).run();
+    world = new World({ batched: true, follow: false }, undefined, gate).run();
     const backup = world.server.snapshot();
     for (let i = 0; i < 12_000; i++) world.want(`n${i}`, '1');
     await world.store.markSynced();
@@ -607,7 +607,7 @@ describe('a sync store', () => {
 
   it('compares unleased keys that an earlier process wrote once more, and not at each reconnect (regression: 5,000 transactions each)', async () => {
     await world.stop();
-    world = new World({ leased: false, canary: undefined, together: true });
+    world = new World({ leased: false, canary: undefined, batched: true });
     for (let i = 0; i < 5000; i++) await world.backend.update(`${P}n${i}`, bytesOfText('1'));
     for (let i = 0; i < 5000; i++) world.want(`n${i}`, '1');
     let compared = 0;
@@ -784,7 +784,7 @@ describe('a sync store', () => {
     const gate = new TurnGate({ clock: world.clock, nextTurn, weightPerTurn: 80 }); // ten keys in a slice
     const store = new SyncStore({
       ...{ backend: world.backend, clock: world.clock, random: () => 0.5, gate },
-      ...{ prefix: 'twice/', canary: 'synced/twice', together: true },
+      ...{ prefix: 'twice/', canary: 'synced/twice', batched: true },
     });
     const first = new AbortController();
     const running = store.run(first.signal);
@@ -869,8 +869,8 @@ describe('a sync store under faults', () => {
       fc.asyncProperty(
         fc.array(step, { maxLength: 30, size: 'max' }),
         fc.boolean(),
-        async (script, together) => {
-          const world = new World({ together });
+        async (script, batched) => {
+          const world = new World({ batched });
           const wanted = new Map<string, string>();
           // What each mark has promised: the names that have been wanted ever since.
           const promises: { readonly names: Set<string>; kept: boolean }[] = [];

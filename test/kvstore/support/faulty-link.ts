@@ -1,6 +1,6 @@
 import type { Clock } from '../../../src/base/clock.ts';
 import { abortedError, asKvstoreError, KvstoreError } from '../../../src/kvstore/session/errors.ts';
-import { sharedSignal } from '../../../src/kvstore/session/shared-signal.ts';
+import { allowManyListeners } from '../../../src/kvstore/session/shared-signal.ts';
 import type {
   CallOptions,
   EndpointStatus,
@@ -225,7 +225,7 @@ export class FaultyLink implements Transport {
   /** Runs a call, unless the link swallows it, or its signal or deadline comes first. */
   #call<T>(options: CallOptions | undefined, run: () => Promise<T>): Promise<T> {
     const { deadlineMs = DEADLINE_MS } = options ?? {};
-    const signal = sharedSignal(options?.signal);
+    const signal = allowManyListeners(options?.signal);
     return new Promise<T>((resolve, reject) => {
       const settle = (): void => {
         timer?.cancel();

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { DELAY_BOUNDS_MS } from '../../../src/base/delay-counts.ts';
+import { LATENCY_BOUNDS_MS } from '../../../src/base/delay-counts.ts';
 import { bytesOfText } from '../../../src/kvstore/codec/bytes.ts';
 import { keyRange, prefixRange } from '../../../src/kvstore/codec/key-range.ts';
 import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
@@ -81,7 +81,7 @@ describe('a watch that nothing is wrong with, as far as it is told', () => {
     const counted = (): readonly (readonly [ms: number | undefined, count: number])[] =>
       watch
         .status()
-        .delays.counts.map((count, at) => [DELAY_BOUNDS_MS[at], count] as const)
+        .delays.counts.map((count, at) => [LATENCY_BOUNDS_MS[at], count] as const)
         .filter(([, count]) => count > 0);
     await settle();
     for (const _batch of ['listed', 'list-done']) await step();

@@ -8,7 +8,7 @@ import { IDENTITY_LOCKS_PREFIX, identityKey, identityValueKey } from '../../../s
 import { MemoryBackend } from '../../../src/kvstore/memory/memory-backend.ts';
 import { KvstoreError } from '../../../src/kvstore/session/errors.ts';
 import { type CollectorsOptions, collectors } from '../../../src/operator/collect/collectors.ts';
-import type { Deed } from '../../../src/operator/collect/rounds.ts';
+import type { Action } from '../../../src/operator/collect/rounds.ts';
 import type { Duty, DutyStatus } from '../../../src/operator/duty.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 import { ApiUser } from '../../k8s/support/api-user.ts';
@@ -23,7 +23,7 @@ describe('the collectors of an operator', () => {
   let client: KubernetesClient;
   let backend: MemoryBackend;
   let leads: boolean;
-  let deeds: Deed[];
+  let actions: Action[];
   let ended: AbortController;
   let running: Promise<unknown>;
   let duties: readonly Duty[];
@@ -34,7 +34,7 @@ describe('the collectors of an operator', () => {
     client = new KubernetesClient(new MemoryApiTransport(api), { clock, random: () => 0 });
     backend = new MemoryBackend({ clock });
     leads = true;
-    deeds = [];
+    actions = [];
     ended = new AbortController();
     running = Promise.resolve();
   });
@@ -54,7 +54,7 @@ describe('the collectors of an operator', () => {
     return collectors({
       ...{ clock, leadership: { mayDelete: () => leads }, kubernetes: client },
       kvstore: { backend, cluster: 'atlantic', identities: RANGE },
-      onDeed: (deed) => deeds.push(deed),
+      onAction: (action) => actions.push(action),
       ...more,
     });
   }
@@ -95,11 +95,11 @@ describe('the collectors of an operator', () => {
     await backend.update(identityValueKey('k8s:b=1;', '10.0.0.1'), bytesOfText('301'));
     run();
     await advance(clock, 20 * MINUTE);
-    expect(deeds.map(({ what }) => what)).toEqual(['delete cilium/state/identities/v1/id/300']);
+    expect(actions.map(({ what }) => what)).toEqual(['delete cilium/state/identities/v1/id/300']);
     await user('pods', 'shop').delete('a');
     await user('nodes').delete('n1');
     await advance(clock, 100 * MINUTE);
-    expect(deeds.slice(1).map(({ duty, what, why }) => [duty, what, why])).toEqual([
+    expect(actions.slice(1).map(({ duty, what, why }) => [duty, what, why])).toEqual([
       ['node-gc', 'delete ciliumnodes.cilium.io/v2 n1', 'Node n1 does not exist, in rounds 5 and 6'],
       [
         'endpoint-gc',
@@ -117,7 +117,7 @@ describe('the collectors of an operator', () => {
         'no endpoint used identity 1001 since it was marked, up to round 7',
       ],
     ]);
-    expect(deeds.every(({ outcome }) => outcome === 'done')).toBe(true);
+    expect(actions.every(({ outcome }) => outcome === 'done')).toBe(true);
     expect(status('endpoint-gc')).toMatchObject({
       ...{ state: 'running', failures: 0, lastFailure: undefined },
       rounds: {
@@ -194,7 +194,7 @@ describe('the collectors of an operator', () => {
     });
     api.up();
     await advance(clock, 20 * MINUTE);
-    expect(deeds).toEqual([]);
+    expect(actions).toEqual([]);
     expect(status('endpoint-gc').state).toBe('running');
   });
 
@@ -204,12 +204,12 @@ describe('the collectors of an operator', () => {
     await backend.update(identityKey(300), bytesOfText('k8s:a=1;'));
     run();
     await advance(clock, 31 * MINUTE);
-    expect(deeds.filter(({ outcome }) => outcome !== 'not-leader')).toEqual([]);
+    expect(actions.filter(({ outcome }) => outcome !== 'not-leader')).toEqual([]);
     expect(status('endpoint-gc').lastFailure).toMatchObject({ code: 'not-leader' });
     expect(status('identity-gc').lastFailure).toMatchObject({ code: 'not-leader' });
     leads = true;
     await advance(clock, 15 * MINUTE);
-    expect(deeds.filter(({ outcome }) => outcome === 'done').map(({ what }) => what)).toEqual([
+    expect(actions.filter(({ outcome }) => outcome === 'done').map(({ what }) => what)).toEqual([
       ...['delete ciliumendpoints.cilium.io/v2 shop/a', 'delete cilium/state/identities/v1/id/300'],
     ]);
   });
@@ -259,7 +259,7 @@ describe('the collectors of an operator', () => {
     expect(status('identity-gc').rounds).toMatchObject({ rounds: 1, marked: 1, deleted: 0 });
     await advance(clock, 15 * MINUTE);
     expect(status('identity-gc').rounds).toMatchObject({ rounds: 2, deleted: 1 });
-    expect(deeds).toEqual([
+    expect(actions).toEqual([
       {
         ...{ duty: 'identity-gc', what: `delete ${identityKey(300)}`, outcome: 'done' },
         why: 'no node references the identity, unchanged since revision 2, in rounds 1 and 2',
@@ -275,7 +275,7 @@ describe('the collectors of an operator', () => {
     expect(await backend.get(lock)).toBeDefined();
     await advance(clock, 2000);
     expect(await backend.get(lock)).toBeUndefined();
-    expect(deeds.map(({ duty, why }) => [duty, why])).toEqual([
+    expect(actions.map(({ duty, why }) => [duty, why])).toEqual([
       ['lock-gc', 'the lock was not released, unchanged since revision 2, in rounds 1 and 2'],
     ]);
   });

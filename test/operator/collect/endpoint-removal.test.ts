@@ -6,7 +6,7 @@ import { MemoryApiTransport } from '../../../src/k8s/memory/memory-api-transport
 import { CLUSTER_TYPES } from '../../../src/k8s/memory/resource-types.ts';
 import { MemoryBackend } from '../../../src/kvstore/memory/memory-backend.ts';
 import type { CollectorIntervals } from '../../../src/operator/collect/collectors.ts';
-import type { Deed } from '../../../src/operator/collect/rounds.ts';
+import type { Action } from '../../../src/operator/collect/rounds.ts';
 import { operatorDuties } from '../../../src/operator/duties.ts';
 import type { Duty } from '../../../src/operator/duty.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
@@ -20,7 +20,7 @@ class World {
   readonly clock = new ManualClock();
   readonly api = new MemoryApiServer({ clock: this.clock });
   readonly endpoints = new ApiUser(new MemoryApiTransport(this.api), KIND, 'shop');
-  readonly deeds: Deed[] = [];
+  readonly actions: Action[] = [];
   readonly #ended = new AbortController();
   #running: Promise<void> = Promise.resolve();
 
@@ -38,7 +38,7 @@ class World {
       kubernetes: new KubernetesClient(new MemoryApiTransport(this.api), { clock, random }),
       backend: new MemoryBackend({ clock }),
       gate: new TurnGate({ clock, nextTurn: setImmediate }),
-      ...{ onReject: () => {}, onFailure: () => {}, onDeed: (deed) => this.deeds.push(deed) },
+      ...{ onReject: () => {}, onFailure: () => {}, onAction: (action) => this.actions.push(action) },
     }).all;
   }
 
@@ -89,12 +89,12 @@ it('all CiliumEndpoints are deleted by an explicit word only, once, and tried un
     ...{ state: 'ended', rounds: { rounds: 1, marked: 0, deleted: 2, conflicts: 1, lastRoundMs: 1000 } },
   });
   const why = 'one-time deletion of all CiliumEndpoints';
-  const deed = (name: string, outcome: string): Deed => ({
+  const action = (name: string, outcome: string): Action => ({
     ...{ duty: 'endpoint-removal', what: `delete ciliumendpoints.cilium.io/v2 shop/${name}`, why, outcome },
   });
-  expect(world.deeds).toEqual([
-    deed('a', 'refused'),
-    ...[deed('a', 'done'), deed('b', 'conflict'), deed('c', 'done')],
+  expect(world.actions).toEqual([
+    action('a', 'refused'),
+    ...[action('a', 'done'), action('b', 'conflict'), action('c', 'done')],
   ]);
   await world.endpoints.create('a');
   await advance(world.clock, 3_600_000);

@@ -4,12 +4,12 @@ import { ApiError } from '../../../src/k8s/rest/api-error.ts';
 import type { ObjectWrite, WriteOutcome } from '../../../src/k8s/rest/object-writer.ts';
 import { CollectError, collect } from '../../../src/operator/collect/reaper.ts';
 import {
+  type Action,
   type Collector,
-  type Deed,
   NotReadyError,
+  type RoundReport,
   RoundsDuty,
   type RoundsOptions,
-  type Tally,
 } from '../../../src/operator/collect/rounds.ts';
 import type { DutyStatus } from '../../../src/operator/duty.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
@@ -23,17 +23,17 @@ describe('a duty that works in rounds', () => {
   let running: Promise<void>;
   /** When its rounds began. */
   let begun: number[];
-  let round: (tally: Tally, signal: AbortSignal) => Promise<void>;
+  let round: (report: RoundReport, signal: AbortSignal) => Promise<void>;
   let lacks: string | undefined;
   let used: AbortSignal[];
   let failed: string[];
-  let deeds: Deed[];
+  let actions: Action[];
   let duty: RoundsDuty;
   beforeEach(() => {
     clock = new ManualClock();
     clock.advance(3_600_000);
     ended = new AbortController();
-    [begun, used, failed, deeds] = [[], [], [], []];
+    [begun, used, failed, actions] = [[], [], [], []];
     round = async () => {};
     lacks = undefined;
   });
@@ -51,16 +51,16 @@ describe('a duty that works in rounds', () => {
         { ...kind, blocked: () => undefined },
         { ...kind, blocked: () => lacks },
       ],
-      round: (tally, signal) => {
+      round: (report, signal) => {
         begun.push(clock.now() - 3_600_000);
-        return round(tally, signal);
+        return round(report, signal);
       },
     };
     duty = new RoundsDuty(collector, {
       ...{ clock, intervalMs: INTERVAL },
       onFailure: (error, name) =>
         void failed.push(`${name}: ${error instanceof Error ? error.message : error}`),
-      onDeed: (deed) => void deeds.push(deed),
+      onAction: (action) => void actions.push(action),
       ...more,
     });
     expect([duty.name, duty.status().state, duty.status().rounds?.lastRoundMs]).toEqual([
@@ -74,7 +74,7 @@ describe('a duty that works in rounds', () => {
 
   it('begins one each interval, from when the last one began, however long that took', async () => {
     let takes = 0;
-    round = (_tally, signal) => sleep(clock, takes, signal);
+    round = (_report, signal) => sleep(clock, takes, signal);
     run();
     await settle();
     takes = 20_000;
@@ -126,11 +126,11 @@ describe('a duty that works in rounds', () => {
     const raise = (): never => {
       throw new Error('a fault of the listener');
     };
-    round = async (tally) => {
-      tally.done({ what: 'delete x', why: 'it is gone', outcome: 'done' });
-      throw new CollectError('refused', `no right in round ${tally.round}`);
+    round = async (report) => {
+      report.done({ what: 'delete x', why: 'it is gone', outcome: 'done' });
+      throw new CollectError('refused', `no right in round ${report.round}`);
     };
-    run({ onFailure: raise, onDeed: raise });
+    run({ onFailure: raise, onAction: raise });
     await advance(clock, INTERVAL);
     expect(status()).toMatchObject({
       ...{ state: 'running', failures: 2, rounds: { rounds: 0 } },
@@ -146,12 +146,12 @@ describe('a duty that works in rounds', () => {
 
   it('keeps the failure of a round until there is another, and tells what was done in its name', async () => {
     const rounds: number[] = [];
-    round = async (tally) => {
-      rounds.push(tally.round);
-      tally.marked(7 - tally.round);
-      for (let i = 0; i < 3; i++) tally.deleted();
-      tally.conflict();
-      tally.done({ what: 'delete x', why: 'it is gone', outcome: 'done' });
+    round = async (report) => {
+      rounds.push(report.round);
+      report.marked(7 - report.round);
+      for (let i = 0; i < 3; i++) report.deleted();
+      report.conflict();
+      report.done({ what: 'delete x', why: 'it is gone', outcome: 'done' });
       if (rounds.length === 2) throw new Error('once');
     };
     run();
@@ -162,11 +162,11 @@ describe('a duty that works in rounds', () => {
       rounds: { rounds: 2, marked: 5, deleted: 9, conflicts: 3 },
     });
     expect(failed).toEqual(['gc: once']);
-    expect(deeds[0]).toEqual({ duty: 'gc', what: 'delete x', why: 'it is gone', outcome: 'done' });
+    expect(actions[0]).toEqual({ duty: 'gc', what: 'delete x', why: 'it is gone', outcome: 'done' });
   });
 
   it('ends in the middle of a round, which is no failure, and says that none is to come', async () => {
-    round = (_tally, signal) =>
+    round = (_report, signal) =>
       new Promise((_, reject) => signal.addEventListener('abort', () => reject(new Error('ended'))));
     run();
     await settle();
@@ -192,16 +192,18 @@ describe('a write of a collector', () => {
     signal: AbortSignal = new AbortController().signal,
   ): Promise<unknown> {
     const told: unknown[] = [];
-    const tally: Tally = {
+    const report: RoundReport = {
       ...{ round: 2, marked: () => told.push('marked') },
       ...{ deleted: () => told.push('deleted'), conflict: () => told.push('conflict') },
-      done: (deed) => told.push(deed),
+      done: (action) => told.push(action),
     };
     const writer = { write: async () => answer };
-    const outcome = await collect(writer, write, 'it is gone', tally, signal).catch((error: CollectError) => {
-      expect(error).toBeInstanceOf(CollectError);
-      return `${error.code}: ${error.message}`;
-    });
+    const outcome = await collect(writer, write, 'it is gone', report, signal).catch(
+      (error: CollectError) => {
+        expect(error).toBeInstanceOf(CollectError);
+        return `${error.code}: ${error.message}`;
+      },
+    );
     return [outcome, ...told];
   }
   const deed = (outcome: string, what = 'delete pods/v1 shop/a'): object => ({

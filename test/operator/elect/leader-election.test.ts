@@ -240,7 +240,7 @@ describe('a leader election', () => {
   // Mostly the one who leads: what happens to the others matters little.
   const who = fc.oneof({ weight: 2, arbitrary: fc.constant(LEADER) }, fc.nat(2));
   const ms = (max: number): fc.Arbitrary<number> => fc.integer({ min: 0, max });
-  const deed: fc.Arbitrary<Deed> = fc.oneof(
+  const action: fc.Arbitrary<Deed> = fc.oneof(
     { weight: 4, arbitrary: fc.record({ do: fc.constant('wait' as const), ms: ms(12_000) }) },
     fc.record({ do: fc.constant('delay' as const), who, ms: fc.tuple(ms(4000), ms(4000)) }),
     fc.record({
@@ -257,8 +257,8 @@ describe('a leader election', () => {
     await fc.assert(
       fc.asyncProperty(
         fc.array(skew, { minLength: 2, maxLength: 3 }),
-        fc.array(deed, { maxLength: 24 }),
-        async (skews, deeds) => {
+        fc.array(action, { maxLength: 24 }),
+        async (skews, actions) => {
           const world = new World();
           const running = new Set<Candidate>();
           for (const [i, one] of skews.entries()) running.add(world.add(`c${i}`, one));
@@ -276,7 +276,7 @@ describe('a leader election', () => {
               left -= next;
             }
           };
-          for (const what of deeds) {
+          for (const what of actions) {
             const at = 'who' in what ? what.who : 0;
             const one = at === LEADER ? world.deleting[0] : world.candidates[at];
             if (what.do === 'wait') await pass(what.ms);

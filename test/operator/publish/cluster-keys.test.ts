@@ -8,7 +8,7 @@ import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
 import { parseLabels } from '../../../src/model/labels.ts';
 import { ClusterConfigKeeper, type Completable } from '../../../src/operator/publish/cluster-config.ts';
 import { ClusterPublisher } from '../../../src/operator/publish/cluster-publisher.ts';
-import { openable } from '../../../src/operator/publish/openable.ts';
+import { deferred } from '../../../src/operator/publish/deferred.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 import { advance, settle } from '../../kvstore/support/settle.ts';
 
@@ -207,26 +207,26 @@ describe('what a cluster publishes beside others who write there', () => {
       for (const [listener] of listeners.mock.calls) listener.onLeaseLost([CONFIG]);
       return isWritten;
     });
-    const again = openable();
-    const synced = vi.fn(() => again.opened).mockResolvedValueOnce();
+    const again = deferred();
+    const synced = vi.fn(() => again.promise).mockResolvedValueOnce();
     const keeper = keepConfig([{ synced }]);
     await advance(clock, 1000);
     expect([puts.mock.calls.length, keeper.status().published?.synced]).toEqual([1, false]);
-    again.open();
+    again.resolve();
     await advance(clock, 1000);
     expect([puts.mock.calls.length, keeper.status().published?.synced]).toEqual([2, true]);
   });
 
   it('does not promise what is lost again while the rest is awaited (regression: it was not asked once more)', async () => {
-    const last = openable();
+    const last = deferred();
     const asked = vi.fn(() => Promise.resolve());
-    keepConfig([{ synced: asked }, { synced: () => last.opened }]);
+    keepConfig([{ synced: asked }, { synced: () => last.promise }]);
     await backend.update('cilium/state/ip/v1/default/10.0.0.1', bytesOfText('1'), { leased: true });
     await settle();
     for (const lease of server.leases) server.expireLease(lease);
     await advance(clock, 301_000);
     asked.mockReturnValue(new Promise(() => {}));
-    last.open();
+    last.resolve();
     await advance(clock, 1000);
     expect([asked.mock.calls.length, there(CONFIG)]).toEqual([2, undefined]);
   });

@@ -7,7 +7,7 @@ import { bytesOfText, textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
 import { prefixRange } from '../../../src/kvstore/codec/key-range.ts';
 import { MemoryBackend } from '../../../src/kvstore/memory/memory-backend.ts';
 import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
-import type { Deed } from '../../../src/operator/collect/rounds.ts';
+import type { Action } from '../../../src/operator/collect/rounds.ts';
 import { DryRunBackend } from '../../../src/operator/dry-run-backend.ts';
 import { type OperatorDuties, operatorDuties } from '../../../src/operator/duties.ts';
 import { namespaceOfKey } from '../../../src/operator/publish/namespace-of-key.ts';
@@ -25,7 +25,7 @@ class Cluster {
   readonly clock = new ManualClock();
   readonly api = new MemoryApiServer({ clock: this.clock });
   readonly server = new MemoryServer({ clock: this.clock, clusterID: 'a' });
-  readonly deeds: Deed[] = [];
+  readonly actions: Action[] = [];
   duties: OperatorDuties = { all: [], published: [] };
   readonly #transport = new MemoryApiTransport(this.api);
   readonly #namespaces = new ApiUser(this.#transport, core('namespaces'));
@@ -86,7 +86,7 @@ class Cluster {
       intervals: { endpoints: 0, identities: 0, nodes: 0, locks: 0 },
       ...{ ...runtime, kubernetes, backend },
       gate: new TurnGate({ clock, nextTurn: queueMicrotask }),
-      ...{ onReject: () => {}, onFailure: () => {}, onDeed: (deed) => this.deeds.push(deed) },
+      ...{ onReject: () => {}, onFailure: () => {}, onAction: (action) => this.actions.push(action) },
     });
     const ended = new AbortController();
     const running = this.duties.all.map((duty) => duty.run(ended.signal));
@@ -149,7 +149,7 @@ describe('global namespaces', () => {
     expect(await published()).toEqual(expected(...don));
     await cluster.deleteNamespace('don');
     expect(await published()).toEqual(expected());
-    expect(cluster.deeds.map(({ what, why }) => `${what}: ${why}`)).toEqual([
+    expect(cluster.actions.map(({ what, why }) => `${what}: ${why}`)).toEqual([
       'put the keys of 3 objects of namespace quixote: namespace quixote is global',
       'delete the keys of 3 objects of namespace quixote: namespace quixote is not global by default',
       'delete the keys of 3 objects of namespace don: namespace don does not exist, so it is not global',

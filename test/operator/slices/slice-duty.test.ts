@@ -50,7 +50,7 @@ class World {
   /** Those whose pod was gone once: a new one of the name is another, and need not be there at once. */
   readonly #gone = new Set<string>();
   readonly #mode: SliceMode;
-  readonly deeds: { readonly what: string; readonly why: string; readonly outcome: string }[] = [];
+  readonly actions: { readonly what: string; readonly why: string; readonly outcome: string }[] = [];
   #seed = 0;
   duty: Duty | undefined;
   #stop: (() => Promise<void>) | undefined;
@@ -119,7 +119,7 @@ class World {
     const duties = collectors({
       ...{ clock: this.clock, kubernetes: client, slices: { mode: this.#mode, most: MOST } },
       random: () => this.#random(),
-      onDeed: (deed) => this.deeds.push(deed),
+      onAction: (action) => this.actions.push(action),
       intervals: { endpoints: 0, identities: 0, nodes: 0 },
     });
     this.duty = duties.find(({ name }) => name === 'endpoint-slices');
@@ -328,7 +328,11 @@ describe('the slices of endpoints', () => {
     await advance(world.clock, 2000);
     await world.drop('shop', 'a');
     await advance(world.clock, 2000);
-    const said = world.deeds.map(({ what, why, outcome }) => [what.replace(/ces-.*/, 'ces-…'), why, outcome]);
+    const said = world.actions.map(({ what, why, outcome }) => [
+      what.replace(/ces-.*/, 'ces-…'),
+      why,
+      outcome,
+    ]);
     const place = 'ciliumendpointslices.cilium.io/v2alpha1 ces-…';
     expect(said).toEqual([
       [`create ${place}`, 'the desired slice has 1 endpoint of shop', 'done'],
@@ -345,7 +349,7 @@ describe('the slices of endpoints', () => {
     | { readonly do: 'lose' | 'empty'; readonly which: number }
     | { readonly do: 'copy'; readonly at: number; readonly n: number };
   const at = fc.nat(7);
-  const deed: fc.Arbitrary<Deed> = fc.oneof(
+  const action: fc.Arbitrary<Deed> = fc.oneof(
     {
       weight: 6,
       arbitrary: fc.record({
@@ -366,13 +370,13 @@ describe('the slices of endpoints', () => {
     await fc.assert(
       fc.asyncProperty(
         fc.constantFrom<SliceMode>('identity', 'fcfs'),
-        fc.array(deed, { maxLength: 40 }),
-        async (mode, deeds) => {
+        fc.array(action, { maxLength: 40 }),
+        async (mode, actions) => {
           const world = new World(mode);
           for (const i of [0, 1, 2]) await world.put('shop', `pod-${i}`, 1001, '10.0.0.1');
           world.start();
           await advance(world.clock, 3000);
-          for (const what of deeds) {
+          for (const what of actions) {
             if (what.do === 'wait') await advance(world.clock, what.ms);
             else if (what.do === 'restart') await world.restart();
             else if (what.do === 'compact') world.api.compact();

@@ -45,7 +45,7 @@ export class RivalOperator extends Candidate {
       intervals: { endpoints: 0, identities: 0, nodes: ROUND_MS, locks: ROUND_MS },
       ...{ kubernetes, backend, clock, random: () => 0.5, election: isFenced ? election : undefined },
       gate: new TurnGate({ clock, nextTurn: setImmediate }),
-      ...{ onReject: () => {}, onFailure: () => {}, onDeed: () => {} },
+      ...{ onReject: () => {}, onFailure: () => {}, onAction: () => {} },
     });
     this.lead = async (signal) => {
       await Promise.all(all.map((duty) => duty.run(signal)));

@@ -8,7 +8,7 @@ import type {
   WriteOutcome,
 } from '../../../src/k8s/rest/object-writer.ts';
 import type { Observed } from '../../../src/operator/collect/observed-kind.ts';
-import type { Collector, Tally } from '../../../src/operator/collect/rounds.ts';
+import type { Collector, RoundReport } from '../../../src/operator/collect/rounds.ts';
 import type { Choose } from './explore.ts';
 
 /** Something that may happen; it is offered while it can. */
@@ -165,12 +165,12 @@ const { signal: never } = new AbortController();
 
 /** One round of a collector. */
 export async function round(collector: Pick<Collector, 'round'>, number = 1): Promise<void> {
-  const tally: Tally = {
+  const report: RoundReport = {
     round: number,
     marked: () => {},
     deleted: () => {},
     conflict: () => {},
     done: () => {},
   };
-  await collector.round(tally, never);
+  await collector.round(report, never);
 }

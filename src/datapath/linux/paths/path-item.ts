@@ -15,7 +15,7 @@ export interface DeviceItem {
   readonly mtu: number;
   readonly mac: string;
   /** An unwanted change by others: another name, or down. Never desired. */
-  readonly amiss?: string | undefined;
+  readonly defect?: string | undefined;
 }
 
 /** The host of a hardware address, which is the key. */
@@ -98,7 +98,7 @@ export function printItem(item: PathItem, nameOf: (index: number) => string = St
     case 'device':
       return (
         `vxlan id ${item.vni} port ${item.port} local ${item.local} mtu ${item.mtu} address ${item.mac}` +
-        (item.amiss === undefined ? '' : ` ${item.amiss}`)
+        (item.defect === undefined ? '' : ` ${item.defect}`)
       );
     case 'fdb':
       return `dst ${item.host}`;

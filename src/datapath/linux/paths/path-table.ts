@@ -58,7 +58,7 @@ export interface PathTableOptions {
 }
 
 /** The consequences of an event of the kernel. */
-export interface PathNews {
+export interface PathEvent {
   /** Our item of this key has changed. */
   readonly key?: string | undefined;
   /** The way to next hops may have changed. */
@@ -231,7 +231,7 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
   }
 
   /** Applies an event, and returns its consequences. */
-  hear(message: NetlinkMessage): PathNews {
+  hear(message: NetlinkMessage): PathEvent {
     const isGone = [RTM_ROUTE.delete, RTM_NEIGHBOR.delete, RTM_RULE.delete, RTM_LINK.delete].some(
       (type) => type === message.type,
     );
@@ -349,14 +349,14 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     return [pathKey('rule', source), { kind: 'rule', priority }];
   }
 
-  #hearLink(link: Link, isGone: boolean): PathNews {
+  #hearLink(link: Link, isGone: boolean): PathEvent {
     const before = this.#links.get(link.index);
     if (isGone) this.#links.delete(link.index);
     else this.#links.set(link.index, link);
     const { device } = this.#options;
     const isSame = before?.name === link.name && before.up === link.up && before.mtu === link.mtu;
     // A dump may have read the link before the event. A defect of our own link must be repaired nevertheless.
-    const isAmiss = isOwnLink(link) && deviceItem(link, device)?.amiss !== undefined;
+    const isAmiss = isOwnLink(link) && deviceItem(link, device)?.defect !== undefined;
     if (!isGone && isSame && !isAmiss) return {};
     const isOurs = link.name === device || (before !== undefined && isOwnLink(before));
     if (isGone) this.#forgetInterface(link.index, isOurs);
@@ -369,7 +369,7 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     for (const [key, { kind }] of this.#known) if (kind !== 'rule') this.#known.delete(key);
   }
 
-  #hearRoute(route: Route, isGone: boolean, isReplacing: boolean): PathNews {
+  #hearRoute(route: Route, isGone: boolean, isReplacing: boolean): PathEvent {
     if (route.table !== this.#options.routeTable) return {};
     if (isGone) this.#routes.delete(route);
     else this.#routes.add(route);
@@ -379,7 +379,7 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     return { key: pathKey('route', route.destination), reach: isForeign, reread };
   }
 
-  #hearEntry(entry: readonly [string, PathItem] | undefined, isGone: boolean): PathNews {
+  #hearEntry(entry: readonly [string, PathItem] | undefined, isGone: boolean): PathEvent {
     if (entry === undefined) return {};
     const [key, item] = entry;
     if (!isGone) this.#known.set(key, item);

@@ -21,8 +21,8 @@ export function isOwnLink({ vxlan, alias }: Link): boolean {
 /** Returns the item of our interface, whose desired name is `name`. */
 export function deviceItem({ vxlan, mtu, mac = '', ...link }: Link, name: string): DeviceItem | undefined {
   if (vxlan === undefined) return undefined;
-  const amiss = link.name !== name ? `named ${link.name}` : link.up ? undefined : 'down';
-  return { kind: 'device', vni: vxlan.id, port: vxlan.port, local: vxlan.local ?? '', mtu, mac, amiss };
+  const defect = link.name !== name ? `named ${link.name}` : link.up ? undefined : 'down';
+  return { kind: 'device', vni: vxlan.id, port: vxlan.port, local: vxlan.local ?? '', mtu, mac, defect };
 }
 
 /** Returns the interface with this name. */

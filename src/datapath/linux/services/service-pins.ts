@@ -7,7 +7,7 @@ import type { Bpf } from '../bpf/bpf.ts';
 import { BpfMap, ForeignMapError, isPinnedMap } from '../bpf/bpf-map.ts';
 import type { MapShape } from '../bpf/info.ts';
 import { pin, unpin } from '../bpf/pin.ts';
-import { BESIDE } from '../own-names.ts';
+import { STAGING_SUFFIX } from '../own-names.ts';
 import {
   FAMILIES,
   SERVICE_MAPS,
@@ -134,9 +134,9 @@ export class ServicePins implements Disposable {
 
   #pinOver(map: BpfMap, name: string): void {
     const path = join(this.#options.folder, name);
-    unpin(path + BESIDE);
-    pin(this.#bpf, map.fd, path + BESIDE);
-    renameSync(path + BESIDE, path);
+    unpin(path + STAGING_SUFFIX);
+    pin(this.#bpf, map.fd, path + STAGING_SUFFIX);
+    renameSync(path + STAGING_SUFFIX, path);
   }
 
   #resized(): readonly { readonly family: Family; readonly name: ServiceMapName }[] {
