@@ -20,7 +20,7 @@ async function demonstrate(
   return { status, output };
 }
 
-it('npm run demo:mesh shows how a service that is made global in one cluster appears in the other, and goes', async () => {
+it('npm run demo:mesh shows a service that is made global in one cluster appear in the other, and disappear', async () => {
   requireEtcd();
   const { status, output } = await demonstrate(process.env);
   const told = output.split('\n').filter((line) => /^( {2}in|The|In|Over)/.test(line));
@@ -38,13 +38,13 @@ it('npm run demo:mesh shows how a service that is made global in one cluster app
   expect(status).toBe(0);
 });
 
-it('it says what to install where there is no etcd', async () => {
+it('names the package to install if there is no etcd', async () => {
   const { status, output } = await demonstrate({ ...process.env, PATH: '/nowhere' });
   expect(output).toContain('apt-get install etcd-server');
   expect(status).toBe(1);
 });
 
-it('it takes all of it away when its reader goes (regression: the etcds stayed after `| head`)', async () => {
+it('removes everything when its reader closes the pipe (regression: the etcds stayed after `| head`)', async () => {
   const TMPDIR = mkdtempSync(join(tmpdir(), 'demo-'));
   const words = ['--import', 'tsx', 'scripts/demo-mesh.ts', '--program', PROGRAM];
   const env = { ...process.env, TMPDIR };

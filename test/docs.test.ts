@@ -39,7 +39,7 @@ describe('the glossary', () => {
   const documents = ['README.md', 'CHANGELOG.md', ...guides.map((name) => `docs/${name}`)];
   const texts = [...SOURCES, ...documents.map((path) => ({ path, text: textOf(path) }))];
 
-  it('has each word once, and none that is not used', () => {
+  it('contains each term once, and none that is not used', () => {
     const words = Array.from(glossary.matchAll(/^\| \*\*([^|]+)\*\* \|/gm), ([, word = '']) => word);
     expect(words.length).toBeGreaterThan(50);
     expect(words).toEqual([...new Set(words)]);
@@ -47,7 +47,7 @@ describe('the glossary', () => {
     expect(words.filter((word) => !used.toLowerCase().includes(word))).toEqual([]);
   });
 
-  it('is followed: words that it has replaced are not used', () => {
+  it('is followed: replaced terms are not used', () => {
     const replaced =
       /\b(in force|heed(ed|s)?|twins?|rivals?|uncover(s|ed)?|nobody|is told|are told|was told)\b/gi;
     const uses = texts.flatMap(({ path, text }) =>
@@ -57,8 +57,8 @@ describe('the glossary', () => {
   });
 });
 
-describe('what the sources cite', () => {
-  it('is a section of the rules', () => {
+describe('a citation in the sources', () => {
+  it('names a section of the rules', () => {
     const sections = new Set(
       headings('SEMANTICS').map((heading) => heading.split(' ')[0]?.replace(/\.$/, '')),
     );
@@ -67,7 +67,7 @@ describe('what the sources cite', () => {
     expect(citations.filter(({ what }) => !sections.has(what))).toEqual([]);
   });
 
-  it('is a rule of the operator', () => {
+  it('names a rule of the operator', () => {
     const rules = new Set(
       [...textOf('docs/OPERATOR.md').matchAll(/^(\d+)\. /gm)].map(([, rule = '']) => rule),
     );
@@ -79,7 +79,7 @@ describe('what the sources cite', () => {
   it.each<[string, RegExp]>([
     ['KUBERNETES', /\bK (\d+)/g],
     ['AGENT', /\bAGENT (\d+)/g],
-  ])('is a rule of %s, and each rule there has its place and its tests', (name, pattern) => {
+  ])('names a rule of %s, and each rule there has its place and its tests', (name, pattern) => {
     const [rules = '', places = ''] = textOf(`docs/${name}.md`).split('## 11. Where each rule is');
     const numbers = Array.from(rules.matchAll(/^(\d+)\. /gm), ([, rule = '']) => rule);
     const citations = cited(pattern);

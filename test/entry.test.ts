@@ -106,8 +106,8 @@ class Routes implements NodeHandler {
   async nodeDelete(): Promise<void> {}
 }
 
-describe("the package's entry is enough", () => {
-  it('to feed services from Kubernetes and other clusters, and to ask who serves and why', async () => {
+describe('the entry of the package', () => {
+  it('is enough to feed services from Kubernetes and other clusters, and to look up their backends and the reason', async () => {
     const services = new ServiceCache({ clusterName: 'west', nodeName: 'here', zone: 'z1' });
     feed(services);
     const match = services.lookupFrontend('172.16.0.10', 80, PROTOCOL_NUMBERS.TCP);
@@ -127,7 +127,7 @@ describe("the package's entry is enough", () => {
     expect(given).toEqual(['update shop/checkout']);
   });
 
-  it('to carry nodes into a datapath under small numbers, wait for it, and restore them', async () => {
+  it('is enough to pass nodes to a datapath with small ids, wait for it, and restore them', async () => {
     const ipcache = new IPCache();
     const nodes = nodeManager(ipcache);
     const ids = new NodeIDs();
@@ -153,7 +153,7 @@ describe("the package's entry is enough", () => {
     again.close();
   });
 
-  it('to see what a handler has not managed, and what a node has lost', () => {
+  it('is enough to see failed handler calls and lost nodes', () => {
     const ipcache = new IPCache();
     const nodes = nodeManager(ipcache);
     nodes.subscribe(new NodeIDs(1));
@@ -168,7 +168,7 @@ describe("the package's entry is enough", () => {
     nodes.close();
   });
 
-  it('to connect a datapath to all three engines in one call', () => {
+  it('is enough to connect a datapath to all three engines in one call', () => {
     const ipcache = new IPCache();
     const nodes = nodeManager(ipcache);
     const services = new ServiceCache({ clusterName: 'west' });

@@ -79,7 +79,7 @@ it('flow-enricher names both ends of flows, wherever the stream is cut', async (
   );
 });
 
-it('node-handler keeps routes, over a call that fails', async () => {
+it('node-handler keeps routes after a failed call', async () => {
   expect(await new Program('node-handler.ts').end()).toBe(
     [
       'route replace 10.1.1.0/24 via 192.168.0.1',
@@ -92,7 +92,7 @@ it('node-handler keeps routes, over a call that fails', async () => {
   );
 });
 
-it('service-resolver prefers backends here, and uses those of other clusters while there is none', async () => {
+it('service-resolver prefers local backends, and uses those of other clusters if there is none', async () => {
   expect(await new Program('service-resolver.ts').end()).toBe(
     [
       'with a backend here: 10.1.0.5:8080 in west',
@@ -122,7 +122,7 @@ it('publisher publishes a cluster that follow-mesh follows, over a real etcd', a
   expect(await publisher.end()).toBe(`cluster west is published at ${url}\n`);
 });
 
-it('each program is one of the list, and the list has no other', () => {
+it('each program is in the list, and the list contains no other', () => {
   const programs = readdirSync(FOLDER).filter((name) => name.endsWith('.ts'));
   const list = readFileSync(join(FOLDER, 'README.md'), 'utf8');
   const listed = [...list.matchAll(/^\| \[`([\w-]+\.ts)`\]\(\1\)/gm)].map(([, name = '']) => name);

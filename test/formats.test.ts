@@ -88,7 +88,7 @@ it('a program publishes a cluster, and another one follows it', async () => {
   await backend.close();
 });
 
-it('a program reads one resource of a cluster, and learns what is wrong with it', async () => {
+it('a program reads one resource of a cluster, and gets its rejections', async () => {
   const backend = new MemoryBackend(runtime);
   const stop = new AbortController();
   const prefix = resourcePrefix('ip', NAME);

@@ -72,7 +72,7 @@ describe('the state machine of a remote cluster', () => {
     });
   });
 
-  it('does not drain a cluster that tells its id for the first time: what does not fit is swept', () => {
+  it('does not drain a cluster that reports an id for the first time: values that do not match are swept', () => {
     const unknown = play([...TO_HANDSHAKE, read(undefined), ['validated']]).state;
     expect(play([...AGAIN, read(config(3)), ['validated']], unknown).did).not.toContain('withdraw');
     const without = play(toWatching(0)).state;
@@ -80,7 +80,7 @@ describe('the state machine of a remote cluster', () => {
     expect(play([...AGAIN, read(config(0)), ['validated']], WATCHING).did).not.toContain('withdraw');
   });
 
-  it('withdraws what is held of a cluster that is rejected, frees its id after that, and tries again', () => {
+  it('withdraws the state of a rejected cluster, then frees its id, and retries', () => {
     const rejected = play([...AGAIN, read(config(2)), ['validated', { objection: 'taken' }]], WATCHING);
     expect(rejected.state).toMatchObject({ phase: 'leaving', id: 1, lastFailure: 'taken' });
     const { state, did } = play([['left'], ['drained'], ['retry']], rejected.state);
@@ -93,12 +93,12 @@ describe('the state machine of a remote cluster', () => {
     });
   });
 
-  it('connects again after a client could not be made', () => {
+  it('reconnects if a client could not be created', () => {
     const { did } = play([['connect'], ['left'], ['failed', { message: 'no CA' }], ['left'], ['retry']]);
     expect(did).toEqual(['leave', 'connect', 'leave', 'wait', 'connect']);
   });
 
-  it('waits longer after each failure in a row, and begins anew once it follows', () => {
+  it('waits longer after each failure in a row, and resets the backoff once it follows', () => {
     const failed = play([...TO_HANDSHAKE, ['failed'], ['left'], ['retry'], ['failed']]).state;
     expect(failed).toMatchObject({ streak: 2, failures: 2 });
     expect(play([['left']], failed).effects).toEqual([{ do: 'wait', streak: 2 }]);
@@ -107,7 +107,7 @@ describe('the state machine of a remote cluster', () => {
     expect(play([['connect']], failed).state.streak).toBe(0);
   });
 
-  it('hangs up where a new client follows, or none; a retry keeps the one it has', () => {
+  it('closes the client if a new one replaces it or none is needed; a retry keeps it', () => {
     const hangsUp = (type: 'connect' | 'stop' | 'remove' | 'failed' | 'outdated'): unknown =>
       play([[type]], WATCHING).effects;
     for (const type of ['connect', 'stop', 'remove'] as const)
@@ -120,13 +120,13 @@ describe('the state machine of a remote cluster', () => {
     );
   });
 
-  it('ignores answers to what was left', () => {
+  it('ignores answers to earlier attempts', () => {
     const { state } = play([...TO_HANDSHAKE, ['connect']]);
     const late = { type: 'config', attempt: state.attempt - 1, config: config(1), replaced: false } as const;
     expect(stepCluster(state, { ...late, others: [] })).toEqual({ state, effects: [] });
   });
 
-  it('stays stopped and removed, of which removed is the stronger', () => {
+  it('stays stopped or removed; removed takes precedence', () => {
     const stopped = play([['stop'], ['left']], WATCHING).state;
     expect(play([['connect'], ['stop'], ['retry'], ['expired']], stopped)).toMatchObject({
       state: stopped,
@@ -140,7 +140,7 @@ describe('the state machine of a remote cluster', () => {
     expect(play([['stop'], ['remove'], ['connect'], ['left']], removing).did).toEqual(['withdraw']);
   });
 
-  it('withdraws in the end what it was kept from withdrawing', () => {
+  it('completes a withdrawal that was interrupted', () => {
     const draining = play([...AGAIN, read(config(3)), ['validated']], WATCHING).state;
     const { state, did } = play([['connect'], ['left'], ['drained']], draining);
     expect(did).toEqual(['leave', 'withdraw', 'connect']);
@@ -149,7 +149,7 @@ describe('the state machine of a remote cluster', () => {
 });
 
 describe('a remote cluster without configuration', () => {
-  it('that had one is neither followed nor withdrawn until it is back (freeze: taken for complete, and swept)', () => {
+  it('that had one is neither followed nor withdrawn until it is back (freeze: considered complete, and swept)', () => {
     const gone = play([...AGAIN, read(undefined)], WATCHING);
     expect(gone.did).toEqual(['leave', 'read-config', 'await-config']);
     expect(gone.state).toMatchObject({
@@ -165,13 +165,13 @@ describe('a remote cluster without configuration', () => {
     expect(back.state).toMatchObject({ phase: 'watching', found: 'read' });
   });
 
-  it('that had one is known to have one on whatever client it is read next (an empty kvstore with a new file)', () => {
+  it('that had one still requires it with every later client (an empty kvstore with a new file)', () => {
     const again = play([['connect'], ['left'], ['connected'], read(undefined, { replaced: true })], WATCHING);
     expect(again.did).toEqual(['leave', 'connect', 'read-config', 'await-config']);
     expect(again.state).toMatchObject({ phase: 'unconfigured', id: 1, config: config(1) });
   });
 
-  it('that was complete is followed, and nothing of it removed (regression: not for the minutes until it was back)', () => {
+  it('that was complete is followed, and nothing is removed (regression: not followed for the minutes until it was back)', () => {
     const complete = play([['complete']], WATCHING).state;
     const gone = play([...AGAIN, read(undefined)], complete);
     expect(gone.did).toEqual(['leave', 'read-config', 'follow']);
@@ -185,13 +185,16 @@ describe('a remote cluster without configuration', () => {
   it.each<readonly [string, readonly Step[], object]>([
     ['has no id', toWatching(0), {}],
     ['is in the kvstore of another cluster', toWatching(1), { others: ['b'] }],
-  ])('that was complete is not followed if it %s: its values could be of another', (_, steps, fields) => {
-    const complete = play([...steps, ['complete']]).state;
-    const gone = play([...AGAIN, read(undefined, fields)], complete);
-    expect([gone.did.at(-1), gone.state.phase]).toEqual(['await-config', 'unconfigured']);
-  });
+  ])(
+    'that was complete is not followed if it %s, because its values could belong to another cluster',
+    (_, steps, fields) => {
+      const complete = play([...steps, ['complete']]).state;
+      const gone = play([...AGAIN, read(undefined, fields)], complete);
+      expect([gone.did.at(-1), gone.state.phase]).toEqual(['await-config', 'unconfigured']);
+    },
+  );
 
-  it('that was complete is followed beside others in a copy, whose keys name the cluster', () => {
+  it('that was complete is followed in a copy with other clusters, because its keys contain its name', () => {
     const cached = { ...config(1), capabilities: { syncedCanaries: true, cached: true } };
     const complete = play([...TO_HANDSHAKE, read(cached), ['validated'], ['complete']]).state;
     expect(play([...AGAIN, read(undefined, { others: ['b'] })], complete).state.phase).toBe('watching');
@@ -199,7 +202,7 @@ describe('a remote cluster without configuration', () => {
     expect(play([...AGAIN, read(undefined)], mirrored).state.phase).toBe('unconfigured');
   });
 
-  it('is not followed after everything of it was withdrawn, until it has been complete again', () => {
+  it('is not followed after all its state was withdrawn, until it has been complete again', () => {
     const other = play([['complete'], ...AGAIN, read(config(3)), ['validated'], ['drained']], WATCHING);
     const gone = play([...AGAIN, read(undefined)], other.state);
     expect(gone.state.phase).toBe('unconfigured');
@@ -215,7 +218,7 @@ describe('a remote cluster without configuration', () => {
     expect([back.state.expired, followed(back)?.services]).toEqual([false, true]);
   });
 
-  it('whose kvstore has that of others is not followed: the name is wrong', () => {
+  it('whose kvstore has only that of others is not followed, because the name is wrong', () => {
     const { state, did } = play([...TO_HANDSHAKE, read(undefined, { others: ['b', 'c'] })]);
     expect(did.at(-1)).toBe('await-config');
     expect(state).toMatchObject({ phase: 'unconfigured', found: 'others', failures: 1 });
@@ -224,7 +227,7 @@ describe('a remote cluster without configuration', () => {
     );
   });
 
-  it('that never had one is from before 1.13: followed without canaries, all its deletes are believed', () => {
+  it('that never had one is older than 1.13: followed without canaries, and all its deletes are trusted', () => {
     const old = play([...TO_HANDSHAKE, read(undefined), ['validated']]);
     expect(followed(old)).toMatchObject({ canaries: false, deletes: 'all', refill: false });
     const restarted = play(
@@ -234,14 +237,14 @@ describe('a remote cluster without configuration', () => {
     expect(followed(restarted)).toMatchObject({ canaries: false, deletes: 'all', refill: false });
   });
 
-  it('is tried again when it cannot be waited for', () => {
+  it('is retried if waiting for it fails', () => {
     const { did } = play([...AGAIN, read(undefined), ['failed'], ['left'], ['retry']], WATCHING);
     expect(did.slice(-3)).toEqual(['leave', 'wait', 'read-config']);
   });
 });
 
 describe('how a remote cluster is followed', () => {
-  it('with canaries if its configuration promises them; its deletes have to be proven', () => {
+  it('with canaries if its configuration promises them; its deletes must be proven', () => {
     expect(followed(play(toWatching(1)))).toMatchObject({
       ...{ config: config(1), canaries: true, deletes: 'proven', refill: false },
     });
@@ -250,8 +253,8 @@ describe('how a remote cluster is followed', () => {
   });
 });
 
-describe('services that could not be followed for too long', () => {
-  it('are withdrawn once, after what follows them was left, and read anew', () => {
+describe('services of a cluster that is unreachable for too long', () => {
+  it('are withdrawn once, after their watches have ended, and then read again', () => {
     const { state, effects } = play([['expired'], ['left'], ['drained'], ['expired']], WATCHING);
     expect(effects).toEqual([
       { do: 'leave', hangUp: false },
@@ -275,12 +278,12 @@ describe('services that could not be followed for too long', () => {
     expect(state).toMatchObject({ phase, expired: true, failures: before.failures, streak: before.streak });
   });
 
-  it('are withdrawn after what is being left (an expiry meanwhile was lost)', () => {
+  it('are withdrawn after the previous watches have ended (an expiry during that time was lost)', () => {
     const { did } = play([['failed'], ['expired'], ['left'], ['drained']], WATCHING);
     expect(did).toEqual(['leave', 'withdraw', 'wait']);
   });
 
-  it('go with everything else when that is withdrawn anyway', () => {
+  it('are withdrawn with everything else if that is withdrawn anyway', () => {
     const rejected = play([...AGAIN, read(config(2)), ['validated', { objection: 'taken' }]], WATCHING).state;
     expect(play([['expired'], ['left']], rejected).effects).toEqual([{ do: 'withdraw', what: 'everything' }]);
   });
@@ -300,7 +303,7 @@ describe('the own cluster', () => {
     expect(state).toMatchObject({ phase: 'watching', id: 0 });
   });
 
-  it('is followed on without its configuration, believing no delete, until it is back and complete', () => {
+  it('is followed without its configuration, but its deletes are not trusted until it is back and complete', () => {
     const gone = play([...AGAIN, read(undefined)], OWN_WATCHING);
     expect(gone.did).toEqual(['leave', 'read-config', 'follow']);
     expect(followed(gone)).toMatchObject({ deletes: 'none', canaries: false, refill: false });
@@ -324,7 +327,7 @@ describe('the own cluster', () => {
     expect(followed(play([...AGAIN, read(config(9)), ['validated']], replaced.state))?.canaries).toBe(true);
   });
 
-  it('without any configuration is believed a while after its kvstore was replaced', () => {
+  it('without any configuration is trusted some time after its kvstore was replaced', () => {
     const old = play([...TO_HANDSHAKE, read(undefined)], OWN);
     expect(followed(old)).toMatchObject({ deletes: 'all', canaries: false, refill: false });
     const replaced = play([['outdated', { diverged: true }], ['left'], read(undefined)], old.state);
@@ -336,13 +339,13 @@ describe('the own cluster', () => {
     expect(followed(refilled)?.refill).toBe(false);
   });
 
-  it('whose kvstore has the configuration of others only is followed, but said to', () => {
+  it('whose kvstore has only the configuration of others is followed, and the problem is reported', () => {
     const { state, did } = play([...TO_HANDSHAKE, read(undefined, { others: ['atlantic'] })], OWN);
     expect(did.at(-1)).toBe('follow');
     expect(state.lastFailure).toContain('only that of atlantic: check the name');
   });
 
-  it('that is not to fail static is believed whatever it shows', () => {
+  it('without fail-static is trusted whatever it contains', () => {
     const watching = play(toWatching(9), { ...OWN, failStatic: false });
     const how = { deletes: 'all', canaries: false, refill: false };
     expect(followed(watching)).toMatchObject(how);
@@ -382,12 +385,12 @@ const BEGINS: readonly ClusterEffect['do'][] = [
   ...(['connect', 'read-config', 'follow', 'await-config', 'withdraw', 'wait'] as const),
 ];
 
-describe('whatever happens, the state machine', () => {
+describe('after any inputs, the state machine', () => {
   it.each([
     ['remote', NEW_CLUSTER],
     ['own', OWN],
   ])(
-    'of a %s cluster never has two things under way, and withdraws everything before it is removed',
+    'of a %s cluster never has two operations at a time, and withdraws everything before it is removed',
     (_whose, first) => {
       fc.assert(
         fc.property(inputs, (script) => {
@@ -418,7 +421,7 @@ describe('whatever happens, the state machine', () => {
     },
   );
 
-  it('believes deletes of a remote cluster that ever had a configuration only if they are proven', () => {
+  it('trusts deletes of a remote cluster that ever had a configuration only if they are proven', () => {
     fc.assert(
       fc.property(inputs, (script) => {
         let state = NEW_CLUSTER;

@@ -26,7 +26,7 @@ async function follow(name: string, server: MemoryServer): Promise<void> {
 }
 
 describe('a remote cluster', () => {
-  it('is followed into every engine, as claims of its own', async () => {
+  it('writes to every engine, as claims of its own', async () => {
     const server = newCluster(clock, 'a', 1);
     writeIP(server, '10.1.0.1', 0x1_0200);
     writeNode(server, 'a', 'n1', '192.168.1.1');
@@ -45,7 +45,7 @@ describe('a remote cluster', () => {
     expect(agent.mesh.identitiesOf('a')?.lookupByLabels(labels)).toBe(0x1_0200);
   });
 
-  it('says how long it took to be complete, and how its client does', async () => {
+  it('reports the duration of its first sync, and the state of its client', async () => {
     const server = new MemoryServer({ clock });
     configure(server, 'a', 1);
     await agent.add('a', server);
@@ -60,7 +60,7 @@ describe('a remote cluster', () => {
     expect(statusOf('a')).toMatchObject({ state: 'ready', firstSyncMs: 3000, lastSyncMs: 0 });
   });
 
-  it('of before 1.13, without configuration or canaries, is followed too', async () => {
+  it('older than 1.13, without configuration or canaries, is followed, too', async () => {
     const server = new MemoryServer({ clock });
     writeIP(server, '10.1.0.1', 0x7_0200);
     await follow('a', server);
@@ -68,7 +68,7 @@ describe('a remote cluster', () => {
     expect(statusOf('a').config).toBeUndefined();
   });
 
-  it('that lies in a kvstoremesh copy is read from there', async () => {
+  it('that is in a kvstoremesh copy is read from there', async () => {
     const server = new MemoryServer({ clock });
     write(server, 'cilium/cluster-config/a', { id: 1, capabilities: { cached: true, syncedCanaries: true } });
     for (const resource of ['nodes', 'services', 'identities', 'ip']) {
@@ -103,7 +103,7 @@ describe('a remote cluster', () => {
     ]);
   });
 
-  it('is synced once all of it has been read, and how far it is can be asked', async () => {
+  it('is synced once it was read completely, and reports its progress', async () => {
     const server = new MemoryServer({ clock });
     configure(server, 'a', 1);
     await agent.add('a', server);
@@ -117,7 +117,7 @@ describe('a remote cluster', () => {
     expect(agent.mesh.progressOf('b')).toBeUndefined();
   });
 
-  it('takes its turn among the others that are down', async () => {
+  it('waits for its turn among the other unreachable clusters', async () => {
     const backend = agent.connect('a', newCluster(clock, 'a', 1));
     const retryInTurn = vi.spyOn(backend, 'retryInTurn');
     await agent.mesh.add('a', () => backend);
@@ -127,8 +127,8 @@ describe('a remote cluster', () => {
   });
 });
 
-describe('what a remote cluster says wrongly', () => {
-  it('is rejected, counted and reported with its key; the rest goes on', async () => {
+describe('an invalid value of a remote cluster', () => {
+  it('is rejected, counted and reported with its key; the other values are applied', async () => {
     const server = newCluster(clock, 'a', 1);
     writeIP(server, '10.1.0.1', 0x1_0200);
     writeIP(server, '10.1.0.2', 0x2_0200);
@@ -150,7 +150,7 @@ describe('what a remote cluster says wrongly', () => {
     expect(agent.nodes.exists('a/n2')).toBe(true);
   });
 
-  it('takes the place of what it said before: a fresh agent could not know that (I9)', async () => {
+  it('replaces the earlier value, because a restarted agent would not have it (I9)', async () => {
     const server = newCluster(clock, 'a', 1);
     writeIP(server, '10.1.0.1', 0x1_0200);
     await follow('a', server);
@@ -163,7 +163,7 @@ describe('what a remote cluster says wrongly', () => {
     expect(statusOf('a').resources.ip).toMatchObject({ keys: 1, rejected: 0 });
   });
 
-  it('in its configuration fails the handshake, until it is mended', async () => {
+  it('in its configuration fails the handshake, until it is corrected', async () => {
     const server = newCluster(clock, 'a', 1);
     write(server, 'cilium/cluster-config/a', { id: 'one' });
     await agent.add('a', server);
@@ -180,7 +180,7 @@ describe('what a remote cluster says wrongly', () => {
 });
 
 describe('cluster ids', () => {
-  it('are those of the mesh, or none, which is no conflict', async () => {
+  it('are in the range of the mesh, or 0, which never conflicts', async () => {
     await agent.add('a', newCluster(clock, 'a', 255));
     await agent.add('b', newCluster(clock, 'b', 0));
     await agent.add('c', newCluster(clock, 'c', 0));
@@ -195,7 +195,7 @@ describe('cluster ids', () => {
     expect(agent.mesh.status().ready).toBe(true);
   });
 
-  it('say in which cache an identity is looked up: that of its cluster, else those of clusters without an id', async () => {
+  it('select the cache in which an identity is looked up: that of its cluster, else those of clusters without an id', async () => {
     const { mesh } = agent;
     const server = newCluster(clock, 'a', 1);
     await follow('a', server);
@@ -230,7 +230,7 @@ describe('cluster ids', () => {
     expect(statusOf('b').state).toBe('ready');
   });
 
-  it('that change take back first what was read under the old id', async () => {
+  it('that change cause a withdrawal of the state that was read under the old id', async () => {
     const server = newCluster(clock, 'a', 1);
     writeIP(server, '10.1.0.1', 0x1_0200);
     writeIP(server, '10.1.0.2', 0x3_0200);
@@ -242,8 +242,8 @@ describe('cluster ids', () => {
   });
 });
 
-describe('letting go', () => {
-  it('removing a cluster takes everything back, and the identity cache with it', async () => {
+describe('the end of a connection', () => {
+  it('by removal withdraws everything, and the identity cache', async () => {
     const server = newCluster(clock, 'a', 1);
     writeIP(server, '10.1.0.1', 0x1_0200);
     writeNode(server, 'a', 'n1', '192.168.1.1');
@@ -256,7 +256,7 @@ describe('letting go', () => {
     expect(server.streams).toBe(0);
   });
 
-  it('stopping withdraws nothing', async () => {
+  it('by stop withdraws nothing', async () => {
     const server = newCluster(clock, 'a', 1);
     writeIP(server, '10.1.0.1', 0x1_0200);
     await follow('a', server);
@@ -265,7 +265,7 @@ describe('letting go', () => {
     expect(server.streams).toBe(0);
   });
 
-  it('a new connection keeps what is known and sweeps what is gone, in the same identity cache (trap: one cache per reconnect)', async () => {
+  it('by a new one keeps known state and sweeps deleted keys, in the same identity cache (trap: one cache per reconnect)', async () => {
     const server = newCluster(clock, 'a', 1);
     writeIP(server, '10.1.0.1', 0x1_0200);
     writeIP(server, '10.1.0.2', 0x1_0200);
@@ -289,8 +289,8 @@ function backendDown(of: Agent, name: string): void {
   of.links.get(name)?.link.down();
 }
 
-describe('a kvstore that starts anew', () => {
-  it('sweeps nothing before its canaries say that it is complete (trap: canary missing)', async () => {
+describe('a kvstore that restarts empty', () => {
+  it('sweeps nothing before its canaries exist (trap: canary missing)', async () => {
     const server = newCluster(clock, 'a', 1);
     const empty = server.snapshot();
     writeIP(server, '10.1.0.1', 0x1_0200);
@@ -307,8 +307,8 @@ describe('a kvstore that starts anew', () => {
   });
 });
 
-describe('a kvstore that has lost even the configuration', () => {
-  it('is taken for one that is being filled, not for a cluster from before 1.13: nothing is swept', async () => {
+describe('a kvstore that has lost its configuration, too', () => {
+  it('counts as one that is being filled, not as a cluster older than 1.13: nothing is swept', async () => {
     const server = newCluster(clock, 'a', 1);
     writeIP(server, '10.1.0.1', 0x1_0200);
     await follow('a', server);
@@ -324,8 +324,8 @@ describe('a kvstore that has lost even the configuration', () => {
   });
 });
 
-describe('a client that cannot be made', () => {
-  it('is tried again, and the reason is in the status', async () => {
+describe('a client that cannot be created', () => {
+  it('is retried, and the reason is in the status', async () => {
     const server = newCluster(clock, 'a', 1);
     let broken = true;
     await agent.mesh.add('a', () => {
@@ -354,7 +354,7 @@ describe('a client that cannot be made', () => {
 });
 
 describe('global services', () => {
-  it('are indexed by the clusters that share them, and the index empties with the clusters', async () => {
+  it('are indexed by the clusters that share them, and leave the index with them', async () => {
     const [a, b] = [newCluster(clock, 'a', 1), newCluster(clock, 'b', 2)];
     writeService(a, 'a', 's0', '10.1.0.1');
     writeService(b, 'b', 's0', '10.2.0.1');
@@ -372,7 +372,7 @@ describe('global services', () => {
     expect(globalServices.size).toBe(0);
   });
 
-  it('announced with one backend by two clusters keep it when one withdraws (trap: the other is lost)', async () => {
+  it('announced with one backend by two clusters keep it if one withdraws (trap: the other is lost)', async () => {
     const [a, b] = [newCluster(clock, 'a', 1), newCluster(clock, 'b', 2)];
     writeService(a, 'a', 's0', '10.1.0.1');
     writeService(b, 'b', 's0', '10.1.0.1');
@@ -386,10 +386,10 @@ describe('global services', () => {
   });
 });
 
-describe('a cluster that cannot be reached', () => {
+describe('an unreachable cluster', () => {
   const TTL = 60_000;
 
-  it('loses its service backends after the TTL, keeps the rest, and gets them back', async () => {
+  it('loses its service backends after the TTL, keeps everything else, and gets them back', async () => {
     await restart(() => ({ serviceTTLMs: TTL }));
     const server = newCluster(clock, 'a', 1);
     writeService(server, 'a', 's0', '10.1.0.1');
@@ -431,7 +431,7 @@ describe('a cluster that cannot be reached', () => {
     },
   );
 
-  it('has none where services do not expire, or are not followed', async () => {
+  it('keeps its services if they do not expire, and has none if they are not followed', async () => {
     for (const change of [{ serviceTTLMs: undefined }, { serviceTTLMs: TTL, services: undefined }]) {
       await restart(() => change);
       await agent.mesh.add('a', () => Promise.reject(new Error('down')));
@@ -440,7 +440,7 @@ describe('a cluster that cannot be reached', () => {
     }
   });
 
-  it('is not connected for having proven a delete once, after a failure (regression: for good)', async () => {
+  it('is not connected because it has proven a delete once, after a failure (regression: for good)', async () => {
     const server = newCluster(clock, 'a', 1);
     writeIP(server, '10.1.0.1', 0x1_0200);
     write(server, 'unrelated', 'x'); // no watch can go on from where it has read
@@ -474,7 +474,7 @@ describe('a cluster that cannot be reached', () => {
     expect(statusOf('a').connected).toBe(false);
   });
 
-  it('loses after the TTL what it could say of its services when it was reached for a moment (regression: never)', async () => {
+  it('loses its services after the TTL even if it was reachable for a moment (regression: never)', async () => {
     await restart(() => ({ serviceTTLMs: TTL }));
     const server = new MemoryServer({ clock });
     write(server, 'cilium/cluster-config/a', { id: 1, capabilities: {} });

@@ -19,7 +19,7 @@ function shown(state: Partial<ClusterState>, standing: Partial<ClusterStanding> 
   return view.status().state;
 }
 
-describe('how a cluster appears', () => {
+describe('the status of a cluster', () => {
   it('is connecting at first, and not connected', () => {
     expect(view.status()).toEqual({
       ...{
@@ -71,16 +71,16 @@ describe('how a cluster appears', () => {
     ['watching', {}, { connected: false, known: false }],
     ['watching', {}, { complete: false, keys: 0 }],
     ['watching', { unproven: true }, {}],
-  ])('is, while it is watched, %s, when %o %o', (state, more, standing) => {
+  ])('is, while it is watched, %s, if %o %o', (state, more, standing) => {
     expect(shown({ phase: 'watching', ...more }, standing)).toBe(state);
   });
 });
 
-describe('what has changed of a cluster', () => {
+describe('a change of a cluster', () => {
   const update = (state: Partial<ClusterState>, standing: Partial<ClusterStanding> = {}): boolean =>
     view.update({ ...NEW_CLUSTER, ...state }, { ...WELL, ...standing });
 
-  it('is how it appears, whether it is connected, and how often it has failed, and nothing else', () => {
+  it('is a change of its state, its connection or its failure count, and nothing else', () => {
     expect(update({ phase: 'watching' })).toBe(true);
     expect(update({ phase: 'watching', attempt: 9, id: 3 }, { keys: 8 })).toBe(false);
     expect(update({ phase: 'watching', failures: 1 })).toBe(true);
@@ -90,11 +90,11 @@ describe('what has changed of a cluster', () => {
     expect(update({ phase: 'failed', failures: 1 }, { connected: false })).toBe(false);
   });
 
-  it('is nothing of one that is as it was at first', () => {
+  it('is not reported for a new cluster without a change', () => {
     expect(update({}, { connected: false })).toBe(false);
   });
 
-  it('says since when it is connected, and from when stale state is served', () => {
+  it('contains since when it is connected, and since when stale state is served', () => {
     clock.advance(1000);
     update({ phase: 'watching' });
     clock.advance(1000);
@@ -112,7 +112,7 @@ describe('what has changed of a cluster', () => {
     expect(view.status()).toMatchObject({ ready: true, knownAt: undefined });
   });
 
-  it('says how long it took to be complete: the first time, and the last', () => {
+  it('contains the duration of the first and of the last sync', () => {
     const syncsAfter = (ms: number, phase: ClusterState['phase'], complete: boolean): unknown => {
       clock.advance(ms);
       update({ phase }, { complete });
@@ -127,13 +127,13 @@ describe('what has changed of a cluster', () => {
     expect(syncsAfter(20, 'watching', true)).toEqual([500, 20]);
   });
 
-  it('keeps its last failure, with the time', () => {
+  it('contains its last failure, with the time', () => {
     clock.advance(500);
     view.failed('refused');
     expect(view.status()).toMatchObject({ lastFailure: 'refused', lastFailureAt: 1_000_500 });
   });
 
-  it('has changed when the reason of its failure is another one, and not when it is the same', () => {
+  it('is reported if the reason of its failure changes, and not if it is the same', () => {
     update({ phase: 'watching' }, { connected: false });
     const changesAfter = (message: string): boolean => {
       view.failed(message);
@@ -143,7 +143,7 @@ describe('what has changed of a cluster', () => {
     expect(reasons.map(changesAfter)).toEqual([true, false, true, false, true]);
   });
 
-  it('is progress when more has arrived than ever before', () => {
+  it('is progress if more keys arrived than ever before', () => {
     const progressAfter = (count: number): number => {
       clock.advance(10);
       view.arrived(count);

@@ -80,7 +80,7 @@ class World {
 const never = new AbortController().signal;
 
 describe('the stores of a cluster', () => {
-  it('take back everything, the nodes last, and then what faults have left of it (I10)', async () => {
+  it('withdraw everything, nodes last, and then the state that remains after faults (I10)', async () => {
     const world = new World();
     await world.read();
     world.identities.upsert(301 as NumericIdentity, []); // as a fault may leave it
@@ -95,7 +95,7 @@ describe('the stores of a cluster', () => {
     expect([world.stores.size, [...world.identities.entries()]]).toEqual([0, []]);
   });
 
-  it('take back the services alone, and what faults have left of them', async () => {
+  it('withdraw only the services, and the state that remains after faults', async () => {
     const world = new World();
     await world.read();
     world.told.splice(0);
@@ -104,7 +104,7 @@ describe('the stores of a cluster', () => {
     expect(world.stores.size).toBe(4);
   });
 
-  it('follow and take back only that for which there are engines', async () => {
+  it('follow and withdraw only resources with an engine', async () => {
     const world = new World(() => ({}));
     await world.read();
     expect(world.stores.resources).toEqual(['identities']);
@@ -113,7 +113,7 @@ describe('the stores of a cluster', () => {
     expect([world.told, world.stores.size]).toEqual([[], 0]);
   });
 
-  it('take nothing back once they are told to stop', async () => {
+  it('stop a withdrawal when their signal fires', async () => {
     const world = new World();
     await world.read();
     world.told.splice(0);
@@ -126,7 +126,7 @@ describe('the stores of a cluster', () => {
     [true, 6],
     [false, 1],
   ])(
-    'read what a peer calls its host as a node of the mesh, with remote-node identities %s: %i',
+    'treat an entry that a peer marks as its host as a node of the mesh, with remote-node identities %s: %i',
     async (remoteNodeIdentities, identity) => {
       const world = new World((engines) => ({ ...engines, remoteNodeIdentities }));
       await world.read();

@@ -41,20 +41,20 @@ describe('a listing of the configuration directory', () => {
     expect(did(step({ b: config('2') }, third.state))).toEqual([]);
   });
 
-  it('ignores the own cluster and files that are no configuration', () => {
+  it('ignores the own cluster and files that are not configurations', () => {
     const { changes, state, unsettled } = step({ own: config('1'), 'ca.crt': OTHER });
     expect([changes, [...state.problems], unsettled]).toEqual([[], [], false]);
     expect(step({ own: broken('a FIFO'), '-a': broken('a FIFO') }).state.problems.size).toBe(0);
   });
 
-  it('refuses a name that no cluster can have, with the reason', () => {
+  it('rejects an invalid cluster name, with the reason', () => {
     const { changes, state } = step({ '-a': config('1'), '-b': OTHER });
     expect(changes).toEqual([]);
     expect([...state.problems.keys()]).toEqual(['-a']);
     expect(state.problems.get('-a')).toContain('is not a valid cluster name');
   });
 
-  it('counts the time in which a file was no configuration anew once it was one that cannot be used (regression: its cluster was let go at once)', () => {
+  it('restarts the grace period of a file without a configuration after it was unusable (regression: its cluster was removed at once)', () => {
     const { state } = step({ a: config('1') });
     const torn = step({ a: OTHER }, state, 1000);
     const bad = step({ a: broken('no YAML') }, torn.state, 2000);
@@ -63,7 +63,7 @@ describe('a listing of the configuration directory', () => {
     expect(did(step({ a: OTHER }, again.state, 3_600_000 + GRACE_MS))).toEqual(['remove a']);
   });
 
-  it('keeps the last good configuration of a file that cannot be used, says why, and looks again soon', () => {
+  it('keeps the last valid configuration of an unusable file, reports the reason, and reads the file again soon', () => {
     const { state } = step({ a: config('1') });
     const bad = step({ a: broken('may not be read'), b: broken('no YAML') }, state, 1e6);
     expect(did(bad)).toEqual([]);
@@ -77,7 +77,7 @@ describe('a listing of the configuration directory', () => {
     expect(good.state.problems.size).toBe(0);
   });
 
-  it('takes a file that lost its content for half-written, until it stays so', () => {
+  it('treats a file that lost its content as half-written, until its grace period ends', () => {
     const { state } = step({ a: config('1') });
     const torn = step({ a: OTHER }, state, 1000);
     expect([did(torn), torn.unsettled]).toEqual([[], true]);

@@ -41,7 +41,7 @@ beforeEach(() => {
 });
 
 describe('a configuration directory that is followed', () => {
-  it('is looked at once for many changes at a time', async () => {
+  it('is listed once for many changes at the same time', async () => {
     directory.write('a', config('1'));
     await follower.start();
     expect(did).toEqual(['add a']);
@@ -54,7 +54,7 @@ describe('a configuration directory that is followed', () => {
     await follower.stop();
   });
 
-  it('is not looked at again after the end where it notifies as soon as it is watched (regression: it was)', async () => {
+  it('is not listed again after the end if it notifies as soon as it is watched (regression: it was)', async () => {
     const watch = directory.watch.bind(directory);
     directory.watch = (onChange) => {
       onChange();
@@ -66,7 +66,7 @@ describe('a configuration directory that is followed', () => {
     expect([directory.listings, clock.pending]).toEqual([1, 0]);
   });
 
-  it('is looked at now and then when notifications are lost', async () => {
+  it('is listed periodically in case notifications are lost', async () => {
     await follower.start();
     directory.write('a', config('1'), { told: false });
     await advance(clock, 1000);
@@ -76,7 +76,7 @@ describe('a configuration directory that is followed', () => {
     await follower.stop();
   });
 
-  it('changes nothing while it cannot be read, is tried again, and reports the reason once', async () => {
+  it('changes nothing while it is unreadable, is retried, and the reason is reported once', async () => {
     directory.write('a', config('1'));
     await follower.start();
     directory.unreadable = 'EACCES';
@@ -92,7 +92,7 @@ describe('a configuration directory that is followed', () => {
     await follower.stop();
   });
 
-  it('is listed only once it was read, which a failed start has not done', async () => {
+  it('is listed only after a successful read, not after a failed start', async () => {
     directory.write('a', config('1'));
     directory.unreadable = 'EACCES';
     let listed = false;
@@ -108,7 +108,7 @@ describe('a configuration directory that is followed', () => {
     await follower.stop();
   });
 
-  it('is tried again soon for a file that cannot be used', async () => {
+  it('is read again soon if a file is unusable', async () => {
     directory.write('a', { kind: 'unusable', why: 'no YAML' });
     await follower.start();
     expect(problems).toEqual(['a: no YAML']);
@@ -134,7 +134,7 @@ describe('a configuration directory that is followed', () => {
     },
   );
 
-  it('keeps a cluster whose file is being rewritten, whatever the clock is set to (freeze: dropped)', async () => {
+  it('keeps a cluster whose file is being rewritten, even if the clock is set (freeze: dropped)', async () => {
     directory.write('a', config('1'));
     await follower.start();
     directory.write('a', { kind: 'other' });
@@ -152,7 +152,7 @@ describe('a configuration directory that is followed', () => {
     await follower.stop();
   });
 
-  it('is looked at ever less often while the same is wrong with it', async () => {
+  it('is read less and less often if the problem stays the same', async () => {
     directory.write('a', { kind: 'unusable', why: 'no YAML' });
     await follower.start();
     await advance(clock, 600_000);
@@ -166,7 +166,7 @@ describe('a configuration directory that is followed', () => {
     await follower.stop();
   });
 
-  it('ends while the directory does not answer (freeze: stop never resolved), and reports to nobody after', async () => {
+  it('ends while the directory does not answer (freeze: stop never resolved), and reports nothing afterwards', async () => {
     await follower.start();
     directory.list = () => new Promise(() => {});
     directory.write('a', config('1'));
@@ -175,7 +175,7 @@ describe('a configuration directory that is followed', () => {
     expect([did, problems, clock.pending]).toEqual([[], [], 0]);
   });
 
-  it('goes on when its user’s report throws', async () => {
+  it('continues if the report callback throws', async () => {
     follower = new ConfigFollower({
       source: directory,
       clock,
@@ -196,7 +196,7 @@ describe('a configuration directory that is followed', () => {
     await follower.stop();
   });
 
-  it('is left alone after the end', async () => {
+  it('is not read after the end', async () => {
     await follower.start();
     await follower.stop();
     directory.write('a', config('1'));
@@ -205,7 +205,7 @@ describe('a configuration directory that is followed', () => {
     expect([did, clock.pending]).toEqual([[], 0]);
   });
 
-  it('is looked at once a minute while nothing is wrong with it', async () => {
+  it('is read once a minute without a problem', async () => {
     directory.write('a', config('1'));
     await follower.start();
     await advance(clock, 59_000);
@@ -215,7 +215,7 @@ describe('a configuration directory that is followed', () => {
     await follower.stop();
   });
 
-  it('is tried again after 2, 4 and 8 s, and then every 10 s, while it cannot be read', async () => {
+  it('is retried after 2, 4 and 8 s, and then every 10 s, while it is unreadable', async () => {
     directory.unreadable = 'EACCES';
     await follower.start();
     const looks: number[] = [];
@@ -231,7 +231,7 @@ describe('a configuration directory that is followed', () => {
     await follower.stop();
   });
 
-  it('is looked at soon, however long it goes on changing', async () => {
+  it('is read soon, even if it keeps changing', async () => {
     await follower.start();
     for (let i = 0; i < 10; i++) {
       directory.write('a', config(String(i)));
@@ -241,7 +241,7 @@ describe('a configuration directory that is followed', () => {
     await follower.stop();
   });
 
-  it('is looked at again, afterwards, when it changes while it is being looked at', async () => {
+  it('is read again if it changes during a read', async () => {
     await follower.start();
     const list = directory.list.bind(directory);
     let answer: (() => void) | undefined;
@@ -263,7 +263,7 @@ describe('a configuration directory that is followed', () => {
     await follower.stop();
   });
 
-  it('is left alone after the end also when it has changed while it did not answer', async () => {
+  it('is not read after the end, even if it changed while it did not answer', async () => {
     await follower.start();
     directory.list = () => new Promise(() => {});
     directory.write('a', config('1'));
@@ -274,7 +274,7 @@ describe('a configuration directory that is followed', () => {
     expect(clock.pending).toBe(0);
   });
 
-  it('is followed once, and need not be before it is left', async () => {
+  it('can be started once, and stopped without a start', async () => {
     await follower.stop();
     follower = followerWith(() => undefined);
     await follower.start();
@@ -282,7 +282,7 @@ describe('a configuration directory that is followed', () => {
     await follower.stop();
   });
 
-  it('has no cluster of a name that the mesh does not take', async () => {
+  it('has no cluster whose name the mesh rejects', async () => {
     follower = followerWith((name) => (name === 'own' ? 'own-cluster' : undefined));
     for (const name of ['own', 'a']) directory.write(name, config('1'));
     await follower.start();

@@ -26,12 +26,12 @@ function verdict(decode: ValueDecoder<unknown>, name: string, value: unknown): s
   return `${decoded.rejection.reason} ${decoded.rejection.field}`;
 }
 
-describe('the identities that a cluster may name', () => {
+describe('the identities that a value of a cluster may contain', () => {
   const pair = (ID: number): object => ({ IP: '10.0.0.1', Mask: null, HostIP: '192.0.2.1', ID, Key: 0 });
   const taken = [1, 255, 0x2_0100, 0x2_ffff];
   const foreign = [256, 0x2_00ff, 0x3_0000, 0x102_0100];
 
-  it('are reserved, or in its range, for an IP', () => {
+  it('are reserved, or in the range of the cluster, for an IP', () => {
     const decode = ipDecoder(() => LIMITS);
     for (const id of taken) expect([id, verdict(decode, '10.0.0.1', pair(id))]).toEqual([id, 'ok']);
     for (const id of foreign)
@@ -39,7 +39,7 @@ describe('the identities that a cluster may name', () => {
     expect(verdict(decode, '10.0.0.2', pair(1))).not.toBe('ok');
   });
 
-  it('are reserved, or in its range, for a key', () => {
+  it('are reserved, or in the range of the cluster, for a key', () => {
     const decode = identityDecoder('a', () => LIMITS);
     for (const id of taken) expect([id, verdict(decode, String(id), 'k8s:a=b;')]).toEqual([id, 'ok']);
     for (const id of foreign)
@@ -47,7 +47,7 @@ describe('the identities that a cluster may name', () => {
     expect(verdict(decode, 'x', 'k8s:a=b;')).toBe('invalid-key key');
   });
 
-  it('are any, while its range is not known', () => {
+  it('are unrestricted while the range is unknown', () => {
     for (const id of [...taken, ...foreign]) {
       expect(
         verdict(
@@ -67,7 +67,7 @@ describe('the identities that a cluster may name', () => {
   });
 });
 
-describe('the cluster that the labels of an identity name', () => {
+describe('the cluster in the labels of an identity', () => {
   const CLUSTER = 'io.cilium.k8s.policy.cluster';
   const decode = identityDecoder('a', () => LIMITS);
 
@@ -79,21 +79,24 @@ describe('the cluster that the labels of an identity name', () => {
     [`k8s:${CLUSTER}=a;`, 'ok'],
     [`k8s:app=b;k8s:${CLUSTER}=a;`, 'ok'],
     ['k8s:app=b;', 'ok'],
-  ])('must be its own, or none (regression: a cluster could pass for another): %s', (labels, expected) => {
-    expect(verdict(decode, String(0x2_0100), labels)).toBe(expected);
-  });
+  ])(
+    'must be its own, or absent (regression: a cluster could impersonate another): %s',
+    (labels, expected) => {
+      expect(verdict(decode, String(0x2_0100), labels)).toBe(expected);
+    },
+  );
 
-  it('may be any in the own kvstore', () => {
+  it('is unrestricted in the own kvstore', () => {
     const own = identityDecoder(undefined, () => NO_LIMITS);
     expect(verdict(own, '256', `k8s:${CLUSTER}=b;`)).toBe('ok');
   });
 });
 
-describe('the cluster id that a value may say', () => {
+describe('the cluster id in a value', () => {
   const node = (ClusterID: number): object => ({ Name: 'n1', Cluster: 'a', ClusterID });
   const service = (clusterID: number): object => ({ cluster: 'a', namespace: 'ns', name: 'web', clusterID });
 
-  it('is that of its cluster, or none', () => {
+  it('must be that of its cluster, or 0', () => {
     const decodeNode = nodeDecoder('a', () => LIMITS);
     const decodeService = serviceDecoder('a', () => LIMITS);
     expect([0, 2, 3].map((id) => verdict(decodeNode, 'n1', node(id)))).toEqual([
@@ -104,7 +107,7 @@ describe('the cluster id that a value may say', () => {
     ]);
   });
 
-  it('is any while that of the cluster is not known, by the key’s limits at that time', () => {
+  it('is unrestricted while the id of the cluster is unknown, under the limits at that time', () => {
     let limits = NO_LIMITS;
     const decode = nodeDecoder('a', () => limits);
     expect(verdict(decode, 'n1', node(3))).toBe('ok');
@@ -112,7 +115,7 @@ describe('the cluster id that a value may say', () => {
     expect(verdict(decode, 'n1', node(3))).toBe('cluster-id-mismatch ClusterID');
   });
 
-  it('is asked only of what is a value of its key', () => {
+  it('is checked only in a valid value', () => {
     expect(
       verdict(
         nodeDecoder('a', () => LIMITS),

@@ -58,7 +58,7 @@ describe('deletes of a cluster', () => {
     return asked;
   };
 
-  it('are allowed by a read that shows the configuration as it was, at their revision or later', async () => {
+  it('are trusted after a read that returns the unchanged configuration, at their revision or later', async () => {
     const asked = ask(10);
     await settle();
     expect([asked.answer, reads.length]).toEqual([undefined, 1]);
@@ -67,7 +67,7 @@ describe('deletes of a cluster', () => {
     expect([asked.answer, gone, failures]).toEqual([true, 0, []]);
   });
 
-  it('cost one read for all of them up to the revision that it shows', async () => {
+  it('cost one read for all of them up to its revision', async () => {
     const first = [ask(10), ask(11), ask(12)];
     await settle();
     expect(reads).toHaveLength(1);
@@ -81,7 +81,7 @@ describe('deletes of a cluster', () => {
     expect([reads.length, later.answer]).toEqual([2, undefined]);
   });
 
-  it('that come while a read is under way are proven by another one, unless that shows enough', async () => {
+  it('that arrive during a read are proven by the next one, unless its revision is sufficient', async () => {
     const first = ask(10);
     await settle();
     const second = ask(15);
@@ -98,7 +98,7 @@ describe('deletes of a cluster', () => {
     ['it was created anew', shown(10, 9)],
     ['the store is another one', shown(10, 5, 'two')],
     ['the store is behind the delete', shown(9)],
-  ])('are not believed where %s, nor any other from then on', async (_, found) => {
+  ])('are not trusted if %s, nor is any later one', async (_, found) => {
     const [asked, other] = [ask(10), ask(9)];
     await settle();
     reads[0]?.resolve(found);
@@ -108,7 +108,7 @@ describe('deletes of a cluster', () => {
     expect(reads).toHaveLength(1);
   });
 
-  it('wait while the kvstore does not answer, with a backoff, and each failure is told until one read succeeds', async () => {
+  it('wait while the kvstore does not answer, with a backoff, and each failure is reported until a read succeeds', async () => {
     const asked = ask(10);
     await settle();
     for (const delay of [25, 50]) {
@@ -133,7 +133,7 @@ describe('deletes of a cluster', () => {
     expect([next.answer, failures.length]).toEqual([true, 3]);
   });
 
-  it('are not allowed once nobody wants to know any more, and that is no failure', async () => {
+  it('are not trusted after the signal fires, and that is not a failure', async () => {
     const asked = ask(10);
     await settle();
     caller.abort();
@@ -144,7 +144,7 @@ describe('deletes of a cluster', () => {
     expect(reads).toHaveLength(1);
   });
 
-  it('are not allowed either when that happens during the backoff', async () => {
+  it('are not trusted if the signal fires during the backoff', async () => {
     const asked = ask(10);
     await settle();
     reads[0]?.reject(new KvstoreError('unavailable', 'down'));
@@ -155,7 +155,7 @@ describe('deletes of a cluster', () => {
   });
 });
 
-describe('what is being read of a cluster', () => {
+describe('the watches of a cluster', () => {
   const name = fc.constantFrom('nodes', 'ip', 'services');
   const state = fc.constantFrom<WatchState>(
     'listing',
@@ -166,7 +166,7 @@ describe('what is being read of a cluster', () => {
     'diverged',
   );
 
-  it('is answered where it is watching, or listing while another one is watching', () => {
+  it('count as answered if one is watching, or listing while another one is watching', () => {
     fc.assert(
       fc.property(
         fc.array(fc.tuple(name, state), { maxLength: 8, size: 'max' }),

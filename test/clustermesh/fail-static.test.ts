@@ -52,7 +52,7 @@ async function follow(server: MemoryServer, name = 'a'): Promise<void> {
   await settle(8);
 }
 
-describe('a publisher that dies, and its lease with everything in it', () => {
+describe('a publisher that dies, with its lease and all its keys,', () => {
   it.each(PREFIXES)(
     'leaves the cluster as it was, whichever watch is slow: %s (freeze: four mixtures in seven runs)',
     async (slow) => {
@@ -78,7 +78,7 @@ describe('a publisher that dies, and its lease with everything in it', () => {
     },
   );
 
-  it('and comes back is read anew: what it has not published again goes, once its canaries are there', async () => {
+  it('and returns is listed again: keys that it has not published again are removed once its canaries exist', async () => {
     const server = fullCluster();
     const lease = leaseEverything(server);
     await follow(server);
@@ -95,7 +95,7 @@ describe('a publisher that dies, and its lease with everything in it', () => {
     expect(statusOf()).toMatchObject({ state: 'ready', knownAt: undefined });
   });
 
-  it('is followed while its configuration is late (regression: no additions and no changes for five minutes)', async () => {
+  it('is followed while its configuration is missing (regression: no additions and no changes for five minutes)', async () => {
     const server = fullCluster();
     const lease = leaseEverything(server);
     await follow(server);
@@ -125,7 +125,7 @@ describe('a publisher that dies, and its lease with everything in it', () => {
     expect(statusOf().state).toBe('ready');
   });
 
-  it('keeps its services withdrawn after their TTL while its configuration is gone (regression: listed again at once)', async () => {
+  it('keeps its services withdrawn after their TTL while its configuration is missing (regression: listed again at once)', async () => {
     await restart(() => ({ serviceTTLMs: 60_000 }));
     const server = fullCluster();
     const lease = leaseEverything(server);
@@ -148,7 +148,7 @@ describe('a publisher that dies, and its lease with everything in it', () => {
     expect(statusOf().state).toBe('ready');
   });
 
-  it('and is back before anybody has looked is read anew all the same: its deletes prove nothing', async () => {
+  it('and returns before any read is listed again: its deletes prove nothing', async () => {
     const server = fullCluster();
     const lease = leaseEverything(server);
     await follow(server);
@@ -167,7 +167,7 @@ describe('a publisher that dies, and its lease with everything in it', () => {
     expect(statusOf().state).toBe('ready');
   });
 
-  it('while its list is being read leaves what was known before', async () => {
+  it('during a list leaves the earlier state', async () => {
     const server = fullCluster();
     const lease = leaseEverything(server);
     await follow(server);
@@ -185,7 +185,7 @@ describe('a publisher that dies, and its lease with everything in it', () => {
     expect(statusOf().state).toBe('no-configuration');
   });
 
-  it('takes its services with it only after the TTL, and nothing else', async () => {
+  it('loses only its services, and only after the TTL', async () => {
     await restart(() => ({ serviceTTLMs: 60_000 }));
     const server = fullCluster();
     const lease = leaseEverything(server);
@@ -217,7 +217,7 @@ describe('a publisher that dies, and its lease with everything in it', () => {
     expect([ips(), agent.nodes.size, backendsOf('s0')]).toEqual([[], 0, []]);
   });
 
-  it('is nothing to ordinary deletes: they are applied at once, for one read each burst', async () => {
+  it('does not delay ordinary deletes: they are applied at once, with one read per burst', async () => {
     const server = fullCluster();
     for (let i = 0; i < 600; i++) writeIP(server, `10.2.${i >> 8}.${i & 255}`, IDENTITY);
     await follow(server);
@@ -238,7 +238,7 @@ describe('a publisher that dies, and its lease with everything in it', () => {
     expect(reads).toBe(2);
   });
 
-  it('holds deletes back while it cannot be asked, and says so; updates of others go on', async () => {
+  it('delays deletes while the kvstore does not answer, and reports it; updates of other keys continue', async () => {
     const server = fullCluster();
     await follow(server);
     agent.links.get('a')?.link.forbid(CLUSTER_CONFIG_PREFIX);
@@ -261,7 +261,7 @@ describe('an empty kvstore', () => {
     ['the same etcd', 'a'],
     ['another etcd', 'second'],
   ])(
-    'with a new configuration file takes nothing away: %s (freeze: 221 IPs withdrawn at once, ready)',
+    'with a new configuration file removes nothing: %s (freeze: 221 IPs withdrawn at once, ready)',
     async (_what, clusterID) => {
       await follow(fullCluster());
       const before = agent.view();
@@ -280,7 +280,7 @@ describe('an empty kvstore', () => {
     },
   );
 
-  it('from the start has no configuration, and is not ready, complete and without nodes', async () => {
+  it('from the start has no configuration, and is not reported as ready, complete and without nodes', async () => {
     const server = new MemoryServer({ clock });
     await follow(server);
     await agent.mesh.synced();
@@ -301,7 +301,7 @@ describe('an empty kvstore', () => {
 });
 
 describe('a wrong name', () => {
-  it('of a remote cluster is said, and nothing is read of the cluster that is there', async () => {
+  it('of a remote cluster is reported, and nothing of the existing cluster is read', async () => {
     const server = fullCluster();
     await follow(server, 'b');
     await advance(clock, SETTLED_MS);
@@ -318,7 +318,7 @@ describe('a wrong name', () => {
     expect(statusOf('b').state).toBe('ready');
   });
 
-  it('of the own cluster is said; what is there is read, as there may be no configuration at all', async () => {
+  it('of the own cluster is reported; its keys are read, because there may be no configuration at all', async () => {
     const server = fullCluster();
     const own = agent.followOwnOn(agent.connect(OWN, server));
     await settle(8);
@@ -328,8 +328,8 @@ describe('a wrong name', () => {
   });
 });
 
-describe('what a status says of reachability', () => {
-  it('is true: since when it is connected, what failed last and when, and from when what is served is', async () => {
+describe('the status of a connection', () => {
+  it('contains the time of connection, the last failure with its time, and the age of stale state', async () => {
     await follow(fullCluster());
     const { connectedSince } = statusOf();
     expect(statusOf()).toMatchObject({ connected: true, knownAt: undefined, lastFailure: undefined });
@@ -351,7 +351,7 @@ describe('what a status says of reachability', () => {
     expect(statusOf().lastFailure).toBe('connection refused');
   });
 
-  it('says that rights were revoked (freeze: ready, connected)', async () => {
+  it('reports that rights were revoked (freeze: ready, connected)', async () => {
     const server = fullCluster();
     await follow(server);
     agent.links.get('a')?.link.forbid('cilium/state/ip/');
@@ -364,7 +364,7 @@ describe('what a status says of reachability', () => {
     expect(statusOf()).toMatchObject({ state: 'ready', connected: true });
   });
 
-  it('says of a cluster that was rejected that nothing is served', async () => {
+  it('reports that nothing of a rejected cluster is served', async () => {
     const server = fullCluster();
     await follow(server);
     write(server, 'cilium/cluster-config/a', { id: 9 });
@@ -396,7 +396,7 @@ describe('the own kvstore', () => {
     expect(status()).toMatchObject({ state, ready: state === 'ready', connected: true });
   });
 
-  it('that restarts empty takes nothing away, until it is filled again (freeze: everything withdrawn)', async () => {
+  it('that restarts empty removes nothing, until it is filled again (freeze: everything withdrawn)', async () => {
     const server = ownCluster();
     const status = followOwn(server);
     await settle(8);
@@ -417,7 +417,7 @@ describe('the own kvstore', () => {
     expect(status()).toMatchObject({ state: 'ready', knownAt: undefined });
   });
 
-  it('whose publisher dies is followed on, but its deletes are not believed', async () => {
+  it('whose publisher dies is still followed, but its deletes are not trusted', async () => {
     const server = ownCluster();
     const lease = leaseEverything(server);
     const status = followOwn(server);
@@ -432,7 +432,7 @@ describe('the own kvstore', () => {
     expect(status()).toMatchObject({ state: 'no-configuration', connected: true });
   });
 
-  it('that is to be believed takes away what it does not show', async () => {
+  it('that is trusted removes every key that it does not contain', async () => {
     const server = ownCluster();
     const status = followOwn(server, { failStatic: false });
     await settle(8);
@@ -442,7 +442,7 @@ describe('the own kvstore', () => {
     expect(status()).toMatchObject({ state: 'ready', ready: true });
   });
 
-  it('without any configuration is believed when it had the time to be filled, and is not empty', async () => {
+  it('without any configuration is trusted after some time if it is not empty', async () => {
     const server = new MemoryServer({ clock });
     for (const address of ['10.9.0.1', '10.9.0.2']) writeIP(server, address, 0x9_0200);
     const status = followOwn(server, { refillMs: 60_000 });

@@ -31,7 +31,7 @@ function read(clusterID: string, revision: number, createRevision?: number, valu
   return { header: { clusterID, revision, raftTerm: 1 }, kv } as unknown as KeyRead;
 }
 
-describe('a kvstore that is read again', () => {
+describe('a second read of a kvstore', () => {
   it.each<readonly [string, KeyRead | undefined, KeyRead, boolean]>([
     ['that was not read before is none other', undefined, read('one', 5, 3), false],
     ['as it was is the same', read('one', 5, 3), read('one', 5, 3), false],
@@ -56,7 +56,7 @@ describe('a handshake', () => {
     return backend;
   }
 
-  it('reads the configuration, and no other then', async () => {
+  it('reads the configuration, and no other one if it exists', async () => {
     const backend = await kvstore({
       'cilium/cluster-config/a': '{"id":3}',
       'cilium/cluster-config/b': '{"id":4}',
@@ -67,7 +67,7 @@ describe('a handshake', () => {
     await backend.close();
   });
 
-  it('names the clusters that are configured instead', async () => {
+  it('returns the names of the clusters that are configured instead', async () => {
     const backend = await kvstore({
       'cilium/cluster-config/b': '{}',
       'cilium/cluster-config/c': '{}',
@@ -78,7 +78,7 @@ describe('a handshake', () => {
     await backend.close();
   });
 
-  it('does not name the cluster itself, whose configuration has come meanwhile', async () => {
+  it('does not return the cluster itself if its configuration was written in the meantime', async () => {
     const backend = await kvstore({});
     const listed = { key: 'cilium/cluster-config/a' };
     const late = { read: () => backend.read('cilium/cluster-config/a'), listPrefix: async () => [listed] };
@@ -146,7 +146,7 @@ class ScriptedWatch implements Watch {
 const KEY = 'cilium/cluster-config/a';
 const canary = (resource: string): string => `cilium/synced/a/cilium/state/${resource}/v1`;
 
-describe('a cluster that is followed', () => {
+describe('a followed cluster', () => {
   let watches: Map<string, ScriptedWatch>;
   let told: unknown[];
   let followed: Map<string, { request: FollowRequest; end(how: FollowEnd): void; fail(error: Error): void }>;
@@ -204,7 +204,7 @@ describe('a cluster that is followed', () => {
     return state;
   }
 
-  it('is followed until its configuration is another one, which only a complete list tells', async () => {
+  it('is followed until its configuration changes, which only a complete list proves', async () => {
     const state = begin(cluster());
     await configs().tell(`create ${KEY}b new`, `create ${KEY} new`);
     await configs().tell(`modify ${KEY} old`, 'list-done');
@@ -218,7 +218,7 @@ describe('a cluster that is followed', () => {
     ['goes', [`create ${KEY} old`, 'list-done', `delete ${KEY}`]],
     ['is not in the list', ['list-done']],
     ['is another one in the list', [`create ${KEY} new`, 'list-done']],
-  ])('is left when its configuration %s', async (_, events) => {
+  ])('ends when its configuration %s', async (_, events) => {
     const state = begin(cluster());
     await configs().tell(...events.slice(0, -1));
     expect(state.end).toBeUndefined();
@@ -226,7 +226,7 @@ describe('a cluster that is followed', () => {
     expect(state.end).toBe('ended');
   });
 
-  it('has no configuration until one comes', async () => {
+  it('has no configuration until one is written', async () => {
     let end: FollowEnd | undefined;
     void awaitConfig(cluster({}, read('one', 5)), ended.signal).then((how) => {
       end = how;
@@ -244,7 +244,7 @@ describe('a cluster that is followed', () => {
     expect(state.end).toBe(how);
   });
 
-  it('says how the watches are doing, which end when the kvstore is another one', async () => {
+  it('reports the state of its watches, which end if the kvstore is replaced', async () => {
     begin(cluster({ canaries: true }));
     for (const watch of [configs(), canaries()]) {
       expect(watch.options.endOnDivergence).toBe(true);
@@ -257,7 +257,7 @@ describe('a cluster that is followed', () => {
     ]);
   });
 
-  it('is complete once every resource was listed, and says so once', async () => {
+  it('is complete once every resource was listed, and reports this once', async () => {
     begin(cluster());
     const [nodes, ip] = [followed.get('nodes'), followed.get('ip')];
     nodes?.request.onListed('nodes');
@@ -278,7 +278,7 @@ describe('a cluster that is followed', () => {
     },
   );
 
-  it('has deletes believed as it is said', async () => {
+  it('has its deletes trusted as requested', async () => {
     begin(cluster({ deletes: 'none' }));
     expect(followed.get('ip')?.request.mayDelete).toBe('never');
     followed.clear();
@@ -286,7 +286,7 @@ describe('a cluster that is followed', () => {
     expect(followed.get('ip')?.request.mayDelete).toBeUndefined();
   });
 
-  it('has deletes believed once its configuration is known to be there, and says while that is asked in vain', async () => {
+  it('has its deletes trusted once its configuration is proven to exist, and reports failed reads', async () => {
     answer = () => Promise.reject(new KvstoreError('unavailable', 'out of reach'));
     begin(cluster({ deletes: 'proven' }));
     let allowed: boolean | undefined;
@@ -305,7 +305,7 @@ describe('a cluster that is followed', () => {
     expect([allowed, told.at(-1)]).toEqual([true, ['deletes', 'ended', undefined]]);
   });
 
-  it('fails once every other reader has stopped (regression: the next attempt began while readers still wrote)', async () => {
+  it('fails after every other reader has stopped (regression: the next attempt started while readers still wrote)', async () => {
     const ends: (() => void)[] = [];
     const follow = (resource: MeshResource): Promise<FollowEnd> =>
       resource === 'nodes'
@@ -321,8 +321,8 @@ describe('a cluster that is followed', () => {
     expect(state.end).toBe(fault);
   });
 
-  describe('by its canaries', () => {
-    it('fails as the watch for them, once every resource that is read has stopped', async () => {
+  describe('with canaries', () => {
+    it('fails with the watch of the canaries, after all resource readers have stopped', async () => {
       const state = begin(cluster({ canaries: true }));
       await canaries().tell(`create ${canary('ip')} x`);
       const fault = new Error('a broken watch');
@@ -331,7 +331,7 @@ describe('a cluster that is followed', () => {
       expect([state.end, followed.get('ip')?.request.signal.aborted]).toEqual([fault, true]);
     });
 
-    it('has each resource read once its canary is there', async () => {
+    it('reads each resource once its canary exists', async () => {
       begin(cluster({ canaries: true }));
       await canaries().tell(`delete ${canary('ip')}`, `create ${canary('other')} x`, 'list-done');
       expect([...followed.keys()]).toEqual([]);
@@ -355,7 +355,7 @@ describe('a cluster that is followed', () => {
       expect(state.end).toBe(how);
     });
 
-    it('fails as a resource does, once all others have ended', async () => {
+    it('fails with a resource, after all others have ended', async () => {
       const state = begin(cluster({ canaries: true }));
       await canaries().tell(`create ${canary('ip')} x`, `create ${canary('nodes')} x`);
       const fault = new Error('a broken engine');

@@ -18,7 +18,7 @@ function cacheOf(identities: Readonly<Record<number, string>>): IdentityCache {
 }
 
 describe('an identity resolver', () => {
-  it('gives what the cluster says that the number names, and nobody else', () => {
+  it('returns the labels that the cluster of the number assigns to it, and no other', () => {
     const number = fc
       .integer({ min: 0, max: 5 })
       .chain((cluster) => fc.tuple(fc.constant(cluster), fc.integer({ min: 254, max: 260 })));
@@ -51,7 +51,7 @@ describe('an identity resolver', () => {
     );
   });
 
-  it('knows the reserved ones by name, and none that only one node knows', () => {
+  it('resolves reserved identities by name, and no node-local ones', () => {
     const nothing = { identities: new IdentityCache(), clusterID: 0 };
     const resolver = new IdentityResolver({ own: nothing, mesh: { identitiesFor: () => [] } });
     expect(resolver.resolve(1)).toEqual([{ source: 'reserved', key: 'host', value: '' }]);
@@ -59,7 +59,7 @@ describe('an identity resolver', () => {
       expect(resolver.resolve(number)).toBeUndefined();
   });
 
-  it('knows the first one that can be allocated, in a cluster without an id', () => {
+  it('resolves the first allocated identity in a cluster without an id', () => {
     const own = { identities: cacheOf({ 255: 'none', 256: 'first' }), clusterID: 0 };
     const resolver = new IdentityResolver({ own, mesh: { identitiesFor: () => [] } });
     expect([255, 256].map((identity) => resolver.resolve(identity)?.[0]?.value)).toEqual([
@@ -68,7 +68,7 @@ describe('an identity resolver', () => {
     ]);
   });
 
-  it('asks everybody who has the id of the cluster, and nobody for those that only one node knows', () => {
+  it('queries all clusters with the id of the number, and none for node-local identities', () => {
     const own = { identities: new IdentityCache(), clusterID: 1 };
     const caches = [cacheOf({}), cacheOf({ 131584: 'b', 16908800: 'local' })];
     const resolver = new IdentityResolver({ own, mesh: { identitiesFor: () => caches } });
@@ -76,7 +76,7 @@ describe('an identity resolver', () => {
     expect(resolver.resolve(0x102_0200)).toBeUndefined();
   });
 
-  it('follows a mesh: clusters that come, change their id, are too old to have one, and go', async () => {
+  it('follows a mesh: clusters that join, change their id, have no id because of their age, and leave', async () => {
     const clock = new ManualClock();
     const agent = new Agent(clock);
     const say = (server: MemoryServer, id: number, app: string): void =>
@@ -108,7 +108,7 @@ describe('an identity resolver', () => {
     await agent.stop();
   });
 
-  it('knows the own ones once the configuration of the own cluster is there (regression: only after a restart)', async () => {
+  it('resolves own identities once the configuration of the own cluster is read (regression: only after a restart)', async () => {
     const clock = new ManualClock();
     const agent = new Agent(clock);
     const server = new MemoryServer({ clock, clusterID: OWN });

@@ -36,7 +36,7 @@ async function world(): Promise<{ agent: Agent; servers: readonly MemoryServer[]
   return { agent, servers, turn };
 }
 
-it('many clusters that sync at once share the turns of the event loop (freeze: all applied in one turn)', async () => {
+it('many clusters that sync at the same time share the turns of the event loop (freeze: all applied in one turn)', async () => {
   const { agent, turn } = await world();
   let most = 0;
   let turns = 0;
@@ -57,7 +57,7 @@ it('many clusters that sync at once share the turns of the event loop (freeze: a
   }
 });
 
-it('a mesh that is stopped while its clusters wait for their turn does not wait for it', async () => {
+it('stopping a mesh does not wait for clusters that wait for their turn', async () => {
   const { agent, turn } = await world();
   turn();
   await settle();
@@ -84,7 +84,7 @@ it('a cluster that is removed while it waits for its turn leaves nothing behind 
   expect(agent.ipcache.size).toBe(0);
 });
 
-it('unreachable clusters are retried two a second, ten more in the first minute, and resume (regression: 300 a second)', async () => {
+it('unreachable clusters are retried two per second, ten more in the first minute, and reconnect (regression: 300 per second)', async () => {
   const clock = new ManualClock();
   const agent = new Agent(clock);
   onTestFinished(() => agent.stop());
@@ -117,7 +117,7 @@ it('unreachable clusters are retried two a second, ten more in the first minute,
   expect(agent.links.get('c0')).toBe(before);
 });
 
-it('a cluster that was away for one second is followed again within two, with 249 dead of 255 (regression: 123 s)', async () => {
+it('a cluster that was unreachable for one second is followed again within two, with 249 of 255 unreachable (regression: 123 s)', async () => {
   const clock = new ManualClock();
   const agent = new Agent(clock);
   onTestFinished(() => agent.stop());
@@ -141,7 +141,7 @@ it('a cluster that was away for one second is followed again within two, with 24
   }
 });
 
-it('clusters that come back together are followed soon: each that is reached releases four others', async () => {
+it('clusters that return together are followed soon: each reconnection releases four others', async () => {
   const clock = new ManualClock();
   const agent = new Agent(clock);
   onTestFinished(() => agent.stop());

@@ -21,7 +21,7 @@ function contested(writer: string, lose: 'die' | 'replace', key = '10.0.0.1'): r
 const LIMIT = { timeout: 300_000 };
 
 describe('a mesh under faults, and under edits of its configuration directory', LIMIT, () => {
-  it('I9 reconnect = cold start: after any faults, writes and edits the engines hold what a fresh agent would', async () => {
+  it('I9 reconnect = cold start: after any faults, writes and edits the engines equal those of a restarted agent', async () => {
     await fc.assert(fc.asyncProperty(happenings, (script) => I9_reconnectIsColdStart(script)));
   });
 
@@ -29,7 +29,7 @@ describe('a mesh under faults, and under edits of its configuration directory', 
     ['another cluster overrules', contested('a', 'die')],
     ['the own cluster overrules', contested('own', 'replace')],
     ['an endpoint of another cluster shadows', contested('a', 'die', '10.0.0.1/32')],
-  ])('a claim that %s was taken for lost, in a cluster that had lost everything', async (_by, script) => {
+  ])('a claim that %s was considered lost, in a cluster that had lost everything', async (_by, script) => {
     await I9_reconnectIsColdStart(script);
     await I10_noOrphans(script);
   });

@@ -74,7 +74,7 @@ class Lingering extends ClusterMesh {
 
 const lingers: MakeMesh = (options: ClusterMeshOptions) => new Lingering(options);
 
-describe('a broken mesh is caught', () => {
+describe('a broken mesh is detected', () => {
   it.each([
     ['is deaf to deleted IPs', deafToIPDeletes],
     ['is deaf to deleted services', deafToServiceDeletes],

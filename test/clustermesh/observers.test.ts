@@ -38,7 +38,7 @@ describe('the IPs of a cluster', () => {
   const writer = { source: 'clustermesh', owner: 'a' } as const;
   const observer = ipObserver(sink, writer, 6 as NumericIdentity);
 
-  it('are claims of the cluster, batch by batch, in which the host of another is a remote node', () => {
+  it('are claims of the cluster, batch by batch; the host of another node is a remote node', () => {
     const pair = { hostIP: '192.0.2.1', encryptKey: 3 };
     observer.batch?.(() => {
       observer.onUpdate('10.0.0.1', { key: '10.0.0.1', identity: 300, ...pair });
@@ -55,7 +55,7 @@ describe('the IPs of a cluster', () => {
   });
 });
 
-it('the nodes of a cluster are written with the source of its keys', () => {
+it('nodes of a cluster are written with the source of its keys', () => {
   const calls = new Calls();
   const sink = {
     nodeUpdated: calls.to('updated'),
@@ -100,7 +100,7 @@ describe('the services of a cluster', () => {
     ]);
   });
 
-  it('are merged where there is no index, too', () => {
+  it('are merged without an index, too', () => {
     const calls = new Calls();
     const sink = {
       mergeExternalServiceUpdate: calls.to('update'),
@@ -114,7 +114,7 @@ describe('the services of a cluster', () => {
     expect(calls.made).toHaveLength(3);
   });
 
-  it('that are shared are known by name, with their clusters, in order', () => {
+  it('that are shared are indexed by name, with their clusters, in order', () => {
     const index = new GlobalServices();
     const shares = [
       ['ns/web', 'b'],
@@ -134,7 +134,7 @@ describe('the services of a cluster', () => {
   });
 });
 
-it('the identities of a cluster are in its cache until they are deleted', () => {
+it('identities of a cluster are in its cache until they are deleted', () => {
   const identities = new IdentityCache();
   const observer = identityObserver(identities);
   const labels = parseLabels('k8s:app=web;') ?? [];

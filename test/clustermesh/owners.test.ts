@@ -30,7 +30,7 @@ const settledTo = async <T>(promise: Promise<T>): Promise<T | 'pending'> => {
   return await Promise.race([promise, pending]);
 };
 
-describe('a client that is made for ever (freeze: remove and stop never resolved, claims stayed)', () => {
+describe('a client whose creation never ends (freeze: remove and stop never resolved, claims stayed)', () => {
   const hangs = (): Promise<never> => new Promise(() => {});
 
   const followUnclosable = async (): Promise<MemoryServer> => {
@@ -44,7 +44,7 @@ describe('a client that is made for ever (freeze: remove and stop never resolved
     return server;
   };
 
-  it('does not keep its cluster from being removed, with all that is known of it (I10)', async () => {
+  it('does not prevent the removal of its cluster with all its state (I10)', async () => {
     await follow();
     await agent.mesh.add('a', hangs);
     await settle();
@@ -54,7 +54,7 @@ describe('a client that is made for ever (freeze: remove and stop never resolved
     expect([agent.ipcache.size, agent.nodes.size]).toEqual([0, 0]);
   });
 
-  it('does not keep the mesh from being stopped, nor another client from being made', async () => {
+  it('does not prevent the mesh from stopping, nor another client from being created', async () => {
     await follow();
     await agent.mesh.add('a', hangs);
     const server = cluster();
@@ -67,7 +67,7 @@ describe('a client that is made for ever (freeze: remove and stop never resolved
     expect(clock.pending).toBe(0);
   });
 
-  it('is told to give up by its signal; one that is made nevertheless is closed', async () => {
+  it('is aborted by its signal; a client that is created anyway is closed', async () => {
     const made = new FaultyMemory({ clock });
     let closed = 0;
     made.close = () => {
@@ -91,7 +91,7 @@ describe('a client that is made for ever (freeze: remove and stop never resolved
     expect(closed).toBe(1);
   });
 
-  it('is given up after half a minute, and made again', async () => {
+  it('is abandoned after half a minute, and retried', async () => {
     let attempts = 0;
     const server = cluster();
     await agent.mesh.add('a', () => (++attempts === 1 ? hangs() : agent.connect('a', server)));
@@ -102,7 +102,7 @@ describe('a client that is made for ever (freeze: remove and stop never resolved
     expect(statusOf().lastFailure).toBe('its kvstore client was not created within 30 s');
   });
 
-  it('and one that is closed for ever is left alone after a while', async () => {
+  it('or whose close never ends is abandoned after some time', async () => {
     await followUnclosable();
     const removing = agent.mesh.remove('a');
     await advance(clock, 4_900);
@@ -112,7 +112,7 @@ describe('a client that is made for ever (freeze: remove and stop never resolved
     expect(agent.ipcache.size).toBe(0);
   });
 
-  it('and one that is closed for ever is said to be, where another takes its place', async () => {
+  it('or whose close never ends is reported if another one replaces it', async () => {
     const server = await followUnclosable();
     const adding = agent.add('a', server);
     await advance(clock, 5_100);
@@ -123,7 +123,7 @@ describe('a client that is made for ever (freeze: remove and stop never resolved
     });
   });
 
-  it('is not made at all for a cluster that has gone while others had their turn', async () => {
+  it('is not created for a cluster that was removed while it waited for its turn', async () => {
     let open = (): void => {};
     const nextTurn = (turn: () => void): void => {
       open = turn;
@@ -176,7 +176,7 @@ describe('an engine that throws', () => {
     return { calls: () => calls };
   }
 
-  it('once while a cluster is withdrawn is asked again; the cluster can go and come (freeze: rejected for ever)', async () => {
+  it('once during a withdrawal is called again; the cluster can be removed and added (freeze: rejected for ever)', async () => {
     const { calls } = await failing(1);
     const server = await follow();
     const removing = agent.mesh.remove('a');
@@ -195,7 +195,7 @@ describe('an engine that throws', () => {
     expect(statusOf().state).toBe('ready');
   });
 
-  it('for ever does not keep the cluster, and the mesh can be stopped meanwhile', async () => {
+  it('for ever does not block the cluster, and the mesh can be stopped', async () => {
     const { calls } = await failing(Number.POSITIVE_INFINITY);
     await follow();
     const removing = agent.mesh.remove('a');
@@ -205,7 +205,7 @@ describe('an engine that throws', () => {
     expect(agent.ipcache.size).toBe(0);
   });
 
-  it('while a cluster is followed is counted and said; the others go on (freeze: in the own one the process ended)', async () => {
+  it('while a cluster is followed is counted and reported; other clusters continue (freeze: in the own one the process ended)', async () => {
     const failing = (nodes: NodeSink): NodeSink => ({
       nodeUpdated: (node) => {
         if (node.name === 'n1') throw new Error('the sink failed');
@@ -233,8 +233,8 @@ describe('an engine that throws', () => {
   });
 });
 
-describe('who wants to know of changes', () => {
-  it('is called when a cluster comes, is ready, is lost, fails and goes, and is not asked to look', async () => {
+describe('a listener for changes of clusters', () => {
+  it('is called when a cluster is added, ready, lost, fails or is removed, without polling', async () => {
     const seen: unknown[] = [];
     const off = agent.mesh.onChange((name) => {
       seen.push([name, agent.mesh.statusOf(name)?.state]);
@@ -256,7 +256,7 @@ describe('who wants to know of changes', () => {
     expect(seen).toHaveLength(states.length);
   });
 
-  it('costs no timer: a mesh that is complete, or down, sets only those of its watches and backoffs', async () => {
+  it('costs no timer: a mesh that is complete, or unreachable, sets only those of its watches and backoffs', async () => {
     await restart(() => ({ serviceTTLMs: 600_000 }));
     for (let i = 0; i < 10; i++) {
       await agent.mesh.add(`c${i}`, () => Promise.reject(new Error('down')));

@@ -65,7 +65,7 @@ afterEach(async () => {
 });
 
 describe('a cluster of 4,000 IPs that is removed', () => {
-  it('is taken away 64 keys at a time, and reads show what is left (freeze: all in one turn)', async () => {
+  it('is withdrawn 64 keys at a time, and reads show the remainder (freeze: all in one turn)', async () => {
     const batches: number[] = [];
     agent.ipcache.subscribe({ onChanges: (changes) => batches.push(changes.length) });
     batches.length = 0;
@@ -84,7 +84,7 @@ describe('a cluster of 4,000 IPs that is removed', () => {
     await expectAsFresh([]);
   });
 
-  it('and comes back in the middle of it is followed once it is gone (I10)', async () => {
+  it('and added again during the removal is followed after it (I10)', async () => {
     void agent.mesh.remove('a');
     await turnUntil(atHalf);
     const other = newCluster(clock, 'a', 2);
@@ -100,7 +100,7 @@ describe('a cluster of 4,000 IPs that is removed', () => {
     await expectAsFresh([['a', other]]);
   });
 
-  it('leaves nothing behind when the mesh is stopped in the middle of it (I10)', async () => {
+  it('leaves nothing if the mesh is stopped during the removal (I10)', async () => {
     const removed = done(agent.mesh.remove('a'));
     await turnUntil(atHalf);
     const stopped = done(agent.mesh.stop());
@@ -109,7 +109,7 @@ describe('a cluster of 4,000 IPs that is removed', () => {
     await expectAsFresh([]);
   });
 
-  it('is removed in the middle of a sweep without a trace (I10)', async () => {
+  it('during a sweep leaves nothing (I10)', async () => {
     const empty = newCluster(clock, 'a', 1);
     await agent.add('a', empty);
     await turnUntil(atHalf);
@@ -119,7 +119,7 @@ describe('a cluster of 4,000 IPs that is removed', () => {
 });
 
 describe('a cluster that gets another id', () => {
-  it('and another kvstore while it is drained holds nothing of the old id (I9)', async () => {
+  it('and another kvstore during its drain keeps nothing of the old id (I9)', async () => {
     write(server, 'cilium/cluster-config/a', { id: 2, capabilities: { syncedCanaries: true } });
     await turnUntil(() => state() === 'draining' && atHalf());
     const other = newCluster(clock, 'a', 2);
@@ -129,7 +129,7 @@ describe('a cluster that gets another id', () => {
     await expectAsFresh([['a', other]]);
   });
 
-  it('and is stopped while it is drained keeps what was not yet taken away', async () => {
+  it('and is stopped during its drain keeps the remainder', async () => {
     write(server, 'cilium/cluster-config/a', { id: 2, capabilities: { syncedCanaries: true } });
     await turnUntil(() => state() === 'draining' && atHalf());
     const { size } = agent.ipcache;

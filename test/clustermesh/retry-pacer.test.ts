@@ -22,7 +22,7 @@ function waiting(): {
   return { clock, pacer, turns, ask };
 }
 
-it('releases old outages one after the other, two a second, and sets no timer when nobody waits', async () => {
+it('releases old outages one after the other, two per second, and sets no timer if no caller waits', async () => {
   const { clock, turns, ask } = waiting();
   for (const name of ['a', 'b', 'c']) ask(name);
   await settle();
@@ -47,7 +47,7 @@ it('releases a recent outage at once, however many old ones wait (regression: a 
   expect(turns).toEqual(['old 0 0', 'new 0']);
 });
 
-it('releases the most recent outage and the first that waits in alternation, ten recent ones a second', async () => {
+it('alternates between the most recent outage and the first waiting one, ten recent ones per second', async () => {
   const { clock, turns, ask } = waiting();
   ask('old');
   await settle();
@@ -56,7 +56,7 @@ it('releases the most recent outage and the first that waits in alternation, ten
   expect(turns.slice(1)).toEqual(['r0 0', 'r1 100', 'r5 200', 'r2 300']);
 });
 
-it('counts an outage of more than a minute as an old one, also while it waits', async () => {
+it('treats an outage of more than a minute as old, even if it became so while waiting', async () => {
   const { clock, turns, ask } = waiting();
   ask('old');
   for (let i = 0; i < 3; i++) ask(`r${i}`, -59_950);
@@ -64,7 +64,7 @@ it('counts an outage of more than a minute as an old one, also while it waits', 
   expect(turns).toEqual(['old 0', 'r0 0', 'r1 500', 'r2 1000']);
 });
 
-it('releases more when a retry has succeeded: one network fault affects many', async () => {
+it('releases more after a successful retry, because one network fault affects many clusters', async () => {
   const { pacer, turns, ask } = waiting();
   for (let i = 0; i < 10; i++) ask(String(i));
   await settle();
@@ -73,7 +73,7 @@ it('releases more when a retry has succeeded: one network fault affects many', a
   expect(turns).toEqual(['0 0', '1 0', '2 0', '3 0', '4 0']);
 });
 
-it('resolves when the signal fires, and uses no turn for that', async () => {
+it('resolves when the signal fires, without using a turn', async () => {
   const { clock, turns, ask } = waiting();
   ask('a');
   const b = ask('b');

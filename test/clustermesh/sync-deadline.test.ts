@@ -66,7 +66,7 @@ class Waiting implements SyncingClusters {
 }
 
 describe('the deadline of a first sync', () => {
-  it('counts from the last progress, for each cluster (trap: slow start, fixed timeouts)', async () => {
+  it('restarts with each progress, for each cluster (trap: slow start, fixed timeouts)', async () => {
     const waiting = new Waiting();
     waiting.set('silent', {});
     waiting.set('slow', {});
@@ -81,7 +81,7 @@ describe('the deadline of a first sync', () => {
     expect(waiting.missing).toEqual(['silent']);
   });
 
-  it('ends the wait when everything stands still, and says what is missing', async () => {
+  it('ends the wait if nothing progresses, and names the missing resources', async () => {
     const waiting = new Waiting();
     waiting.set('a', { synced: true });
     waiting.set('b', {});
@@ -92,7 +92,7 @@ describe('the deadline of a first sync', () => {
     expect(waiting.missing).toEqual(['b']);
   });
 
-  it('counts from the beginning of the wait for a cluster that stood still before', async () => {
+  it('starts with the wait for a cluster that made no progress before', async () => {
     const waiting = new Waiting();
     waiting.set('a', {});
     await advance(waiting.clock, 5000);
@@ -103,7 +103,7 @@ describe('the deadline of a first sync', () => {
     expect(waiting.missing).toEqual(['a']);
   });
 
-  it('waits again for a cluster that goes on after all, while it waits for another', async () => {
+  it('is extended for a cluster that makes progress again while another is awaited', async () => {
     const waiting = new Waiting();
     waiting.set('a', {});
     waiting.set('b', {});
@@ -118,7 +118,7 @@ describe('the deadline of a first sync', () => {
     expect(waiting.missing).toEqual(['a', 'b']);
   });
 
-  it('is not reached by a process that stood still, nor by a clock that is set', async () => {
+  it('is not reached by a paused process, nor by a clock that is set', async () => {
     const waiting = new Waiting();
     let stood = 0;
     const clock = {
@@ -138,7 +138,7 @@ describe('the deadline of a first sync', () => {
     expect(waiting.missing).toEqual(['a']);
   });
 
-  it('does not apply to clusters that have gone, and applies to those that have come', async () => {
+  it('does not apply to removed clusters, and applies to added ones', async () => {
     const waiting = new Waiting();
     waiting.set('a', {});
     waiting.begin();
@@ -151,7 +151,7 @@ describe('the deadline of a first sync', () => {
     expect(waiting.missing).toEqual(['b']);
   });
 
-  it('is cut short for clusters that have failed too often or have nothing to follow, by the signal, and when all is there', async () => {
+  it('is skipped for clusters that have failed too often or have nothing to follow, when the signal fires, and when everything is complete', async () => {
     const failed = new Waiting();
     failed.set('a', { failures: 2 });
     failed.begin({ failures: 3 });
@@ -187,7 +187,7 @@ describe('the deadline of a first sync', () => {
     expect(over.map(({ clock, listeners }) => [clock.pending, listeners])).toEqual(over.map(() => [0, 0]));
   });
 
-  it('costs a look at each cluster, and one when something happens (regression: 250 clusters every 20 ms)', async () => {
+  it('costs one check of each cluster, and one for each event (regression: 250 clusters every 20 ms)', async () => {
     const waiting = new Waiting();
     for (let i = 0; i < 250; i++) waiting.set(`c${i}`, {});
     waiting.begin({ deadlineMs: 180_000 });
@@ -201,7 +201,7 @@ describe('the deadline of a first sync', () => {
 });
 
 describe('clustersSynced', () => {
-  it('names the clusters that stand still, and does not wait for more than their deadline', async () => {
+  it('names the clusters without progress, and waits no longer than their deadline', async () => {
     const clock = new ManualClock();
     const agent = new Agent(clock);
     onTestFinished(() => agent.stop());
@@ -220,7 +220,7 @@ describe('clustersSynced', () => {
     expect(missing).toEqual(['a', 'b']);
   });
 
-  it('is over as soon as all are complete', async () => {
+  it('resolves as soon as all are complete', async () => {
     const clock = new ManualClock();
     const agent = new Agent(clock);
     onTestFinished(() => agent.stop());

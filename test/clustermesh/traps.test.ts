@@ -19,11 +19,11 @@ const IDENTITY = 0x1_0200;
 
 const READY_AGAIN_MS = 20_000;
 
-describe('traps that other meshes have fallen into', () => {
+describe('traps of other mesh implementations', () => {
   it.each([
     ['an older one', 0],
     ['one that has grown further', 40],
-  ])('a watch resumed against a different etcd is a new list: %s', async (_what, more) => {
+  ])('a watch that resumes against a different etcd is a new list: %s', async (_what, more) => {
     const [first, second] = [newCluster(clock, 'a', 1), newCluster(clock, 'second', 2)];
     for (const address of ['10.1.0.1', '10.1.0.2']) writeIP(first, address, IDENTITY);
     // The same cluster, said to be so by another etcd: with what the first had, and what it never had.
@@ -42,7 +42,7 @@ describe('traps that other meshes have fallen into', () => {
     expect(agent.ipcache.get('10.1.0.2')?.identity).toBe(0x1_0300);
   });
 
-  it('a different etcd behind the address, of another cluster, takes nothing away and gives nothing', async () => {
+  it('a different etcd at the same address, of another cluster, adds and removes nothing', async () => {
     const [first, other] = [newCluster(clock, 'a', 1), newCluster(clock, 'b', 2)];
     writeIP(first, '10.1.0.1', IDENTITY);
     writeIP(other, '10.2.0.1', 0x2_0200);
@@ -57,7 +57,7 @@ describe('traps that other meshes have fallen into', () => {
     );
   });
 
-  it('deletes missed while disconnected are made up for', async () => {
+  it('deletes missed while disconnected are applied after the reconnect', async () => {
     const server = newCluster(clock, 'a', 1);
     for (const address of ['10.1.0.1', '10.1.0.2']) writeIP(server, address, IDENTITY);
     writeNode(server, 'a', 'n1', '192.168.1.1');
@@ -75,7 +75,7 @@ describe('traps that other meshes have fallen into', () => {
     expect(agent.nodes.size).toBe(0);
   });
 
-  it('entries of a removed cluster do not linger, not even under a claim that was stronger (I10)', async () => {
+  it('entries of a removed cluster do not remain, not even under a claim that was stronger (I10)', async () => {
     const [own, server] = [newCluster(clock, OWN, 9), newCluster(clock, 'a', 1)];
     writeIP(own, '10.1.0.1', 0x9_0200);
     writeIP(server, '10.1.0.1', IDENTITY);
@@ -88,7 +88,7 @@ describe('traps that other meshes have fallen into', () => {
     expect(ips()).toEqual([]);
   });
 
-  it('a reconnect to the same content tells nobody anything: no event storm (I3)', async () => {
+  it('a reconnect to the same content notifies no listener: no event storm (I3)', async () => {
     const server = newCluster(clock, 'a', 1);
     for (let i = 0; i < 20; i++) writeIP(server, `10.1.0.${i}`, IDENTITY);
     writeNode(server, 'a', 'n1', '192.168.1.1');
@@ -103,7 +103,7 @@ describe('traps that other meshes have fallen into', () => {
     expect(told).toEqual([]);
   });
 
-  it('clusters that lost their connections at once do not come back at once: the backoff has jitter', async () => {
+  it('clusters that lost their connections at the same time do not reconnect at the same time: the backoff has jitter', async () => {
     let spread = 0;
     const random = (): number => {
       spread = (spread + 0.137) % 1;
@@ -122,7 +122,7 @@ describe('traps that other meshes have fallen into', () => {
     expect(new Set(attempts.slice(-20)).size).toBeGreaterThan(10);
   });
 
-  it('a listener that removes the cluster it is told of does not stand in its own way: no deadlock', async () => {
+  it('a listener that removes the cluster of its notification causes no deadlock', async () => {
     const server = newCluster(clock, 'a', 1);
     for (let i = 0; i < 600; i++) writeIP(server, `10.1.${i >> 8}.${i & 255}`, IDENTITY);
     const removed: Promise<boolean>[] = [];
@@ -138,7 +138,7 @@ describe('traps that other meshes have fallen into', () => {
     expect(server.streams).toBe(0);
   });
 
-  it('a cluster may be called as what every object has', async () => {
+  it('a cluster may have the name of a property of every object', async () => {
     for (const [i, name] of ['constructor', 'toString', 'valueOf'].entries()) {
       const server = newCluster(clock, name, i + 1);
       writeIP(server, `10.${i}.0.1`, ((i + 1) << 16) + 512);

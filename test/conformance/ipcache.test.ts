@@ -4,7 +4,7 @@ import { replayIPCache } from './support/replay-ipcache.ts';
 import { ReplayTally } from './support/report.ts';
 import { readTraces } from './support/traces.ts';
 
-describe('the ipcache does what the recorded original did, before the original contradicts itself', () => {
+describe('the ipcache matches the recorded original until the original contradicts itself', () => {
   it.each(['ipcache.curated.jsonl.gz', 'ipcache.random.jsonl.gz'])('%s', (name) => {
     const tally = new ReplayTally();
     const file = fileURLToPath(new URL(`traces/${name}`, import.meta.url));

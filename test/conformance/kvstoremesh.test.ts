@@ -5,7 +5,7 @@ import { replayKvstoreMesh } from './support/replay-kvstoremesh.ts';
 import { ReplayTally } from './support/report.ts';
 import { readTraces } from './support/traces.ts';
 
-it('the copy of a mesh is what the recorded kvstoremesh left, but for what is meant', async () => {
+it('the copy of a mesh equals that of the recorded kvstoremesh, except for intended differences', async () => {
   const name = 'kvstoremesh117.jsonl.gz';
   const tally = new ReplayTally();
   const file = fileURLToPath(new URL(`traces/operator/${name}`, import.meta.url));

@@ -4,7 +4,7 @@ import { replayNodeManager } from './support/replay-nodemanager.ts';
 import { ReplayTally } from './support/report.ts';
 import { readTraces } from './support/traces.ts';
 
-describe('the node manager does what the recorded original did, before the original contradicts itself', () => {
+describe('the node manager matches the recorded original until the original contradicts itself', () => {
   it.each([
     ['nodemanager.curated.jsonl.gz', 500],
     ['nodemanager.random.jsonl.gz', 2700],

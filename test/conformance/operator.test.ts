@@ -10,14 +10,14 @@ import { readTraces } from './support/traces.ts';
 // More changes over other values: CONFORMANCE_SEED=8.
 const SEED = Number(process.env['CONFORMANCE_SEED'] ?? 7);
 
-describe('the operator leaves in the kvstore what the recorded originals left, but for rules that say otherwise', () => {
+describe('the operator leaves the same kvstore as the recorded originals, except for rules that differ', () => {
   // Each rule requires the circumstance that it names: it excuses no recording that the original did not write.
   it.each([
     ['operator18.curated.jsonl.gz', 300, 0.05],
     ['operator18.random.public.jsonl.gz', 70, 0.1],
     ['cmapi117.curated.jsonl.gz', 75, 0.2],
     ['cmapi117.random.public.jsonl.gz', 36, 0.1],
-  ])('%s; and 19 of 20 recorded values that are changed are noticed', async (name, quietPoints, share) => {
+  ])('%s; and 19 of 20 changes of recorded values are detected', async (name, quietPoints, share) => {
     const tally = new ReplayTally();
     const changes = new RandomChanges(share, seededRandom(SEED));
     const file = fileURLToPath(new URL(`traces/operator/${name}`, import.meta.url));

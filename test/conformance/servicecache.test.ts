@@ -4,7 +4,7 @@ import { replayServiceCache } from './support/replay-servicecache.ts';
 import { ReplayTally } from './support/report.ts';
 import { readTraces } from './support/traces.ts';
 
-describe('the service cache does what the recorded original did, before the original contradicts itself', () => {
+describe('the service cache matches the recorded original until the original contradicts itself', () => {
   it.each(['servicecache.curated.jsonl.gz', 'servicecache.random.jsonl.gz'])('%s', (name) => {
     const tally = new ReplayTally();
     const file = fileURLToPath(new URL(`traces/${name}`, import.meta.url));

@@ -8,7 +8,7 @@ import {
 import { addresses, fresh, node } from '../nodemanager/support/node-fixtures.ts';
 import { cacheOf, service, slice } from '../servicecache/support/scene.ts';
 
-it('a datapath is told what is known, nodes first, then every change, until it is taken off', () => {
+it('a datapath receives the current state, nodes first, then every change, until it is disconnected', () => {
   const { manager, ipcache } = fresh();
   const services = cacheOf();
   manager.nodeUpdated(node('a', { addresses: addresses('InternalIP:10.0.0.1') }));
@@ -51,7 +51,7 @@ it('a datapath is told what is known, nodes first, then every change, until it i
   expect(told).toEqual([]);
 });
 
-it('what a datapath leaves out it is not told', () => {
+it('a datapath receives nothing for callbacks that it omits', () => {
   const { manager, ipcache } = fresh();
   const told: string[] = [];
   const nodes = new RecordingNodeHandler((record) => told.push(record.kind));

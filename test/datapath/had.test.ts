@@ -68,8 +68,8 @@ function write(all: Engines, script: readonly ((all: Engines) => unknown)[]): vo
   for (const each of script) each(all);
 }
 
-describe('a device that had something before', () => {
-  it('has after synced what the engines have, and was told nothing that it had', async () => {
+describe('a device with earlier items', () => {
+  it('equals the engines after synced, and receives no item that it already had', async () => {
     await fc.assert(
       fc.asyncProperty(writes, writes, writes, writes, async (earlier, before, meanwhile, after) => {
         const previous = new Device();
@@ -93,7 +93,7 @@ describe('a device that had something before', () => {
     );
   });
 
-  it('keeps what nobody has said yet until the inputs are complete: services go first, nodes last', async () => {
+  it('keeps items that no source has until the inputs are complete: services are deleted first, nodes last', async () => {
     const former = engines();
     for (const name of ['equal', 'other', 'stale']) former.nodes.nodeUpdated(node(name, { bootID: '1' }));
     for (const ip of ['10.0.0.1', '10.0.0.2', '10.0.0.3']) former.ipcache.upsert(ip, identity);
@@ -118,7 +118,7 @@ describe('a device that had something before', () => {
     expect(device.complaints).toEqual([]);
   });
 
-  it('tells a callback of the sweep what it writes after the sweep, not within it', async () => {
+  it('receives writes of a callback of the sweep after the sweep, not within it', async () => {
     const all = engines();
     const told: string[] = [];
     let depth = 0;
@@ -145,7 +145,7 @@ describe('a device that had something before', () => {
     expect(told).toEqual(['1 delete 10.0.0.1/32', '1 delete 10.0.0.2/32', '1 upsert 10.0.0.1/32']);
   });
 
-  it('is told nothing more after a fault in the sweep, as after one in the replay', async () => {
+  it('receives nothing after a fault in the sweep, as after one in the replay', async () => {
     const former = engines();
     former.ipcache.upsert('10.0.0.1', identity);
     const previous = new Device();
@@ -173,7 +173,7 @@ describe('a device that had something before', () => {
     expect([told, faults]).toEqual([['10.0.0.1/32', 'ended'], [fault]]);
   });
 
-  it('is not told that it has ended if it disconnects itself in the sweep, and then throws', async () => {
+  it('receives no end if it disconnects itself in the sweep and then throws', async () => {
     const former = engines();
     former.ipcache.upsert('10.0.0.1', identity);
     const previous = new Device();
@@ -225,7 +225,7 @@ describe('a device that had something before', () => {
 });
 
 describe('a handler of nodes', () => {
-  it('is synced once each known node was given to it, and waits for none that fails', async () => {
+  it('is synced once it received each known node, and waits for none that fails', async () => {
     const { manager } = fresh();
     for (const name of ['a', 'b']) manager.nodeUpdated(node(name));
     const handler = Object.assign(new DeferredHandler(), { onSynced: () => handler.started.push('synced') });
@@ -238,7 +238,7 @@ describe('a handler of nodes', () => {
     expect(handler.take()).toEqual(['synced', 'add c ']);
   });
 
-  it('that throws at every node is synced all the same', () => {
+  it('that throws at every node is synced nevertheless', () => {
     const { manager } = fresh();
     manager.nodeUpdated(node('a'));
     let synced = 0;
@@ -249,7 +249,7 @@ describe('a handler of nodes', () => {
     expect(synced).toBe(1);
   });
 
-  it('keeps what it had of a node that is held back, until that is announced', () => {
+  it('keeps its item of a node that is held back, until that node is announced', () => {
     const told: string[] = [];
     const former = fresh();
     const heldBack = node('a', { addresses: addresses('InternalIP:10.0.0.1') });
@@ -263,7 +263,7 @@ describe('a handler of nodes', () => {
     expect(told).toEqual(['configuration', 'synced']);
   });
 
-  it('that cannot delete a stale node is synced all the same, and tries again', async () => {
+  it('that cannot delete a stale node is synced nevertheless, and retries', async () => {
     const all = engines();
     const former = fresh();
     former.manager.nodeUpdated(node('stale'));
@@ -291,7 +291,7 @@ describe('a handler of nodes', () => {
     expect(await connection.synced).toBe('ended');
   });
 
-  it('that fails to change what it had gets it back before anything else', async () => {
+  it('that fails to change an item receives it again before anything else', async () => {
     const { manager, clock } = fresh();
     const former = fresh();
     former.manager.nodeUpdated(node('a', { bootID: '1' }));

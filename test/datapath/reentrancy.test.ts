@@ -170,7 +170,7 @@ class World {
 }
 
 describe.each(SUBJECTS.map((make) => ({ name: make().name, make })))('$name', ({ make }) => {
-  it('I1 one rule of re-entrancy: callbacks read, write, subscribe, unsubscribe and throw anywhere', () => {
+  it('I1 one rule of re-entrancy: callbacks may read, write, subscribe, unsubscribe and throw anywhere', () => {
     fc.assert(
       fc.property(
         fc.array(action, { maxLength: 12 }),

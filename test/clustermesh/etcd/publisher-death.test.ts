@@ -3,7 +3,7 @@ import { dpcache } from '../../cli/support/run.ts';
 import { until } from '../../kvstore/support/until.ts';
 import { mixed, PublishedMesh } from '../support/published-mesh.ts';
 
-it('publishers that are killed, and their leases with everything, take nothing away; what they publish next holds', async () => {
+it('publishers that are killed and whose leases expire remove nothing; keys that they publish later apply', async () => {
   const mesh = await PublishedMesh.start(1);
   onTestFinished(() => mesh.close());
   const before = mesh.known;

@@ -24,7 +24,7 @@ function addresses(net: number, count: number): readonly string[] {
 }
 
 describeOnLinux('without privilege', ['user-namespaces'], () => {
-  it('it is said of each part what is missing: a user namespace gives capabilities that do not count', () => {
+  it('the missing requirements of each part are reported: capabilities of a user namespace do not count', () => {
     const words = ['datapath', 'status', '-o', 'json', '--socket', '/nowhere/agent.sock'];
     const node = [process.execPath, PROGRAM, ...words];
     const within = (...flags: readonly string[]) => {
@@ -79,7 +79,7 @@ describeOnLinux('an agent with --datapath linux', ['maps', 'bpftool', 'namespace
   const command = (agent: AskedAgent, ...words: readonly string[]) =>
     dpcache('datapath', ...words, '--socket', agent.socket);
 
-  it('writes the recorded mesh into a pinned map, as bpftool bears witness', async () => {
+  it('writes the recorded mesh into a pinned map, verified with bpftool', async () => {
     const agent = steering('--cluster', 'atlantic', '--load', example('mesh.jsonl'));
     await agent.settled();
     const { items } = (await agent.ask('/v1/ipcache?limit=1000')) as {
@@ -98,7 +98,7 @@ describeOnLinux('an agent with --datapath linux', ['maps', 'bpftool', 'namespace
     expect(dumpPrefixes(join(pins, 'ipcache')).size).toBe(dumped.size);
   });
 
-  it('names what somebody has changed behind its back, and puts it right', async () => {
+  it('reports changes by other programs, and repairs them', async () => {
     const agent = steering('--load', recorded([config('default', 1), ip('default', '10.1.0.1', 7)]));
     await agent.settled();
     const path = join(pins, 'ipcache');
@@ -122,7 +122,7 @@ describeOnLinux('an agent with --datapath linux', ['maps', 'bpftool', 'namespace
     expect((await command(agent, 'repair')).stdout).toBe('There was nothing to put right.\n');
   });
 
-  it('takes over what one that was killed has left, and repairs a thousand changes that it has missed', async () => {
+  it('takes over the items of a killed agent, and repairs a thousand missed changes', async () => {
     const [own, other] = [addresses(1, 2_000), addresses(2, 500)];
     const baltic = [config('baltic', 2), ...other.map((address, at) => ip('baltic', address, 131_500 + at))];
     const before = [
@@ -184,7 +184,7 @@ describeOnLinux('an agent with --datapath linux', ['maps', 'bpftool', 'namespace
     expect(dumpPrefixes(join(pins, 'ipcache-1_8')).get('10.1.0.1/32')).toBe('7 via 192.168.0.1');
   });
 
-  it('fills a map of another layout or size beside the one that it has found, and puts it in its place', async () => {
+  it('fills a new map beside one of another layout or size, and replaces it', async () => {
     const mesh = recorded([config('default', 1), ip('default', '10.1.0.1', 7)]);
     const after = async (...words: readonly string[]): Promise<readonly string[]> => {
       const agent = steering('--load', mesh, ...words);
@@ -207,7 +207,7 @@ describeOnLinux('an agent with --datapath linux', ['maps', 'bpftool', 'namespace
     expect(await after('--datapath-layout', '1.8')).toEqual(['ipcache-1_8']);
   });
 
-  it('writes nothing in a dry run, and says what it would', async () => {
+  it('writes nothing in a dry run, and prints the writes', async () => {
     const agent = steering(
       ...['--load', recorded([config('default', 1), ip('default', '10.1.0.1', 7)])],
       '--datapath-dry-run',
@@ -219,7 +219,7 @@ describeOnLinux('an agent with --datapath linux', ['maps', 'bpftool', 'namespace
     expect((await command(agent, 'status')).stdout).toContain('a dry run: nothing is written');
   });
 
-  it('goes on without a datapath where there is no bpf file system, and says what to do', async () => {
+  it('continues without a datapath if there is no BPF file system, and names the remedy', async () => {
     const elsewhere = scratch.folder();
     const mesh = recorded([config('default', 1), ip('default', '10.1.0.1', 7)]);
     const words = ['--datapath', 'linux', '--datapath-pins', elsewhere, ...only, '--load', mesh];
@@ -232,7 +232,7 @@ describeOnLinux('an agent with --datapath linux', ['maps', 'bpftool', 'namespace
     expect(await agent.ask('/v1/ipcache/lookup/10.1.0.1')).toMatchObject({ identity: 7 });
   });
 
-  it('keeps the strongest and the most specific in a map that is full, and names how many have no room', async () => {
+  it('keeps the strongest and most specific entries in a full map, and counts those without room', async () => {
     const keys = [
       config('default', 1),
       ...addresses(1, 12).map((address, at) => ip('default', address, 100 + at)),
@@ -250,7 +250,7 @@ describeOnLinux('an agent with --datapath linux', ['maps', 'bpftool', 'namespace
     expect(dumpPrefixes(join(pins, 'ipcache')).size).toBe(10);
   });
 
-  it('leaves a foreign map alone that is pinned where its own would be, and says what to do', async () => {
+  it('keeps a foreign map at the path of its own, and names the remedy', async () => {
     exec('mkdir', pins);
     const path = join(pins, 'ipcache');
     exec('bpftool', ...`map create ${path} type hash key 4 value 4 entries 5 name foreign`.split(' '));
@@ -264,7 +264,7 @@ describeOnLinux('an agent with --datapath linux', ['maps', 'bpftool', 'namespace
     expect(exec('bpftool', 'map', 'show', 'pinned', path)).toContain('name foreign');
   });
 
-  it('is cleaned away once no agent steers it; what others have made stays, and is named', async () => {
+  it('is removed by clean once no agent manages it; foreign items remain, and are named', async () => {
     const agent = steering('--load', recorded([config('default', 1), ip('default', '10.1.0.1', 7)]));
     await agent.settled();
     const refused = await command(agent, 'clean', '--datapath-pins', pins);
@@ -302,7 +302,7 @@ describeOnLinux('an agent with --datapath linux', ['maps', 'bpftool', 'namespace
     );
   });
 
-  it('says without an agent what could run here', async () => {
+  it('reports without an agent which parts are available', async () => {
     const { status, stdout } = await dpcache(
       'datapath',
       'status',
@@ -322,7 +322,7 @@ describeOnLinux('an agent with --datapath linux', ['maps', 'bpftool', 'namespace
     ]);
   });
 
-  it('says that another agent steers nothing', async () => {
+  it('reports that another agent has no datapath', async () => {
     const agent = here('--load', recorded([config('default', 1)]));
     while ((await agent.ask('/readyz').catch(() => undefined)) === undefined)
       await new Promise((resolve) => setTimeout(resolve, 20));

@@ -43,7 +43,7 @@ function parts({ parts: all }: DatapathDocument): Record<string, string> {
 }
 
 const needs = ['sockets', 'tunnel', 'namespaces', 'ip', 'bpftool', 'setpriv'] as const;
-describeOnLinux('an agent on a host that lacks something', needs, () => {
+describeOnLinux('an agent on a host with missing requirements', needs, () => {
   const scratch = new Scratch();
   let pins = '';
   let host: Namespace;
@@ -85,7 +85,7 @@ describeOnLinux('an agent on a host that lacks something', needs, () => {
     );
   const routes = (at: Namespace): string => at.run('ip', 'route', 'show', 'proto', '201');
 
-  it('does all of it with the two capabilities that the guide names', async () => {
+  it('runs completely with the two capabilities of the guide', async () => {
     const agent = start('two', '-all,+bpf,+net_admin');
     const datapath = await agent.settled();
     expect(parts(datapath)).toEqual({ nodes: 'running', ipcache: 'running', services: 'running' });
@@ -106,7 +106,7 @@ describeOnLinux('an agent on a host that lacks something', needs, () => {
     });
   });
 
-  it('without CAP_NET_ADMIN names it, and writes the map all the same', async () => {
+  it('without CAP_NET_ADMIN reports it, and still writes the map', async () => {
     const agent = start('no-net', '-net_admin');
     const datapath = await complete(agent);
     const missing = 'unavailable: CAP_NET_ADMIN is missing: run as root, or add the capability';
@@ -116,7 +116,7 @@ describeOnLinux('an agent on a host that lacks something', needs, () => {
     expect(routes(host)).toBe('');
   });
 
-  it('without CAP_BPF names it, and an interface that is gone under its name, and goes on with the rest', async () => {
+  it('without CAP_BPF reports it and the names of interfaces, and continues with the other parts', async () => {
     const file = join(scratch.folder(), 'services.yaml');
     writeFileSync(file, STICKY);
     const words = ['--datapath-services', 'nftables', '--datapath-routing', 'direct', '--manifests', file];

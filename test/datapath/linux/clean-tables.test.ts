@@ -2,7 +2,7 @@ import { expect, it } from 'vitest';
 import { cleanAll, cleanTable } from '../../../src/datapath/linux/clean-tables.ts';
 import { FakeTable } from './support/fake-table.ts';
 
-it('takes away all that can be, and names what stays', () => {
+it('removes as much as possible, and names the remainder', () => {
   const table = new FakeTable();
   for (let i = 0; i < 600; i++) table.there.set(`k${i}`, 'x');
   table.broken.add('k0').add('k300');

@@ -78,7 +78,7 @@ async function expectPathGoneAfterTenSeconds(kernel: Kernel): Promise<void> {
 }
 
 describe('deletes of paths', () => {
-  it('wait until no service leads there, and half a second more', async () => {
+  it('wait until no service uses them, and half a second longer', async () => {
     const kernel = new Kernel();
     await kernel.start();
     kernel.node('a', true);
@@ -98,7 +98,7 @@ describe('deletes of paths', () => {
     expect(kernel.turns.clock.pending).toBe(0);
   });
 
-  it('never go before the services that lead there, whatever nodes come and go', async () => {
+  it('are never applied before the services that use them, in any sequence of nodes', async () => {
     const name = fc.constantFrom('a', 'b', 'c', 'd');
     const step = fc.oneof(
       fc.record({ do: fc.constant('add' as const), name }),
@@ -133,7 +133,7 @@ describe('deletes of paths', () => {
     );
   });
 
-  it('go after ten seconds where services cannot be written', async () => {
+  it('are applied after ten seconds if services cannot be written', async () => {
     const kernel = new Kernel();
     await kernel.start();
     kernel.node('a', true);
@@ -145,7 +145,7 @@ describe('deletes of paths', () => {
     await expectPathGoneAfterTenSeconds(kernel);
   });
 
-  it('go after ten seconds where services cannot be read', async () => {
+  it('are applied after ten seconds if services cannot be read', async () => {
     const kernel = new Kernel();
     await kernel.turns.until(kernel.keptPaths.adopt());
     kernel.node('a', true);
@@ -155,7 +155,7 @@ describe('deletes of paths', () => {
     await expectPathGoneAfterTenSeconds(kernel);
   });
 
-  it('are none of what others have changed, while they wait', async () => {
+  it('do not undo changes of others while they wait', async () => {
     const kernel = new Kernel();
     await kernel.start();
     kernel.node('a', true);
@@ -169,7 +169,7 @@ describe('deletes of paths', () => {
     expect(kernel.paths.calls.at(-1)).toEqual(['- a']);
   });
 
-  it('stay as they are when it is disposed of, and no timer is left', async () => {
+  it('are dropped on dispose, and no timer remains', async () => {
     const kernel = new Kernel();
     await kernel.start();
     kernel.node('a', true);
@@ -196,7 +196,7 @@ describe('deletes of paths', () => {
     };
   }
 
-  it('wait for writes under way of a table that lacks nothing', async () => {
+  it('wait for the writes in progress of a complete table', async () => {
     const clock = new ManualClock();
     const { flush, before } = table();
     let hasPassed = false;
@@ -213,7 +213,7 @@ describe('deletes of paths', () => {
     await passed;
   });
 
-  it('wait for ten seconds in all, however often the tables in front are looked at', async () => {
+  it('wait at most ten seconds in total, however often the earlier tables are checked', async () => {
     const clock = new ManualClock();
     let looks = 0;
     // Its first writes end after 6 s and leave something out; the next never end.

@@ -7,7 +7,7 @@ import { leftovers } from './support/scratch.ts';
 const ROOT = new URL('../../..', import.meta.url).pathname;
 
 describeOnLinux('the demonstration', ['sockets', 'routes', 'namespaces', 'ip'], () => {
-  it('has a client that is answered by three clusters, does not notice that one goes, and leaves nothing', () => {
+  it('has a client that is answered by three clusters, loses one without an error, and leaves nothing', () => {
     const args = ['--import', 'tsx', 'scripts/demo-datapath.ts', '--program', PROGRAM];
     const run = spawnSync(process.execPath, args, { cwd: ROOT, encoding: 'utf8' });
     expect([run.status, run.stdout], run.stderr).toEqual([

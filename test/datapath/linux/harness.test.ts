@@ -19,12 +19,12 @@ function leftBy(pid: number): readonly string[] {
   return leftovers((other) => other !== pid).map(({ what }) => what);
 }
 
-describeOnLinux('what tests make in the kernel', ['maps', 'sockets', 'namespaces', 'ip'], () => {
+describeOnLinux('kernel objects of tests', ['maps', 'sockets', 'namespaces', 'ip'], () => {
   it.each(['end', 'throw', 'exit'])('is gone after the process that made it: %s', (how) => {
     expect(leftBy(madeAndEnded(how))).toEqual([]);
   });
 
-  it('is found, and can be taken away, after a process that was killed', () => {
+  it('are found and can be removed after a process was killed', () => {
     const pid = madeAndEnded('kill');
     const kinds = leftBy(pid).map((what) => what.split(' dpcache')[0]?.split(' /')[0]);
     expect(kinds).toEqual(['network namespace', 'mount', 'cgroup', 'folder', 'folder']);
@@ -32,7 +32,7 @@ describeOnLinux('what tests make in the kernel', ['maps', 'sockets', 'namespaces
     expect(leftBy(pid)).toEqual([]);
   });
 
-  it('is what it says: a namespace with a loopback, a bpffs, a cgroup to be put in', () => {
+  it('match their names: a namespace with a loopback, a bpffs, a cgroup for processes', () => {
     using scratch = new Scratch();
     const pod = scratch.namespace('pod');
     expect(pod.run('ip', '-o', 'link')).toMatch(/^1: lo: .*UP/);
@@ -43,7 +43,7 @@ describeOnLinux('what tests make in the kernel', ['maps', 'sockets', 'namespaces
     expect(existsSync(pod.path)).toBe(true);
   });
 
-  it('goes even if a process still runs in it', () => {
+  it('are removed even if a process still runs in them', () => {
     const scratch = new Scratch();
     const cgroup = scratch.cgroup();
     const { name } = scratch.namespace('pod');
@@ -54,7 +54,7 @@ describeOnLinux('what tests make in the kernel', ['maps', 'sockets', 'namespaces
     expect([existsSync(cgroup), existsSync(`/run/netns/${name}`)]).toEqual([false, false]);
   });
 
-  it('goes on taking away after something that cannot be, and says what', () => {
+  it('are removed even if one cannot be removed, which is reported', () => {
     const scratch = new Scratch();
     const folder = scratch.folder();
     scratch.defer(() => {
@@ -65,7 +65,7 @@ describeOnLinux('what tests make in the kernel', ['maps', 'sockets', 'namespaces
   });
 });
 
-describe('a test that cannot run on a machine', () => {
+describe('a test that is impossible on a machine', () => {
   const scratch = new Scratch();
   afterAll(() => scratch[Symbol.dispose]());
 
@@ -91,7 +91,7 @@ describeOnLinux('routes', ['nft'], () => it('has been run', () => {}));
     return { status, said: `${stdout}${stderr}` };
   }
 
-  it('is skipped, and its name gives the reason', () => {
+  it('is skipped, and its name contains the reason', () => {
     const { status, said } = run('');
     expect(said).toMatch(/↓.*routes > cannot run here: nft --version: .*ENOENT/);
     expect([status, said.includes('has been run')]).toEqual([0, false]);

@@ -81,7 +81,7 @@ describeOnLinux('the ipcache in the kernel', ['maps', 'bpftool'], () => {
     });
   });
 
-  it('follows the cache, and shows an endpoint rather than the CIDR that it hides', async () => {
+  it('follows the cache, and contains an endpoint rather than the CIDR that it hides', async () => {
     using it = setUp();
     const ipcache = new IPCache();
     const { kept, turns, table } = it.open(ipcache);
@@ -97,7 +97,7 @@ describeOnLinux('the ipcache in the kernel', ['maps', 'bpftool'], () => {
     expect(printed(table)).toEqual({ '10.0.0.1/32': 'identity 100' });
   });
 
-  it('is adopted by the next process, which deletes nothing before it may', async () => {
+  it('is adopted by the next process, which deletes nothing before deletes are allowed', async () => {
     using it = setUp();
     const before = new IPCache();
     const first = it.open(before);
@@ -129,7 +129,7 @@ describeOnLinux('the ipcache in the kernel', ['maps', 'bpftool'], () => {
     expect(content['10.0.8.0/32']).toBe('identity 2049');
   });
 
-  it('has no keys of others for long', async () => {
+  it('contains no keys of others for long', async () => {
     using it = setUp();
     const ipcache = new IPCache();
     const { kept, turns, table } = it.open(ipcache);
@@ -145,7 +145,7 @@ describeOnLinux('the ipcache in the kernel', ['maps', 'bpftool'], () => {
     expect(Object.keys(printed(table))).toEqual(['10.1.2.3/32']);
   });
 
-  it('keeps the strongest and most specific when it is full, and says so', async () => {
+  it('keeps the strongest and most specific entries if it is full, and reports it', async () => {
     using it = setUp({ maxEntries: 3 });
     const ipcache = new IPCache();
     const { kept, turns, table } = it.open(ipcache);
@@ -254,7 +254,7 @@ describeOnLinux('a program in the kernel', ['maps'], () => {
     },
   );
 
-  it('reads tunnel endpoint, encryption key and flags, too', async () => {
+  it('reads tunnel endpoint, encryption key and flags', async () => {
     using it = setUp();
     const ipcache = new IPCache();
     const { kept, turns, table } = it.open(ipcache);
@@ -345,7 +345,7 @@ async function live(map: BatchedMap, claims: readonly Claimed[]): Promise<void> 
 }
 
 describe('the ipcache in a map', () => {
-  it('is after any steps what the cache says', () =>
+  it('equals the cache after any steps', () =>
     fc.assert(
       fc.asyncProperty(fc.array(CLAIM, { maxLength: 80 }), (claims) =>
         live(new FakeMap(ipcacheShape(1024)), claims),
@@ -354,7 +354,7 @@ describe('the ipcache in a map', () => {
     ));
 });
 
-it('the ipcache in a map has no tunnel endpoint for what is on this host', async () => {
+it('the ipcache in a map has no tunnel endpoint for entries of this host', async () => {
   const own = new Set(['192.168.0.1']);
   const ipcache = new IPCache();
   const table = new IPCacheTable(new FakeMap(ipcacheShape(8)));
@@ -378,7 +378,7 @@ it('the ipcache in a map has no tunnel endpoint for what is on this host', async
   });
 });
 
-describe('the ipcache in a map that is full', () => {
+describe('the ipcache in a full map', () => {
   const ROOM = 3;
   const NAMES = ['10.0.0.1', '10.0.0.2', '10.0.0.3', '10.0.0.4', '10.0.0.5'];
   const SOURCE = fc.constantFrom('local' as const, 'kvstore' as const, 'k8s' as const);
@@ -395,7 +395,7 @@ describe('the ipcache in a map that is full', () => {
     return { ipcache, table, turns, kept };
   };
 
-  it('has the strongest, also where of an entry the source alone has changed', () =>
+  it('contains the strongest entries, even if only the source of an entry has changed', () =>
     fc.assert(
       fc.asyncProperty(
         fc.array(fc.record({ ip: fc.constantFrom(...NAMES), source: SOURCE, isThere: fc.boolean() }), {
@@ -421,7 +421,7 @@ describe('the ipcache in a map that is full', () => {
       { numRuns: 30 },
     ));
 
-  it('is not written where of an entry the source alone has changed', async () => {
+  it('is not written if only the source of an entry has changed', async () => {
     const { ipcache, turns, kept } = await start();
     ipcache.upsert('10.0.0.1', { identity: 7, source: 'k8s' });
     await turns.settle();
@@ -432,7 +432,7 @@ describe('the ipcache in a map that is full', () => {
 });
 
 describeOnLinux('the ipcache in a map of this kernel', ['maps'], () => {
-  it('is after a thousand steps what the cache says', async () => {
+  it('equals the cache after a thousand steps', async () => {
     using it = setUp();
     using map = BpfMap.create(it.bpf, ipcacheShape(1024), 'ipcache');
     await live(map, fc.sample(CLAIM, { numRuns: 1000, seed: 5 }));

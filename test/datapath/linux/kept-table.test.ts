@@ -21,7 +21,7 @@ function setUp(found: Record<string, string> = {}, wanted: Record<string, string
 const contentOf = (table: FakeTable): Record<string, string> => Object.fromEntries([...table.there].sort());
 
 describe('a kept table', () => {
-  it('writes what is desired when its turn comes: changes of one key become one', async () => {
+  it('writes the desired items when its turn comes: several changes of one key become one', async () => {
     const { table, turns, kept, set } = setUp();
     await turns.until(kept.adopt());
     for (const item of ['1', '2', '3']) set('a', item);
@@ -31,7 +31,7 @@ describe('a kept table', () => {
     expect(table.calls).toEqual([['+ a 3']]);
   });
 
-  it('does not delete what is desired again before its turn to be deleted', async () => {
+  it('does not delete an item that is desired again before its delete', async () => {
     const keys = Array.from({ length: 600 }, (_, at) => `k${at}`);
     const there = Object.fromEntries(keys.map((key) => [key, '1']));
     const { table, desired, turns, kept, set } = setUp({}, there);
@@ -57,7 +57,7 @@ describe('a kept table', () => {
     expect(kept.status()).toMatchObject({ pending: 0, actual: 50 });
   });
 
-  it('deletes what came while other deletes were held, after a hold of its own', async () => {
+  it('deletes items found after other deletes were held, after a hold of its own', async () => {
     const table = new FakeTable();
     const turns = new ManualTurns();
     const desired = new Map([
@@ -88,7 +88,7 @@ describe('a kept table', () => {
     expect([contentOf(table), holds.length, kept.status().pending]).toEqual([{}, 0, 0]);
   });
 
-  it('holds deletes, and asks again, if it cannot be known whether they may go (regression: an unhandled rejection)', async () => {
+  it('holds deletes, and asks again, if it cannot determine whether they are allowed (regression: an unhandled rejection)', async () => {
     const table = new FakeTable();
     const turns = new ManualTurns();
     const desired = new Map([['a', '1']]);
@@ -109,7 +109,7 @@ describe('a kept table', () => {
     expect([contentOf(table), calls]).toEqual([{}, 2]);
   });
 
-  it('writes at most 256 in a turn', async () => {
+  it('writes at most 256 items in a turn', async () => {
     const { table, turns, kept, set } = setUp();
     await turns.until(kept.adopt());
     for (let i = 0; i < 1000; i++) set(`k${i}`, 'x');
@@ -131,7 +131,7 @@ describe('a kept table', () => {
     ]);
   });
 
-  it('writes nothing before it has read what is there, and nothing that is there already', async () => {
+  it('writes nothing before it has read the table, and nothing that is already correct', async () => {
     const { table, turns, kept, set } = setUp({ a: '1', b: '1', d: '1' }, { a: '1', b: '2' });
     set('c', '1');
     set('d', '1');
@@ -142,7 +142,7 @@ describe('a kept table', () => {
     expect(table.calls.flat().sort()).toEqual(['+ b 2', '+ c 1']);
   });
 
-  it('gives what is right already no turn of its own, and follows what changes while it compares', async () => {
+  it('uses no turn for correct items, and follows changes during a comparison', async () => {
     const wanted = Object.fromEntries(Array.from({ length: 1000 }, (_, i) => [`k${i}`, '1']));
     const { table, turns, kept, set } = setUp(wanted, wanted);
     const adopted = kept.adopt();
@@ -156,7 +156,7 @@ describe('a kept table', () => {
     expect(table.calls.flat().sort()).toEqual(['+ k0 2', '+ k999 2', '- k1']);
   });
 
-  it('deletes nothing that it has found before deletes are allowed, and then what nobody has spoken of', async () => {
+  it('deletes no found item before deletes are allowed, and then all that are not desired', async () => {
     const { table, turns, kept, set } = setUp({ a: '1', b: '1', c: '1' });
     await turns.until(kept.adopt());
     set('a', '1');
@@ -170,7 +170,7 @@ describe('a kept table', () => {
     expect(kept.status()).toMatchObject({ state: 'kept', held: 0, actual: 1, deletes: 2 });
   });
 
-  it('deletes what was found and confirmed, also while the rest is held', async () => {
+  it('deletes an item that was found and confirmed, even while the others are held', async () => {
     const { table, turns, kept, set } = setUp({ a: '1', b: '1' });
     await turns.until(kept.adopt());
     set('a', '1');
@@ -180,7 +180,7 @@ describe('a kept table', () => {
     expect(contentOf(table)).toEqual({ b: '1' });
   });
 
-  it('tries what fails again by itself, and says why it fails', async () => {
+  it('retries failures by itself, and reports the reason', async () => {
     const { table, turns, kept, set } = setUp();
     await turns.until(kept.adopt());
     table.broken.add('bad');
@@ -204,7 +204,7 @@ describe('a kept table', () => {
     expect(turns.clock.pending).toBe(0);
   });
 
-  it('goes on with what fits where the table is full, and writes the rest when there is room', async () => {
+  it('writes the items that fit if the table is full, and the others when there is room', async () => {
     const { table, turns, kept, set } = setUp();
     table.capacity = 2;
     await turns.until(kept.adopt());
@@ -224,7 +224,7 @@ describe('a kept table', () => {
     expect(kept.status()).toMatchObject({ state: 'kept', noRoom: 0 });
   });
 
-  it('gives room to stronger ones', async () => {
+  it('replaces weaker items by stronger ones', async () => {
     const { table, turns, kept, set } = setUp();
     table.capacity = 2;
     table.rank = (_key, item) => Number(item);
@@ -241,7 +241,7 @@ describe('a kept table', () => {
     expect(contentOf(table)).toEqual({ middle: '2', weak: '1' });
   });
 
-  it('gives nothing up that it has found and nobody has spoken of', async () => {
+  it('replaces no found item that is not confirmed', async () => {
     const { table, turns, kept, set } = setUp({ found: '0' });
     table.capacity = 1;
     table.rank = (_key, item) => Number(item);
@@ -254,7 +254,7 @@ describe('a kept table', () => {
     expect(contentOf(table)).toEqual({ strong: '9' });
   });
 
-  it('gives room to a stronger one that came before weaker ones were confirmed', async () => {
+  it('replaces weaker items by a stronger one that came before they were confirmed', async () => {
     const { table, turns, kept } = setUp({ a: '1', b: '2' }, { strong: '9', a: '1', b: '2' });
     Object.assign(table, { capacity: 2, chunk: 1, rank: (_key: string, item: string) => Number(item) });
     await turns.until(kept.adopt());
@@ -263,7 +263,7 @@ describe('a kept table', () => {
     expect(kept.status()).toMatchObject({ noRoom: 1 });
   });
 
-  it('does not count one among those without room that was to go anyway', async () => {
+  it('does not count an item without room that is to be deleted anyway', async () => {
     const { table, turns, kept, set } = setUp({}, { a: '0', b: '2' });
     Object.assign(table, { capacity: 2, rank: (_key: string, item: string) => Number(item) });
     await turns.until(kept.adopt());
@@ -275,7 +275,7 @@ describe('a kept table', () => {
     expect(kept.status()).toMatchObject({ noRoom: 0 });
   });
 
-  it('gives room to a stronger one when one that is there becomes weaker', async () => {
+  it('replaces an existing item that becomes weaker by a stronger one', async () => {
     const { table, turns, kept, set } = setUp({}, { a: '5', b: '6', waiting: '4' });
     Object.assign(table, { capacity: 2, rank: (_key: string, item: string) => Number(item) });
     await turns.until(kept.adopt());
@@ -285,7 +285,7 @@ describe('a kept table', () => {
     expect(contentOf(table)).toEqual({ b: '6', waiting: '4' });
   });
 
-  it('writes what was found, and taken away by others before it was spoken of', async () => {
+  it('writes found items that others deleted before they were confirmed', async () => {
     const { table, turns, kept, set } = setUp({ gone: '1', changed: '1', held: '1' });
     await turns.until(kept.adopt());
     table.there.delete('gone');
@@ -298,7 +298,7 @@ describe('a kept table', () => {
     expect(contentOf(table)).toEqual({ gone: '1', changed: '1', held: '1' });
   });
 
-  it('does not call it a repair that there is still no room for a key, or that it still fails', async () => {
+  it('does not count a repair if there is still no room for a key, or if it still fails', async () => {
     const { table, turns, kept } = setUp({}, { a: '1', b: '1', c: '1', bad: '1' });
     table.capacity = 2;
     table.broken.add('bad');
@@ -313,7 +313,7 @@ describe('a kept table', () => {
     expect(contentOf(table)).toEqual({ a: '1', b: '1' });
   });
 
-  it('tries a key that fails for the first time soon, however long another has failed', async () => {
+  it('retries a key soon after its first failure, however long another one has failed', async () => {
     const { table, turns, kept, set } = setUp();
     await turns.until(kept.adopt());
     table.broken.add('old').add('new');
@@ -334,7 +334,7 @@ describe('a kept table', () => {
     expect(kept.status().failures).toMatchObject([{ key: 'old', attempts: 14 }]);
   });
 
-  it('writes the others of a chunk where one of them makes the table throw', async () => {
+  it('writes the other items of a chunk if one of them makes the table throw', async () => {
     const { table, turns, kept, set } = setUp();
     await turns.until(kept.adopt());
     const apply = table.apply.bind(table);
@@ -348,7 +348,7 @@ describe('a kept table', () => {
     expect(kept.status().failures).toMatchObject([{ key: 'bad' }]);
   });
 
-  it('repairs what others have changed, and says what that was', async () => {
+  it('repairs changes of others, and reports them', async () => {
     const { table, turns, kept } = setUp({}, { a: '1', b: '1', c: '1' });
     await turns.until(kept.adopt());
     kept.allowDeletes();
@@ -363,7 +363,7 @@ describe('a kept table', () => {
     expect(await turns.until(kept.plan())).toEqual([]);
   });
 
-  it('is read by one at a time, and written by none meanwhile', async () => {
+  it('is read by one reader at a time, and not written during a read', async () => {
     const { table, turns, kept, set } = setUp();
     await turns.until(kept.adopt());
     let readers = 0;
@@ -386,7 +386,7 @@ describe('a kept table', () => {
     expect(contentOf(table)).toEqual({ b: '1' });
   });
 
-  it('is written between two reads, and read once for all who wait (regression: eight readers starved its writes)', async () => {
+  it('is written between two reads, and read once for all waiting readers (regression: eight readers starved its writes)', async () => {
     const { table, turns, kept, set } = setUp();
     await turns.until(kept.adopt());
     const TURNS = 40;
@@ -409,7 +409,7 @@ describe('a kept table', () => {
     expect(reads).toBeLessThan(30);
   });
 
-  it('says so when it cannot be read, and reads it later', async () => {
+  it('reports that it cannot be read, and reads it later', async () => {
     const { table, turns, kept } = setUp({ a: '1' }, { b: '1' });
     const { dump } = table;
     table.dump = () => {
@@ -424,7 +424,7 @@ describe('a kept table', () => {
     expect(contentOf(table)).toEqual({ b: '1' });
   });
 
-  it('writes nothing any more once it is closed, and lets go of those who wait', async () => {
+  it('writes nothing after it is closed, and releases waiting callers', async () => {
     const { table, turns, kept, set } = setUp();
     await turns.until(kept.adopt());
     set('a', '1');
@@ -436,7 +436,7 @@ describe('a kept table', () => {
     expect(table.calls).toEqual([]);
   });
 
-  it('is not read any more once it is closed, also where another reader was before', async () => {
+  it('is not read after it is closed, even if another reader came first', async () => {
     const { table, turns, kept } = setUp();
     await turns.until(kept.adopt());
     const reads = Promise.all([kept.plan(), kept.repair(), kept.adopt()]);
@@ -476,7 +476,7 @@ function ranksOf(desired: ReadonlyMap<string, string>, capacity: number): readon
 }
 
 describe('after any steps, a kept table', () => {
-  it('has what is desired, and of that the strongest where there is no room for all', () =>
+  it('contains the desired items, or the strongest of them if there is no room for all', () =>
     fc.assert(
       fc.asyncProperty(
         fc.array(STEP, { maxLength: 60 }),

@@ -31,7 +31,7 @@ const STEP: fc.Arbitrary<Step> = fc.oneof(
 );
 
 describe('a queue of keys', () => {
-  it('gives what a list gives: a key that was added again while others were taken comes once', () => {
+  it('returns the same keys as a list: a key that was added again while others were taken is returned once', () => {
     fc.assert(
       fc.property(fc.array(STEP, { maxLength: 60, size: 'max' }), (steps) => {
         const queue = new KeyQueue();

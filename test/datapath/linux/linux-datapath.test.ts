@@ -101,7 +101,7 @@ class Rig {
 const ABLE: ProbeAnswer = { kernel: '6.18', pinFolder: '/pins', cgroup: '/cgroup', parts: [] };
 
 describe('a Linux datapath', () => {
-  it('runs what can run, and says of the rest what is missing', async () => {
+  it('runs the parts that are available, and reports the missing requirements of the others', async () => {
     const rig = new Rig();
     const failing = (): never => {
       throw new Error('another map is pinned there');
@@ -123,7 +123,7 @@ describe('a Linux datapath', () => {
     expect([...rig.tables.ipcache.there]).toEqual([['10.0.0.1', 'a']]);
   });
 
-  it('keeps what it has found until the caches are complete: a naive reconciler would have deleted it', async () => {
+  it('keeps found items until the caches are complete: a naive reconciler would have deleted them', async () => {
     const rig = new Rig();
     const found = ['of-this-cluster', 'of-one-that-is-not-reached-yet', 'gone-meanwhile'];
     for (const key of found) rig.tables.ipcache.there.set(key, 'old');
@@ -151,7 +151,7 @@ describe('a Linux datapath', () => {
     expect(rig.tables.ipcache.calls.flat()).toEqual(['+ of-this-cluster new', '- gone-meanwhile']);
   });
 
-  it('does not touch a service that it has found before all of its backends are known', async () => {
+  it('does not change a found service before all of its backends are known', async () => {
     const rig = new Rig();
     rig.tables.services.there.set('shop/checkout', 'backends of two clusters');
     rig.engines.say('shop/checkout', 'backends of this cluster');
@@ -167,7 +167,7 @@ describe('a Linux datapath', () => {
     expect(rig.tables.services.calls.flat()).toEqual(['+ shop/checkout backends of both clusters']);
   });
 
-  it('releases each service by itself once its own inputs are complete (regression: one cluster that was down froze all)', async () => {
+  it('releases each service once its own inputs are complete (regression: one unreachable cluster froze all)', async () => {
     const rig = new Rig();
     for (const key of ['local', 'global', 'gone', 'unknown']) rig.tables.services.there.set(key, 'old');
     for (const key of ['local', 'global', 'added']) rig.engines.say(key, 'new');
@@ -201,7 +201,7 @@ describe('a Linux datapath', () => {
     expect(rig.engines.subscribed).toEqual(['nodes', 'ipcache', 'services']);
   });
 
-  it('says what differs and puts it right, also what others have done', async () => {
+  it('reports differences and repairs them, including changes of others', async () => {
     const rig = new Rig();
     const datapath = rig.open();
     await rig.turns.until(datapath.adopt());
@@ -229,7 +229,7 @@ describe('a Linux datapath', () => {
     ]);
   });
 
-  it('names a table that cannot be read, goes on with the others, and tries again at the next repair', async () => {
+  it('names a table that cannot be read, continues with the others, and retries at the next repair', async () => {
     const rig = new Rig();
     const { ipcache } = rig.tables;
     ipcache.there.set('found', 'old');
@@ -252,7 +252,7 @@ describe('a Linux datapath', () => {
     expect(Object.fromEntries(ipcache.there)).toEqual({ a: '1' });
   });
 
-  it('does not touch services that it could not read at the start before all of their backends are known', async () => {
+  it('does not change services that it could not read at the start before all of their backends are known', async () => {
     const rig = new Rig();
     const { services } = rig.tables;
     services.there.set('service', 'backends 1 2');
@@ -274,7 +274,7 @@ describe('a Linux datapath', () => {
     expect(Object.fromEntries(services.there)).toEqual({ service: 'backends 1 2 3' });
   });
 
-  describe('of which another process steers a part', () => {
+  describe('a datapath with a part that another process manages', () => {
     const refusing = (rig: Rig, name: LinuxPartName) => {
       const other = { isRunning: true };
       const datapath = rig.open({}, ABLE, (part, opened) => {
@@ -286,7 +286,7 @@ describe('a Linux datapath', () => {
     const stateOf = (datapath: LinuxDatapath, name: LinuxPartName): string | undefined =>
       datapath.status().parts.find((part) => part.name === name)?.state;
 
-    it('takes it over by a repair once that has ended, and what it finds there (regression: only after a start of its own)', async () => {
+    it('takes the part over by a repair once that process has ended, with its items (regression: only after a restart)', async () => {
       const rig = new Rig();
       const { other, datapath } = refusing(rig, 'ipcache');
       await rig.turns.until(datapath.adopt());
@@ -305,7 +305,7 @@ describe('a Linux datapath', () => {
       ]);
     });
 
-    it('keeps what it finds there until the caches are complete', async () => {
+    it('keeps the items that it finds until the caches are complete', async () => {
       const rig = new Rig();
       const { other, datapath } = refusing(rig, 'services');
       await rig.turns.until(datapath.adopt());
@@ -343,7 +343,7 @@ describe('a Linux datapath', () => {
     expect((await rig.turns.until(datapath.repair())).length).toBe(130_000);
   });
 
-  it('reads no table any more once it has ended, also where a question was under way', async () => {
+  it('reads no table after its end, even if a request is in progress', async () => {
     const rig = new Rig();
     const datapath = rig.open();
     await rig.turns.until(datapath.adopt());
@@ -360,7 +360,7 @@ describe('a Linux datapath', () => {
     expect(rig.engines.subscribed).toEqual([]);
   });
 
-  it('keeps what is left of a part as long as something is not written, and retires it by a repair then', async () => {
+  it('keeps items of an earlier part while an item is not written, and deletes them by a later repair', async () => {
     const rig = new Rig();
     const retired: LinuxPartName[] = [];
     const datapath = rig.open({}, ABLE, (part, name) => ({ ...part, retire: () => void retired.push(name) }));
@@ -380,7 +380,7 @@ describe('a Linux datapath', () => {
     expect([retired, datapath.status().failures]).toEqual([['nodes', 'ipcache', 'services'], []]);
   });
 
-  it('reports a part that cannot follow the engines, and repairs go on (regression: a repair rejected)', async () => {
+  it('reports a part that cannot follow the engines, and repairs continue (regression: a repair rejected)', async () => {
     const rig = new Rig();
     let isSteered = true;
     const datapath = rig.open({
@@ -401,7 +401,7 @@ describe('a Linux datapath', () => {
     ]);
   });
 
-  it('retires what is left of a part, also where the table of another cannot be read', async () => {
+  it('deletes items of an earlier part even if the table of another part cannot be read', async () => {
     const rig = new Rig();
     rig.tables.nodes.dump = () => {
       throw new Error('no memory');

@@ -187,7 +187,7 @@ describeOnLinux(
         },
       );
 
-      it('repairs its rules within a second after somebody has flushed them (regression: services timed out, diff was empty)', async () => {
+      it('repairs its rules within a second after they were flushed (regression: services timed out, diff was empty)', async () => {
         const { vip, backend, node } = FAMILIES[0] ?? ({} as Family);
         for (const damage of [
           'flush table ip dpcache',
@@ -203,7 +203,7 @@ describeOnLinux(
         expect((await agent.table('nftables')).repairs).toBeGreaterThan(2);
       });
 
-      it('leaves 127.0.0.1 and ::1 alone (regression: packets to a node port there were swallowed)', async () => {
+      it('does not affect 127.0.0.1 and ::1 (regression: packets to a node port there were dropped)', async () => {
         for (const { loopback } of FAMILIES)
           expect(await asked('the host', loopback, NODE_PORT)).toEqual(['ECONNREFUSED']);
       });

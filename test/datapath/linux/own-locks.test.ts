@@ -15,7 +15,7 @@ import { ServiceCache } from '../../../src/servicecache/service-cache.ts';
 import { describeOnLinux } from './support/requirements.ts';
 import { type Namespace, Scratch } from './support/scratch.ts';
 
-describeOnLinux('a host that an agent steers', ['maps', 'routes', 'nftables', 'namespaces', 'ip'], () => {
+describeOnLinux('a host that an agent manages', ['maps', 'routes', 'nftables', 'namespaces', 'ip'], () => {
   let scratch: Scratch;
   let host: Namespace;
   let pins: string;
@@ -51,7 +51,7 @@ describeOnLinux('a host that an agent steers', ['maps', 'routes', 'nftables', 'n
     );
   const RUNS = { nodes: 'running', ipcache: 'running', services: 'running' };
 
-  it('is steered by no other one in its network namespace, or in its folder, before that has ended', () => {
+  it('cannot be managed by another one in its network namespace or folder before that has ended', () => {
     const [one, two] = [join(pins, 'one'), join(pins, 'two')];
     const first = open(host, optionsOf(one));
     expect(states(first)).toEqual(RUNS);
@@ -73,7 +73,7 @@ describeOnLinux('a host that an agent steers', ['maps', 'routes', 'nftables', 'n
     expect(states(open(host, optionsOf(one)))).toEqual(RUNS);
   });
 
-  it('keeps its routes where another agent does not route, or all of ours is to be taken away', () => {
+  it('keeps its routes if another agent has no routing, or if clean removes everything', () => {
     const folder = join(pins, 'one');
     host.run('ip', 'route', 'add', '10.9.0.0/24', 'dev', 'lo', 'proto', '201');
     const first = open(host, optionsOf(folder));

@@ -65,7 +65,7 @@ describeOnLinux('pins of a datapath', ['maps', 'sockets', 'nftables', 'namespace
       ({ attach_type }: { readonly attach_type: string }) => attach_type,
     );
 
-  it('come back soon after somebody has removed them, and lead to the same maps', async () => {
+  it('are restored soon after they were removed, and refer to the same maps', async () => {
     const datapath = await start();
     const maps = readdirSync(pins).filter((name) => !name.startsWith('socket'));
     expect(maps).toHaveLength(13);
@@ -91,7 +91,7 @@ describeOnLinux('pins of a datapath', ['maps', 'sockets', 'nftables', 'namespace
     ]);
   });
 
-  it('come back in a folder that was removed and made again', async () => {
+  it('are restored in a folder that was deleted and created again', async () => {
     const datapath = await start({ services: 'off' });
     const id = idOf('map', 'ipcache');
     for (let round = 0; round < 2; round++) {
@@ -113,7 +113,7 @@ describeOnLinux('pins of a datapath', ['maps', 'sockets', 'nftables', 'namespace
     expect(idOf('map', 'ipcache')).toBe(id);
   });
 
-  it('are not put over what others have pinned in their place, which is named', async () => {
+  it('do not replace foreign pins at their paths, which are reported', async () => {
     const datapath = await start({ services: 'off' });
     const path = join(pins, 'ipcache');
     rmSync(path);
@@ -131,7 +131,7 @@ describeOnLinux('pins of a datapath', ['maps', 'sockets', 'nftables', 'namespace
     expect(missing(datapath)).toEqual([]);
   });
 
-  it('of a program that somebody detaches show in the status and the diff, and are attached within ten seconds', async () => {
+  it('of a detached program appear in the status and the diff, and are attached again within ten seconds', async () => {
     const datapath = await start();
     exec('bpftool', 'link', 'detach', 'pinned', join(pins, 'socket_connect4'));
     expect(attached()).toHaveLength(7);
@@ -159,7 +159,7 @@ describeOnLinux('pins of a datapath', ['maps', 'sockets', 'nftables', 'namespace
     expect([missing(datapath), await datapath.plan()]).toEqual([[], []]);
   });
 
-  it('of others at the start keep a part from running until they are taken away, and the next repair opens it', async () => {
+  it('of others at the start make a part unavailable until they are deleted, and the next repair opens it', async () => {
     exec('mkdir', pins);
     const path = join(pins, 'services6');
     exec('bpftool', ...`map create ${path} type hash key 4 value 4 entries 5 name foreign`.split(' '));

@@ -34,7 +34,7 @@ function probed(facts: Parameters<typeof host>[0] = {}, cgroup?: string): ProbeA
 }
 
 describe('the probe of a host', () => {
-  it('finds that everything can run, and the cgroup2 that is mounted', () => {
+  it('finds that every part is available, and the mounted cgroup2', () => {
     const answer = probed();
     expect(answer.parts.filter(({ missing }) => missing.length > 0)).toEqual([]);
     expect(answer).toMatchObject({
@@ -92,7 +92,7 @@ describe('the probe of a host', () => {
       { mounts: 'sysfs /sys sysfs rw 0 0\nbpf /sys/fs/bpf/dp bpf rw 0 0\n' },
       { maps: /no BPF file system/ },
     ],
-  ])('says what is missing: %s', (_, facts, expected) => {
+  ])('reports the missing requirement: %s', (_, facts, expected) => {
     const answer = probed(facts);
     for (const [part, pattern] of Object.entries(expected)) {
       const { missing } = answer.parts.find((one) => one.part === part) ?? { missing: ['no such part'] };
@@ -101,7 +101,7 @@ describe('the probe of a host', () => {
     }
   });
 
-  it('takes the cgroup that is asked for, and refuses one elsewhere', () => {
+  it('accepts the configured cgroup, and rejects one that is not on a cgroup2', () => {
     expect(missingFor(probed({}, '/sys/fs/cgroup/unified/pods/../agent'), 'sockets')).toEqual([]);
     expect(probed({}, '/sys/fs/cgroup/unified/pods/../agent').cgroup).toBe('/sys/fs/cgroup/unified/agent');
     expect(missingFor(probed({}, '/sys/fs/cgroup/cpu'), 'sockets')).toEqual([
@@ -115,7 +115,7 @@ describe('the probe of a host', () => {
     expect(missingFor(answer, 'maps')).toEqual([]);
   });
 
-  it('says each thing once', () => {
+  it('reports each problem once', () => {
     const { missing } = probed({ release: '4.9.0', capabilities: 0n }).parts.find(
       ({ part }) => part === 'sockets',
     ) ?? {
@@ -125,7 +125,7 @@ describe('the probe of a host', () => {
     expect(missing.filter((text) => text.includes('kernel'))).toHaveLength(1);
   });
 
-  it('takes a host for one without anything whose /proc cannot be read', () => {
+  it('treats a host without a readable /proc as one without any requirement', () => {
     const facts = readHost('/nowhere');
     expect(facts).toMatchObject({ status: '', mounts: '' });
     expect(missingFor(probeHost(facts, { pinFolder: '/sys/fs/bpf' }), 'routes').join()).toMatch(

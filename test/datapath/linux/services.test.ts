@@ -96,7 +96,7 @@ describeOnLinux(
     });
     afterEach(() => scratch[Symbol.dispose]());
 
-    it('are reached without an error while it is killed, restarted, and catches up', async () => {
+    it('are reached without an error while the agent is killed, restarted, and catches up', async () => {
       const pins = join(scratch.bpffs(), 'dpcache');
       const cgroup = scratch.cgroup();
       const host = scratch.namespace('host');
@@ -167,7 +167,7 @@ describeOnLinux(
       expect((await fifth.datapath()).failures).toEqual([]);
     });
 
-    it('are released one by one after a restart with a remote cluster down (regression: 15 of 30 connections went to removed backends)', async () => {
+    it('are released one by one after a restart with an unreachable remote cluster (regression: 15 of 30 connections went to removed backends)', async () => {
       const pins = join(scratch.bpffs(), 'dpcache');
       const cgroup = scratch.cgroup();
       const host = scratch.namespace('host');
@@ -231,7 +231,7 @@ describeOnLinux(
       expect((await second.datapath()).waitsFor.join()).toContain('baltic');
     });
 
-    it('are planned in a dry run, which makes no map and attaches nothing', async () => {
+    it('are planned in a dry run, which creates no map and attaches nothing', async () => {
       const pins = join(scratch.bpffs(), 'dpcache');
       const cgroup = scratch.cgroup();
       const file = join(scratch.folder(), 'services.yaml');
@@ -256,7 +256,7 @@ describeOnLinux(
       ]);
     });
 
-    it('are named as not reached when their cgroup vanishes, while the rest goes on', async () => {
+    it('are reported as unreachable if their cgroup is deleted, while other parts continue', async () => {
       const pins = join(scratch.bpffs(), 'dpcache');
       const parent = scratch.cgroup();
       const inner = new Scratch();

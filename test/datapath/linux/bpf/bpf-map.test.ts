@@ -50,7 +50,7 @@ const range = (from: number, to: number): readonly number[] =>
   Array.from({ length: to - from }, (_, i) => from + i);
 
 describeOnLinux('a map in the kernel', ['maps'], () => {
-  it('is read to its end where the kernel gives up in between, and not for ever', () => {
+  it('is read to its end even if the kernel interrupts the read, and the read ends', () => {
     using it = setUp();
     using map = BpfMap.create(it.bpf, NUMBERS, 'numbers');
     for (let from = 0; from < 2500; from += 500) write(map, range(from, from + 500));
@@ -74,7 +74,7 @@ describeOnLinux('a map in the kernel', ['maps'], () => {
     expect(() => read(map)).toThrow('EINTR');
   });
 
-  it('closes nothing of others when it is disposed of twice', () => {
+  it('closes only its own descriptors if it is disposed of twice', () => {
     using it = setUp();
     const closed = BpfMap.create(it.bpf, NUMBERS, 'numbers');
     closed[Symbol.dispose]();
@@ -85,7 +85,7 @@ describeOnLinux('a map in the kernel', ['maps'], () => {
     closeSync(others);
   });
 
-  it('has what was written, in batches', () => {
+  it('contains the entries that were written, in batches', () => {
     using it = setUp();
     using map = BpfMap.create(it.bpf, NUMBERS, 'numbers');
     expect(read(map)).toEqual([]);
@@ -99,14 +99,14 @@ describeOnLinux('a map in the kernel', ['maps'], () => {
     expect(map.lookup()).toBe(false);
   });
 
-  it('takes what fits when it is full, and says of the rest that there is no room', () => {
+  it('takes as many entries as fit, and returns an error for each of the others', () => {
     using it = setUp();
     using map = BpfMap.create(it.bpf, { ...NUMBERS, maxEntries: 4 }, 'small');
     expect(write(map, [1, 2, 3, 4, 5, 1, 6])).toEqual({ 5: 'E2BIG', 6: 'E2BIG' });
     expect(read(map)).toEqual([1, 2, 3, 4]);
   });
 
-  it('reports a delete that the kernel refuses in the middle of a batch, and does the others', () => {
+  it('reports a delete that the kernel refuses in the middle of a batch, and applies the others', () => {
     using it = setUp();
     using map = BpfMap.create(it.bpf, NUMBERS, 'numbers');
     write(map, range(0, 10));
@@ -123,7 +123,7 @@ describeOnLinux('a map in the kernel', ['maps'], () => {
     expect(read(map)).toEqual(range(0, 4));
   });
 
-  it('deletes past what is not there', () => {
+  it('ignores deletes of absent keys', () => {
     using it = setUp();
     using map = BpfMap.create(it.bpf, NUMBERS, 'numbers');
     write(map, [1, 2, 3, 4, 5]);
@@ -131,7 +131,7 @@ describeOnLinux('a map in the kernel', ['maps'], () => {
     expect(read(map)).toEqual([2, 5]);
   });
 
-  it('refuses every entry of a batch that it does not even begin with', () => {
+  it('returns an error for every entry of a batch if the kernel refuses the first', () => {
     using it = setUp();
     using map = BpfMap.create(it.bpf, NUMBERS, 'numbers');
     const other = BpfMap.create(it.bpf, NUMBERS, 'closed');
@@ -140,7 +140,7 @@ describeOnLinux('a map in the kernel', ['maps'], () => {
     expect(write(map, [1])).toEqual({});
   });
 
-  it('is found again under its pin, and gone without it', () => {
+  it('is found under its pin, and deleted with it', () => {
     using it = setUp();
     const path = `${it.folder}/numbers`;
     {
@@ -154,7 +154,7 @@ describeOnLinux('a map in the kernel', ['maps'], () => {
     expect(BpfMap.open(it.bpf, NUMBERS, path)).toBeUndefined();
   });
 
-  it('is not taken for another that lies under its pin', () => {
+  it('is distinguished from another map under its pin', () => {
     using it = setUp();
     const path = `${it.folder}/numbers`;
     exec(
@@ -181,8 +181,8 @@ describeOnLinux('a map in the kernel', ['maps'], () => {
   });
 });
 
-describeOnLinux('a program that the verifier refuses', ['maps'], () => {
-  it('loads a program also where a signal has come meanwhile', () => {
+describeOnLinux('a program and the verifier', ['maps'], () => {
+  it('loads even if a signal interrupts it', () => {
     using it = setUp();
     // r0 = 0, exit
     const code = Buffer.from('b7000000000000009500000000000000', 'hex').toString('base64');
@@ -196,7 +196,7 @@ describeOnLinux('a program that the verifier refuses', ['maps'], () => {
     closeSync(fd);
   });
 
-  it('is refused with what the verifier says', () => {
+  it('is refused with the output of the verifier', () => {
     using it = setUp();
     // r0 = r2, which nothing has set; exit.
     const code = Buffer.from('bf20000000000000' + '9500000000000000', 'hex').toString('base64');

@@ -73,7 +73,7 @@ const link: fc.Arbitrary<Link> = fc.record({
 
 const rule: fc.Arbitrary<Rule> = fc.record({ source: prefix, table: u32, priority: u32, protocol: u8 });
 
-describe('what is written is what is read', () => {
+describe('a written message is read back unchanged', () => {
   it('of routes', () => {
     fc.assert(
       fc.property(route, (one) => {
@@ -82,7 +82,7 @@ describe('what is written is what is read', () => {
     );
   });
 
-  it('of neighbours and entries of an FDB, which has no protocol', () => {
+  it('of neighbours and entries of an FDB, which have no protocol', () => {
     fc.assert(
       fc.property(neighbor, fc.boolean(), (one, isFDB) => {
         const written: Neighbor = isFDB ? { ...one, kind: 'fdb', protocol: 0 } : one;
@@ -109,7 +109,7 @@ describe('what is written is what is read', () => {
     );
   });
 
-  it('also when a message makes the writer grow, or is taken back', () => {
+  it('also if a message makes the writer grow, or is discarded', () => {
     const writer = new MessageWriter();
     const starts = Array.from({ length: 500 }, (_, at) => {
       const start = writer.length;
@@ -125,7 +125,7 @@ describe('what is written is what is read', () => {
 });
 
 describe('bytes on the wire', () => {
-  it('are those that iproute2 sends for a route', () => {
+  it('equal those that iproute2 sends for a route', () => {
     const writer = new MessageWriter().begin(RTM_ROUTE.add, 0x605, 9);
     writeRoute(writer, {
       ...{ destination: '10.1.0.0/24', table: 254, protocol: 201, gateway: '192.168.0.2' },
@@ -147,7 +147,7 @@ describe('bytes on the wire', () => {
     );
   });
 
-  it('are padded behind an attribute whose length is no multiple of 4', () => {
+  it('are padded after an attribute whose length is no multiple of 4', () => {
     const writer = new MessageWriter().begin(1, 0, 0).attributeU8(1, 5).attributeText(2, 'ab');
     writer.end();
     expect(hexOf(writer.written()).slice(32)).toBe('0500010005000000' + '0700020061620000');
@@ -160,18 +160,18 @@ describe('an acknowledgement', () => {
     ...{ type: 2, flags, sequence: 2, port: 0, body: bytesOf(body) },
   });
 
-  it('of what was done is no error', () => {
+  it('of a success is no error', () => {
     expect(errorIn(answer(`00000000 ${header}`, 0x100), 'add')).toBeUndefined();
   });
 
-  it('has the name of the error and the words of the kernel', () => {
+  it('has the name of the error and the text of the kernel', () => {
     const words = Buffer.from('Nexthop has invalid gateway.\0').toString('hex');
     const error = errorIn(answer(`9bffffff ${header} 2100 0100 ${words} 000000`, 0x300), 'add 10.1.0.0/24');
     expect(error).toMatchObject({ code: 'ENETUNREACH', detail: 'Nexthop has invalid gateway.' });
     expect(error?.message).toBe('add 10.1.0.0/24: ENETUNREACH: Nexthop has invalid gateway.');
   });
 
-  it('may repeat the whole request before the words', () => {
+  it('may repeat the whole request before the text', () => {
     const words = Buffer.from('no\0\0').toString('hex');
     const error = errorIn(answer(`efffffff ${header} ${'00'.repeat(12)} 0700 0100 ${words}`, 0x200), 'add');
     expect(error).toMatchObject({ code: 'EEXIST', detail: 'no' });
@@ -218,7 +218,7 @@ describe('hostile input', () => {
   it.each([
     ['of random bytes', fc.uint8Array({ maxLength: 200 })],
     ['that was a message, changed and cut off', changed],
-  ])('%s is read or refused, and never read behind its end', (_title, input) => {
+  ])('%s is read or rejected, and never read beyond its end', (_title, input) => {
     fc.assert(
       fc.property(input, (bytes) => {
         // What lies behind must not matter: the same, followed by other bytes, gives the same.

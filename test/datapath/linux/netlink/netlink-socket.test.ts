@@ -76,7 +76,7 @@ describeOnLinux('a netlink socket', ['routes', 'namespaces', 'ip'], () => {
     scratch[Symbol.dispose]();
   });
 
-  it('programs the namespace that it was opened in, while the process stays where it is', () => {
+  it('changes the namespace in which it was opened, while the process stays in its own', () => {
     using other = new NetlinkSocket(kernel, { namespace: there.path });
     using own = new NetlinkSocket(kernel);
     const addresses = (one: NetlinkSocket): readonly InterfaceAddress[] =>
@@ -86,7 +86,7 @@ describeOnLinux('a netlink socket', ['routes', 'namespaces', 'ip'], () => {
     expect(addresses(own).map(({ address }) => address)).not.toContain('10.200.0.1');
   });
 
-  it('sends what fills its buffer to the last byte', () => {
+  it('sends messages that fill its buffer to the last byte', () => {
     const route: Route = {
       ...{ destination: 'fd00:77::/64', gateway: undefined, table: MAIN_TABLE, protocol: 201, interface: 1 },
       ...{ onlink: false, metric: 0, isUnicast: true },
@@ -98,7 +98,7 @@ describeOnLinux('a netlink socket', ['routes', 'namespaces', 'ip'], () => {
     expect(new Set(outcomes.map((error) => error?.code))).toEqual(new Set(['ESRCH']));
   });
 
-  it('says of each of many requests what became of it, though only the last asks for an acknowledgement', () => {
+  it('reports the result of each of many requests, though only the last requests an acknowledgement', () => {
     const wanted = Array.from({ length: 5000 }, (_, at) =>
       addRoute(`10.${at >> 8}.${at & 255}.0/24`, at % 10 === 3 ? '203.0.113.9' : '10.200.0.2'),
     );
@@ -115,7 +115,7 @@ describeOnLinux('a netlink socket', ['routes', 'namespaces', 'ip'], () => {
     here.run('ip', 'route', 'flush', 'proto', '201');
   });
 
-  it('throws what the kernel says to a single request', () => {
+  it('throws the error of the kernel for a single request', () => {
     expect(() => socket.change(addRoute('10.9.0.0/16', '203.0.113.9'))).toThrow(
       /add 10.9.0.0\/16: ENETUNREACH/,
     );
@@ -130,7 +130,7 @@ describeOnLinux('a netlink socket', ['routes', 'namespaces', 'ip'], () => {
     expect(() => socket.ask(missing, readLink)).toThrow('link 4711: ENODEV');
   });
 
-  it('asks how an address is reached', () => {
+  it('returns how an address is reached', () => {
     const reach = (address: string): Route | undefined =>
       socket.ask(
         {
@@ -146,7 +146,7 @@ describeOnLinux('a netlink socket', ['routes', 'namespaces', 'ip'], () => {
     expect(() => reach('203.0.113.9')).toThrow('203.0.113.9: ENETUNREACH');
   });
 
-  it('reads the links and rules that ip shows', () => {
+  it('reads the same links and rules as ip', () => {
     const links = socket.dump(
       { what: 'links', type: RTM_LINK.get, write: (writer) => writeLinkQuestion(writer) },
       readLink,
@@ -182,7 +182,7 @@ describeOnLinux('a netlink socket', ['routes', 'namespaces', 'ip'], () => {
     expect(rules).toContainEqual({ source: '10.1.0.0/16', table: 500, priority: 77, protocol: 201 });
   });
 
-  it('is called back about a change of others, and told when it has missed some', async () => {
+  it('calls back for changes of others, and when it has missed some', async () => {
     using listening = new NetlinkSocket(kernel, { namespace: here.path, groups: [RTNLGRP_IPV4_ROUTE] });
     let poll: Disposable | undefined;
     const called = new Promise<void>((resolve) => {
@@ -206,7 +206,7 @@ describeOnLinux('a netlink socket', ['routes', 'namespaces', 'ip'], () => {
     expect(routes(socket).filter(({ protocol }) => protocol === 201)).toHaveLength(20_000);
   });
 
-  it('reads a dump again that the kernel flags as interrupted, and returns nothing twice', () => {
+  it('repeats a dump that the kernel flags as interrupted, and returns nothing twice', () => {
     socket.transact([1, 2, 3].map((octet) => addRoute(`10.9.${octet}.0/24`, '10.200.0.2')));
     const expected = routes(socket);
     expect(expected.length).toBeGreaterThan(3);
@@ -250,7 +250,7 @@ describeOnLinux('a netlink socket', ['routes', 'namespaces', 'ip'], () => {
     expect(error?.message).toBe('add 172.20.1.0/24: ENOBUFS: the kernel dropped the answer');
   });
 
-  it('closes nothing of others when it is disposed of twice', () => {
+  it('closes only its own descriptors if it is disposed of twice', () => {
     const closed = new NetlinkSocket(kernel);
     closed[Symbol.dispose]();
     const others = openSync('/dev/null', 'r');

@@ -57,7 +57,7 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 
     return new Map(entries(other).map(([key, { backends }]) => [key, backends.toSorted()]));
   }
 
-  it('spread real connections evenly, leave none to a backend that is removed, and keep what is connected', async () => {
+  it('distribute real connections evenly, send none to a removed backend, and keep connected ones', async () => {
     using traffic = new Traffic(host);
     for (const ip of ['10.0.0.1', '10.0.0.2', '10.0.0.3', 'fd00::1', 'fd00::2'])
       await traffic.listen({ ip, port: 8080 });
@@ -101,7 +101,7 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 
     for (const key of ['10.96.0.1:80/TCP', '10.96.0.1:80/UDP', '[fd00:96::1]:80/TCP']) set(key, undefined);
   });
 
-  it('answer a client outside by its own address, or masqueraded (regression: never masqueraded)', async () => {
+  it('answer a client outside from its own address, or masqueraded (regression: never masqueraded)', async () => {
     const pod = scratch.namespace('pod');
     cable([host, 'pod', ['10.5.0.1/24']], [pod, 'eth0', ['10.5.0.9/24']]);
     batch(pod, ['route add default via 10.5.0.1']);
@@ -130,7 +130,7 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 
     set('192.168.0.1:30080/TCP', undefined);
   });
 
-  it('are after random changes what they were changed to, in the eyes of the next process', () => {
+  it('are read by the next process as written after random changes', () => {
     const key = fc.constantFrom(
       '10.96.0.1:80/TCP',
       '10.96.0.2:80/UDP',
@@ -173,7 +173,7 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 
     expect(host.run('nft', 'list', 'tables')).toBe('table ip others\n');
   });
 
-  it('load again as `nft list ruleset` prints them (regression: datatype mismatch)', () => {
+  it('can be loaded again as `nft list ruleset` prints them (regression: datatype mismatch)', () => {
     const four = ['10.0.0.1:8080/TCP', '10.0.0.2:8080/TCP'];
     set('10.96.0.1:80/TCP', four, true);
     set('10.96.0.1:53/UDP', ['10.0.0.1:5353/UDP']);
@@ -190,7 +190,7 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 
     for (const key of before.keys()) set(key, undefined);
   });
 
-  it('are compared by rules, chains and sets, too, and repaired (regression: diff found nothing after a flush)', () => {
+  it('are compared with their rules, chains and sets, and repaired (regression: diff found nothing after a flush)', () => {
     const KEY = '10.96.0.1:80/TCP';
     const RULES = `rules of ip ${TABLE}`;
     const backends = ['10.0.0.1:8080/TCP', '10.0.0.2:8080/TCP'];
@@ -235,7 +235,7 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 
     set(KEY, undefined);
   });
 
-  it('keep no chain that no service leads to (regression: one for each number of backends ever seen)', () => {
+  it('keep no chain that no service uses (regression: one for each number of backends ever used)', () => {
     const picks = (): readonly string[] =>
       [...host.run('nft', 'list', 'chains', 'ip').matchAll(/chain (pick-\d+)/g)].map(([, name = '']) => name);
     for (let count = 1; count <= 5; count++) {
@@ -262,7 +262,7 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 
     expect(found()).toEqual(new Map());
   });
 
-  it('fail one by one, and are written again where somebody has taken the table away', () => {
+  it('fail one by one, and are written again if another program deletes the table', () => {
     set('10.96.0.1:80/TCP', ['10.0.0.1:80/TCP']);
     // Not known to this process, so that adding it fails.
     using other = new NftServices(kernel, { table: TABLE, namespace: host.path });
@@ -285,7 +285,7 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 
     expect(found()).toEqual(new Map([['10.96.0.3:80/TCP', []]]));
   });
 
-  it('leave everything of others as it is, and nothing of their own when they are removed', () => {
+  it('leave foreign rules unchanged, and nothing of their own after a removal', () => {
     services.remove();
     expect(host.run('nft', 'list', 'tables')).toBe('table ip others\n');
     expect(host.run('nft', 'list', 'table', 'ip', 'others')).toContain('chain mine');

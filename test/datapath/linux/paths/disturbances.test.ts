@@ -61,7 +61,7 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
       .map((line) => line.trim())
       .filter(Boolean);
 
-  it('are adopted by the next process, which deletes nothing before it is told that it knows all', async () => {
+  it('are adopted by the next process, which deletes nothing before its inputs are complete', async () => {
     const before = under();
     await before.start();
     for (const one of [own, near, far]) before.paths.nodeAdd(one);
@@ -82,7 +82,7 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     expect(host.run('ip', '-br', 'link')).not.toContain(DEVICE);
   });
 
-  it('leave nothing of their protocol behind: neither a route on the link itself, nor one that forwards nothing', async () => {
+  it('leave no route of their protocol: neither a route on the link itself, nor one without a next hop', async () => {
     host.run('ip', 'route', 'add', '10.7.0.0/24', 'dev', 'eth0', 'proto', '201');
     host.run('ip', 'route', 'add', 'blackhole', '10.8.0.0/24', 'proto', '201');
     host.run('ip', '-6', 'route', 'add', 'fd00:7::/64', 'dev', 'eth0', 'proto', '201');
@@ -93,7 +93,7 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     expect(one.paths.status().table).toMatchObject({ state: 'kept', actual: 0 });
   });
 
-  it('are not taken over by a remote cluster that announces a pod CIDR of this one', async () => {
+  it('are not changed by a remote cluster that announces a pod CIDR of this one', async () => {
     const one = under({ ownNode: 'c/own', remoteCIDRs: ['203.0.113.0/24'] });
     await one.start();
     const remote = (name: string, cidr: string): Node =>
@@ -158,7 +158,7 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     expect(routes()).toEqual([]);
   });
 
-  it('belong to the node of the stronger source, then to that whose name comes first', async () => {
+  it('belong to the node of the stronger source, then to the one with the first name', async () => {
     const one = under();
     await one.start();
     const from = (name: string, octet: number, source: 'kvstore' | 'k8s'): Node =>
@@ -176,7 +176,7 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     expect(await shown()).toEqual(['10.2.0.0/24 via 192.168.0.3 dev eth0']);
   });
 
-  it('stay beside a foreign route of each metric, however it was added, and serve again as soon as it goes', async () => {
+  it('remain beside a foreign route of each metric, however it was added, and are used again when it is deleted', async () => {
     host.run('ip', 'address', 'add', 'fd00::1/64', 'dev', 'eth0', 'nodad');
     const six = node('six', { addresses: internal('fd00::2'), ipv6AllocCIDR: 'fd00:2::/64' });
     const one = under();
@@ -241,7 +241,7 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     expect(one.paths.status().table.state).toBe('kept');
   });
 
-  it('leave a foreign route alone that IPv6 has joined with theirs', async () => {
+  it('leave a foreign route unchanged that IPv6 has joined with theirs', async () => {
     host.run('ip', 'address', 'add', 'fd00::1/64', 'dev', 'eth0', 'nodad');
     const six = node('six', { addresses: internal('fd00::2'), ipv6AllocCIDR: 'fd00:2::/64' });
     const one = under();
@@ -259,7 +259,7 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     expect(host.run('ip', '-6', 'route', 'show', 'fd00:2::/64')).not.toContain('fd00::2 ');
   });
 
-  it('are shown with the names of interfaces where the kernel differs', async () => {
+  it('are printed with the names of interfaces in a diff', async () => {
     const one = under();
     await one.start();
     one.paths.nodeAdd(near);
@@ -271,7 +271,7 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     ]);
   });
 
-  it('are put back when they have gone while a dump was interrupted', async () => {
+  it('are restored if they were deleted during an interrupted dump', async () => {
     const one = under();
     await one.start();
     one.paths.nodeAdd(near);
@@ -295,7 +295,7 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     expect(routes()).toHaveLength(1);
   });
 
-  it('go in one call with the interface that they need', async () => {
+  it('are deleted in one call with the interface that they require', async () => {
     const one = under();
     await one.start();
     for (const other of [own, near, far]) one.paths.nodeAdd(other);
@@ -310,7 +310,7 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     expect(host.run('ip', '-br', 'link')).not.toContain(DEVICE);
   });
 
-  it('stay when an interface is renamed, go when it is down, and come back with it', async () => {
+  it('remain if an interface is renamed, are deleted when it is down, and restored with it', async () => {
     const one = under({ mode: 'direct' });
     await one.start();
     one.paths.nodeAdd(near);
@@ -337,7 +337,7 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     expect(routes()).toEqual(['10.2.0.0/24 via 192.168.0.2 dev eth0']);
   });
 
-  it('come back when an interface is down and up again before anything is looked at', async () => {
+  it('are restored if an interface is down and up again before the next read', async () => {
     // With IPv6 the address of the link would go, too, and the event of that would tell.
     host.run('sysctl', '-qw', 'net.ipv6.conf.eth0.disable_ipv6=1');
     const one = under();
@@ -352,7 +352,7 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     expect(routes()).toEqual(['10.2.0.0/24 via 192.168.0.2 dev eth0']);
   });
 
-  it('come back when the last address of an interface goes and comes again before anything is looked at', async () => {
+  it('are restored if the last address of an interface is deleted and added again before the next read', async () => {
     const one = under();
     await one.start();
     one.paths.nodeAdd(near);
@@ -365,7 +365,7 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     expect(routes()).toEqual(['10.2.0.0/24 via 192.168.0.2 dev eth0']);
   });
 
-  it('do not come back when their node goes while all nodes are being looked at', async () => {
+  it('are not restored if their node is deleted during a pass over all nodes', async () => {
     const one = under({ mode: 'direct' });
     await one.start();
     const many = Array.from({ length: 200 }, (_, at) =>
@@ -381,7 +381,7 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     expect([routes(), one.paths.status().direct]).toEqual([[], 0]);
   });
 
-  it('go when their node turns out to be the own one, and come when the own one turns out to be another', async () => {
+  it('are deleted if their node becomes the own one, and added if the own one becomes another', async () => {
     const one = under({ rulePriority: 111 });
     await one.start();
     one.paths.nodeAdd(near);
@@ -405,7 +405,7 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     expect(one.paths.status()).toMatchObject({ nodes: 2, direct: 1, tunnel: 0, withoutPath: 1 });
   });
 
-  it('have their tunnel back as it was when somebody renames it or sets it down', async () => {
+  it('have their tunnel restored if it is renamed or set down', async () => {
     const one = under();
     await one.start();
     for (const other of [own, near, far]) one.paths.nodeAdd(other);
@@ -438,7 +438,7 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     expect(host.run('ip', '-br', 'link')).toContain(DEVICE);
   });
 
-  it('to a node that cannot be reached are an error of that node, and the rest goes on', async () => {
+  it('to an unreachable node are an error of that node, and the others are written', async () => {
     const one = under({ mode: 'direct' });
     await one.start();
     expect(() => one.paths.nodeAdd(far)).toThrow(
@@ -458,7 +458,7 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     );
   });
 
-  it('do not touch an interface of others that has the name of the tunnel', async () => {
+  it('do not change a foreign interface with the name of the tunnel', async () => {
     host.run('ip', 'link', 'add', DEVICE, 'type', 'veth', 'peer', 'name', 'other');
     const one = under();
     await one.start();
@@ -481,7 +481,7 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     ]);
   });
 
-  it('use a table of their own by rules for own pods where that is asked for, and no rule otherwise', async () => {
+  it('use a table of their own with rules for own pods if configured, and no rule otherwise', async () => {
     const plain = under();
     await plain.start();
     plain.paths.nodeAdd(own);
@@ -504,7 +504,7 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     expect(host.run('ip', 'rule', 'show', 'priority', '111')).toBe('');
   });
 
-  it('are read again as a whole when events were lost', async () => {
+  it('are read again completely after events were lost', async () => {
     const one = under();
     await one.start();
     one.paths.nodeAdd(near);
@@ -530,7 +530,7 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     expect(routes()).toEqual(['10.2.0.0/24 via 192.168.0.2 dev eth0']);
   });
 
-  it('are asked for no more once it has ended, also where all nodes were being looked at', async () => {
+  it('are not computed after the end, even during a pass over all nodes', async () => {
     const one = under({ mode: 'direct' });
     await one.start();
     const many = Array.from({ length: 200 }, (_, at) =>
@@ -554,7 +554,7 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     expect([before < many.length, asked]).toEqual([true, before]);
   });
 
-  it('stay where all nodes cannot be looked at: that is in the status, and is no end of the process', async () => {
+  it('remain if the nodes cannot be resolved: the status reports it, and the process continues', async () => {
     const one = under({ mode: 'tunnel' });
     await one.start();
     for (const other of [own, far]) one.paths.nodeAdd(other);
@@ -577,7 +577,7 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     expect(one.paths.status().problems).toEqual([]);
   });
 
-  it('are read again as a whole where an event cannot be read, which is no end of the process', async () => {
+  it('are read again completely if an event cannot be read, and the process continues', async () => {
     const one = under();
     await one.start();
     one.paths.nodeAdd(near);
@@ -593,7 +593,7 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     expect(routes()).toEqual(['10.2.0.0/24 via 192.168.0.2 dev eth0']);
   });
 
-  it('say which module is missing where there is no VXLAN', () => {
+  it('name the missing module if there is no VXLAN', () => {
     const socket: Pick<NetlinkSocket, 'ask' | 'transact' | 'change' | 'dump'> = {
       ask: () => undefined,
       dump: () => [],
@@ -613,7 +613,7 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     );
   });
 
-  it('set their tunnel down to rename it where the kernel gives no other name to one that is up', () => {
+  it('set their tunnel down to rename it if the kernel does not rename an interface that is up', () => {
     const tunnel = { id: 1, port: 8472, local: '192.168.0.1', learning: false };
     const own: Link = {
       ...{ index: 7, name: 'strange', kind: 'vxlan', up: true, mtu: 1450, mac: '02:dc:c0:a8:00:01' },

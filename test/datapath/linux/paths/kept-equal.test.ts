@@ -229,7 +229,7 @@ describeOnLinux('paths', ['routes', 'tunnel', 'namespaces', 'ip'], () => {
     }
   }
 
-  it('are what a naive model derives, whatever nodes come and go, and whatever is taken away by hand', async () => {
+  it('equal those of a naive model, for any sequence of nodes and manual deletes', async () => {
     const runs = Math.ceil((fc.readConfigureGlobal().numRuns ?? 1_000) / STEPS);
     await fc.assert(
       fc.asyncProperty(

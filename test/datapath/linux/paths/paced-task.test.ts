@@ -15,7 +15,7 @@ function paced() {
   return { clock, ends, task };
 }
 
-it('a paced task answers many requests by one run, and those that come meanwhile by the next', async () => {
+it('a paced task answers many requests by one run, and those that arrive during the run by the next', async () => {
   const { clock, ends, task } = paced();
   const done: string[] = [];
   const ask = (name: string): void => void task.request().then(() => done.push(name));
@@ -36,7 +36,7 @@ it('a paced task answers many requests by one run, and those that come meanwhile
   expect(done).toEqual(['a', 'b', 'c']);
 });
 
-it('a paced task that was disposed of in a run begins no other, whatever was or is asked for', async () => {
+it('a paced task that was disposed of during a run starts no other, whatever was requested', async () => {
   const { clock, ends, task } = paced();
   void task.request();
   clock.advance(0);
@@ -49,7 +49,7 @@ it('a paced task that was disposed of in a run begins no other, whatever was or 
   expect([ends.length, clock.pending]).toEqual([1, 0]);
 });
 
-it('a paced task does not begin twice within its pace', async () => {
+it('a paced task does not start twice within its pace', async () => {
   const { clock, ends, task } = paced();
   void task.request();
   clock.advance(0);
@@ -62,7 +62,7 @@ it('a paced task does not begin twice within its pace', async () => {
   expect(ends).toHaveLength(2);
 });
 
-it('nobody waits for a paced task that is disposed of', async () => {
+it('no caller waits for a paced task that is disposed of', async () => {
   const { clock, task } = paced();
   const waiting = task.request();
   task[Symbol.dispose]();
@@ -70,7 +70,7 @@ it('nobody waits for a paced task that is disposed of', async () => {
   expect(clock.pending).toBe(0);
 });
 
-it('each agent makes the same hardware address of a node, and the kernel the same link-local address of that', () => {
+it('each agent computes the same hardware address of a node, and the kernel the same link-local address', () => {
   expect(tunnelMAC('192.168.0.1')).toBe('02:dc:c0:a8:00:01');
   // FNV-1a, 32 bits, of 16 octets.
   expect(tunnelMAC('fd00::1')).toMatch(/^02:d6(:[0-9a-f]{2}){4}$/);

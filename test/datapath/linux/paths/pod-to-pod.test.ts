@@ -76,7 +76,7 @@ describeOnLinux('pods of two nodes', ['routes', 'tunnel', 'namespaces', 'ip', 'p
     expect(hosts[0].run('ip', '-br', 'link')).not.toContain(DEVICE);
   });
 
-  it('that a router separates reach each other through VXLAN', async () => {
+  it('separated by a router reach each other through VXLAN', async () => {
     const router = scratch.namespace('router');
     cable([hosts[0], 'eth0', ['192.168.1.1/24']], [router, 'one', ['192.168.1.254/24']]);
     cable([hosts[1], 'eth0', ['192.168.2.1/24']], [router, 'two', ['192.168.2.254/24']]);
@@ -105,7 +105,7 @@ describeOnLinux('pods of two nodes', ['routes', 'tunnel', 'namespaces', 'ip', 'p
     expect(JSON.parse(hosts[0].run('ip', '-j', 'route', 'show', 'proto', '201'))).toEqual([]);
   });
 
-  it('reach each other through VXLAN over IPv6 where that is the network under the tunnel', async () => {
+  it('reach each other through VXLAN over IPv6 if that is the underlay', async () => {
     const router = scratch.namespace('router');
     cable([hosts[0], 'eth0', ['fd01::1/64']], [router, 'one', ['fd01::fe/64']]);
     cable([hosts[1], 'eth0', ['fd02::1/64']], [router, 'two', ['fd02::fe/64']]);

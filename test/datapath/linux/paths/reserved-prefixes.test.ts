@@ -15,7 +15,7 @@ const prefix = fc.oneof(
 );
 
 describe('reserved prefixes', () => {
-  it('find an overlap exactly when a naive search does, whoever reserves and releases', () => {
+  it('find an overlap exactly when a naive search does, after any reserves and releases', () => {
     const step = fc.record({
       owner: fc.constantFrom('a', 'b', 'c'),
       prefixes: fc.uniqueArray(prefix, { maxLength: 4 }),

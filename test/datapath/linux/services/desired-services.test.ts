@@ -8,7 +8,7 @@ import { createBackend, createEndpointSlice } from '../../../../src/servicecache
 import { createService, type Service } from '../../../../src/servicecache/service.ts';
 import { ServiceCache } from '../../../../src/servicecache/service-cache.ts';
 
-it('needs of the inputs only those that a frontend uses (regression: all services waited for all clusters)', () => {
+it('waits only for the inputs that a frontend uses (regression: all services waited for all clusters)', () => {
   const cache = new ServiceCache({ clusterName: 'own' });
   const desired = new DesiredServices({ nodePort: { enabled: false }, nodeName: 'here', origin: 'inside' });
   cache.subscribe(desired.listener(() => {}));
@@ -36,7 +36,7 @@ it('needs of the inputs only those that a frontend uses (regression: all service
   expect(complete({ isLocalComplete: true, areClustersKnown: true })).toEqual(['1', '2', '3', '4', '5']);
 });
 
-it('masquerades clients outside of the cluster at external frontends, unless the policy is Local', () => {
+it('masquerades clients outside the cluster for external frontends, unless the policy is Local', () => {
   const cache = new ServiceCache({ clusterName: 'own', nodePort: { enabled: true } });
   cache.markSynced();
   const nodePort = { enabled: true, ipv4: ['192.0.2.7'] };
@@ -70,7 +70,7 @@ it('masquerades clients outside of the cluster at external frontends, unless the
   expect([external.size, outside.size]).toEqual([2, 6]);
 });
 
-it('names the services that ask for affinity, as long as they do', () => {
+it('names the services with affinity, as long as they have it', () => {
   const cache = new ServiceCache({ clusterName: 'own' });
   cache.markSynced();
   const desired = new DesiredServices({ nodePort: { enabled: false }, nodeName: 'here', origin: 'inside' });

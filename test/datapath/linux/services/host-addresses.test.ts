@@ -23,7 +23,7 @@ describeOnLinux('node ports', ['namespaces', 'ip'], () => {
   });
   afterEach(() => scratch[Symbol.dispose]());
 
-  it('answer on an address that the host gets, and no more on one that it has no more', async () => {
+  it('answer on an address that the host gets, and no longer on one that it loses', async () => {
     const clock = new ManualClock();
     using addresses = new HostAddresses(kernel, { namespace: host.path, clock });
     const cache = new ServiceCache({ clusterName: 'own', nodePort: { enabled: true } });
@@ -73,7 +73,7 @@ describeOnLinux('node ports', ['namespaces', 'ip'], () => {
     expect([nodePorts(), desired.size]).toEqual([[], 4]);
   });
 
-  it('do not follow what changes of a link alone, and end with their socket', async () => {
+  it('do not follow changes of a link alone, and end with their socket', async () => {
     const clock = new ManualClock();
     const addresses = new HostAddresses(kernel, { namespace: host.path, clock });
     let changes = 0;

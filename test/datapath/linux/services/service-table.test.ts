@@ -69,7 +69,7 @@ async function live(open: OpenServiceMaps, steps: readonly ServiceStep[], everyS
 }
 
 describe('services in the maps of a kernel', () => {
-  it('are after any steps what a model says', () =>
+  it('equal a model after any steps', () =>
     fc.assert(
       fc.asyncProperty(fc.array(SERVICE_STEP, { maxLength: 80 }), (steps) =>
         live(fakeServiceMaps(ROOM), steps, 5),
@@ -77,7 +77,7 @@ describe('services in the maps of a kernel', () => {
       { numRuns: 200 },
     ));
 
-  it('are never without the slots and backends that they count, at any entry that is written', () =>
+  it('always have the slots and backends that they count, after each single write', () =>
     fc.assert(
       fc.asyncProperty(fc.array(SERVICE_STEP, { maxLength: 40 }), async (steps) => {
         const open = fakeServiceMaps(ROOM);
@@ -134,7 +134,7 @@ describe('services in the maps of a kernel', () => {
     expect(next.kept.status()).toMatchObject({ upserts: 0, actual: 6 });
   });
 
-  it('are left alone by a process that does not know them yet', async () => {
+  it('are not changed by a process that does not know them yet', async () => {
     const { open, world, turns, table, stop } = await setUp();
     world.take(service(1));
     world.take(slice(1, '10.0.0.1'));
@@ -154,7 +154,7 @@ describe('services in the maps of a kernel', () => {
     for (const map of Object.values(open(4).maps)) expect([...map.batches()]).toEqual([0]);
   });
 
-  it('stay as they were where there is no room for a backend more, and others go on', async () => {
+  it('remain unchanged if there is no room for another backend, and others are updated', async () => {
     const { world, turns, table, kept } = await setUp({ ...ROOM, backends: 4 });
     kept.allowDeletes();
     world.take(service(1));
@@ -171,7 +171,7 @@ describe('services in the maps of a kernel', () => {
     expect(kept.status()).toMatchObject({ state: 'degraded', noRoom: 2 });
   });
 
-  it('say which of their maps is full, and come as soon as another has fewer backends', async () => {
+  it('name the full map, and are written as soon as another service has fewer backends', async () => {
     const { world, turns, table, kept } = await setUp({ ...ROOM, backends: 4 });
     kept.allowDeletes();
     world.take(service(1));
@@ -199,7 +199,7 @@ describe('services in the maps of a kernel', () => {
     expect(kept.status()).toMatchObject({ state: 'kept', noRoom: 0 });
   });
 
-  it('are whole again after somebody has cut a slot out of them', async () => {
+  it('are repaired after a slot was deleted', async () => {
     const { world, turns, table, kept, map } = await setUp();
     kept.allowDeletes();
     world.take(service(1, 30));
@@ -218,7 +218,7 @@ describe('services in the maps of a kernel', () => {
     expect(sorted(printed(table))).toEqual(sorted(world.expected()));
   });
 
-  it('are known as before after a read that was broken off: what goes then goes from the kernel', async () => {
+  it('are known as before after an interrupted read: deleted ones are deleted in the kernel', async () => {
     const { world, turns, table, kept, map } = await setUp();
     kept.allowDeletes();
     world.take(service(1));
@@ -235,7 +235,7 @@ describe('services in the maps of a kernel', () => {
     expect(printed(table)).toEqual({});
   });
 
-  it('keep a backend as long as clients may stay with it: its number would be given to another', async () => {
+  it('keep a backend while clients may have affinity to it, because its number would be reused', async () => {
     const { world, turns, kept, map } = await setUp();
     kept.allowDeletes();
     world.take(service(1, 30));
@@ -254,7 +254,7 @@ describe('services in the maps of a kernel', () => {
     expect(kept.status().state).toBe('kept');
   });
 
-  it('leave no backend behind that could not be deleted at first (regression: it stayed until a restart)', async () => {
+  it('leave no backend that could not be deleted at first (regression: it stayed until a restart)', async () => {
     const { world, turns, kept, map } = await setUp();
     kept.allowDeletes();
     world.take(service(1));
@@ -270,7 +270,7 @@ describe('services in the maps of a kernel', () => {
     expect(numbersOf(map('backends'))).toHaveLength(2);
   });
 
-  it('are tried again where they cannot be written', async () => {
+  it('are retried if they cannot be written', async () => {
     const { world, turns, table, kept, map } = await setUp();
     map('services').broken = true;
     world.take(service(1));
@@ -292,7 +292,7 @@ describeOnLinux('services in the maps of this kernel', ['maps', 'bpftool'], () =
     expect(slots).toBeGreaterThanOrEqual(10_000 * (5 * 11 + 1));
   });
 
-  it('take what programs write to maps of another size until they read the new ones', () => {
+  it('apply writes of programs to maps of another size until the programs use the new ones', () => {
     using scratch = new Scratch();
     const bpf = new Bpf(new Kernel());
     const folder = scratch.bpffs();
@@ -313,7 +313,7 @@ describeOnLinux('services in the maps of this kernel', ['maps', 'bpftool'], () =
     }
   });
 
-  it('keep their size where there is no room for what they have, and say why', async () => {
+  it('keep their size if the new one has no room for the entries, and report the reason', async () => {
     using scratch = new Scratch();
     const bpf = new Bpf(new Kernel());
     const folder = scratch.bpffs();
@@ -341,7 +341,7 @@ describeOnLinux('services in the maps of this kernel', ['maps', 'bpftool'], () =
     expect(sorted(printed(table))).toEqual(sorted(world.expected()));
   });
 
-  it('take memory by the entry: what there is room for would be 300 MB', () => {
+  it('use memory per entry: their capacity would be 300 MB', () => {
     using scratch = new Scratch();
     const folder = scratch.bpffs();
     using _pins = new ServicePins(new Bpf(new Kernel()), { folder, room: serviceRoom() });
@@ -354,7 +354,7 @@ describeOnLinux('services in the maps of this kernel', ['maps', 'bpftool'], () =
     expect(bytes.reduce((sum, one) => sum + one, 0)).toBeLessThan(100 << 20);
   });
 
-  it('are after a thousand steps what a model says', async () => {
+  it('equal a model after a thousand steps', async () => {
     using scratch = new Scratch();
     const bpf = new Bpf(new Kernel());
     using pins = new ServicePins(bpf, { folder: scratch.bpffs(), room: ROOM });

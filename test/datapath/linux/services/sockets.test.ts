@@ -185,7 +185,7 @@ describeOnLinux('sockets that connect to services', ['sockets', 'namespaces', 'b
     ['connected-udp', VIP6, OWN6, REMOTE6, 53],
     ['udp', VIP6, OWN6, REMOTE6, 53],
   ])(
-    'reach by %s to %s the backends of both clusters, evenly, and see the address that they asked for',
+    'reach by %s to %s the backends of both clusters, evenly, and see the requested address',
     async (protocol, vip, own, remote, port) => {
       const counts = await peer.ask(protocol, vip, port, 2000);
       const target = protocol === 'tcp' ? 8080 : 5353;
@@ -204,14 +204,14 @@ describeOnLinux('sockets that connect to services', ['sockets', 'namespaces', 'b
     expect(Object.keys(counts).sort()).toEqual([OWN, REMOTE].map((name) => `${name}:8080 as ${ip} ${port}`));
   });
 
-  it('never reach a backend that has gone', async () => {
+  it('never reach a removed backend', async () => {
     await agent.serve({ [OWN]: 'active' }, []);
     expect(await peer.ask('tcp', VIP, 80, 500)).toEqual({ [`${OWN}:8080 as ${VIP} 80`]: 500 });
     await agent.serve({}, [REMOTE]);
     expect(await peer.ask('udp', VIP, 53, 500)).toEqual({ [`${REMOTE}:5353 as ${VIP} 53`]: 500 });
   });
 
-  it('are refused where there is no backend, and left alone where there is no service', async () => {
+  it('are refused if a service has no backend, and unchanged if there is no service', async () => {
     await agent.serve({}, []);
     expect(await peer.ask('tcp', VIP, 80, 10)).toEqual({ ECONNREFUSED: 10 });
     expect(await peer.ask('tcp', VIP6, 80, 10)).toEqual({ ECONNREFUSED: 10 });
@@ -237,13 +237,13 @@ describeOnLinux('sockets that connect to services', ['sockets', 'namespaces', 'b
     expect(await peer.ask('tcp', VIP, 80, 20)).toEqual({ [`${OWN}:8080 as ${VIP} 80`]: 20 });
   });
 
-  it('stay on the own node where the traffic policy says so', async () => {
+  it('stay on the own node if the traffic policy requires it', async () => {
     await agent.serve({ [OWN]: 'active' }, [REMOTE], { internalTrafficPolicy: 'Local' });
     expect(await peer.ask('tcp', VIP, 80, 100)).toEqual({ [`${OWN}:8080 as ${VIP} 80`]: 100 });
     expect(Object.keys(await peer.ask('tcp', EXTERNAL, 80, 100))).toHaveLength(2);
   });
 
-  it('stay with a backend as long as affinity lasts, and it is there', async () => {
+  it('stay with a backend while the affinity lasts and the backend exists', async () => {
     const sticky = { sessionAffinitySeconds: 3600 };
     await agent.serve({ [OWN]: 'active' }, [REMOTE], sticky);
     const first = Object.keys(await peer.ask('tcp', VIP, 80, 1));
@@ -263,7 +263,7 @@ describeOnLinux('sockets that connect to services', ['sockets', 'namespaces', 'b
     expect(Object.keys(await peer.ask('tcp', VIP, 80, 50))).toEqual([other]);
   });
 
-  it('meet no error while the agent is started anew, again and again', async () => {
+  it('have no error during repeated restarts of the agent', async () => {
     await peer.do('load', { ip: VIP, port: 80, begun: 100 });
     for (let life = 0; life < 5; life++) {
       agent.stop();
@@ -282,7 +282,7 @@ describeOnLinux('sockets that connect to services', ['sockets', 'namespaces', 'b
     ['IPv4', VIP],
     ['IPv6', VIP6],
   ])(
-    'meet no error by %s while their maps get another size, and another layout (regression: only after a clean)',
+    'have no error by %s while their maps change size and layout (regression: only after a clean)',
     async (_, vip) => {
       const sizeOf = (name: string): number =>
         JSON.parse(exec('bpftool', '-j', 'map', 'show', 'pinned', `${folder}/${name}`)).max_entries;
@@ -331,7 +331,7 @@ describeOnLinux('sockets that connect to services', ['sockets', 'namespaces', 'b
     },
   );
 
-  it('keep what TCP sockets asked for whatever UDP sends (regression: datagrams evicted it)', async () => {
+  it('keep the requested addresses of TCP sockets, however many datagrams UDP sends (regression: datagrams evicted them)', async () => {
     expect(await peer.do('hold', { ip: VIP, port: 80 })).toHaveProperty('name');
     const entries = (name: 'peers' | 'datagrams'): number =>
       [...agent.pins.maps[4].maps[name].batches()].reduce((sum, count) => sum + count, 0);
@@ -342,7 +342,7 @@ describeOnLinux('sockets that connect to services', ['sockets', 'namespaces', 'b
     expect(entries('datagrams')).toBeGreaterThanOrEqual(900);
   });
 
-  it('are left alone once the programs are detached', async () => {
+  it('are unchanged after the programs are detached', async () => {
     detachSocketPrograms(new Bpf(new Kernel()), folder);
     expect(readdirSync(folder).filter((name) => name.startsWith('socket'))).toEqual([]);
     const counts = await peer.ask('tcp', OWN, 8080, 10);
@@ -350,7 +350,7 @@ describeOnLinux('sockets that connect to services', ['sockets', 'namespaces', 'b
     await agent.start(cgroup);
   });
 
-  it('are not attached where a pin is of others, which stays', async () => {
+  it('are not attached if a pin is foreign, which is kept', async () => {
     const bpf = new Bpf(new Kernel());
     const pins = scratch.bpffs();
     const group = scratch.cgroup();
@@ -386,7 +386,7 @@ describeOnLinux('sockets that connect to services', ['sockets', 'namespaces', 'b
     other.stop();
   });
 
-  it('leave their maps to be taken away, but for one that is of others', () => {
+  it('leave their maps for a clean, except a foreign one', () => {
     const pins = `${scratch.bpffs()}/dpcache`;
     mkdirSync(pins);
     const other = new Process(pins);
@@ -397,7 +397,7 @@ describeOnLinux('sockets that connect to services', ['sockets', 'namespaces', 'b
     expect(readdirSync(pins)).toEqual(['members6']);
   });
 
-  it('are loaded without the helper that says why, where the kernel has none (before 5.18)', () => {
+  it('are loaded without the helper for the reason if the kernel has none (before 5.18)', () => {
     const bpf = new Bpf(new Kernel());
     const other = new Process(scratch.bpffs());
     using host = BpfMap.create(bpf, { type: 'array', keySize: 4, valueSize: 8, maxEntries: 1 }, 'host');
@@ -419,7 +419,7 @@ describeOnLinux('sockets that connect to services', ['sockets', 'namespaces', 'b
     other.stop();
   });
 
-  it('are taken over in another cgroup, also where the first has vanished', async () => {
+  it('are taken over in another cgroup, even if the first was deleted', async () => {
     const before = scratch.cgroup();
     const pins = scratch.bpffs();
     const other = new Process(pins);

@@ -22,25 +22,25 @@ function dumpLinks(sequence: number): Uint8Array {
 }
 
 describe('errnos', () => {
-  it('have names, also the one that only the kernel knows', () => {
+  it('have names, including the one that only the kernel uses', () => {
     const { ENOSPC, E2BIG, EAGAIN, EOPNOTSUPP } = constants.errno;
     expect([ENOSPC, E2BIG, EAGAIN, EOPNOTSUPP, 524, 4000].map(errnoCode)).toEqual([
       ...['ENOSPC', 'E2BIG', 'EAGAIN', 'EOPNOTSUPP', 'ENOTSUPP', 'E4000'],
     ]);
   });
 
-  it('say what was called, and what the kernel had to say of it', () => {
+  it('contain the call and the text of the kernel', () => {
     const error = new SyscallError('bpf(PROG_LOAD)', 13, 'R1 is not a pointer');
     expect(error).toMatchObject({ code: 'EACCES', errno: 13, call: 'bpf(PROG_LOAD)' });
     expect(error.message).toBe('bpf(PROG_LOAD): EACCES: R1 is not a pointer');
   });
 });
 
-describe('where there are no system calls', () => {
+describe('a platform without system calls', () => {
   it.each([
     ['win32', 'x64', 'requires Linux'],
     ['linux', 's390x', 'requires x64 or arm64'],
-  ])('%s on %s is refused in words', (platform, arch, words) => {
+  ])('%s on %s is rejected with a message', (platform, arch, words) => {
     expect(() => new Native(platform, arch)).toThrow(NoSyscallsError);
     expect(() => new Native(platform, arch)).toThrow(words);
   });

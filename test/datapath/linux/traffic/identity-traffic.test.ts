@@ -161,7 +161,7 @@ describeOnLinux('packets of a pod', ['maps', 'namespaces', 'ip', 'tc', 'bpftool'
     },
   );
 
-  it('are counted by what the cache says by then', async () => {
+  it('are counted by the identities of the cache at that time', async () => {
     const place = { interface: 'pod0', direction: 'ingress', namespace: node.path } as const;
     using traffic = IdentityTraffic.open({ ipcache: path, ...place });
     send([['10.1.0.9', '10.7.3.4']]);
@@ -178,7 +178,7 @@ describeOnLinux('packets of a pod', ['maps', 'namespaces', 'ip', 'tc', 'bpftool'
     ]);
   });
 
-  it('are counted by a filter of clsact where the kernel has no TCX, and once however often that is put there', () => {
+  it('are counted by a filter of clsact if the kernel has no TCX, and once however often it is attached', () => {
     class OldBpf extends Bpf {
       override call(command: BpfCommand, what = ''): number {
         if (command === 'LINK_CREATE')
@@ -208,7 +208,7 @@ describeOnLinux('packets of a pod', ['maps', 'namespaces', 'ip', 'tc', 'bpftool'
     first[Symbol.dispose]();
   });
 
-  it('leave no clsact behind with the last of them, unless it was there before or others have a filter in it', () => {
+  it('leave no clsact after the last of them, unless it existed before or others have a filter in it', () => {
     const place = { ipcache: path, by: 'clsact', interface: 'pod0', namespace: node.path } as const;
     const shown = (): string => node.run('tc', 'qdisc', 'show', 'dev', 'pod0');
     const received = IdentityTraffic.open({ ...place, direction: 'ingress' });
@@ -230,7 +230,7 @@ describeOnLinux('packets of a pod', ['maps', 'namespaces', 'ip', 'tc', 'bpftool'
     node.run('tc', 'qdisc', 'delete', 'dev', 'pod0', 'clsact');
   });
 
-  it('are not counted without an interface or a map of the right kind, and it is said what is missing', () => {
+  it('are not counted without an interface or a map of the right kind, and the missing one is named', () => {
     const place = { interface: 'pod0', direction: 'ingress', namespace: node.path } as const;
     const open = (options: Partial<Parameters<typeof IdentityTraffic.open>[0]>) => () =>
       IdentityTraffic.open({ ipcache: path, ...place, ...options });
