@@ -21,12 +21,12 @@ const WRONG: Partial<Record<keyof IPCache, readonly (readonly unknown[])[]>> = {
   ],
 };
 
-describe('a cache refuses an argument that lacks something', () => {
+describe('a cache rejects an incomplete argument', () => {
   it.each(Object.entries(WRONG))('%s', (method, calls) => {
     expectRefused(new IPCache(), method, calls);
   });
 
-  it('but takes options that are left out', () => {
+  it('but accepts omitted options', () => {
     const cache = new IPCache();
     cache.changes().return?.();
     cache.changes({}).return?.();

@@ -11,7 +11,7 @@ const claim = (source: Source, identity = 256): { source: Source; identity: numb
 });
 
 describe('a full cache', () => {
-  it('lets in what waits as room appears, the strongest source first, then by arrival', () => {
+  it('admits waiting claims when there is room, the strongest source first, then by arrival', () => {
     const cache = new IPCache({ maxEntries: 1 });
     cache.upsert('10.0.0.1', claim('k8s'));
     expect(cache.upsert('10.0.0.2', claim('generated'))).toBe('capacity');
@@ -28,7 +28,7 @@ describe('a full cache', () => {
     expect(cache.status()).toMatchObject({ entries: 0, waiting: 0, highWater: 1, pressure: 0 });
   });
 
-  it('tells listeners of what leaves and what comes in together', () => {
+  it('notifies listeners of removed and admitted entries together', () => {
     const cache = new IPCache({ maxEntries: 1 });
     cache.upsert('10.0.0.1', claim('k8s'));
     cache.upsert('10.0.0.2', claim('k8s'));
@@ -40,7 +40,7 @@ describe('a full cache', () => {
     expect(told.at(-1)).toEqual(['delete 10.0.0.1/32', 'upsert 10.0.0.2/32']);
   });
 
-  it('I8 names a prefix once where its counterpart takes the room (regression: ipcache-nested-subscribe, F)', () => {
+  it('I8 reports a prefix once if its counterpart takes the room (regression: ipcache-nested-subscribe, F)', () => {
     const cache = new IPCache({ maxEntries: 1 });
     cache.upsert('10.0.0.1', claim('k8s', 300));
     expect(cache.upsert('10.0.0.1/32', claim('k8s', 400))).toBe('capacity');
@@ -53,7 +53,7 @@ describe('a full cache', () => {
     expect(deliveries).toEqual(['10.0.0.1/32: undefined to 300', '10.0.0.1/32: 300 to 400']);
   });
 
-  it('forgets what waits when its writer deletes or withdraws it', () => {
+  it('forgets a waiting claim if its writer deletes or withdraws it', () => {
     const cache = new IPCache({ maxEntries: 1 });
     cache.upsert('10.0.0.1', claim('k8s'));
     cache.upsert('10.0.0.2', claim('k8s'));
@@ -65,7 +65,7 @@ describe('a full cache', () => {
     expect(cache.size).toBe(0);
   });
 
-  it('takes a claim on a key that it holds, and lets what it overruled in with a key', () => {
+  it('accepts a claim on an existing key, and admits a waiting claim with its overruled ones', () => {
     const cache = new IPCache({ maxEntries: 1 });
     cache.upsert('10.0.0.1', claim('k8s'));
     expect(cache.upsert('10.0.0.1', claim('kvstore', 300))).toBe('applied');
@@ -76,7 +76,7 @@ describe('a full cache', () => {
     expect(cache.explain('10.0.0.2')?.claims.map(({ identity }) => identity)).toEqual([500, 400]);
   });
 
-  it('bounds what waits and counts what it had to drop', () => {
+  it('limits the number of waiting claims and counts dropped ones', () => {
     const cache = new IPCache({ maxEntries: 1, maxWaiting: 1 });
     cache.upsert('10.0.0.1', claim('k8s'));
     cache.upsert('10.0.0.2', claim('k8s'));
@@ -84,7 +84,7 @@ describe('a full cache', () => {
     expect(cache.status()).toMatchObject({ waiting: 1, dropped: 1, pressure: 1 });
   });
 
-  it('gives what waits its place back when a batch throws that let it in or moved it', () => {
+  it('restores the order of waiting claims if a batch throws that admitted or moved them', () => {
     const cache = new IPCache({ maxEntries: 1 });
     cache.upsert('10.0.0.1', claim('k8s'));
     for (const ip of ['10.0.0.2', '10.0.0.3', '10.0.0.4']) cache.upsert(ip, claim('k8s'));
@@ -108,7 +108,7 @@ describe('a full cache', () => {
     expect(cache.get('10.0.0.2')).toBeDefined();
   });
 
-  it('keeps its invariants, holds as much as fits, and a batch that throws leaves nothing behind', () => {
+  it('keeps its invariants, admits as much as fits, and undoes a batch that throws', () => {
     fc.assert(
       fc.property(history, fc.integer({ min: 1, max: 4 }), (operations, maxEntries) => {
         const cache = new IPCache({ maxEntries });
@@ -145,10 +145,10 @@ function fullCache(): { readonly cache: IPCache; readonly told: unknown[] } {
   return { cache, told };
 }
 
-describe('what waits for room', () => {
+describe('a waiting claim', () => {
   const keysOf = (cache: IPCache): readonly string[] => Array.from(cache.entries(), ({ key }) => key);
 
-  it('is let in at the end of the outermost batch, and its owners are told', () => {
+  it('is admitted at the end of the outermost batch, and owner listeners are notified', () => {
     const { cache, told } = fullCache();
     const seen: unknown[] = [];
     cache.batch(() => {
@@ -160,7 +160,7 @@ describe('what waits for room', () => {
     expect(told).toEqual([['10.0.0.2', undefined, 'generated']]);
   });
 
-  it('joins the claim that takes its key meanwhile, which goes on being held', () => {
+  it('is added to an entry of its key that was created in the meantime, and kept', () => {
     const { cache, told } = fullCache();
     cache.batch(() => {
       cache.delete('10.0.0.1', { source: 'k8s' });
@@ -171,7 +171,7 @@ describe('what waits for room', () => {
     expect(told).toEqual([]);
   });
 
-  it('can be deleted by its writer only, also before it is let in', () => {
+  it('can be deleted by its writer only, also before it is admitted', () => {
     const { cache } = fullCache();
     cache.batch(() => {
       cache.delete('10.0.0.1', { source: 'k8s' });
@@ -181,14 +181,14 @@ describe('what waits for room', () => {
     expect([keysOf(cache), [...cache.waiting()]]).toEqual([[], []]);
   });
 
-  it('may be less than there is room for', () => {
+  it('may be limited to fewer than there is room for', () => {
     const cache = new IPCache({ maxEntries: 2 });
     for (const host of [1, 2, 3]) cache.upsert(`10.0.0.${host}`, claim('k8s'));
     cache.batch(() => cache.deleteMany(['10.0.0.1', '10.0.0.2'], { source: 'k8s' }));
     expect(keysOf(cache)).toEqual(['10.0.0.3']);
   });
 
-  it('counts in the steps of a withdrawal', () => {
+  it('counts as a step of a withdrawal', () => {
     const cache = new IPCache({ maxEntries: 4 });
     for (let host = 0; host < 8; host++) cache.upsert(`10.0.0.${host}`, claim('k8s'));
     expect([...cache.withdrawSteps({ source: 'k8s' }, 3)]).toEqual([3, 3, 2]);
@@ -196,7 +196,7 @@ describe('what waits for room', () => {
 });
 
 describe('status', () => {
-  it('says how full the cache is', () => {
+  it('contains the fill level of the cache', () => {
     const pressures = [1, 2, 4, 5].map((keys) => {
       const cache = new IPCache({ maxEntries: 4 });
       for (let host = 0; host < keys; host++) cache.upsert(`10.0.0.${host}`, claim('k8s'));
@@ -207,7 +207,7 @@ describe('status', () => {
     expect(new IPCache({ maxEntries: 4 }).status().maxEntries).toBe(4);
   });
 
-  it('counts what calls came to, and says what was wrong with which', () => {
+  it('counts the outcomes of calls, and the rejections by reason', () => {
     const rejected: unknown[] = [];
     const cache = new IPCache({
       maxEntries: 1,
@@ -232,7 +232,7 @@ describe('status', () => {
     ]);
   });
 
-  it('counts keys by family, form and length, and the bytes they take', () => {
+  it('counts keys by family, form and length, and their bytes', () => {
     const cache = new IPCache();
     cache.upsert('10.0.0.1', claim('k8s'));
     cache.upsert('10.0.0.1/32', claim('generated'));

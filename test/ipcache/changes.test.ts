@@ -53,7 +53,7 @@ function dump(cache: IPCache): Record<string, unknown> {
   return plain(fresh.view);
 }
 
-describe('a cache that nobody listens to', () => {
+describe('a cache without listeners', () => {
   it.each([3, 100])(
     'counts the same revisions as one with a listener, with room for %d keys',
     (maxEntries) => {
@@ -72,7 +72,7 @@ describe('a cache that nobody listens to', () => {
     },
   );
 
-  it('counts nothing where what waited takes the place of what went', () => {
+  it('counts nothing if a waiting claim replaces a deleted one', () => {
     const cache = new IPCache({ maxEntries: 1 });
     const claim = { identity: 300, source: 'k8s' } as const;
     expect(cache.upsertMany(['10.0.0.1', '10.0.0.1/32'], [claim, claim])).toEqual(['applied', 'capacity']);
@@ -80,7 +80,7 @@ describe('a cache that nobody listens to', () => {
     expect([cache.get('10.0.0.1/32')?.identity, cache.revision]).toEqual([300, 1]);
   });
 
-  it('gives what comes after to the first that listens', () => {
+  it('delivers later changes to the first listener', () => {
     const cache = new IPCache();
     cache.upsert('10.0.0.1', { identity: 300, source: 'k8s' });
     const told: string[] = [];
@@ -119,7 +119,7 @@ describe('a change', () => {
 });
 
 describe('the prefix of a change', () => {
-  it('is canonical, however the key is written, and that of each key that a call writes', () => {
+  it('is canonical, however the key is written, for each key that a call writes', () => {
     const cache = new IPCache({ maxEntries: 2 });
     const told: string[] = [];
     cache.subscribe({
@@ -148,7 +148,7 @@ describe('the prefix of a change', () => {
     ]);
   });
 
-  it('is not that of the call before when a writer is withdrawn in the same batch, or waits for room', () => {
+  it('is not that of the previous call if a writer is withdrawn in the same batch, or waits for room', () => {
     const cache = new IPCache({ maxEntries: 2 });
     const told: string[] = [];
     const claim = (owner: string) => ({ identity: 1, source: 'kvstore', owner }) as const;
@@ -168,7 +168,7 @@ describe('the prefix of a change', () => {
 });
 
 describe('a reader of changes', () => {
-  it('folds what it is given to what is there, however slow it is and however often it comes back', async () => {
+  it('folds the changes to the current state, however slow it is and however often it resumes', async () => {
     await fc.assert(
       fc.asyncProperty(history, fc.infiniteStream(fc.nat(5)), async (operations, choices) => {
         const cache = new IPCache();
@@ -193,7 +193,7 @@ describe('a reader of changes', () => {
     );
   });
 
-  it('gets each prefix once, with its latest state, and nothing for one that is back to what it was', async () => {
+  it('receives each prefix once, with its latest state, and nothing for a prefix that is unchanged in the end', async () => {
     const cache = new IPCache();
     const reader = cache.changes();
     expect((await next(reader)).kind).toBe('resync');
@@ -208,7 +208,7 @@ describe('a reader of changes', () => {
     ).toEqual([['10.0.0.1/32', undefined, 200]]);
   });
 
-  it('goes on from its revision, and begins anew from one that is not there yet', async () => {
+  it('resumes from its revision, and restarts from a revision that does not exist yet', async () => {
     const cache = new IPCache();
     const put = (host: number): unknown =>
       cache.upsert(`10.0.0.${host}`, { identity: 100, source: 'kvstore' });
@@ -228,14 +228,14 @@ describe('a reader of changes', () => {
     for (const from of [5, undefined]) expect(await told(from)).toEqual([4, false]);
   });
 
-  it('begins anew where recent changes are not kept any more', async () => {
+  it('restarts if recent changes are not kept any more', async () => {
     const cache = new IPCache();
     await next(cache.changes());
     for (let i = 0; i < 17_000; i++) cache.upsert('10.0.0.3', { identity: i, source: 'kvstore' });
     expect((await next(cache.changes({ from: 1 }))).kind).toBe('resync');
   });
 
-  it('counts as a listener until it ends, and has ended at once where its signal has fired', async () => {
+  it('counts as a listener until it ends, and ends immediately if its signal has fired', async () => {
     const cache = new IPCache();
     const counts: number[] = [];
     const count = (): unknown => counts.push(cache.status().listeners);
@@ -250,7 +250,7 @@ describe('a reader of changes', () => {
     expect(counts).toEqual([2, 1, 0]);
   });
 
-  it('is given all anew only when more prefixes wait than it may have, and then goes on with changes (I11)', async () => {
+  it('is resynced only if more prefixes are pending than its limit, and then continues with changes (I11)', async () => {
     const cache = new IPCache();
     const reader = new ChangeReader({
       revision: () => cache.revision,
@@ -281,7 +281,7 @@ describe('a reader of changes', () => {
     ]);
   });
 
-  it('ends when its signal aborts, also while it waits', async () => {
+  it('ends when its signal aborts, even while it waits', async () => {
     const cache = new IPCache();
     const stop = new AbortController();
     const reader = cache.changes({ signal: stop.signal });

@@ -19,7 +19,7 @@ const step = fc.oneof(
 const CANONICAL: Readonly<Record<string, string>> = { '::ffff:10.0.0.2': '10.0.0.2', 'FD00:0::1': 'fd00::1' };
 
 describe('the table of host IPs', () => {
-  it('keeps one number for each address as long as somebody refers to it, and nothing longer', () => {
+  it('keeps one number for each address while it is referenced, and no longer', () => {
     fc.assert(
       fc.property(fc.array(step, { maxLength: 60 }), (steps) => {
         const table = new MapPrefixTable();
@@ -46,7 +46,7 @@ describe('the table of host IPs', () => {
     );
   });
 
-  it('has a number for no host, and none for what is not an address', () => {
+  it('has a number for no host, and none for an invalid address', () => {
     const hosts = new HostTable(new MapPrefixTable());
     expect([hosts.resolve(undefined), hosts.text(NO_HOST)]).toEqual([NO_HOST, undefined]);
     for (const text of ['', '10.0.0.0/8', '10.0.0.01', 'fd00::1%eth0']) expect(hosts.resolve(text)).toBe(-1);

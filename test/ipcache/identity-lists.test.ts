@@ -29,7 +29,7 @@ function inverse(view: IPCache | IPCacheSnapshot): { lists: unknown; entries: un
 }
 
 describe('the lists by identity', () => {
-  it('are those of the entries (I5), whenever they are asked for first', () => {
+  it('equal those of the entries (I5), whenever they are requested first', () => {
     fc.assert(
       fc.property(fc.array(write, { maxLength: 80 }), fc.nat(80), fc.nat(80), (writes, taken, asked) => {
         const cache = new IPCache({ hashSeed: taken });
@@ -54,7 +54,7 @@ describe('the lists by identity', () => {
     );
   });
 
-  it('take memory only once they are asked for, and are made once for all snapshots', () => {
+  it('use memory only after the first request, and are built once for all snapshots', () => {
     const cache = new IPCache();
     cache.upsert('10.0.0.1', { identity: 300, source: 'kvstore' });
     const { bytes } = cache.status();
@@ -65,7 +65,7 @@ describe('the lists by identity', () => {
     expect(cache.status().bytes).toBeGreaterThan(bytes);
   });
 
-  it('mix a seed in, so that strangers cannot choose identities that make them slow (regression: they could)', () => {
+  it('use a seed, so that writers cannot choose identities that make them slow (regression: they could)', () => {
     // The hashes of these are the lowest that there are: without a seed they lie in one run of buckets.
     const crowd: number[] = [];
     for (let identity = 0; crowd.length < 8192; identity++)

@@ -35,7 +35,7 @@ function withPorts(name: unknown, port: unknown): NonNullable<Claim['k8s']> {
 describe('an endpoint over its full-length CIDR', () => {
   const claim = (identity: number, source: 'k8s' | 'kvstore' = 'k8s') => ({ identity, source }) as const;
 
-  it('hides what is said of the CIDR, and is counted while it does', () => {
+  it('hides the claims on the CIDR, and is counted while it does', () => {
     const cache = new IPCache();
     const changes = told(cache);
     const steps: readonly (readonly [write: () => unknown, shadowed: number, told: readonly unknown[]])[] = [
@@ -57,7 +57,7 @@ describe('an endpoint over its full-length CIDR', () => {
     }
   });
 
-  it('is explained by the spelling of the CIDR, too, where there is none', () => {
+  it('is explained by the spelling of the CIDR if the CIDR has no claim', () => {
     const cache = new IPCache();
     cache.upsert('10.0.0.1', claim(1));
     expect(cache.explain('10.0.0.1/32')?.claims.map(({ key }) => key)).toEqual(['10.0.0.1']);
@@ -65,7 +65,7 @@ describe('an endpoint over its full-length CIDR', () => {
 });
 
 describe('the claims on a key', () => {
-  it('that are overruled go alone, and the highest number of keys stays known', () => {
+  it('are deleted one by one if overruled, and the highest number of keys is kept', () => {
     const cache = new IPCache();
     cache.upsert('10.0.0.1', { identity: 1, source: 'kvstore' });
     cache.upsert('10.0.0.1', { identity: 2, source: 'k8s' });
@@ -79,7 +79,7 @@ describe('the claims on a key', () => {
     expect(cache.status()).toMatchObject({ entries: 1, highWater: 2 });
   });
 
-  it('are contested after a batch that failed as they were before it', () => {
+  it('are contested after a failed batch exactly as before it', () => {
     const cache = new IPCache();
     const hands: OwnerChange[] = [];
     cache.upsert('10.0.0.1', { identity: 1, source: 'kvstore' });
@@ -97,7 +97,7 @@ describe('the claims on a key', () => {
 });
 
 describe('an upsert', () => {
-  it('names its outcome', () => {
+  it('returns its outcome', () => {
     const cache = new IPCache({ maxEntries: 1 });
     expect(cache.upsert('10.0.0.1', { identity: 100, source: 'kvstore' })).toBe('applied');
     expect(cache.upsert('10.0.0.1', { identity: 100, source: 'kvstore' })).toBe('unchanged');
@@ -143,7 +143,7 @@ describe('an upsert', () => {
     ['k8s', '10.0.0.1', { k8s: null }],
     ['k8s', '10.0.0.1', { k8s: 'shop/a' }],
     ['claim', '10.0.0.1', null],
-  ])('refuses a bad %s (%j %j), changes nothing and says which field', (field, key, bad) => {
+  ])('rejects an invalid %s (%j %j), changes nothing and names the field', (field, key, bad) => {
     const cache = new IPCache();
     const claim = bad === null ? null : { identity: 100, source: 'kvstore', ...bad };
     expect(cache.upsert(key as string, claim as Claim)).toBe('invalid');
@@ -164,7 +164,7 @@ describe('an upsert', () => {
     ]);
   });
 
-  it('takes all that is at a limit', () => {
+  it('accepts every value at its limit', () => {
     const cache = new IPCache();
     const claim = { identity: 2 ** 32 - 1, source: 'kvstore', encryptKey: 255 } as const;
     for (const protocol of [0, 255])
@@ -183,7 +183,7 @@ describe('an upsert', () => {
 });
 
 describe('reads', () => {
-  it('look exactly, by prefix and by longest match', () => {
+  it('find entries by exact key, by prefix and by longest match', () => {
     const cache = new IPCache();
     cache.upsert('10.0.0.1', { identity: 100, source: 'kvstore' });
     cache.upsert('10.0.0.1/32', { identity: 200, source: 'generated' });
@@ -197,12 +197,12 @@ describe('reads', () => {
     expect([...cache.entries()].map(({ key }) => key).sort()).toEqual(['10.0.0.0/8', '10.0.0.1']);
   });
 
-  it('know no pod behind what is not there', () => {
+  it('return no pod for an unknown entry', () => {
     const cache = new IPCache();
     expect([cache.getK8sMetadata('10.0.0.1'), cache.getK8sMetadata('none')]).toEqual([undefined, undefined]);
   });
 
-  it('by prefix prefer the endpoint to the CIDR over it, and find no CIDR for an endpoint', () => {
+  it('by prefix prefer the endpoint to the CIDR of the same address, and return no CIDR for an endpoint', () => {
     const cache = new IPCache();
     for (const [i, key] of ['10.0.0.1', '10.0.0.1/32', '10.0.0.2/32', '10.0.0.0/24'].entries())
       cache.upsert(key, { identity: i, source: 'k8s' });
@@ -218,7 +218,7 @@ describe('reads', () => {
     ]);
   });
 
-  it('explain who claims a prefix and which rule decided', () => {
+  it('explain the claims of a prefix and the rule that decided', () => {
     const cache = new IPCache();
     const rule = (): unknown => cache.explain('10.0.0.1')?.decidedBy;
     expect(rule()).toBeUndefined();
@@ -233,7 +233,7 @@ describe('reads', () => {
     expect(cache.explain('10.0.0.1')?.claims.map(({ identity }) => identity)).toEqual([4, 3, 2, 1]);
   });
 
-  it('snapshots do not move', () => {
+  it('of a snapshot return the same for ever', () => {
     const cache = new IPCache();
     cache.upsert('10.0.0.0/8', { identity: 300, source: 'generated' });
     const snapshot = cache.snapshot();
@@ -254,7 +254,7 @@ describe('named ports', () => {
     k8s: { namespace: 'shop', podName: 'a', namedPorts: new Map([['http', { port, protocol: 6 }]]) },
   });
 
-  it('are kept from the first question on, shadowed entries included', () => {
+  it('are kept from the first read on, including those of shadowed entries', () => {
     const cache = new IPCache();
     cache.upsert('10.0.0.1/32', withPort(80));
     let changes = 0;
@@ -275,7 +275,7 @@ describe('named ports', () => {
     expect(changes).toBe(1);
   });
 
-  it('are told of when two change at once whose port and name read alike in a row (regression: not told)', () => {
+  it('are reported when two change at the same time whose port and name read alike in a row (regression: not reported)', () => {
     const cache = new IPCache();
     let changes = 0;
     cache.onNamedPortsChange(() => changes++);
@@ -289,8 +289,8 @@ describe('named ports', () => {
   });
 });
 
-describe('owners', () => {
-  it('are told of when a contested key changes hands, even where nothing else changes', () => {
+describe('listeners for owners', () => {
+  it('are notified when a contested key gets another owner, even if nothing else changes', () => {
     const cache = new IPCache();
     const hands: OwnerChange[] = [];
     const changes = told(cache);
@@ -313,7 +313,7 @@ describe('owners', () => {
     ]);
   });
 
-  it('are told of the net effect of a batch: not of what is back where it was, but of another owner of one source', () => {
+  it('are notified of the net effect of a batch: not if it is undone, but if another owner of one source wins', () => {
     const cache = new IPCache();
     const told: string[] = [];
     const name = (by: { source: string; owner: string } | undefined): string =>
@@ -367,7 +367,7 @@ describe('owners', () => {
     );
   });
 
-  it('are told once of a prefix that is changed before and after a batch in the batch', () => {
+  it('are notified once of a prefix that is changed before and after a batch within a batch', () => {
     const cache = new IPCache();
     const changes = told(cache);
     cache.batch(() => {
@@ -381,7 +381,7 @@ describe('owners', () => {
     ]);
   });
 
-  it('are told of in single-slot mode too, when the stronger one leaves a free key', () => {
+  it('are notified in single-slot mode, too, when the stronger claim is deleted', () => {
     const cache = new IPCache({ retainOverruled: false });
     const hands: OwnerChange[] = [];
     cache.subscribeOwners({ onOwnerChanges: (some) => hands.push(...some) });
@@ -395,7 +395,7 @@ describe('owners', () => {
 });
 
 describe('listeners', () => {
-  it('that write are told of their own writes after the change that they were told of, in order', () => {
+  it('that write are notified of their own writes after the current change, in order', () => {
     const cache = new IPCache();
     const seen: unknown[] = [];
     cache.subscribe({
@@ -409,7 +409,7 @@ describe('listeners', () => {
     expect(seen).toEqual(['10.0.0.1/32', '10.0.0.2/32']);
   });
 
-  it('that join while a change is being told get it once', () => {
+  it('that subscribe during a notification receive the change once', () => {
     const cache = new IPCache();
     const late: unknown[] = [];
     let joined = false;
@@ -425,7 +425,7 @@ describe('listeners', () => {
     expect(late).toEqual(['10.0.0.1/32', '10.0.0.2/32']);
   });
 
-  it('are told no more once they have unsubscribed, and may dispose of their subscription', () => {
+  it('are not notified after they have unsubscribed, and may dispose of their subscription again', () => {
     const cache = new IPCache();
     const seen: unknown[] = [];
     const subscription = cache.subscribe({ onChanges: (changes) => seen.push(...changes) });
@@ -435,7 +435,7 @@ describe('listeners', () => {
     expect(seen).toEqual([]);
   });
 
-  it('may write while entries are replayed to them: the replay goes on as it was, the change follows', () => {
+  it('may write during their replay: the replay continues unchanged, and the change follows', () => {
     const cache = new IPCache();
     for (let i = 0; i < 1500; i++)
       cache.upsert(`10.0.${i >> 8}.${i & 255}`, { identity: 300, source: 'k8s' });
@@ -473,7 +473,7 @@ describe('listeners', () => {
     expect([nested.synced, cache.status().listenerFaults]).toEqual([1, 0]);
   });
 
-  it('async-and-throwing-listeners: a rejection is a fault of the listener, and ends no process', async () => {
+  it('async-and-throwing-listeners: a rejection is a fault of the listener, and does not end the process', async () => {
     const faults: unknown[] = [];
     const cache = new IPCache({ onListenerFault: (error) => faults.push(error) });
     const error = new Error('async listener');
@@ -490,7 +490,7 @@ describe('listeners', () => {
     expect(cache.status()).toMatchObject({ listeners: 1, listenerFaults: 1 });
   });
 
-  it('async-and-throwing-listeners: a fault in a replay ends the subscription, and its listener is told so', () => {
+  it('async-and-throwing-listeners: a fault in a replay ends the subscription and notifies its listener', () => {
     const cache = new IPCache();
     for (let i = 0; i < 3000; i++)
       cache.upsert(`10.0.${i >> 8}.${i & 255}`, { identity: 300, source: 'k8s' });
@@ -539,7 +539,7 @@ describe('listeners', () => {
 });
 
 describe('a batch', () => {
-  it('must be synchronous, and not be subscribed in', () => {
+  it('must be synchronous, and cannot contain a subscribe', () => {
     const cache = new IPCache();
     expect(() =>
       cache.batch(async () => cache.upsert('10.0.0.1', { identity: 100, source: 'kvstore' })),
@@ -548,7 +548,7 @@ describe('a batch', () => {
     expect(() => cache.batch(() => told(cache))).toThrow('must not be called inside a batch');
   });
 
-  it('inside a batch takes back only its own part when it throws', () => {
+  it('inside a batch undoes only its own part if it throws', () => {
     const cache = new IPCache();
     const changes = told(cache);
     cache.batch(() => {
@@ -564,7 +564,7 @@ describe('a batch', () => {
 });
 
 describe('traps of known systems', () => {
-  it('trap: the shadowed flag goes stale, a full-length CIDR is never revived or shown twice', () => {
+  it('trap: the shadowed flag becomes stale, a full-length CIDR is never revealed or shown twice', () => {
     const cache = new IPCache();
     const changes = told(cache);
     cache.upsert('10.0.0.1', { identity: 100, source: 'kvstore' });
@@ -575,7 +575,7 @@ describe('traps of known systems', () => {
     expect(short(changes)).toEqual([['10.0.0.1/32', undefined, 100]]);
   });
 
-  it("trap: a revived CIDR is announced with the deleted endpoint's key and pod", () => {
+  it("trap: a revealed CIDR is announced with the deleted endpoint's key and pod", () => {
     const cache = new IPCache();
     cache.upsert('10.0.0.1/32', { identity: 200, source: 'generated', k8s: pod('own'), encryptKey: 3 });
     cache.upsert('10.0.0.1', { identity: 100, source: 'kvstore', k8s: pod('other'), encryptKey: 9 });
@@ -584,7 +584,7 @@ describe('traps of known systems', () => {
     expect(changes.at(-1)?.new).toEqual({ identity: 200, hostIP: undefined, encryptKey: 3, k8s: pod('own') });
   });
 
-  it('trap: same identity and host, other key or pod: listeners are not told', () => {
+  it('trap: same identity and host, other key or pod: listeners are not notified', () => {
     const cache = new IPCache();
     cache.upsert('10.0.0.1', { identity: 100, source: 'kvstore', k8s: pod('a') });
     const changes = told(cache);
@@ -596,7 +596,7 @@ describe('traps of known systems', () => {
     ]);
   });
 
-  it('trap: the overwritten weaker claim is lost, after the winner is deleted nothing is left', () => {
+  it('trap: the overwritten weaker claim is lost, and nothing remains after the winner is deleted', () => {
     const cache = new IPCache();
     cache.upsert('10.0.0.1', { identity: 100, source: 'k8s' });
     cache.upsert('10.0.0.1', { identity: 200, source: 'local' });
@@ -613,7 +613,7 @@ describe('traps of known systems', () => {
     expect(cache.getK8sMetadata('10.0.0.1')).toEqual(pod('new'));
   });
 
-  it('trap: entries of a removed node or cluster linger', () => {
+  it('trap: entries of a removed node or cluster remain', () => {
     const cache = new IPCache();
     cache.upsert('10.0.0.1', { identity: 100, source: 'clustermesh', owner: 'baltic' });
     cache.upsert('10.0.0.2', { identity: 100, source: 'kvstore' });
@@ -641,7 +641,7 @@ describe('traps of known systems', () => {
     expect(changes).toHaveLength(1);
   });
 
-  it('trap: the map is full and entries are silently gone', () => {
+  it('trap: the map is full and entries are silently lost', () => {
     const cache = new IPCache({ maxEntries: 1 });
     cache.upsert('10.0.0.1', { identity: 100, source: 'kvstore' });
     expect(cache.upsert('10.0.0.2', { identity: 100, source: 'kvstore' })).toBe('capacity');
@@ -649,8 +649,8 @@ describe('traps of known systems', () => {
   });
 });
 
-describe('what a listener is told of an entry', () => {
-  it('is the same four attributes whatever happened: the old one of a delete named source and owner too', () => {
+describe('a change of an entry', () => {
+  it('has the same four attributes in every case: the old entry of a delete contained source and owner, too', () => {
     const cache = new IPCache();
     const changes = told(cache);
     cache.upsert('10.0.0.1', { identity: 100, source: 'k8s' });

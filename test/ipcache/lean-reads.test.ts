@@ -43,7 +43,7 @@ function randomWords(): () => number {
   };
 }
 
-describe('identities alone', () => {
+describe('reads of identities only', () => {
   it.each([
     '10.1.2.3',
     '::ffff:10.1.2.3',
@@ -52,7 +52,7 @@ describe('identities alone', () => {
     '10.1.7.0/24',
     'fd00::3',
     'FD00:0::3',
-  ])('are those of the entry of the key %s', (key) => {
+  ])('return that of the entry of the key %s', (key) => {
     expect(small.identityOf(key)).toBe(small.get(key)?.identity);
   });
 
@@ -65,11 +65,11 @@ describe('identities alone', () => {
     'fd00::4',
     'fe80::1',
     '::ffff:10.1.2.4',
-  ])('are those of the longest match of %s', (ip) => {
+  ])('return that of the longest match of %s', (ip) => {
     expect(small.lookupIdentity(ip)).toBe(small.lookup(ip)?.identity);
   });
 
-  it('are undefined for what is not an address, and for what is not known', () => {
+  it('return undefined for an invalid or unknown address', () => {
     for (const text of ['', '10.1.2', '10.1.2.3/33', 'localhost']) {
       expect([small.identityOf(text), small.lookupIdentity(text)], text).toEqual([undefined, undefined]);
     }
@@ -77,7 +77,7 @@ describe('identities alone', () => {
     expect([small.identityOf('10.1.2.9'), small.lookupIdentity('fe80::1')]).toEqual([undefined, undefined]);
   });
 
-  it('are found for an IPv4 address as a number, signed or too large ones being none', () => {
+  it('accept an IPv4 address as a number; signed or too large ones have no identity', () => {
     expect([0x0a01_0203, 0x0a01_0909, 0xc000_0201].map((ip) => small.lookupIdentity(ip))).toEqual([
       300, 900, 2,
     ]);
@@ -85,7 +85,7 @@ describe('identities alone', () => {
       expect(small.lookupIdentity(ip), `${ip}`).toBeUndefined();
   });
 
-  it('are those of a snapshot, too, whatever is written later', () => {
+  it('of a snapshot return the same, whatever is written later', () => {
     const cache = cacheOf({ '10.0.0.1': 300 });
     const before = cache.snapshot();
     cache.upsert('10.0.0.1', { identity: 301, source: 'k8s' });
@@ -99,19 +99,19 @@ describe('identities alone', () => {
 });
 
 describe('identities of many addresses', () => {
-  it('come in their places, 0 where there is none', () => {
+  it('are returned at their indices, 0 if there is none', () => {
     const texts = ['10.1.2.3', 'nonsense', '10.1.9.9', 'fe80::1', '10.1.0.0/16', 'fd00::3'];
     expect(many(small, texts, texts.length)).toEqual([3, [300, 0, 900, 0, 0, 4_294_967_295]]);
     expect(many(small, Uint32Array.of(0x0a01_0204, 1), 2)).toEqual([2, [302, 2]]);
     expect(many(small, [], 0)).toEqual([0, []]);
   });
 
-  it('leaves places behind the last address alone, and refuses too few', () => {
+  it('leave indices after the last address unchanged, and reject an array that is too small', () => {
     expect(many(small, ['10.1.2.3'], 3)).toEqual([1, [300, 77, 77]]);
     expect(() => small.lookupMany(['10.1.2.3', '10.1.2.4'], new Uint32Array(1))).toThrow(/an element/);
   });
 
-  it('takes no text for an address that is none at all', () => {
+  it('find no entry for invalid text', () => {
     expect(many(small, [undefined, 5.5, null] as unknown as string[], 3)).toEqual([0, [0, 0, 0]]);
   });
 
@@ -133,12 +133,12 @@ describe('identities of many addresses', () => {
     [{ family: 4 as const, offset: 0.5 }, /offset/],
     [{ family: 4 as const, stride: 0 }, /stride/],
     [{ family: 4 as const, stride: Number.NaN }, /stride/],
-  ])('are not read by %j', (layout, fault) => {
+  ])('are not read from %j', (layout, fault) => {
     const list = { bytes: new Uint8Array(64), ...layout };
     expect(() => small.lookupMany(list, new Uint32Array(16))).toThrow(fault);
   });
 
-  it('agree for thousands of addresses as texts, as numbers, in bytes, and one by one', () => {
+  it('are equal for thousands of addresses as texts, as numbers, in bytes, and one by one', () => {
     const next = randomWords();
     const cache = new IPCache();
     const some = (): number => 0x0a00_0000 | (next() & 0x0000_7fff);

@@ -8,7 +8,7 @@ async function next(reader: AsyncIterator<ChangeBatch, undefined>): Promise<Chan
 }
 
 describe('a reader of changes', () => {
-  it('that is too far behind gets all of it anew instead of a queue without bound (I11)', async () => {
+  it('that is too far behind is resynced instead of an unbounded queue (I11)', async () => {
     const cache = new IPCache();
     const reader = cache.changes();
     await next(reader);

@@ -56,7 +56,7 @@ describe('many writes at once', () => {
     ['', {}],
     [' with room for three keys', { maxEntries: 3 }],
     [' where one claim a key is kept', { retainOverruled: false }],
-  ])('are the single ones in order%s', (_, options) => {
+  ])('equal single writes in order%s', (_, options) => {
     fc.assert(
       fc.property(singles, fc.boolean(), (operations, inBatch) => {
         const [one, many] = [observed(options), observed(options)];
@@ -72,7 +72,7 @@ describe('many writes at once', () => {
     );
   });
 
-  it('are the single ones for more keys than a block has, some of them no keys, some again and again', () => {
+  it('equal single writes for more keys than a block has, including invalid and repeated ones', () => {
     const keys = Array.from({ length: 1000 }, (_, i) =>
       i % 7 === 0 ? `nonsense ${i}` : `10.0.${i & 3}.${i % 250}`,
     );
@@ -89,7 +89,7 @@ describe('many writes at once', () => {
     expect(stateOf(many.cache)).toEqual(stateOf(one.cache));
   });
 
-  it('refuse what is none of a claim, a key or a writer one by one', () => {
+  it('reject each invalid claim, key or writer', () => {
     const cache = new IPCache();
     const claims = [undefined, { identity: 1, source: 'k8s' }, null] as unknown as Claim[];
     expect(cache.upsertMany(['10.0.0.1', '10.0.0.2', '10.0.0.3'], claims)).toEqual([
@@ -103,7 +103,7 @@ describe('many writes at once', () => {
     expect(() => cache.upsertMany(['10.0.0.1'], [])).toThrow(/same length/);
   });
 
-  it('may be written by a listener of theirs, which goes on in the middle', () => {
+  it('may be written by one of their listeners, and continue', () => {
     const cache = new IPCache();
     const claim = { identity: 1, source: 'k8s' } as const;
     let told = 0;

@@ -114,28 +114,28 @@ class Unsorted extends IPCache {
 
 const MUTANTS: readonly { readonly name: string; readonly law: Law; readonly make: MakeCache }[] = [
   {
-    name: 'I1: one that is deaf to metadata',
+    name: 'I1: one that ignores changes of metadata',
     law: I1_foldEqualsDump,
     make: (r) => new DeafToMetadata({ retainOverruled: r }),
   },
   { name: 'I2: one that forgets overruled claims', law: I2_orderDoesNotMatter, make: () => new Forgetful() },
   {
-    name: 'I3: one that tells everything twice',
+    name: 'I3: one that delivers everything twice',
     law: I3_noNoise,
     make: (r) => new Noisy({ retainOverruled: r }),
   },
   {
-    name: 'I4: one that lets the weakest win',
+    name: 'I4: one that lets the weakest claim win',
     law: I4_oneWinner,
     make: (r) => new Upside({ retainOverruled: r }),
   },
   {
-    name: 'I4: one that explains the wrong way round',
+    name: 'I4: one that explains in the wrong order',
     law: I4_oneWinner,
     make: (r) => new Unsorted({ retainOverruled: r }),
   },
   {
-    name: 'I5: one that hides shadowed keys from their identity',
+    name: 'I5: one that omits shadowed keys of an identity',
     law: I5_identityIsInverse,
     make: (r) => new VisibleIdentities({ retainOverruled: r }),
   },
@@ -145,19 +145,19 @@ const MUTANTS: readonly { readonly name: string; readonly law: Law; readonly mak
     make: (r) => new ShortSighted({ retainOverruled: r }),
   },
   {
-    name: 'I7: one whose listeners share their fate',
+    name: 'I7: one whose listeners are not isolated',
     law: I7_isolation,
     make: (r) => new Fragile({ retainOverruled: r }),
   },
   { name: 'I8: one without batches', law: I8_batches, make: (r) => new Batchless({ retainOverruled: r }) },
   {
-    name: 'I10: one that leaves overruled claims behind',
+    name: 'I10: one that keeps overruled claims of a withdrawn writer',
     law: I10_noOrphans,
     make: (r) => new Orphaning({ retainOverruled: r }),
   },
 ];
 
-describe('a broken engine is caught', () => {
+describe('a broken engine is detected', () => {
   it.each(MUTANTS)('$name', async ({ law, make }) => {
     const run = await fc.check(law(make, true));
     expect(run.failed).toBe(true);

@@ -44,7 +44,7 @@ describe('entries', () => {
     ...OTHER_PORTS.map((namedPorts) => entry({ k8s: { ...POD, namedPorts } })),
   ];
 
-  it('are the same as themselves and as their copies only', () => {
+  it('equal only themselves and their copies', () => {
     const all = [entry(), ...unlike];
     for (const [i, a] of all.entries()) {
       for (const [k, b] of structuredClone(all).entries())
@@ -52,12 +52,12 @@ describe('entries', () => {
     }
   });
 
-  it('are the same with no named ports and with an empty map of them', () => {
+  it('are equal with no named ports and with an empty map of them', () => {
     const [none, empty] = [undefined, new Map()].map((namedPorts) => entry({ k8s: { ...POD, namedPorts } }));
     expect([sameEntry(none, empty), sameEntry(empty, none)]).toEqual([true, true]);
   });
 
-  it('have no metadata where these say nothing', () => {
+  it('have no metadata if their attributes are empty', () => {
     const nothing: K8sMetadata = { namespace: '', podName: '' };
     expect([undefined, nothing, { ...nothing, namedPorts: new Map() }].map(metadataOrNone)).toEqual([
       undefined,
@@ -76,7 +76,7 @@ function change(prefix: string, old: number | undefined, next: number | undefine
 }
 
 describe('changes', () => {
-  it('come to one for each prefix that differs in the end, in the order of their first', () => {
+  it('are merged to one for each prefix that differs in the end, in the order of their first', () => {
     const net = netChanges([
       change('a', undefined, 1),
       change('b', 5, 6),
@@ -90,7 +90,7 @@ describe('changes', () => {
     expect(net).toEqual([change('a', undefined, 3), change('d', 1, undefined)]);
   });
 
-  it('are kept as long as there is room, and given from a revision on if none after it is missing', () => {
+  it('are kept while there is room, and returned from a revision on if none after it is missing', () => {
     const write = fc.integer({ min: 1, max: 3 });
     fc.assert(
       fc.property(fc.integer({ min: 1, max: 6 }), fc.nat(3), fc.array(write), (capacity, begin, writes) => {
@@ -120,7 +120,7 @@ describe('writers', () => {
   const step = fc.record({ by: writer, other: writer, gone: fc.option(fc.nat()), at: fc.nat(3) });
   const nameOf = ({ source, owner }: Writer): string => JSON.stringify([source, owner ?? '']);
 
-  it('have a number as long as they have claims, which are counted', () => {
+  it('have a number while they have claims, which are counted', () => {
     fc.assert(
       fc.property(fc.array(step, { maxLength: 60 }), (steps) => {
         const table = new WriterTable();
@@ -151,7 +151,7 @@ describe('writers', () => {
     );
   });
 
-  it('are found at the places that were added for them', () => {
+  it('are found in the pages that were added for them', () => {
     fc.assert(
       fc.property(fc.array(step, { maxLength: 60 }), (steps) => {
         const places = new ByWriter<number>(() => new Map());
@@ -184,7 +184,7 @@ describe('named ports', () => {
   );
   const step = fc.record({ ports, gone: fc.option(fc.nat()), asks: fc.boolean() });
 
-  it('are those of all entries, sorted, and change when these sets do', () => {
+  it('equal those of all entries, sorted, and are replaced when they change', () => {
     fc.assert(
       fc.property(fc.array(step, { maxLength: 40 }), (steps) => {
         const index = new NamedPortIndex();
@@ -227,7 +227,7 @@ describe('outcomes', () => {
     'capacity',
   ] as const;
 
-  it('are counted each by itself', () => {
+  it('are counted separately', () => {
     const counts = new OutcomeCounts();
     for (const [i, outcome] of OUTCOMES.entries()) {
       counts.count(outcome);
@@ -240,7 +240,7 @@ describe('outcomes', () => {
 });
 
 describe('the indexes of entries', () => {
-  it('are the same for two entries of one pod, or of one host, and for no others', () => {
+  it('return the same slot list for two entries of one pod, or of one host, and for no others', () => {
     const pod = (namespace: string, podName: string): IPCacheEntry => entry({ k8s: { namespace, podName } });
     const pods = [pod('shop', 'a'), pod('shop', 'b'), pod('bank', 'a'), entry({ k8s: undefined })];
     const hosts = ['192.0.2.1', '192.0.2.2', undefined].map((hostIP) => entry({ hostIP }));
@@ -248,7 +248,7 @@ describe('the indexes of entries', () => {
       for (const a of entries) for (const b of entries) expect(index.isSame(a, { ...b })).toBe(a === b);
   });
 
-  it('give the slots of a pod or a host, one or several, and none once they are taken out', () => {
+  it('return the slots of a pod or a host, one or several, and none after they are removed', () => {
     const [pods, hosts] = [new PodIndex(), new HostIndex()];
     const found = (): unknown => [[...pods.of('shop', 'web-1')], [...hosts.of('::ffff:192.0.2.1')]];
     for (const slot of [3, 5, 7]) for (const index of [pods, hosts]) index.add(slot, entry());

@@ -49,7 +49,7 @@ const KEY = fc.oneof(
 );
 
 describe('within', () => {
-  it('gives the visible entries in a prefix in order, as a look at all of them does', () => {
+  it('returns the visible entries in a prefix in order, like a scan of all entries', () => {
     fc.assert(
       fc.property(fc.array(KEY, { maxLength: 60 }), fc.array(KEY, { minLength: 1 }), (keys, prefixes) => {
         const cache = new IPCache();
@@ -67,7 +67,7 @@ describe('within', () => {
     );
   });
 
-  it('holds while claims come and go, for every spelling', () => {
+  it('is correct while claims change, for every spelling', () => {
     fc.assert(
       fc.property(history, fc.constantFrom(...SPELLINGS), (operations, { text, key }) => {
         const cache = new IPCache();
@@ -78,7 +78,7 @@ describe('within', () => {
     );
   });
 
-  it('hides the CIDR of an endpoint, and gives nothing for what is not a prefix', () => {
+  it('hides the CIDR of an endpoint, and returns nothing for an invalid prefix', () => {
     const cache = new IPCache();
     cache.upsert('10.0.0.1/32', { identity: 300, source: 'k8s' });
     cache.upsert('10.0.0.1', { identity: 400, source: 'k8s' });
@@ -106,7 +106,7 @@ describe('lookupByPod and lookupByHost', () => {
   it.each([
     ['from the beginning', true],
     ['late', false],
-  ])('find what a look at all entries finds, asked %s', (_name, early) => {
+  ])('return the same as a scan of all entries, called %s', (_name, early) => {
     fc.assert(
       fc.property(history, (operations) => {
         const cache = new IPCache();
@@ -128,7 +128,7 @@ describe('lookupByPod and lookupByHost', () => {
     );
   });
 
-  it('take any spelling of a host, and names apart that look alike when joined', () => {
+  it('accept any spelling of a host, and distinguish names that are equal when joined', () => {
     const cache = new IPCache();
     const claim = { identity: 300, source: 'k8s', hostIP: '::ffff:192.168.0.1' } as const;
     cache.upsert('10.0.0.1', { ...claim, k8s: { namespace: 'a/b', podName: 'c' } });

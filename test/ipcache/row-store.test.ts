@@ -35,7 +35,7 @@ describe('rows of entries', () => {
     ['host that takes the number of the one before', { hostIP: '192.0.2.3' }],
     ['key', { encryptKey: 4 }],
     ['pod', { k8s: { ...POD } }],
-  ])('are not said to be the same when they have another %s, those beside them are', (_, other) => {
+  ])('are not equal if they differ in %s; their neighbours are', (_, other) => {
     const rows = threeRows();
     const before = rows.fork();
     rows.clear(1);
@@ -47,7 +47,7 @@ describe('rows of entries', () => {
     expect([0, 1, 2].map((slot) => before.holdsSame(slot, rows))).toEqual([true, true, true]);
   });
 
-  it('are not said to be the same when one is shadowed', () => {
+  it('are not equal if one is shadowed', () => {
     const rows = threeRows();
     const before = rows.fork();
     rows.mark(1, FLAG.shadowed, true);
@@ -58,7 +58,7 @@ describe('rows of entries', () => {
     ]);
   });
 
-  it('give back what was put in them, as entries and as claims', () => {
+  it('return the values that were stored in them, as entries and as claims', () => {
     const rows = threeRows();
     const { source, owner, ...entry } = CLAIM;
     expect(rows.entry(1)).toEqual(entry);
@@ -70,12 +70,12 @@ describe('rows of entries', () => {
     expect([source, owner]).toEqual(['k8s', 'a']);
   });
 
-  it('take 12 bytes each, and 8 for their pods', () => {
+  it('use 12 bytes each, and 8 for their pods', () => {
     const rows = threeRows();
     expect(rows.bytes).toBe(20 * PAGE_ROWS);
   });
 
-  it('keep the object that describes their pod while others say the same', () => {
+  it('keep the object that describes their pod while other claims have equal values', () => {
     const rows = threeRows();
     const host = rows.hosts.resolve(CLAIM.hostIP);
     rows.update(1, { ...CLAIM, identity: 301, k8s: { ...POD } }, host);
@@ -87,7 +87,7 @@ describe('rows of entries', () => {
     expect(rows.entry(1).k8s).toBeUndefined();
   });
 
-  it('refer to their hosts as long as they name them', () => {
+  it('refer to their hosts while they name them', () => {
     const hosts = new MapPrefixTable();
     const rows = new RowStore(hosts);
     const known = (): unknown => [hosts.size, rows.entry(1).hostIP];
@@ -105,7 +105,7 @@ describe('rows of entries', () => {
     expect(hosts.size).toBe(0);
   });
 
-  it('keep their place in the list of an identity when it stays the same', () => {
+  it('keep their place in the list of an identity if it stays the same', () => {
     const rows = new RowStore(new MapPrefixTable());
     for (const slot of [0, 1, 2]) fill(rows, slot, CLAIM);
     rows.update(1, { ...CLAIM, encryptKey: 9 }, rows.hosts.resolve(CLAIM.hostIP));

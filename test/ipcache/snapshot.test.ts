@@ -39,7 +39,7 @@ afterEach(() => {
 });
 
 describe('a snapshot', () => {
-  it('looks at no entry before it is read, and then only at those that are asked for', () => {
+  it('reads no entry before it is read, and then only the requested ones', () => {
     const cache = filled(10_000);
     const looks = [
       vi.spyOn(HashPrefixTable.prototype, 'keyOf'),
@@ -57,7 +57,7 @@ describe('a snapshot', () => {
     expect(looked()).toBeLessThan(10);
   });
 
-  it('costs a write after it the pages that are written, not the entries there are', () => {
+  it('costs a later write the pages that are written, not all entries', () => {
     const cache = filled(10_000);
     const copies = vi.spyOn(Int32Array.prototype, 'slice');
     const snapshot = cache.snapshot();
@@ -68,7 +68,7 @@ describe('a snapshot', () => {
     expect(snapshot.get('10.0.0.7')?.identity).toBe(256 + 7);
   });
 
-  it('leaves nothing behind in the cache when it is let go', async () => {
+  it('leaves nothing in the cache when it is released', async () => {
     const cache = filled(1000);
     const reference = new WeakRef(cache.snapshot());
     cache.upsert('10.0.0.7', { identity: 500, source: 'kvstore' });
@@ -77,7 +77,7 @@ describe('a snapshot', () => {
     expect(cache.get('10.0.0.7')?.identity).toBe(500);
   });
 
-  it('answers as the cache did when it was taken, whatever is written later', () => {
+  it('returns the same as the cache at its time, whatever is written later', () => {
     fc.assert(
       fc.property(history, fc.infiniteStream(fc.boolean()), (operations, takes) => {
         const cache = new IPCache();
@@ -119,7 +119,7 @@ describe('a snapshot', () => {
     );
   });
 
-  it('shares what has not changed with the one before', () => {
+  it('shares unchanged pages with the previous one', () => {
     const cache = filled(10_000);
     const first = cache.snapshot();
     cache.upsert('10.0.0.7', { identity: 999, source: 'kvstore' });
@@ -130,7 +130,7 @@ describe('a snapshot', () => {
     expect(first.get('10.0.0.7')?.identity).toBe(256 + 7);
   });
 
-  it('differs from the next one by every key when all were written', () => {
+  it('differs from the next one by every key if all were written', () => {
     const cache = new IPCache();
     const write = (identity: number): void => {
       for (let i = 0; i < 3000; i++)

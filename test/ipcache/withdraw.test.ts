@@ -76,7 +76,7 @@ afterEach(() => {
 });
 
 describe('a withdrawal in steps', () => {
-  it('ends as one at once would have after what was written meanwhile', () => {
+  it('ends like one in a single step after the concurrent writes', () => {
     fc.assert(
       fc.property(history, interleaved, (before, steps) => {
         const [cache, model] = [new IPCache(), new NaiveIPCache(true)];
@@ -112,7 +112,7 @@ describe('a withdrawal in steps', () => {
     );
   });
 
-  it('leaves nothing of its writer, also of what waits for room', () => {
+  it('leaves nothing of its writer, including waiting claims', () => {
     fc.assert(
       fc.property(history, writer, fc.boolean(), fc.constantFrom(1, 3, 100), (before, by, retain, room) => {
         const cache = new IPCache({ retainOverruled: retain, maxEntries: room });
@@ -126,7 +126,7 @@ describe('a withdrawal in steps', () => {
     );
   });
 
-  it('takes no more than 512 of 10,000 claims at a time', () => {
+  it('deletes at most 512 of 10,000 claims at a time', () => {
     const cache = filled(20_000, (i) => i % 2 === 0);
     const told: number[] = [];
     cache.subscribe({ onChanges: (changes) => told.push(changes.length) });
@@ -138,7 +138,7 @@ describe('a withdrawal in steps', () => {
     expect(cache.status()).toMatchObject({ entries: 10_000, outcomes: { deleted: 10_000 } });
   });
 
-  it('does not pass over 20,000 entries at a time to find the last claim', () => {
+  it('does not scan 20,000 entries at a time to find the last claim', () => {
     const cache = filled(20_000, (i) => i === 19_999);
     const looks = vi.spyOn(RowReader.prototype, 'writer');
     const steps = cache.withdrawSteps(BALTIC, 50);
@@ -151,7 +151,7 @@ describe('a withdrawal in steps', () => {
     expect(taken).toBe(1);
   });
 
-  it('looks through the pages that have claims of its writer, and not again where it looked in vain', () => {
+  it('scans the pages that have claims of its writer, and no page twice', () => {
     const pages = 20;
     const cache = filled(pages * PAGE_ROWS, (i) => i === 0 || i === pages * PAGE_ROWS - 1);
     const [first, last] = [...cache.entries()].filter(({ owner }) => owner === BALTIC.owner);
@@ -169,7 +169,7 @@ describe('a withdrawal in steps', () => {
     expect(again).toBeLessThan(PAGE_ROWS + 10);
   });
 
-  it('keeps overruled claims in maps that are never copied or passed over as a whole, however many there are', () => {
+  it('keeps overruled claims in maps that are never copied or scanned completely, however many there are', () => {
     const cache = filled(5 * PAGE_ROWS, () => true);
     const set = Map.prototype.set;
     let largest = 0;
@@ -185,7 +185,7 @@ describe('a withdrawal in steps', () => {
     expect(addToSet).not.toHaveBeenCalled();
   });
 
-  it('passes over nothing when its writer has no claim', () => {
+  it('scans nothing if its writer has no claim', () => {
     const cache = filled(1000, () => false);
     const looks = vi.spyOn(RowReader.prototype, 'writer');
     expect(cache.withdraw(BALTIC)).toBe(0);
@@ -193,7 +193,7 @@ describe('a withdrawal in steps', () => {
     expect(looks).not.toHaveBeenCalled();
   });
 
-  it('leaves what it has not come to when it is ended early, and is taken up by a later one', () => {
+  it('keeps the remainder if it is ended early, and a later one continues', () => {
     const cache = filled(20, () => true);
     for (const _ of cache.withdrawSteps(BALTIC, 8)) break;
     expect(cache.size).toBe(12);
@@ -201,7 +201,7 @@ describe('a withdrawal in steps', () => {
     expect(cache.size).toBe(0);
   });
 
-  it('refuses a writer that is none, and steps that take nothing', () => {
+  it('rejects an invalid writer, and a step size of zero', () => {
     const cache = filled(2, () => true);
     expect([...cache.withdrawSteps({ source: 'nobody' as 'k8s' })]).toEqual([]);
     expect(cache.status().outcomes).toMatchObject({ invalid: 1 });

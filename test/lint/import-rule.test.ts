@@ -174,7 +174,7 @@ describe('the linter, with the configuration of this repository', () => {
     },
   );
 
-  it('has nothing to say against any of the legal imports', () => {
+  it('accepts every legal import', () => {
     const legal = Object.keys(SOURCES).filter((path) => SOURCES[path]?.breaks === undefined);
     expect(legal.length).toBeGreaterThan(NAMES.length);
     expect(legal.filter((path) => rulesByPath.has(path))).toEqual([]);

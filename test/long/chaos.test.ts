@@ -12,7 +12,7 @@ const CYCLES = Number(CHAOS_CYCLES);
 const milliseconds = (nanoseconds: number): string => (nanoseconds / 1e6).toFixed(1);
 const say = (line: string): void => void process.stdout.write(`${line}\n`);
 
-it(`${CYCLES} cycles of faults on a real etcd of three members: nothing lost, nothing invented`, async () => {
+it(`${CYCLES} cycles of faults on a real etcd of three members: nothing is lost or invented`, async () => {
   say(`seed ${SEED}`);
   const random = seededRandom(SEED);
   // A new leader gives every lease its whole term anew: elections must not come of a busy machine alone.

@@ -21,7 +21,7 @@ function told(script: readonly Happening[]): string {
   return faults.join(', ') || 'writes only';
 }
 
-it(`${CYCLES} scripts of faults, edits and writes over real etcds: the mesh holds what a cold start does (I9, I10)`, async () => {
+it(`${CYCLES} scripts of faults, edits and writes over real etcds: the mesh equals a cold start (I9, I10)`, async () => {
   say(`seed ${SEED}`);
   const scripts = fc.sample(happenings, { seed: SEED, numRuns: CYCLES });
   const world = await EtcdMeshWorld.start(seededRandom(SEED));

@@ -13,7 +13,7 @@ const AWAY_MS = 4_500;
 /** Longer than a publisher needs to start and to publish everything. */
 const PUBLISH_MS = 2_000;
 
-it(`${CYCLES} times publishers are killed and come back with other content: what is held is as it was or as it is`, async () => {
+it(`${CYCLES} times publishers are killed and return with other content: the state is the old or the new one`, async () => {
   const random = seededRandom(SEED);
   const say = (line: string): void => void process.stdout.write(`${line}\n`);
   say(`seed ${SEED}`);

@@ -103,12 +103,12 @@ describe('a hash', () => {
   });
 });
 
-describe('the room of a hash', () => {
+describe('the size of a hash', () => {
   const address = (nth: number): Key => key(4, 33, Math.imul(nth, 0x9e37_79b1));
   const remove = (hash: KeyHash, { words, word }: Key): void =>
     hash.remove(hash.find(words, word), words, word);
 
-  it('stays the same while some keys come and go again and again', () => {
+  it('stays the same while some keys are deleted and added again and again', () => {
     const hash = hashOf(Array.from({ length: 600 }, (_, nth) => address(nth)));
     const { bytes } = hash;
     for (let nth = 0; nth < 10_000; nth++) {
@@ -119,7 +119,7 @@ describe('the room of a hash', () => {
     expect(hash.bytes).toBe(bytes);
   });
 
-  it('is that of the keys that are there, however many were', () => {
+  it('is that of the existing keys, however many existed before', () => {
     const hash = hashOf(Array.from({ length: 100 }, (_, nth) => address(nth)));
     const { bytes } = hash;
     for (let nth = 100; nth < 10_000; nth++) {
@@ -131,7 +131,7 @@ describe('the room of a hash', () => {
   });
 });
 
-describe('where a key lies', () => {
+describe('the place of a key', () => {
   it.each(LENGTHS)(
     'of IPv%i prefixes of length %i those that differ in their last three bits share a line, each in a bucket of its own',
     (family, length) => {
@@ -152,7 +152,7 @@ describe('where a key lies', () => {
   it.each<[Family, number]>([
     [4, 32],
     [6, 128],
-  ])('an address lies in the line of the CIDR of it alone: IPv%i', (family, bits) => {
+  ])('an address is in the line of its full-length CIDR: IPv%i', (family, bits) => {
     for (let host = 0; host < 100; host++) {
       const [cidr, address] = [bits, bits + 1].map((length) => key(family, length, host, host, host, host));
       expect(address && lineAlone(address, 1)).toBe(cidr && lineAlone(cidr, 1));

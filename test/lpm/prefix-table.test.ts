@@ -53,7 +53,7 @@ function textsOf(table: HashPrefixTable | MapPrefixTable, slots: Iterable<number
   }).sort();
 }
 
-describe('the hash prefix table does what the obvious table does', () => {
+describe('the hash prefix table matches a naive table', () => {
   it('for any history of insertions, removals and look-ups', () => {
     fc.assert(
       fc.property(fc.array(step, { maxLength: 80, size: 'max' }), fc.integer(), (steps, seed) => {
@@ -110,7 +110,7 @@ describe('the hash prefix table does what the obvious table does', () => {
   it.each([
     ['1,024', 3_000, 10],
     ['512', 3_000, SMALL],
-  ])('through growth to several segments of %s buckets, and back to empty', (_, keys, bits) => {
+  ])('during growth to several segments of %s buckets, and back to empty', (_, keys, bits) => {
     const fast = new HashPrefixTable(7, new KeyHash(7, bits));
     const naive = new MapPrefixTable();
     const register = prefixRegister();
@@ -143,7 +143,7 @@ describe('the hash prefix table does what the obvious table does', () => {
     expect(fast.longestMatch(key('10.0.0.1'))).toBe(-1);
   });
 
-  it('when buckets of removed keys have filled a segment', () => {
+  it('if buckets of removed keys have filled a segment', () => {
     const fast = new HashPrefixTable(1, new KeyHash(1, SMALL));
     const register = key('10.0.0.0');
     for (let i = 0; i < 10_000; i++) {
@@ -156,7 +156,7 @@ describe('the hash prefix table does what the obvious table does', () => {
     expect(fast.bytes).toBeLessThan(1 << 15);
   });
 
-  it('when strangers choose IPv6 keys that all have one hash', () => {
+  it('if IPv6 keys are chosen that all have one hash', () => {
     const fast = new HashPrefixTable(0, new KeyHash(0, SMALL));
     const keys = Array.from({ length: 600 }, (_, i) => collidingKey(i));
     for (const each of keys) {
@@ -212,7 +212,7 @@ function keysInClusters(next: Next): string[] {
   });
 }
 
-describe('a hundred thousand steps of the hash prefix table are those of the obvious one', () => {
+describe('a hundred thousand steps of the hash prefix table match those of the naive one', () => {
   it.each([
     ['the order of texts', keysByText],
     ['random order', keysAnywhere],
@@ -322,7 +322,7 @@ describe('the bytes of a hash prefix table', () => {
     ['an IPv6 address', (i: number) => `fd00::${i.toString(16)}`, 33, 40],
     ['an IPv4 prefix with a stem of its own', (i: number) => `${ipOf(spread(i))}/24`, 86, 94],
     ['an IPv6 prefix with a stem of its own', (i: number) => `fd00:${i.toString(16)}::/48`, 48, 58],
-  ])('are as many as promised for %s', (_, textOf, least, most) => {
+  ])('are as many as documented for %s', (_, textOf, least, most) => {
     const bytes = bytesPerKey(textOf);
     expect(bytes).toBeGreaterThan(least);
     expect(bytes).toBeLessThan(most);
@@ -347,8 +347,8 @@ function collidingKey(i: number): PrefixRegister {
   return register;
 }
 
-describe('the keys that a prefix covers', () => {
-  it('are found without a look at the keys that are elsewhere', () => {
+describe('the keys within a prefix', () => {
+  it('are found without reading keys elsewhere', () => {
     const keyOf = vi.spyOn(HashPrefixTable.prototype, 'keyOf');
     const table = new HashPrefixTable(1, new KeyHash(1, SMALL));
     for (let i = 0; i < 8_192; i++) table.insert(key(ipOf((10 << 24) | i)));

@@ -172,7 +172,7 @@ describe('the tree of segments', () => {
     [4, [0, 0, 0], [[200], [100]]],
     [6, [10, 0, 0, 0, 7, 0, 0, 0, 9, 0, 0, 0, 5, 0, 0], [[200], [1]]],
   ])(
-    'of IPv%d goes down to where most keys are, past few others, in whatever order',
+    'of IPv%d splits at the level of most keys, past few others, in any order',
     (family, network, others) => {
       const hosts = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10].map((host) => [...network, host]);
       const [one = [], other = []] = others;
@@ -187,7 +187,7 @@ describe('the tree of segments', () => {
     },
   );
 
-  it('keeps what it has below the nodes through which a segment is cut again', () => {
+  it('keeps its segments below the nodes through which a segment is split again', () => {
     const tree = new SegmentDirectory(6);
     tree.begin(0);
     const hostsOf = (network: number, hosts: readonly number[]): AddressWords[] =>
@@ -204,7 +204,7 @@ describe('the tree of segments', () => {
   it.each([
     [3, 1024],
     [2, 4 * 1024],
-  ])('with %d keys of twelve in another network takes %d bytes', (few, bytes) => {
+  ])('with %d keys of twelve in another network uses %d bytes', (few, bytes) => {
     const keys = Array.from({ length: 12 }, (_, i) => ofOctets(4, [i < few ? 1 : 10, 0, 0, i]));
     const tree = new SegmentDirectory(4);
     tree.begin(0);
@@ -212,7 +212,7 @@ describe('the tree of segments', () => {
     expect(tree.bytes).toBe(bytes);
   });
 
-  it('parts what is far from the first key, whatever word differs first', () => {
+  it('separates keys far from the first key, whichever word differs first', () => {
     const keys = [[0xfd], [0, 0, 0, 0, 1], [0, 0, 0, 0, 2]].map((octets) => ofOctets(6, octets));
     const tree = new SegmentDirectory(6);
     tree.begin(0);
@@ -220,7 +220,7 @@ describe('the tree of segments', () => {
     expect(keys.map((key) => tree.at(key))).toEqual([1, 0, 0]);
   });
 
-  it('gives the upper part all that is left of the segment, also below nodes that were there', () => {
+  it('moves all remaining keys of the segment to the upper part, also below existing nodes', () => {
     const tree = new SegmentDirectory(4);
     tree.begin(0);
     const hosts = [1, 2, 3, 4, 5, 6, 7, 8].map((host) => ofOctets(4, [10, 0, 0, host]));
@@ -251,7 +251,7 @@ describe('the tree of segments', () => {
     },
   );
 
-  it('that is a fork parts keys as the one before', () => {
+  it('splits a fork like the original', () => {
     const tree = new SegmentDirectory(4);
     tree.begin(0);
     const fork = tree.fork();
@@ -260,13 +260,13 @@ describe('the tree of segments', () => {
     expect([fork.at(address(4, 5)), fork.at(address(4, 9)), tree.at(address(4, 9))]).toEqual([0, 1, 0]);
   });
 
-  it('refuses to part the keys of one address', () => {
+  it('refuses to split the keys of one address', () => {
     const tree = new SegmentDirectory(4);
     tree.begin(0);
     expect(() => tree.split(0, 1, columnOf([address(4, 1), address(4, 1)]), 2)).toThrow(/several addresses/);
   });
 
-  it('shows nothing of what is split in a fork, or in what was forked', () => {
+  it('shows no split in a fork or in its original', () => {
     const tree = new SegmentDirectory(4);
     tree.begin(0);
     const addresses = [1, 2].map((w0) => address(4, w0));
@@ -277,7 +277,7 @@ describe('the tree of segments', () => {
     expect([tree.at(address(4, 1)), fork.at(address(4, 1))]).toEqual([0, 0]);
   });
 
-  it('gives every segment one run of addresses, with keys in it, and finds those of a prefix', () => {
+  it('gives every segment one range of addresses, with keys in it, and finds those of a prefix', () => {
     const lengths = fc.integer({ min: 0, max: 128 });
     fc.assert(
       fc.property(
@@ -322,7 +322,7 @@ describe('the tree of segments', () => {
     );
   });
 
-  it('parts the keys of a segment as well as any cut of as few octets does', () => {
+  it('splits the keys of a segment as well as any split by as few octets', () => {
     const sets = fc.oneof(
       fc.array(ipv4, { minLength: 2, maxLength: 16 }),
       fc.array(ipv6, { minLength: 2, maxLength: 16 }),

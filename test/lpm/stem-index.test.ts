@@ -80,7 +80,7 @@ const first = ipv6(0xfd00_0000, 5);
 const second = ipv6(0xfd00_0001, first.w1 ^ mix(64, first.w0) ^ mix(64, 0xfd00_0001 | 0));
 
 describe('the index of stems', () => {
-  it('names the longest prefix around each address, whatever comes and goes', () => {
+  it('returns the longest prefix around each address, after any changes', () => {
     const step = fc.record({ prefix, address, again: fc.option(fc.nat()), fork: fc.nat(9) });
     fc.assert(
       fc.property(fc.array(step, { maxLength: 60, size: 'max' }), fc.integer(), (steps, seed) => {
@@ -105,7 +105,7 @@ describe('the index of stems', () => {
     );
   });
 
-  it('names each of several prefixes around an address, longest first, to who asks on', () => {
+  it('returns each of several prefixes around an address, longest first, if the caller continues', () => {
     const index = new StemIndex(3);
     const at = ipv6(0x2a00_1234, 0x5678_9abc, 0x1111_1111, -1);
     const lengths = [0, 1, 7, 8, 9, 16, 31, 32, 33, 40, 47, 48, 49, 56, 63, 64, 65, 96, 97, 120, 121, 127];
@@ -115,7 +115,7 @@ describe('the index of stems', () => {
     expect(named(index, at)).toEqual([]);
   });
 
-  it('names prefixes longer than /24 in neighbours that all have some, and where one of them has lost its own', () => {
+  it('returns prefixes longer than /24 if all neighbours have some, and if one of them has lost its own', () => {
     const index = new StemIndex(0);
     const neighbours = Array.from({ length: 8 }, (_, i) => ipv4(0x0a00_0800 | (i << 8)));
     for (const words of neighbours) index.adjust(words, 25, 1);
@@ -124,7 +124,7 @@ describe('the index of stems', () => {
     expect(neighbours.map((at) => named(index, at).length)).toEqual([0, 1, 1, 1, 1, 1, 1, 1]);
   });
 
-  it('names nothing where prefixes were, and needs no more room for others', () => {
+  it('returns nothing for deleted prefixes, and reuses their room', () => {
     for (const family of [4, 6] as const) {
       const index = new StemIndex(0);
       const adjust = (i: number, by: 1 | -1): void => {
@@ -144,7 +144,7 @@ describe('the index of stems', () => {
     }
   });
 
-  it('names a prefix in vain where two IPv6 stems have the same hash, and passes over none', () => {
+  it('returns a wrong prefix if two IPv6 stems have the same hash, and misses none', () => {
     const index = new StemIndex(0);
     const held = [
       { words: first, length: 65 },
@@ -155,7 +155,7 @@ describe('the index of stems', () => {
     expect(named(index, second)).toEqual([65]);
   });
 
-  it('keeps what one of two IPv6 stems with the same hash has when the other loses the same', () => {
+  it('keeps the prefixes of one of two IPv6 stems with the same hash if the other loses the same', () => {
     const index = new StemIndex(0);
     for (const words of [first, second]) index.adjust(words, 65, 1);
     expect(named(index, second)).toEqual([65]);
@@ -168,7 +168,7 @@ describe('the index of stems', () => {
     expect(named(fork, first)).toEqual([65]);
   });
 
-  it('names a prefix at another level below 48 bits that have had more prefixes than a guide counts', () => {
+  it('returns a wrong prefix of another level below 48 bits that have had more prefixes than a guide counts', () => {
     const index = new StemIndex(0);
     const at = ipv6(0xfd00_0000, 5);
     const inner = { ...at };
@@ -185,7 +185,7 @@ describe('the index of stems', () => {
     expect(named(index, { ...at, w3: 2 })).toEqual([127, 64]);
   });
 
-  it('tells IPv6 prefixes apart by each of their bits, and by no further one', () => {
+  it('distinguishes IPv6 prefixes by each of their bits, and by no further one', () => {
     for (let stem = 0; stem < 128; stem += 8) {
       const index = new StemIndex(0);
       const at = ipv6(0xfd00_0000, 0x1234, 0x5678, 0x9abc);
@@ -198,7 +198,7 @@ describe('the index of stems', () => {
     }
   });
 
-  it('mixes a seed in, so that strangers cannot choose stems that it takes for each other', () => {
+  it('uses a seed, so that writers cannot choose stems with equal hashes', () => {
     const taken = [0, 7].map((seed) => {
       const index = new StemIndex(seed);
       index.adjust(first, 65, 1);
@@ -208,7 +208,7 @@ describe('the index of stems', () => {
     expect(taken).toEqual([[65], []]);
   });
 
-  it('mixes a seed in, so that strangers cannot make IPv4 prefixes longer than /24 slow', () => {
+  it('uses a seed, so that writers cannot make IPv4 prefixes longer than /24 slow', () => {
     // The first 24 bits of these have the lowest hashes there are: without a seed they lie in one run of buckets.
     const crowd: AddressWords[] = [];
     for (let stem = 0; stem < 1 << 24; stem++) {

@@ -17,7 +17,7 @@ function longestOf(nets: Iterable<number>, net: number): number {
 describe('sets of prefixes that share a stem', () => {
   const net = fc.oneof(fc.integer({ min: 1, max: 511 }), fc.constantFrom(1, 2, 3, 31, 32, 255, 256, 511));
 
-  it('have what was added and not removed, and find the longest around each prefix', () => {
+  it('contain the prefixes that were added and not removed, and find the longest around each prefix', () => {
     const step = fc.record({ which: fc.nat(2), net, asked: net, fork: fc.nat(9) });
     fc.assert(
       fc.property(fc.array(step, { maxLength: 60, size: 'max' }), (steps) => {
@@ -44,7 +44,7 @@ describe('sets of prefixes that share a stem', () => {
     );
   });
 
-  it('have rows of their own after a fork, which the other one lets go', () => {
+  it('have rows of their own after a fork, which the other one releases', () => {
     const sets = new StrideSets();
     const set = sets.add(sets.add(0, 2), 5);
     const fork = sets.fork();
@@ -53,7 +53,7 @@ describe('sets of prefixes that share a stem', () => {
     expect([2, 5, 6, 7].map((net) => fork.has(set, net))).toEqual([true, true, false, false]);
   });
 
-  it('need no room while they have one prefix, and use that of sets that are empty again', () => {
+  it('need no room while they have one prefix, and reuse that of empty sets', () => {
     const sets = new StrideSets();
     for (let net = 1; net < 512; net++) expect(sets.longest(sets.add(0, net), net)).toBeGreaterThanOrEqual(0);
     expect(sets.bytes).toBe(0);

@@ -118,7 +118,7 @@ describe('labels of prefixes', () => {
     );
   });
 
-  it('of a policy never beat a pod, and stay while any policy says them', () => {
+  it('of a policy never override those of a pod, and remain while any policy has them', () => {
     const { ipcache, metadata, run } = rig();
     const labels = cidrLabels('10.1.2.3/32', 'single-stack');
     for (const policy of ['cnp/a', 'cnp/b'])
@@ -136,7 +136,7 @@ describe('labels of prefixes', () => {
     expect(metadata.status()).toMatchObject({ prefixes: 0, identities: 0 });
   });
 
-  it('of the API server make a remote node 7 with all that its node says, and leave the own host 1', () => {
+  it('of the API server give a remote node identity 7 with all attributes of its node, and leave the own host at 1', () => {
     const { ipcache, metadata, run } = rig();
     const labels = reserved('kube-apiserver');
     ipcache.upsert('10.0.0.1', { identity: 6, source: 'kvstore', hostIP: '192.168.0.1', encryptKey: 3 });
@@ -154,7 +154,7 @@ describe('labels of prefixes', () => {
     ]);
   });
 
-  it('come in chunks, each one batch, and revisions say when', async () => {
+  it('are applied in chunks, each one batch, with revisions', async () => {
     const { ipcache, metadata, run } = rig({ chunk: 100 });
     const batches: number[] = [];
     ipcache.subscribe({ onChanges: (changes) => void batches.push(changes.length) });
@@ -182,7 +182,7 @@ describe('labels of prefixes', () => {
     expect(await never).toBe(false);
   });
 
-  it('say nothing where they say the same again, and what is not a prefix is rejected and counted', () => {
+  it('change nothing if they are written again, and an invalid prefix is rejected and counted', () => {
     const { metadata, run } = rig();
     const revision = metadata.upsertMetadata('10.0.0.0/8', 'generated', 'a', app('x'));
     run();
@@ -194,7 +194,7 @@ describe('labels of prefixes', () => {
     expect(metadata.status()).toMatchObject({ prefixes: 1, rejections: { total: 1 } });
   });
 
-  it('wait for a number where all are in use, and get the first that is free', () => {
+  it('wait for an identity if all are in use, and get the first free one', () => {
     const { ipcache, metadata, run } = rig({ identities: new LocalIdentities(1) });
     for (const [cidr, name] of [
       ['10.0.0.0/8', 'x'],
@@ -225,7 +225,7 @@ describe('a label of a CIDR', () => {
 });
 
 describe('node-local identities', () => {
-  it('are one for the same labels, counted, and given out again as late as possible', () => {
+  it('are one for the same labels, counted, and reused as late as possible', () => {
     const identities = new LocalIdentities(3);
     const [x, y] = [identities.allocate(app('x')), identities.allocate(app('y'))];
     expect([x, y, identities.allocate(app('x'))]).toEqual([LOCAL + 1, LOCAL + 2, LOCAL + 1]);
@@ -238,7 +238,7 @@ describe('node-local identities', () => {
     expect(identities.allocate(app('v'))).toBeUndefined();
   });
 
-  it('of before a restart are withheld from all labels but their own, until they are released', () => {
+  it('of before a restart are reserved for their labels until they are released', () => {
     const identities = new LocalIdentities(3);
     identities.withhold([
       { identity: LOCAL + 1, labels: app('x') },

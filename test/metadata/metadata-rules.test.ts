@@ -31,7 +31,7 @@ function labelsAt({ ipcache, metadata }: Rig, key: string): readonly string[] {
   return labels.map(({ source, key: name, value }) => `${source}:${name}=${value}`);
 }
 
-describe('what labels of a prefix come to', () => {
+describe('the merged labels of a prefix', () => {
   it.each([
     [['host'], 1],
     [['remote-node'], 6],
@@ -66,13 +66,13 @@ describe('what labels of a prefix come to', () => {
     },
   );
 
-  it('a label that is called as the world and is not reserved stays', () => {
+  it('a label with the key of the world that is not reserved is kept', () => {
     const world = rig({ world: 'dual-stack' });
     say(world, '10.0.0.0/8', [...app('x'), label('k8s', 'world', '1')]);
     expect(labelsAt(world, '10.0.0.0/8')).toEqual(['k8s:app=x', 'k8s:world=1', 'reserved:world-ipv4=']);
   });
 
-  it('of one key the strongest source says the value, then the smaller name; of source `cidr` the first counts', () => {
+  it('of one key have the value of the strongest source, then of the smaller name; of source `cidr` the first counts', () => {
     const world = rig();
     say(world, '10.0.0.0/8', app('weak'), 'a', 'generated');
     say(world, '10.0.0.0/8', app('strong'), 'b', 'k8s');
@@ -85,7 +85,7 @@ describe('what labels of a prefix come to', () => {
     ]);
   });
 
-  it('a prefix has the labels of those that cover it, and of none that it covers', () => {
+  it('a prefix has the labels of prefixes that contain it, and not of those within it', () => {
     const world = rig();
     say(world, '10.1.0.0/17', app('inner'));
     say(world, '10.1.0.0/16', [label('k8s', 'tier', 'mid')]);
@@ -94,7 +94,7 @@ describe('what labels of a prefix come to', () => {
     expect(labelsAt(world, '10.1.0.0/16')).toEqual(['k8s:tier=mid', 'reserved:world=', 'k8s:zone=a']);
   });
 
-  it('only a node at this very address lends what its node says', () => {
+  it('only a node at exactly this address adds the labels of its node', () => {
     const world = rig();
     const { ipcache } = world;
     ipcache.upsert('10.0.0.0', { identity: 6, source: 'generated', owner: 'n', hostIP: '192.168.0.1' });
@@ -107,7 +107,7 @@ describe('what labels of a prefix come to', () => {
 });
 
 describe('revisions', () => {
-  it('what is said twice before its turn has one turn, and its first revision counts', () => {
+  it('two writes before a turn have one turn, and the first revision counts', () => {
     const { metadata, run } = rig();
     metadata.upsertMetadata('10.0.0.0/8', 'generated', 'a', app('x'));
     metadata.upsertMetadata('10.0.0.0/8', 'generated', 'a', app('y'));
@@ -116,7 +116,7 @@ describe('revisions', () => {
     expect(metadata.status()).toMatchObject({ applied: 2, revision: 2, pending: 0 });
   });
 
-  it('a node that has changed is a revision, where anything is said of its address', () => {
+  it('a change of a node is a revision if its address has labels', () => {
     const world = rig();
     const revision = say(world, '10.0.0.1/32', app('x'));
     expect(world.metadata.refresh('10.0.0.2')).toBe(revision);
@@ -125,7 +125,7 @@ describe('revisions', () => {
     expect(world.metadata.refresh('10.0.0.1/32')).toBe(revision + 2);
   });
 
-  it('who waits leaves nothing at its signal, and one that has fired already waits for nothing', async () => {
+  it('a waiting caller leaves nothing after its signal, and one whose signal has fired does not wait', async () => {
     const { metadata, run } = rig();
     metadata.upsertMetadata('10.0.0.0/8', 'generated', 'a', app('x'));
     const { signal } = new AbortController();
@@ -137,7 +137,7 @@ describe('revisions', () => {
     expect(await metadata.waitForRevision(1, AbortSignal.abort())).toBe(true);
   });
 
-  it('what is refused is counted by reason, and is no revision', () => {
+  it('rejections are counted by reason, and are not revisions', () => {
     const { metadata, run } = rig();
     expect(metadata.upsertMetadata('10.0.0.0/33', 'generated', 'a', app('x'))).toBe(0);
     expect(metadata.upsertMetadata('10.0.0.0/8', 'nobody' as Source, 'a', app('x'))).toBe(0);
@@ -149,8 +149,8 @@ describe('revisions', () => {
   });
 });
 
-describe('numbers', () => {
-  it('that lack cost no turns until one is free, and then one more', () => {
+describe('identity numbers', () => {
+  it('that are missing cost no turns until one is free, and then one', () => {
     const { metadata, run, ipcache } = rig({ identities: new LocalIdentities(1) });
     for (const [i, cidr] of ['10.0.0.0/8', '11.0.0.0/8', '12.0.0.0/8'].entries())
       metadata.upsertMetadata(cidr, 'generated', 'a', app(String(i)));
@@ -164,7 +164,7 @@ describe('numbers', () => {
     expect(metadata.status()).toMatchObject({ prefixes: 0, withoutIdentity: 0, identities: 0 });
   });
 
-  it('that were withheld and not asked for go to those that lack one', () => {
+  it('that were reserved and not requested are assigned to waiting prefixes', () => {
     const identities = new LocalIdentities(1);
     identities.withhold([{ identity: LOCAL + 1, labels: app('of before') }]);
     const world = rig({ identities });
@@ -175,7 +175,7 @@ describe('numbers', () => {
     expect(world.metadata.status()).toMatchObject({ withoutIdentity: 0, identities: 1 });
   });
 
-  it('are counted as they come into use and become free', () => {
+  it('are counted when they are allocated and released', () => {
     const identities = new LocalIdentities();
     const changes: number[] = [];
     const did = (..._: readonly unknown[]): void => void changes.push(identities.changes);
@@ -187,7 +187,7 @@ describe('numbers', () => {
     expect(() => identities.release(LOCAL + 1)).toThrow('not in use');
   });
 
-  it('are 65,535, and at least one', () => {
+  it('are limited to 65,535, and are at least one', () => {
     expect(() => new LocalIdentities(0)).toThrow('65,535');
     expect(() => new LocalIdentities(65_536)).toThrow('65,535');
     const all = new LocalIdentities();
@@ -196,7 +196,7 @@ describe('numbers', () => {
     expect(new LocalIdentities(65_535).allocate(app('x'))).toBe(LOCAL + 1);
   });
 
-  it('beyond the last, or withheld for others already, are not withheld', () => {
+  it('outside the range, or reserved for other labels already, are not reserved', () => {
     const identities = new LocalIdentities(3);
     identities.withhold([
       { identity: LOCAL + 4, labels: app('beyond') },

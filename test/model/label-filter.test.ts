@@ -7,7 +7,7 @@ function kept(keys: readonly string[], options?: LabelFilterOptions, source = 'k
 }
 
 describe('a label filter', () => {
-  it('keeps what nothing ignores, and what is included more exactly than it is ignored (K 28, 29)', () => {
+  it('keeps labels that no rule ignores, and those with a more specific include rule (K 28, 29)', () => {
     const keys = [
       'app',
       'io.kubernetes.pod.namespace',
@@ -32,7 +32,7 @@ describe('a label filter', () => {
     ]);
   });
 
-  it('matches at the start of a key only, and a dot by a dot', () => {
+  it('matches at the start of a key only, and a dot only with a dot', () => {
     expect(kept(['my-pod-template-hash', 'kubernetesXio/arch', 'ioXkubernetes'])).toEqual([
       'my-pod-template-hash',
       'kubernetesXio/arch',
@@ -40,7 +40,7 @@ describe('a label filter', () => {
     ]);
   });
 
-  it('keeps what is included alone, once an option includes something', () => {
+  it('keeps only included labels if an option includes any', () => {
     expect(kept(['app', 'tier', 'io.kubernetes.pod.namespace'], { rules: ['app'] })).toEqual([
       'app',
       'io.kubernetes.pod.namespace',
@@ -48,12 +48,12 @@ describe('a label filter', () => {
     expect(kept(['app', 'tier'], { rules: ['!tier'] })).toEqual(['app']);
   });
 
-  it('takes the shortest of what ignores, and the longest of what includes', () => {
+  it('uses the shortest ignoring match and the longest including match', () => {
     const rules = ['!a', '!abcd', 'ab', 'abc'];
     expect(kept(['abcd', 'a', 'ab'], { file: [], rules })).toEqual(['abcd', 'ab']);
   });
 
-  it('looks at the source where a rule names one', () => {
+  it('checks the source if a rule names one', () => {
     const options = { file: [{ prefix: 'app', source: 'container' }] };
     expect(kept(['app'], options)).toEqual([]);
     expect(kept(['app'], options, 'container')).toEqual(['app']);

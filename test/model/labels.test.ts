@@ -32,7 +32,7 @@ describe('labels', () => {
     for (const text of recorded) expect(formatLabels(parseLabels(text) ?? [])).toBe(text);
   });
 
-  it('are what the key says', () => {
+  it('equal those in the key', () => {
     expect(parseLabels('k8s:app=checkout;reserved:host=;k8s:io.kubernetes.pod.namespace=shop;')).toEqual(
       [
         { source: 'k8s', key: 'app', value: 'checkout' },
@@ -50,7 +50,7 @@ describe('labels', () => {
     );
   });
 
-  it('are sorted by key in the key form, whatever order they came in; of one key the last counts', () => {
+  it('are sorted by key in the key form, whatever their order; of equal keys the last counts', () => {
     const labels = ['b', 'a', 'c', 'a'].map((key, index) => ({ source: 'k8s', key, value: String(index) }));
     expect(formatLabels(labels)).toBe('k8s:a=3;k8s:b=0;k8s:c=2;');
   });

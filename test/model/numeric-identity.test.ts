@@ -14,7 +14,7 @@ import {
 } from '../../src/model/numeric-identity.ts';
 
 describe('an identity', () => {
-  it('has one of the reserved names for 0 to 10', () => {
+  it('has a reserved name from 0 to 10', () => {
     const names = Array.from({ length: 12 }, (_, identity) => reservedIdentityName(identity));
     expect(names).toEqual([
       ...['unknown', 'host', 'world', 'unmanaged', 'health', 'init', 'remote-node'],
@@ -33,7 +33,7 @@ describe('an identity', () => {
     (value) => expect(isNumericIdentity(value)).toBe(false),
   );
 
-  it('says its scope in the upper byte', () => {
+  it('contains its scope in the upper byte', () => {
     expect(identityScope(66536)).toBe(0);
     expect(identityScope(0xff_ffff)).toBe(0);
     expect(identityScope(LOCAL_IDENTITY_SCOPE + 5)).toBe(LOCAL_IDENTITY_SCOPE);
@@ -52,7 +52,7 @@ describe.each<MaxConnectedClusters>([255, 511])('in a mesh of %d clusters', (max
     expect(clusterIdentityRange(max, max).max).toBe(LOCAL_IDENTITY_SCOPE - 1);
   });
 
-  it('every identity of the range names its cluster, and its neighbours name another', () => {
+  it('contains the id of its cluster at both ends of the range, and of another beyond them', () => {
     fc.assert(
       fc.property(fc.integer({ min: 0, max }), fc.nat(), (cluster, n) => {
         const range = clusterIdentityRange(cluster, max);

@@ -33,7 +33,7 @@ function sameLabels(a: Labels, b: Labels): boolean {
 }
 
 describe('the identities of a cluster', () => {
-  it('find their place in few steps, however many have the same labels (regression: one for each of them)', () => {
+  it('are found in few steps, however many have the same labels (regression: one step for each)', () => {
     let compared = 0;
     const cache = new IdentityCache((a, b) => {
       compared++;
@@ -69,7 +69,7 @@ describe('the identities of a cluster', () => {
     expect(cpuMs).toBeLessThan(1000);
   });
 
-  it('are found by number and by labels, the smallest number where several have the same labels', () => {
+  it('are found by number and by labels, the smallest number if several have the same labels', () => {
     fc.assert(
       fc.property(fc.array(step, { maxLength: 30 }), anyLabels, (steps, wanted) => {
         const cache = new IdentityCache();

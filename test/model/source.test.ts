@@ -30,7 +30,7 @@ describe('a source', () => {
     ]);
   });
 
-  it('keeps the order of the sources that 1.8 knows', () => {
+  it('keeps the order of the sources of 1.8', () => {
     const known: Source[] = ['local', 'kvstore', 'custom-resource', 'k8s', 'generated', 'unspec'];
     expect(known.toSorted(compareSources)).toEqual(known);
   });
@@ -42,7 +42,7 @@ describe('a source', () => {
 
   it.each(SOURCES)('is %s', (source) => expect(isSource(source)).toBe(true));
 
-  it('may be overwritten by its equals and its betters', () => {
+  it('may be overwritten by an equal or stronger one', () => {
     fc.assert(
       fc.property(anySource, anySource, (current, next) => {
         expect(mayOverwrite(current, next)).toBe(SOURCES.indexOf(next) <= SOURCES.indexOf(current));
@@ -52,7 +52,7 @@ describe('a source', () => {
 });
 
 describe('writers', () => {
-  it('I4 one winner: stand in a total order, by source and then by owner, nobody first', () => {
+  it('I4 one winner: are in a total order, by source and then by owner, the absent one first', () => {
     fc.assert(
       fc.property(anyWriter, anyWriter, anyWriter, (a, b, c) => {
         const ab = compareWriters(a, b);

@@ -22,7 +22,7 @@ const listed: Equivalent = {
 };
 
 describe('the score of a mutation run', () => {
-  it('is what was detected of all that is not equivalent', () => {
+  it('is the share of detected mutants among those that are not equivalent', () => {
     const killed: Mutant = { ...survivor, change: '_ < _ → true', status: 'Killed' };
     const unseen: Mutant = { ...survivor, change: '_ < _ → false', status: 'NoCoverage' };
     const score = scoreOf([survivor, killed, { ...killed, status: 'Ignored' }, unseen], [listed]);
@@ -30,7 +30,7 @@ describe('the score of a mutation run', () => {
     expect(score.stale).toEqual([]);
   });
 
-  it('counts time-outs, and files that could not be loaded, as detected', () => {
+  it('counts timeouts, and files that could not be loaded, as detected', () => {
     const results = [
       { ...survivor, status: 'Timeout' as const },
       { ...survivor, status: 'RuntimeError' as const },
@@ -38,7 +38,7 @@ describe('the score of a mutation run', () => {
     expect(scoreOf(results, [])).toMatchObject({ killed: 1, timeout: 1, percent: 100 });
   });
 
-  it('names each equivalent that is detected, or not there any more', () => {
+  it('names each equivalent that is detected, or that does not exist any more', () => {
     const [stale] = scoreOf([{ ...survivor, status: 'Killed' }], [listed]).stale;
     expect(stale).toBe('src/net/port.ts: Port.before: _ < _ → _ <= _');
     expect(scoreOf([], [listed]).stale).toHaveLength(1);
@@ -46,7 +46,7 @@ describe('the score of a mutation run', () => {
 });
 
 describe('a mutant', () => {
-  it('is shown with what it replaces, on one line', () => {
+  it('is printed with its replacement, on one line', () => {
     const location = { start: { line: 2, column: 12 }, end: { line: 4, column: 2 } };
     const result = { id: '1', mutatorName: 'BlockStatement', status: 'Survived' as const, replacement: '{}' };
     const source = 'function check(): void {\n  if (one) {\n    two();\n}\n}';
@@ -105,7 +105,7 @@ describe('the command line of mutate', () => {
     [['cli'], "unknown room 'cli'"],
     [['net', 'src/model/labels.ts'], 'src/model/labels.ts: not in src/net/'],
     [['net', '--runs', '0'], '--concurrency and --runs take a number above 0'],
-  ])('%j is refused', (words, reason) => {
+  ])('%j is rejected', (words, reason) => {
     expect(() => parseCommandLine(words)).toThrow(reason);
   });
 });

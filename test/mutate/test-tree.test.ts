@@ -17,7 +17,7 @@ it('a test passes within any time, whole milliseconds or not (regression: fracti
   await expect(run(async () => {}, 4000.64)).resolves.toBeUndefined();
 });
 
-it('a test that fails rejects with what it has thrown', async () => {
+it('a failed test rejects with the thrown value', async () => {
   const error = new Error('as it is');
   await expect(
     run(() => {
@@ -26,7 +26,7 @@ it('a test that fails rejects with what it has thrown', async () => {
   ).rejects.toBe(error);
 });
 
-it('a test that does not give way took too long', async () => {
+it('a test that never yields took too long', async () => {
   await expect(
     run(() => {
       for (;;);

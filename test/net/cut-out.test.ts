@@ -24,7 +24,7 @@ function addresses(text: string): Set<number> {
 }
 
 describe('cutting prefixes out of a prefix', () => {
-  it('leaves the least set of prefixes, by address', () => {
+  it('leaves the smallest set of prefixes, by address', () => {
     expect(left('10.0.0.0/8', '10.0.0.0/9')).toEqual(['10.128.0.0/9']);
     expect(left('10.0.0.0/30', '10.0.0.2')).toEqual(['10.0.0.0/31', '10.0.0.3/32']);
     expect(left('fd00::/62', 'fd00:0:0:3::/64')).toEqual(['fd00::/63', 'fd00:0:0:2::/64']);
@@ -33,7 +33,7 @@ describe('cutting prefixes out of a prefix', () => {
     expect(left('fd00::/127', 'fd00::1')).toEqual(['fd00::/128']);
   });
 
-  it('gives the first of them where that is asked for', () => {
+  it('returns only the first of them if requested', () => {
     const some = fc.array(small, { maxLength: 6 });
     fc.assert(
       fc.property(small, some, fc.nat(8), (whole, others, most) => {
@@ -43,13 +43,13 @@ describe('cutting prefixes out of a prefix', () => {
     );
   });
 
-  it('leaves nothing of what is covered, and all of what is elsewhere', () => {
+  it('leaves nothing of a covered prefix, and all of an unrelated one', () => {
     expect(left('10.1.0.0/16', '10.0.0.0/8')).toEqual([]);
     expect(left('10.1.0.0/16', '10.1.0.0/16')).toEqual([]);
     expect(left('10.1.0.0/16', '10.2.0.0/16', 'fd00::/8')).toEqual(['10.1.0.0/16']);
   });
 
-  it('leaves exactly the addresses that no other has, in as few prefixes as can be', () => {
+  it('leaves exactly the addresses that no other prefix has, in as few prefixes as possible', () => {
     fc.assert(
       fc.property(small, fc.array(small, { maxLength: 5 }), (whole, others) => {
         const expected = addresses(whole);

@@ -148,11 +148,11 @@ describe('a field', () => {
     ['addressOf', (fields: Lenient) => fields.addressOf(6, 'a'), 'FD00::0:1', 'fd00::1'],
     ['addressOf', (fields: Lenient) => fields.addressOf(4, 'a'), '10.0.0.1', '10.0.0.1'],
     ['cidr', (fields: Lenient) => fields.cidr('a'), ' 10.1.2.3/16\n', '10.1.0.0/16'],
-  ])('of the right form is read: %s', (_name, reader: (fields: Lenient) => unknown, value, expected) => {
+  ])('of the right form is returned: %s', (_name, reader: (fields: Lenient) => unknown, value, expected) => {
     expect(read({ a: value }, reader)).toEqual({ value: expected, rejected: [] });
   });
 
-  it('is its own only: no name reaches a prototype', () => {
+  it('is an own property only: no name reaches a prototype', () => {
     for (const name of ['__proto__', 'constructor', 'toString', 'hasOwnProperty']) {
       expect(read({}, (fields) => fields.value(name)).value).toBeUndefined();
     }
@@ -175,7 +175,7 @@ describe('a list', () => {
     expect(none).toMatchObject({ rejection });
   });
 
-  it('gives its elements, and leaves out those that are rejected, by their path', () => {
+  it('returns its elements without rejected ones, which are named by their path', () => {
     const json = { spec: { ports: [{ port: 80 }, null, 7, { port: 'x' }, { port: 0 }] } };
     const ports = read(json, (fields) =>
       fields
@@ -192,7 +192,7 @@ describe('a list', () => {
     ]);
   });
 
-  it('is empty when it is absent, and rejected when it is none or too long', () => {
+  it('is empty if it is absent, and rejected if it is not a list or too long', () => {
     const sizes = (json: unknown) => read(json, (fields) => fields.list('a', 2).size);
     expect(sizes({})).toEqual({ value: 0, rejected: [] });
     expect(sizes({ a: [1, 2] })).toEqual({ value: 2, rejected: [] });
@@ -205,7 +205,7 @@ describe('a list', () => {
 });
 
 describe('a map', () => {
-  it('gives strings in the order of the input, without those that are none', () => {
+  it('returns strings in the order of the input, without other values', () => {
     const { value, rejected } = read({ labels: { b: '1', a: '2', c: 3, d: null } }, (fields) => [
       ...fields.strings('labels'),
     ]);
@@ -216,7 +216,7 @@ describe('a map', () => {
     expect(rejected).toEqual(['wrong-type labels.c 3: must be a string']);
   });
 
-  it('has no names when it is absent, and is rejected when it is none or too large', () => {
+  it('has no names if it is absent, and is rejected if it is not an object or too large', () => {
     const names = (json: unknown) => read(json, (fields) => fields.map('a', 2).names);
     expect(names({})).toEqual({ value: [], rejected: [] });
     expect(names({ a: { x: 1, y: 2 } })).toEqual({ value: ['x', 'y'], rejected: [] });
@@ -236,8 +236,8 @@ describe('a map', () => {
   });
 });
 
-describe('an input that is rejected as a whole', () => {
-  it('is its first rejection, with its place', () => {
+describe('an input that is rejected completely', () => {
+  it('returns its first rejection, with its place', () => {
     const decoded = decodeWith('key', () => {
       const fields = Fields.of({ a: 1, b: 2 }, rejectInput, 'value');
       return [fields.string('a'), fields.string('b')];
@@ -254,7 +254,7 @@ describe('an input that is rejected as a whole', () => {
     });
   });
 
-  it('is none where nothing is rejected: it is what was read', () => {
+  it('returns the value if nothing is rejected', () => {
     const decoded = decodeWith('key', () => Fields.of({ a: 'x' }, rejectInput, 'value').string('a'));
     expect(decoded).toEqual({ ok: true, value: 'x' });
   });
@@ -269,7 +269,7 @@ describe('an input that is rejected as a whole', () => {
     expect(decoded).toMatchObject({ ok: false, rejection });
   });
 
-  it('lets other errors through', () => {
+  it('passes other errors on', () => {
     expect(() =>
       decodeWith('key', () => {
         throw new RangeError('a bug');

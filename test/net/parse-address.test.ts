@@ -22,7 +22,7 @@ function hexTail(match: readonly unknown[]): string {
 }
 
 describe('an address', () => {
-  it('is read and written as the independent library does it, whatever its spelling', () => {
+  it('is parsed and formatted like in an independent library, in any spelling', () => {
     fc.assert(
       fc.property(addressText, (text) => {
         expect(canonicalAddress(text)).toBe(byOthers(text));
@@ -30,7 +30,7 @@ describe('an address', () => {
     );
   });
 
-  it('is accepted or rejected as two independent parsers do it, when it is nearly right', () => {
+  it('is accepted or rejected like in two independent parsers, if it is almost valid', () => {
     fc.assert(
       fc.property(almostAddressText, (text) => {
         expect(canonicalAddress(text)).toBe(byOthers(text));
@@ -48,7 +48,7 @@ describe('an address', () => {
     );
   });
 
-  it('of IPv4 is the same key when it is written as IPv4-mapped IPv6, dotted or in hexadecimal', () => {
+  it('of IPv4 is the same key if it is written as IPv4-mapped IPv6, dotted or in hexadecimal', () => {
     fc.assert(
       fc.property(ipv4Text, (text) => {
         expect(canonicalAddress(`::ffff:${text}`)).toBe(text);
@@ -136,7 +136,7 @@ describe('an address', () => {
     expect(canonicalAddress(text)).toBeUndefined();
   });
 
-  it('with a dotted tail near its start was rejected, being taken for IPv4', () => {
+  it('with a dotted tail near its start was rejected, because it was parsed as IPv4', () => {
     expect(canonicalAddress('::1.2.3.4')).toBe('::102:304');
     expect(canonicalAddress('::0.0.0.0')).toBe('::');
   });

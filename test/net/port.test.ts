@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { isPort, PROTOCOL_NUMBERS, protocolName, protocolNumber } from '../../src/net/port.ts';
 
 describe('a protocol', () => {
-  it('has the number that IANA gave it', () => {
+  it('has the number assigned by IANA', () => {
     expect(PROTOCOL_NUMBERS).toEqual({ ANY: 0, ICMP: 1, TCP: 6, UDP: 17, ICMPv6: 58, SCTP: 132 });
   });
 

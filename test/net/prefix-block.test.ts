@@ -9,7 +9,7 @@ function key(text: string): PrefixRegister {
 }
 
 describe('a block of keys', () => {
-  it('gives back every key as it was put in, and none where there is none', () => {
+  it('returns every key that was added, and none otherwise', () => {
     const texts = [
       ['0.0.0.0/0', '10.1.2.3', '10.1.2.3/32', '255.255.255.255', '10.1.0.0/16', '128.0.0.0/1'],
       [
@@ -56,7 +56,7 @@ describe('a block of keys', () => {
     ],
     ['half neighbours', ['10.0.0.1', '10.0.0.2', '10.0.1.1', '10.0.1.2'], false],
     ['nothing', [], false],
-  ])('says whether it pays to read ahead: %s', (_, texts, scattered) => {
+  ])('decides whether to prefetch: %s', (_, texts, scattered) => {
     const block = new PrefixBlock();
     texts.forEach((text, i) => {
       block.set(i, key(text));
@@ -64,7 +64,7 @@ describe('a block of keys', () => {
     expect(block.isScattered(texts.length)).toBe(scattered);
   });
 
-  it('looks at no key behind those that it is asked about', () => {
+  it('reads no key after those of its call', () => {
     const block = new PrefixBlock();
     ['10.0.0.1', '10.0.1.1', '10.0.1.2', '10.0.1.3'].forEach((text, i) => {
       block.set(i, key(text));

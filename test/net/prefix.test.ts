@@ -80,7 +80,7 @@ describe('a prefix', () => {
     );
   });
 
-  it('is masked as the independent library does it', () => {
+  it('is masked like in the independent library', () => {
     fc.assert(
       fc.property(cidrText, (text) => {
         const [address, length] = ipaddr.parseCIDR(text.replace(/^::(\d+\.\d+\.\d+\.\d+)/, '::0:$1'));
@@ -96,7 +96,7 @@ describe('a prefix', () => {
     );
   });
 
-  it('contains an address that differs from its own at some bit exactly if it is no longer than that', () => {
+  it('contains an address that differs from its own at some bit if and only if it is no longer than that', () => {
     const bit = fc.integer({ min: 0, max: 127 });
     const near = fc.integer({ min: -2, max: 3 });
     fc.assert(
@@ -115,7 +115,7 @@ describe('a prefix', () => {
     );
   });
 
-  it('contains another exactly if that one begins with its bits', () => {
+  it('contains another if and only if that one starts with its bits', () => {
     fc.assert(
       fc.property(anyPrefix, anyPrefix, (a, b) => {
         expect(a.contains(b)).toBe(naiveContains(naive(a), naive(b)));
@@ -124,7 +124,7 @@ describe('a prefix', () => {
     );
   });
 
-  it('contains an address exactly if the independent library matches it', () => {
+  it('contains an address if and only if the independent library matches it', () => {
     fc.assert(
       fc.property(
         relatedCidr.map(parse),
@@ -161,7 +161,7 @@ describe('a prefix', () => {
     expectRefused(parse('10.0.0.0/8'), method, alone(without(right, 'family', 'length')));
   });
 
-  it('comes before everything it contains', () => {
+  it('is ordered before everything it contains', () => {
     fc.assert(
       fc.property(relatedCidr.map(parse), relatedCidr.map(parse), (a, b) => {
         if (a.contains(b)) expect(comparePrefixes(a, b)).toBeLessThanOrEqual(0);
@@ -221,7 +221,7 @@ describe('a prefix', () => {
 });
 
 describe('a key', () => {
-  it('is accepted or rejected as address and length are, when it is nearly right', () => {
+  it('is accepted or rejected like its address and length, if it is almost valid', () => {
     const almostLength = fc.string({ unit: fc.constantFrom(...'0123689ax:/'), maxLength: 3 });
     const almostKey = fc.oneof(
       almostAddressText,
@@ -241,7 +241,7 @@ describe('a key', () => {
     );
   });
 
-  it('is written the same whether or not its text is at hand', () => {
+  it('is formatted the same with and without its text', () => {
     fc.assert(
       fc.property(fc.oneof(addressText, cidrText), (text) => {
         const register = prefixRegister();
@@ -257,7 +257,7 @@ describe('a key', () => {
     );
   });
 
-  it('is taken as it is written only where that is canonical, wherever its zeros are', () => {
+  it('keeps its text only if that is canonical, wherever its zeros are', () => {
     const register = prefixRegister();
     const mistaken: string[] = [];
     const check = (text: string): void => {
@@ -294,7 +294,7 @@ describe('a key', () => {
     expect(mistaken).toEqual([]);
   });
 
-  it('is the same as another exactly if both are written the same', () => {
+  it('equals another if and only if both are formatted the same', () => {
     const word = fc.constantFrom(0, 1);
     const register = fc.record({
       ...{ family: fc.constantFrom(4, 6), form: fc.constantFrom('endpoint', 'cidr'), length: word },
@@ -315,7 +315,7 @@ describe('a key', () => {
     );
   });
 
-  it('is no value that is no text', () => {
+  it('is not parsed from a value that is not text', () => {
     for (const value of [undefined, null, 7, ['10.0.0.1']])
       expect(Reflect.apply(parsePrefix, undefined, [value, prefixRegister()])).toBe(false);
   });
@@ -340,7 +340,7 @@ describe('a key', () => {
     expect(parsePrefix('0.0.0.0', register) && register).toEqual(prefixRegister());
   });
 
-  it('that was copied is kept', () => {
+  it('that was copied is unchanged', () => {
     const register = prefixRegister();
     parsePrefix('fd00:1:2:3:4:5:6:7/120', register);
     const copy = copyRegister(register);
@@ -364,7 +364,7 @@ describe('a key', () => {
     expect(parse('10.1.2.3/31').isFullLength).toBe(false);
   });
 
-  it('parsed into a used register leaves nothing of what was there', () => {
+  it('parsed into a used register leaves nothing of the earlier one', () => {
     fc.assert(
       fc.property(fc.oneof(addressText, cidrText), fc.oneof(addressText, cidrText), (first, second) => {
         const used = prefixRegister();

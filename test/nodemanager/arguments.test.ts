@@ -37,7 +37,7 @@ const OF_IDS: WrongCalls<NodeIDs> = {
   nodeDelete: alone(NO_NODE),
 };
 
-describe('an argument that lacks something is refused', () => {
+describe('an incomplete argument is rejected', () => {
   it.each(Object.entries(OF_MANAGER))('by a node manager: %s', (method, calls) => {
     expectRefused(fresh().manager, method, calls);
   });

@@ -26,7 +26,7 @@ describe('a checkpoint', () => {
     bootID: 'boot',
   });
 
-  it('survives JSON with every field (labels such as __proto__ too)', () => {
+  it('survives JSON with every field (including labels such as __proto__)', () => {
     const { manager } = fresh();
     manager.nodeUpdated(full);
     const other = fresh();
@@ -37,7 +37,7 @@ describe('a checkpoint', () => {
     expect({ ...restored?.toJSON(), source: 'kvstore' }).toEqual(manager.get('east/a')?.toJSON());
   });
 
-  it('leaves the local node out: it announces itself', () => {
+  it('omits the local node, which announces itself', () => {
     const { manager } = fresh();
     manager.nodeUpdated(node('me', { source: 'k8s' }));
     manager.nodeUpdated(node('elsewhere', { source: 'local' }));
@@ -45,7 +45,7 @@ describe('a checkpoint', () => {
     expect(manager.checkpoint().nodes.map(({ name }) => name)).toEqual(['b']);
   });
 
-  it('reaches nodes again before anybody announces them, and weighs less than anybody who does', () => {
+  it('restores nodes before any source announces them, with the weakest source', () => {
     const { manager } = fresh();
     manager.nodeUpdated(node('a', { addresses: addresses('InternalIP:10.0.0.1') }));
     const { manager: later, ipcache } = fresh();
@@ -55,7 +55,7 @@ describe('a checkpoint', () => {
     expect(later.get('east/a')?.source).toBe('kvstore');
   });
 
-  it('what nobody has announced by the time a cluster has synced is withdrawn', () => {
+  it('that no source has confirmed when a cluster has synced is withdrawn', () => {
     const { manager } = fresh();
     for (const cluster of ['east', 'west']) {
       for (const name of ['a', 'b']) manager.nodeUpdated(node(name, { cluster }));
@@ -81,7 +81,7 @@ describe('a checkpoint', () => {
     expect(manager.status().rejections.byReason['invalid-checkpoint']).toBe(1);
   });
 
-  it('with bad nodes gives the good ones; the others are rejected with their field', () => {
+  it('with invalid nodes restores the valid ones; the others are rejected with their field', () => {
     const { manager } = fresh();
     const good = { name: 'a', cluster: 'east' };
     const bad = [
@@ -107,7 +107,7 @@ describe('a checkpoint', () => {
     ]);
   });
 
-  it('gives a fresh manager the same nodes and addresses, whatever came before', () => {
+  it('restores the same nodes and addresses in a new manager, whatever its history', () => {
     fc.assert(
       fc.property(history, (operations) => {
         const before = fresh();

@@ -151,7 +151,7 @@ function rig(make: (options: NodeManagerOptions) => NodeManager): () => RacingRi
   };
 }
 
-describe('a broken feed is caught', () => {
+describe('a broken feed is detected', () => {
   it.each([
     ['one that drops errors', rig((options) => new Careless(options))],
     ['one without a limit', rig((options) => new Unlimited(options))],

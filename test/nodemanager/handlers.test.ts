@@ -13,7 +13,7 @@ import { addresses, fresh, node } from './support/node-fixtures.ts';
 const gone = (name: string) => ({ cluster: 'east', name, source: 'kvstore' }) as const;
 
 describe('an asynchronous handler', () => {
-  it('is called one at a time for a node; what comes meanwhile is merged, with the right old node', async () => {
+  it('is called one at a time for a node; changes during a call are merged, with the right old node', async () => {
     const { manager } = fresh();
     const handler = new DeferredHandler();
     manager.subscribe(handler);
@@ -27,7 +27,7 @@ describe('an asynchronous handler', () => {
     expect(handler.take()).toEqual(['add a 1', 'update a 1→3', 'update a 3→4']);
   });
 
-  it('is measured: each call until its promise has settled, in whatever way, or it has returned or thrown', async () => {
+  it('is measured: each call until its promise settles, or it returns or throws', async () => {
     const { manager, clock } = fresh();
     const sums = (): readonly (number | undefined)[] => {
       const [status] = manager.status().handlers;
@@ -55,7 +55,7 @@ describe('an asynchronous handler', () => {
     expect(sums()).toEqual([2, 14]);
   });
 
-  it('hears nothing of a node that came and went while it was its turn', async () => {
+  it('does not receive a node that was added and deleted before its turn', async () => {
     const { manager } = fresh();
     const handler = new DeferredHandler();
     manager.subscribe(handler, { concurrency: 1 });
@@ -67,7 +67,7 @@ describe('an asynchronous handler', () => {
     expect(manager.status().handlers[0]).toMatchObject({ pending: 0, running: 0 });
   });
 
-  it('hears nothing of a change that was taken back meanwhile', async () => {
+  it('does not receive a change that was undone before its turn', async () => {
     const { manager } = fresh();
     const handler = new DeferredHandler();
     manager.nodeUpdated(node('a', { bootID: '1' }));
@@ -78,7 +78,7 @@ describe('an asynchronous handler', () => {
     expect(handler.take()).toEqual(['add a 1']);
   });
 
-  it('is told of a node that goes and comes back as two things, or as an update when it has not begun', async () => {
+  it('receives a node that is deleted and added again as two calls, or as an update before the delete starts', async () => {
     const { manager } = fresh();
     const handler = new DeferredHandler();
     manager.subscribe(handler);
@@ -94,7 +94,7 @@ describe('an asynchronous handler', () => {
     expect(handler.take()).toEqual(['delete a 2', 'add a 3']);
   });
 
-  it('runs no more calls at a time than it asked for, and takes nodes in turn', async () => {
+  it('has no more concurrent calls than configured, and takes nodes in turn', async () => {
     const { manager } = fresh();
     const handler = new DeferredHandler();
     for (const name of ['a', 'b', 'c', 'd']) manager.nodeUpdated(node(name));
@@ -107,7 +107,7 @@ describe('an asynchronous handler', () => {
     expect(handler.running).toEqual(['add d ']);
   });
 
-  it('does not hold up other nodes or other handlers', async () => {
+  it('does not delay other nodes or other handlers', async () => {
     const { manager } = fresh();
     const [slow, quick] = [new DeferredHandler(), new DeferredHandler()];
     manager.subscribe(slow);
@@ -121,7 +121,7 @@ describe('an asynchronous handler', () => {
 });
 
 describe('a handler of many nodes', () => {
-  it('is called for 150,000 nodes at a constant cost for each', async () => {
+  it('is called for 150,000 nodes at a constant cost per node', async () => {
     const { clock } = fresh();
     let left = 150_000;
     const feed = new HandlerFeed(
@@ -144,8 +144,8 @@ describe('a handler of many nodes', () => {
   });
 });
 
-describe('a call that fails', () => {
-  it('is repeated with exponential backoff and full jitter, on the clock that was given', () => {
+describe('a failed call', () => {
+  it('is retried with exponential backoff and full jitter, on the given clock', () => {
     const faults: HandlerFault[] = [];
     const { manager, clock } = fresh({ random: () => 0.5, onHandlerFault: (fault) => faults.push(fault) });
     let attempts = 0;
@@ -167,7 +167,7 @@ describe('a call that fails', () => {
     expect(clock.pending).toBe(1);
   });
 
-  it('is repeated with the node as it is by then, and at once when that has changed', async () => {
+  it('is retried with the current node, and immediately when the node changes', async () => {
     const { manager, clock } = fresh();
     const handler = new DeferredHandler();
     manager.nodeUpdated(node('a', { bootID: '1' }));
@@ -185,7 +185,7 @@ describe('a call that fails', () => {
     expect(clock.pending).toBe(0);
   });
 
-  it('of a delete is finished before the node is added again', async () => {
+  it('of a delete succeeds before the node is added again', async () => {
     const { manager } = fresh();
     const handler = new DeferredHandler();
     manager.nodeUpdated(node('a', { bootID: '1' }));
@@ -199,7 +199,7 @@ describe('a call that fails', () => {
     expect(handler.take()).toEqual(['add a 1', 'delete a 1', 'delete a 1', 'add a 2']);
   });
 
-  it('of an add is undone when the node has gone', async () => {
+  it('of an add is undone if the node is deleted', async () => {
     const { manager } = fresh();
     const handler = new DeferredHandler();
     manager.subscribe(handler);
@@ -211,7 +211,7 @@ describe('a call that fails', () => {
     expect(manager.status().handlers[0]?.pending).toBe(0);
   });
 
-  it('of an update is put right when the node is what it was before', async () => {
+  it('of an update is corrected if the node is the earlier one again', async () => {
     const { manager } = fresh();
     const handler = new DeferredHandler();
     manager.subscribe(handler);
@@ -225,7 +225,7 @@ describe('a call that fails', () => {
     expect(manager.status().handlers[0]?.pending).toBe(0);
   });
 
-  it('shows in the status of its handler and in the explanation of its node', async () => {
+  it('appears in the status of its handler and in the explanation of its node', async () => {
     const { manager } = fresh();
     const handler = new DeferredHandler();
     manager.subscribe(handler);
@@ -246,7 +246,7 @@ describe('a call that fails', () => {
     ]);
   });
 
-  it('does no harm when even the report of it fails, which is counted', () => {
+  it('has no further effect if its report fails, too, which is counted', () => {
     const { manager, clock } = fresh({
       onHandlerFault: () => {
         throw new Error('the log is full');
@@ -267,8 +267,8 @@ describe('a call that fails', () => {
   });
 });
 
-describe('stopping', () => {
-  it('aborts what runs, ignores what comes of it, and calls nothing more', async () => {
+describe('a stop', () => {
+  it('aborts running calls, ignores their results, and starts no others', async () => {
     const { manager, clock } = fresh();
     const handler = new DeferredHandler();
     const unsubscribe = manager.subscribe(handler);
@@ -284,7 +284,7 @@ describe('stopping', () => {
     expect(clock.pending).toBe(0);
   });
 
-  it('a handler may leave while it is being told', () => {
+  it('a handler may unsubscribe during a notification', () => {
     const { manager } = fresh();
     let told = 0;
     const unsubscribe = manager.subscribe({
@@ -322,7 +322,7 @@ describe('stopping', () => {
     }
   });
 
-  it('closed-nodemanager: a handler that comes to a closed manager is called for nothing', () => {
+  it('closed-nodemanager: a handler that subscribes to a closed manager is not called', () => {
     const { manager } = fresh();
     manager.nodeUpdated(node('a'));
     manager.close();
@@ -337,7 +337,7 @@ describe('stopping', () => {
     expect(manager.status().handlers).toEqual([]);
   });
 
-  it('a handler that comes while the manager is closed by another one is called for nothing', () => {
+  it('a handler that subscribes while another one closes the manager is not called', () => {
     const { manager } = fresh();
     const calls: string[] = [];
     const late = { nodeAdd: () => void calls.push('add'), nodeUpdate: () => {}, nodeDelete: () => {} };
@@ -371,7 +371,7 @@ describe('stopping', () => {
     expect(manager.status().handlers).toHaveLength(2);
   });
 
-  it('with deleteOnClose tells each handler to delete what it knows, once', async () => {
+  it('with deleteOnClose tells each handler to delete its nodes, once', async () => {
     const { manager, clock } = fresh({ deleteOnClose: true });
     const handler = new DeferredHandler();
     manager.subscribe(handler);
@@ -388,7 +388,7 @@ describe('stopping', () => {
   });
 });
 
-describe('closing with deleteOnClose', () => {
+describe('close with deleteOnClose', () => {
   it('deletes a node whose add has failed, because a part of it may exist', async () => {
     const { manager } = fresh({ deleteOnClose: true });
     const handler = new DeferredHandler();
@@ -405,7 +405,7 @@ describe('whenApplied', () => {
   const outcomeOf = async (promise: Promise<string>): Promise<string> =>
     Promise.race([promise, settled().then(() => 'pending')]);
 
-  it('resolves at once when there is nothing to wait for', async () => {
+  it('resolves immediately if nothing is pending', async () => {
     const { manager } = fresh();
     manager.subscribe({ nodeAdd: () => {}, nodeUpdate: () => {}, nodeDelete: () => {} });
     manager.nodeUpdated(node('a'));
@@ -431,7 +431,7 @@ describe('whenApplied', () => {
     expect(await outcomeOf(second)).toBe('applied');
   });
 
-  it('waits for one node alone when one is named', async () => {
+  it('waits for one node only if one is named', async () => {
     const { manager } = fresh();
     const handler = new DeferredHandler();
     manager.subscribe(handler);
@@ -443,7 +443,7 @@ describe('whenApplied', () => {
     expect(await outcomeOf(manager.whenApplied('east/a'))).toBe('pending');
   });
 
-  it('waits for calls that fail until they succeed, also for a delete that stands in between', async () => {
+  it('waits for failing calls until they succeed, including a delete in between', async () => {
     const { manager, clock } = fresh();
     const handler = new DeferredHandler();
     manager.subscribe(handler);
@@ -460,7 +460,7 @@ describe('whenApplied', () => {
     expect(handler.take()).toEqual(['add a 1', 'delete a 1', 'add a 2', 'add a 2']);
   });
 
-  it('does not wait for handlers that have left, nor for what is held back', async () => {
+  it('does not wait for unsubscribed handlers, nor for nodes that are held back', async () => {
     const { manager, ipcache } = fresh();
     const unsubscribe = manager.subscribe(new DeferredHandler());
     manager.nodeUpdated(node('a'));
@@ -472,7 +472,7 @@ describe('whenApplied', () => {
     expect(await outcomeOf(manager.whenApplied())).toBe('applied');
   });
 
-  it('says so when the manager is closed before', async () => {
+  it('rejects if the manager is closed first', async () => {
     const { manager } = fresh();
     manager.subscribe(new DeferredHandler());
     manager.nodeUpdated(node('a'));
@@ -484,7 +484,7 @@ describe('whenApplied', () => {
 });
 
 describe('the configuration', () => {
-  it('is told before the first node, and again when it has changed', async () => {
+  it('is delivered before the first node, and again when it has changed', async () => {
     const { manager } = fresh();
     const handler = new ConfiguredHandler();
     manager.nodeUpdated(node('a'));
@@ -496,7 +496,7 @@ describe('the configuration', () => {
     expect(handler.configurations.map(({ encryption }) => encryption)).toEqual([false, true]);
   });
 
-  it('changes what nodes claim in the ipcache', () => {
+  it('changes the claims of nodes in the ipcache', () => {
     const { manager, ipcache } = fresh();
     manager.nodeUpdated(node('a', { addresses: addresses('InternalIP:10.0.0.1'), encryptionKey: 3 }));
     expect(ipcache.get('10.0.0.1')).toMatchObject({ hostIP: undefined, encryptKey: 0 });
@@ -524,8 +524,8 @@ describe('the configuration', () => {
   });
 });
 
-describe('a configuration that failed', () => {
-  it('is replaced by the next one at once, without the rest of its backoff', () => {
+describe('a failed configuration', () => {
+  it('is replaced by the next one immediately, without the rest of its backoff', () => {
     const { manager } = fresh();
     const handler = new ConfiguredHandler();
     manager.subscribe(handler);
@@ -540,7 +540,7 @@ describe('a configuration that failed', () => {
 });
 
 describe('background validation', () => {
-  it('asks for every node once in base × ln(1 + n), spread evenly', () => {
+  it('calls for every node once in base × ln(1 + n), spread evenly', () => {
     const { manager, clock } = fresh();
     const at: number[] = [];
     const asked: string[] = [];
@@ -570,7 +570,7 @@ describe('background validation', () => {
     expect(clock.pending).toBe(0);
   });
 
-  it('takes several nodes a turn when there are many, and none when there are none', () => {
+  it('calls for several nodes per turn if there are many, and for none if there are none', () => {
     const { manager, clock } = fresh();
     let asked = 0;
     manager.subscribe({
@@ -594,7 +594,7 @@ describe('background validation', () => {
     expect(clock.pending).toBe(0);
   });
 
-  it('ends in the midst of a turn when a handler closes the manager (regression: the IPCache was written)', () => {
+  it('ends within a turn if a handler closes the manager (regression: the IPCache was written)', () => {
     const { manager, ipcache, clock } = fresh({}, { maxEntries: 1, maxWaiting: 0 });
     for (let i = 0; i < 200; i++)
       manager.nodeUpdated(node(`n${i}`, { addresses: addresses(`InternalIP:10.0.0.${i}`) }));
@@ -613,7 +613,7 @@ describe('background validation', () => {
     expect(ipcache.status().outcomes).toEqual(outcomes);
   });
 
-  it('does not get in the way of changes, and is repeated when it fails', async () => {
+  it('does not delay changes, and is repeated if it fails', async () => {
     const { manager, clock } = fresh();
     const handler = new DeferredHandler();
     manager.subscribe(handler);
@@ -633,7 +633,7 @@ describe('background validation', () => {
     expect(handler.take()).toEqual(['delete a 1']);
   });
 
-  it('learns that an address is held for its node once the ipcache has room', () => {
+  it('detects that an address is held for its node once the ipcache has room', () => {
     const { manager, ipcache } = fresh({}, { maxEntries: 1 });
     ipcache.upsert('10.9.9.9', { identity: 1000, source: 'local' });
     manager.nodeUpdated(node('a', { addresses: addresses('InternalIP:10.0.0.1') }));

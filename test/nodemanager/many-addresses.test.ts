@@ -15,7 +15,7 @@ function manyAddresses(from = 0): NonNullable<NodeSpec['addresses']> {
 }
 
 describe.each([true, false])('a node with 33,000 addresses (retainOverruled: %s)', (retainOverruled) => {
-  it('costs time linear in its addresses: added, changed, moved and deleted', () => {
+  it('costs time linear in its addresses: to add, change, move and delete', () => {
     const { manager, ipcache } = fresh({ retainOverruled });
     const time = cpuTime(() => {
       manager.nodeUpdated(node('a', { addresses: manyAddresses() }));
@@ -29,7 +29,7 @@ describe.each([true, false])('a node with 33,000 addresses (retainOverruled: %s)
     expect(ipcache.size).toBe(0);
   });
 
-  it('costs time linear in its addresses while a stronger source takes and frees all of them', () => {
+  it('costs time linear in its addresses while a stronger source claims and releases all of them', () => {
     const { manager, ipcache } = fresh({ retainOverruled });
     manager.nodeUpdated(node('a', { addresses: manyAddresses(), source: 'clustermesh' }));
     const stronger = { source: 'kvstore', owner: 'other' } as const;
@@ -47,7 +47,7 @@ describe.each([true, false])('a node with 33,000 addresses (retainOverruled: %s)
     expect(ipcache.size).toBe(COUNT);
   });
 
-  it('keeps the last claim on an address that it lists twice, at the place of the first', () => {
+  it('keeps the last claim on an address that it lists twice, at the position of the first', () => {
     const { manager, ipcache } = fresh({ retainOverruled });
     const addresses = [...manyAddresses(), { type: 'CiliumInternalIP', ip: ip(7) }];
     manager.nodeUpdated(node('a', { addresses, encryptionKey: 9 }));

@@ -173,12 +173,12 @@ const MUTANTS: readonly {
   readonly retain?: boolean;
 }[] = [
   {
-    name: 'I1: one that tells newcomers of what it holds back',
+    name: 'I1: one that replays nodes that are held back',
     law: I1_foldEqualsReplay,
     make: rig((options) => new TellsNewcomersMore(options)),
   },
   {
-    name: 'I1: one that does not watch who owns an address',
+    name: 'I1: one that ignores the owner of an address',
     law: I1_foldEqualsReplay,
     make: rig((options) => new NodeManager(options), Secretive),
   },
@@ -188,43 +188,43 @@ const MUTANTS: readonly {
     make: rig((options) => new NodeManager({ ...options, retainOverruled: false })),
   },
   {
-    name: 'I3: one that tells every update twice',
+    name: 'I3: one that delivers every update twice',
     law: I3_noNoise,
     make: rig((options) => new Noisy(options)),
   },
   {
-    name: 'I3: one that passes unchanged updates on',
+    name: 'I3: one that delivers unchanged updates',
     law: I3_noNoise,
     make: rig((options) => new PassesOnEverything(options)),
   },
   {
-    name: 'I4: one that explains the wrong way round',
+    name: 'I4: one that explains in the wrong order',
     law: I4_oneWinner,
     make: rig((options) => new Unsorted(options)),
   },
   {
-    name: 'addresses: one that writes before it looks at the source',
+    name: 'addresses: one that writes before it checks the source',
     law: addresses,
     make: rig((options) => new WritesFirst(options)),
   },
   {
-    name: 'addresses: one that does not take back what others have freed in a single slot',
+    name: 'addresses: one that does not reclaim addresses that others have released in single-slot mode',
     law: addresses,
     make: rig((options) => new NodeManager(options), Secretive),
     retain: false,
   },
   {
-    name: 'I7: one whose handlers share their fate',
+    name: 'I7: one whose handlers are not isolated',
     law: I7_isolation,
     make: rig((options) => new Fragile(options)),
   },
   {
-    name: 'I7: one that drops the errors of handlers',
+    name: 'I7: one that drops errors of handlers',
     law: I7_isolation,
     make: rig((options) => new Careless(options)),
   },
   {
-    name: 'I10: one that leaves overruled claims behind',
+    name: 'I10: one that keeps overruled claims of a withdrawn writer',
     law: I10_noOrphans,
     make: rig((options) => new Orphaning(options)),
   },
@@ -235,14 +235,14 @@ const MUTANTS: readonly {
   },
 ];
 
-describe('a broken engine is caught', () => {
+describe('a broken engine is detected', () => {
   it.each(MUTANTS)('$name', async ({ law, make, retain = true }) => {
     // The first run that catches it ends the search; the rarest needs some hundred.
     const run = await fc.check(law(make, retain), { numRuns: 50_000 });
     expect(run.failed).toBe(true);
   });
 
-  it('and a sound one is not', async () => {
+  it('and an intact one is not', async () => {
     const run = await fc.check(
       I10_noOrphans(
         rig((options) => new NodeManager(options)),

@@ -27,13 +27,13 @@ function sharing(retainOverruled: boolean, ...names: readonly string[]) {
 }
 
 describe('an address with one slot', () => {
-  it('is that of the last writer of equal rank; the other does not take it back by itself', () => {
+  it('belongs to the last writer of equal rank; the other does not reclaim it', () => {
     const { holder, lost, told } = sharing(false, 'a', 'b');
     expect([holder(), lost('a'), lost('b')]).toEqual(['east/b', [[IP, 'east/b']], []]);
     expect(told, 'an equal one is not waited for').toEqual(['a', 'b']);
   });
 
-  it('is taken back by a node that says the same again', () => {
+  it('is reclaimed by a node that is written again unchanged', () => {
     const { manager, holder } = sharing(false, 'a', 'b');
     expect(manager.nodeUpdated(node('a', { source: 'k8s', ...ON_IP }))).toBe('unchanged');
     expect(holder()).toBe('east/a');
@@ -42,7 +42,7 @@ describe('an address with one slot', () => {
   it.each([
     ['a', 'b'],
     ['b', 'a'],
-  ])('goes to the first by name of those that want it, once it is free (%s before %s)', (...names) => {
+  ])('goes to the first claimant by name when it is free (%s before %s)', (...names) => {
     const { ipcache, holder, lost } = sharing(false, ...names);
     ipcache.upsert(IP, POD);
     expect([holder(), lost('a'), lost('b')]).toEqual(['pods', [[IP, 'pods']], [[IP, 'pods']]]);
@@ -50,7 +50,7 @@ describe('an address with one slot', () => {
     expect([holder(), lost('a'), lost('b')]).toEqual(['east/a', [], [[IP, 'east/a']]]);
   });
 
-  it('goes to those that still want it, when one of them has given it up', () => {
+  it('goes to the remaining claimants when one of them has released it', () => {
     const { manager, ipcache, holder } = sharing(false, 'a', 'b', 'c');
     ipcache.upsert(IP, POD);
     manager.nodeUpdated(node('b', { source: 'k8s' }));
@@ -58,7 +58,7 @@ describe('an address with one slot', () => {
     expect(holder()).toBe('east/a');
   });
 
-  it('is taken from a weaker source that had it in the meantime', () => {
+  it('is reclaimed from a weaker source that had it in the meantime', () => {
     const { ipcache, holder, lost } = sharing(false, 'a');
     ipcache.upsert(IP, POD);
     ipcache.batch(() => {
@@ -77,7 +77,7 @@ describe.each(BOTH_MODES)('an address that another one holds (retainOverruled %s
     expect(lost('a')).toEqual([[IP, 'pods']]);
   });
 
-  it('is not the node’s because it is held under its name by another source', () => {
+  it('does not belong to the node if another source holds it under the same name', () => {
     const { manager, ipcache, lost, told } = sharing(retain, 'a');
     ipcache.upsert(IP, { ...POD, owner: 'east/a' });
     manager.nodeUpdated(node('a', { source: 'k8s', ...ON_IP, bootID: '2' }));
@@ -85,7 +85,7 @@ describe.each(BOTH_MODES)('an address that another one holds (retainOverruled %s
     expect(told).toEqual(['a']);
   });
 
-  it('is left to whom it belongs after the end', () => {
+  it('stays with its owner after the end', () => {
     const { manager, ipcache, holder } = sharing(retain, 'a');
     ipcache.upsert(IP, POD);
     manager.close();
@@ -95,10 +95,10 @@ describe.each(BOTH_MODES)('an address that another one holds (retainOverruled %s
   });
 });
 
-describe('an IPCache without room, also for claims that wait', () => {
+describe('an IPCache without room, including waiting claims,', () => {
   const TWO = { addresses: addresses(`InternalIP:${IP}`, 'InternalIP:10.0.0.2') };
 
-  it('takes what it had no room for when the node is announced again', () => {
+  it('gets an address that it had no room for when the node is announced again', () => {
     const { manager, ipcache } = fresh({}, { maxEntries: 1, maxWaiting: 0 });
     manager.nodeUpdated(node('b', { addresses: addresses('InternalIP:10.0.0.9') }));
     manager.nodeUpdated(node('a', TWO));
@@ -114,7 +114,7 @@ describe('an IPCache without room, also for claims that wait', () => {
   });
 });
 
-it('the configuration is that of the options, and without them that of a cluster in plain text over IPv4', () => {
+it('the configuration is that of the options, and by default that of a cluster in plain text over IPv4', () => {
   const given = {
     ...{ remoteNodeIdentities: false, encryption: true, nodeEncryption: true, hostFirewall: true },
     underlay: 'ipv6',
@@ -126,7 +126,7 @@ it('the configuration is that of the options, and without them that of a cluster
   });
 });
 
-it('a node with many addresses follows the configuration, there and back', () => {
+it('a node with many addresses follows changes of the configuration in both directions', () => {
   const { manager, ipcache } = fresh();
   const ips = Array.from({ length: 20 }, (_, i) => `10.0.0.${i + 1}`);
   manager.nodeUpdated(

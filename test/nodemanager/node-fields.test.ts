@@ -98,7 +98,7 @@ const parsed = (spec: NodeSpec): Node => {
 };
 
 describe('a node', () => {
-  it('is the same as another when every word is, absent ones being zero', () => {
+  it('equals another if every word is equal; absent ones are zero', () => {
     fc.assert(
       fc.property(pairOfNodes, (pairs) => {
         for (const [a, b] of pairs) {
@@ -115,7 +115,7 @@ describe('a node', () => {
     );
   });
 
-  it('says what its source says, in every form in which it is asked', () => {
+  it('returns the fields of its source, in every form', () => {
     fc.assert(
       fc.property(pairOfNodes, ([[spec] = expect.fail('no pair')]) => {
         const node = parsed(spec);
@@ -190,7 +190,7 @@ function rejectionsOf(fields: object): {
   return { node: parseNode(spec as NodeSpec, (each) => rejected.push(each)), rejected };
 }
 
-describe('a node that is not what it must be', () => {
+describe('an invalid node', () => {
   it.each<[object, string]>([
     [{ name: '' }, 'missing-field name'],
     [{ name: undefined }, 'missing-field name'],
@@ -206,13 +206,13 @@ describe('a node that is not what it must be', () => {
     [{ encryptionKey: 1.5 }, 'out-of-range encryptionKey'],
     [{ nodeIdentity: 2 ** 32 }, 'out-of-range nodeIdentity'],
     [{ nodeIdentity: '6' }, 'out-of-range nodeIdentity'],
-  ])('in %j is rejected as a whole', (fields, expected) => {
+  ])('in %j is rejected completely', (fields, expected) => {
     const { node, rejected } = rejectionsOf(fields);
     expect(node).toBeUndefined();
     expect(rejected.map(({ reason, field }) => `${reason} ${field}`)).toEqual([expected]);
   });
 
-  it('is told everything that is wrong with what it must have', () => {
+  it('is rejected with every invalid required field', () => {
     const { node, rejected } = rejectionsOf({ name: '', source: 'x', clusterID: 512, encryptionKey: 256 });
     expect(node).toBeUndefined();
     expect(rejected.map(({ field }) => field)).toEqual(['name', 'source', 'clusterID', 'encryptionKey']);
@@ -223,7 +223,7 @@ describe('a node that is not what it must be', () => {
     expect(rejectionsOf({ clusterID, encryptionKey: 255, nodeIdentity: 2 ** 32 - 1 }).node).toBeDefined();
   });
 
-  it('is no object, and is rejected as a whole', () => {
+  it('that is not an object is rejected completely', () => {
     const rejected: Rejection[] = [];
     const spec: unknown = [];
     expect(parseNode(spec as NodeSpec, (each) => rejected.push(each))).toBeUndefined();
@@ -256,13 +256,13 @@ describe('a node that is not what it must be', () => {
     [{ addresses: [{ type: 7, ip: 'FD00::1' }] }, 'wrong-type addresses[0].type', { addresses: [] }],
     [{ addresses: [{ type: 7, ip: 'fd00::1' }] }, 'wrong-type addresses[0].type', { addresses: [] }],
     [{ addresses: [{ type: '', ip: '10.0.0.1' }] }, 'missing-field addresses[0].type', { addresses: [] }],
-  ])('in %j lives on without it', (fields, expected, left) => {
+  ])('in %j is kept without it', (fields, expected, left) => {
     const { node, rejected } = rejectionsOf(fields);
     expect(rejected.map(({ reason, field }) => `${reason} ${field}`)).toEqual([expected]);
     expect(node?.fields).toMatchObject(left);
   });
 
-  it('has the other addresses', () => {
+  it('keeps the other addresses', () => {
     const good = { type: 'InternalIP', ip: '10.0.0.1' };
     expect(
       rejectionsOf({ addresses: [good, { type: 'InternalIP', ip: 'x' }] }).node?.fields.addresses,
@@ -270,7 +270,7 @@ describe('a node that is not what it must be', () => {
   });
 });
 
-describe('what a node claims', () => {
+describe('the claims of a node', () => {
   const configuration: fc.Arbitrary<NodeConfiguration> = fc.record({
     remoteNodeIdentities: fc.boolean(),
     encryption: fc.boolean(),
@@ -289,7 +289,7 @@ describe('what a node claims', () => {
     encryptionKey: fc.constantFrom(0, 3),
   });
 
-  it('is what the rules say, one claim for each of few or many addresses, however often it lists them', () => {
+  it('follow the rules, one claim for each of few or many addresses, however often it lists them', () => {
     fc.assert(
       fc.property(node, configuration, (spec, config) => {
         const claims = addressClaims(parsed(spec), config);
@@ -305,7 +305,7 @@ describe('what a node claims', () => {
     );
   });
 
-  it('is the same as another claim when all of it is', () => {
+  it('are equal if all of their fields are', () => {
     fc.assert(
       fc.property(node, node, configuration, configuration, (one, other, config, changed) => {
         const [a, b] = [addressClaims(parsed(one), config), addressClaims(parsed(other), changed)];

@@ -9,7 +9,7 @@ const at = (...ips: string[]) => ({ addresses: addresses(...ips.map((ip) => `Int
 const gone = (name: string) => ({ cluster: 'east', name, source: 'kvstore' }) as const;
 
 describe('node ids', () => {
-  it('are small, one for each address, and known before other handlers ask', () => {
+  it('are small, one for each address, and assigned before other handlers are called', () => {
     const { manager } = fresh();
     const ids = new NodeIDs();
     const seen: unknown[] = [];
@@ -31,7 +31,7 @@ describe('node ids', () => {
     expect(ids.idOf('10.0.0.9')).toBeUndefined();
   });
 
-  it('are the same when an address comes back, or moves to another node', () => {
+  it('are the same if an address returns, or moves to another node', () => {
     const { manager } = fresh();
     const ids = new NodeIDs();
     manager.subscribe(ids);
@@ -42,7 +42,7 @@ describe('node ids', () => {
     expect([ids.idOf('10.0.0.1'), ids.idOf('10.0.0.2')]).toEqual([1, 2]);
   });
 
-  it('are given to others only when all have been used, the one unused for longest first', () => {
+  it('are reused only when all have been used, the one unused for longest first', () => {
     const { manager } = fresh();
     const ids = new NodeIDs(3);
     manager.subscribe(ids);
@@ -55,7 +55,7 @@ describe('node ids', () => {
     expect(ids.idOf('10.0.0.1')).toBe(1);
   });
 
-  it('that are all in use are a fault of the handler, which is tried again', () => {
+  it('that are exhausted are a fault of the handler, which is retried', () => {
     const { manager, clock } = fresh();
     const ids = new NodeIDs(1);
     manager.subscribe(ids);
@@ -68,7 +68,7 @@ describe('node ids', () => {
     expect(manager.status().handlers[0]?.failing).toEqual([]);
   });
 
-  it('stay with the node that has the address when another one that got none goes (regression: given to a third)', () => {
+  it('stay with the node that has the address if another one that got none is deleted (regression: assigned to a third)', () => {
     const { manager } = fresh();
     const ids = new NodeIDs(1);
     manager.subscribe(ids);
@@ -79,7 +79,7 @@ describe('node ids', () => {
     expect([ids.idOf('10.0.0.1'), ids.idOf('10.0.0.3')]).toEqual([1, undefined]);
   });
 
-  it('are free after a node that could not be updated, whatever it was to become (regression: never)', () => {
+  it('are free after a node that could not be updated, whatever its new version (regression: never)', () => {
     const { manager, clock } = fresh();
     const ids = new NodeIDs(2);
     manager.subscribe(ids);
@@ -93,7 +93,7 @@ describe('node ids', () => {
     expect([ids.idOf('10.0.0.4'), ids.idOf('10.0.0.5')]).toEqual([2, 1]);
   });
 
-  it('of an earlier run are taken over; what is wrong is rejected', () => {
+  it('of an earlier run are restored; invalid ones are rejected', () => {
     const { manager } = fresh();
     const ids = new NodeIDs();
     const rejected = ids.restore([
@@ -119,7 +119,7 @@ describe('node ids', () => {
     ]);
   });
 
-  it('are unique, and stay while a node has the address, whatever comes and goes', () => {
+  it('are unique, and stay while a node has the address, in any sequence of changes', () => {
     const ips = ['10.0.0.1', '10.0.0.2', '10.0.0.3', '10.0.0.4', '10.0.0.5'];
     const step = fc.record({
       name: fc.constantFrom('a', 'b', 'c'),
@@ -232,7 +232,7 @@ describe('ids of a small datapath', () => {
     parseNode(node(name, { addresses: of.map((ip) => ({ type: 'InternalIP', ip })) }), () => {}) ??
     expect.fail('no node');
 
-  it('are those of a plain list, whatever comes, goes, is restored and finds no room', () => {
+  it('equal those of a plain list after any adds, deletes, restores and failures', () => {
     fc.assert(
       fc.property(fc.array(step, { maxLength: 25, size: 'max' }), (steps) => {
         const [ids, model] = [new NodeIDs(MAX), new NaiveIDs()];
@@ -291,7 +291,7 @@ describe('ids of a small datapath', () => {
     expect(ids.pairs()).toHaveLength(2);
   });
 
-  it('that are exhausted are an error that goes by its code, of a handler with a name', () => {
+  it('that are exhausted are an error with a code, of a handler with a name', () => {
     expect(new NodeIDsExhaustedError('full')).toMatchObject({
       ...{ name: 'NodeIDsExhaustedError', code: 'node-ids-exhausted', retryable: true },
     });

@@ -24,7 +24,7 @@ describe('the own node', () => {
 });
 
 describe('a node', () => {
-  it('puts its addresses into the ipcache under its own name, and is told to handlers', () => {
+  it('puts its addresses into the ipcache under its own name, and is announced to handlers', () => {
     const { manager, ipcache } = fresh();
     const { handler, take } = recorder();
     manager.subscribe(handler);
@@ -58,7 +58,7 @@ describe('a node', () => {
     expect(take()).toEqual(['add a']);
   });
 
-  it('leaves no entry behind: withdrawn addresses go at once, and all of them with the node', () => {
+  it('leaves no entry: withdrawn addresses are deleted immediately, and all of them with the node', () => {
     const { manager, ipcache } = fresh();
     manager.nodeUpdated(node('a', { addresses: addresses('InternalIP:192.168.0.1', 'ExternalIP:1.1.1.1') }));
     manager.nodeUpdated(node('a', { addresses: addresses('InternalIP:192.168.0.2', 'ExternalIP:1.1.1.1') }));
@@ -68,7 +68,7 @@ describe('a node', () => {
     expect(manager.exists('east/a')).toBe(false);
   });
 
-  it('makes no noise when it says the same again, in whatever spelling', () => {
+  it('causes no notification if it is written again unchanged, in any spelling', () => {
     const { manager } = fresh();
     const { handler, take } = recorder();
     manager.subscribe(handler);
@@ -80,7 +80,7 @@ describe('a node', () => {
     expect(take()).toEqual(['add a']);
   });
 
-  it('keeps what is right when an address is none, and counts the refusal', () => {
+  it('keeps its valid fields if an address is invalid, and counts the rejection', () => {
     const { manager, ipcache } = fresh();
     const spec = node('a', {
       addresses: addresses('InternalIP:10.0.0', 'InternalIP:10.0.0.1'),
@@ -103,7 +103,7 @@ describe('a node', () => {
     ['encryptionKey', node('a', { encryptionKey: 256 })],
     ['clusterID', node('a', { clusterID: -1 })],
     ['nodeIdentity', node('a', { nodeIdentity: 1.5 })],
-  ])('is rejected as a whole when its %s is wrong', (field, spec) => {
+  ])('is rejected completely if its %s is invalid', (field, spec) => {
     const { manager } = fresh();
     expect(manager.nodeUpdated(spec)).toBe('invalid');
     expect(manager.size).toBe(0);
@@ -131,7 +131,7 @@ describe('callbacks of the options', () => {
 });
 
 describe('several sources of one node', () => {
-  it('the strongest is effective; when it goes, the next one is revealed', () => {
+  it('the strongest is effective; when it is deleted, the next one is revealed', () => {
     const { manager, ipcache } = fresh();
     const { handler, take } = recorder();
     manager.subscribe(handler);
@@ -154,7 +154,7 @@ describe('several sources of one node', () => {
     expect(manager.explain('east/a')?.claims.map(({ source }) => source)).toEqual(['kvstore', 'k8s']);
   });
 
-  it('only a source that announces the node can take it back', () => {
+  it('only a source that announces the node can delete it', () => {
     const { manager } = fresh();
     manager.nodeUpdated(node('a'));
     expect(manager.nodeDeleted({ cluster: 'east', name: 'a', source: 'local' })).toBe('not-owner');
@@ -190,7 +190,7 @@ describe('an address that a stronger source holds', () => {
     },
   );
 
-  it('is not waited for any more by a version of the node without it', () => {
+  it('is not awaited any more by a version of the node without it', () => {
     const { manager, ipcache } = fresh();
     const { handler, take } = recorder();
     manager.subscribe(handler);
@@ -200,7 +200,7 @@ describe('an address that a stronger source holds', () => {
     expect(take()).toEqual(['add a']);
   });
 
-  it('holds back updates, not deletes; a node that was never told goes without a word', () => {
+  it('holds back updates, not deletes; a node that was never announced is deleted silently', () => {
     const { manager, ipcache } = fresh();
     const { handler, take } = recorder();
     manager.subscribe(handler);
@@ -230,7 +230,7 @@ describe('an address that a stronger source holds', () => {
 });
 
 describe('an address that two nodes have', () => {
-  it("and that both get in one withdrawal is the stronger one's: the other is held back (regression: was told)", () => {
+  it('and that both claim in one withdrawal belongs to the stronger one: the other is held back (regression: was announced)', () => {
     const { manager, ipcache } = fresh();
     const { handler, take } = recorder();
     manager.subscribe(handler);
@@ -272,7 +272,7 @@ describe('an address that two nodes have', () => {
 });
 
 describe('a handler', () => {
-  it('is told of every node when it joins, then of changes, until it leaves', () => {
+  it('receives every node when it subscribes, then changes, until it unsubscribes', () => {
     const { manager } = fresh();
     manager.nodeUpdated(node('a'));
     const { handler, take } = recorder();
@@ -284,7 +284,7 @@ describe('a handler', () => {
     expect(take()).toEqual([]);
   });
 
-  it('starts anew when it is subscribed again', () => {
+  it('starts from the beginning if it is subscribed again', () => {
     const { manager } = fresh();
     const { handler, take } = recorder();
     manager.nodeUpdated(node('a'));
@@ -295,7 +295,7 @@ describe('a handler', () => {
     expect(take()).toEqual(['update a']);
   });
 
-  it('that changes nodes itself is told of that afterwards, as are all others', () => {
+  it('that changes nodes itself is notified of them afterwards, as are all others', () => {
     const { manager } = fresh();
     const order: string[] = [];
     manager.subscribe(
@@ -314,7 +314,7 @@ describe('a handler', () => {
     expect(order).toEqual(['first: add 1', 'second: add 1', 'first: update 2', 'second: update 2']);
   });
 
-  it('that adds a node during its replay is told of it once', () => {
+  it('that adds a node during its replay is notified of it once', () => {
     const { manager } = fresh();
     const { handler, take } = recorder();
     manager.nodeUpdated(node('a'));
@@ -329,7 +329,7 @@ describe('a handler', () => {
     expect(take()).toEqual(['add a', 'add b']);
   });
 
-  it('that brings a node back while all are withdrawn is told of its end before its return', () => {
+  it('that restores a node during a withdrawal of all is notified of its delete before the call returns', () => {
     const { manager } = fresh();
     const { handler, take } = recorder();
     manager.nodeUpdated(node('a'));
@@ -348,7 +348,7 @@ describe('a handler', () => {
     expect(manager.exists('east/b')).toBe(true);
   });
 
-  it('may not change nodes from within the ipcache, and that harms nothing', () => {
+  it('may not change nodes from within the ipcache, and the attempt has no other effect', () => {
     const { manager, ipcache } = fresh();
     const { handler, take } = recorder();
     manager.subscribe(handler);
@@ -368,7 +368,7 @@ describe('a handler', () => {
     expect(manager.size).toBe(1);
   });
 
-  it('I7 isolation: that throws harms no other, is counted, and is told again', () => {
+  it('I7 isolation: that throws affects no other, is counted, and is called again', () => {
     const faults: unknown[] = [];
     const { manager, clock } = fresh({
       onHandlerFault: ({ call, node: name }) => faults.push(`${call} ${name}`),
@@ -405,7 +405,7 @@ describe('a handler', () => {
 });
 
 describe('withdrawal', () => {
-  it('I10 no orphans: a cluster that is removed takes all its nodes with it, not those of one with a longer name', () => {
+  it('I10 no orphans: removing a cluster deletes all its nodes, and not those of a cluster with a longer name', () => {
     const { manager, ipcache } = fresh();
     const { handler, take } = recorder();
     manager.subscribe(handler);
@@ -434,7 +434,7 @@ describe('withdrawal', () => {
 });
 
 describe('the local node', () => {
-  it('has identity host, and is not weakened by what others say of it', () => {
+  it('has identity host, and is not changed by claims of other sources', () => {
     const { manager, ipcache } = fresh();
     manager.nodeUpdated(node('me', { source: 'local', addresses: addresses('InternalIP:10.0.0.1') }));
     expect(manager.nodeUpdated(node('me', { addresses: addresses('InternalIP:10.0.0.1') }))).toBe(
@@ -443,7 +443,7 @@ describe('the local node', () => {
     expect(ipcache.get('10.0.0.1')).toMatchObject({ identity: 1, source: 'local' });
   });
 
-  it('deleted by Kubernetes closes the manager, and leaves nodes, ipcache and datapath as they are', () => {
+  it('deleted by Kubernetes closes the manager, and leaves nodes, ipcache and datapath unchanged', () => {
     let told = 0;
     const { manager, ipcache } = fresh({ onLocalNodeDeleted: () => told++ });
     const { handler, take } = recorder();

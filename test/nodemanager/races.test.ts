@@ -7,6 +7,6 @@ it('I1: asynchronous handlers catch up, whatever fails and in whatever order cal
   await fc.assert(I1_asynchronousHandlersCatchUp(() => fresh()));
 });
 
-it('the end: nothing is called, nothing is left, nobody is kept waiting, whenever it comes', async () => {
+it('close: no call, no leftovers and no waiting caller afterwards, whenever it happens', async () => {
   await fc.assert(stoppingEndsEverything(() => fresh()));
 });

@@ -149,8 +149,8 @@ function play(what: Step, waiting: WaitingClaims, naive: NaiveWaiting): void {
   }
 }
 
-describe('what waits for room', () => {
-  it('is what a sorted list of claims has, also after batches that threw', () => {
+describe('the waiting claims', () => {
+  it('equal those of a sorted list, also after batches that threw', () => {
     fc.assert(
       fc.property(fc.array(step, { maxLength: 30 }), (steps) => {
         const waiting = new WaitingClaims(LIMIT);
@@ -171,7 +171,7 @@ describe('what waits for room', () => {
     );
   });
 
-  it('is let in by source, then by arrival, which a claim of the same strength does not change', () => {
+  it('are admitted by source, then by arrival; a claim of the same strength keeps its place', () => {
     const waiting = new WaitingClaims(10);
     waiting.put('a', claim('k8s'));
     waiting.put('b', claim('k8s'));
@@ -183,7 +183,7 @@ describe('what waits for room', () => {
     expect([...waiting.list()].map(({ key }) => key)).toEqual(['c', 'b', 'a']);
   });
 
-  it('is withdrawn no more at a time than is said', () => {
+  it('are withdrawn at most as many at a time as given', () => {
     const waiting = new WaitingClaims(10);
     for (const key of ['a', 'b', 'c']) waiting.put(key, claim('k8s'));
     expect([waiting.withdraw({ source: 'k8s' }, 2), waiting.size]).toEqual([2, 1]);
@@ -191,7 +191,7 @@ describe('what waits for room', () => {
     expect([waiting.withdraw({ source: 'k8s' }, 2), waiting.next()]).toEqual([0, undefined]);
   });
 
-  it('has its places back after a batch that threw, the first one too', () => {
+  it('have their places back after a batch that threw, including the first one', () => {
     const waiting = new WaitingClaims(10);
     for (const key of ['a', 'b', 'c']) waiting.put(key, claim('k8s'));
     expect(waiting.next()).toBe('a');
@@ -205,7 +205,7 @@ describe('what waits for room', () => {
     expect([waiting.next(), [...waiting.list()].map(({ key }) => key)]).toEqual(['a', ['a', 'b', 'c']]);
   });
 
-  it('goes on being the first when another one goes', () => {
+  it('keep their first one if another is deleted', () => {
     const waiting = new WaitingClaims(10);
     for (const key of ['a', 'b', 'c']) waiting.put(key, claim('k8s'));
     expect(waiting.next()).toBe('a');
@@ -215,7 +215,7 @@ describe('what waits for room', () => {
     expect(waiting.next()).toBe('c');
   });
 
-  it('is let in after a batch that threw, through which it had become stronger and gone', () => {
+  it('are admitted after a batch that threw in which they had become stronger and were deleted', () => {
     const waiting = new WaitingClaims(10);
     waiting.put('a', claim('k8s'));
     expect(() =>
@@ -228,7 +228,7 @@ describe('what waits for room', () => {
     expect(waiting.next()).toBe('a');
   });
 
-  it('is not dropped for want of room where its key waits already', () => {
+  it('are not dropped for lack of room if their key is waiting already', () => {
     const waiting = new WaitingClaims(1);
     waiting.put('a', claim('k8s'));
     waiting.put('a', claim('k8s', '', 301));

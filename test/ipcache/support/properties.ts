@@ -294,7 +294,7 @@ export const LAWS: readonly {
     modes: [true],
   },
   {
-    name: 'I3 listeners are told of exactly the prefixes that differ',
+    name: 'I3 listeners receive exactly the prefixes that differ',
     law: I3_noNoise,
     modes: [true, false],
   },
@@ -311,7 +311,7 @@ export const LAWS: readonly {
   { name: 'I6 lookup finds the longest prefix', law: I6_longestPrefix, modes: [true, false] },
   { name: 'I7 a listener that throws harms nobody else', law: I7_isolation, modes: [true, false] },
   {
-    name: 'I8 a batch tells its net effect once, or leaves nothing behind',
+    name: 'I8 a batch delivers its net effect once, or undoes everything',
     law: I8_batches,
     modes: [true, false],
   },

@@ -393,7 +393,7 @@ export const LAWS: readonly {
 }[] = [
   { name: 'I1 fold = replay, for early and late handlers', law: I1_foldEqualsReplay, modes: [true, false] },
   {
-    name: 'I1 fold = replay, for handlers that change nodes while they are told',
+    name: 'I1 fold = replay, for handlers that change nodes while they are notified',
     law: I1_reentrantHandlers,
     modes: [true, false],
   },
@@ -410,12 +410,12 @@ export const LAWS: readonly {
     modes: [true, false],
   },
   {
-    name: 'I7 a handler that throws harms nobody else, and catches up',
+    name: 'I7 a handler that throws affects no other, and catches up',
     law: I7_isolation,
     modes: [true, false],
   },
   {
-    name: 'I10 a source or cluster that is withdrawn takes everything with it',
+    name: 'I10 a source or cluster that is withdrawn leaves nothing',
     law: I10_noOrphans,
     modes: [true, false],
   },
