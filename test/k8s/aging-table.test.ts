@@ -20,7 +20,7 @@ const textOf = ({ namespace = '', name: own }: ObjectName): string => `${namespa
 const textsOf = (entries: readonly Aged[]): readonly string[] =>
   entries.map(({ text, value }) => `${text}=${value}`).sort();
 
-it('is a map by namespace and name, and knows what has not been set since it aged', () => {
+it('is a map by namespace and name, and returns entries that were not set since it aged', () => {
   fc.assert(
     fc.property(fc.array(step, { maxLength: 20 }), (steps) => {
       const table = new AgingTable<number>();
@@ -51,7 +51,7 @@ it('is a map by namespace and name, and knows what has not been set since it age
   );
 });
 
-it('lets what is old be taken away, or set, while it is looked at', () => {
+it('allows old entries to be deleted, or set, during an iteration', () => {
   const table = new AgingTable<number>();
   for (const own of ['x', 'y', 'z']) table.set({ name: own }, 1);
   table.age();

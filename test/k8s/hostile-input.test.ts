@@ -121,7 +121,7 @@ describe.each([
   ['parseEndpoints', parseEndpoints],
   ['parseEndpointSlice', parseEndpointSlice],
 ] as const)('%s', (_name, parse) => {
-  it('never throws, and names a field and a value with everything it rejects', () => {
+  it('never throws, and each rejection names a field and a value', () => {
     fc.assert(
       fc.property(fc.oneof(hostile.value, named), (object) => {
         const { value, rejections } = parse(object);
@@ -133,7 +133,7 @@ describe.each([
     );
   });
 
-  it('reads a stored object that was spoilt, without what is wrong, in messages of bounded length', () => {
+  it('reads a damaged stored object without its invalid parts, with messages of limited length', () => {
     const spoilt = spoiltJson(STORED.map((object) => JSON.stringify(object)));
     fc.assert(
       fc.property(spoilt, ({ bytes }) => {

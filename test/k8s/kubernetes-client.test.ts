@@ -40,7 +40,7 @@ async function serve(): Promise<{
 }
 
 describe('a client over HTTP', () => {
-  it('lists, and goes on with what happens', async () => {
+  it('lists, and continues with the changes', async () => {
     const { user, client } = await serve();
     await user.create('before');
     const sink = new RecordingSink();
@@ -61,7 +61,7 @@ describe('a client over HTTP', () => {
     expect(sink.breaches).toEqual([]);
   });
 
-  it('takes answers in single bytes, compressed or not, and goes on where they break', async () => {
+  it('reads answers in single bytes, compressed or not, and continues after an interruption', async () => {
     const { api, user, client } = await serve();
     for (let i = 0; i < 20; i++) await user.create(`map-${i}`, { data: { text: `ä${i}` } });
     const isWatch = ({ path }: { readonly path: string }): boolean => path.includes('watch=');
@@ -78,7 +78,7 @@ describe('a client over HTTP', () => {
     expect(sink.breaches).toEqual([]);
   });
 
-  it('leaves no connection behind', async () => {
+  it('leaves no connection open', async () => {
     const { client, http } = await serve();
     for (const plural of ['configmaps', 'pods', 'nodes'])
       client.follow({ ...CONFIG_MAPS, plural }, new RecordingSink());
@@ -89,7 +89,7 @@ describe('a client over HTTP', () => {
     expect(client.status().resources).toEqual([]);
   });
 
-  it('says that nobody listens, and finds the server once it does (regression: waited for ever)', async () => {
+  it('reports that no server listens, and finds the server when it does (regression: waited for ever)', async () => {
     const { user, client, http } = await serve();
     await user.create('one');
     const address = new URL(client.status().server);

@@ -36,7 +36,7 @@ it('is a map by namespace and name', () => {
   );
 });
 
-it('lets its entries be taken away while they are looked at', () => {
+it('allows its entries to be deleted during an iteration', () => {
   const table = new ObjectTable<number>();
   for (const namespace of ['a', 'b']) for (const one of ['x', 'y']) table.set({ namespace, name: one }, 1);
   const seen: string[] = [];

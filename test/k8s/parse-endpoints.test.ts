@@ -51,7 +51,7 @@ describe('an Endpoints object', () => {
     for (const subsets of [null, undefined, []]) expect(endpoints(subsets)?.backends.size).toBe(0);
   });
 
-  it('merges the ports of an address over its subsets; the last node that is named counts', () => {
+  it('merges the ports of an address over its subsets; the last named node counts', () => {
     const slice = endpoints([
       { addresses: [{ ip: '10.0.0.1', nodeName: 'n1' }], ports: HTTP },
       {
@@ -63,7 +63,7 @@ describe('an Endpoints object', () => {
     expect(texts(slice)).toEqual(['10.0.0.1@n2 active dns=53/17 http=9090/6']);
   });
 
-  it('has the host names of its subsets; the last that is named counts', () => {
+  it('has the host names of its subsets; the last one counts', () => {
     const slice = endpoints([
       { addresses: [{ ip: '10.0.0.1', hostname: 'a' }, { ip: '10.0.0.2' }] },
       { addresses: [{ ip: '10.0.0.1', hostname: 'b' }] },
@@ -73,13 +73,13 @@ describe('an Endpoints object', () => {
     expect(hostnames.sort()).toEqual(['', 'b']);
   });
 
-  it('knows two spellings of one address for one', () => {
+  it('treats two spellings of one address as one', () => {
     expect(
       texts(endpoints([{ addresses: [{ ip: 'fd00::1' }, { ip: 'FD00:0::1' }], ports: HTTP }])),
     ).toHaveLength(1);
   });
 
-  it('keeps what is not ready apart, unless it is ready in another subset', () => {
+  it('keeps addresses that are not ready separately, unless they are ready in another subset', () => {
     const slice = endpoints([
       { addresses: [{ ip: '10.0.0.1' }], notReadyAddresses: [{ ip: '10.0.0.2' }], ports: HTTP },
       { notReadyAddresses: [{ ip: '10.0.0.1' }], ports: HTTP },
@@ -88,7 +88,7 @@ describe('an Endpoints object', () => {
     expect(texts(slice, 'notReady')).toEqual(['10.0.0.2@ not-ready http=8080/6']);
   });
 
-  it('loses a bad address alone', () => {
+  it('loses only an invalid address', () => {
     const parsed = parseEndpoints({
       metadata: METADATA,
       subsets: [
@@ -109,7 +109,7 @@ describe('an Endpoints object', () => {
 });
 
 describe('an EndpointSlice', () => {
-  it('of v1 names node, zone and hints', () => {
+  it('of v1 contains node, zone and hints', () => {
     const slice = sliceOf([
       {
         addresses: ['10.0.0.1'],
@@ -132,7 +132,7 @@ describe('an EndpointSlice', () => {
     expect([...(backend?.forZones ?? [])]).toEqual(['z1', 'z2']);
   });
 
-  it('says nothing of node, zone and hints where it does not name them', () => {
+  it('contains no node, zone and hints if they are absent', () => {
     const bare = { nodeName: '', zone: '', hostname: '' };
     const [none, empty] =
       sliceOf([
@@ -145,13 +145,13 @@ describe('an EndpointSlice', () => {
     }
   });
 
-  it('loses a bad hint alone', () => {
+  it('loses only an invalid hint', () => {
     const hints = { forZones: [null, { name: 'z1' }, { name: 7 }] };
     const slice = sliceOf([{ addresses: ['10.0.0.1'], hints }]);
     expect([...(slice?.backends.get('10.0.0.1')?.forZones ?? [])]).toEqual(['z1']);
   });
 
-  it('of v1 keeps what v1beta1 said as deprecated topology', () => {
+  it('of v1 keeps fields of v1beta1 as deprecated topology', () => {
     const deprecatedTopology = { 'kubernetes.io/hostname': 'n1', 'topology.kubernetes.io/zone': 'z1' };
     const backend = sliceOf([{ addresses: ['10.0.0.1'], deprecatedTopology }])?.backends.get('10.0.0.1');
     expect(backend).toMatchObject({ nodeName: 'n1', zone: 'z1' });
@@ -180,7 +180,7 @@ describe('an EndpointSlice', () => {
     expect(backend?.state).toBe(state);
   });
 
-  it('has every protocol, TCP when none is named', () => {
+  it('has every protocol, TCP by default', () => {
     const ports = [
       { name: 's', port: 1, protocol: 'SCTP' },
       { port: 53, protocol: 'UDP' },
@@ -198,7 +198,7 @@ describe('an EndpointSlice', () => {
     ]);
   });
 
-  it('takes the first of an address that is ready', () => {
+  it('uses the first entry of an address that is ready', () => {
     const slice = sliceOf([
       { addresses: ['10.0.0.1'], conditions: { ready: false }, nodeName: 'n0' },
       { addresses: ['10.0.0.1'], nodeName: 'n1' },
@@ -213,7 +213,7 @@ describe('an EndpointSlice', () => {
     expect(first?.ports).toBe(second?.ports);
   });
 
-  it('loses bad endpoints, addresses, ports and conditions alone', () => {
+  it('loses only invalid endpoints, addresses, ports and conditions', () => {
     const parsed = parseEndpointSlice({
       metadata: SLICE_METADATA,
       addressType: 'IPv4',
@@ -238,7 +238,7 @@ describe('an EndpointSlice', () => {
     ['no service label', { metadata: { name: 'x', namespace: 'shop' } }],
     ['no name', { metadata: { ...SLICE_METADATA, name: undefined } }],
     ['names instead of addresses', { addressType: 'FQDN' }],
-  ])('with %s is rejected as a whole', (_what, fields) => {
+  ])('with %s is rejected completely', (_what, fields) => {
     const object = { metadata: SLICE_METADATA, endpoints: [], ...fields };
     const parsed = parseEndpointSlice(object);
     expect(parsed.value).toBeUndefined();
@@ -249,7 +249,7 @@ describe('an EndpointSlice', () => {
     [{}, 'missing', undefined],
     [{ 'kubernetes.io/service-name': '' }, 'missing', ''],
     [{ 'kubernetes.io/service-name': 7 }, 'wrong-type', 7],
-  ])('with the labels %j says once why it is rejected', (labels, reason, value) => {
+  ])('with the labels %j is rejected with one reason', (labels, reason, value) => {
     const object = { metadata: { ...SLICE_METADATA, labels }, endpoints: [] };
     for (const parse of [parseEndpointSlice, parseEndpointSliceID]) {
       const { rejections } = parse(object);
@@ -258,7 +258,7 @@ describe('an EndpointSlice', () => {
     }
   });
 
-  it('is named by its metadata, which is all that a delete has to carry', () => {
+  it('is named by its metadata, which a delete must contain', () => {
     expect(parseEndpointSliceID({ metadata: SLICE_METADATA }).value).toEqual({
       service: { namespace: 'shop', name: 'checkout' },
       name: 'checkout-x7k',

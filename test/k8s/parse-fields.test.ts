@@ -101,7 +101,7 @@ describe('a CiliumEndpointSlice', () => {
     ...more,
   });
 
-  it('says endpoints by name, the last of one name, and leaves out those without', () => {
+  it('contains endpoints by name, the last of one name, without unnamed ones', () => {
     const object = {
       ...named('slice', { creationTimestamp: '2026-11-22T00:00:00Z' }),
       namespace: 'shop',
@@ -125,12 +125,12 @@ describe('a CiliumEndpointSlice', () => {
     [{ namespace: 'shop' }, ['invalid-name metadata.name']],
     [named('slice'), ['invalid-name namespace']],
     [{ ...named('slice'), namespace: 'a/b' }, ['invalid-name namespace']],
-  ])('%j says nothing', (object, why) => {
+  ])('%j contains no endpoints', (object, why) => {
     expect(read(object, readCiliumEndpointSlice)).toEqual({ value: undefined, why });
   });
 });
 
-describe('which endpoint has an address', () => {
+describe('the endpoint that owns an address', () => {
   const rank = (deleting: boolean, createdAt: number, uid: string): EndpointRank => ({
     ...{ deleting, createdAt, uid },
   });
@@ -153,7 +153,7 @@ describe('which endpoint has an address', () => {
       for (const [k, b] of ascending.entries()) expect([i, k, outranks(a, b)]).toEqual([i, k, i > k]);
   });
 
-  it('two say the same only with all fields equal', () => {
+  it('two are equal only if all fields are equal', () => {
     const base: EndpointAddresses = {
       ips: ['10.0.0.1', '10.0.0.2'],
       ...{ source: 'k8s', identity: 3, hostIP: '192.168.0.1', encryptKey: 1 },
@@ -178,7 +178,7 @@ describe('which endpoint has an address', () => {
       expect([sameAddresses(base, other), sameAddresses(other, base)]).toEqual([false, false]);
   });
 
-  it('ports by name are 1,024 at most; more of a known name are none more', () => {
+  it('ports by name are limited to 1,024; more ports of a known name do not count', () => {
     const ports = (count: number, more: object[]): Outcome<unknown> =>
       read(
         { p: [...Array.from({ length: count }, (_, i) => ({ name: `p${i}`, port: 1 })), ...more] },
@@ -223,7 +223,7 @@ describe('a CiliumIdentity', () => {
     ['7', { a: '1', ':b': '2' }, 'invalid-labels security-labels.:b'],
     ['7', { a: '1', 'k8s:': '2' }, 'invalid-labels security-labels.k8s:'],
     ['7', { a: '1', b: 2 }, 'wrong-type security-labels.b'],
-  ])('named %j with %j says nothing: %s', (name, labels, why) => {
+  ])('named %j with %j is rejected: %s', (name, labels, why) => {
     expect(read(identity(name, labels), readCiliumIdentity)).toEqual({ value: undefined, why: [why] });
   });
 });
@@ -231,7 +231,7 @@ describe('a CiliumIdentity', () => {
 describe('a CiliumNode', () => {
   const readOwn = (fields: ObjectFields) => readCiliumNode(fields, CLUSTER);
 
-  it('says all that a node of a cluster says', () => {
+  it('has all fields of a node of a cluster', () => {
     const object = {
       ...named('n', {
         labels: { zone: 'a' },
@@ -270,7 +270,7 @@ describe('a CiliumNode', () => {
     ]);
   });
 
-  it('has zero values where it says nothing, and the key of an old annotation', () => {
+  it('has zero values for absent fields, and the key of an old annotation', () => {
     const annotations = { 'io.cilium.network.wg-pub-key': 'old' };
     expect(read(named('n', { annotations }), readOwn).value).toMatchObject({ wireguardPubKey: 'old' });
     expect(read(named('n'), readOwn).value).toMatchObject({
@@ -282,7 +282,7 @@ describe('a CiliumNode', () => {
     [{ spec: {} }, 'invalid-name metadata.name'],
     [{ ...named('n'), spec: { encryption: { key: 256 } } }, 'out-of-range spec.encryption.key'],
     [{ ...named('n'), spec: { nodeidentity: -1 } }, 'out-of-range spec.nodeidentity'],
-  ])('%j is none', (object, why) => {
+  ])('%j is rejected', (object, why) => {
     expect(read(object, readOwn)).toEqual({ value: undefined, why: [why] });
   });
 });
@@ -333,7 +333,7 @@ describe('a Node', () => {
     },
   );
 
-  it('has of its addresses the first of each family and type, and no other types', () => {
+  it('has the first of its addresses of each family and type, and no other types', () => {
     const addresses = [
       ...[
         { type: 'Hostname', address: 'n' },
@@ -361,7 +361,7 @@ describe('a Node', () => {
     },
   );
 
-  it('without a name is none, and one without annotations needs none', () => {
+  it('without a name is rejected, and one without annotations is valid', () => {
     expect(readOwn({ metadata: {} }).value).toBeUndefined();
     expect(readOwn(named('n'))).toMatchObject({ value: { encryptionKey: 0 }, why: [] });
   });
@@ -402,7 +402,7 @@ describe('a Pod', () => {
     );
   });
 
-  it('says what it says of itself, and nothing where that is missing', () => {
+  it('has its fields, and none for absent ones', () => {
     const says = (object: object) => read(object, (fields) => readPod(fields, 0)).value;
     expect(says(pod({}, { nodeName: 'n', serviceAccountName: 's' }))).toMatchObject({
       ...{ namespace: 'shop', name: 'web', uid: 'u', nodeName: 'n', serviceAccount: 's' },
@@ -477,7 +477,7 @@ describe('the CIDRs of policies', () => {
     expect(read({ spec }, readNetworkPolicyCIDRs).value).toBeUndefined();
   });
 
-  it('of a group are those that are valid', () => {
+  it('of a group are the valid ones', () => {
     const { value, why } = read({ ...named('g'), spec: { externalCIDRs: ['10.0.0.0/8', 7] } }, readCIDRGroup);
     expect([value?.name, value?.cidrs.map(String), why]).toEqual([
       ...['g', ['10.0.0.0/8'], ['wrong-type spec.externalCIDRs[1]']],
@@ -526,7 +526,7 @@ describe('metadata', () => {
     expect(texts(256 * 1024 + 1)).toEqual({ value: new Map(), why: ['too-large a'] });
   });
 
-  it('names the object in a rejection, or says that it is none', () => {
+  it('names the object in a rejection, or its kind if it has no name', () => {
     expect(parseObject('Thing', 7, {}, () => 1).rejections).toMatchObject([
       { reason: 'wrong-type', field: 'object', at: 'Thing ?' },
     ]);

@@ -21,7 +21,7 @@ function rejected(object: unknown): readonly string[] {
   return parseService(object).rejections.map(({ reason, field }) => `${reason} ${field}`);
 }
 
-describe('a service is read', () => {
+describe('a service is parsed', () => {
   it('with all its fields', () => {
     const parsed = parseService({
       ...manifest(
@@ -81,7 +81,7 @@ describe('a service is read', () => {
     });
   });
 
-  it('with the defaults of an API server where it says nothing', () => {
+  it('with the defaults of an API server for absent fields', () => {
     const bare = {
       metadata: { name: 'checkout' },
       spec: { clusterIP: '172.16.0.10', ports: [{ port: 80 }] },
@@ -131,7 +131,7 @@ describe('a service is read', () => {
     expect(fieldsOf(manifest({}, { annotations }))).toMatchObject({ global: true, shared: false });
   });
 
-  it('with the shared annotation also where it is not global', () => {
+  it('with the shared annotation even if it is not global', () => {
     const annotations = { 'service.cilium.io/shared': 'True', 'service.cilium.io/affinity': 'Remote' };
     expect(fieldsOf(manifest({}, { annotations }))).toMatchObject({
       global: false,
@@ -199,7 +199,7 @@ describe('a service is read', () => {
     ]);
   });
 
-  it('with node ports only where the type has them', () => {
+  it('with node ports only if the type has them', () => {
     const ports = [{ ...HTTP, nodePort: 31080 }];
     expect(parseService(manifest({ type: 'ClusterIP', ports })).value?.ports.get('http')?.nodePort).toBe(0);
     expect(parseService(manifest({ type: 'NodePort', ports })).value?.ports.get('http')?.nodePort).toBe(
@@ -208,7 +208,7 @@ describe('a service is read', () => {
   });
 });
 
-describe('bad fields are rejected alone, with their path and value, and the service lives on', () => {
+describe('invalid fields are rejected separately, with their path and value, and the service is kept', () => {
   it.each<[string, object, string]>([
     [
       'a source range',
@@ -245,7 +245,7 @@ describe('bad fields are rejected alone, with their path and value, and the serv
     expect(value?.ports.size).toBe(0);
   });
 
-  it('an ingress point that is none', () => {
+  it('an invalid ingress point', () => {
     const status = { loadBalancer: { ingress: [null, 7, { ip: '5.6.7.8' }] } };
     expect(rejected({ ...manifest({}), status })).toEqual([
       'wrong-type status.loadBalancer.ingress[0]',
@@ -254,7 +254,7 @@ describe('bad fields are rejected alone, with their path and value, and the serv
     expect(fieldsOf({ ...manifest({}), status })).toMatchObject({ ingressIPs: ['5.6.7.8'] });
   });
 
-  it('of source ranges the good ones count; when none is good nobody is let in, rather than everybody', () => {
+  it('of source ranges the valid ones apply; if none is valid, no client is allowed', () => {
     const ranges = (loadBalancerSourceRanges: unknown): unknown =>
       plain(parseService(manifest({ loadBalancerSourceRanges })).value?.sourceRanges);
     expect(ranges(['10.0.0.0/33', '10.0.0.0/8'])).toEqual(['10.0.0.0/8']);
@@ -264,7 +264,7 @@ describe('bad fields are rejected alone, with their path and value, and the serv
     expect(ranges(undefined)).toBeUndefined();
   });
 
-  it('says where it is from, in one sentence', () => {
+  it('names the source in one sentence', () => {
     const { rejections } = parseService(manifest({ externalIPs: ['bogus'] }), { at: 'services.yaml:12' });
     expect(rejections[0]?.message).toBe(
       'services.yaml:12 Service shop/checkout: spec.externalIPs[0] "bogus": is not a valid IP address',
@@ -276,7 +276,7 @@ describe('bad fields are rejected alone, with their path and value, and the serv
     [{ metadata: { namespace: 'shop' } }, 'Service shop/?: metadata.name '],
     [{ metadata: { name: 'a', namespace: '' } }, 'Service /a: metadata.namespace "": '],
     [{ metadata: 7 }, 'Service ?: metadata.name '],
-  ])('also where its name is not usable: %j', (object, beginning) => {
+  ])('even if its name is invalid: %j', (object, beginning) => {
     for (const parse of [parseService, parseServiceID]) {
       const { value, rejections } = parse(object);
       const last = rejections.at(-1);
@@ -293,7 +293,7 @@ describe('bad fields are rejected alone, with their path and value, and the serv
   });
 });
 
-describe('what is no service is rejected as a whole', () => {
+describe('an invalid service is rejected completely', () => {
   it.each([
     undefined,
     null,
@@ -316,7 +316,7 @@ describe('what is no service is rejected as a whole', () => {
 });
 
 describe('trap: keys such as __proto__ and constructor in JSON from outside', () => {
-  it('are labels like any other, and reach no prototype', () => {
+  it('are ordinary labels, and reach no prototype', () => {
     const object: unknown = JSON.parse(
       '{"metadata":{"name":"a","namespace":"b","labels":{"__proto__":"x","constructor":"y"}},' +
         '"spec":{"__proto__":{"clusterIP":"1.2.3.4"},"ports":[{"name":"__proto__","port":80}]}}',
@@ -332,7 +332,7 @@ describe('trap: keys such as __proto__ and constructor in JSON from outside', ()
     expect(Object.prototype).not.toHaveProperty('clusterIP');
   });
 
-  it('no inherited property is taken for a field', () => {
+  it('no inherited property is read as a field', () => {
     const object = Object.create({ metadata: { name: 'a', namespace: 'b' } });
     expect(parseService(object).value).toBeUndefined();
   });

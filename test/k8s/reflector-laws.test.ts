@@ -3,7 +3,7 @@ import { describe, it } from 'vitest';
 import { type Happening, happenings, I9_nothingLostNothingInvented } from './support/reflector-laws.ts';
 
 describe('a reflector under faults', () => {
-  it('I9 nothing lost, nothing invented: what was told equals what a fresh list shows, after any faults', async () => {
+  it('I9 nothing lost, nothing invented: the delivered state equals a new list, after any faults', async () => {
     await fc.assert(
       fc.asyncProperty(happenings, fc.boolean(), (script, idle) =>
         I9_nothingLostNothingInvented(script, idle),
@@ -12,7 +12,7 @@ describe('a reflector under faults', () => {
   });
 });
 
-it('lists at a version before anything was written (regression: at 0, and what came next was lost with a connection)', () =>
+it('lists at a version before the first write (regression: at 0, and later changes were lost with a connection)', () =>
   I9_nothingLostNothingInvented(
     [
       { do: 'write-elsewhere' },

@@ -36,7 +36,7 @@ const told =
 /** The same cases whatever PROPERTY_RUNS says: among fewer or others there may be none that catches a broken transport. */
 const CASES = { numRuns: 1000, seed: 20_261_122 };
 
-describe('a broken transport is caught', () => {
+describe('a broken transport is detected', () => {
   it.each([
     ['watches from now', asking((path) => path.replace(/(watch=true.*)&resourceVersion=\d+/, '$1'))],
     ['forgets the selector', asking((path) => path.replace(/labelSelector=[^&]*&(?=.*watch=true)/, ''))],

@@ -2,7 +2,7 @@ import { expect, it } from 'vitest';
 import { SharedParts } from '../../src/k8s/endpoint-addresses.ts';
 import { SharedValues } from '../../src/k8s/shared-values.ts';
 
-it('gives the first of equal values, and remembers a bounded number of them', () => {
+it('returns the first of equal values, and remembers a limited number of them', () => {
   const shared = new SharedValues<object>();
   const first = {};
   expect(shared.share('a', first)).toBe(first);
@@ -12,7 +12,7 @@ it('gives the first of equal values, and remembers a bounded number of them', ()
   expect(shared.share('a', again)).toBe(again);
 });
 
-it('takes no ports for others, whatever their names are', () => {
+it('does not confuse ports, whatever their names are', () => {
   const shared = new SharedParts();
   const port = { port: 1, protocol: 6 };
   const all = [

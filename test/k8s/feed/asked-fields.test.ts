@@ -119,7 +119,7 @@ it.each<[string, readonly string[], (fields: ObjectFields) => unknown, object]>(
     (fields) => readNode(fields, cluster, true),
     { metadata: { ...metadata, annotations: {} }, spec: {}, status: node },
   ],
-])('whoever reads a %s asks for all that he looks at, and for nothing else', (kind, fields, read, object) => {
+])('each reader of a %s requests exactly the fields that it reads', (kind, fields, read, object) => {
   const looked = new Set<string>();
   const { value } = parseObject(kind, observed(object, '', looked), {}, read);
   expect(value).toBeDefined();

@@ -67,7 +67,7 @@ it.each<[string, ApiFault, RegExp]>([
   ['nothing', { do: 'hang' }, /services are not complete \(\w+\): .*no data/],
   ['nothing at all', answer(''), /services are not complete \(\w+\): .+/],
 ])(
-  'an API server that answers %s is named with what it says; the other kinds go on, and this one once it is well',
+  'an API server that answers %s is reported with its answer; the other kinds continue, and this one after a valid answer',
   async (_, fault, why) => {
     const { api, feed, clock, services } = await follow('/api/v1/services', fault);
     await advance(clock, 120_000);
@@ -82,7 +82,7 @@ it.each<[string, ApiFault, RegExp]>([
   },
 );
 
-it('an API server that says nothing of use when it is asked for what it serves is named, and is no reason to wait', async () => {
+it('an API server with an unusable answer to discovery is reported, and does not block', async () => {
   const { api, feed, clock } = await follow('/apis/discovery', answer('<html>'));
   await advance(clock, 60_000);
   expect(feed.blockers()).toEqual([
@@ -97,7 +97,7 @@ it('an API server that says nothing of use when it is asked for what it serves i
   expect(feed.progressOf('endpointslices')?.failures).toBe(0);
 });
 
-it('objects of another version are read for what is known of them', async () => {
+it('objects of another version are read as far as their fields are known', async () => {
   const list = `{"kind":"ServiceList","apiVersion":"v9","metadata":{"resourceVersion":"9"},"items":[${ITEM},{"metadata":{}},7]}`;
   const { feed, clock, services } = await follow('/api/v1/services?', answer(list));
   await advance(clock, 1_000);

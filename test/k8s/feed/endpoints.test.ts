@@ -38,7 +38,7 @@ describe('CiliumEndpoints', () => {
     expect(world.at(IP)).toBe('3 shop/web 192.0.2.1 0 custom-resource');
   });
 
-  it('without networking, node or IP claim nothing, and lose what they claimed (K 30)', async () => {
+  it('without networking, node or IP claim nothing, and lose their earlier claims (K 30)', async () => {
     const world = await new FeedWorld().started();
     const lessThan = ciliumEndpoint('web');
     for (const less of [{ node: '' }, { ips: [] }]) {
@@ -51,13 +51,13 @@ describe('CiliumEndpoints', () => {
     expect(world.at(IP)).toBeUndefined();
   });
 
-  it('of the own node count as well: own endpoints come back this way (K 33)', async () => {
+  it('of the own node count as well: restored endpoints are read this way (K 33)', async () => {
     const world = await new FeedWorld().started();
     world.cluster.put('ciliumendpoints', ciliumEndpoint('own', { node: '192.0.2.1' }));
     expect(world.at(IP)).toContain('shop/own');
   });
 
-  it('with a spoilt identity or key claim nothing: another number would decide about traffic', async () => {
+  it('with an invalid identity or key claim nothing, because another number would decide about traffic', async () => {
     const world = await new FeedWorld().started();
     const spoilt = (status: object): void =>
       world.cluster.put('ciliumendpoints', {
@@ -73,7 +73,7 @@ describe('CiliumEndpoints', () => {
     expect(world.rejected.map(({ field }) => field)).toEqual(['status.identity.id', 'status.encryption.key']);
   });
 
-  it('that were deleted while nobody looked are gone after the next list (K 10)', async () => {
+  it('that were deleted while disconnected are removed after the next list (K 10)', async () => {
     const world = await new FeedWorld().started();
     world.cluster.put('ciliumendpoints', ciliumEndpoint('web'));
     world.cluster.disconnect('ciliumendpoints');
@@ -85,7 +85,7 @@ describe('CiliumEndpoints', () => {
 });
 
 describe('an address that several pods list', () => {
-  it('is of the one that is not being deleted, then of the youngest, then of the greatest name (K 23)', async () => {
+  it('belongs to the one that is not being deleted, then to the youngest, then to the greatest name (K 23)', async () => {
     const world = await new FeedWorld().started();
     const says = (name: string, said: Parameters<typeof pod>[1]): string | undefined => {
       world.cluster.put('pods', pod(name, said));
@@ -98,7 +98,7 @@ describe('an address that several pods list', () => {
     expect(says('d', { createdAt: 9, deleting: true })).toBe('shop/b');
   });
 
-  it('is written of the next when that one goes (K 23)', async () => {
+  it('is written for the next pod when that one is deleted (K 23)', async () => {
     const world = await new FeedWorld().started();
     world.cluster.put('pods', pod('old', { createdAt: 1 }));
     world.cluster.put('pods', pod('new', { createdAt: 2 }));
@@ -114,7 +114,7 @@ describe('an address that several pods list', () => {
     expect(world.feed.status().contested).toBe(0);
   });
 
-  it('stays with its new pod when the finished one is deleted late (K 20, 22)', async () => {
+  it('stays with its new pod if the finished one is deleted late (K 20, 22)', async () => {
     const world = await new FeedWorld().started();
     world.cluster.put('pods', pod('old', { createdAt: 1 }));
     world.cluster.put('pods', pod('new', { createdAt: 2 }));
@@ -123,7 +123,7 @@ describe('an address that several pods list', () => {
     expect(world.at(IP)).toContain('shop/new');
   });
 
-  it('is, with its CiliumEndpoint, not of the pod that Kubernetes alone names (K 24)', async () => {
+  it('belongs to its CiliumEndpoint, not to a pod that only Kubernetes lists (K 24)', async () => {
     const world = await new FeedWorld().started();
     world.cluster.put('pods', pod('web'));
     expect(world.at(IP)).toBe('3 shop/web 192.0.2.1 0 k8s');
@@ -157,20 +157,20 @@ describe('Pods', () => {
     ['that have failed', { phase: 'Failed' }],
     ['without address', { ips: [] }],
     ['without host IP', { hostIP: '' }],
-  ])('%s claim nothing, and lose what they claimed (K 17, 18)', async (_, said) => {
+  ])('%s claim nothing, and lose their earlier claims (K 17, 18)', async (_, said) => {
     const world = await new FeedWorld().started();
     world.cluster.put('pods', pod('web'));
     world.cluster.put('pods', pod('web', said));
     expect(world.at(IP)).toBeUndefined();
   });
 
-  it('that terminate keep their addresses until they are gone (K 17)', async () => {
+  it('that terminate keep their addresses until they are deleted (K 17)', async () => {
     const world = await new FeedWorld().started();
     world.cluster.put('pods', pod('web', { deleting: true }));
     expect(world.at(IP)).toContain('shop/web');
   });
 
-  it('of which host IP and pod IP come in one event are there at once (K 21)', async () => {
+  it('whose host IP and pod IP arrive in one event are complete immediately (K 21)', async () => {
     const world = await new FeedWorld().started();
     world.cluster.put('pods', { ...pod('web'), status: { phase: 'Pending' } });
     world.cluster.put('pods', pod('web'));
@@ -179,12 +179,12 @@ describe('Pods', () => {
     expect(world.at(IP)).toContain('192.0.2.9');
   });
 
-  it('of the own node alone are asked for where there are CiliumEndpoints (K 12)', async () => {
+  it('of the own node only are requested if CiliumEndpoints exist (K 12)', async () => {
     const world = await new FeedWorld().started();
     expect(world.cluster.following).toContain('pods spec.nodeName=n1');
   });
 
-  it('of all nodes are asked for without that CRD, until its endpoints are listed (K 12)', async () => {
+  it('of all nodes are requested without that CRD, until its endpoints are listed (K 12)', async () => {
     const world = new FeedWorld();
     world.cluster.missing.add('ciliumendpoints');
     await world.started();
@@ -203,7 +203,7 @@ describe('Pods', () => {
 });
 
 describe('CiliumEndpointSlices', () => {
-  it('claim what a CiliumEndpoint would (K 35)', async () => {
+  it('claim the same as CiliumEndpoints (K 35)', async () => {
     const world = await new FeedWorld(BY_SLICES).started();
     world.cluster.put('ciliumendpointslices', ciliumEndpointSlice('s1', [sliced('web', { key: 2 })]));
     expect(world.at(IP)).toBe('1001 shop/web 192.0.2.1 2 custom-resource');
@@ -211,7 +211,7 @@ describe('CiliumEndpointSlices', () => {
     expect(world.at(IP)).toBeUndefined();
   });
 
-  it('an endpoint that moves between them is never gone (K 35)', async () => {
+  it('an endpoint that moves between them is never missing (K 35)', async () => {
     const world = await new FeedWorld(BY_SLICES).started();
     world.cluster.put('ciliumendpointslices', ciliumEndpointSlice('s1', [sliced('web')]));
     const seen = kinds(world);
@@ -221,7 +221,7 @@ describe('CiliumEndpointSlices', () => {
     expect(seen).toEqual([]);
   });
 
-  it('an address that one endpoint of a slice hands to another is never free (K 35)', async () => {
+  it('an address that moves from one endpoint of a slice to another is never free (K 35)', async () => {
     const world = await new FeedWorld(BY_SLICES).started();
     world.cluster.put('ciliumendpointslices', ciliumEndpointSlice('s1', [sliced('a')]));
     const seen = kinds(world);
@@ -229,7 +229,7 @@ describe('CiliumEndpointSlices', () => {
     expect(seen).toEqual([`upsert ${IP}/32 b`]);
   });
 
-  it('the one in which an endpoint has appeared or changed last counts; when it goes, the next (K 35)', async () => {
+  it('the slice in which an endpoint appeared or changed last counts; when it is deleted, the next (K 35)', async () => {
     const world = await new FeedWorld(BY_SLICES).started();
     const put = (slice: string, identity: number): void =>
       world.cluster.put('ciliumendpointslices', ciliumEndpointSlice(slice, [sliced('web', { identity })]));
@@ -247,7 +247,7 @@ describe('CiliumEndpointSlices', () => {
     expect(world.at(IP)).toContain('2002 ');
   });
 
-  it('what an endpoint said in a slice before the last change of that does not count any more (K 35)', async () => {
+  it('the fields of an endpoint in a slice before its last change do not count any more (K 35)', async () => {
     const world = await new FeedWorld(BY_SLICES).started();
     const put = (slice: string, identity: number): void =>
       world.cluster.put('ciliumendpointslices', ciliumEndpointSlice(slice, [sliced('web', { identity })]));
@@ -258,7 +258,7 @@ describe('CiliumEndpointSlices', () => {
     expect(world.at(IP)).toContain('1000 ');
   });
 
-  it('an endpoint without address claims nothing where it counts, and that it still has none is no change', async () => {
+  it('an endpoint without address claims nothing if it counts, and staying without one is no change', async () => {
     const world = await new FeedWorld(BY_SLICES).started();
     const put = (slice: string, ips: readonly string[]): void =>
       world.cluster.put('ciliumendpointslices', ciliumEndpointSlice(slice, [sliced('web', { ips })]));

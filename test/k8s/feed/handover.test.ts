@@ -39,7 +39,7 @@ describe('the handover machine', () => {
 });
 
 describe('beside a kvstore', () => {
-  it('a feed speaks until the kvstore is complete, not only connected (K 52)', async () => {
+  it('a feed writes until the kvstore is complete, not only connected (K 52)', async () => {
     const world = await new FeedWorld().started();
     world.cluster.put('ciliumendpoints', ciliumEndpoint('web'));
     world.cluster.put('ciliumendpoints', ciliumEndpoint('only-here', { ips: ['10.1.0.11'] }));
@@ -58,7 +58,7 @@ describe('beside a kvstore', () => {
     });
   });
 
-  it('what is deleted while the kvstore is lost goes, and no address is free in between (K 52)', async () => {
+  it('an object deleted while the kvstore is lost is removed, and no address is free in between (K 52)', async () => {
     const world = await new FeedWorld().started();
     world.cluster.put('ciliumendpoints', ciliumEndpoint('web'));
     kvstoreSays(world, 1001);
@@ -79,7 +79,7 @@ describe('beside a kvstore', () => {
     expect([...world.ipcache.entries()]).toEqual([]);
   });
 
-  it('a CiliumEndpoint that the kvstore has overruled is there when its entry goes (K 53)', async () => {
+  it('a CiliumEndpoint that the kvstore overruled is effective when the entry of the kvstore is deleted (K 53)', async () => {
     const world = await new FeedWorld().started();
     kvstoreSays(world, 2000);
     world.cluster.put('ciliumendpoints', ciliumEndpoint('web'));
@@ -88,7 +88,7 @@ describe('beside a kvstore', () => {
     expect(world.at(IP)).toContain('1001 ');
   });
 
-  it('nodes and identities are handed over, each by itself; mode crd keeps identities (K 52)', async () => {
+  it('nodes and identities are handed over separately; mode crd keeps identities (K 52)', async () => {
     const world = await new FeedWorld().started();
     world.cluster.put('ciliumnodes', ciliumNode('n2'));
     world.cluster.put('ciliumidentities', { metadata: { name: '1001' }, 'security-labels': { 'k8s:a': '' } });
@@ -102,7 +102,7 @@ describe('beside a kvstore', () => {
     expect(crd.feed.status().handover.identities).toBe('resting');
   });
 
-  it('pods of all nodes are asked for until the kvstore is complete, and again when it is lost (K 12)', async () => {
+  it('pods of all nodes are requested until the kvstore is complete, and again when it is lost (K 12)', async () => {
     const world = await new FeedWorld({ endpoints: 'pods' }).started();
     world.cluster.put('pods', pod('far', { nodeName: 'n2' }));
     kvstoreSays(world, 1001);
@@ -114,7 +114,7 @@ describe('beside a kvstore', () => {
     expect(world.cluster.following).toContain('pods');
   });
 
-  it('Kubernetes is asked after a random time: all agents lose a kvstore at once (K 52)', async () => {
+  it('Kubernetes is requested after a random time, because all agents lose a kvstore at the same time (K 52)', async () => {
     const world = await new FeedWorld({ random: () => 0.5 }).started();
     world.cluster.put('ciliumendpoints', ciliumEndpoint('web'));
     kvstoreSays(world, 1001);
@@ -137,7 +137,7 @@ describe('beside a kvstore', () => {
     expect(world.clock.pending).toBe(0);
   });
 
-  it('pods of all nodes are not asked for at once either (K 12, 52)', async () => {
+  it('pods of all nodes are also requested after a random time (K 12, 52)', async () => {
     const world = await new FeedWorld({ endpoints: 'pods', random: () => 0.5 }).started();
     world.feed.kvstore('ip', 'complete');
     world.feed.kvstore('ip', 'lost');
@@ -176,7 +176,7 @@ describe('beside a kvstore', () => {
     return { world, turn };
   }
 
-  it('a withdrawal that was begun twice is over when nothing is left, not before', async () => {
+  it('a withdrawal that was started twice ends when nothing is left, not before', async () => {
     const { world, turn } = await slowWorld();
     const left = (): number => [...world.ipcache.entries()].length;
     world.feed.kvstore('ip', 'complete');
@@ -193,7 +193,7 @@ describe('beside a kvstore', () => {
     expect(world.feed.status().handover.ip).toBe('resting');
   });
 
-  it('a kvstore that is lost in the middle of the withdrawal: nothing is lost of what is there (K 52)', async () => {
+  it('a kvstore that is lost during the withdrawal: no existing entry is lost (K 52)', async () => {
     const { world, turn } = await slowWorld();
     world.feed.kvstore('ip', 'complete');
     await turn();

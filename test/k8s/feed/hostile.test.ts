@@ -87,7 +87,7 @@ describe('hostile objects', () => {
     ['networkpolicies', 'NetworkPolicy shop/good', { spec: 7 }],
     ['ciliumnetworkpolicies', 'CiliumNetworkPolicy shop/good', { spec: 7 }],
     ['ciliumcidrgroups', 'CiliumCIDRGroup good', { spec: 7 }],
-  ])('of %s are refused as %s', async (plural, place, spoilt) => {
+  ])('of %s are rejected as %s', async (plural, place, spoilt) => {
     const { cluster, rejected } = await world(plural === 'ciliumendpointslices');
     const good = GOOD[plural];
     if (good === undefined) throw new Error(`no object of ${plural}`);
@@ -118,7 +118,7 @@ describe('hostile objects', () => {
     },
   );
 
-  it('names that would be other keys, or lines of a log, are refused', async () => {
+  it('names that would become other keys, or lines of a log, are rejected', async () => {
     const one = await world();
     for (const bad of ['a/b', 'a\nb', ' ', '\u007f', 'x'.repeat(254)]) one.cluster.put('pods', pod(bad));
     expect(one.rejected.map(({ field }) => field)).toEqual(Array(5).fill('metadata.name'));
@@ -126,14 +126,14 @@ describe('hostile objects', () => {
     expect(one.at('10.1.0.99')).toContain('constructor/__proto__');
   });
 
-  it('an unknown phase is refused by field, and the pod stays what it is', async () => {
+  it('an unknown phase is rejected by field, and the pod keeps its state', async () => {
     const one = await world();
     one.cluster.put('pods', pod('web', { phase: 'Sleeping' }));
     expect(one.at('10.1.0.10')).toContain('shop/web');
     expect(one.rejected.map(({ field }) => field)).toEqual(['status.phase']);
   });
 
-  it('addresses that are none, and addresses without end, are refused, and the good ones stand', async () => {
+  it('invalid and unlimited addresses are rejected, and the valid ones remain', async () => {
     const one = await world();
     one.cluster.put(
       'ciliumendpoints',
@@ -146,7 +146,7 @@ describe('hostile objects', () => {
     expect(one.rejected.at(-1)?.reason).toBe('too-many');
   });
 
-  it('10 MB of annotations are not kept: the fields are refused, or never looked at', async () => {
+  it('10 MB of annotations are not kept: the fields are rejected, or not read', async () => {
     const one = await world();
     const annotations = { huge: 'x'.repeat(10_000_000) };
     const heavy = (plural: string): void => {

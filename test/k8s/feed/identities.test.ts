@@ -15,7 +15,7 @@ describe('CiliumIdentities', () => {
   const put = (world: FeedWorld, ...said: Parameters<typeof identity>): void =>
     world.cluster.put('ciliumidentities', identity(...said) as Parameters<typeof world.cluster.put>[1]);
 
-  it('are labels by number, and the number of labels (K 44)', async () => {
+  it('are labels by number, and are counted (K 44)', async () => {
     const world = await new FeedWorld().started();
     put(world, '1001', { 'k8s:app': 'web', 'k8s:io.kubernetes.pod.namespace': 'shop' });
     expect(formatLabels(world.feed.identities.lookupByID(1001) ?? [])).toBe(
@@ -28,7 +28,7 @@ describe('CiliumIdentities', () => {
     expect(world.feed.identities.size).toBe(0);
   });
 
-  it('of the same labels: the oldest is given, then the lower; each has its labels (K 45)', async () => {
+  it('with the same labels: the oldest is returned, then the lower number; each has its labels (K 45)', async () => {
     const world = await new FeedWorld().started();
     const labels = { 'k8s:app': 'web' };
     put(world, '1003', labels, 5);
@@ -58,7 +58,7 @@ describe('CiliumIdentities', () => {
     ]);
   });
 
-  it('marked for deletion are known as such (K 46)', async () => {
+  it('marked for deletion are reported as such (K 46)', async () => {
     const world = await new FeedWorld().started();
     put(world, '1001', { 'k8s:app': 'web' }, 0, { 'io.cilium.heartbeat': 'x' });
     expect(world.feed.isIdentityMarked(1001)).toBe(true);
@@ -96,7 +96,7 @@ const FIXED = 'k8s:io.cilium.k8s.policy.cluster=atlantic;';
 const OWN = 'k8s:io.kubernetes.pod.namespace=shop;';
 
 describe('identity labels', () => {
-  it('are the pod’s, its namespace’s, its account’s and the cluster’s, filtered (K 25)', async () => {
+  it('are those of the pod, its namespace, its service account and the cluster, filtered (K 25)', async () => {
     const { world, applied } = await labelWorld();
     namespace(world, { team: 'a', 'kubernetes.io/metadata.name': 'shop' });
     world.cluster.put(
@@ -109,7 +109,7 @@ describe('identity labels', () => {
     );
   });
 
-  it('of Cilium’s are not the pod’s to say: it would be in another namespace (K 26)', async () => {
+  it('of Cilium cannot be set by the pod, because it could claim another namespace (K 26)', async () => {
     const { world, applied } = await labelWorld();
     namespace(world);
     const labels = {
@@ -121,7 +121,7 @@ describe('identity labels', () => {
     expect(applied.get('web')).toBe(`uid-web ${FIXED}${OWN}`);
   });
 
-  it('wait for the namespace, and do not take it for one without labels (K 27, 54)', async () => {
+  it('wait for the namespace, and do not treat it as one without labels (K 27, 54)', async () => {
     const { world, applied } = await labelWorld();
     world.cluster.put('pods', pod('web'));
     expect(applied.size).toBe(0);
@@ -131,7 +131,7 @@ describe('identity labels', () => {
     expect(applied.get('web')).toContain('labels.team=a');
   });
 
-  it('are said again when they, the namespace’s, or the uid are others, and only then (K 27)', async () => {
+  it('are reported again only if they, those of the namespace, or the uid change (K 27)', async () => {
     const { world, applied, calls } = await labelWorld();
     namespace(world);
     world.cluster.put('pods', pod('web'));
@@ -146,14 +146,14 @@ describe('identity labels', () => {
     expect(applied.size).toBe(0);
   });
 
-  it('are of this node’s pods alone', async () => {
+  it('are those of pods of this node only', async () => {
     const { world, applied } = await labelWorld({ endpoints: 'pods' });
     namespace(world);
     world.cluster.put('pods', pod('far', { nodeName: 'n2' }));
     expect(applied.size).toBe(0);
   });
 
-  it('that could not be applied are said again (K 27)', async () => {
+  it('that could not be applied are reported again (K 27)', async () => {
     let failing = true;
     const said: string[] = [];
     const onLabels = ({ name }: LabelledPod, labels: Labels | undefined): void => {
@@ -179,7 +179,7 @@ describe('identity labels', () => {
     ['the account', { serviceAccount: 'sa' }],
     ['the uid', { uid: 'second' }],
     ['the node', { nodeName: 'n2' }],
-  ])('are others where nothing but %s is (K 27)', async (_, said) => {
+  ])('change if only %s changes (K 27)', async (_, said) => {
     const { world, applied } = await labelWorld({ endpoints: 'pods' });
     namespace(world);
     const before = { labels: { app: 'web' } };
@@ -204,7 +204,7 @@ describe('identity labels', () => {
     expect(calls).toEqual(['shop/web labelled', 'bank/web labelled', 'shop/web gone']);
   });
 
-  it('are said again after 1 s, then twice as long, and anew once all of them were applied', async () => {
+  it('are reported again after 1 s, then after twice as long, and the delay is reset after a success', async () => {
     const tried: string[] = [];
     let failing = true;
     const onLabels = ({ name }: LabelledPod, labels: Labels | undefined): void => {
@@ -235,7 +235,7 @@ describe('identity labels', () => {
     expect(world.clock.pending).toBe(0);
   });
 
-  it('are gone with a pod whose labels were never applied, where those of its former life were (regression: they stayed)', async () => {
+  it('are removed with a pod whose labels were never applied, if those of its earlier instance were (regression: they stayed)', async () => {
     const calls: string[] = [];
     let failing = false;
     const onLabels = ({ uid }: LabelledPod, labels: Labels | undefined): void => {
@@ -255,7 +255,7 @@ describe('identity labels', () => {
     expect(world.clock.pending).toBe(0);
   });
 
-  it('are reserved:init where the filter leaves none (K 25)', async () => {
+  it('are reserved:init if the filter leaves none (K 25)', async () => {
     const { LabelFilter } = await import('../../../src/model/label-filter.ts');
     const labelFilter = new LabelFilter({ file: [{ prefix: 'nothing' }] });
     const { world, applied } = await labelWorld({ labelFilter });

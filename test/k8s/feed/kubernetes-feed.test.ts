@@ -21,7 +21,7 @@ function selectors(world: FeedWorld): readonly string[] {
 }
 
 describe('a feed of Kubernetes', () => {
-  it('asks for what it needs, with these selectors', async () => {
+  it('requests the kinds that it needs, with these selectors', async () => {
     const world = await new FeedWorld({ metadata: new RecordingMetadata(), onLabels: () => {} }).started();
     expect([...selectors(world)].sort()).toEqual([
       'cilium.io/v2/ciliumclusterwidenetworkpolicies - -',
@@ -39,7 +39,7 @@ describe('a feed of Kubernetes', () => {
     ]);
   });
 
-  it('asks for headless services and those of a proxy where it is to (K 14)', async () => {
+  it('requests headless services and those of a proxy if configured (K 14)', async () => {
     const selection = { headless: true, proxyName: 'mine' };
     const world = await new FeedWorld({ selection }).started();
     expect(selectors(world).filter((line) => line.includes('serv'))).toEqual([
@@ -50,7 +50,7 @@ describe('a feed of Kubernetes', () => {
     ]);
   });
 
-  it('asks for nothing that is for an engine which is left out', async () => {
+  it('requests nothing for an engine that is not used', async () => {
     const world = await new FeedWorld({
       ...{ ipcache: undefined, services: undefined, nodes: undefined, identities: 'none' },
     }).started();
@@ -58,7 +58,7 @@ describe('a feed of Kubernetes', () => {
     expect(world.feed.synced).toBe(true);
   });
 
-  it('is synced once all of it has been applied, but for the own Node (K 55)', async () => {
+  it('is synced when everything has been applied, except for the own Node (K 55)', async () => {
     const world = new FeedWorld();
     expect(world.feed.synced).toBe(false);
     world.feed.start();
@@ -91,7 +91,7 @@ describe('a feed of Kubernetes', () => {
     expect(world.feed.progressOf('pods')).toMatchObject({ synced: true, settled: false });
   });
 
-  it('does not wait for what the API server does not serve, and says so', async () => {
+  it('does not wait for kinds that the API server does not serve, and reports them', async () => {
     const world = new FeedWorld();
     for (const plural of ['ciliumnodes', 'ciliumidentities']) world.cluster.missing.add(plural);
     await world.started();
@@ -108,7 +108,7 @@ describe('a feed of Kubernetes', () => {
     expect(world.cluster.followers).toHaveLength(before);
   });
 
-  it('writes nothing where objects say the same again, under another version (K 10)', async () => {
+  it('writes nothing if objects are equal under another version (K 10)', async () => {
     const cache = new IPCache();
     const written: unknown[] = [];
     const ipcache: FedIPCache = {
@@ -141,7 +141,7 @@ describe('a feed of Kubernetes', () => {
     }
   });
 
-  it('goes by progress: each batch counts (K 55)', async () => {
+  it('has a deadline of progress: each batch counts (K 55)', async () => {
     const world = await new FeedWorld().started();
     world.clock.advance(1_000);
     world.cluster.put('ciliumendpoints', ciliumEndpoint('web'));
@@ -149,7 +149,7 @@ describe('a feed of Kubernetes', () => {
     expect(world.feed.progressOf('ciliumnodes')?.progressAt).toBe(0);
   });
 
-  it('hands over nothing any more once it is stopped, and the engines keep what they know', async () => {
+  it('hands nothing over after it is stopped, and the engines keep their state', async () => {
     const world = await new FeedWorld().started();
     world.cluster.put('ciliumendpoints', ciliumEndpoint('web'));
     await world.feed.stop();
@@ -158,7 +158,7 @@ describe('a feed of Kubernetes', () => {
     expect(world.cluster.following).toEqual([]);
   });
 
-  it('follows other slices when the API server serves another version of them (K 13)', async () => {
+  it('follows other slices if the API server serves another version of them (K 13)', async () => {
     const world = new FeedWorld();
     world.cluster.missing.add('endpointslices/v1');
     await world.started();
@@ -184,7 +184,7 @@ describe('a feed of Kubernetes', () => {
     }
   }
 
-  it('asks one question at a time what is served, also where what it follows is served no more (regression: each failure asked two)', async () => {
+  it('sends one discovery request at a time, also if a followed kind is no longer served (regression: each failure sent two)', async () => {
     const cluster = new Unreachable();
     cluster.down = false;
     const world = await new FeedWorld({ random: () => 1 }, cluster).started();
@@ -200,7 +200,7 @@ describe('a feed of Kubernetes', () => {
     await world.feed.stop();
   });
 
-  it('asks again while the API server cannot say what it serves', async () => {
+  it('retries while the API server cannot answer discovery', async () => {
     const cluster = new Unreachable();
     const world = await new FeedWorld({ random: () => 1 }, cluster).started();
     expect(world.feed.blockers()).toEqual(['Kubernetes: endpointslices are not complete (listing): refused']);

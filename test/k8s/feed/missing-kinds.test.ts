@@ -79,7 +79,7 @@ function uninstall(api: MemoryApiServer): void {
   api.endWatches();
 }
 
-it('an agent equals its cold start once the CiliumEndpoint CRD is gone (regression: entries stayed without limit)', async () => {
+it('an agent equals its cold start after the CiliumEndpoint CRD was deleted (regression: entries stayed without limit)', async () => {
   const { api, clock } = await cluster();
   const agent = new Follower(api, clock);
   await settle(20);
@@ -102,7 +102,7 @@ it('an agent equals its cold start once the CiliumEndpoint CRD is gone (regressi
   expect(agent.state).toEqual(cold.state);
 });
 
-it('a short 404 of a kind keeps its entries, however often it comes', async () => {
+it('a short 404 of a kind keeps its entries, however often it occurs', async () => {
   const { api, clock } = await cluster();
   const agent = new Follower(api, clock);
   await settle(20);

@@ -204,7 +204,7 @@ class Hasty extends ApiServerAddresses {
   }
 }
 
-describe('a broken feed is caught', () => {
+describe('a broken feed is detected', () => {
   it('the laws of single rules hold for the feed itself', async () => {
     await K26_podsSpeakForThemselves((options) => new FeedWorld(options));
     K43_slicesOwnTheirAddresses((metadata, clock) => new ApiServerAddresses(metadata, clock));
@@ -247,7 +247,7 @@ describe('a broken feed is caught', () => {
     expect(() => K35_endpointsMove(make)).toThrow();
   });
 
-  it('one that believes what pods say of their namespace (K 26)', async () => {
+  it('one that trusts namespace labels set by pods (K 26)', async () => {
     await expect(K26_podsSpeakForThemselves(believesPods)).rejects.toThrow();
   });
 
@@ -259,7 +259,7 @@ describe('a broken feed is caught', () => {
     expect(() => K43_slicesOwnTheirAddresses((metadata, clock) => new Mutant(metadata, clock))).toThrow();
   });
 
-  it('one that says the own node by its CiliumNode (K 37)', () => {
+  it('one that takes the own node from its CiliumNode (K 37)', () => {
     expect(() => K38_nodesAreCompared(new FeedWorld({ nodeName: 'another' }))).toThrow();
   });
 
@@ -337,7 +337,7 @@ describe('a broken feed is caught', () => {
     await expect(fc.assert(law, { numRuns: 300, endOnFailure: true })).rejects.toThrow();
   });
 
-  it('two compare what they say: nothing that is equal is written again (K 10)', () => {
+  it('two compare their results: equal objects are not written again (K 10)', () => {
     const claim = { source: 'k8s', identity: 3, hostIP: '192.0.2.1' } as const;
     const rank = { deleting: false, createdAt: 0, uid: 'a' };
     const one = { ips: ['10.1.0.1'], ...claim, ...rank };

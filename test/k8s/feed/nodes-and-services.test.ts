@@ -21,7 +21,7 @@ const SPEC = {
 };
 
 describe('CiliumNodes', () => {
-  it('are nodes of the own cluster; what is not an address is left out alone (K 36)', async () => {
+  it('are nodes of the own cluster; only invalid addresses are left out (K 36)', async () => {
     const world = await new FeedWorld().started();
     const metadata = {
       name: 'n2',
@@ -44,14 +44,14 @@ describe('CiliumNodes', () => {
     expect(world.nodes.size).toBe(0);
   });
 
-  it('of which labels alone have changed are another node (K 38)', async () => {
+  it('whose labels change are updated (K 38)', async () => {
     const world = await new FeedWorld().started();
     world.cluster.put('ciliumnodes', ciliumNode('n2', SPEC, { zone: 'a' }));
     world.cluster.put('ciliumnodes', ciliumNode('n2', SPEC, { zone: 'b' }));
     expect(world.nodes.get('atlantic/n2')?.labels.get('zone')).toBe('b');
   });
 
-  it('do not say what the own node is, nor take it away (K 37)', async () => {
+  it('neither announce nor delete the own node (K 37)', async () => {
     const world = await new FeedWorld().started();
     world.nodes.nodeUpdated({ cluster: 'atlantic', name: 'n1', source: 'local', addresses: [] });
     world.cluster.put('ciliumnodes', ciliumNode('n1', SPEC));
@@ -59,7 +59,7 @@ describe('CiliumNodes', () => {
     expect(world.nodes.explain('atlantic/n1')?.claims.map(({ source }) => source)).toEqual(['local']);
   });
 
-  it('that are only restored go with the first complete list (K 41)', async () => {
+  it('that are only restored are deleted with the first complete list (K 41)', async () => {
     const world = new FeedWorld();
     for (const name of ['n2', 'gone'])
       world.nodes.nodeUpdated({ cluster: 'atlantic', name, source: 'restored', addresses: [] });
@@ -95,7 +95,7 @@ describe('Nodes', () => {
     { type: 'ExternalIP', address: '198.51.100.1' },
   ];
 
-  it('say what the own one is: the first address of each type and family, a CIDR of each family (K 39)', async () => {
+  it('set the own one: the first address of each type and family, a CIDR of each family (K 39)', async () => {
     const hostLabels: unknown[] = [];
     const world = await new FeedWorld({ onHostLabels: (labels) => hostLabels.push([...labels]) }).started();
     expect(world.cluster.following).toContain('nodes metadata.name=n1');
@@ -118,7 +118,7 @@ describe('Nodes', () => {
     expect(hostLabels).toEqual([[['zone', 'a']]]);
   });
 
-  it('are believed their annotations where these are asked for (K 40)', async () => {
+  it('have their annotations applied if configured (K 40)', async () => {
     const world = await new FeedWorld({ nodeAnnotations: true }).started();
     world.cluster.put('nodes', { metadata, spec: {}, status: { addresses: [] } });
     expect(world.nodes.get('atlantic/n1')?.toJSON()).toMatchObject({
@@ -136,7 +136,7 @@ describe('Services and their endpoints', () => {
     return found && [...found.endpoints.backends.keys()].sort();
   };
 
-  it('meet in any order (K 54)', async () => {
+  it('are joined in any order (K 54)', async () => {
     const world = await new FeedWorld().started();
     world.cluster.put('endpointslices', endpointSlice('s1', 'checkout', ['10.1.0.1']));
     world.cluster.put('services', service('checkout'));
@@ -148,7 +148,7 @@ describe('Services and their endpoints', () => {
     expect(backends(world)).toBeUndefined();
   });
 
-  it('a slice that comes to another service is taken from the former (K 10)', async () => {
+  it('a slice that moves to another service is removed from the earlier one (K 10)', async () => {
     const world = await new FeedWorld().started();
     for (const name of ['checkout', 'cart']) world.cluster.put('services', service(name));
     world.cluster.put('endpointslices', endpointSlice('s1', 'checkout', ['10.1.0.1']));
@@ -157,7 +157,7 @@ describe('Services and their endpoints', () => {
     expect([backends(world), backends(world, 'cart')]).toEqual([[], ['10.1.0.1']]);
   });
 
-  it('a change of annotations alone counts (K 42)', async () => {
+  it('a change of annotations only is applied (K 42)', async () => {
     const world = await new FeedWorld().started();
     world.cluster.put('services', service('checkout'));
     world.services.markSynced();
@@ -169,7 +169,7 @@ describe('Services and their endpoints', () => {
     [[], 'endpointslices'],
     [['endpointslices/v1'], 'endpointslices'],
     [['endpointslices'], 'endpoints'],
-  ])('of an API server without %j come from %s, and from nowhere else (K 13)', async (missing, plural) => {
+  ])('of an API server without %j are read from %s only (K 13)', async (missing, plural) => {
     const world = new FeedWorld();
     for (const kind of missing) world.cluster.missing.add(kind);
     await world.started();
@@ -203,7 +203,7 @@ describe('Services and their endpoints', () => {
     expect(metadata.said).toEqual([]);
   });
 
-  it('an empty list of slices is a list: nothing else is asked for (K 13)', async () => {
+  it('an empty list of slices is a list: no other kind is requested (K 13)', async () => {
     const world = await new FeedWorld().started();
     expect(world.feed.names).not.toContain('endpoints');
     expect(world.feed.progressOf('endpointslices')?.synced).toBe(true);

@@ -40,7 +40,7 @@ describe('the CIDRs of policies', () => {
     expect(metadata.idle).toBe(0);
   });
 
-  it('are those of each direction and list of a policy of Cilium, denied ones too (K 48)', async () => {
+  it('are those of each direction and list of a Cilium policy, including denied ones (K 48)', async () => {
     const { world, metadata } = await policyWorld();
     const rules = (n: number): object => ({
       ingress: [{ fromCIDR: [`10.${n}.0.0/16`], fromCIDRSet: [{ cidr: `10.${n + 1}.0.0/16` }] }],
@@ -58,7 +58,7 @@ describe('the CIDRs of policies', () => {
     expect(prefixes('ccnp/p')).toHaveLength(6);
   });
 
-  it('of groups come and go with the group, which may be known later (K 48, 54)', async () => {
+  it('of groups are added and deleted with the group, which may be created later (K 48, 54)', async () => {
     const { world, metadata } = await policyWorld();
     const fromCIDRSet = [{ cidrGroupRef: 'office', except: ['10.0.0.0/25'] }];
     world.cluster.put('ciliumnetworkpolicies', policy('p', { ingress: [{ fromCIDRSet }] }));
@@ -76,7 +76,7 @@ describe('the CIDRs of policies', () => {
     expect(metadata.said).toEqual([]);
   });
 
-  it('of a group change for each policy that still names it (K 48)', async () => {
+  it('of a group change for each policy that still references it (K 48)', async () => {
     const { world, metadata } = await policyWorld();
     const fromCIDRSet = [{ cidrGroupRef: 'office' }];
     for (const name of ['p', 'q', 'r'])
@@ -89,7 +89,7 @@ describe('the CIDRs of policies', () => {
     expect(metadata.idle).toBe(0);
   });
 
-  it('with an exception that is none are left out: without it more would be let in', async () => {
+  it('with an invalid exception are left out, because more would be allowed without it', async () => {
     const { world, metadata } = await policyWorld();
     const except = ['10.0.0.1/32', 'bad'];
     const blocks = [
@@ -105,7 +105,7 @@ describe('the CIDRs of policies', () => {
     ]);
   });
 
-  it('without end are cut, and that is said once for a policy (I12)', async () => {
+  it('are limited in number, and that is reported once for a policy (I12)', async () => {
     const { world, metadata } = await policyWorld();
     const except = Array.from({ length: 1_000 }, (_, n) => `fd00:${(n * 64).toString(16)}::1`);
     const policyOf = (...exceptions: string[]): SaidObject =>
@@ -120,7 +120,7 @@ describe('the CIDRs of policies', () => {
     expect(metadata.said).toEqual(['fd00::/16 cnp/shop/p']);
   });
 
-  it('have labels of themselves and of the world, and never beat a pod (K 49, 50)', async () => {
+  it('have labels of themselves and of the world, and never override a pod (K 49, 50)', async () => {
     const { world, metadata } = await policyWorld();
     world.cluster.put('ciliumnetworkpolicies', policy('p', { egress: [{ toCIDR: ['fd00::/8'] }] }));
     expect(metadata.labels('fd00::/8', 'cnp/shop/p')).toBe('generated cidr:fd00--0/8=;reserved:world=;');
@@ -143,7 +143,7 @@ describe('the addresses of the API server', () => {
   const put = (world: FeedWorld, ...addresses: string[]): void =>
     world.cluster.put('endpointslices', endpointSlice('kubernetes', 'kubernetes', addresses, 'default'));
 
-  it('are those of the slices of default/kubernetes, as they are now (K 43)', async () => {
+  it('are those of the current slices of default/kubernetes (K 43)', async () => {
     const { world, metadata } = await policyWorld();
     put(world, '192.0.2.10', '198.51.100.7');
     world.cluster.put('endpointslices', endpointSlice('other', 'kubernetes', ['10.1.1.1']));
@@ -156,7 +156,7 @@ describe('the addresses of the API server', () => {
     expect(metadata.idle).toBe(0);
   });
 
-  it('stay for 30 s after the slice is deleted, and for good when it comes back (K 43)', async () => {
+  it('stay for 30 s after the slice is deleted, and permanently if it returns (K 43)', async () => {
     const { world, metadata } = await policyWorld();
     put(world, '192.0.2.10');
     world.cluster.delete('endpointslices', 'kubernetes', 'default');
@@ -169,7 +169,7 @@ describe('the addresses of the API server', () => {
     expect(metadata.said).toEqual([]);
   });
 
-  it('stay for good when the feed is stopped meanwhile, and need no time', async () => {
+  it('stay permanently if the feed is stopped in the meantime, without a delay', async () => {
     const { world, metadata } = await policyWorld();
     put(world, '192.0.2.10');
     world.cluster.put('endpointslices', endpointSlice('other', 'kubernetes', ['192.0.2.11'], 'default'));
@@ -181,7 +181,7 @@ describe('the addresses of the API server', () => {
 });
 
 describe('own addresses', () => {
-  it('are host, everything else is the world, looked at again every minute (K 51)', () => {
+  it('are host, all others are the world, read again every minute (K 51)', () => {
     const clock = new ManualClock();
     const ipcache = new IPCache();
     let addresses = ['192.0.2.1', 'fd00:0::1', 'fe80::1%eth0'];
@@ -198,7 +198,7 @@ describe('own addresses', () => {
     expect(clock.pending).toBe(0);
   });
 
-  it('stay as they were while the machine does not say them', () => {
+  it('stay unchanged while the machine does not return them', () => {
     const clock = new ManualClock();
     const ipcache = new IPCache();
     let read = (): readonly string[] => ['192.0.2.1'];
@@ -219,7 +219,7 @@ describe('own addresses', () => {
     own.stop();
   });
 
-  it('with both families the world has an identity for each (K 51)', () => {
+  it('in both families give the world an identity for each (K 51)', () => {
     const ipcache = new IPCache();
     new OwnAddresses({ ipcache, clock: new ManualClock(), addresses: () => [], world: 'dual-stack' }).start();
     expect([ipcache.lookup('8.8.8.8')?.identity, ipcache.lookup('fd00::1')?.identity]).toEqual([9, 10]);

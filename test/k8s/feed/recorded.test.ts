@@ -91,7 +91,7 @@ function plainPorts(addresses: Iterable<readonly [string, ReadonlyMap<string, Po
   );
 }
 
-describe('what Kubernetes says is what the same cluster says in etcd', () => {
+describe('the result from Kubernetes equals the one from the etcd of the same cluster', () => {
   it.each(pairsOf('nodes'))('%s', async (_, pair) => {
     const world = await given(pair);
     const name = pair.key.split('/').at(-1) ?? '';

@@ -47,11 +47,11 @@ describe('a JSON patch (RFC 6902)', () => {
     ['has no path', [{ op: 'remove' }]],
     ['has an unknown operation', [{ op: 'increase', path: '/a' }]],
     ['has something that is no operation', [7]],
-  ])('that %s is refused', (_, operations) => {
+  ])('that %s is rejected', (_, operations) => {
     expect(() => jsonPatch({ a: 1 }, operations)).toThrow(refused('Invalid'));
   });
 
-  it('of a document that is none is refused, and one without end', () => {
+  it('of an invalid document is rejected, and so is an unlimited one', () => {
     expect(() => jsonPatch(7, [])).toThrow(refused('Invalid'));
     const test = { op: 'test', path: '/a', value: 1 };
     const tests = Array.from({ length: 10_001 }, () => test);

@@ -90,7 +90,7 @@ describe('a request', () => {
         'BadRequest',
       ] as const),
     ],
-  ])('%s is refused', async (_, path, request, status, reason) => {
+  ])('%s is rejected', async (_, path, request, status, reason) => {
     expect(await ask(path, request)).toMatchObject({
       status,
       body: { kind: 'Status', code: status, reason },
@@ -103,14 +103,14 @@ describe('a request', () => {
     expect(refused).toMatchObject({ status: 422, body: { reason: 'Invalid' } });
   });
 
-  it('that is no JSON is refused', async () => {
+  it('that is not JSON is rejected', async () => {
     const gone = new AbortController().signal;
     const request = { method: 'POST', path: '/api/v1/namespaces/n/pods', body: '{', gone };
     const answer = await api.handle({ ...request, authorization: '', contentType: 'application/json' });
     expect([answer.status, answer.isStream]).toEqual([400, false]);
   });
 
-  it('to patch in a way that is not known, or under another name, is refused', async () => {
+  it('for a patch of an unknown type, or under another name, is rejected', async () => {
     await pods.create('p');
     const patch = (contentType: string, body: unknown): Promise<ReadAnswer> =>
       ask('/api/v1/namespaces/n/pods/p', { method: 'PATCH', contentType, body });
@@ -121,7 +121,7 @@ describe('a request', () => {
     expect(another.status).toBe(409);
   });
 
-  it('is let in by its token, and refused by verb, resource and token', async () => {
+  it('is authorized by its token, and rejected by verb, resource and token', async () => {
     api.tokens.add('a');
     const transport = new MemoryApiTransport(api);
     const list = async (token: string, path = '/api/v1/pods'): Promise<number> => {
@@ -142,7 +142,7 @@ describe('a request', () => {
     expect(await list('a')).toBe(200);
   });
 
-  it('asks what is served, and that may become more or less', async () => {
+  it('for discovery returns the served kinds, which may change', async () => {
     const named = async (path: string): Promise<readonly string[]> => {
       const { body } = await ask(path);
       return (body as { readonly resources: readonly { readonly name: string }[] }).resources.map(
@@ -165,7 +165,7 @@ describe('a request', () => {
 });
 
 describe('an object', () => {
-  it('is given a life, a time and its kind, and keeps them', async () => {
+  it('gets a uid, a time and its kind, and keeps them', async () => {
     clock.setWallTimeBy(Date.UTC(2026, 0, 2, 3, 4, 5, 678));
     const made = await pods.create('p', { spec: { a: 1 } }, { labels: { x: 'y' } });
     expect(made).toMatchObject({
@@ -189,7 +189,7 @@ describe('an object', () => {
     expect(node.metadata.uid).not.toBe(uid);
   });
 
-  it('is another in each namespace', async () => {
+  it('is separate in each namespace', async () => {
     const [n, m] = [
       await pods.create('p'),
       await ask('/api/v1/namespaces/m/pods', { method: 'POST', body: { metadata: { name: 'p' } } }),
@@ -200,7 +200,7 @@ describe('an object', () => {
     expect((await ask(`/api/v1/namespaces/n/pods/${n.metadata.name}`)).status).toBe(404);
   });
 
-  it('has its status apart, or with the rest where its kind knows no status', async () => {
+  it('has a status subresource, or its status with the rest if its kind has no such subresource', async () => {
     const [apart, within] = ['/api/v1/namespaces/n/pods', '/api/v1/namespaces/n/configmaps'];
     const said: unknown[] = [];
     for (const path of [apart, within]) {
@@ -217,7 +217,7 @@ describe('an object', () => {
     expect(said).toEqual([undefined, undefined, 3, 3, 1, 2, failure, undefined]);
   });
 
-  it('that says the same in another order is not written', async () => {
+  it('that is equal in another order is not written', async () => {
     const made = await pods.create('p', { spec: { a: 1, b: [{ c: 1, d: 2 }] } });
     const same = await ask('/api/v1/namespaces/n/pods/p', {
       ...{ method: 'PUT', body: { spec: { b: [{ d: 2, c: 1 }], a: 1 }, metadata: { name: 'p' } } },
@@ -225,7 +225,7 @@ describe('an object', () => {
     expect(same.body).toMatchObject({ metadata: { resourceVersion: made.metadata.resourceVersion } });
   });
 
-  it('is deleted at the version, and in the life, that is asked for', async () => {
+  it('is deleted at the requested version and uid', async () => {
     const { metadata } = await pods.create('p');
     const remove = (preconditions: object): Promise<ReadAnswer> =>
       ask('/api/v1/namespaces/n/pods/p', { method: 'DELETE', body: { preconditions } });
@@ -238,7 +238,7 @@ describe('an object', () => {
 });
 
 describe('a list', () => {
-  it('has its namespace alone, in order, and says how many are left unless there is a selector', async () => {
+  it('contains its namespace only, in order, and the remaining count unless there is a selector', async () => {
     for (const name of ['b', 'a', 'c']) await pods.create(name);
     await nodes.create('x');
     const list = async (query: string, path = '/api/v1/namespaces/n/pods'): Promise<unknown> => {
@@ -260,7 +260,7 @@ describe('a list', () => {
     expect(await list('', '/api/v1/nodes')).toEqual(['NodeList', 'x', undefined, true]);
   });
 
-  it('in pages shows what there was when it began', async () => {
+  it('in pages contains the state at its start', async () => {
     for (const name of ['a', 'b', 'c']) await pods.create(name, { spec: 1 });
     const first = await ask('/api/v1/pods?limit=1');
     await nodes.create('x');
@@ -285,7 +285,7 @@ describe('a list', () => {
     expect((body as { readonly items: readonly unknown[] }).items).toHaveLength(401);
   });
 
-  it('from memory shows what the server knows, from etcd what there is', async () => {
+  it('from memory contains the known state of the server, from etcd the current one', async () => {
     await pods.create('a');
     api.holdCache();
     const { metadata } = await pods.create('b');
@@ -306,7 +306,7 @@ describe('a list', () => {
 });
 
 describe('a watch', () => {
-  it('says everything from 0 on, what has happened since a version, and what happens', async () => {
+  it('sends everything from 0, changes since a version, and new changes', async () => {
     await pods.create('a');
     const { metadata } = await pods.create('b');
     await pods.delete('a');
@@ -321,7 +321,7 @@ describe('a watch', () => {
     expect(api.watches).toBe(2);
   });
 
-  it('from a version that is forgotten says so, and ends', async () => {
+  it('from a compacted version reports this, and ends', async () => {
     await pods.create('a');
     await pods.create('b');
     api.compact();
@@ -330,7 +330,7 @@ describe('a watch', () => {
     expect((await watch('resourceVersion=3')).end).toBe('');
   });
 
-  it('has bookmarks every minute and before its end, if the kind has events, or the server follows all', async () => {
+  it('has bookmarks every minute and before its end, if the kind has events, or if the server follows all kinds', async () => {
     for (const idleProgress of [false, true]) {
       serve({ idleProgress });
       await pods.create('a');
@@ -353,7 +353,7 @@ describe('a watch', () => {
     }
   });
 
-  it('says nothing of a version that it has not reached, nor a bookmark before it', async () => {
+  it('sends no version that it has not reached, and no bookmark before it', async () => {
     await pods.create('a');
     const ahead = await watch('resourceVersion=4&allowWatchBookmarks=true&timeoutSeconds=150');
     await pods.create('b');
@@ -365,7 +365,7 @@ describe('a watch', () => {
     expect(ahead.lines).toEqual(['ADDED d 5', 'BOOKMARK 5']);
   });
 
-  it('may begin with all objects where that is offered: a bookmark is behind them, not older than asked for', async () => {
+  it('may start with all objects if supported: a bookmark follows them, at least as new as requested', async () => {
     await pods.create('a');
     const query = 'sendInitialEvents=true&resourceVersionMatch=NotOlderThan';
     expect(await ask(`/api/v1/pods?watch=1&${query}`)).toMatchObject({ status: 422 });
@@ -379,7 +379,7 @@ describe('a watch', () => {
     expect(await ask(`/api/v1/pods?watch=true&${query}&resourceVersion=9`)).toMatchObject({ status: 504 });
   });
 
-  it('shows what its namespace and selector have', async () => {
+  it('contains its namespace and selector only', async () => {
     const inNamespace = await new MemoryApiTransport(api).send({
       ...{
         path: '/api/v1/namespaces/m/pods?watch=true&timeoutSeconds=1',
@@ -396,7 +396,7 @@ describe('a watch', () => {
     expect(await textOf(inNamespace.body)).toBe('');
   });
 
-  it('whose reader does not read is ended, and says what fits', async () => {
+  it('whose reader does not read is ended, and sends the events that fit', async () => {
     const { body } = await new MemoryApiTransport(api).send({
       ...{ path: '/api/v1/pods?watch=true&resourceVersion=1', signal: new AbortController().signal },
     });
@@ -409,7 +409,7 @@ describe('a watch', () => {
 });
 
 describe('a server', () => {
-  it('that is cut loses its watches, that ends them says so', async () => {
+  it('with cut connections drops its watches, and with ended ones reports this', async () => {
     const [cut, ended] = [await watch(''), await watch('')];
     api.cut();
     await settle();
@@ -421,7 +421,7 @@ describe('a server', () => {
     expect(clock.pending).toBe(0);
   });
 
-  it('that is down answers nobody, and knows nothing of history when it is up', async () => {
+  it('that is down does not answer, and has no history when it is up again', async () => {
     await pods.create('a');
     const { metadata } = await pods.create('b');
     api.holdCache();
@@ -439,7 +439,7 @@ describe('a server', () => {
     expect((await watch('resourceVersion=4')).end).toBe('');
   });
 
-  it('that is paused says nothing until it goes on', async () => {
+  it('that is paused sends nothing until it resumes', async () => {
     const open = await watch('resourceVersion=1');
     api.pause();
     api.pause();
@@ -458,7 +458,7 @@ describe('a server', () => {
     expect((await ask('/healthz')).status).toBe(200);
   });
 
-  it('that is restored has what the backup has, and gives versions once more', async () => {
+  it('that is restored has the state of the backup, and assigns versions again', async () => {
     await pods.create('a');
     const backup = api.backup();
     const b = await pods.create('b');
@@ -471,7 +471,7 @@ describe('a server', () => {
   });
 });
 
-describe('a fault to order', () => {
+describe('an injected fault', () => {
   const HEALTHZ = '/healthz';
   it.each<[string, ApiFault, unknown]>([
     ['answers this instead', { do: 'answer', status: 418, body: 'tea' }, { status: 418, body: 'tea' }],
@@ -485,7 +485,7 @@ describe('a fault to order', () => {
     expect(await ask(HEALTHZ)).toEqual({ status: 200, body: 'ok' });
   });
 
-  it('cuts an answer, or gives it piece by piece', async () => {
+  it('cuts an answer, or sends it in pieces', async () => {
     const pieces = async (): Promise<readonly string[]> => {
       const { body } = await new MemoryApiTransport(api).send({
         path: HEALTHZ,
@@ -507,7 +507,7 @@ describe('a fault to order', () => {
     ]);
   });
 
-  it('is for the requests that match, as often as ordered, in order, unless all are taken back', async () => {
+  it('applies to matching requests, as often as requested, in order, until all are removed', async () => {
     const teapot = (body: string): ApiFault => ({ do: 'answer', status: 418, body });
     api.faults.order(teapot('pods'), { matches: ({ path }) => path.includes('pods'), times: 2 });
     api.faults.order(teapot('first'));
@@ -522,7 +522,7 @@ describe('a fault to order', () => {
     expect(await ask(HEALTHZ)).toEqual({ status: 200, body: 'ok' });
   });
 
-  it('refuses, or never answers: who asked goes away', async () => {
+  it('rejects, or never answers: the client disconnects', async () => {
     api.faults.order({ do: 'refuse' });
     await expect(ask(HEALTHZ)).rejects.toMatchObject({ code: 'unreachable' });
     api.faults.order({ do: 'hang' });

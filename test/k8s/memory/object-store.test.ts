@@ -64,7 +64,7 @@ function object(resourceVersion: string): KubernetesObject {
   return { metadata: { name: 'x', uid: 'u', resourceVersion } };
 }
 
-it('remembers every state since the last compaction, and the writes between them; one that is restored goes back', () => {
+it('keeps every state since the last compaction, and the writes between them; a restored one goes back', () => {
   fc.assert(
     fc.property(fc.array(happening, { maxLength: 16 }), (happenings) => {
       const store = new ObjectStore();
@@ -114,7 +114,7 @@ function seen(store: ObjectStore): readonly string[] {
   return lines;
 }
 
-it('tells of each write what was there and what is, until it is not asked to any more', () => {
+it('notifies of each write with the old and the new state, until unsubscribed', () => {
   const store = new ObjectStore();
   const told: unknown[] = [];
   const end = store.watch(({ before, after, ...write }) => {

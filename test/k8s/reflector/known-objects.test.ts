@@ -85,8 +85,8 @@ function anchorOf({ metadata }: KubernetesObject): Anchor {
   return { name: own, namespace, uid: life, version: resourceVersion };
 }
 
-describe('what a reflector knows', () => {
-  it('tells the difference, and where to go on: lists take away at their end only, deletes their own life only (K 6, K 10)', () => {
+describe('the known objects of a reflector', () => {
+  it('return the difference and the position: lists delete at their end only, deletes only their own uid (K 6, K 10)', () => {
     fc.assert(
       fc.property(fc.array(happening, { maxLength: 12 }), (happenings) => {
         const known = new KnownObjects((one) => ({ ...one, kept: true }));
@@ -111,7 +111,7 @@ describe('what a reflector knows', () => {
     );
   });
 
-  it('keeps all of an object unless it is told what to keep', () => {
+  it('keep the whole object unless a trim function is given', () => {
     const known = new KnownObjects();
     const told = { metadata: { name: 'a', uid: 'u', resourceVersion: '1' }, spec: { size: 7 } };
     known.put(told);
@@ -119,7 +119,7 @@ describe('what a reflector knows', () => {
   });
 });
 
-describe('an object of which only its life is kept', () => {
+describe('an object of which only the uid is kept', () => {
   it.each([undefined, 'n'])(
     'is handed out by name when it is gone, by a watch or a list; namespace %s',
     (namespace) => {

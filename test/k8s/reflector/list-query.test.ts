@@ -20,19 +20,19 @@ function asked(path: string, pathname = '/api/v1/nodes'): Readonly<Record<string
   return Object.fromEntries(url.searchParams);
 }
 
-describe('a request for objects', () => {
-  it("from the server's memory may be as old as it likes at first, then not older than what was seen (K 1)", () => {
+describe('a list request', () => {
+  it('from the memory of the server accepts any version at first, then none older than the last one (K 1)', () => {
     expect(asked(listPath(NODES, 'cache', ''))).toEqual({ resourceVersion: '0' });
     expect(asked(listPath(NODES, 'cache', '17'))).toEqual({ resourceVersion: '17' });
   });
 
-  it('for the latest names no version, and is paged, or not (K 1)', () => {
+  it('for the latest objects names no version, and is paged, or not (K 1)', () => {
     expect(asked(listPath(NODES, 'pages', '17'))).toEqual({ limit: '500' });
     expect(asked(listPath(NODES, 'pages', '17', 'next'))).toEqual({ limit: '500', continue: 'next' });
     expect(asked(listPath(NODES, 'whole', '17'))).toEqual({});
   });
 
-  it('as a stream asks for the bookmark behind them, which tells where they end', () => {
+  it('as a stream requests the bookmark at its end', () => {
     const stream = {
       ...{ watch: 'true', sendInitialEvents: 'true', resourceVersionMatch: 'NotOlderThan' },
       ...{ allowWatchBookmarks: 'true', timeoutSeconds: '600' },
@@ -41,7 +41,7 @@ describe('a request for objects', () => {
     expect(asked(streamPath(NODES, '17', 600))).toEqual({ ...stream, resourceVersion: '17' });
   });
 
-  it('that come goes on after a version, with bookmarks (K 2)', () => {
+  it('for a watch starts after a version, with bookmarks (K 2)', () => {
     const watch = { watch: 'true', allowWatchBookmarks: 'true', timeoutSeconds: '300' };
     expect(asked(watchPath(NODES, '17', 300))).toEqual({ ...watch, resourceVersion: '17' });
   });
@@ -53,7 +53,7 @@ describe('a request for objects', () => {
       expect(asked(path)).toMatchObject(SELECTORS);
   });
 
-  it('for one looks for its name among those of the kind', () => {
+  it('for one object selects its name', () => {
     const anchor = { name: 'own', namespace: undefined, uid: 'u', version: '17' };
     expect(asked(anchorPath(NODES, anchor))).toEqual({ fieldSelector: 'metadata.name=own' });
     expect(asked(anchorPath(SELECTED, anchor))).toEqual({
@@ -70,20 +70,20 @@ describe('a list', () => {
   const shell = (metadata: unknown): ReturnType<typeof readListShell> =>
     readListShell(JSON.stringify({ metadata, items: [] }));
 
-  it('says its version, and how to go on', () => {
+  it('returns its version, and its continue token', () => {
     expect(shell({ resourceVersion: '17', continue: 'next' })).toEqual({ version: '17', token: 'next' });
     for (const none of [undefined, '', 7, null])
       expect(shell({ resourceVersion: '17', continue: none })).toEqual({ version: '17', token: undefined });
   });
 
-  it('without a version that a watch can begin at is garbled: 0 would say everything again, in no order', () => {
+  it('without a usable version is garbled: a watch from 0 would repeat everything, in no order', () => {
     for (const metadata of [undefined, null, 7, {}])
       expect(() => shell(metadata)).toThrow(expect.objectContaining({ code: 'garbled' }));
     for (const resourceVersion of ['', '0', 7, null])
       expect(() => shell({ resourceVersion })).toThrow(expect.objectContaining({ code: 'garbled' }));
   });
 
-  it('is a JSON object: anything else is garbled, and shown by its beginning', () => {
+  it('that is not a JSON object is garbled, and reported with its beginning', () => {
     for (const text of ['', '7', 'null', '"items"', `<html>${' '.repeat(10_000)}`]) {
       const garbled = expect.objectContaining({
         ...{ code: 'garbled', message: `the response is not a list: ${text.slice(0, 100)}` },

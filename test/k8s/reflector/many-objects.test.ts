@@ -43,7 +43,7 @@ function manyObjects(look: () => Promise<void>): ApiTransport {
   };
 }
 
-it('a list of 100,000 objects is never in memory as a whole', async () => {
+it('a list of 100,000 objects is never in memory completely', async () => {
   let peak = 0;
   const before = await bytesInUse();
   const look = async (): Promise<void> => {

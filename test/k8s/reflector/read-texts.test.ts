@@ -16,12 +16,12 @@ async function taken(texts: readonly string[], signal = new AbortController().si
   return batches;
 }
 
-it('reads texts in order, the large ones each by itself, and what is no JSON as nothing', async () => {
+it('reads texts in order, large ones separately, and invalid JSON as undefined', async () => {
   const texts = ['1', '{"a":2}', LARGE_TEXT, '3', 'no', HALF_TEXT, LARGE_TEXT, '4'];
   expect(await taken(texts)).toEqual([[1, { a: 2 }], [200_000], [3, undefined], [undefined], [200_000], [4]]);
 });
 
-it('reads nothing of nothing, and each of many once, some at a time', async () => {
+it('reads nothing of an empty list, and each of many once, some at a time', async () => {
   expect(await taken([])).toEqual([]);
   const batches = await taken(Array.from({ length: 5000 }, (_, i) => String(i)));
   expect(batches.flat()).toEqual(Array.from({ length: 5000 }, (_, i) => i));

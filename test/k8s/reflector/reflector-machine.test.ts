@@ -69,7 +69,7 @@ const FORGOTTEN: readonly ApiErrorCode[] = ['expired', 'future-version'];
 const except = (codes: readonly ApiErrorCode[]): readonly ApiErrorCode[] =>
   CODES.filter((code) => !codes.includes(code));
 
-describe('after a failure waits, as long as the server asks for at least (K 3), and then', () => {
+describe('after a failure waits, at least as long as the server requests (K 3), and then', () => {
   const [viaCache, inPages, asWhole] = [[failure('invalid')], [EXPIRED], [EXPIRED, EXPIRED]];
   const [prove, watch, stream] = [{ do: 'prove' }, { do: 'watch' }, { do: 'list', from: 'stream' }];
   const notForNow = [...LOST_CONNECTION, ...TO_REPEAT];
@@ -112,7 +112,7 @@ function waitOf(
   return effect;
 }
 
-it('begins with a stream; a server that refuses that is asked for lists at once, and from then on (K 1)', () => {
+it('starts with a stream; if the server refuses it, lists immediately, and from then on (K 1)', () => {
   expect(new Driven().effect).toEqual({ do: 'list', from: 'stream' });
   for (const code of NO_STREAMS) {
     const driven = new Driven();
@@ -122,7 +122,7 @@ it('begins with a stream; a server that refuses that is asked for lists at once,
   }
 });
 
-it('asks for pages where the server has forgotten, or is behind, and for the whole after a 410 on a page (K 1)', () => {
+it('requests pages if the server has forgotten, or is behind, and the whole list after a 410 for a page (K 1)', () => {
   for (const code of FORGOTTEN) {
     expect(new Driven().answer(failure(code))).toEqual({ do: 'list', from: 'pages' });
     const driven = new Driven(failure('invalid'));
@@ -134,13 +134,13 @@ it('asks for pages where the server has forgotten, or is behind, and for the who
   }
 });
 
-it('takes a server that has proven itself on from the last version, and lists from another', () => {
+it('continues from the last version if the server has proven itself, and lists otherwise', () => {
   expect(new Driven(...PROVING).answer(SAME)).toEqual({ do: 'watch' });
   const other = new Driven(...PROVING);
   expect(other.answer({ type: 'proven', same: false })).toEqual({ do: 'list', from: 'stream' });
 });
 
-it('watches again after an orderly end, unless the watch was short and said nothing: that is a failure (K 3)', () => {
+it('watches again after a regular end, unless the watch was short and empty: that is a failure (K 3)', () => {
   const after = (lastedMs: number, eventful: boolean): readonly unknown[] => {
     const driven = new Driven(...WATCHING);
     const effects = [driven.answer({ type: 'ended', lastedMs, eventful })];
@@ -151,7 +151,7 @@ it('watches again after an orderly end, unless the watch was short and said noth
   expect(after(999, false)).toEqual([{ do: 'wait', failures: 1, atLeastMs: 0 }, { do: 'watch' }]);
 });
 
-it('lists once a server has answered nothing but internal errors for a minute (K 3)', () => {
+it('lists after a server has answered only internal errors for a minute (K 3)', () => {
   const nextOf = (driven: Driven, ms: number, answer = INTERNAL): unknown => {
     waitOf(driven.later(ms, answer));
     return driven.answer(WAITED)?.do;
@@ -173,7 +173,7 @@ it('lists once a server has answered nothing but internal errors for a minute (K
   expect(nextOf(opened, 1000), 'a watch between them').toBe('watch');
 });
 
-it('counts failures in a row, and anew after two good minutes since the first watch (K 3)', () => {
+it('counts failures in a row, and resets the count two good minutes after the first watch (K 3)', () => {
   const streakAfter = (goodMs: number): number => {
     const driven = new Driven(...WATCHING);
     waitOf(driven.answer(failure('throttled')));
@@ -187,7 +187,7 @@ it('counts failures in a row, and anew after two good minutes since the first wa
   expect([streakAfter(119_999), streakAfter(120_000)]).toEqual([3, 1]);
 });
 
-it('asks at once after a reset of an open watch, whatever has failed before, and backs off if resets follow (K 3)', () => {
+it('retries immediately after a reset of an open watch, whatever failed before, and backs off if resets follow (K 3)', () => {
   const driven = new Driven(...WATCHING);
   for (const failures of [1, 2, 3, 4, 5, 6]) {
     expect(waitOf(driven.answer(failure('unreachable'))).failures).toBe(failures);
@@ -213,7 +213,7 @@ it('asks at once after a reset of an open watch, whatever has failed before, and
   expect(driven.later(120_000, BROKEN)).toEqual({ do: 'prove' });
 });
 
-it('shows what it is doing, but for the short steps between: proving, and asking for a watch', () => {
+it('reports its state, except for short steps in between: the proof, and the start of a watch', () => {
   const shown = (...answers: readonly Answer[]): string => new Driven(...answers).shown;
   expect(shown()).toBe('listing');
   expect(shown(LISTED)).toBe('listing');
@@ -238,7 +238,7 @@ const anything: fc.Arbitrary<Answer> = fc.oneof(
   fc.constantFrom(...CODES).map((code) => failure(code)),
 );
 
-it('has something under way after every answer, until it is stopped: then nothing begins any more', () => {
+it('has an operation in progress after every answer until it is stopped, and none afterwards', () => {
   fc.assert(
     fc.property(fc.array(anything), fc.array(anything), (before, after) => {
       const driven = new Driven();
@@ -262,7 +262,7 @@ function effectsOf(
   return answers.map((answer) => driven.later(everyMs, answer)?.do);
 }
 
-it('lists at once where a server that it has waited for says 410: a second wait would double the first', () => {
+it('lists immediately if a server that it has waited for answers 410: a second wait would double the first', () => {
   const untilBack: readonly Answer[] = [LISTED, OPENED, UNREACHABLE, WAITED, SAME];
   expect(effectsOf([...untilBack, OPENED, EXPIRED])).toEqual([
     'watch',
@@ -275,7 +275,7 @@ it('lists at once where a server that it has waited for says 410: a second wait 
   ]);
 });
 
-it('waits before it lists again where a server says 410 to each watch', () => {
+it('waits before it lists again if a server answers 410 to each watch', () => {
   const round: readonly Answer[] = [LISTED, OPENED, EXPIRED];
   const again: readonly Answer[] = [WAITED, ...round];
   const rounds = ['watch', undefined, 'wait', 'list', 'watch', undefined, 'wait'];
@@ -289,7 +289,7 @@ it('waits before it lists again where a server says 410 to each watch', () => {
   ]);
 });
 
-it('waits before it lists where a server says 410 that was well for long: so it does to all that follow it', () => {
+it('waits before it lists if a server that was available for long answers 410, because all its clients get it', () => {
   const back: readonly Answer[] = [UNREACHABLE, WAITED, SAME, OPENED];
   const answers: readonly Answer[] = [LISTED, OPENED, ...back, EXPIRED];
   expect(effectsOf(answers, 60_000).at(-1)).toBe('list');

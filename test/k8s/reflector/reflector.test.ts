@@ -71,8 +71,8 @@ async function provingAfter(watch: AskedRequest): Promise<AskedRequest> {
   return api.takes('prove');
 }
 
-describe('what a reflector says of itself', () => {
-  it('counts what it was told, and how long ago that was', async () => {
+describe('the status of a reflector', () => {
+  it('contains the counts of changes, and the age of the last one', async () => {
     clock.setWallTimeBy(1_000_000);
     const watch = await followedFrom([pod('a', '1'), { metadata: {} }, pod('b', '2')]);
     expect(reflector.status()).toMatchObject({
@@ -92,7 +92,7 @@ describe('what a reflector says of itself', () => {
     expect(faults).toEqual([]);
   });
 
-  it('reports since when it has missed changes, and the time to the next attempt (regression: it was not known)', async () => {
+  it('contains since when it has missed changes, and the time to the next attempt (regression: it was unknown)', async () => {
     const watch = await followedFrom([pod('a', '1')]);
     expect(reflector.status()).toMatchObject({ behindMs: undefined, retryInMs: undefined });
     await watch.say(added(pod('a', '7')));
@@ -111,13 +111,13 @@ describe('what a reflector says of itself', () => {
     expect(reflector.status()).toMatchObject({ behindMs: undefined, retryInMs: undefined });
   });
 
-  it('knows no lag before the first list', async () => {
+  it('contains no lag before the first list', async () => {
     follow();
     await (await api.takes('stream')).say(added(pod('a', '1')));
     expect(reflector.status()).toMatchObject({ listed: false, objects: 1, lagMs: undefined });
   });
 
-  it('tells its state whenever that is another', async () => {
+  it('is reported whenever its state changes', async () => {
     const watch = await followedFrom([]);
     await watch.say(added(pod('a', '6')));
     await watch.cut();
@@ -127,7 +127,7 @@ describe('what a reflector says of itself', () => {
     expect(states).toEqual(['watching', 'waiting', 'stopped']);
   });
 
-  it('takes it for no failure that a server has forgotten, or does not know the kind or streams', async () => {
+  it('counts no failure if a server has compacted, or does not serve the kind or streams', async () => {
     const watch = await followedFrom([]);
     await watch.say({ type: 'ERROR', object: { code: 410 } });
     await advance(clock, 800);
@@ -141,14 +141,14 @@ describe('what a reflector says of itself', () => {
     });
   });
 
-  it('takes it for a failure that a stream is refused for another reason', async () => {
+  it('counts a failure if a stream is refused for another reason', async () => {
     follow();
     await (await api.takes('stream')).refuse(403, 'not you');
     await api.takes('list');
     expect(reflector.status().failures).toBe(1);
   });
 
-  it('names the right that is missing, to list or to watch', async () => {
+  it('names the missing right, to list or to watch', async () => {
     const grant = (verb: string): string =>
       `not you: grant the verb "${verb}" on the resource "pods" of the API group ""`;
     const watch = await followedFrom([]);
@@ -160,8 +160,8 @@ describe('what a reflector says of itself', () => {
   });
 });
 
-describe('waiting for the first list', () => {
-  it('ends with it, and needs no time after it', async () => {
+describe('a wait for the first list', () => {
+  it('ends with it, and requires no time after it', async () => {
     follow();
     const before = reflector.waitForListed({ quietMs: 20_000 });
     await (await api.takes('stream')).say(bookmark('5', END_OF_LIST));
@@ -178,7 +178,7 @@ describe('waiting for the first list', () => {
     await expect(reflector.waitForListed({ signal: over.signal })).rejects.toBe(late);
   });
 
-  it('ends when it is stopped before, or was', async () => {
+  it('ends if it is stopped before or during the wait', async () => {
     follow();
     const stopped = expect.objectContaining({ message: 'pods/v1: stopped before its list was complete' });
     const waiting = reflector.waitForListed();
@@ -187,7 +187,7 @@ describe('waiting for the first list', () => {
     await expect(reflector.waitForListed()).rejects.toEqual(stopped);
   });
 
-  it('goes by progress: ends when nothing has come for the time, and says why (K 55)', async () => {
+  it('has a deadline of progress: ends if no data came for the time, and reports the reason (K 55)', async () => {
     follow();
     const list = await api.takes('stream');
     await advance(clock, 5_000);
@@ -212,7 +212,7 @@ describe('waiting for the first list', () => {
   });
 });
 
-describe('waiting after a failure', () => {
+describe('the delay after a failure', () => {
   async function delays(random: number, retryAfterMs: number, count: number): Promise<readonly number[]> {
     follow({}, { random: () => random });
     await (await api.takes('stream')).refuse(422);
@@ -229,9 +229,9 @@ describe('waiting after a failure', () => {
   it('doubles from 0.8 s to 30 s (K 3)', async () =>
     expect(await delays(0, 0, 8)).toEqual([800, 1600, 3200, 6400, 12_800, 25_600, 30_000, 30_000]));
 
-  it('is up to twice as long, by chance', async () => expect(await delays(0.5, 0, 2)).toEqual([1200, 2400]));
+  it('is up to twice as long, at random', async () => expect(await delays(0.5, 0, 2)).toEqual([1200, 2400]));
 
-  it('is as long as the server asks for, at least', async () =>
+  it('is at least as long as the server requests', async () =>
     expect(await delays(0.5, 1_000, 2)).toEqual([1500, 2400]));
 });
 
@@ -240,14 +240,14 @@ describe('a watch', () => {
     [0, '300'],
     [0.5, '450'],
     [0.9999, '599'],
-  ])('is asked for some time between 300 and 600 s, by chance: %s (K 2)', async (random, seconds) => {
+  ])('is requested for a random time between 300 and 600 s: %s (K 2)', async (random, seconds) => {
     follow({}, { random: () => random });
     await (await api.takes('stream')).say(bookmark('5', END_OF_LIST));
     const { query } = await api.takes('watch');
     expect(query.get('timeoutSeconds')).toBe(seconds);
   });
 
-  it('that is not over half a minute after its time is dead', async () => {
+  it('that has not ended half a minute after its time is dead', async () => {
     const watch = await followedFrom([pod('a', '1')]);
     watch.open();
     await advance(clock, 329_999);
@@ -257,7 +257,7 @@ describe('a watch', () => {
     expect(reflector.status()).toMatchObject({ state: 'waiting', lastFailure: { code: 'silent' } });
   });
 
-  it('that has said something, and then nothing for three minutes, is dead', async () => {
+  it('that was silent for three minutes after its first event is dead', async () => {
     const watch = await followedFrom([]);
     await watch.say(bookmark('6'));
     await advance(clock, 100_000);
@@ -268,14 +268,14 @@ describe('a watch', () => {
     expect(reflector.status()).toMatchObject({ state: 'waiting', lastFailure: { code: 'silent' } });
   });
 
-  it('that is not accepted in half a minute is dead', async () => {
+  it('that is not accepted within half a minute is dead', async () => {
     const watch = await followedFrom([]);
     await advance(clock, 30_000);
     expect(watch.signal.aborted).toBe(true);
     expect(reflector.status()).toMatchObject({ watches: 0, lastFailure: { code: 'silent' } });
   });
 
-  it('that says at once what says nothing new, and ends, has failed (regression: it was asked for without a pause)', async () => {
+  it('that immediately repeats known events, and ends, has failed (regression: it was requested without a pause)', async () => {
     const watch = await followedFrom([], '5');
     await watch.say(bookmark('5'), added({}));
     await watch.end();
@@ -285,7 +285,7 @@ describe('a watch', () => {
     await api.takes('watch');
   });
 
-  it('that comes to its end is asked for again at once, from the last version', async () => {
+  it('that ends is requested again immediately, from the last version', async () => {
     const watch = await followedFrom([]);
     await watch.say(bookmark('9'));
     await watch.end();
@@ -298,7 +298,7 @@ describe('a watch', () => {
     expect(reflector.status()).toMatchObject({ failures: 0, watches: 2 });
   });
 
-  it('that ends at once and said nothing is waited after', async () => {
+  it('that ends immediately without an event is followed by a delay', async () => {
     const watch = await followedFrom([]);
     watch.open();
     await watch.end();
@@ -307,7 +307,7 @@ describe('a watch', () => {
     await api.takes('watch');
   });
 
-  it('that ends in the middle of an event has lost its connection', async () => {
+  it('that ends within an event has lost its connection', async () => {
     const watch = await followedFrom([]);
     await watch.say(added(pod('a', '6')));
     await watch.write('{"type":"ADDED"');
@@ -317,7 +317,7 @@ describe('a watch', () => {
     await api.takes('prove');
   });
 
-  it('hands over what came before an error', async () => {
+  it('delivers the events before an error', async () => {
     const watch = await followedFrom([]);
     await watch.say(added(pod('a', '6')), { type: 'ERROR', object: { code: 500, message: 'oh' } });
     expect(sink.log).toEqual(['put n/a']);
@@ -342,7 +342,7 @@ describe('a server that was lost', () => {
     return watch;
   };
 
-  it('has proven itself by the last object that was put: the watch goes on from that', async () => {
+  it('has proven itself with the last written object: the watch continues from there', async () => {
     const proof = await provingAfter(await anchored());
     expect(proof.query.get('fieldSelector')).toBe('metadata.name=b');
     await proof.list('70', [pod('x', '3'), pod('b', '6')]);
@@ -357,7 +357,7 @@ describe('a server that was lost', () => {
     ['has it in another life', [pod('b', '6', 'b-2')]],
     ['has something that is no object', [7, {}, { metadata: { uid: 'b-1' } }]],
     ['has no items', undefined],
-  ])('that %s is listed anew', async (_, items) => {
+  ])('that %s is listed again', async (_, items) => {
     const proof = await provingAfter(await anchored());
     await proof.write(JSON.stringify({ metadata: {}, items }));
     await proof.end();
@@ -371,7 +371,7 @@ describe('a server that was lost', () => {
   it.each([
     ['the last event was a delete', [added(pod('b', '6')), deleted(pod('b', '7'))]],
     ['there was none', []],
-  ])('is listed anew where %s', async (_, lines) => {
+  ])('is listed again if %s', async (_, lines) => {
     const watch = await followedFrom([pod('a', '1')]);
     await watch.say(...lines);
     await watch.cut();
@@ -379,7 +379,7 @@ describe('a server that was lost', () => {
     await api.takes('list');
   });
 
-  it('that hangs when it is to prove itself is given up', async () => {
+  it('that hangs during its proof is abandoned', async () => {
     const proof = await provingAfter(await anchored());
     await advance(clock, 60_000);
     expect(proof.signal.aborted).toBe(true);
@@ -388,7 +388,7 @@ describe('a server that was lost', () => {
 });
 
 describe('a list', () => {
-  it('in pages is complete with the last of them', async () => {
+  it('in pages is complete with the last page', async () => {
     follow();
     await (await api.takes('stream')).refuse(410);
     await (await api.takes('list')).list('5', [pod('a', '1')], 'next');
@@ -400,7 +400,7 @@ describe('a list', () => {
     expect((await api.takes('watch')).query.get('resourceVersion')).toBe('5');
   });
 
-  it('may take long as long as it goes on: a minute of silence ends it', async () => {
+  it('may take long while it progresses: a minute of silence ends it', async () => {
     follow();
     await (await api.takes('stream')).refuse(422);
     const list = await api.takes('list');
@@ -413,7 +413,7 @@ describe('a list', () => {
     expect(reflector.status()).toMatchObject({ state: 'waiting', lastFailure: { code: 'silent' } });
   });
 
-  it('deletes all that it lacks at its end, in slices (K 6)', async () => {
+  it('deletes all objects that it does not contain at its end, in slices (K 6)', async () => {
     const gate = new TurnGate({ clock, nextTurn: setImmediate, weightPerTurn: 16 });
     follow({}, { gate });
     await (await api.takes('stream')).refuse(422);
@@ -451,7 +451,7 @@ describe('a list', () => {
 });
 
 describe('a streaming list', () => {
-  it('says what happens meanwhile, too: what is deleted is gone (regression: it stayed for good)', async () => {
+  it('contains concurrent changes: a deleted object is removed (regression: it stayed permanently)', async () => {
     follow();
     const all = ['a', 'b', 'c'].map((name) => added(pod(name, '1')));
     await (await api.takes('stream')).say(...all, bookmark('5', END_OF_LIST));
@@ -466,7 +466,7 @@ describe('a streaming list', () => {
     expect(sink.log.slice(3)).toEqual(['delete n/a', 'delete n/b', 'put n/a', 'delete n/c']);
   });
 
-  it('ends with the bookmark that says so, not with another; what is no object is counted', async () => {
+  it('ends only with the bookmark of its end; an invalid object is counted', async () => {
     follow();
     const stream = await api.takes('stream');
     expect(stream.gzip).toBe(false);
@@ -491,7 +491,7 @@ describe('a streaming list', () => {
     await api.takes('watch');
   });
 
-  it('that ends without it is none: the server is listed', async () => {
+  it('that ends without it is incomplete: the server is listed', async () => {
     follow();
     const stream = await api.takes('stream');
     await stream.say(added(pod('a', '1')));
@@ -501,15 +501,15 @@ describe('a streaming list', () => {
   });
 });
 
-describe('the end of following', () => {
-  it('that has come before the beginning: nothing is asked for', async () => {
+describe('the end of a reflector', () => {
+  it('before its start sends no request', async () => {
     follow({ signal: AbortSignal.abort() });
     await reflector.stopped;
     expect(api.waiting).toBe(0);
     expect(states).toEqual(['stopped']);
   });
 
-  it('gives up what is under way, and hands over nothing more', async () => {
+  it('aborts the operation in progress, and delivers nothing more', async () => {
     const over = new AbortController();
     follow({ signal: over.signal });
     const stream = await api.takes('stream');
@@ -523,7 +523,7 @@ describe('the end of following', () => {
     expect(reflector.status()).toMatchObject({ listed: false, events: 1, failures: 0 });
   });
 
-  it('that a sink orders in the middle of a list is the end of that list', async () => {
+  it('by a sink during a list ends that list', async () => {
     follow();
     sink.apply = () => closed.abort();
     await (await api.takes('stream')).refuse(422);
@@ -533,7 +533,7 @@ describe('the end of following', () => {
     expect(reflector.status()).toMatchObject({ listed: false, lists: 0 });
   });
 
-  it('ends the waiting for the next attempt', async () => {
+  it('ends the delay before the next attempt', async () => {
     follow();
     await (await api.takes('stream')).refuse(503);
     expect(clock.pending).toBe(1);
@@ -544,8 +544,8 @@ describe('the end of following', () => {
   });
 });
 
-describe('callbacks that fail', () => {
-  it('are reported, and what is followed goes on', async () => {
+describe('failing callbacks', () => {
+  it('are reported, and the kind is still followed', async () => {
     const oh = new Error('oh');
     follow({
       onState: () => {
@@ -565,7 +565,7 @@ describe('callbacks that fail', () => {
     expect(sink.log).toEqual(['put n/a', 'delete n/a']);
   });
 
-  it('keep of an object what they give', async () => {
+  it('of a trim function keep the object as returned', async () => {
     const kept: unknown[] = [];
     follow({ keep: (object) => ({ metadata: object.metadata, kept: true }) });
     const apply = sink.apply.bind(sink);

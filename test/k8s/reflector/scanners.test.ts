@@ -21,7 +21,7 @@ const item = fc.dictionary(
 );
 
 describe('a list that arrives in pieces', () => {
-  it('is cut into what JSON.parse finds in it, wherever the pieces end', () => {
+  it('is split into the items that JSON.parse finds in it, wherever the pieces end', () => {
     fc.assert(
       fc.property(fc.array(item), item, fc.boolean(), cuts, (items, metadata, pretty, places) => {
         const list = { kind: 'PodList', metadata, more: [[{}]], items, after: [1] };
@@ -36,7 +36,7 @@ describe('a list that arrives in pieces', () => {
     );
   });
 
-  it('may have any white space between its items (regression: a pretty list of 10,000 was refused)', () => {
+  it('may have any white space between its items (regression: a pretty-printed list of 10,000 was rejected)', () => {
     const scanner = new ListScanner(100);
     const spaced = (text: string): Uint8Array =>
       new TextEncoder().encode(`${text}${' \n\t\r'.repeat(10_000)}`);
@@ -47,7 +47,7 @@ describe('a list that arrives in pieces', () => {
     expect(JSON.parse(scanner.shell)).toEqual({ items: [], b: 3 });
   });
 
-  it('loses only the items that are too large, and counts them', () => {
+  it('loses only items that are too large, and counts them', () => {
     const items = [{ a: 1 }, { a: 'x'.repeat(500) }, { a: 2 }];
     const scanner = new ListScanner(100);
     const found = pieces(JSON.stringify({ items }), [5, 50, 200, 300]).flatMap((bytes) =>
@@ -57,7 +57,7 @@ describe('a list that arrives in pieces', () => {
     expect(scanner.tooLarge).toBe(1);
   });
 
-  it('that has no items, or null, has none', () => {
+  it('without items, or with null, has none', () => {
     for (const text of [
       '{"metadata":{"resourceVersion":"1"},"items":null}',
       '{"metadata":{"resourceVersion":"1"}}',
@@ -68,7 +68,7 @@ describe('a list that arrives in pieces', () => {
     }
   });
 
-  it('is refused when what is no item goes on and on, such as a page of HTML', () => {
+  it('is rejected if it is not a list and very long, such as a page of HTML', () => {
     const scanner = new ListScanner(100);
     const page = new TextEncoder().encode('<p>log in</p>'.repeat(1000));
     expect(() => {
@@ -91,7 +91,7 @@ const shapes = {
 };
 
 describe.each(['list', 'lines'] as const)('a scanner of a %s that is asked for some fields', (shape) => {
-  it('leaves out the others; of what is cut, some may stay', () => {
+  it('omits the other fields; a part of a field may remain', () => {
     fc.assert(
       fc.property(
         fc.array(object, { maxLength: 4 }),
@@ -116,7 +116,7 @@ describe.each(['list', 'lines'] as const)('a scanner of a %s that is asked for s
   });
 });
 
-it('a field is asked for as a whole, whatever of it is asked for beside that', () => {
+it('a field is kept completely if it is requested, whatever part of it is requested, too', () => {
   const text = '{"items":[{"a":{"b":1,"c":{"d":2,"e":3}},"f":0}]}';
   for (const fields of [
     ['a', 'a.b'],
@@ -127,7 +127,7 @@ it('a field is asked for as a whole, whatever of it is asked for beside that', (
   }
 });
 
-it('what is left out of an item does not make it too large', () => {
+it('omitted fields of an item do not make it too large', () => {
   const item = `{"a":1,"b":"${'x'.repeat(500)}","c":2}`;
   for (const [fields, expected, tooLarge] of [
     [['a', 'c'], ['{"a":1,"c":2}'], 0],
@@ -140,7 +140,7 @@ it('what is left out of an item does not make it too large', () => {
 });
 
 describe('a watch that arrives in pieces', () => {
-  it('is cut into its lines, wherever the pieces end', () => {
+  it('is split into its lines, wherever the pieces end', () => {
     fc.assert(
       fc.property(fc.array(fc.jsonValue()), cuts, (values, places) => {
         const scanner = new LineScanner(1_000_000);
@@ -152,7 +152,7 @@ describe('a watch that arrives in pieces', () => {
     );
   });
 
-  it('says when it ends in the middle of a line, and counts lines that are too large', () => {
+  it('reports an end within a line, and counts lines that are too large', () => {
     const scanner = new LineScanner(10);
     const encoder = new TextEncoder();
     expect(scanner.feed(encoder.encode(`1\n\n${'x'.repeat(20)}\n2\n3`))).toEqual(['1', '2']);

@@ -56,7 +56,7 @@ function served(streamingLists: boolean): { readonly server: MemoryApiServer; re
   return { server, pods: new ApiUser(writing, PODS, 'n') };
 }
 
-it('a server that offers it streams its objects, more than fit into a queue; nothing is listed', async () => {
+it('a server that supports it streams its objects, more than fit into a queue; nothing is listed', async () => {
   const { server, pods } = served(true);
   for (let i = 0; i < 1200; i++) await pods.create(`p${i}`);
   const { sink, followed } = follow(server);
@@ -69,7 +69,7 @@ it('a server that offers it streams its objects, more than fit into a queue; not
   expect(sink.breaches).toEqual([]);
 });
 
-it('a server that offers none is asked once, and it is no failure', async () => {
+it('a server without support is tried once, and that is not a failure', async () => {
   const { server, pods } = served(false);
   await pods.create('a');
   const { sink, followed } = follow(server);
@@ -84,7 +84,7 @@ it('a server that offers none is asked once, and it is no failure', async () => 
   expect(asked.filter((name) => name.startsWith('stream'))).toEqual(['stream']);
 });
 
-it('a stream that never comes to its end is given up for a list', async () => {
+it('a stream that never ends is replaced by a list', async () => {
   const { server, pods } = served(false);
   await pods.create('a');
   // As a server that takes it for any other watch.
@@ -97,7 +97,7 @@ it('a stream that never comes to its end is given up for a list', async () => {
   expect(asked).toEqual(['stream', 'list', 'watch']);
 });
 
-it('a stream that breaks takes nothing away, and is asked for again: not older than what was seen', async () => {
+it('a broken stream deletes nothing, and is requested again, not older than the last version', async () => {
   const { server, pods } = served(true);
   await pods.create('a');
   const { sink } = follow(server);

@@ -14,7 +14,7 @@ describe('a line of a watch', () => {
     expect(readWatchLine({ type, object })).toEqual({ type: read, object });
   });
 
-  it('BOOKMARK is a version, and says which one is behind the objects of a streaming list', () => {
+  it('BOOKMARK is a version, and marks the end of a streaming list', () => {
     const bookmark = (annotations?: unknown): unknown =>
       readWatchLine({ type: 'BOOKMARK', object: { metadata: { resourceVersion: '7', annotations } } });
     expect(bookmark()).toEqual({ type: 'bookmark', version: '7', isListed: false });
@@ -23,7 +23,7 @@ describe('a line of a watch', () => {
     expect(bookmark({ 'k8s.io/initial-events-end': 'true' })).toMatchObject({ isListed: true });
   });
 
-  it('is refused where it is of no use: of another type, an object without a name, a bookmark without a version', () => {
+  it('is rejected if it is unusable: of another type, an object without a name, a bookmark without a version', () => {
     const refused = { type: 'refused' };
     for (const type of ['CHANGED', 'added', 7, null])
       expect(readWatchLine({ type, object })).toEqual(refused);
@@ -36,7 +36,7 @@ describe('a line of a watch', () => {
     expect(readWatchLine({ type: 'BOOKMARK' })).toEqual(refused);
   });
 
-  it('is thrown where it is an error, or a Status instead of an event, as a server says that is starting', () => {
+  it('is thrown if it is an error, or a Status instead of an event, which a starting server sends', () => {
     const line = (value: unknown) => (): unknown => readWatchLine(value);
     expect(line({ type: 'ERROR', object: { ...status, code: 410 } })).toThrow(failing('expired'));
     expect(line({ type: 'ERROR' })).toThrow(failing('internal'));

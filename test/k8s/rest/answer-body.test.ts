@@ -19,7 +19,7 @@ async function sizes(pieces: AsyncIterable<Uint8Array>): Promise<readonly number
   return found;
 }
 
-it('hands out what has come in one turn as one piece, in order', async () => {
+it('returns the data of one turn as one piece, in order', async () => {
   const { body: one, did } = body();
   const read = sizes(one);
   for (const bytes of [[1, 2], [3], [4, 5, 6]]) one.push(Uint8Array.from(bytes));
@@ -35,7 +35,7 @@ it('hands out what has come in one turn as one piece, in order', async () => {
   expect([...(first.value ?? [])]).toEqual([1, 2, 3]);
 });
 
-it('puts the next pieces together where the last were: those are read by then', async () => {
+it('reuses the memory of pieces that were read', async () => {
   const { body: one } = body();
   const pieces = one[Symbol.asyncIterator]();
   const push = (...all: readonly number[][]): void => {
@@ -52,7 +52,7 @@ it('puts the next pieces together where the last were: those are read by then', 
   expect([...((await pieces.next()).value ?? [])]).toEqual([6, 7, 8, 9]);
 });
 
-it('holds up the connection while too much waits for a slow reader', async () => {
+it('pauses the connection while too much data waits for a slow reader', async () => {
   const { body: one, did } = body();
   for (let i = 0; i < 4; i++) one.push(new Uint8Array(16 * KIB));
   expect(did).toEqual([]);
@@ -63,7 +63,7 @@ it('holds up the connection while too much waits for a slow reader', async () =>
   expect(did).toEqual(['pause', 'resume']);
 });
 
-it('hands out what came before an error, then throws it; the first error counts', async () => {
+it('returns the data before an error, then throws it; the first error counts', async () => {
   const { body: one } = body();
   one.push(Uint8Array.from([1]));
   one.end(new Error('reset'));
@@ -73,7 +73,7 @@ it('hands out what came before an error, then throws it; the first error counts'
   await expect(pieces.next()).rejects.toThrow('reset');
 });
 
-it('is complete once its end was said, whatever becomes of the connection', async () => {
+it('is complete after its end, whatever happens to the connection', async () => {
   const { body: one } = body();
   one.end(null);
   one.end(new Error('reset'));

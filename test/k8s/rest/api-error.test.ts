@@ -8,7 +8,7 @@ import {
   retryAfter,
 } from '../../../src/k8s/rest/api-error.ts';
 
-describe('what an API server answers', () => {
+describe('an answer of an API server', () => {
   it.each<[number, ApiErrorCode, boolean]>([
     [400, 'rejected', false],
     [401, 'unauthorized', true],
@@ -30,7 +30,7 @@ describe('what an API server answers', () => {
     expect(errorOfAnswer(status, '{"message":"why"}', 0)).toMatchObject(expected);
   });
 
-  it('is of a version that it has not reached: by its cause, or in words', () => {
+  it('about a version that it has not reached is recognised by its cause, or by its text', () => {
     const causes = [7, { reason: 'Other' }, { reason: 'ResourceVersionTooLarge' }];
     const message = 'Too large resource version: 9, current: 7';
     expect(errorOfStatus({ code: 504, details: { causes } }).code).toBe('future-version');
@@ -41,7 +41,7 @@ describe('what an API server answers', () => {
       expect(errorOfStatus({ code: 504, details }).code).toBe('unavailable');
   });
 
-  it('counts by the status that it has, where it says none of use', () => {
+  it('without a usable code has that of its HTTP status', () => {
     expect(errorOfStatus({ code: '410' }, 503)).toMatchObject({
       code: 'unavailable',
       message: 'status 503',
@@ -52,7 +52,7 @@ describe('what an API server answers', () => {
     expect(errorOfStatus({})).toMatchObject({ code: 'rejected', message: 'status 0' });
   });
 
-  it('is shown where it is no Status: text, a page of HTML, another JSON', () => {
+  it('that is not a Status is reported: text, a page of HTML, another JSON', () => {
     expect(errorOfAnswer(503, ' not ready\n', 0)).toMatchObject({
       ...{ code: 'unavailable', message: 'status 503: not ready' },
     });
@@ -60,7 +60,7 @@ describe('what an API server answers', () => {
     expect(errorOfAnswer(502, `<html>${'x'.repeat(10_000)}`, 0).message.length).toBeLessThan(400);
   });
 
-  it('is retried as late as its header or its details ask for, whichever is later', () => {
+  it('is retried after the delay of its header or its details, whichever is longer', () => {
     const busy = (retryAfterSeconds: unknown): object => ({ code: 429, details: { retryAfterSeconds } });
     expect(errorOfStatus(busy(3), 0, 1_000).retryAfterMs).toBe(3_000);
     expect(errorOfStatus(busy(3), 0, 5_000).retryAfterMs).toBe(5_000);
@@ -71,7 +71,7 @@ describe('what an API server answers', () => {
   });
 });
 
-it('what was thrown is broken, unless it says what it is', () => {
+it('an unknown thrown value counts as a broken connection', () => {
   const known = new ApiError('silent', 'no word');
   expect(asApiError(known)).toBe(known);
   const cause = new Error('reset');

@@ -55,8 +55,8 @@ afterEach(async () => {
   expect(clock.pending).toBe(0);
 });
 
-describe('while a server says nothing', () => {
-  it('it is asked every 30 s whether it lives (K 11)', async () => {
+describe('while a server is silent', () => {
+  it('a probe is sent every 30 s (K 11)', async () => {
     await advance(clock, 29_999);
     expect(probes).toEqual([]);
     await advance(clock, 60_001);
@@ -64,7 +64,7 @@ describe('while a server says nothing', () => {
     expect(health.status()).toEqual({ probes: 3, resets: 0, lastFailure: undefined });
   });
 
-  it('and does not answer that in 30 s, all connections are closed, and it is asked again 30 s later', async () => {
+  it('and the probe is not answered in 30 s, all connections are closed, and it is probed again 30 s later', async () => {
     answer = () => new Promise(() => {});
     await advance(clock, 59_999);
     expect(resets).toBe(0);
@@ -87,7 +87,7 @@ describe('while a server says nothing', () => {
     expect(health.status()).toEqual({ probes: 1, resets: 0, lastFailure: undefined });
   });
 
-  it('and cannot be asked for want of credentials, nothing is closed (regression: watches were cut that live without)', async () => {
+  it('and cannot be probed for lack of credentials, nothing is closed (regression: healthy watches were closed)', async () => {
     answer = () => Promise.reject(new ApiError('credentials', 'the plugin failed'));
     await advance(clock, 30_000);
     expect(health.status()).toEqual({ probes: 1, resets: 0, lastFailure: undefined });
@@ -107,8 +107,8 @@ describe('while a server says nothing', () => {
   });
 });
 
-describe('what a server says', () => {
-  it('is passed on, and puts the question off: an answer, and each piece of it', async () => {
+describe('data of a server', () => {
+  it('is passed on, and delays the probe: an answer, and each piece of it', async () => {
     await advance(clock, 20_000);
     const { status, retryAfterMs, body } = await health.send({ path: '/watch', signal: never });
     expect({ status, retryAfterMs }).toEqual({ status: 200, retryAfterMs: 7 });
@@ -130,7 +130,7 @@ describe('what a server says', () => {
   });
 });
 
-it('a question that is under way when all is closed says nothing of the server', async () => {
+it('after all connections were closed during a probe has no effect', async () => {
   answer = () => new Promise(() => {});
   await advance(clock, 30_000);
   await health.close();
@@ -139,7 +139,7 @@ it('a question that is under way when all is closed says nothing of the server',
   expect(resets).toBe(0);
 });
 
-it('closing connections is passed on', () => {
+it('closed connections are passed on', () => {
   health.reset();
   expect(resets).toBe(1);
 });

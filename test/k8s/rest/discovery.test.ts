@@ -30,7 +30,7 @@ function world(): {
   return { clock, api, transport, asked };
 }
 
-it('gives the first that is served, and asks for each version once (K 13)', async () => {
+it('returns the first served version, and requests each version once (K 13)', async () => {
   const { asked, ...options } = world();
   expect(await firstServed([OF_NO_GROUP, NOTHINGS, PODS], { ...options, signal })).toBe(PODS);
   expect(asked.splice(0)).toEqual(['/apis/no.test/v1', '/api/v1']);
@@ -44,7 +44,7 @@ it.each([
   ['{}', 'the response is not a list of resources'],
   ['[]', 'the response is not a list of resources'],
   ['{"resources":7}', 'the response is not a list of resources'],
-])('does not take %s for a list of nothing', async (body, message) => {
+])('does not treat %s as an empty list', async (body, message) => {
   const { api, ...options } = world();
   api.faults.order({ do: 'answer', status: 200, body });
   await expect(firstServed([PODS], { ...options, signal })).rejects.toMatchObject({
@@ -53,13 +53,13 @@ it.each([
   });
 });
 
-it('passes over resources without a name', async () => {
+it('skips resources without a name', async () => {
   const { api, ...options } = world();
   api.faults.order({ do: 'answer', status: 200, body: '{"resources":[7,null,{},{"name":"pods"}]}' });
   expect(await firstServed([PODS], { ...options, signal })).toBe(PODS);
 });
 
-it('gives up where the server fails, or does not answer in 30 s', async () => {
+it('fails if the server fails, or does not answer in 30 s', async () => {
   const { api, ...options } = world();
   api.faults.order({ do: 'answer', status: 500, body: '' });
   await expect(firstServed([PODS], { ...options, signal })).rejects.toMatchObject({ code: 'internal' });

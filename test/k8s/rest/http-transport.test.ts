@@ -44,7 +44,7 @@ async function bodyOf(request: IncomingMessage): Promise<string> {
   return text;
 }
 
-it('sends what is asked for, below the path of the server, with the credentials', async () => {
+it('sends the request, below the path of the server, with the credentials', async () => {
   const seen: unknown[] = [];
   const credentials = fixedCredentials('Bearer t', undefined);
   const transport = await wayTo(
@@ -70,7 +70,7 @@ it('sends what is asked for, below the path of the server, with the credentials'
   ]);
 });
 
-it('says how long the server asks to wait, and unpacks what comes packed', async () => {
+it('returns the delay that the server requests, and decompresses answers', async () => {
   const transport = await wayTo((_request, response) => {
     response.writeHead(429, { 'retry-after': '3', 'content-encoding': 'gzip' });
     response.end(gzipSync('slow down'));
@@ -83,19 +83,16 @@ it('says how long the server asks to wait, and unpacks what comes packed', async
 it.each([
   [204, {}],
   [200, { 'content-length': '0' }],
-])(
-  'takes an answer without a body as it is, also where it is said to be packed: %d %o',
-  async (status, length) => {
-    const transport = await wayTo((_request, response) => {
-      response.writeHead(status, { 'content-encoding': 'gzip', ...length }).end();
-    });
-    const answer = await transport.send({ path: '/', signal: never });
-    expect(answer.status).toBe(status);
-    expect(await textOf(answer.body)).toBe('');
-  },
-);
+])('accepts an answer without a body, even if it claims to be compressed: %d %o', async (status, length) => {
+  const transport = await wayTo((_request, response) => {
+    response.writeHead(status, { 'content-encoding': 'gzip', ...length }).end();
+  });
+  const answer = await transport.send({ path: '/', signal: never });
+  expect(answer.status).toBe(status);
+  expect(await textOf(answer.body)).toBe('');
+});
 
-it('unpacks what comes faster than it is read', async () => {
+it('decompresses data that arrives faster than it is read', async () => {
   const text = randomBytes(1 << 20).toString('hex'); // half as long packed: many pieces
   const transport = await wayTo((_request, response) => {
     response.writeHead(200, { 'content-encoding': 'gzip' });
@@ -105,7 +102,7 @@ it('unpacks what comes faster than it is read', async () => {
   expect((await textOf(body, text.length)) === text).toBe(true);
 });
 
-it('lets credentials be fetched anew that a server does not accept, and no others', async () => {
+it('invalidates only credentials that the server does not accept', async () => {
   let refused = 0;
   const statuses = [200, 401, 403];
   const transport = await wayTo(
@@ -122,7 +119,7 @@ it('lets credentials be fetched anew that a server does not accept, and no other
   expect(counts).toEqual([0, 1, 1]);
 });
 
-it('tells a server that is not there from one that breaks off, and both from credentials that fail', async () => {
+it('distinguishes an unreachable server from a broken connection, and both from failed credentials', async () => {
   const breaking = await wayTo((request) => request.socket.destroy());
   await expect(breaking.send({ path: '/', signal: never })).rejects.toMatchObject({ code: 'broken' });
   const absent = await wayTo(() => {}, { server: 'http://127.0.0.1:1' });
@@ -135,7 +132,7 @@ it('tells a server that is not there from one that breaks off, and both from cre
   await expect(without.send({ path: '/', signal: never })).rejects.toBe(failure);
 });
 
-it('ends what is under way when connections are closed, and makes others after that', async () => {
+it('aborts requests when connections are closed, and opens others afterwards', async () => {
   let hangs = true;
   let asked: () => void = () => {};
   const isAsked = new Promise<void>((resolve) => {
@@ -205,7 +202,7 @@ it.each([
   [undefined, 'gzip'],
   [false, 'gzip'],
   [true, undefined],
-])('asks for compression unless the cluster says not to: %s', async (disableCompression, expected) => {
+])('requests compression unless the cluster disables it: %s', async (disableCompression, expected) => {
   const asked: unknown[] = [];
   const server = createServer((request, response) => {
     asked.push(request.headers['accept-encoding']);

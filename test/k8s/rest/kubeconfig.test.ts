@@ -55,7 +55,7 @@ function mistakes(parts: Parts | string): readonly string[] {
 }
 
 describe('a kubeconfig', () => {
-  it('names server, namespace, authority and server name of its context', () => {
+  it('contains server, namespace, authority and server name of its context', () => {
     const cluster = {
       'certificate-authority-data': ENCODED,
       'tls-server-name': 'kube.test',
@@ -74,7 +74,7 @@ describe('a kubeconfig', () => {
     expect(read.ca).toEqual({ data: Buffer.from(PEM) });
   });
 
-  it('may leave out what is usual: the scheme, the namespace, an authority', () => {
+  it('may omit the scheme, the namespace and the authority', () => {
     const serverOf = (server: string): string => parse({ cluster: { server } }).server;
     expect(serverOf('api:6443')).toBe('https://api:6443/');
     expect(serverOf('http://localhost:8001')).toBe('http://localhost:8001/');
@@ -136,17 +136,17 @@ describe('a kubeconfig', () => {
       ],
     ],
     ['a user who is not there', { context: { user: 'nobody' } }, ['users: unknown-name']],
-  ])('is refused by field for %s', (_, parts, expected) => {
+  ])('is rejected by field for %s', (_, parts, expected) => {
     expect(mistakes(parts)).toEqual(expected);
   });
 
-  it('that is no YAML, or empty, is refused with a sentence', () => {
+  it('that is not YAML, or empty, is rejected with a message', () => {
     expect(() => parseKubeconfig('{', '/k/config')).toThrow(/kubeconfig \/k\/config is not YAML/);
     expect(mistakes('')).toEqual(['kubeconfig: wrong-type']);
     expect(mistakes('{}')).toEqual(['current-context: missing-field']);
   });
 
-  it('never shows a secret in what it says', () => {
+  it('never shows a secret in its messages', () => {
     const user = { token: ['s3cret'], 'client-key-data': 's3cret', 'client-certificate-data': ENCODED };
     expect(() => parse({ user })).toThrow(KubeconfigError);
     expect(() => parse({ user })).not.toThrow(/s3cret/);
@@ -161,7 +161,7 @@ describe('credentials', () => {
     expect(await parse({}).credentials.authorization()).toBeUndefined();
   });
 
-  it('may be a certificate and its key, as files or as they are, beside a token or alone', async () => {
+  it('may be a certificate and its key, as files or data, with or without a token', async () => {
     const files = { 'client-certificate': 'client.crt', 'client-key': 'client.key' };
     const shown = {
       certificate: { file: join(folder, 'client.crt') },
@@ -178,7 +178,7 @@ describe('credentials', () => {
     expect(await parse({ user: { token: 't' } }).credentials.certificate()).toBeUndefined();
   });
 
-  it('follow a token file that is renewed, and survive it being empty or gone for a moment', async () => {
+  it('follow a token file that is renewed, even if it is empty or missing for a moment', async () => {
     const clock = new ManualClock();
     const file = join(folder, 'token');
     const { credentials } = parse({ user: { tokenFile: 'token' } }, clock);
@@ -206,7 +206,7 @@ describe('credentials', () => {
   const says = (status: object): string =>
     `echo run >>runs; echo '${JSON.stringify({ kind: 'ExecCredential', apiVersion: EXEC.apiVersion, status })}'`;
 
-  it('come from a plugin, which is asked again when they expire or are refused', async () => {
+  it('are read from a plugin, which is run again when they expire or are refused', async () => {
     const clock = new ManualClock();
     const status = { token: 'tN', expirationTimestamp: '1970-01-01T00:01:00Z' };
     plugin(`${says(status)} | sed "s/tN/t$(wc -l <runs | tr -d ' ')/"`);
@@ -221,7 +221,7 @@ describe('credentials', () => {
     expect(await credentials.authorization()).toBe('Bearer t3');
   });
 
-  it('of a plugin may be a certificate; it is told of the cluster if the kubeconfig says so', async () => {
+  it('of a plugin may be a certificate; it receives the cluster if the kubeconfig requests it', async () => {
     plugin(
       `printf '%s' "$KUBERNETES_EXEC_INFO" >info; ${says({ clientCertificateData: PEM, clientKeyData: PEM })}`.replaceAll(
         '\\n',
@@ -257,12 +257,12 @@ describe('credentials', () => {
     ],
     ['gives nothing', says({}), /no token and no certificate/],
     ['gives a time that is none', says({ token: 't', expirationTimestamp: 'soon' }), /not a time/],
-  ])('of a plugin that %s are refused clearly', async (_, script, message) => {
+  ])('of a plugin that %s are rejected with a clear message', async (_, script, message) => {
     plugin(script);
     await expect(parse({ user: { exec: EXEC } }).credentials.authorization()).rejects.toThrow(message);
   });
 
-  it('of a plugin that does not end, and ignores that it is asked to, are given up after a minute', async () => {
+  it('of a plugin that does not end, and ignores SIGTERM, fail after a minute', async () => {
     const clock = new ManualClock();
     plugin('trap "" TERM; echo $$ >pid; exec sleep 600');
     const { credentials } = parse({ user: { exec: EXEC } }, clock);
@@ -298,14 +298,14 @@ describe('credentials', () => {
     expect(readFileSync(join(folder, 'runs'), 'utf8')).toBe('run\n');
   });
 
-  it('of a plugin that is not installed come with its hint', async () => {
+  it('of a plugin that is not installed fail with its hint', async () => {
     const user = { exec: { ...EXEC, command: 'no-such-plugin', installHint: 'get it' } };
     await expect(parse({ user }).credentials.authorization()).rejects.toThrow(/ENOENT.*get it/);
   });
 });
 
 describe('in a pod', () => {
-  it('the service account is used, which is read again as it is rotated', async () => {
+  it('the service account is used, and its token is read again when it is rotated', async () => {
     const env = { KUBERNETES_SERVICE_HOST: 'fd00::1', KUBERNETES_SERVICE_PORT: '6443' };
     expect(isInCluster({ folder, env })).toBe(false);
     expect(() => inClusterAccess({ folder, env })).toThrow(/not in a pod with a service account/);

@@ -28,7 +28,7 @@ const removal = (name: string, uid: string): ObjectWrite => ({
   uid,
 });
 
-it('asks its fence when it is its turn, not when it was called', async () => {
+it('calls its fence at the turn of the write, not at its call', async () => {
   const { clock, transport, maps } = world();
   let leads = true;
   const writer = new ApiObjectWriter(transport, clock, { perSecond: 1, mayWrite: () => leads });
@@ -46,7 +46,7 @@ it('asks its fence when it is its turn, not when it was called', async () => {
   expect((await maps.ask({ path: maps.path('y') })).status).toBe(200);
 });
 
-it('waits as long as a server asks that is asked too much, and gives up at last', async () => {
+it('waits as long as an overloaded server requests, and fails finally', async () => {
   const { clock, api, transport, maps } = world();
   const { metadata } = await maps.create('x');
   const writer = new ApiObjectWriter(transport, clock);
@@ -70,7 +70,7 @@ it('waits as long as a server asks that is asked too much, and gives up at last'
   expect(outcome).toMatchObject({ outcome: 'failed', error: { code: 'throttled' } });
 });
 
-it('does not know what became of a write that is not answered in time, or whose signal fires', async () => {
+it('reports an unknown outcome for a write without an answer in time, or whose signal fires', async () => {
   const { clock, api, transport } = world();
   const writer = new ApiObjectWriter(transport, clock, { timeoutMs: 5000 });
   api.faults.order({ do: 'hang' }, { times: 2 });
@@ -85,7 +85,7 @@ it('does not know what became of a write that is not answered in time, or whose 
   expect(outcomes).toContainEqual({ outcome: 'failed', error: expect.objectContaining({ code: 'silent' }) });
 });
 
-it('prints each write with its reason instead of making it, when it runs dry', async () => {
+it('prints each write with its reason instead of sending it in a dry run', async () => {
   const lines: string[] = [];
   const writer = new DryRunWriter((line) => lines.push(line));
   const kind = { group: 'cilium.io', version: 'v2', plural: 'ciliumnetworkpolicies' };
@@ -100,7 +100,7 @@ it('prints each write with its reason instead of making it, when it runs dry', a
   ]);
 });
 
-it('reads and writes objects of more than a MiB (regression: the answer was cut, and said to be no object)', async () => {
+it('reads and writes objects of more than a MiB (regression: the answer was cut, and rejected as no object)', async () => {
   const { clock, transport, maps } = world();
   const text = 'x'.repeat(1_200_000);
   const made = await maps.create('large', { data: { text } });
@@ -115,7 +115,7 @@ it('reads and writes objects of more than a MiB (regression: the answer was cut,
   expect(answer).toMatchObject({ outcome: 'done', object: { data: { text: `${text}y` } } });
 });
 
-it('says which object is larger than any that an API server stores', async () => {
+it('names the object that is larger than any that an API server stores', async () => {
   const { clock, api, transport } = world();
   const reader = new ApiObjectReader(transport, clock);
   const body = `{"items":[{"x":"${'x'.repeat(16 << 20)}"}]}`;

@@ -76,7 +76,7 @@ export function describeApiContract(name: string, open: () => Promise<ApiHarness
       return events;
     }
 
-    it('gives all pages of a list one version, and says how many are left unless there is a selector', async () => {
+    it('returns one version for all pages of a list, and the remaining count unless there is a selector', async () => {
       for (const n of ['a', 'b', 'c']) await maps.create(`page-${n}`, {}, inSet('pages'));
       const first = await list('limit=1&labelSelector=set%3Dpages');
       expect(first.items).toHaveLength(1);
@@ -96,7 +96,7 @@ export function describeApiContract(name: string, open: () => Promise<ApiHarness
       await harness.until('it is seen', async () => (await list(query)).items.length === 2);
     });
 
-    it('says 410 to a continue token of a history that it has forgotten, with one that goes on anyhow', async () => {
+    it('answers 410 to a continue token of a compacted history, with one that continues inconsistently', async () => {
       for (const n of ['a', 'b']) await maps.create(`token-${n}`, {}, inSet('tokens'));
       const first = await list('limit=1&labelSelector=set%3Dtokens');
       await maps.create('token-c', {}, inSet('tokens'));
@@ -112,7 +112,7 @@ export function describeApiContract(name: string, open: () => Promise<ApiHarness
       expect(rest.items.map((item) => item.metadata.name)).toEqual(['token-b', 'token-c']);
     });
 
-    it('waits for a version that it has not reached, and then says so', async () => {
+    it('waits for a version that it has not reached, and then reports it', async () => {
       const { status, body } = await read(`${maps.path()}?resourceVersion=900000000`);
       expect({ status, body }).toMatchObject({
         status: 504,
@@ -120,11 +120,11 @@ export function describeApiContract(name: string, open: () => Promise<ApiHarness
       });
     });
 
-    it('says nothing on a watch from a version that it has not reached', async () => {
+    it('sends nothing on a watch from a version that it has not reached', async () => {
       expect(await watch('resourceVersion=900000000&timeoutSeconds=2&allowWatchBookmarks=true')).toEqual([]);
     });
 
-    it('ends a watch in order after its time, with a bookmark before it if the kind has changed', async () => {
+    it('ends a watch regularly after its time, with a bookmark before it if the kind has changed', async () => {
       const { metadata } = await list('limit=1');
       const watched = watch(
         `resourceVersion=${metadata.resourceVersion}&timeoutSeconds=3&allowWatchBookmarks=true`,
@@ -136,7 +136,7 @@ export function describeApiContract(name: string, open: () => Promise<ApiHarness
       expect(events[1]?.object.metadata.resourceVersion).toBe(created.resourceVersion);
     });
 
-    it('begins a watch with all objects and a bookmark behind them, or says that it does not offer that', async () => {
+    it('starts a watch with all objects and a bookmark, or reports that it does not support this', async () => {
       await maps.create('streamed', {}, inSet('streamed'));
       const query = 'watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan';
       const path = `${maps.path()}?${query}&allowWatchBookmarks=true&timeoutSeconds=2&labelSelector=set%3Dstreamed`;
@@ -150,7 +150,7 @@ export function describeApiContract(name: string, open: () => Promise<ApiHarness
       expect(end?.object.metadata.resourceVersion).toMatch(/^[1-9]/);
     });
 
-    it('tells what happens to one object in order, each with the version that it made', async () => {
+    it('sends the changes of one object in order, each with its version', async () => {
       const { metadata } = await list('limit=1');
       const created = await maps.create('told');
       const changed = await maps.patch('told', { data: { a: '1' } });
@@ -169,7 +169,7 @@ export function describeApiContract(name: string, open: () => Promise<ApiHarness
       expect(new Set(versions).size).toBe(3);
     });
 
-    it('shows what leaves a selector as deleted, and what enters it as added', async () => {
+    it('shows an object that leaves a selector as deleted, and one that enters it as added', async () => {
       const { metadata } = await list('limit=1');
       await maps.create('selected', {}, inSet('in'));
       await maps.patch('selected', { metadata: { labels: { set: 'out' } } });
@@ -191,7 +191,7 @@ export function describeApiContract(name: string, open: () => Promise<ApiHarness
       expect((await read(`${maps.path()}?labelSelector=app+like+x`)).status).toBe(400);
     });
 
-    it('gives an object that is made again another uid, and keeps the version of one that is not changed', async () => {
+    it('gives a recreated object another uid, and keeps the version of an unchanged one', async () => {
       const first = await maps.create('again', { data: { a: '1' } });
       const same = await maps.patch('again', { data: { a: '1' } });
       expect(same.metadata).toMatchObject({
@@ -203,7 +203,7 @@ export function describeApiContract(name: string, open: () => Promise<ApiHarness
       expect(second.metadata.uid).not.toBe(first.metadata.uid);
     });
 
-    it('refuses what contradicts: a second one, an old version, another uid', async () => {
+    it('rejects conflicts: a second create, an old version, another uid', async () => {
       const made = await maps.create('contested');
       const body = { metadata: { name: 'contested' } };
       expect(await maps.ask({ method: 'POST', path: maps.path(), body })).toMatchObject({
@@ -227,7 +227,7 @@ export function describeApiContract(name: string, open: () => Promise<ApiHarness
       expect(await read(maps.path('contested'))).toMatchObject({ status: 404, body: { reason: 'NotFound' } });
     });
 
-    it('writes the status apart from the rest', async () => {
+    it('writes the status separately', async () => {
       const meta = { apiVersion: 'contract.test/v1', kind: 'Widget' };
       const made = await widgets.create('gear', { ...meta, spec: { teeth: 7 }, status: { turns: 1 } });
       expect(made['status']).toBeUndefined();
@@ -250,7 +250,7 @@ export function describeApiContract(name: string, open: () => Promise<ApiHarness
       expect(main).toMatchObject({ spec: { teeth: 8 }, status: { turns: 2 } });
     });
 
-    it('knows its kinds, and says 404 of others', async () => {
+    it('serves its kinds, and answers 404 for others', async () => {
       const client = clientOf(harness.access);
       const [nothing, noVersion] = [
         { group: 'contract.test', version: 'v1', plural: 'nothings' },
@@ -277,7 +277,7 @@ export function describeApiContract(name: string, open: () => Promise<ApiHarness
     const outcomeOf = async (outcome: Promise<WriteOutcome>): Promise<string> => (await outcome).outcome;
     const mapAt = (place: string): ObjectPlace => ({ kind: CONFIG_MAPS, namespace: 'contract', name: place });
 
-    it('is written to: made, replaced at its version only, deleted in its life and at its version only', () =>
+    it('accepts writes: create, update at its version only, delete at its uid and version only', () =>
       withClient(harness.access, async (client) => {
         const writer = client.writer();
         const lease: ObjectPlace = { kind: LEASES, namespace: 'contract', name: 'held' };
@@ -313,7 +313,7 @@ export function describeApiContract(name: string, open: () => Promise<ApiHarness
         expect(await outcomeOf(writer.write(noName, 'it has no name', never))).toBe('invalid');
       }));
 
-    it('takes a patch with tests whole or not at all, with names that have to be escaped', () =>
+    it('applies a patch with tests completely or not at all, with names that must be escaped', () =>
       withClient(harness.access, async (client) => {
         const meta = { apiVersion: 'contract.test/v1', kind: 'Widget' };
         const names = ['n1', 'a/b', 'a~b', 'a~1b'];
@@ -344,7 +344,7 @@ export function describeApiContract(name: string, open: () => Promise<ApiHarness
         expect(await outcomeOf(patch(many.slice(1)))).toBe('done');
       }));
 
-    it('is listed from etcd in pages, and says what right is missing to read or write', async () => {
+    it('lists pages from etcd, and names the missing right to read or write', async () => {
       for (const n of ['a', 'b', 'c']) await maps.create(`paged-${n}`, {}, inSet('paged'));
       await withClient(harness.access, async (client) => {
         const pages: string[][] = [];
@@ -376,7 +376,7 @@ export function describeApiContract(name: string, open: () => Promise<ApiHarness
     const names = (sink: RecordingSink): readonly string[] =>
       [...sink.objects.values()].map(({ metadata }) => metadata.name).sort();
 
-    it('is followed: lists, events, another life of a name', async () => {
+    it('is followed: lists, events, a recreated object', async () => {
       const client = clientOf(harness.access);
       const sink = new RecordingSink();
       await maps.create('f1', {}, inSet('followed'));
@@ -396,7 +396,7 @@ export function describeApiContract(name: string, open: () => Promise<ApiHarness
       await client.close();
     });
 
-    it('names the right that is missing', async () => {
+    it('names the missing right', async () => {
       const client = clientOf(harness.powerless);
       const followed = client.follow(only('x'), new RecordingSink());
       await harness.until('it is refused', () => followed.status().state === 'forbidden');
@@ -406,7 +406,7 @@ export function describeApiContract(name: string, open: () => Promise<ApiHarness
       await client.close();
     });
 
-    it('says 401 to a token that it does not know, which is waited out', async () => {
+    it('answers 401 to an unknown token, which is retried', async () => {
       const client = clientOf(harness.unknown);
       const followed = client.follow(only('x'), new RecordingSink());
       await harness.until('it is refused, and waits', () => followed.status().state === 'waiting');
@@ -414,7 +414,7 @@ export function describeApiContract(name: string, open: () => Promise<ApiHarness
       await client.close();
     });
 
-    it('is followed through its death: what happened meanwhile is told, and nothing twice', async () => {
+    it('is followed through a restart: changes in the meantime are delivered, and nothing twice', async () => {
       const client = clientOf(harness.access, { random: () => 0 });
       const sink = new RecordingSink();
       await maps.create('d1', {}, inSet('death'));
@@ -437,14 +437,14 @@ export function describeApiContract(name: string, open: () => Promise<ApiHarness
       await client.close();
     });
 
-    it('accepts a watch from a version that it has forgotten by its restart, says 410 in it, and ends it in order', async () => {
+    it('accepts a watch from a version that it has forgotten by its restart, sends 410 in it, and ends it regularly', async () => {
       const events = await watch('resourceVersion=1&timeoutSeconds=20');
       expect(events).toMatchObject([
         { type: 'ERROR', object: { kind: 'Status', code: 410, reason: 'Expired' } },
       ]);
     });
 
-    it('that does not serve a kind is no error: it is followed as soon as there is one', async () => {
+    it('without a kind causes no error: the kind is followed as soon as it exists', async () => {
       const client = clientOf(harness.access, { random: () => 0 });
       const sink = new RecordingSink();
       const kind = { group: 'contract.test', version: 'v1', plural: 'nothings' };
