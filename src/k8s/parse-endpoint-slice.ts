@@ -1,17 +1,19 @@
-import { Map as ImmutableMap, Set as ImmutableSet } from 'immutable';
+import { Set as ImmutableSet } from 'immutable';
+import { SERVICE_NAME_LABEL } from '../model/cluster-endpoint-slice.ts';
 import {
   type Backend,
   type BackendState,
+  backendsByReadiness,
   createBackend,
   type EndpointSlice,
   NO_ZONES,
   type Ports,
+  stateOfConditions,
 } from '../servicecache/backend.ts';
 import type { ServiceID } from '../servicecache/service-id.ts';
 import { type ObjectFields, type Parsed, type ParseOptions, parseObject, readID } from './parse-object.ts';
 import { readPorts } from './ports.ts';
 
-const SERVICE_NAME_LABEL = 'kubernetes.io/service-name';
 // Keys of `topology` in v1beta1; v1 has fields for them.
 const HOSTNAME_TOPOLOGY = 'kubernetes.io/hostname';
 const ZONE_TOPOLOGY = 'topology.kubernetes.io/zone';
@@ -36,17 +38,13 @@ function readSliceID(fields: ObjectFields): EndpointSliceID | undefined {
   return undefined;
 }
 
-/**
- * Returns the state for the conditions. If `ready` is missing, it is true. A terminating endpoint that still serves is kept as
- * the last resort.
- */
 function readState(endpoint: ObjectFields): BackendState {
   const conditions = endpoint.map('conditions');
-  const ready = conditions.boolean('ready') ?? true;
-  const terminating = conditions.boolean('terminating') ?? false;
-  const serving = conditions.boolean('serving') ?? ready;
-  if (terminating) return serving ? 'terminating' : 'not-ready';
-  return ready ? 'active' : 'not-ready';
+  return stateOfConditions({
+    ready: conditions.boolean('ready'),
+    serving: conditions.boolean('serving'),
+    terminating: conditions.boolean('terminating'),
+  });
 }
 
 function readForZones(endpoint: ObjectFields): Backend['forZones'] {
@@ -66,23 +64,14 @@ function readEndpoint(endpoint: ObjectFields, ports: Ports): (address: string) =
   return (address) => createBackend({ address, ports, nodeName, zone, hostname, state, forZones });
 }
 
-type SliceBackends = Pick<EndpointSlice, 'backends' | 'notReady'>;
-
-/** Returns all endpoints of a slice. If an address is listed twice, the first ready endpoint wins. */
-function readSliceBackends(fields: ObjectFields): SliceBackends {
+/** Yields the backends of all endpoints of a slice. */
+function* readBackends(fields: ObjectFields): Generator<Backend> {
   const ports = readPorts(fields);
-  const backends = new Map<string, Backend>();
-  const notReady = new Map<string, Backend>();
   for (const endpoint of fields.list('endpoints').items((list, index) => list.item(index))) {
     const backendAt = readEndpoint(endpoint, ports);
-    for (const address of endpoint.list('addresses').items((list, index) => list.address(index))) {
-      const backend = backendAt(address);
-      const target = backend.state === 'not-ready' ? notReady : backends;
-      if (!target.has(address)) target.set(address, backend);
-    }
+    for (const address of endpoint.list('addresses').items((list, index) => list.address(index)))
+      yield backendAt(address);
   }
-  for (const address of backends.keys()) notReady.delete(address);
-  return { backends: ImmutableMap(backends), notReady: ImmutableMap(notReady) };
 }
 
 /** The fields that {@link readEndpointSlice} reads. */
@@ -98,7 +87,7 @@ export function readEndpointSlice(fields: ObjectFields): EndpointSlice | undefin
   const hasType = (fields.value('addressType') ?? '') !== '';
   if (hasType && fields.word('addressType', ADDRESS_TYPES) === undefined) return undefined;
   if (id === undefined) return undefined;
-  const { backends, notReady } = readSliceBackends(fields);
+  const { backends, notReady } = backendsByReadiness(readBackends(fields));
   return { service: id.service, name: id.name, backends, notReady };
 }
 

@@ -16,6 +16,7 @@ import type { Claim } from '../ipcache/types.ts';
 import type { ClusterNode, NodeName } from '../model/cluster-node.ts';
 import type { Labels } from '../model/labels.ts';
 import { isObject } from '../net/fields.ts';
+import { clusterOfPart } from '../servicecache/service-parts.ts';
 import { ByteReader, CorruptError, type TextNumbers } from './byte-reader.ts';
 import {
   type CheckpointEngines,
@@ -273,7 +274,7 @@ export class Restoration {
         const part = parts.read(record);
         if (part === undefined || !services.restorePart(part)) continue;
         counts.services++;
-        this.#note(part.kind === 'offer' ? part.cluster : clusterName, header);
+        this.#note(clusterOfPart(part) || clusterName, header);
       }
     } else if (kind === SECTION.identities) {
       for (const record of readRecords(payload)) {

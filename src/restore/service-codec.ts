@@ -34,21 +34,22 @@ const DISTRIBUTIONS: readonly TrafficDistribution[] = [
   'prefer-same-node',
 ];
 const STATES: readonly BackendState[] = ['active', 'terminating', 'not-ready'];
-const KINDS: readonly ServicePart['kind'][] = ['service', 'slice', 'offer'];
+const KINDS: readonly ServicePart['kind'][] = ['service', 'slice', 'offer', 'remote-slice'];
 
 const MOST = Number.MAX_SAFE_INTEGER;
 
 /** Yields a part of a service as one or more JSON records. Names are values, never keys, so that any name can be written. */
 export function* servicePartRecords(part: ServicePart): Generator<object, void, void> {
   const { kind, id } = part;
-  const head = { kind, namespace: id.namespace, name: id.name };
+  const named = { kind, namespace: id.namespace, name: id.name };
   if (part.kind === 'service') {
-    yield { ...head, service: serviceRecord(part.service) };
+    yield { ...named, service: serviceRecord(part.service) };
     return;
   }
-  const all = part.kind === 'slice' ? [...part.slice.backends.values()] : part.backends;
-  const notReady = part.kind === 'slice' ? [...part.slice.notReady.values()] : [];
+  const all = part.kind === 'offer' ? part.backends : [...part.slice.backends.values()];
+  const notReady = part.kind === 'offer' ? [] : [...part.slice.notReady.values()];
   const of = part.kind === 'slice' ? part.slice.name : part.cluster;
+  const head = { ...named, of, ...(part.kind === 'remote-slice' && { slice: part.slice.name }) };
   let record: { readonly backends: object[]; readonly notReady: object[] } = { backends: [], notReady: [] };
   let characters = 0;
   for (const [list, backends] of [
@@ -57,7 +58,7 @@ export function* servicePartRecords(part: ServicePart): Generator<object, void, 
   ] as const) {
     for (const backend of backends) {
       if (characters >= CHARACTERS_PER_RECORD) {
-        yield { ...head, of, ...record, more: true };
+        yield { ...head, ...record, more: true };
         record = { backends: [], notReady: [] };
         characters = 0;
       }
@@ -65,7 +66,7 @@ export function* servicePartRecords(part: ServicePart): Generator<object, void, 
       characters += sizeOf(backend);
     }
   }
-  yield { ...head, of, ...record, more: false };
+  yield { ...head, ...record, more: false };
 }
 
 /** Returns the approximate number of characters of the record of a backend. */
@@ -140,8 +141,9 @@ export class ServicePartReader {
     const id: ServiceID = { namespace: fields.text('namespace'), name: fields.text('name') };
     if (kind === 'service') return { kind, id, service: readService(id, fields.item('service')) };
     const of = fields.text('of');
-    const cluster = kind === 'offer' ? of : '';
-    const title = [kind, of, id.namespace, id.name].join('/');
+    const cluster = kind === 'slice' ? '' : of;
+    const name = kind === 'remote-slice' ? fields.text('slice') : of;
+    const title = [kind, of, name, id.namespace, id.name].join('/');
     const before = this.#unfinished?.title === title ? this.#unfinished : undefined;
     const backends = before?.backends ?? [];
     const notReady = before?.notReady ?? [];
@@ -150,7 +152,8 @@ export class ServicePartReader {
     this.#unfinished = fields.boolean('more') === true ? { title, backends, notReady } : undefined;
     if (this.#unfinished !== undefined) return undefined;
     if (kind === 'offer') return { kind, id, cluster, backends };
-    return { kind, id, slice: createEndpointSlice({ service: id, name: of, backends, notReady }) };
+    const slice = createEndpointSlice({ service: id, name, backends, notReady });
+    return kind === 'slice' ? { kind, id, slice } : { kind, id, cluster, slice };
   }
 }
 

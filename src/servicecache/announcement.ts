@@ -1,10 +1,22 @@
 import type { Map as ImmutableMap } from 'immutable';
 import { preferenceOf } from './affinity.ts';
-import { backendComparison, type Endpoints, NO_BACKENDS, type OfferedBackends } from './backend.ts';
+import {
+  backendComparison,
+  type EndpointSlice,
+  type Endpoints,
+  NO_BACKENDS,
+  type OfferedBackends,
+} from './backend.ts';
 import type { ServiceEvent } from './events.ts';
 import { equalBackendMaps, everyDifference, type VisitDifference } from './offer-difference.ts';
 import { equalServices, type Service } from './service.ts';
-import { offeredBySlice, type ServiceState, withAnnouncedParts } from './service-state.ts';
+import {
+  NO_OFFER,
+  type Offer,
+  offeredBySlice,
+  type ServiceState,
+  withAnnouncedParts,
+} from './service-state.ts';
 
 /** An announced service and its endpoints. Immutable. */
 export interface AnnouncedService {
@@ -106,6 +118,24 @@ function haveSameEndpoints(old: ServiceState, next: ServiceState): boolean {
   };
   return (
     everyDifferenceIn(old.slices, next.slices, (slice) => offeredBySlice(slice, next.service), isSame) &&
-    everyDifferenceIn(old.remotes, next.remotes, (offer) => offer ?? NO_BACKENDS, isSame)
+    everyOfferDifference(old.remotes, next.remotes, (slice) => offeredBySlice(slice, next.service), isSame)
+  );
+}
+
+/** Like {@link everyDifferenceIn}, for the offers of remote clusters. */
+function everyOfferDifference(
+  before: ServiceState['remotes'],
+  after: ServiceState['remotes'],
+  offered: (slice: EndpointSlice | undefined) => OfferedBackends,
+  visit: VisitDifference,
+): boolean {
+  if (before === after) return true;
+  const isSame = (old: Offer, next: Offer): boolean =>
+    old === next ||
+    (everyDifference(old.whole ?? NO_BACKENDS, next.whole ?? NO_BACKENDS, visit) &&
+      everyDifferenceIn(old.slices, next.slices, offered, visit));
+  return (
+    before.every((old, cluster) => isSame(old, after.get(cluster) ?? NO_OFFER)) &&
+    after.every((next, cluster) => before.has(cluster) || isSame(NO_OFFER, next))
   );
 }

@@ -1,4 +1,5 @@
 import { Map as ImmutableMap, Set as ImmutableSet, is } from 'immutable';
+import type { EndpointConditions } from '../model/cluster-endpoint-slice.ts';
 import type { PortProtocol } from '../net/port.ts';
 import type { ServiceID } from './service-id.ts';
 
@@ -22,7 +23,7 @@ export interface Backend {
   /** Canonical text. */
   readonly address: string;
   readonly ports: Ports;
-  /** The node of the backend; empty if unknown, as for all backends of other clusters. */
+  /** The node of the backend in its cluster; empty if unknown, as for backends that a cluster shares in `services/v1`. */
   readonly nodeName: string;
   /** Empty if unknown. */
   readonly zone: string;
@@ -54,7 +55,7 @@ export interface Endpoints {
 /** No endpoints. One object, so that it can be compared by reference. */
 export const NO_ENDPOINTS: Endpoints = { backends: NO_BACKENDS };
 
-/** A slice of a service's local backends: one Kubernetes `EndpointSlice`, or an `Endpoints` object under its own name. */
+/** A slice of a service's backends: one Kubernetes `EndpointSlice`, or an `Endpoints` object under its own name. */
 export interface EndpointSlice {
   readonly service: ServiceID;
   /** Unique within the service. */
@@ -62,6 +63,31 @@ export interface EndpointSlice {
   readonly backends: Backends;
   /** Backends that are not ready: used only if the service publishes them. No address is in both maps. */
   readonly notReady: Backends;
+}
+
+/**
+ * Returns the state for the conditions of an endpoint. If `ready` is missing, it is true. A terminating endpoint that still serves
+ * is kept as the last resort.
+ */
+export function stateOfConditions({ ready = true, serving, terminating }: EndpointConditions): BackendState {
+  if (terminating === true) return (serving ?? ready) ? 'terminating' : 'not-ready';
+  return ready ? 'active' : 'not-ready';
+}
+
+/** Returns the backends of a slice by readiness. If several have the same address, the first ready one wins. */
+export function backendsByReadiness(listed: Iterable<Backend>): Pick<EndpointSlice, 'backends' | 'notReady'> {
+  const backends = new Map<string, Backend>();
+  const notReady = new Map<string, Backend>();
+  for (const backend of listed) {
+    const target = backend.state === 'not-ready' ? notReady : backends;
+    if (!target.has(backend.address)) target.set(backend.address, backend);
+  }
+  if (notReady.size > 0) for (const address of backends.keys()) notReady.delete(address);
+  return { backends: immutableBackends(backends), notReady: immutableBackends(notReady) };
+}
+
+function immutableBackends(backends: ReadonlyMap<string, Backend>): Backends {
+  return backends.size === 0 ? NO_BACKENDS : ImmutableMap(backends);
 }
 
 /** The input of {@link createBackend}. Collections may be any iterables. */

@@ -11,7 +11,7 @@ import {
 } from './backend.ts';
 import { everyDifference } from './offer-difference.ts';
 
-/** The origin of a backend: a slice of the own cluster (`cluster` is empty), or a remote cluster (`slice` is empty). */
+/** The origin of a backend: a slice of the own cluster (`cluster` is empty) or of a remote one, or a whole offer (`slice` is empty). */
 export interface Origin {
   readonly cluster: string;
   readonly slice: string;
@@ -32,11 +32,11 @@ export interface BackendClaim {
  *     backends:    10.0.0.1   10.0.0.2
  *     contested:              10.0.0.2 → [a-2, c2]
  *
- * If several slices claim an address, the first by name wins and gets the ports of the others as well. Only addresses with
- * more than one claim are in `contested`, so the common case stores nothing extra.
+ * If several slices of a cluster claim an address, the first by name wins and gets the ports of the others as well. Only
+ * addresses with more than one claim are in `contested`, so the common case stores nothing extra.
  */
 export interface Correlation {
-  /** The winner of each address, with the ports of all own slices that claim it. */
+  /** The winner of each address, with the ports of all slices of its cluster that claim it. */
   readonly backends: Backends;
   /** All claims of each address with more than one claim, the winner first. */
   readonly contested: ImmutableMap<string, readonly BackendClaim[]>;
@@ -70,14 +70,13 @@ function withOther(claims: readonly BackendClaim[], own: BackendClaim): readonly
 }
 
 /**
- * Returns the winner's backend with the ports that all slices of the own cluster have for its address. Of equal names the
- * strongest claim's port is used. One pod can be in several slices of a service, each with other ports.
+ * Returns the winner's backend with the ports that all slices of its cluster have for its address. Of equal names the strongest
+ * claim's port is used. One pod can be in several slices of a service, each with other ports.
  */
 function withMergedPorts(winner: BackendClaim, claims: readonly BackendClaim[]): Backend {
-  if (winner.origin.cluster !== '') return winner.backend;
   let { ports } = winner.backend;
   for (const { origin, backend } of claims) {
-    if (origin.cluster !== '') break;
+    if (origin.cluster !== winner.origin.cluster) break;
     for (const [name, port] of backend.ports) if (!ports.has(name)) ports = ports.set(name, port);
   }
   return ports === winner.backend.ports ? winner.backend : backendOf({ ...winner.backend, ports });

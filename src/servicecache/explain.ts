@@ -1,12 +1,12 @@
 import type { Source } from '../model/source.ts';
-import type { Backend } from './backend.ts';
+import type { Backend, EndpointSlice } from './backend.ts';
 import { type BackendClaim, compareOrigins, type Origin } from './correlation.ts';
 import type { Service } from './service.ts';
 import type { ServiceID } from './service-id.ts';
-import { isReady, offeredBySlice, type ServiceState } from './service-state.ts';
+import { isReady, offeredAt, type ServiceState } from './service-state.ts';
 
 /**
- * The verdict on a claim on a backend. `effective`: used. `merged`: another slice of the own cluster is effective, and gets the
+ * The verdict on a claim on a backend. `effective`: used. `merged`: another slice of its cluster is effective, and gets the
  * ports of this one as well. `overruled`: a stronger claim on the address exists (own cluster, smaller
  * cluster name). `not-global`: a remote offer, but the service is not global. `not-ready`: not ready, and
  * the service does not publish such backends. `affinity`: the service prefers other backends.
@@ -20,7 +20,7 @@ export interface ExplainedBackend {
   readonly source: Extract<Source, 'k8s' | 'clustermesh'>;
   /** Empty for the own cluster. */
   readonly cluster: string;
-  /** Empty for a remote cluster. */
+  /** Empty for a remote cluster that offers the whole service (`services/v1`). */
   readonly slice: string;
   readonly backend: Backend;
   readonly verdict: BackendVerdict;
@@ -45,13 +45,17 @@ export interface ServiceExplanation {
   readonly backends: readonly ExplainedBackend[];
 }
 
+/** Returns the slice of an origin; undefined if it is a whole offer. */
+function sliceOf({ slices, remotes }: ServiceState, { cluster, slice }: Origin): EndpointSlice | undefined {
+  return (cluster === '' ? slices : remotes.get(cluster)?.slices)?.get(slice);
+}
+
 function verdictOf(state: ServiceState, claim: BackendClaim): BackendVerdict {
   const { origin, backend } = claim;
   if (origin.cluster !== '' && state.service?.global !== true) return 'not-global';
-  if (origin.cluster === '') {
-    const offered = offeredBySlice(state.slices.get(origin.slice), state.service);
-    if (!offered.has(backend.address)) return 'not-ready';
-  }
+  const slice = sliceOf(state, origin);
+  if (slice !== undefined && offeredAt(slice, backend.address, state.service) === undefined)
+    return 'not-ready';
   const [winner] = state.correlation.contested.get(backend.address) ?? [claim];
   const isUsed = winner === undefined || winner.origin.cluster === origin.cluster;
   if (!isUsed) return 'overruled';
@@ -59,27 +63,27 @@ function verdictOf(state: ServiceState, claim: BackendClaim): BackendVerdict {
   return state.endpoints.backends.has(backend.address) ? 'effective' : 'affinity';
 }
 
-/** Yields all claims of all origins, effective or not. */
-function* allClaims(state: ServiceState): Generator<BackendClaim> {
-  for (const [slice, { backends, notReady }] of state.slices) {
-    const origin: Origin = { cluster: '', slice };
-    for (const backend of backends.values()) yield { origin, backend };
-    for (const backend of notReady.values()) yield { origin, backend };
-  }
-  for (const [cluster, offered] of state.remotes) {
-    const origin: Origin = { cluster, slice: '' };
-    for (const backend of offered) yield { origin, backend };
+/** Yields all origins with their backends, effective or not. */
+function* allOrigins(state: ServiceState): Generator<readonly [Origin, readonly Backend[]]> {
+  const all = ({ backends, notReady }: EndpointSlice): readonly Backend[] => [
+    ...backends.values(),
+    ...notReady.values(),
+  ];
+  for (const [name, slice] of state.slices) yield [{ cluster: '', slice: name }, all(slice)];
+  for (const [cluster, { whole, slices }] of state.remotes) {
+    if (whole !== undefined) yield [{ cluster, slice: '' }, whole];
+    for (const [name, slice] of slices) yield [{ cluster, slice: name }, all(slice)];
   }
 }
 
+/** Yields all claims of all origins, effective or not. */
+function* allClaims(state: ServiceState): Generator<BackendClaim> {
+  for (const [origin, backends] of allOrigins(state))
+    for (const backend of backends) yield { origin, backend };
+}
+
 function originsOf(state: ServiceState): readonly ExplainedOrigin[] {
-  const origins: ExplainedOrigin[] = [];
-  for (const [slice, { backends, notReady }] of state.slices) {
-    origins.push({ cluster: '', slice, backends: backends.size + notReady.size });
-  }
-  for (const [cluster, offered] of state.remotes) {
-    origins.push({ cluster, slice: '', backends: offered.length });
-  }
+  const origins = Array.from(allOrigins(state), ([origin, { length }]) => ({ ...origin, backends: length }));
   return origins.sort(compareOrigins);
 }
 

@@ -77,16 +77,23 @@ export function equalBackendMaps(a: Backends, b: Backends): boolean {
   return a === b || (a.size === b.size && everyDifference(a, b, () => false));
 }
 
+/** Returns the backends of `next`. Those that are equal in `previous` are the same objects; `previous` itself if all are. */
+function shareBackends(previous: Backends, next: Backends): Backends {
+  if (previous.size === 0 || next.size === 0) return previous.size === next.size ? previous : next;
+  const shared = previous.asMutable();
+  everyDifference(previous, next, (before, after) => {
+    if (after !== undefined) shared.set(after.address, after);
+    else if (before !== undefined) shared.delete(before.address);
+    return true;
+  });
+  return shared.wasAltered() ? shared.asImmutable() : previous;
+}
+
 /** Returns `next` with the equal parts of `previous`, or `previous` itself if all parts are equal. Linear in the slice. */
 export function shareSlice(previous: EndpointSlice | undefined, next: EndpointSlice): EndpointSlice {
   if (previous === undefined || previous === next) return next;
-  const sameBackends = equalBackendMaps(previous.backends, next.backends);
-  const sameNotReady = equalBackendMaps(previous.notReady, next.notReady);
-  if (sameBackends && sameNotReady) return previous;
-  return {
-    service: next.service,
-    name: next.name,
-    backends: sameBackends ? previous.backends : next.backends,
-    notReady: sameNotReady ? previous.notReady : next.notReady,
-  };
+  const backends = shareBackends(previous.backends, next.backends);
+  const notReady = shareBackends(previous.notReady, next.notReady);
+  if (backends === previous.backends && notReady === previous.notReady) return previous;
+  return { service: next.service, name: next.name, backends, notReady };
 }

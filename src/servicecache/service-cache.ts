@@ -17,6 +17,7 @@ import { CallbackGuard, type FaultListener } from '../base/guard.ts';
 import { ListenerSet } from '../base/listener-set.ts';
 import { type Rejection, RejectionLog, rejection } from '../base/rejection.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
+import { type ClusterEndpointSlice, SERVICE_NAME_LABEL } from '../model/cluster-endpoint-slice.ts';
 import type { ClusterService, ClusterServiceKey } from '../model/cluster-service.ts';
 import { type AnnouncedService, announcedPart, changeBetween } from './announcement.ts';
 import type { Backends, EndpointSlice } from './backend.ts';
@@ -32,11 +33,13 @@ import {
   type NodePortOptions,
 } from './frontends.ts';
 import { shareSlice } from './offer-difference.ts';
+import { remoteSlice, serviceOfSlice } from './remote-slice.ts';
 import { type ResolvedBackend, resolvePort } from './resolve.ts';
 import { type BackendSelection, selectBackends } from './selection.ts';
 import { equalServices, type Service, withoutNodePorts } from './service.ts';
 import { formatServiceID, type ServiceID } from './service-id.ts';
 import {
+  clusterOfPart,
   isRestoredPart,
   type ServicePart,
   servicePartName,
@@ -45,9 +48,12 @@ import {
 } from './service-parts.ts';
 import {
   emptyState,
+  NO_OFFER,
   partName,
   type ServiceState,
+  withoutCluster,
   withRemote,
+  withRemoteSlice,
   withRestored,
   withService,
   withSlice,
@@ -82,6 +88,15 @@ export type UpdateServiceOutcome = 'applied' | 'unchanged' | 'unsupported';
 
 /** `invalid`: the input was rejected and counted; `status()` describes it. Nothing changed. */
 export type MergeOutcome = 'applied' | 'unchanged' | 'invalid';
+
+/** A slice of a remote cluster's offer for a service. */
+export interface RemoteSliceID {
+  readonly cluster: string;
+  /** The service of the slice. */
+  readonly id: ServiceID;
+  /** The name of the slice. */
+  readonly name: string;
+}
 
 /** `not-found`: no object has that name. */
 export type RemoveOutcome = 'applied' | 'not-found' | 'invalid';
@@ -185,7 +200,7 @@ export class ServiceCache {
     if (!this.#isRemote(offer)) return 'invalid';
     if (!offer.shared) return this.#removeOffer(offer) ? 'applied' : 'unchanged';
     const old = this.#stateOf(offer);
-    const previous = old?.remotes.get(offer.cluster);
+    const previous = old?.remotes.get(offer.cluster)?.whole;
     if (old !== undefined && previous !== undefined && isSameOffer(previous, offer))
       return this.#confirm(old, partName('offer', offer.cluster));
     const id = { namespace: offer.namespace, name: offer.name };
@@ -199,11 +214,38 @@ export class ServiceCache {
     return this.#removeOffer(offer) ? 'applied' : 'not-found';
   }
 
+  /**
+   * Sets a slice of a remote cluster's offer, for the service in its label, which need not be known. It replaces the slice of the
+   * same cluster, service and name. A slice of the own cluster, or without the label, is rejected. The cost is linear in the slice.
+   */
+  mergeExternalSliceUpdate(slice: ClusterEndpointSlice): MergeOutcome {
+    const { cluster, name } = slice;
+    const id = serviceOfSlice(slice);
+    if (!this.#isRemoteSlice({ cluster, id, name })) return 'invalid';
+    const old = this.#stateOf(id);
+    const previous = old?.remotes.get(cluster)?.slices.get(name);
+    const shared = shareSlice(previous, remoteSlice(slice));
+    if (old !== undefined && shared === previous)
+      return this.#confirm(old, partName('remote-slice', cluster, name));
+    this.#table.put(withRemoteSlice(old ?? emptyState(id), cluster, name, shared));
+    return 'applied';
+  }
+
+  /** Deletes a slice of a remote cluster's offer for a service. The service itself is never deleted. */
+  mergeExternalSliceDelete(slice: RemoteSliceID): RemoveOutcome {
+    const { cluster, id, name } = slice;
+    if (!this.#isRemoteSlice(slice)) return 'invalid';
+    const old = this.#stateOf(id);
+    if (!old?.remotes.get(cluster)?.slices.has(name)) return 'not-found';
+    this.#table.put(withRemoteSlice(old, cluster, name, undefined));
+    return 'applied';
+  }
+
   /** Deletes all offers of a remote cluster as one batch (I10). Costs a scan of all services, and 2 µs for each offer. */
   withdrawCluster(cluster: string): RemoveOutcome {
     const offering = [...this.#table.values()].filter((state) => state.remotes.has(cluster));
     this.#table.batch(() => {
-      for (const state of offering) this.#table.put(withRemote(state, cluster, undefined));
+      for (const state of offering) this.#table.put(withoutCluster(state, cluster));
     });
     return offering.length > 0 ? 'applied' : 'not-found';
   }
@@ -254,7 +296,7 @@ export class ServiceCache {
     if (state === undefined || state.restored.size === 0) return [];
     const clusters = Array.from(servicePartsOf(state))
       .filter((part) => isRestoredPart(state, part))
-      .map((part) => (part.kind === 'offer' ? part.cluster : ''));
+      .map(clusterOfPart);
     return [...new Set(clusters)];
   }
 
@@ -415,9 +457,13 @@ export class ServiceCache {
     }
     if (part.kind === 'slice')
       return state.slices.has(part.slice.name) ? undefined : withSlice(state, part.slice.name, part.slice);
-    const { cluster, backends } = part;
-    if (state.remotes.has(cluster) || cluster === '' || cluster === this.#clusterName) return undefined;
-    return withRemote(state, cluster, backends);
+    const { cluster } = part;
+    if (cluster === '' || cluster === this.#clusterName) return undefined;
+    const { whole, slices } = state.remotes.get(cluster) ?? NO_OFFER;
+    if (part.kind === 'offer')
+      return whole === undefined ? withRemote(state, cluster, part.backends) : undefined;
+    const { name } = part.slice;
+    return slices.has(name) ? undefined : withRemoteSlice(state, cluster, name, part.slice);
   }
 
   #withdrawRestored(states: readonly ServiceState[], cluster: string): number {
@@ -427,8 +473,8 @@ export class ServiceCache {
         const parts = Array.from(servicePartsOf(this.#stateOf(id) ?? emptyState(id)));
         for (const part of parts) {
           const state = this.#stateOf(id);
-          const of = part.kind === 'offer' ? part.cluster : '';
-          if (of !== cluster || state === undefined || !isRestoredPart(state, part)) continue;
+          if (clusterOfPart(part) !== cluster || state === undefined || !isRestoredPart(state, part))
+            continue;
           this.#table.put(withoutServicePart(state, part));
           count++;
         }
@@ -459,9 +505,20 @@ export class ServiceCache {
     return false;
   }
 
+  /** Like {@link #isRemote}; the slice must also name its service. */
+  #isRemoteSlice({ cluster, id, name }: RemoteSliceID): boolean {
+    if (!this.#isRemote({ cluster, ...id })) return false;
+    if (id.name !== '') return true;
+    const at = `${id.namespace}/${name}`;
+    this.#rejections.add(
+      rejection('missing', `labels.${SERVICE_NAME_LABEL}`, '', 'the slice belongs to no service', at),
+    );
+    return false;
+  }
+
   #removeOffer(offer: ClusterServiceKey): boolean {
     const old = this.#stateOf(offer);
-    if (!old?.remotes.has(offer.cluster)) return false;
+    if (old?.remotes.get(offer.cluster)?.whole === undefined) return false;
     this.#table.put(withRemote(old, offer.cluster, undefined));
     return true;
   }
@@ -508,6 +565,15 @@ const SERVICE: Check = shaped<Service>(
     isObject(labels) &&
     isObject(selector),
 );
+const REMOTE_SLICE: Check = shaped<ClusterEndpointSlice>(
+  'must have a cluster, a namespace, a name, labels, endpoints and ports',
+  (slice) =>
+    isName(slice) &&
+    typeof slice.cluster === 'string' &&
+    isObject(slice.labels) &&
+    isObject(slice.endpoints) &&
+    isObject(slice.ports),
+);
 const SLICE: Check = shaped<EndpointSlice>(
   'must be a result of createEndpointSlice',
   ({ service, name, backends, notReady }) =>
@@ -520,6 +586,8 @@ checkArguments(ServiceCache, {
   updateEndpoints: { slice: SLICE },
   deleteEndpoints: { id: ID, sliceName: TEXT },
   mergeExternalServiceUpdate: { offer: OFFER },
+  mergeExternalSliceUpdate: { slice: REMOTE_SLICE },
+  mergeExternalSliceDelete: { slice: objectWith({ cluster: TEXT, id: ID, name: TEXT }) },
   mergeExternalServiceDelete: { offer: objectWith({ cluster: TEXT, namespace: TEXT, name: TEXT }) },
   withdrawCluster: { cluster: TEXT },
   restorePart: { part: objectWith({ kind: TEXT, id: ID }) },

@@ -1,7 +1,14 @@
 import type { Backend, EndpointSlice } from './backend.ts';
 import type { Service } from './service.ts';
 import type { ServiceID } from './service-id.ts';
-import { partName, type ServiceState, withRemote, withService, withSlice } from './service-state.ts';
+import {
+  partName,
+  type ServiceState,
+  withRemote,
+  withRemoteSlice,
+  withService,
+  withSlice,
+} from './service-state.ts';
 
 /** One input of a service. A checkpoint consists of these. */
 export type ServicePart =
@@ -13,6 +20,13 @@ export type ServicePart =
       /** The remote cluster; never empty. */
       readonly cluster: string;
       readonly backends: readonly Backend[];
+    }
+  | {
+      readonly kind: 'remote-slice';
+      readonly id: ServiceID;
+      /** The remote cluster; never empty. */
+      readonly cluster: string;
+      readonly slice: EndpointSlice;
     };
 
 /** Yields the parts of a service. */
@@ -24,13 +38,22 @@ export function* servicePartsOf({
 }: ServiceState): Generator<ServicePart, void, void> {
   if (service !== undefined) yield { kind: 'service', id, service };
   for (const slice of slices.values()) yield { kind: 'slice', id, slice };
-  for (const [cluster, backends] of remotes) yield { kind: 'offer', id, cluster, backends };
+  for (const [cluster, offer] of remotes) {
+    if (offer.whole !== undefined) yield { kind: 'offer', id, cluster, backends: offer.whole };
+    for (const slice of offer.slices.values()) yield { kind: 'remote-slice', id, cluster, slice };
+  }
 }
 
 /** Returns the name of a part within its service. See {@link partName}. */
 export function servicePartName(part: ServicePart): string {
   if (part.kind === 'slice') return partName('slice', part.slice.name);
-  return partName(part.kind, part.kind === 'offer' ? part.cluster : '');
+  if (part.kind === 'remote-slice') return partName(part.kind, part.cluster, part.slice.name);
+  return partName(part.kind, clusterOfPart(part));
+}
+
+/** Returns the cluster that a part comes from; empty for the own one. */
+export function clusterOfPart(part: ServicePart): string {
+  return part.kind === 'offer' || part.kind === 'remote-slice' ? part.cluster : '';
 }
 
 /** Returns true if the part comes from a checkpoint and no source has confirmed it. */
@@ -42,5 +65,6 @@ export function isRestoredPart({ restored }: ServiceState, part: ServicePart): b
 export function withoutServicePart(state: ServiceState, part: ServicePart): ServiceState {
   if (part.kind === 'service') return withService(state, undefined);
   if (part.kind === 'slice') return withSlice(state, part.slice.name, undefined);
+  if (part.kind === 'remote-slice') return withRemoteSlice(state, part.cluster, part.slice.name, undefined);
   return withRemote(state, part.cluster, undefined);
 }

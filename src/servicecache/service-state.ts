@@ -12,7 +12,6 @@ import {
 import {
   applyOriginChange,
   type Correlation,
-  compareOrigins,
   type HolderLookup,
   NO_CORRELATION,
   type Origin,
@@ -38,7 +37,7 @@ export interface ServiceState {
   /** Local endpoints by slice name. */
   readonly slices: ImmutableMap<string, EndpointSlice>;
   /** Offers of remote clusters by cluster name, used or not. */
-  readonly remotes: ImmutableMap<string, readonly Backend[]>;
+  readonly remotes: ImmutableMap<string, Offer>;
   readonly correlation: Correlation;
   readonly endpoints: Endpoints;
   /** True if listeners have received the service (SEMANTICS 3.3). */
@@ -47,11 +46,32 @@ export interface ServiceState {
   readonly restored: ReadonlySet<string>;
 }
 
+/**
+ * The offer of a remote cluster, in the format that is read of it: the whole (`services/v1`) or slices. It has both only while
+ * the format changes, because the new one is complete before the old one is withdrawn.
+ */
+export interface Offer {
+  readonly whole: readonly Backend[] | undefined;
+  /** By slice name. */
+  readonly slices: ImmutableMap<string, EndpointSlice>;
+}
+
+/** The offer of a cluster that offers nothing. */
+export const NO_OFFER: Offer = { whole: undefined, slices: ImmutableMap() };
+
 const NONE_RESTORED: ReadonlySet<string> = new Set();
 
-/** Returns the name of a part of a service: the service itself, a slice, or the offer of a remote cluster. */
-export function partName(kind: 'service' | 'slice' | 'offer', name: string = ''): string {
-  return kind === 'service' ? kind : `${kind}/${name}`;
+/**
+ * Returns the name of a part of a service: the service itself, a slice of the own cluster, the whole offer of a remote cluster, or
+ * a slice of one (with its name).
+ */
+export function partName(
+  kind: 'service' | 'slice' | 'offer' | 'remote-slice',
+  name: string = '',
+  slice: string = '',
+): string {
+  if (kind === 'service') return kind;
+  return kind === 'remote-slice' ? `${kind}/${name}/${slice}` : `${kind}/${name}`;
 }
 
 function withoutPart(restored: ReadonlySet<string>, part: string): ReadonlySet<string> {
@@ -105,18 +125,27 @@ export function offeredBySlice(slice: EndpointSlice | undefined, service: Servic
 }
 
 /** Returns the backend of a slice for this service at one address. */
-function offeredAt(slice: EndpointSlice, address: string, service: Service | undefined): Backend | undefined {
+export function offeredAt(
+  slice: EndpointSlice,
+  address: string,
+  service: Service | undefined,
+): Backend | undefined {
   const backend = slice.backends.get(address);
   if (backend !== undefined || service?.publishNotReady !== true) return backend;
   return slice.notReady.get(address);
 }
 
-/** Returns the backends of a remote cluster for this service: none unless the service is global. */
+/** Returns the whole offer of a remote cluster for this service: none unless the service is global. */
 function offeredByCluster(
-  offered: readonly Backend[] | undefined,
+  whole: readonly Backend[] | undefined,
   service: Service | undefined,
 ): OfferedBackends {
-  return service?.global === true ? (offered ?? NO_BACKENDS) : NO_BACKENDS;
+  return service?.global === true ? (whole ?? NO_BACKENDS) : NO_BACKENDS;
+}
+
+/** Returns the slice of a remote cluster for this service, like {@link offeredBySlice}: none unless the service is global. */
+function offeredByRemoteSlice(slice: EndpointSlice | undefined, service: Service | undefined): Backends {
+  return service?.global === true ? offeredBySlice(slice, service) : NO_BACKENDS;
 }
 
 /** Returns the lookup of the claim of an uncontested address. See {@link applyOriginChange}. */
@@ -124,18 +153,16 @@ function holderIn(state: ServiceState): HolderLookup {
   let remote: Origin = { cluster: '', slice: '' };
   return (winner, except) => {
     const { address, cluster } = winner;
-    if (cluster !== '') {
-      // Most backends have the same origin, so its object is reused.
-      if (remote.cluster !== cluster) remote = { cluster, slice: '' };
-      return { origin: remote, backend: winner };
-    }
-    for (const [slice, value] of state.slices) {
-      const origin = { cluster: '', slice };
-      if (compareOrigins(origin, except) === 0) continue;
+    const { slices } = cluster === '' ? state : (state.remotes.get(cluster) ?? NO_OFFER);
+    for (const [slice, value] of slices) {
+      if (slice === except.slice && cluster === except.cluster) continue;
       const backend = offeredAt(value, address, state.service);
-      if (backend !== undefined) return { origin, backend };
+      if (backend !== undefined) return { origin: { cluster, slice }, backend };
     }
-    return undefined;
+    if (cluster === '') return undefined;
+    // Most backends have the same origin, so its object is reused.
+    if (remote.cluster !== cluster) remote = { cluster, slice: '' };
+    return { origin: remote, backend: winner };
   };
 }
 
@@ -183,22 +210,58 @@ export function withSlice(state: ServiceState, name: string, slice: EndpointSlic
   });
 }
 
-/** Returns the state with the offer of a cluster replaced or removed. Linear in the offer before and after. */
+/** Returns the offers with that of a cluster replaced; without it if it is empty. */
+function withOffer({ remotes }: ServiceState, cluster: string, offer: Offer): ServiceState['remotes'] {
+  const isEmpty = offer.whole === undefined && offer.slices.size === 0;
+  return isEmpty ? remotes.delete(cluster) : remotes.set(cluster, offer);
+}
+
+/** Returns the state with the whole offer of a cluster replaced or removed. Linear in the offer before and after. */
 export function withRemote(
   state: ServiceState,
   cluster: string,
-  offered: readonly Backend[] | undefined,
+  whole: readonly Backend[] | undefined,
 ): ServiceState {
-  const before = offeredByCluster(state.remotes.get(cluster), state.service);
-  const after = offeredByCluster(offered, state.service);
+  const offer = state.remotes.get(cluster) ?? NO_OFFER;
+  const before = offeredByCluster(offer.whole, state.service);
+  const after = offeredByCluster(whole, state.service);
   const origin = { cluster, slice: '' };
   const correlation = applyOriginChange(state.correlation, { origin, before, after }, holderIn(state));
   return change(state, {
-    remotes: offered === undefined ? state.remotes.delete(cluster) : state.remotes.set(cluster, offered),
+    remotes: withOffer(state, cluster, { whole, slices: offer.slices }),
     correlation,
     endpoints: endpointsOf(state, correlation),
     restored: withoutPart(state.restored, partName('offer', cluster)),
   });
+}
+
+/** Returns the state with a slice of a cluster's offer replaced or removed. Linear in the slice before and after. */
+export function withRemoteSlice(
+  state: ServiceState,
+  cluster: string,
+  name: string,
+  slice: EndpointSlice | undefined,
+): ServiceState {
+  const { whole, slices } = state.remotes.get(cluster) ?? NO_OFFER;
+  const before = offeredByRemoteSlice(slices.get(name), state.service);
+  const after = offeredByRemoteSlice(slice, state.service);
+  const origin = { cluster, slice: name };
+  const correlation = applyOriginChange(state.correlation, { origin, before, after }, holderIn(state));
+  const rest = slice === undefined ? slices.delete(name) : slices.set(name, slice);
+  return change(state, {
+    remotes: withOffer(state, cluster, { whole, slices: rest }),
+    correlation,
+    endpoints: endpointsOf(state, correlation),
+    restored: withoutPart(state.restored, partName('remote-slice', cluster, name)),
+  });
+}
+
+/** Returns the state without the offer of a cluster. Linear in the offer. */
+export function withoutCluster(state: ServiceState, cluster: string): ServiceState {
+  let next = withRemote(state, cluster, undefined);
+  for (const name of state.remotes.get(cluster)?.slices.keys() ?? [])
+    next = withRemoteSlice(next, cluster, name, undefined);
+  return next;
 }
 
 /** Returns the correlation with the side that the service prefers. */
@@ -213,7 +276,10 @@ function withPreferredSide(correlation: Correlation, service: Service | undefine
 function correlateAll(state: ServiceState): Correlation {
   let fresh = change(emptyState(state.id), { service: state.service });
   for (const [name, slice] of state.slices) fresh = withSlice(fresh, name, slice);
-  for (const [cluster, offered] of state.remotes) fresh = withRemote(fresh, cluster, offered);
+  for (const [cluster, { whole, slices }] of state.remotes) {
+    fresh = withRemote(fresh, cluster, whole);
+    for (const [name, slice] of slices) fresh = withRemoteSlice(fresh, cluster, name, slice);
+  }
   return fresh.correlation;
 }
 

@@ -338,7 +338,7 @@ const step: fc.Arbitrary<(state: ServiceState) => ServiceState> = fc.oneof(
   slices.map((slice) => (state: ServiceState) => withSlice(state, slice.name, undefined)),
   offers(fc.constantFrom(...CLUSTERS)).map(
     (offered) => (state: ServiceState) =>
-      withRemote(state, offered.cluster, remoteBackends(offered, state.remotes.get(offered.cluster))),
+      withRemote(state, offered.cluster, remoteBackends(offered, state.remotes.get(offered.cluster)?.whole)),
   ),
   fc
     .constantFrom(...CLUSTERS)

@@ -1,6 +1,8 @@
+import { type ClusterEndpointSlice, SERVICE_NAME_LABEL } from '../../../src/model/cluster-endpoint-slice.ts';
 import type { ClusterService, ClusterServiceKey } from '../../../src/model/cluster-service.ts';
 import type { Backend, EndpointSlice } from '../../../src/servicecache/backend.ts';
 import type { Service } from '../../../src/servicecache/service.ts';
+import type { RemoteSliceID } from '../../../src/servicecache/service-cache.ts';
 import type { ServiceID } from '../../../src/servicecache/service-id.ts';
 import { nameOf, plain, text } from './plain.ts';
 
@@ -15,6 +17,43 @@ function ascending(a: string, b: string): number {
   return a < b ? -1 : Number(a > b);
 }
 
+function byText(a: unknown, b: unknown): number {
+  return ascending(text(a), text(b));
+}
+
+interface RemoteBackend {
+  readonly address: string;
+  readonly state: string;
+  readonly backend: NaiveClaim['backend'];
+}
+
+/** The backends of a slice of a remote cluster: of one address the first that is ready, else the first. */
+function remoteBackends({ cluster, endpoints, ports }: ClusterEndpointSlice): readonly RemoteBackend[] {
+  const all = endpoints.flatMap(({ addresses, conditions, nodeName, zone, hostname, forZones }) =>
+    addresses.map((address): RemoteBackend => {
+      const ready = conditions.ready !== false;
+      const serving = conditions.serving ?? ready;
+      const usable = conditions.terminating ? serving : ready;
+      const state = usable ? (conditions.terminating ? 'terminating' : 'active') : 'not-ready';
+      const named = Object.fromEntries(ports.map(({ name, port, protocol }) => [name, { port, protocol }]));
+      const rest = {
+        nodeName: nodeName ?? '',
+        zone: zone ?? '',
+        hostname: hostname ?? '',
+        state,
+        forZones,
+        cluster,
+      };
+      return { address, state, backend: plain({ address, ports: named, ...rest }) as NaiveClaim['backend'] };
+    }),
+  );
+  const best = (one: RemoteBackend): RemoteBackend | undefined => {
+    const same = all.filter(({ address }) => address === one.address);
+    return same.find(({ state }) => state !== 'not-ready') ?? same[0];
+  };
+  return all.filter((one) => best(one) === one);
+}
+
 /**
  * SEMANTICS 3 in the most obvious way: keeps the inputs as they are, and works everything out from scratch
  * whenever it is asked. Only whether a service has been announced depends on the past.
@@ -25,6 +64,8 @@ export class NaiveServiceCache {
   readonly #services = new Map<string, Service>();
   readonly #slices = new Map<string, Map<string, EndpointSlice>>();
   readonly #offers = new Map<string, Map<string, ClusterService>>();
+  /** By service, then by `<cluster>/<slice>`. */
+  readonly #remoteSlices = new Map<string, Map<string, ClusterEndpointSlice>>();
   readonly #announced = new Set<string>();
   #synced = false;
 
@@ -88,10 +129,38 @@ export class NaiveServiceCache {
     return found ? 'applied' : 'not-found';
   }
 
-  withdrawCluster(cluster: string): string {
-    const found = [...this.#offers.values()].filter((offers) => offers.delete(cluster));
+  mergeExternalSliceUpdate(slice: ClusterEndpointSlice): string {
+    if (slice.cluster === this.#clusterName || slice.cluster === '') return 'invalid';
+    const key = nameOf({ namespace: slice.namespace, name: slice.labels.get(SERVICE_NAME_LABEL) ?? '' });
+    const said = (each: ClusterEndpointSlice | undefined): string =>
+      each === undefined
+        ? ''
+        : text(
+            remoteBackends(each)
+              .map(({ backend }) => backend)
+              .sort(byText),
+          );
+    const known = this.#remoteSlices.get(key)?.get(`${slice.cluster}/${slice.name}`);
+    const slices = this.#remoteSlices.get(key) ?? new Map<string, ClusterEndpointSlice>();
+    this.#remoteSlices.set(key, slices.set(`${slice.cluster}/${slice.name}`, slice));
     this.#settle();
-    return found.length > 0 ? 'applied' : 'not-found';
+    return known !== undefined && said(slice) === said(known) ? 'unchanged' : 'applied';
+  }
+
+  mergeExternalSliceDelete({ cluster, id, name }: RemoteSliceID): string {
+    if (cluster === this.#clusterName || cluster === '') return 'invalid';
+    const found = this.#remoteSlices.get(nameOf(id))?.delete(`${cluster}/${name}`) === true;
+    this.#settle();
+    return found ? 'applied' : 'not-found';
+  }
+
+  withdrawCluster(cluster: string): string {
+    const found = [...this.#offers.values()].filter((offers) => offers.delete(cluster)).length;
+    let slices = 0;
+    for (const each of this.#remoteSlices.values())
+      for (const name of each.keys()) if (name.startsWith(`${cluster}/`) && each.delete(name)) slices++;
+    this.#settle();
+    return found + slices > 0 ? 'applied' : 'not-found';
   }
 
   markSynced(): void {
@@ -103,8 +172,15 @@ export class NaiveServiceCache {
   counts(): Readonly<Record<string, unknown>> {
     const sizes = (maps: Iterable<ReadonlyMap<string, unknown>>): number =>
       [...maps].reduce((sum, { size }) => sum + size, 0);
-    const spokenOf = [this.#slices, this.#offers].flatMap((maps) =>
-      [...maps].filter(([, inner]) => inner.size > 0).map(([key]) => key),
+    const spokenOf = [this.#slices, this.#offers, this.#remoteSlices].flatMap((maps) =>
+      Array.from<[string, ReadonlyMap<string, unknown>]>(maps)
+        .filter(([, inner]) => inner.size > 0)
+        .map(([key]) => key),
+    );
+    const offering = spokenOf.flatMap((key) =>
+      [...(this.#offers.get(key)?.keys() ?? []), ...(this.#remoteSlices.get(key)?.keys() ?? [])].map(
+        (name) => `${key} ${name.split('/')[0]}`,
+      ),
     );
     const addresses = [...new Set([...this.#services.keys(), ...spokenOf])].flatMap((key) => {
       const claimed = this.#claims(key).map(([address]) => address);
@@ -116,7 +192,7 @@ export class NaiveServiceCache {
       backends: [...this.#announced].reduce((sum, key) => sum + Object.keys(this.#selected(key)).length, 0),
       contested: addresses.length,
       slices: sizes(this.#slices.values()),
-      remoteServices: sizes(this.#offers.values()),
+      remoteServices: new Set(offering).size,
       unknown: new Set(spokenOf.filter((key) => !this.#services.has(key))).size,
       synced: this.#synced,
     };
@@ -127,12 +203,16 @@ export class NaiveServiceCache {
     const service = this.#services.get(key);
     const slices = [...(this.#slices.get(key) ?? [])];
     const offers = [...(this.#offers.get(key) ?? [])];
-    if (service === undefined && slices.length === 0 && offers.length === 0) return undefined;
+    const remote = [...(this.#remoteSlices.get(key)?.values() ?? [])];
+    if (service === undefined && slices.length + offers.length + remote.length === 0) return undefined;
     const origins = [
       ...slices.map(
         ([slice, { backends, notReady }]) => ['', slice, [...backends.keys(), ...notReady.keys()]] as const,
       ),
       ...offers.map(([cluster, { backends }]) => [cluster, '', [...backends.keys()]] as const),
+      ...remote.map(
+        (slice) => [slice.cluster, slice.name, remoteBackends(slice).map(({ address }) => address)] as const,
+      ),
     ].sort(([a, s], [b, t]) => ascending(a, b) || ascending(s, t));
     const counted = this.#claims(key);
     const winners = this.#winners(key);
@@ -225,6 +305,13 @@ export class NaiveServiceCache {
         ]);
       }
     }
+    for (const slice of service?.global ? (this.#remoteSlices.get(key)?.values() ?? []) : []) {
+      for (const { address, state, backend } of remoteBackends(slice)) {
+        if (state === 'not-ready' && !service?.publishNotReady) continue;
+        const { cluster, name } = slice;
+        claims.push([address, { cluster, slice: name, backend, active: state === 'active' }]);
+      }
+    }
     return claims.sort(([, a], [, b]) => ascending(a.cluster, b.cluster) || ascending(a.slice, b.slice));
   }
 
@@ -233,7 +320,7 @@ export class NaiveServiceCache {
     for (const [address, claim] of this.#claims(key)) {
       const winner = winners.get(address);
       if (winner === undefined) winners.set(address, claim);
-      else if (winner.cluster === '' && claim.cluster === '') {
+      else if (winner.cluster === claim.cluster) {
         const ports = { ...claim.backend.ports, ...winner.backend.ports };
         winners.set(address, { ...winner, backend: { ...winner.backend, ports } });
       }

@@ -1,4 +1,5 @@
 import fc from 'fast-check';
+import { type ClusterEndpointSlice, SERVICE_NAME_LABEL } from '../../../src/model/cluster-endpoint-slice.ts';
 import type { ClusterService, ClusterServiceKey } from '../../../src/model/cluster-service.ts';
 import type { PortProtocol } from '../../../src/net/port.ts';
 import {
@@ -9,7 +10,7 @@ import {
   type Ports,
 } from '../../../src/servicecache/backend.ts';
 import { createService, type Service, type ServicePort } from '../../../src/servicecache/service.ts';
-import type { ServiceCache } from '../../../src/servicecache/service-cache.ts';
+import type { RemoteSliceID, ServiceCache } from '../../../src/servicecache/service-cache.ts';
 import type { ServiceID } from '../../../src/servicecache/service-id.ts';
 import { anotherCopy } from './another-copy.ts';
 import type { NaiveServiceCache } from './naive-service-cache.ts';
@@ -39,6 +40,8 @@ export type Operation =
   | { readonly op: 'deleteEndpoints'; readonly id: ServiceID; readonly slice: string }
   | { readonly op: 'merge'; readonly offer: ClusterService }
   | { readonly op: 'unmerge'; readonly offer: ClusterServiceKey }
+  | { readonly op: 'mergeSlice'; readonly slice: ClusterEndpointSlice }
+  | { readonly op: 'unmergeSlice'; readonly slice: RemoteSliceID }
   | { readonly op: 'withdrawCluster'; readonly cluster: string }
   | { readonly op: 'markSynced' };
 
@@ -141,6 +144,42 @@ export const offers = (cluster: fc.Arbitrary<string>): fc.Arbitrary<ClusterServi
       clusterID: 2,
     }));
 
+const flag = fc.constantFrom(undefined, true, true, false);
+
+/** Any slice of such a cluster. */
+export const remoteSlices = (cluster: fc.Arbitrary<string>): fc.Arbitrary<ClusterEndpointSlice> =>
+  fc
+    .record({
+      service: id,
+      cluster,
+      name: fc.constantFrom(...SLICES),
+      endpoints: fc.array(
+        fc.record({
+          addresses: fc.array(fc.constantFrom(...ADDRESSES), { maxLength: 2 }),
+          conditions: fc.record({
+            ready: flag,
+            serving: flag,
+            terminating: fc.constantFrom(undefined, false, true),
+          }),
+          nodeName: fc.constantFrom(undefined, 'n1'),
+          zone: fc.constantFrom(undefined, 'z1'),
+          hostname: fc.constantFrom(undefined, 'h1'),
+          forZones: fc.constantFrom([], ['z1']),
+          deprecatedTopology: fc.constant(new Map()),
+        }),
+        { maxLength: 3 },
+      ),
+      ports: ports.map((all) => Array.from(all, ([name, port]) => ({ name, ...port }))),
+    })
+    .map(({ service, ...rest }) => ({
+      ...rest,
+      namespace: service.namespace,
+      clusterID: 2,
+      labels: new Map([[SERVICE_NAME_LABEL, service.name]]),
+      annotations: new Map(),
+      addressType: 'IPv4' as const,
+    }));
+
 /** Any one operation; rarely one that names the own cluster as a remote one. */
 export const operation: fc.Arbitrary<Operation> = fc.oneof(
   { weight: 8, arbitrary: services.map((service) => ({ op: 'updateService', service }) as const) },
@@ -163,6 +202,18 @@ export const operation: fc.Arbitrary<Operation> = fc.oneof(
     arbitrary: fc
       .record({ id, cluster: clusters })
       .map(({ id: each, cluster }) => ({ op: 'unmerge', offer: { ...each, cluster } }) as const),
+  },
+  {
+    weight: 8,
+    arbitrary: remoteSlices(fc.constantFrom(...CLUSTERS, ...CLUSTERS, OWN_CLUSTER)).map(
+      (slice) => ({ op: 'mergeSlice', slice }) as const,
+    ),
+  },
+  {
+    weight: 3,
+    arbitrary: fc
+      .record({ id, cluster: clusters, name: fc.constantFrom(...SLICES) })
+      .map((slice) => ({ op: 'unmergeSlice', slice }) as const),
   },
   { weight: 1, arbitrary: clusters.map((cluster) => ({ op: 'withdrawCluster', cluster }) as const) },
   { weight: 1, arbitrary: fc.constant({ op: 'markSynced' } as const) },
@@ -188,6 +239,10 @@ export function apply(target: Target | NaiveServiceCache, operation: Operation):
       return target.mergeExternalServiceUpdate(operation.offer);
     case 'unmerge':
       return target.mergeExternalServiceDelete(operation.offer);
+    case 'mergeSlice':
+      return target.mergeExternalSliceUpdate(operation.slice);
+    case 'unmergeSlice':
+      return target.mergeExternalSliceDelete(operation.slice);
     case 'withdrawCluster':
       return target.withdrawCluster(operation.cluster);
     case 'markSynced':

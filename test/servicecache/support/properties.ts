@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import type { ServiceListener } from '../../../src/servicecache/events.ts';
 import type { ServiceExplanation } from '../../../src/servicecache/explain.ts';
+import { serviceOfSlice } from '../../../src/servicecache/remote-slice.ts';
 import type { ServiceCache } from '../../../src/servicecache/service-cache.ts';
 import { FoldingListener } from './folding-listener.ts';
 import { NaiveServiceCache } from './naive-service-cache.ts';
@@ -62,6 +63,12 @@ function liveInputs(operations: readonly Operation[]): readonly Operation[] {
     if (each.op === 'deleteEndpoints') live.delete(key('slice', each.id.name, each.slice));
     if (each.op === 'merge') live.set(key('offer', each.offer.cluster, each.offer.name), each);
     if (each.op === 'unmerge') live.delete(key('offer', each.offer.cluster, each.offer.name));
+    const sliceKey = (cluster: string, service: string, slice: string): string =>
+      key('offer', cluster, service, slice);
+    if (each.op === 'mergeSlice')
+      live.set(sliceKey(each.slice.cluster, serviceOfSlice(each.slice).name, each.slice.name), each);
+    if (each.op === 'unmergeSlice')
+      live.delete(sliceKey(each.slice.cluster, each.slice.id.name, each.slice.name));
     if (each.op !== 'withdrawCluster') continue;
     for (const name of live.keys()) if (name.startsWith(`offer|${each.cluster}|`)) live.delete(name);
   }
@@ -288,6 +295,7 @@ export const I10_noOrphans: Law = (make, nodePorts) =>
   });
 
 function speaksFor(each: Operation, cluster: string): boolean {
+  if (each.op === 'mergeSlice' || each.op === 'unmergeSlice') return each.slice.cluster === cluster;
   return (each.op === 'merge' || each.op === 'unmerge') && each.offer.cluster === cluster;
 }
 
