@@ -1,0 +1,212 @@
+import { describe, expect, it } from 'vitest';
+import { type ClusterEndpointSlice, SERVICE_NAME_LABEL } from '../../src/model/cluster-endpoint-slice.ts';
+import type { ServiceCache } from '../../src/servicecache/service-cache.ts';
+import { cacheOf, offer, SHOP, service, transcript } from './support/scene.ts';
+
+const TCP = 6;
+
+/** A slice of cluster `east` for the service `shop/checkout`. */
+function remote(
+  name: string,
+  ips: readonly string[],
+  fields: Partial<ClusterEndpointSlice> = {},
+): ClusterEndpointSlice {
+  return {
+    ...{ cluster: 'east', clusterID: 2, namespace: SHOP.namespace, name, addressType: 'IPv4' },
+    labels: new Map([[SERVICE_NAME_LABEL, SHOP.name]]),
+    annotations: new Map(),
+    endpoints: ips.map((ip) => ({
+      addresses: [ip],
+      conditions: { ready: true },
+      nodeName: `node-of-${name}`,
+      forZones: [],
+      deprecatedTopology: new Map(),
+    })),
+    ports: [{ name: 'http', port: 8080, protocol: TCP }],
+    ...fields,
+  };
+}
+
+function withGlobalService(publishNotReady = false): ServiceCache {
+  const cache = cacheOf();
+  cache.updateService(service({ global: true, publishNotReady }));
+  cache.markSynced();
+  return cache;
+}
+
+const backendsOf = (cache: ServiceCache): Readonly<Record<string, unknown>> =>
+  cache.get(SHOP)?.endpoints.backends.toObject() ?? {};
+
+describe('slices of a remote cluster', () => {
+  it('are the backends of a global service, and leave with the slice', () => {
+    const cache = withGlobalService();
+    const told = transcript(cache);
+    expect(cache.mergeExternalSliceUpdate(remote('s-1', ['10.0.0.1']))).toBe('applied');
+    expect(cache.mergeExternalSliceUpdate(remote('s-2', ['10.0.0.2']))).toBe('applied');
+    expect(cache.mergeExternalSliceUpdate(remote('s-2', ['10.0.0.2']))).toBe('unchanged');
+    expect(cache.mergeExternalSliceDelete({ cluster: 'east', id: SHOP, name: 's-1' })).toBe('applied');
+    expect(cache.mergeExternalSliceDelete({ cluster: 'east', id: SHOP, name: 's-1' })).toBe('not-found');
+    expect(told).toEqual([
+      'update shop/checkout',
+      'update shop/checkout east/10.0.0.1:8080',
+      'update shop/checkout east/10.0.0.1:8080 east/10.0.0.2:8080',
+      'update shop/checkout east/10.0.0.2:8080',
+    ]);
+    expect(cache.withdrawCluster('east')).toBe('applied');
+    expect(told.at(-1)).toBe('update shop/checkout');
+    expect(cache.status().remoteServices).toBe(0);
+  });
+
+  it('that claim one address: the first by name wins and gets the port names of the other', () => {
+    const cache = withGlobalService();
+    const ports = [
+      { name: 'web', port: 8080, protocol: TCP },
+      { name: 'http', port: 9999, protocol: TCP },
+    ];
+    cache.mergeExternalSliceUpdate(remote('s-2', ['10.0.0.1'], { ports }));
+    cache.mergeExternalSliceUpdate(remote('s-1', ['10.0.0.1']));
+    const won = { nodeName: 'node-of-s-1', ports: { http: { port: 8080 }, web: { port: 8080 } } };
+    expect(JSON.parse(JSON.stringify(backendsOf(cache)['10.0.0.1']))).toMatchObject(won);
+    cache.mergeExternalSliceDelete({ cluster: 'east', id: SHOP, name: 's-1' });
+    expect(JSON.parse(JSON.stringify(backendsOf(cache)['10.0.0.1']))).toMatchObject({
+      ...{ nodeName: 'node-of-s-2', ports: { http: { port: 9999 }, web: { port: 8080 } } },
+    });
+  });
+
+  it('are named by explain, as overruled ones and those that are merged are', () => {
+    const cache = withGlobalService();
+    cache.mergeExternalSliceUpdate(remote('s-2', ['10.0.0.1', '10.0.0.2']));
+    cache.mergeExternalSliceUpdate(remote('s-1', ['10.0.0.1']));
+    cache.mergeExternalSliceUpdate(remote('s-1', ['10.0.0.2'], { cluster: 'west' }));
+    expect(
+      cache
+        .explain(SHOP)
+        ?.backends.map((each) => `${each.address} ${each.cluster}/${each.slice} ${each.verdict}`),
+    ).toEqual([
+      '10.0.0.1 east/s-1 effective',
+      '10.0.0.1 east/s-2 merged',
+      '10.0.0.2 east/s-2 effective',
+      '10.0.0.2 west/s-1 overruled',
+    ]);
+    expect(cache.explain(SHOP)?.origins).toEqual([
+      { cluster: 'east', slice: 's-1', backends: 1 },
+      { cluster: 'east', slice: 's-2', backends: 2 },
+      { cluster: 'west', slice: 's-1', backends: 1 },
+    ]);
+  });
+
+  it('have the states that their conditions say', () => {
+    const cache = withGlobalService();
+    const conditions = [
+      {},
+      { ready: false },
+      { ready: false, serving: true, terminating: true },
+      { ready: false, serving: false, terminating: true },
+    ];
+    const endpoints = conditions.map((each, i) => ({
+      addresses: [`10.0.0.${i}`],
+      conditions: each,
+      forZones: [],
+      deprecatedTopology: new Map(),
+    }));
+    cache.mergeExternalSliceUpdate(remote('s-1', [], { endpoints }));
+    const states = (): unknown =>
+      cache
+        .get(SHOP)
+        ?.endpoints.backends.map(({ state }) => state)
+        .toObject();
+    expect(states()).toEqual({ '10.0.0.0': 'active', '10.0.0.2': 'terminating' });
+    expect(cache.explain(SHOP)?.backends.map(({ verdict }) => verdict)).toEqual([
+      ...['effective', 'not-ready', 'effective', 'not-ready'],
+    ]);
+    cache.updateService(service({ global: true, publishNotReady: true }));
+    expect(states()).toEqual({
+      ...{ '10.0.0.0': 'active', '10.0.0.1': 'not-ready' },
+      ...{ '10.0.0.2': 'terminating', '10.0.0.3': 'not-ready' },
+    });
+  });
+
+  it('of the own cluster, or without the label of a service, are rejected and counted', () => {
+    const cache = withGlobalService();
+    expect(cache.mergeExternalSliceUpdate(remote('s-1', ['10.0.0.1'], { cluster: 'own' }))).toBe('invalid');
+    expect(cache.mergeExternalSliceUpdate(remote('s-1', ['10.0.0.1'], { labels: new Map() }))).toBe(
+      'invalid',
+    );
+    expect(cache.status().rejections.byReason).toEqual({ 'own-cluster': 1, missing: 1 });
+  });
+});
+
+describe('a cluster that changes its format', () => {
+  it('loses no backend that both formats have, in either direction', () => {
+    const cache = withGlobalService();
+    const addresses = (): unknown => Object.keys(backendsOf(cache)).sort();
+    const seen: unknown[] = [];
+    cache.subscribe({ onEvents: () => void seen.push(addresses()) });
+    cache.mergeExternalServiceUpdate(offer('east', ['10.0.0.1', '10.0.0.2']));
+    seen.length = 0;
+    cache.mergeExternalSliceUpdate(remote('s-1', ['10.0.0.2']));
+    cache.mergeExternalSliceUpdate(remote('s-2', ['10.0.0.3']));
+    cache.mergeExternalServiceDelete(offer('east', []));
+    expect(addresses()).toEqual(['10.0.0.2', '10.0.0.3']);
+    for (const each of seen) expect(each).toContain('10.0.0.2');
+    seen.length = 0;
+    cache.mergeExternalServiceUpdate(offer('east', ['10.0.0.2']));
+    for (const name of ['s-1', 's-2']) cache.mergeExternalSliceDelete({ cluster: 'east', id: SHOP, name });
+    expect(addresses()).toEqual(['10.0.0.2']);
+    for (const each of seen) expect(each).toContain('10.0.0.2');
+  });
+});
+
+describe('a service of 50,000 backends over 500 slices', () => {
+  const address = (slice: number, i: number): string => `10.${slice >> 8}.${slice & 255}.${i}`;
+  const numbered = (slice: number, from: number): ClusterEndpointSlice =>
+    remote(
+      `s-${slice}`,
+      Array.from({ length: 100 }, (_, i) => address(slice, from + i)),
+    );
+
+  function filled(slices: number): ServiceCache {
+    const cache = withGlobalService();
+    cache.batch(() => {
+      for (let slice = 0; slice < slices; slice++) cache.mergeExternalSliceUpdate(numbered(slice, 0));
+    });
+    return cache;
+  }
+
+  /** CPU time of changing one backend of a slice, again and again. */
+  function costOf(cache: ServiceCache): number {
+    const before = process.cpuUsage();
+    for (let i = 0; i < 50; i++) cache.mergeExternalSliceUpdate(numbered(2, i % 2));
+    const { user, system } = process.cpuUsage(before);
+    return user + system;
+  }
+
+  it('costs one slice when one slice changes', () => {
+    const [large, small] = [filled(500), filled(5)];
+    expect(large.get(SHOP)?.endpoints.backends.size).toBe(50_000);
+    costOf(small); // compiles
+    const ratios = Array.from({ length: 5 }, () => costOf(large) / costOf(small));
+    // A cost of the whole service would be a ratio of 100.
+    expect(Math.min(...ratios)).toBeLessThan(10);
+  });
+
+  it('keeps the objects of the backends that did not change', () => {
+    const cache = filled(500);
+    const before = cache.get(SHOP)?.endpoints.backends;
+    cache.mergeExternalSliceUpdate(numbered(7, 1));
+    const after = cache.get(SHOP)?.endpoints.backends;
+    expect(after?.size).toBe(50_000);
+    const changed = after?.filter((backend, ip) => before?.get(ip) !== backend);
+    expect([...(changed?.keys() ?? [])]).toEqual([address(7, 100)]);
+  });
+
+  it('moves an address from slice to slice without losing it', () => {
+    const cache = filled(500);
+    const moved = remote('s-499', [...Array.from({ length: 100 }, (_, i) => address(499, i)), address(7, 0)]);
+    cache.mergeExternalSliceUpdate(moved);
+    expect(cache.get(SHOP)?.endpoints.backends.get(address(7, 0))?.nodeName).toBe('node-of-s-499');
+    cache.mergeExternalSliceUpdate(numbered(7, 1));
+    expect(cache.get(SHOP)?.endpoints.backends.has(address(7, 0))).toBe(true);
+    expect(cache.status().contested).toBe(0);
+  });
+});
