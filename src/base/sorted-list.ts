@@ -56,6 +56,14 @@ export class SortedList<T> {
     }
   }
 
+  /** Returns the number of items before `item`, which need not be in the list. Costs one step for each block before it. */
+  rank(item: T): number {
+    const index = this.#blockOf(item);
+    let rank = this.#position(this.#blocks[index] ?? [], item);
+    for (let i = 0; i < index; i++) rank += this.#blocks[i]?.length ?? 0;
+    return rank;
+  }
+
   /** Returns the index of the block that contains the item, or into which it would be inserted. */
   #blockOf(item: T): number {
     let low = 0;

@@ -19,8 +19,11 @@ describe('a sorted list', () => {
         else there.delete(item);
       }
       const expected = [...there].sort(ascending);
-      for (const start of [0, 1000, 4998, 5000])
-        expect([...sorted.from(start)].join()).toBe(expected.filter((item) => item >= start).join());
+      for (const start of [0, 1000, 4998, 5000]) {
+        const after = expected.filter((item) => item >= start);
+        expect([...sorted.from(start)].join()).toBe(after.join());
+        expect(sorted.rank(start)).toBe(expected.length - after.length);
+      }
       expect([sorted.size, sorted.first]).toEqual([there.size, expected[0]]);
     };
     change(true, shuffled(1234));

@@ -39,7 +39,8 @@ export function bytesOfKey(key: string): Uint8Array {
   return Buffer.concat(parts);
 }
 
-function asBuffer(bytes: Uint8Array): Buffer {
+/** Returns the same bytes as a `Buffer`, without a copy. */
+export function asBuffer(bytes: Uint8Array): Buffer {
   return Buffer.isBuffer(bytes) ? bytes : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 }
 

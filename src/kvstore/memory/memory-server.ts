@@ -21,7 +21,9 @@ export interface MemoryServerOptions {
   readonly clock: Clock;
   /** Default `memory`. Clients treat a server with another id as another store. */
   readonly clusterID?: string;
-  /** Number of revisions of history to keep. If there are more than twice as many, the server compacts. Default 50,000. */
+  /**
+   * Number of revisions of history to keep. If there are more than twice as many, or 1,000 more, the server compacts. Default 50,000.
+   */
   readonly keepRevisions?: number;
   /** @internal Maximum number of events of one delivery, also within a revision. Default 512. */
   readonly sliceEvents?: number;
@@ -41,8 +43,10 @@ interface Lease {
   timer: Timer;
 }
 
-// At 300 bytes a value, twice this is 30 MB of history. It covers clients that were disconnected for minutes.
+// At 300 bytes a value, this is 15 MB of history. It covers clients that were disconnected for minutes.
 const KEEP_REVISIONS = 50_000;
+// Number of revisions that one compaction discards, so that it takes about 1 ms.
+const COMPACTED_REVISIONS = 1000;
 // As for a stream of etcd: an observer can pause before its queue grows by more.
 const SLICE_EVENTS = 512;
 
@@ -94,8 +98,8 @@ export class MemoryServer {
     for (const operation of [...request.writes, ...(request.otherwise ?? [])]) {
       if (operation.op === 'put') this.#checkLease(operation.lease);
     }
-    const { response, events } = this.#store.txn(request);
-    if (events.length > 0) this.#advanced();
+    const { response, changed } = this.#store.txn(request);
+    if (changed > 0) this.#advanced();
     return response;
   }
 
@@ -143,7 +147,7 @@ export class MemoryServer {
     lease.timer.cancel();
     this.#leases.delete(id);
     const writes = [...lease.keys].map((key) => ({ op: 'delete', range: keyRange(key) }) as const);
-    if (this.#store.txn({ compare: [], writes }).events.length > 0) this.#advanced();
+    if (this.#store.txn({ compare: [], writes }).changed > 0) this.#advanced();
   }
 
   /** Discards the history before `revision` (default: the current one). */
@@ -197,7 +201,8 @@ export class MemoryServer {
 
   #advanced(): void {
     const surplus = this.#store.revision - this.#store.compactRevision - this.#keepRevisions;
-    if (surplus > this.#keepRevisions) this.#store.compact(this.#store.revision - this.#keepRevisions);
+    if (surplus > Math.min(this.#keepRevisions, COMPACTED_REVISIONS))
+      this.#store.compact(this.#store.revision - this.#keepRevisions);
     this.#wake();
   }
 

@@ -1,6 +1,6 @@
 import { SortedList } from '../../base/sorted-list.ts';
-import { equalBytes } from '../codec/bytes.ts';
-import { compareKeys, inRange, type KeyRange } from '../codec/key-range.ts';
+import { asBuffer } from '../codec/bytes.ts';
+import { compareKeys, inRange, type KeyRange, NO_END } from '../codec/key-range.ts';
 import { KvstoreError } from '../session/errors.ts';
 import {
   type Compare,
@@ -16,10 +16,14 @@ import {
   type WriteOperation,
 } from '../session/transport.ts';
 
-/** A version of a key, from one revision on. `value` is undefined if it was deleted. */
+/** A version of a key, from one revision on. */
 interface Version {
   readonly key: string;
-  readonly value: Uint8Array | undefined;
+  /**
+   * One character for each byte; undefined if the key was deleted. A string of 150 characters takes 170 bytes of memory, and an array
+   * of 150 bytes more than 400.
+   */
+  readonly value: string | undefined;
   readonly createRevision: number;
   readonly modRevision: number;
   readonly lease: LeaseID;
@@ -36,11 +40,10 @@ export interface StoreSnapshot {
   readonly revision: number;
   readonly compactRevision: number;
   readonly versions: ReadonlyMap<string, readonly Version[]>;
-  readonly log: readonly (readonly TransportEvent[])[];
+  readonly log: readonly (readonly Version[])[];
 }
 
 const EMPTY = new Uint8Array(0);
-const NO_EVENTS: readonly TransportEvent[] = [];
 
 /**
  * The multi-version store of etcd in one process: revisions, history, compaction, transactions. Keeps every version of a key until
@@ -50,10 +53,14 @@ const NO_EVENTS: readonly TransportEvent[] = [];
  *     log       revision → events of that revision     watches from a revision
  */
 export class MemoryStore {
-  readonly #versions = new Map<string, Version[]>();
+  /** The version of a key, or several in their order. Most keys have one. */
+  readonly #versions = new Map<string, Version | Version[]>();
+  /** All keys that have a version. */
   readonly #keys = new SortedList<string>(compareKeys);
-  /** Index 0 has the events of revision `compactRevision + 1`. */
-  #log: (readonly TransportEvent[])[] = [];
+  /** Those of them that do not exist now. */
+  readonly #deleted = new SortedList<string>(compareKeys);
+  /** Index 0 has the versions of revision `compactRevision + 1`. */
+  #log: (readonly Version[])[] = [];
   #revision = 1;
   #compactRevision = 1;
   readonly #clusterID: string;
@@ -79,8 +86,10 @@ export class MemoryStore {
 
   /** Returns the version of the key as of a revision, if the key existed then. */
   #at(key: string, revision: number): Version | undefined {
-    const version = this.#versions.get(key)?.findLast(({ modRevision }) => modRevision <= revision);
-    return version?.value === undefined ? undefined : version;
+    const kept = this.#versions.get(key);
+    if (kept === undefined) return undefined;
+    const version = Array.isArray(kept) ? kept.findLast(({ modRevision }) => modRevision <= revision) : kept;
+    return version?.value === undefined || version.modRevision > revision ? undefined : version;
   }
 
   *#keysIn(range: KeyRange): Generator<string> {
@@ -97,27 +106,50 @@ export class MemoryStore {
       throw new KvstoreError('compacted', `revision ${revision} has been compacted`);
   }
 
-  /** @throws KvstoreError `compacted`, `future-revision` */
+  /**
+   * The cost is that of the returned keys and of the writes since the revision, not that of all keys in the range.
+   *
+   * @throws KvstoreError `compacted`, `future-revision`
+   */
   range(request: RangeRequest): RangeResponse {
     const revision = request.revision || this.#revision;
     this.#checkKept(revision);
-    const limit = request.limit || Number.POSITIVE_INFINITY;
+    const { minModRevision = 0, limit } = request;
+    const isRecent = minModRevision > this.#compactRevision;
     const kvs: KeyValue[] = [];
-    let count = 0;
     let more = false;
-    for (const key of this.#keysIn(request)) {
+    for (const key of isRecent ? this.#changedSince(minModRevision, request) : this.#keysIn(request)) {
       const version = this.#at(key, revision);
-      if (version?.value === undefined) continue;
-      count++;
-      if (version.modRevision < (request.minModRevision ?? 0)) continue;
-      if (kvs.length === limit) {
-        more = true;
-        continue;
-      }
+      if (version?.value === undefined || version.modRevision < minModRevision) continue;
+      more = kvs.length === limit && limit > 0;
+      if (more) break;
       const { createRevision, modRevision } = version;
-      kvs.push({ key, value: request.keysOnly ? EMPTY : version.value, createRevision, modRevision });
+      const value = request.keysOnly ? EMPTY : bytesOf(version.value);
+      kvs.push({ key, value, createRevision, modRevision });
     }
-    return { header: this.header, kvs, more, count };
+    return { header: this.header, kvs, more, count: this.#count(request, revision) };
+  }
+
+  /** Returns the keys in the range that were written at `revision` or later, in order. */
+  #changedSince(revision: number, range: KeyRange): readonly string[] {
+    const keys = new Set<string>();
+    for (const versions of this.#logFrom(revision))
+      for (const { key } of versions) if (inRange(key, range)) keys.add(key);
+    return [...keys].sort(compareKeys);
+  }
+
+  /** Returns the number of keys in the range as of a revision: of those that exist now, corrected by the later writes. */
+  #count(range: KeyRange, revision: number): number {
+    const { start, end } = range;
+    const rank = (keys: SortedList<string>): number =>
+      (end === NO_END ? keys.size : keys.rank(end)) - keys.rank(start);
+    let count = Math.max(0, rank(this.#keys) - rank(this.#deleted));
+    if (revision === this.#revision) return count;
+    for (const key of this.#changedSince(revision + 1, range)) {
+      if (this.#at(key, this.#revision) !== undefined) count--;
+      if (this.#at(key, revision) !== undefined) count++;
+    }
+    return count;
   }
 
   #holds(compare: Compare): boolean {
@@ -130,19 +162,19 @@ export class MemoryStore {
       case 'mod-revision':
         return (version?.modRevision ?? 0) === compare.equals;
       case 'value':
-        return version?.value !== undefined && equalBytes(version.value, compare.equals);
+        return version?.value === charactersOf(compare.equals);
       case 'lease':
         return version?.lease === compare.equals;
     }
   }
 
-  /** Applies a transaction completely or throws. Returns the events of its revision; none if it wrote nothing. */
-  txn(request: TxnRequest): { response: TxnResponse; events: readonly TransportEvent[] } {
+  /** Applies a transaction completely or throws. Returns the number of changed keys; if it is 0, the revision is the same. */
+  txn(request: TxnRequest): { readonly response: TxnResponse; readonly changed: number } {
     const succeeded = request.compare.every((compare) => this.#holds(compare));
     const changes = this.#plan(succeeded ? request.writes : (request.otherwise ?? []));
-    const events = changes.length === 0 ? NO_EVENTS : this.#commit(changes);
+    if (changes.length > 0) this.#commit(changes);
     const deleted = changes.reduce((count, { version }) => count + (version.value === undefined ? 1 : 0), 0);
-    return { response: { header: this.header, succeeded, deleted }, events };
+    return { response: { header: this.header, succeeded, deleted }, changed: changes.length };
   }
 
   /** Returns the versions that the operations write at the next revision. Changes nothing. */
@@ -153,7 +185,7 @@ export class MemoryStore {
       if (operation.op === 'put') {
         const { key, lease } = operation;
         const old = this.#at(key, this.#revision);
-        const value = Uint8Array.from(operation.value); // the caller may reuse its buffer
+        const value = charactersOf(operation.value);
         const createRevision = old?.createRevision ?? modRevision;
         changes.push({ version: { key, value, createRevision, modRevision, lease }, old });
         continue;
@@ -170,36 +202,48 @@ export class MemoryStore {
     return changes;
   }
 
-  #commit(changes: readonly Change[]): readonly TransportEvent[] {
-    const events: TransportEvent[] = [];
+  #commit(changes: readonly Change[]): void {
     for (const { version, old } of changes) {
-      const { key, value, modRevision, lease } = version;
       this.#record(version);
-      this.#onLeaseChange(key, old?.lease ?? NO_LEASE, lease);
-      events.push({ key, value, modRevision });
+      this.#onLeaseChange(version.key, old?.lease ?? NO_LEASE, version.lease);
     }
     this.#revision++;
-    this.#log.push(events);
-    return events;
+    this.#log.push(changes.map(({ version }) => version));
   }
 
   #record(version: Version): void {
-    const versions = this.#versions.get(version.key);
-    if (versions === undefined) {
-      this.#versions.set(version.key, [version]);
-      this.#keys.add(version.key);
-    } else {
-      versions.push(version);
-    }
+    const { key, value } = version;
+    const kept = this.#versions.get(key);
+    if (kept === undefined) {
+      this.#versions.set(key, version);
+      this.#keys.add(key);
+    } else if (Array.isArray(kept)) kept.push(version);
+    else this.#versions.set(key, [kept, version]);
+    if (value === undefined) this.#deleted.add(key);
+    else if (kept !== undefined) this.#deleted.delete(key);
   }
 
   /**
-   * Returns the events of at most `revisions` revisions from `startRevision` on, one array each. @throws KvstoreError `compacted`
+   * Returns the events of at most `revisions` revisions from `startRevision` on, of the keys with `prefix`, one array for each
+   * revision.
+   *
+   * @throws KvstoreError `compacted`
    */
   eventsFrom(
     startRevision: number,
     revisions: number = Number.POSITIVE_INFINITY,
+    prefix = '',
   ): readonly (readonly TransportEvent[])[] {
+    return this.#logFrom(startRevision, revisions).map((versions) => {
+      const events: TransportEvent[] = [];
+      for (const { key, value, modRevision } of versions)
+        if (key.startsWith(prefix))
+          events.push({ key, value: value === undefined ? undefined : bytesOf(value), modRevision });
+      return events;
+    });
+  }
+
+  #logFrom(startRevision: number, revisions: number = Number.POSITIVE_INFINITY): (readonly Version[])[] {
     if (startRevision <= this.#compactRevision) {
       throw new KvstoreError('compacted', `revision ${startRevision} has been compacted`);
     }
@@ -208,44 +252,65 @@ export class MemoryStore {
   }
 
   /**
-   * Discards the history before `revision`. Reads before it fail, and watches from it or before it.
+   * Discards the history before `revision`. Reads before it fail, and watches from it or before it. The cost is that of the discarded
+   * history.
    *
    * @throws KvstoreError `compacted`, `future-revision`
    */
   compact(revision: number): void {
     this.#checkKept(revision);
-    this.#log = this.#log.slice(revision - this.#compactRevision);
+    const discarded = this.#log.slice(0, revision - this.#compactRevision);
+    this.#log = this.#log.slice(discarded.length);
     this.#compactRevision = revision;
-    for (const [key, versions] of this.#versions) {
-      const current = versions.findLastIndex((version) => version.modRevision <= revision);
-      const from =
-        current >= 0 && versions[current]?.value === undefined ? current + 1 : Math.max(current, 0);
-      versions.splice(0, from);
-      if (versions.length > 0) continue;
-      this.#versions.delete(key);
-      this.#keys.delete(key);
+    // A version that a later one replaces, or a deleted key, has a write in the discarded history.
+    for (const versions of discarded) for (const { key } of versions) this.#discard(key, revision);
+  }
+
+  /** Discards the versions of a key that no read as of `revision` or later returns. */
+  #discard(key: string, revision: number): void {
+    const kept = this.#versions.get(key);
+    if (kept === undefined) return;
+    const versions = Array.isArray(kept) ? kept : [kept];
+    const current = versions.findLastIndex((version) => version.modRevision <= revision);
+    const isDeleted = current >= 0 && versions[current]?.value === undefined;
+    const [first, ...later] = versions.slice(isDeleted ? current + 1 : Math.max(current, 0));
+    if (first !== undefined) {
+      this.#versions.set(key, later.length === 0 ? first : [first, ...later]);
+      return;
     }
+    this.#versions.delete(key);
+    this.#keys.delete(key);
+    this.#deleted.delete(key);
   }
 
   snapshot(): StoreSnapshot {
+    const versions = [...this.#versions].map(
+      ([key, kept]) => [key, Array.isArray(kept) ? [...kept] : [kept]] as const,
+    );
     return {
       revision: this.#revision,
       compactRevision: this.#compactRevision,
-      versions: new Map([...this.#versions].map(([key, versions]) => [key, [...versions]])),
+      versions: new Map(versions),
       log: [...this.#log],
     };
   }
 
   /** Replaces the content by the snapshot, and revisions go back with it. Leases are not included. */
   restore(snapshot: StoreSnapshot): void {
-    for (const key of this.#versions.keys()) this.#keys.delete(key);
     this.#versions.clear();
+    this.#keys.clear();
+    this.#deleted.clear();
     this.#revision = snapshot.revision;
     this.#compactRevision = snapshot.compactRevision;
     this.#log = [...snapshot.log];
-    for (const [key, versions] of snapshot.versions) {
-      this.#versions.set(key, [...versions]);
-      this.#keys.add(key);
-    }
+    for (const versions of snapshot.versions.values()) for (const version of versions) this.#record(version);
   }
+}
+
+function charactersOf(value: Uint8Array): string {
+  return asBuffer(value).toString('latin1');
+}
+
+function bytesOf(characters: string): Uint8Array {
+  return Buffer.from(characters, 'latin1');
 }

@@ -1,3 +1,4 @@
+import { setImmediate as eventLoopTurn } from 'node:timers/promises';
 import { abortedError, asKvstoreError, KvstoreError } from '../session/errors.ts';
 import type {
   CallOptions,
@@ -14,14 +15,24 @@ import type {
 } from '../session/transport.ts';
 import type { MemoryServer } from './memory-server.ts';
 
+// A write takes about 10 µs with the store and its watches, so this is 3 ms.
+const OPERATIONS_PER_TURN = 256;
+
 const closedError = (): KvstoreError => new KvstoreError('closed', 'the client was closed');
 
-/** The connection of a client to a {@link MemoryServer}. Every call is answered in a later microtask. */
+/**
+ * The connection of a client to a {@link MemoryServer}. Every call is answered in a later microtask, and after many of them in a later
+ * turn of the event loop, because a client that always has a next call would block it.
+ */
 export class MemoryTransport implements Transport {
   readonly #server: MemoryServer;
   /** A function per open stream that ends it. */
   readonly #streams = new Set<() => void>();
   #closed = false;
+  /** Number of operations in this turn of the event loop. */
+  #operations = 0;
+  /** The next turn, if this one has operations. */
+  #turn: Promise<void> | undefined;
 
   constructor(server: MemoryServer) {
     this.#server = server;
@@ -32,7 +43,7 @@ export class MemoryTransport implements Transport {
   }
 
   txn(request: TxnRequest, options?: CallOptions): Promise<TxnResponse> {
-    return this.#call(options, () => this.#server.txn(request));
+    return this.#call(options, () => this.#server.txn(request), request.writes.length);
   }
 
   grantLease(ttlSeconds: number, options?: CallOptions): Promise<LeaseID> {
@@ -75,8 +86,8 @@ export class MemoryTransport implements Transport {
     return Promise.resolve();
   }
 
-  async #call<T>(options: CallOptions | undefined, run: () => T): Promise<T> {
-    await Promise.resolve();
+  async #call<T>(options: CallOptions | undefined, run: () => T, operations = 1): Promise<T> {
+    await this.#admitted(operations);
     if (this.#closed) throw closedError();
     if (options?.signal?.aborted === true) throw abortedError();
     try {
@@ -84,5 +95,15 @@ export class MemoryTransport implements Transport {
     } catch (error) {
       throw asKvstoreError(error);
     }
+  }
+
+  /** Resolves in a microtask, or in the next turn if this one has had many operations. */
+  #admitted(operations: number): Promise<void> {
+    this.#turn ??= eventLoopTurn().then(() => {
+      this.#turn = undefined;
+      this.#operations = 0;
+    });
+    this.#operations += Math.max(1, operations);
+    return this.#operations > OPERATIONS_PER_TURN ? this.#turn : Promise.resolve();
   }
 }

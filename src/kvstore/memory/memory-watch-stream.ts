@@ -127,9 +127,9 @@ export class MemoryWatchStream {
       this.#deliverSlice(header);
       this.wake();
     } else if (this.#next <= header.revision) {
-      const revisions = this.#store.eventsFrom(this.#next, REVISIONS_PER_RESPONSE);
+      const revisions = this.#store.eventsFrom(this.#next, REVISIONS_PER_RESPONSE, this.#request.prefix);
       this.#next += revisions.length;
-      this.#events = revisions.flat().filter(({ key }) => key.startsWith(this.#request.prefix));
+      this.#events = revisions.flat();
       this.#delivered = 0;
       this.#deliverSlice(header);
       this.wake();

@@ -99,17 +99,30 @@ export class Mirror {
 
   /**
    * Must be called when a complete list of the remote kvstore is queued. Deletes inherited keys that are not in it, before the
-   * canary is written.
+   * canary is written. Returns at once and works in steps.
    */
   listed(): void {
-    for (const name of this.#inherited) this.#sync.delete(name);
-    this.#inherited.clear();
-    const sync = this.#sync;
-    void sync.markSynced().then(() => {
+    void this.#listed(this.#sync);
+  }
+
+  async #listed(sync: SyncStore): Promise<void> {
+    const { gate = OPEN_GATE, onApplied } = this.#options;
+    await gate.runSteps(this.#deleteInherited(sync, gate.slice));
+    await sync.markSynced();
+    if (sync !== this.#sync) return;
+    this.#isSynced = true;
+    onApplied();
+  }
+
+  /** Deletes the inherited keys, in steps of `slice` keys. A key that appears in the remote kvstore meanwhile is not inherited. */
+  *#deleteInherited(sync: SyncStore, slice: number): Generator<void, void, void> {
+    let deleted = 0;
+    for (const name of this.#inherited) {
       if (sync !== this.#sync) return;
-      this.#isSynced = true;
-      this.#options.onApplied();
-    });
+      this.#inherited.delete(name);
+      sync.delete(name);
+      if (++deleted % slice === 0) yield;
+    }
   }
 
   /**

@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { bytesOfText, textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
 import { keyRange, NO_END, prefixRange } from '../../../src/kvstore/codec/key-range.ts';
 import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
@@ -222,7 +222,7 @@ describe('the store of a server in this process', () => {
             const { compare: conditions, writes: wanted, otherwise } = todo;
             const succeeded = conditions.every((condition) => model.holds(condition));
             const otherwiseWrites = otherwise ? wanted.toReversed() : undefined;
-            const { response, events } = store.txn(
+            const { response, changed } = store.txn(
               otherwiseWrites === undefined
                 ? { compare: conditions, writes: wanted }
                 : { compare: conditions, writes: [], otherwise: otherwiseWrites },
@@ -230,7 +230,7 @@ describe('the store of a server in this process', () => {
             const before = model.revision;
             const deleted = model.write(succeeded !== otherwise ? wanted : []);
             expect(response).toEqual({ header: store.header, succeeded, deleted });
-            expect(events.length > 0).toBe(model.revision > before);
+            expect(changed > 0).toBe(model.revision > before);
           } else if (todo.do === 'compact') {
             const failure = expected(model, todo.revision);
             expect(outcomeOf(() => store.compact(todo.revision))).toBe(failure);
@@ -260,10 +260,14 @@ describe('the store of a server in this process', () => {
   it('takes no part in what its caller does with a value afterwards', () => {
     const { store } = newPair();
     const mine = bytesOfText('x');
-    const { events } = store.txn({ compare: [], writes: [{ op: 'put', key: 'a', value: mine, lease: '0' }] });
+    store.txn({ compare: [], writes: [{ op: 'put', key: 'a', value: mine, lease: '0' }] });
     mine.fill(0);
-    const { kvs } = store.range(keyRange('a'));
-    expect([kvs[0]?.value, events[0]?.value].map((bytes) => textOfBytes(bytes ?? mine))).toEqual(['x', 'x']);
+    const values = (): readonly (Uint8Array | undefined)[] => [
+      store.range(keyRange('a')).kvs[0]?.value,
+      store.eventsFrom(2)[0]?.[0]?.value,
+    ];
+    for (const value of values()) value?.fill(0);
+    expect(values().map((bytes) => textOfBytes(bytes ?? mine))).toEqual(['x', 'x']);
   });
 
   it('deletes 150,000 keys in one revision (regression: threw after the tombstones were recorded, and the next write hid every key)', () => {
@@ -272,13 +276,45 @@ describe('the store of a server in this process', () => {
     const keys = Array.from({ length: 150_000 }, (_, i) => `p/${i}`);
     const puts = keys.map((key) => ({ op: 'put', key, value, lease: '0' }) as const);
     store.txn({ compare: [], writes: puts });
-    const { response, events } = store.txn({
+    const { response, changed } = store.txn({
       compare: [],
       writes: [{ op: 'delete', range: prefixRange('p/') }],
     });
-    expect([response.deleted, events.length, store.revision]).toEqual([150_000, 150_000, 3]);
-    expect(store.eventsFrom(3)[0]).toBe(events);
+    expect([response.deleted, changed, store.revision]).toEqual([150_000, 150_000, 3]);
+    expect(store.eventsFrom(3)[0]).toHaveLength(150_000);
     expect(store.range(prefixRange('p/')).count).toBe(0);
+  });
+
+  it('reads a page of a million keys at the cost of the page (regression: at that of all keys, to count them)', () => {
+    const store = new MemoryStore('c', () => {});
+    const value = bytesOfText('x');
+    const keyOf = (i: number): string => `p/${1_000_000 + i}`;
+    for (let from = 0; from < 1_000_000; from += 1000) {
+      const writes = Array.from(
+        { length: 1000 },
+        (_, i) => ({ op: 'put', key: keyOf(from + i), value, lease: '0' }) as const,
+      );
+      store.txn({ compare: [], writes });
+    }
+    store.compact(store.revision);
+    const listedAt = store.revision;
+    store.txn({ compare: [], writes: [{ op: 'delete', range: keyRange(keyOf(7)) }] });
+    let read = 0;
+    const find = Map.prototype.get;
+    const reads = vi.spyOn(Map.prototype, 'get').mockImplementation(function (this: unknown, key) {
+      read++;
+      return find.call(this, key);
+    });
+    try {
+      const page = store.range({ ...prefixRange('p/'), limit: 1000, revision: listedAt });
+      expect([page.kvs.length, page.more, page.count]).toEqual([1000, true, 1_000_000]);
+      const delta = store.range({ ...prefixRange('p/'), minModRevision: listedAt + 1 });
+      expect([delta.kvs.length, delta.count]).toEqual([0, 999_999]);
+      store.compact(store.revision);
+    } finally {
+      reads.mockRestore();
+    }
+    expect(read).toBeLessThan(1100);
   });
 
   it('applies nothing of a transaction that fails on the way', () => {
