@@ -9,7 +9,7 @@ import { Empty, Mark, Section, Sparkline, Table } from './parts.tsx';
 function standing({ state, ready, connected, knownAt }: ClusterDocument): string {
   if (ready) return 'connected, complete';
   if (knownAt !== undefined)
-    return `unreachable, serving what was known at ${new Date(knownAt).toLocaleTimeString()}`;
+    return `unreachable, serving the state of ${new Date(knownAt).toLocaleTimeString()}`;
   return connected ? state : 'not connected';
 }
 

@@ -29,7 +29,7 @@ export class AgentApi extends ServedApi {
       instance: randomUUID().slice(0, 8),
       ...{ version: version(), page },
       blockers: () => agent.blockers(),
-      onFault: (error) => log.error({ err: error }, 'a request of the API has failed'),
+      onFault: (error) => log.error({ err: error }, 'an API request failed'),
     });
     super(app, { log, clock, metrics, page });
     this.#following = feed.follow();

@@ -90,7 +90,7 @@ export class Agent implements ReadModel, PlayStage {
     const gate = new TurnGate({ clock, nextTurn: setImmediate });
     this.#rejected = new RejectionReport(log, clock);
     const onReject = (rejection: Rejection): void => this.#rejected.add(rejection);
-    const onListenerFault = (error: unknown): void => log.error({ err: error }, 'a listener has failed');
+    const onListenerFault = (error: unknown): void => log.error({ err: error }, 'a listener failed');
     // Random, because peers choose keys and must not be able to choose colliding ones.
     const hashSeed = Math.floor(random() * 2 ** 32);
     this.ipcache = new IPCache({ hashSeed, onReject, onListenerFault });
@@ -108,7 +108,7 @@ export class Agent implements ReadModel, PlayStage {
       localNodeName: nodeName,
       localNodeIsHost: true,
       onReject,
-      onHandlerFault: ({ error, node }) => log.error({ err: error, node }, 'a node handler has failed'),
+      onHandlerFault: ({ error, node }) => log.error({ err: error, node }, 'a node handler failed'),
     });
     const { ipcache, services, nodes } = this;
     this.#manifests = new FollowedManifests({ services, gate, clock, log, onReject });
@@ -228,7 +228,7 @@ export class Agent implements ReadModel, PlayStage {
     } catch (error) {
       this.#context.log.error(
         { err: error, cluster },
-        `cluster ${cluster}: cannot withdraw what is restored`,
+        `cluster ${cluster}: cannot remove the restored state`,
       );
     }
   }
@@ -268,7 +268,7 @@ export class Agent implements ReadModel, PlayStage {
     return {
       name: 'manifests',
       patienceMs: READ_MS,
-      waitsFor: () => this.#manifests.reading.map((path) => `--manifests ${path} is being read`),
+      waitsFor: () => this.#manifests.reading.map((path) => `reading --manifests ${path}`),
       start: ({ signal, progress }) => this.#manifests.read(manifests, signal, progress),
     };
   }
@@ -278,7 +278,7 @@ export class Agent implements ReadModel, PlayStage {
     const { log, clock } = this.#context;
     const begun = clock.now();
     return {
-      name: 'first sync is over',
+      name: 'end of the initial sync',
       start: () => {
         this.services.markSynced();
         this.#mesh.synced();

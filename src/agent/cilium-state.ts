@@ -96,7 +96,7 @@ class StateReader {
       if (size <= MAX_BYTES) return (await readFileHead(path, MAX_BYTES)).bytes.toString('utf8');
       this.reject(
         file,
-        rejection('too-large', 'file', `${size} bytes`, `must have at most ${MAX_BYTES} bytes`),
+        rejection('too-large', 'file', `${size} bytes`, `the file must have at most ${MAX_BYTES} bytes`),
       );
     } catch (error) {
       const code = error instanceof Error && 'code' in error ? String(error.code) : '';
@@ -141,7 +141,7 @@ export async function readCiliumState(path: string): Promise<CiliumState> {
           'repeated-id',
           'ID',
           endpoint.id,
-          `is the id of ${other.file}, too; the folder ${endpoint.id} counts`,
+          `duplicate of ${other.file}: the folder ${endpoint.id} is used`,
         ),
       );
   }
@@ -152,7 +152,7 @@ export async function readCiliumState(path: string): Promise<CiliumState> {
   const header = (await reader.text('globals/node_config.h')) ?? '';
   if (read.length === 0 && nodes === undefined && text === undefined)
     throw new InputError(
-      `${path}: there is no endpoint, nodes.json or local_allocator_state.json: name a state directory`,
+      `${path}: no endpoint, nodes.json or local_allocator_state.json found: set a state directory`,
     );
   const { problems, writtenAt } = reader;
   const router = readRouterAddresses(header);
@@ -276,7 +276,7 @@ async function readEndpoint(
   }
   reader.reject(
     name,
-    rejection('no-endpoint', 'file', undefined, `has none of ${ENDPOINT_FILES.join(', ')}`),
+    rejection('no-endpoint', 'file', undefined, `contains none of ${ENDPOINT_FILES.join(', ')}`),
   );
   return undefined;
 }
@@ -287,7 +287,7 @@ async function readNodes(reader: StateReader): Promise<readonly ClusterNode[] | 
   if (text === undefined) return undefined;
   const list = parsed(text);
   if (!Array.isArray(list)) {
-    reader.reject(file, rejection('invalid-json', 'nodes', text.slice(0, 64), 'is not a list of nodes'));
+    reader.reject(file, rejection('invalid-json', 'nodes', text.slice(0, 64), 'must be a list of nodes'));
     return [];
   }
   return list.flatMap((value: unknown, index) => {
@@ -308,9 +308,9 @@ function parsed(text: string): unknown {
 
 const FATE: Readonly<Record<EndpointKind, string>> = {
   pod: 'restored',
-  health: 'not restored: made anew by cilium-health',
-  host: 'made anew',
-  ingress: 'made anew',
+  health: 'not imported: cilium-health allocates it again',
+  host: 'not imported',
+  ingress: 'not imported',
 };
 
 /** Returns a state directory as text: its contents and their use after a restart. Problems are not included; see `problems`. */
@@ -333,10 +333,10 @@ export function ciliumStateLines(state: CiliumStateDocument): readonly string[] 
     [['ENDPOINT', 'POD', 'ADDRESSES', 'IDENTITY', 'IS', 'FILE'], ...endpoints],
     [['NODE', 'ADDRESSES'], ...nodes],
     [['LOCAL IDENTITY', 'LABELS'], ...local],
-    [['TAKEN ADDRESS', 'POOL', 'BY', 'IS'], ...taken],
+    [['USED ADDRESS', 'POOL', 'BY', 'IS'], ...taken],
   ].filter((rows) => rows.length > 1);
   return [
     ...tables.flatMap((rows, index) => [...(index === 0 ? [] : ['']), ...table(rows, { wide: true })]),
-    ...state.ignored.map((name) => `${printable(name)}: was never finished, and is not read`),
+    ...state.ignored.map((name) => `${printable(name)}: not read, because it is incomplete`),
   ];
 }

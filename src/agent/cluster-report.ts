@@ -111,7 +111,7 @@ export class ClusterReport {
     this.#forget(name);
     if (reported.size === 0) return;
     const seconds = Math.round((this.#clock.now() - since) / 1000);
-    this.#log.warn(`cluster ${name}: connected, complete, after ${seconds} s`);
+    this.#log.warn(`cluster ${name}: connected and complete after ${seconds} s`);
   }
 
   #forget(name: string): void {

@@ -3,6 +3,7 @@ import type { DatapathDocument, DatapathStepDocument } from '../api/datapath-doc
 import type { DatapathModel } from '../api/read-model.ts';
 import type { Clock, Random, Timer } from '../base/clock.ts';
 import { messageOf } from '../base/failure.ts';
+import { counted } from '../base/show-value.ts';
 import type { HostDatapathContext, HostDatapathOptions } from '../datapath/linux/host-options.ts';
 import type { LinuxDatapath } from '../datapath/linux/linux-datapath.ts';
 import { NOTHING_KNOWN, type ServiceInputs } from '../datapath/linux/services/desired-services.ts';
@@ -63,7 +64,7 @@ export class DatapathKeeper implements DatapathModel {
     return {
       name: 'datapath',
       otherwise: 'go on',
-      waitsFor: () => ['the maps and routes of the kernel are being read'],
+      waitsFor: () => ['reading the maps and routes of the kernel'],
       start: async ({ signal }) => {
         await this.#open().catch((error: unknown) => {
           this.#failure = messageOf(error);
@@ -136,7 +137,7 @@ export class DatapathKeeper implements DatapathModel {
     for (const why of datapath.status().failures) log.error(`--datapath linux: ${why}`);
     for (const { name, actual } of datapath.found)
       log.info(
-        `--datapath linux: ${name}: ${actual} items were found, and are kept until the caches are complete`,
+        `--datapath linux: ${name}: found ${counted(actual, 'item')}, kept until the caches are complete`,
       );
     datapath.connect(engines);
     this.#look();
@@ -162,10 +163,10 @@ export class DatapathKeeper implements DatapathModel {
       const [first] = steps;
       if (first !== undefined)
         log.warn(
-          `--datapath linux: repaired ${steps.length} items of the kernel that differed from the caches: ${first.table} ${first.key}…`,
+          `--datapath linux: repaired ${counted(steps.length, 'item')} of the kernel, first ${first.table} ${first.key}`,
         );
     } catch (error) {
-      log.error({ err: error }, '--datapath linux: cannot repair the kernel, tries again');
+      log.error({ err: error }, '--datapath linux: cannot repair the kernel; retrying');
     }
   }
 

@@ -19,7 +19,7 @@ export async function kubernetesAccess(
     if (!(error instanceof KubeconfigError)) throw error;
     if (kubeconfig !== undefined && error.cause instanceof Error && 'syscall' in error.cause)
       throw unreadable('--kubeconfig', kubeconfig, error.cause);
-    const advice = kubeconfig === undefined ? '; elsewhere name a kubeconfig with --kubeconfig' : '';
+    const advice = kubeconfig === undefined ? '; outside of a pod, set a kubeconfig with --kubeconfig' : '';
     const fields = error.rejections.map(({ message }) => `\n  ${message}`).join('');
     throw new InputError(`${messageOf(error)}${advice}${fields}`, { cause: error });
   }

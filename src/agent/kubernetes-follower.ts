@@ -3,6 +3,7 @@ import type { KubernetesDocument } from '../api/status-document.ts';
 import type { Clock, Random } from '../base/clock.ts';
 import { EitherSignal } from '../base/follow-signal.ts';
 import type { Rejection } from '../base/rejection.ts';
+import { counted } from '../base/show-value.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import type { TurnGate } from '../base/turn-gate.ts';
 import type { OwnCluster } from '../clustermesh/own-cluster.ts';
@@ -87,8 +88,7 @@ export class KubernetesFollower {
       name: 'Kubernetes',
       start: async () => {
         const { clock, random, gate, log, engines, own } = this.#context;
-        const onFault = (error: unknown): void =>
-          log.error({ err: error }, 'the feed of Kubernetes has failed');
+        const onFault = (error: unknown): void => log.error({ err: error }, 'the Kubernetes feed failed');
         this.#client = new KubernetesClient(await this.#way(), { clock, random, gate, onFault });
         const feed = this.#newFeed(this.#client, onFault);
         this.#feed = feed;
@@ -115,7 +115,7 @@ export class KubernetesFollower {
   /** Returns the step that waits for all first lists, each by its progress. */
   sync(timeout: AbortSignal): Step {
     return {
-      name: 'first lists of Kubernetes',
+      name: 'initial lists of Kubernetes',
       waitsFor: () => this.blockers(),
       start: async ({ signal }) => {
         const { clock } = this.#context;
@@ -222,7 +222,7 @@ export class KubernetesFollower {
       onForget: (kind, objects) =>
         log.warn(
           { kind, objects },
-          `Kubernetes: the API server has not served ${kind} for 10 minutes: its ${objects} objects are withdrawn, as at a start without them; install the CRD again if it was deleted by mistake`,
+          `Kubernetes: removed ${counted(objects, 'object')} of ${kind}, because the API server has not served them for 10 minutes; install the CRD again if it was deleted by mistake`,
         ),
       selection: { proxyName, headless },
     });

@@ -1,5 +1,6 @@
 import type { Knowledge } from '../api/read-model.ts';
 import type { Clock, Timer } from '../base/clock.ts';
+import { nounOf } from '../base/show-value.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import { unsubscribeOnce } from '../base/subscription.ts';
 import {
@@ -25,7 +26,11 @@ const SHOWN = 8;
 const SHOWN_OF_ALL = 10_000;
 
 const KINDS: readonly ChangeKind[] = ['node', 'service', 'ip'];
-const PLURALS: Readonly<Record<ChangeKind, string>> = { ip: 'prefixes', node: 'nodes', service: 'services' };
+const NOUNS: Readonly<Record<ChangeKind, readonly [string, string?]>> = {
+  ip: ['prefix', 'prefixes'],
+  node: ['node'],
+  service: ['service'],
+};
 const TONES: Readonly<Record<ChangeSign, Tone>> = { '+': 'added', '~': 'changed', '-': 'removed' };
 
 /** Pending changes of one kind. Bounded for any number of changes (I11). */
@@ -132,8 +137,8 @@ export class LiveView {
     }
     const rest = counts['+'] + counts['~'] + counts['-'] - first.length;
     if (rest === 0) return;
-    const all = `${counts['+']} came, ${counts['~']} changed, ${counts['-']} went`;
-    this.#terminal.line(`         … and ${rest} more ${PLURALS[kind]}: in all ${all}`);
+    const all = `${counts['+']} added, ${counts['~']} changed, ${counts['-']} removed`;
+    this.#terminal.line(`         … and ${rest} more ${nounOf(rest, ...NOUNS[kind])}: in total ${all}`);
   }
 
   #time(): string {

@@ -108,7 +108,7 @@ export class MeshFeed {
     return {
       name: 'recorded mesh',
       patienceMs: READ_MS,
-      waitsFor: () => (this.#reading === undefined ? [] : [`--load ${this.#reading} is being read`]),
+      waitsFor: () => (this.#reading === undefined ? [] : [`reading --load ${this.#reading}`]),
       start: ({ signal, progress }) => this.#readRecorded(signal, progress),
       stop: () => this.#recorded.close(),
     };
@@ -149,7 +149,7 @@ export class MeshFeed {
   /** Returns the step that waits for the first sync of the own cluster, each resource by its progress. */
   ownSync(timeout: AbortSignal): Step {
     return {
-      name: 'first sync of the own cluster',
+      name: 'initial sync of the own cluster',
       waitsFor: () => this.#missing(true),
       start: async ({ signal }) => {
         using either = new EitherSignal(signal, timeout);
@@ -161,7 +161,7 @@ export class MeshFeed {
   /** Returns the step that waits for the first sync of the remote clusters, each by its progress. */
   remoteSync(timeout: AbortSignal): Step {
     return {
-      name: 'first sync of the remote clusters',
+      name: 'initial sync of the remote clusters',
       waitsFor: () => [...this.folderProblems(), ...this.#missing(false)],
       start: async ({ signal }) => {
         using either = new EitherSignal(signal, timeout);
@@ -211,9 +211,7 @@ export class MeshFeed {
       () => new MemoryBackend({ server, clock, random }),
     );
     if (outcome === 'added' || outcome === 'reconnected') return true;
-    onReject(
-      rejection('invalid-cluster', 'store', cluster, `cannot be followed as a remote cluster: ${outcome}`),
-    );
+    onReject(rejection('invalid-cluster', 'store', cluster, `cannot be a remote cluster: ${outcome}`));
     return false;
   }
 
@@ -239,7 +237,7 @@ export class MeshFeed {
     const { clusters } = this.#recorded;
     if (clusters.length > 0 && !clusters.includes(clusterName)) {
       const names = clusters.join(', ');
-      log.warn(`no key is of the own cluster ${clusterName} (--cluster); there are ${names}`);
+      log.warn(`no keys of the own cluster ${clusterName} (--cluster); found keys of ${names}`);
     }
     await this.#recorded.complete(onReject);
   }
@@ -247,8 +245,7 @@ export class MeshFeed {
   async #openOwn(signal: AbortSignal): Promise<{ readonly backend: KvstoreBackend; readonly id: number }> {
     const { clusterName, clusterID, kvstore, kvstoreConfig } = this.#options;
     if (kvstore === 'memory') return this.#recorded.openOwn(clusterName, clusterID);
-    if (kvstoreConfig === undefined)
-      throw new InputError('--kvstore etcd: name its configuration with --kvstore-config <file>');
+    if (kvstoreConfig === undefined) throw new InputError('--kvstore etcd requires --kvstore-config <file>');
     const { log, clock, random, onReject } = this.#context;
     const onProblem = (why: string | undefined): void => {
       this.#etcdProblem = why && `--kvstore-config ${kvstoreConfig}: ${why}`;
@@ -258,7 +255,7 @@ export class MeshFeed {
     const onFailure = (why: string): void => {
       const said = this.#ownFailure !== undefined;
       this.#ownFailure = `the kvstore of cluster ${clusterName} does not answer: ${why}; check the endpoints and certificates of --kvstore-config`;
-      if (!said) log.warn(`${this.#ownFailure}; it is asked for ${REACH_MS / 1000} s`);
+      if (!said) log.warn(`${this.#ownFailure}; retrying for ${REACH_MS / 1000} s`);
     };
     const context = { clock, random, signal, onProblem, onFailure };
     this.#etcd = await openOwnEtcd(kvstoreConfig, this.#rates.own, context);
@@ -266,7 +263,7 @@ export class MeshFeed {
   }
 
   async #follow(): Promise<void> {
-    assert(this.#ownKvstore !== undefined, 'the own kvstore has been opened');
+    assert(this.#ownKvstore !== undefined, 'the own kvstore is open');
     const { backend, id: ownID } = this.#ownKvstore;
     const { clusterName, clusterID, maxConnectedClusters, network, serviceTTLMs, failStatic } = this.#options;
     const { remoteNodeIdentities } = network;

@@ -17,7 +17,7 @@ export const askKvstoreMesh: Question = async (ask, view) => {
   const rows = status.clusters.map(({ name, state, returns, config, copy, lastFailure }) => [
     name,
     String(config?.id ?? ''),
-    returns ? `${state}, returns` : state,
+    returns ? `${state}, rejoining` : state,
     String(copy.keys),
     String(copy.pending),
     lastFailure ?? '',
@@ -92,11 +92,12 @@ function namespacesText({ namespaces }: OperatorDocument): readonly string[] {
 }
 
 function electionText({ cluster, election, dryRun }: OperatorDocument): string {
-  if (dryRun) return `Cluster ${printable(cluster)}: a dry run, nothing is written.`;
-  if (election === undefined) return `Cluster ${printable(cluster)}: this operator is alone.`;
+  if (dryRun) return `Cluster ${printable(cluster)}: dry run, nothing is written.`;
+  if (election === undefined)
+    return `Cluster ${printable(cluster)}: this operator runs without leader election.`;
   if (election.state === 'leader')
-    return `Cluster ${printable(cluster)}: this operator leads, as ${printable(election.identity)}.`;
+    return `Cluster ${printable(cluster)}: this operator is the leader, ${printable(election.identity)}.`;
   const { holder = 'no operator', freeInMs = 0 } = election;
-  const until = freeInMs === 0 ? '' : `; free in ${Math.ceil(freeInMs / 1000)} s unless it is renewed`;
-  return `Cluster ${printable(cluster)}: this operator waits for the lease, which ${printable(holder)} holds${until}.`;
+  const until = freeInMs === 0 ? '' : `; expires in ${Math.ceil(freeInMs / 1000)} s if it is not renewed`;
+  return `Cluster ${printable(cluster)}: this operator waits for the Lease of ${printable(holder)}${until}.`;
 }

@@ -56,7 +56,7 @@ function withAgent<T>(
   const api = new AgentApi(agent, { log, clock: systemClock, page: run.serve?.page });
   return runStepped(agent, api, run, context, (missing, reloads) => {
     if (signal.aborted && missing.length > 0)
-      throw new InputError('interrupted before the first sync was over: nothing is shown');
+      throw new InputError('interrupted before the initial sync was done');
     for (const sentence of missing) log.error(sentence);
     return use({ agent, api, complete: missing.length === 0, reloads });
   });
@@ -123,7 +123,7 @@ export async function followMesh(
     if (live === undefined) for (const line of reached) log.info(line);
     else {
       showState(agent, agent.status(), terminal);
-      for (const line of [...reached, 'Every change is shown from here on; Ctrl-C ends.'])
+      for (const line of [...reached, 'Changes follow; Ctrl-C stops.'])
         terminal.line(terminal.paint('faint', line));
     }
     using _following = live?.follow();
@@ -139,7 +139,7 @@ export async function followMesh(
     };
     await play(steps, agent, audience, systemClock, signal);
     if (steps.length > 0) await sleep(systemClock, SETTLE_MS, signal);
-    if (steps.length > 0 && !signal.aborted) say('The script is over; the agent goes on. Ctrl-C ends it.');
+    if (steps.length > 0 && !signal.aborted) say('The script is done. Ctrl-C stops the agent.');
     await fired(signal);
     say('Stopped.');
   });
@@ -148,8 +148,8 @@ export async function followMesh(
 /** Returns lines with the addresses of this agent. */
 function reachedLines({ socket, url, hasPage }: AgentApi): readonly string[] {
   return [
-    ...(socket === undefined ? [] : [`The agent can be asked: dpcache status --socket ${socket}`]),
-    ...(url === undefined || !hasPage ? [] : [`Its page: ${url}/`]),
-    ...(url === undefined ? [] : [`Its API: ${url}/v1/status, described by ${url}/openapi.json`]),
+    ...(socket === undefined ? [] : [`Status: dpcache status --socket ${socket}`]),
+    ...(url === undefined || !hasPage ? [] : [`Page: ${url}/`]),
+    ...(url === undefined ? [] : [`API: ${url}/v1/status, described by ${url}/openapi.json`]),
   ];
 }

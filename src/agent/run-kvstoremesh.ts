@@ -84,22 +84,22 @@ class KvstoreMeshProcess implements ServedProcess {
     return [
       gauge(
         'dpcache_cluster_ready',
-        'Whether what is known of a cluster is complete and follows its kvstore.',
+        '1 if the state of a cluster is complete and its kvstore is followed, else 0.',
         ({ ready }) => Number(ready),
       ),
-      gauge('dpcache_cluster_connected', 'Whether the kvstore of a cluster answers.', ({ connected }) =>
+      gauge('dpcache_cluster_connected', '1 if the kvstore of a cluster answers, else 0.', ({ connected }) =>
         Number(connected),
       ),
       gauge('dpcache_kvstoremesh_keys', 'Keys of the copy of a cluster.', ({ copy }) => copy.keys),
       gauge(
         'dpcache_kvstoremesh_pending_keys',
-        'Keys of the copy that the own kvstore does not hold yet.',
+        'Keys of the copy that are not yet written to the own kvstore.',
         ({ copy }) => copy.pending,
       ),
       {
         ...gauge(
           'dpcache_kvstoremesh_failures_total',
-          'Writes into the own kvstore that have failed.',
+          'Failed writes to the own kvstore.',
           ({ copy }) => copy.failures,
         ),
         type: 'counter',
@@ -134,15 +134,13 @@ class KvstoreMeshProcess implements ServedProcess {
       Object.values(copy.canaries).every(Boolean);
     return clusters
       .filter((cluster) => !isCopied(cluster))
-      .map(({ name, state }) => `cluster ${name} is not copied: ${state}`);
+      .map(({ name, state }) => `cluster ${name} is not copied yet: ${state}`);
   }
 
   #standby(): readonly string[] {
     const holder = this.#writer?.holder;
     if (holder === undefined) return [];
-    return [
-      `another kvstoremesh copies into this kvstore: this one begins when that has ended (its lock is ${holder})`,
-    ];
+    return [`standby, because another kvstoremesh copies into this kvstore (lock ${holder})`];
   }
 
   #configProblems(): readonly string[] {
@@ -185,7 +183,7 @@ class KvstoreMeshProcess implements ServedProcess {
     return {
       name: 'clusters',
       start: async ({ signal: starting }) => {
-        assert(this.#etcd !== undefined, 'the own kvstore has been opened');
+        assert(this.#etcd !== undefined, 'the own kvstore is open');
         await readdir(path).catch((cause: unknown) => {
           throw unreadable('--clustermesh-config', path, cause);
         });
@@ -211,13 +209,13 @@ class KvstoreMeshProcess implements ServedProcess {
   async #copyAlone(writer: SoleWriter, begun: () => void, signal: AbortSignal): Promise<void> {
     const outcome = await writer.run(() => this.#copy().finally(begun), signal);
     if (outcome === 'taken')
-      this.#context.end('another kvstoremesh copies into this kvstore: the lock was lost');
+      this.#context.end('the lock was lost: another kvstoremesh may copy into this kvstore');
   }
 
   async #copy(): Promise<void> {
     const { clusterName, clustermeshConfig: path, rateLimit } = this.#options;
     const { log, clock, random } = this.#context;
-    assert(this.#etcd !== undefined, 'the own kvstore has been opened');
+    assert(this.#etcd !== undefined, 'the own kvstore is open');
     const own = { clusterName, clusterID: this.#clusterID, local: this.#etcd };
     const mesh = new KvstoreMesh({ ...own, clock, random, gate: this.#gate });
     this.#mesh = mesh;

@@ -144,35 +144,35 @@ class OperatorProcess implements ServedProcess {
       samples: duties(value),
     });
     return [
-      described(['duty_running', 'gauge'], 'Whether a duty is being done.', ({ state }) =>
+      described(['duty_running', 'gauge'], '1 if a duty is running, else 0.', ({ state }) =>
         Number(state === 'running'),
       ),
-      described(['failures_total', 'counter'], 'What of a duty has failed.', ({ failures }) => failures),
+      described(['failures_total', 'counter'], 'Failures of a duty.', ({ failures }) => failures),
       described(
         ['keys', 'gauge'],
-        'Keys that a duty keeps in the kvstore.',
+        'Keys that a duty publishes in the kvstore.',
         ({ published }) => published?.keys,
       ),
       described(
         ['pending_keys', 'gauge'],
-        'Keys that the kvstore does not hold yet.',
+        'Keys of a duty that are not yet written to the kvstore.',
         ({ published }) => published?.pending,
       ),
-      described(['writes_total', 'counter'], 'Keys that were written.', ({ published }) => published?.writes),
+      described(['writes_total', 'counter'], 'Keys written by a duty.', ({ published }) => published?.writes),
       described(
         ['marked', 'gauge'],
-        'What the next round of a duty deletes if it still finds it.',
+        'Objects that the next round of a duty deletes if they still exist.',
         ({ rounds }) => rounds?.marked,
       ),
-      described(['deleted_total', 'counter'], 'What a duty has deleted.', ({ rounds }) => rounds?.deleted),
+      described(['deleted_total', 'counter'], 'Objects deleted by a duty.', ({ rounds }) => rounds?.deleted),
       described(
         ['conflicts_total', 'counter'],
-        'Deletes that another writer forestalled.',
+        'Deletes of a duty that failed because another writer had changed the object.',
         ({ rounds }) => rounds?.conflicts,
       ),
       {
         ...{ name: 'dpcache_operator_namespaces', type: 'gauge' },
-        help: 'Namespaces, by whether the mesh has their objects.',
+        help: 'Namespaces by whether the mesh has their objects.',
         labels: ['global'],
         samples: () => {
           const counts = this.#duties.namespaces?.counts();
@@ -186,7 +186,7 @@ class OperatorProcess implements ServedProcess {
       },
       {
         ...{ name: 'dpcache_operator_leader', type: 'gauge' },
-        help: 'Whether this operator does the duties: it holds the Lease, or runs without an election.',
+        help: '1 if this operator runs the duties: it holds the Lease or runs without leader election; else 0.',
         samples: () => [{ value: Number(this.#isLeader) }],
       },
     ];
@@ -218,7 +218,7 @@ class OperatorProcess implements ServedProcess {
     const waited = namespaces === undefined || namespaces.complete ? incomplete : [namespaces, ...incomplete];
     const missing = waited.map((duty) => {
       const { name, lastFailure } = duty.status();
-      return `${name} is not complete${lastFailure === undefined ? '' : `: ${lastFailure.message}`}`;
+      return `${name} is incomplete${lastFailure === undefined ? '' : `: ${lastFailure.message}`}`;
     });
     return [...problems, ...missing];
   }
@@ -290,7 +290,7 @@ class OperatorProcess implements ServedProcess {
     return {
       name: 'Kubernetes',
       start: async () => {
-        const onFault = (error: unknown): void => log.error({ err: error }, 'a duty has failed');
+        const onFault = (error: unknown): void => log.error({ err: error }, 'a duty failed');
         const way = this.#recorded?.transport ?? (await kubernetesAccess(this.#options, clock));
         this.#kubernetes = new KubernetesClient(way, { clock, random, onFault });
       },
@@ -305,13 +305,13 @@ class OperatorProcess implements ServedProcess {
         const { namespace, electionTimes: times } = this.#options;
         const { clock, random, log } = this.#context;
         const client = this.#kubernetes;
-        assert(client !== undefined, 'Kubernetes has been reached');
+        assert(client !== undefined, 'the Kubernetes client exists');
         if (this.#elects) {
           const identity = electionIdentity(hostname(), random);
           const reach = this.#newReach();
           this.#reach = reach;
           const onFailure = (error: unknown): void =>
-            log.warn({ err: error }, 'the lease of the election cannot be had');
+            log.warn({ err: error }, 'cannot acquire the Lease of the leader election');
           this.#election = new LeaderElection({
             ...{ client, clock, random, identity, namespace, times, onFailure },
             mayStand: () => reach.answers,
@@ -331,7 +331,7 @@ class OperatorProcess implements ServedProcess {
   #newReach(): KvstoreReach {
     const { clock } = this.#context;
     const backend = this.#kvstore;
-    assert(backend !== undefined, 'the kvstore has been opened');
+    assert(backend !== undefined, 'the kvstore is open');
     return new KvstoreReach({ backend, clock, key: clusterConfigKey(this.#options.clusterName) });
   }
 
@@ -353,7 +353,7 @@ class OperatorProcess implements ServedProcess {
     let isCutOff = false;
     try {
       const outcome = await election.run(async (until) => {
-        log.info('this operator leads');
+        log.info('this operator is the leader');
         const gaveUp = new AbortController();
         using led = new EitherSignal(until, gaveUp.signal);
         await Promise.all([
@@ -364,10 +364,10 @@ class OperatorProcess implements ServedProcess {
           }),
         ]);
       }, signal);
-      if (outcome === 'lost') end('the lease was lost: another operator may lead by now');
+      if (outcome === 'lost') end('the Lease was lost: another operator may be the leader');
       else if (isCutOff)
         end(
-          `the kvstore has not answered for ${this.#options.kvstoreDeadlineMs / 1000} s: the Lease was given up`,
+          `released the Lease, because the kvstore has not answered for ${this.#options.kvstoreDeadlineMs / 1000} s`,
         );
     } finally {
       over.abort();
@@ -384,7 +384,7 @@ class OperatorProcess implements ServedProcess {
   #newDuties(kubernetes: KubernetesClient): OperatorDuties {
     const { dryRun } = this.#options;
     const { clock, random, log } = this.#context;
-    assert(this.#kvstore !== undefined, 'the kvstore has been opened');
+    assert(this.#kvstore !== undefined, 'the kvstore is open');
     const print = dryRun && ((line: string): void => void dryRun.write(`${line}\n`));
     try {
       return operatorDuties({
@@ -398,7 +398,7 @@ class OperatorProcess implements ServedProcess {
         onFailure: (error, duty) => {
           // The status shows what a duty waits for at its start.
           const level = error instanceof NotReadyError ? 'info' : 'warn';
-          log[level]({ err: error, duty }, `${duty} has failed, and is tried again`);
+          log[level]({ err: error, duty }, `${duty} failed; retrying`);
         },
         // A dry run has already printed the deed.
         onAction: (action) =>

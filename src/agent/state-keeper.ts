@@ -4,6 +4,7 @@ import type { CheckpointDocument } from '../api/status-document.ts';
 import type { Clock } from '../base/clock.ts';
 import { messageOf } from '../base/failure.ts';
 import type { Rejection } from '../base/rejection.ts';
+import { counted } from '../base/show-value.ts';
 import type { TurnGate } from '../base/turn-gate.ts';
 import type { Labels } from '../model/labels.ts';
 import type { Logger } from '../process/log.ts';
@@ -70,10 +71,10 @@ export class StateKeeper {
       },
       state: () => this.#state(),
       onChange: (failure) => {
-        if (failure === undefined) log.warn(`--state-dir ${path}: a checkpoint was written again`);
+        if (failure === undefined) log.warn(`--state-dir ${path}: writing checkpoints works again`);
         else
           log.warn(
-            `--state-dir ${path}: no checkpoint can be written, the last one stays: ${failure.message}`,
+            `--state-dir ${path}: cannot write a checkpoint: ${failure.message}; the last one is kept`,
           );
       },
     });
@@ -93,7 +94,7 @@ export class StateKeeper {
       get stopMs() {
         return complete ? WRITE_MS : STOP_MS;
       },
-      waitsFor: () => [`--state-dir ${this.#options.path} is being read`],
+      waitsFor: () => [`reading --state-dir ${this.#options.path}`],
       start: async ({ signal, progress }) => {
         await this.#lock.acquire();
         const outcome = await this.#restoration.read(signal, progress);
@@ -120,7 +121,7 @@ export class StateKeeper {
   async releaseRestored(cluster: string): Promise<void> {
     if (this.#restoration.knownAt(cluster) === undefined) return;
     await this.#restoration.release(cluster).then(
-      () => this.#options.log.info({ cluster }, `cluster ${cluster}: nothing is only restored any more`),
+      () => this.#options.log.info({ cluster }, `cluster ${cluster}: restore complete`),
       (error: unknown) => this.#logFailure(cluster, error),
     );
   }
@@ -131,7 +132,7 @@ export class StateKeeper {
   }
 
   #logFailure(cluster: string, error: unknown): void {
-    this.#options.log.error({ err: error, cluster }, `cluster ${cluster}: cannot withdraw what is restored`);
+    this.#options.log.error({ err: error, cluster }, `cluster ${cluster}: cannot remove the restored state`);
   }
 
   /** Returns the age of the restored state of a cluster; undefined if there is none. */
@@ -199,9 +200,11 @@ export class StateKeeper {
       const left = leftByCilium(state, { cluster: clusterName, name: nodeName });
       const { entries, nodes } = await this.#restoration.adopt(left);
       const identities = left.identities.length;
-      log.info(`${option}: taken ${entries} entries, ${nodes} nodes, ${identities} identities`);
+      log.info(
+        `${option}: imported ${counted(entries, 'entry', 'entries')}, ${counted(nodes, 'node')}, ${counted(identities, 'identity', 'identities')}`,
+      );
     } catch (error) {
-      log.warn(`${option}: the agent starts without it: ${messageOf(error)}`);
+      log.warn(`${option}: ${messageOf(error)}; the agent starts without this state`);
     }
   }
 
@@ -210,16 +213,14 @@ export class StateKeeper {
     const where = `--state-dir ${path}`;
     if (outcome.kind === 'restored') {
       const { entries, nodes, services, identities, writtenAt } = outcome;
-      const counts = `${entries} entries, ${nodes} nodes, ${services} parts of services, ${identities} identities`;
-      log.info(`${where}: restored what was known at ${new Date(writtenAt).toISOString()}: ${counts}`);
+      const counts = `${counted(entries, 'entry', 'entries')}, ${counted(nodes, 'node')}, ${counted(services, 'service part')}, ${counted(identities, 'identity', 'identities')}`;
+      log.info(`${where}: restored the state of ${new Date(writtenAt).toISOString()}: ${counts}`);
     } else if (outcome.kind === 'set-aside') {
       log.warn(
-        `${where}: the checkpoint is ${outcome.fault}, and the agent starts without it: ${outcome.message}`,
+        `${where}: the checkpoint is ${outcome.fault}: ${outcome.message}; the agent starts without it`,
       );
     } else if (outcome.kind === 'unreadable') {
-      log.warn(
-        `${where}: the checkpoint cannot be read, and the agent starts without it: ${outcome.message}`,
-      );
+      log.warn(`${where}: cannot read the checkpoint: ${outcome.message}; the agent starts without it`);
     }
   }
 }

@@ -33,9 +33,9 @@ export class StateLock {
       server.close();
       const option = `--state-dir ${this.#path}`;
       if (error instanceof SocketInUseError)
-        throw new InputError(`${option}: in use by ${error.holder}: stop it, or choose another folder`);
+        throw new InputError(`${option}: in use by ${error.holder}: stop it, or set another folder`);
       this.#log.warn(
-        `${option}: cannot be locked: ${messageOf(error)}; start no other agent with this folder`,
+        `${option}: cannot lock the folder: ${messageOf(error)}; do not start another agent with it`,
       );
       return;
     }

@@ -77,7 +77,7 @@ export function checkArguments<C extends object>(
 ): void {
   for (const [method, parameters] of Object.entries<Readonly<Record<string, Check>> | undefined>(checks)) {
     const run: unknown = Reflect.get(owner.prototype, method);
-    assert(typeof run === 'function' && parameters !== undefined, `there is no method ${method}`);
+    assert(typeof run === 'function' && parameters !== undefined, `unknown method ${method}`);
     const list = Object.entries(parameters);
     const checked = function (this: C, ...args: readonly unknown[]): unknown {
       let at = 0;

@@ -35,14 +35,15 @@ const SYSTEM_ERRORS: ReadonlyMap<string, string> = new Map([
 ]);
 
 /**
- * Returns the message of a thrown value. For a system error of Node.js, returns a text instead of its code, with the network
+ * Returns the message of a thrown value. For a system error of Node.js, returns a text without its code, with the network
  * address if there is one. File names are omitted, because the caller names the file.
  */
 export function messageOf(thrown: unknown): string {
   if (!(thrown instanceof Error)) return String(thrown);
   const { code, address, port, hostname }: NodeJSError = thrown;
-  const text = 'syscall' in thrown ? SYSTEM_ERRORS.get(String(code)) : undefined;
-  if (text === undefined) return thrown.message;
+  if (!('syscall' in thrown) || typeof code !== 'string') return thrown.message;
+  const text =
+    SYSTEM_ERRORS.get(code) ?? thrown.message.replace(`${code}: `, '').replace(/, [a-z]+( '.*)?$/s, '');
   const where =
     port === undefined ? hostname : `${address?.includes(':') ? `[${address}]` : address}:${port}`;
   return where === undefined ? text : `${text}: ${where}`;

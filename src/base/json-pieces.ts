@@ -55,7 +55,7 @@ class LargeContainer {
   constructor(text: string, piece: number, depth: number) {
     const close = CLOSERS.get(text[0] ?? '');
     if (close === undefined || !text.endsWith(close)) throw new SyntaxError('brackets do not match');
-    if (depth > DEPTH) throw new SyntaxError('nested too deep');
+    if (depth > DEPTH) throw new SyntaxError('nested too deeply');
     this.#text = text;
     this.#piece = piece;
     this.#depth = depth;

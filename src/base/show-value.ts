@@ -62,3 +62,13 @@ export function showValue(value: unknown): string {
   }
   return cutText(writer.text, VALUE_LENGTH);
 }
+
+/** Returns the noun for a number of things. */
+export function nounOf(count: number, noun: string, plural: string = `${noun}s`): string {
+  return count === 1 ? noun : plural;
+}
+
+/** Returns a number with its noun: `1 prefix`, `2 prefixes`. */
+export function counted(count: number, noun: string, plural?: string): string {
+  return `${count} ${nounOf(count, noun, plural)}`;
+}

@@ -143,7 +143,7 @@ export function addQuestionCommands(program: Command, io: CommandIO, run: RunAct
       const { answer: answered, complete } = await asked(flags, (ask) => question(ask, view));
       const { found, lines } = answered;
       const forPrograms = output === 'json' || output === 'yaml';
-      if (!found && !forPrograms) io.stderr.write(`${lines.join('\n')}\n`);
+      if (!found && !forPrograms) io.stderr.write(lines.map((line) => `dpcache: ${line}\n`).join(''));
       else if (!quiet) writeLines(io.stdout, await textOf(answered, output));
       // An incomplete mesh still gives an answer, but the exit status must be different for scripts.
       return found && complete ? EXIT.ok : EXIT.failed;

@@ -85,7 +85,7 @@ export async function find<T>(ask: Ask, path: string): Promise<T | undefined> {
 }
 
 export function nothing(what: string): Answer {
-  return { json: null, lines: [`${printable(what)}: nothing is known of it`], found: false };
+  return { json: null, lines: [`${printable(what)}: not found`], found: false };
 }
 
 /** Returns an identity with its name: `66536 (app=checkout)`, `health`. */
@@ -132,5 +132,5 @@ export function portsCell(
 export function statusOf<T extends object>(status: unknown, field: keyof T & string, process: string): T {
   const isExpected = isObject(status) && (Array.isArray(status[field]) || isObject(status[field]));
   if (isExpected) return status as T; // the same version of this package wrote it
-  throw new InputError(`the process at the socket is not ${process}: name its socket with --socket`);
+  throw new InputError(`the socket does not belong to ${process}: set another one with --socket`);
 }

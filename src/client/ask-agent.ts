@@ -21,4 +21,4 @@ export async function askAgent<T>(
 }
 
 const START =
-  'start one with dpcache agent, name its socket with --socket, or say what to follow with --load or --kvstore';
+  'start one with dpcache agent, set its socket with --socket, or add a source with --load or --kvstore';

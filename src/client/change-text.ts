@@ -1,5 +1,6 @@
 import type { List } from 'immutable';
 import type { Knowledge } from '../api/read-model.ts';
+import { counted } from '../base/show-value.ts';
 import type { IPCacheChange, IPCacheEntry } from '../ipcache/types.ts';
 import type { NodeAddress } from '../model/cluster-node.ts';
 import { reservedIdentityName } from '../model/numeric-identity.ts';
@@ -41,7 +42,7 @@ const ARROW = '→';
 
 /** Marks an entry that only a checkpoint provides, because it may be outdated. */
 function restoredText(source: Source | undefined): string[] {
-  return source === 'restored' ? ['only restored'] : [];
+  return source === 'restored' ? ['restored'] : [];
 }
 
 /** Returns `shop/checkout-1`; `undefined` if the entry has no pod. */
@@ -158,10 +159,6 @@ export function nodeChangeText(before: Node | undefined, after: Node | undefined
   return { sign: '~', kind: 'node', subject, detail: nodeDifference(before, after) };
 }
 
-function counted(count: number, what: string): string {
-  return `${count} ${what}${count === 1 ? '' : 's'}`;
-}
-
 function namedBackends(sign: string, addresses: readonly string[]): string[] {
   if (addresses.length === 0) return [];
   if (addresses.length > NAMED_BACKENDS) return [`${sign}${addresses.length}`];
@@ -193,6 +190,6 @@ export function serviceChangeText(event: ServiceEvent): ChangeText {
   if (event.action === 'delete') return { sign: '-', kind: 'service', subject, detail };
   if (event.oldEndpoints === undefined) return { sign: '+', kind: 'service', subject, detail };
   const difference = backendDifference(event.oldEndpoints.backends, backends);
-  const what = difference === '' ? 'its ports, addresses or annotations' : difference;
+  const what = difference === '' ? 'ports, addresses or annotations' : difference;
   return { sign: '~', kind: 'service', subject, detail: `${what}, now ${detail}` };
 }

@@ -5,9 +5,9 @@ export function clusterStateText({ state, ready, connected, knownAt, missing }: 
   if (ready) return 'connected, complete';
   const reached = knownAt === undefined ? 'not connected' : 'unreachable';
   const text =
-    state === 'no-configuration' ? 'no configuration in its kvstore' : connected ? 'connected' : reached;
+    state === 'no-configuration' ? 'no configuration in the kvstore' : connected ? 'connected' : reached;
   const lacks = missing.length === 0 ? '' : `, ${missing.join(', ')} missing`;
-  return `${text}${knownAt === undefined ? '' : `, serving what was known at ${knownAt}`}${lacks}`;
+  return `${text}${knownAt === undefined ? '' : `, serving the state of ${knownAt}`}${lacks}`;
 }
 
 /** Returns {@link clusterStateText} followed by the last failure, if any. */
@@ -20,5 +20,5 @@ export function troubleText(cluster: ClusterDocument): string {
 export function missingClusters(clusters: readonly ClusterDocument[]): readonly string[] {
   return clusters
     .filter(({ ready }) => !ready)
-    .map((cluster) => `cluster ${cluster.name} is not complete, ${troubleText(cluster)}`);
+    .map((cluster) => `cluster ${cluster.name} is incomplete: ${troubleText(cluster)}`);
 }

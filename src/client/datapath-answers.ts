@@ -5,13 +5,14 @@ import type {
   DatapathTableDocument,
 } from '../api/datapath-document.ts';
 import type { StatusDocument } from '../api/status-document.ts';
+import { counted } from '../base/show-value.ts';
 import type { CleanOutcome } from '../datapath/linux/clean-tables.ts';
 import type { ProbeAnswer } from '../datapath/linux/probe.ts';
 import { InputError } from '../process/input-error.ts';
 import { printable } from '../process/terminal.ts';
 import { type Answer, type Column, listed, type Question, table } from './answer.ts';
 
-const NO_DATAPATH = 'this agent steers no datapath: start it with --datapath linux';
+const NO_DATAPATH = 'no datapath is configured: start the agent with --datapath linux';
 
 /** Fill level at which a map is reported as nearly full. */
 const NEARLY_FULL = 0.9;
@@ -38,7 +39,7 @@ function percent(part: number): string {
 
 function placeLine({ kernel, layout, pinFolder, cgroup, dryRun }: DatapathDocument): string {
   const where = `Linux ${kernel}, maps of ${layout} in ${pinFolder}, cgroup ${cgroup ?? '-'}`;
-  return printable(dryRun ? `${where}; a dry run: nothing is written` : where);
+  return printable(dryRun ? `${where}; dry run, nothing is written` : where);
 }
 
 /** Returns the status of the datapath as text: parts, missing requirements and the state of the kernel. */
@@ -56,20 +57,24 @@ export function datapathLines(datapath: DatapathDocument): readonly string[] {
     ...table([['PART', 'STATE', ''], ...rows], { wide: true }),
     ...(tables.length === 0 ? [] : ['', ...listed(COLUMNS, tables, { wide: false })]),
     ...tables.flatMap(({ name, waiting }) =>
-      waiting === 0 ? [] : [`${name}: ${waiting} deletes wait until other tables do not lead there`],
+      waiting === 0
+        ? []
+        : [`${name}: ${counted(waiting, 'delete')} wait until other tables no longer refer to their keys`],
     ),
     ...tables.flatMap(({ name, failures: failing }) =>
-      failing.map(({ key, reason, attempts }) => `${name}: ${key}: ${reason}, ${attempts} attempts`),
+      failing.map(
+        ({ key, reason, attempts }) => `${name}: ${key}: ${reason}, ${counted(attempts, 'attempt')}`,
+      ),
     ),
     ...tables.flatMap(({ name, maps }) =>
       maps
         .filter((map) => map.used >= NEARLY_FULL * map.capacity)
-        .map((map) => `${name}: the map ${map.name} has ${map.used} entries, and room for ${map.capacity}`),
+        .map((map) => `${name}: map ${map.name} has ${map.used} of ${map.capacity} entries`),
     ),
     ...failures,
     ...(waits.length === 0 || held === 0
       ? []
-      : ['', `${held} items that were found and no cache has said are kept. That waits for:`, ...waits]),
+      : ['', `Kept ${counted(held, 'item')} found at the start and in no cache, until:`, ...waits]),
   ].map((line) => printable(line));
 }
 
@@ -101,7 +106,7 @@ export function hostAnswer({ kernel, parts, pinFolder, cgroup }: ProbeAnswer, wh
   return {
     json: { kernel, pinFolder, cgroup, parts },
     lines: [
-      printable(`${why}. What could run here:`),
+      printable(`${why}. Parts that could run on this machine:`),
       '',
       printable(`Linux ${kernel}, pins in ${pinFolder}, cgroup ${cgroup ?? '-'}`),
       '',
@@ -129,7 +134,7 @@ function stepLines({ total, steps }: DatapathDiffDocument): readonly string[] {
 /** Returns the differences between the kernel and the caches, for `dpcache datapath diff`. `found`: true if there are none. */
 export const askDatapathDiff: Question = async (ask) => {
   const diff = (await ask('/v1/datapath/diff')) as DatapathDiffDocument;
-  const lines = diff.total === 0 ? ['The kernel has what the caches have.'] : stepLines(diff);
+  const lines = diff.total === 0 ? ['No differences.'] : stepLines(diff);
   return { json: diff, lines, found: diff.total === 0 };
 };
 
@@ -138,8 +143,8 @@ export const askDatapathRepair: Question = async (ask) => {
   const repaired = (await ask('/v1/datapath/repair', {})) as DatapathDiffDocument;
   const lines =
     repaired.total === 0
-      ? ['There was nothing to put right.']
-      : [...stepLines(repaired), `${repaired.total} items were put right.`];
+      ? ['No differences: nothing was written.']
+      : [...stepLines(repaired), `Repaired ${counted(repaired.total, 'item')}.`];
   return { json: repaired, lines, found: true };
 };
 
@@ -155,6 +160,6 @@ export function askSteering(pinFolder: string): Question {
 
 /** Returns the removed objects, for `dpcache datapath clean`. `found`: true if all were removed. */
 export function cleanAnswer({ removed, left }: CleanOutcome): Answer {
-  const lines = removed.length === 0 ? ['There was nothing of ours.'] : removed.map(printable);
+  const lines = removed.length === 0 ? ['Nothing to remove.'] : removed.map(printable);
   return { json: { removed, left }, lines, found: left.length === 0 };
 }

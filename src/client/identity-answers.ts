@@ -18,7 +18,7 @@ export function listIdentities(filters: ListFilters): Listing {
   return listing<IdentityDocument>({
     ...{ path: '/v1/identities', filters, columns: IDENTITY_COLUMNS },
     nameOf: ({ identity }) => String(identity),
-    hint: 'No identity is known.',
+    hint: 'No identities.',
     sort: (identities) => [...identities].sort((a, b) => a.identity - b.identity),
   });
 }

@@ -82,13 +82,13 @@ function jsonLine({ name, data }: SentEvent): string {
 function showEvent({ name, data }: SentEvent, terminal: Terminal): void {
   if (name === 'synced') {
     const { revision }: { revision: number } = JSON.parse(data);
-    terminal.line(terminal.paint('faint', `Every change after revision ${revision}; Ctrl-C ends.`));
+    terminal.line(terminal.paint('faint', `Changes after revision ${revision}; Ctrl-C stops.`));
   } else if (name === 'resync') {
     const { revision }: { revision: number } = JSON.parse(data);
     terminal.line(
       terminal.paint(
         'changed',
-        `Changes were missed: read the lists anew. It goes on after revision ${revision}.`,
+        `Changes were lost: read the lists again. Continuing after revision ${revision}.`,
       ),
     );
   } else {

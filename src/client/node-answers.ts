@@ -5,7 +5,7 @@ import { ageText, type Column, find, listed, nothing, pathOf, type Question } fr
 import { type ListFilters, type Listing, listing } from './list.ts';
 
 const NO_NODE =
-  'No node is known. What to follow is named with --load, --kvstore or --clustermesh-config; how far it is: dpcache status.';
+  'No nodes. Sources are set with --load, --kvstore or --clustermesh-config; dpcache status prints their progress.';
 
 function nodeName({ cluster, name }: NodeDocument): string {
   return `${cluster}/${name}`;
@@ -68,14 +68,14 @@ export function getNode(name: string): Question {
     const { claims, heldBack, lostAddresses } = node.explain;
     const lost = lostAddresses.map(
       ({ ip, holder }) =>
-        `${ip}: held by ${holder === undefined ? 'no writer: the IPCache has no room' : `${holder.source} ${holder.owner}`.trim()}`,
+        `${ip}: claimed by ${holder === undefined ? 'no writer, because the IPCache is full' : `${holder.source} ${holder.owner}`.trim()}`,
     );
     return {
       json: node,
       lines: [
         ...listed(NODE_COLUMNS, claims, view),
         ...(claims.length > 1 ? ['The first claim is effective; the others are overruled.'] : []),
-        ...(heldBack ? ['Its last change is held back from handlers.'] : []),
+        ...(heldBack ? ['Its last change is delayed for handlers.'] : []),
         ...lost.map(printable),
       ],
       found: true,

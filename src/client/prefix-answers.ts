@@ -34,7 +34,7 @@ const PREFIX_COLUMNS: readonly Column<EntryDocument>[] = [
 ];
 
 const NO_PREFIX =
-  'No prefix is known. What to follow is named with --load, --kvstore or --clustermesh-config; how far it is: dpcache status.';
+  'No prefixes. Sources are set with --load, --kvstore or --clustermesh-config; dpcache status prints their progress.';
 
 function byPrefix(entries: readonly EntryDocument[]): readonly EntryDocument[] {
   const keyed = entries.flatMap((entry) => {
@@ -70,8 +70,8 @@ export function getPrefix(key: string): Question {
 
 const RULES: Readonly<Record<DecidingRule, string>> = {
   'only-claim': 'it is the only claim',
-  'source-precedence': 'its source is stronger than that of the next',
-  'owner-name': 'of equal sources, the owner whose name sorts first wins',
+  'source-precedence': 'its source is stronger than the source of the next claim',
+  'owner-name': 'the sources are equal and the name of its owner sorts first',
   'endpoint-over-cidr': 'an endpoint IP hides the CIDR of the same single address',
 };
 

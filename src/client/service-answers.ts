@@ -18,7 +18,7 @@ import { backendsText } from './change-text.ts';
 import { type ListFilters, type Listing, listing } from './list.ts';
 
 const NO_SERVICE =
-  'No service is known. Services are read from --manifests; what remote clusters offer counts for those that are global.';
+  'No services. Services are read from --manifests and Kubernetes; remote clusters add backends to global services.';
 
 function serviceName({ namespace, name }: ServiceDocument): string {
   return `${namespace}/${name}`;
@@ -96,11 +96,11 @@ export function getService(name: string): Question {
 const VERDICTS: Readonly<Record<ExplainedServiceDocument['explain']['backends'][number]['verdict'], string>> =
   {
     effective: 'effective',
-    merged: 'its ports are added to those of another slice',
+    merged: 'its ports are merged with those of another slice',
     overruled: 'overruled by a stronger claim on the address',
-    'not-global': 'out: the service includes no other clusters',
-    'not-ready': 'out: not ready',
-    affinity: 'out: the service prefers backends of others',
+    'not-global': 'unused: the service does not include other clusters',
+    'not-ready': 'unused: not ready',
+    affinity: 'unused: the affinity prefers other backends',
   };
 
 /** Returns the question for all offered backends of a service, each with its verdict. */
@@ -118,7 +118,7 @@ export function explainService(name: string): Question {
     return {
       json: explain,
       lines: [
-        `${printable(name)}: ${backendsText(service.backends)} of ${explain.backends.length} that are offered are effective.`,
+        `${printable(name)}: ${backendsText(service.backends)} of ${explain.backends.length} offered are effective.`,
         ...table([['BACKEND', 'CLUSTER', 'SLICE', 'VERDICT'], ...rows], view),
       ],
       found: true,

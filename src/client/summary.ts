@@ -8,6 +8,7 @@ import type {
   KubernetesDocument,
   StatusDocument,
 } from '../api/status-document.ts';
+import { counted } from '../base/show-value.ts';
 import type { KeyedEntry } from '../ipcache/types.ts';
 import { tunnelEndpoint } from '../nodemanager/address-claims.ts';
 import { rejectedText } from '../process/rejection-report.ts';
@@ -18,11 +19,28 @@ import { entryText, type IdentityName, identityNames } from './change-text.ts';
 import { clusterStateText } from './cluster-text.ts';
 import { serviceLines } from './service-answers.ts';
 
+/** Numbers of objects. */
+interface Counts {
+  readonly prefixes: number;
+  readonly nodes: number;
+  readonly services: number;
+  readonly backends: number;
+}
+
+function countsText({ prefixes, nodes, services, backends }: Counts): string {
+  const objects = [
+    counted(prefixes, 'prefix', 'prefixes'),
+    counted(nodes, 'node'),
+    counted(services, 'service'),
+  ];
+  return `${objects.join(', ')} with ${counted(backends, 'backend')}`;
+}
+
 /** Returns the totals: `339 prefixes, 12 nodes, 5 services with 156 backends`. */
 export function totalsText({ ipcache, nodes, services }: Knowledge): string {
   const { entries, shadowed } = ipcache.status();
   const { announced, backends } = services.status();
-  return `${entries - shadowed} prefixes, ${nodes.size} nodes, ${announced} services with ${backends} backends`;
+  return countsText({ prefixes: entries - shadowed, nodes: nodes.size, services: announced, backends });
 }
 
 function clusterRow({ name, own, id, state, keys, rejected }: ClusterDocument): readonly string[] {
@@ -38,7 +56,7 @@ function clusterLines(clusters: readonly ClusterDocument[]): readonly string[] {
 
 function clusterDetail(cluster: ClusterDocument): string {
   const { name, failures, lastFailure, lastFailureAt } = cluster;
-  const failed = failures === 0 ? '' : `, ${failures} failures`;
+  const failed = failures === 0 ? '' : `, ${counted(failures, 'failure')}`;
   const last = lastFailure === undefined ? '' : `, the last at ${lastFailureAt}: ${lastFailure}`;
   return `${name}: ${clusterStateText(cluster)}${failed}${last}`;
 }
@@ -69,7 +87,7 @@ function openStepLines(steps: StatusDocument['steps']): readonly string[] {
 /** Returns for how long changes of a kind have been missed, and when the next attempt is; empty if none are. */
 function behindText({ behindMs, retryInMs }: KindDocument): string {
   if (behindMs === undefined) return '';
-  const next = retryInMs === undefined ? 'retrying now' : `next try in ${Math.ceil(retryInMs / 1000)} s`;
+  const next = retryInMs === undefined ? 'retrying now' : `retrying in ${Math.ceil(retryInMs / 1000)} s`;
   return `behind for ${Math.round(behindMs / 1000)} s, ${next}`;
 }
 
@@ -87,10 +105,10 @@ function kubernetesLines(kubernetes: KubernetesDocument | undefined): readonly s
       state,
       ...counts,
       said,
-      [isWhole ? '' : 'not complete', behindText(kind), why].filter(Boolean).join(': '),
+      [isWhole ? '' : 'incomplete', behindText(kind), why].filter(Boolean).join(': '),
     ];
   });
-  const head = ['KIND', 'STATE', 'OBJECTS', 'REJECTED', 'RELISTS', 'HEARD', ''];
+  const head = ['KIND', 'STATE', 'OBJECTS', 'REJECTED', 'RELISTS', 'LAST EVENT', ''];
   const table = alignColumns([head, ...rows.map((row) => row.map(printable))]);
   return ['', `Kubernetes at ${printable(kubernetes.server)}:`, ...table];
 }
@@ -100,7 +118,10 @@ export const askStatus: Question = async (ask) => {
   const status = statusOf<StatusDocument>(await ask('/v1/status'), 'ipcache', 'an agent');
   const { clusters, ipcache, nodes, services, rejected, configProblems, steps } = status;
   const failed = clusters.filter(({ lastFailure }) => lastFailure !== undefined);
-  const counts = `${ipcache.prefixes} prefixes, ${nodes.nodes} nodes, ${services.announced} services with ${services.backends} backends`;
+  const counts = countsText({
+    ...{ prefixes: ipcache.prefixes, nodes: nodes.nodes },
+    ...{ services: services.announced, backends: services.backends },
+  });
   const sentence = rejectedText(rejected);
   const restored = status.checkpoint?.restored ?? [];
   const lines = [
@@ -109,11 +130,11 @@ export const askStatus: Question = async (ask) => {
     ...failed.map(({ name, lastFailure }) => `${name}: ${lastFailure}`).map(printable),
     ...configProblems.map(printable),
     ...restored.map(({ cluster, knownAt }) =>
-      printable(`${cluster}: restored, what was known at ${knownAt}`),
+      printable(`${cluster}: restored, serving the state of ${knownAt}`),
     ),
     ...kubernetesLines(status.kubernetes),
     '',
-    `${counts}; ${ipcache.overruled} claims overruled, ${ipcache.shadowed} CIDRs hidden by an IP.`,
+    `${counts}; ${counted(ipcache.overruled, 'overruled claim')}, ${counted(ipcache.shadowed, 'CIDR')} hidden by an endpoint.`,
     `${sentence[0]?.toUpperCase()}${sentence.slice(1)}.`,
     ...rejected.recent.map((message) => `  ${printable(message)}`),
   ];
@@ -187,7 +208,7 @@ function nodeLines({ nodes }: Knowledge): readonly string[] {
       [node.ipv4AllocCIDR, node.ipv6AllocCIDR].filter(Boolean).join(' ') || '-',
       node.encryptionKey === 0 ? '-' : String(node.encryptionKey),
     ]);
-  return alignColumns([['NODE', 'REACHED AT', 'PODS', 'KEY'], ...rows].map((row) => row.map(printable)));
+  return alignColumns([['NODE', 'ADDRESS', 'PODS', 'KEY'], ...rows].map((row) => row.map(printable)));
 }
 
 function sortedServices(knowledge: Knowledge): readonly ServiceDocument[] {
@@ -204,7 +225,7 @@ export function showState(knowledge: Knowledge, status: StatusDocument, terminal
   };
   const { cluster, clusters, kvstore, syncedMs = 0, rejected } = status;
   const complete = clusters.every(({ ready }) => ready) ? 'complete' : 'incomplete';
-  const title = `What is where, as seen from cluster ${printable(cluster)}`;
+  const title = `State of the mesh, as seen by cluster ${printable(cluster)}`;
   section(title, [
     `${totalsText(knowledge)}; ${rejected.total} rejected`,
     `kvstore ${kvstore}, ${complete} after ${syncedMs} ms`,
@@ -215,8 +236,5 @@ export function showState(knowledge: Knowledge, status: StatusDocument, terminal
     'Services',
     cut(serviceLines(sortedServices(knowledge), { wide: false }), 'services', 'dpcache service list'),
   );
-  section(
-    'Some prefixes (all of them: dpcache ipcache list)',
-    sampleLines(knowledge, identityNames(knowledge)),
-  );
+  section('Some prefixes (all: dpcache ipcache list)', sampleLines(knowledge, identityNames(knowledge)));
 }

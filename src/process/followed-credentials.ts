@@ -46,7 +46,7 @@ export async function followCredentials(
       if (content !== current) {
         renew(credentials);
         current = content;
-        log.info('the credentials of --listen have been replaced');
+        log.info('reloaded the credentials of --listen');
       }
       failures = 0;
       reported = undefined;
@@ -56,7 +56,7 @@ export async function followCredentials(
       onFailure();
       const why = messageOf(error);
       if (why !== reported)
-        log.error(`the credentials of --listen cannot be replaced, the former ones stay: ${why}`);
+        log.error(`cannot reload the credentials of --listen: ${why}; the previous ones stay in use`);
       reported = why;
     }
   }

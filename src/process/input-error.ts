@@ -9,16 +9,18 @@ export class InputError extends Error {
   }
 }
 
-const ADVICE: ReadonlyMap<string, string> = new Map([
-  ['ENOENT', 'there is no such file or folder: check the path'],
-  ['EACCES', 'you may not read it: check its permissions'],
-  ['EISDIR', 'it is a folder: name a file'],
-  ['ENOTDIR', 'a part of its path is a file, not a folder: check the path'],
+/** Remedies by the code of a failure. */
+const REMEDIES: ReadonlyMap<string, string> = new Map([
+  ['ENOENT', 'check the path'],
+  ['EACCES', 'check its permissions'],
+  ['EISDIR', 'name a file'],
+  ['ENOTDIR', 'check the path'],
 ]);
 
 /** Returns the {@link InputError} for a failed read of `path`, the value of `option`. */
 export function unreadable(option: string, path: string, cause: unknown): InputError {
   const code = cause instanceof Error && 'code' in cause ? String(cause.code) : '';
-  const advice = ADVICE.get(code) ?? messageOf(cause);
-  return new InputError(`${option} ${path}: ${advice}`, { cause });
+  const remedy = REMEDIES.get(code);
+  const why = remedy === undefined ? messageOf(cause) : `${messageOf(cause)}: ${remedy}`;
+  return new InputError(`${option} ${path}: ${why}`, { cause });
 }

@@ -64,7 +64,7 @@ async function folderProblems(path: string): Promise<readonly string[]> {
 }
 
 function connectNever(): never {
-  throw new Error('a check of files connects to nothing');
+  throw new Error('a check of files must not connect');
 }
 
 /** Rejects with `InputError` if a file or folder cannot be opened. Reads at most one byte. */

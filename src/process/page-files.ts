@@ -22,7 +22,7 @@ export function readPage(): Promise<readonly PageFile[]> {
     FILES.map(async ([name, type]) => {
       const path = new URL(name, from);
       const text = await readFile(path, 'utf8').catch((cause: unknown) => {
-        throw unreadable('--ui: the page has not been built, npm run build does it:', path.pathname, cause);
+        throw unreadable('--ui: the page is not built: run npm run build:', path.pathname, cause);
       });
       return { name, type, text };
     }),

@@ -52,7 +52,7 @@ export class RejectionReport {
     this.#timer?.cancel();
     this.#timer = undefined;
     for (const [reason, { count }] of this.#periods) {
-      if (count > WARNED) this.#log.warn(`${count - WARNED} more of reason ${reason}`);
+      if (count > WARNED) this.#log.warn(`${count - WARNED} more rejections of reason ${reason}`);
     }
     this.#periods.clear();
   }
@@ -79,11 +79,11 @@ export class RejectionReport {
 }
 
 /**
- * Returns the rejections by reason: `3 items were rejected: 2 malformed-line, 1 unknown-kind`; `nothing was rejected` if there are
+ * Returns the rejections by reason: `3 items were rejected: 2 malformed-line, 1 unknown-kind`; `no items were rejected` if there are
  * none.
  */
 export function rejectedText({ total, byReason }: Pick<RejectionStatus, 'total' | 'byReason'>): string {
-  if (total === 0) return 'nothing was rejected';
+  if (total === 0) return 'no items were rejected';
   const counts = Object.entries(byReason).sort(([, a], [, b]) => b - a);
   const reasons = counts.map(([reason, count]) => `${count} ${reason}`).join(', ');
   return `${total} ${total === 1 ? 'item was' : 'items were'} rejected: ${reasons}`;

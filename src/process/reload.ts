@@ -48,8 +48,7 @@ export class Reloads<S extends ReloadedSettings> {
       await apply(settings);
       const { logLevel, fixed } = settings;
       log.level = logLevel;
-      for (const setting of fixed)
-        log.warn({ setting }, `${setting} has changed: it takes effect at the next start`);
+      for (const setting of fixed) log.warn({ setting }, `${setting} has changed: restart to apply it`);
       onDone();
     };
     void this.#run();

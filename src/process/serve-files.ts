@@ -32,7 +32,7 @@ async function read(option: string, path: string | undefined): Promise<string | 
   const { bytes, isWhole } = await readFileHead(path, MAX_BYTES).catch((cause: unknown) => {
     throw unreadable(option, path, cause);
   });
-  if (!isWhole) throw new InputError(`${option} ${path}: it is larger than 64 kB`);
+  if (!isWhole) throw new InputError(`${option} ${path}: the file is larger than 64 kB`);
   return bytes.toString('utf8');
 }
 
@@ -42,7 +42,7 @@ async function readCredentials(files: ServeSource['files']): Promise<TCPCredenti
   const cert = await read('--listen-cert', files.cert);
   const key = await read('--listen-key', files.key);
   const clientCA = await read('--listen-client-ca', files.clientCA);
-  if (token === '') throw new InputError(`--listen-token ${files.token}: it is empty`);
+  if (token === '') throw new InputError(`--listen-token ${files.token}: the file is empty`);
   if (cert === undefined || key === undefined) return { token };
   check(`--listen-cert ${files.cert}, --listen-key ${files.key}`, () => createSecureContext({ cert, key }));
   // A secure context accepts any text as an authority, and then rejects all clients.
@@ -70,16 +70,16 @@ export function serveContradictions({
   const problems: string[] = [];
   if (listen === undefined) {
     if (names.length > 0 || Object.values(files).some(Boolean))
-      problems.push('--listen-…: say where with --listen <address>');
-    if (ui) problems.push('--ui: the page is served over TCP: say where with --listen <address>');
+      problems.push('--listen-… requires --listen <address>');
+    if (ui) problems.push('--ui requires --listen <address>, because the page is served over TCP');
   }
   if ((cert === undefined) !== (key === undefined))
-    problems.push('--listen-cert and --listen-key belong together: name both');
+    problems.push('--listen-cert and --listen-key require each other');
   else if (clientCA !== undefined && cert === undefined)
-    problems.push('--listen-client-ca: add --listen-cert and --listen-key');
+    problems.push('--listen-client-ca requires --listen-cert and --listen-key');
   if (listen !== undefined && !isLoopback(listen.host) && token === undefined && clientCA === undefined)
     problems.push(
-      `--listen ${listen.host}: beyond this machine it is served only with --listen-token or --listen-client-ca`,
+      `--listen ${listen.host} requires --listen-token or --listen-client-ca, because other machines can reach this address`,
     );
   return problems;
 }

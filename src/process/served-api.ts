@@ -64,10 +64,10 @@ export class ServedApi {
     try {
       await this.#listen({ socket, tcp, credentials });
     } catch (error) {
-      const why = `the API cannot be served: ${messageOf(error)}`;
+      const why = `cannot serve the API: ${messageOf(error)}`;
       if (!socketIsDefault || socket === undefined || !isForbidden(error))
         throw new InputError(why, { cause: error });
-      this.#context.log.warn(`${why}; name another socket with --socket, or none with --no-socket`);
+      this.#context.log.warn(`${why}; set another socket with --socket, or none with --no-socket`);
       await this.serve({ tcp, credentials });
     }
   }

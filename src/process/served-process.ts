@@ -99,7 +99,7 @@ export async function runProcess(
   const app = createProcessApp({
     ...{ clock, blockers, version: version(), metrics },
     status: () => ({ ...process.status(), steps: startup.status(), blockers: blockers() }),
-    onFault: (error) => log.error({ err: error }, 'a request of the API has failed'),
+    onFault: (error) => log.error({ err: error }, 'an API request failed'),
   });
   using either = new EitherSignal(signal, ended.signal);
   const stepped: SteppedProcess<boolean> = {

@@ -143,13 +143,13 @@ export class StartStep {
     })().catch((error: unknown) => {
       this.#state = 'stopped';
       this.#failure = messageOf(error);
-      log.error({ err: error, step: name }, `${name} has failed to stop`);
+      log.error({ err: error, step: name }, `${name}: cannot stop`);
     });
     await Promise.race([stopping, deadline]);
     over.abort();
     if (this.#state !== 'stopping') return true;
     this.#state = 'hanging';
-    log.error({ step: name }, `${name} does not stop: left behind after ${stopMs / 1000} s`);
+    log.error({ step: name }, `${name} did not stop within ${stopMs / 1000} s: abandoned`);
     return false;
   }
 
@@ -176,7 +176,7 @@ export class StartStep {
     if (!this.#isOpen()) return;
     const late = this.#state === 'overdue';
     this.#end('failed', messageOf(error));
-    if (late) this.#context.log.error({ err: error, step: this.name }, `${this.name} has failed`);
+    if (late) this.#context.log.error({ err: error, step: this.name }, `${this.name} failed`);
   }
 
   /** Schedules the next check: when the step would be slow, or its time without progress would be over. */
@@ -208,7 +208,7 @@ export class StartStep {
     if (this.#step.otherwise === 'go on') {
       this.#state = 'overdue';
       this.#reported = true;
-      this.#context.log.warn({ step: this.name }, `${why}; the start goes on without it`);
+      this.#context.log.warn({ step: this.name }, `${why}; the start continues without it`);
       resolve();
       return;
     }

@@ -23,7 +23,7 @@ export class Startup {
    * of a step. The caller must stop in each case. May be called once only.
    */
   async start(stages: readonly (readonly Step[])[], signal: AbortSignal): Promise<boolean> {
-    assert(this.#stages === undefined, 'the start has begun');
+    assert(this.#stages === undefined, 'a start runs only once');
     this.#stages = stages.map((stage) => stage.map((step) => new StartStep(step, this.#context)));
     // Not disposed, because steps may keep the signal.
     const { signal: interrupt } = new EitherSignal(signal, this.#interrupt.signal);

@@ -7,16 +7,16 @@ function seconds(ms = 0): string {
 /** Describes a step without progress: `manifests: not further for 15 s: --manifests a.yaml is being read`. */
 export function standsStill({ name, idleMs, waitsFor }: StepDocument): string {
   const what = waitsFor.length === 0 ? '' : `: ${waitsFor.join('; ')}`;
-  return `${name}: not further for ${seconds(idleMs)}${what}`;
+  return `${name}: no progress for ${seconds(idleMs)}${what}`;
 }
 
 /** Returns the state of a step in words; undefined for a step that is pending, done or stopped. */
 function stateText({ state, ms, idleMs, failure }: StepDocument): string | undefined {
   switch (state) {
     case 'running':
-      return `under way for ${seconds(ms)}`;
+      return `running for ${seconds(ms)}`;
     case 'overdue':
-      return `not waited for any longer, not further for ${seconds(idleMs)}`;
+      return `skipped, no progress for ${seconds(idleMs)}`;
     case 'failed':
       return failure;
     case 'stopping':

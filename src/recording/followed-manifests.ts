@@ -1,5 +1,6 @@
 import type { Clock } from '../base/clock.ts';
 import type { Rejection } from '../base/rejection.ts';
+import { counted } from '../base/show-value.ts';
 import type { TurnGate } from '../base/turn-gate.ts';
 import type { Logger } from '../process/log.ts';
 import type { ServiceCache } from '../servicecache/service-cache.ts';
@@ -87,7 +88,7 @@ export class FollowedManifests {
     this.#isRead = true;
     if (partial) {
       if (gone.length > 0)
-        log.warn(`--manifests: a part is invalid: ${gone.length} objects that are missing are kept`);
+        log.warn(`--manifests: kept ${counted(gone.length, 'missing object')}, because a part is invalid`);
       return;
     }
     for (const object of gone) {
@@ -113,7 +114,7 @@ export class FollowedManifests {
       if (!(await gate.pass(READ_WEIGHT, reading.signal))) return false;
       if (clock.now() - reported < PROGRESS_MS) continue;
       reported = clock.now();
-      log.warn(`--manifests ${path}: still reading, ${reading.objects.size} objects so far`);
+      log.warn(`reading --manifests ${path}: ${counted(reading.objects.size, 'object')} so far`);
     }
     return true;
   }

@@ -79,7 +79,7 @@ export function readManifestObject(
     return value ?? 'unusable';
   }
   const named = typeof apiVersion === 'string' && apiVersion !== 'v1' ? `${apiVersion} ${kind}` : kind;
-  const why = 'only Service, Endpoints and EndpointSlice are read';
+  const why = 'must be Service, Endpoints or EndpointSlice';
   services.reject(rejection('unknown-kind', 'kind', named, why, manifest.at));
   return 'foreign';
 }

@@ -79,13 +79,13 @@ function* objectsOf(
   onReject: Reject,
 ): Generator<Manifest, void, void> {
   if (value === null) return; // an empty document, as before a leading `---`
-  if (!isObject(value)) return onReject(malformed('document', value, 'not a Kubernetes object', at));
+  if (!isObject(value)) return onReject(malformed('document', value, 'must be a Kubernetes object', at));
   const { kind, items } = value;
   if (typeof kind !== 'string' || !kind.endsWith('List')) return yield { at, object: value };
-  if (!Array.isArray(items)) return onReject(malformed('items', items, 'a list must have items', at));
+  if (!Array.isArray(items)) return onReject(malformed('items', items, 'must be a list', at));
   for (const [index, object] of listItems(value, items).entries()) {
     if (isObject(object)) yield { at: itemAt(index), object };
-    else onReject(malformed(`items[${index}]`, object, 'not a Kubernetes object', itemAt(index)));
+    else onReject(malformed(`items[${index}]`, object, 'must be a Kubernetes object', itemAt(index)));
   }
 }
 

@@ -41,7 +41,7 @@ const LONGEST_WAIT_SECONDS = 3600;
 
 function readStep(step: Fields<never>): PlayStep {
   for (const name of step.names) {
-    if (!STEP_FIELDS.includes(name)) step.reject(name, 'unknown-field', 'is none of after, say and do');
+    if (!STEP_FIELDS.includes(name)) step.reject(name, 'unknown-field', 'must be after, say or do');
   }
   return {
     after: step.number('after', 0, LONGEST_WAIT_SECONDS) ?? 0,
@@ -57,7 +57,7 @@ function required(fields: Fields<never>, name: string): unknown {
 
 function objectOf(action: Fields<never>, name: string): Readonly<Record<string, unknown>> {
   const value = action.value(name);
-  return isObject(value) ? value : action.reject(name, 'wrong-type', 'must be an object of Kubernetes');
+  return isObject(value) ? value : action.reject(name, 'wrong-type', 'must be a Kubernetes object');
 }
 
 function readAction(action: Fields<never>): PlayAction {

@@ -37,7 +37,7 @@ export function mergePatch(target: unknown, patch: unknown): unknown {
 
 async function patchKey(kvstore: KvstoreBackend, key: string, patch: unknown): Promise<string | undefined> {
   const current = await kvstore.get(key);
-  if (current === undefined) return `there is no key ${key}`;
+  if (current === undefined) return `key ${key} does not exist`;
   const json: unknown = JSON.parse(textOfBytes(current.value) ?? '');
   await kvstore.update(key, bytesOfText(JSON.stringify(mergePatch(json, patch))));
   return undefined;
@@ -54,28 +54,28 @@ async function replaceText(
     await kvstore.update(key, bytesOfText(before.replaceAll(text, () => by)));
     replaced++;
   }
-  return replaced === 0 ? `nothing under ${prefix} contains it` : undefined;
+  return replaced === 0 ? `no value below ${prefix} contains the text` : undefined;
 }
 
 /** Performs an action. Returns the reason if it failed. */
 async function act(action: PlayAction, stage: PlayStage): Promise<string | undefined> {
   if (action.kind === 'leave' || action.kind === 'join') {
-    return (await stage[action.kind](action.cluster)) ? undefined : 'it is not a remote cluster';
+    return (await stage[action.kind](action.cluster)) ? undefined : 'not a remote cluster';
   }
   if (action.kind === 'apply' || action.kind === 'remove') {
-    if (stage.kubernetes === undefined) return 'no Kubernetes was loaded (--k8s-load)';
+    if (stage.kubernetes === undefined) return 'no Kubernetes objects are loaded: add --k8s-load';
     return action.kind === 'apply'
       ? stage.kubernetes.apply(action.object)
       : stage.kubernetes.delete(action.object);
   }
   const kvstore = stage.kvstore(action.store);
-  if (kvstore === undefined) return `there is no cluster ${action.store}`;
+  if (kvstore === undefined) return `cluster ${action.store} does not exist`;
   switch (action.kind) {
     case 'put':
       await kvstore.update(action.key, bytesOfText(action.value));
       return undefined;
     case 'delete':
-      return (await kvstore.delete(action.key)) ? undefined : `there is no key ${action.key}`;
+      return (await kvstore.delete(action.key)) ? undefined : `key ${action.key} does not exist`;
     case 'patch':
       return patchKey(kvstore, action.key, action.patch);
     case 'replace':

@@ -49,7 +49,9 @@ async function writeKeys(
       if (key.startsWith(IDENTITY_LOCKS_PREFIX)) continue;
       const text = textOfBytes(value);
       if (text === undefined)
-        onReject(rejection('invalid-utf8', 'value', [...value.subarray(0, 32)], 'not UTF-8: left out', key));
+        onReject(
+          rejection('invalid-utf8', 'value', [...value.subarray(0, 32)], 'not UTF-8: not recorded', key),
+        );
       else lines.push(`${JSON.stringify({ store, key, value: text })}\n`);
     }
     await write(lines.join(''));

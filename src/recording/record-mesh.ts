@@ -1,5 +1,6 @@
 import type { Clock, Random } from '../base/clock.ts';
 import type { Rejection } from '../base/rejection.ts';
+import { counted } from '../base/show-value.ts';
 import { EtcdBackend } from '../kvstore/etcd/etcd-backend.ts';
 import type { KvstoreBackend } from '../kvstore/session/backend.ts';
 import { asKvstoreError } from '../kvstore/session/errors.ts';
@@ -48,10 +49,10 @@ export async function recordMesh(options: RecordMeshOptions, context: RecordMesh
     for (const { store, backend } of sources) {
       try {
         const keys = await recordKeys(backend, { ...context, store });
-        log.info(`cluster ${store}: ${keys} keys recorded`);
+        log.info(`cluster ${store}: recorded ${counted(keys, 'key')}`);
       } catch (error) {
         if (signal.aborted) return false;
-        log.error(`cluster ${store} is not recorded completely: ${asKvstoreError(error).message}`);
+        log.error(`cluster ${store}: the recording is incomplete: ${asKvstoreError(error).message}`);
         complete = false;
       }
     }
@@ -86,6 +87,6 @@ async function openSources(
   if (kvstoreConfig !== undefined)
     sources.unshift({ store: clusterName, backend: await openOwnEtcd(kvstoreConfig, undefined, context) });
   if (sources.length === 0 && unusable.length === 0)
-    throw new InputError('there is no kvstore to record: check the files of --clustermesh-config');
+    throw new InputError('no kvstore to record: check the files of --clustermesh-config');
   return { sources, unusable };
 }

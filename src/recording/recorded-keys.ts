@@ -66,7 +66,7 @@ async function etcdctlKeys(line: string): Promise<readonly unknown[] | undefined
 
 function bytesOfBase64(fields: Fields<never>, name: string, text: string): Uint8Array {
   const bytes = Buffer.from(text, 'base64'); // ignores invalid characters
-  return bytes.toString('base64') === text ? bytes : fields.reject(name, '', 'is not base64');
+  return bytes.toString('base64') === text ? bytes : fields.reject(name, '', 'must be base64');
 }
 
 /** Returns a key of etcdctl. Key and value are base64; an empty value is omitted. */
@@ -74,7 +74,7 @@ function readEtcdctlKey(kv: unknown, store: string, at: string): RecordedKey {
   const fields = Fields.of(kv, reject, 'kvs');
   const key = keyOfBytes(bytesOfBase64(fields, 'key', fields.text('key')));
   const value = textOfBytes(bytesOfBase64(fields, 'value', fields.string('value') ?? ''));
-  return { store, key, value: value ?? fields.reject('value', '', 'is not UTF-8'), at };
+  return { store, key, value: value ?? fields.reject('value', '', 'must be UTF-8'), at };
 }
 
 function etcdctlName(kv: unknown): string {

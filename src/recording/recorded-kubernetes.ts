@@ -26,9 +26,9 @@ function placeOf(object: RecordedObject): Place | string {
   const versionOf = ({ group, version }: ResourceType): string =>
     group === '' ? version : `${group}/${version}`;
   const type = CLUSTER_TYPES.find((one) => one.kind === kind && versionOf(one) === apiVersion);
-  if (type === undefined) return `${String(apiVersion)} ${String(kind)} is not served`;
+  if (type === undefined) return `${String(apiVersion)} ${String(kind)} is not supported`;
   const { name, namespace = 'default' } = isObject(metadata) ? metadata : {};
-  if (typeof name !== 'string' || typeof namespace !== 'string') return 'it has no name';
+  if (typeof name !== 'string' || typeof namespace !== 'string') return 'the object has no name';
   const root = type.group === '' ? '/api/' : '/apis/';
   const within = type.namespaced ? `/namespaces/${encodeURIComponent(namespace)}` : '';
   const collection = `${root}${versionOf(type)}${within}/${type.plural}`;
@@ -104,5 +104,5 @@ export class RecordedKubernetes {
 }
 
 function refusal(status: number): string | undefined {
-  return status < 300 ? undefined : `the API server answers ${status}`;
+  return status < 300 ? undefined : `the API server returned status ${status}`;
 }

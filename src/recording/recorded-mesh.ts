@@ -1,5 +1,6 @@
 import type { Clock, Random } from '../base/clock.ts';
 import { type Rejection, rejection } from '../base/rejection.ts';
+import { counted } from '../base/show-value.ts';
 import { bytesOfText } from '../kvstore/codec/bytes.ts';
 import {
   type ClusterConfig,
@@ -23,15 +24,15 @@ import { type RecordedKey, readRecordedKeys } from './recorded-keys.ts';
  */
 function strayKey({ store, key, at }: RecordedKey): Rejection | undefined {
   const parsed = parseKey(key);
-  if (parsed === undefined) return rejection('unknown-key', 'key', key, 'no key of a mesh', at);
+  if (parsed === undefined) return rejection('unknown-key', 'key', key, 'not a key of a mesh', at);
   const isOwn = (parsed.kind === 'node' || parsed.kind === 'service') && parsed.layout === 'state';
   if (isOwn && parsed.cluster !== store) {
-    const why = `the ${parsed.kind} is not of cluster ${store}, whose kvstore this is`;
+    const why = `the ${parsed.kind} belongs to another cluster than ${store}, the owner of the kvstore`;
     return rejection('wrong-cluster', 'key', key, why, at);
   }
   if (parsed.kind !== 'ip' || parsed.layout !== 'state') return undefined;
   if (parsed.addressSpace === DEFAULT_ADDRESS_SPACE) return undefined;
-  const why = `the only address space is ${DEFAULT_ADDRESS_SPACE}`;
+  const why = `the address space must be ${DEFAULT_ADDRESS_SPACE}`;
   return rejection('unknown-address-space', 'key', key, why, at);
 }
 
@@ -112,7 +113,7 @@ export class RecordedMesh {
     }
     if (keys === 0 && lines > 0)
       throw new InputError(
-        `--load ${path}: none of its ${lines} lines can be read; 'dpcache record' writes such files`,
+        `--load ${path}: none of its ${counted(lines, 'line')} is valid; 'dpcache record' writes valid files`,
       );
   }
 
@@ -127,7 +128,7 @@ export class RecordedMesh {
       for (const resource of MESH_RESOURCES) {
         const key = syncedKey(cluster, resource, config.capabilities.cached ? 'cache' : 'state');
         if (!(await store.createOnly(key, bytesOfText('')))) continue;
-        const why = 'is missing: is the recording cut off? What it holds is taken for complete';
+        const why = 'is missing: the recording may be cut off; its keys are used as if they were complete';
         onReject(rejection('missing-canary', 'key', key, why, `cluster ${cluster}`));
       }
     }

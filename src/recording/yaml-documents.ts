@@ -68,7 +68,7 @@ function parsePiece(text: string, lineCounter: LineCounter): readonly Document[]
   if (text.length > MAX_CHARS) {
     lineCounter.addNewLine(0);
     const tooLong = new Document(null);
-    const why = `a YAML document of more than ${MAX_CHARS >> 20} Mi characters: give it as JSON`;
+    const why = `the YAML document has more than ${MAX_CHARS >> 20} Mi characters: convert it to JSON`;
     tooLong.errors.push(new YAMLParseError([0, 1], 'UNEXPECTED_TOKEN', why));
     return [tooLong];
   }

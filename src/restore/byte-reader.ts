@@ -38,7 +38,7 @@ export class ByteReader {
       value += (byte & 0x7f) * 2 ** shift;
       if (byte < 0x80) return value;
     }
-    throw new CorruptError('a number does not end');
+    throw new CorruptError('a number has no end');
   }
 
   text(): string {
@@ -52,11 +52,11 @@ export class ByteReader {
     if (number === UNNUMBERED) return this.text();
     if (number === NEXT_NUMBER) {
       const text = this.text();
-      if (this.#texts.push(text) > KNOWN_TEXTS) throw new CorruptError('too many texts have numbers');
+      if (this.#texts.push(text) > KNOWN_TEXTS) throw new CorruptError('too many strings');
       return text;
     }
     const text = this.#texts[number - FIRST_NUMBER];
-    if (text === undefined) throw new CorruptError(`there is no text ${number}`);
+    if (text === undefined) throw new CorruptError(`unknown string ${number}`);
     return text;
   }
 

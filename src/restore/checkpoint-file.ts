@@ -119,7 +119,7 @@ export async function openCheckpoint(
   if (file === undefined) return undefined;
   try {
     if (file.size > maxBytes)
-      throw new CheckpointError('too-large', `it has ${file.size} bytes, more than ${maxBytes}`);
+      throw new CheckpointError('too-large', `the file has ${file.size} bytes; the maximum is ${maxBytes}`);
     return { file, header: await checkedHeader(file) };
   } catch (error) {
     await file.close();
@@ -132,14 +132,13 @@ async function checkedHeader(file: StateFile): Promise<Buffer> {
   let header: Buffer | undefined;
   let last: SectionKind | undefined;
   for await (const { kind, payload } of readSections(file)) {
-    if (last === SECTION.end) throw new CheckpointError('torn', 'it goes on after its end');
+    if (last === SECTION.end) throw new CheckpointError('torn', 'data after the end');
     if ((kind === SECTION.header) !== (header === undefined))
-      throw new CheckpointError('torn', 'its header is not the first section');
+      throw new CheckpointError('torn', 'the header is not the first section');
     header ??= Buffer.from(payload);
     last = kind;
   }
-  if (header === undefined || last !== SECTION.end)
-    throw new CheckpointError('torn', 'it ends before its end');
+  if (header === undefined || last !== SECTION.end) throw new CheckpointError('torn', 'the file is cut off');
   return header;
 }
 
@@ -170,7 +169,7 @@ export async function* readSections(file: StateFile): AsyncGenerator<Section, vo
     const end = HEAD + length;
     if (frame.readUInt32BE(end) !== crc32(frame.subarray(0, end)))
       throw new CheckpointError('torn', 'a checksum does not match');
-    if (!isSectionKind(kind)) throw new CheckpointError('newer', `there is no section ${kind}`);
+    if (!isSectionKind(kind)) throw new CheckpointError('newer', `unknown section ${kind}`);
     yield { kind, payload: frame.subarray(HEAD, end) };
   }
 }
@@ -180,11 +179,11 @@ async function checkPreamble(bytes: FileBytes): Promise<void> {
     throw error instanceof CheckpointError ? new CheckpointError('foreign', messageOf(error)) : error;
   });
   if (!preamble.subarray(0, MAGIC.length).equals(MAGIC))
-    throw new CheckpointError('foreign', 'it does not begin as a checkpoint');
+    throw new CheckpointError('foreign', 'not a checkpoint');
   const version = preamble.readUInt8(MAGIC.length);
   if (version > VERSION)
-    throw new CheckpointError('newer', `it is of version ${version}, and ${VERSION} is known`);
-  if (version < VERSION) throw new CheckpointError('foreign', `there is no version ${version}`);
+    throw new CheckpointError('newer', `version ${version} is not supported; the current one is ${VERSION}`);
+  if (version < VERSION) throw new CheckpointError('foreign', `unknown version ${version}`);
 }
 
 function isSectionKind(kind: number): kind is SectionKind {
@@ -208,7 +207,7 @@ class FileBytes {
 
   /** Returns the next `count` bytes and advances by `used` bytes. They are valid until the next call. */
   async take(count: number, used: number): Promise<Buffer> {
-    if (!(await this.#has(count))) throw new CheckpointError('torn', 'it ends within a section');
+    if (!(await this.#has(count))) throw new CheckpointError('torn', 'the file ends within a section');
     const from = this.#from;
     this.#from += used;
     return this.#buffer.subarray(from, from + count);

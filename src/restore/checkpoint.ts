@@ -152,7 +152,7 @@ export function readHeader(payload: Uint8Array): Decoded<CheckpointHeader> {
 /** Returns the records of a JSON section. Throws {@link CheckpointError} if it is not a list. */
 export function readRecords(payload: Uint8Array): readonly unknown[] {
   const value = parseJson(payload);
-  if (!Array.isArray(value)) throw new CheckpointError('torn', 'a section is no list');
+  if (!Array.isArray(value)) throw new CheckpointError('torn', 'a section is not a list');
   return value;
 }
 

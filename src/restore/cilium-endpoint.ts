@@ -42,13 +42,13 @@ const BASE64 = /^[A-Za-z0-9+/]+={0,2}$/;
 export function decodeEndpointHeader(text: string, at: string): Decoded<CiliumEndpoint> {
   return decodeWith(at, () => {
     const mark = text.indexOf(MARK);
-    if (mark < 0) rejectInput('no-endpoint', MARK, undefined, 'no line has it');
+    if (mark < 0) rejectInput('no-endpoint', MARK, undefined, 'no line contains it');
     const [line = ''] = text.slice(mark + MARK.length).split(/\r?\n/, 1);
     const parts = line.trim().split(':');
     const [version = '', endpoint = ''] = parts;
     if (parts.length !== 2) rejectInput('invalid-header', MARK, line, 'must have exactly one :');
     for (const part of [version, endpoint])
-      if (!BASE64.test(part)) rejectInput('invalid-base64', MARK, part, 'is not base64');
+      if (!BASE64.test(part)) rejectInput('invalid-base64', MARK, part, 'must be base64');
     return readEndpoint(Buffer.from(endpoint, 'base64').toString('utf8'));
   });
 }

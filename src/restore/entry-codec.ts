@@ -31,7 +31,7 @@ const key = prefixRegister();
  * Sources, owners, hosts, namespaces and port names are numbered, because they repeat. A typical pod takes about 40 bytes.
  */
 export function writeEntry(out: ByteWriter, entry: CheckpointEntry): void {
-  if (!parsePrefix(entry.key, key)) throw new CorruptError(`${entry.key} is no key`);
+  if (!parsePrefix(entry.key, key)) throw new CorruptError(`invalid key ${entry.key}`);
   const { hostIP, encryptKey, k8s } = entry;
   const ports = k8s?.namedPorts;
   const isSixth = key.family === 6;
@@ -105,11 +105,11 @@ function readPorts(from: ByteReader): NamedPorts {
 }
 
 function identityOf(value: number): KeyedEntry['identity'] {
-  if (!isNumericIdentity(value)) throw new CorruptError(`${value} is no identity`);
+  if (!isNumericIdentity(value)) throw new CorruptError(`invalid identity ${value}`);
   return value;
 }
 
 function sourceOf(text: string): Source {
-  if (!isSource(text)) throw new CorruptError(`${text} is no source`);
+  if (!isSource(text)) throw new CorruptError(`invalid source ${text}`);
   return text;
 }

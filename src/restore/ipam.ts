@@ -139,7 +139,7 @@ export class IPAM {
   #cidr(pool: string, cidr: string): readonly Prefix[] {
     const prefix = Prefix.parse(cidr);
     if (prefix !== undefined) return [prefix];
-    this.#rejections.add(rejection('invalid-cidr', 'cidr', cidr, 'is not a valid CIDR', pool));
+    this.#rejections.add(rejection('invalid-cidr', 'cidr', cidr, 'invalid CIDR', pool));
     return [];
   }
 }
@@ -154,10 +154,10 @@ checkArguments(IPAM, {
 });
 
 const WHY: Readonly<Record<Exclude<TakeOutcome, 'taken'>, string>> = {
-  'in-use': 'another owner has it',
-  outside: 'lies in no CIDR of the pool',
-  'unknown-pool': 'there is no such pool',
-  invalid: 'is not a valid IP address',
+  'in-use': 'already in use by another owner',
+  outside: 'not in a CIDR of the pool',
+  'unknown-pool': 'unknown pool',
+  invalid: 'invalid IP address',
 };
 
 function isInside(ip: Prefix, { cidrs, takesAny }: Pool): boolean {

@@ -242,7 +242,7 @@ export class Restoration {
     const { clusterName } = this.#options;
     const { cluster } = header.value;
     if (cluster === clusterName) return header.value;
-    throw new CheckpointError('foreign', `it is of cluster ${cluster}, not of ${clusterName}`);
+    throw new CheckpointError('foreign', `the state belongs to cluster ${cluster}, not to ${clusterName}`);
   }
 
   async #take(
@@ -310,7 +310,7 @@ export class Restoration {
   #takeNode(node: unknown, header: CheckpointHeader): boolean {
     if (this.#options.nodes.restore({ version: 1, nodes: [node] }) === 0) return false;
     const { cluster, name }: Readonly<Record<string, unknown>> = isObject(node) ? node : {};
-    assert(typeof cluster === 'string' && typeof name === 'string', 'a node that was taken has a name');
+    assert(typeof cluster === 'string' && typeof name === 'string', 'an imported node has a name');
     this.#nodeTaken({ cluster, name }, header);
     return true;
   }
@@ -340,9 +340,9 @@ export class Restoration {
     try {
       const name = await setAside(this.#options.folder, fault);
       this.#reject(rejection('unusable-checkpoint', 'checkpoint', fault, message));
-      return { kind: 'set-aside', fault, message: `${message}; it is ${name} now` };
+      return { kind: 'set-aside', fault, message: `${message}; renamed to ${name}` };
     } catch (error) {
-      return { kind: 'unreadable', message: `${message}, and cannot be renamed: ${messageOf(error)}` };
+      return { kind: 'unreadable', message: `${message}; cannot rename it: ${messageOf(error)}` };
     }
   }
 }

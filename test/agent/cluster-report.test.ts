@@ -66,21 +66,21 @@ it('a lost kvstore is reported once with the reason and the time, and again when
   const { after } = reportOf([cluster('far')]);
   expect(await after(5, [cluster('far')])).toEqual([]);
   expect(await after(10, [AWAY])).toEqual([
-    `warn  cluster far: unreachable, serving what was known at ${AT}: connection refused`,
+    `warn  cluster far: unreachable, serving the state of ${AT}: connection refused`,
   ]);
   expect(await after(5, [AWAY])).toEqual([]);
-  expect(await after(5, [cluster('far')])).toEqual(['warn  cluster far: connected, complete, after 15 s']);
+  expect(await after(5, [cluster('far')])).toEqual(['warn  cluster far: connected and complete after 15 s']);
   expect(await after(5, [cluster('far')])).toEqual([]);
 });
 
 it('a lost configuration is reported even if the kvstore answers', async () => {
   const { after } = reportOf([cluster('far')]);
   expect(await after(10, [EMPTY])).toEqual([
-    `warn  cluster far: no configuration in its kvstore, serving what was known at ${AT}: it is gone`,
+    `warn  cluster far: no configuration in the kvstore, serving the state of ${AT}: it is gone`,
   ]);
   // Back, but not complete: its end is not reported yet.
   expect(await after(5, [cluster('far', { state: 'watching', ready: false, knownAt: AT })])).toEqual([]);
-  expect(await after(5, [cluster('far')])).toEqual(['warn  cluster far: connected, complete, after 15 s']);
+  expect(await after(5, [cluster('far')])).toEqual(['warn  cluster far: connected and complete after 15 s']);
 });
 
 it('a reconnection within a second is not reported', async () => {
@@ -93,7 +93,7 @@ it('a cluster that was missing in the first sync is reported when it is complete
   const { after } = reportOf([cluster('far', { connected: false, ready: false })]);
   expect(await after(5, [cluster('far', { connected: false, ready: false })])).toEqual([]);
   expect(await after(5, [cluster('far', { ready: false })])).toEqual([]);
-  expect(await after(1, [cluster('far')])).toEqual(['warn  cluster far: connected, complete, after 10 s']);
+  expect(await after(1, [cluster('far')])).toEqual(['warn  cluster far: connected and complete after 10 s']);
 });
 
 it('clusters that join and leave are reported at level info; a removed cluster is not reported again', async () => {
@@ -119,13 +119,12 @@ it('sets no timer if there is no problem, and none after stop', async () => {
 it('the log names a new reason of the same outage (regression: only the first, never an expired certificate)', async () => {
   const { after } = reportOf([cluster('far')]);
   const failing = (lastFailure: string): ClusterDocument => ({ ...AWAY, lastFailure });
-  const line = (why: string): string =>
-    `warn  cluster far: unreachable, serving what was known at ${AT}: ${why}`;
+  const line = (why: string): string => `warn  cluster far: unreachable, serving the state of ${AT}: ${why}`;
   expect(await after(2, [failing('connection dropped')])).toEqual([line('connection dropped')]);
   expect(await after(8, [failing('certificate has expired')])).toEqual([]);
   expect(await after(2, [failing('certificate has expired')])).toEqual([line('certificate has expired')]);
   expect(await after(60, [failing('connection dropped')])).toEqual([]);
-  expect(await after(60, [cluster('far')])).toEqual(['warn  cluster far: connected, complete, after 72 s']);
+  expect(await after(60, [cluster('far')])).toEqual(['warn  cluster far: connected and complete after 72 s']);
   expect(await after(2, [failing('connection dropped')])).toEqual([line('connection dropped')]);
 });
 

@@ -81,7 +81,7 @@ it('a failed repair is logged, and the next one is tried (regression: unhandled 
     await settle();
   }
   expect(repairs).toBe(2);
-  const line = 'error --datapath linux: cannot repair the kernel, tries again: netlink is out of buffers';
+  const line = 'error --datapath linux: cannot repair the kernel; retrying: netlink is out of buffers';
   expect(logged).toEqual([line, line]);
   keeper.step().stop?.();
   expect(clock.pending).toBe(0);

@@ -220,7 +220,7 @@ describe('an agent that follows Kubernetes', () => {
     const withoutState = (sentences: readonly string[]): readonly string[] =>
       sentences.map((sentence) => sentence.replace(/, (forbidden|listing): /, ': '));
     expect(withoutState(missing).filter((sentence) => sentence.startsWith('Kubernetes: '))).toEqual([
-      expect.stringMatching(/^Kubernetes: ciliumnodes not complete: .*list.*ciliumnodes/),
+      expect.stringMatching(/^Kubernetes: ciliumnodes are not complete .*: .*list.*ciliumnodes/),
     ]);
     expect(agent.services.get({ namespace: 'shop', name: 'cart' })).toBeDefined();
     expect(withoutState(agent.blockers())).toEqual(withoutState(missing));

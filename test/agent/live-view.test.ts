@@ -66,7 +66,7 @@ describe('the live view', () => {
         '12:00:00 + ip  10.0.0.2/32  pod shop/web-1, identity 300, on 192.168.0.1',
         '12:00:00 ~ ip  10.0.0.1/32  identity 300 → 301',
         '12:00:00 - ip  10.0.0.2/32  pod shop/web-1, identity 300, on 192.168.0.1',
-        '         1 prefixes, 0 nodes, 0 services with 0 backends',
+        '         1 prefix, 0 nodes, 0 services with 0 backends',
         '',
       ].join('\n'),
     );
@@ -79,7 +79,7 @@ describe('the live view', () => {
     using _following = view.follow();
     ipcache.upsert('10.0.0.1', { identity: 300, source: 'restored', owner: 'own' });
     await clock.advance(100);
-    expect(printed()).toContain('+ ip  10.0.0.1/32  identity 300, only restored\n');
+    expect(printed()).toContain('+ ip  10.0.0.1/32  identity 300, restored\n');
     ipcache.upsert('10.0.0.2', CLAIM);
     await clock.advance(100);
     expect(printed()).toContain('+ ip  10.0.0.2/32  identity 300\n');
@@ -92,7 +92,7 @@ describe('the live view', () => {
     await clock.advance(100);
     const lines = printed().trimEnd().split('\n');
     expect(lines).toHaveLength(10);
-    expect(lines[8]).toBe('         … and 992 more prefixes: in all 1000 came, 0 changed, 0 went');
+    expect(lines[8]).toBe('         … and 992 more prefixes: in total 1000 added, 0 changed, 0 removed');
   });
 
   it('shows every change of a burst if requested', async () => {
@@ -114,7 +114,7 @@ describe('the live view', () => {
     expect(printed()).toBe('');
     reader.behind = 0;
     await clock.advance(100);
-    expect(printed()).toContain('… and 992 more prefixes: in all 10 came, 990 changed, 0 went');
+    expect(printed()).toContain('… and 992 more prefixes: in total 10 added, 990 changed, 0 removed');
     reader.behind = 1 << 20;
     ipcache.delete('10.0.0.1', CLAIM);
     unsubscribe();

@@ -290,7 +290,7 @@ describe('a mesh', () => {
     const small = await startAgent(far);
     expect(small.state().ipcache).toEqual({});
     expect(small.missing).toEqual([
-      expect.stringMatching(/cluster far is not complete, .*: .* maxConnectedClusters 511/),
+      expect.stringMatching(/cluster far is incomplete: .*: .* maxConnectedClusters 511/),
     ]);
   });
 });

@@ -88,7 +88,7 @@ describe('a state folder', () => {
     const stateDir = temporaryFolder({});
     const { agent } = await startAgent(OWN, CART, { stateDir });
     await expect(startAgent(OWN, CART, { stateDir })).rejects.toThrow(
-      `--state-dir ${stateDir}: in use by the agent with pid ${process.pid}: stop it, or choose another folder`,
+      `--state-dir ${stateDir}: in use by the agent with pid ${process.pid}: stop it, or set another folder`,
     );
     await agent.stop();
     expect(readdirSync(stateDir)).toEqual(['checkpoint']);
@@ -98,7 +98,7 @@ describe('a state folder', () => {
   it('on a full disk does not prevent the start because of its lock', async () => {
     const stateDir = join(temporaryFolder({}), 'x'.repeat(100));
     const { agent, logged } = await startAgent(OWN, CART, { stateDir });
-    expect(logged).toEqual([expect.stringContaining(`--state-dir ${stateDir}: cannot be locked: `)]);
+    expect(logged).toEqual([expect.stringContaining(`--state-dir ${stateDir}: cannot lock the folder: `)]);
     await agent.stop();
     expect(readdirSync(stateDir)).toEqual(['checkpoint']);
   });
@@ -108,7 +108,7 @@ describe('a state folder', () => {
     execFileSync('mkfifo', [join(stateDir, 'checkpoint')]);
     const { agent, logged } = await startAgent(OWN, CART, { stateDir });
     expect(logged).toEqual([
-      `warn  --state-dir ${stateDir}: the checkpoint cannot be read, and the agent starts without it: is a FIFO, not a file`,
+      `warn  --state-dir ${stateDir}: cannot read the checkpoint: is a FIFO, not a file; the agent starts without it`,
     ]);
     await agent.stop();
     expect(statSync(join(stateDir, 'checkpoint')).isFile()).toBe(true);
@@ -148,7 +148,7 @@ describe('an agent that is restarted', () => {
     const stateDir = temporaryFolder({});
     await firstRun(stateDir);
     const { agent, missing } = await startAgent(OWN, CART, { stateDir, clustermeshConfig: unreachable() });
-    expect(missing.join(' ')).toContain('cluster baltic is not complete');
+    expect(missing.join(' ')).toContain('cluster baltic is incomplete');
     const restored = { knownAt: expect.any(String), ageSeconds: expect.any(Number) };
     const entry = {
       identity: 131_500,
@@ -187,7 +187,7 @@ describe('an agent that is restarted', () => {
     expect(Array.from(agent.ipcache.entries(), ({ source }) => source)).not.toContain('restored');
   });
 
-  it('keeps restored entries of a complete cluster until the first sync is done, because another source may have them', async () => {
+  it('keeps restored entries of a complete cluster until the initial sync is done, because another source may have them', async () => {
     const stateDir = temporaryFolder({});
     await firstRun(stateDir);
     const lines = [config('own', 1), ip('own', '10.1.0.9', 66_000)].map(([store, key, value]) =>
@@ -208,9 +208,9 @@ describe('an agent that is restarted', () => {
     const started = agent.start(new AbortController().signal);
     const stateOf = (name: string): string | undefined =>
       agent.status().steps.find((step) => step.name === name)?.state;
-    await expect.poll(() => stateOf('first sync of the own cluster')).toBe('done');
+    await expect.poll(() => stateOf('initial sync of the own cluster')).toBe('done');
     await settle();
-    expect(stateOf('first sync of the remote clusters')).toBe('running');
+    expect(stateOf('initial sync of the remote clusters')).toBe('running');
     expect(agent.ipcache.lookup('10.1.0.1')).toMatchObject({ source: 'restored' });
     await agent.stop();
     await started;
@@ -246,7 +246,7 @@ describe('an agent that is restarted', () => {
     writeFileSync(path, readFileSync(path).subarray(0, 100));
     const { agent, logged } = await startAgent(OWN, CART, { stateDir, clustermeshConfig: unreachable() });
     expect(agent.ipcache.lookup('10.2.0.1')).toBeUndefined();
-    expect(logged.join('\n')).toContain('the checkpoint is torn, and the agent starts without it');
+    expect(logged.join('\n')).toContain('renamed to checkpoint.torn; the agent starts without it');
     expect(readdirSync(stateDir)).toEqual(['checkpoint.torn', 'lock']);
   });
 
@@ -299,7 +299,9 @@ describe('an agent that is restarted', () => {
     await second.agent.stop();
     const missing = { ...options, stateDir: temporaryFolder({}), importCiliumState: '/nowhere' };
     const third = await startAgent([], '', missing);
-    expect(third.logged.join('\n')).toMatch(/--import-cilium-state \/nowhere: the agent starts without it: /);
+    expect(third.logged.join('\n')).toMatch(
+      /--import-cilium-state \/nowhere: .*; the agent starts without this state/,
+    );
     expect([...third.agent.ipcache.entries()]).toEqual([]);
   });
 
@@ -317,7 +319,7 @@ describe('an agent that is restarted', () => {
     const { agent, missing, logged } = await startAgent(OWN, CART, { stateDir });
     expect(missing).toEqual([]);
     await agent.stop();
-    expect(logged.join('\n')).toContain('no checkpoint can be written');
-    expect(agent.status().checkpoint?.failure).toContain('EEXIST');
+    expect(logged.join('\n')).toContain('cannot write a checkpoint');
+    expect(agent.status().checkpoint?.failure).toContain('file already exists');
   });
 });

@@ -29,6 +29,10 @@ describe('the message of a failure', () => {
     [{ code: 'ECONNREFUSED', syscall: 'connect', address: '::1', port: 80 }, 'connection refused: [::1]:80'],
     [{ code: 'ENOTFOUND', syscall: 'getaddrinfo', hostname: 'a.example' }, 'unknown host name: a.example'],
     [{ code: 'EACCES', syscall: 'connect', address: '/a.sock' }, 'permission denied'],
+    [
+      { code: 'EEXIST', syscall: 'mkdir', message: "EEXIST: file already exists, mkdir '/a, b'" },
+      'file already exists',
+    ],
     [{ code: 'EUNATCH', syscall: 'open' }, 'raw'],
     [{ code: 'ENOENT' }, 'raw'],
   ])('%j', (fields, message) => {

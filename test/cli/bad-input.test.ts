@@ -35,17 +35,17 @@ describe('an invalid item is rejected with its place and field and counted, and 
     [
       'a key of no mesh',
       line('own', 'hello/world', ''),
-      /mesh.jsonl:5: key "hello\/world": no key of a mesh/,
+      /mesh.jsonl:5: key "hello\/world": not a key of a mesh/,
     ],
     [
       'a node in the kvstore of another cluster',
       line('far', 'cilium/state/nodes/v1/own/n9', { Name: 'n9', Cluster: 'own' }),
-      /mesh.jsonl:5: key ".*\/own\/n9": the node is not of cluster far/,
+      /mesh.jsonl:5: key ".*\/own\/n9": the node belongs to another cluster than far/,
     ],
     [
       'an IP of another address space',
       line('own', 'cilium/state/ip/v1/other/10.0.0.9', { IP: '10.0.0.9', ID: 300 }),
-      /mesh.jsonl:5: key ".*": the only address space is default/,
+      /mesh.jsonl:5: key ".*": the address space must be default/,
     ],
     ['a value that is no JSON', line('own', `${IP}/10.0.0.9`, '{"IP":'), /10.0.0.9: value "\{\\"IP\\":"/],
     [
@@ -162,10 +162,10 @@ describe('an invalid item is rejected with its place and field and counted, and 
     expect(status).toBe(0);
     expect(stderr.trimEnd().split('\n')).toEqual([
       expect.stringMatching(
-        /all.yaml:6: kind "apps\/v1 Deployment": only Service, Endpoints and EndpointSlice/,
+        /all.yaml:6: kind "apps\/v1 Deployment": must be Service, Endpoints or EndpointSlice/,
       ),
-      expect.stringMatching(/all.yaml:10: kind "serving.knative.dev\/v1 Service": only/),
-      expect.stringMatching(/all.yaml:14: kind undefined: only/),
+      expect.stringMatching(/all.yaml:10: kind "serving.knative.dev\/v1 Service": must be/),
+      expect.stringMatching(/all.yaml:14: kind undefined: must be/),
     ]);
     expect(Object.keys(JSON.parse(stdout).services)).toEqual(['shop/a', 'shop/b']);
   });
@@ -214,7 +214,7 @@ describe('an invalid item is rejected with its place and field and counted, and 
     expect(status).toBe(1);
     expect(stderr).toMatch(/cilium\/cluster-config\/far: id "two": must be a number/);
     expect(stderr).toMatch(
-      /cluster far is not complete, connected, nodes, services, identities, ip missing: cilium/,
+      /cluster far is incomplete: connected, nodes, services, identities, ip missing: cilium/,
     );
     expect(Object.keys(JSON.parse(stdout).ipcache)).toEqual(['10.0.0.1/32']);
   });
@@ -226,7 +226,7 @@ describe('an invalid item is rejected with its place and field and counted, and 
       const { status, stdout, stderr } = await dpcache(...words, '--cluster', 'own', '--load', load);
       expect(status).toBe(1);
       expect(stdout).toMatch(/own|10\.0\.0\.1/);
-      expect(stderr).toMatch(/cluster far is not complete/);
+      expect(stderr).toMatch(/cluster far is incomplete/);
     }
   });
 
@@ -264,7 +264,7 @@ describe('an invalid item is rejected with its place and field and counted, and 
       '--load',
       join(folder, 'mesh.jsonl'),
     );
-    expect(stderr.trimEnd().split('\n').at(-1)).toBe('warn  480 more of reason invalid-key');
+    expect(stderr.trimEnd().split('\n').at(-1)).toBe('warn  480 more rejections of reason invalid-key');
     expect(stderr.trimEnd().split('\n')).toHaveLength(21);
     expect(JSON.parse(stdout).rejected).toMatchObject({ total: 500, byReason: { 'invalid-key': 500 } });
   });
@@ -315,9 +315,7 @@ describe('unreadable input ends the command with status 1 and names the remedy',
       const { status, stdout, stderr } = await dpcache('agent', ...once, option, '/nowhere/file');
       expect(status).toBe(1);
       expect(stdout).toBe('');
-      expect(stderr).toBe(
-        `dpcache: ${option} /nowhere/file: there is no such file or folder: check the path\n`,
-      );
+      expect(stderr).toBe(`dpcache: ${option} /nowhere/file: no such file or folder: check the path\n`);
     },
   );
 });
@@ -384,7 +382,7 @@ describe('a recording', () => {
     const { status, stdout, stderr } = await dpcache('status', '--load', load);
     expect({ status, stdout }).toEqual({ status: 1, stdout: '' });
     expect(stderr).toContain(
-      `dpcache: --load ${load}: none of its 2 lines can be read; 'dpcache record' writes`,
+      `dpcache: --load ${load}: none of its 2 lines is valid; 'dpcache record' writes`,
     );
   });
 });

@@ -199,17 +199,20 @@ describe('dpcache config check', () => {
       'a.yaml: datapath-routing: "bgp": Allowed choices are auto, direct, tunnel, off.\n',
     ],
     ['kvstore: etcd', 'a.yaml: --kvstore etcd requires --kvstore-config <file>\n'],
-    ['listen-token: a', 'a.yaml: --listen-…: say where with --listen <address>\n'],
-    ['ui: true', 'a.yaml: --ui: the page is served over TCP: say where with --listen <address>\n'],
+    ['listen-token: a', 'a.yaml: --listen-… requires --listen <address>\n'],
+    ['ui: true', 'a.yaml: --ui requires --listen <address>, because the page is served over TCP\n'],
     [
       'listen: 10.0.0.1:80\nlisten-cert: a\nkvstore: etcd',
       [
         'a.yaml: --kvstore etcd requires --kvstore-config <file>\n',
-        'a.yaml: --listen-cert and --listen-key belong together: name both\n',
-        'a.yaml: --listen 10.0.0.1: beyond this machine it is served only with --listen-token or --listen-client-ca\n',
+        'a.yaml: --listen-cert and --listen-key require each other\n',
+        'a.yaml: --listen 10.0.0.1 requires --listen-token or --listen-client-ca, because other machines can reach this address\n',
       ].join(''),
     ],
-    ['listen: 80\nlisten-client-ca: a', 'a.yaml: --listen-client-ca: add --listen-cert and --listen-key\n'],
+    [
+      'listen: 80\nlisten-client-ca: a',
+      'a.yaml: --listen-client-ca requires --listen-cert and --listen-key\n',
+    ],
   ])('%j is rejected', async (text, said) => {
     expect(await check(text)).toEqual({ status: 1, said });
   });
@@ -238,11 +241,11 @@ describe('dpcache config check', () => {
     expect([status, stderr]).toEqual([1, expect.stringContaining('--listen-token')]);
     const said = stderr.trimEnd().split('\n');
     for (const what of [
-      `--listen-token ${folder}/token: it is empty`,
+      `--listen-token ${folder}/token: the file is empty`,
       `--kvstore-config ${folder}/etcd.yaml: `,
       `--clustermesh-config ${folder}/mesh/far: `,
       `--kubeconfig ${folder}/kubeconfig: `,
-      '--manifests /no/manifests: there is no such file or folder',
+      '--manifests /no/manifests: no such file or folder',
     ])
       expect(said).toContainEqual(expect.stringContaining(what));
     expect(said).toHaveLength(5);
@@ -263,7 +266,7 @@ describe('dpcache config check', () => {
     );
     expect(await dpcache('config', 'check', '--of', 'operator', path)).toMatchObject({
       status: 1,
-      stderr: `${path}: --listen-…: say where with --listen <address>\n`,
+      stderr: `${path}: --listen-… requires --listen <address>\n`,
     });
     const contradictory = join(temporaryFolder({ 'b.yaml': 'endpoint-gc-interval: 0\n' }), 'b.yaml');
     expect(await dpcache('config', 'check', '--of', 'operator', contradictory)).toMatchObject({
@@ -292,7 +295,7 @@ describe('dpcache config check', () => {
   it('reports a missing file', async () => {
     expect(await dpcache('config', 'check', '/nowhere')).toMatchObject({
       status: 1,
-      stderr: 'dpcache: --config /nowhere: there is no such file or folder: check the path\n',
+      stderr: 'dpcache: --config /nowhere: no such file or folder: check the path\n',
     });
   });
 });

@@ -91,7 +91,7 @@ describe('dpcache operator', () => {
     );
     const { stdout } = await dpcache('operator', 'status', ...socket);
     expect(stdout).toMatch(
-      /^Cluster atlantic: this operator is alone\.\nNamespaces: 2 of 2 global; by default global\.\nDUTY +STATE +KEYS +PENDING +LAST ROUND/,
+      /^Cluster atlantic: this operator runs without leader election\.\nNamespaces: 2 of 2 global; by default global\.\nDUTY +STATE +KEYS +PENDING +LAST ROUND/,
     );
     expect(stdout).toMatch(/^node sync +running +3 +0 /m);
     expect(stdout).toMatch(/^node-gc +off /m);
@@ -178,9 +178,9 @@ describe('dpcache operator', () => {
     [
       1,
       ['--kubeconfig', '/nowhere/config', '--dry-run'],
-      '--kubeconfig /nowhere/config: there is no such file or folder',
+      '--kubeconfig /nowhere/config: no such file or folder',
     ],
-    [1, ['--cluster', 'atlantic', '--dry-run'], 'elsewhere name a kubeconfig with --kubeconfig'],
+    [1, ['--cluster', 'atlantic', '--dry-run'], 'outside of a pod, set a kubeconfig with --kubeconfig'],
     [1, ['status', '--socket', '/nowhere/operator.sock'], 'start one with dpcache operator'],
   ])('ends with status %i for %j', async (status, words, why) => {
     const socket = words[0] === 'status' ? [] : ['--no-socket'];

@@ -61,9 +61,9 @@ describe('dpcache ipcache', () => {
   });
 
   it.each([
-    [['get', '9.9.9.9'], '9.9.9.9: nothing is known of it'],
-    [['get', '9.9.9.0/24'], '9.9.9.0/24: nothing is known of it'],
-    [['explain', '9.9.9.9'], '9.9.9.9: nothing is known of it'],
+    [['get', '9.9.9.9'], 'dpcache: 9.9.9.9: not found'],
+    [['get', '9.9.9.0/24'], 'dpcache: 9.9.9.0/24: not found'],
+    [['explain', '9.9.9.9'], 'dpcache: 9.9.9.9: not found'],
   ])('%j of an unknown object: status 1 and the reason', async (words, why) => {
     expect(await dpcache('ipcache', ...words, ...MESH)).toEqual({
       status: 1,
@@ -107,9 +107,9 @@ describe('dpcache status', () => {
     const rows = await lines('status');
     expect(rows[1]).toMatch(/^atlantic \(own\) +1 +ready +4 +- +5 +86 +0$/);
     expect(rows.join('\n')).toContain(
-      '339 prefixes, 12 nodes, 5 services with 156 backends; 0 claims overruled, 3 CIDRs hidden',
+      '339 prefixes, 12 nodes, 5 services with 156 backends; 0 overruled claims, 3 CIDRs hidden',
     );
-    expect(rows.at(-1)).toBe('Nothing was rejected.');
+    expect(rows.at(-1)).toBe('No items were rejected.');
     expect(await json('status')).toMatchObject({
       cluster: 'atlantic',
       clusterID: 1,
@@ -128,7 +128,7 @@ describe('dpcache agent --once', () => {
     const rows = await lines('agent', '--once');
     expect(rows.length).toBeLessThan(50);
     expect(rows.filter((row) => /^\S/.test(row)).map((row) => row.replace(/ \(.*/, ''))).toEqual([
-      'What is where, as seen from cluster atlantic',
+      'State of the mesh, as seen by cluster atlantic',
       ...['Clusters', 'Nodes', 'Services', 'Some prefixes'],
     ]);
   });

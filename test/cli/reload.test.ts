@@ -83,7 +83,7 @@ it('SIGHUP reloads the log level and manifests, and reports settings that it can
   const rate = (qps: number): string => `clustermesh-config: ${folder}\nkvstore-opt: [etcd.qps=${qps}]\n`;
   configure(rate(5), file('a.yaml'));
   const agent = startAgent(file('c.yaml'), file('s.sock'));
-  await agent.shows('Every change is shown');
+  await agent.shows('Changes follow');
   expect(await agent.services()).toEqual(['one', 'two']);
 
   // An object that is not there any more goes, also where its file has stayed.
@@ -97,7 +97,7 @@ it('SIGHUP reloads the log level and manifests, and reports settings that it can
   configure(`cluster: other\n${rate(7)}`, `${file('a.yaml')}, ${file('b.yaml')}`);
   agent.hangup();
   await agent.shows(DONE, 2);
-  expect(agent.written()).toContain('warn  cluster has changed: it takes effect at the next start');
+  expect(agent.written()).toContain('warn  cluster has changed: restart to apply it');
   expect(agent.written()).not.toContain('kvstore-opt has changed');
 });
 
@@ -107,7 +107,7 @@ it('SIGHUP rejects settings that contradict the followed sources (regression: tw
   const right = `socket: ${file('s.sock')}\nk8s-load: ${file('a.yaml')}\n`;
   writeFileSync(file('c.yaml'), right);
   const agent = startAgent(file('c.yaml'), file('s.sock'));
-  await agent.shows('Every change is shown');
+  await agent.shows('Changes follow');
   writeFileSync(file('c.yaml'), `${right}manifests: ${file('b.yaml')}\n`);
   agent.hangup();
   await agent.shows('cannot reload settings: --config');
@@ -121,7 +121,7 @@ it('SIGHUP removes nothing because of an invalid or half-written file', async ()
   const right = `socket: ${file('s.sock')}\nmanifests: ${file('a.yaml')}\n`;
   writeFileSync(file('c.yaml'), right);
   const agent = startAgent(file('c.yaml'), file('s.sock'));
-  await agent.shows('Every change is shown');
+  await agent.shows('Changes follow');
 
   writeFileSync(file('c.yaml'), 'log-level: loud\n');
   agent.hangup();
@@ -132,7 +132,7 @@ it('SIGHUP removes nothing because of an invalid or half-written file', async ()
   writeFileSync(file('a.yaml'), `${service('three')}---\nkind: Service\nmetadata: {`);
   agent.hangup();
   await agent.shows(DONE);
-  expect(agent.written()).toContain('--manifests: a part is invalid: 2 objects that are missing are kept');
+  expect(agent.written()).toContain('--manifests: kept 2 missing objects, because a part is invalid');
   expect(await agent.services()).toEqual(['one', 'three', 'two']);
 
   writeFileSync(file('a.yaml'), service('three'));
@@ -148,7 +148,7 @@ it('a failed reload changes nothing (regression: log level and rates had changed
     writeFileSync(file('c.yaml'), `socket: ${file('s.sock')}\nmanifests: [${file('a.yaml')}]\n${more}`);
   configure('');
   const agent = startAgent(file('c.yaml'), file('s.sock'));
-  await agent.shows('Every change is shown');
+  await agent.shows('Changes follow');
 
   writeFileSync(file('a.yaml'), `${service('one')}---\n${service('three')}`);
   const missing = `manifests: [${file('a.yaml')}, ${file('missing.yaml')}]\nlog-level: silent\ncluster: other\n`;
@@ -160,7 +160,7 @@ it('a failed reload changes nothing (regression: log level and rates had changed
   configure('cluster: other\n');
   agent.hangup();
   await agent.shows(DONE);
-  expect(agent.written()).toContain('warn  cluster has changed: it takes effect at the next start');
+  expect(agent.written()).toContain('warn  cluster has changed: restart to apply it');
   expect(await agent.services()).toEqual(['one', 'three']);
 });
 
@@ -174,7 +174,7 @@ it('SIGHUP reloads the log level of an operator (regression: it ended the operat
   writeFileSync(config, 'log-level: info\ncluster: other\n');
   operator.hangup();
   await operator.shows('info  reloaded settings');
-  expect(operator.written()).toContain('warn  cluster has changed: it takes effect at the next start');
+  expect(operator.written()).toContain('warn  cluster has changed: restart to apply it');
 });
 
 it('--watch prints a list again when it has changed, and ends with the agent', async () => {
@@ -182,7 +182,7 @@ it('--watch prints a list again when it has changed, and ends with the agent', a
   const file = (name: string): string => join(folder, name);
   writeFileSync(file('c.yaml'), `socket: ${file('s.sock')}\nmanifests: ${file('a.yaml')}\n`);
   const agent = startAgent(file('c.yaml'), file('s.sock'));
-  await agent.shows('Every change is shown');
+  await agent.shows('Changes follow');
   const stop = new AbortController();
   let shown = '';
   const stdout = {

@@ -91,7 +91,7 @@ describe('dpcache restore inspect', () => {
     });
     const text = await dpcache('restore', 'inspect', join(folder, 'state'));
     expect(text.stdout).toContain('shop/web-9');
-    expect(text.stdout).toContain('not restored: made anew by cilium-health');
+    expect(text.stdout).toContain('not imported: cilium-health allocates it again');
   });
 
   it('reads an unfinished folder only if there is no finished one', async () => {
@@ -118,7 +118,7 @@ describe('dpcache restore inspect', () => {
     const { status, stdout, stderr } = await dpcache('restore', 'inspect', folder, '-o', 'json');
     expect(status).toBe(0);
     expect(JSON.parse(stdout)).toMatchObject({ endpoints: [{ id: 7, file: '7/ep_config.h' }] });
-    expect(stderr).toContain('is the id of 6/ep_config.h, too');
+    expect(stderr).toContain('duplicate of 6/ep_config.h');
   });
 
   it('names the endpoint that keeps an address if two have it (A 12)', async () => {
@@ -131,7 +131,7 @@ describe('dpcache restore inspect', () => {
     expect(JSON.parse(stdout).addresses).toEqual([
       { address: '10.1.0.7', pool: 'default', use: 'endpoint', name: '7/ep_config.h' },
     ]);
-    expect(stderr).toMatch(/8\/ep_config\.h: .*10\.1\.0\.7.*another owner has it/);
+    expect(stderr).toMatch(/8\/ep_config\.h: .*10\.1\.0\.7.*already in use by another owner/);
   });
 
   it('names each unreadable file with its field, and reads the others', async () => {
@@ -177,7 +177,7 @@ describe('dpcache restore inspect', () => {
     expect(await dpcache('restore', 'inspect', folder)).toMatchObject({ status: 1, stdout: '' });
     const gone = await dpcache('restore', 'inspect', join(folder, 'gone'));
     expect(gone).toMatchObject({ status: 1 });
-    expect(gone.stderr).toContain('there is no such file or folder');
+    expect(gone.stderr).toContain('no such file or folder');
     writeFileSync(join(folder, 'file'), '');
     expect(await dpcache('restore', 'inspect', join(folder, 'file'))).toMatchObject({ status: 1 });
     expect(await dpcache('restore', 'inspect')).toMatchObject({ status: 2 });

@@ -141,7 +141,7 @@ describe('a running agent', () => {
 
   it('logs where it can be queried', () => {
     expect(agent.shown()).toContain(`dpcache status --socket ${folder}/dpcache.sock`);
-    expect(agent.shown()).toMatch(/Its API: http:\/\/127\.0\.0\.1:\d+\/v1\/status/);
+    expect(agent.shown()).toMatch(/API: http:\/\/127\.0\.0\.1:\d+\/v1\/status/);
   });
 
   it('rejects a second agent on its socket', async () => {
@@ -156,7 +156,7 @@ describe('without an agent', () => {
     expect(await dpcache('status', '--socket', join(folder, 'none.sock'))).toEqual({
       status: 1,
       stdout: '',
-      stderr: `dpcache: ${folder}/none.sock: no process listens on this socket; start one with dpcache agent, name its socket with --socket, or say what to follow with --load or --kvstore\n`,
+      stderr: `dpcache: ${folder}/none.sock: no process listens on this socket; start one with dpcache agent, set its socket with --socket, or add a source with --load or --kvstore\n`,
     });
   });
 
@@ -168,9 +168,9 @@ describe('without an agent', () => {
   it.each([
     [['--listen', 'x'], 2, /It must be a port or address:port/],
     [['--listen', '127.0.0.1:70000'], 2, /It must be a port/],
-    [['--listen', '0.0.0.0:0'], 1, /only with --listen-token or --listen-client-ca/],
-    [['--listen', '0', '--listen-token', '/nowhere'], 1, /--listen-token \/nowhere: there is no such file/],
-    [['--listen', '0', '--listen-cert', '/dev/null'], 1, /belong together/],
+    [['--listen', '0.0.0.0:0'], 1, /requires --listen-token or --listen-client-ca/],
+    [['--listen', '0', '--listen-token', '/nowhere'], 1, /--listen-token \/nowhere: no such file/],
+    [['--listen', '0', '--listen-cert', '/dev/null'], 1, /require each other/],
     [
       ['--listen', '0', '--listen-token', '/dev/null'],
       1,
@@ -198,16 +198,16 @@ describe('an agent that is starting', () => {
     const run = runCommand(words, io);
     await once(silent, 'connection');
     const { stdout } = await dpcache('status', '--socket', socket);
-    expect(stdout).toMatch(/^Step 5 of 9, own kvstore: under way for \d+ s$/m);
+    expect(stdout).toMatch(/^Step 5 of 9, own kvstore: running for \d+ s$/m);
     const { ask } = new ApiClient(socket, ended.signal);
     const { steps } = (await ask('/v1/status')) as StatusDocument;
     expect(steps.map(({ name, state }) => `${name}: ${state}`)).toEqual([
       ...['API: done', 'engines: done', 'recorded mesh: done', 'manifests: done', 'own kvstore: running'],
-      ...['clusters: pending', 'first sync of the own cluster: pending'],
-      ...['first sync of the remote clusters: pending', 'first sync is over: pending'],
+      ...['clusters: pending', 'initial sync of the own cluster: pending'],
+      ...['initial sync of the remote clusters: pending', 'end of the initial sync: pending'],
     ]);
     await expect(ask('/readyz')).rejects.toMatchObject({
-      problem: { blockers: [expect.stringMatching(/^step 5 of 9, own kvstore: under way for \d+ s$/)] },
+      problem: { blockers: [expect.stringMatching(/^step 5 of 9, own kvstore: running for \d+ s$/)] },
     });
     ended.abort();
     expect(await run).toBe(1);

@@ -43,7 +43,7 @@ describe('a running agent', () => {
     'stops cleanly on %s, in the middle of a script too',
     async (signal) => {
       const { child, shows, output } = start(...LIVE, '--play', example('changes.yaml'));
-      await shows('Every change is shown from here on');
+      await shows('Changes follow');
       child.kill(signal);
       const [status, killedBy] = await once(child, 'close');
       expect({ status, killedBy }).toEqual({ status: 0, killedBy: null });
@@ -75,7 +75,7 @@ describe('a running agent', () => {
       while (!shown.includes(text)) await once(child.stdout ?? child, 'data');
       shown = '';
     };
-    await until('Every change is shown from here on');
+    await until('Changes follow');
     for (let i = 0; i < 3; i++) {
       child.kill('SIGHUP'); // each reload rejects the service again
       await until('Reloaded settings and manifests.');
@@ -89,7 +89,7 @@ describe('a running agent', () => {
 
   it('writes no colours if its output is not a terminal', async () => {
     const { child, shows, output } = start(...LIVE);
-    await shows('Every change is shown from here on');
+    await shows('Changes follow');
     child.kill('SIGINT');
     await once(child, 'close');
     expect(output().stdout).not.toContain('\u001B');
@@ -111,7 +111,7 @@ describe('a signal during the first wait', () => {
     expect({ status, ...output() }).toEqual({
       status: 1,
       stdout: '',
-      stderr: 'dpcache: interrupted before the first sync was over: nothing is shown\n',
+      stderr: 'dpcache: interrupted before the initial sync was done\n',
     });
   });
 });
@@ -123,7 +123,7 @@ describe('an input whose open(2) blocks', () => {
     execFileSync('mkfifo', [fifo]);
     const { child } = start('agent', '--manifests', fifo, '--socket', socket);
     const { ask } = new ApiClient(socket, new AbortController().signal);
-    const reads = { name: 'manifests', state: 'running', waitsFor: [`--manifests ${fifo} is being read`] };
+    const reads = { name: 'manifests', state: 'running', waitsFor: [`reading --manifests ${fifo}`] };
     const steps = async (): Promise<unknown> => ((await ask('/v1/status')) as { steps: unknown }).steps;
     await expect.poll(steps).toContainEqual(expect.objectContaining(reads));
     child.kill('SIGTERM');
@@ -173,7 +173,7 @@ describe('a reader that ends before the list does', () => {
 describe('an agent whose log is JSON', () => {
   it('writes no text to stdout', async () => {
     const { child, output } = start(...LIVE, '--log-format', 'json', '--log-level', 'info');
-    await expect.poll(() => output().stderr).toContain('can be asked');
+    await expect.poll(() => output().stderr).toContain('Status: dpcache status');
     child.kill('SIGTERM');
     await once(child, 'close');
     expect(output().stdout).toBe('');
@@ -225,7 +225,7 @@ describe('a reader that closes the pipe', () => {
 describe('SIGHUP', () => {
   it('does not end an agent', async () => {
     const { child, shows } = start(...LIVE);
-    await shows('Every change is shown from here on');
+    await shows('Changes follow');
     child.kill('SIGHUP');
     await shows('Reloaded settings and manifests.');
     child.kill('SIGTERM');

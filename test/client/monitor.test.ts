@@ -51,7 +51,7 @@ describe('dpcache monitor', () => {
       .replace(/^\d\d:\d\d:\d\d/gm, 'TIME')
       .split('\n');
     expect(lines).toEqual([
-      'Every change after revision 0; Ctrl-C ends.',
+      'Changes after revision 0; Ctrl-C stops.',
       'TIME + ip      10.0.0.2/32  identity 1234 (app=checkout), on 192.168.0.1, by kvstore',
       'TIME - service shop/checkout',
       expect.stringMatching(/^TIME \+ (ip {6}192\.168\.7\.2\/32|node {4}baltic\/node\\u001b-2)/),
@@ -76,7 +76,7 @@ describe('dpcache monitor', () => {
 
   it('reports missed changes', async () => {
     const { written, stop, ended } = await monitored('text', '99');
-    expect(written()).toMatch(/^Changes were missed: read the lists anew/);
+    expect(written()).toMatch(/^Changes were lost: read the lists again/);
     stop();
     await ended;
   });

@@ -55,7 +55,7 @@ it('the status shows for how long a kind of Kubernetes has missed changes, and t
   };
   const { lines } = await askStatus(async () => ({ ...parts, kubernetes }), { wide: false });
   expect(lines.find((line) => line.startsWith('pods'))).toMatch(
-    /14 s ago +behind for 12 s, next try in 3 s: no route$/,
+    /14 s ago +behind for 12 s, retrying in 3 s: no route$/,
   );
   expect(lines.find((line) => line.startsWith('services'))).toMatch(
     /behind for 1 s, retrying now: no route$/,
@@ -69,7 +69,7 @@ describe('a status of another kind of process', () => {
     ['askKvstoreMesh', askKvstoreMesh, { duties: [] }, 'a kvstoremesh'],
   ])('is an error of %s that names the remedy (regression: TypeError)', async (_, question, status, kind) => {
     await expect(question(async () => status, { wide: false })).rejects.toThrow(
-      `the process at the socket is not ${kind}: name its socket with --socket`,
+      `the socket does not belong to ${kind}: set another one with --socket`,
     );
   });
 });

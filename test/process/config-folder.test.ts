@@ -105,7 +105,7 @@ describe('a folder of configurations', () => {
     ).toEqual([
       ['blanks', 'other'],
       ['keys', 'has more than 4096 words'],
-      ['large', 'is larger than 64 kB'],
+      ['large', 'the file is larger than 64 kB'],
       ['newlines', 'other'],
     ]);
   });
@@ -210,7 +210,7 @@ describe('a folder of configurations', () => {
     rmSync(key);
     expect((await folder.list()).get('a')).toMatchObject({
       kind: 'unusable',
-      why: expect.stringMatching(/^key-file .*c\.key": ENOENT/),
+      why: expect.stringMatching(/^key-file .*c\.key": no such file or folder/),
     });
   });
 
@@ -219,7 +219,7 @@ describe('a folder of configurations', () => {
     ['endpoints: []', 'endpoints []: must contain'],
     ['endpoints: [ftp://x]', 'must be an http or https URL'],
     ['endpoints: [https://x, http://y]', 'one scheme: http or https'],
-    [`${YAML}ca-file: /nowhere/ca.crt`, 'ca-file "/nowhere/ca.crt": ENOENT'],
+    [`${YAML}ca-file: /nowhere/ca.crt`, 'ca-file "/nowhere/ca.crt": no such file or folder'],
     [`${YAML}dial-timeout: soon`, 'dial-timeout "soon": must be a duration'],
     [`${YAML}insecure-transport: maybe`, 'insecure-transport "maybe": must be true or false'],
   ])('says of %j what is wrong with it', async (content, why) => {

@@ -121,7 +121,7 @@ describe('the token, certificate and authority of --listen', () => {
       await passes(1_000);
       expect([at, counts.failures, lines.length]).toEqual([at, at + 1, at * 2 + 1]);
       expect(lines.at(-1)).toMatch(
-        /^error the credentials of --listen cannot be replaced, the former ones stay: ./,
+        /^error cannot reload the credentials of --listen: .*; the previous ones stay in use/,
       );
       expect(await ask(port, old, 'old-token')).toBe('old 200');
       mount.replace({ ...old, token: `old-token` });
@@ -132,7 +132,7 @@ describe('the token, certificate and authority of --listen', () => {
     const renewed = issue(second, 'new', 'new-token');
     mount.replace(renewed);
     await passes(10_000);
-    expect(lines.at(-1)).toBe('info  the credentials of --listen have been replaced\n');
+    expect(lines.at(-1)).toBe('info  reloaded the credentials of --listen\n');
     expect(await ask(port, renewed, 'new-token')).toBe('new 200');
     expect(await ask(port, renewed, 'old-token')).toBe('new 401');
     expect(await ask(port, old, 'new-token')).toBe('new refused');

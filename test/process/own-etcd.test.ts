@@ -19,7 +19,7 @@ it('an own kvstore that does not answer is told at once, once, and ends the star
   const agent = new Agent(options, { log, clock, random: () => 0.5 });
   onTestFinished(() => agent.stop());
   const rejected = expect(agent.start(new AbortController().signal)).rejects.toThrow(
-    /^own kvstore: not further for 30 s: the kvstore of cluster own does not answer: .*; check the endpoints and certificates of --kvstore-config$/,
+    /^own kvstore: no progress for 30 s: the kvstore of cluster own does not answer: .*; check the endpoints and certificates of --kvstore-config$/,
   );
   await until('it is logged', () => logged.length === 1);
   expect(agent.status().steps).toContainEqual({
@@ -29,8 +29,8 @@ it('an own kvstore that does not answer is told at once, once, and ends the star
   await clock.advance(60_000);
   await rejected;
   expect(logged).toEqual([
-    expect.stringMatching(/^warn {2}the kvstore of cluster own does not answer: .*; it is asked for 30 s$/),
-    expect.stringMatching(/^warn {2}own kvstore: not further for 15 s: the kvstore of cluster own /),
+    expect.stringMatching(/^warn {2}the kvstore of cluster own does not answer: .*; retrying for 30 s$/),
+    expect.stringMatching(/^warn {2}own kvstore: no progress for 15 s: the kvstore of cluster own /),
   ]);
 });
 
@@ -75,7 +75,7 @@ it('what is no file in place of that configuration ends the start with a reason,
   for (const [name, why] of [
     ['fifo', 'is a FIFO, not a file'],
     ['', 'is a folder, not a file'],
-    ['nothing', 'there is no such file or folder'],
+    ['nothing', 'no such file or folder'],
   ] as const) {
     const opened = openOwnEtcd(join(folder, name), undefined, { ...REACH, signal });
     await expect(opened).rejects.toThrow(`--kvstore-config ${join(folder, name)}: ${why}`);

@@ -25,7 +25,7 @@ describe('what is rejected', () => {
     clock.advance(59_999);
     expect(lines).toHaveLength(23);
     clock.advance(1);
-    expect(lines.slice(23)).toEqual(['warn  999980 more of reason wrong']);
+    expect(lines.slice(23)).toEqual(['warn  999980 more rejections of reason wrong']);
     expect(report.status()).toMatchObject({ total: 1_000_003 });
   });
 
@@ -44,7 +44,7 @@ describe('what is rejected', () => {
     clock.advance(60_000);
     reject(1);
     report.flush();
-    expect(lines.slice(20)).toEqual(['warn  3 more of reason wrong']);
+    expect(lines.slice(20)).toEqual(['warn  3 more rejections of reason wrong']);
   });
 
   it('is logged again in the next period', () => {
@@ -55,7 +55,7 @@ describe('what is rejected', () => {
     reject('wrong', 22);
     clock.advance(60_000);
     expect(lines).toHaveLength(21);
-    expect(lines.at(-1)).toBe('warn  2 more of reason wrong');
+    expect(lines.at(-1)).toBe('warn  2 more rejections of reason wrong');
   });
 
   it('begins a new period a minute after the first one of its reason, and leaves no timer behind', () => {
@@ -71,7 +71,7 @@ describe('what is rejected', () => {
     const { lines, clock, report, reject } = reportInto();
     reject('wrong', 25);
     report.flush();
-    expect(lines.at(-1)).toBe('warn  5 more of reason wrong');
+    expect(lines.at(-1)).toBe('warn  5 more rejections of reason wrong');
     report.flush();
     clock.advance(60_000);
     expect(lines).toHaveLength(21);

@@ -87,7 +87,7 @@ describe('reloads', () => {
     reads[1]?.({ ...settings, logLevel: 'warn' });
     await settle();
     expect(calls).toEqual(['done']);
-    expect(logged.slice(1)).toEqual(['warn  cluster has changed: it takes effect at the next start']);
+    expect(logged.slice(1)).toEqual(['warn  cluster has changed: restart to apply it']);
     hangup();
     reads[2]?.(settings);
     await settle();

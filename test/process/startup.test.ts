@@ -88,7 +88,7 @@ describe('a start', () => {
     await settle();
     await trial.clock.advance(12_000);
     expect(openSteps(trial.startup.status())).toEqual([
-      { text: 'step 2 of 2, two: under way for 12 s', waitsFor: ['the disk'] },
+      { text: 'step 2 of 2, two: running for 12 s', waitsFor: ['the disk'] },
     ]);
   });
 
@@ -171,7 +171,7 @@ describe('a step that stands still', () => {
         },
       }),
     ]);
-    const rejected = expect(started).rejects.toThrow(/^one: not further for 10 s: etcd$/);
+    const rejected = expect(started).rejects.toThrow(/^one: no progress for 10 s: etcd$/);
     await trial.clock.advance(9_999);
     expect(trial.states).toEqual(['one: running']);
     await trial.clock.advance(1);
@@ -193,13 +193,13 @@ describe('a step that stands still', () => {
     expect(await started).toBe(true);
     expect(trial.states).toEqual(['lists: overdue', 'two: done']);
     expect(openSteps(trial.startup.status())[0]?.text).toBe(
-      'step 1 of 2, lists: not waited for any longer, not further for 12 s',
+      'step 1 of 2, lists: skipped, no progress for 12 s',
     );
     late.resolve();
     await settle();
     expect(trial.states).toEqual(['lists: done', 'two: done']);
     expect(trial.logged).toEqual([
-      'warn  lists: not further for 10 s; the start goes on without it',
+      'warn  lists: no progress for 10 s; the start continues without it',
       'warn  lists: done after 12000 ms',
     ]);
   });
@@ -212,7 +212,7 @@ describe('a step that stands still', () => {
       return NEVER;
     };
     const started = trial.start([trial.step('one', { patienceMs: 10_000, start })]);
-    const rejected = expect(started).rejects.toThrow('one: not further for 10 s');
+    const rejected = expect(started).rejects.toThrow('one: no progress for 10 s');
     for (let i = 0; i < 10; i++) {
       await trial.clock.advance(9_000);
       progress();
@@ -231,7 +231,7 @@ describe('a step that stands still', () => {
     done.resolve();
     await started;
     expect(trial.logged).toEqual([
-      'warn  one: not further for 15 s: the disk',
+      'warn  one: no progress for 15 s: the disk',
       'warn  one: done after 60000 ms',
     ]);
   });
@@ -247,7 +247,7 @@ describe('a step that stands still', () => {
     await trial.clock.advance(20_000);
     progress();
     await trial.clock.advance(30_000);
-    expect(trial.logged).toEqual(['warn  one: not further for 15 s']);
+    expect(trial.logged).toEqual(['warn  one: no progress for 15 s']);
   });
 
   it('while the whole process stood still has its time anew', async () => {
@@ -286,7 +286,7 @@ describe('a step that stands still', () => {
     late.reject(new Error('forbidden'));
     await settle();
     expect(trial.states).toEqual(['lists: failed']);
-    expect(trial.logged.at(-1)).toBe('error lists has failed: forbidden');
+    expect(trial.logged.at(-1)).toBe('error lists failed: forbidden');
   });
 });
 
@@ -300,7 +300,7 @@ describe('a stop', () => {
     expect(await stopped).toEqual(['two']);
     expect(trial.states).toEqual(['one: stopped', 'two: hanging', 'three: stopped']);
     expect(trial.happened.slice(-3)).toEqual(['stop three', 'stop two', 'stop one']);
-    expect(trial.logged).toEqual(['error two does not stop: left behind after 5 s']);
+    expect(trial.logged).toEqual(['error two did not stop within 5 s: abandoned']);
   });
 
   it('does not wait for a start that never settles, and takes it back all the same', async () => {
@@ -324,7 +324,7 @@ describe('a stop', () => {
     await trial.start([trial.step('one')], [trial.step('two', { stop })]);
     expect(await trial.startup.stop()).toEqual([]);
     expect(trial.happened.slice(-2)).toEqual(['stop two', 'stop one']);
-    expect(trial.logged).toEqual(['error two has failed to stop: busy']);
+    expect(trial.logged).toEqual(['error two: cannot stop: busy']);
   });
 
   it('is one, however often it is asked for', async () => {

@@ -78,7 +78,7 @@ describe('a reading of manifests', () => {
     const { manifests, services, file } = following(service('one'));
     await manifests.read([file], NEVER);
     writeFileSync(file, service('two'));
-    await expect(manifests.read([file, `${file}.missing`], NEVER)).rejects.toThrow('there is no such file');
+    await expect(manifests.read([file, `${file}.missing`], NEVER)).rejects.toThrow('no such file');
     expect([services(), manifests.reading]).toEqual([['one'], []]);
   });
 
@@ -88,7 +88,7 @@ describe('a reading of manifests', () => {
     writeFileSync(file, `${service('three')}---\nkind: Service\nmetadata: {`);
     await manifests.read([file], NEVER);
     expect(services()).toEqual(['one', 'three', 'two']);
-    expect(logged).toEqual(['warn  --manifests: a part is invalid: 2 objects that are missing are kept']);
+    expect(logged).toEqual(['warn  --manifests: kept 2 missing objects, because a part is invalid']);
     writeFileSync(file, `${service('three')}---\nkind: Service\nmetadata: {name: 7}\n`);
     await manifests.read([file], NEVER);
     expect(services()).toEqual(['one', 'three', 'two']);

@@ -63,11 +63,11 @@ describe('manifests', () => {
     ['kind: [Service', /^file.yaml:\d: document "kind: \[Service": /],
     ['kind: Service\nkind: Service', /^file.yaml:\d: document "kind: Service": Map keys must be unique/],
     ['a: *missing', /^file.yaml:\d: document "a: \*missing": Unresolved alias/],
-    ['just text', /^file.yaml:\d: document "just text": not a Kubernetes object$/],
-    ['- 1', /^file.yaml:\d: document \[1\]: not a Kubernetes object$/],
-    ['kind: List', /^file.yaml:\d: items undefined: a list must have items$/],
-    ['kind: List\nitems: {}', /^file.yaml:\d: items \{\}: a list must have items$/],
-    ['kind: List\nitems: [7]', /^file.yaml:\d: items\[0\] 7: not a Kubernetes object$/],
+    ['just text', /^file.yaml:\d: document "just text": must be a Kubernetes object$/],
+    ['- 1', /^file.yaml:\d: document \[1\]: must be a Kubernetes object$/],
+    ['kind: List', /^file.yaml:\d: items undefined: must be a list$/],
+    ['kind: List\nitems: {}', /^file.yaml:\d: items \{\}: must be a list$/],
+    ['kind: List\nitems: [7]', /^file.yaml:\d: items\[0\] 7: must be a Kubernetes object$/],
   ])('go on after %j, and say what is wrong with it', async (text, message) => {
     const { manifests, rejected } = await parse(`kind: Service\n---\n${text}\n---\nkind: Service\n`);
     expect(manifests).toHaveLength(2);
@@ -94,7 +94,7 @@ describe('large manifests', () => {
     const { manifests, rejected } = await parse(text);
     expect(manifests).toHaveLength(1_000);
     expect(manifests[3]?.at).toBe('file.yaml items[3]');
-    expect(rejected).toEqual(['file.yaml items[1000]: items[1000] 7: not a Kubernetes object']);
+    expect(rejected).toEqual(['file.yaml items[1000]: items[1000] 7: must be a Kubernetes object']);
     const ofJson = await cpuTimeInTurns(async () => void (await parse(text)));
     const ofYaml = await cpuTimeInTurns(async () => void (await parse(`# YAML\n${text}`)));
     expect(ofJson).toBeLessThan(ofYaml / 4); // a sixtieth
@@ -160,7 +160,7 @@ describe('large manifests', () => {
     expect(manifests).toHaveLength(2);
     expect(rejected).toHaveLength(1);
     expect(rejected[0]).toMatch(
-      /^file.yaml:2: document .*: a YAML document of more than 16 Mi characters: give it as JSON/,
+      /^file.yaml:2: document .*: the YAML document has more than 16 Mi characters: convert it to JSON/,
     );
   });
 });
@@ -186,7 +186,7 @@ describe('a folder of manifests', () => {
   it('that is missing is an error that says what to do', async () => {
     const path = join(temporaryFolder({}), 'missing');
     await expect(readManifests(path, () => {}).next()).rejects.toThrow(
-      `--manifests ${path}: there is no such file or folder: check the path`,
+      `--manifests ${path}: no such file or folder: check the path`,
     );
   });
 });

@@ -55,7 +55,7 @@ describe('a script', () => {
     ['- after: -1', '[0].after -1: must be a number from 0 to 3600'],
     ['- say: 7', '[0].say 7: must be a string'],
     ['- do: 7', '[0].do 7: must be a list'],
-    ['- { say: x, actions: [] }', '[0].actions []: is none of after, say and do'],
+    ['- { say: x, actions: [] }', '[0].actions []: must be after, say or do'],
     ['- do: [7]', '[0].do[0] 7: must be an object'],
     ['- do: [{ leave: 7 }]', '[0].do[0].leave 7: must be a string'],
     ['- do: [{ put: k }]', '[0].do[0].store undefined: is missing'],
@@ -86,6 +86,6 @@ describe('a script', () => {
 
   it('that is missing is an error that says what to do', async () => {
     const path = join(temporaryFolder({}), 'missing.yaml');
-    await expect(readPlayScript(path)).rejects.toThrow(`--play ${path}: there is no such file`);
+    await expect(readPlayScript(path)).rejects.toThrow(`--play ${path}: no such file`);
   });
 });

@@ -77,14 +77,14 @@ describe('playing a script', () => {
     await done;
     expect(told).toEqual([
       '',
-      'delete: there is no key missing',
-      'patch: there is no key missing',
-      'put: there is no cluster z',
-      'replace: nothing under k contains it',
+      'delete: key missing does not exist',
+      'patch: key missing does not exist',
+      'put: cluster z does not exist',
+      'replace: no value below k contains the text',
       'leave z',
-      'leave: it is not a remote cluster',
+      'leave: not a remote cluster',
       'join z',
-      'join: it is not a remote cluster',
+      'join: not a remote cluster',
       expect.stringMatching(/^patch: SyntaxError: /),
       'end',
     ]);

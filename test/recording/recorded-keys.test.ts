@@ -67,8 +67,8 @@ describe('a recorded mesh', () => {
   });
 
   it.each([
-    ['missing.jsonl', 'there is no such file or folder: check the path'],
-    ['.', 'it is a folder: name a file'],
+    ['missing.jsonl', 'no such file or folder: check the path'],
+    ['.', 'is a folder: name a file'],
   ])('that cannot be read (%s) is an error that says what to do', async (name, advice) => {
     const path = join(temporaryFolder({}), name);
     const reading = readRecordedKeys(path, () => {}, 'own').next();
@@ -120,8 +120,8 @@ describe('an answer of etcdctl', () => {
       '1 kvs[0]: kvs 7: must be an object',
       '1 kvs[1]: key undefined: is missing',
       '1 kvs[2]: value 1: must be a string',
-      '1 kvs[3]: value "/w==": is not UTF-8',
-      '1 kvs[4]: key "a key": is not base64',
+      '1 kvs[3]: value "/w==": must be UTF-8',
+      '1 kvs[4]: key "a key": must be base64',
     ]);
   });
 });

@@ -31,10 +31,10 @@ describe('addresses', () => {
     expect(taken).toEqual({ default: 1, small: 0, external: 1 });
     expect(rejections.byReason).toEqual({ 'in-use': 3, outside: 1, 'unknown-pool': 1, invalid: 1 });
     expect(rejections.recent.map(({ message }) => message).slice(2)).toEqual([
-      'cilium_host: address "10.1.0.7": another owner has it',
-      'shop/web-1: address "10.1.1.7": lies in no CIDR of the pool',
-      'shop/web-1: address "10.1.0.8": there is no such pool',
-      'shop/web-1: address "10.1.0": is not a valid IP address',
+      'cilium_host: address "10.1.0.7": already in use by another owner',
+      'shop/web-1: address "10.1.1.7": not in a CIDR of the pool',
+      'shop/web-1: address "10.1.0.8": unknown pool',
+      'shop/web-1: address "10.1.0": invalid IP address',
     ]);
   });
 

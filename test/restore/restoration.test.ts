@@ -216,7 +216,7 @@ describe('a start', () => {
     const set = {
       kind: 'set-aside',
       fault: 'torn',
-      message: 'a section is no list; it is checkpoint.torn now',
+      message: 'a section is not a list; renamed to checkpoint.torn',
     };
     expect(await restoration.read()).toEqual(set);
     expect([next.ipcache.size, restoration.clusters]).toEqual([0, []]);
@@ -246,7 +246,7 @@ describe('a start', () => {
     const folder = new MemoryFolder();
     folder.files.set(CHECKPOINT, Buffer.from('x'));
     folder.readOnly = new Error('read-only file system');
-    const message = 'it ends within a section, and cannot be renamed: read-only file system';
+    const message = 'the file ends within a section; cannot rename it: read-only file system';
     expect(await restart(folder).restoration.read()).toEqual({ kind: 'unreadable', message });
   });
 

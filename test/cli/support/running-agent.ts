@@ -19,7 +19,7 @@ export async function startAgent(words: readonly string[], signal: AbortSignal):
   const stdout = {
     write: (text: string) => {
       shown += text;
-      if (shown.includes('Every change is shown')) ready();
+      if (shown.includes('Changes follow')) ready();
     },
   };
   const output = { stdout, stderr: stdout, stdin: nothing() };

@@ -11,7 +11,7 @@ it('publishers that are killed and whose leases expire remove nothing; keys that
 
   await mesh.kill();
   await mesh.untilEmpty();
-  const stale = 'no configuration in its kvstore, serving what was known at TIME';
+  const stale = 'no configuration in the kvstore, serving the state of TIME';
   await mesh.untilAll(stale);
   expect(mesh.takeSeen()).toEqual([]);
   expect(mesh.known).toEqual(before);
@@ -19,11 +19,11 @@ it('publishers that are killed and whose leases expire remove nothing; keys that
   const { status, stderr } = await dpcache('clustermesh', 'status', ...mesh.words);
   expect(status).toBe(1);
   for (const name of ['own', 'remote'])
-    expect(stderr).toContain(`cluster ${name} is not complete, no configuration in its kvstore`);
+    expect(stderr).toContain(`cluster ${name} is incomplete: no configuration in the kvstore`);
   await until('it is logged', () => mesh.logged.length >= 2);
   for (const name of ['own', 'remote'])
     expect(mesh.logged.join('\n')).toMatch(
-      new RegExp(`cluster ${name}: no configuration in its kvstore, serving what was known at 2\\S+Z`),
+      new RegExp(`cluster ${name}: no configuration in the kvstore, serving the state of 2\\S+Z`),
     );
   expect(mesh.takeSeen()).toEqual([]);
 

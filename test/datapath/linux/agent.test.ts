@@ -91,7 +91,7 @@ describeOnLinux('an agent with --datapath linux', ['maps', 'bpftool', 'namespace
     expect(statSync(pins).mode & 0o077).toBe(0);
 
     const diff = await command(agent, 'diff');
-    expect(diff).toMatchObject({ status: 0, stdout: 'The kernel has what the caches have.\n' });
+    expect(diff).toMatchObject({ status: 0, stdout: 'No differences.\n' });
     const status = await command(agent, 'status');
     expect(status.stdout).toMatch(/ipcache +kept +339 /);
     await agent.stop();
@@ -111,15 +111,11 @@ describeOnLinux('an agent with --datapath linux', ['maps', 'bpftool', 'namespace
     const diff = await command(agent, 'diff');
     expect([diff.status, diff.stderr, ...diff.stdout.trim().split('\n')]).toEqual([1, '', ...lines]);
     const repair = await command(agent, 'repair');
-    expect([repair.status, ...repair.stdout.trim().split('\n')]).toEqual([
-      0,
-      ...lines,
-      '2 items were put right.',
-    ]);
+    expect([repair.status, ...repair.stdout.trim().split('\n')]).toEqual([0, ...lines, 'Repaired 2 items.']);
     expect(dumpPrefixes(path)).toEqual(new Map([['10.1.0.1/32', '7 via 192.168.0.1']]));
     const json = await command(agent, 'status', '-o', 'json');
     expect(JSON.parse(json.stdout).tables[0]).toMatchObject({ name: 'ipcache', repairs: 2, actual: 1 });
-    expect((await command(agent, 'repair')).stdout).toBe('There was nothing to put right.\n');
+    expect((await command(agent, 'repair')).stdout).toBe('No differences: nothing was written.\n');
   });
 
   it('takes over the items of a killed agent, and repairs a thousand missed changes', async () => {
@@ -162,7 +158,7 @@ describeOnLinux('an agent with --datapath linux', ['maps', 'bpftool', 'namespace
     expect(other.filter((address) => !kept.has(`${address}/32`))).toEqual([]);
     expect(kept.get('10.1.2.0/32')).toBe(`${77_000 + 512} via 192.168.0.1`);
     expect((await command(second, 'status')).stdout).toMatch(
-      /1000 items that were found and no cache has said are kept.*\n +cluster baltic is not complete/,
+      /Kept 1000 items found at the start and in no cache, until:\n +cluster baltic is incomplete/,
     );
     await second.kill('SIGKILL');
 
@@ -216,7 +212,7 @@ describeOnLinux('an agent with --datapath linux', ['maps', 'bpftool', 'namespace
     const diff = await command(agent, 'diff');
     expect([diff.status, diff.stdout]).toEqual([1, 'ipcache + 10.1.0.1/32 identity 7 via 192.168.0.1\n']);
     expect(() => statSync(pins)).toThrow(/ENOENT/);
-    expect((await command(agent, 'status')).stdout).toContain('a dry run: nothing is written');
+    expect((await command(agent, 'status')).stdout).toContain('dry run, nothing is written');
   });
 
   it('continues without a datapath if there is no BPF file system, and names the remedy', async () => {

@@ -92,7 +92,9 @@ describe('a kubeconfig', () => {
     await expect(readKubeconfig(path, { context: 'there' })).rejects.toThrow(
       /no element is named "there": found here/,
     );
-    await expect(readKubeconfig(join(folder, 'no'))).rejects.toThrow(/cannot read kubeconfig .*ENOENT/);
+    await expect(readKubeconfig(join(folder, 'no'))).rejects.toThrow(
+      /cannot read kubeconfig .*no such file or folder/,
+    );
   });
 
   it.each<[string, Parts, readonly string[]]>([
@@ -182,7 +184,9 @@ describe('credentials', () => {
     const clock = new ManualClock();
     const file = join(folder, 'token');
     const { credentials } = parse({ user: { tokenFile: 'token' } }, clock);
-    await expect(credentials.authorization()).rejects.toThrow(/cannot read a token from .*token: ENOENT/);
+    await expect(credentials.authorization()).rejects.toThrow(
+      /cannot read a token from .*token: no such file or folder/,
+    );
     writeFileSync(file, 'one\n');
     expect(await credentials.authorization()).toBe('Bearer one');
     writeFileSync(file, 'two');
@@ -300,7 +304,9 @@ describe('credentials', () => {
 
   it('of a plugin that is not installed fail with its hint', async () => {
     const user = { exec: { ...EXEC, command: 'no-such-plugin', installHint: 'get it' } };
-    await expect(parse({ user }).credentials.authorization()).rejects.toThrow(/ENOENT.*get it/);
+    await expect(parse({ user }).credentials.authorization()).rejects.toThrow(
+      /no such file or folder.*get it/,
+    );
   });
 });
 

@@ -423,7 +423,9 @@ describe.concurrent('an operator for which something is wrong', () => {
       });
       leader.links.etcd.mode = 'refuse';
       expect(await leader.ended).toBe(1);
-      expect(cluster.log.join()).toContain('the kvstore has not answered for 2 s: the Lease was given up');
+      expect(cluster.log.join()).toContain(
+        'released the Lease, because the kvstore has not answered for 2 s',
+      );
       await published(next);
       expect((await statusOf(blind))?.election).toMatchObject({ state: 'candidate' });
     } finally {
