@@ -32,7 +32,7 @@ describe('a client of a kvstore', () => {
   afterEach(() => client.close());
 
   describe('whose user lacks a right', () => {
-    it('says which right to read', async () => {
+    it('names the missing right to read', async () => {
       link.forbid('p/');
       await expect(client.get('p/a')).rejects.toThrow('grant read on p/a to the user');
       await expect(client.listPrefix('p/')).rejects.toThrow('grant read on p/ to the user');
@@ -44,13 +44,13 @@ describe('a client of a kvstore', () => {
       ['p/c', () => client.createIfExists('p/a', 'p/c', ONE)],
       ['p/d', () => client.delete('p/d')],
       ['p/', () => client.deletePrefix('p/')],
-    ])('says which right to write: %s', async (key, write) => {
+    ])('names the missing right to write: %s', async (key, write) => {
       const denied = new KvstoreError('forbidden', 'etcdserver: permission denied');
       vi.spyOn(link, 'txn').mockRejectedValue(denied);
       await expect(write()).rejects.toThrow(`grant readwrite on ${key} to the user`);
     });
 
-    it('asks for the rights of its watches once another call was refused', async () => {
+    it('requests the rights of its watches after another call was refused', async () => {
       const recorder = new WatchRecorder(client.watch('p/'));
       await settle();
       link.forbid('p/');
@@ -62,7 +62,7 @@ describe('a client of a kvstore', () => {
     });
   });
 
-  it('writes where its condition holds, and says whether it did', async () => {
+  it('writes if its condition holds, and returns whether it did', async () => {
     expect(await client.createIfExists('a', 'b', ONE)).toBe(false);
     const revision = await client.update('a', ONE);
     expect(await client.createIfExists('a', 'b', ONE)).toBe(true);
@@ -71,14 +71,14 @@ describe('a client of a kvstore', () => {
     expect((await client.listPrefix('')).map(({ key }) => key)).toEqual(['b']);
   });
 
-  it('puts a key with the same value again when it is not on its lease', async () => {
+  it('writes a key with the same value again if it is not on its lease', async () => {
     await client.update('a', ONE);
     expect(await client.updateIfDifferent('a', ONE)).toBe(false);
     expect(await client.updateIfDifferent('a', ONE, { leased: true })).toBe(true);
     expect(await client.updateIfDifferent('a', ONE, { leased: true })).toBe(false);
   });
 
-  it('reads a prefix in pages when it is more than an answer takes, and fails as the read does otherwise', async () => {
+  it('reads a prefix in pages if it exceeds the limit of an answer, and fails with any other error of the read', async () => {
     for (let i = 0; i < 40; i++) await client.update(`p/${i}`, bytesOfText('x'.repeat(100)));
     await client.update('pp', ONE);
     link.limitResponses(1000);
@@ -87,7 +87,7 @@ describe('a client of a kvstore', () => {
     await expect(client.listPrefix('p/')).rejects.toMatchObject({ code: 'unavailable' });
   });
 
-  it('counts its leases of both kinds, and those that were lost', async () => {
+  it('counts its leases of both kinds, and lost ones', async () => {
     await client.update('a', ONE, { leased: true });
     await client.update('b', ONE, { leased: 'expires-first' });
     expect(client.status()).toMatchObject({ kind: 'memory', leases: 2, leasesLost: 0 });
@@ -97,7 +97,7 @@ describe('a client of a kvstore', () => {
     expect(client.status()).toMatchObject({ leases: 2, leasesLost: 2 });
   });
 
-  it('tells the loss of a lease at once where it witnesses its leases', async () => {
+  it('reports the loss of a lease immediately if it has lease witnesses', async () => {
     await client.close();
     connect({ witnessLeases: true });
     const lost: string[] = [];
@@ -110,7 +110,7 @@ describe('a client of a kvstore', () => {
     expect(lost.toSorted()).toEqual(['a', 'b']);
   });
 
-  it('keeps a lease whose witness another client has deleted (regression: gave the lease up), and puts the witness again', async () => {
+  it('keeps a lease whose witness another client deleted (regression: gave the lease up), and writes the witness again', async () => {
     await client.close();
     connect({ witnessLeases: true });
     const lost: string[] = [];
@@ -126,7 +126,7 @@ describe('a client of a kvstore', () => {
     expect(lost).toEqual(['a']);
   });
 
-  it('does not retry a witness that it has no right to put', async () => {
+  it('does not retry a witness that it has no right to write', async () => {
     await client.close();
     connect({ witnessLeases: true });
     const txn = link.txn.bind(link);
@@ -140,7 +140,7 @@ describe('a client of a kvstore', () => {
     expect([failures, tasks.map(({ name }) => name).toSorted()]).toEqual([0, ['lease witnesses', 'leases']]);
   });
 
-  it('writes once more where the lease is gone, and not a third time', async () => {
+  it('repeats a write once if the lease is gone, and not a third time', async () => {
     const txn = vi.spyOn(link, 'txn');
     txn.mockRejectedValue(new KvstoreError('lease-not-found', 'it is gone'));
     await expect(client.update('a', ONE, { leased: true })).rejects.toMatchObject({
@@ -158,7 +158,7 @@ describe('a client of a kvstore', () => {
     expect(server.leases).toHaveLength(keepLeases ? 1 : 0);
   });
 
-  it('shows its watches for as long as they are read', async () => {
+  it('reports its watches while they are read', async () => {
     const ended = new AbortController();
     const recorder = new WatchRecorder(client.watch('p/', { signal: ended.signal }));
     await settle();
@@ -168,7 +168,7 @@ describe('a client of a kvstore', () => {
     expect(client.status().watches).toEqual([]);
   });
 
-  it('lets its watches wait for their turn while the server is out of reach', async () => {
+  it('makes its watches wait for their turn while the server is unreachable', async () => {
     let asked = 0;
     let succeeded = 0;
     client.retryInTurn({
@@ -186,13 +186,13 @@ describe('a client of a kvstore', () => {
     await recorder.done;
   });
 
-  it('gives what its transport says of the endpoints', async () => {
+  it('returns the endpoints of its transport', async () => {
     const endpoints = await client.endpoints();
     expect(endpoints).toEqual(await link.endpoints());
     expect(endpoints.length).toBeGreaterThan(0);
   });
 
-  describe('whose owner may not write always', () => {
+  describe('whose owner may not always write', () => {
     let may: boolean;
     beforeEach(async () => {
       may = true;

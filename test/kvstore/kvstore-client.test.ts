@@ -16,7 +16,7 @@ import { giveUpDelete, giveUpPut } from './support/given-up-write.ts';
 import { advance, settle } from './support/settle.ts';
 import { WatchRecorder } from './support/watch-recorder.ts';
 
-it('a key that was never written leaves no trace when it is deleted (regression: it kept its place on a lease)', async () => {
+it('a key that was never written leaves nothing when it is deleted (regression: it kept its place on a lease)', async () => {
   const backend = new FaultyMemory({ clock: new ManualClock(), random: () => 0.5 });
   const lost: string[] = [];
   backend.onLeaseLost({ onLeaseLost: (keys) => lost.push(...keys) });
@@ -34,7 +34,7 @@ it('a key that was never written leaves no trace when it is deleted (regression:
   await backend.close();
 });
 
-it('keys deleted by their prefix leave no trace either (regression: they kept their places on leases)', async () => {
+it('keys deleted by their prefix leave nothing (regression: they kept their places on leases)', async () => {
   const backend = new FaultyMemory({ clock: new ManualClock(), random: () => 0.5 });
   for (let i = 0; i < 1500; i++) {
     await backend.update(`gone/${i}`, bytesOfText('1'), { leased: true });
@@ -44,7 +44,7 @@ it('keys deleted by their prefix leave no trace either (regression: they kept th
   await backend.close();
 });
 
-it('deletes of prefixes look at their own keys only, and forget them over several turns (regression: at every bound key, in one turn)', async () => {
+it('deletes of prefixes examine only their own keys, and forget them over several turns (regression: every bound key, in one turn)', async () => {
   const clock = new ManualClock();
   let turns = 0;
   const nextTurn = (callback: () => void): void => {
@@ -89,7 +89,7 @@ it('counts its requests by outcome, once each', async () => {
   await backend.close();
 });
 
-it('who waits for a turn when the client is closed is told that (regression: that it had given up itself)', async () => {
+it('a caller that waits for a turn when the client is closed gets that error (regression: that it had aborted itself)', async () => {
   const clock = new ManualClock();
   const transport = new MemoryTransport(new MemoryServer({ clock }));
   const rateLimit = new RateLimit({ qps: 1 }, clock, abortedError);
@@ -102,7 +102,7 @@ it('who waits for a turn when the client is closed is told that (regression: tha
   await expect(client.get('a')).rejects.toMatchObject({ code: 'closed' });
 });
 
-it('sends no write that its owner may not make when its turn has come, and gives one that it lets pass its own time', async () => {
+it('sends no write that its owner may not make at its turn, and gives an admitted write its own deadline', async () => {
   const clock = new ManualClock();
   const link = new FaultyLink(new MemoryTransport(new MemoryServer({ clock })), clock);
   const rateLimit = new RateLimit({ qps: 1 }, clock, abortedError);
@@ -128,7 +128,7 @@ it('sends no write that its owner may not make when its turn has come, and gives
   await client.close();
 });
 
-it('many watches without a signal are no leak to Node (regression: it said so on the console)', async () => {
+it('many watches without a signal cause no leak warning of Node (regression: one on the console)', async () => {
   const backend = new FaultyMemory({ clock: new ManualClock(), random: () => 0.5 });
   const warnings: Error[] = [];
   const onWarning = (warning: Error): unknown => warnings.push(warning);
@@ -159,7 +159,7 @@ describe('a key that is deleted and written under a lease at the same time', () 
     await put('other'); // the client finds out
   };
 
-  it('is told lost when it was written last (regression: the delete took it off its lease)', async () => {
+  it('is reported as lost if the write was last (regression: the delete removed it from its lease)', async () => {
     await put('other');
     await Promise.all([backend.delete('k'), put('k')]);
     await Promise.all([backend.deletePrefix('p/'), put('p/k')]);
@@ -170,7 +170,7 @@ describe('a key that is deleted and written under a lease at the same time', () 
     expect(lost).toEqual(expect.arrayContaining(['k', 'p/k', 'again']));
   });
 
-  it('is told lost when the server took the write last, though the delete was called after it', async () => {
+  it('is reported as lost if the server applied the write last, though the delete was called after it', async () => {
     await put('other');
     const txn = backend.link.txn.bind(backend.link);
     const deleted = latch();
@@ -192,7 +192,7 @@ describe('a key that is deleted and written under a lease at the same time', () 
     ['deletePrefix', () => backend.deletePrefix('k')],
     ['update without a lease', () => put('k', {})],
   ])(
-    'is told lost when the server took the write last, and the answer to %s came last (regression: that counted)',
+    'is reported as lost if the server applied the write last, and the answer to %s arrived last (regression: that counted)',
     async (_, act) => {
       await put('other');
       const txn = backend.link.txn.bind(backend.link);
@@ -219,7 +219,7 @@ describe('a key that is deleted and written under a lease at the same time', () 
     },
   );
 
-  it('is not told lost when it was deleted last', async () => {
+  it('is not reported as lost if the delete was last', async () => {
     await Promise.all([put('k'), put('p/k'), put('other')]);
     await backend.delete('k');
     await backend.deletePrefix('p/');
@@ -227,7 +227,7 @@ describe('a key that is deleted and written under a lease at the same time', () 
     expect(lost).toEqual(['other']);
   });
 
-  it('stays on its lease when the delete fails, or has a condition that does not hold', async () => {
+  it('stays on its lease if the delete fails, or has a condition that does not hold', async () => {
     await Promise.all([put('k'), put('p/k'), put('other')]);
     expect(await backend.delete('k', { ifModRevision: 1 })).toBe(false);
     backend.link.down();
@@ -239,7 +239,7 @@ describe('a key that is deleted and written under a lease at the same time', () 
     expect(lost).toEqual(['k', 'p/k', 'other']);
   });
 
-  it('leaves its lease when it is written without one, and not when nothing is written', async () => {
+  it('leaves its lease if it is written without one, and not if nothing is written', async () => {
     await Promise.all([put('k'), put('same'), put('other')]);
     await put('k', {});
     expect(await backend.updateIfDifferent('same', bytesOfText('v'))).toBe(false);
@@ -248,7 +248,7 @@ describe('a key that is deleted and written under a lease at the same time', () 
     expect(lost).toEqual(['same', 'other']);
   });
 
-  it('takes no place when it is another one’s and was not written', async () => {
+  it('uses no place if it belongs to another client and was not written', async () => {
     await put('foreign', {});
     expect(await backend.createOnly('foreign', bytesOfText('w'), { leased: true })).toBe(false);
     await put('other');
@@ -257,7 +257,7 @@ describe('a key that is deleted and written under a lease at the same time', () 
   });
 });
 
-describe('a key that goes first', () => {
+describe('a key that expires first', () => {
   const KEYS = Array.from({ length: 1100 }, (_, i) => `data/${i}`);
   let clock: ManualClock;
   let server: MemoryServer;
@@ -266,7 +266,7 @@ describe('a key that goes first', () => {
     server = new MemoryServer({ clock });
   });
 
-  it('is gone before any other of a client that has died, whenever that was', async () => {
+  it('expires before any other key of a client that has died, whenever that was', async () => {
     for (const livedMs of [0, 179_000, 299_000, 301_000]) {
       const backend = new FaultyMemory({ server, clock, random: () => 0.5 });
       for (const key of KEYS) await backend.update(key, bytesOfText('v'), { leased: true });
@@ -286,7 +286,7 @@ describe('a key that goes first', () => {
     }
   });
 
-  it('is gone before any other when the client is closed', async () => {
+  it('is deleted before any other when the client is closed', async () => {
     const backend = new FaultyMemory({ server, clock, random: () => 0.5 });
     for (const key of ['p/1', 'p/2']) await backend.update(key, bytesOfText('v'), { leased: true });
     await backend.update('p/config', bytesOfText('v'), { leased: 'expires-first' });
@@ -300,7 +300,7 @@ describe('a key that goes first', () => {
     await watcher.close();
   });
 
-  it('leaves the lease that it had before, and is told lost alone', async () => {
+  it('leaves its earlier lease, and is reported as lost alone', async () => {
     const backend = new FaultyMemory({ server, clock, random: () => 0.5 });
     const lost: string[] = [];
     backend.onLeaseLost({ onLeaseLost: (keys) => lost.push(...keys) });
@@ -316,8 +316,8 @@ describe('a key that goes first', () => {
   });
 });
 
-describe('what fails in the background', () => {
-  it('a listener that throws is counted, reported and in the status (regression: nobody learnt of it)', async () => {
+describe('a failure in the background', () => {
+  it('of a listener is counted, reported and in the status (regression: it was silent)', async () => {
     const clock = new ManualClock();
     const onFailure = vi.fn();
     const backend = new MemoryBackend({ clock, onFailure });
@@ -338,7 +338,7 @@ describe('what fails in the background', () => {
     await backend.close();
   });
 
-  it('a keepalive that fails is in the status, with its time, and reported', async () => {
+  it('of a keepalive is in the status, with its time, and reported', async () => {
     const clock = new ManualClock();
     const onFailure = vi.fn();
     const backend = new FaultyMemory({ clock, onFailure });
@@ -368,7 +368,7 @@ describe('a fenced write', () => {
   };
   const put = (value: string): Promise<number> => backend.update('k', bytesOfText(value), { fenced: true });
 
-  it('that was given up may take effect, until a later one was answered', async () => {
+  it('that was abandoned may take effect, until a later one was answered', async () => {
     const land = giveUpPut(backend.link, 'k');
     await expect(put('late')).rejects.toMatchObject({ code: 'deadline' });
     await land();
@@ -392,7 +392,7 @@ describe('a fenced write', () => {
     expect(await text('k')).toBeUndefined();
   });
 
-  it('that deletes a prefix and was given up takes nothing that was put later (regression: it was not fenced)', async () => {
+  it('that deletes a prefix and was abandoned deletes no key that was written later (regression: it was not fenced)', async () => {
     await backend.update('p/k', bytesOfText('old'));
     const land = giveUpDelete(backend.link, 'p/');
     await expect(backend.deletePrefix('p/', { fenced: true })).rejects.toMatchObject({ code: 'deadline' });
@@ -402,7 +402,7 @@ describe('a fenced write', () => {
     expect(await text('p/k')).toBe('new');
   });
 
-  it('is made again when others of the client have moved the fence meanwhile', async () => {
+  it('is repeated if others of the client have moved the fence in the meantime', async () => {
     const txn = backend.link.txn.bind(backend.link);
     const moved = latch();
     await put('first');
@@ -420,7 +420,7 @@ describe('a fenced write', () => {
     expect(await text('slow')).toBe('1');
   });
 
-  it('says what a conditional write did, whichever way it went', async () => {
+  it('returns the result of a conditional write in every case', async () => {
     const fenced = { fenced: true } as const;
     expect(await backend.updateIfDifferent('a', bytesOfText('1'), fenced)).toBe(true);
     expect(await backend.updateIfDifferent('a', bytesOfText('1'), fenced)).toBe(false);
@@ -432,7 +432,7 @@ describe('a fenced write', () => {
     expect(await backend.delete('a', fenced)).toBe(true);
   });
 
-  it('works under a lock too, and tells a lock that is lost from a fence that has moved', async () => {
+  it('works under a lock, too, and distinguishes a lost lock from a fence that has moved', async () => {
     const lock = await backend.lock('locks/a');
     const locked = { fenced: true, ifLocked: lock } as const;
     const land = giveUpPut(backend.link, 'k');
@@ -449,7 +449,7 @@ describe('a fenced write', () => {
     await expect(backend.update('k', bytesOfText('x'), locked)).rejects.toMatchObject({ code: 'lock-lost' });
   });
 
-  it('goes on when the fence is deleted, by a lease or by somebody', async () => {
+  it('continues if the fence is deleted, by a lease or by another client', async () => {
     await put('1');
     for (const lease of backend.server.leases) backend.server.expireLease(lease);
     await put('2');
@@ -463,7 +463,7 @@ describe('a fenced write', () => {
     expect(lost.mock.calls.flat(2)).toEqual(['leased']); // the fence is nothing that the owner has put
   });
 
-  it('goes unguarded where the user may not put the fence, and the status says so', async () => {
+  it('is unguarded if the user may not write the fence, and the status reports it', async () => {
     forbidWrites(backend.link, 'cilium/.initlock/');
     await put('1');
     expect(await text('k')).toBe('1');
@@ -475,7 +475,7 @@ describe('a fenced write', () => {
     expect(backend.status().isFenced).toBe(true);
   });
 
-  it('whose caller gives up ends at once, though the fence is still being put', async () => {
+  it('whose caller aborts ends immediately, even while the fence is being written', async () => {
     backend.link.blackHole();
     const controller = new AbortController();
     const write = backend.update('k', bytesOfText('1'), { fenced: true, signal: controller.signal });
@@ -484,7 +484,7 @@ describe('a fenced write', () => {
     await expect(write).rejects.toMatchObject({ code: 'aborted' });
   });
 
-  it('whose caller gives up while its lease is granted ends at once (regression: with the deadline of the grant)', async () => {
+  it('whose caller aborts while its lease is granted ends immediately (regression: with the deadline of the grant)', async () => {
     backend.link.blackHole();
     const controller = new AbortController();
     const write = backend.update('k', bytesOfText('1'), { leased: true, signal: controller.signal });
@@ -498,7 +498,7 @@ describe('a fenced write', () => {
     expect(failure).toMatchObject({ code: 'aborted' });
   });
 
-  it('many at once share one fence, which costs one key', async () => {
+  it('many at the same time share one fence, which costs one key', async () => {
     const revision = backend.server.header.revision;
     const writes = Array.from({ length: 50 }, (_, i) =>
       backend.update(`k${i}`, bytesOfText('1'), { fenced: true }),
@@ -508,7 +508,7 @@ describe('a fenced write', () => {
     expect(await backend.listPrefix('cilium/.initlock/')).toHaveLength(1);
   });
 
-  it('of two clients do not stand in each other’s way', async () => {
+  it('of two clients do not affect each other', async () => {
     const other = new FaultyMemory({ clock: new ManualClock(), server: backend.server });
     await put('1');
     await other.update('k', bytesOfText('2'), { fenced: true });
@@ -521,7 +521,7 @@ describe('a fenced write', () => {
   });
 });
 
-it('what was written since a revision is listed in pages too (regression: in one answer of any size)', async () => {
+it('the writes since a revision are listed in pages, too (regression: in one answer of any size)', async () => {
   const backend = new FaultyMemory({ clock: new ManualClock() });
   const value = bytesOfText('x'.repeat(100));
   for (let i = 0; i < 3; i++) await backend.update(`p/old${i}`, value);

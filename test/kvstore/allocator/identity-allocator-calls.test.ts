@@ -66,7 +66,7 @@ describe('an allocator of identities', () => {
     await backend.close();
   });
 
-  it('makes every call of an allocation with its signal, and each write under its lock', async () => {
+  it('passes its signal to every call of an allocation, and each write is guarded by its lock', async () => {
     const { signal } = new AbortController();
     await putMaster(258, DB);
     const locked = vi.spyOn(backend, 'lock');
@@ -86,7 +86,7 @@ describe('an allocator of identities', () => {
     }
   });
 
-  it('reads only those master keys that were written since the last that it knows', async () => {
+  it('reads only master keys that were written since the last known revision', async () => {
     await putMaster(258, DB);
     const lists = vi.spyOn(backend, 'listPrefix');
     const cursor = backend.server.header.revision + 1;
@@ -95,14 +95,14 @@ describe('an allocator of identities', () => {
     expect(options?.minModRevision).toBe(cursor);
   });
 
-  it('takes no number from a slave key of longer labels, nor one that is no number', async () => {
+  it('uses no number from a slave key of longer labels, nor an invalid number', async () => {
     await putSlave('b=c;/10.0.0.9', '258');
     await putSlave('10.0.0.8', 'many');
     await expect(allocator.allocate(WEB)).resolves.toEqual({ id: 261, isNew: true });
     expect(rejections.status().byReason).toEqual({ 'out-of-range': 1 });
   });
 
-  it('takes no number from a master key of other labels, nor one that is no number', async () => {
+  it('uses no number from a master key of other labels, nor an invalid number', async () => {
     backend.link.stallWatch(MASTER_PREFIX);
     await putMaster(258, DB);
     await backend.update(`${MASTER_PREFIX}none`, encodeIdentity(WEB));
@@ -110,11 +110,11 @@ describe('an allocator of identities', () => {
     expect(rejections.status().total).toBe(0);
   });
 
-  describe('when another node was faster', () => {
+  describe('after a conflict with another node', () => {
     it.each([
       ['takes the number that it tries', () => Promise.resolve(false)],
       ['takes its lock', () => Promise.reject(new KvstoreError('lock-lost', 'it is lost'))],
-    ])('and %s, tries seven times more, later and later', async (_, fail) => {
+    ])('and %s, retries seven times with growing delays', async (_, fail) => {
       const locks = vi.spyOn(backend, 'lock');
       const create = vi.spyOn(backend, 'createOnly');
       for (let i = 0; i < 7; i++) create.mockImplementationOnce(fail);
@@ -126,7 +126,7 @@ describe('an allocator of identities', () => {
       expect(locks).toHaveBeenCalledTimes(8);
     });
 
-    it('each time, says so', async () => {
+    it('each time, reports it', async () => {
       const create = vi.spyOn(backend, 'createOnly').mockResolvedValue(false);
       const refusal = expect(allocator.allocate(WEB)).rejects.toThrow(
         'no identity was allocated for k8s:app=web;: too many conflicts with other nodes',
@@ -136,7 +136,7 @@ describe('an allocator of identities', () => {
       expect(create).toHaveBeenCalledTimes(8);
     });
 
-    it('gives up after eight locks that were lost, with what has failed', async () => {
+    it('fails after eight lost locks, with the last error', async () => {
       const lost = new KvstoreError('lock-lost', 'it is lost');
       const create = vi.spyOn(backend, 'createOnly').mockRejectedValue(lost);
       const refusal = expect(allocator.allocate(WEB)).rejects.toBe(lost);
@@ -146,7 +146,7 @@ describe('an allocator of identities', () => {
     });
   });
 
-  it('does not try again what fails otherwise, and has the number again', async () => {
+  it('does not retry other errors, and releases the number', async () => {
     await stop();
     await start({ min: 300, max: 300 });
     const failure = new KvstoreError('internal', 'it is broken');
@@ -156,7 +156,7 @@ describe('an allocator of identities', () => {
     await expect(allocator.allocate(WEB)).resolves.toEqual({ id: 300, isNew: true });
   });
 
-  it('writes nothing more after an allocation in which nothing was lost', async () => {
+  it('writes nothing more after an allocation without a loss', async () => {
     const create = vi.spyOn(backend, 'createOnly');
     const put = vi.spyOn(backend, 'updateIfDifferent');
     await allocator.allocate(WEB);
@@ -164,7 +164,7 @@ describe('an allocator of identities', () => {
     expect([create.mock.calls.length, put.mock.calls.length]).toEqual([1, 1]);
   });
 
-  it('writes a master key once that is gone in the moment in which it looks', async () => {
+  it('writes a master key again if it is deleted during the check', async () => {
     await allocator.allocate(WEB);
     await stop();
     await start();
@@ -176,7 +176,7 @@ describe('an allocator of identities', () => {
     });
   });
 
-  it('allocates once what is asked for twice at a time', async () => {
+  it('allocates once for two concurrent requests', async () => {
     const [first, second] = await Promise.all([allocator.allocate(WEB), allocator.allocate(WEB)]);
     expect([first, second]).toEqual([
       { id: 261, isNew: true },
@@ -186,7 +186,7 @@ describe('an allocator of identities', () => {
     expect(await allocator.release(WEB)).toBe('released');
   });
 
-  it('knows its own numbers before the kvstore shows them', async () => {
+  it('returns its own numbers before the kvstore contains them', async () => {
     backend.link.stallWatch(MASTER_PREFIX);
     const { id } = await allocator.allocate(WEB);
     expect(allocator.cache.size).toBe(0);
@@ -195,7 +195,7 @@ describe('an allocator of identities', () => {
     expect([allocator.lookupByID(256), allocator.lookupByLabels(DB)]).toEqual([undefined, undefined]);
   });
 
-  it('looks through all other clusters, and keeps the new cache of one that is replaced', () => {
+  it('searches all other clusters, and uses the new cache of a replaced one', () => {
     const caches = [0, 1, 2].map(() => new IdentityCache());
     caches[2]?.upsert(numberOf(0x7_0100), DB);
     const ends = ['one', 'two', 'two'].map((name, index) =>
@@ -208,7 +208,7 @@ describe('an allocator of identities', () => {
     expect(allocator.lookupByLabels(DB)).toBeUndefined();
   });
 
-  it('is synced once the identities of the cluster are known', async () => {
+  it('is synced once the identities of the cluster are complete', async () => {
     await stop();
     backend.link.stallWatch(MASTER_PREFIX);
     await start();
@@ -223,7 +223,7 @@ describe('an allocator of identities', () => {
     expect(isSynced).toBe(true);
   });
 
-  it('says of a number with other labels that it is gone, then what it is; of the same ones nothing', async () => {
+  it('reports a number with other labels as deleted, then as added; with the same labels nothing', async () => {
     const story: string[] = [];
     allocator.subscribe({
       onIdentity: (id, of) => story.push(`${id} ${formatLabels(of)}`),
@@ -235,7 +235,7 @@ describe('an allocator of identities', () => {
     expect(story).toEqual(['258 k8s:app=web;', '258 k8s:app=web; gone', '258 k8s:app=db;']);
   });
 
-  it('needs no listener for numbers that are taken', async () => {
+  it('requires no listener for used numbers', async () => {
     allocator.subscribe({ onIdentity: () => {}, onIdentityGone: () => {} });
     const { id } = await allocator.allocate(WEB);
     await putMaster(id, DB);
@@ -254,7 +254,7 @@ describe('an allocator of identities', () => {
     ['labels[0].value must be', () => allocator.allocate([{ source: '', key: '' }] as never)],
     ['allocate: signal must be an object', () => allocator.allocate(WEB, 7 as never)],
     ['release: labels must be', () => allocator.release(7 as never)],
-  ])('refuses what it cannot work with: %s', async (wrong, call) => {
+  ])('rejects invalid options: %s', async (wrong, call) => {
     await expect((async () => call())()).rejects.toThrow(wrong);
   });
 });
@@ -268,7 +268,7 @@ describe('a pool of identities', () => {
     return random;
   };
 
-  it('takes a random number of its range', () => {
+  it('returns a random number of its range', () => {
     for (const [random, id] of [
       [0, 256],
       [0.55, 261],
@@ -277,7 +277,7 @@ describe('a pool of identities', () => {
       expect(new IdentityPool(RANGE, () => random).lease(() => false)).toBe(id);
   });
 
-  it('tries 32 times, then looks at all numbers from a random one on, and begins again at the first', () => {
+  it('tries 32 times, then searches all numbers from a random one on, and wraps around', () => {
     const last = numbers(...Array.from({ length: 31 }, () => 0), 0.7);
     expect(new IdentityPool(RANGE, last.next).lease((id) => id !== 263)).toBe(263);
     expect(last.calls).toBe(32);

@@ -116,7 +116,7 @@ describe('the identity allocator', () => {
     });
   });
 
-  it('gives different labels different numbers, also all at once', async () => {
+  it('gives different labels different numbers, also concurrently', async () => {
     const many = Array.from({ length: 40 }, (_, i) => labels(`k8s:app=${i};`));
     const given = await Promise.all(many.flatMap((l) => [a.allocator.allocate(l), b.allocator.allocate(l)]));
     expect(new Set(given.map(({ id }) => id)).size).toBe(40);
@@ -124,7 +124,7 @@ describe('the identity allocator', () => {
     expect(given.filter(({ isNew }) => isNew)).toHaveLength(40);
   });
 
-  it('counts references; the last one takes the slave key, never the master key', async () => {
+  it('counts references; the last one deletes the slave key, never the master key', async () => {
     const { id } = await a.allocator.allocate(WEB);
     await a.allocator.allocate(WEB);
     expect(await a.allocator.release(WEB)).toBe('still-used');
@@ -133,7 +133,7 @@ describe('the identity allocator', () => {
     expect(Object.keys(content())).toEqual([`id/${id}`]);
   });
 
-  it('takes a number that nobody uses any more for the same labels again', async () => {
+  it('reuses a number without users for the same labels', async () => {
     const { id } = await a.allocator.allocate(DB);
     await a.allocator.release(DB);
     expect(await b.allocator.allocate(DB)).toEqual({ id, isNew: false });
@@ -171,7 +171,7 @@ describe('the identity allocator', () => {
     expect(content()[`id/${id}`]).toBeDefined();
   });
 
-  it('puts its slave keys again when the lease is lost', async () => {
+  it('writes its slave keys again after the lease is lost', async () => {
     const { id } = await a.allocator.allocate(WEB);
     for (const lease of server.leases) server.expireLease(lease);
     expect(Object.keys(content())).toEqual([`id/${id}`]);
@@ -179,14 +179,14 @@ describe('the identity allocator', () => {
     expect(Object.keys(content())).toHaveLength(2);
   });
 
-  it('reports a number that stands for other labels by now, and leaves it', async () => {
+  it('reports a number that has other labels by now, and keeps it', async () => {
     const { id } = await a.allocator.allocate(WEB);
     await b.backend.update(identityKey(id), bytesOfText('k8s:app=other;'));
     await advance(clock, SYNC_INTERVAL_MS);
     expect(a.rejections.status().byReason['identity-conflict']).toBe(1);
   });
 
-  it('a number that a slave key gives and that stands for other labels is not taken (regression: it was, for both)', async () => {
+  it('does not use a number of a slave key that has other labels (regression: it was used for both)', async () => {
     const { id } = await a.allocator.allocate(WEB);
     await b.backend.update(identityValueKey('k8s:app=db;k8s:zone=a/b;', '10.0.0.0'), bytesOfText(String(id)));
     const given = await b.allocator.allocate(DB);
@@ -195,7 +195,7 @@ describe('the identity allocator', () => {
     expect(b.rejections.status().byReason['identity-conflict']).toBe(1);
   });
 
-  describe('whose number was collected after the loss of its lease, and given to other labels', () => {
+  describe('an identity that was collected after the loss of its lease, and whose number has other labels,', () => {
     let taken: NumericIdentity;
     let told: string[];
 
@@ -216,7 +216,7 @@ describe('the identity allocator', () => {
       await advance(clock, 40_000);
     });
 
-    it('gives another number (regression: it gave the one that it had reported as conflicting)', async () => {
+    it('gets another number (regression: it got the one that it had reported as conflicting)', async () => {
       expect(a.rejections.status().byReason['identity-conflict']).toBe(1);
       expect(a.allocator.status()).toMatchObject({ used: 1, taken: 1 });
       expect(a.allocator.lookupByLabels(WEB)).toBeUndefined();
@@ -230,12 +230,12 @@ describe('the identity allocator', () => {
       expect(await a.allocator.allocate(WEB)).toEqual({ id: again.id, isNew: false });
     });
 
-    it('notifies its users, and leaves no slave key that gives the number', () => {
+    it('notifies its users, and leaves no slave key with the number', () => {
       expect(told).toEqual([`${taken} ${formatLabels(WEB)}`]);
       expect(slaves()).toEqual([]);
     });
 
-    it('keeps counting the references of before', async () => {
+    it('keeps its reference count', async () => {
       const { id } = await a.allocator.allocate(WEB);
       expect(await a.allocator.release(WEB)).toBe('still-used');
       expect(await a.allocator.release(WEB)).toBe('still-used');
@@ -245,7 +245,7 @@ describe('the identity allocator', () => {
       expect(a.allocator.size).toBe(0);
     });
 
-    it('is released without harm to the labels that have the number now', async () => {
+    it('can be released without effect on the labels that have the number now', async () => {
       expect(await a.allocator.allocate(DB)).toEqual({ id: taken, isNew: false });
       await a.allocator.release(WEB);
       expect(await a.allocator.release(WEB)).toBe('released');
@@ -265,7 +265,7 @@ describe('the identity allocator', () => {
     });
   });
 
-  it('one identity that fails for ever holds back no other (regression: all behind it waited for ever)', async () => {
+  it('one identity that always fails delays no other (regression: all behind it waited for ever)', async () => {
     const many = Array.from({ length: 20 }, (_, i) => labels(`k8s:app=${i};`));
     for (const each of many) await a.allocator.allocate(each);
     const put = a.backend.updateIfDifferent.bind(a.backend);
@@ -288,7 +288,7 @@ describe('the identity allocator', () => {
     }
   });
 
-  it('an allocation that waits for its lock holds back no repair', async () => {
+  it('an allocation that waits for its lock delays no repair', async () => {
     const many = Array.from({ length: 12 }, (_, i) => labels(`k8s:app=${i};`));
     const locks = await Promise.all(
       many.map((each) => b.backend.lock(`${IDENTITY_LOCKS_PREFIX}${formatLabels(each)}`)),
@@ -303,7 +303,7 @@ describe('the identity allocator', () => {
     await Promise.all(waiting);
   });
 
-  it('a listener that throws is counted and reported (regression: nobody learnt of it)', async () => {
+  it('a listener that throws is counted and reported (regression: it was silent)', async () => {
     const fault = new Error('a broken listener');
     const fails = (): void => {
       throw fault;
@@ -315,7 +315,7 @@ describe('the identity allocator', () => {
     expect(a.failures).toEqual([[fault, 'identity listener']]);
   });
 
-  it('shows its loops while it runs', async () => {
+  it('reports its loops while it runs', async () => {
     const { background, identities } = a.allocator.status();
     expect(background.tasks.map(({ name }) => name)).toEqual([
       'identities of the cluster',
@@ -327,7 +327,7 @@ describe('the identity allocator', () => {
     expect(a.allocator.status().background).toMatchObject({ tasks: [], failures: 0 });
   });
 
-  it('a slave key that was given up is not there after its release (regression: it kept the collector off)', async () => {
+  it('a slave key that was given up is deleted by its release (regression: it blocked the collector)', async () => {
     const slave = identityValueKey(formatLabels(WEB), '10.0.0.1');
     const land = giveUpPut(a.backend.link, slave);
     await expect(a.allocator.allocate(WEB)).rejects.toMatchObject({ code: 'deadline' });
@@ -342,7 +342,7 @@ describe('the identity allocator', () => {
     expect(slaves()).toEqual([`value/${formatLabels(WEB)}/10.0.0.1`]);
   });
 
-  it('a release that cannot reach the kvstore is made up for', async () => {
+  it('a release during an outage is completed later', async () => {
     const { id } = await a.allocator.allocate(WEB);
     a.backend.link.down();
     expect(await a.allocator.release(WEB)).toBe('released');
@@ -351,7 +351,7 @@ describe('the identity allocator', () => {
     expect(Object.keys(content())).toEqual([`id/${id}`]);
   });
 
-  it('fails when the kvstore cannot be reached, and leaves no trace of it', async () => {
+  it('fails if the kvstore is unreachable, and leaves nothing', async () => {
     a.backend.link.down();
     await expect(a.allocator.allocate(WEB)).rejects.toMatchObject({ code: 'unavailable' });
     expect(a.allocator.size).toBe(0);
@@ -359,7 +359,7 @@ describe('the identity allocator', () => {
     expect((await a.allocator.allocate(WEB)).isNew).toBe(true);
   });
 
-  it('a round does not take the slave key of what is in use again by its turn (regression: it did)', async () => {
+  it('a round does not delete the slave key of an identity that is in use again (regression: it did)', async () => {
     for (const each of [WEB, DB]) await a.allocator.allocate(each);
     a.backend.link.down();
     for (const each of [WEB, DB]) await a.allocator.release(each);
@@ -379,7 +379,7 @@ describe('the identity allocator', () => {
     vi.spyOn(a.backend, 'updateIfDifferent').mockImplementationOnce((...call) => what(() => put(...call)));
   };
 
-  it('a failed allocation leaves no slave key that keeps the collector off', async () => {
+  it('a failed allocation leaves no slave key that blocks the collector', async () => {
     duringPut(async (put) => {
       await put();
       throw new KvstoreError('deadline', 'the answer was lost');
@@ -389,7 +389,7 @@ describe('the identity allocator', () => {
     expect(slaves()).toEqual([]);
   });
 
-  it('a lease that is lost while an allocation ends takes no slave key with it', async () => {
+  it('a lease that is lost at the end of an allocation does not cost a slave key', async () => {
     duringPut(async (put) => {
       const written = await put();
       for (const lease of server.leases) server.expireLease(lease);
@@ -401,7 +401,7 @@ describe('the identity allocator', () => {
     expect(slaves()).toHaveLength(1);
   });
 
-  it('a repair under way does not bring back the slave key of what is released', async () => {
+  it('a repair in progress does not restore the slave key of a released identity', async () => {
     const { id } = await a.allocator.allocate(WEB);
     let released: Promise<unknown> | undefined;
     duringPut(async (put) => {
@@ -428,7 +428,7 @@ describe('the identity allocator', () => {
     expect(a.allocator.lookupByID(foreign)).toBeUndefined();
   });
 
-  it('tells listeners what exists, then what changes', async () => {
+  it('sends listeners the existing identities, then changes', async () => {
     const { id } = await a.allocator.allocate(WEB);
     await settle();
     const told: string[] = [];
@@ -444,7 +444,7 @@ describe('the identity allocator', () => {
     expect(told).toEqual([`+${id}`, `+${other.id}`, `-${other.id}`]);
   });
 
-  it('says when no number is left', async () => {
+  it('reports that all numbers are used', async () => {
     const small = new Node(server, clock, 'small', 3, { min: 100, max: 102 });
     for (const i of [1, 2, 3]) await small.allocator.allocate(labels(`k8s:n=${i};`));
     const none = small.allocator.allocate(labels('k8s:n=4;'));
@@ -475,7 +475,7 @@ describe('the identity allocator', () => {
 });
 
 describe('the identity pool', () => {
-  it('gives every number of its range once, whatever the random numbers', () => {
+  it('returns every number of its range once, whatever the random numbers', () => {
     fc.assert(
       fc.property(
         fc.integer({ min: 1, max: 60 }),
@@ -524,7 +524,7 @@ const step: fc.Arbitrary<Step> = fc.oneof(
 );
 
 describe('allocation under faults', () => {
-  it('labels in use have one number everywhere, numbers in use one meaning, and nodes the keys of what they use and no others', async () => {
+  it('labels in use have one number everywhere, numbers in use one meaning, and nodes exactly the keys that they use', async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(step, { maxLength: 30, size: 'max' }), async (script) => {
         const clock = new ManualClock();

@@ -31,7 +31,7 @@ describe.each(WORLDS)(
       expect(world.figures.events - events).toBeGreaterThan(200);
     });
 
-    it('leaves no handle and no stream behind', async () => {
+    it('leaves no handle and no stream', async () => {
       expect(await world.close()).toEqual([]);
     });
   },
@@ -68,7 +68,7 @@ function repeatsOne(): Change {
 }
 
 describe('the test of the test', () => {
-  it('asks again what etcdctl could not say (regression: one failure of it was a write that had not landed)', async () => {
+  it('repeats a failed call of etcdctl (regression: its failure counted as a write that had not landed)', async () => {
     const world = await ChaosWorld.start({ random: seededRandom(1) });
     const { cluster } = world;
     const content = cluster.content.bind(cluster);
@@ -83,7 +83,7 @@ describe('the test of the test', () => {
   it.each([
     ['drops one event', dropsOne, 'watch a has lost chaos/shared/b-0'],
     ['repeats an old event', repeatsOne(), 'nothing that could be told now'],
-  ])('catches a watch that %s', async (_what, change, finding) => {
+  ])('detects a watch that %s', async (_what, change, finding) => {
     const world = await ChaosWorld.start({
       random: seededRandom(1),
       tamper: (watch) => tampered(watch, change),

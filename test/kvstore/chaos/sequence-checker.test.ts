@@ -92,11 +92,11 @@ const oneLife = fc.record({ writes: script, first: fc.nat(40), again: fc.nat(40)
 });
 
 describe('the checker of sequences', () => {
-  it('finds nothing wrong with a watch that lists, follows, and lists again', () => {
+  it('accepts a watch that lists, follows, and lists again', () => {
     fc.assert(fc.property(oneLife, ({ past, events }) => isClean(judge([past], events))));
   });
 
-  it('finds nothing wrong with a watch that goes over to another past', () => {
+  it('accepts a watch that switches to another history', () => {
     const restored = fc.record({ writes: script, more: script, backup: fc.nat(40), seen: fc.nat(40) });
     fc.assert(
       fc.property(restored, ({ writes, more, backup, seen }) => {
@@ -113,7 +113,7 @@ describe('the checker of sequences', () => {
     );
   });
 
-  it('lets versions be left out, if the last one is told', () => {
+  it('allows skipped versions if the last one is delivered', () => {
     const past = new Past();
     goOn(
       past,
@@ -203,7 +203,7 @@ describe('the test of the checker', () => {
     expect(wrong).toBeGreaterThan(50);
   });
 
-  it('it catches a watch that goes back to the past that was left', () => {
+  it('it detects a watch that returns to the history that was left', () => {
     const first = new Past();
     goOn(
       first,
@@ -232,7 +232,7 @@ describe('the test of the checker', () => {
     ]);
   });
 
-  it('it catches a watch that after a restore tells what was overwritten before the backup', () => {
+  it('it detects a watch that delivers overwritten values from before the backup after a restore', () => {
     const first = new Past();
     goOn(
       first,

@@ -30,7 +30,7 @@ const PIECES: readonly (readonly [bytes: readonly number[], text: string])[] = [
 ];
 
 describe('a key', () => {
-  it('shows what is UTF-8 as text, and each other byte as a surrogate of its own', () => {
+  it('is text if it is UTF-8, and contains each other byte as a surrogate of its own', () => {
     fc.assert(
       fc.property(fc.array(fc.constantFrom(...PIECES), { maxLength: 6 }), (pieces) => {
         const bytes = Uint8Array.from(pieces.flatMap(([of]) => of));
@@ -41,7 +41,7 @@ describe('a key', () => {
     );
   });
 
-  it('shows the first and the last byte that is not ASCII, alone', () => {
+  it('contains the first and the last byte that is not ASCII', () => {
     expect(keyOfBytes(Uint8Array.of(0x80))).toBe('\udc80');
     expect(keyOfBytes(Uint8Array.of(0x80, 0x80, 0x61))).toBe('\udc80\udc80a');
     expect([...bytesOfKey('\udc80\udcff')]).toEqual([0x80, 0xff]);
@@ -53,7 +53,7 @@ describe('a key', () => {
 });
 
 describe('a value', () => {
-  it('is a text when it is UTF-8, also with the character that stands for what is not', () => {
+  it('is text if it is UTF-8, including the replacement character', () => {
     expect(textOfBytes(bytesOfText('a\ufffdé'))).toBe('a\ufffdé');
     expect(textOfBytes(Uint8Array.of(0x61, 0xff))).toBeUndefined();
     expect(textOfBytes(new Uint8Array([0x61, 0x62, 0x63]).subarray(1, 2))).toBe('b');

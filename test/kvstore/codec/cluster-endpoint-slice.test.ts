@@ -60,13 +60,13 @@ function run<T>(steps: Generator<undefined, T> | undefined): { steps: number; re
 
 const endpoint = (...addresses: string[]): object => ({ addresses, conditions: {} });
 
-describe('a slice that upstream publishes', () => {
+describe('a slice published by upstream', () => {
   it('is read from the frame of the zstd program, as an independent encoder wrote it', () => {
     for (const args of [[], ['-19'], ['--no-check'], ['--fast=5']])
       expect(outcomeOf(decode(zstdProgram(args, protoBytes(ECHO))))).toEqual(ECHO);
   });
 
-  it('is written so that the zstd program and an independent decoder read it', () => {
+  it('is written so that the zstd program and an independent decoder can read it', () => {
     const value = encodeClusterEndpointSlice(accepted(decodeWithFields({})));
     expect(protoFields(zstdProgram(['-d'], value))).toEqual(ECHO);
   });
@@ -84,7 +84,7 @@ describe('a slice that upstream publishes', () => {
     expect(outcomeOf(decodeWithFields({ ports }))).toEqual({ ...ECHO, ports });
   });
 
-  it('may have fields that are not known', () => {
+  it('may have unknown fields', () => {
     const message = Buffer.concat([protoBytes(ECHO), Buffer.from([0x78, 1, 0x82, 0x01, 2, 7, 7])]);
     expect(outcomeOf(decode(rawZstdFrame(message)))).toEqual(ECHO);
   });
@@ -157,7 +157,7 @@ describe('a port of a slice', () => {
     ['out-of-range ports[0].port', { port: -1 }],
     ['out-of-range ports[0].port', {}],
     ['unknown-protocol ports[0].protocol', { port: 1, protocol: 'tcp' }],
-  ])('is left out alone: %s', (reason, port) => {
+  ])('is left out separately: %s', (reason, port) => {
     const decoded = decodeWithFields({ ports: [{ name: 'a', ...port }, ...ECHO.ports] });
     expect(accepted(decoded).ports).toEqual([{ name: 'http', port: 8080, protocol: 6 }]);
     expect(decoded.ok && decoded.dropped?.map(({ reason: why, field }) => `${why} ${field}`)).toEqual([

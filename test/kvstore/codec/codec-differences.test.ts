@@ -28,7 +28,7 @@ const service = (more: string): ReturnType<typeof decodeClusterService> =>
 const node = (more: string): ReturnType<typeof decodeNode> =>
   decodeNode({ cluster: 'c', name: 'n' }, bytesOfText(`{"Cluster":"c","Name":"n"${more}}`), 'k');
 
-describe('what is decided otherwise than encoding/json (WIRE, "Differences from Go")', () => {
+describe('a difference from encoding/json (WIRE, "Differences from Go")', () => {
   it('invalid UTF-8 is rejected', () => {
     const value = Uint8Array.from([...bytesOfText('{"IP":"10.0.0.1","K8sPodName":"'), 0xff, 0x22, 0x7d]);
     expect(outcomeOf(decodeIPIdentityPair('10.0.0.1', value, 'k'))).toBe('invalid-utf8 value');
@@ -48,7 +48,7 @@ describe('what is decided otherwise than encoding/json (WIRE, "Differences from 
     expect(cidr('"//8AAA=="')).toMatchObject({ key: '10.1.0.0/16' });
   });
 
-  it('IPv4-mapped addresses are IPv4 in values, and refused in keys', () => {
+  it('IPv4-mapped addresses are IPv4 in values, and rejected in keys', () => {
     expect(outcomeOf(pair(',"HostIP":"::ffff:10.0.0.2"', '10.0.0.1', '::ffff:10.0.0.1'))).toMatchObject({
       ...{ key: '10.0.0.1', hostIP: '10.0.0.2' },
     });
@@ -61,7 +61,7 @@ describe('what is decided otherwise than encoding/json (WIRE, "Differences from 
     expect(outcomeOf(pair(',"ID":1.5'))).toBe('out-of-range ID');
   });
 
-  it('nesting beyond 10,000 in fields that are not read is accepted, in values of more than 32 KiB refused', () => {
+  it('nesting beyond 10,000 in unread fields is accepted, and rejected in values of more than 32 KiB', () => {
     const nested = (depth: number): string => `,"x":${'['.repeat(depth)}${']'.repeat(depth)}`;
     expect(outcomeOf(pair(nested(11_000)))).toMatchObject({ key: '10.0.0.1' });
     const steps = decodeInPieces((name, value, at) => decodeIPIdentityPair(name, value, at))(
@@ -72,7 +72,7 @@ describe('what is decided otherwise than encoding/json (WIRE, "Differences from 
     expect(step?.value && outcomeOf(step.value)).toBe('invalid-json value');
   });
 
-  it('of equal names the last counts, objects are not merged', () => {
+  it('of equal names the last counts, and objects are not merged', () => {
     expect(outcomeOf(pair(',"ID":1,"ID":2'))).toMatchObject({ identity: 2 });
     const decoded = outcomeOf(service(',"labels":{"a":"1"},"labels":{"b":"2"}'));
     expect(decoded).toMatchObject({ labels: new Map([['b', '2']]) });
@@ -95,7 +95,7 @@ describe('what is decided otherwise than encoding/json (WIRE, "Differences from 
     expect(again.ok).toBe(true);
   });
 
-  it('a service without `shared` is shared: 1.8 writes only those', () => {
+  it('a service without `shared` is shared, because only 1.8 omits it', () => {
     expect(outcomeOf(service(''))).toMatchObject({ shared: true });
     expect(outcomeOf(service(',"shared":null'))).toMatchObject({ shared: true });
     expect(outcomeOf(service(',"shared":false'))).toMatchObject({ shared: false });
@@ -111,7 +111,7 @@ describe('what is decided otherwise than encoding/json (WIRE, "Differences from 
     );
   });
 
-  it('ids up to 511 are decoded in a mesh of 255, too: whoever follows the cluster refuses it', () => {
+  it('ids up to 511 are decoded in a mesh of 255, too: the follower rejects them', () => {
     const decode = (json: string): unknown => outcomeOf(decodeClusterConfig(bytesOfText(json), 'k'));
     expect(decode('{"id":300}')).toMatchObject({ id: 300 });
     expect(decode('{"id":512}')).toBe('out-of-range id');
@@ -121,8 +121,8 @@ describe('what is decided otherwise than encoding/json (WIRE, "Differences from 
   });
 });
 
-describe('a detail that cannot be read is dropped and counted, and the rest is kept (regression: it cost the value)', () => {
-  it('a named port with an unknown or empty protocol; one in lower case is taken', () => {
+describe('an unreadable detail is dropped and counted, and the rest is kept (regression: it cost the value)', () => {
+  it('a named port with an unknown or empty protocol; lower case is accepted', () => {
     const ports = [
       ['a', 'tcp'],
       ['b', ''],
@@ -167,7 +167,7 @@ describe('a detail that cannot be read is dropped and counted, and the rest is k
     ]);
   });
 
-  it('but a value with more than 64 such faults is rejected as a whole', () => {
+  it('but a value with more than 64 such faults is rejected completely', () => {
     const frontends = (count: number): string =>
       JSON.stringify(Object.fromEntries(Array.from({ length: count }, (_, i) => [`x${i}`, {}])));
     expect(droppedOf(service(`,"frontends":${frontends(64)}`))).toHaveLength(64);

@@ -74,7 +74,7 @@ describe('a node, field by field', () => {
     expect(jsonOf(encodeNode(node, { source: 'custom-resource' }))).toEqual(byOperator);
   });
 
-  it('has zero values where nothing is said, and writes those of Go', () => {
+  it('has zero values for absent fields, and writes those of Go', () => {
     const node = proved(decodeNode(name, bytesOf({ Name: 'n', Cluster: 'c' }), 'k'));
     expect(node).toMatchObject({ wireguardPubKey: '', bootID: '', clusterID: 0, addresses: [] });
     const zero = {
@@ -132,7 +132,7 @@ describe('a service, field by field', () => {
   const decode = (json: object, most = 100): unknown =>
     outcomeOf(decodeClusterService(key, bytesOf(json), 'k', { ...VALUE_LIMITS, serviceEntries: most }));
 
-  it('is written as it was read; for readers of 1.8 without what they do not know', () => {
+  it('is written as it was read; for readers of 1.8 without unknown fields', () => {
     const service = proved(decodeClusterService(key, bytesOf(WRITTEN), 'k'));
     expect(service.zones?.get('10.1.0.1')).toEqual({ zone: 'z', forZones: ['y', 'x'] });
     expect(service.zones?.get('10.1.0.2')).toEqual({ zone: '', forZones: [] });
@@ -145,7 +145,7 @@ describe('a service, field by field', () => {
     });
   });
 
-  it('has as many addresses, ports, host names and zones as are allowed, together', () => {
+  it('may have exactly the maximum number of addresses, ports, host names and zones in total', () => {
     // 1 frontend and its port, 1 backend and its 2 ports, 1 host name, 2 zones with 2 hints
     expect(decode(WRITTEN, 10)).toMatchObject({ clusterID: 511 });
     expect(decode(WRITTEN, 9)).toBe('too-many zones.10.1.0.1.ForZones');
@@ -188,13 +188,13 @@ describe('an IPIdentityPair, field by field', () => {
     expect(decode(json)).not.toHaveProperty('hostIP');
   });
 
-  it('is written without what is empty', () => {
+  it('is written without empty fields', () => {
     const k8s = { namespace: '', podName: '', namedPorts: new Map() };
     const written = encodeIPIdentityPair({ key: '10.0.0.1', identity: 7, encryptKey: 0, k8s });
     expect(jsonOf(written)).toEqual(pair);
   });
 
-  it('is the same for the next thousands of hosts, whatever is kept of them', () => {
+  it('is decoded the same after thousands of other hosts, whatever is cached', () => {
     for (let i = 0; i < 4100; i++) {
       const text = `FD00::${i.toString(16)}`;
       expect(decode({ HostIP: text })).toMatchObject({
@@ -203,7 +203,7 @@ describe('an IPIdentityPair, field by field', () => {
     }
   });
 
-  it('may say its own key in another spelling', () => {
+  it('may contain its own key in another spelling', () => {
     expect(decode({ IP: '::ffff:10.0.0.1' })).toMatchObject({ key: '10.0.0.1' });
     expect(decode({ Mask: '' })).toMatchObject({ key: '10.0.0.1' });
     expect(decode({ IP: null, Mask: '/////w==' })).toBe('invalid-address IP');
@@ -240,7 +240,7 @@ describe('a cluster config, field by field', () => {
     expect(outcomeOf(decodeClusterConfig(bytesOf(json), 'k'))).toBe(why);
   });
 
-  it('that sets no highest number of clusters has none', () => {
+  it('without a maximum number of clusters has none', () => {
     const { capabilities } = proved(
       decodeClusterConfig(bytesOf({ capabilities: { maxConnectedClusters: 0 } }), 'k'),
     );
@@ -248,7 +248,7 @@ describe('a cluster config, field by field', () => {
   });
 });
 
-it('JSON is escaped and ordered as Go does: for HTML, by bytes', () => {
+it('JSON is escaped and ordered as by Go: for HTML, by bytes', () => {
   expect(jsonString('<a>&\u2028\u2029"é')).toBe('"\\u003ca\\u003e\\u0026\\u2028\\u2029\\"é"');
   const map = new Map(['b', '\u{1f600}', '\ue000', 'a'].map((key) => [key, key]));
   expect(Object.keys(JSON.parse(jsonMap(map, jsonString)))).toEqual(['a', 'b', '\ue000', '\u{1f600}']);
@@ -258,7 +258,7 @@ describe('an identity', () => {
   const decode = (text: string, labels: number): unknown =>
     outcomeOf(decodeIdentity('300', bytesOfText(text), 'k', { ...VALUE_LIMITS, labels }));
 
-  it('has as many labels as are allowed', () => {
+  it('may have exactly the maximum number of labels', () => {
     expect(decode(';k8s:a=1;k8s:b=2;', 2)).toBe('too-many value');
     expect(decode('k8s:a=1;k8s:b=2;', 2)).toMatchObject({ id: 300 });
     expect(decode('k8s:a=1;k8s:b=2;', 1)).toBe('too-many value');
@@ -266,7 +266,7 @@ describe('an identity', () => {
   });
 });
 
-it('a time begins with its year', () => {
+it('a time starts with its year', () => {
   expect(outcomeOf(decodeTimestamp(bytesOfText('x2026-11-22T00:00:00Z'), 'k'))).toBe('invalid-time value');
 });
 
@@ -279,7 +279,7 @@ describe('a value that is decoded in turns', () => {
   });
   const inTurns = (value: Uint8Array): boolean => decode('n', value, 'k') !== undefined;
 
-  it('is a large JSON object of a size that is allowed', () => {
+  it('is a large JSON object of an allowed size', () => {
     expect([LARGE, LARGE + 1, 2 * LARGE, 2 * LARGE + 1].map((size) => inTurns(json(size)))).toEqual([
       ...[false, true, true, false],
     ]);
@@ -293,7 +293,7 @@ describe('a value that is decoded in turns', () => {
     return 'at once';
   };
 
-  it('is rejected where it is no text or no JSON', () => {
+  it('is rejected if it is not text or not JSON', () => {
     const spoilt = json(LARGE + 1);
     spoilt[7] = 0xff;
     expect(outcome(spoilt)).toMatchObject({ reason: 'invalid-utf8', value: `"${LARGE + 1} bytes"` });
@@ -302,7 +302,7 @@ describe('a value that is decoded in turns', () => {
     expect(outcome(json(LARGE + 1))).toMatchObject({ reason: 'missing-field', field: 'Name' });
   });
 
-  it('is no text for a codec of texts', () => {
+  it('is not used for codecs of text', () => {
     expect(outcomeOf(decodeIdentity('300', { json: {} }, 'k'))).toBe('wrong-type value');
   });
 });

@@ -79,7 +79,7 @@ const decodePair = (name: string, json: unknown): Decoded<unknown> =>
 describe('an IPIdentityPair', () => {
   const pair = { IP: '10.0.0.1', Mask: null, HostIP: '192.168.0.1', ID: 1000, Key: 3 };
 
-  it('is read with what it has', () => {
+  it('is decoded with its fields', () => {
     const ports = [{ Name: 'dns', Port: 53, Protocol: 'UDP' }];
     const whole = { ...pair, K8sNamespace: 'kube-system', K8sPodName: 'coredns', NamedPorts: ports, New: {} };
     expect(decodePair('10.0.0.1', whole)).toEqual({
@@ -98,14 +98,14 @@ describe('an IPIdentityPair', () => {
     });
   });
 
-  it('has zero values for what is missing or null', () => {
+  it('has zero values for missing fields and null', () => {
     expect(decodePair('10.0.0.1', { IP: '10.0.0.1', HostIP: null, NamedPorts: null })).toEqual({
       ok: true,
       value: { key: '10.0.0.1', identity: 0, encryptKey: 0 },
     });
   });
 
-  it('takes a mask of 4 or 16 bytes for IPv4, of 16 for IPv6', () => {
+  it('accepts a mask of 4 or 16 bytes for IPv4, of 16 for IPv6', () => {
     const sixteen = Buffer.from([...Array(12).fill(255), 255, 255, 0, 0]).toString('base64');
     expect(decodePair('10.1.0.0/16', { IP: '10.1.0.0', Mask: '//8AAA==' })).toMatchObject({ ok: true });
     expect(decodePair('10.1.0.0/16', { IP: '10.1.0.0', Mask: sixteen })).toMatchObject({ ok: true });
@@ -147,7 +147,7 @@ describe('an IPIdentityPair', () => {
     expect(rejectionOf(decodePair(name, json))).toBe(expected);
   });
 
-  it('is rejected when it is not UTF-8', () => {
+  it('is rejected if it is not UTF-8', () => {
     expect(rejectionOf(decodeIPIdentityPair('10.0.0.1', Uint8Array.of(0x7b, 0xff, 0x7d), ''))).toBe(
       'invalid-utf8 value',
     );
@@ -159,7 +159,7 @@ describe('an IPIdentityPair', () => {
   });
 });
 
-describe('names that JavaScript objects have (trap: keys such as `__proto__`)', () => {
+describe('names of properties of every JavaScript object (trap: keys such as `__proto__`)', () => {
   const hostile = '{"__proto__":{"x":1},"constructor":{"prototype":1}';
 
   it('are ordinary names of labels', () => {
@@ -181,7 +181,7 @@ describe('names that JavaScript objects have (trap: keys such as `__proto__`)', 
     expect([...(service.backends.get('10.0.0.1')?.keys() ?? [])]).toEqual(['__proto__']);
   });
 
-  it('do not fill in for a field that is missing', () => {
+  it('do not replace a missing field', () => {
     const json = '{"__proto__":{"Name":"n","Cluster":"c"}}';
     expect(rejectionOf(decodeNode({ cluster: 'c', name: 'n' }, bytesOfText(json), ''))).toBe(
       'missing-field Name',
@@ -237,7 +237,7 @@ describe('a ClusterService', () => {
   const decode = (json: unknown): Decoded<unknown> =>
     decodeClusterService(key, bytesOfText(JSON.stringify(json)), 'k');
 
-  it('of a writer that knows no `shared` is shared', () => {
+  it('of a writer without `shared` is shared', () => {
     expect(decode({ ...key, frontends: null })).toEqual({
       ok: true,
       value: {
@@ -285,7 +285,7 @@ describe('identities, configuration and times', () => {
     expect(rejectionOf(decodeIdentityNumber(bytesOfText(text), 'k'))).toBe('out-of-range value');
   });
 
-  it('a cluster config says what it says', () => {
+  it('a cluster config is decoded with its fields', () => {
     const decode = (text: string): Decoded<unknown> => decodeClusterConfig(bytesOfText(text), 'k');
     expect(decode('{}')).toEqual({
       ok: true,
@@ -297,7 +297,7 @@ describe('identities, configuration and times', () => {
     );
   });
 
-  it('a time that is none is rejected', () => {
+  it('an invalid time is rejected', () => {
     expect(rejectionOf(decodeTimestamp(bytesOfText('yesterday'), 'k'))).toBe('invalid-time value');
     expect(rejectionOf(decodeTimestamp(bytesOfText('2026-13-40T00:00:00Z'), 'k'))).toBe('invalid-time value');
   });
@@ -312,7 +312,7 @@ describe('any bytes', () => {
     (bytes: Uint8Array) => decodeIdentity('1', bytes, 'k'),
   ];
 
-  it('give a value or a rejection, never an exception', () => {
+  it('result in a value or a rejection, never an exception', () => {
     const names = fc.constantFrom(
       'IP',
       'Mask',

@@ -21,7 +21,7 @@ describe('a round', () => {
     .dictionary(fc.constantFrom('a', 'b', 'c', 'd'), fc.nat(2))
     .map((o) => new Map(Object.entries(o)));
 
-  it('takes what was stale before at the same revision, and keeps the rest in mind', () => {
+  it('removes keys that were stale before at the same revision, and remembers the others', () => {
     fc.assert(
       fc.property(keys, keys, (before, now) => {
         const { remove, stale } = staleRound(before, now);
@@ -35,7 +35,7 @@ describe('a round', () => {
     );
   });
 
-  it('spares what was used for a moment in between', () => {
+  it('keeps a key that was used in between', () => {
     const first = staleRound(new Map(), new Map([['a', 5]]));
     const used = staleRound(first.stale, new Map());
     expect(staleRound(used.stale, new Map([['a', 5]])).remove.size).toBe(0);
@@ -65,7 +65,7 @@ describe('stale identities', () => {
     expect([...staleIdentities(listing, { min: 256, max: 65_535 })]).toEqual([[identityKey(302), 7]]);
   });
 
-  it('are the first and the last of the range, too, and none beside it or with labels that are no text', () => {
+  it('include the first and the last of the range, and none outside it or with invalid labels', () => {
     const listing = [255, 256, 65_535, 65_536].map((id) => kv(identityKey(id), `k8s:of=${id};`));
     const spoilt = { ...kv(identityKey(300), ''), value: Uint8Array.of(0xff) };
     expect([...staleIdentities([...listing, spoilt], { min: 256, max: 65_535 }).keys()]).toEqual([
@@ -76,7 +76,7 @@ describe('stale identities', () => {
 });
 
 describe('a collector', () => {
-  it('takes locks that nobody gives back, one round after it has first seen them', async () => {
+  it('removes locks that are not released, one round after it has first seen them', async () => {
     const clock = new ManualClock();
     const server = new MemoryServer({ clock });
     const [holder, operator] = [0, 1].map(() => new FaultyMemory({ server, clock, random: () => 0.5 }));
@@ -99,7 +99,7 @@ describe('a collector', () => {
     await Promise.all([holder.close(), operator.close()]);
   });
 
-  it('takes who holds a lock, and then gives the next in line its time', async () => {
+  it('removes the holder of a lock, and then gives the next in line its time', async () => {
     const clock = new ManualClock();
     const backend = new FaultyMemory({ clock, random: () => 0.5 });
     const locks = 'cilium/state/identities/v1/locks/';
@@ -122,7 +122,7 @@ describe('a collector', () => {
     await backend.close();
   });
 
-  it('keeps the mark of what it could not remove, and removes nothing while it may not', async () => {
+  it('keeps the mark of a key that it could not remove, and removes nothing while it is not allowed', async () => {
     const clock = new ManualClock();
     const removed: string[] = [];
     let leads = false;
@@ -154,7 +154,7 @@ describe('a collector', () => {
     expect(removed).toEqual(['a', 'b']);
   });
 
-  it('begins its rounds an interval apart, however long they take', async () => {
+  it('starts its rounds at an interval, however long they take', async () => {
     const clock = new ManualClock();
     const rounds: number[] = [];
     const collection: Collection = {
@@ -174,7 +174,7 @@ describe('a collector', () => {
     await running;
   });
 
-  it('takes no other keys for locks, and twenty a second unless it is told otherwise', async () => {
+  it('treats no other keys as locks, and removes twenty per second by default', async () => {
     const clock = new ManualClock();
     const backend = new FaultyMemory({ clock, random: () => 0.5 });
     const locks = ['a', 'b', 'c'].map((name) => `cilium/state/identities/v1/locks/k8s:${name}=1;/1f`);
@@ -196,7 +196,7 @@ describe('a collector', () => {
     await backend.close();
   });
 
-  it('shows a round that has failed, and goes on with the next', async () => {
+  it('reports a failed round, and continues with the next', async () => {
     const clock = new ManualClock();
     const backend = new FaultyMemory({ clock, random: () => 0.5 });
     const collector = new GarbageCollector({ collection: lockCollection(backend), clock, intervalMs: 1000 });
@@ -213,7 +213,7 @@ describe('a collector', () => {
     await backend.close();
   });
 
-  it('deletes so many keys a second, and goes on when one cannot be deleted', async () => {
+  it('deletes at the given rate, and continues if a delete fails', async () => {
     const clock = new ManualClock();
     const removed: string[] = [];
     const onFailure = vi.fn();
@@ -241,7 +241,7 @@ describe('a collector', () => {
     expect(collector.status().rounds).toBe(2);
   });
 
-  it('ends in the middle of a round when it is told to, and counts no failure then', async () => {
+  it('ends within a round if its signal fires, and counts no failure', async () => {
     const clock = new ManualClock();
     const ended = new AbortController();
     const removed: string[] = [];
@@ -263,7 +263,7 @@ describe('a collector', () => {
     expect(collector.status()).toMatchObject({ removed: 0, failures: 0 });
   });
 
-  it('spares an identity that is used again between listing and removal, and one that has been written since', async () => {
+  it('keeps an identity that is used again between list and removal, and one that was written since', async () => {
     const clock = new ManualClock();
     const backend = new FaultyMemory({ clock });
     const range = { min: 256, max: 65_535 };
@@ -289,7 +289,7 @@ describe('a collector', () => {
     await backend.close();
   });
 
-  it('removes an identity under the lock of its labels, and none that is gone or no text', async () => {
+  it('removes an identity under the lock of its labels, and none that was deleted or is not text', async () => {
     const backend = new FaultyMemory({ clock: new ManualClock() });
     const { remove } = identityCollection(backend, { min: 256, max: 65_535 });
     const { signal } = new AbortController();
@@ -305,7 +305,7 @@ describe('a collector', () => {
     await backend.close();
   });
 
-  it('spares a lock that has been given to another since', async () => {
+  it('keeps a lock that another owner has got since', async () => {
     const backend = new FaultyMemory({ clock: new ManualClock() });
     const key = 'cilium/state/identities/v1/locks/k8s:a=1;/1f';
     const { list, remove } = lockCollection(backend);
@@ -319,7 +319,7 @@ describe('a collector', () => {
     await backend.close();
   });
 
-  it('passes over keys below the identities that are none', () => {
+  it('skips keys below the identities that are not identities', () => {
     const other = { value: bytesOfText('k8s:a=1;'), createRevision: 1, modRevision: 7 };
     const listing = ['cilium/state/identities/v1/other', 'cilium/state/ip/v1/default/300'].map((key) => ({
       key,
@@ -328,7 +328,7 @@ describe('a collector', () => {
     expect(staleIdentities(listing, { min: 0, max: 65_535 }).size).toBe(0);
   });
 
-  it('names the round that failed, and needs a signal to end', async () => {
+  it('names the failed round, and requires a signal to end', async () => {
     const clock = new ManualClock();
     const failed: string[] = [];
     const ended = new AbortController();

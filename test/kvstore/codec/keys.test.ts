@@ -67,7 +67,7 @@ describe('the names of keys', () => {
     'cilium/cluster-config/a/b',
     'cilium//x',
     'other/state/nodes/v1/a/b',
-  ])('%j is none', (key) => {
+  ])('%j is invalid', (key) => {
     expect(keys.parseKey(key)).toBeUndefined();
   });
 
@@ -124,7 +124,7 @@ describe('keys as strings', () => {
     );
   });
 
-  it('a prefix range holds exactly the keys that start with the prefix', () => {
+  it('a prefix range contains exactly the keys that start with the prefix', () => {
     fc.assert(
       fc.property(bytes, bytes, (prefix, key) => {
         const starts = Buffer.from(key).subarray(0, prefix.length).equals(prefix);
@@ -155,7 +155,7 @@ describe('keys as strings', () => {
       }
   });
 
-  it('a range has its start and not its end', () => {
+  it('a range includes its start and excludes its end', () => {
     const range = { start: 'b', end: 'd' };
     expect(['a', 'b', 'c', 'cz', 'd', 'e'].filter((key) => inRange(key, range))).toEqual(['b', 'c', 'cz']);
     expect(keyRange('a')).toEqual({ start: 'a', end: 'a\0' });

@@ -89,7 +89,7 @@ async function world(): Promise<World> {
 }
 
 describe('a large value', () => {
-  it('is decoded in turns, between which small values of other stores are applied', async () => {
+  it('is decoded in turns, and small values of other stores are applied in between', async () => {
     const kvstore = await world();
     await kvstore.backend.update('large/s', service('s', 12_000));
     const large = kvstore.follow('large/');
@@ -124,7 +124,7 @@ describe('a large value', () => {
     });
   });
 
-  it('gives its value to no other key of its batch (regression: to all that followed in its slice)', async () => {
+  it('does not give its value to another key of its batch (regression: to all that followed in its slice)', async () => {
     const kvstore = await world();
     await kvstore.backend.update('p/a', service('a', 1_000));
     for (const name of ['b', 'c']) await kvstore.backend.update(`p/${name}`, service(name, 1));
@@ -137,7 +137,7 @@ describe('a large value', () => {
     ]);
   });
 
-  it('does not hold up the end of its store', async () => {
+  it('does not delay the end of its store', async () => {
     const kvstore = new World();
     await kvstore.backend.update('p/s', service('s', 12_000));
     const { held } = kvstore.follow('p/');
@@ -159,7 +159,7 @@ describe('a batch', () => {
     expect([...held.keys()]).toEqual(names);
   });
 
-  it('of small values is applied at once', async () => {
+  it('of small values is applied in one turn', async () => {
     const kvstore = await world();
     for (let i = 0; i < 100; i++) await kvstore.backend.update(`p/${i}`, service(`${i}`));
     const { held, batches } = kvstore.follow('p/');

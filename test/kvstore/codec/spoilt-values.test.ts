@@ -120,7 +120,7 @@ describe.each(CODECS)('a recorded value that was spoilt: %s', (kind, codec) => {
     ? fc.oneof(spoiltJson(texts), spoiltBytes(texts))
     : spoiltBytes(texts);
 
-  it('is taken, and then written stably, or rejected by field and value; in turns as at once', () => {
+  it('is accepted, and then written stably, or rejected by field and value; in turns the same as directly', () => {
     fc.assert(
       fc.property(fc.constantFrom(...keys), spoilt, (at, { bytes }) => {
         const key = parseKey(at);
@@ -137,7 +137,7 @@ describe.each(CODECS)('a recorded value that was spoilt: %s', (kind, codec) => {
 it.each([
   ['[', ']'],
   ['{"a":', '}'],
-])('a value that is nested as deep as it may be long is rejected (%s)', (open, close) => {
+])('a value with the deepest nesting for its length is rejected (%s)', (open, close) => {
   const depth = Math.floor(1_500_000 / (open.length + close.length));
   const value = Buffer.from(`{"Name":${open.repeat(depth)}0${close.repeat(depth)}}`);
   const decoded = decodeNode({ cluster: 'east', name: 'a' }, value, 'key');

@@ -48,7 +48,7 @@ const ports = (count: number): Record<string, object> => repeat(count, (i) => [`
 const labels = (count: number): Record<string, string> => repeat(count, (i) => [`l${i}`, 'v']);
 const strings = (count: number): string[] => Array.from({ length: count }, (_, i) => `z${i}`);
 
-describe('a value with as many parts as are allowed is taken, one with more is rejected', () => {
+describe('a value with the maximum number of parts is accepted, one with more is rejected', () => {
   const few: ValueLimits = { ...VALUE_LIMITS, serviceEntries: 10, podPorts: 3, labels: 3, nodeAddresses: 3 };
 
   it.each<[string, (count: number) => Decoded<unknown>, number, string]>([
@@ -125,11 +125,11 @@ describe('a value with as many parts as are allowed is taken, one with more is r
   });
 });
 
-describe('a value of more bytes than are allowed is rejected before it is parsed', () => {
+describe('a value with too many bytes is rejected before it is parsed', () => {
   const limits: ValueLimits = { ...VALUE_LIMITS, bytes: 100 };
   const padded = (size: number): Uint8Array => bytes(JSON.stringify(SERVICE).padEnd(size));
 
-  it('whatever it is', () => {
+  it('whatever it contains', () => {
     expect(outcome(decodeClusterService(SERVICE, padded(100), 'key', limits))).toBe('taken');
     expect(outcome(decodeClusterService(SERVICE, padded(101), 'key', limits))).toBe('too-large value');
     const huge = bytes('x'.repeat(1.5 * 1024 * 1024 + 1));
@@ -145,13 +145,13 @@ describe('a value of more bytes than are allowed is rejected before it is parsed
     }
   });
 
-  it('in pieces neither', () => {
+  it('also in pieces', () => {
     const decode = decodeInPieces(() => ({ ok: true, value: 1 }));
     expect(decode('s', bytes(`{${' '.repeat(1.5 * 1024 * 1024)}`), 'key')).toBeUndefined();
   });
 });
 
-describe('one value can hold up nobody', () => {
+describe('one value does not block others', () => {
   /** The milliseconds that the longest step of decoding takes, of three attempts the best. */
   function longestStep(fields: object): number {
     const value = bytes({ ...SERVICE, ...fields });
@@ -185,7 +185,7 @@ describe('one value can hold up nobody', () => {
     ],
   ])('%s', (_name, fields) => expect(longestStep(fields)).toBeLessThan(STEP_MS));
 
-  it('an identity of 100,000 labels is rejected before they are taken apart', () => {
+  it('an identity of 100,000 labels is rejected before they are split', () => {
     const value = bytes('k8s:a=b;'.repeat(150_000));
     expect(cpuTime(() => decodeIdentity('70000', value, 'key'))).toBeLessThan(STEP_MS);
   });

@@ -85,7 +85,7 @@ describe('a value is rejected as invalid-zstd or too-large', () => {
     expect(outcomeOf(value)).toContain(why);
   });
 
-  it('if its content is not what its blocks promise', () => {
+  it('if its content differs from the header', () => {
     const broken = Buffer.from(frame);
     broken.fill(0xff, 20, 60);
     expect(decompress(broken)).toMatchObject({ ok: false, rejection: { reason: 'invalid-zstd' } });

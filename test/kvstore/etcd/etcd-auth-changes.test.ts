@@ -75,14 +75,14 @@ async function works({ backend, recorder }: (typeof open)[number], key: string):
   return failures;
 }
 
-it('authentication that is switched on while connected costs one call, and a token is fetched (regression: stuck)', async () => {
+it('authentication that is enabled while connected costs one call, and a token is fetched (regression: stuck)', async () => {
   const client = await watching(USER);
   await enable();
   expect(await works(client, 'a')).toBe(1);
   expect(client.recorder.status()).toMatchObject({ state: 'watching', failures: 0 });
 });
 
-it('a client that only watches fetches a token when it has to open its stream anew (regression: forbidden)', async () => {
+it('a client that only watches fetches a token when it reopens its stream (regression: forbidden)', async () => {
   const { recorder } = await watching(USER);
   await enable();
   const states: string[] = [];
@@ -95,7 +95,7 @@ it('a client that only watches fetches a token when it has to open its stream an
   expect(states).not.toContain('forbidden');
 });
 
-it('a client without name and password is forbidden, and learns what it lacks', async () => {
+it('a client without name and password is forbidden, and the error names the missing settings', async () => {
   const { backend, recorder } = await watching();
   await enable();
   const lacks = /user name is empty.*set username and password/;
@@ -108,7 +108,7 @@ it('a client without name and password is forbidden, and learns what it lacks', 
   expect(await backend.get(`${P}a`)).toBeUndefined();
 });
 
-it('authentication that is switched off and on again costs a call each time at most', async () => {
+it('authentication that is disabled and enabled again costs at most one call each time', async () => {
   await enable();
   const client = await watching(USER);
   expect(await works(client, 'a')).toBe(0);
@@ -119,7 +119,7 @@ it('authentication that is switched off and on again costs a call each time at m
   await until('it watches again', () => client.recorder.status().state === 'watching');
 });
 
-it('a user that is deleted is forbidden what it did, and goes on when there is one of its name again', async () => {
+it('a deleted user is forbidden its calls, which continue when a user of that name exists again', async () => {
   await enable();
   const client = await watching(USER);
   await works(client, 'a');

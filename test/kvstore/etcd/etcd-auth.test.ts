@@ -37,7 +37,7 @@ describe('an etcd with users', () => {
       () => false,
     );
 
-  it('a token that has expired while nobody used it is fetched anew, and a watch resumes with it', async () => {
+  it('a token that expired while unused is fetched again, and a watch resumes with it', async () => {
     const recorder = new WatchRecorder(backend.watch(P));
     await until('it watches', () => recorder.status().state === 'watching');
     link.mode = 'refuse';
@@ -50,7 +50,7 @@ describe('an etcd with users', () => {
     expect(recorder.breaches).toEqual([]);
   });
 
-  it('a token that has expired while its client only watched is fetched anew at once (regression: etcd 3.4 says that the watch is forbidden)', async () => {
+  it('a token that expired while its client only watched is fetched again immediately (regression: etcd 3.4 reports the watch as forbidden)', async () => {
     const only = new TcpProxy(cluster.witness.clientPort);
     await only.start();
     const watcher = new EtcdBackend({ endpoints: [`http://127.0.0.1:${only.port}`], auth: cluster.auth });
@@ -81,7 +81,7 @@ describe('an etcd with users', () => {
     expect(link.connections).toBe(1);
   });
 
-  it('after an outage through which it had no token it is back at once', async () => {
+  it('after an outage in which its token expired it is connected again immediately', async () => {
     // A call in the background may be the one that is refused.
     await until('a call is refused', async () => {
       await cluster.expireTokens();
@@ -99,7 +99,7 @@ describe('an etcd with users', () => {
     expect(performance.now() - back).toBeLessThan(30_000); // or two minutes
   });
 
-  it('a token that a restored store makes its bearer wait for is given up (trap: etcd #11377)', async () => {
+  it('a token that blocks its calls after a restore is dropped (trap: etcd #11377)', async () => {
     const failures: string[] = [];
     // A call in the background may meet the trap first, and fetch a new token: then it is set once more.
     for (let round = 0; round < 4 && !failures.includes('deadline'); round++) {
@@ -122,7 +122,7 @@ describe('an etcd with users', () => {
     expect(failures).toContain('deadline');
   });
 
-  it('a wrong password is forbidden, and says so', async () => {
+  it('a wrong password is forbidden, with a clear message', async () => {
     const auth = { username: 'root', password: 'wrong' };
     const stranger = new EtcdBackend({ endpoints: [cluster.witness.url], auth });
     await expect(stranger.get(`${P}a`)).rejects.toMatchObject({ code: 'forbidden' });
@@ -130,7 +130,7 @@ describe('an etcd with users', () => {
   });
 });
 
-it('an etcd without users lets a user in', async () => {
+it('an etcd without users accepts a user', async () => {
   const etcds = await startEtcd();
   const backend = new EtcdBackend({
     endpoints: etcds.map(({ url }) => url),

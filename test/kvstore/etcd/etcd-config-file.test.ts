@@ -47,7 +47,7 @@ describe('an etcd configuration file', () => {
     expect(parts.slice(1)).toEqual([ca, cert, key].map((path) => readFileSync(path)));
   });
 
-  it('may name a user, times, and endpoints without a scheme', async () => {
+  it('may contain a user, times, and endpoints without a scheme', async () => {
     const { config } = await loadEtcdConfig(
       'endpoints: ["10.0.0.1:2379", "[fd00::1]:2379"]\nusername: u\npassword: p\ndial-timeout: 1m30s\nkeep-alive-time: 20000000000\nkeep-alive-timeout: 500ms\nnew-field: 1\n',
     );
@@ -93,7 +93,7 @@ describe('an etcd configuration file', () => {
     await expect(loadEtcdConfig(content)).rejects.toThrow(message);
   });
 
-  it('may be of 64 kB, with values of 4096 characters', async () => {
+  it('may have 64 kB, with values of 4096 characters', async () => {
     const content = `${TLS}${`#${'x'.repeat(1022)}\n`.repeat(63)}a: ${'x'.repeat(900)}`;
     const { config } = await loadEtcdConfig(`${content}${'\n'.repeat((64 << 10) - content.length)}`);
     expect(config.endpoints).toEqual(['https://a:1']);
@@ -109,12 +109,12 @@ describe('an etcd configuration file', () => {
     ['0s', undefined],
     [0, undefined],
     [1_500_000, 1.5],
-  ])('says times as Go does: %s', async (time, ms) => {
+  ])('parses times like Go: %s', async (time, ms) => {
     const { config } = await loadEtcdConfig(`endpoints: [a:1]\nkeep-alive-time: ${time}`);
     expect(config.keepAliveTimeMs).toBe(ms);
   });
 
-  it('connects with TLS where it names an authority, unless it says that there is none', async () => {
+  it('connects with TLS if it names an authority, unless it disables TLS', async () => {
     const read = async (more: string): Promise<EtcdConfig> =>
       (await loadEtcdConfig(`endpoints: [a:1]\ntrusted-ca-file: ${ca}\n${more}`)).config;
     expect(await read('')).toMatchObject({
@@ -128,12 +128,12 @@ describe('an etcd configuration file', () => {
     });
   });
 
-  it('may name a user without a password, and end its URLs in a slash', async () => {
+  it('may contain a user without a password, and URLs that end in a slash', async () => {
     const { config } = await loadEtcdConfig('endpoints: [http://a:1/]\nusername: u');
     expect(config).toMatchObject({ endpoints: ['http://a:1'], auth: { username: 'u', password: '' } });
   });
 
-  it('does not show a password that is wrong', async () => {
+  it('does not show an invalid password', async () => {
     const refusal = loadEtcdConfig('endpoints: [a:1]\nusername: u\npassword: [secret]');
     await expect(refusal).rejects.toThrow(/^password: /);
   });
@@ -146,7 +146,7 @@ const WRITTEN: readonly string[] = [
   'endpoints: ["10.0.0.1:2379", "[fd00::1]:2379"]\nusername: u\npassword: p\ndial-timeout: 1m30s\nkeep-alive-time: 20000000000\ninsecure-transport: true\n',
 ];
 
-describe('a configuration that was spoilt', () => {
+describe('a damaged configuration', () => {
   const noFile = (): Promise<Buffer> => Promise.reject(new Error('there is no such file'));
   const accepted = async (content: string): Promise<EtcdConfig | undefined> => {
     try {
@@ -203,7 +203,7 @@ describe('a hostile configuration', () => {
   );
 });
 
-describe('a path that is no file', () => {
+describe('a path that is not a file', () => {
   it('is rejected without being opened: a FIFO would wait for its writer, a device never end (freeze)', async () => {
     const fifo = join(folder, 'fifo');
     execFileSync('mkfifo', [fifo]);

@@ -60,7 +60,7 @@ async function connected(
 
 const saysNothing = (socket: Socket): void => void socket.resume();
 
-it('a server that is not there is not tried again until somebody asks (before: every second)', async () => {
+it('an unreachable server is not retried until the next call (before: every second)', async () => {
   const { server, backend } = await connected((socket) => void socket.destroy(), 'http');
   for (const asked of [1, 2]) {
     await expect(backend.get('key')).rejects.toMatchObject({ code: 'unavailable' });
@@ -95,7 +95,7 @@ it.each(['http', 'https'])(
   },
 );
 
-it('a call that is aborted while it connects leaves no connection behind (regression: it was tried for ever)', async () => {
+it('a call that is aborted while it connects leaves no connection (regression: it was retried for ever)', async () => {
   const { server, backend } = await connected(saysNothing, 'http');
   const controller = new AbortController();
   const call = backend.get('key', { signal: controller.signal });
@@ -105,7 +105,7 @@ it('a call that is aborted while it connects leaves no connection behind (regres
   await until('it is closed', () => server.open.size === 0);
 });
 
-it('a handshake that is not answered is begun anew while a call waits (regression: it was waited for for ever)', async () => {
+it('an unanswered handshake is restarted while a call waits (regression: it was waited for for ever)', async () => {
   const often = { keepAliveTimeMs: SHORT_MS, keepAliveTimeoutMs: SHORT_MS };
   const { server, backend } = await connected(saysNothing, 'https', often);
   const call = backend.get('key').catch(({ code }: { readonly code: string }) => code);
@@ -114,7 +114,7 @@ it('a handshake that is not answered is begun anew while a call waits (regressio
   expect(await call).toMatch(/closed|unavailable/);
 });
 
-it('a caller that waits for a token keeps its deadline and its signal (regression: both were late by the deadline of the token)', async () => {
+it('a caller that waits for a token keeps its deadline and its signal (regression: both were delayed by the deadline of the token)', async () => {
   const auth = { username: 'somebody', password: 'something' };
   const { backend } = await connected(saysNothing, 'http', { auth, deadlineMs: 60_000 });
   const begun = performance.now();
@@ -127,7 +127,7 @@ it('a caller that waits for a token keeps its deadline and its signal (regressio
   expect(performance.now() - begun).toBeLessThan(30_000);
 });
 
-it('keepalives share a connection, with nothing else on it (regression: each made one, and dropped it)', async () => {
+it('keepalives share a connection that has no other calls (regression: each opened one, and dropped it)', async () => {
   const clients = new Set<string>();
   const server = new FakeServer({
     keepAlive: (call) => {
@@ -145,7 +145,7 @@ it('keepalives share a connection, with nothing else on it (regression: each mad
   expect(clients.size).toBe(1);
 });
 
-it('no DNS record says how calls are made (regression: one could have transactions sent again after an unknown outcome)', async () => {
+it('no DNS record changes how calls are made (regression: one could have transactions sent again after an unknown outcome)', async () => {
   const asked = vi.spyOn(dns.promises, 'resolveTxt').mockResolvedValue([]);
   onTestFinished(() => asked.mockRestore());
   const server = new Listener(saysNothing);

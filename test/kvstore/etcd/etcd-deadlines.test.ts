@@ -39,7 +39,7 @@ it('a keepalive that the server ends without an answer fails, and does not wait 
   await expect(transport.keepLeaseAlive('1')).rejects.toMatchObject({ code: 'unavailable' });
 });
 
-it('setting the clock back does not put a deadline off (regression: it ended an hour late)', async () => {
+it('setting the clock back does not delay a deadline (regression: it ended an hour late)', async () => {
   const transport = await connected({});
   for (const call of [() => transport.range(keyRange('a')), () => transport.keepLeaseAlive('1')]) {
     setBackAfterFirstLook(HOUR_MS);
@@ -53,7 +53,7 @@ it('setting the clock forward does not end a call before its time (regression: i
   expect(await transport.range(keyRange('a'))).toMatchObject({ kvs: [], count: 0 });
 });
 
-it('times of months, or without end, do not end at once (regression: calls failed at once, and connections were broken)', async () => {
+it('times of months, or without end, do not end immediately (regression: calls failed at once, and connections were broken)', async () => {
   const months = 2_000 * HOUR_MS;
   const config = {
     deadlineMs: months,
@@ -71,7 +71,7 @@ it('times of months, or without end, do not end at once (regression: calls faile
   expect(await Promise.race([waiting, over])).toBe('waits');
 });
 
-describe('while time passes only as the test says', () => {
+describe('while only the test advances the time', () => {
   const ANSWER_BYTES = 4000;
   const kv = message(bytesField(1, Buffer.from('busy')), bytesField(5, Buffer.alloc(ANSWER_BYTES)));
   const answer = message(bytesField(2, kv));
@@ -115,7 +115,7 @@ describe('while time passes only as the test says', () => {
     expect(await pass(DEADLINE_MS)).toBe('deadline');
   });
 
-  it('answers to pings extend no deadline: they say nothing of the call', async () => {
+  it('answers to pings extend no deadline, because they do not concern the call', async () => {
     const { pass } = await waiting({}, { keepAliveTimeMs: 50 });
     for (let pinged = 50; pinged < DEADLINE_MS; pinged += 50) await pass(50);
     expect(await pass(50)).toBe('deadline');

@@ -82,7 +82,7 @@ describe('several endpoints', () => {
     },
   );
 
-  it('an endpoint of another cluster is found out by its id: nothing is deleted', async () => {
+  it('an endpoint of another cluster is detected by its id: nothing is deleted', async () => {
     const [own, stranger] = [...(await started(1)), ...(await started(1))];
     if (own === undefined || stranger === undefined) throw new Error('no etcd');
     const { backend, links } = await clientOf([own, stranger]);
@@ -99,7 +99,7 @@ describe('several endpoints', () => {
   });
 });
 
-it('a watch that is not accepted in time ends: a server that is well may still let it wait', async () => {
+it('a watch that is not accepted in time ends, because a healthy server may still let it wait', async () => {
   const [etcd] = await started(1);
   if (etcd === undefined) throw new Error('no etcd');
   const link = new TcpProxy(etcd.clientPort);

@@ -33,7 +33,7 @@ async function content(prefix: string): Promise<Record<string, string | undefine
   return Object.fromEntries(found.map(({ key, value }) => [key.slice(prefix.length), textOfBytes(value)]));
 }
 
-it('of a sync store no write takes effect after a later one, whatever arrives late at etcd', async () => {
+it('no write of a sync store takes effect after a later one, whatever arrives late at etcd', async () => {
   const ended = new AbortController();
   const store = new SyncStore({ backend: client, prefix: 'own/', clock: systemClock, random: Math.random });
   const running = store.run(ended.signal);
@@ -55,7 +55,7 @@ it('of a sync store no write takes effect after a later one, whatever arrives la
   await running;
 });
 
-it('a place in the queue of a lock that arrives late at etcd blocks no one', async () => {
+it('a place in the queue of a lock that arrives late at etcd blocks no other client', async () => {
   const { key, release } = await client.lock('locks/a');
   await release();
   const land = giveUpPut(transport, key);

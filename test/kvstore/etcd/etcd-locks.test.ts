@@ -63,7 +63,7 @@ describe('locks and the Go client', () => {
     await (await waiting).release();
   });
 
-  it('both stand in one queue', async () => {
+  it('both use one queue', async () => {
     const first = await backend.lock('locks/queue');
     const go = goLock('locks/queue');
     await queued('locks/queue', 2, go.held);

@@ -35,7 +35,7 @@ it.each([
   ['few large values', 60, 8000],
   ['values that take longer than the deadline each', 4, 120_000],
 ])(
-  'a first listing over a slow link of %s settles, with little more traffic than over a fast one (regression: never)',
+  'a first list over a slow link of %s completes, with little more traffic than over a fast one (regression: never)',
   async (_what, keys, bytes) => {
     const prefix = `slow/${keys}/`;
     await server.write(prefix, keys, 'x'.repeat(bytes));

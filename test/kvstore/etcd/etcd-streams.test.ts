@@ -58,7 +58,7 @@ async function quiet(): Promise<void> {
   });
 }
 
-it('what a paused stream has not asked for stays with the server (regression: sixteen messages of any size were taken in)', async () => {
+it('messages that a paused stream has not requested stay with the server (regression: sixteen messages of any size were received)', async () => {
   const startRevision = await write('paused/', 3001);
   const transport = new EtcdTransport({ endpoints: [`http://127.0.0.1:${link.port}`] }, () => 0);
   let created = false;
@@ -95,7 +95,7 @@ it('what a paused stream has not asked for stays with the server (regression: si
   await transport.close();
 });
 
-it('watches leave no stream behind, here or with the server, whenever they are ended (regression: those ended exactly at list-done)', async () => {
+it('watches leave no stream, here or on the server, whenever they are ended (regression: those ended exactly at list-done)', async () => {
   const backend = new EtcdBackend({ endpoints: [`http://127.0.0.1:${link.port}`] });
   await write('ended/', 101);
   const streams = streamCounter(etcd.url);
@@ -134,7 +134,7 @@ it('a client that only watches is connected, is not when it is cut off, and is a
   await recorder.done;
 });
 
-it('a watch that nobody reads is not known to anybody', async () => {
+it('a watch without a reader is not known to the server', async () => {
   const signal = new AbortController().signal;
   const before = queryObjects(WeakRef, { format: 'count' });
   for (let i = 0; i < 1000; i++) writer.watch('unread/', { signal });
@@ -159,7 +159,7 @@ async function watchStreams(): Promise<number> {
   return Number(/^etcd_debugging_mvcc_watch_stream_total (\d+)$/m.exec(metrics)?.[1]);
 }
 
-it('an answer that came while one turn took longer than the deadline counts (regression: late without being read)', async () => {
+it('an answer that arrived while one turn took longer than the deadline counts (regression: late without being read)', async () => {
   const transport = new EtcdTransport({ endpoints: [etcd.url], deadlineMs: 300 }, () => 0);
   await transport.range(keyRange('a'), { deadlineMs: 60_000 }); // connected
   const answer = transport.range(keyRange('a'));

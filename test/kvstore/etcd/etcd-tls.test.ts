@@ -74,7 +74,7 @@ describe('etcd over TLS', () => {
     expect((await backend.get('a/b'))?.key).toBe('a/b');
   });
 
-  it('a server of an authority that is not trusted is refused, and the reason is shown', async () => {
+  it('a server of an untrusted authority is rejected, and the reason is reported', async () => {
     const backend = await opened(configFile('wrong-ca', stranger.ca, authority.issue('client')));
     const { code, message } = await failure(backend.get('a/b'));
     expect(code).toBe('unavailable');
@@ -86,13 +86,13 @@ describe('etcd over TLS', () => {
     expect((await failure(backend.get('a/b'))).code).toBe('unavailable');
   });
 
-  it('insecure-skip-tls-verify takes any server', async () => {
+  it('insecure-skip-tls-verify accepts any server', async () => {
     const files = authority.issue('client');
     const backend = await opened(configFile('skip', stranger.ca, files, 'insecure-skip-tls-verify: true\n'));
     expect(await failure(backend.get('a/b'))).toEqual({});
   });
 
-  it('a certificate that is exchanged is taken over, and a watch goes on through it', async () => {
+  it('a renewed certificate is used, and a watch continues with it', async () => {
     const path = configFile('rotated', authority.ca, stranger.issue('client'));
     let reloads = 0;
     const backend = await opened(path, { reloadIntervalMs: 50, onReload: () => void reloads++ });
@@ -110,7 +110,7 @@ describe('etcd over TLS', () => {
     await recorder.done;
   });
 
-  it('files that have become unusable are reported once, and change nothing', async () => {
+  it('files that became unusable are reported once, and change nothing', async () => {
     const path = configFile('broken', authority.ca, authority.issue('client'));
     const complaints: string[] = [];
     const backend = await opened(path, { reloadIntervalMs: 20, onUnusable: (why) => complaints.push(why) });

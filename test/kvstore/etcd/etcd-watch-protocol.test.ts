@@ -54,7 +54,7 @@ async function received(...answers: readonly Buffer[]): Promise<readonly string[
   return lines;
 }
 
-it('a watch that is created twice ends with an error (regression: stood still for two minutes and showed ready)', async () => {
+it('a watch that is created twice ends with an error (regression: no progress for two minutes, and shown as ready)', async () => {
   const lines = await received(CREATED, CREATED, message(HEADER, event('p/a', 20)));
   expect(lines).toEqual([
     'created 20',
@@ -77,7 +77,7 @@ it('an event without a key-value ends the watch with an error, after the events 
   expect(lines).toEqual(['created 20', expect.stringMatching(/^internal: .*without a key-value/)]);
 });
 
-it('a revision of many events is delivered in slices, of which the last one is whole', async () => {
+it('a revision of many events is delivered in slices, of which the last one is marked complete', async () => {
   const events = Array.from({ length: 1100 }, (_, i) => event(`p/${i}`, i < 50 ? 20 : 21));
   const lines = await received(
     ...[CREATED, message(HEADER, event('p/a', 19), boolField(7, true))],

@@ -96,13 +96,13 @@ async function firstLoss(
 }
 
 describe('the watcher of the etcd3 client, which is not used here', () => {
-  it('loses what was written while it was away, when it is cut again right after it has connected', async () => {
+  it('loses the writes during a disconnect if it is disconnected again right after the reconnect', async () => {
     const { etcd3, etcd3Errors } = await firstLoss('twice/', 200, () => 'connected');
     expect(etcd3.size).toBeLessThan(201);
     expect(etcd3Errors).toEqual([]);
   });
 
-  it('loses the rest of a catch-up that is cut in its middle', async () => {
+  it('loses the rest of a catch-up that is interrupted', async () => {
     const { etcd3, etcd3Errors } = await firstLoss('middle/', 3000, (attempt) => CUT_BYTES * attempt);
     expect(etcd3.size).toBeLessThan(3001);
     expect(etcd3Errors).toEqual([]);

@@ -128,7 +128,7 @@ describe('answers, against protobufjs', () => {
     );
   });
 
-  it('events are taken in slices, within a revision too (regression: 200,000 deletes of one revision in one slice)', () => {
+  it('events are decoded in slices, also within a revision (regression: 200,000 deletes of one revision in one slice)', () => {
     const events = fc.array(fc.tuple(fc.constantFrom(0, 0, 1), keyValue), { maxLength: 30 });
     fc.assert(
       fc.property(events, fc.integer({ min: 1, max: 5 }), fc.boolean(), (drawn, most, flagLast) => {
@@ -176,7 +176,7 @@ describe('answers, against protobufjs', () => {
     );
   });
 
-  it('a large range is read with turns of others between (regression: a page in one)', async () => {
+  it('a large range is decoded with other turns in between (regression: a page in one)', async () => {
     const kvs = Array.from({ length: 4096 }, (_, i) => ({
       key: Buffer.from(`${i}`),
       value: Buffer.alloc(300),
@@ -223,13 +223,13 @@ describe('answers, against protobufjs', () => {
     await expect(decodeRange(Buffer.from(bytes_))).rejects.toThrow(/^malformed message: ./);
   });
 
-  it('a number of ten bytes is taken', async () => {
+  it('a number of ten bytes is accepted', async () => {
     const minusOne = [...Array.from({ length: 9 }, () => 0xff), 1];
     expect((await decodeRange(Buffer.from([0x20, ...minusOne]))).count).toBe(2 ** 64);
     expect(decodeKeepAlive(Buffer.from([0x10, ...minusOne]))).toMatchObject({ lease: '-1' });
   });
 
-  it('fields of newer servers are passed over', async () => {
+  it('fields of newer servers are skipped', async () => {
     const buffer = encode('RangeResponse', { count: 7 });
     const unknown = Buffer.from([
       0xa2, 0x06, 2, 1, 2, 0xa8, 0x06, 5, 0xa1, 0x06, 1, 2, 3, 4, 5, 6, 7, 8, 0xa5, 0x06, 1, 2, 3, 4,
@@ -262,7 +262,7 @@ describe('answers, against protobufjs', () => {
 });
 
 describe('requests, against protobufjs', () => {
-  it('have no byte more than it takes', () => {
+  it('have no unnecessary byte', () => {
     const [start, end] = ['a', 'b'];
     expect([...encodeRange({ start, end })]).toEqual([0x0a, 1, 0x61, 0x12, 1, 0x62]);
     expect([...encodeRange({ start, end, limit: 128 })]).toEqual([

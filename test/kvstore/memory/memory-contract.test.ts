@@ -6,7 +6,7 @@ import { memoryKvstore } from '../support/memory-harness.ts';
 
 backendContract('memory', memoryKvstore);
 
-it('what is shipped has no faults to order (regression: they were methods of the memory transport)', () => {
+it('the shipped server has no fault hooks (regression: they were methods of the memory transport)', () => {
   const methods = [MemoryTransport, MemoryServer].flatMap((each) =>
     Object.getOwnPropertyNames(each.prototype),
   );

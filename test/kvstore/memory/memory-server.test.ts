@@ -83,7 +83,7 @@ describe('the leases of a server in this process', () => {
     fc.record({ do: fc.constantFrom('backup' as const, 'restore' as const) }),
   );
 
-  it('end when they are not kept alive, and take the keys that are bound to them then, as in the naive model', () => {
+  it('expire if they are not kept alive, with their keys, as in the naive model', () => {
     fc.assert(
       fc.property(fc.array(step, { maxLength: 30, size: 'max' }), (script) => {
         const clock = new ManualClock();
@@ -149,7 +149,7 @@ describe('the leases of a server in this process', () => {
     );
   });
 
-  it('that are gone fail a transaction as a whole, whichever of its writes they are of', () => {
+  it('that have expired make a transaction fail completely, whichever of its writes uses them', () => {
     const server = new MemoryServer({ clock: new ManualClock() });
     const gone = server.grantLease(5);
     server.expireLease(gone);
@@ -214,7 +214,7 @@ describe('the watch streams of a server in this process', () => {
     { weight: 1, arbitrary: fc.record({ do: fc.constantFrom('compact' as const, 'end' as const) }) },
   );
 
-  it('tell what was written below their prefix from their start on, revision by revision, unless a compaction overtakes them', async () => {
+  it('send the writes below their prefix since their start, revision by revision, unless a compaction overtakes them', async () => {
     await fc.assert(
       fc.asyncProperty(fc.nat(6), fc.array(step, { maxLength: 30, size: 'max' }), async (start, script) => {
         const server = new MemoryServer({ clock: new ManualClock() });
@@ -287,7 +287,7 @@ describe('the watch streams of a server in this process', () => {
     );
   });
 
-  it('catch up in slices, also within a revision, and say that they live when they have caught up', async () => {
+  it('catch up in slices, also within a revision, and report progress when they have caught up', async () => {
     const server = new MemoryServer({ clock: new ManualClock() });
     for (let i = 0; i < 1100; i++) write(server, put('p/a'));
     write(server, ...Array.from({ length: 1400 }, (_, i) => put(`p/${i}`)), put('q/a'));
@@ -303,7 +303,7 @@ describe('the watch streams of a server in this process', () => {
     expect(told.lines.at(-1)).toBe('progress 1102 requested');
   });
 
-  it('tell what goes with a lease when its time is over', async () => {
+  it('send the deletes of an expired lease', async () => {
     const clock = new ManualClock();
     const server = new MemoryServer({ clock });
     const told = new Told();
@@ -316,7 +316,7 @@ describe('the watch streams of a server in this process', () => {
     expect(told.events).toEqual([{ key: 'p/a', value: undefined, modRevision: 3 }]);
   });
 
-  it('that are paused keep nothing: what a compaction takes meanwhile ends them', async () => {
+  it('that are paused keep nothing: they end if their revisions are compacted', async () => {
     const server = new MemoryServer({ clock: new ManualClock() });
     const told = new Told();
     const stream = server.watch({ prefix: 'p/', startRevision: 0 }, told);
@@ -332,7 +332,7 @@ describe('the watch streams of a server in this process', () => {
     expect(told.lines).toEqual(['created 1', 'end compacted']);
   });
 
-  it('say nothing more once they are cancelled, not even that they end', async () => {
+  it('send nothing after they are cancelled, not even their end', async () => {
     const server = new MemoryServer({ clock: new ManualClock() });
     const told = new Told();
     let gone = 0;
@@ -347,7 +347,7 @@ describe('the watch streams of a server in this process', () => {
     expect([told.lines, gone, server.streams, stream.isOpen]).toEqual([['created 1'], 1, 0, false]);
   });
 
-  it('end with what their observer throws, and with the first reason that there is', async () => {
+  it('end with the exception of their observer, and with the first reason', async () => {
     const server = new MemoryServer({ clock: new ManualClock() });
     const told = new Told();
     told.onTold = () => {
@@ -371,13 +371,13 @@ describe('the watch streams of a server in this process', () => {
   });
 });
 
-it('a server in this process says which it is', () => {
+it('a server in this process identifies itself', () => {
   const clock = new ManualClock();
   expect(new MemoryServer({ clock }).header).toMatchObject({ clusterID: 'memory', revision: 1 });
   expect(new MemoryServer({ clock, clusterID: 'b' }).header.clusterID).toBe('b');
 });
 
-it('a server in this process keeps so many revisions of history at least, and at most twice as many', () => {
+it('a server in this process keeps at least the configured number of revisions, and at most twice as many', () => {
   const server = new MemoryServer({ clock: new ManualClock(), keepRevisions: 10 });
   const kept: number[] = [];
   for (let i = 0; i < 100; i++) {
@@ -393,10 +393,10 @@ it('a server in this process keeps so many revisions of history at least, and at
   expect(Math.min(...kept.slice(10))).toBe(10);
 });
 
-describe('a way to a server in this process', () => {
+describe('a transport to a server in this process', () => {
   const request = { compare: [], writes: [put('a')] };
 
-  it('asks it later, as a network would, and not at all where the caller has given up meanwhile', async () => {
+  it('calls it later, as a network would, and not at all if the caller has aborted in the meantime', async () => {
     const server = new MemoryServer({ clock: new ManualClock() });
     const transport = new MemoryTransport(server);
     const written = transport.txn(request);
@@ -411,7 +411,7 @@ describe('a way to a server in this process', () => {
     expect(server.range(keyRange('a')).count).toBe(1);
   });
 
-  it('that is closed fails every call and ends every stream, also one that is opened later; the server goes on', async () => {
+  it('that is closed fails every call and ends every stream, including later ones; the server continues', async () => {
     const server = new MemoryServer({ clock: new ManualClock() });
     const [transport, other] = [new MemoryTransport(server), new MemoryTransport(server)];
     const lease = await transport.grantLease(5);
@@ -439,7 +439,7 @@ describe('a way to a server in this process', () => {
     expect([others.lines, server.leases, server.streams]).toEqual([['created 1', 'events 2'], [lease], 1]);
   });
 
-  it('reads on the server of a stream while that is open only', async () => {
+  it('reads on the server of a stream only while that is open', async () => {
     const server = new MemoryServer({ clock: new ManualClock() });
     const transport = new MemoryTransport(server);
     const told = new Told();
@@ -457,7 +457,7 @@ describe('a way to a server in this process', () => {
     await expect(next.range(keyRange('a'))).rejects.toMatchObject({ code: 'unavailable' });
   });
 
-  it('passes on that a stream pauses, goes on and is asked whether it lives', async () => {
+  it('passes on that a stream pauses, resumes and is probed', async () => {
     const server = new MemoryServer({ clock: new ManualClock() });
     const told = new Told();
     const stream = new MemoryTransport(server).watch({ prefix: '', startRevision: 0 }, told);
@@ -471,7 +471,7 @@ describe('a way to a server in this process', () => {
     expect(told.lines).toEqual(['created 1', 'progress 1 requested']);
   });
 
-  it('grants, keeps alive and revokes leases, and rejects with errors of a kvstore, whatever fails', async () => {
+  it('grants, keeps alive and revokes leases, and rejects with errors of a kvstore in every case', async () => {
     const server = new MemoryServer({ clock: new ManualClock() });
     const transport = new MemoryTransport(server);
     const lease = await transport.grantLease(5);

@@ -208,7 +208,7 @@ function checkEvents({ store, model }: Pair, from: number): void {
 }
 
 describe('the store of a server in this process', () => {
-  it('shows what the naive model shows: now, as of each revision, as events, and after a restore', () => {
+  it('equals the naive model: now, at each revision, as events, and after a restore', () => {
     const at = fc.oneof(fc.constant(0), fc.nat(10)); // now, or a revision
     const questions = fc.tuple(at, fc.nat(3), fc.oneof(fc.constant(0), fc.nat(6)));
     const steps = fc.array(fc.tuple(step, questions), { minLength: 6, maxLength: 16, size: 'max' });
@@ -257,7 +257,7 @@ describe('the store of a server in this process', () => {
     );
   });
 
-  it('takes no part in what its caller does with a value afterwards', () => {
+  it('is not affected by later changes of a value by its caller', () => {
     const { store } = newPair();
     const mine = bytesOfText('x');
     store.txn({ compare: [], writes: [{ op: 'put', key: 'a', value: mine, lease: '0' }] });
@@ -317,7 +317,7 @@ describe('the store of a server in this process', () => {
     expect(read).toBeLessThan(1100);
   });
 
-  it('applies nothing of a transaction that fails on the way', () => {
+  it('applies nothing of a transaction that fails', () => {
     const { store } = newPair();
     const value = bytesOfText('x');
     store.txn({ compare: [], writes: [{ op: 'put', key: 'a', value, lease: '0' }] });
@@ -328,7 +328,7 @@ describe('the store of a server in this process', () => {
     expect(store.snapshot()).toEqual(before);
   });
 
-  it('is not compacted at revision 0 (regression: its history was shifted, and watches were given the wrong events)', () => {
+  it('is not compacted at revision 0 (regression: its history was shifted, and watches received wrong events)', () => {
     const server = new MemoryServer({ clock: new ManualClock() });
     server.txn({ compare: [], writes: [{ op: 'put', key: 'a', value: bytesOfText('x'), lease: '0' }] });
     expect(outcomeOf(() => server.compact(0))).toBe('compacted');

@@ -9,7 +9,7 @@ import {
   OUT_OF_REACH,
 } from '../../../src/kvstore/session/errors.ts';
 
-describe('a failure of a kvstore', () => {
+describe('an error of a kvstore', () => {
   it.each([
     ['unavailable', 'retryable, out of reach'],
     ['deadline', 'retryable, out of reach'],
@@ -37,7 +37,7 @@ describe('a failure of a kvstore', () => {
     expect([is.join(', '), error.name]).toEqual([expected, 'KvstoreError']);
   });
 
-  it('is what any thrown value becomes', () => {
+  it('is made of any thrown value', () => {
     const error = new KvstoreError('closed', 'why');
     expect(asKvstoreError(error)).toBe(error);
     const thrown = new TypeError('x is not a function');
@@ -49,7 +49,7 @@ describe('a failure of a kvstore', () => {
     expect([abortedError().code, deadlineError().code]).toEqual(['aborted', 'deadline']);
   });
 
-  it('names the right that is missing, and no right where none is', () => {
+  it('names the missing right, and no right otherwise', () => {
     const denied = new KvstoreError('forbidden', 'etcdserver: permission denied');
     const named = namingRight(denied, 'readwrite', 'cilium/');
     expect(named).toMatchObject({ code: 'forbidden', cause: denied });

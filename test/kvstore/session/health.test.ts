@@ -30,13 +30,13 @@ describe('the health of a kvstore', () => {
     await Promise.all([writer.close(), reader.close()]);
   });
 
-  it('is unknown before the first look, and knows no heartbeat where nobody writes one', () => {
+  it('is unknown before the first check, and has no heartbeat if none is written', () => {
     expect(new KvstoreHealth({ backend: reader, clock }).status().quorum).toBe('unknown');
     expect(health.status()).toMatchObject({ quorum: 'ok', heartbeat: 'never' });
     expect(health.status().endpoints).toEqual([{ endpoint: 'memory', healthy: true, isLeader: true }]);
   });
 
-  it('a look that fails is counted and reported with its name, and the next one comes in time', async () => {
+  it('a failed check is counted and reported with its name, and the next one is on time', async () => {
     const reported: string[] = [];
     const stop = new AbortController();
     const onFailure = (_error: unknown, task: string): void => void reported.push(task);
@@ -54,7 +54,7 @@ describe('the health of a kvstore', () => {
     await looking;
   });
 
-  it('a backend that never answers does not keep it from ending', async () => {
+  it('a backend that never answers does not prevent the end', async () => {
     const never = <T>(): Promise<T> => new Promise(() => {});
     const stuck = new KvstoreHealth({ backend: { get: never, endpoints: never }, clock });
     const stop = new AbortController();
@@ -65,7 +65,7 @@ describe('the health of a kvstore', () => {
     expect(stuck.status()).toMatchObject({ quorum: 'unknown', failures: 0 });
   });
 
-  it('a heartbeat is fresh while it beats, and stale two minutes after the last beat', async () => {
+  it('a heartbeat is fresh while it is written, and stale two minutes after the last write', async () => {
     const stop = new AbortController();
     const heartbeat = new Heartbeat(writer, clock);
     const beating = heartbeat.run(stop.signal);
@@ -80,7 +80,7 @@ describe('the health of a kvstore', () => {
     expect(health.status().heartbeat).toBe('stale');
   });
 
-  it('a heartbeat that cannot be written is counted, and goes on when it can', async () => {
+  it('a heartbeat that cannot be written is counted, and continues when it can', async () => {
     const stop = new AbortController();
     const heartbeat = new Heartbeat(writer, clock);
     writer.link.down();
@@ -104,7 +104,7 @@ describe('the health of a kvstore', () => {
     expect(health.status().quorum).toBe('ok');
   });
 
-  it('a heartbeat that is two minutes old to the millisecond is fresh', async () => {
+  it('a heartbeat that is exactly two minutes old is fresh', async () => {
     await writer.update('cilium/.heartbeat', new Uint8Array(0));
     await health.look();
     clock.advance(120_000);
@@ -113,7 +113,7 @@ describe('the health of a kvstore', () => {
     expect(health.status().heartbeat).toBe('stale');
   });
 
-  it('a heartbeat goes with the lease of its writer, and a beat that fails is reported by its name', async () => {
+  it('a heartbeat expires with the lease of its writer, and a failed write is reported with its name', async () => {
     const reported: string[] = [];
     const stop = new AbortController();
     const heartbeat = new Heartbeat(writer, clock, { onFailure: (_error, task) => reported.push(task) });
@@ -129,12 +129,12 @@ describe('the health of a kvstore', () => {
     await beating;
   });
 
-  it('has no endpoints and no failure before its first look', () => {
+  it('has no endpoints and no failure before its first check', () => {
     const { endpoints, failures } = new KvstoreHealth({ backend: reader, clock }).status();
     expect([endpoints, failures]).toEqual([[], 0]);
   });
 
-  it('needs a signal to end', () => {
+  it('requires a signal to end', () => {
     const never = undefined as unknown as AbortSignal;
     expect(() => health.run(never)).toThrow('run: signal');
     expect(() => new Heartbeat(writer, clock).run(never)).toThrow('run: signal');

@@ -24,7 +24,7 @@ describe('a held lease', () => {
     [undefined, 100_000],
     [false, 100_000],
     [true, 90_000],
-  ])('of 100 s is over when its time is: exclusive %s after %i ms', (exclusive, ms) => {
+  ])('of 100 s expires in time: exclusive %s after %i ms', (exclusive, ms) => {
     const { clock, lease } = world(100, exclusive);
     clock.advance(ms - 1);
     expect(lease.isOver).toBe(false);
@@ -32,7 +32,7 @@ describe('a held lease', () => {
     expect(lease.isOver).toBe(true);
   });
 
-  it('is over by the wall clock only where it is exclusive; set back, that clock tells nothing', () => {
+  it('expires by the wall clock only if it is exclusive; a wall clock that is set back is ignored', () => {
     for (const exclusive of [false, true]) {
       const { clock, lease } = world(100, exclusive);
       clock.setWallTimeBy(HOUR_MS);
@@ -44,7 +44,7 @@ describe('a held lease', () => {
     }
   });
 
-  it('is due after a third of its time, at once when the wall clock says so, and never with no key', async () => {
+  it('is due after a third of its time, immediately if the wall clock requires it, and never without a key', async () => {
     const { clock, lease } = world(100);
     expect(lease.dueIn).toBe(33_334);
     clock.advance(20_000);
@@ -57,7 +57,7 @@ describe('a held lease', () => {
     expect(lease.dueIn).toBe(Number.POSITIVE_INFINITY);
   });
 
-  it('is not due while it is asked for, and its time counts from the question', async () => {
+  it('is not due during a request, and its time counts from the request', async () => {
     const { clock, lease } = world(100);
     clock.advance(40_000);
     let answer = (): void => {};
@@ -78,7 +78,7 @@ describe('a held lease', () => {
     expect(lease.isOver).toBe(true);
   });
 
-  it('is asked for again after half a second on average, then twice as long, and five seconds at most', async () => {
+  it('is requested again after half a second on average, then after twice as long, at most five seconds', async () => {
     const { clock, lease } = world(100);
     clock.advance(40_000);
     const delays: number[] = [];
@@ -101,7 +101,7 @@ describe('a held lease', () => {
     [25, true, 1000],
     [100, true, 4000],
   ])(
-    'of %i s is looked at often, for the clock may be set: exclusive %s every %i ms',
+    'of %i s is checked often, because the clock may be set: exclusive %s every %i ms',
     (ttl, exclusive, ms) => {
       const { clock, lease } = world(ttl, exclusive);
       expect(lease.lookIn).toBe(ms);

@@ -49,7 +49,7 @@ describe('a lease keeper', () => {
     expect(clock.pending).toBe(server.leases.length); // nothing but what the server itself waits for
   });
 
-  it('looks at one lease for each key, however many it holds (regression: at all of them)', async () => {
+  it('examines one lease for each key, however many it holds (regression: all of them)', async () => {
     let looks = 0;
     const isOver = vi.spyOn(HeldLease.prototype, 'isOver', 'get').mockImplementation(() => {
       looks++;
@@ -67,19 +67,19 @@ describe('a lease keeper', () => {
     }
   });
 
-  it('puts at most a thousand keys on a lease, also where all of them ask at the same time', async () => {
+  it('puts at most a thousand keys on a lease, even if all are bound at the same time', async () => {
     await Promise.all(Array.from({ length: 2500 }, (_, i) => keeper.bind(`${i}`)));
     expect(server.leases).toHaveLength(3);
   });
 
-  it('binds nothing once it is closed', async () => {
+  it('binds nothing after it is closed', async () => {
     await keeper.bind('a');
     await keeper.close(true);
     await expect(keeper.bind('b')).rejects.toMatchObject({ code: 'closed' });
     await expect(keeper.any()).rejects.toMatchObject({ code: 'closed' });
   });
 
-  it('binds no key to a lease whose time is over, also before it has looked at the clock', async () => {
+  it('binds no key to an expired lease, even before it has checked the clock', async () => {
     await keeper.close(true);
     keeper = newKeeper(true);
     const { lease } = await keeper.bind('a');
@@ -89,7 +89,7 @@ describe('a lease keeper', () => {
     expect([lost, keeper.lost, keeper.holds(lease)]).toEqual([[['a']], 1, false]);
   });
 
-  it('asks for a lease three times in its life, and not more often', async () => {
+  it('sends a keepalive three times per lifetime of a lease, and not more often', async () => {
     await keeper.bind('a');
     await advance(clock, 1_000_000);
     expect(asked.length).toBeGreaterThanOrEqual(25);
@@ -99,7 +99,7 @@ describe('a lease keeper', () => {
     expect(lost).toEqual([]);
   });
 
-  it('asks again within five seconds when a keepalive fails, and keeps the lease', async () => {
+  it('retries within five seconds after a failed keepalive, and keeps the lease', async () => {
     await keeper.bind('a');
     link.down();
     await advance(clock, 60_000);
@@ -113,7 +113,7 @@ describe('a lease keeper', () => {
     expect(server.leases).toHaveLength(1);
   });
 
-  it('is told of a lease that the server does not know, with its keys, once', async () => {
+  it('reports a lease that the server does not know, with its keys, once', async () => {
     for (const key of ['a', 'b', 'c']) await keeper.bind(key);
     keeper.unbind(keeper.bindingOf('b'));
     for (const lease of server.leases) server.expireLease(lease);
@@ -138,7 +138,7 @@ describe('a lease keeper', () => {
     },
   );
 
-  it('counts the time of a lease from when it was last asked for with success', async () => {
+  it('counts the time of a lease from the last successful request', async () => {
     await keeper.bind('a');
     await advance(clock, 40_000);
     const [at = 0] = asked;
@@ -149,7 +149,7 @@ describe('a lease keeper', () => {
     expect(lost).toEqual([['a']]);
   });
 
-  it('counts it from the question, not from the answer', async () => {
+  it('counts it from the request, not from the answer', async () => {
     const grant = link.grantLease.bind(link);
     vi.spyOn(link, 'grantLease').mockImplementationOnce(async (...call) => {
       const lease = await grant(...call);
@@ -164,7 +164,7 @@ describe('a lease keeper', () => {
     expect(lost).toEqual([['a']]);
   });
 
-  it('asks at once when the clock was set forward: the machine may have been suspended', async () => {
+  it('sends a keepalive immediately if the clock was set forward, because the machine may have been suspended', async () => {
     await keeper.bind('a');
     await advance(clock, 1000);
     clock.setWallTimeBy(HOUR_MS);
@@ -177,7 +177,7 @@ describe('a lease keeper', () => {
     expect(lost).toEqual([['a']]);
   });
 
-  it('an exclusive lease is lost before its time is over, and when only the clock says that it may be', async () => {
+  it('considers an exclusive lease lost before it expires, and if only the clock indicates it', async () => {
     const exclusive = newKeeper(true);
     await exclusive.bind('a');
     link.down();
@@ -193,7 +193,7 @@ describe('a lease keeper', () => {
     await exclusive.close(true);
   });
 
-  it('puts a thousand keys on a lease, and fills the places of those that go', async () => {
+  it('puts a thousand keys on a lease, and reuses the places of deleted ones', async () => {
     for (let i = 0; i < 1000; i++) await keeper.bind(`k${i}`);
     expect(keeper.size).toBe(1);
     await keeper.bind('k5');
@@ -234,17 +234,17 @@ describe('a lease keeper', () => {
     },
   );
 
-  it('many that ask at once share one grant', async () => {
+  it('many concurrent requests share one grant', async () => {
     await Promise.all(Array.from({ length: 20 }, (_, i) => keeper.bind(`k${i}`)));
     expect(server.leases).toHaveLength(1);
   });
 
-  it('puts no more than a thousand keys on a lease that are bound at once (regression: all of them)', async () => {
+  it('puts no more than a thousand keys on a lease that are bound at the same time (regression: all of them)', async () => {
     await Promise.all(Array.from({ length: 2500 }, (_, i) => keeper.bind(`k${i}`)));
     expect(keeper.size).toBe(3);
   });
 
-  it('a key that is being bound while its lease is lost is lost with it (regression: never, and no lease was enough to bind it again)', async () => {
+  it('a key that is being bound while its lease is lost is reported with it (regression: never, and no lease was enough to bind it again)', async () => {
     await keeper.bind('a');
     const binding = keeper.bind('b');
     keeper.loseAll();
@@ -253,7 +253,7 @@ describe('a lease keeper', () => {
     expect(keeper.bindingOf('b')?.lease).toBe(keeper.holds(lease) ? lease : undefined);
   });
 
-  it('a grant that fails is tried again by the next that asks', async () => {
+  it('a failed grant is retried by the next request', async () => {
     link.down();
     await expect(keeper.bind('a')).rejects.toMatchObject({ code: 'unavailable' });
     link.up();
@@ -261,7 +261,7 @@ describe('a lease keeper', () => {
     expect(keeper.size).toBe(1);
   });
 
-  it('a key that was bound again is not unbound by what came before', async () => {
+  it('a key that was bound again is not unbound by an earlier call', async () => {
     const before = await keeper.bind('a');
     const again = await keeper.bind('a');
     keeper.unbind(before);
@@ -277,7 +277,7 @@ describe('a lease keeper', () => {
     expect(keeper.bindingOf('a')).toBeUndefined();
   });
 
-  it('a delete unbinds no key that was written after it, whatever order the answers come in', async () => {
+  it('a delete unbinds no key that was written after it, whatever order the answers arrive in', async () => {
     const binding = await keeper.bind('a');
     keeper.confirm(binding, 7);
     keeper.unbind(binding, 6);
@@ -290,7 +290,7 @@ describe('a lease keeper', () => {
     expect([lost, keeper.lost]).toEqual([[], 0]);
   });
 
-  it('closing ends a grant and a keepalive that are never answered', async () => {
+  it('close ends a grant and a keepalive that are never answered', async () => {
     await keeper.bind('a');
     link.blackHole();
     await advance(clock, 40_000);
@@ -315,7 +315,7 @@ describe('a lease keeper', () => {
     expect([...keeper.unbindBelow('', 9, keeper.bindingCount)]).toEqual([]);
   });
 
-  it('gives up 300,000 keys over many turns, and binds them again between (regression: in one turn)', async () => {
+  it('releases 300,000 keys over many turns, and binds them again in between (regression: in one turn)', async () => {
     const turns: (() => void)[] = [];
     const gate = new TurnGate({ clock, nextTurn: (turn) => turns.push(turn) });
     await keeper.close(true);
@@ -349,7 +349,7 @@ describe('a lease keeper', () => {
     expect([...keeper.unbindBelow('k', 1, keeper.bindingCount)]).toEqual([['k299999']]);
   });
 
-  it('looks at each lease a few times for its keepalive, however many there are (regression: at all of them)', async () => {
+  it('examines each lease a few times for its keepalive, however many there are (regression: all of them)', async () => {
     const leases = 200;
     for (let i = 0; i < leases * 1000; i++) await keeper.bind(`k${i}`);
     expect(keeper.size).toBe(leases);
@@ -365,7 +365,7 @@ describe('a lease keeper', () => {
     }
   });
 
-  it('gives up every lease when the store was restored; they are left to expire', async () => {
+  it('drops every lease if the store was restored; they expire', async () => {
     await keeper.bind('a');
     const [first = ''] = server.leases;
     keeper.loseAll();
@@ -377,7 +377,7 @@ describe('a lease keeper', () => {
     expect(server.leases).toEqual([lease]);
   });
 
-  it('closing gives the leases back or leaves them, and ends everything', async () => {
+  it('close revokes the leases or leaves them, and ends everything', async () => {
     await keeper.bind('a');
     await keeper.close(false);
     expect(server.leases).toHaveLength(1);
@@ -391,7 +391,7 @@ describe('a lease keeper', () => {
     expect(server.leases).toEqual([]);
   });
 
-  it('a lease that is granted after the end is given back', async () => {
+  it('a lease that is granted after the end is revoked', async () => {
     const grant = link.grantLease.bind(link);
     let answer = (): void => {};
     vi.spyOn(link, 'grantLease').mockImplementationOnce(async (ttl) => {

@@ -29,7 +29,7 @@ describe('a listener of lost leases', () => {
     expect([all.keys.length, a.keys.length, both.keys.length]).toEqual([6, 1, 4]);
   });
 
-  it('of another prefix costs a lost key nothing (regression: each store looked at each key)', () => {
+  it('of another prefix costs a lost key nothing (regression: each store examined each key)', () => {
     let calls = 0;
     const stores = Array.from({ length: 1000 }, (_, i) =>
       losses.subscribe({

@@ -33,7 +33,7 @@ describe('the locks of one client', () => {
     };
   };
 
-  it('who gives up waiting lets nobody pass who came later (regression: two held one lock)', async () => {
+  it('a caller that aborts does not admit a later one (regression: two held one lock)', async () => {
     const first = await backend.lock(PATH);
     const controller = new AbortController();
     const second = backend.lock(PATH, { signal: controller.signal });
@@ -61,7 +61,7 @@ describe('the locks of one client', () => {
     expect(backend.server.range(keyRange(next.key)).count).toBe(0);
   });
 
-  it('closing ends those who wait behind a holder (regression: they waited for ever)', async () => {
+  it('close ends callers that wait behind a holder (regression: they waited for ever)', async () => {
     await backend.lock(PATH);
     const waiting = backend.lock(PATH);
     await settle();
@@ -69,7 +69,7 @@ describe('the locks of one client', () => {
     await expect(waiting).rejects.toMatchObject({ code: 'aborted' });
   });
 
-  it('a place that lands after it was given up blocks no one (regression: 90 s, while its process lived)', async () => {
+  it('a place that lands after it was given up blocks no other client (regression: 90 s, while its process lived)', async () => {
     const other = new FaultyMemory({ clock, server: backend.server });
     const { key, release } = await backend.lock(PATH);
     await release();
@@ -82,7 +82,7 @@ describe('the locks of one client', () => {
     await other.close();
   });
 
-  it('a release that lands late does not take the place of the next holder (regression: two held one lock)', async () => {
+  it('a release that lands late does not delete the place of the next holder (regression: two held one lock)', async () => {
     const first = await backend.lock(PATH);
     const land = giveUpDelete(backend.link, first.key);
     await first.release();
@@ -94,7 +94,7 @@ describe('the locks of one client', () => {
     expect(await backend.get(next.key)).toBeUndefined();
   });
 
-  it('a release that is tried again and lands late does not take the place of one who came after another gave up (regression: two held one lock)', async () => {
+  it('a release that is retried and lands late does not delete the place of a caller that came after another aborted (regression: two held one lock)', async () => {
     const first = await backend.lock(PATH);
     failNextDelete();
     await first.release();
@@ -123,7 +123,7 @@ describe('the locks of one client', () => {
     expect(await backend.get(lock.key)).toBeUndefined();
   });
 
-  it('a place that somebody else deletes while it waits is taken again (regression: the call failed)', async () => {
+  it('a place that another client deletes while it waits is created again (regression: the call failed)', async () => {
     const other = new FaultyMemory({ clock, server: backend.server });
     const held = await other.lock(PATH);
     const waiting = backend.lock(PATH);
@@ -137,7 +137,7 @@ describe('the locks of one client', () => {
     await other.close();
   });
 
-  it('who asks while the second in line holds it waits for that one', async () => {
+  it('a caller that asks while the second in line holds the lock waits for that one', async () => {
     const first = await backend.lock(PATH);
     const second = backend.lock(PATH);
     await first.release();
@@ -151,7 +151,7 @@ describe('the locks of one client', () => {
     expect(third).toHaveBeenCalledOnce();
   });
 
-  it('a failure while it waits rejects, and leaves no place behind', async () => {
+  it('a failure during the wait rejects, and leaves no place', async () => {
     const refused = new KvstoreError('unavailable', 'connection reset');
     vi.spyOn(backend.link, 'range').mockRejectedValueOnce(refused);
     await expect(backend.lock(PATH)).rejects.toBe(refused);
@@ -166,7 +166,7 @@ describe('the locks of one client', () => {
     await lock.release();
   });
 
-  it('closing gives up what is held, at once', async () => {
+  it('close releases held locks immediately', async () => {
     const other = new FaultyMemory({ clock, server: backend.server });
     const lock = await backend.lock(PATH);
     await backend.close();
@@ -175,14 +175,14 @@ describe('the locks of one client', () => {
     await other.close();
   });
 
-  it('who has given up before it asks does not wait for those ahead', async () => {
+  it('a caller that has aborted before its call does not wait for those ahead', async () => {
     const lock = await backend.lock(PATH);
     const signal = AbortSignal.abort();
     await expect(backend.lock(PATH, { signal })).rejects.toMatchObject({ code: 'aborted' });
     await lock.release();
   });
 
-  it('who gives up in the moment in which it learns who is ahead does not wait for that one (regression: 5 s)', async () => {
+  it('a caller that aborts when it learns its predecessor does not wait for it (regression: 5 s)', async () => {
     const other = new FaultyMemory({ clock, server: backend.server });
     await other.lock(PATH);
     const { link } = backend;
@@ -220,7 +220,7 @@ describe('the locks of one client', () => {
     },
   );
 
-  it('a place of before that goes while it is looked at is taken anew', async () => {
+  it('an earlier place that is deleted while it is read is created again', async () => {
     const held = await backend.lock(PATH);
     const { link, server } = backend;
     failNextDelete();
@@ -237,7 +237,7 @@ describe('the locks of one client', () => {
     await lock.release();
   });
 
-  it('a place that cannot be given up is tried again, and said to be, until its lease is gone', async () => {
+  it('a place that cannot be given up is retried, and reported, until its lease has expired', async () => {
     const tasks = (): readonly string[] =>
       backend
         .status()
@@ -263,7 +263,7 @@ describe('the locks of one client', () => {
     expect(backend.server.range(prefixRange(`${PATH}/`)).count).toBe(0);
   });
 
-  it('a place that is still there is given up when it cannot be looked at (regression: it blocked everybody while its process lived)', async () => {
+  it('a place that still exists is given up if it cannot be read (regression: it blocked all clients while its process lived)', async () => {
     await (await backend.lock(PATH)).release();
     failNextDelete();
     backend.link.loseAnswers(1);
@@ -284,7 +284,7 @@ describe('the locks of one client', () => {
     });
     afterEach(() => other.close());
 
-    it('a place that is still there keeps its turn before those who came after it', async () => {
+    it('a place that still exists keeps its turn before later ones', async () => {
       const held = await other.lock(PATH);
       const controller = new AbortController();
       const givenUp = backend.lock(PATH, { signal: controller.signal });
@@ -317,7 +317,7 @@ describe('the locks of one client', () => {
       await below.release();
     });
 
-    it('it sees the place before its own go together with others', async () => {
+    it('it is notified if the place before its own is deleted together with others', async () => {
       const held = await other.lock(PATH);
       const waiting = backend.lock(PATH);
       await settle(4);
@@ -328,7 +328,7 @@ describe('the locks of one client', () => {
       await (await waiting).release();
     });
 
-    it('it waits for the place right before its own, and for nothing else', async () => {
+    it('it waits for the place right before its own, and for no other', async () => {
       const third = new FaultyMemory({ clock, server: backend.server });
       await (await third.lock('elsewhere')).release(); // has the first lease: keys are not in the order of places
       const first = await other.lock(PATH);
@@ -357,7 +357,7 @@ describe('the locks of one client', () => {
     });
   });
 
-  it('a lease that ended unnoticed costs another try, not the lock (regression: lease-not-found)', async () => {
+  it('a lease that expired unnoticed costs a retry, not the lock (regression: lease-not-found)', async () => {
     await (await backend.lock(PATH)).release();
     for (const lease of backend.server.leases) backend.server.expireLease(lease);
     const lock = await backend.lock(PATH);
@@ -366,7 +366,7 @@ describe('the locks of one client', () => {
     await lock.release();
   });
 
-  it('a lock is not given under a lease that was lost while it waited for its turn', async () => {
+  it('a lock is not granted under a lease that was lost during the wait', async () => {
     const server = new ManualClock();
     const own = new FaultyMemory({ clock, server: new MemoryServer({ clock: server }) });
     const range = own.link.range.bind(own.link);
@@ -387,7 +387,7 @@ describe('the locks of one client', () => {
 
 const HOUR_MS = 3_600_000;
 
-it('a lock whose lease is lost in the moment in which it is given is known to be lost (regression: never)', async () => {
+it('a lock whose lease is lost at the moment of the grant is reported as lost (regression: never)', async () => {
   const clock = new ManualClock();
   const supervisor = new Supervisor({ clock, random: () => 0.5 });
   const transport = new MemoryTransport(new MemoryServer({ clock }));
@@ -404,7 +404,7 @@ it('a lock whose lease is lost in the moment in which it is given is known to be
   await supervisor.stop();
 });
 
-describe('a holder that is cut off from the kvstore', () => {
+describe('a holder that is disconnected from the kvstore', () => {
   let clock: ManualClock;
   let holder: FaultyMemory;
   let other: FaultyMemory;
@@ -440,7 +440,7 @@ describe('a holder that is cut off from the kvstore', () => {
     },
   );
 
-  it('holds on for most of the time of its lease', async () => {
+  it('keeps the lock for most of the time of its lease', async () => {
     const lock = await holder.lock(PATH);
     holder.link.down();
     await advance(clock, 22_000);
@@ -452,7 +452,7 @@ describe('a holder that is cut off from the kvstore', () => {
   });
 });
 
-it('a holder that was suspended knows within a second or two that it may have lost its lock (regression: 8 s, or more without a network)', async () => {
+it('a holder that was suspended detects within two seconds that it may have lost its lock (regression: 8 s, or more without a network)', async () => {
   const [clock, serverClock] = [new ManualClock(), new ManualClock()];
   const server = new MemoryServer({ clock: serverClock });
   const holder = new FaultyMemory({ clock, server });

@@ -14,7 +14,7 @@ const ANSWER = { header: headerOf('one'), kvs: [], more: false, count: 0 };
 const RANGE = { start: 'a', end: 'b' };
 const OPTIONS = { deadlineMs: 5 };
 
-describe('a transport that is observed', () => {
+describe('an observed transport', () => {
   let clock: ManualClock;
   /** Calls of the transport below, as text. */
   let calls: string[];
@@ -79,7 +79,7 @@ describe('a transport that is observed', () => {
     observed = newObserved(inner);
   });
 
-  it('knows nothing of its server at first', () => {
+  it('has no state of its server at first', () => {
     expect([observed.connected, observed.clusterID, observed.lastFailure]).toEqual([
       false,
       undefined,
@@ -88,7 +88,7 @@ describe('a transport that is observed', () => {
     expect(observed.requests).toEqual({ ok: 0 });
   });
 
-  it('passes each call on with its options, and counts what is answered', async () => {
+  it('passes each call on with its options, and counts answers', async () => {
     const txn = { compare: [], writes: [] };
     expect(await observed.range(RANGE, OPTIONS)).toBe(ANSWER);
     expect(observed.clusterID).toBe('one');
@@ -110,7 +110,7 @@ describe('a transport that is observed', () => {
     ]);
   });
 
-  it('tells that the store has gone back, and since when, by calls that were made after an answer of a later one', async () => {
+  it('reports that the store has gone back, and since when, by calls that were made after an answer of a later one', async () => {
     let revision = 9;
     const at = <T>(value: T) => ({ ...value, header: { ...headerOf('one'), revision } });
     const write = { op: 'put', key: 'a', value: new Uint8Array(), lease: '0' } as const;
@@ -171,7 +171,7 @@ describe('a transport that is observed', () => {
     },
   );
 
-  it('counts the same outcome each time, and hands out a copy', async () => {
+  it('counts the same outcome each time, and returns a copy', async () => {
     await fail('deadline');
     await fail('deadline');
     const { requests } = observed;
@@ -182,7 +182,7 @@ describe('a transport that is observed', () => {
     ]);
   });
 
-  it('says when its last failure was', async () => {
+  it('contains the time of its last failure', async () => {
     clock.advance(1234);
     await fail('no-leader');
     const at = clock.wallTime();
@@ -207,7 +207,7 @@ describe('a transport that is observed', () => {
       );
     });
 
-    it('takes each message as a sign of life of its server, and passes it on', () => {
+    it('treats each message as a sign of life of its server, and passes it on', () => {
       const events = [{ key: 'p/a', value: undefined, modRevision: 6 }];
       const ended = new KvstoreError('unavailable', 'it has ended');
       const life: unknown[] = [];
@@ -246,12 +246,12 @@ describe('a transport that is observed', () => {
       expect(observed.requests).toEqual({ ok: 0 });
     });
 
-    it('says that a watch was refused', () => {
+    it('reports that a watch was refused', () => {
       below.onEnd(new KvstoreError('forbidden', 'permission denied'));
       expect(refusals).toBe(1);
     });
 
-    it('passes on what is asked of the stream, and counts its reads', async () => {
+    it('passes requests to the stream on, and counts its reads', async () => {
       watch.pause();
       watch.resume();
       watch.requestProgress();
@@ -266,7 +266,7 @@ describe('a transport that is observed', () => {
     });
   });
 
-  it('is not connected once it is closed', async () => {
+  it('is not connected after it is closed', async () => {
     await observed.range(RANGE);
     await observed.close();
     expect([observed.connected, calls.at(-1)]).toEqual([false, JSON.stringify(['close'])]);

@@ -58,14 +58,14 @@ class Store {
   }
 }
 
-describe('puts that may be made together', () => {
+describe('puts that may be batched', () => {
   const made = async (store: Store, requests: readonly TxnRequest[]): Promise<readonly string[]> => {
     const answers = Promise.allSettled(requests.map((request) => store.batches.txn(request, undefined)));
     await store.answerAll();
     return (await answers).map(({ status }) => status);
   };
 
-  it('gather while one is under way, and go in one transaction', async () => {
+  it('wait while one is in progress, and are sent in one transaction', async () => {
     const store = new Store();
     await made(
       store,
@@ -74,7 +74,7 @@ describe('puts that may be made together', () => {
     expect(store.sent).toEqual(['a', 'bcd']);
   });
 
-  it('go apart where they have the same key, or other comparisons; what is no single put goes at once', async () => {
+  it('are separate if they have the same key, or other comparisons; operations other than a single put are sent immediately', async () => {
     const store = new Store();
     const others = [
       put('d', '1', [FENCE]),
@@ -87,14 +87,14 @@ describe('puts that may be made together', () => {
     expect(store.content.get('b')).toBe('3');
   });
 
-  it('go with deletes of single keys (regression: each delete cost a transaction)', async () => {
+  it('are batched with deletes of single keys (regression: each delete cost a transaction)', async () => {
     const store = new Store();
     await made(store, [put('a', '1'), put('b', '1'), remove('a'), remove('c'), remove('b')]);
     expect(store.sent).toEqual(['a', 'b-a-c', '-b']);
     expect(store.content.size).toBe(0);
   });
 
-  it('go in as many transactions as operations and bytes allow', async () => {
+  it('use as many transactions as the limits of operations and bytes require', async () => {
     const store = new Store();
     const many = Array.from({ length: 150 }, (_, i) => put(`k${i},`, '1'));
     await made(store, [...many, put('large', 400_000), put('larger', 2_000_000), put('small', '1')]);
@@ -102,7 +102,7 @@ describe('puts that may be made together', () => {
     expect(store.sent.slice(3)).toEqual(['larger', 'small']);
   });
 
-  it('are made one by one where they are refused together: none fails for another', async () => {
+  it('are repeated one by one if their batch is refused: none fails because of another', async () => {
     const store = new Store();
     store.refused.add('c');
     const found = await made(
@@ -113,7 +113,7 @@ describe('puts that may be made together', () => {
     expect(store.sent).toEqual(['a', 'bcd', 'b', 'c', 'd']);
   });
 
-  it('are given up one by one', async () => {
+  it('are aborted one by one', async () => {
     const store = new Store();
     const ended = new AbortController();
     const others = made(store, [put('a', '1'), put('b', '1')]);
@@ -124,7 +124,7 @@ describe('puts that may be made together', () => {
     expect(store.sent).toEqual(['a', 'b']);
   });
 
-  it('leave what they would leave if each was made by itself, in order', async () => {
+  it('have the same result as if each was sent separately, in order', async () => {
     const key = fc.constantFrom<string>('a', 'b', 'c', 'd');
     const script = fc.array(fc.record({ key, pause: fc.boolean(), deletes: fc.boolean() }), {
       maxLength: 30,

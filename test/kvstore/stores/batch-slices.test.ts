@@ -27,7 +27,7 @@ describe('the slices of a batch', () => {
     ]);
   });
 
-  it('have fewer large ones: each 256 bytes weigh as much as an event', () => {
+  it('have fewer large ones: each 256 bytes count as an event', () => {
     expect(slices(times(513, 256))).toEqual([
       [512, 1024],
       [1, 2],
@@ -38,7 +38,7 @@ describe('the slices of a batch', () => {
     ]);
   });
 
-  it('have one event alone when it is heavier', () => {
+  it('have only one event if it is heavier', () => {
     expect(slices([0, 2048 * 256, 0])).toEqual([
       [1, 1],
       [1, 2049],
@@ -46,7 +46,7 @@ describe('the slices of a batch', () => {
     ]);
   });
 
-  it('begin with one that is heavier', () => {
+  it('start with a heavier one', () => {
     expect(slices([2048 * 256, 0])).toEqual([
       [1, 2049],
       [1, 1],
@@ -58,7 +58,7 @@ describe('the slices of a batch', () => {
     expect([...slicesOf(batch)].flatMap(({ events }) => events)).toEqual(batch);
   });
 
-  it('are one, of nothing, of a batch without events', () => {
+  it('are one empty slice for a batch without events', () => {
     expect(slices([])).toEqual([[0, 0]]);
   });
 });

@@ -41,8 +41,8 @@ class World {
   }
 }
 
-describe('who waits for a canary', () => {
-  it('waits for all names that were not settled when it asked', async () => {
+describe('a wait for a canary', () => {
+  it('ends when all names that were unfinished at its start are written', async () => {
     const world = new World().queue('a');
     const one = world.wait();
     const two = world.queue('b').wait();
@@ -53,7 +53,7 @@ describe('who waits for a canary', () => {
     expect([await world.land(), two.over, world.waits.due().length]).toEqual([true, true, 0]);
   });
 
-  it('waits for one more canary when a name is touched while one is written', async () => {
+  it('needs one more canary if a name is changed while one is written', async () => {
     const world = new World();
     const early = world.wait();
     const due = world.waits.due();
@@ -65,7 +65,7 @@ describe('who waits for a canary', () => {
     expect([await world.land(), early.over]).toEqual([true, true]);
   });
 
-  it('is told only of a canary that was written after it had asked', () => {
+  it('ends only with a canary that was written after its start', () => {
     const { waits } = new World();
     const due = waits.due();
     let over = false;
@@ -75,7 +75,7 @@ describe('who waits for a canary', () => {
     expect([waits.landed(due), over, waits.due().length]).toEqual([false, false, 1]);
   });
 
-  it('does not wait for a name that was queued later, unless that is touched', async () => {
+  it('does not include a name that was queued later, unless that name is changed', async () => {
     const world = new World().queue('a');
     const one = world.wait();
     world.queue('later', 'touched');

@@ -19,7 +19,7 @@ describe('keys that another client changes', () => {
     });
   });
 
-  it('are put back at once when deleted, and within a second when overwritten', () => {
+  it('are restored immediately when deleted, and within a second when overwritten', () => {
     keys.deleted('a');
     keys.overwritten('b');
     clock.advance(2000);
@@ -29,7 +29,7 @@ describe('keys that another client changes', () => {
     ]);
   });
 
-  it('keep their delay when they are overwritten again', () => {
+  it('keep their delay if they are overwritten again', () => {
     keys.overwritten('a');
     random = 0.1;
     keys.overwritten('a');
@@ -39,7 +39,7 @@ describe('keys that another client changes', () => {
     expect(putBack).toHaveLength(1);
   });
 
-  it('are not put back when they are settled or the store stops', () => {
+  it('are not restored if they are done or the store stops', () => {
     keys.overwritten('a');
     keys.overwritten('b');
     keys.settled('a');
@@ -49,7 +49,7 @@ describe('keys that another client changes', () => {
     expect(putBack).toEqual([]);
   });
 
-  it('are put back with a doubled delay each time, up to five minutes, until they were left alone for ten', () => {
+  it('are restored with a doubled delay each time, up to five minutes, until they were unchanged for ten', () => {
     for (let i = 0; i < 12; i++) {
       keys.deleted('a');
       clock.advance(300_000);

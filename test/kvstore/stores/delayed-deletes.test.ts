@@ -4,7 +4,7 @@ import { ManualClock } from '../../base/support/manual-clock.ts';
 
 const DELAY_MS = 30_000;
 
-describe('a delete that is held back', () => {
+describe('a delayed delete', () => {
   let clock: ManualClock;
   let told: string[];
   let deletes: DelayedDeletes<number>;
@@ -36,13 +36,13 @@ describe('a delete that is held back', () => {
     expect([told, deletes.size, clock.pending]).toEqual([['-a'], 0, 0]);
   });
 
-  it('is forgotten when the key comes back', () => {
+  it('is dropped if the key returns', () => {
     deletes.onDelete('a');
     deletes.onUpdate('a', 1);
     expect([told, deletes.size, clock.pending]).toEqual([['a=1'], 0, 0]);
   });
 
-  it('waits anew from a second one on', () => {
+  it('starts its delay again with the next delete', () => {
     deletes.onDelete('a');
     clock.advance(20_000);
     deletes.onDelete('a');
@@ -58,7 +58,7 @@ describe('a delete that is held back', () => {
     expect([told, deletes.size, clock.pending]).toEqual([['(', '-a', '-b', ')'], 0, 0]);
   });
 
-  it('stays through a pause, and waits the whole delay afterwards', () => {
+  it('is kept during a pause, and waits the whole delay afterwards', () => {
     deletes.onDelete('a');
     clock.advance(20_000);
     deletes.pause();
@@ -71,7 +71,7 @@ describe('a delete that is held back', () => {
     expect(told).toEqual(['-a']);
   });
 
-  it('is not put off by another resume', () => {
+  it('is not delayed by another resume', () => {
     deletes.onDelete('a');
     clock.advance(20_000);
     deletes.resume();
@@ -79,13 +79,13 @@ describe('a delete that is held back', () => {
     expect([told, clock.pending]).toEqual([['-a'], 0]);
   });
 
-  it('is not held back at all without a delay', () => {
+  it('is passed on immediately without a delay', () => {
     deletes = withDelay(0);
     deletes.onDelete('a');
     expect([told, deletes.size, clock.pending]).toEqual([['-a'], 0, 0]);
   });
 
-  it('goes with other changes as one batch', () => {
+  it('is passed on with other changes as one batch', () => {
     withDelay(0).batch(() => told.push('inside'));
     expect(told).toEqual(['(', 'inside', ')']);
   });

@@ -19,7 +19,7 @@ function idleCluster(clock: ManualClock, name: string, id: number): MemoryServer
   return server;
 }
 
-it('an idle mesh on compacted kvstores makes no request in five minutes, and a write arrives at once (regression: relisted each second)', async () => {
+it('an idle mesh on compacted kvstores sends no request in five minutes, and a write arrives at once (regression: relisted each second)', async () => {
   const clock = new ManualClock();
   const servers = new Map(
     Object.entries(CLUSTERS).map(([name, id]) => [name, idleCluster(clock, name, id)] as const),

@@ -11,7 +11,7 @@ interface Attempt {
   fail(error: Error): void;
 }
 
-describe('a queue of jobs that are tried until they succeed', () => {
+describe('a queue of jobs that are retried until they succeed', () => {
   let clock: ManualClock;
   let ended: AbortController;
   /** Every attempt so far; the test says what comes of it. */
@@ -41,7 +41,7 @@ describe('a queue of jobs that are tried until they succeed', () => {
 
   const last = (): Attempt => attempts.at(-1) ?? expect.fail('nothing was tried');
 
-  it('has a job from when it is added until it is done, also while it is tried, or rests', async () => {
+  it('contains a job from its addition until it is done, also during an attempt or a delay', async () => {
     expect(queue.has('a')).toBe(false);
     queue.add('a');
     expect(queue.has('a')).toBe(true);
@@ -59,7 +59,7 @@ describe('a queue of jobs that are tried until they succeed', () => {
     expect([attempts.length, queue.has('a'), done]).toEqual([2, false, ['a']]);
   });
 
-  it('tries a job once at a time, and once more when it was added meanwhile', async () => {
+  it('runs one attempt of a job at a time, and another if it was added again during the attempt', async () => {
     void queue.run(ended.signal);
     queue.add('a');
     await settle();
@@ -74,7 +74,7 @@ describe('a queue of jobs that are tried until they succeed', () => {
     expect([attempts.length, done]).toEqual([2, ['a']]);
   });
 
-  it('tries at once in its next run what was refused in the last one', async () => {
+  it('retries immediately in its next run the jobs that were refused in the last one', async () => {
     const running = queue.run(ended.signal);
     queue.add('a');
     await settle();
@@ -88,7 +88,7 @@ describe('a queue of jobs that are tried until they succeed', () => {
     expect([attempts.length, clock.pending]).toEqual([2, 0]);
   });
 
-  it('needs nobody to tell', async () => {
+  it('requires no callback', async () => {
     start(0.5, false);
     void queue.run(ended.signal);
     queue.add('a');
@@ -100,7 +100,7 @@ describe('a queue of jobs that are tried until they succeed', () => {
     expect(attempts.map(({ job }) => job)).toEqual(['a', 'b']);
   });
 
-  it('does 150,000 jobs at a constant cost for each', async () => {
+  it('processes 150,000 jobs at a constant cost for each', async () => {
     let left = 150_000;
     const many = new RetryQueue<number>({
       ...{ clock, random: () => 0 },

@@ -88,11 +88,11 @@ describe('a shared store', () => {
     }
   });
 
-  it('shows everybody the keys of everybody', () => {
+  it('shows every member the keys of all members', () => {
     for (const member of [a, b]) expect(Object.fromEntries(member.seen)).toEqual({ a: '1', b: '2' });
   });
 
-  it('re-creates a local key that somebody deletes, and nobody notices', async () => {
+  it('re-creates a local key that another client deletes, without a notification', async () => {
     remove('a');
     await settle(4);
     expect(server.range(keyRange(`${P}a`)).count).toBe(1);
@@ -100,7 +100,7 @@ describe('a shared store', () => {
     expect(b.story.filter((line) => line.startsWith('a'))).toEqual(['a=1', 'a=1']);
   });
 
-  it('puts a local key back that another client overwrites, within a second (regression: after five minutes)', async () => {
+  it('restores a local key that another client overwrites, within a second (regression: after five minutes)', async () => {
     await b.backend.update(`${P}a`, bytesOfText('other'));
     await settle(4);
     expect(b.seen.get('a')).toBe('other');
@@ -108,7 +108,7 @@ describe('a shared store', () => {
     expect(b.seen.get('a')).toBe('1');
   });
 
-  it('puts nothing back once it has ended', async () => {
+  it('restores nothing after its end', async () => {
     await b.stop();
     const { pending } = clock;
     await b.backend.update(`${P}a`, bytesOfText('other'));
@@ -120,7 +120,7 @@ describe('a shared store', () => {
     expect(a.store.status().local).toMatchObject({ putBacks: 0, pending: 0 });
   });
 
-  it('puts a local key back whose new value it cannot decode', async () => {
+  it('restores a local key whose new value it cannot decode', async () => {
     await b.backend.update(`${P}a`, bytesOfText('not accepted'));
     await advance(clock, 1000);
     expect(b.seen.get('a')).toBe('1');
@@ -154,7 +154,7 @@ describe('a shared store', () => {
     await backend.close();
   });
 
-  it('says when its keys are complete, batch by batch, and needs nobody to tell of failures', async () => {
+  it('reports when its keys are complete, batch by batch, and requires no failure callback', async () => {
     const story: string[] = [];
     const backend = new FaultyMemory({ server, clock, random: () => 0.5 });
     const store = new SharedStore<string>({
@@ -184,7 +184,7 @@ describe('a shared store', () => {
     await backend.close();
   });
 
-  it('a put that was given up does not land after the delete of its name (regression: it stayed for a moment)', async () => {
+  it('an abandoned put does not land after the delete of its name (regression: it stayed for a moment)', async () => {
     const land = giveUpPut(a.backend.link, `${P}c`);
     a.store.updateLocalKey('c', bytesOfText('late'));
     await settle(4);
@@ -195,7 +195,7 @@ describe('a shared store', () => {
     expect(b.story.filter((line) => line.startsWith('c'))).toEqual([]);
   });
 
-  it('a put that was given up does not land over a later one (regression: put right minutes later)', async () => {
+  it('an abandoned put does not land over a later one (regression: corrected minutes later)', async () => {
     const land = giveUpPut(a.backend.link, `${P}c`);
     a.store.updateLocalKey('c', bytesOfText('v1'));
     await settle(4);
@@ -206,7 +206,7 @@ describe('a shared store', () => {
     expect(b.story.filter((line) => line.startsWith('c'))).toEqual(['c=v2']);
   });
 
-  it('spares a name that somebody else has taken over', async () => {
+  it('keeps a name that another member has taken over', async () => {
     const land = giveUpPut(a.backend.link, `${P}c`);
     a.store.updateLocalKey('c', bytesOfText('late'));
     await settle(4);
@@ -222,7 +222,7 @@ describe('a shared store', () => {
     expect(a.seen.get('c')).toBe('taken over');
   });
 
-  it('holds a delete back, and tells it when the key does not come back', async () => {
+  it('delays a delete, and delivers it if the key does not return', async () => {
     b.store.deleteLocalKey('b');
     await advance(clock, 29_000);
     expect(a.seen.get('b')).toBe('2');
@@ -231,7 +231,7 @@ describe('a shared store', () => {
     expect(a.seen.has('b')).toBe(false);
   });
 
-  it('drops a delete when the key comes back in time', async () => {
+  it('drops a delete if the key returns in time', async () => {
     b.store.deleteLocalKey('b');
     await advance(clock, 20_000);
     b.store.updateLocalKey('b', bytesOfText('3'));
@@ -239,7 +239,7 @@ describe('a shared store', () => {
     expect(a.story.filter((line) => line.startsWith('b'))).toEqual(['b=2', 'b=3']);
   });
 
-  it('a member that dies is gone after its lease and the delay', async () => {
+  it('a member that dies is removed after its lease and the delay', async () => {
     b.backend.link.down();
     await advance(clock, 45_000);
     expect(a.seen.get('b')).toBe('2');
@@ -247,7 +247,7 @@ describe('a shared store', () => {
     expect(a.seen.has('b')).toBe(false);
   });
 
-  it('ending tells nothing that was held back; draining tells everything', async () => {
+  it('the end delivers no delayed delete; drain delivers all', async () => {
     b.store.deleteLocalKey('b');
     await settle(4);
     await a.stop();
@@ -257,7 +257,7 @@ describe('a shared store', () => {
     expect([...a.seen.keys()]).toEqual([]);
   });
 
-  it('its next run tells what the last one held back (regression: it was never told)', async () => {
+  it('its next run delivers the delayed deletes of the last one (regression: they were never delivered)', async () => {
     b.store.deleteLocalKey('b');
     remove('a');
     await settle(4);
@@ -269,7 +269,7 @@ describe('a shared store', () => {
     expect([...a.seen.keys()]).toEqual(['a']);
   });
 
-  it('an observer that throws is counted, also when a delete was held back (regression: the process ended)', async () => {
+  it('an observer that throws is counted, also for a delayed delete (regression: the process ended)', async () => {
     a.onDelete = () => {
       throw new Error('a broken observer');
     };
@@ -284,7 +284,7 @@ describe('a shared store', () => {
     expect(a.failures).toEqual(['shared keys', 'shared keys']);
   });
 
-  it('shows its loops while it runs', async () => {
+  it('reports its loops while it runs', async () => {
     expect(a.store.status().background.tasks.map(({ name, state }) => `${name}: ${state}`)).toEqual([
       'local keys: running',
       'shared keys: running',
@@ -293,7 +293,7 @@ describe('a shared store', () => {
     expect(a.store.status().background).toMatchObject({ tasks: [], failures: 0 });
   });
 
-  it('without a delay tells deletes at once', async () => {
+  it('without a delay delivers deletes immediately', async () => {
     const c = new Member(server, clock, 0);
     await settle(4);
     remove('b');

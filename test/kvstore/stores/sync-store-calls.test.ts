@@ -57,7 +57,7 @@ class NotedBackend {
   }
 }
 
-describe('a sync store asks its kvstore', () => {
+describe('the calls of a sync store', () => {
   let backend: NotedBackend;
   let store: SyncStore;
   let ended: AbortController;
@@ -80,7 +80,7 @@ describe('a sync store asks its kvstore', () => {
   });
   afterEach(() => ended.abort());
 
-  it('to write fenced, bound to its lease', async () => {
+  it('write fenced, bound to its lease', async () => {
     want('a');
     await settle();
     store.touch('a');
@@ -93,7 +93,7 @@ describe('a sync store asks its kvstore', () => {
     ]);
   });
 
-  it('to compare first, without a lease, what may be there from an earlier life', async () => {
+  it('compare first, without a lease, keys of an earlier process', async () => {
     ended.abort();
     start({ leased: false });
     want('a');
@@ -113,7 +113,7 @@ describe('a sync store asks its kvstore', () => {
     expect(backend.take()).toEqual([]);
   });
 
-  it('to put again what was lost, and is its own, and is wanted', async () => {
+  it('write a lost key again if it is its own and desired', async () => {
     for (const name of ['a', 'b', 'gone']) want(name);
     await settle();
     store.delete('gone');
@@ -129,7 +129,7 @@ describe('a sync store asks its kvstore', () => {
     ]);
   });
 
-  it('to write a lost canary again, and not to delete it before', async () => {
+  it('write a lost canary again, and do not delete it first', async () => {
     want('a');
     await store.markSynced();
     backend.take();
@@ -138,7 +138,7 @@ describe('a sync store asks its kvstore', () => {
     expect([backend.take(), store.status().canaryWritten]).toEqual([[`put ${CANARY} fenced leased`], true]);
   });
 
-  it('to leave a true canary alone when something else is written with it', async () => {
+  it('keep a valid canary if another key is written with it', async () => {
     want('a');
     await settle();
     let release = (): void => {};
@@ -161,7 +161,7 @@ describe('a sync store asks its kvstore', () => {
     expect(store.status()).toMatchObject({ keys: 2, pending: 0, writes: 2, canaryWritten: true });
   });
 
-  it('for no canary when it has none, and says all the same when everything is there', async () => {
+  it('include no canary if it has none, and still report completion', async () => {
     ended.abort();
     start({ canary: undefined });
     want('a');
@@ -169,7 +169,7 @@ describe('a sync store asks its kvstore', () => {
     expect([backend.take(), store.status().pending]).toEqual([['put own/a fenced leased'], 0]);
   });
 
-  it('for nothing that its caller got wrong', async () => {
+  it('are not made for invalid arguments', async () => {
     const wrong = store as unknown as Record<
       'upsert' | 'delete' | 'touch' | 'run',
       (...given: unknown[]) => void

@@ -160,7 +160,7 @@ describe('a sync store', () => {
   });
   afterEach(() => world.stop());
 
-  it('writes what is wanted, and deletes what is not', async () => {
+  it('writes desired keys, and deletes the others', async () => {
     world.want('a', '1');
     world.want('b', '2');
     await settle();
@@ -171,7 +171,7 @@ describe('a sync store', () => {
     expect(world.content()).toEqual({ a: '3' });
   });
 
-  it('writes the last of several values only', async () => {
+  it('writes only the last of several values', async () => {
     for (let i = 0; i < 100; i++) world.want('a', String(i));
     await settle();
     expect(world.content()).toEqual({ a: '99' });
@@ -192,7 +192,7 @@ describe('a sync store', () => {
     ['touched', () => world.store.touch('a')],
     ['wanted otherwise, and back', () => ['2', '1'].forEach((value) => void world.want('a', value))],
   ])(
-    'does not write them when their key is %s while the kvstore is away (regression: it did)',
+    'does not write them if their key is %s while the kvstore is unreachable (regression: it did)',
     async (_, act) => {
       world.want('a', '1');
       await settle();
@@ -207,14 +207,14 @@ describe('a sync store', () => {
     },
   );
 
-  it('deletes a key that an earlier life has left', async () => {
+  it('deletes a key of an earlier process', async () => {
     await world.backend.update(`${P}old`, bytesOfText('x'));
     world.store.delete('old');
     await settle();
     expect(world.content()).toEqual({});
   });
 
-  it('tries again, later and later, until it has landed', async () => {
+  it('retries with growing delays, until the write has landed', async () => {
     world.link.down();
     world.want('a', '1');
     await advance(world.clock, 5000);
@@ -227,7 +227,7 @@ describe('a sync store', () => {
     expect(world.content()).toEqual({ a: '1' });
   });
 
-  it('writes everything at once when the kvstore is back (regression: every name waited for its own next try)', async () => {
+  it('writes everything immediately when the kvstore is back (regression: every name waited for its own next attempt)', async () => {
     world.link.down();
     for (let i = 0; i < 100; i++) world.want(`n${i}`, String(i));
     await advance(world.clock, 60_000);
@@ -237,7 +237,7 @@ describe('a sync store', () => {
     expect(Object.keys(world.content())).toHaveLength(100);
   });
 
-  it('asks a kvstore that is down one thing at a time', async () => {
+  it('sends one call at a time to an unreachable kvstore', async () => {
     world.link.down();
     for (let i = 0; i < 100; i++) world.want(`n${i}`, String(i));
     await advance(world.clock, 60_000);
@@ -247,7 +247,7 @@ describe('a sync store', () => {
     expect(world.store.status().failures - begun).toBeLessThanOrEqual(60_000 / 2500);
   });
 
-  it('does not write more at a time when the kvstore is back than before', async () => {
+  it('writes at the same rate when the kvstore is back', async () => {
     const calls = world.countCalls();
     world.link.down();
     for (let i = 0; i < 100; i++) world.want(`n${i}`, String(i));
@@ -258,7 +258,7 @@ describe('a sync store', () => {
     expect(calls.most).toBe(8);
   });
 
-  it('a value that the kvstore refuses holds back nobody, and is tried again', async () => {
+  it('a value that the kvstore refuses delays no other, and is retried', async () => {
     const allow = world.refuse((key) => key.startsWith(`${P}bad`));
     for (let i = 0; i < 20; i++) world.want(`bad${i}`, 'x');
     world.want('good', '1');
@@ -277,7 +277,7 @@ describe('a sync store', () => {
     expect(Object.keys(world.content())).toHaveLength(21);
   });
 
-  it('a value that is refused again and again is tried again once a minute (regression: once for each of them)', async () => {
+  it('a value that is refused repeatedly is retried once a minute (regression: once for each of them)', async () => {
     world.refuse((key) => key === `${P}bad`);
     for (let i = 0; i < 50; i++) {
       world.want('bad', String(i));
@@ -288,7 +288,7 @@ describe('a sync store', () => {
     expect(world.store.status().failures - failures).toBe(10);
   });
 
-  it('a put that was given up does not land after the delete of its name (regression: it stayed as a ghost)', async () => {
+  it('an abandoned put does not land after the delete of its name (regression: it stayed as a ghost)', async () => {
     const land = giveUpPut(world.link, `${P}a`);
     world.want('a', 'late');
     await settle();
@@ -299,7 +299,7 @@ describe('a sync store', () => {
     expect(world.content()).toEqual({});
   });
 
-  it('a put that was given up does not land over a later one (regression: v1 stayed over v2)', async () => {
+  it('an abandoned put does not land over a later one (regression: v1 stayed over v2)', async () => {
     const land = giveUpPut(world.link, `${P}a`);
     world.want('a', 'v1');
     await settle();
@@ -310,7 +310,7 @@ describe('a sync store', () => {
     expect(world.content()).toEqual({ a: 'v2' });
   });
 
-  it('a delete that was given up does not land after a later put (regression: the key was gone)', async () => {
+  it('an abandoned delete does not land after a later put (regression: the key was gone)', async () => {
     world.want('a', 'v1');
     await settle();
     const land = giveUpDelete(world.link, `${P}a`);
@@ -323,7 +323,7 @@ describe('a sync store', () => {
     expect(world.content()).toEqual({ a: 'v2' });
   });
 
-  it('puts everything again when the lease is lost, the canary too (trap: agent stuck after lease loss)', async () => {
+  it('writes everything again when the lease is lost, including the canary (trap: agent stuck after lease loss)', async () => {
     world.want('a', '1');
     world.want('b', '2');
     await world.store.markSynced();
@@ -333,7 +333,7 @@ describe('a sync store', () => {
     expect([world.content(), world.canary]).toEqual([{ a: '1', b: '2' }, true]);
   });
 
-  it('says when all that was queued has landed, without a canary, and again after a loss', async () => {
+  it('reports when all queued keys have landed, without a canary, and again after a loss', async () => {
     await world.stop();
     world = new World();
     world.store.upsert('a', bytesOfText('1'));
@@ -372,7 +372,7 @@ describe('a sync store', () => {
     vi.restoreAllMocks();
   });
 
-  it('many leases that are lost together keep the canary away until all their keys are put again (regression: in one turn)', async () => {
+  it('many leases that are lost together delay the canary until all their keys are written again (regression: in one turn)', async () => {
     await world.stop();
     const gate = new TurnGate({ clock: world.clock, nextTurn: setImmediate, weightPerTurn: 1 }); // a lease in a turn
     world = new World({ batched: true, follow: false }, undefined, gate).run();
