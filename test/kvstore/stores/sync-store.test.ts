@@ -388,7 +388,7 @@ describe('a sync store', () => {
     expect([atCanary, world.store.status().writes]).toEqual([[12_000], 24_000]);
   });
 
-  it('a canary whose own lease is lost before it is known to be there is written again', async () => {
+  it('a canary whose own lease is lost before its existence is known is written again', async () => {
     for (let i = 0; i < 1000; i++) world.want(`n${i}`, '1'); // no room for the canary beside them
     await settle(20);
     const answer = world.hold(CANARY, 'after');
@@ -402,7 +402,7 @@ describe('a sync store', () => {
     expect(world.canary).toBe(true);
   });
 
-  it('writes the canary when everything queued before has landed, and not before', async () => {
+  it('writes the canary when all keys queued before it have landed, and not earlier', async () => {
     world.link.down();
     world.want('a', '1');
     let marked = false;
@@ -419,7 +419,7 @@ describe('a sync store', () => {
     );
   });
 
-  it('a canary waits for a key that was touched while it was being put (regression: it was written before)', async () => {
+  it('a canary waits for a key that was changed while it was being written (regression: it was written before)', async () => {
     const answer = world.hold(`${P}a`, 'after');
     world.want('a', '1');
     void world.store.markSynced();
@@ -434,7 +434,7 @@ describe('a sync store', () => {
     expect([...new Set(canaries)]).toEqual(['a']);
   });
 
-  it('a canary that finds its lease gone waits for the keys that went with it (regression: it went ahead)', async () => {
+  it('a canary whose lease has expired waits for the keys of that lease (regression: it went ahead)', async () => {
     world.want('a', '1');
     await settle();
     const canary = world.hold(CANARY, 'before');
@@ -450,7 +450,7 @@ describe('a sync store', () => {
     expect([...new Set(canaries)]).toEqual(['a']);
   });
 
-  it('a canary under another lease is gone before lost keys are put again (regression: it stayed meanwhile)', async () => {
+  it('a canary under another lease is deleted before lost keys are written again (regression: it stayed in the meantime)', async () => {
     for (let i = 0; i < 1000; i++) world.want(`n${i}`, '1'); // no room for the canary beside them
     await world.store.markSynced();
     const [ofKeys = ''] = world.server.leases;
@@ -469,7 +469,7 @@ describe('a sync store', () => {
     expect(world.store.status().canaryWritten).toBe(true);
   });
 
-  it('a canary that was given up because it was not true any more, and is there all the same, is deleted', async () => {
+  it('a canary whose write was abandoned because it was invalid, and that exists nevertheless, is deleted', async () => {
     world.want('a', '1');
     await settle();
     const answer = world.hold(CANARY, 'after');
@@ -488,7 +488,7 @@ describe('a sync store', () => {
     expect(world.store.status().canaryWritten).toBe(false);
   });
 
-  it('puts back within a second what another client overwrites (regression: never)', async () => {
+  it('restores within a second a key that another client overwrites (regression: never)', async () => {
     world.want('a', '1');
     await settle();
     await world.backend.update(`${P}a`, bytesOfText('other'));
@@ -497,7 +497,7 @@ describe('a sync store', () => {
     expect(world.store.status()).toMatchObject({ putBacks: 1, pending: 0 });
   });
 
-  it('puts back at once what another client deletes, the canary too (regression: never)', async () => {
+  it('restores immediately a key that another client deletes, including the canary (regression: never)', async () => {
     for (let i = 0; i < 300; i++) world.want(`n${i}`, '1');
     await world.store.markSynced();
     await settle();
@@ -508,7 +508,7 @@ describe('a sync store', () => {
     expect(world.store.status()).toMatchObject({ putBacks: 301, pending: 0, canaryWritten: true });
   });
 
-  it('puts a key back ever more rarely that another client changes again and again', async () => {
+  it('restores a key with growing delays if another client changes it repeatedly', async () => {
     world.want('a', '1');
     await settle();
     let last = '1';
@@ -527,7 +527,7 @@ describe('a sync store', () => {
     expect(world.content(), 'at once after it was left alone').toEqual({ a: '1' });
   });
 
-  it('leaves alone what another client changes of a name that is not wanted any more', async () => {
+  it('keeps the changes of another client to a name that is not desired any more', async () => {
     world.want('a', '1');
     await settle();
     await world.backend.update(`${P}a`, bytesOfText('other'));
@@ -583,7 +583,7 @@ describe('a sync store', () => {
     expect(isLanded).toBe(true);
   });
 
-  it('leaves alone what another client has put, once it is adopted', async () => {
+  it('keeps the write of another client once it is adopted', async () => {
     world.want('a', '1');
     await settle();
     await world.backend.update(`${P}a`, bytesOfText('as good'));
@@ -605,7 +605,7 @@ describe('a sync store', () => {
     vi.restoreAllMocks();
   });
 
-  it('compares unleased keys that an earlier process wrote once more, and not at each reconnect (regression: 5,000 transactions each)', async () => {
+  it('compares unleased keys of an earlier process once more, and not at each reconnect (regression: 5,000 transactions each)', async () => {
     await world.stop();
     world = new World({ leased: false, canary: undefined, batched: true });
     for (let i = 0; i < 5000; i++) await world.backend.update(`${P}n${i}`, bytesOfText('1'));
@@ -637,7 +637,7 @@ describe('a sync store', () => {
     expect(world.content()).toHaveProperty('n7', '1');
   });
 
-  it('compares again what it found after a failed write, because the watch may not have shown that write', async () => {
+  it('compares keys again after a failed write, because the watch may not have shown that write', async () => {
     await world.stop();
     world = new World({ leased: false, canary: undefined }).run();
     await advance(world.clock, 1000);
@@ -660,7 +660,7 @@ describe('a sync store', () => {
     expect(world.content()).toEqual({ a: '1' });
   });
 
-  it('puts back what was deleted before the watch could show it', async () => {
+  it('restores a key that was deleted before the watch could show it', async () => {
     world.link.cut();
     world.want('a', '1');
     await world.store.landed();
@@ -669,7 +669,7 @@ describe('a sync store', () => {
     expect(world.content()).toEqual({ a: '1' });
   });
 
-  it('puts back what another client writes while it is written', async () => {
+  it('restores a key that another client writes during its own write', async () => {
     const answer = world.hold(`${P}a`, 'after');
     world.want('a', '1');
     await settle();
@@ -680,7 +680,7 @@ describe('a sync store', () => {
     expect(world.content()).toEqual({ a: '1' });
   });
 
-  it('takes no prefix without a trailing slash (trap: cluster `a` sees `ab`)', () => {
+  it('rejects a prefix without a trailing slash (trap: cluster `a` sees `ab`)', () => {
     const { backend, clock } = world;
     const create = (prefix: string): SyncStore =>
       new SyncStore({ backend, clock, random: Math.random, prefix });
@@ -689,7 +689,7 @@ describe('a sync store', () => {
     expect(() => create('')).toThrow(AssertionError);
   });
 
-  it('a name that is not to exist is not touched: it may be another one’s by now', async () => {
+  it('a name that must not exist is not deleted twice, because it may belong to another client by now', async () => {
     world.want('a', '1');
     await settle();
     world.store.delete('a');
@@ -700,7 +700,7 @@ describe('a sync store', () => {
     expect(world.content()).toEqual({ a: 'another' });
   });
 
-  it('a canary that could not be written waits for what has been touched since (regression: it did not)', async () => {
+  it('a canary that could not be written waits for keys changed since (regression: it did not)', async () => {
     world.want('a', '1');
     await settle();
     const canary = world.hold(CANARY, 'before');
@@ -720,7 +720,7 @@ describe('a sync store', () => {
     expect([...new Set(canaries)]).toEqual(['a']);
   });
 
-  it('compares nothing where the kvstore is known to have another value: one request, and not two', async () => {
+  it('does not compare if the kvstore is known to have another value: one request instead of two', async () => {
     await world.stop();
     const sent: string[] = [];
     for (const isOther of [false, true]) {
@@ -739,7 +739,7 @@ describe('a sync store', () => {
     expect(sent).toEqual(['false', 'false', 'true']);
   });
 
-  it('counts a key once that is wanted otherwise while it is put (regression: twice)', async () => {
+  it('counts a key once whose desired value changes during its write (regression: twice)', async () => {
     const answer = world.hold(`${P}a`, 'after');
     world.want('a', '1');
     await settle();
@@ -749,7 +749,7 @@ describe('a sync store', () => {
     expect(status).toMatchObject({ keys: 1, pending: 1 });
   });
 
-  it('puts again in its next run what was lost between two runs (regression: it took it to be there)', async () => {
+  it('writes in its next run the keys that were lost between two runs (regression: it assumed that they existed)', async () => {
     const first = new AbortController();
     const store = new SyncStore({
       ...{ backend: world.backend, clock: world.clock, random: () => 0.5 },
@@ -802,7 +802,7 @@ describe('a sync store', () => {
     await again;
   });
 
-  it('leaves its keys when it ends, for their lease to take', async () => {
+  it('leaves its keys when it ends, until their lease expires', async () => {
     world.want('a', '1');
     await settle();
     await world.stop();
@@ -864,7 +864,7 @@ describe('a sync store with a rate', () => {
 });
 
 describe('a sync store under faults', () => {
-  it('ends with exactly what is wanted, and a canary never lies', async () => {
+  it('ends with exactly the desired keys, and a canary is never wrong', async () => {
     await fc.assert(
       fc.asyncProperty(
         fc.array(step, { maxLength: 30, size: 'max' }),

@@ -134,7 +134,7 @@ describe('a run of a watch store', () => {
     expect([isSynced, store.isSynced]).toEqual([true, true]);
   });
 
-  describe('that must ask before it takes anything away', () => {
+  describe('that must get permission before it deletes', () => {
     let asked: number[];
     let answer: boolean | Promise<boolean>;
     const mayDelete = async (revision: number): Promise<boolean> => {
@@ -147,7 +147,7 @@ describe('a run of a watch store', () => {
       answer = true;
     });
 
-    it('asks for a delete with its revision, and for nothing that only adds', async () => {
+    it('requests it for a delete with its revision, and not for writes', async () => {
       await start({ mayDelete });
       asked = [];
       await put('c', '1');
@@ -157,7 +157,7 @@ describe('a run of a watch store', () => {
       expect(story.at(-1)).toBe('b gone');
     });
 
-    it('asks with the last revision of several deletes', async () => {
+    it('requests it with the last revision of several deletes', async () => {
       await start({ mayDelete });
       backend.link.stallWatch(P);
       await gone('a');
@@ -168,7 +168,7 @@ describe('a run of a watch store', () => {
       expect(store.size).toBe(0);
     });
 
-    it('asks for a batch that both adds and takes away', async () => {
+    it('requests it for a batch with writes and deletes', async () => {
       await start({ mayDelete });
       answer = false;
       const write = { op: 'put', key: `${P}c`, value: bytesOfText('1'), lease: NO_LEASE } as const;
@@ -179,7 +179,7 @@ describe('a run of a watch store', () => {
       expect(store.size).toBe(3);
     });
 
-    it('keeps what it may not delete, and goes on', async () => {
+    it('keeps the keys if the permission is denied, and continues', async () => {
       await start({ mayDelete });
       answer = false;
       await gone('b');
@@ -188,7 +188,7 @@ describe('a run of a watch store', () => {
       expect(story.some((line) => line.endsWith('gone'))).toBe(false);
     });
 
-    it('asks for a complete list with its revision, and is neither listed nor swept without leave', async () => {
+    it('requests it for a complete list with its revision, and is neither listed nor swept without it', async () => {
       await start();
       await stop();
       const revision = await gone('b');
@@ -209,7 +209,7 @@ describe('a run of a watch store', () => {
       expect([listed, store.size]).toEqual([1, 1]);
     });
 
-    it('is not synced by a list that may take nothing away', async () => {
+    it('is not synced by a list without permission', async () => {
       await start();
       await stop();
       answer = false;
@@ -224,7 +224,7 @@ describe('a run of a watch store', () => {
       expect([asked, store.isSynced]).toEqual([[], true]);
     });
 
-    it('applies nothing when it has ended before the answer', async () => {
+    it('applies nothing if it has ended before the answer', async () => {
       await start({ mayDelete });
       let resolve: (answer: boolean) => void = () => {};
       answer = new Promise((answered) => {
@@ -238,7 +238,7 @@ describe('a run of a watch store', () => {
     });
   });
 
-  it('keeps what its list does not show where it is said so, and takes deletes', async () => {
+  it('keeps keys that its list does not contain if configured, and applies deletes', async () => {
     await start();
     await stop();
     await gone('b');
@@ -249,7 +249,7 @@ describe('a run of a watch store', () => {
     expect(store.size).toBe(1);
   });
 
-  it('has no cursor beyond what it has applied while another batch is queued', async () => {
+  it('has no cursor beyond the applied changes while another batch is queued', async () => {
     await start();
     const cursors: number[] = [];
     const { revision } = backend.server.header;
@@ -270,7 +270,7 @@ describe('a run of a watch store', () => {
     expect(cursors).toEqual([revision + 1, revision + 301]);
   });
 
-  it('has a cursor only while it follows, and only with what it has applied', async () => {
+  it('has a cursor only while it follows, and only for applied changes', async () => {
     expect(store.cursor).toBe(0);
     await start();
     const { revision } = backend.server.header;
@@ -294,7 +294,7 @@ describe('a run of a watch store', () => {
     expect(store.cursor).toBe(0);
   });
 
-  it('says which states it comes to, and which failure has led there', async () => {
+  it('reports its states, and the failure that caused them', async () => {
     const states: string[] = [];
     await start({ onState: (state, failure) => states.push(`${state} ${failure?.code ?? '-'}`) });
     expect(states.at(-1)).toBe('watching -');
@@ -306,7 +306,7 @@ describe('a run of a watch store', () => {
     expect(await running).toBe('ended');
   });
 
-  it('says after each batch that it is applied', async () => {
+  it('reports after each batch that it is applied', async () => {
     await start();
     const before = applied;
     await put('c', '1');
@@ -319,7 +319,7 @@ describe('a run of a watch store', () => {
     expect(story).toEqual(['a=large x', 'b=1']);
   });
 
-  it('a decoder that throws in its steps rejects the value, and says of which key', async () => {
+  it('a decoder that throws in its steps rejects the value, and names its key', async () => {
     await start();
     await put('throw', '1');
     await put('z', '1');
@@ -335,7 +335,7 @@ describe('a run of a watch store', () => {
     ['run.prefix must be a string', () => store.run({ backend, signal } as never)],
     ['run.signal must be an object', () => store.run({ backend, prefix: P } as never)],
     ['signal.addEventListener must be a function', () => store.drain({} as never)],
-  ])('is refused with what is wrong in its arguments: %s', async (wrong, call) => {
+  ])('rejects invalid arguments: %s', async (wrong, call) => {
     await expect((async () => call())()).rejects.toThrow(wrong);
   });
 });

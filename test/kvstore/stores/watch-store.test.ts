@@ -62,7 +62,7 @@ describe('a watch store', () => {
     await backend.close();
   });
 
-  it('shows what is there, then what changes, and counts it', async () => {
+  it('delivers existing keys, then changes, and counts them', async () => {
     await put('a', '1');
     const store = newStore();
     expect(store.status()).toMatchObject({ keys: 0, synced: false, watch: undefined });
@@ -94,7 +94,7 @@ describe('a watch store', () => {
     expect(store.status()).toMatchObject({ keys: 1, rejected: 0 });
   });
 
-  it('deletes in its next run what that one’s complete list does not show', async () => {
+  it('deletes in its next run the keys that the complete list of that run does not contain', async () => {
     const store = newStore();
     for (const name of ['a', 'b']) await put(name, '1');
     await start(store);
@@ -107,7 +107,7 @@ describe('a watch store', () => {
     expect(store.status().watch?.state).toBe('watching');
   });
 
-  it('forgets with a run which values it has rejected', async () => {
+  it('forgets its rejected values when a run ends', async () => {
     await put('a', 'bad');
     const store = newStore();
     await start(store);
@@ -184,7 +184,7 @@ describe('a watch store', () => {
       expect([Math.max(...deleted), deleted.length]).toEqual([512, 40]);
     });
 
-    it('leaves what a drain that is aborted has not come to, to the next one', async () => {
+    it('leaves the remainder of an aborted drain to the next one', async () => {
       await stop();
       const aborted = new AbortController();
       const drained = store.drain(aborted.signal);
@@ -210,7 +210,7 @@ describe('a watch store', () => {
       expect([store.size, listed, Math.max(...deleted)]).toEqual([0, 1, 512]);
     });
 
-    it('leaves to the next run what a sweep that is cut short has not come to', async () => {
+    it('leaves the remainder of an interrupted sweep to the next run', async () => {
       await emptied();
       await turn(2);
       const { size } = store;
@@ -220,7 +220,7 @@ describe('a watch store', () => {
       expect([store.size, store.status().deletes]).toEqual([0, 20_000]);
     });
 
-    it('does not look at all 20,000 names in one turn to sweep none', async () => {
+    it('does not examine all 20,000 names in one turn to sweep none', async () => {
       await stop();
       deleted = [];
       await start(store);
@@ -231,7 +231,7 @@ describe('a watch store', () => {
     });
   });
 
-  it('drains as one batch where there is no gate, and is not synced then', async () => {
+  it('drains as one batch without a gate, and is not synced then', async () => {
     const batches: string[][] = [];
     const store = newStore({
       ...observer,
@@ -253,7 +253,7 @@ describe('a watch store', () => {
     expect(store.isSynced).toBe(true);
   });
 
-  it('says that it has ended because the kvstore is another one', async () => {
+  it('reports that it has ended because the kvstore was replaced', async () => {
     await put('a', '1');
     const store = newStore();
     ended = new AbortController();
@@ -266,7 +266,7 @@ describe('a watch store', () => {
     expect(story).toEqual(['a=1']);
   });
 
-  it('an observer that throws is counted, and misses nothing else (regression: the store ended for good)', async () => {
+  it('an observer that throws is counted, and misses nothing else (regression: the store ended permanently)', async () => {
     const fault = new Error('a broken observer');
     const onFault = vi.fn();
     const store = newStore(
@@ -298,14 +298,14 @@ describe('a watch store', () => {
     expect(onFault.mock.calls.every(([error]) => error === fault)).toBe(true);
   });
 
-  it('a batch that the observer does not apply is applied all the same', async () => {
+  it('a batch that the observer does not apply counts as applied', async () => {
     await put('a', '1');
     const store = newStore({ ...observer, batch: () => {} });
     await start(store);
     expect(story).toEqual(['a=1']);
   });
 
-  it('a decoder that throws rejects the value (regression: the store ended for good)', async () => {
+  it('a decoder that throws rejects the value (regression: the store ended permanently)', async () => {
     const store = newStore();
     await put('a', 'throw');
     await put('b', '1');

@@ -82,12 +82,12 @@ export function backendContract(
   }
 
   describe(`${name}: reads and writes`, () => {
-    it('a key that is not there is undefined', async () => {
+    it('an absent key is undefined', async () => {
       expect(await client.backend.get(`${P}none`)).toBeUndefined();
       expect(await client.backend.listPrefix(P)).toEqual([]);
     });
 
-    it('what was written is read back, with its revisions', async () => {
+    it('a written key is read back, with its revisions', async () => {
       const { backend } = client;
       const created = await backend.update(`${P}a`, bytes('1'));
       const modified = await backend.update(`${P}a`, bytes('2'));
@@ -97,7 +97,7 @@ export function backendContract(
       expect(found).toMatchObject({ key: `${P}a`, createRevision: created, modRevision: modified });
     });
 
-    it('read tells the revision of the store beside the key, and of what the store is', async () => {
+    it('read returns the revision and the identity of the store beside the key', async () => {
       const { backend } = client;
       const modRevision = await backend.update(`${P}a`, bytes('1'));
       const revision = await backend.update(`${P}b`, bytes('1'));
@@ -107,7 +107,7 @@ export function backendContract(
       expect(await backend.read(`${P}none`)).toMatchObject({ kv: undefined, header: { revision } });
     });
 
-    it('a prefix is listed in order, whole, and no sibling of it', async () => {
+    it('a prefix is listed completely, in order, without siblings', async () => {
       await kvstore.load([
         ['c1/a', '1'],
         ['c1/b', '2'],
@@ -119,34 +119,34 @@ export function backendContract(
       expect(keys).toEqual(['c1/a', 'c1/b']);
     });
 
-    it('binary, UTF-8 and empty values come back as they were', async () => {
+    it('binary, UTF-8 and empty values are read back unchanged', async () => {
       const values = [Uint8Array.of(), Uint8Array.of(0, 255, 128, 10), bytes('čaj 茶 🍵')];
       for (const [i, value] of values.entries()) await client.backend.update(`${P}${i}`, value);
       const read = await client.backend.listPrefix(P);
       expect(read.map(({ value }) => [...value])).toEqual(values.map((value) => [...value]));
     });
 
-    it('keys that are not UTF-8 stay apart', async () => {
+    it('keys that are not UTF-8 stay distinct', async () => {
       const keys = [0x80, 0x81, 0xff].map((byte) => P + keyOfBytes(Uint8Array.of(byte)));
       for (const key of keys) await client.backend.update(key, bytes(key));
       const read = await client.backend.listPrefix(P);
       expect(read.map(({ key }) => key)).toEqual(keys);
     });
 
-    it('delete says whether there was something', async () => {
+    it('delete returns whether the key existed', async () => {
       await kvstore.put(`${P}a`, '1');
       expect(await client.backend.delete(`${P}a`)).toBe(true);
       expect(await client.backend.delete(`${P}a`)).toBe(false);
     });
 
-    it('a delete bound to a revision spares what was written since', async () => {
+    it('a delete bound to a revision keeps a key that was written since', async () => {
       const old = await client.backend.update(`${P}a`, bytes('1'));
       const now = await client.backend.update(`${P}a`, bytes('2'));
       expect(await client.backend.delete(`${P}a`, { ifModRevision: old })).toBe(false);
       expect(await client.backend.delete(`${P}a`, { ifModRevision: now })).toBe(true);
     });
 
-    it('deletePrefix takes the prefix and nothing beside it', async () => {
+    it('deletePrefix deletes the prefix and no other key', async () => {
       await kvstore.load([
         ['c1/a', '1'],
         ['c1/b', '2'],
@@ -156,7 +156,7 @@ export function backendContract(
       expect([...(await kvstore.content('c1')).keys()]).toEqual(['c10/a']);
     });
 
-    it('createOnly: of many that race for one key, one wins', async () => {
+    it('createOnly: of many concurrent calls for one key, one wins', async () => {
       const others = [client, await kvstore.client(), await kvstore.client()];
       const results = await Promise.all(
         Array.from({ length: 12 }, (_, i) => others[i % 3]?.backend.createOnly(`${P}race`, bytes(String(i)))),
@@ -165,7 +165,7 @@ export function backendContract(
       expect((await kvstore.content(P)).get(`${P}race`)).toBe(String(results.indexOf(true)));
     });
 
-    it('createIfExists writes only while the condition is there', async () => {
+    it('createIfExists writes only while the condition key exists', async () => {
       const { backend } = client;
       expect(await backend.createIfExists(`${P}master`, `${P}slave`, bytes('1'))).toBe(false);
       await kvstore.put(`${P}master`, 'x');
@@ -173,7 +173,7 @@ export function backendContract(
       expect((await kvstore.content(P)).get(`${P}slave`)).toBe('1');
     });
 
-    it('updateIfDifferent writes what differs, and only that', async () => {
+    it('updateIfDifferent writes different values only', async () => {
       const { backend } = client;
       expect(await backend.updateIfDifferent(`${P}a`, bytes('1'))).toBe(true);
       expect(await backend.updateIfDifferent(`${P}a`, bytes('1'))).toBe(false);
@@ -184,7 +184,7 @@ export function backendContract(
       expect(races.filter(Boolean)).toHaveLength(1);
     });
 
-    it('updateIfDifferent puts a key under the session that has none', async () => {
+    it('updateIfDifferent binds a key without a lease to the session', async () => {
       await kvstore.put(`${P}a`, '1');
       expect(await client.backend.updateIfDifferent(`${P}a`, bytes('1'), { leased: true })).toBe(true);
       expect(await client.backend.updateIfDifferent(`${P}a`, bytes('1'), { leased: true })).toBe(false);
@@ -194,7 +194,7 @@ export function backendContract(
   });
 
   describe(`${name}: leases`, () => {
-    it('a leased key goes with its client, another one stays', async () => {
+    it('a leased key is deleted with its client, another one stays', async () => {
       const brief = await kvstore.client({ leaseSeconds: 2 });
       await brief.backend.update(`${P}leased`, bytes('1'), { leased: true });
       await brief.backend.update(`${P}plain`, bytes('2'));
@@ -204,21 +204,21 @@ export function backendContract(
       expect([...recorder.content.keys()]).toEqual([`${P}plain`]);
     });
 
-    it('a client that lives keeps its keys past their lease', async () => {
+    it('a client that lives keeps its keys beyond their lease', async () => {
       const brief = await kvstore.client({ leaseSeconds: 4 });
       await brief.backend.update(`${P}leased`, bytes('1'), { leased: true });
       await kvstore.pass(7000);
       expect((await kvstore.content(P)).size).toBe(1);
     });
 
-    it('closing gives the leases back', async () => {
+    it('close revokes the leases', async () => {
       const other = await kvstore.client();
       await other.backend.update(`${P}leased`, bytes('1'), { leased: true });
       await other.backend.close();
       await kvstore.until('the key is gone', async () => (await kvstore.content(P)).size === 0);
     });
 
-    it('a lost lease is told with its keys, and the next write gets a new one (trap: stuck after lease loss)', async () => {
+    it('a lost lease is reported with its keys, and the next write gets a new one (trap: stuck after lease loss)', async () => {
       const brief = await kvstore.client({ leaseSeconds: 6 });
       const lost: string[] = [];
       brief.backend.onLeaseLost({ onLeaseLost: (keys) => lost.push(...keys) });
@@ -232,14 +232,14 @@ export function backendContract(
       expect(brief.backend.status().leasesLost).toBe(1);
     });
 
-    it('a write under a lease that is gone is done under a new one', async () => {
+    it('a write under an expired lease is repeated under a new one', async () => {
       await client.backend.update(`${P}a`, bytes('1'), { leased: true });
       await client.loseLeases();
       await client.backend.update(`${P}a`, bytes('2'), { leased: true });
       expect([...(await kvstore.content(P))]).toEqual([[`${P}a`, '2']]);
     });
 
-    it('a leased key that was deleted and that a restore brings back goes, though its client lives', async () => {
+    it('a leased key that was deleted and that a restore brings back is deleted, though its client lives', async () => {
       // Long enough for what is back to be seen before it goes.
       const brief = await kvstore.client({ leaseSeconds: 5 });
       const put = async (keys: readonly string[]): Promise<void> => {
@@ -258,7 +258,7 @@ export function backendContract(
       expect([...(await kvstore.content(P)).keys()]).toEqual([`${P}wanted`]);
     });
 
-    it('more keys than a lease takes are spread over several', async () => {
+    it('more keys than fit on a lease are spread over several', async () => {
       for (const [key, value] of numbered(1001)) {
         await client.backend.update(key, bytes(value), { leased: true });
       }
@@ -278,7 +278,7 @@ export function backendContract(
       expect(getEventListeners(signal, 'abort')).toEqual([]);
     });
 
-    it('one at a time, whoever asks, in this client and in others', async () => {
+    it('one at a time, for callers in this client and in others', async () => {
       const clients = [client, await kvstore.client(), await kvstore.client()];
       let holders = 0;
       const order: number[] = [];
@@ -296,7 +296,7 @@ export function backendContract(
       await kvstore.until('no key is left', async () => (await kvstore.content('locks/')).size === 0);
     });
 
-    it('different paths do not wait for each other, `a` not for `ab` either', async () => {
+    it('different paths do not block each other, nor `a` and `ab`', async () => {
       const held = await Promise.all(['locks/a', 'locks/ab', 'locks/a/b'].map((p) => client.backend.lock(p)));
       const other = await kvstore.client();
       expect((await other.backend.lock('locks/b')).key).toMatch(/^locks\/b\/[0-9a-f]+$/);
@@ -304,7 +304,7 @@ export function backendContract(
       await Promise.all(held.map((lock) => lock.release()));
     });
 
-    it('who gives up waiting leaves nothing behind', async () => {
+    it('a caller that aborts leaves nothing', async () => {
       const other = await kvstore.client();
       const lock = await client.backend.lock('locks/a');
       const waits = [client, other].map(async ({ backend }) => {
@@ -320,7 +320,7 @@ export function backendContract(
       expect((await other.backend.lock('locks/a')).lost.aborted).toBe(false);
     });
 
-    it('a lock goes with its lease: the holder is told, and cannot write under it any more', async () => {
+    it('a lock is lost with its lease: the holder is notified, and cannot write under it', async () => {
       const other = await kvstore.client();
       const lock = await client.backend.lock('locks/a');
       expect(await client.backend.createOnly(`${P}a`, bytes('1'), { ifLocked: lock })).toBe(true);
@@ -350,7 +350,7 @@ export function backendContract(
   });
 
   describe(`${name}: list and watch`, () => {
-    it('an empty prefix is done at once, and then followed', async () => {
+    it('an empty prefix is listed immediately, and then followed', async () => {
       const recorder = await listed(watch());
       expect(recorder.story).toEqual(['list-done']);
       await kvstore.put(`${P}a`, '1');
@@ -369,7 +369,7 @@ export function backendContract(
       },
     );
 
-    it('writes during the list arrive, once', async () => {
+    it('writes during the list are delivered once', async () => {
       await kvstore.load(numbered(3 * PAGE_KEYS));
       const recorder = watch();
       const release = recorder.hold();
@@ -424,7 +424,7 @@ export function backendContract(
       expect(() => client.backend.watch('c1')).toThrow('must end in "/"');
     });
 
-    it('keys that are not UTF-8 and binary values come through', async () => {
+    it('keys that are not UTF-8 and binary values are delivered', async () => {
       const key = P + keyOfBytes(Uint8Array.of(0xfe, 0x2f, 0x80));
       await client.backend.update(key, Uint8Array.of(0xff, 0));
       const recorder = await listed(watch());
@@ -433,7 +433,7 @@ export function backendContract(
       await kvstore.until('the delete', () => recorder.content.size === 0);
     });
 
-    it('two watches of one prefix each see everything', async () => {
+    it('two watches of one prefix each receive everything', async () => {
       const [first, second] = [watch(), watch()];
       await listed(first);
       await listed(second);
@@ -453,7 +453,7 @@ export function backendContract(
       await converged(recorder);
     }
 
-    it('what happened during a disconnect is made up for, deletes too (trap: deletes missed)', async () => {
+    it('changes during a disconnect are delivered, including deletes (trap: deletes missed)', async () => {
       await kvstore.load(numbered(20));
       const recorder = await listed(watch());
       await whileAway(recorder, async () => {
@@ -466,7 +466,7 @@ export function backendContract(
       expect(recorder.events.filter(({ type }) => type === 'list-done')).toHaveLength(1);
     });
 
-    it('every state of a watch is notified as it is entered, whatever the listener throws', async () => {
+    it('every state of a watch is reported as it is entered, even if the listener throws', async () => {
       const states: string[] = [];
       const controller = new AbortController();
       controllers.push(controller);
@@ -486,7 +486,7 @@ export function backendContract(
       expect(states.slice(0, 3)).toEqual(['listing', 'watching', 'waiting']);
     });
 
-    it('a cut in the middle of a catch-up loses nothing (trap: etcd3 watcher)', async () => {
+    it('an interruption of a catch-up loses nothing (trap: etcd3 watcher)', async () => {
       await kvstore.load(numbered(10));
       const recorder = await listed(watch());
       await whileAway(recorder, async () => {
@@ -496,7 +496,7 @@ export function backendContract(
       expect(recorder.content.size).toBe(1510);
     });
 
-    it('a second cut right after the first watch was accepted loses nothing (trap: etcd3 watcher)', async () => {
+    it('a second disconnect right after the first watch was accepted loses nothing (trap: etcd3 watcher)', async () => {
       await kvstore.load(numbered(10));
       const recorder = await listed(watch());
       await whileAway(recorder, async () => {
@@ -506,7 +506,7 @@ export function backendContract(
       expect(recorder.content.size).toBe(210);
     });
 
-    it('a compaction while away loses nothing', async () => {
+    it('a compaction during a disconnect loses nothing', async () => {
       await kvstore.load(numbered(50));
       const recorder = await listed(watch());
       await whileAway(recorder, async () => {
@@ -570,7 +570,7 @@ export function backendContract(
       },
     );
 
-    it('an empty prefix on a compacted store settles, and is followed through the next compaction', async () => {
+    it('an empty prefix on a compacted store is complete, and followed through the next compaction', async () => {
       await compactBehindOthers();
       const recorder = await listed(watch());
       await whileAway(recorder, compactBehindOthers);
@@ -578,7 +578,7 @@ export function backendContract(
       await followsWell(recorder, recorder.status().failures);
     });
 
-    it('a compaction in the middle of a list loses nothing, and does not begin it anew', async () => {
+    it('a compaction during a list loses nothing, and does not restart it', async () => {
       await kvstore.load(numbered(5 * PAGE_KEYS).map(([key]) => [key, 'x'.repeat(500)]));
       const recorder = watch();
       const release = recorder.hold();
@@ -601,7 +601,7 @@ export function backendContract(
       await converged(recorder);
     });
 
-    it('a restore to an older revision is noticed', async () => {
+    it('a restore to an older revision is detected', async () => {
       await kvstore.load(numbered(50));
       const restore = await kvstore.backup();
       const recorder = await listed(watch(P, { mayGoBack: true }));
@@ -613,7 +613,7 @@ export function backendContract(
       expect(recorder.content.size).toBe(50);
     });
 
-    it('a restore is noticed even when the revisions have grown past where they were', async () => {
+    it('a restore is detected even if the revisions have grown beyond the earlier ones', async () => {
       await kvstore.load(numbered(50));
       const restore = await kvstore.backup();
       const recorder = await listed(watch(P, { mayGoBack: true }));
@@ -666,7 +666,7 @@ export function backendContract(
       },
     );
 
-    it('a store restored in the middle of a list is listed as it is then (regression: a mixture of two)', async () => {
+    it('a store restored during a list is listed in its new state (regression: a mixture of two)', async () => {
       const entries = numbered(2 * PAGE_KEYS);
       await kvstore.load(entries.map(([key]) => [key, 'x'.repeat(500)]));
       const restore = await kvstore.backup();
@@ -680,7 +680,7 @@ export function backendContract(
       await converged(recorder);
     });
 
-    it('a page of more than 4 MB comes through', async () => {
+    it('a page of more than 4 MB is delivered', async () => {
       await kvstore.load(numbered(60).map(([key]) => [key, key.repeat(6000)]));
       const recorder = await listed(watch());
       await converged(recorder);
@@ -689,7 +689,7 @@ export function backendContract(
       });
     });
 
-    it('an expired token is fetched anew (trap: etcd3 watcher dies)', async () => {
+    it('an expired token is fetched again (trap: etcd3 watcher dies)', async () => {
       await reopen({ auth: true });
       await kvstore.load(numbered(5));
       const recorder = await listed(watch());
@@ -698,7 +698,7 @@ export function backendContract(
       await converged(recorder);
     });
 
-    it('a forbidden prefix is a visible state, and others go on (trap: one forbidden watcher)', async () => {
+    it('a forbidden prefix is a visible state, and other watches continue (trap: one forbidden watcher)', async () => {
       await reopen({ auth: true });
       await client.forbid('secret/');
       const secret = watch('secret/');
@@ -713,7 +713,7 @@ export function backendContract(
       await converged(secret, 'secret/');
     });
 
-    it('rights that are revoked while watching show when another call is refused, and all goes on when they are back', async () => {
+    it('rights that are revoked during a watch are detected when another call is refused, and everything continues when they are back', async () => {
       await reopen({ auth: true });
       await kvstore.load(numbered(5));
       const recorder = await listed(watch());
@@ -728,7 +728,7 @@ export function backendContract(
       expect(recorder.status().listings).toBe(1);
     });
 
-    it('a black hole is noticed, and nothing is lost', async () => {
+    it('a black hole is detected, and nothing is lost', async () => {
       await kvstore.load(numbered(5));
       const recorder = await listed(watch());
       await client.blackHole();
@@ -752,7 +752,7 @@ export function backendContract(
       await client.up();
     });
 
-    it('a cluster without leader is a failure that passes', async () => {
+    it('a cluster without leader is a temporary failure', async () => {
       await reopen({ members: 3 });
       await kvstore.load(numbered(5));
       const recorder = await listed(watch());
@@ -763,7 +763,7 @@ export function backendContract(
       await converged(recorder);
     });
 
-    it('a slow reader holds back its own watch only, and memory is bounded (I11)', async () => {
+    it('a slow reader delays only its own watch, and memory is limited (I11)', async () => {
       const slow = await listed(watch('slow/'));
       const quick = await listed(watch());
       const release = slow.hold();
@@ -782,7 +782,7 @@ export function backendContract(
       await converged(slow, 'slow/');
     });
 
-    it('a reader that is held through a compaction loses nothing', async () => {
+    it('a reader that is blocked through a compaction loses nothing', async () => {
       const slow = await listed(watch());
       const release = slow.hold();
       const big = 'x'.repeat(20_000);
@@ -821,7 +821,7 @@ export function backendContract(
       await kvstore.until('no stream is left', () => client.openStreams() === 0);
     });
 
-    it('closing the client ends its watches and leaves no stream (trap: etcd3 leaks)', async () => {
+    it('close ends the watches of a client and leaves no stream (trap: etcd3 leaks)', async () => {
       const recorder = await listed(watch());
       await client.backend.close();
       await kvstore.until('the end', () => recorder.ended);

@@ -28,7 +28,7 @@ describe('the anchors of a watch', () => {
     ]);
   });
 
-  it('are known before the batch is sealed, without those that were replaced or deleted since', () => {
+  it('are known before the batch is complete, without those that were replaced or deleted since', () => {
     const anchors = new Anchors();
     putIn(anchors, [1], [2], [3]);
     anchors.put('k4', bytesOfText('v4'), 4);
@@ -42,7 +42,7 @@ describe('the anchors of a watch', () => {
     expect([anchors.newest, anchors.newestFirst]).toEqual([0, []]);
   });
 
-  it('take no put that is older than one of them: a listing shows keys in another order', () => {
+  it('include no put that is older than one of them, because a list returns keys in another order', () => {
     const anchors = new Anchors();
     putIn(anchors, [5, 3, 9, 7, 9], [8]);
     expect(revisions(anchors)).toEqual([9, 5]);
@@ -56,7 +56,7 @@ describe('the anchors of a watch', () => {
     expect(ages).toEqual([1, 2, 3, 4, 6, 8, 16, 32, 64, 96, 224]);
   });
 
-  it('hold values of their own once sealed, so that no message is pinned', () => {
+  it('copy their values, so that no message is pinned', () => {
     const anchors = new Anchors();
     const message = bytesOfText('value of a message');
     anchors.put('k', message.subarray(0, 5), 1);

@@ -38,13 +38,13 @@ describe('a header of another history', () => {
     ['of another cluster', header(90, { clusterID: 'two' })],
     ['of an earlier revision than what is known', header(19)],
     ['of an earlier term of raft', header(90, { raftTerm: 2 })],
-  ])('is noticed: %s', (_, of) => {
+  ])('is detected: %s', (_, of) => {
     const { cursor } = listed(20);
     expect(() => cursor.check(of)).toThrow(expect.objectContaining({ code: 'future-revision' }));
     cursor.check(header(20)); // and what is followed has not changed by it
   });
 
-  it('is accepted once the store is known to be another one', () => {
+  it('is accepted once the store is known to be replaced', () => {
     const { cursor } = listed(20, kv('p/a', 5));
     for (const _step of cursor.diverge());
     cursor.check(header(2, { clusterID: 'two', raftTerm: 1 }));
@@ -57,7 +57,7 @@ describe('a header of another history', () => {
     expect(cursor.known.size).toBe(1); // the reader still has to be told that it is gone
   });
 
-  it('is one that goes back behind what an earlier listing knew', () => {
+  it('is one with a lower revision than an earlier list', () => {
     const { cursor } = listed(20);
     for (const _step of cursor.beginListing());
     cursor.cover('p/m', 25);
@@ -68,8 +68,8 @@ describe('a header of another history', () => {
   });
 });
 
-describe('a key in a listing that contradicts what was followed', () => {
-  it('is noticed: it was last written before the cursor, and not as it was seen then', () => {
+describe('a key in a list that contradicts the followed history', () => {
+  it('is detected: it was last written before the cursor, with another revision or value', () => {
     const { cursor } = listed(20, kv('p/a', 5), kv('p/b', 9));
     cursor.checkKey(kv('p/a', 5));
     cursor.checkKey(kv('p/a', 21));
@@ -78,7 +78,7 @@ describe('a key in a listing that contradicts what was followed', () => {
     }
   });
 
-  it('is measured by what is known of its part of the prefix while another listing is under way', () => {
+  it('is compared with the known keys of its part of the prefix during another list', () => {
     const { cursor } = listed(20, kv('p/a', 5), kv('p/x', 9));
     for (const _step of cursor.beginListing());
     cursor.known.list(kv('p/a', 5));
@@ -96,7 +96,7 @@ describe('a key in a listing that contradicts what was followed', () => {
 });
 
 describe('a stream', () => {
-  it('that repeats what a listing has shown tells nothing twice', () => {
+  it('that repeats events of a list delivers nothing twice', () => {
     const { cursor, queue } = listed(20, kv('p/a', 5));
     cursor.receive([kv('p/a', 5), kv('p/gone', 12), kv('p/b', 21)]);
     expect(told(queue)).toEqual(['create p/b 21']);
@@ -106,7 +106,7 @@ describe('a stream', () => {
     expect([told(queue), cursor.next]).toEqual([[], 24]);
   });
 
-  it('that broke within a revision is not resumed, because a part of its events is known', () => {
+  it('that broke within a revision is not resumed, because only a part of its events is known', () => {
     const { cursor } = listed(20, kv('p/a', 5), kv('p/b', 6));
     cursor.receive([{ key: 'p/a', value: undefined, modRevision: 21 }]);
     expect([cursor.next, cursor.canResume]).toEqual([22, true]);
@@ -120,7 +120,7 @@ describe('a stream', () => {
     expect([cursor.next, cursor.canResume]).toEqual([24, true]);
   });
 
-  it('may be resumed after an event, and not after a listing that ended with something else', () => {
+  it('may be resumed after an event, and not after a list that ended with another failure', () => {
     expect(listed(20, kv('p/a', 5)).cursor.canResume).toBe(false);
     const { cursor } = listed(20, kv('p/a', 5), kv('p/b', 20));
     expect(cursor.canResume).toBe(true);

@@ -138,7 +138,7 @@ class Comparison {
 }
 
 describe('the queue between a watch and its reader', () => {
-  it('gives what a plain list gives: batches of whole revisions, the last of several writes, types that are right', () => {
+  it('returns the same as a plain list: batches of whole revisions, the last of several writes, correct types', () => {
     fc.assert(
       fc.property(
         fc.array(step, { maxLength: 40, size: 'max' }),
@@ -159,7 +159,7 @@ describe('the queue between a watch and its reader', () => {
     );
   });
 
-  it('splits the writes of one revision only when they are more than a batch takes', () => {
+  it('splits the writes of one revision only if they exceed a batch', () => {
     const queue = new EventQueue(LIMITS);
     for (let i = 0; i < 7; i++) queue.push(`k${i}`, new Uint8Array(1), i < 2 ? 1 : 2, false);
     const sizes = Array.from({ length: 4 }, () => queue.take().length);
@@ -175,7 +175,7 @@ describe('the queue between a watch and its reader', () => {
     expect(told(queue.take())).toEqual(['create k0 = 1', 'create k1 = 2', 'create k2 = 3']);
   });
 
-  it('keeps nothing of what is thrown away', () => {
+  it('keeps nothing of discarded events', () => {
     const queue = new EventQueue(LIMITS);
     for (let i = 0; i < 7; i++) queue.push(`k${i}`, new Uint8Array(9), i, false);
     queue.take();

@@ -2,7 +2,7 @@ import { expect, it } from 'vitest';
 import { bytesOfText } from '../../../src/kvstore/codec/bytes.ts';
 import { KnownVersions } from '../../../src/kvstore/watch/known-versions.ts';
 
-it('versions have their revision of any size, and are recognized by it and their value', () => {
+it('versions have revisions of any size, and are compared by revision and value', () => {
   const versions = new KnownVersions();
   const revisions = [0, 1, 2 ** 31, 2 ** 32 - 1, 2 ** 32 + 5, Number.MAX_SAFE_INTEGER];
   const rows = revisions.map((revision) => versions.add(revision, bytesOfText(`v${revision}`)));
@@ -15,7 +15,7 @@ it('versions have their revision of any size, and are recognized by it and their
   }
 });
 
-it('rows of deleted versions are used again, so that their number does not grow with the changes', () => {
+it('rows of deleted versions are reused, so that their number does not grow with the changes', () => {
   const versions = new KnownVersions();
   const value = bytesOfText('v');
   const rows = Array.from({ length: 5 }, (_, i) => versions.add(i, value));

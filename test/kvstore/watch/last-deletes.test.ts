@@ -10,7 +10,7 @@ function deletesAt(...at: readonly number[]): LastDeletes {
   return deletes;
 }
 
-it('names the keys that were deleted later than a revision', () => {
+it('returns the keys that were deleted later than a revision', () => {
   const deletes = deletesAt(5, 7, 7, 9);
   expect([0, 5, 6, 7, 9].map((revision) => deletes.after(revision))).toEqual([
     ...[['k1', 'k2', 'k3', 'k4'], ['k2', 'k3', 'k4'], ['k2', 'k3', 'k4'], ['k4'], []],
@@ -18,7 +18,7 @@ it('names the keys that were deleted later than a revision', () => {
   expect(deletes.newest).toBe(9);
 });
 
-it('keeps eight deletes, and says from when on these are all', () => {
+it('keeps eight deletes, and knows from which revision on these are all', () => {
   const eight = [2, 3, 4, 5, 6, 7, 8, 9] as const;
   expect(deletesAt(...eight).after(0)).toHaveLength(8);
   const nine = deletesAt(1, ...eight);
@@ -26,12 +26,12 @@ it('keeps eight deletes, and says from when on these are all', () => {
   expect(nine.after(1)).toEqual(['k2', 'k3', 'k4', 'k5', 'k6', 'k7', 'k8', 'k9']);
 });
 
-it('does not take the rest of a revision for all of it', () => {
+it('does not treat the rest of a revision as all of it', () => {
   const nine = deletesAt(3, 3, 3, 3, 3, 3, 3, 3, 3);
   expect([nine.after(2), nine.after(3)]).toEqual([undefined, []]);
 });
 
-it('knows of no delete at first, and of none before the revision from which it begins again', () => {
+it('knows no delete at first, and none before the revision at which it restarts', () => {
   const fresh = new LastDeletes();
   const again = deletesAt(1, 2, 3, 4, 5, 6, 7, 8, 9);
   again.restart(9);

@@ -30,7 +30,7 @@ describe('the reader of a watch', () => {
     await expect(watch[Symbol.asyncIterator]().next()).rejects.toThrow('a watch can be read only once');
   });
 
-  it('that is told to end before it begins asks the server for nothing', async () => {
+  it('that is aborted before its start sends no request', async () => {
     for (const name of ['signal', 'closed'] as const) {
       const told: string[] = [];
       const watch = world.watch({
@@ -67,7 +67,7 @@ describe('the reader of a watch', () => {
     },
   );
 
-  it('lets others run between two batches, and gets what comes alone at once', async () => {
+  it('yields between two batches, and receives a single event immediately', async () => {
     const recorder = world.read({ limits: { batchEvents: 1 } });
     await settle(4);
     const release = recorder.hold();
@@ -90,7 +90,7 @@ describe('the reader of a watch', () => {
     }
   });
 
-  it('has what came together counted as having come then, in however many batches it is read', async () => {
+  it('counts events that arrived together as one arrival, in however many batches they are read', async () => {
     const recorder = world.read({ limits: { batchEvents: 1 } });
     await settle(4);
     const release = recorder.hold();
@@ -105,7 +105,7 @@ describe('the reader of a watch', () => {
     expect([counts.reduce((sum, count) => sum + count, 0), sumMs]).toEqual([4, 4000]);
   });
 
-  it('that lags holds back the stream, and loses nothing (I11)', async () => {
+  it('that lags pauses the stream, and loses nothing (I11)', async () => {
     const recorder = world.read({ limits: { highWaterBytes: 400, lowWaterBytes: 200 } });
     await settle(4);
     const release = recorder.hold();
@@ -131,7 +131,7 @@ describe('the reader of a watch', () => {
       world.server.txn({ compare: [], writes: [{ op: 'delete', range: prefixRange('p/') }] });
     };
 
-    it('that lags holds back the stream within it (regression: one revision of 200,000 deletes queued 23 MB)', async () => {
+    it('that lags pauses the stream within it (regression: one revision of 200,000 deletes queued 23 MB)', async () => {
       writeAll('1');
       const recorder = world.read();
       await settle(200);
@@ -152,7 +152,7 @@ describe('the reader of a watch', () => {
     it.each([
       ['puts', (): void => writeAll('2')],
       ['deletes', deleteAll],
-    ])('gets all of its %s where the stream breaks within it', async (_, write) => {
+    ])('receives all of its %s if the stream breaks within it', async (_, write) => {
       writeAll('1');
       const recorder = world.read();
       await settle(200);
@@ -171,7 +171,7 @@ describe('the reader of a watch', () => {
     });
   });
 
-  it('gets a revision that is too large for its stream by reading the keys', async () => {
+  it('receives a revision that is too large for its stream by reading the keys', async () => {
     const server = new MemoryServer({ clock: world.clock, sliceEvents: 1 });
     const { clock } = world;
     const watchLimits = { revisionBytes: 200 };
@@ -192,7 +192,7 @@ describe('the reader of a watch', () => {
     await recorder.done;
   });
 
-  it('gets the writes of a transaction in one batch, though they arrive one by one (I8)', async () => {
+  it('receives the writes of a transaction in one batch, though they arrive one by one (I8)', async () => {
     const server = new MemoryServer({ clock: world.clock, sliceEvents: 1 });
     const backend = new MemoryBackend({ server, clock: world.clock });
     const recorder = new WatchRecorder(backend.watch('p/'));
@@ -211,8 +211,8 @@ describe('the reader of a watch', () => {
   });
 });
 
-describe('watches of one client', () => {
-  it('let one of them look for a server that is away, and all go on when it is found', async () => {
+describe('the watches of one client', () => {
+  it('let one of them retry an unreachable server, and all continue when it answers', async () => {
     const reconnects = new Reconnects();
     const opened: string[] = [];
     const watch = world.link.watch.bind(world.link);
@@ -233,7 +233,7 @@ describe('watches of one client', () => {
     expect(recorders.map((recorder) => recorder.status().state)).toEqual(prefixes.map(() => 'watching'));
   });
 
-  it('go on when the one that looks is refused: the server is there', async () => {
+  it('continue when the retry is refused, because the server answers', async () => {
     const reconnects = new Reconnects();
     const [refused, other] = ['p/', 'q/'].map((prefix) => world.read({ prefix, reconnects }));
     await settle(4);

@@ -16,13 +16,13 @@ afterEach(() => world.end());
 const names = (count: number): string[] =>
   Array.from({ length: count }, (_, i) => String(i).padStart(4, '0'));
 
-describe('what a watch knows is compared with the store', () => {
+describe('the known state of a watch is compared with the store', () => {
   it.each([
     [0, 15],
     [0.5, 30],
     [0.999, 44.97],
   ])(
-    'every half hour, more or less, so that many do not keep step: with %d after %d min',
+    'about every half hour, at random, so that watches do not synchronise: with %d after %d min',
     async (random, min) => {
       world.losing(({ key }) => key === 'p/lost');
       const recorder = world.read({ random: () => random });
@@ -35,7 +35,7 @@ describe('what a watch knows is compared with the store', () => {
     },
   );
 
-  it('without a word to its reader or its owner where all is as it was', async () => {
+  it('without an event for its reader or its owner if nothing differs', async () => {
     world.put('a', 'b');
     const recorder = world.read();
     await settle(4);
@@ -51,7 +51,7 @@ describe('what a watch knows is compared with the store', () => {
     expect(world.link.streams).toBe(1);
   });
 
-  it('by its values, once and without an event, after a stream was cut (regression: delivered every key again)', async () => {
+  it('by its values, once and without an event, after a stream was interrupted (regression: delivered every key again)', async () => {
     world.put('a', 'b');
     const recorder = world.read();
     await settle(4);
@@ -72,7 +72,7 @@ describe('what a watch knows is compared with the store', () => {
     expect(recorder.status()).toMatchObject({ listings: 1, failures: 1 });
   });
 
-  it('not so where nothing was known when the failure came', async () => {
+  it('except if nothing was known at the failure', async () => {
     world.put('a', 'b');
     world.link.down();
     const recorder = world.read();
@@ -83,7 +83,7 @@ describe('what a watch knows is compared with the store', () => {
     expect(recorder.status().resumptions).toBe(1);
   });
 
-  it('by its values in a fiftieth of the time at most', async () => {
+  it('by its values in at most a fiftieth of the time', async () => {
     world.put(...names(600));
     let reads = 0;
     world.link.onRead = () => {
@@ -102,7 +102,7 @@ describe('what a watch knows is compared with the store', () => {
     expect(reads).toBeGreaterThan(before);
   });
 
-  it('at once again, where that has failed', async () => {
+  it('immediately again, if that has failed', async () => {
     world.losing(({ key }) => key === 'p/lost');
     const recorder = world.read();
     await settle();
@@ -119,7 +119,7 @@ describe('what a watch knows is compared with the store', () => {
     expect(recorder.content.has('p/lost')).toBe(true);
   });
 
-  it('and goes on being followed where that fails whenever it is tried', async () => {
+  it('and is still followed if that always fails', async () => {
     world.put(...names(20));
     const recorder = world.read();
     await settle(4);
@@ -136,7 +136,7 @@ describe('what a watch knows is compared with the store', () => {
     expect(world.states).toContain('watching');
   });
 
-  it('by their number alone, where that proves that nothing is missing', async () => {
+  it('by the number of keys only, if that proves that nothing is missing', async () => {
     world.put(...names(20));
     const limits = { firstPageKeys: 2, pageKeys: 4 };
     const recorder = world.read({ limits });
@@ -151,7 +151,7 @@ describe('what a watch knows is compared with the store', () => {
     expect([recorder.status().state, recorder.status().resumptions, pages]).toEqual(['watching', 2, 0]);
   });
 
-  it('and all of it is read anew where nothing is left by which the history is known, which its owner is told', async () => {
+  it('and is listed completely if no anchor of the history is left, and its owner is notified', async () => {
     world.losing(() => true);
     const recorder = world.read();
     world.put('a', 'b');
@@ -167,7 +167,7 @@ describe('what a watch knows is compared with the store', () => {
 });
 
 describe('a watch that fails', () => {
-  it('tries again at once, however often it had failed before it was well again', async () => {
+  it('retries immediately, however often it failed before its last success', async () => {
     world.put('a');
     const recorder = world.read();
     await settle(4);
@@ -183,7 +183,7 @@ describe('a watch that fails', () => {
     }
   });
 
-  it('tells its owner: waiting, and then what it does', async () => {
+  it('notifies its owner: waiting, and then its next state', async () => {
     world.put('a');
     world.putElsewhere();
     world.read();
@@ -200,7 +200,7 @@ describe('a watch that fails', () => {
     expect(world.states).toEqual(['waiting', 'watching']); // the stream went on where it was
   });
 
-  it('does not believe one server’s stream and another’s answers', async () => {
+  it('does not combine the stream of one server with the answers of another', async () => {
     let isAhead = true;
     world.telling((observer) => ({
       onCreated: (header) => {
@@ -219,7 +219,7 @@ describe('a watch that fails', () => {
     expect(recorder.story).toEqual(['create p/a', 'list-done']);
   });
 
-  it('and finds another history says until when it had followed the one before', async () => {
+  it('and finds another history reports how far it had followed the previous one', async () => {
     const backup = world.server.snapshot();
     const until: number[] = [];
     const begun = world.clock.now();
@@ -238,7 +238,7 @@ describe('a watch that fails', () => {
     expect(until).toHaveLength(1); // the same as before
   });
 
-  it('and finds another history ends with that where its owner wants it to', async () => {
+  it('and finds another history ends if its owner requests it', async () => {
     const backup = world.server.snapshot();
     world.put('a', 'b', 'c');
     const recorder = world.read({ endOnDivergence: true });
@@ -251,7 +251,7 @@ describe('a watch that fails', () => {
     expect(recorder.content.size).toBe(3);
   });
 
-  it('takes back in slices what a listing had confirmed of a history that is no more', async () => {
+  it('removes in slices the keys that a list had confirmed of a history that no longer exists', async () => {
     const backup = world.server.snapshot();
     world.put(...names(300));
     let pages = 0;

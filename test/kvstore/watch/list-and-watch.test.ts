@@ -15,7 +15,7 @@ const P = 'p/';
 const { pageKeys: PAGE_KEYS } = WATCH_LIMITS;
 const HOUR_MS = 3_600_000;
 
-describe('a watch that nothing is wrong with, as far as it is told', () => {
+describe('a watch without a visible failure', () => {
   let clock: ManualClock;
   let server: MemoryServer;
   let backend: FaultyMemory;
@@ -39,7 +39,7 @@ describe('a watch that nothing is wrong with, as far as it is told', () => {
     expect(recorder.breaches).toEqual([]);
   });
 
-  it('asks a stream that has said nothing for a minute whether it lives, and leaves one that does not answer', async () => {
+  it('probes a stream that was silent for a minute, and closes one that does not answer', async () => {
     recorder = new WatchRecorder(backend.watch(P));
     await settle();
     backend.link.stallWatch(P);
@@ -54,7 +54,7 @@ describe('a watch that nothing is wrong with, as far as it is told', () => {
     expect([...recorder.content.keys()]).toEqual([`${P}unheard`]);
   });
 
-  it('counts for each event of the stream how long it took to be read, and nothing for a list', async () => {
+  it('measures for each event of the stream how long it took to be read, and nothing for a list', async () => {
     put('listed');
     const { link: transport } = backend;
     const ended = new AbortController();
@@ -106,7 +106,7 @@ describe('a watch that nothing is wrong with, as far as it is told', () => {
     await step();
   });
 
-  it('callbacks that throw when it begins, changes its state and ends do it no harm (regression: those at both ends did)', async () => {
+  it('continues if callbacks throw at its start, its state changes and its end (regression: those at both ends broke it)', async () => {
     const raise = (): never => {
       throw new Error('a fault');
     };
@@ -126,7 +126,7 @@ describe('a watch that nothing is wrong with, as far as it is told', () => {
     await recorder.done;
   });
 
-  it('looks after some minutes whether it may still read, which the server does not say (trap: revoked rights end no stream)', async () => {
+  it('checks after some minutes whether it may still read, because the server does not report it (trap: revoked rights end no stream)', async () => {
     recorder = new WatchRecorder(backend.watch(P));
     await settle();
     backend.link.forbid(P);
@@ -140,7 +140,7 @@ describe('a watch that nothing is wrong with, as far as it is told', () => {
     expect([...recorder.content.keys()]).toEqual([`${P}later`]);
   });
 
-  it('asks for its rights once a minute at most, however often other calls are refused', async () => {
+  it('checks its rights at most once a minute, however often other calls are refused', async () => {
     recorder = new WatchRecorder(backend.watch(P));
     await settle();
     backend.link.forbid('other/');
@@ -196,7 +196,7 @@ describe('a watch that nothing is wrong with, as far as it is told', () => {
     },
   );
 
-  it('a store restored right after the listing, and grown past it, is noticed', async () => {
+  it('a store restored right after the list, and grown beyond it, is detected', async () => {
     const backup = server.snapshot();
     numbered(10, 'old');
     recorder = new WatchRecorder(backend.watch(P), { mayGoBack: true });
@@ -209,7 +209,7 @@ describe('a watch that nothing is wrong with, as far as it is told', () => {
     expect(recorder.status().lastFailure?.code).toBe('future-revision');
   });
 
-  it('goes on where a listing was cut, and compares what was listed (regression: it begins anew)', async () => {
+  it('continues an interrupted list, and compares the listed keys (regression: it restarts)', async () => {
     numbered(2000, 'old');
     beforeRead(4, () => {
       put('0003', 'changed since');
@@ -228,7 +228,7 @@ describe('a watch that nothing is wrong with, as far as it is told', () => {
     ]);
   });
 
-  it('drops what is repeated of before the listing (regression: a key that came and went was told)', async () => {
+  it('drops repeated events from before the list (regression: a deleted key was delivered)', async () => {
     beforeRead(1, () => {
       put('gone');
       put('stays');
@@ -239,7 +239,7 @@ describe('a watch that nothing is wrong with, as far as it is told', () => {
     expect(recorder.story).toEqual([`create ${P}stays`, 'list-done']);
   });
 
-  it('one of the keys written last is enough to know a history by, if the others are gone', async () => {
+  it('recognises a history by one of the keys written last, if the others were deleted', async () => {
     for (let i = 0; i < 3; i++) put(`stays${i}`);
     recorder = new WatchRecorder(backend.watch(P));
     await settle(4);
@@ -257,7 +257,7 @@ describe('a watch that nothing is wrong with, as far as it is told', () => {
     expect(recorder.status().listings).toBe(1);
   });
 
-  it('takes a page in slices, with turns of others between (regression: 4096 keys in one)', async () => {
+  it('processes a page in slices, with other turns in between (regression: 4096 keys in one)', async () => {
     for (let i = 0; i < PAGE_KEYS; i++) put(String(i).padStart(6, '0'));
     recorder = new WatchRecorder(backend.watch(P));
     const inTurn: number[] = [];
@@ -269,7 +269,7 @@ describe('a watch that nothing is wrong with, as far as it is told', () => {
     expect(Math.max(...inTurn)).toBeLessThanOrEqual(1024);
   });
 
-  it('drops what a listing does not show in slices too (regression: all of it in one turn)', async () => {
+  it('removes keys that a list does not contain in slices, too (regression: all of it in one turn)', async () => {
     for (let i = 0; i < PAGE_KEYS; i++) put(String(i).padStart(6, '0'));
     recorder = new WatchRecorder(backend.watch(P));
     await settle(100);
@@ -290,7 +290,7 @@ describe('a watch that nothing is wrong with, as far as it is told', () => {
     expect(Math.max(...inTurn)).toBeLessThanOrEqual(1024);
   });
 
-  it('lists no further than its reader is near (regression: 8 MiB for the collector to move about)', async () => {
+  it('lists only as far as its reader follows (regression: 8 MiB for the collector to move about)', async () => {
     for (let i = 0; i < 3 * PAGE_KEYS; i++) put(String(i).padStart(6, '0'), 'x'.repeat(500));
     recorder = new WatchRecorder(backend.watch(P));
     const release = recorder.hold();
@@ -302,7 +302,7 @@ describe('a watch that nothing is wrong with, as far as it is told', () => {
     expect(recorder.content.size).toBe(3 * PAGE_KEYS);
   });
 
-  it('lists when what was missed is more than one answer takes (regression: it asked for ever)', async () => {
+  it('lists if the missed changes exceed an answer (regression: it retried for ever)', async () => {
     for (let i = 0; i < 1100; i++) put(String(i));
     recorder = new WatchRecorder(backend.watch(P));
     await settle(50);
@@ -316,7 +316,7 @@ describe('a watch that nothing is wrong with, as far as it is told', () => {
     expect(recorder.content.get(`${P}999`)).toHaveLength(100);
   });
 
-  it('resumes after the last event that it has seen, however far progress has gone', async () => {
+  it('resumes after the last received event, however far the progress has advanced', async () => {
     const { link } = backend;
     const watch = link.watch.bind(link);
     const starts: number[] = [];
@@ -349,7 +349,7 @@ describe('a watch that nothing is wrong with, as far as it is told', () => {
     expect(recorder.status()).toMatchObject({ state: 'watching', failures: 0, resumptions: 1 });
   });
 
-  it('finds within the hour what the server’s own stream has lost (etcd #17555, #18089)', async () => {
+  it('finds within the hour the events that the stream of the server has lost (etcd #17555, #18089)', async () => {
     const { link } = backend;
     const watch = link.watch.bind(link);
     link.watch = (request, observer) =>

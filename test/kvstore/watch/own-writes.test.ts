@@ -30,7 +30,7 @@ function areShown(
   });
 }
 
-describe('what a client has written is shown', () => {
+describe('the writes of a client are in its store', () => {
   it.each<readonly [string, readonly string[], Store]>([
     ['as it was put last', ['a=1@5', 'b=1@6'], { b: [6, '1'] }],
     ['where another client has overwritten it', ['a=1@5'], { a: [9, '2'] }],
@@ -52,38 +52,38 @@ describe('what a client has written is shown', () => {
     expect(await areShown(writes, store)).toBe(false);
   });
 
-  it('where somebody has deleted the last put (regression: all leases were given up for a restore)', async () => {
+  it('if another client has deleted the last put (regression: all leases were given up as after a restore)', async () => {
     expect(await areShown(['a=1@5'], {}, { history: { a: [5, '1'] } })).toBe(true);
     expect(await areShown(['a=1@5'], {}, { history: { a: [5, '2'] } })).toBe(false);
     expect(await areShown(['a=1@5'], {}, { history: {} })).toBe(false);
   });
 
-  it('where the last put is gone and its history is compacted (regression: counted as a restore, which costs every lease and lock)', async () => {
+  it('if the last put was deleted and its history is compacted (regression: counted as a restore, which costs every lease and lock)', async () => {
     const history = 'compacted';
     expect(await areShown(['a=1@5'], {}, { history })).toBe(true);
     expect(await areShown(['a=1@5', 'b=1@6'], { a: [5, '1'] }, { history })).toBe(true);
     expect(await areShown(['a=1@5', 'b=1@6'], { a: [8, '2'] }, { history })).toBe(true);
   });
 
-  it('but not where the put before that one contradicts the store', async () => {
+  it('but not if the put before that one contradicts the store', async () => {
     const history = 'compacted';
     expect(await areShown(['a=1@5', 'b=1@6'], { a: [4, '1'] }, { history })).toBe(false);
     expect(await areShown(['a=1@5', 'b=1@6'], { a: [5, '2'] }, { history })).toBe(false);
   });
 
-  it('but not where the store has not reached the revision of the last put', async () => {
+  it('but not if the store has not reached the revision of the last put', async () => {
     expect(await areShown(['a=1@5'], {}, { history: 'future-revision' })).toBe(false);
     await expect(areShown(['a=1@5'], {}, { history: 'unavailable' })).rejects.toMatchObject({
       code: 'unavailable',
     });
   });
 
-  it('or is being deleted: then the put before it is looked at the next time', async () => {
+  it('or if it is being deleted: then the put before it is checked the next time', async () => {
     expect(await areShown(['a=1@5', 'b=1@6'], {}, { meanwhile: (own) => own.forget('b') })).toBe(true);
     expect(await areShown(['a=1@5', 'b=1@6'], {}, { meanwhile: (own) => own.forget('a') })).toBe(false);
   });
 
-  it('once it was forgotten, whatever there is', async () => {
+  it('once they were forgotten, whatever the store contains', async () => {
     const own = new OwnWrites();
     own.put('a', bytesOfText('1'), 5);
     own.deleted('b', 6);

@@ -17,7 +17,7 @@ function learnt(end = 'p0'): PageBounds {
 }
 
 describe('the bounds of a page', () => {
-  it('are those of the listing while no page has shown two keys', () => {
+  it('are those of the list while no page has returned two keys', () => {
     const bounds = new PageBounds('p/', 'p0');
     expect(bounds.endFor('p/')).toBe('p0');
     bounds.learn(page(['p/10.0.0.1'], 1000), 50);
@@ -27,7 +27,7 @@ describe('the bounds of a page', () => {
     expect(bounds.endFor('p/10.0.1.9\0')).toBe('p/10.0.2');
   });
 
-  it('end with the subtree that they begin in, one character deeper than what a page has in common', () => {
+  it('end with the subtree in which they start, one character deeper than the common prefix of a page', () => {
     const bounds = learnt();
     expect(['p/10.0.1', 'p/10.0.1.9\0', 'p/10.7.3'].map((from) => bounds.endFor(from))).toEqual([
       ...['p/10.0.2', 'p/10.0.2', 'p/10.7.4'],
@@ -49,7 +49,7 @@ describe('the bounds of a page', () => {
     expect(bounds.endFor('p/10.0.1.3')).toBe(end);
   });
 
-  it('are never wider than the listing, and come back from there in one step', () => {
+  it('are never wider than the list, and return from there in one step', () => {
     const bounds = learnt(NO_END);
     for (let i = 0; i < 20; i++) bounds.learn(page(['p/1', 'p/2'], 1), 100);
     expect(bounds.endFor('p/10')).toBe('p0');
@@ -74,7 +74,7 @@ describe('the bounds of a page', () => {
     expect(bounds.endFor('p/10.0.3')).toBe('p/10.0.4');
   });
 
-  it('follow each other without gap or step back, whatever the keys are', () => {
+  it('follow each other without a gap or a repetition, for any keys', () => {
     const unit = fc.constantFrom('a', 'b', '0', '\u00ff', '\ue000', '\u{1f600}', '\u{1f601}', '\udcff');
     const key = fc.string({ unit, maxLength: 6 }).map((text) => `p/${text}`);
     const pages = fc.array(fc.tuple(fc.array(key, { maxLength: 3 }), fc.nat(300)), { maxLength: 6 });

@@ -13,24 +13,24 @@ function sizesAfter(times: readonly number[], limits: typeof LIMITS = LIMITS): r
 }
 
 describe('the size of pages', () => {
-  it('begins small, and is never larger than a page may be', () => {
+  it('starts small, and never exceeds its maximum', () => {
     expect(new PageSize(LIMITS).keys).toBe(100);
     expect(new PageSize({ firstPageKeys: 100, pageKeys: 7 }).keys).toBe(7);
   });
 
-  it('is four times as large after a quick page, up to the most', () => {
+  it('is four times as large after a quick page, up to the maximum', () => {
     expect(sizesAfter([0, 250, 250])).toEqual([400, 1000, 1000]);
   });
 
-  it('is what would take a second, after a page that took about that', () => {
+  it('is chosen for one second, after a page that took about that', () => {
     expect(sizesAfter([500, 1000, 2000, 1250])).toEqual([200, 200, 100, 80]);
   });
 
-  it('is a quarter at least after a slow page, and one at least after many', () => {
+  it('is at least a quarter after a slow page, and at least one after many', () => {
     expect(sizesAfter([60_000, 60_000, 60_000, 60_000, 60_000])).toEqual([25, 6, 1, 1, 1]);
   });
 
-  it('stays after a quick page that was not full: the range was small', () => {
+  it('stays the same after a quick page that was not full, because the range was small', () => {
     const size = new PageSize(LIMITS);
     size.arrived(3, 500);
     expect(size.keys).toBe(100);
@@ -42,7 +42,7 @@ describe('the size of pages', () => {
     expect(size.keys).toBe(75);
   });
 
-  it('is a quarter after a page that failed', () => {
+  it('is a quarter after a failed page', () => {
     const size = new PageSize(LIMITS);
     size.failed();
     expect(size.keys).toBe(25);
@@ -52,7 +52,7 @@ describe('the size of pages', () => {
     expect(size.keys).toBe(4);
   });
 
-  it('does not grow beyond what was too large before, and cannot be smaller than one', () => {
+  it('does not grow beyond a size that was too large before, and is at least one', () => {
     const size = new PageSize(LIMITS);
     expect([size.tooLarge(), size.keys]).toEqual([true, 25]);
     size.arrived(25, 1);

@@ -66,8 +66,8 @@ async function walked(
   return { walked: sum, requests };
 }
 
-describe('ranges that follow each other', () => {
-  it('cover a prefix without gap and overlap, whatever was learnt', () => {
+describe('consecutive ranges', () => {
+  it('cover a prefix without gap and overlap, for any state', () => {
     const part = fc.stringMatching(/^[0-2./:é]{0,6}$/u);
     fc.assert(
       fc.property(
@@ -99,7 +99,7 @@ describe('ranges that follow each other', () => {
 });
 
 describe('a paged listing', () => {
-  it('shows every key once, in order', async () => {
+  it('returns every key once, in order', async () => {
     const keys = Array.from({ length: 3 * PAGE_KEYS + 7 }, (_, i) => `p/10.${i % 7}.${i % 251}.${i}`);
     const { transport } = loaded([...keys, 'o/x', 'p', 'p0', 'q/x']);
     expect(await listed(transport, 'p/')).toEqual([...keys].sort(compareKeys));
@@ -113,7 +113,7 @@ describe('a paged listing', () => {
     expect((await walked(names, 'n/')).walked / names.length).toBeLessThan(6);
   });
 
-  it('takes smaller pages where an answer would be too large', async () => {
+  it('requests smaller pages if an answer would be too large', async () => {
     const keys = Array.from({ length: 900 }, (_, i) => `p/${1000 + i}`);
     const { transport } = loaded(keys);
     transport.limitResponses(100 * value.length);
@@ -132,7 +132,7 @@ describe('a paged listing', () => {
       { kvs: [{ key: 'q/x', value, createRevision: 1, modRevision: 1 }], more: false },
       'q/x in a page from p/',
     ],
-  ])('fails where a server %s (regression: taken for the end, or read for ever)', async (_, lie, message) => {
+  ])('fails if a server %s (regression: treated as the end, or read for ever)', async (_, lie, message) => {
     const { transport } = loaded(['p/a', 'p/b']);
     const range = transport.range.bind(transport);
     transport.range = async (request) => ({ ...(await range(request)), ...lie });
@@ -142,7 +142,7 @@ describe('a paged listing', () => {
     });
   });
 
-  it('of a reader that leaves does not fail behind its back', async () => {
+  it('whose reader leaves does not fail unhandled', async () => {
     const { transport } = loaded(Array.from({ length: 2 * PAGE_KEYS }, (_, i) => `p/${i}`));
     for await (const _page of pagesOf(transport, 'p/')) {
       transport.down();
@@ -190,7 +190,7 @@ describe('a paged listing', () => {
     );
   });
 
-  it('leaves out what was written before a revision, and values where only keys are wanted', async () => {
+  it('omits keys written before a revision, and values if only keys are requested', async () => {
     const { server, transport } = numbered(9);
     put(server, 'p/3');
     const { revision } = server.range(prefixRange('p/')).header;
@@ -204,7 +204,7 @@ describe('a paged listing', () => {
   it.each([
     ['another cluster answers', { clusterID: 'other' }],
     ['the store has gone back', { revision: 1 }],
-  ])('fails when %s between two pages', async (_, header) => {
+  ])('fails if %s between two pages', async (_, header) => {
     const { transport } = numbered(9);
     let pages = 0;
     const pagesOfTwo = pagesOf(transport, 'p/', {
@@ -242,7 +242,7 @@ describe('a paged listing', () => {
     expect(await list(60_000)).toBeLessThan(quick);
   });
 
-  it('gives up where even one key is too large', async () => {
+  it('fails if even one key is too large', async () => {
     const { transport } = numbered(9);
     transport.limitResponses(1);
     await expect(listed(transport, 'p/')).rejects.toMatchObject({ code: 'too-large' });

@@ -42,7 +42,7 @@ async function prove(followed: History, server: History, backlogRevisions = 1_00
 const DIVERGED = 'future-revision';
 const CANNOT = 'compacted';
 
-describe('a history that was followed is proven', () => {
+describe('a followed history is proven', () => {
   it.each<readonly [string, History, History]>([
     ['by its last put', ['a=1'], ['a=1']],
     ['by its last put, whatever came after it', ['a=1'], ['a=1', 'a=2', '-a', 'b=1']],
@@ -97,7 +97,7 @@ describe('a history that was followed is proven', () => {
     ['was a put of it', ['a=1', 'b=1', '-b'], ['a=1', 'b=1', 'b=2']],
     ['left nothing, and there is something', ['a=1', '-a'], ['a=1', 'b=1']],
     ['left nothing, and nothing was deleted', ['a=1', '-a'], ['a=1', '']],
-  ])('not by the last delete where that %s', async (_, followed, server) => {
+  ])('not by the last delete if that %s', async (_, followed, server) => {
     expect((await prove(followed, server)).outcome).toBe(CANNOT);
   });
 
@@ -107,13 +107,13 @@ describe('a history that was followed is proven', () => {
     expect((await prove(history, history)).outcome).toBe(CANNOT);
   });
 
-  it('not where the server is too far ahead', async () => {
+  it('not if the server is too far ahead', async () => {
     const ahead = (revisions: number): Promise<Proof> =>
       prove(['a=1'], ['a=1', ...Array(revisions).fill('')], 10);
     expect([(await ahead(11)).outcome, (await ahead(12)).outcome]).toEqual(['proven', CANNOT]);
   });
 
-  it('as of its last revision, by the last three puts, and by what was deleted since', async () => {
+  it('at its last revision, by the last three puts, and by the deletes since', async () => {
     const history = ['a=1', 'b=1', 'c=1', 'd=1', 'e=1', '-e'];
     const { reads } = await prove(history, [...history, 'f=1']);
     expect(reads.every(({ revision, limit }) => revision === 6 && limit === 1)).toBe(true);

@@ -21,7 +21,7 @@ async function isSettled(promise: Promise<unknown>): Promise<boolean> {
 }
 
 describe('the queue between a watch and its reader', () => {
-  it('lets the reader wait until something is flushed', async () => {
+  it('makes the reader wait until something is flushed', async () => {
     const queue = new ReaderQueue(LIMITS);
     const batch = queue.take();
     queue.flush(); // nothing is there yet
@@ -34,7 +34,7 @@ describe('the queue between a watch and its reader', () => {
     expect((await queue.take()).map(({ key }) => key)).toEqual(['b']);
   });
 
-  it('holds the source back above its high-water mark, until the reader is below the low one', async () => {
+  it('pauses the source above its high-water mark, until the reader is below the low one', async () => {
     const queue = new ReaderQueue(LIMITS);
     push(queue, 'a', 'b');
     expect([queue.isFull, await isSettled(queue.room())]).toEqual([false, true]);
@@ -50,7 +50,7 @@ describe('the queue between a watch and its reader', () => {
     await queue.events.take();
   });
 
-  it('lets both go when it ends, and holds nobody any more', async () => {
+  it('wakes both when it ends, and pauses neither afterwards', async () => {
     const queue = new ReaderQueue(LIMITS);
     const batch = queue.take();
     queue.end();

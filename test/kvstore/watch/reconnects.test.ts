@@ -26,7 +26,7 @@ function outage(): {
   return { reconnects, tried, fail, leave };
 }
 
-it('one watch tries while the others wait, and all go on once it has reached the server', async () => {
+it('one watch retries while the others wait, and all continue when it has reached the server', async () => {
   const { reconnects, tried, fail } = outage();
   for (const name of ['a', 'b', 'c', 'a', 'a']) {
     fail(name);
@@ -42,7 +42,7 @@ it('one watch tries while the others wait, and all go on once it has reached the
   expect(tried.slice(5)).toEqual(['c']);
 });
 
-it('another one tries in its place when it ends, and one that ends waits for nothing', async () => {
+it('another one retries in its place when it ends, and one that ends waits for nothing', async () => {
   const { reconnects, tried, fail, leave } = outage();
   for (const name of ['a', 'b', 'c']) fail(name);
   leave('b');
@@ -57,7 +57,7 @@ it('another one tries in its place when it ends, and one that ends waits for not
   expect(tried).toEqual(['c']);
 });
 
-it('after three failures it waits for its turn among other clients, and says that it has succeeded', async () => {
+it('after three failures it waits for its turn among other clients, and reports its success', async () => {
   const { reconnects, tried, fail } = outage();
   const asked: (() => void)[] = [];
   let succeeded = 0;

@@ -47,7 +47,7 @@ describe('a store that is restored from a backup', () => {
     ['another key before them', ['a=1', 'b=1'], ['a=1', 'c=1']],
     ['another value before them, at the same revision', ['a=1', 'b=1'], ['a=1', 'b=2']],
   ])(
-    'and has put the last three keys as before, and %s, is found within seconds (regression: in half an hour, or never)',
+    'and contains the last three keys as before, and %s, is detected within seconds (regression: in half an hour, or never)',
     async (_, followed, again) => {
       const last = ['x=1', 'y=1', 'z=1'];
       const backup = server.snapshot();
@@ -64,7 +64,7 @@ describe('a store that is restored from a backup', () => {
     },
   );
 
-  it('costs the client its leases once, however many watches find it, and when (regression: once for each)', async () => {
+  it('costs the client its leases once, however many watches detect it, and when (regression: once for each)', async () => {
     const lost: string[] = [];
     backend.onLeaseLost({ onLeaseLost: (keys) => lost.push(...keys) });
     const backup = server.snapshot();
@@ -88,7 +88,7 @@ describe('a store that is restored from a backup', () => {
     expect(lost).toEqual(['k', 'k']);
   });
 
-  it('is found by a client that watches nothing and writes before it asks for its lease (regression: never)', async () => {
+  it('is detected by a client that watches nothing and writes before its keepalive (regression: never)', async () => {
     const lost: string[] = [];
     backend.onLeaseLost({ onLeaseLost: (keys) => lost.push(...keys) });
     await backend.update('k', bytesOfText('1'), { leased: true });
@@ -123,7 +123,7 @@ describe('a store that is restored from a backup', () => {
     },
   );
 
-  describe('is found by a client that only writes', () => {
+  describe('is detected by a client that only writes', () => {
     let store: SyncStore;
     let ended: AbortController;
     let running: Promise<void>;
@@ -159,7 +159,7 @@ describe('a store that is restored from a backup', () => {
           store.delete('e');
         },
       ],
-    ])('by what it lacks: %s (regression: never)', async (_, write) => {
+    ])('by a missing %s (regression: never)', async (_, write) => {
       const backup = server.snapshot();
       write();
       await settle(6);
@@ -200,7 +200,7 @@ describe('a store that is restored from a backup', () => {
       await lock.release();
     });
 
-    it('which a delete under way is not', async () => {
+    it('nor by a delete in progress', async () => {
       const range = backend.link.range.bind(backend.link);
       backend.link.range = async (request, options) => {
         store.delete('c');

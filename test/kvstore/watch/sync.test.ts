@@ -132,7 +132,7 @@ function forked(unique: boolean): fc.Arbitrary<readonly [History, History]> {
   });
 }
 
-describe('bringing a watch up to date', () => {
+describe('the sync of a watch', () => {
   const law = (unique: boolean, comparison: fc.Arbitrary<Comparison>): Promise<void> =>
     fc.assert(
       fc.asyncProperty(
@@ -170,10 +170,10 @@ describe('bringing a watch up to date', () => {
       ),
     );
 
-  it('gives its reader what the store holds, whatever it held before and however often that fails', () =>
+  it('delivers the state of the store, whatever the earlier state and however often it fails', () =>
     law(true, fc.constantFrom('count', 'revisions', 'values')));
 
-  it('gives it that with all values too where two histories have written the same', () =>
+  it('delivers it with all values, too, if two histories have written the same', () =>
     law(false, fc.constant('values')));
 
   const history = ['a=1', 'b=1', 'c=1', 'd=1', 'e=1', '-b'];
@@ -182,7 +182,7 @@ describe('bringing a watch up to date', () => {
       .filter(({ start, limit = 0, minModRevision }) => start === P && limit <= 2 && minModRevision === 0)
       .map(({ keysOnly }) => keysOnly === true);
 
-  it('reads what was written since, and no keys, where the last puts are shown and as many keys as before', async () => {
+  it('reads the writes since, and no keys, if the last puts are unchanged and the number of keys is equal', async () => {
     const known = followed(history.slice(0, 5));
     known.events;
     await known.sync([...history.slice(0, 5), 'a=2', 'b=2'], 'count');
@@ -195,7 +195,7 @@ describe('bringing a watch up to date', () => {
     ['one of the last three is not', history.slice(0, 5), [...history.slice(0, 5), 'd=2'], 'count'],
     ['something was deleted after the last put', history, [...history, 'a=2'], 'count'],
     ['it is told to', history.slice(0, 5), [...history.slice(0, 5), 'a=2'], 'revisions'],
-  ])('compares the keys, without values, where %s', async (_why, before, server, comparison) => {
+  ])('compares the keys, without values, if %s', async (_why, before, server, comparison) => {
     const known = followed(before);
     known.events;
     await known.sync(server, comparison);
@@ -204,14 +204,14 @@ describe('bringing a watch up to date', () => {
     expect(known.content).toEqual(contentOf(server));
   });
 
-  it('gives differences only where values are compared (regression: every key again), and lists nothing anew', async () => {
+  it('delivers differences only if values are compared (regression: every key again), and lists nothing again', async () => {
     const known = followed(history);
     known.events;
     await known.sync([...history, 'f=1'], 'values');
     expect([known.events, new Set(pages(known))]).toEqual([['create f'], new Set([false])]);
   });
 
-  it('finds another value at an equal revision where values are compared, and gives that key alone', async () => {
+  it('finds another value at an equal revision if values are compared, and delivers only that key', async () => {
     const names = Array.from({ length: 30 }, (_, i) => `${i + 10}`);
     const known = followed(names.map((name) => `${name}=1`));
     const anchors = new Set(known.cursor.known.anchors.newestFirst.map((anchor) => anchor.key));
@@ -229,7 +229,7 @@ describe('bringing a watch up to date', () => {
   it.each([
     ['too much was written since', {}],
     ['what was is too large for one answer', { limits: { ...SMALL, deltaPages: 9 }, tooLarge: 2 }],
-  ])('lists everything anew where %s, and gives what has changed', async (_why, options) => {
+  ])('lists everything again if %s, and delivers the changes', async (_why, options) => {
     const known = followed(['a=1', 'b=1', 'c=1', 'd=1', 'e=1']);
     known.events;
     const server = ['a=1', 'b=1', 'c=1', 'd=1', 'e=1', 'a=2', 'b=2', 'c=2', '-d'];
@@ -238,14 +238,14 @@ describe('bringing a watch up to date', () => {
     expect(known.content).toEqual(contentOf(server));
   });
 
-  it('does not take another failure for an answer that is too large', async () => {
+  it('does not treat another failure as an answer that is too large', async () => {
     const known = followed(history);
     await expect(known.sync(history, 'count', { fails: 5 })).rejects.toMatchObject({
       code: 'unavailable',
     });
   });
 
-  it('gives others a turn after each slice, of what it takes in and drops', async () => {
+  it('yields after each slice that it applies or drops', async () => {
     const keys = Array.from({ length: 40 }, (_, i) => `${i + 10}`);
     const known = new Known();
     const limits = { ...WATCH_LIMITS, sliceKeys: 10 };
@@ -260,7 +260,7 @@ describe('bringing a watch up to date', () => {
     expect([known.turns, known.content]).toEqual([5, { 'p/x': '1' }]);
   });
 
-  it('drops what is gone though many events wait for the reader', async () => {
+  it('drops deleted keys even if many events wait for the reader', async () => {
     const queue = new EventQueue({ ...WATCH_LIMITS, highWaterBytes: 1 });
     const { known } = new Cursor(P, queue);
     known.apply(eventAt('a=1', 1));
@@ -271,7 +271,7 @@ describe('bringing a watch up to date', () => {
     expect(queue.take().map(({ type, key: gone }) => `${type} ${gone}`)).toEqual([`delete ${P}a`]);
   });
 
-  it('reads everything as of one revision', async () => {
+  it('reads everything at one revision', async () => {
     const known = followed(history);
     await known.sync([...history, 'f=1', 'g=1', 'h=1'], 'revisions');
     expect(new Set(known.reads.slice(1).map(({ revision }) => revision))).toEqual(new Set([9]));

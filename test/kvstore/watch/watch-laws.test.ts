@@ -4,7 +4,7 @@ import type { RangeRequest, RangeResponse, Transport } from '../../../src/kvstor
 import { type Happening, happenings, I9_nothingLostNothingInvented } from '../support/watch-laws.ts';
 
 describe('a watch under faults', () => {
-  it('I9 nothing lost, nothing invented: what was told equals what is held, after any faults', async () => {
+  it('I9 nothing lost, nothing invented: the delivered state equals the store, after any faults', async () => {
     const sliceEvents = fc.constantFrom(undefined, 1, 2);
     await fc.assert(
       fc.asyncProperty(happenings, sliceEvents, (script, most) =>
@@ -32,7 +32,7 @@ describe('a watch under faults', () => {
     ],
     ['and another one with it', [write([2, false], [1, false])], [write([3, false], [1, false])]],
   ])(
-    'a restored store in which the same key was deleted at the same revision, %s, is another one (regression: taken for the same)',
+    'a restored store in which the same key was deleted at the same revision, %s, is another one (regression: treated as the same)',
     (_, before, after) => I9_nothingLostNothingInvented(rewritten(before, after)),
   );
 
@@ -48,14 +48,14 @@ describe('a watch under faults', () => {
       [same([3, true]), same([4, true]), same([2, true])],
     ],
   ])(
-    'a restored store in which the same was put last, at the same revision, is another one if another key was put %s (regression: taken for the same)',
+    'a restored store with the same last put, at the same revision, is another one if another key was put %s (regression: treated as the same)',
     async (_, before, after) => {
       const atOnce: readonly Happening[] = [{ do: 'stall' }, ...before, { do: 'unstall' }];
       await I9_nothingLostNothingInvented(rewritten(atOnce, after));
     },
   );
 
-  it('nor is it taken for the same where its history was compacted (regression: as many keys were enough)', async () => {
+  it('the same if its history was compacted (regression: an equal number of keys was enough)', async () => {
     const neither = [write([1, false]), write([3, false])];
     const before: readonly Happening[] = [...neither, same([1, true]), same([2, true])];
     const after: readonly Happening[] = [...neither, same([3, true]), same([2, true])];
@@ -65,7 +65,7 @@ describe('a watch under faults', () => {
 
   const pass = (ms: number): Happening => ({ do: 'pass', ms });
 
-  it('a store that had deleted a key before the watch came is not taken for one that deletes another instead (regression: a phantom, and a key that was lost)', async () => {
+  it('a store that had deleted a key before the watch started is not confused with one that deletes another instead (regression: a phantom, and a key that was lost)', async () => {
     const earlier = [6, 0, 1, 2, 3, 4, 5].map((n) => write([n, true]));
     await I9_nothingLostNothingInvented([
       ...[{ do: 'down' } as const, ...earlier, { do: 'backup' } as const, write([0, false])],

@@ -16,7 +16,7 @@ it.each([
     { proveHistory: () => Promise.resolve() },
   ],
   ['takes everything to be up to date', { sync: () => Promise.resolve(1000) }],
-])('I9 catches a watch that %s', async (_what, mutant) => {
+])('I9 detects a watch that %s', async (_what, mutant) => {
   vi.resetModules();
   vi.doMock(SYNC, async (original) => ({ ...(await original<object>()), ...mutant }));
   const { happenings, I9_nothingLostNothingInvented } = (await import('../support/watch-laws.ts')) as Laws;

@@ -106,7 +106,7 @@ describe('a session', () => {
 
   const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
-  it('asks for its rights with a new token when its own has expired (regression: revoked rights were found the next time)', async () => {
+  it('checks its rights with a new token if its own has expired (regression: revoked rights were found the next time)', async () => {
     const answers = ['invalid-token', 'forbidden'] as const;
     let asked = 0;
     stream.answer = () => Promise.reject(new KvstoreError(answers[asked++] ?? 'internal', 'refused'));
@@ -117,7 +117,7 @@ describe('a session', () => {
     expect(asked).toBe(2);
   });
 
-  it('is paused from its opening until it is followed', async () => {
+  it('is paused from its start until it is followed', async () => {
     expect(stream.calls).toEqual([]);
     const result = followed();
     expect(await session.opened).toBe(CREATED);
@@ -140,7 +140,7 @@ describe('a session', () => {
     expect(session.heldBytes).toBe(0);
   });
 
-  it('delivers a revision that is larger than a batch as it arrives, and pauses within it (regression: held all of it)', async () => {
+  it('delivers a revision that is larger than a batch as it arrives, and pauses within it (regression: kept all of it)', async () => {
     const result = followed();
     const events = (from: number, revision: number): TransportEvent[] =>
       Array.from({ length: 2 }, (_, i) => put(`p/${from + i}`, revision));
@@ -166,7 +166,7 @@ describe('a session', () => {
     expect(result.ended).toBeUndefined();
   });
 
-  it('ends when the held part of a revision exceeds its limit (regression: 584 MB of fragments were held)', async () => {
+  it('ends if the kept part of a revision exceeds its limit (regression: 584 MB of fragments were kept)', async () => {
     const result = followed();
     const large = { key: 'p/a', value: new Uint8Array(400), modRevision: 8 };
     stream.observer?.onEvents([large], at(8), true);
@@ -179,7 +179,7 @@ describe('a session', () => {
     expect([delivered, stream.calls.at(-1)]).toEqual([[], 'cancel']);
   });
 
-  it('passes progress on, but not the one it has asked for: events may still be on their way (etcd #15220)', () => {
+  it('passes progress on, but not the requested one, because events may still be in transit (etcd #15220)', () => {
     followed();
     stream.observer?.onProgress(at(20), true);
     expect(delivered).toEqual([]);
@@ -187,7 +187,7 @@ describe('a session', () => {
     expect(delivered).toEqual(['progress 21']);
   });
 
-  it('asks once a minute whether a silent stream lives, and goes on with one that answers', async () => {
+  it('probes a silent stream once a minute, and continues with one that answers', async () => {
     const result = followed();
     clock.advance(60_000);
     expect([delivered, stream.calls.includes('progress?')]).toEqual([['alive'], false]);
@@ -210,7 +210,7 @@ describe('a session', () => {
     expect(clock.pending).toBe(0);
   });
 
-  it('does not ask a stream that says something every minute, or that it has paused itself', async () => {
+  it('does not probe a stream that sends something every minute, or that it has paused itself', async () => {
     const result = followed();
     for (let i = 0; i < 5; i++) {
       clock.advance(59_000);
@@ -224,7 +224,7 @@ describe('a session', () => {
     expect(result.ended).toBeUndefined();
   });
 
-  it('pauses while its reader lags, and goes on with room', async () => {
+  it('pauses while its reader lags, and resumes when there is room', async () => {
     followed();
     let giveRoom = (): void => {};
     full = new Promise((resolve) => {
@@ -242,7 +242,7 @@ describe('a session', () => {
     expect(stream.calls.at(-1)).toBe('progress?'); // it is looked after again
   });
 
-  it('ends with its reader, and is not resumed once it has ended', async () => {
+  it('ends with its reader, and is not resumed after its end', async () => {
     const result = followed();
     full = Promise.reject(new Error('the reader has left'));
     stream.observer?.onEvents([put('p/a', 7)], at(7), false);
@@ -253,7 +253,7 @@ describe('a session', () => {
     expect(delivered).toEqual([['p/a 7']]);
   });
 
-  it('is not resumed when it has ended before there was room', async () => {
+  it('is not resumed if it has ended before there was room', async () => {
     followed();
     let giveRoom = (): void => {};
     full = new Promise((resolve) => {
@@ -266,7 +266,7 @@ describe('a session', () => {
     expect(stream.calls).toEqual(['pause', 'resume', 'pause', 'cancel']);
   });
 
-  it('is left in good health after its time', async () => {
+  it('is closed without a failure after its time', async () => {
     const result = followed();
     for (let minute = 0; minute < 60; minute++) {
       stream.observer?.onProgress(at(7), false);
@@ -306,12 +306,12 @@ describe('a session', () => {
     expect(stream.calls.at(-1)).toBe('cancel');
   });
 
-  it('fails when it delivers though it was not followed', async () => {
+  it('fails if it delivers without a follower', async () => {
     stream.observer?.onEvents([put('p/a', 7)], at(7), false);
     await expect(session.opened).rejects.toThrow('a paused stream delivers nothing');
   });
 
-  it('reads from the server of its stream, and a read fails with the stream for the reason of that', async () => {
+  it('reads from the server of its stream, and a read fails with the stream for the same reason', async () => {
     const answer: RangeResponse = { header: at(9), kvs: [], more: false, count: 0 };
     stream.answer = () => Promise.resolve(answer);
     expect(await session.range(READ)).toBe(answer);
@@ -326,7 +326,7 @@ describe('a session', () => {
     await expect(session.range(READ)).rejects.toBe(reason);
   });
 
-  it('ends with its caller, at once if that has ended before', async () => {
+  it('ends with its caller, immediately if that has ended before', async () => {
     const result = followed();
     caller.abort();
     await turn();
