@@ -9,10 +9,10 @@ import type {
   Destination,
 } from './cluster-state.ts';
 
-const GONE =
+const CONFIGURATION_DELETED =
   'its kvstore does not contain its configuration any more; the last known state is kept, because the kvstore may be restarting';
 
-function otherClusters(others: readonly string[]): string {
+function foreignConfigurations(others: readonly string[]): string {
   return `its kvstore does not contain its configuration, only that of ${others.join(', ')}: check the name`;
 }
 
@@ -33,9 +33,9 @@ function ignore(state: ClusterState): ClusterStep {
 }
 
 function leave(state: ClusterState, next: Destination, change: Partial<ClusterState> = {}): ClusterStep {
-  const hangUp = next === 'connecting' || next === 'stopped' || next === 'removed';
-  const hasClient = state.hasClient && !hangUp;
-  return enter(state, 'leaving', { do: 'leave', hangUp }, { ...change, next, hasClient });
+  const closeClient = next === 'connecting' || next === 'stopped' || next === 'removed';
+  const hasClient = state.hasClient && !closeClient;
+  return enter(state, 'leaving', { do: 'leave', closeClient }, { ...change, next, hasClient });
 }
 
 function fail(
@@ -51,17 +51,17 @@ function failed({ failures }: ClusterState, message: string): Partial<ClusterSta
 }
 
 /** Returns true if the cluster is stopped or removed, or soon will be. A stopped cluster can still be removed. */
-function isOver({ phase, next }: ClusterState): boolean {
+function isEnding({ phase, next }: ClusterState): boolean {
   return phase === 'stopped' || phase === 'removed' || next === 'stopped' || next === 'removed';
 }
 
 /** Continues with `next`, after pending withdrawals. */
 function proceed(state: ClusterState, next: Destination): ClusterStep {
-  if (state.pendingWithdrawal === 'nothing' || next === 'stopped') return begin(state, next);
-  return enter(state, 'draining', { do: 'withdraw', what: state.pendingWithdrawal }, { next });
+  if (state.pendingWithdrawal === 'nothing' || next === 'stopped') return start(state, next);
+  return enter(state, 'draining', { do: 'withdraw', scope: state.pendingWithdrawal }, { next });
 }
 
-function begin(state: ClusterState, next: Destination): ClusterStep {
+function start(state: ClusterState, next: Destination): ClusterStep {
   switch (next) {
     case 'connecting':
       return enter(state, 'connecting', { do: 'connect' });
@@ -100,7 +100,7 @@ function followOptions({ config, own, found, unproven, failStatic, expired }: Cl
 }
 
 /** Decides the next step after a handshake. */
-function judge(state: ClusterState, { config, replaced, others }: ConfigReading): ClusterStep {
+function afterHandshake(state: ClusterState, { config, replaced, others }: ConfigReading): ClusterStep {
   const unproven = state.unproven || replaced;
   if (config !== undefined)
     return enter(state, 'validating', { do: 'validate', config }, { config, found: 'read', unproven });
@@ -111,11 +111,11 @@ function judge(state: ClusterState, { config, replaced, others }: ConfigReading)
   const complaint =
     found === 'none' || found === state.found
       ? {}
-      : failed(state, found === 'gone' ? GONE : otherClusters(others));
+      : failed(state, found === 'gone' ? CONFIGURATION_DELETED : foreignConfigurations(others));
   const next: ClusterState = { ...state, ...complaint, found, unproven: unproven || gone };
-  if (state.own) return begin(next, 'watching');
+  if (state.own) return start(next, 'watching');
   if (gone && isVerifiable(next, others)) return proceed(next, 'watching');
-  if (found !== 'none' || next.needsConfig) return begin(next, 'unconfigured');
+  if (found !== 'none' || next.needsConfig) return start(next, 'unconfigured');
   return enter(next, 'validating', { do: 'validate', config });
 }
 
@@ -146,7 +146,7 @@ function drained(state: ClusterState): ClusterStep {
   const isEmpty = pendingWithdrawal === 'everything';
   const forget = isEmpty && next !== 'watching' ? { id: 0, config: undefined, found: 'none' as const } : {};
   const wasComplete = state.wasComplete && !isEmpty;
-  return begin({ ...state, ...forget, wasComplete, pendingWithdrawal: 'nothing' }, next);
+  return start({ ...state, ...forget, wasComplete, pendingWithdrawal: 'nothing' }, next);
 }
 
 /** Processes an input expected by the current phase. Ignores all others, because they are late or early. */
@@ -156,10 +156,10 @@ function answer(state: ClusterState, input: ClusterInput): ClusterStep {
   switch (input.type) {
     case 'connected':
       if (phase !== 'connecting') break;
-      return begin({ ...state, hasClient: true }, 'handshake');
+      return start({ ...state, hasClient: true }, 'handshake');
     case 'config':
       if (phase !== 'handshake') break;
-      return judge(state, input);
+      return afterHandshake(state, input);
     case 'validated':
       if (phase !== 'validating') break;
       return input.objection === undefined ? accept(state) : fail(state, input.objection, 'everything');
@@ -183,7 +183,7 @@ function answer(state: ClusterState, input: ClusterInput): ClusterStep {
       return proceed(state, state.next ?? 'stopped');
     case 'retry':
       if (phase !== 'failed') break;
-      return begin(state, 'handshake');
+      return start(state, 'handshake');
     default:
   }
   return ignore(state);
@@ -206,7 +206,7 @@ const RESUME_AT: Readonly<Record<ClusterPhase, Destination | undefined>> = {
 
 /** Starts the withdrawal of the services. Ends all readers, so that the services are listed again afterwards. */
 function expire(state: ClusterState): ClusterStep {
-  if (state.expired || isOver(state)) return ignore(state);
+  if (state.expired || isEnding(state)) return ignore(state);
   const change = {
     expired: true,
     pendingWithdrawal: state.pendingWithdrawal === 'everything' ? state.pendingWithdrawal : 'services',
@@ -222,9 +222,9 @@ function expire(state: ClusterState): ClusterStep {
 export function stepCluster(state: ClusterState, input: ClusterInput): ClusterStep {
   switch (input.type) {
     case 'connect':
-      return isOver(state) ? ignore(state) : leave(state, 'connecting', { streak: 0 });
+      return isEnding(state) ? ignore(state) : leave(state, 'connecting', { streak: 0 });
     case 'stop':
-      return isOver(state) ? ignore(state) : leave(state, 'stopped');
+      return isEnding(state) ? ignore(state) : leave(state, 'stopped');
     case 'remove':
       if (state.phase === 'removed' || state.next === 'removed') return ignore(state);
       return leave(state, 'removed', { pendingWithdrawal: 'everything' });

@@ -134,13 +134,13 @@ export type ClusterEffect =
   /** Check immediately if the cluster may be part of the mesh → `validated`. */
   | { readonly do: 'validate'; readonly config: ClusterConfig | undefined }
   /** Withdraw state → `drained`. */
-  | { readonly do: 'withdraw'; readonly what: Exclude<Withdrawal, 'nothing'> }
+  | { readonly do: 'withdraw'; readonly scope: Exclude<Withdrawal, 'nothing'> }
   /** Follow every resource → `complete`, `refilled`, and finally `outdated` or `failed`. */
   | ({ readonly do: 'follow' } & ClusterFollow)
   /** Wait until the kvstore has a configuration → `outdated`, `failed`. */
   | { readonly do: 'await-config' }
-  /** End running tasks; with `hangUp`, close the client, too → `left`. */
-  | { readonly do: 'leave'; readonly hangUp: boolean }
+  /** End running tasks; with `closeClient`, close the client, too → `left`. */
+  | { readonly do: 'leave'; readonly closeClient: boolean }
   /** Wait → `retry`. */
   | { readonly do: 'wait'; readonly streak: number };
 

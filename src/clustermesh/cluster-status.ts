@@ -90,7 +90,7 @@ function shownWatching(state: ClusterState, standing: ClusterStanding): RemoteCl
 /** Records the reported state of a cluster and the times of its changes. */
 export class ClusterView {
   readonly #clock: Clock;
-  #shown: RemoteClusterState = 'connecting';
+  #reportedState: RemoteClusterState = 'connecting';
   #knownAt: number | undefined;
   #connected = false;
   #connectedSince: number;
@@ -129,8 +129,8 @@ export class ClusterView {
     | 'lastFailureAt'
   > {
     return {
-      state: this.#shown,
-      ready: this.#shown === 'ready',
+      state: this.#reportedState,
+      ready: this.#reportedState === 'ready',
       knownAt: this.#knownAt,
       connected: this.#connected,
       connectedSince: this.#connectedSince,
@@ -165,16 +165,16 @@ export class ClusterView {
     const { failures } = state;
     const isChanged =
       this.#isReasonNew ||
-      shown !== this.#shown ||
+      shown !== this.#reportedState ||
       connected !== this.#connected ||
       failures !== this.#failures;
     this.#isReasonNew = false;
     if (connected !== this.#connected) this.#connectedSince = this.#clock.wallTime();
     if (shown === 'ready') this.#knownAt = undefined;
-    else if (this.#shown === 'ready') this.#knownAt = this.#clock.wallTime();
+    else if (this.#reportedState === 'ready') this.#knownAt = this.#clock.wallTime();
     this.#failures = failures;
     this.#connected = connected;
-    this.#shown = shown;
+    this.#reportedState = shown;
     this.#measure(complete);
     return isChanged;
   }

@@ -71,13 +71,13 @@ export class ClusterStores extends ResourceStores {
   }
 
   /** Sets the limits of the cluster's values. They apply from the next key on. */
-  begin(config: ClusterConfig | undefined): void {
+  configure(config: ClusterConfig | undefined): void {
     this.#limits = this.#options.limits(config);
   }
 
   /** Withdraws all services. They must not be followed any more. Signal and errors as with {@link withdraw}. */
   withdrawServices(signal: AbortSignal): Promise<void> {
-    return inSpiteOfFaults(signal, [
+    return runAllSteps(signal, [
       () => this.stores.get('services')?.drain(signal),
       () => this.#options.engines.services?.withdrawCluster(this.#options.cluster),
     ]);
@@ -92,7 +92,7 @@ export class ClusterStores extends ResourceStores {
   withdraw(signal: AbortSignal): Promise<void> {
     const { cluster, writer, engines, identities } = this.#options;
     const { nodes, ...others } = Object.fromEntries(this.stores);
-    return inSpiteOfFaults(signal, [
+    return runAllSteps(signal, [
       ...Object.values(others).map((store) => () => store.drain(signal)),
       () => nodes?.drain(signal),
       () => engines.services?.withdrawCluster(cluster),
@@ -104,7 +104,7 @@ export class ClusterStores extends ResourceStores {
 }
 
 /** Runs all steps until the signal fires, even if some throw. Rejects with the first fault at the end. */
-async function inSpiteOfFaults(signal: AbortSignal, steps: readonly (() => unknown)[]): Promise<void> {
+async function runAllSteps(signal: AbortSignal, steps: readonly (() => unknown)[]): Promise<void> {
   const faults: unknown[] = [];
   for (const step of steps) {
     if (signal.aborted) return;

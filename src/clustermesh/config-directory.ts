@@ -7,7 +7,7 @@ export type ConfigFile =
   /** Another file, such as a certificate: it has no `endpoints:`. */
   | { readonly kind: 'other' }
   /** Not a file, unreadable, or an invalid configuration. `why` is the problem. */
-  | { readonly kind: 'unusable'; readonly why: string };
+  | { readonly kind: 'unusable'; readonly reason: string };
 
 /** Files of the directory by name, without hidden files such as `..data`. */
 export type ConfigListing = ReadonlyMap<string, ConfigFile>;
@@ -23,7 +23,7 @@ export interface DirectoryState {
 interface FollowedConfig {
   readonly hash: string;
   /** Time since when the file exists without being a configuration. */
-  readonly doubtfulSince: number | undefined;
+  readonly invalidSince: number | undefined;
 }
 
 /** An empty directory. */
@@ -42,7 +42,7 @@ export interface DirectoryStep {
   /** True if the next scan should be soon, because a file is half-written or unreadable. */
   readonly unsettled: boolean;
   /** Latest time of the next scan, because the grace period of a file ends. */
-  readonly lookAgainAt: number | undefined;
+  readonly nextScanAt: number | undefined;
 }
 
 /**
@@ -71,7 +71,7 @@ export function stepDirectory(
   const problems = new Map<string, string>();
   const changes: DirectoryChange[] = [];
   let unsettled = false;
-  let lookAgainAt: number | undefined;
+  let nextScanAt: number | undefined;
   for (const [name, file] of listing) {
     const known = clusters.get(name);
     const fault = check(name);
@@ -80,25 +80,25 @@ export function stepDirectory(
       // Report only files with `endpoints:`, because others, such as an unreadable certificate, are not clusters.
       if (file.kind === 'config') problems.set(name, INVALID_NAME);
     } else if (file.kind === 'config') {
-      next.set(name, { hash: file.hash, doubtfulSince: undefined });
+      next.set(name, { hash: file.hash, invalidSince: undefined });
       if (known?.hash === file.hash) continue;
       changes.push({ type: known === undefined ? 'add' : 'change', name, connect: file.connect });
     } else if (file.kind === 'unusable') {
       unsettled = true;
-      problems.set(name, file.why);
-      if (known !== undefined) next.set(name, { ...known, doubtfulSince: undefined });
+      problems.set(name, file.reason);
+      if (known !== undefined) next.set(name, { ...known, invalidSince: undefined });
     } else if (known !== undefined) {
-      const doubtfulSince = known.doubtfulSince ?? now;
-      if (now - doubtfulSince >= GRACE_MS) continue;
+      const invalidSince = known.invalidSince ?? now;
+      if (now - invalidSince >= GRACE_MS) continue;
       unsettled = true;
-      lookAgainAt = Math.min(lookAgainAt ?? Number.POSITIVE_INFINITY, doubtfulSince + GRACE_MS);
+      nextScanAt = Math.min(nextScanAt ?? Number.POSITIVE_INFINITY, invalidSince + GRACE_MS);
       problems.set(
         name,
         'does not contain "endpoints:" any more; the cluster is removed if this does not change',
       );
-      next.set(name, { ...known, doubtfulSince });
+      next.set(name, { ...known, invalidSince });
     }
   }
   for (const name of clusters.keys()) if (!next.has(name)) changes.push({ type: 'remove', name });
-  return { state: { clusters: next, problems }, changes, unsettled, lookAgainAt };
+  return { state: { clusters: next, problems }, changes, unsettled, nextScanAt };
 }

@@ -137,9 +137,9 @@ export class ConfigFollower {
 
   async #scanNow(signal: AbortSignal): Promise<void> {
     const { source, clock, mesh } = this.#options;
-    const before = this.#problems();
+    const previous = this.#problems();
     this.#scans++;
-    let lookAgainMs = MAX_RETRY_MS;
+    let nextScanMs = MAX_RETRY_MS;
     try {
       const listing = await interruptible(() => source.list(), signal);
       const now = clock.now();
@@ -147,8 +147,8 @@ export class ConfigFollower {
       const step = stepDirectory(this.#state, listing, { now, check });
       this.#state = step.state;
       this.#unreadable = undefined;
-      if (!step.unsettled) lookAgainMs = RESCAN_MS;
-      else if (step.lookAgainAt !== undefined) lookAgainMs = step.lookAgainAt - now;
+      if (!step.unsettled) nextScanMs = RESCAN_MS;
+      else if (step.nextScanAt !== undefined) nextScanMs = step.nextScanAt - now;
       await Promise.all(step.changes.map((change) => this.#apply(change)));
       this.#isListed = true;
       this.#onListed();
@@ -156,8 +156,8 @@ export class ConfigFollower {
       if (signal.aborted) return;
       this.#unreadable = messageOf(error);
     }
-    this.#retryMs = this.#report(before) ? RETRY_MS : Math.min(2 * this.#retryMs, MAX_RETRY_MS);
-    this.#scanIn(lookAgainMs === RESCAN_MS ? RESCAN_MS : Math.min(lookAgainMs, this.#retryMs));
+    this.#retryMs = this.#report(previous) ? RETRY_MS : Math.min(2 * this.#retryMs, MAX_RETRY_MS);
+    this.#scanIn(nextScanMs === RESCAN_MS ? RESCAN_MS : Math.min(nextScanMs, this.#retryMs));
   }
 
   async #apply(change: DirectoryChange): Promise<void> {
@@ -167,9 +167,9 @@ export class ConfigFollower {
   }
 
   /** Reports new and changed problems. Returns true if there are any. */
-  #report(before: ReadonlyMap<string, string>): boolean {
-    const news = [...this.#problems()].filter(([name, why]) => before.get(name) !== why);
-    for (const [name, why] of news) this.#guard.call(this.#options.onProblem, name, why);
-    return news.length > 0;
+  #report(previous: ReadonlyMap<string, string>): boolean {
+    const newProblems = [...this.#problems()].filter(([name, why]) => previous.get(name) !== why);
+    for (const [name, why] of newProblems) this.#guard.call(this.#options.onProblem, name, why);
+    return newProblems.length > 0;
   }
 }

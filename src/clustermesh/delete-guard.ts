@@ -9,12 +9,12 @@ export interface DeleteGuardOptions {
   readonly backend: KvstoreBackend;
   /** The key that must exist for deletes to be applied, and the quorum read that has seen it. */
   readonly key: string;
-  readonly seen: KeyRead;
+  readonly initialRead: KeyRead;
   readonly clock: Clock;
   readonly random: Random;
   readonly signal: AbortSignal;
   /** Called once if the key was deleted or the store was replaced. */
-  readonly onGone: () => void;
+  readonly onKeyDeleted: () => void;
   /** Called with the failure when a read fails, and with undefined when a later read succeeds. */
   readonly onFailure: (failure: Failure | undefined) => void;
 }
@@ -34,8 +34,8 @@ export class DeleteGuard {
   readonly #options: DeleteGuardOptions;
   #proven = 0;
   /** The highest revision passed to {@link DeleteGuard.allows}. */
-  #asked = 0;
-  #gone = false;
+  #requestedRevision = 0;
+  #isKeyDeleted = false;
   #failures = 0;
   #reading: Promise<void> | undefined;
 
@@ -46,23 +46,23 @@ export class DeleteGuard {
   /** Returns true if the key existed at `revision`. Waits while the kvstore does not answer; returns false if the signal fires. */
   async allows(revision: number): Promise<boolean> {
     const { signal } = this.#options;
-    this.#asked = Math.max(this.#asked, revision);
-    while (revision > this.#proven && !this.#gone && !signal.aborted) {
-      this.#reading ??= this.#read(this.#asked).finally(() => {
+    this.#requestedRevision = Math.max(this.#requestedRevision, revision);
+    while (revision > this.#proven && !this.#isKeyDeleted && !signal.aborted) {
+      this.#reading ??= this.#read(this.#requestedRevision).finally(() => {
         this.#reading = undefined;
       });
       await this.#reading;
     }
-    return !this.#gone && !signal.aborted;
+    return !this.#isKeyDeleted && !signal.aborted;
   }
 
-  async #read(asked: number): Promise<void> {
+  async #read(requestedRevision: number): Promise<void> {
     const { backend, key, signal, clock, random, onFailure } = this.#options;
     try {
       const found = await backend.read(key, { signal });
       if (this.#failures > 0) onFailure(undefined);
       this.#failures = 0;
-      this.#judge(found, asked);
+      this.#evaluate(found, requestedRevision);
     } catch (thrown) {
       if (signal.aborted) return;
       onFailure(failureOf(thrown, clock));
@@ -70,14 +70,15 @@ export class DeleteGuard {
     }
   }
 
-  #judge({ kv, header }: KeyRead, asked: number): void {
-    const { seen, onGone } = this.#options;
-    const sameStore = header.clusterID === seen.header.clusterID && header.revision >= asked;
-    if (sameStore && kv !== undefined && kv.createRevision === seen.kv?.createRevision) {
+  #evaluate({ kv, header }: KeyRead, requestedRevision: number): void {
+    const { initialRead, onKeyDeleted } = this.#options;
+    const sameStore =
+      header.clusterID === initialRead.header.clusterID && header.revision >= requestedRevision;
+    if (sameStore && kv !== undefined && kv.createRevision === initialRead.kv?.createRevision) {
       this.#proven = Math.max(this.#proven, header.revision);
     } else {
-      this.#gone = true;
-      onGone();
+      this.#isKeyDeleted = true;
+      onKeyDeleted();
     }
   }
 }

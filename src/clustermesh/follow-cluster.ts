@@ -41,12 +41,12 @@ export async function readHandshake(
 }
 
 /** Returns true if the kvstore is known to be replaced or restored since the read `before`. */
-export function isReplaced(before: KeyRead | undefined, now: KeyRead): boolean {
-  if (before === undefined) return false;
-  const { clusterID, revision } = before.header;
+export function isReplaced(previous: KeyRead | undefined, now: KeyRead): boolean {
+  if (previous === undefined) return false;
+  const { clusterID, revision } = previous.header;
   if (now.header.clusterID !== clusterID || now.header.revision < revision) return true;
   return (
-    before.kv !== undefined && now.kv !== undefined && before.kv.createRevision !== now.kv.createRevision
+    previous.kv !== undefined && now.kv !== undefined && previous.kv.createRevision !== now.kv.createRevision
   );
 }
 
@@ -72,9 +72,9 @@ export interface FollowParams {
  */
 export async function followCluster(cluster: FollowParams, signal: AbortSignal): Promise<FollowEnd> {
   const { stores, options } = cluster;
-  const left = new AbortController();
-  const leave = (): void => left.abort();
-  using either = new EitherSignal(signal, left.signal);
+  const stop = new AbortController();
+  const leave = (): void => stop.abort();
+  using either = new EitherSignal(signal, stop.signal);
   const request = requestOf(cluster, either.signal, leave);
   const failures: unknown[] = [];
   /** Runs a reader. Its end stops the other readers, whatever the reason is. Never rejects. */
@@ -103,7 +103,15 @@ function requestOf(cluster: FollowParams, signal: AbortSignal, leave: () => void
   const { backend, name, stores, read, options, clock, random, onReading, onComplete } = cluster;
   const missing = new Set(stores.resources);
   const guard = new DeleteGuard({
-    ...{ backend, key: clusterConfigKey(name), seen: read, clock, random, signal, onGone: leave },
+    ...{
+      backend,
+      key: clusterConfigKey(name),
+      initialRead: read,
+      clock,
+      random,
+      signal,
+      onKeyDeleted: leave,
+    },
     onFailure: (error) => onReading('deletes', error === undefined ? 'ended' : 'waiting', error),
   });
   const mayDelete = {
@@ -132,7 +140,7 @@ async function watchConfig(
   { signal, onReading }: Pick<FollowRequest, 'signal' | 'onReading'>,
 ): Promise<FollowEnd> {
   const key = clusterConfigKey(name);
-  const before = read.kv?.value;
+  const previous = read.kv?.value;
   let now: Uint8Array | undefined;
   let listed = false;
   const watch = backend.watch(CLUSTER_CONFIG_PREFIX, {
@@ -145,7 +153,7 @@ async function watchConfig(
       if (event.key === key) now = event.type === 'delete' ? undefined : event.value;
       listed ||= event.type === 'list-done';
     }
-    const same = now === undefined || before === undefined ? now === before : equalBytes(now, before);
+    const same = now === undefined || previous === undefined ? now === previous : equalBytes(now, previous);
     if (listed && !same) return 'ended';
   }
   return endOf(watch);

@@ -93,7 +93,7 @@ export class FollowedCluster {
   readonly #stores: ResourceStores;
   readonly #tasks: Supervisor;
   readonly #readings = new WatchStates();
-  readonly #view: ClusterView;
+  readonly #status: ClusterView;
   readonly #inputs: ClusterInput[] = [];
   #stepping = false;
   #state: ClusterState;
@@ -104,7 +104,7 @@ export class FollowedCluster {
   #complete = false;
   /** Resolves when all previous attempts have ended. */
   #leaving: Promise<void> = Promise.resolve();
-  #whenOver: (() => void)[] = [];
+  #endWaiters: (() => void)[] = [];
   #expiry: Timer | undefined;
   /** Time of the first of the consecutive failures, monotonic. */
   #failingSince = 0;
@@ -115,12 +115,12 @@ export class FollowedCluster {
     this.#state = options.initial;
     this.#rejections = new RejectionLog(options.onReject);
     this.#tasks = new Supervisor({ clock, random });
-    this.#view = new ClusterView(clock);
+    this.#status = new ClusterView(clock);
     this.#stores = options.stores({
       identities: this.identities,
       rejections: this.#rejections,
       onApplied: () => this.#applied(),
-      onFault: (error) => this.#view.failed(`an engine failed: ${messageOf(error)}`),
+      onFault: (error) => this.#status.failed(`an engine failed: ${messageOf(error)}`),
     });
     this.#watchExpiry();
   }
@@ -150,7 +150,7 @@ export class FollowedCluster {
     return {
       name: this.name,
       synced: this.#stores.isSynced,
-      progressAt: this.#view.progressAt,
+      progressAt: this.#status.progressAt,
       failures,
       settled: phase === 'unconfigured',
     };
@@ -160,7 +160,7 @@ export class FollowedCluster {
     const { config, expired, failures } = this.#state;
     return {
       name: this.name,
-      ...this.#view.status(),
+      ...this.#status.status(),
       kvstore: this.#backend?.status(),
       config,
       resources: this.#stores.status(),
@@ -194,7 +194,7 @@ export class FollowedCluster {
   async #end(type: 'stop' | 'remove'): Promise<void> {
     this.#dispatch({ type });
     const isOver = (): boolean => this.#state.phase === 'removed' || this.#state.phase === 'stopped';
-    if (!isOver()) await new Promise<void>((resolve) => this.#whenOver.push(resolve));
+    if (!isOver()) await new Promise<void>((resolve) => this.#endWaiters.push(resolve));
   }
 
   // ── The machine ────────────────────────────────────────────────────────────────────────────────────────
@@ -213,17 +213,17 @@ export class FollowedCluster {
   }
 
   #step(input: ClusterInput): void {
-    const before = this.#state;
-    const { state, effects } = stepCluster(before, input);
+    const previous = this.#state;
+    const { state, effects } = stepCluster(previous, input);
     this.#state = state;
-    if (state.phase !== before.phase) this.#complete = false;
-    if (state.failures !== before.failures && state.lastFailure !== undefined)
-      this.#view.failed(state.lastFailure);
+    if (state.phase !== previous.phase) this.#complete = false;
+    if (state.failures !== previous.failures && state.lastFailure !== undefined)
+      this.#status.failed(state.lastFailure);
     for (const effect of effects) this.#perform(effect, state.attempt);
   }
 
   #perform(effect: ClusterEffect, attempt: number): void {
-    if (effect.do === 'leave') this.#leave(attempt, effect.hangUp);
+    if (effect.do === 'leave') this.#leave(attempt, effect.closeClient);
     else if (effect.do === 'validate') {
       const objection = this.#options.objection(effect.config);
       this.#dispatch({ type: 'validated', attempt, objection });
@@ -237,7 +237,7 @@ export class FollowedCluster {
       case 'read-config':
         return this.#readConfig(attempt, signal);
       case 'withdraw':
-        return this.#withdraw(attempt, effect.what, signal);
+        return this.#withdraw(attempt, effect.scope, signal);
       case 'follow':
         return this.#follow(attempt, effect, signal);
       case 'await-config':
@@ -254,11 +254,11 @@ export class FollowedCluster {
     });
   }
 
-  #leave(attempt: number, hangUp: boolean): void {
+  #leave(attempt: number, closeClient: boolean): void {
     const stopped = this.#tasks.stop();
     this.#leaving = Promise.all([this.#leaving, stopped]).then(async () => {
       this.#readings.clear();
-      if (hangUp) await this.#hangUp();
+      if (closeClient) await this.#closeClient();
       this.#dispatch({ type: 'left', attempt });
     });
   }
@@ -267,38 +267,44 @@ export class FollowedCluster {
    * Closes the client, except that of the own cluster, which its caller closes. Never rejects, because a client that cannot be
    * closed must not prevent the removal of the cluster.
    */
-  async #hangUp(): Promise<void> {
+  async #closeClient(): Promise<void> {
     const backend = this.#backend;
     this.#backend = undefined;
     if (backend === undefined || this.#state.own) return;
-    await this.#within(CLOSE_MS, 'its kvstore client was not closed', () => backend.close()).catch(
-      (error: unknown) => this.#view.failed(messageOf(error)),
+    await this.#runWithin(CLOSE_MS, 'its kvstore client was not closed', () => backend.close()).catch(
+      (error: unknown) => this.#status.failed(messageOf(error)),
     );
   }
 
-  async #open(attempt: number, left: AbortSignal): Promise<void> {
-    await this.#options.gate?.pass(CONNECT_WEIGHT, left);
-    if (left.aborted) return;
+  async #open(attempt: number, leaving: AbortSignal): Promise<void> {
+    await this.#options.gate?.pass(CONNECT_WEIGHT, leaving);
+    if (leaving.aborted) return;
     const make = (signal: AbortSignal): KvstoreBackend | Promise<KvstoreBackend> | undefined =>
       this.#connect?.(signal);
     const close = (late: KvstoreBackend | undefined): unknown => late?.close();
-    this.#backend = await this.#within(CONNECT_MS, 'its kvstore client was not created', make, left, close);
+    this.#backend = await this.#runWithin(
+      CONNECT_MS,
+      'its kvstore client was not created',
+      make,
+      leaving,
+      close,
+    );
     if (this.#options.retries !== undefined) this.#backend?.retryInTurn(this.#options.retries);
     this.#dispatch({ type: 'connected', attempt });
   }
 
   /** Runs foreign `work` with a time limit. Rejects with `why` if it takes longer. */
-  async #within<T>(
+  async #runWithin<T>(
     ms: number,
     why: string,
     work: Work<T>,
-    left?: AbortSignal,
+    leaving?: AbortSignal,
     discard?: (late: T) => unknown,
   ): Promise<T> {
     const late = new AbortController();
     const error = new Error(`${why} within ${ms / 1000} s`);
     const timer = this.#options.clock.after(ms, () => late.abort(error));
-    using either = left === undefined ? undefined : new EitherSignal(left, late.signal);
+    using either = leaving === undefined ? undefined : new EitherSignal(leaving, late.signal);
     const signal = either?.signal ?? late.signal;
     try {
       return await interruptible(() => work(signal), signal, discard);
@@ -330,34 +336,34 @@ export class FollowedCluster {
     this.#dispatch({ type: 'config', attempt, config: config?.value, replaced, others });
   }
 
-  async #withdraw(attempt: number, what: Withdrawal, signal: AbortSignal): Promise<void> {
+  async #withdraw(attempt: number, scope: Withdrawal, signal: AbortSignal): Promise<void> {
     const { clock, random } = this.#options;
     for (let tries = 1; tries <= WITHDRAWALS && !signal.aborted; tries++) {
       try {
-        if (what === 'services') await this.#stores.withdrawServices(signal);
+        if (scope === 'services') await this.#stores.withdrawServices(signal);
         else await this.#stores.withdraw(signal);
         break;
       } catch (error) {
-        this.#view.failed(`an engine failed to delete the state of the cluster: ${messageOf(error)}`);
+        this.#status.failed(`an engine failed to delete the state of the cluster: ${messageOf(error)}`);
       }
       if (tries < WITHDRAWALS) await sleep(clock, backoffDelay(tries, BACKOFF, random), signal);
     }
     if (signal.aborted) return;
-    if (what === 'everything') this.#view.forget();
+    if (scope === 'everything') this.#status.forget();
     this.#dispatch({ type: 'drained', attempt });
   }
 
   async #follow(attempt: number, options: ClusterFollow, signal: AbortSignal): Promise<void> {
     const { clock, random, refillMs = REFILL_MS } = this.#options;
-    await this.#stores.begin(options.config, signal);
+    await this.#stores.configure(options.config, signal);
     const onComplete = (): void => {
       this.#complete = true;
       this.#dispatch({ type: 'complete', attempt });
     };
-    const refill = async (left: AbortSignal): Promise<void> => {
+    const refill = async (leaving: AbortSignal): Promise<void> => {
       // An empty kvstore deletes nothing, however long it is empty.
-      do await sleep(clock, refillMs, left);
-      while (!left.aborted && this.#stores.shown === 0);
+      do await sleep(clock, refillMs, leaving);
+      while (!leaving.aborted && this.#stores.watchedKeys === 0);
       this.#dispatch({ type: 'refilled', attempt });
     };
     if (options.refill) void this.#tasks.runWithRestart('refill', refill);
@@ -376,12 +382,12 @@ export class FollowedCluster {
   readonly #onReading: OnReading = (reading, state, failure) => {
     this.#readings.observe(reading, state);
     if (failure !== undefined && (state === 'waiting' || state === 'forbidden'))
-      this.#view.failed(failure.message);
+      this.#status.failed(failure.message);
     this.#update();
   };
 
   #applied(): void {
-    this.#view.arrived(this.#stores.arrived);
+    this.#status.arrived(this.#stores.arrived);
     this.#update();
   }
 
@@ -391,10 +397,10 @@ export class FollowedCluster {
     const connected =
       this.#readings.size > 0 ? this.#readings.areUp : this.#backend?.status().connected === true;
     const { isSynced: known, size: keys } = this.#stores;
-    const isChanged = this.#view.update(this.#state, { connected, complete: this.#complete, known, keys });
+    const isChanged = this.#status.update(this.#state, { connected, complete: this.#complete, known, keys });
     this.#watchExpiry();
     const { phase } = this.#state;
-    if (phase === 'removed' || phase === 'stopped') for (const over of this.#whenOver.splice(0)) over();
+    if (phase === 'removed' || phase === 'stopped') for (const over of this.#endWaiters.splice(0)) over();
     if (isChanged) this.#options.onChange();
   }
 

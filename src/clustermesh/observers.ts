@@ -22,8 +22,8 @@ export function ipObserver(
 ): StoreObserver<IPIdentityPair> {
   const { source, owner } = writer;
   return {
-    onUpdate: (_name, { key, identity: said, hostIP, encryptKey, k8s }) => {
-      const identity = said === RESERVED_IDENTITIES.host ? peerHost : said;
+    onUpdate: (_name, { key, identity: announced, hostIP, encryptKey, k8s }) => {
+      const identity = announced === RESERVED_IDENTITIES.host ? peerHost : announced;
       ipcache.upsert(key, { source, owner, identity, hostIP, encryptKey, k8s });
     },
     onDelete: (name) => {

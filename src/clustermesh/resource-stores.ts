@@ -89,10 +89,10 @@ export abstract class ResourceStores {
   }
 
   /** Number of keys from the current watches. Unlike held keys, these are in the kvstore now. */
-  get shown(): number {
-    let shown = 0;
-    for (const store of this.stores.values()) shown += store.status().watch?.keys ?? 0;
-    return shown;
+  get watchedKeys(): number {
+    let watchedKeys = 0;
+    for (const store of this.stores.values()) watchedKeys += store.status().watch?.keys ?? 0;
+    return watchedKeys;
   }
 
   status(): ResourceStatuses {
@@ -100,7 +100,7 @@ export abstract class ResourceStores {
   }
 
   /** Applies the configuration from the handshake. Nothing is followed before it resolves or the signal fires. */
-  abstract begin(config: ClusterConfig | undefined, signal: AbortSignal): void | Promise<void>;
+  abstract configure(config: ClusterConfig | undefined, signal: AbortSignal): void | Promise<void>;
 
   /** Withdraws all services. They must not be followed any more. Signal and errors as with {@link withdraw}. */
   abstract withdrawServices(signal: AbortSignal): Promise<void>;

@@ -49,7 +49,7 @@ export function waitForClusters(
   clusters: SyncingClusters,
   deadline: SyncDeadline & { readonly clock: Clock },
 ): Promise<readonly string[]> {
-  return new Promise((resolve) => new SyncWait(clusters, deadline, resolve).begin());
+  return new Promise((resolve) => new SyncWait(clusters, deadline, resolve).start());
 }
 
 class SyncWait {
@@ -57,9 +57,9 @@ class SyncWait {
   readonly #deadline: SyncDeadline & { readonly clock: Clock };
   readonly #resolve: (missing: readonly string[]) => void;
   /** Names of the awaited clusters. */
-  readonly #awaited = new Set<string>();
+  readonly #awaitedClusters = new Set<string>();
   /** Earliest start of each cluster's time: when the wait first saw the cluster, or the end of a suspension of the process. */
-  #since = new Map<string, number>();
+  #startTimes = new Map<string, number>();
   #timer: { readonly at: number; readonly timer: Timer } | undefined;
   #unsubscribe: Unsubscribe | undefined;
 
@@ -73,59 +73,60 @@ class SyncWait {
     this.#resolve = resolve;
   }
 
-  begin(): void {
+  start(): void {
     const { signal } = this.#deadline;
     this.#unsubscribe = this.#clusters.onChange((name) => {
-      this.#look(name);
+      this.#check(name);
       this.#proceed();
     });
     signal?.addEventListener('abort', this.#end, { once: true });
     if (signal?.aborted === true) this.#end();
-    else this.#lookAtAll();
+    else this.#checkAll();
   }
 
-  #lookAtAll(): void {
-    for (const name of this.#clusters.names) this.#look(name);
+  #checkAll(): void {
+    for (const name of this.#clusters.names) this.#check(name);
     this.#proceed();
   }
 
-  #look(name: string): void {
+  #check(name: string): void {
     const { clock, deadlineMs, failures = Number.POSITIVE_INFINITY } = this.#deadline;
     const cluster = this.#clusters.progressOf(name);
     const now = clock.now();
-    if (cluster !== undefined && !this.#since.has(name)) this.#since.set(name, now);
+    if (cluster !== undefined && !this.#startTimes.has(name)) this.#startTimes.set(name, now);
     const isAwaited =
       cluster !== undefined &&
       !cluster.synced &&
       !cluster.settled &&
       cluster.failures < failures &&
       now < this.#startOf(cluster) + deadlineMs;
-    if (isAwaited) this.#awaited.add(name);
-    else this.#awaited.delete(name);
+    if (isAwaited) this.#awaitedClusters.add(name);
+    else this.#awaitedClusters.delete(name);
   }
 
   #startOf({ name, progressAt }: SyncProgress): number {
-    return Math.max(progressAt, this.#since.get(name) ?? 0);
+    return Math.max(progressAt, this.#startTimes.get(name) ?? 0);
   }
 
   /** Ends the wait if no cluster is awaited. Otherwise sets the timer to the earliest deadline, unless it is set. */
   #proceed(): void {
-    if (this.#awaited.size === 0) {
+    if (this.#awaitedClusters.size === 0) {
       this.#end();
       return;
     }
     const { clock, deadlineMs } = this.#deadline;
     if (this.#timer !== undefined) return;
-    const starts = [...this.#awaited].flatMap((name) => this.#clusters.progressOf(name) ?? []);
+    const starts = [...this.#awaitedClusters].flatMap((name) => this.#clusters.progressOf(name) ?? []);
     const at = Math.min(...starts.map((cluster) => this.#startOf(cluster))) + deadlineMs;
-    this.#timer = { at, timer: clock.after(at - clock.now(), () => this.#due(at)) };
+    this.#timer = { at, timer: clock.after(at - clock.now(), () => this.#onTimer(at)) };
   }
 
-  #due(at: number): void {
+  #onTimer(at: number): void {
     this.#timer = undefined;
     const now = this.#deadline.clock.now();
-    if (now - at > STALL_MS) this.#since = new Map([...this.#since.keys()].map((name) => [name, now]));
-    this.#lookAtAll();
+    if (now - at > STALL_MS)
+      this.#startTimes = new Map([...this.#startTimes.keys()].map((name) => [name, now]));
+    this.#checkAll();
   }
 
   readonly #end = (): void => {

@@ -159,9 +159,9 @@ export class KvstoreClient implements KvstoreBackend {
           for (const key of keys) this.#ownWrites.forget(key);
           this.#leaseLosses.lost(keys);
         },
-        onLosing: (reported) => this.#leaseLosses.losing(reported),
+        onLeasesLost: (reported) => this.#leaseLosses.reporting(reported),
         onGranted: (lease) => witnesses?.granted(lease, this.#closed.signal),
-        onKept: () => void this.#compareOwnWrites().catch(() => {}), // the supervisor counts the failure
+        onRenewed: () => void this.#compareOwnWrites().catch(() => {}), // the supervisor counts the failure
       });
     this.#leases = keeper('leases', leaseSeconds);
     this.#firstExpiringLeases = keeper(
@@ -181,7 +181,7 @@ export class KvstoreClient implements KvstoreBackend {
       put: (key, lease) =>
         this.#call(() => this.#transport.txn({ compare: [], writes: [{ op: 'put', key, value, lease }] })),
       watch: (prefix, signal) => this.watch(prefix, { signal }),
-      onGone: (lease) => {
+      onLeaseEnded: (lease) => {
         for (const keeper of this.#keepers) keeper.markLost(lease);
       },
     });

@@ -11,7 +11,7 @@ import { loadEtcdConfig, MAX_CONFIG_BYTES, type ReadPem, readPem } from '../kvst
 import { readFileHead } from '../kvstore/etcd/regular-file.ts';
 import type { KvstoreBackend } from '../kvstore/session/backend.ts';
 
-const DANGLING: ConfigFile = { kind: 'unusable', why: 'broken symbolic link' };
+const DANGLING: ConfigFile = { kind: 'unusable', reason: 'broken symbolic link' };
 
 /** The keys that identify an etcd configuration. */
 const ENDPOINTS = ['endpoints', '"endpoints"', "'endpoints'"];
@@ -137,7 +137,7 @@ export class ConfigFolder implements ConfigSource {
       const { bytes, isWhole } = await readFileHead(path, MAX_CONFIG_BYTES);
       const content = bytes.toString('utf8');
       if (!saysEndpoints(content)) return { kind: 'other' };
-      if (!isWhole) return { kind: 'unusable', why: 'the file is larger than 64 kB' };
+      if (!isWhole) return { kind: 'unusable', reason: 'the file is larger than 64 kB' };
       const before = this.#known.get(name);
       const config =
         before !== undefined && (await isUnchanged(before, content, read))
@@ -147,7 +147,7 @@ export class ConfigFolder implements ConfigSource {
       return config.file;
     } catch (error) {
       if (isGone(error)) return (await exists(path)) ? DANGLING : undefined;
-      return { kind: 'unusable', why: messageOf(error) };
+      return { kind: 'unusable', reason: messageOf(error) };
     }
   }
 

@@ -56,7 +56,7 @@ async function folderProblems(path: string): Promise<readonly string[]> {
   try {
     const files = await new ConfigFolder(path, connectNever).list();
     return [...files].flatMap(([name, file]) =>
-      file.kind === 'unusable' ? [`${option}/${name}: ${file.why}`] : [],
+      file.kind === 'unusable' ? [`${option}/${name}: ${file.reason}`] : [],
     );
   } catch (error) {
     return [unreadable('--clustermesh-config', path, error).message];

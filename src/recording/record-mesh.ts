@@ -79,7 +79,7 @@ async function openSources(
     });
     for (const [store, file] of files) {
       if (file.kind === 'unusable')
-        unusable.push(`--clustermesh-config ${clustermeshConfig}/${store}: ${file.why}`);
+        unusable.push(`--clustermesh-config ${clustermeshConfig}/${store}: ${file.reason}`);
       if (file.kind === 'config' && store !== clusterName)
         sources.push({ store, backend: await file.connect(context.signal) });
     }

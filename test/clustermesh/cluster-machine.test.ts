@@ -111,9 +111,9 @@ describe('the state machine of a remote cluster', () => {
     const hangsUp = (type: 'connect' | 'stop' | 'remove' | 'failed' | 'outdated'): unknown =>
       play([[type]], WATCHING).effects;
     for (const type of ['connect', 'stop', 'remove'] as const)
-      expect(hangsUp(type)).toEqual([{ do: 'leave', hangUp: true }]);
+      expect(hangsUp(type)).toEqual([{ do: 'leave', closeClient: true }]);
     for (const type of ['failed', 'outdated'] as const)
-      expect(hangsUp(type)).toEqual([{ do: 'leave', hangUp: false }]);
+      expect(hangsUp(type)).toEqual([{ do: 'leave', closeClient: false }]);
     expect(play([['failed'], ['left'], ['retry']], WATCHING).did.at(-1)).toBe('read-config');
     expect(play([['connect'], ['left'], ['failed'], ['left'], ['retry']], WATCHING).did.at(-1)).toBe(
       'connect',
@@ -257,8 +257,8 @@ describe('services of a cluster that is unreachable for too long', () => {
   it('are withdrawn once, after their watches have ended, and then read again', () => {
     const { state, effects } = play([['expired'], ['left'], ['drained'], ['expired']], WATCHING);
     expect(effects).toEqual([
-      { do: 'leave', hangUp: false },
-      { do: 'withdraw', what: 'services' },
+      { do: 'leave', closeClient: false },
+      { do: 'withdraw', scope: 'services' },
       { do: 'read-config' },
     ]);
     expect(state).toMatchObject({ phase: 'handshake', expired: true, id: 1, config: config(1) });
@@ -285,7 +285,9 @@ describe('services of a cluster that is unreachable for too long', () => {
 
   it('are withdrawn with everything else if that is withdrawn anyway', () => {
     const rejected = play([...AGAIN, read(config(2)), ['validated', { objection: 'taken' }]], WATCHING).state;
-    expect(play([['expired'], ['left']], rejected).effects).toEqual([{ do: 'withdraw', what: 'everything' }]);
+    expect(play([['expired'], ['left']], rejected).effects).toEqual([
+      { do: 'withdraw', scope: 'everything' },
+    ]);
   });
 });
 

@@ -13,7 +13,7 @@ const connect = (): never => {
 };
 const config = (hash: string): ConfigFile => ({ kind: 'config', hash, connect });
 const OTHER: ConfigFile = { kind: 'other' };
-const broken = (why: string): ConfigFile => ({ kind: 'unusable', why });
+const broken = (reason: string): ConfigFile => ({ kind: 'unusable', reason });
 
 function step(
   files: Readonly<Record<string, ConfigFile>>,
@@ -83,17 +83,17 @@ describe('a listing of the configuration directory', () => {
     expect([did(torn), torn.unsettled]).toEqual([[], true]);
     expect(did(step({ a: config('1') }, torn.state, 2000))).toEqual([]);
     expect(did(step({ a: config('2') }, torn.state, 2000))).toEqual(['change a']);
-    expect(torn.lookAgainAt).toBe(1000 + GRACE_MS);
+    expect(torn.nextScanAt).toBe(1000 + GRACE_MS);
     const still = step({ a: OTHER }, torn.state, 999 + GRACE_MS);
     expect(did(still)).toEqual([]);
-    expect(still.lookAgainAt).toBe(1000 + GRACE_MS);
+    expect(still.nextScanAt).toBe(1000 + GRACE_MS);
     // Of several, the one that is due first.
     const both = step(
       { a: OTHER, b: OTHER },
       step({ a: OTHER, b: config('1') }, torn.state, 2000).state,
       3000,
     );
-    expect(both.lookAgainAt).toBe(1000 + GRACE_MS);
+    expect(both.nextScanAt).toBe(1000 + GRACE_MS);
     expect(did(step({ a: OTHER }, still.state, 1000 + GRACE_MS))).toEqual(['remove a']);
   });
 });

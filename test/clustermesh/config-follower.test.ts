@@ -109,7 +109,7 @@ describe('a configuration directory that is followed', () => {
   });
 
   it('is read again soon if a file is unusable', async () => {
-    directory.write('a', { kind: 'unusable', why: 'no YAML' });
+    directory.write('a', { kind: 'unusable', reason: 'no YAML' });
     await follower.start();
     expect(problems).toEqual(['a: no YAML']);
     directory.write('a', config('1'), { told: false });
@@ -153,12 +153,12 @@ describe('a configuration directory that is followed', () => {
   });
 
   it('is read less and less often if the problem stays the same', async () => {
-    directory.write('a', { kind: 'unusable', why: 'no YAML' });
+    directory.write('a', { kind: 'unusable', reason: 'no YAML' });
     await follower.start();
     await advance(clock, 600_000);
     expect(directory.listings).toBeLessThan(65);
     expect(problems).toHaveLength(1);
-    directory.write('b', { kind: 'unusable', why: 'no YAML' }, { told: false });
+    directory.write('b', { kind: 'unusable', reason: 'no YAML' }, { told: false });
     while (problems.length < 2) await advance(clock, 100);
     const before = directory.listings;
     await advance(clock, 2_000);
@@ -188,7 +188,7 @@ describe('a configuration directory that is followed', () => {
         throw new Error('a broken report');
       },
     });
-    directory.write('a', { kind: 'unusable', why: 'no YAML' });
+    directory.write('a', { kind: 'unusable', reason: 'no YAML' });
     await follower.start();
     directory.write('a', config('1'), { told: false });
     await advance(clock, 2000);

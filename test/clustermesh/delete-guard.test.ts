@@ -43,8 +43,8 @@ describe('deletes of a cluster', () => {
     guard = new DeleteGuard({
       // Nothing else of it is used.
       backend: backend as KvstoreBackend,
-      ...{ key: KEY, seen: shown(8), clock, random: () => 0.5, signal: caller.signal },
-      onGone: () => gone++,
+      ...{ key: KEY, initialRead: shown(8), clock, random: () => 0.5, signal: caller.signal },
+      onKeyDeleted: () => gone++,
       onFailure: (failure) => failures.push(failure),
     });
   });

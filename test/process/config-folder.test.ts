@@ -101,7 +101,7 @@ describe('a folder of configurations', () => {
     const { user, system } = process.cpuUsage(began);
     expect((user + system) / 1000).toBeLessThan(1000);
     expect(
-      [...listing].map(([name, file]) => [name, file.kind === 'unusable' ? file.why : file.kind]),
+      [...listing].map(([name, file]) => [name, file.kind === 'unusable' ? file.reason : file.kind]),
     ).toEqual([
       ['blanks', 'other'],
       ['keys', 'has more than 4096 words'],
@@ -117,9 +117,9 @@ describe('a folder of configurations', () => {
     symlinkSync('/dev/zero', join(path, 'device'));
     const listing = await folderOf(path).folder.list();
     expect([...listing]).toEqual([
-      ['device', { kind: 'unusable', why: 'is a device, not a file' }],
-      ['fifo', { kind: 'unusable', why: 'is a FIFO, not a file' }],
-      ['folder', { kind: 'unusable', why: 'is a folder, not a file' }],
+      ['device', { kind: 'unusable', reason: 'is a device, not a file' }],
+      ['fifo', { kind: 'unusable', reason: 'is a FIFO, not a file' }],
+      ['folder', { kind: 'unusable', reason: 'is a folder, not a file' }],
     ]);
   });
 
@@ -201,7 +201,7 @@ describe('a folder of configurations', () => {
     copyFileSync(renewed.certificate, cert);
     expect((await folder.list()).get('a')).toMatchObject({
       kind: 'unusable',
-      why: expect.stringContaining('the key does not match the certificate'),
+      reason: expect.stringContaining('the key does not match the certificate'),
     });
     copyFileSync(renewed.key, key);
     const after = await hashOf(folder, 'a');
@@ -210,7 +210,7 @@ describe('a folder of configurations', () => {
     rmSync(key);
     expect((await folder.list()).get('a')).toMatchObject({
       kind: 'unusable',
-      why: expect.stringMatching(/^key-file .*c\.key": no such file or folder/),
+      reason: expect.stringMatching(/^key-file .*c\.key": no such file or folder/),
     });
   });
 
@@ -224,7 +224,7 @@ describe('a folder of configurations', () => {
     [`${YAML}insecure-transport: maybe`, 'insecure-transport "maybe": must be true or false'],
   ])('says of %j what is wrong with it', async (content, why) => {
     const file = (await folderOf(temporaryFolder({ a: content })).folder.list()).get('a');
-    expect(file).toMatchObject({ kind: 'unusable', why: expect.stringContaining(why) });
+    expect(file).toMatchObject({ kind: 'unusable', reason: expect.stringContaining(why) });
   });
 
   it('says of a link that leads nowhere that it does, and does not take it for removed', async () => {

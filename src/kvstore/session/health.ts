@@ -45,7 +45,7 @@ export class KvstoreHealth {
   #quorum: KvstoreHealthStatus['quorum'] = 'unknown';
   #endpoints: readonly EndpointStatus[] = [];
   #beat = 0;
-  #beatAt = 0;
+  #heartbeatAt = 0;
 
   constructor(options: KvstoreHealthOptions) {
     const { clock, random = Math.random, onFailure } = options;
@@ -54,7 +54,7 @@ export class KvstoreHealth {
   }
 
   status(): KvstoreHealthStatus {
-    const age = this.#options.clock.now() - this.#beatAt;
+    const age = this.#options.clock.now() - this.#heartbeatAt;
     const heartbeat = this.#beat === 0 ? 'never' : age > STALE_MS ? 'stale' : 'fresh';
     const { failures, lastFailure } = this.#tasks.status();
     return { quorum: this.#quorum, heartbeat, endpoints: this.#endpoints, failures, lastFailure };
@@ -63,23 +63,23 @@ export class KvstoreHealth {
   /** Runs checks until the signal fires, even if the backend ignores the signal. */
   async run(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
-      await this.look(signal);
+      await this.check(signal);
       await sleep(this.#options.clock, LOOK_MS, signal);
     }
   }
 
   /** Runs one check. Never rejects. */
-  async look(signal?: AbortSignal): Promise<void> {
-    const look = (until: AbortSignal): Promise<void> => interruptible(() => this.#look(until), until);
+  async check(signal?: AbortSignal): Promise<void> {
+    const check = (until: AbortSignal): Promise<void> => interruptible(() => this.#check(until), until);
     try {
-      await this.#tasks.run('health', look, { signal });
+      await this.#tasks.run('health', check, { signal });
       this.#quorum = 'ok';
     } catch {
       if (signal?.aborted !== true) this.#quorum = 'failing'; // the supervisor counts the failure
     }
   }
 
-  async #look(signal: AbortSignal): Promise<void> {
+  async #check(signal: AbortSignal): Promise<void> {
     const { backend, clock } = this.#options;
     const [heartbeat, endpoints] = await Promise.all([
       backend.get(HEARTBEAT_KEY, { signal }),
@@ -88,11 +88,11 @@ export class KvstoreHealth {
     this.#endpoints = endpoints;
     if (heartbeat === undefined || heartbeat.modRevision === this.#beat) return;
     this.#beat = heartbeat.modRevision;
-    this.#beatAt = clock.now();
+    this.#heartbeatAt = clock.now();
   }
 }
 
-checkArguments(KvstoreHealth, { run: { signal: SIGNAL }, look: { signal: optional(SIGNAL) } });
+checkArguments(KvstoreHealth, { run: { signal: SIGNAL }, check: { signal: optional(SIGNAL) } });
 
 /** Counters of a {@link Heartbeat}. */
 export interface HeartbeatStatus {

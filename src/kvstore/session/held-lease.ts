@@ -15,24 +15,24 @@ export interface LeaseTerms {
 }
 
 /** A point in time on both clocks. */
-export interface Moment {
-  readonly now: number;
+export interface ClockReading {
+  readonly monotonic: number;
   readonly wall: number;
 }
 
 /** Reads both clocks. */
-export function momentOf(clock: Clock): Moment {
-  return { now: clock.now(), wall: clock.wallTime() };
+export function clockReading(clock: Clock): ClockReading {
+  return { monotonic: clock.now(), wall: clock.wallTime() };
 }
 
 const BACKOFF = { baseMs: 500, capMs: 5000 };
 // The server starts its timer later than the client. The remaining margin allows for different clock speeds.
-const EXCLUSIVE_PART = 0.9;
+const EXCLUSIVE_FRACTION = 0.9;
 // Minimum number of checks in the time of a lease. With the fraction above, the loss of an exclusive lease is detected at 94 % of
 // its time at the latest. The lease of a lock, 25 s, is checked every second.
-const LOOKS = 6;
-const EXCLUSIVE_LOOKS = 25;
-const MAX_LOOK_MS = 5000;
+const CHECKS_PER_LEASE = 6;
+const CHECKS_PER_EXCLUSIVE_LEASE = 25;
+const MAX_CHECK_MS = 5000;
 
 /**
  * A lease as seen by its client: its age, its expiry, and the time of its next keepalive. Its time counts from the last answered
@@ -48,24 +48,24 @@ export class HeldLease {
   /** Number of leases that the keeper was granted before this one. */
   readonly order: number;
   readonly #terms: LeaseTerms;
-  #asked: Moment;
-  #isBeingAsked = false;
+  #requestedAt: ClockReading;
+  #isRenewing = false;
   #failures = 0;
   #tryAt: number;
 
-  constructor(id: LeaseID, asked: Moment, terms: LeaseTerms, order: number = 0) {
+  constructor(id: LeaseID, requestedAt: ClockReading, terms: LeaseTerms, order: number = 0) {
     this.id = id;
     this.order = order;
     this.#terms = terms;
-    this.#asked = asked;
-    this.#tryAt = asked.now;
+    this.#requestedAt = requestedAt;
+    this.#tryAt = requestedAt.monotonic;
   }
 
   /** True if the lease may have expired on the server. */
-  get isOver(): boolean {
+  get isExpired(): boolean {
     const { exclusive = false } = this.#terms;
-    const { least, most } = this.#age();
-    return exclusive ? most >= this.#ttlMs * EXCLUSIVE_PART : least >= this.#ttlMs;
+    const { min, max } = this.#age();
+    return exclusive ? max >= this.#ttlMs * EXCLUSIVE_FRACTION : min >= this.#ttlMs;
   }
 
   /**
@@ -73,34 +73,36 @@ export class HeldLease {
    * no key is bound, because the lease is then left to expire.
    */
   get dueIn(): number {
-    if (this.#isBeingAsked || this.keys.size === 0) return Number.POSITIVE_INFINITY;
-    const ms = Math.max(this.#ttlMs / 3 - this.#age().most, this.#tryAt - this.#terms.clock.now());
+    if (this.#isRenewing || this.keys.size === 0) return Number.POSITIVE_INFINITY;
+    const ms = Math.max(this.#ttlMs / 3 - this.#age().max, this.#tryAt - this.#terms.clock.now());
     return Math.ceil(ms);
   }
 
   /** Returns the milliseconds until the next check of the lease. Only a check detects a changed clock or a suspended machine. */
-  get lookIn(): number {
+  get checkIn(): number {
     const { exclusive = false } = this.#terms;
     if (this.keys.size === 0) return this.#ttlMs;
-    const look = exclusive ? this.#ttlMs / EXCLUSIVE_LOOKS : Math.min(MAX_LOOK_MS, this.#ttlMs / LOOKS);
-    return Math.min(this.dueIn, look);
+    const check = exclusive
+      ? this.#ttlMs / CHECKS_PER_EXCLUSIVE_LEASE
+      : Math.min(MAX_CHECK_MS, this.#ttlMs / CHECKS_PER_LEASE);
+    return Math.min(this.dueIn, check);
   }
 
   /** Makes a keepalive call. Rejects if the call rejects. */
-  async ask(call: () => Promise<unknown>): Promise<void> {
+  async renew(call: () => Promise<unknown>): Promise<void> {
     const { clock, random } = this.#terms;
-    const asked = momentOf(clock);
-    this.#isBeingAsked = true;
+    const requestedAt = clockReading(clock);
+    this.#isRenewing = true;
     try {
       await call();
-      this.#asked = asked;
+      this.#requestedAt = requestedAt;
       this.#failures = 0;
     } catch (error) {
       this.#failures++;
       this.#tryAt = clock.now() + backoffDelay(this.#failures, BACKOFF, random);
       throw error;
     } finally {
-      this.#isBeingAsked = false;
+      this.#isRenewing = false;
     }
   }
 
@@ -109,9 +111,9 @@ export class HeldLease {
   }
 
   /** Returns the time since the last request: the minimum, and the maximum if the machine may have been suspended. */
-  #age(): { readonly least: number; readonly most: number } {
-    const { now, wall } = momentOf(this.#terms.clock);
-    const least = now - this.#asked.now;
-    return { least, most: Math.max(least, wall - this.#asked.wall) };
+  #age(): { readonly min: number; readonly max: number } {
+    const { monotonic, wall } = clockReading(this.#terms.clock);
+    const min = monotonic - this.#requestedAt.monotonic;
+    return { min, max: Math.max(min, wall - this.#requestedAt.wall) };
   }
 }

@@ -3,7 +3,7 @@ import { interruptible, type Supervisor } from '../../base/supervisor.ts';
 import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
 import { compareKeys, keyAfter } from '../codec/key-range.ts';
 import { abortedError, asKvstoreError, KvstoreError } from './errors.ts';
-import { HeldLease, type LeaseTerms, momentOf } from './held-lease.ts';
+import { clockReading, HeldLease, type LeaseTerms } from './held-lease.ts';
 import type { LeaseID, Transport } from './transport.ts';
 
 /** Returns a lease as the clients of etcd write it in keys. */
@@ -23,11 +23,11 @@ export interface LeaseKeeperOptions extends LeaseTerms {
   /** Receives the keys that were bound to a lost lease. If many leases are lost together, their keys arrive in several turns. */
   onLost(keys: readonly string[]): void;
   /** Called before the keys of many leases are reported. `reported` resolves after the last of them. */
-  onLosing?(reported: Promise<void>): void;
+  onLeasesLost?(reported: Promise<void>): void;
   /** Called with each granted lease. */
   onGranted?(lease: LeaseID): void;
   /** Called when the server has answered a keepalive. */
-  onKept?(): void;
+  onRenewed?(): void;
 }
 
 /** The binding of a key to a lease. Each write under a lease creates a new one. */
@@ -66,7 +66,7 @@ export class LeaseKeeper {
   #bindingCount = 0;
   readonly #closed = new AbortController();
   #granting: Promise<void> | undefined;
-  #isKeeping = false;
+  #isKeepingAlive = false;
   /** Ends the pause before the next check of the leases. */
   #wake: () => void = () => {};
   /** When that pause ends. */
@@ -101,13 +101,13 @@ export class LeaseKeeper {
    */
   bind(key: string, signal?: AbortSignal): Promise<Binding> {
     const find = (): HeldLease | undefined => this.#leaseFor(key);
-    return this.#held(find, (lease) => this.#bindTo(lease, key), signal);
+    return this.#withLease(find, (lease) => this.#bindTo(lease, key), signal);
   }
 
   /** Returns any held lease; binds nothing to it. */
   any(): Promise<LeaseID> {
     const find = (): HeldLease | undefined => this.#leases.values().next().value;
-    return this.#held(find, ({ id }) => id);
+    return this.#withLease(find, ({ id }) => id);
   }
 
   /** Returns the binding of a key to a held lease. Call it before a delete, for {@link unbind} after it. */
@@ -186,7 +186,7 @@ export class LeaseKeeper {
   /** Removes a lease that the server does not have any more. */
   markLost(id: LeaseID): void {
     const lease = this.#leases.get(id);
-    if (lease !== undefined) this.#lose([lease]);
+    if (lease !== undefined) this.#removeLost([lease]);
   }
 
   /**
@@ -195,12 +195,12 @@ export class LeaseKeeper {
    * the old one.
    */
   loseAll(): void {
-    this.#lose([...this.#leases.values()]);
+    this.#removeLost([...this.#leases.values()]);
   }
 
   /** Removes leases now, and reports their keys in steps of one lease. Keys that are bound again before that are not reported. */
-  #lose(leases: readonly HeldLease[]): void {
-    const { gate = OPEN_GATE, onLosing } = this.#options;
+  #removeLost(leases: readonly HeldLease[]): void {
+    const { gate = OPEN_GATE, onLeasesLost } = this.#options;
     for (const lease of leases) {
       this.#leases.delete(lease.id);
       this.#withRoom.delete(lease);
@@ -210,7 +210,7 @@ export class LeaseKeeper {
     const reported = new Promise<void>((resolve) => {
       done = resolve;
     });
-    if (leases.length > 1) onLosing?.(reported);
+    if (leases.length > 1) onLeasesLost?.(reported);
     void gate.runSteps(this.#release(leases), this.#closed.signal).then(done);
   }
 
@@ -244,7 +244,7 @@ export class LeaseKeeper {
   }
 
   /** Calls `use` with the lease that `find` returns in the same turn, unless it has expired. If there is none, grants one. */
-  async #held<T>(
+  async #withLease<T>(
     find: () => HeldLease | undefined,
     use: (lease: HeldLease) => T,
     signal?: AbortSignal,
@@ -252,7 +252,7 @@ export class LeaseKeeper {
     for (;;) {
       const lease = find();
       if (lease === undefined) await this.#granted(signal);
-      else if (lease.isOver) this.markLost(lease.id);
+      else if (lease.isExpired) this.markLost(lease.id);
       else return use(lease);
     }
   }
@@ -300,7 +300,7 @@ export class LeaseKeeper {
     const { transport, clock, ttlSeconds } = this.#options;
     const { signal } = this.#closed;
     if (signal.aborted) throw new KvstoreError('closed', 'the client was closed');
-    const asked = momentOf(clock);
+    const asked = clockReading(clock);
     const id = await transport.grantLease(ttlSeconds, { signal });
     if (signal.aborted) {
       await transport.revokeLease(id).catch(() => {}); // without keepalives it expires anyway
@@ -311,40 +311,40 @@ export class LeaseKeeper {
     this.#withRoom.add(lease);
     this.#options.onGranted?.(id);
     this.#wakeFor(lease);
-    this.#keep();
+    this.#startKeepalives();
   }
 
-  #keep(): void {
-    if (this.#isKeeping) return;
-    this.#isKeeping = true;
+  #startKeepalives(): void {
+    if (this.#isKeepingAlive) return;
+    this.#isKeepingAlive = true;
     const { supervisor, name } = this.#options;
     const { signal } = this.#closed;
     signal.addEventListener('abort', () => this.#wake());
-    void supervisor.runWithRestart(name, () => this.#keepAll(), { signal });
+    void supervisor.runWithRestart(name, () => this.#renewUntilClosed(), { signal });
   }
 
   /** Checks all leases, and again when the next of them is due. A change of a lease that is due earlier ends the pause. */
-  async #keepAll(): Promise<void> {
+  async #renewUntilClosed(): Promise<void> {
     while (!this.#closed.signal.aborted) {
       this.#expire();
-      await this.#askDue();
+      await this.#renewDue();
       if (!this.#closed.signal.aborted) await this.#pause();
     }
   }
 
-  async #askDue(): Promise<void> {
+  async #renewDue(): Promise<void> {
     const { gate = OPEN_GATE } = this.#options;
     const { signal } = this.#closed;
     for (const lease of this.#leases.values()) {
       if (lease.dueIn > 0) continue;
-      if (!(await gate.run(KEEPALIVE_WEIGHT, () => void this.#ask(lease), signal))) return;
+      if (!(await gate.run(KEEPALIVE_WEIGHT, () => void this.#renew(lease), signal))) return;
     }
   }
 
   #pause(): Promise<void> {
     const { clock } = this.#options;
     let ms = Number.POSITIVE_INFINITY;
-    for (const { lookIn } of this.#leases.values()) ms = Math.min(ms, lookIn);
+    for (const { checkIn } of this.#leases.values()) ms = Math.min(ms, checkIn);
     ms = Math.max(ms, Math.floor(this.#leases.size / LEASES_PER_MS));
     this.#wakeAt = clock.now() + ms;
     return new Promise((resolve) => {
@@ -359,25 +359,25 @@ export class LeaseKeeper {
   /** Ends the pause if this lease is due before its end. */
   #wakeFor(lease: HeldLease): void {
     const { clock } = this.#options;
-    const ms = Math.max(lease.lookIn, Math.floor(this.#leases.size / LEASES_PER_MS));
+    const ms = Math.max(lease.checkIn, Math.floor(this.#leases.size / LEASES_PER_MS));
     if (clock.now() + ms < this.#wakeAt) this.#wake();
   }
 
   /** Marks expired leases as lost, regardless of running keepalives. */
   #expire(): void {
     const over: HeldLease[] = [];
-    for (const lease of this.#leases.values()) if (lease.isOver) over.push(lease);
-    if (over.length > 0) this.#lose(over);
+    for (const lease of this.#leases.values()) if (lease.isExpired) over.push(lease);
+    if (over.length > 0) this.#removeLost(over);
   }
 
-  async #ask(lease: HeldLease): Promise<void> {
+  async #renew(lease: HeldLease): Promise<void> {
     if (!this.#leases.has(lease.id)) return;
-    const { transport, supervisor, name, onKept } = this.#options;
+    const { transport, supervisor, name, onRenewed } = this.#options;
     const { signal } = this.#closed;
     const keepAlive = (): Promise<unknown> => transport.keepLeaseAlive(lease.id, { signal });
     try {
-      await lease.ask(() => supervisor.run(`${name}: keepalive`, keepAlive, { signal }));
-      onKept?.();
+      await lease.renew(() => supervisor.run(`${name}: keepalive`, keepAlive, { signal }));
+      onRenewed?.();
     } catch (error) {
       if (asKvstoreError(error).code === 'lease-not-found') this.markLost(lease.id);
     }

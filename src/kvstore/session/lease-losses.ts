@@ -35,7 +35,7 @@ export class LeaseLosses {
   }
 
   /** Notifies every listener, once per scope, that keys of many leases are being reported. */
-  losing(reported: Promise<unknown>): void {
+  reporting(reported: Promise<unknown>): void {
     for (const listeners of this.#listeners.values())
       listeners.notify((listener, done) => listener.onLeasesLost?.(done), reported);
   }

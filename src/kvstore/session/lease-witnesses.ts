@@ -12,7 +12,7 @@ export interface LeaseWitnessesOptions {
   put(key: string, lease: LeaseID): Promise<unknown>;
   watch(prefix: string, signal: AbortSignal): Watch;
   /** Called if the lease has ended on the server. */
-  onGone(lease: LeaseID): void;
+  onLeaseEnded(lease: LeaseID): void;
 }
 
 /**
@@ -52,7 +52,7 @@ export class LeaseWitnesses {
   }
 
   async #put(key: string): Promise<void> {
-    const { put, onGone } = this.#options;
+    const { put, onLeaseEnded } = this.#options;
     const lease = this.#leases.get(key);
     if (lease === undefined) return;
     try {
@@ -61,7 +61,7 @@ export class LeaseWitnesses {
       const { code } = asKvstoreError(error);
       if (code === 'forbidden') return;
       if (code !== 'lease-not-found') throw error;
-      if (this.#leases.delete(key)) onGone(lease);
+      if (this.#leases.delete(key)) onLeaseEnded(lease);
     }
   }
 

@@ -25,7 +25,7 @@ const RECHECK_MS = 5000;
 const CLEANUP = { baseMs: 200, capMs: 5000 };
 const EMPTY = bytesOfText('');
 
-interface Place {
+interface QueueEntry {
   readonly key: string;
   readonly revision: number;
   readonly lease: LeaseID;
@@ -71,10 +71,10 @@ export class LockKeeper {
   }
 
   /** See `KvstoreBackend.lock`. */
-  async lock(path: string, { signal: given }: CallOptions = {}): Promise<KvstoreLock> {
-    using until = new UntilClosed(given, this.#closed.signal);
+  async lock(path: string, { signal: caller }: CallOptions = {}): Promise<KvstoreLock> {
+    using until = new UntilClosed(caller, this.#closed.signal);
     const { signal } = until;
-    const done = await this.#turn(path, signal);
+    const done = await this.#waitForTurn(path, signal);
     try {
       return await this.#acquire(path, signal, done);
     } catch (error) {
@@ -97,7 +97,7 @@ export class LockKeeper {
   }
 
   /** Waits for earlier contenders of this process. Returns the function that ends the turn. */
-  async #turn(path: string, signal: AbortSignal): Promise<() => void> {
+  async #waitForTurn(path: string, signal: AbortSignal): Promise<() => void> {
     const before = this.#turns.get(path) ?? Promise.resolve();
     let done: () => void = () => {};
     const own = new Promise<void>((resolve) => {
@@ -116,17 +116,17 @@ export class LockKeeper {
   }
 
   async #acquire(path: string, signal: AbortSignal, done: () => void): Promise<KvstoreLock> {
-    const place = await this.#takeTurn(path, signal);
+    const entry = await this.#takeTurn(path, signal);
     const lost = new AbortController();
     this.#held.set(path, lost);
-    if (!this.#leases.holds(place.lease)) lost.abort(); // the lease was lost during the wait
+    if (!this.#leases.holds(entry.lease)) lost.abort(); // the lease was lost during the wait
     let released: Promise<void> | undefined;
     return {
-      key: place.key,
-      revision: place.revision,
+      key: entry.key,
+      revision: entry.revision,
       lost: lost.signal,
       release: () => {
-        released ??= this.#leave(path, place).finally(() => {
+        released ??= this.#leave(path, entry).finally(() => {
           this.#held.delete(path);
           done();
         });
@@ -136,22 +136,22 @@ export class LockKeeper {
   }
 
   /** Waits in the queue until it is our turn. If the entry is lost, starts again at the end. */
-  async #takeTurn(path: string, signal: AbortSignal): Promise<Place> {
+  async #takeTurn(path: string, signal: AbortSignal): Promise<QueueEntry> {
     for (;;) {
-      const place = await this.#enter(path, signal);
+      const entry = await this.#enter(path, signal);
       try {
-        const isFirst = await this.#isTurn(path, place, signal);
-        if (isFirst && this.#leases.holds(place.lease)) return place;
+        const isFirst = await this.#isTurn(path, entry, signal);
+        if (isFirst && this.#leases.holds(entry.lease)) return entry;
       } catch (error) {
-        void this.#leave(path, place);
+        void this.#leave(path, entry);
         throw error;
       }
-      void this.#leave(path, place);
+      void this.#leave(path, entry);
     }
   }
 
   /** Enters the queue: puts a key under the lease. */
-  async #enter(path: string, signal: AbortSignal): Promise<Place> {
+  async #enter(path: string, signal: AbortSignal): Promise<QueueEntry> {
     const { lease } = await this.#leases.bind(path, signal);
     const key = `${path}/${leaseHex(lease)}`;
     // The previous entry has the same key, so its delete must end first, or it would delete this one.
@@ -183,13 +183,13 @@ export class LockKeeper {
   }
 
   /** Waits for the entries ahead. Returns false if our entry does not exist any more. */
-  async #isTurn(path: string, place: Place, signal: AbortSignal): Promise<boolean> {
+  async #isTurn(path: string, entry: QueueEntry, signal: AbortSignal): Promise<boolean> {
     for (;;) {
       const { header, kvs: below } = await this.#options.transport.range(prefixRange(`${path}/`), { signal });
       // Go also waits for locks of paths below this one. Both variants exclude each other.
       const kvs = below.filter(({ key }) => !key.includes('/', path.length + 1));
-      if (!kvs.some(({ createRevision }) => createRevision === place.revision)) return false;
-      const ahead = lastBefore(kvs, place.revision);
+      if (!kvs.some(({ createRevision }) => createRevision === entry.revision)) return false;
+      const ahead = lastBefore(kvs, entry.revision);
       if (ahead === undefined) return true;
       await this.#untilGone(ahead.key, header.revision + 1, signal);
       if (signal.aborted) throw abortedError();
@@ -228,7 +228,7 @@ export class LockKeeper {
    * Leaves the queue; resolves after the first attempt. If it fails, retries in the background, because a remaining key would block
    * all contenders while the lease is alive. Deletes of one path are sequential, and a new entry waits for the last one.
    */
-  #leave(path: string, { key, lease }: Place): Promise<void> {
+  #leave(path: string, { key, lease }: QueueEntry): Promise<void> {
     this.#leases.unbind(this.#leases.bindingOf(path));
     const before = this.#leaving.get(path);
     before?.stop.abort();

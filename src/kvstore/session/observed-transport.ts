@@ -24,7 +24,7 @@ export class ObservedTransport implements Transport {
   readonly #inner: Transport;
   readonly #clock: Clock;
   readonly #onRefused: () => void;
-  readonly #onWentBack: (followedUntil: number) => void;
+  readonly #onRevisionDecreased: (followedUntil: number) => void;
   #connected = false;
   #clusterID: string | undefined;
   #lastFailure: Failure | undefined;
@@ -34,19 +34,19 @@ export class ObservedTransport implements Transport {
 
   /**
    * @param onRefused called if a call was refused because of a missing right
-   * @param onWentBack called if the revision of the store is lower than before, with the time of the earlier one, because the store was
+   * @param onRevisionDecreased called if the revision of the store is lower than before, with the time of the earlier one, because the store was
    *   restored
    */
   constructor(
     inner: Transport,
     clock: Clock,
     onRefused: () => void,
-    onWentBack: (followedUntil: number) => void,
+    onRevisionDecreased: (followedUntil: number) => void,
   ) {
     this.#inner = inner;
     this.#clock = clock;
     this.#onRefused = onRefused;
-    this.#onWentBack = onWentBack;
+    this.#onRevisionDecreased = onRevisionDecreased;
   }
 
   /** False while the server is unreachable, by the result of the last call or stream. */
@@ -77,15 +77,15 @@ export class ObservedTransport implements Transport {
   }
 
   grantLease(ttlSeconds: number, options?: CallOptions): Promise<LeaseID> {
-    return this.#seen(this.#inner.grantLease(ttlSeconds, options));
+    return this.#observe(this.#inner.grantLease(ttlSeconds, options));
   }
 
   keepLeaseAlive(lease: LeaseID, options?: CallOptions): Promise<number> {
-    return this.#seen(this.#inner.keepLeaseAlive(lease, options));
+    return this.#observe(this.#inner.keepLeaseAlive(lease, options));
   }
 
   revokeLease(lease: LeaseID, options?: CallOptions): Promise<void> {
-    return this.#seen(this.#inner.revokeLease(lease, options));
+    return this.#observe(this.#inner.revokeLease(lease, options));
   }
 
   endpoints(options?: CallOptions): Promise<readonly EndpointStatus[]> {
@@ -135,17 +135,17 @@ export class ObservedTransport implements Transport {
     isWrite: (answer: T) => boolean = () => false,
   ): Promise<T> {
     const before = this.#latest;
-    const answer = await this.#seen(call);
+    const answer = await this.#observe(call);
     const { header } = answer;
     this.#alive(header);
     const { revision } = header;
     const isBack = revision < before.revision + (isWrite(answer) ? 1 : 0);
     if (isBack || revision >= this.#latest.revision) this.#latest = { revision, at: this.#clock.now() };
-    if (isBack) this.#onWentBack(before.at);
+    if (isBack) this.#onRevisionDecreased(before.at);
     return answer;
   }
 
-  async #seen<T>(call: Promise<T>): Promise<T> {
+  async #observe<T>(call: Promise<T>): Promise<T> {
     try {
       const answer = await call;
       this.#connected = true;

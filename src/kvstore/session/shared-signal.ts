@@ -15,8 +15,8 @@ export class UntilClosed implements Disposable {
   readonly signal: AbortSignal;
   readonly #either: EitherSignal | undefined;
 
-  constructor(given: AbortSignal | undefined, closed: AbortSignal) {
-    this.#either = given && new EitherSignal(given, closed);
+  constructor(caller: AbortSignal | undefined, closed: AbortSignal) {
+    this.#either = caller && new EitherSignal(caller, closed);
     this.signal = allowManyListeners(this.#either?.signal ?? closed);
   }
 

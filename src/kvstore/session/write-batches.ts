@@ -75,12 +75,12 @@ export class WriteBatches {
 
   async #work(): Promise<void> {
     this.#isBusy = true;
-    while (this.#waiting.size > 0) await this.#sendBatch(this.#take());
+    while (this.#waiting.size > 0) await this.#sendBatch(this.#nextBatch());
     this.#isBusy = false;
   }
 
   /** Takes the write that has waited longest, and the following ones that can be combined with it. */
-  #take(): readonly Waiting[] {
+  #nextBatch(): readonly Waiting[] {
     const batch: Waiting[] = [];
     const keys = new Set<string>();
     let bytes = 0;

@@ -44,7 +44,7 @@ export class WriteFence {
   /** Constant after the first lease, whose id makes it unique among all clients. */
   #key: string | undefined;
   /** Number of values so far; each is used once. */
-  #raised = 0;
+  #lastValue = 0;
   #isForbidden = false;
   #guards: Promise<readonly Compare[]> | undefined;
 
@@ -90,7 +90,7 @@ export class WriteFence {
   /** Returns the guards, shared by all writes until the fence is invalidated. */
   #current(): Promise<readonly Compare[]> {
     if (this.#guards !== undefined) return this.#guards;
-    const guards = this.#raise();
+    const guards = this.#putFence();
     this.#guards = guards;
     guards.catch(() => this.#forget(guards));
     return guards;
@@ -100,11 +100,11 @@ export class WriteFence {
     if (this.#guards === guards) this.#guards = undefined;
   }
 
-  async #raise(): Promise<readonly Compare[]> {
+  async #putFence(): Promise<readonly Compare[]> {
     const lease = await this.#leases.any();
     this.#key ??= `${INIT_LOCKS_PREFIX}${leaseHex(lease)}`;
     const key = this.#key;
-    const value = bytesOfText(String(++this.#raised));
+    const value = bytesOfText(String(++this.#lastValue));
     try {
       await this.#send({ compare: [], writes: [{ op: 'put', key, value, lease }] });
       this.#isForbidden = false;
@@ -117,7 +117,7 @@ export class WriteFence {
         this.#isForbidden = true;
         return [];
       }
-      return this.#raise();
+      return this.#putFence();
     }
   }
 }

@@ -2,7 +2,7 @@
 export interface CanaryWait {
   resolve(): void;
   /** Number of unfinished names that were queued after this waiter and before the next, so that only later waiters require them. */
-  later: number;
+  laterCount: number;
 }
 
 /**
@@ -18,9 +18,9 @@ export class CanaryWaits {
   readonly #waits = new Set<CanaryWait>();
   #newest: CanaryWait | undefined;
   /** The unfinished names that were queued after a waiter, with the newest waiter of that time. */
-  readonly #laterNames = new Map<string, CanaryWait>();
+  readonly #nameWaits = new Map<string, CanaryWait>();
   /** Number of unfinished names that the oldest waiter does not require. */
-  #later = 0;
+  #laterCount = 0;
 
   /** @param unfinished returns the number of names that are queued or being written */
   constructor(unfinished: () => number) {
@@ -30,7 +30,7 @@ export class CanaryWaits {
   /** Resolves when a canary has landed that was written after all names that are unfinished now had settled. */
   add(): Promise<void> {
     return new Promise((resolve) => {
-      this.#newest = { resolve, later: 0 };
+      this.#newest = { resolve, laterCount: 0 };
       this.#waits.add(this.#newest);
     });
   }
@@ -38,33 +38,33 @@ export class CanaryWaits {
   /** Records a name that becomes unfinished. The present waiters do not require it. Call it once, before the name is queued. */
   queued(name: string): void {
     if (this.#newest === undefined) return;
-    this.#laterNames.set(name, this.#newest);
-    this.#newest.later++;
-    this.#later++;
+    this.#nameWaits.set(name, this.#newest);
+    this.#newest.laterCount++;
+    this.#laterCount++;
   }
 
   /** Records that the kvstore has the wanted value of this name, after it was removed from the queue. */
-  settled(name: string): void {
-    const wait = this.#laterNames.get(name);
+  written(name: string): void {
+    const wait = this.#nameWaits.get(name);
     if (wait === undefined) return;
-    this.#laterNames.delete(name);
-    wait.later--;
-    if (this.#waits.has(wait)) this.#later--;
+    this.#nameWaits.delete(name);
+    wait.laterCount--;
+    if (this.#waits.has(wait)) this.#laterCount--;
   }
 
   /** Records that the value of this name in the kvstore is unknown, so all waiters must wait for it (again). */
-  touched(name: string): void {
-    this.settled(name);
+  invalidated(name: string): void {
+    this.written(name);
   }
 
   /** Returns the waiters for which a canary written now would be true. */
   due(): readonly CanaryWait[] {
     const due: CanaryWait[] = [];
-    let required = this.#unfinished() - this.#later;
+    let required = this.#unfinished() - this.#laterCount;
     for (const wait of this.#waits) {
       if (required > 0) break; // later waiters require more
       due.push(wait);
-      required += wait.later;
+      required += wait.laterCount;
     }
     return due;
   }
@@ -72,17 +72,17 @@ export class CanaryWaits {
   /**
    * Resolves the waiters of `due` that require no further names. Returns false if there are none, because the canary was premature.
    */
-  landed(due: readonly CanaryWait[]): boolean {
+  complete(due: readonly CanaryWait[]): boolean {
     const asked = new Set(due);
     const over = this.due().filter((wait) => asked.has(wait));
     for (const wait of over) {
       this.#waits.delete(wait);
-      this.#later -= wait.later;
+      this.#laterCount -= wait.laterCount;
       wait.resolve();
     }
     if (this.#waits.size === 0) {
       this.#newest = undefined;
-      this.#laterNames.clear();
+      this.#nameWaits.clear();
     }
     return over.length > 0;
   }

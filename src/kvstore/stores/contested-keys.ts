@@ -40,7 +40,7 @@ export class ContestedKeys<K> {
     this.#waiting = new WorkQueue({ clock, random, onDue: () => this.#putBackDue() });
   }
 
-  /** Schedules a put-back, because the key has another value. {@link settled} cancels it. */
+  /** Schedules a put-back, because the key has another value. {@link cancel} cancels it. */
   overwritten(key: K): void {
     if (this.#waiting.has(key)) return;
     const { random } = this.#options;
@@ -54,7 +54,7 @@ export class ContestedKeys<K> {
   }
 
   /** Cancels a put-back, because the key has its value or will be written anyway. */
-  settled(key: K): void {
+  cancel(key: K): void {
     this.#waiting.delete(key);
   }
 

@@ -113,8 +113,8 @@ export class SharedStore<T> {
   }
 
   /** Resolves when all writes of local keys queued before have landed, regardless of the canary. */
-  landed(): Promise<void> {
-    return this.#local.landed();
+  flushed(): Promise<void> {
+    return this.#local.flushed();
   }
 
   /**

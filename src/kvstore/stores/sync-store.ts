@@ -55,13 +55,13 @@ export interface SyncStoreStatus {
 
 const CANARY = Symbol('canary');
 /** Number of writes that fit into one transaction. */
-const AT_A_TIME = 100;
+const BATCHED_WRITES = 100;
 /** After an interruption, a watch shows an earlier write within this time. A later echo costs one comparison. */
 const ECHO_MS = 10_000;
 
 /** The last event of a key that the watch delivered during a write of it. */
-interface Shown {
-  readonly isAsWanted: boolean;
+interface WatchedWrite {
+  readonly isDesired: boolean;
   readonly modRevision: number;
 }
 
@@ -73,11 +73,11 @@ interface UnseenPut {
 }
 
 /** A put that has landed, or a wanted value that the kvstore has already. */
-interface Landing {
+interface StoredPut {
   readonly revision: number;
   /** True if the watch does not have to show it. */
   readonly isSeen: boolean;
-  readonly shown: Shown | undefined;
+  readonly shown: WatchedWrite | undefined;
 }
 
 /** The revision of a write whose answer does not contain it. */
@@ -99,11 +99,11 @@ const UNKNOWN_REVISION = 0;
 export class SyncStore {
   readonly #options: SyncStoreOptions;
   /** The values that the owner wants. */
-  readonly #wanted = new Map<string, Uint8Array>();
+  readonly #desired = new Map<string, Uint8Array>();
   /** The values known to be in the kvstore. */
-  readonly #landed = new Map<string, Uint8Array>();
+  readonly #stored = new Map<string, Uint8Array>();
   /** Names with an unknown value in the kvstore. Their next write compares first. */
-  readonly #touched = new Set<string>();
+  readonly #unknown = new Set<string>();
   /** Names whose last write failed. It may have landed, so their next write compares first. */
   readonly #failed = new Set<string>();
   /** Names known to have another value in the kvstore, or none. Their next write does not compare. */
@@ -111,7 +111,7 @@ export class SyncStore {
   readonly #queue: RetryQueue<string | typeof CANARY>;
   readonly #contested: ContestedKeys<string | typeof CANARY>;
   /** Running puts, with the last event that the watch delivered since their start. */
-  readonly #writing = new Map<string, Shown | undefined>();
+  readonly #writing = new Map<string, WatchedWrite | undefined>();
   /** Landed puts that the watch has not shown yet, in their order. */
   readonly #unseen = new Map<string, UnseenPut>();
   #puts = 0;
@@ -134,7 +134,7 @@ export class SyncStore {
   constructor(options: SyncStoreOptions) {
     assert(options.prefix.endsWith('/'), `the prefix "${options.prefix}" must end in "/"`);
     this.#options = options;
-    const { clock, random, batched, concurrency = batched === true ? AT_A_TIME : undefined } = options;
+    const { clock, random, batched, concurrency = batched === true ? BATCHED_WRITES : undefined } = options;
     this.#queue = new RetryQueue({
       ...{ clock, random, concurrency },
       attempt: async (job, signal) => {
@@ -149,7 +149,7 @@ export class SyncStore {
   status(): SyncStoreStatus {
     const { failures, lastFailure } = this.#queue.status();
     return {
-      keys: this.#wanted.size,
+      keys: this.#desired.size,
       pending: this.#pending,
       writes: this.#writes,
       putBacks: this.#putBacks,
@@ -161,7 +161,7 @@ export class SyncStore {
 
   /** Returns the wanted value of a name; undefined if it is not wanted. */
   get(name: string): Uint8Array | undefined {
-    return this.#wanted.get(name);
+    return this.#desired.get(name);
   }
 
   /**
@@ -170,25 +170,25 @@ export class SyncStore {
    * @param isOther true if the kvstore is known to have another value, or none; the write then does not compare
    */
   upsert(name: string, value: Uint8Array, isOther = false): void {
-    this.#wanted.set(name, value);
+    this.#desired.set(name, value);
     if (isOther && !this.#queue.has(name)) this.#other.add(name);
     this.#enqueue(name);
   }
 
   /** Accepts the value that another client has put. It is not written, and keeps its lease. */
   adopt(name: string, value: Uint8Array): void {
-    this.#wanted.set(name, value);
-    this.#landed.set(name, value);
-    this.#touched.add(name); // because a running write may replace it
-    this.#contested.settled(name);
+    this.#desired.set(name, value);
+    this.#stored.set(name, value);
+    this.#unknown.add(name); // because a running write may replace it
+    this.#contested.cancel(name);
     this.#enqueue(name);
   }
 
   /** Deletes a key. */
   delete(name: string): void {
-    this.#wanted.delete(name);
+    this.#desired.delete(name);
     this.#unseen.delete(name);
-    this.#contested.settled(name);
+    this.#contested.cancel(name);
     this.#enqueue(name);
   }
 
@@ -196,9 +196,9 @@ export class SyncStore {
    * Compares a key in the kvstore and writes it if it differs. A canary that is not written yet waits for it. Does nothing if the
    * name is not wanted.
    */
-  touch(name: string): void {
-    if (!this.#wanted.has(name)) return;
-    this.#touched.add(name);
+  invalidate(name: string): void {
+    if (!this.#desired.has(name)) return;
+    this.#unknown.add(name);
     this.#putAgain(name);
   }
 
@@ -208,17 +208,17 @@ export class SyncStore {
    */
   observed(name: string, event: WatchEvent): void {
     const { type, value, modRevision } = event;
-    const wanted = this.#wanted.get(name);
+    const wanted = this.#desired.get(name);
     if (wanted === undefined) return;
-    const isAsWanted = type !== 'delete' && equalBytes(wanted, value);
+    const isDesired = type !== 'delete' && equalBytes(wanted, value);
     if (this.#writing.has(name)) {
-      this.#writing.set(name, { isAsWanted, modRevision });
+      this.#writing.set(name, { isDesired, modRevision });
       return;
     }
     const landedAt = this.#unseen.get(name)?.revision;
-    if (!this.#landed.has(name) || (landedAt !== undefined && modRevision < landedAt)) return; // replaced already or soon
+    if (!this.#stored.has(name) || (landedAt !== undefined && modRevision < landedAt)) return; // replaced already or soon
     this.#unseen.delete(name);
-    if (isAsWanted) this.#contested.settled(name);
+    if (isDesired) this.#contested.cancel(name);
     else if (type === 'delete' && landedAt !== UNKNOWN_REVISION) this.#contested.deleted(name);
     else this.#contested.overwritten(name);
   }
@@ -242,7 +242,7 @@ export class SyncStore {
     let touched = 0;
     for (const [name, { order }] of this.#unseen) {
       if (order >= puts) return;
-      this.touch(name);
+      this.invalidate(name);
       if (++touched % slice === 0) yield;
     }
   }
@@ -255,10 +255,10 @@ export class SyncStore {
   }
 
   /** Resolves when all writes queued before have landed, regardless of the canary. */
-  landed(): Promise<void> {
-    const landed = this.#landings.add();
-    this.#landings.landed(this.#landings.due());
-    return landed;
+  flushed(): Promise<void> {
+    const flushed = this.#landings.add();
+    this.#landings.complete(this.#landings.due());
+    return flushed;
   }
 
   /** Writes until the signal fires. One run at a time. */
@@ -273,7 +273,7 @@ export class SyncStore {
     // Keys may have been lost since the last run.
     this.#retractCanary();
     const { gate = OPEN_GATE } = this.#options;
-    if (this.#landed.size > 0) await gate.runSteps(this.#touchLanded(gate.slice), signal);
+    if (this.#stored.size > 0) await gate.runSteps(this.#touchLanded(gate.slice), signal);
     await Promise.all([this.#queue.run(signal), this.#followKeys(signal), this.#followCanary(signal)]);
     this.#contested.stop();
     unsubscribe();
@@ -282,8 +282,8 @@ export class SyncStore {
   /** Touches all keys that landed before, in steps of `slice` keys. */
   *#touchLanded(slice: number): Generator<void, void, void> {
     let touched = 0;
-    for (const name of this.#landed.keys()) {
-      this.touch(name);
+    for (const name of this.#stored.keys()) {
+      this.invalidate(name);
       if (++touched % slice === 0) yield;
     }
   }
@@ -301,7 +301,7 @@ export class SyncStore {
     if (folder === '') return; // because only a prefix that ends in a slash can be watched
     await this.#watch(folder, signal, ({ type, key }) => {
       if (key !== canary) return;
-      if (type !== 'delete') this.#contested.settled(CANARY);
+      if (type !== 'delete') this.#contested.cancel(CANARY);
       else if (this.#isCanaryTrue) this.#contested.deleted(CANARY);
     });
   }
@@ -337,7 +337,7 @@ export class SyncStore {
         this.#retractCanary();
       }
       const name = key.slice(prefix.length);
-      if (!leased || !key.startsWith(prefix) || !this.#wanted.has(name)) continue;
+      if (!leased || !key.startsWith(prefix) || !this.#desired.has(name)) continue;
       this.#retractCanary();
       this.#putAgain(name);
     }
@@ -349,13 +349,13 @@ export class SyncStore {
     await reported;
     this.#losses--;
     this.#offerCanary();
-    this.#landings.landed(this.#landings.due());
+    this.#landings.complete(this.#landings.due());
   }
 
   #putAgain(name: string): void {
-    this.#landed.delete(name);
-    this.#canaries.touched(name);
-    this.#landings.touched(name);
+    this.#stored.delete(name);
+    this.#canaries.invalidated(name);
+    this.#landings.invalidated(name);
     this.#canaryWrite?.abort();
     this.#queue.add(name);
   }
@@ -384,25 +384,25 @@ export class SyncStore {
   }
 
   #isLanded(name: string): boolean {
-    const wanted = this.#wanted.get(name);
-    const landed = this.#landed.get(name);
+    const wanted = this.#desired.get(name);
+    const flushed = this.#stored.get(name);
     // A key that is neither wanted nor known may be left by an earlier process, so it is deleted.
-    return wanted !== undefined && landed !== undefined && equalBytes(wanted, landed);
+    return wanted !== undefined && flushed !== undefined && equalBytes(wanted, flushed);
   }
 
   async #sync(name: string, signal: AbortSignal): Promise<void> {
     const { leased = true } = this.#options;
-    const wanted = this.#wanted.get(name);
-    const isKnown = leased || this.#landed.has(name);
+    const wanted = this.#desired.get(name);
+    const isKnown = leased || this.#stored.has(name);
     const isOther = this.#other.delete(name);
     const hasFailed = this.#failed.delete(name);
-    const mayBeThere = this.#touched.delete(name) || hasFailed || !(isKnown || isOther);
+    const mayBeThere = this.#unknown.delete(name) || hasFailed || !(isKnown || isOther);
     // What the watch knows need not be shown again. It may not know a failed write that has landed.
     const isEqualSeen = this.#isWatching && !hasFailed;
-    let shown: Shown | undefined;
+    let shown: WatchedWrite | undefined;
     let revision: number | undefined;
-    this.#landed.delete(name);
-    this.#contested.settled(name);
+    this.#stored.delete(name);
+    this.#contested.cancel(name);
     if (wanted !== undefined) this.#writing.set(name, undefined);
     try {
       revision = await this.#write(name, wanted, mayBeThere, signal);
@@ -419,12 +419,12 @@ export class SyncStore {
       this.#hasLanded(name, wanted, { isSeen, revision: revision ?? UNKNOWN_REVISION, shown });
   }
 
-  #hasLanded(name: string, value: Uint8Array, { revision, isSeen, shown }: Landing): void {
-    this.#landed.set(name, value);
+  #hasLanded(name: string, value: Uint8Array, { revision, isSeen, shown }: StoredPut): void {
+    this.#stored.set(name, value);
     this.#unseen.delete(name);
-    if (this.#wanted.get(name) !== value) return; // written again soon
+    if (this.#desired.get(name) !== value) return; // written again soon
     if (shown !== undefined && shown.modRevision >= revision) {
-      if (!shown.isAsWanted) this.#contested.overwritten(name); // by another client, after us
+      if (!shown.isDesired) this.#contested.overwritten(name); // by another client, after us
     } else if (!isSeen) this.#unseen.set(name, { revision, order: this.#puts++ });
   }
 
@@ -446,9 +446,9 @@ export class SyncStore {
 
   #settled(job: string | typeof CANARY): void {
     if (job !== CANARY) {
-      this.#canaries.settled(job);
-      this.#landings.settled(job);
-      this.#landings.landed(this.#landings.due());
+      this.#canaries.written(job);
+      this.#landings.written(job);
+      this.#landings.complete(this.#landings.due());
     }
     this.#offerCanary();
   }
@@ -479,7 +479,7 @@ export class SyncStore {
   async #syncCanary(signal: AbortSignal): Promise<void> {
     const { canary } = this.#options;
     const due = this.#canaries.due();
-    if (canary === undefined) this.#canaries.landed(due);
+    if (canary === undefined) this.#canaries.complete(due);
     else if (due.length > 0) await this.#writeCanary(canary, signal);
   }
 
@@ -498,7 +498,7 @@ export class SyncStore {
     } finally {
       this.#canaryWrite = undefined;
     }
-    if (!write.signal.aborted && this.#canaries.landed(due)) this.#isCanaryTrue = true;
+    if (!write.signal.aborted && this.#canaries.complete(due)) this.#isCanaryTrue = true;
   }
 }
 
@@ -506,7 +506,7 @@ checkArguments(SyncStore, {
   upsert: { name: TEXT, value: BYTES },
   adopt: { name: TEXT, value: BYTES },
   delete: { name: TEXT },
-  touch: { name: TEXT },
+  invalidate: { name: TEXT },
   observed: { name: TEXT, event: objectWith({ type: TEXT, value: BYTES, modRevision: NUMBER }) },
   watchState: { state: TEXT, signal: SIGNAL },
   run: { signal: SIGNAL },

@@ -7,7 +7,7 @@ import { sleep } from '../../base/sleep.ts';
 import type { KubernetesObject } from '../../k8s/resource.ts';
 import type { ObjectReader, ObjectReaderOptions } from '../../k8s/rest/object-reader.ts';
 import type { ObjectPlace, ObjectWriter, ObjectWriterOptions } from '../../k8s/rest/object-writer.ts';
-import { type Moment, momentOf } from '../../kvstore/session/held-lease.ts';
+import { type ClockReading, clockReading } from '../../kvstore/session/held-lease.ts';
 import { isObject } from '../../net/fields.ts';
 
 /** The permission that each delete requires. */
@@ -143,7 +143,7 @@ export class LeaderElection implements Leadership {
   /** The lease as last written by us; `undefined` if it may have changed since. */
   #held: KubernetesObject | undefined;
   /** Time immediately before the last successful renewal was sent. */
-  #renewedAt: Moment | undefined;
+  #renewedAt: ClockReading | undefined;
   /** True if a write was sent that makes the lease ours, whatever its outcome. */
   #mayHold = false;
   #failures = 0;
@@ -168,9 +168,9 @@ export class LeaderElection implements Leadership {
 
   mayDelete(): boolean {
     if (this.#renewedAt === undefined) return false;
-    const { now, wall } = momentOf(this.#options.clock);
+    const { monotonic, wall } = clockReading(this.#options.clock);
     // Wall time counts as well, because monotonic time may have stopped (ETCD, "Time").
-    return Math.max(now - this.#renewedAt.now, wall - this.#renewedAt.wall) < this.#deadlineMs;
+    return Math.max(monotonic - this.#renewedAt.monotonic, wall - this.#renewedAt.wall) < this.#deadlineMs;
   }
 
   status(): LeaderElectionStatus {
@@ -179,7 +179,7 @@ export class LeaderElection implements Leadership {
       identity,
       state: this.#state,
       holder: this.#seen?.holder || undefined,
-      renewedMs: this.#renewedAt === undefined ? undefined : clock.now() - this.#renewedAt.now,
+      renewedMs: this.#renewedAt === undefined ? undefined : clock.now() - this.#renewedAt.monotonic,
       freeInMs: this.#state === 'candidate' ? this.#freeInMs() : undefined,
       failures: this.#failures,
       lastFailure: this.#lastFailure,
@@ -252,7 +252,7 @@ export class LeaderElection implements Leadership {
     const until = either.signal;
     let timer: Timer | undefined;
     const arm = (): void => {
-      const leftMs = (this.#renewedAt?.now ?? 0) + this.#deadlineMs - clock.now();
+      const leftMs = (this.#renewedAt?.monotonic ?? 0) + this.#deadlineMs - clock.now();
       timer?.cancel();
       timer = clock.after(leftMs, () => lost.abort());
     };
@@ -337,7 +337,7 @@ export class LeaderElection implements Leadership {
     const holder = String(spec['holderIdentity']);
     this.#held = undefined;
     this.#mayHold ||= holder !== '';
-    const sentAt = momentOf(clock);
+    const sentAt = clockReading(clock);
     const answer = await this.#writer.write(
       lease === undefined
         ? {
@@ -355,7 +355,12 @@ export class LeaderElection implements Leadership {
     if (answer.outcome !== 'done' || answer.object === undefined) return false;
     const { uid, resourceVersion } = answer.object.metadata;
     this.#held = answer.object;
-    this.#seen = { version: `${uid} ${resourceVersion}`, holder, at: sentAt.now, leaseMs: this.#leaseMs };
+    this.#seen = {
+      version: `${uid} ${resourceVersion}`,
+      holder,
+      at: sentAt.monotonic,
+      leaseMs: this.#leaseMs,
+    };
     this.#renewedAt = holder === '' ? undefined : sentAt;
     return true;
   }

@@ -113,7 +113,7 @@ export class MirrorStores extends ResourceStores {
   }
 
   /** Writes the local configuration. Nothing is copied before, because readers need it to read the keys (OPERATOR 44). */
-  async begin(config: ClusterConfig | undefined, signal: AbortSignal): Promise<void> {
+  async configure(config: ClusterConfig | undefined, signal: AbortSignal): Promise<void> {
     assert(config !== undefined, 'a cluster without a configuration is not copied');
     await until(this.#inherited, signal);
     // Keys of another id belong to another cluster (OPERATOR 47).
@@ -197,7 +197,7 @@ export class MirrorStores extends ResourceStores {
     this.#id = config.value.id;
     const inherited = await Promise.all([...this.#mirrors.values()].map((mirror) => mirror.inherit(signal)));
     // The configuration must not outlive the keys, because readers believe deletes while it exists.
-    await until(Promise.all(inherited.map(({ landed }) => landed)), signal);
+    await until(Promise.all(inherited.map(({ flushed }) => flushed)), signal);
     if (signal.aborted) return;
     if (this.#config.get(cluster) === undefined) this.#config.upsert(cluster, kv.value.slice());
   }

@@ -74,7 +74,7 @@ export class Mirror {
    * unreachable. Resolves to a promise that resolves when all keys are bound to our session. Rejects if the local kvstore
    * fails.
    */
-  async inherit(signal: AbortSignal): Promise<{ readonly landed: Promise<void> }> {
+  async inherit(signal: AbortSignal): Promise<{ readonly flushed: Promise<void> }> {
     const { local } = this.#options;
     const [kvs, canary] = await Promise.all([
       local.listPrefix(this.#prefix, { signal }),
@@ -84,7 +84,7 @@ export class Mirror {
     await gate.runSteps(this.#takeOver(kvs, gate.slice), signal);
     // The canary was true when it was written, and nothing was deleted since.
     if (canary !== undefined) void this.#sync.markSynced();
-    return { landed: this.#sync.landed() };
+    return { flushed: this.#sync.flushed() };
   }
 
   /** Stores the keys of an earlier process, in steps of `slice` keys. */

@@ -201,7 +201,7 @@ export function withNamespaces(
     ...{ stage, onComplete },
     review: (namespace) => values.review(namespace),
     count: (namespace) => values.count(namespace),
-    landed: () => keys.landed(),
+    flushed: () => keys.flushed(),
   });
   return {
     get complete() {

@@ -151,8 +151,8 @@ export class PublishedPrefix {
   }
 
   /** Resolves when all puts and deletes so far are in the kvstore, regardless of the canary. */
-  landed(): Promise<void> {
-    return this.#store.landed();
+  flushed(): Promise<void> {
+    return this.#store.flushed();
   }
 
   #sweep(): void {

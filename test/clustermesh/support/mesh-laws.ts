@@ -144,7 +144,7 @@ export const happenings: fc.Arbitrary<Happening[]> = fc.array(happening, { maxLe
 
 export type MakeMesh = NonNullable<ConstructorParameters<typeof Agent>[1]>;
 
-const BROKEN: ConfigFile = { kind: 'unusable', why: 'may not be read' };
+const BROKEN: ConfigFile = { kind: 'unusable', reason: 'may not be read' };
 
 /** By then the directory was looked at, notified or not. */
 const RESCANNED_MS = 61_000;

@@ -23,7 +23,7 @@ describe('a memory kvstore', () => {
       const running = store.run(ended.signal);
       const most = { written: 0, before: 0, turns: 0 };
       let isLanded = false;
-      void store.landed().then(() => {
+      void store.flushed().then(() => {
         isLanded = true;
       });
       while (!isLanded) {

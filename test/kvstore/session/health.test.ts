@@ -106,7 +106,7 @@ describe('the health of a kvstore', () => {
 
   it('a heartbeat that is exactly two minutes old is fresh', async () => {
     await writer.update('cilium/.heartbeat', new Uint8Array(0));
-    await health.look();
+    await health.check();
     clock.advance(120_000);
     expect(health.status().heartbeat).toBe('fresh');
     clock.advance(1);
@@ -138,6 +138,6 @@ describe('the health of a kvstore', () => {
     const never = undefined as unknown as AbortSignal;
     expect(() => health.run(never)).toThrow('run: signal');
     expect(() => new Heartbeat(writer, clock).run(never)).toThrow('run: signal');
-    expect(() => health.look({} as AbortSignal)).toThrow('look: signal');
+    expect(() => health.check({} as AbortSignal)).toThrow('check: signal');
   });
 });

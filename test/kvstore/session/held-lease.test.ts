@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { HeldLease, momentOf } from '../../../src/kvstore/session/held-lease.ts';
+import { clockReading, HeldLease } from '../../../src/kvstore/session/held-lease.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 
 const HOUR_MS = 3_600_000;
@@ -12,7 +12,7 @@ interface World {
 /** A lease that was asked for at 0, with a key bound to it. */
 function world(ttlSeconds: number, exclusive?: boolean): World {
   const clock = new ManualClock();
-  const lease = new HeldLease('7', momentOf(clock), { clock, random: () => 0.5, ttlSeconds, exclusive });
+  const lease = new HeldLease('7', clockReading(clock), { clock, random: () => 0.5, ttlSeconds, exclusive });
   lease.keys.add('a');
   return { clock, lease };
 }
@@ -27,20 +27,20 @@ describe('a held lease', () => {
   ])('of 100 s expires in time: exclusive %s after %i ms', (exclusive, ms) => {
     const { clock, lease } = world(100, exclusive);
     clock.advance(ms - 1);
-    expect(lease.isOver).toBe(false);
+    expect(lease.isExpired).toBe(false);
     clock.advance(1);
-    expect(lease.isOver).toBe(true);
+    expect(lease.isExpired).toBe(true);
   });
 
   it('expires by the wall clock only if it is exclusive; a wall clock that is set back is ignored', () => {
     for (const exclusive of [false, true]) {
       const { clock, lease } = world(100, exclusive);
       clock.setWallTimeBy(HOUR_MS);
-      expect(lease.isOver).toBe(exclusive);
+      expect(lease.isExpired).toBe(exclusive);
       clock.setWallTimeBy(-2 * HOUR_MS);
-      expect(lease.isOver).toBe(false);
+      expect(lease.isExpired).toBe(false);
       clock.advance(100_000);
-      expect(lease.isOver).toBe(true);
+      expect(lease.isExpired).toBe(true);
     }
   });
 
@@ -51,7 +51,7 @@ describe('a held lease', () => {
     expect(lease.dueIn).toBe(13_334);
     clock.setWallTimeBy(HOUR_MS);
     expect(lease.dueIn).toBeLessThanOrEqual(0);
-    await lease.ask(() => Promise.resolve());
+    await lease.renew(() => Promise.resolve());
     expect(lease.dueIn).toBe(33_334);
     lease.keys.clear();
     expect(lease.dueIn).toBe(Number.POSITIVE_INFINITY);
@@ -61,7 +61,7 @@ describe('a held lease', () => {
     const { clock, lease } = world(100);
     clock.advance(40_000);
     let answer = (): void => {};
-    const asking = lease.ask(
+    const asking = lease.renew(
       () =>
         new Promise<void>((resolve) => {
           answer = resolve;
@@ -73,9 +73,9 @@ describe('a held lease', () => {
     await asking;
     expect(lease.dueIn).toBe(23_334);
     clock.advance(89_999);
-    expect(lease.isOver).toBe(false);
+    expect(lease.isExpired).toBe(false);
     clock.advance(1);
-    expect(lease.isOver).toBe(true);
+    expect(lease.isExpired).toBe(true);
   });
 
   it('is requested again after half a second on average, then after twice as long, at most five seconds', async () => {
@@ -83,14 +83,14 @@ describe('a held lease', () => {
     clock.advance(40_000);
     const delays: number[] = [];
     for (let i = 0; i < 6; i++) {
-      await expect(lease.ask(fails)).rejects.toThrow('out of reach');
+      await expect(lease.renew(fails)).rejects.toThrow('out of reach');
       delays.push(lease.dueIn);
       clock.advance(lease.dueIn);
     }
     expect(delays).toEqual([250, 500, 1000, 2000, 2500, 2500]);
-    await lease.ask(() => Promise.resolve());
+    await lease.renew(() => Promise.resolve());
     clock.advance(40_000);
-    await expect(lease.ask(fails)).rejects.toThrow();
+    await expect(lease.renew(fails)).rejects.toThrow();
     expect(lease.dueIn).toBe(250); // what failed before is forgotten
   });
 
@@ -104,11 +104,11 @@ describe('a held lease', () => {
     'of %i s is checked often, because the clock may be set: exclusive %s every %i ms',
     (ttl, exclusive, ms) => {
       const { clock, lease } = world(ttl, exclusive);
-      expect(lease.lookIn).toBe(ms);
+      expect(lease.checkIn).toBe(ms);
       clock.advance(Math.ceil((ttl * 1000) / 3) - 10);
-      expect(lease.lookIn).toBe(10); // it is due before
+      expect(lease.checkIn).toBe(10); // it is due before
       lease.keys.clear();
-      expect(lease.lookIn).toBe(ttl * 1000);
+      expect(lease.checkIn).toBe(ttl * 1000);
     },
   );
 });

@@ -51,7 +51,7 @@ describe('a lease keeper', () => {
 
   it('examines one lease for each key, however many it holds (regression: all of them)', async () => {
     let looks = 0;
-    const isOver = vi.spyOn(HeldLease.prototype, 'isOver', 'get').mockImplementation(() => {
+    const isOver = vi.spyOn(HeldLease.prototype, 'isExpired', 'get').mockImplementation(() => {
       looks++;
       return false;
     });
@@ -323,7 +323,7 @@ describe('a lease keeper', () => {
       ...{ transport: link, clock, random: () => 0.5, supervisor, name: 'leases', gate },
       ttlSeconds: TTL_SECONDS,
       onLost: (keys) => lost.push([...keys]),
-      onLosing: (reported) => void reported.then(() => lost.push(['reported'])),
+      onLeasesLost: (reported) => void reported.then(() => lost.push(['reported'])),
     });
     for (let i = 0; i < 300_000; i++) await keeper.bind(`k${i}`);
     const before = keeper.bindingOf('k299999');
@@ -353,7 +353,7 @@ describe('a lease keeper', () => {
     const leases = 200;
     for (let i = 0; i < leases * 1000; i++) await keeper.bind(`k${i}`);
     expect(keeper.size).toBe(leases);
-    const looks = vi.spyOn(HeldLease.prototype, 'lookIn', 'get');
+    const looks = vi.spyOn(HeldLease.prototype, 'checkIn', 'get');
     try {
       await advance(clock, (TTL_SECONDS * 1000) / 3 - 5000);
       looks.mockClear();

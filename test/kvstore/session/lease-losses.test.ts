@@ -22,7 +22,7 @@ describe('a listener of lost leases', () => {
     expect(all.keys).toEqual(['p/a/1', 'p/ab/2', 'canary', 'p/', 'canary/3', '/4']);
     expect(a.keys).toEqual(['p/a/1']);
     expect(both.keys).toEqual(['p/a/1', 'p/ab/2', 'p/', 'canary']);
-    losses.losing(Promise.resolve());
+    losses.reporting(Promise.resolve());
     expect([all.losing, a.losing, both.losing]).toEqual([1, 1, 2]);
     for (const { end } of [all, a, both]) end();
     losses.lost(['p/a/1', 'canary']);

@@ -15,14 +15,14 @@ class World {
   }
 
   touch(name: string): void {
-    this.waits.touched(name);
+    this.waits.invalidated(name);
     this.unfinished.add(name);
   }
 
   settle(...names: readonly string[]): void {
     for (const name of names) {
       this.unfinished.delete(name);
-      this.waits.settled(name);
+      this.waits.written(name);
     }
   }
 
@@ -35,7 +35,7 @@ class World {
   }
 
   async land(): Promise<boolean> {
-    const has = this.waits.landed(this.waits.due());
+    const has = this.waits.complete(this.waits.due());
     await Promise.resolve();
     return has;
   }
@@ -58,7 +58,7 @@ describe('a wait for a canary', () => {
     const early = world.wait();
     const due = world.waits.due();
     world.touch('a');
-    expect([world.waits.landed(due), world.waits.due().length]).toEqual([false, 0]);
+    expect([world.waits.complete(due), world.waits.due().length]).toEqual([false, 0]);
     await Promise.resolve();
     expect(early.over).toBe(false);
     world.settle('a');
@@ -72,7 +72,7 @@ describe('a wait for a canary', () => {
     void waits.add().then(() => {
       over = true;
     });
-    expect([waits.landed(due), over, waits.due().length]).toEqual([false, false, 1]);
+    expect([waits.complete(due), over, waits.due().length]).toEqual([false, false, 1]);
   });
 
   it('does not include a name that was queued later, unless that name is changed', async () => {

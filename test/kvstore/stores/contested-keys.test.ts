@@ -42,7 +42,7 @@ describe('keys that another client changes', () => {
   it('are not restored if they are done or the store stops', () => {
     keys.overwritten('a');
     keys.overwritten('b');
-    keys.settled('a');
+    keys.cancel('a');
     keys.stop();
     expect(clock.pending).toBe(0);
     clock.advance(60_000);

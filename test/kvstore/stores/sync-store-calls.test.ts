@@ -83,7 +83,7 @@ describe('the calls of a sync store', () => {
   it('write fenced, bound to its lease', async () => {
     want('a');
     await settle();
-    store.touch('a');
+    store.invalidate('a');
     await settle();
     store.delete('a');
     await store.markSynced();
@@ -171,13 +171,13 @@ describe('the calls of a sync store', () => {
 
   it('are not made for invalid arguments', async () => {
     const wrong = store as unknown as Record<
-      'upsert' | 'delete' | 'touch' | 'run',
+      'upsert' | 'delete' | 'invalidate' | 'run',
       (...given: unknown[]) => void
     >;
     expect(() => wrong.upsert(1, bytesOfText('x'))).toThrow(/name/);
     expect(() => wrong.upsert('a', 'x')).toThrow(/value/);
     expect(() => wrong.delete(1)).toThrow(/name/);
-    expect(() => wrong.touch(1)).toThrow(/name/);
+    expect(() => wrong.invalidate(1)).toThrow(/name/);
     expect(() => wrong.run('now')).toThrow(/signal/);
     want('a', 'x');
     expect([textOfBytes(store.get('a') ?? new Uint8Array(0)), store.get('b')]).toEqual(['x', undefined]);

@@ -189,7 +189,7 @@ describe('a sync store', () => {
   });
 
   it.each([
-    ['touched', () => world.store.touch('a')],
+    ['invalidated', () => world.store.invalidate('a')],
     ['wanted otherwise, and back', () => ['2', '1'].forEach((value) => void world.want('a', value))],
   ])(
     'does not write them if their key is %s while the kvstore is unreachable (regression: it did)',
@@ -338,7 +338,7 @@ describe('a sync store', () => {
     world = new World();
     world.store.upsert('a', bytesOfText('1'));
     let landings = 0;
-    const ask = (): void => void world.store.landed().then(() => landings++);
+    const ask = (): void => void world.store.flushed().then(() => landings++);
     ask();
     await settle();
     expect(landings).toBe(0);
@@ -348,7 +348,7 @@ describe('a sync store', () => {
     ask();
     await settle();
     expect(landings).toBe(2);
-    world.store.touch('a');
+    world.store.invalidate('a');
     ask();
     await settle();
     expect(landings).toBe(3);
@@ -357,7 +357,7 @@ describe('a sync store', () => {
   it('the loss of many leases costs each key once (regression: all keys for each lease)', async () => {
     for (let i = 0; i < 4500; i++) world.want(`n${i}`, '1');
     await world.store.markSynced();
-    const touch = vi.spyOn(CanaryWaits.prototype, 'touched');
+    const touch = vi.spyOn(CanaryWaits.prototype, 'invalidated');
     const mark = vi.spyOn(world.store, 'markSynced');
     expect(world.server.leases).toHaveLength(5);
     for (const lease of world.server.leases) world.server.expireLease(lease);
@@ -478,7 +478,7 @@ describe('a sync store', () => {
     expect(world.canary).toBe(true);
     world.link.down();
     world.server.txn({ compare: [], writes: [{ op: 'delete', range: keyRange(`${P}a`) }] });
-    world.store.touch('a');
+    world.store.invalidate('a');
     answer();
     await settle();
     world.refuse((key) => key === `${P}a`);
@@ -548,10 +548,10 @@ describe('a sync store', () => {
       other.want('a', '1');
       await settle();
       other.store.delete('a');
-      await other.store.landed();
+      await other.store.flushed();
       other.onPut = (key) => puts.push(key);
       other.want('a', '2');
-      await other.store.landed();
+      await other.store.flushed();
       const byItself = puts.length; // an unleased put is a comparison and a write
       await advance(other.clock, 60_000);
       expect([other.content(), puts.length, other.store.status().putBacks]).toEqual([
@@ -567,12 +567,12 @@ describe('a sync store', () => {
     world.want('a', '1');
     world.want('b', '1');
     let isLanded = false;
-    void world.store.landed().then(() => {
+    void world.store.flushed().then(() => {
       isLanded = true;
     });
     await settle();
     const answerA = world.hold(`${P}a`, 'after');
-    world.store.touch('a');
+    world.store.invalidate('a');
     world.server.txn({ compare: [], writes: [{ op: 'delete', range: keyRange(`${P}a`) }] });
     await settle();
     answerB();
@@ -598,7 +598,7 @@ describe('a sync store', () => {
   it('compares nothing after a disconnect that the watch has shown', async () => {
     world.link.cut();
     world.want('a', '1');
-    await world.store.landed();
+    await world.store.flushed();
     const txn = vi.spyOn(world.server, 'txn');
     await advance(world.clock, 60_000);
     expect(txn.mock.calls.filter(([{ compare }]) => compare.some(({ key }) => key === `${P}a`))).toEqual([]);
@@ -617,13 +617,13 @@ describe('a sync store', () => {
       return txn(request, options);
     };
     world.run();
-    await world.store.landed();
+    await world.store.flushed();
     const watching = async (): Promise<void> => {
       while (world.backend.status().watches[0]?.state !== 'watching') await advance(world.clock, 1000);
     };
     await watching();
     await advance(world.clock, 20_000); // the watch may have listed the prefix before they were compared
-    await world.store.landed();
+    await world.store.flushed();
     expect(compared).toBeLessThanOrEqual(2 * 5000);
     compared = 0;
     for (let i = 0; i < 4; i++) {
@@ -663,7 +663,7 @@ describe('a sync store', () => {
   it('restores a key that was deleted before the watch could show it', async () => {
     world.link.cut();
     world.want('a', '1');
-    await world.store.landed();
+    await world.store.flushed();
     await world.backend.delete(`${P}a`);
     await advance(world.clock, 15_000);
     expect(world.content()).toEqual({ a: '1' });
@@ -695,7 +695,7 @@ describe('a sync store', () => {
     world.store.delete('a');
     await settle();
     await world.backend.update(`${P}a`, bytesOfText('another'));
-    world.store.touch('a');
+    world.store.invalidate('a');
     await settle();
     expect(world.content()).toEqual({ a: 'another' });
   });
@@ -710,7 +710,7 @@ describe('a sync store', () => {
     canary();
     await settle();
     await world.server.txn({ compare: [], writes: [{ op: 'delete', range: keyRange(`${P}a`) }] });
-    world.store.touch('a');
+    world.store.invalidate('a');
     const put = world.hold(`${P}a`, 'before');
     world.link.up();
     await advance(world.clock, 12_000);
@@ -813,7 +813,7 @@ describe('a sync store', () => {
 
 type Step =
   | { readonly do: 'want'; readonly name: string; readonly value: string }
-  | { readonly do: 'delete' | 'touch' | 'give-up'; readonly name: string }
+  | { readonly do: 'delete' | 'invalidate' | 'give-up'; readonly name: string }
   | { readonly do: 'down' | 'up' | 'cut' | 'lose-answers' | 'expire' | 'mark' | 'run' | 'settle' | 'land' }
   | { readonly do: 'pass'; readonly ms: number };
 
@@ -825,7 +825,7 @@ const step: fc.Arbitrary<Step> = fc.oneof(
   },
   {
     weight: 4,
-    arbitrary: fc.record({ do: fc.constantFrom(...(['delete', 'touch', 'give-up'] as const)), name }),
+    arbitrary: fc.record({ do: fc.constantFrom(...(['delete', 'invalidate', 'give-up'] as const)), name }),
   },
   {
     weight: 4,
@@ -887,7 +887,7 @@ describe('a sync store under faults', () => {
             if (what.do === 'delete') world.store.delete(what.name);
             if (what.do === 'delete') wanted.delete(what.name);
             if (what.do === 'delete') for (const { names } of promises) names.delete(what.name);
-            if (what.do === 'touch') world.store.touch(what.name);
+            if (what.do === 'invalidate') world.store.invalidate(what.name);
             if (what.do === 'give-up') late.push(...giveUpAny(world.link, P + what.name));
             if (what.do === 'land') for (const land of late.splice(0)) await land().catch(() => {});
             if (what.do === 'down') world.link.down();
