@@ -46,8 +46,8 @@ describe('resolve', () => {
         }
         const view = model.view();
         for (const id of IDS) {
-          // Made by `plain`: a service and its backends as records.
-          const announced = view.get(nameOf(id)) as PlainService | undefined;
+          const shown = view.get(nameOf(id));
+          const announced: PlainService | undefined = shown && JSON.parse(shown);
           for (const port of ['http', 'dns', '', 'none', 80, 53, 1]) {
             const found = cache.resolve(id, port);
             const expected = announced && naiveResolve(announced, port);

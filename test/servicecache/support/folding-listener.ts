@@ -1,5 +1,5 @@
 import type { ServiceEvent, ServiceListener } from '../../../src/servicecache/events.ts';
-import { nameOf, plain, text } from './plain.ts';
+import { nameOf, text } from './plain.ts';
 
 /**
  * A listener that folds what it is told, and writes down every breach of the contract: `old…` that is not what
@@ -30,10 +30,10 @@ export class FoldingListener implements ServiceListener {
   }
 
   /** What it knows, in the form of `NaiveServiceCache.view`. */
-  view(): ReadonlyMap<string, unknown> {
-    const entries = [...this.#folded].map(([key, { service, endpoints }]): [string, unknown] => [
+  view(): ReadonlyMap<string, string> {
+    const entries = [...this.#folded].map(([key, { service, endpoints }]): [string, string] => [
       key,
-      plain({ service, backends: endpoints.backends }),
+      text({ service, backends: endpoints.backends }),
     ]);
     return new Map(entries.sort(([a], [b]) => (a < b ? -1 : 1)));
   }

@@ -54,6 +54,15 @@ function remoteBackends({ cluster, endpoints, ports }: ClusterEndpointSlice): re
   return all.filter((one) => best(one) === one);
 }
 
+/** {@link plain}, once for each backend: inputs do not change. */
+const plainBackends = new WeakMap<object, NaiveClaim['backend']>();
+
+function plainBackend(backend: object): NaiveClaim['backend'] {
+  const known = plainBackends.get(backend) ?? (plain(backend) as NaiveClaim['backend']);
+  plainBackends.set(backend, known);
+  return known;
+}
+
 /**
  * SEMANTICS 3 in the most obvious way: keeps the inputs as they are, and works everything out from scratch
  * whenever it is asked. Only whether a service has been announced depends on the past.
@@ -246,11 +255,11 @@ export class NaiveServiceCache {
     };
   }
 
-  /** Announced services as plain values: key → service and effective backends by address. */
-  view(): ReadonlyMap<string, unknown> {
-    const view = new Map<string, unknown>();
+  /** Announced services as texts: key → service and effective backends by address. */
+  view(): ReadonlyMap<string, string> {
+    const view = new Map<string, string>();
     for (const key of [...this.#announced].sort(ascending)) {
-      view.set(key, plain({ service: this.#services.get(key), backends: this.#selected(key) }));
+      view.set(key, text({ service: this.#services.get(key), backends: this.#selected(key) }));
     }
     return view;
   }
@@ -284,10 +293,7 @@ export class NaiveServiceCache {
     const claims: [string, NaiveClaim][] = [];
     const add = (cluster: string, slice: string, backend: Backend): void => {
       const active = backend.state === 'active';
-      claims.push([
-        backend.address,
-        { cluster, slice, backend: plain(backend) as NaiveClaim['backend'], active },
-      ]);
+      claims.push([backend.address, { cluster, slice, backend: plainBackend(backend), active }]);
     };
     for (const [name, slice] of this.#slices.get(key) ?? []) {
       for (const backend of slice.backends.values()) add('', name, backend);

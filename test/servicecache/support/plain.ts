@@ -19,9 +19,34 @@ export function plain(value: unknown): unknown {
   return Object.fromEntries(entries.map(([key, entry]) => [key, plain(entry)]));
 }
 
-/** The same as text: equal texts, equal values. */
+/** Returns the JSON of {@link plain} in one pass: equal texts, equal values. */
 export function text(value: unknown): string {
-  return JSON.stringify(plain(value));
+  return shown(value) ?? 'undefined';
+}
+
+function shown(value: unknown): string | undefined {
+  if (typeof value !== 'object' || value === null) return JSON.stringify(value);
+  if (isCollection(value)) {
+    if (isKeyed(value)) return shownEntries([...(value.entries() as Iterable<[string, unknown]>)]);
+    return shownList(isSet(value) ? [...value].sort() : [...value]);
+  }
+  if (value instanceof Map) return shownEntries([...value]);
+  if (value instanceof Set) return shownList([...value].sort());
+  return Array.isArray(value) ? shownList(value) : shownEntries(Object.entries(value));
+}
+
+function shownList(list: readonly unknown[]): string {
+  return `[${list.map((item) => shown(item) ?? 'null').join()}]`;
+}
+
+function shownEntries(entries: [string, unknown][]): string {
+  entries.sort(([a], [b]) => (a < b ? -1 : 1));
+  const members: string[] = [];
+  for (const [key, entry] of entries) {
+    const text = shown(entry);
+    if (text !== undefined) members.push(`${JSON.stringify(key)}:${text}`);
+  }
+  return `{${members.join()}}`;
 }
 
 /** Names a service. Written down again: the models share nothing with the engine. */
