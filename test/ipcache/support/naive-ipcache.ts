@@ -32,17 +32,15 @@ type Outcome = 'applied' | 'unchanged' | 'overruled' | 'not-found' | 'not-owner'
 
 /** What listeners see of an entry, as text: good enough to compare. */
 export function attributes(entry: Omit<Claim, 'source' | 'owner'>): string {
-  const { identity, hostIP, encryptKey = 0, k8s } = entry;
-  const ports = [...(k8s?.namedPorts ?? [])]
-    .sort()
-    .map(([name, { port, protocol }]) => `${name}=${port}/${protocol}`);
-  const some = k8s !== undefined && (k8s.namespace !== '' || k8s.podName !== '' || ports.length > 0);
-  return JSON.stringify([
-    identity,
-    hostIP ?? null,
-    encryptKey,
-    some ? [k8s.namespace, k8s.podName, ports] : null,
-  ]);
+  const { identity, hostIP = null, encryptKey = 0, k8s } = entry;
+  return `${identity} ${hostIP} ${encryptKey} ${k8s === undefined ? null : podText(k8s)}`;
+}
+
+function podText({ namespace, podName, namedPorts }: K8sMetadata): string | null {
+  if (namedPorts === undefined || namedPorts.size === 0)
+    return namespace === '' && podName === '' ? null : JSON.stringify([namespace, podName, []]);
+  const ports = [...namedPorts].sort().map(([name, { port, protocol }]) => `${name}=${port}/${protocol}`);
+  return JSON.stringify([namespace, podName, ports]);
 }
 
 function sameWriter(a: Writer, b: Writer): boolean {
@@ -159,15 +157,20 @@ export class NaiveIPCache {
 
   /** Key → attributes of the effective claim, shadowed keys included. */
   entries(): Map<string, string> {
-    const keys = new Set(this.claims.map(({ key }) => key));
-    return new Map([...keys].map((key) => [key, attributes((this.on(key)[0] as NaiveClaim).claim)]));
+    const strongest = new Map<string, NaiveClaim>();
+    for (const held of this.claims) {
+      const other = strongest.get(held.key);
+      if (other === undefined || strongestFirst(held, other) < 0) strongest.set(held.key, held);
+    }
+    return new Map(Array.from(strongest, ([key, { claim }]) => [key, attributes(claim)]));
   }
 
   /** Prefix → attributes of the visible entry: the endpoint's, else the CIDR's. */
   visible(): Map<string, string> {
     const visible = new Map<string, string>();
-    for (const [key, entry] of this.entries()) if (key.includes('/')) visible.set(key, entry);
-    for (const [key, entry] of this.entries()) {
+    const entries = this.entries();
+    for (const [key, entry] of entries) if (key.includes('/')) visible.set(key, entry);
+    for (const [key, entry] of entries) {
       if (!key.includes('/')) visible.set(`${key}/${key.includes(':') ? 128 : 32}`, entry);
     }
     return visible;
@@ -187,13 +190,24 @@ function lengthOf(key: string): number {
 const MAPPED = new BlockList();
 MAPPED.addSubnet('::ffff:0:0', 96, 'ipv6');
 
+/** Answers for the handful of keys and addresses that histories use; larger tests do not fill the memory with theirs. */
+const asked = new Map<string, Map<string, boolean>>();
+const MOST_ASKED = 64;
+
 /** As Node.js sees it, not our own arithmetic. An IPv4-mapped address is IPv4, one with a zone id is none. */
 function contains(key: string, address: string): boolean {
   if (isIP(address) === 0 || address.includes('%')) return false;
+  const known = asked.get(key)?.get(address);
+  if (known !== undefined) return known;
   const family = key.includes(':') ? 'ipv6' : 'ipv4';
   const [network = '', length = family === 'ipv6' ? '128' : '32'] = key.split('/');
   const list = new BlockList();
   list.addSubnet(network, Number(length), family);
-  if (isIP(address) === 4) return family === 'ipv4' && list.check(address, 'ipv4');
-  return list.check(address, 'ipv6') && (family === 'ipv4' || !MAPPED.check(address, 'ipv6'));
+  const answer =
+    isIP(address) === 4
+      ? family === 'ipv4' && list.check(address, 'ipv4')
+      : list.check(address, 'ipv6') && (family === 'ipv4' || !MAPPED.check(address, 'ipv6'));
+  if (asked.size > MOST_ASKED) asked.clear();
+  asked.set(key, (asked.get(key) ?? new Map()).set(address, answer));
+  return answer;
 }

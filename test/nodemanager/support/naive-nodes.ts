@@ -56,8 +56,15 @@ export function claimsOf(node: NodeSpec, config: NodeConfiguration): Map<string,
   return claims;
 }
 
+/** What was derived from the node of an operation, which does not change, until the configuration does. */
+interface Derived {
+  readonly config: NodeConfiguration;
+  readonly claims: ReadonlyMap<string, Claim>;
+}
+
 /** The rules of SEMANTICS 4 over a plain list of claims. Specs are canonical and compared as text. */
 export class NaiveNodes {
+  readonly #derived = new WeakMap<NodeSpec, Derived>();
   readonly retain: boolean;
   configuration: NodeConfiguration;
   claims: readonly NodeSpec[] = [];
@@ -79,10 +86,12 @@ export class NaiveNodes {
   }
 
   effective(): ReadonlyMap<string, NodeSpec> {
-    const names = new Set(this.claims.map(fullName));
-    return new Map(
-      [...names].flatMap((name) => this.on(name).slice(0, 1)).map((node) => [fullName(node), node]),
-    );
+    const effective = new Map<string, NodeSpec>();
+    for (const node of this.claims) {
+      const other = effective.get(fullName(node));
+      if (other === undefined || rank(node.source) > rank(other.source)) effective.set(fullName(node), node);
+    }
+    return effective;
   }
 
   /** What the IPCache holds when claims are retained. */
@@ -90,9 +99,18 @@ export class NaiveNodes {
     const ipcache = new NaiveIPCache(true);
     for (const { key, claim } of this.foreign.claims) ipcache.upsert(key, claim);
     for (const node of this.effective().values()) {
-      for (const [ip, claim] of claimsOf(node, this.configuration)) ipcache.upsert(ip, claim);
+      for (const [ip, claim] of this.#claimsOf(node)) ipcache.upsert(ip, claim);
     }
     return ipcache;
+  }
+
+  #claimsOf(node: NodeSpec): ReadonlyMap<string, Claim> {
+    const { configuration: config } = this;
+    const known = this.#derived.get(node);
+    if (known?.config === config) return known.claims;
+    const claims = claimsOf(node, config);
+    this.#derived.set(node, { config, claims });
+    return claims;
   }
 
   update(node: NodeSpec): string {
@@ -132,7 +150,7 @@ export class NaiveNodes {
     const effective = this.effective();
     for (const name of announced.keys()) if (!effective.has(name)) announced.delete(name);
     for (const [name, node] of effective) {
-      const held = [...claimsOf(node, this.configuration).keys()].some(
+      const held = [...this.#claimsOf(node).keys()].some(
         (ip) => rank(ipcache.on(ip)[0]?.claim.source ?? '') > rank(node.source),
       );
       if (!held) announced.set(name, node);
