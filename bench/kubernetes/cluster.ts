@@ -5,7 +5,7 @@ import { EtcdTransport } from '../../src/kvstore/etcd/etcd-transport.ts';
 import { NO_LEASE } from '../../src/kvstore/session/transport.ts';
 import { RealApiServer } from '../../test/apiserver/support/real-apiserver.ts';
 import { ApiUser } from '../../test/k8s/support/api-user.ts';
-import { until } from '../../test/kvstore/support/until.ts';
+import { until } from '../../test/base/support/until.ts';
 import { KINDS } from './following.ts';
 import { ciliumEndpoint, endpointName, endpointSlice, type StoredObject, service, TEAMS } from './objects.ts';
 

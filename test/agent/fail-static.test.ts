@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { until } from '../kvstore/support/until.ts';
+import { until } from '../base/support/until.ts';
 import { startAgent, type TestKey } from './support/agent-under-test.ts';
 
 const CONFIG = 'cilium/cluster-config/own';

@@ -2,8 +2,8 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 import { systemClock } from '../../src/base/system-clock.ts';
 import { KubernetesClient } from '../../src/k8s/kubernetes-client.ts';
 import { LeaderElection } from '../../src/operator/elect/leader-election.ts';
+import { until } from '../base/support/until.ts';
 import { ApiUser } from '../k8s/support/api-user.ts';
-import { until } from '../kvstore/support/until.ts';
 import { RealApiServer } from './support/real-apiserver.ts';
 
 const LEASES = { group: 'coordination.k8s.io', version: 'v1', plural: 'leases' };

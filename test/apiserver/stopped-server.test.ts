@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { KubernetesClient } from '../../src/k8s/kubernetes-client.ts';
 import type { ResourceKind } from '../../src/k8s/resource.ts';
+import { until } from '../base/support/until.ts';
 import { ApiUser } from '../k8s/support/api-user.ts';
 import { RecordingSink } from '../k8s/support/recording-sink.ts';
-import { until } from '../kvstore/support/until.ts';
 import { RealApiServer } from './support/real-apiserver.ts';
 
 const CONFIG_MAPS: ResourceKind = { group: '', version: 'v1', plural: 'configmaps' };

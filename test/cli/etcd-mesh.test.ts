@@ -11,8 +11,8 @@ import { bytesOfText } from '../../src/kvstore/codec/bytes.ts';
 import { EtcdBackend } from '../../src/kvstore/etcd/etcd-backend.ts';
 import { temporaryFolder } from '../agent/support/temporary-folder.ts';
 import { freePort } from '../base/support/free-port.ts';
+import { until } from '../base/support/until.ts';
 import { type EtcdProcess, startEtcd } from '../kvstore/etcd/support/etcd-process.ts';
-import { until } from '../kvstore/support/until.ts';
 import { ATLANTIC, dpcache, example, nothing } from './support/run.ts';
 import { QUESTIONS, startAgent } from './support/running-agent.ts';
 

@@ -6,7 +6,7 @@ import { describe, expect, it, vi } from 'vitest';
 import { runCommand } from '../../src/cli/program.ts';
 import { SliceDuty } from '../../src/operator/slices/slice-duty.ts';
 import { temporaryFolder } from '../agent/support/temporary-folder.ts';
-import { until } from '../kvstore/support/until.ts';
+import { until } from '../base/support/until.ts';
 import { dpcache, example, nothing } from './support/run.ts';
 
 const CLUSTER = [

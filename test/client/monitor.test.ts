@@ -6,7 +6,7 @@ import { systemClock } from '../../src/base/system-clock.ts';
 import { monitor } from '../../src/client/monitor.ts';
 import { temporaryFolder } from '../agent/support/temporary-folder.ts';
 import { type TestApp, testApp } from '../api/support/test-app.ts';
-import { until } from '../kvstore/support/until.ts';
+import { until } from '../base/support/until.ts';
 
 interface Monitored extends TestApp {
   readonly written: () => string;

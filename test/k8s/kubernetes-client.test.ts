@@ -7,7 +7,7 @@ import { MemoryApiTransport } from '../../src/k8s/memory/memory-api-transport.ts
 import type { ResourceKind } from '../../src/k8s/resource.ts';
 import { fixedCredentials } from '../../src/k8s/rest/cluster-access.ts';
 import { freePort } from '../base/support/free-port.ts';
-import { until } from '../kvstore/support/until.ts';
+import { until } from '../base/support/until.ts';
 import { ApiUser } from './support/api-user.ts';
 import { RecordingSink } from './support/recording-sink.ts';
 

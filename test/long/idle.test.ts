@@ -1,9 +1,9 @@
 import { expect, it } from 'vitest';
 import { systemClock } from '../../src/base/system-clock.ts';
 import { EtcdBackend } from '../../src/kvstore/etcd/etcd-backend.ts';
+import { until } from '../base/support/until.ts';
 import { ClusterEtcd } from '../clustermesh/support/cluster-etcd.ts';
 import { Agent, OWN } from '../clustermesh/support/mesh-world.ts';
-import { until } from '../kvstore/support/until.ts';
 
 /** `IDLE_SECONDS`: for how long nothing is to happen. */
 const IDLE_SECONDS = Number(process.env['IDLE_SECONDS'] ?? 300);

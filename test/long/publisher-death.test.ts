@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it } from 'vitest';
+import { until } from '../base/support/until.ts';
 import { type Known, mixed, PublishedMesh } from '../clustermesh/support/published-mesh.ts';
 import { seededRandom } from '../kvstore/chaos/support/seeded-random.ts';
-import { until } from '../kvstore/support/until.ts';
 
 /** `PUBLISHER_SEED` repeats the delays of another run. A cycle takes some 6 s on a quiet machine. */
 const { PUBLISHER_SEED = Math.floor(Math.random() * 2 ** 31), PUBLISHER_CYCLES = 40 } = process.env;

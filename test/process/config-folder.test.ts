@@ -13,8 +13,8 @@ import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import type { EtcdConfig } from '../../src/kvstore/etcd/etcd-config.ts';
 import { ConfigFolder } from '../../src/process/config-folder.ts';
 import { temporaryFolder } from '../agent/support/temporary-folder.ts';
+import { until } from '../base/support/until.ts';
 import { TestAuthority } from '../kvstore/etcd/support/certificates.ts';
-import { until } from '../kvstore/support/until.ts';
 
 function folderOf(path: string): { folder: ConfigFolder; connected: EtcdConfig[] } {
   const connected: EtcdConfig[] = [];

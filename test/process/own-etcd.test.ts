@@ -8,7 +8,7 @@ import { openOwnEtcd } from '../../src/process/own-etcd.ts';
 import { NO_INPUTS } from '../agent/support/agent-under-test.ts';
 import { FakeClock } from '../agent/support/fake-clock.ts';
 import { temporaryFolder } from '../agent/support/temporary-folder.ts';
-import { until } from '../kvstore/support/until.ts';
+import { until } from '../base/support/until.ts';
 
 it('an own kvstore that does not answer is told at once, once, and ends the start after half a minute', async () => {
   const clock = new FakeClock();

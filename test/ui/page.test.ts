@@ -15,7 +15,7 @@ import { TestModel } from '../api/support/model.ts';
 import { SteeringModel } from '../api/support/steering-model.ts';
 import { type TestApp, testApp } from '../api/support/test-app.ts';
 import { freePort } from '../base/support/free-port.ts';
-import { until } from '../kvstore/support/until.ts';
+import { until } from '../base/support/until.ts';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 /** What the last run has looked at, for people. */

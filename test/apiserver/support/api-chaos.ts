@@ -7,10 +7,10 @@ import { KubernetesClient } from '../../../src/k8s/kubernetes-client.ts';
 import { isKubernetesObject } from '../../../src/k8s/reflector/known-objects.ts';
 import type { FollowedResource, ResourceKind } from '../../../src/k8s/resource.ts';
 import { TokenFile } from '../../../src/k8s/rest/token-file.ts';
+import { until } from '../../base/support/until.ts';
 import { ApiUser } from '../../k8s/support/api-user.ts';
 import { RecordingSink } from '../../k8s/support/recording-sink.ts';
 import { type LinkMode, TcpProxy } from '../../kvstore/etcd/support/tcp-proxy.ts';
-import { until } from '../../kvstore/support/until.ts';
 import { ObjectLoad, stateOf } from './object-load.ts';
 import { RealApiServer } from './real-apiserver.ts';
 

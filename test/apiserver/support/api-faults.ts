@@ -1,5 +1,5 @@
+import { until } from '../../base/support/until.ts';
 import { pick } from '../../kvstore/chaos/support/seeded-random.ts';
-import { until } from '../../kvstore/support/until.ts';
 import type { ApiChaos } from './api-chaos.ts';
 
 /** Something that happens to a world under load; when it resolves, the world is whole again. */

@@ -13,9 +13,9 @@ import {
 } from '../../../src/k8s/rest/cluster-access.ts';
 import { HttpTransport } from '../../../src/k8s/rest/http-transport.ts';
 import { resourcePath } from '../../../src/k8s/rest/resource-path.ts';
+import { until } from '../../base/support/until.ts';
 import type { ApiHarness } from '../../k8s/support/api-harness.ts';
 import { ApiUser } from '../../k8s/support/api-user.ts';
-import { until } from '../../kvstore/support/until.ts';
 
 /** From the folder in which npm runs everything: the benches have this compiled, elsewhere. */
 const START = resolve('scripts/apiserver/start.sh');

@@ -1,6 +1,6 @@
 import { expect, it, onTestFinished } from 'vitest';
+import { until } from '../../base/support/until.ts';
 import { dpcache } from '../../cli/support/run.ts';
-import { until } from '../../kvstore/support/until.ts';
 import { mixed, PublishedMesh } from '../support/published-mesh.ts';
 
 it('publishers that are killed and whose leases expire remove nothing; keys that they publish later apply', async () => {

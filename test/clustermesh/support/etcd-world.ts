@@ -7,7 +7,7 @@ import { ConfigFollower } from '../../../src/clustermesh/config-follower.ts';
 import { clusterConfigKey } from '../../../src/kvstore/codec/keys.ts';
 import { EtcdBackend } from '../../../src/kvstore/etcd/etcd-backend.ts';
 import { ConfigFolder } from '../../../src/process/config-folder.ts';
-import { until } from '../../kvstore/support/until.ts';
+import { until } from '../../base/support/until.ts';
 import { ClusterEtcd } from './cluster-etcd.ts';
 import {
   type Edit,

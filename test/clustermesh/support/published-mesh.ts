@@ -9,8 +9,8 @@ import { formatLabels } from '../../../src/model/labels.ts';
 import { createLog } from '../../../src/process/log.ts';
 import { NO_INPUTS } from '../../agent/support/agent-under-test.ts';
 import { temporaryFolder } from '../../agent/support/temporary-folder.ts';
+import { until } from '../../base/support/until.ts';
 import { type EtcdProcess, startEtcd } from '../../kvstore/etcd/support/etcd-process.ts';
-import { until } from '../../kvstore/support/until.ts';
 import { Publisher } from './publisher.ts';
 
 /** What an agent knows, a text for each thing: an IP, a node, the backends of a service, an identity. */

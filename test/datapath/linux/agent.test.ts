@@ -5,6 +5,7 @@ import { afterEach, beforeEach, expect, it } from 'vitest';
 import type { ProbeAnswer } from '../../../src/datapath/linux/probe.ts';
 import type { TestKey } from '../../agent/support/agent-under-test.ts';
 import { config, ip } from '../../agent/support/test-keys.ts';
+import { until } from '../../base/support/until.ts';
 import { PROGRAM } from '../../cli/support/program.ts';
 import { dpcache, example } from '../../cli/support/run.ts';
 import { AgentHere, AgentProcess, type AskedAgent } from './support/agent-process.ts';
@@ -320,8 +321,12 @@ describeOnLinux('an agent with --datapath linux', ['maps', 'bpftool', 'namespace
 
   it('reports that another agent has no datapath', async () => {
     const agent = here('--load', recorded([config('default', 1)]));
-    while ((await agent.ask('/readyz').catch(() => undefined)) === undefined)
-      await new Promise((resolve) => setTimeout(resolve, 20));
+    await until('it answers', () =>
+      agent.ask('/readyz').then(
+        () => true,
+        () => false,
+      ),
+    );
     for (const question of ['status', 'diff', 'repair']) {
       const { status, stderr } = await command(agent, question);
       expect([question, status, stderr]).toEqual([question, 1, expect.stringContaining('--datapath linux')]);

@@ -10,6 +10,7 @@ import { IPCache } from '../../../src/ipcache/ipcache.ts';
 import { NodeManager } from '../../../src/nodemanager/node-manager.ts';
 import { ServiceCache } from '../../../src/servicecache/service-cache.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
+import { until } from '../../base/support/until.ts';
 import { describeOnLinux } from './support/requirements.ts';
 import { exec, type Namespace, Scratch } from './support/scratch.ts';
 
@@ -57,6 +58,14 @@ describeOnLinux('pins of a datapath', ['maps', 'sockets', 'nftables', 'namespace
   };
   const missing = (datapath: LinuxDatapath): readonly string[] =>
     datapath.status().parts.flatMap((part) => part.missing);
+  /** Waits for what an event of the kernel causes. At each look `stepMs` pass on the clock, in total less than `limitMs`. */
+  const within = (limitMs: number, stepMs: number, what: string, isSo: () => boolean): Promise<void> => {
+    const end = clock.now() + limitMs - 1;
+    return until(what, () => {
+      clock.advance(Math.min(stepMs, end - clock.now()));
+      return isSo();
+    });
+  };
   const turn = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 5));
   const idOf = (kind: 'map' | 'link', name: string): number =>
     JSON.parse(exec('bpftool', '-j', kind, 'show', 'pinned', join(pins, name))).id;
@@ -73,12 +82,8 @@ describeOnLinux('pins of a datapath', ['maps', 'sockets', 'nftables', 'namespace
     for (const name of readdirSync(pins)) rmSync(join(pins, name));
     expect(missing(datapath)).toContain('map ipcache is missing, expected pinned');
     expect(missing(datapath)).toHaveLength(21);
-    // The folder tells: less than a second of this clock passes.
-    for (let waited = 0; waited < 200 && missing(datapath).length > 0; waited++) {
-      clock.advance(1);
-      await turn();
-    }
-    expect(clock.now()).toBeLessThan(1_000);
+    // An event of the folder causes it, not the look of every ten seconds.
+    await within(1_000, 20, 'all pins are back', () => missing(datapath).length === 0);
     expect(missing(datapath)).toEqual([]);
     expect(maps.map((name) => [name, idOf('map', name)])).toEqual(before);
     expect(attached()).toHaveLength(8);
@@ -96,20 +101,14 @@ describeOnLinux('pins of a datapath', ['maps', 'sockets', 'nftables', 'namespace
     const id = idOf('map', 'ipcache');
     for (let round = 0; round < 2; round++) {
       rmSync(pins, { recursive: true });
-      for (let waited = 0; waited < 200 && !existsSync(join(pins, 'ipcache')); waited++) {
-        clock.advance(100);
-        await turn();
-      }
+      await within(20_000, 100, 'the pin is back', () => existsSync(join(pins, 'ipcache')));
       expect([idOf('map', 'ipcache'), missing(datapath)]).toEqual([id, []]);
     }
-    // From the next look on the new folder tells, too: less than a second of this clock passes.
+    // From the next look on an event of the new folder causes it, too.
     clock.advance(10_000);
     await turn();
     rmSync(join(pins, 'ipcache'));
-    for (let waited = 0; waited < 200 && !existsSync(join(pins, 'ipcache')); waited++) {
-      clock.advance(2);
-      await turn();
-    }
+    await within(1_000, 20, 'the pin is back again', () => existsSync(join(pins, 'ipcache')));
     expect(idOf('map', 'ipcache')).toBe(id);
   });
 
@@ -151,10 +150,7 @@ describeOnLinux('pins of a datapath', ['maps', 'sockets', 'nftables', 'namespace
     clock.advance(9_000);
     await turn();
     clock.advance(1_000);
-    for (let waited = 0; waited < 200 && missing(datapath).length > 0; waited++) {
-      clock.advance(0);
-      await turn();
-    }
+    await until('it is attached', () => missing(datapath).length === 0);
     expect(attached()).toHaveLength(8);
     expect([missing(datapath), await datapath.plan()]).toEqual([[], []]);
   });

@@ -3,7 +3,7 @@ import { ApiHttpServer } from '../../../src/k8s/memory/api-http-server.ts';
 import { MemoryApiServer } from '../../../src/k8s/memory/memory-api-server.ts';
 import { type ClusterAccess, fixedCredentials } from '../../../src/k8s/rest/cluster-access.ts';
 import { HttpTransport } from '../../../src/k8s/rest/http-transport.ts';
-import { until } from '../../kvstore/support/until.ts';
+import { until } from '../../base/support/until.ts';
 import { describeApiContract } from '../support/api-contract.ts';
 import type { ApiHarness } from '../support/api-harness.ts';
 

@@ -1,13 +1,14 @@
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type RequestListener } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import type { AddressInfo, Socket } from 'node:net';
 import { gzipSync } from 'node:zlib';
 import { afterEach, expect, it } from 'vitest';
 import { ApiError } from '../../../src/k8s/rest/api-error.ts';
 import { textOf } from '../../../src/k8s/rest/api-transport.ts';
 import { type ClusterAccess, fixedCredentials } from '../../../src/k8s/rest/cluster-access.ts';
 import { HttpTransport } from '../../../src/k8s/rest/http-transport.ts';
+import { until } from '../../base/support/until.ts';
 
 const never = new AbortController().signal;
 
@@ -185,13 +186,17 @@ it.each([
 ] as const)(
   'a connection that is %s while it is held up for a slow reader ends nothing else (regression: the process): %s',
   async (how, head, expected) => {
+    const sockets: Socket[] = [];
     const transport = await wayTo(({ socket }) => {
+      sockets.push(socket);
       socket.write(`HTTP/1.1 200 OK\r\n${head}\r\n\r\n`);
       socket.write('x'.repeat(66_560));
-      setTimeout(() => (how === 'ended' ? socket.end() : socket.resetAndDestroy()), 20);
     });
     const { body } = await transport.send({ path: '/', signal: never });
-    await new Promise((resolve) => setTimeout(resolve, 100));
+    await until('all of it is sent', () => sockets[0]?.writableLength === 0);
+    if (how === 'ended') sockets[0]?.end();
+    else sockets[0]?.resetAndDestroy();
+    await new Promise((resolve) => setTimeout(resolve, 100)); // time for the defect; the result does not depend on it
     const read = textOf(body);
     if (expected === 'whole') expect((await read).length).toBe(66_560);
     else await expect(read).rejects.toThrow();

@@ -5,7 +5,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { inClusterAccess, isInCluster } from '../../../src/k8s/rest/in-cluster.ts';
 import { KubeconfigError, parseKubeconfig, readKubeconfig } from '../../../src/k8s/rest/kubeconfig.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
-import { until } from '../../kvstore/support/until.ts';
+import { until } from '../../base/support/until.ts';
 
 const PEM = '-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n';
 const ENCODED = Buffer.from(PEM).toString('base64');

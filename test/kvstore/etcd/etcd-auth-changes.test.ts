@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { bytesOfText } from '../../../src/kvstore/codec/bytes.ts';
 import { EtcdBackend } from '../../../src/kvstore/etcd/etcd-backend.ts';
-import { until } from '../support/until.ts';
+import { until } from '../../base/support/until.ts';
 import { WatchRecorder } from '../support/watch-recorder.ts';
 import { type EtcdProcess, startEtcd } from './support/etcd-process.ts';
 import { TcpProxy } from './support/tcp-proxy.ts';

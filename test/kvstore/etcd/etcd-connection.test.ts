@@ -7,7 +7,7 @@ import { message, numberField } from '../../../src/kvstore/codec/proto-writer.ts
 import { EtcdBackend } from '../../../src/kvstore/etcd/etcd-backend.ts';
 import type { EtcdConfig } from '../../../src/kvstore/etcd/etcd-config.ts';
 import { EtcdTransport } from '../../../src/kvstore/etcd/etcd-transport.ts';
-import { until } from '../support/until.ts';
+import { until } from '../../base/support/until.ts';
 import { FakeServer } from './support/fake-server.ts';
 
 /** In it grpc-js would have tried again some four times. */

@@ -3,7 +3,7 @@ import { bytesOfText } from '../../../src/kvstore/codec/bytes.ts';
 import { EtcdBackend } from '../../../src/kvstore/etcd/etcd-backend.ts';
 import type { EtcdConfig } from '../../../src/kvstore/etcd/etcd-config.ts';
 import { EtcdTransport } from '../../../src/kvstore/etcd/etcd-transport.ts';
-import { until } from '../support/until.ts';
+import { until } from '../../base/support/until.ts';
 import { WatchRecorder } from '../support/watch-recorder.ts';
 import { type EtcdProcess, startEtcd } from './support/etcd-process.ts';
 import { TcpProxy } from './support/tcp-proxy.ts';

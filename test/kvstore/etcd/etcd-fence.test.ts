@@ -5,8 +5,8 @@ import { EtcdBackend } from '../../../src/kvstore/etcd/etcd-backend.ts';
 import { EtcdTransport } from '../../../src/kvstore/etcd/etcd-transport.ts';
 import { KvstoreClient } from '../../../src/kvstore/kvstore-client.ts';
 import { SyncStore } from '../../../src/kvstore/stores/sync-store.ts';
+import { until } from '../../base/support/until.ts';
 import { giveUpDelete, giveUpPut } from '../support/given-up-write.ts';
-import { until } from '../support/until.ts';
 import { type EtcdProcess, startEtcd } from './support/etcd-process.ts';
 
 let etcd: EtcdProcess;

@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { EtcdBackend } from '../../../src/kvstore/etcd/etcd-backend.ts';
-import { until } from '../support/until.ts';
+import { until } from '../../base/support/until.ts';
 import { type EtcdProcess, startEtcd } from './support/etcd-process.ts';
 
 let etcd: EtcdProcess;

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import { EtcdBackend } from '../../../src/kvstore/etcd/etcd-backend.ts';
-import { until } from '../support/until.ts';
+import { until } from '../../base/support/until.ts';
 import { WatchRecorder } from '../support/watch-recorder.ts';
 import { EtcdAndWriter } from './support/etcd-and-writer.ts';
 import { TcpProxy } from './support/tcp-proxy.ts';

@@ -6,7 +6,7 @@ import { keyRange } from '../../../src/kvstore/codec/key-range.ts';
 import { EtcdBackend } from '../../../src/kvstore/etcd/etcd-backend.ts';
 import { EtcdTransport } from '../../../src/kvstore/etcd/etcd-transport.ts';
 import type { WatchObserver, WatchStream } from '../../../src/kvstore/session/transport.ts';
-import { until } from '../support/until.ts';
+import { until } from '../../base/support/until.ts';
 import { WatchRecorder } from '../support/watch-recorder.ts';
 import { type EtcdProcess, startEtcd } from './support/etcd-process.ts';
 import { TcpProxy } from './support/tcp-proxy.ts';

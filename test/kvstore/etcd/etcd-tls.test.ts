@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { bytesOfText } from '../../../src/kvstore/codec/bytes.ts';
 import { EtcdBackend } from '../../../src/kvstore/etcd/etcd-backend.ts';
-import { until } from '../support/until.ts';
+import { until } from '../../base/support/until.ts';
 import { WatchRecorder } from '../support/watch-recorder.ts';
 import { TestAuthority } from './support/certificates.ts';
 import { type EtcdProcess, startEtcd } from './support/etcd-process.ts';

@@ -6,8 +6,8 @@ import { parse, parseAllDocuments } from 'yaml';
 import type { Agent } from '../../../src/agent/agent.ts';
 import { stateDocument } from '../../../src/client/state-document.ts';
 import { CLUSTER_TYPES } from '../../../src/k8s/memory/resource-types.ts';
+import { until } from '../../base/support/until.ts';
 import { type EtcdProcess, startEtcd } from '../../kvstore/etcd/support/etcd-process.ts';
-import { until } from '../../kvstore/support/until.ts';
 import {
   FAST_ELECTION,
   FAST_LEASE_MS,

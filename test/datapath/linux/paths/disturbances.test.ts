@@ -10,6 +10,7 @@ import { Kernel } from '../../../../src/datapath/linux/syscall/kernel.ts';
 import { SyscallError } from '../../../../src/datapath/linux/syscall/syscall-error.ts';
 import type { Node } from '../../../../src/nodemanager/node.ts';
 import { configurationOf } from '../../../../src/nodemanager/node-manager-options.ts';
+import { until } from '../../../base/support/until.ts';
 import { describeOnLinux } from '../support/requirements.ts';
 import { type Namespace, Scratch } from '../support/scratch.ts';
 import { cable, DEVICE, internal, node, PathsUnderTest } from './support/path-network.ts';
@@ -523,9 +524,7 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
       Array.from({ length: 20_000 }, (_, at) => write(`10.${at >> 8}.${at & 255}.0/24`, RTM_ROUTE.add)),
     );
     host.run('ip', 'route', 'delete', '10.2.0.0/24');
-    for (let rounds = 0; rounds < 1000 && one.paths.status().overruns === 0; rounds++)
-      await new Promise((resolve) => setImmediate(resolve));
-    expect(one.paths.status().overruns).toBeGreaterThan(0);
+    await until('the socket overruns', () => one.paths.status().overruns > 0);
     await one.settle();
     expect(routes()).toEqual(['10.2.0.0/24 via 192.168.0.2 dev eth0']);
   });

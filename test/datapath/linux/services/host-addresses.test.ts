@@ -6,7 +6,7 @@ import { PROTOCOL_NUMBERS } from '../../../../src/net/port.ts';
 import { createService } from '../../../../src/servicecache/service.ts';
 import { ServiceCache } from '../../../../src/servicecache/service-cache.ts';
 import { ManualClock } from '../../../base/support/manual-clock.ts';
-import { until } from '../../../kvstore/support/until.ts';
+import { until } from '../../../base/support/until.ts';
 import { describeOnLinux } from '../support/requirements.ts';
 import { type Namespace, Scratch } from '../support/scratch.ts';
 

@@ -1,12 +1,12 @@
 import { keyOfBytes, textOfBytes } from '../../../../src/kvstore/codec/bytes.ts';
 import type { EtcdConfig } from '../../../../src/kvstore/etcd/etcd-config.ts';
+import { until } from '../../../base/support/until.ts';
 import {
   type EtcdOptions,
   type EtcdProcess,
   startEtcd,
   waitHealthy,
 } from '../../etcd/support/etcd-process.ts';
-import { until } from '../../support/until.ts';
 import { readHistory } from './history-reader.ts';
 import { Past, type PastWrite } from './past.ts';
 

@@ -1,8 +1,8 @@
 import type { Random } from '../../../../src/base/clock.ts';
 import type { EtcdConfig } from '../../../../src/kvstore/etcd/etcd-config.ts';
 import type { Watch } from '../../../../src/kvstore/session/backend.ts';
+import { until } from '../../../base/support/until.ts';
 import type { LinkMode } from '../../etcd/support/tcp-proxy.ts';
-import { until } from '../../support/until.ts';
 import { ChaosClient } from './chaos-client.ts';
 import { ChaosCluster, type ClusterOptions } from './chaos-cluster.ts';
 import type { PastWrite } from './past.ts';

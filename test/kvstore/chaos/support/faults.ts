@@ -1,4 +1,4 @@
-import { until } from '../../support/until.ts';
+import { until } from '../../../base/support/until.ts';
 import type { ChaosWorld } from './chaos-world.ts';
 import { pick } from './seeded-random.ts';
 

@@ -1,4 +1,4 @@
-import { until } from '../../support/until.ts';
+import { until } from '../../../base/support/until.ts';
 
 const wait = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 

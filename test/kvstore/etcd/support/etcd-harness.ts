@@ -3,8 +3,8 @@ import { systemClock } from '../../../../src/base/system-clock.ts';
 import { keyOfBytes, textOfBytes } from '../../../../src/kvstore/codec/bytes.ts';
 import { prefixEnd } from '../../../../src/kvstore/codec/key-range.ts';
 import { EtcdBackend } from '../../../../src/kvstore/etcd/etcd-backend.ts';
+import { until } from '../../../base/support/until.ts';
 import type { ContractClient, ContractKvstore, Entry, OpenOptions } from '../../support/contract-harness.ts';
-import { until } from '../../support/until.ts';
 import { type EtcdProcess, startEtcd, waitHealthy } from './etcd-process.ts';
 import { TcpProxy } from './tcp-proxy.ts';
 

@@ -10,11 +10,11 @@ import { CLUSTER_TYPES } from '../../../../src/k8s/memory/resource-types.ts';
 import { textOf } from '../../../../src/k8s/rest/api-transport.ts';
 import { createLog } from '../../../../src/process/log.ts';
 import { NO_INPUTS } from '../../../agent/support/agent-under-test.ts';
+import { until } from '../../../base/support/until.ts';
 import { dpcache, nothing } from '../../../cli/support/run.ts';
 import type { EtcdProcess } from '../../../kvstore/etcd/support/etcd-process.ts';
 import { RecordingProxy } from '../../../kvstore/etcd/support/recording-proxy.ts';
 import { TcpProxy } from '../../../kvstore/etcd/support/tcp-proxy.ts';
-import { until } from '../../../kvstore/support/until.ts';
 import { type Arrival, trespasses } from '../../support/terms.ts';
 
 /** An object as a manifest has it. */
