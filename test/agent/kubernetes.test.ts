@@ -11,6 +11,7 @@ import { MemoryApiServer } from '../../src/k8s/memory/memory-api-server.ts';
 import { createLog } from '../../src/process/log.ts';
 import { play } from '../../src/recording/play.ts';
 import { readPlayScript } from '../../src/recording/play-script.ts';
+import { until } from '../base/support/until.ts';
 import { dpcache, example } from '../cli/support/run.ts';
 import { FakeCluster } from '../k8s/feed/support/fake-cluster.ts';
 import { FeedWorld } from '../k8s/feed/support/feed-world.ts';
@@ -41,10 +42,6 @@ function start(
     nodeName: 'node-1',
     clusterName: 'default',
   });
-}
-
-async function until(condition: () => boolean): Promise<void> {
-  while (!condition()) await new Promise((resolve) => setImmediate(resolve));
 }
 
 describe('an agent that follows Kubernetes', () => {
@@ -90,7 +87,7 @@ describe('an agent that follows Kubernetes', () => {
     for (const { after } of steps) await clock.advance(after * 1000);
     await done;
     expect(said).toEqual([]);
-    await until(() => agent.rejections().total === 1);
+    await until('the invalid object is rejected', () => agent.rejections().total === 1);
     expect(agent.rejections().recent.map(({ field }) => field)).toEqual(['status.identity.id']);
     expect(agent.ipcache.get('10.10.2.30')?.k8s?.podName).toBe('checkout-7f9c4-new42');
     expect(agent.services.get({ namespace: 'shop', name: 'cart' })).toBeUndefined();
@@ -103,7 +100,7 @@ describe('an agent that follows Kubernetes', () => {
     const { agent } = await start({}, [
       ['default', key, { IP: '10.10.2.11', ID: 4101, HostIP: '192.168.10.2' }],
     ]);
-    await until(() => agent.status().kubernetes?.handover.ip === 'resting');
+    await until('the kvstore has taken over', () => agent.status().kubernetes?.handover.ip === 'resting');
     expect(agent.ipcache.get('10.10.2.11')?.source).toBe('kvstore');
     expect(agent.ipcache.get('10.10.2.12')).toBeUndefined();
     expect(agent.services.get({ namespace: 'shop', name: 'cart' })).toBeDefined();
@@ -122,11 +119,11 @@ describe('an agent that follows Kubernetes', () => {
       metadata: { name: 'node-1', annotations: { 'network.cilium.io/ipv4-cilium-host': '10.10.1.77' } },
     };
     await agent.kubernetes?.apply({ apiVersion: 'v1', kind: 'Node', ...node, status: { addresses: [] } });
-    await until(() => agent.ipcache.get('10.10.1.77') !== undefined);
+    await until('the annotated address is known', () => agent.ipcache.get('10.10.1.77') !== undefined);
     const status = { phase: 'Running', hostIP: '192.168.10.1', podIP: '10.10.1.200' };
     const pod = { metadata: { name: 'keyed', namespace: 'shop' }, spec: { nodeName: 'node-1' }, status };
     await agent.kubernetes?.apply({ apiVersion: 'v1', kind: 'Pod', ...pod });
-    await until(() => agent.ipcache.get('10.10.1.200')?.encryptKey === 7);
+    await until('the pod has the key', () => agent.ipcache.get('10.10.1.200')?.encryptKey === 7);
   });
 
   it('allocates identities for CIDRs of policies, and gives the API server its reserved one (K 43, 49)', async () => {
@@ -142,11 +139,11 @@ describe('an agent that follows Kubernetes', () => {
       endpoints: [{ addresses: ['192.168.10.2'] }, { addresses: ['198.51.100.7'] }],
     };
     expect(await agent.kubernetes?.apply(slice)).toBeUndefined();
-    await until(() => agent.ipcache.get('203.0.113.0/25') !== undefined);
+    await until('the CIDR has an identity', () => agent.ipcache.get('203.0.113.0/25') !== undefined);
     expect(agent.ipcache.get('203.0.113.0/25')).toMatchObject({ source: 'generated' });
-    await until(() => agent.ipcache.get('192.168.10.2')?.identity === 7);
+    await until('the API server has its identity', () => agent.ipcache.get('192.168.10.2')?.identity === 7);
     expect(agent.ipcache.get('192.168.10.2')?.source).toBe('kube-apiserver');
-    await until(() => agent.ipcache.lookup('198.51.100.7') !== undefined);
+    await until('the other address is known', () => agent.ipcache.lookup('198.51.100.7') !== undefined);
     expect(agent.ipcache.lookup('203.0.113.200')).toBeUndefined();
   });
 
@@ -168,15 +165,18 @@ describe('an agent that follows Kubernetes', () => {
     const numberOf = ({ agent }: AgentUnderTest, cidr: string): number | undefined =>
       agent.ipcache.get(cidr)?.source === 'generated' ? agent.ipcache.get(cidr)?.identity : undefined;
     const before = await run('203.0.113.0/24', '198.51.100.0/24');
-    await until(() => numberOf(before, '198.51.100.0/24') !== undefined);
+    await until('the CIDR has a number', () => numberOf(before, '198.51.100.0/24') !== undefined);
     const had = numberOf(before, '198.51.100.0/24') ?? 0;
     expect(before.agent.labelsOf(had)?.map(({ key }) => key)).toContain('198.51.100.0/24');
     await before.agent.stop();
     const after = await run('192.0.2.0/24', '198.51.100.0/24');
-    await until(() => numberOf(after, '198.51.100.0/24') !== undefined);
+    await until('the CIDR has its number again', () => numberOf(after, '198.51.100.0/24') !== undefined);
     expect(numberOf(after, '198.51.100.0/24')).toBe(had);
     expect(numberOf(after, '192.0.2.0/24')).toBeGreaterThan(had);
-    await until(() => after.agent.status().checkpoint?.restored.length === 0);
+    await until(
+      'nothing is restored any longer',
+      () => after.agent.status().checkpoint?.restored.length === 0,
+    );
     expect(after.agent.ipcache.get('203.0.113.0/24')).toBeUndefined();
   });
 
@@ -209,7 +209,7 @@ describe('an agent that follows Kubernetes', () => {
     const agent = new Agent(options, { log, clock, random: () => 0.5 });
     onTestFinished(() => agent.stop());
     const started = agent.start(new AbortController().signal);
-    await until(() => {
+    await until('every kind is synced or forbidden', () => {
       const kinds = agent.status().kubernetes?.kinds ?? [];
       const settled = kinds.filter(({ state }) => ['watching', 'resting', 'forbidden'].includes(state));
       return kinds.length > 0 && settled.length === kinds.length;

@@ -94,9 +94,7 @@ describe('an etcd with users', () => {
       return refused > 50;
     });
     link.mode = 'open';
-    const back = performance.now();
-    await until('it is written', works);
-    expect(performance.now() - back).toBeLessThan(30_000); // or two minutes
+    await until('it is written', works); // or after two minutes, which is longer than `until` waits
   });
 
   it('a token that blocks its calls after a restore is dropped (trap: etcd #11377)', async () => {

@@ -116,15 +116,13 @@ it('an unanswered handshake is restarted while a call waits (regression: it was 
 
 it('a caller that waits for a token keeps its deadline and its signal (regression: both were delayed by the deadline of the token)', async () => {
   const auth = { username: 'somebody', password: 'something' };
-  const { backend } = await connected(saysNothing, 'http', { auth, deadlineMs: 60_000 });
-  const begun = performance.now();
+  const { backend } = await connected(saysNothing, 'http', { auth, deadlineMs: 3_600_000 });
   await expect(backend.get('key', { deadlineMs: SHORT_MS })).rejects.toMatchObject({ code: 'deadline' });
   const controller = new AbortController();
   const call = backend.get('key', { signal: controller.signal });
   await sleep(SHORT_MS);
   controller.abort();
   await expect(call).rejects.toMatchObject({ code: 'aborted' });
-  expect(performance.now() - begun).toBeLessThan(30_000);
 });
 
 it('keepalives share a connection that has no other calls (regression: each opened one, and dropped it)', async () => {
