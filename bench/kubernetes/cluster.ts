@@ -4,8 +4,8 @@ import { identified } from '../../src/k8s/resource.ts';
 import { EtcdTransport } from '../../src/kvstore/etcd/etcd-transport.ts';
 import { NO_LEASE } from '../../src/kvstore/session/transport.ts';
 import { RealApiServer } from '../../test/apiserver/support/real-apiserver.ts';
-import { ApiUser } from '../../test/k8s/support/api-user.ts';
 import { until } from '../../test/base/support/until.ts';
+import { ApiUser } from '../../test/k8s/support/api-user.ts';
 import { KINDS } from './following.ts';
 import { ciliumEndpoint, endpointName, endpointSlice, type StoredObject, service, TEAMS } from './objects.ts';
 

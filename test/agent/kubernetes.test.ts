@@ -218,9 +218,9 @@ describe('an agent that follows Kubernetes', () => {
     const missing = await started;
     // The list is tried again over HTTP all the time: it is now `listing`, now `forbidden`.
     const withoutState = (sentences: readonly string[]): readonly string[] =>
-      sentences.map((sentence) => sentence.replace(/, (forbidden|listing): /, ': '));
+      sentences.map((sentence) => sentence.replace(/ \((forbidden|listing)\): /, ': '));
     expect(withoutState(missing).filter((sentence) => sentence.startsWith('Kubernetes: '))).toEqual([
-      expect.stringMatching(/^Kubernetes: ciliumnodes are not complete .*: .*list.*ciliumnodes/),
+      expect.stringMatching(/^Kubernetes: ciliumnodes are not complete: .*list.*ciliumnodes/),
     ]);
     expect(agent.services.get({ namespace: 'shop', name: 'cart' })).toBeDefined();
     expect(withoutState(agent.blockers())).toEqual(withoutState(missing));
