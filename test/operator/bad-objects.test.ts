@@ -63,7 +63,7 @@ const OBJECTS: Readonly<
   },
 };
 
-it('objects from which no key can be made are refused by name and field, each counted, and all others are published', async () => {
+it('objects without a valid key are rejected by name and field, each counted, and all others are published', async () => {
   const clock = new ManualClock();
   const api = new MemoryApiServer({ clock });
   const transport = new MemoryApiTransport(api);

@@ -42,7 +42,7 @@ class World {
 }
 
 describe('the reach of a kvstore', () => {
-  it('is not known before the first answer', async () => {
+  it('is unknown before the first answer', async () => {
     const world = new World();
     expect([world.reach.answers, world.reach.why]).toEqual([false, undefined]);
     await advance(world.clock, 1);
@@ -65,7 +65,7 @@ describe('the reach of a kvstore', () => {
     },
   );
 
-  it('goes on with an error that the server has sent', async () => {
+  it('continues with an error that the server has sent', async () => {
     const world = new World();
     world.fails = 'forbidden';
     await advance(world.clock, 1);
@@ -73,7 +73,7 @@ describe('the reach of a kvstore', () => {
     await world.end();
   });
 
-  it('is lost for a time that is counted from when the first read without an answer was sent, in a row', async () => {
+  it('counts as lost since the first of several consecutive reads without an answer', async () => {
     const world = new World();
     await advance(world.clock, 1);
     world.awaitOutage(60_000);

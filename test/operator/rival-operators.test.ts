@@ -88,8 +88,8 @@ async function stoppedLeader(world: RivalWorld): Promise<void> {
   await world.pass(5000);
 }
 
-describe('operators of one cluster', () => {
-  it('have terms: one that deletes beside another, after its own or without any is found', () => {
+describe('several operators of one cluster', () => {
+  it('have terms: a delete beside another leader, after the own term or without any is detected', () => {
     const lease = (at: number, by: string, holder = by) => ({ at, by, holder });
     const gone = (at: number, by: string) => ({ at, by, deletes: 'k' });
     expect(trespasses([lease(0, 'a'), gone(5, 'a'), lease(9, 'a'), gone(23, 'a')], 15)).toEqual([]);
@@ -103,7 +103,7 @@ describe('operators of one cluster', () => {
     ]);
   });
 
-  it('delete nothing after a stop that was longer than the lease, whatever they meant to do before (regression: publishers did)', async () => {
+  it('delete nothing after a pause longer than the lease, whatever they intended before (regression: publishers did)', async () => {
     const world = new RivalWorld();
     await stoppedLeader(world);
     expect(world.trespasses).toEqual([]);
@@ -112,7 +112,7 @@ describe('operators of one cluster', () => {
     await world.end();
   });
 
-  it('are found to delete in the term of another where the fence is taken out', async () => {
+  it('are detected to delete in the term of another if the fence is removed', async () => {
     const world = new RivalWorld({ isFenced: false });
     await stoppedLeader(world);
     expect(world.trespasses).toContainEqual(
@@ -121,7 +121,7 @@ describe('operators of one cluster', () => {
     await world.end();
   });
 
-  it('never both delete, whoever is killed, stopped or cut off from either server; and the kvstore is as one of them says', async () => {
+  it('never both delete, whichever is killed, stopped or disconnected from either server; and the kvstore has the state of one of them', async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(happening, { maxLength: 30, size: 'max' }), async (happenings) => {
         const world = new RivalWorld();

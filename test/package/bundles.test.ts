@@ -22,7 +22,7 @@ function inBareContext(script: string, program: string): unknown {
   return JSON.parse(String(runInContext(`${script}; JSON.stringify((() => { ${program} })())`, context)));
 }
 
-describe('an engine of its own', () => {
+describe('a separate engine', () => {
   it('ipcache loads no module of Node and runs in a bare context', async () => {
     const { script } = await bundle('ipcache');
     const program = `
@@ -70,7 +70,7 @@ describe('an engine of its own', () => {
     expect(inBareContext(script, program)).toEqual([['a/n'], 'a/n']);
   });
 
-  it('ipcache needs no other package, and fewer than 25 kB gzipped', async () => {
+  it('ipcache requires no other package, and fewer than 25 kB gzipped', async () => {
     const { script, inputs } = await bundle('ipcache');
     expect(inputs.filter((path) => path.includes('node_modules'))).toEqual([]);
     expect(gzipSync(script).length).toBeLessThan(25_000);

@@ -80,7 +80,7 @@ function compile(options: object): { readonly output: string; readonly files: re
 }
 
 describe('the packed package, installed in another project', () => {
-  it('can be imported by every entry, and each gives what its declarations promise', () => {
+  it('can be imported by every entry, and each exports what its declarations promise', () => {
     const program = `
       const found = {};
       for (const name of ${JSON.stringify(ENTRIES)}) found[name] = Object.keys(await import(name));
@@ -103,7 +103,7 @@ describe('the packed package, installed in another project', () => {
     ['servicecache', ['immutable']],
     ['nodemanager', ['immutable']],
     ['formats', ['node:buffer']],
-  ])('loads for %s little, quickly, and of others only %j', (entry, others) => {
+  ])('loads few modules for %s, quickly, and of other packages only %j', (entry, others) => {
     const loaded = loadedBy(join(project.installed, `dist/${entry}.js`));
     expect([...loaded].filter((name) => !name.startsWith('/'))).toEqual(others);
     // 30 to 50 ms on a slow core that has nothing else to do; in tests it has.
@@ -111,7 +111,7 @@ describe('the packed package, installed in another project', () => {
     expect(times[0]).toBeLessThan(250);
   });
 
-  it('loads gRPC only for etcd, and where everything is', () => {
+  it('loads gRPC only for etcd and the main entry', () => {
     const loading = ENTRIES.filter((entry) => {
       const target = MANIFEST.exports[entry.replace('datapath-cache', '.')];
       const file = typeof target === 'object' ? target.default : '';
@@ -134,7 +134,7 @@ describe('the packed package, installed in another project', () => {
     expect(read.filter((path) => /@types\/|@grpc\/|\/etcd3\//.test(path))).toEqual([]);
   });
 
-  it('is what its own examples compile against, with the types of Node', () => {
+  it('compiles its own examples, with the types of Node', () => {
     const examples = readdirSync(join(project.installed, 'examples/library'));
     const programs = examples.filter((name) => name.endsWith('.ts'));
     for (const name of programs)
@@ -146,7 +146,7 @@ describe('the packed package, installed in another project', () => {
     expect(programs.length).toBeGreaterThan(4);
   });
 
-  it('exports these names and no others: what is added or goes is public', async () => {
+  it('exports exactly these names: any added or removed name is public', async () => {
     const declarations = new Declarations();
     const report = ENTRIES.map((entry) => {
       const names = [...declarations.exportsOf(declarationsOf(entry)).keys()].sort();
@@ -155,18 +155,18 @@ describe('the packed package, installed in another project', () => {
     await expect(report.join('\n')).toMatchFileSnapshot('../golden/public-names.txt');
   });
 
-  it('is described in docs/api as it is: npm run docs:api writes it anew', async () => {
+  it('is described in docs/api: npm run docs:api updates it', async () => {
     const pages = apiReference(project.installed);
     for (const [name, text] of pages) await expect(text).toMatchFileSnapshot(`../../docs/api/${name}`);
     expect(readdirSync(join(ROOT, 'docs/api')).sort()).toEqual([...pages.keys()].sort());
   });
 
-  it('lets every type of a public signature be named, from the entry that needs it', () => {
+  it('exports every type of a public signature from the same entry', () => {
     const declarations = new Declarations();
     for (const entry of ENTRIES) expect(unnamed(declarations, declarationsOf(entry)), entry).toEqual([]);
   });
 
-  it('means one thing by one name, in all its entries', () => {
+  it('exports one thing under one name, in all its entries', () => {
     const declarations = new Declarations();
     const meanings = new Map<string, Set<string>>();
     for (const entry of ENTRIES) {
@@ -178,7 +178,7 @@ describe('the packed package, installed in another project', () => {
     expect(meanings.size).toBeGreaterThan(100);
   });
 
-  it('holds everything that its documents link to, or they link to where it is published', () => {
+  it('contains everything that its documents link to, or they link to its published place', () => {
     const broken: string[] = [];
     let links = 0;
     for (const path of files('.md')) {
@@ -198,7 +198,7 @@ describe('the packed package, installed in another project', () => {
     expect(links).toBeGreaterThan(5);
   });
 
-  it('holds its examples and guides, and nothing that only tests need', () => {
+  it('contains its examples and guides, and nothing that only tests use', () => {
     for (const name of [
       'examples/mesh.jsonl',
       'docs/SEMANTICS.md',
@@ -214,7 +214,7 @@ describe('the packed package, installed in another project', () => {
     expect(files('.tsbuildinfo')).toEqual([]);
   });
 
-  it('says where it comes from', () => {
+  it('contains its repository', () => {
     const manifest = JSON.parse(readFileSync(join(project.installed, 'package.json'), 'utf8'));
     expect(manifest.repository.url).toContain('github.com/datapath-cache/datapath-cache');
     expect(manifest.dependencies.immutable).toBe('^5.0.0');

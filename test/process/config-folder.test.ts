@@ -56,7 +56,7 @@ function mounted(content: string): { path: string; swap: (content: string) => vo
 }
 
 describe('a folder of configurations', () => {
-  it('shows files that say endpoints, through links, without what is hidden', async () => {
+  it('lists files with endpoints, through links, without hidden ones', async () => {
     const { path } = mounted(YAML);
     writeFileSync(join(path, 'ca.crt'), 'CERTIFICATE');
     const listing = await folderOf(path).folder.list();
@@ -72,7 +72,7 @@ describe('a folder of configurations', () => {
     '"endpoints": [a:1]',
     "username: u\n'endpoints': [a:1]",
     '# a comment: with a colon\r\nendpoints:\r\n- a:1\r\n',
-  ])('takes %j for a configuration', async (content) => {
+  ])('reads %j as a configuration', async (content) => {
     const listing = await folderOf(temporaryFolder({ a: content })).folder.list();
     expect(listing.get('a')?.kind).toBe('config');
   });
@@ -84,12 +84,12 @@ describe('a folder of configurations', () => {
     'my-endpoints: [a:1]',
     'x endpoints: [a:1]',
     'a: endpoints: b',
-  ])('takes %j for something else', async (content) => {
+  ])('reads %j as another file', async (content) => {
     const listing = await folderOf(temporaryFolder({ a: content })).folder.list();
     expect(listing.get('a')?.kind).toBe('other');
   });
 
-  it('is read at once whatever is in it (freeze: 100,000 newlines took 39 s)', async () => {
+  it('is read quickly for any content (freeze: 100,000 newlines took 39 s)', async () => {
     const path = temporaryFolder({
       newlines: '\n'.repeat(200_000),
       blanks: ' \n'.repeat(100_000),
@@ -110,7 +110,7 @@ describe('a folder of configurations', () => {
     ]);
   });
 
-  it('says of what is no file what it is, and neither opens it nor takes it for removed (freeze: withdrawn)', async () => {
+  it('reports the kind of an entry that is not a file, and neither opens it nor treats it as removed (freeze: withdrawn)', async () => {
     const path = temporaryFolder({});
     mkdirSync(join(path, 'folder'));
     execFileSync('mkfifo', [join(path, 'fifo')]);
@@ -149,7 +149,7 @@ describe('a folder of configurations', () => {
     },
   );
 
-  it('tells of a secret that was swapped, which only changes ..data (trap of 1.8: edits are missed)', async () => {
+  it('reports a secret that was swapped, which only changes ..data (trap of 1.8: edits are missed)', async () => {
     const { path, swap } = mounted(YAML);
     const { folder } = folderOf(path);
     const onChange = vi.fn();
@@ -163,7 +163,7 @@ describe('a folder of configurations', () => {
     expect(after).not.toBe(before);
   });
 
-  it('is unchanged when the same content is mounted anew', async () => {
+  it('is unchanged if the same content is mounted again', async () => {
     const { path, swap } = mounted(YAML);
     const { folder } = folderOf(path);
     const before = await hashOf(folder, 'a');
@@ -171,7 +171,7 @@ describe('a folder of configurations', () => {
     expect(await hashOf(folder, 'a')).toBe(before);
   });
 
-  it('has changed when a certificate that a configuration names was renewed', async () => {
+  it('has changed if a certificate that a configuration names was renewed', async () => {
     const authority = newAuthority('old');
     const path = temporaryFolder({});
     const ca = join(path, 'ca.crt');
@@ -187,7 +187,7 @@ describe('a folder of configurations', () => {
     expect(connected[0]?.tls?.ca).toEqual(readFileSync(ca));
   });
 
-  it('keeps a pair that is renewed file by file from use until both are there (freeze: connection dropped)', async () => {
+  it('rejects a certificate and key that are renewed one after the other until both match (freeze: connection dropped)', async () => {
     const authority = newAuthority('mesh');
     const [old, renewed] = [authority.issue('client'), authority.issue('client')];
     const path = temporaryFolder({});
@@ -222,18 +222,18 @@ describe('a folder of configurations', () => {
     [`${YAML}ca-file: /nowhere/ca.crt`, 'ca-file "/nowhere/ca.crt": no such file or folder'],
     [`${YAML}dial-timeout: soon`, 'dial-timeout "soon": must be a duration'],
     [`${YAML}insecure-transport: maybe`, 'insecure-transport "maybe": must be true or false'],
-  ])('says of %j what is wrong with it', async (content, why) => {
+  ])('reports the problem of %j', async (content, why) => {
     const file = (await folderOf(temporaryFolder({ a: content })).folder.list()).get('a');
     expect(file).toMatchObject({ kind: 'unusable', reason: expect.stringContaining(why) });
   });
 
-  it('says of a link that leads nowhere that it does, and does not take it for removed', async () => {
+  it('reports a dangling link, and does not treat it as removed', async () => {
     const path = temporaryFolder({});
     symlinkSync('nowhere', join(path, 'a'));
     expect((await folderOf(path).folder.list()).get('a')).toMatchObject({ kind: 'unusable' });
   });
 
-  it('reads names, durations and scheme as the original does', async () => {
+  it('reads names, durations and scheme like the original', async () => {
     const content =
       'endpoints: [east:2379]\nusername: u\npassword: p\ndial-timeout: 1m30s\nkeep-alive-time: 5000000000\n';
     const { folder, connected } = folderOf(temporaryFolder({ a: content }));

@@ -66,7 +66,7 @@ function ask(port: number, client: Secret, token: string): Promise<string> {
 }
 
 describe('the token, certificate and authority of --listen', () => {
-  it('follow their files, and stay while new ones cannot be used (regression: they were read once)', async () => {
+  it('follow their files, and stay while new ones are invalid (regression: they were read once)', async () => {
     const [first, second] = [new TestAuthority('first'), new TestAuthority('second')];
     const old = issue(first, 'old', 'old-token');
     const mount = new MountedSecret(old);

@@ -10,7 +10,7 @@ import { FakeClock } from '../agent/support/fake-clock.ts';
 import { temporaryFolder } from '../agent/support/temporary-folder.ts';
 import { until } from '../base/support/until.ts';
 
-it('an own kvstore that does not answer is told at once, once, and ends the start after half a minute', async () => {
+it('an own kvstore that does not answer is reported immediately, once, and ends the start after half a minute', async () => {
   const clock = new FakeClock();
   const logged: string[] = [];
   const log = createLog('warn', 'text', { write: (line) => logged.push(line.trimEnd()) });
@@ -39,7 +39,7 @@ const REACH = {
   random: () => 0.5,
 };
 
-it('a configuration of the own etcd that breaks is reported, and when it is whole again (freeze: silence)', async () => {
+it('a configuration of the own etcd that breaks is reported, and again when it is valid (freeze: silence)', async () => {
   const path = join(temporaryFolder({ own: 'endpoints: ["http://127.0.0.1:1"]\n' }), 'own');
   const clock = new FakeClock();
   const problems: unknown[] = [];
@@ -68,7 +68,7 @@ it('a configuration of the own etcd that breaks is reported, and when it is whol
   ]);
 });
 
-it('what is no file in place of that configuration ends the start with a reason, and does not block it', async () => {
+it('an entry that is not a file in place of that configuration ends the start with a reason, and does not block it', async () => {
   const folder = temporaryFolder({});
   execFileSync('mkfifo', [join(folder, 'fifo')]);
   const { signal } = new AbortController();

@@ -15,8 +15,8 @@ function reportInto(level: 'warn' | 'debug' = 'warn') {
   return { lines, clock, report, reject };
 }
 
-describe('what is rejected', () => {
-  it('is logged at a bounded rate, with a line that says how many more there were of each reason', () => {
+describe('a rejection', () => {
+  it('is logged at a limited rate, with a line for the number of suppressed ones of each reason', () => {
     const { lines, clock, report, reject } = reportInto();
     reject('wrong', 1_000_000);
     reject('other', 3);
@@ -29,7 +29,7 @@ describe('what is rejected', () => {
     expect(report.status()).toMatchObject({ total: 1_000_003 });
   });
 
-  it('is counted in the line of its period, also if that is over and its timer is late', () => {
+  it('is counted in the line of its period, even if that is over and its timer is late', () => {
     const clock = new ManualClock();
     const lines: string[] = [];
     const log = createLog('warn', 'text', { write: (line) => lines.push(line.trimEnd()) });
@@ -58,7 +58,7 @@ describe('what is rejected', () => {
     expect(lines.at(-1)).toBe('warn  2 more rejections of reason wrong');
   });
 
-  it('begins a new period a minute after the first one of its reason, and leaves no timer behind', () => {
+  it('starts a new period a minute after the first one of its reason, and leaves no timer', () => {
     const { lines, clock, reject } = reportInto();
     reject('wrong', 20);
     clock.advance(60_000);
@@ -77,7 +77,7 @@ describe('what is rejected', () => {
     expect(lines).toHaveLength(21);
   });
 
-  it('is logged one by one at level debug', () => {
+  it('is logged individually at level debug', () => {
     const { lines, reject } = reportInto('debug');
     reject('wrong', 30);
     expect(lines).toHaveLength(30);

@@ -19,7 +19,7 @@ function run(
 }
 
 describe('a process', () => {
-  it('that ends itself stops its steps and fails with the reason', async () => {
+  it('that ends by itself stops its steps and fails with the reason', async () => {
     const end = ({ end }: ProcessContext): void => end('the lease was lost');
     const { ended, stopped } = run(end, new AbortController().signal);
     await expect(ended).rejects.toThrow('the lease was lost');

@@ -60,7 +60,7 @@ class Trial {
 }
 
 describe('a start', () => {
-  it('goes through its stages in order, and stops in the reverse order', async () => {
+  it('runs its stages in order, and stops them in the reverse order', async () => {
     const trial = new Trial();
     const slow = deferred();
     const started = trial.start(
@@ -81,7 +81,7 @@ describe('a start', () => {
     expect(trial.clock.pending).toBe(0);
   });
 
-  it('names the step that it is in, for how long, and what that waits for', async () => {
+  it('reports its current step, its duration, and its reason to wait', async () => {
     const trial = new Trial();
     const waitsFor = (): readonly string[] => ['the disk'];
     void trial.start([trial.step('one')], [trial.step('two', { start: () => NEVER, waitsFor })]);
@@ -92,7 +92,7 @@ describe('a start', () => {
     ]);
   });
 
-  it('that fails half way stops what was begun, the failed step too, and nothing else', async () => {
+  it('that fails stops the started steps, including the failed one, and no others', async () => {
     const trial = new Trial();
     const fail = (): never => {
       throw new Error('no disk');

@@ -159,7 +159,7 @@ describe('a store that is restored from a backup', () => {
           store.delete('e');
         },
       ],
-    ])('by a missing %s (regression: never)', async (_, write) => {
+    ])('by its missing writes: %s (regression: never)', async (_, write) => {
       const backup = server.snapshot();
       write();
       await settle(6);

@@ -84,7 +84,7 @@ describe('the collectors of an operator', () => {
     });
   }
 
-  it('clear up behind a pod and a node that are gone, one after the other, and say why', async () => {
+  it('delete the objects of a deleted pod and node, one after the other, with reasons', async () => {
     await user('nodes').create('n1');
     await user('ciliumnodes').create('n1');
     for (const id of ['1001', '1002']) await user('ciliumidentities').create(id);
@@ -136,7 +136,7 @@ describe('the collectors of an operator', () => {
     ]);
   });
 
-  it('say what is missing or refused, each for itself, and go on when it is there', async () => {
+  it('report missing and refused kinds separately, and continue when they are available', async () => {
     const [crd, slices] = ['ciliumidentities', 'ciliumendpointslices'].map((plural) =>
       CLUSTER_TYPES.find((type) => type.plural === plural),
     );
@@ -180,7 +180,7 @@ describe('the collectors of an operator', () => {
     expect(status('endpoint-gc').rounds?.deleted).toBe(1);
   });
 
-  it('delete nothing while the server is away, nor what they see of one that is behind (#43577)', async () => {
+  it('delete nothing while the server is unreachable, nor according to one that is behind (#43577)', async () => {
     run();
     await advance(clock, MINUTE);
     api.holdCache();
@@ -214,7 +214,7 @@ describe('the collectors of an operator', () => {
     ]);
   });
 
-  it('print each delete with its reason when they run dry, and make none', async () => {
+  it('print each delete with its reason in a dry run, and send none', async () => {
     const lines: string[] = [];
     await endpoint('a', 'gone', 1001);
     await backend.update(identityKey(300), bytesOfText('k8s:a=1;'));
@@ -233,7 +233,7 @@ describe('the collectors of an operator', () => {
     ).toBe(200);
   });
 
-  it('take no identities of other clusters in one kvstore', async () => {
+  it('delete no identities of other clusters in one kvstore', async () => {
     const stale = [300, 65_536 + 300];
     for (const id of stale) await backend.update(identityKey(id), bytesOfText(`k8s:of=${id};`));
     run();
@@ -242,7 +242,7 @@ describe('the collectors of an operator', () => {
     expect(left).toEqual([identityKey(65_536 + 300)]);
   });
 
-  it('of a kvstore that fails count it, mark nothing, and delete what is stale two rounds later', async () => {
+  it('of a failing kvstore count it, mark nothing, and delete stale keys two rounds later', async () => {
     await backend.update(identityKey(300), bytesOfText('k8s:a=1;'));
     const reset = new KvstoreError('unavailable', 'connection reset');
     vi.spyOn(backend, 'listPrefix').mockRejectedValueOnce(reset).mockRejectedValueOnce(reset);
@@ -267,7 +267,7 @@ describe('the collectors of an operator', () => {
     ]);
   });
 
-  it('delete a lock that is held and not given back', async () => {
+  it('delete a lock that is not released', async () => {
     const lock = `${IDENTITY_LOCKS_PREFIX}k8s:a=1;/1f`;
     await backend.update(lock, bytesOfText(''));
     run({ kubernetes: undefined });
@@ -280,7 +280,7 @@ describe('the collectors of an operator', () => {
     ]);
   });
 
-  it('are those for which there is something: no Kubernetes, or no kvstore, has none of its duties', () => {
+  it('exist only for available servers: without Kubernetes, or without a kvstore, none of its duties runs', () => {
     const names = (more: Partial<CollectorsOptions>): readonly string[] => make(more).map(({ name }) => name);
     expect(names({ kubernetes: undefined })).toEqual(['identity-gc', 'lock-gc']);
     expect(names({ kvstore: undefined })).toEqual([
@@ -302,7 +302,7 @@ describe('the collectors of an operator', () => {
     );
   });
 
-  it('do not begin with settings that delete what is in use', () => {
+  it('do not start with settings that delete objects in use', () => {
     expect(() => make({ intervals: { endpoints: 0 } })).toThrow(
       'cilium-endpoint-gc-interval is 0: identities can be deleted only if CiliumEndpoints of deleted pods are deleted, too',
     );

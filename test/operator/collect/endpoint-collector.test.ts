@@ -189,7 +189,7 @@ describe('the collector of endpoints, in every small history', () => {
     },
   );
 
-  it('waits until an endpoint is an interval old and a round has marked it, and marks one anew that was written', async () => {
+  it('waits until an endpoint is an interval old and a round has marked it, and marks it again if it was written', async () => {
     const world = new World(() => 0, 0);
     const { cluster, clock } = world;
     const next = ours.begin(world);
@@ -211,12 +211,12 @@ describe('the collector of endpoints, in every small history', () => {
     expect(isThere).toEqual([true, true, true, false]);
   });
 
-  it('would delete what is in use by the rule of 1.8: by name, in one look, a pod that was made again (#27123)', async () => {
+  it('would delete an endpoint in use by the rule of 1.8: by name, in one read, of a recreated pod (#27123)', async () => {
     const { first } = await histories(upstream(finished, false), 'gone', false, 3);
     expect(first).toMatch(/pod made, agent writes/);
   });
 
-  it('would delete what is in use by the rule of 1.17: an endpoint that is seen before its pod (#42413, #43577)', async () => {
+  it('would delete an endpoint in use by the rule of 1.17: one that is read before its pod (#42413, #43577)', async () => {
     const { first } = await histories(upstream(finished, true), 'empty', true, 3);
     expect(first).toBe('pod made, agent writes, endpoints seen');
   });
@@ -241,7 +241,7 @@ const byOwner: Rule = {
   },
 };
 
-it('an endpoint that the pod of a later life has taken over is kept, and the agent that would write it again is elsewhere (#42877)', async () => {
+it('an endpoint that a recreated pod has taken over is kept, and the agent that would write it again is elsewhere (#42877)', async () => {
   const isThere: Record<string, boolean> = {};
   for (const [name, rule] of Object.entries({ ours, upstream: byOwner })) {
     const world = new World(() => 0, 0);
@@ -282,7 +282,7 @@ describe('an endpoint', () => {
     });
   const owner = { kind: 'Pod', name: 'a', uid: 'p1' };
 
-  it('is kept by one owner that exists, by an owner of another kind, and by a pod that has its address', () => {
+  it('is kept by one existing owner, by an owner of another kind, and by a pod with its address', () => {
     expect(why(endpoint([owner]), [])).toBe('pod shop/a does not exist');
     expect(why(endpoint([owner]), [pod('p1', 'Pending')])).toBeUndefined();
     expect(why(endpoint([owner]), [pod('p1', 'Failed')])).toBe('pod shop/a is Failed');
@@ -298,13 +298,13 @@ describe('an endpoint', () => {
     expect(why(endpoint([]), [])).toBe('pod shop/a does not exist');
   });
 
-  it('is not collected while it is being deleted (regression: it was deleted and counted anew)', () => {
+  it('is not collected while it is being deleted (regression: it was deleted and counted again)', () => {
     const { metadata, ...rest } = endpoint([owner]);
     const going = { ...rest, metadata: { ...metadata, deletionTimestamp: '2026-01-01T00:00:00Z' } };
     expect(why(going, [])).toBeUndefined();
   });
 
-  it('is not collected by a collector without an interval, which would delete all of them', () => {
+  it('is not collected without an interval, which would delete all of them', () => {
     const { cluster, clock } = new World(() => 0, 0);
     const kind = cluster.observed('any');
     const make = (): unknown =>

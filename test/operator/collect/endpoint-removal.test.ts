@@ -64,7 +64,7 @@ function removal(duties: readonly Duty[]): Duty | undefined {
   return duties.find(({ name }) => name === 'endpoint-removal');
 }
 
-it('all CiliumEndpoints are deleted by an explicit word only, once, and tried until they are gone', async () => {
+it('all CiliumEndpoints are deleted only if configured explicitly, once, and retried until they are gone', async () => {
   const world = new World();
   for (const name of ['a', 'b', 'c']) await world.endpoints.create(name);
   expect(removal(world.duties(OFF, false))).toBeUndefined();
@@ -102,7 +102,7 @@ it('all CiliumEndpoints are deleted by an explicit word only, once, and tried un
   await world.end();
 });
 
-it('where CiliumEndpoints are not served there is nothing to delete', async () => {
+it('if CiliumEndpoints are not served, nothing is deleted', async () => {
   const world = new World();
   const type = CLUSTER_TYPES.find(({ plural }) => plural === KIND.plural);
   if (type !== undefined) world.api.stopServing(type);
@@ -114,7 +114,7 @@ it('where CiliumEndpoints are not served there is nothing to delete', async () =
   await world.end();
 });
 
-it('where CiliumEndpoints cannot be listed it is not known that there are none: it is tried again, less and less often', async () => {
+it('if CiliumEndpoints cannot be listed, the list is retried with growing delays', async () => {
   const world = new World();
   await world.endpoints.create('a');
   world.api.deny('list', 'ciliumendpoints');
@@ -131,7 +131,7 @@ it('where CiliumEndpoints cannot be listed it is not known that there are none: 
   await world.end();
 });
 
-it('the removal of all CiliumEndpoints ends in the middle when it is told to, and what is left stays', async () => {
+it('the removal of all CiliumEndpoints ends when its signal fires, and the others stay', async () => {
   const world = new World();
   for (const name of ['a', 'b', 'c']) await world.endpoints.create(name);
   const duty = removal(world.duties(OFF, true));
@@ -155,6 +155,6 @@ it('the removal of all CiliumEndpoints ends in the middle when it is told to, an
 it.each<[CollectorIntervals, RegExp]>([
   [{}, /^cilium-endpoint-gc-interval is not 0: must be 0 if all CiliumEndpoints are deleted/],
   [{ endpoints: 300_000, identities: 0 }, /^cilium-endpoint-gc-interval is 300000 ms: /],
-])('with %j it is refused to delete all CiliumEndpoints', (intervals, why) => {
+])('with %j the removal of all CiliumEndpoints is rejected', (intervals, why) => {
   expect(() => new World().duties(intervals, true)).toThrow(why);
 });

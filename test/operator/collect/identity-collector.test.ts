@@ -189,11 +189,11 @@ describe('the collector of CiliumIdentities', () => {
     expect(ways).toBeGreaterThan(2000);
   });
 
-  it('would delete what is in use by the rule of 1.8: no mark, and a view that is behind (#23970, #26514)', async () => {
+  it('would delete an identity in use by the rule of 1.8: no mark, and a stale view (#23970, #26514)', async () => {
     expect((await histories(upstream(false), 3)).first).toBeDefined();
   });
 
-  it('would delete what is in use by the rule of 1.17, too, from a view that is behind (#28339)', async () => {
+  it('would delete an identity in use by the rule of 1.17, too, from a stale view (#28339)', async () => {
     expect((await histories(upstream(true), 3)).first).toMatch(/endpoint made|slice made|uses/);
   });
 
@@ -218,7 +218,7 @@ describe('the collector of CiliumIdentities', () => {
     ]);
   });
 
-  it('does nothing to one that is being deleted (regression: each round deleted and counted it anew)', () => {
+  it('ignores an identity that is being deleted (regression: each round deleted and counted it again)', () => {
     const metadata = { name: '1001', uid: 'u', resourceVersion: '7' };
     const lives = new Map([['1001', { uid: 'u', version: '7', at: 0 }]]);
     for (const annotations of [{}, { [MARK]: '1970-01-01T00:00:00.000Z' }]) {
@@ -234,24 +234,27 @@ describe('the collector of CiliumIdentities', () => {
   it.each([
     ['read', 1],
     ['written', 9],
-  ])('does not mark what somebody has written since it was seen, and before it is %s', async (_, writes) => {
-    const world = new World(() => 0, 0);
-    const { cluster } = world;
-    const collector = world.collector();
-    cluster.put('ciliumidentities', KEY);
-    let left = writes;
-    const write = (): void => {
-      if (left-- > 0) cluster.put('ciliumidentities', KEY);
-    };
-    for (let number = 1; number <= 3; number++) {
-      world.passRound();
-      if (number === 3) cluster.before = write;
-      await round(collector, number);
-    }
-    expect(annotations(cluster.get1('ciliumidentities', KEY))).toEqual({});
-  });
+  ])(
+    'does not mark an identity that was written after it was read, and before it is %s',
+    async (_, writes) => {
+      const world = new World(() => 0, 0);
+      const { cluster } = world;
+      const collector = world.collector();
+      cluster.put('ciliumidentities', KEY);
+      let left = writes;
+      const write = (): void => {
+        if (left-- > 0) cluster.put('ciliumidentities', KEY);
+      };
+      for (let number = 1; number <= 3; number++) {
+        world.passRound();
+        if (number === 3) cluster.before = write;
+        await round(collector, number);
+      }
+      expect(annotations(cluster.get1('ciliumidentities', KEY))).toEqual({});
+    },
+  );
 
-  it('does not collect without a collector of endpoints, whose leftovers would keep all', () => {
+  it('requires a collector of endpoints, whose leftovers would keep all', () => {
     expect(() => new World(() => 0, 0).collector(false)).toThrow(
       /^cilium-endpoint-gc-interval is 0: identities/,
     );

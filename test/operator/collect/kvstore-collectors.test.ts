@@ -152,7 +152,7 @@ describe('the collector of identities in a kvstore', () => {
     expect(ways).toBeGreaterThan(1000);
   });
 
-  it('would delete what is in use without lock and second round', async () => {
+  it('would delete an identity in use without lock and second round', async () => {
     expect((await histories(inOneRound, 2)).first).toBe('n1 uses it');
   });
 });
@@ -175,7 +175,7 @@ const ofAnyCluster: Begin = (kvstore) => {
 };
 
 describe('the collector of identities in a kvstore of several clusters', () => {
-  it('leaves those of another alone, which have no slave keys where agents use custom resources (#16805)', async () => {
+  it('keeps those of another one, which have no slave keys if agents use custom resources (#16805)', async () => {
     const of = (id: number): string => identityKey(id);
     const others = 65_536 + 300;
     const left: Record<string, readonly string[]> = {};
@@ -192,7 +192,7 @@ describe('the collector of identities in a kvstore of several clusters', () => {
 });
 
 describe('the collector of locks', () => {
-  it('takes a lock only from who held it unchanged for a round, in every small history', async () => {
+  it('deletes a lock only if its holder was unchanged for a round, in every small history', async () => {
     let first: string | undefined;
     const ways = await explore(async (choose) => {
       const kvstore = new TinyKvstore();

@@ -101,11 +101,11 @@ describe('the collector of CiliumNodes', () => {
     expect(ways).toBeGreaterThan(1000);
   });
 
-  it('would delete one in use by the rule of 1.17, which forgets no mark', async () => {
+  it('would delete a node in use by the rule of 1.17, which forgets no mark', async () => {
     expect((await histories(upstream, 4)).first).toBeDefined();
   });
 
-  it('unmarks where a Node returns: it takes two rounds without a break', async () => {
+  it('removes the mark if a Node returns: a delete requires two consecutive rounds', async () => {
     const deleted: Record<string, number> = {};
     for (const [name, begin] of Object.entries({ ours, upstream })) {
       const world = new World(() => 0, 0);
@@ -123,7 +123,7 @@ describe('the collector of CiliumNodes', () => {
     expect(deleted).toEqual({ upstream: 3 });
   });
 
-  it('leaves those alone that somebody owns', () => {
+  it('keeps CiliumNodes with an owner', () => {
     const cluster = new TinyCluster();
     const owned = cluster.put('ciliumnodes', KEY, { metadata: { ownerReferences: [{ kind: 'Node' }] } });
     const free = cluster.put('ciliumnodes', '/n2');
@@ -135,7 +135,7 @@ describe('the collector of CiliumNodes', () => {
     expect([...staleNodes(all, new Map([['/n2', free]]))]).toEqual([]);
   });
 
-  it('leaves those alone that are being deleted (regression: each round deleted and counted them anew)', () => {
+  it('keeps those that are being deleted (regression: each round deleted and counted them again)', () => {
     const cluster = new TinyCluster();
     const going = cluster.put('ciliumnodes', KEY, {
       metadata: { deletionTimestamp: '2026-01-01T00:00:00Z' },

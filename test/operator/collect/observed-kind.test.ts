@@ -45,7 +45,7 @@ class Source {
 }
 
 describe('a kind that collectors observe', () => {
-  it('is followed once for all who use it, and until the last of them has ended', () => {
+  it('is followed once for all users, and until the last of them has ended', () => {
     const source = new Source();
     const kind = source.observed();
     expect(kind.blocked()).toBe('pods/v1 is not watched');
@@ -65,7 +65,7 @@ describe('a kind that collectors observe', () => {
     expect(source.sinks).toHaveLength(2);
   });
 
-  it('holds what is there, trimmed, and tells what arrives as it came', () => {
+  it('contains existing objects, trimmed, and delivers events as they arrive', () => {
     const source = new Source();
     const kind = source.observed((one) => ({ metadata: one.metadata }));
     const [ended, left] = [new AbortController(), new AbortController()];
@@ -123,7 +123,7 @@ describe('a kind that collectors observe', () => {
       ...(['pods/v1 is not watched: no right', 'pods/v1 is not watched: no right'] as const),
     ],
     [{ state: 'watching', listed: true, lastFailure: why }, undefined, undefined],
-  ])('says why what is here need not be all there is: %j', (status, needed, optionally) => {
+  ])('returns the reason why its objects may be incomplete: %j', (status, needed, optionally) => {
     const source = new Source();
     const kind = source.observed();
     const signal = new AbortController().signal;
@@ -135,8 +135,8 @@ describe('a kind that collectors observe', () => {
   });
 });
 
-describe('what is kept of an object', () => {
-  it('is who it is and how old, and of the rest the fields of a shape, of each element of a list', () => {
+describe('the kept part of an object', () => {
+  it('is its identity and age, and the fields of a shape, of each element of a list', () => {
     const times = { creationTimestamp: 'then', deletionTimestamp: 'now' };
     const full = {
       metadata: {

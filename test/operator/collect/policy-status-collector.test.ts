@@ -50,7 +50,7 @@ function* patchesOfUpstream(entries: ReadonlyMap<string, string>): Generator<rea
 }
 
 describe('the collector of policy status', () => {
-  it('takes what nodes have said that are gone, unless it was said a moment ago', () => {
+  it('deletes the status of deleted nodes, unless it was written a moment ago', () => {
     const stale = (one: KubernetesObject): readonly string[] => [
       ...staleEntries(one, new Set(['n1']), NOW, MIN_AGE).keys(),
     ];
@@ -62,7 +62,7 @@ describe('the collector of policy status', () => {
     expect(stale({ ...policy([]), status: null })).toEqual([]);
   });
 
-  it('escapes names, which upstream does not: one such name kept all that were gone', () => {
+  it('escapes names, which upstream does not: one such name kept all stale ones', () => {
     const nodes = ['a/b', 'a~b', 'n2'];
     const one = policy([...nodes, 'n1']);
     const entries = new Map(nodes.map((name) => [name, OLD]));
@@ -73,7 +73,7 @@ describe('the collector of policy status', () => {
     expect(pointer('status', 'nodes', '~1')).toBe('/status/nodes/~01');
   });
 
-  it('makes as many patches as it takes, each of 10,000 operations at most, where upstream repeats the second for ever', () => {
+  it('sends as many patches as necessary, each of at most 10,000 operations; upstream repeats the second for ever', () => {
     const nodes = Array.from({ length: 5001 }, (_, i) => `n${i}`);
     const entries = new Map(nodes.map((name) => [name, OLD]));
     /** What is left, and whether the sender has come to an end after so many requests; what is refused is only logged. */
@@ -93,7 +93,7 @@ describe('the collector of policy status', () => {
     expect(sent(patchesOfUpstream(entries))).toEqual({ left: policy([]), isOver: false });
   });
 
-  it('asks the kvstore twice, believes no empty one, and leaves to a live writer what it writes', async () => {
+  it('reads the kvstore twice, does not trust an empty one, and keeps the status of a live writer', async () => {
     const clock = new ManualClock();
     clock.advance(NOW);
     const api = new MemoryApiServer({ clock });

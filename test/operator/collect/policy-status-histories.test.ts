@@ -174,7 +174,7 @@ describe('the collector of policy status, in every small history', () => {
     },
   );
 
-  it('would remove what a living node has said by the rule of 1.8: in one look, at a store that may be behind', async () => {
+  it('would delete the status of a live node by the rule of 1.8: in one read, from a store that may be behind', async () => {
     expect((await histories(upstream, true, 3)).first).toMatch(/cut off, .*nodes seen/);
   });
 });

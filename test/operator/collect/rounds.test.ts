@@ -72,7 +72,7 @@ describe('a duty that works in rounds', () => {
   }
   const status = (): DutyStatus => duty.status();
 
-  it('begins one each interval, from when the last one began, however long that took', async () => {
+  it('starts a round each interval after the start of the last one, however long that took', async () => {
     let takes = 0;
     round = (_report, signal) => sleep(clock, takes, signal);
     run();
@@ -91,7 +91,7 @@ describe('a duty that works in rounds', () => {
     expect(status()).toMatchObject({ state: 'running', failures: 0, lastFailure: undefined });
   });
 
-  it('waits for what it must know, looks for it every few seconds, and says so once', async () => {
+  it('waits for its inputs, checks them every few seconds, and reports it once', async () => {
     lacks = 'the list of pods/v1 is not complete';
     run();
     await advance(clock, 20_000);
@@ -113,7 +113,7 @@ describe('a duty that works in rounds', () => {
     expect(failed).toHaveLength(3);
   });
 
-  it('looks for what it must know as often as it works, where that is more often', async () => {
+  it('checks its inputs at its interval if that is shorter', async () => {
     lacks = 'it';
     run({ intervalMs: 100 });
     await advance(clock, 1000);
@@ -122,7 +122,7 @@ describe('a duty that works in rounds', () => {
     expect(begun).toEqual([1100]);
   });
 
-  it('counts a round that fails, and goes on with the next, whatever a listener throws', async () => {
+  it('counts a failed round, and continues with the next, even if a listener throws', async () => {
     const raise = (): never => {
       throw new Error('a fault of the listener');
     };
@@ -144,7 +144,7 @@ describe('a duty that works in rounds', () => {
     expect(status()).toMatchObject({ failures: 2, lastFailure: undefined, rounds: { rounds: 1 } });
   });
 
-  it('keeps the failure of a round until there is another, and tells what was done in its name', async () => {
+  it('keeps the failure of a round until the next failure, and reports its actions', async () => {
     const rounds: number[] = [];
     round = async (report) => {
       rounds.push(report.round);
@@ -165,7 +165,7 @@ describe('a duty that works in rounds', () => {
     expect(actions[0]).toEqual({ duty: 'gc', what: 'delete x', why: 'it is gone', outcome: 'done' });
   });
 
-  it('ends in the middle of a round, which is no failure, and says that none is to come', async () => {
+  it('ends within a round, which is not a failure, and reports that no round follows', async () => {
     round = (_report, signal) =>
       new Promise((_, reject) => signal.addEventListener('abort', () => reject(new Error('ended'))));
     run();
@@ -212,7 +212,7 @@ describe('a write of a collector', () => {
     outcome,
   });
 
-  it('is told with its outcome, and counted where it has deleted something', async () => {
+  it('is reported with its outcome, and counted if it has deleted an object', async () => {
     expect(await outcomeOf({ outcome: 'done', object: undefined })).toEqual([
       'done',
       deed('done'),
@@ -231,7 +231,7 @@ describe('a write of a collector', () => {
     expect(await outcomeOf({ outcome: 'dry-run' })).toEqual(['dry-run', deed('dry-run')]);
   });
 
-  it('ends the round where it was refused, or has failed, or may not be made', async () => {
+  it('ends the round if it was refused, has failed, or is not allowed', async () => {
     const what = 'cannot delete pods/v1 shop/a';
     expect(await outcomeOf({ outcome: 'refused', message: 'no right' })).toEqual([
       ...[`refused: ${what}: no right`, deed('refused')],

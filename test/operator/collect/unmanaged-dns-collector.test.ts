@@ -3,7 +3,7 @@ import { UnmanagedDnsCollector } from '../../../src/operator/collect/unmanaged-d
 import { ManualClock } from '../../base/support/manual-clock.ts';
 import { round, TinyCluster } from '../support/tiny-cluster.ts';
 
-it('restarts pods that run without an endpoint: one a round, none that is young, going, on the host network, or was restarted', async () => {
+it('restarts pods without an endpoint: one per round, none that is young, terminating, on the host network, or was restarted', async () => {
   const clock = new ManualClock();
   const cluster = new TinyCluster();
   const collector = new UnmanagedDnsCollector({

@@ -127,13 +127,13 @@ async function histories(begin: Begin, most: number): Promise<{ ways: number; fi
 }
 
 describe('the collector of unmanaged DNS pods, in every small history', () => {
-  it('restarts no pod that is managed, young, or was restarted a moment ago, and leaves none that is to be', async () => {
+  it('restarts no pod that is managed, young, or was restarted recently, and misses no unmanaged one', async () => {
     const { ways, first } = await histories(ours, 3);
     expect(first).toBeUndefined();
     expect(ways).toBeGreaterThan(500);
   });
 
-  it('would restart one that is young or managed by the rule of upstream, which deletes by name what it has seen', async () => {
+  it('would restart a young or managed pod by the rule of upstream, which deletes by the name that it has read', async () => {
     expect((await histories(upstream, 2)).first).toMatch(/^(young|managed): /);
   });
 });

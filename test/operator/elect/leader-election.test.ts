@@ -46,7 +46,7 @@ class World {
 }
 
 describe('a leader election', () => {
-  it('makes the lease of the original, renews it, and gives it back at a clean end', async () => {
+  it('creates the same Lease as the original, renews it, and releases it at a clean end', async () => {
     const world = new World();
     const one = world.add('one');
     one.start();
@@ -77,7 +77,7 @@ describe('a leader election', () => {
     await world.end();
   });
 
-  it('takes over from one that is gone when the lease has run out by its own watch, whatever times are written', async () => {
+  it('takes over from a dead leader when the lease has expired by its own clock, whatever times are written', async () => {
     const world = new World();
     world.add('one', { wallOffset: 3_600_000 }).start();
     await advance(world.clock, 100);
@@ -94,7 +94,7 @@ describe('a leader election', () => {
     await world.end();
   });
 
-  it('lets no delete of a process pass that was stopped for long and wakes up, where client-go thinks it leads', async () => {
+  it('admits no delete of a process that was stopped for long and wakes up, while client-go considers it the leader', async () => {
     const world = new World();
     const one = world.add('one');
     const two = world.add('two');
@@ -117,7 +117,7 @@ describe('a leader election', () => {
     await world.end();
   });
 
-  it('lets no delete pass on a machine that was suspended, where monotonic time stood still (regression)', async () => {
+  it('admits no delete on a machine that was suspended, and whose monotonic clock stood still (regression)', async () => {
     const world = new World();
     const one = world.add('one');
     one.start();
@@ -134,7 +134,7 @@ describe('a leader election', () => {
     await world.end();
   });
 
-  it('counts its lease from before it asked for it, however late the answer comes, on clocks that disagree', async () => {
+  it('counts its lease from before its request, however late the answer arrives, with clocks that differ', async () => {
     const world = new World();
     const [one, two] = [world.add('one', { rate: 0.83 }), world.add('two', { rate: 1.2 })];
     one.start();
@@ -150,7 +150,7 @@ describe('a leader election', () => {
     await world.end();
   });
 
-  it('waits for the lease of a leader whose Lease was deleted under it', async () => {
+  it('waits for the lease of a leader whose Lease object was deleted', async () => {
     const world = new World();
     const [one, two] = [world.add('one'), world.add('two')];
     one.start();
@@ -166,7 +166,7 @@ describe('a leader election', () => {
     await world.end();
   });
 
-  it('says which right is missing, and goes on asking', async () => {
+  it('names the missing right, and keeps trying', async () => {
     const world = new World();
     world.api.deny('create', 'leases');
     const one = world.add('one');
@@ -187,7 +187,7 @@ describe('a leader election', () => {
     await world.end();
   });
 
-  it('gives back a lease that it took while it was ended: the next one need not wait (regression)', async () => {
+  it('releases a lease that it acquired while it was stopped: the next candidate does not wait (regression)', async () => {
     const world = new World();
     const one = world.add('one');
     one.transport.delayMs = [0, 2000];
@@ -207,7 +207,7 @@ describe('a leader election', () => {
     await world.end();
   });
 
-  it('ends what it leads when its lease is lost, though the listener of failures throws (regression)', async () => {
+  it('stops its work when its lease is lost, even if the listener of failures throws (regression)', async () => {
     const world = new World();
     const one = world.add('one', {
       onFailure: () => {
@@ -253,7 +253,7 @@ describe('a leader election', () => {
   );
   const skew = fc.record({ rate: fc.constantFrom(0.83, 1, 1.2), wallOffset: ms(100_000) });
 
-  it('never lets two delete, whatever delays, losses, pauses, ends and clocks there are; and one leads in the end', async () => {
+  it('never allows deletes of two leaders, for any delays, losses, pauses, ends and clocks; and one leads in the end', async () => {
     await fc.assert(
       fc.asyncProperty(
         fc.array(skew, { minLength: 2, maxLength: 3 }),
@@ -309,12 +309,12 @@ describe('a leader election', () => {
   });
 });
 
-describe('the lease of an election', () => {
+describe('the Lease of an election', () => {
   const spec = (holderIdentity: unknown, more: object = {}): object => ({
     spec: { holderIdentity, leaseDurationSeconds: 15, leaseTransitions: 4, acquireTime: 'then', ...more },
   });
 
-  it('may be taken with these times only: the deadline before its end, and time for another try before that', () => {
+  it('accepts only times with the deadline before its end, and time for a retry before that', () => {
     expect(electionFault({ leaseMs: 15_000, renewDeadlineMs: 10_000, retryMs: 2000 })).toBeUndefined();
     for (const [leaseMs, renewDeadlineMs, retryMs] of [
       ...[
@@ -330,7 +330,7 @@ describe('the lease of an election', () => {
     expect(electionFault({ leaseMs: 15_000, renewDeadlineMs: 2401, retryMs: 2000 })).toBeUndefined();
   });
 
-  it('counts for its deadline and not a moment longer', async () => {
+  it('counts for its deadline and no longer', async () => {
     const world = new World();
     const one = world.add('one');
     expect([one.election.mayDelete(), one.election.writeMs]).toEqual([false, 5000]);
@@ -356,7 +356,7 @@ describe('the lease of an election', () => {
     ['nobody', ''],
     ['nobody, in other words', undefined],
     ['no name', 7],
-  ])('that %s holds is taken at once, and counted as one more', async (_what, holder) => {
+  ])('that %s holds is acquired immediately, and counted as a transition', async (_what, holder) => {
     const world = new World();
     await world.leases.create(LEASE, spec(holder));
     const one = world.add('one');
@@ -367,7 +367,7 @@ describe('the lease of an election', () => {
     await world.end();
   });
 
-  it('that it held before is its own: it goes on with it, from when it was taken', async () => {
+  it('that it held before is its own: it continues with it, with the earlier acquire time', async () => {
     const world = new World();
     await world.leases.create(LEASE, spec('one'));
     const one = world.add('one');
@@ -383,7 +383,7 @@ describe('the lease of an election', () => {
     await world.end();
   });
 
-  it('of another is waited for as long as that one says, and no less than it would last here', async () => {
+  it('of another holder is awaited for as long as its duration, at least for the own one', async () => {
     for (const [seconds, waits] of [
       [60, 60_000],
       [1, 15_000],
@@ -409,7 +409,7 @@ describe('the lease of an election', () => {
     }
   });
 
-  it('of one that was killed is taken within two seconds after it has run out', async () => {
+  it('of a killed holder is acquired within two seconds after it has expired', async () => {
     const world = new World();
     const [one, two] = [world.add('one'), world.add('two')];
     one.start();
@@ -429,7 +429,7 @@ describe('the lease of an election', () => {
     await world.end();
   });
 
-  it('is left to others while a candidate may not stand, who knows its holder all the same', async () => {
+  it('is left to others while a candidate may not run, which knows its holder nevertheless', async () => {
     const world = new World();
     let mayStand = false;
     const one = world.add('one', { mayStand: () => mayStand });
@@ -453,7 +453,7 @@ describe('the lease of an election', () => {
     await world.end();
   });
 
-  it('that another has taken is left at once, and is not given back', async () => {
+  it('that another holder has acquired is given up immediately, and not released', async () => {
     const world = new World();
     const one = world.add('one');
     one.start();
@@ -468,7 +468,7 @@ describe('the lease of an election', () => {
     expect(await world.spec()).toMatchObject({ holderIdentity: 'thief' });
   });
 
-  it('is given back when what it leads fails, whose error it is that comes out', async () => {
+  it('is released if the work fails, and the error of the work is thrown', async () => {
     const world = new World();
     const { election } = world.add('one');
     const fault = new Error('a fault');
@@ -487,7 +487,7 @@ describe('the lease of an election', () => {
     expect(await world.spec()).toMatchObject({ holderIdentity: '', leaseTransitions: 1 });
   });
 
-  it('is not waited for where nobody wants it any more', async () => {
+  it('is not awaited after the signal fires', async () => {
     const world = new World();
     const { election } = world.add('one');
     expect(await election.run(() => expect.fail(), AbortSignal.abort())).toBe('ended');
@@ -495,7 +495,7 @@ describe('the lease of an election', () => {
     expect(world.clock.pending).toBe(0);
   });
 
-  it('says what it did in the end: lost, when it was', async () => {
+  it('returns lost if it was lost', async () => {
     const world = new World();
     const { election, transport } = world.add('one');
     const running = election.run(
@@ -509,7 +509,7 @@ describe('the lease of an election', () => {
     expect(world.clock.pending).toBe(0);
   });
 
-  it('is looked at every few seconds, not in step, and asked for by one only at a time, which is no failure', async () => {
+  it('is read every few seconds, at random times, and requested by one only at a time, which is not a failure', async () => {
     const world = new World();
     const [one, two] = [world.add('one'), world.add('two')];
     one.transport.delayMs = [10, 10];
@@ -536,7 +536,7 @@ describe('the lease of an election', () => {
     await world.end();
   });
 
-  it('is asked for as a Lease of its version, made and renewed', async () => {
+  it('is requested as a Lease of its version, created and renewed', async () => {
     const world = new World();
     const one = world.add('one');
     const sent: unknown[] = [];
@@ -555,7 +555,7 @@ describe('the lease of an election', () => {
     await world.end();
   });
 
-  it('that nobody answers for is asked for again before a deadline has passed', async () => {
+  it('without an answer is requested again before the deadline has passed', async () => {
     for (const hanging of ['GET', 'POST']) {
       const world = new World();
       world.api.faults.order({ do: 'hang' }, { matches: ({ method }) => method === hanging });
@@ -571,7 +571,7 @@ describe('the lease of an election', () => {
     }
   });
 
-  it('that the server refuses or cannot give is a failure with its reason', async () => {
+  it('that the server refuses or cannot return is a failure with its reason', async () => {
     const world = new World();
     const one = world.add('one');
     world.api.down();
@@ -590,7 +590,7 @@ describe('the lease of an election', () => {
     await world.end();
   });
 
-  it('is given back when its work is done, and leaves nothing on the signal', async () => {
+  it('is released when its work is done, and leaves nothing on the signal', async () => {
     const world = new World();
     const { election } = world.add('one');
     const { signal } = new AbortController();
@@ -611,7 +611,7 @@ describe('the lease of an election', () => {
     expect([getEventListeners(signal, 'abort'), world.clock.pending]).toEqual([[], 0]);
   });
 
-  it('is no matter where there is no other', () => {
+  it('is irrelevant if there is no other operator', () => {
     expect(ALONE.mayDelete()).toBe(true);
   });
 });

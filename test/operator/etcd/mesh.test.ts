@@ -233,7 +233,7 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-it('three operators make a mesh in which every agent holds what the objects of all clusters say, whatever fails', async () => {
+it('three operators build a mesh in which every agent has the state of the objects of all clusters, whatever fails', async () => {
   const [first] = clusters;
   if (first === undefined) throw new Error('no cluster');
   for (const cluster of clusters) {
@@ -273,7 +273,7 @@ it('three operators make a mesh in which every agent holds what the objects of a
   expect(clusters.flatMap((cluster) => cluster.trespasses(FAST_LEASE_MS))).toEqual([]);
 });
 
-it('another operator takes over from one that is killed or cut off from the API server; the two never both delete', async () => {
+it('another operator takes over from one that is killed or disconnected from the API server; the two never both delete', async () => {
   const [killed, partitioned, cutOff] = clusters;
   if (killed === undefined || partitioned === undefined || cutOff === undefined)
     throw new Error('no cluster');
@@ -321,7 +321,7 @@ it('another operator takes over from one that is killed or cut off from the API 
 });
 
 // At the same time: each of them waits for a round that comes seconds later.
-describe.concurrent('an operator for which something is wrong', () => {
+describe.concurrent('an operator with a problem', () => {
   /** What failed last of each duty. */
   async function failures(operator: RunningOperator): Promise<Readonly<Record<string, string>>> {
     const { duties = [] } = (await statusOf(operator)) ?? {};
@@ -355,7 +355,7 @@ describe.concurrent('an operator for which something is wrong', () => {
     }
   }
 
-  it('names the right that it lacks and the CRD that is not there; all else goes on', async () => {
+  it('reports the missing right and the missing CRD; everything else continues', async () => {
     const [etcd] = etcds;
     if (etcd === undefined) throw new Error('no etcd');
     const cluster = await OperatedCluster.start('dateline', 4, etcd, folder);
@@ -381,7 +381,7 @@ describe.concurrent('an operator for which something is wrong', () => {
     });
   });
 
-  it('names the cluster that has its id as well', async () => {
+  it('reports the cluster that has its id, too', async () => {
     const [etcd] = etcds;
     if (etcd === undefined) throw new Error('no etcd');
     await operated(await OperatedCluster.start('twin', 1, etcd, folder), async (operator) => {
@@ -391,7 +391,7 @@ describe.concurrent('an operator for which something is wrong', () => {
     });
   });
 
-  it('ends with status 1 when another has its lease, and deletes nothing more', async () => {
+  it('ends with status 1 if another operator has its lease, and deletes nothing more', async () => {
     const [etcd] = etcds;
     if (etcd === undefined) throw new Error('no etcd');
     const cluster = await OperatedCluster.start('usurped', 5, etcd, folder);
@@ -404,7 +404,7 @@ describe.concurrent('an operator for which something is wrong', () => {
     expect(cluster.trespasses()).toEqual([]);
   });
 
-  it('gives the Lease up when its etcd has been out of reach for a while; a candidate without etcd is not ready, and does not stand', async () => {
+  it('releases the Lease if its etcd is unreachable for some time; a candidate without etcd is not ready, and does not run', async () => {
     const [etcd] = etcds;
     if (etcd === undefined) throw new Error('no etcd');
     const cluster = await OperatedCluster.start('cut-off', 6, etcd, folder);
@@ -436,7 +436,7 @@ describe.concurrent('an operator for which something is wrong', () => {
     expect(cluster.trespasses()).toEqual([]);
   });
 
-  it('names the right on keys of etcd that it lacks, and its password if that is wrong, while the rest goes on; and is well again', async () => {
+  it('reports the missing right on keys of etcd, and a wrong password, while everything else continues; and recovers', async () => {
     const [etcd] = await startEtcd(1, { flags: ['--bcrypt-cost', '4'] });
     if (etcd === undefined) throw new Error('no etcd');
     etcds.push(etcd);
@@ -482,7 +482,7 @@ describe.concurrent('an operator for which something is wrong', () => {
     });
   });
 
-  it('says what etcd refuses for want of space, while its collectors go on; and is well again when there is some', async () => {
+  it('reports that etcd has no space, while its collectors continue; and recovers when there is space', async () => {
     const [full] = await startEtcd(1, { flags: ['--quota-backend-bytes', String(4 * 1024 * 1024)] });
     if (full === undefined) throw new Error('no etcd');
     etcds.push(full);
@@ -510,7 +510,7 @@ describe.concurrent('an operator for which something is wrong', () => {
   });
 });
 
-it('examples/kubernetes/operator.yaml grants what operators read, and what their collectors write', async () => {
+it('examples/kubernetes/operator.yaml grants the reads of operators and the writes of their collectors', async () => {
   interface Role {
     readonly kind: string;
     readonly rules?: readonly { apiGroups: string[]; resources: string[]; verbs: string[] }[];

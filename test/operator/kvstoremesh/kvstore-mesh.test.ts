@@ -37,7 +37,7 @@ function statusOf(name: string): MirroredClusterStatus {
 }
 
 describe('the copy of a cluster', () => {
-  it('has every value as it is, its configuration, and a canary for each resource', async () => {
+  it('has every value unchanged, its configuration, and a canary for each resource', async () => {
     const { remote } = copied;
     write(remote, 'cilium/state/nodes/v1/a/n1', 'no node at all');
     write(remote, 'cilium/state/services/v1/a/ns/s', '{}');
@@ -58,7 +58,7 @@ describe('the copy of a cluster', () => {
     expect(others['cilium/cache/nodes/v1/a/n1']).toBe('no node at all');
   });
 
-  it('is read from the cache of a cluster that is cached itself', async () => {
+  it('is read from the cache of a cluster that is itself cached', async () => {
     const server = newCluster(copied.clock, 'b', 2);
     write(server, 'cilium/cluster-config/b', { id: 2, capabilities: { syncedCanaries: true, cached: true } });
     write(server, 'cilium/cache/nodes/v1/b/n1', 'cached');
@@ -70,7 +70,7 @@ describe('the copy of a cluster', () => {
     expect(copied.copy('cilium/cache/')).toEqual({ 'cilium/cache/nodes/v1/b/n1': 'cached' });
   });
 
-  it('of a cluster without a configuration is not begun', async () => {
+  it('of a cluster without a configuration does not start', async () => {
     const server = newCluster(copied.clock, 'b', 2);
     write(server, 'cilium/cluster-config/b', undefined);
     write(server, 'cilium/state/nodes/v1/b/n1', 'x');
@@ -95,7 +95,7 @@ describe('the copy of a cluster', () => {
     expect(Object.keys(copied.copy())).toHaveLength(6);
   });
 
-  it('is put again after a lost lease', async () => {
+  it('is written again after a lost lease', async () => {
     await copy();
     const before = copied.copy();
     for (const lease of copied.local.leases) copied.local.expireLease(lease);
@@ -117,7 +117,7 @@ describe('the copy of a cluster', () => {
     },
   );
 
-  it('is put back within a second where another client overwrites or deletes it (regression: never)', async () => {
+  it('is restored within a second if another client overwrites or deletes it (regression: never)', async () => {
     await copy();
     const before = copied.copy();
     const keys = Object.keys(before);
@@ -130,7 +130,7 @@ describe('the copy of a cluster', () => {
     expect(copied.copy()).toMatchObject({ [IP]: before[IP], [CONFIG]: before[CONFIG] });
   });
 
-  it('stays when the remote kvstore is out of reach, also over a restart that outlives the leases', async () => {
+  it('stays if the remote kvstore is unreachable, also over a restart that outlives the leases', async () => {
     await copy();
     await copied.stop();
     copied.remote.restore(copied.remote.snapshot());
@@ -143,7 +143,7 @@ describe('the copy of a cluster', () => {
     expect(copied.copy(IP)).toHaveProperty([IP]);
   });
 
-  it('loses what a complete list lacks after a restart, before its canary', async () => {
+  it('loses keys that a complete list does not contain after a restart, before its canary', async () => {
     await copy();
     await copied.restart();
     write(copied.local, 'cilium/cache/nodes/v1/a/left', 'of an earlier process');
@@ -154,7 +154,7 @@ describe('the copy of a cluster', () => {
     expect(Object.keys(copied.copy('cilium/cache/'))).toEqual(['cilium/cache/ip/v1/a/10.0.0.2']);
   });
 
-  it('after a restart is bound to the new lease before its configuration is, which must not outlive it', async () => {
+  it('after a restart is bound to the new lease before its configuration, which must not outlive it', async () => {
     await copy();
     await copied.restart();
     let isFull = true;
@@ -171,7 +171,7 @@ describe('the copy of a cluster', () => {
     expect(written).toContain(CONFIG);
   });
 
-  it('of another id is swept before the new configuration is put', async () => {
+  it('of another id is swept before the new configuration is written', async () => {
     await copy();
     await copied.restart();
     write(copied.remote, CONFIG, { id: 3, capabilities: {} });
@@ -187,8 +187,8 @@ describe('the copy of a cluster', () => {
   });
 });
 
-describe('a cluster that is removed', () => {
-  it('loses its configuration at once, and all else after three minutes', async () => {
+describe('a removed cluster', () => {
+  it('loses its configuration immediately, and everything else after three minutes', async () => {
     await copy();
     const server = newCluster(copied.clock, 'ab', 2);
     write(server, 'cilium/state/nodes/v1/ab/n1', 'x');
@@ -206,7 +206,7 @@ describe('a cluster that is removed', () => {
     expect(copied.mesh.status().clusters.map(({ name }) => name)).toEqual(['ab']);
   });
 
-  it('that returns meanwhile waits for the end of it, and what is asked for last counts', async () => {
+  it('that returns during its removal waits for the end of it, and the last request counts', async () => {
     await copy();
     void copied.mesh.remove('a');
     copied.add();
@@ -221,7 +221,7 @@ describe('a cluster that is removed', () => {
     expect(statusOf('a').returns).toBe(false);
   });
 
-  it('is removed as soon as the own kvstore takes it', async () => {
+  it('is removed as soon as the own kvstore accepts the deletes', async () => {
     await copy();
     void copied.mesh.remove('a');
     await advance(copied.clock, 60_000);
@@ -233,7 +233,7 @@ describe('a cluster that is removed', () => {
     expect(copied.copy()).toEqual({});
   });
 
-  it('and has returned loses nothing to a sweep that was given up (regression: it was not fenced)', async () => {
+  it('that has returned loses nothing to an abandoned sweep (regression: it was not fenced)', async () => {
     await copy();
     const land = giveUpDelete(copied.backend.link, 'cilium/cache/ip/v1/a/');
     void copied.mesh.remove('a');
@@ -244,7 +244,7 @@ describe('a cluster that is removed', () => {
     expect(copied.copy()).toHaveProperty([IP]);
   });
 
-  it('stays as it is when the process ends, which does not wait', async () => {
+  it('stays unchanged when the process ends, without a delay', async () => {
     await copy();
     void copied.mesh.remove('a');
     await advance(copied.clock, 60_000);
@@ -254,7 +254,7 @@ describe('a cluster that is removed', () => {
 });
 
 describe('its readiness', () => {
-  it('is not there for who asks before the first cluster was added, and does not stay so', async () => {
+  it('does not exist before the first cluster was added, and does not stay missing', async () => {
     expect(copied.mesh.isReady).toBe(false);
     copied.add();
     copied.mesh.allAdded();
@@ -263,7 +263,7 @@ describe('its readiness', () => {
     expect(copied.mesh.isReady).toBe(true);
   });
 
-  it('waits for all clusters, but not for one that is not connected after 15 s', async () => {
+  it('waits for all clusters, except those not connected after 15 s', async () => {
     void copied.mesh.add('b', () => new Promise(() => {}));
     copied.add();
     copied.mesh.allAdded();
@@ -274,7 +274,7 @@ describe('its readiness', () => {
     expect(copied.mesh.isReady).toBe(true);
   });
 
-  it('waits for one that is connected and not complete, ten minutes at most', async () => {
+  it('waits at most ten minutes for a cluster that is connected and incomplete', async () => {
     write(copied.remote, 'cilium/synced/a/cilium/state/ip/v1', undefined);
     copied.add();
     copied.mesh.allAdded();
@@ -286,7 +286,7 @@ describe('its readiness', () => {
 });
 
 describe('its problems', () => {
-  it('name two clusters with one id, and one with the own id, which are copied all the same', async () => {
+  it('name two clusters with one id, and one with the own id, which are copied nevertheless', async () => {
     copied.add();
     await settle(8);
     for (const [name, id] of [
@@ -302,7 +302,7 @@ describe('its problems', () => {
     expect(Object.keys(copied.copy('cilium/cluster-config/'))).toHaveLength(3);
   });
 
-  it('say what the own kvstore does not take, until it does', async () => {
+  it('report that the own kvstore rejects keys, until it accepts them', async () => {
     await copy();
     let isFull = true;
     copied.onWrite((keys) => {

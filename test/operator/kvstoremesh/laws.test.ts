@@ -50,15 +50,15 @@ const scripts = fc
 /** Each run has three kvstores and two meshes. */
 const RUNS = { numRuns: Number(process.env['PROPERTY_RUNS'] ?? 40) };
 
-describe('agents that follow the copy of a mesh, under faults of all that is on the way', () => {
-  it('I9: they end with exactly what following the remote clusters directly gives', async () => {
+describe('agents that follow the copy of a mesh, under faults of all parts', () => {
+  it('I9: they end with exactly the same state as by following the remote clusters directly', async () => {
     await fc.assert(
       fc.asyncProperty(scripts, (script) => I9_reconnectIsColdStart(script, makeMesh)),
       RUNS,
     );
   });
 
-  it('I10: of a cluster that is removed they keep nothing', async () => {
+  it('I10: they keep nothing of a removed cluster', async () => {
     await fc.assert(
       fc.asyncProperty(scripts, (script) => I10_noOrphans(script, makeMesh)),
       RUNS,

@@ -54,7 +54,7 @@ afterEach(async () => {
   await Promise.all(ended);
 });
 
-it('a second kvstoremesh of a kvstore waits, says for whom, and begins when the first one ends', async () => {
+it('a second kvstoremesh of a kvstore waits, reports for whom, and starts when the first one ends', async () => {
   await advance(clock, 60_000);
   expect([one.begun, one.writer.holder]).toEqual([true, undefined]);
   expect([one.writer.mayWrite(), two.writer.mayWrite()]).toEqual([true, false]);
@@ -64,7 +64,7 @@ it('a second kvstoremesh of a kvstore waits, says for whom, and begins when the 
   expect([one.outcome, two.begun, two.writer.holder]).toEqual(['ended', true, undefined]);
 });
 
-it('a second one begins when the first is gone without a word; that one learns it when it is back', async () => {
+it('a second one starts when the first was killed; the first detects it when it is back', async () => {
   one.backend.link.blackHole();
   for (let seconds = 0; seconds < 60; seconds++) {
     await advance(clock, 1000);
@@ -77,7 +77,7 @@ it('a second one begins when the first is gone without a word; that one learns i
   expect([one.outcome, two.outcome]).toEqual(['taken', undefined]);
 });
 
-it('one that was cut off for longer than its lock lasts goes on, where no other has taken it', async () => {
+it('one that was disconnected for longer than its lock continues if no other has acquired it', async () => {
   await two.end();
   one.backend.link.down();
   await advance(clock, 120_000);
@@ -89,7 +89,7 @@ it('one that was cut off for longer than its lock lasts goes on, where no other 
   expect([two.begun, two.writer.holder]).toEqual([false, expect.any(String)]);
 });
 
-it('one without the right to the lock copies without', async () => {
+it('one without the right to the lock copies without it', async () => {
   const three = new Process(server, clock);
   three.backend.link.forbid(WRITER_LOCK);
   await advance(clock, 1000);

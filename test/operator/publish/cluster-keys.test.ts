@@ -16,7 +16,7 @@ const KEY = 'cilium/state/nodes/v1/a/n1';
 const CONFIG = 'cilium/cluster-config/a';
 const random = (): number => 0.5;
 
-describe('what a cluster publishes beside others who write there', () => {
+describe('the keys of a cluster beside other writers', () => {
   const node = {
     ...{ name: 'n1', addresses: [{ type: 'InternalIP', ip: '192.168.0.1' }], bootID: 'b' },
     ...{
@@ -69,7 +69,7 @@ describe('what a cluster publishes beside others who write there', () => {
     return keeper;
   }
 
-  it('leaves alone what the agent of a node has registered alike, and puts it when that is gone (OPERATOR 10)', async () => {
+  it('include a node equal to that of its agent only when the key of the agent is deleted (OPERATOR 10)', async () => {
     await agent.update(KEY, registered, { leased: true });
     const before = revision(KEY);
     publish();
@@ -80,7 +80,7 @@ describe('what a cluster publishes beside others who write there', () => {
     expect(there(KEY)).toBe(textOfBytes(published));
   });
 
-  it('leaves alone what an agent registers that comes later (regression: it took the key from its lease)', async () => {
+  it('do not replace a key that an agent registers later (regression: it took the key from its lease)', async () => {
     publish();
     await advance(clock, 1000);
     expect(there(KEY)).toBe(textOfBytes(published));
@@ -93,7 +93,7 @@ describe('what a cluster publishes beside others who write there', () => {
     expect(there(KEY)).toBe(textOfBytes(published));
   });
 
-  it('puts a node over what its agent has registered otherwise', async () => {
+  it('replace a node that its agent has registered with other values', async () => {
     const other = encodeNode({ ...node, cluster: 'a', clusterID: 1, bootID: 'old' });
     await agent.update(KEY, other, { leased: true });
     publish();
@@ -101,7 +101,7 @@ describe('what a cluster publishes beside others who write there', () => {
     expect(there(KEY)).toBe(textOfBytes(published));
   });
 
-  it('puts a node without a lease: it stays when the publisher ends', async () => {
+  it('include a node without a lease: it stays when the publisher ends', async () => {
     publish();
     await advance(clock, 1000);
     expect(there(CONFIG)).toBeDefined();
@@ -111,7 +111,7 @@ describe('what a cluster publishes beside others who write there', () => {
     expect([there(KEY) !== undefined, there(CONFIG)]).toEqual([true, undefined]);
   });
 
-  it('refuses a value that no reader takes, and is complete without it (regression: the canary waited for it)', async () => {
+  it('exclude a value that no reader accepts, and are complete without it (regression: the canary waited for it)', async () => {
     const publisher = publish();
     await advance(clock, 1000);
     publisher.upsertNode({ ...node, bootID: 'x'.repeat(2 << 20) });
@@ -120,7 +120,7 @@ describe('what a cluster publishes beside others who write there', () => {
     expect(publisher.status().resources.nodes).toMatchObject({ keys: 0, pending: 0, refused: 1 });
   });
 
-  it('refuses a value that etcd does not take in a request with what goes with it (regression: no canary ever came)', async () => {
+  it('exclude a value that etcd does not accept in a request with its other operations (regression: no canary ever came)', async () => {
     const publisher = publish();
     const most = 1.5 * 1024 * 1024 - 512;
     const rest = published.length - 1 + KEY.length;
@@ -131,7 +131,7 @@ describe('what a cluster publishes beside others who write there', () => {
     expect([refusedWith(most), refusedWith(most + 1)]).toEqual([0, 1]);
   });
 
-  describe('publishes nothing that a reader of the mesh rejects', () => {
+  describe('are valid for every reader of the mesh', () => {
     const CLUSTER = 'k8s:io.cilium.k8s.policy.cluster';
     const LABELS = parseLabels('k8s:app=web;') ?? [];
     const rejected: string[] = [];
@@ -152,7 +152,7 @@ describe('what a cluster publishes beside others who write there', () => {
           .kvs.map(({ key, value }) => [key.slice(prefix.length + 13), textOfBytes(value) ?? '']),
       );
 
-    it('and adds the label of the cluster to identities (regression: Cilium 1.17 ignored them)', async () => {
+    it('and add the label of the cluster to identities (regression: Cilium 1.17 ignored them)', async () => {
       publisher.upsertIdentity(65_792, LABELS);
       publisher.upsertIdentity(65_793, parseLabels(`${CLUSTER}=a;k8s:app=web;`) ?? []);
       await advance(clock, 1000);
@@ -161,7 +161,7 @@ describe('what a cluster publishes beside others who write there', () => {
       expect(rejected).toEqual([]);
     });
 
-    it('such as an identity of another cluster, by its labels or its number', async () => {
+    it('without an identity of another cluster, by its labels or its number', async () => {
       publisher.upsertIdentity(65_792, LABELS);
       publisher.upsertIdentity(65_792, parseLabels(`${CLUSTER}=b;`) ?? []);
       publisher.upsertIdentity(131_400, LABELS);
@@ -174,7 +174,7 @@ describe('what a cluster publishes beside others who write there', () => {
       expect(publisher.status().resources.identities.refused).toBe(2);
     });
 
-    it('and writes IPs under canonical keys (regression: FD00::1, which nobody reads)', async () => {
+    it('and with canonical keys for IPs (regression: FD00::1, which no reader accepts)', async () => {
       publisher.upsertIP({ key: 'FD00::1', identity: 65_792, hostIP: '192.168.0.1', encryptKey: 0 });
       publisher.upsertIP({ key: 'FD00:0::/64', identity: 65_793, encryptKey: 0 });
       publisher.upsertIP({ key: '10.0.0.1.2', identity: 65_792, encryptKey: 0 });
@@ -192,14 +192,14 @@ describe('what a cluster publishes beside others who write there', () => {
       ['ipv6SecondaryAllocCIDRs', { ipv6SecondaryAllocCIDRs: ['fd00::/129'] }],
       ['addresses', { addresses: [{ type: 'InternalIP', ip: '10.0.0.256' }] }],
       ['encryptionKey', { encryptionKey: 300 }],
-    ])('such as a node whose %s is not valid', async (_, change) => {
+    ])('without a node whose %s is invalid', async (_, change) => {
       publisher.upsertNode({ ...node, ...change });
       await advance(clock, 1000);
       expect([values('nodes/v1/a/'), rejected.length]).toEqual([{}, 1]);
     });
   });
 
-  it('waits for what it promises where its lease is lost during the write (regression: it was put again at once)', async () => {
+  it('wait for the promised canaries if the lease is lost during the write (regression: it was written again at once)', async () => {
     const listeners = vi.spyOn(backend, 'onLeaseLost');
     const update = backend.updateIfDifferent.bind(backend);
     const puts = vi.spyOn(backend, 'updateIfDifferent').mockImplementationOnce(async (...write) => {
@@ -217,7 +217,7 @@ describe('what a cluster publishes beside others who write there', () => {
     expect([puts.mock.calls.length, keeper.status().published?.synced]).toEqual([2, true]);
   });
 
-  it('does not promise what is lost again while the rest is awaited (regression: it was not asked once more)', async () => {
+  it('do not promise a canary that is lost again during the wait for the others (regression: it was not checked again)', async () => {
     const last = deferred();
     const asked = vi.fn(() => Promise.resolve());
     keepConfig([{ synced: asked }, { synced: () => last.promise }]);
@@ -231,7 +231,7 @@ describe('what a cluster publishes beside others who write there', () => {
     expect([asked.mock.calls.length, there(CONFIG)]).toEqual([2, undefined]);
   });
 
-  it('asks anew what it promises when it runs again (regression: leases lost meanwhile were not noticed)', async () => {
+  it('check the promised canaries again in a new run (regression: leases lost in the meantime were not detected)', async () => {
     const synced = vi.fn(() => Promise.resolve());
     const keeper = keepConfig([{ synced }]);
     await advance(clock, 1000);
@@ -245,7 +245,7 @@ describe('what a cluster publishes beside others who write there', () => {
     expect([there(CONFIG), keeper.status().published?.synced]).toEqual([undefined, false]);
   });
 
-  it('promises canaries in its configuration over whatever was there', async () => {
+  it('promise canaries in the configuration, whatever it was before', async () => {
     await put(CONFIG, { id: 9, capabilities: { syncedCanaries: true } });
     keepConfig([]);
     await advance(clock, 1000);
@@ -255,7 +255,7 @@ describe('what a cluster publishes beside others who write there', () => {
     });
   });
 
-  it('without canaries never writes over the configuration of one who promises more (OPERATOR 16)', async () => {
+  it('without canaries never replace the configuration of a writer that promises more (OPERATOR 16)', async () => {
     await put(CONFIG, { id: 1, capabilities: { cached: true } });
     const before = revision(CONFIG);
     const keeper = keepConfig();
@@ -267,7 +267,7 @@ describe('what a cluster publishes beside others who write there', () => {
     expect(keeper.status().published).toMatchObject({ synced: true, writes: 1 });
   });
 
-  it('says so when another cluster has the same id, and goes on', async () => {
+  it('report another cluster with the same id, and continue', async () => {
     await put('cilium/cluster-config/b', { id: 1, capabilities: {} });
     const keeper = keepConfig([]);
     await advance(clock, 1000);

@@ -224,8 +224,8 @@ async function run(script: readonly Happening[]): Promise<void> {
 const { numRuns = 1_000 } = fc.readConfigureGlobal();
 const RUNS = Math.ceil(numRuns / 25);
 
-describe('a cluster that is published', () => {
-  it('never loses to its readers what is still said, whenever the publisher dies and leases run out, and ends as said', async () => {
+describe('a published cluster', () => {
+  it('never loses an existing object for its readers, whenever the publisher dies and leases expire, and ends in the desired state', async () => {
     await fc.assert(fc.asyncProperty(happenings, run), { numRuns: RUNS });
   });
 });

@@ -123,7 +123,7 @@ class Cluster {
 }
 
 describe('global namespaces', () => {
-  it('are those of upstream: annotated, annotated anew, no longer annotated, deleted', async () => {
+  it('equal those of upstream: annotated, annotated again, no longer annotated, deleted', async () => {
     const cluster = new Cluster();
     await cluster.annotate('don', 'true', true);
     await cluster.annotate('quixote', undefined, true);

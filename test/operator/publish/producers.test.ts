@@ -294,7 +294,7 @@ describe('the producers of a cluster', () => {
     ['of global namespaces', true],
     ['of namespaces that are annotated', false],
   ])(
-    'keep the kvstore, and a mesh that follows, equal to the objects %s: through edits, restarts, lost leases and other hands',
+    'keep the kvstore, and a mesh that follows, equal to the objects %s: through edits, restarts, lost leases and other writers',
     async (_, globalByDefault) => {
       const run = async (script: readonly Happening[]): Promise<void> => {
         const world = new ProducerWorld(globalByDefault);

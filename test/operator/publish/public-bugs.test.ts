@@ -149,8 +149,8 @@ async function register(world: World, name: string, cluster = CLUSTER): Promise<
   });
 }
 
-describe('a public bug of upstream, and ours', () => {
-  it('#21202: the key of a living node dies with the operator', async () => {
+describe('a public bug of upstream, and the behaviour here', () => {
+  it('#21202: the key of a live node expires with the operator', async () => {
     const found = await outcomes(nodeRules, async (world, rule) => {
       await register(world, 'n1');
       await world.user(NODES).create('n1');
@@ -161,7 +161,7 @@ describe('a public bug of upstream, and ours', () => {
     expect(found).toEqual({ ours: [`${NODE_KEYS}prod/n1`], upstream: [] });
   });
 
-  it('#20968: a key without a cluster is taken for a leftover of the own one; so are those of a cluster whose name is longer', async () => {
+  it('#20968: a key without a cluster counts as a leftover of the own one; so do those of a cluster with a longer name', async () => {
     const others = [`${NODE_KEYS}prod-eu/n9`, `${NODE_KEYS}prod-n7`];
     const found = await outcomes(nodeRules, async (world, rule) => {
       await register(world, 'n9', 'prod-eu');
@@ -173,7 +173,7 @@ describe('a public bug of upstream, and ours', () => {
     expect(found).toEqual({ ours: [...others, `${NODE_KEYS}prod/n1`], upstream: [`${NODE_KEYS}prod/n1`] });
   });
 
-  it('#21133: all nodes are taken for leftovers while no CiliumNode has been made yet', async () => {
+  it('#21133: all nodes count as leftovers while no CiliumNode exists', async () => {
     const found = await outcomes(nodeRules, async (world, rule) => {
       await register(world, 'n1');
       await world.run(rule);
@@ -182,7 +182,7 @@ describe('a public bug of upstream, and ours', () => {
     expect(found).toEqual({ ours: [`${NODE_KEYS}prod/n1`], upstream: [] });
   });
 
-  it('#25562, #44020: an address that a new endpoint has reused loses its key when the old endpoint goes', async () => {
+  it('#25562, #44020: an address that a new endpoint has reused loses its key when the old endpoint is deleted', async () => {
     const found = await outcomes(ipRules, async (world, rule) => {
       const user = world.user(ENDPOINTS, 'shop');
       const networking = { addressing: [{ ipv4: '10.1.0.1' }], node: '192.0.2.1' };
@@ -203,7 +203,7 @@ describe('a public bug of upstream, and ours', () => {
     expect(found).toEqual({ ours: ['new'], upstream: [] });
   });
 
-  it('#33153: the copy of one cluster goes with another whose name is shorter', async () => {
+  it('#33153: the copy of one cluster is deleted with another whose name is shorter', async () => {
     const keys = ['cilium/cache/nodes/v1/eu/n1', 'cilium/cache/nodes/v1/eu2/n1'];
     const removals: Readonly<Record<string, Rule>> = {
       ours: async ({ backend: local, clock }) => {

@@ -16,7 +16,7 @@ import { advance, settle } from '../../kvstore/support/settle.ts';
 
 const CANARY = 'synced/p';
 
-describe('keys below a prefix that are published', () => {
+describe('published keys below a prefix', () => {
   let clock: ManualClock;
   let server: MemoryServer;
   let backend: FaultyMemory;
@@ -66,7 +66,7 @@ describe('keys below a prefix that are published', () => {
     for (const [name, value] of Object.entries(said)) prefix.upsert(name, bytesOfText(value));
   };
 
-  it('are as they are said to be, and gone when they are not said any more', async () => {
+  it('have their desired values, and are deleted when they are not desired any more', async () => {
     const prefix = publish();
     say(prefix, { a: '1', b: '1', own: '1' });
     expect(prefix.status()).toMatchObject({
@@ -90,7 +90,7 @@ describe('keys below a prefix that are published', () => {
     expect(prefix.status()).toMatchObject({ keys: 2, pending: 0, writes: 5, lastFailure: undefined });
   });
 
-  it('are put again when they are lost with their lease, or somebody deletes or overwrites them', async () => {
+  it('are written again if they are lost with their lease, or another client deletes or overwrites them', async () => {
     const prefix = publish();
     say(prefix, { a: '1', b: '1' });
     await settle(6);
@@ -114,7 +114,7 @@ describe('keys below a prefix that are published', () => {
     expect(there()).toEqual(leased === false ? { 'p/a': '1' } : {}); // the canary always goes with its publisher
   });
 
-  it('take away what a former life has left when all is said, nothing else and not before; then the canary is there', async () => {
+  it('replace leftovers of an earlier run after all values are known, no others and not before; then the canary is written', async () => {
     await put('own-old', '1');
     await put('own-again', '1');
     await put('others', '1');
@@ -135,7 +135,7 @@ describe('keys below a prefix that are published', () => {
     expect(below()).toHaveProperty('own-late');
   });
 
-  it('are not put where they are as they are to be, and need no lease', async () => {
+  it('are not written if they have the desired values, and require no lease', async () => {
     const revision = await put('own', '1');
     const prefix = publish({ leased: false });
     say(prefix, { own: '1' });
@@ -143,14 +143,14 @@ describe('keys below a prefix that are published', () => {
     expect(server.range(prefixRange('p/')).kvs).toMatchObject([{ modRevision: revision }]);
   });
 
-  it('take away what a former life has left where nothing is said in this one', async () => {
+  it('replace leftovers of an earlier run even if none is desired now', async () => {
     await put('own-old', '1');
     await publish().markSynced();
     await settle(6);
     expect(below()).toEqual({});
   });
 
-  it('are put together where many are said at once', async () => {
+  it('are batched if many are set at the same time', async () => {
     const txn = vi.spyOn(server, 'txn');
     say(publish(), Object.fromEntries(Array.from({ length: 50 }, (_, i) => [`n${i}`, '1'])));
     await settle(6);
@@ -161,7 +161,7 @@ describe('keys below a prefix that are published', () => {
     expect(Object.keys(below())).toHaveLength(50);
   });
 
-  it('write the canary last: a reader that sees it misses nothing that is said, and has nothing that is not', async () => {
+  it('are all written before the canary: a reader that sees it misses no desired key, and has no other', async () => {
     await put('own-old', '1');
     const prefix = publish({ canary: CANARY });
     say(prefix, { a: '1', b: '1' });
@@ -178,7 +178,7 @@ describe('keys below a prefix that are published', () => {
     expect(atCanary).toEqual([{ a: '1', b: '1' }]);
   });
 
-  it('are synced without a canary once all that was said is there', async () => {
+  it('are synced without a canary when all desired values are written', async () => {
     const prefix = publish();
     say(prefix, { a: '1' });
     await settle(6);
@@ -191,7 +191,7 @@ describe('keys below a prefix that are published', () => {
     expect(prefix.status()).toMatchObject({ synced: true, pending: 0 });
   });
 
-  it('leave what a former life has left while nothing is said, where that is wanted', async () => {
+  it('keep leftovers of an earlier run while none is desired, if configured', async () => {
     await put('own-old', '1');
     const prefix = publish({ keepWhenEmpty: true });
     await prefix.markSynced();
@@ -208,7 +208,7 @@ describe('keys below a prefix that are published', () => {
     expect(Object.keys(there())).toEqual(['p/a', 'q/a']);
   });
 
-  it('are no larger than a reader takes: one that is goes, is counted, and said with its size', async () => {
+  it('are limited to the size that a reader accepts: a larger one is deleted, counted, and reported with its size', async () => {
     const rejections = new RejectionLog();
     const prefix = publish({ rejections });
     const most = VALUE_LIMITS.bytes - 512 - 'p/a'.length;
@@ -230,7 +230,7 @@ describe('keys below a prefix that are published', () => {
     });
   });
 
-  it('say what failed last, and count it', async () => {
+  it('report and count the last failure', async () => {
     const failed: string[] = [];
     const prefix = publish({ onFailure: (_error, task) => failed.push(task) });
     await settle(6);
@@ -248,7 +248,7 @@ describe('keys below a prefix that are published', () => {
     expect([below(), prefix.status().pending]).toEqual([{ a: '1' }, 0]);
   });
 
-  describe('beside others who may say the same', () => {
+  describe('keys with other writers of the same values', () => {
     const isAsGood = (found: Uint8Array, wanted: Uint8Array): boolean =>
       textOfBytes(found)?.toLowerCase() === textOfBytes(wanted)?.toLowerCase();
     const revisions = (): Record<string, number> =>
@@ -256,7 +256,7 @@ describe('keys below a prefix that are published', () => {
         server.range(prefixRange('p/')).kvs.map(({ key, modRevision }) => [key, modRevision]),
       );
 
-    it('put nothing before they know what is there, and then not what is as good', async () => {
+    it('are not written before the existing ones are known, and then only if those are not sufficient', async () => {
       await put('a', 'ONE');
       await put('b', 'two');
       const before = revisions();
@@ -274,7 +274,7 @@ describe('keys below a prefix that are published', () => {
       expect(prefix.status()).toMatchObject({ pending: 0, synced: true });
     });
 
-    it('put their own when what was as good is gone, or is not any more, and leave what becomes as good', async () => {
+    it('are written when a sufficient one is deleted or becomes insufficient, and kept when another becomes sufficient', async () => {
       await put('a', 'ONE');
       const failed: unknown[] = [];
       const prefix = publish({ isAsGood, onFailure: (error) => failed.push(error) });
@@ -309,7 +309,7 @@ describe('keys below a prefix that are published', () => {
   });
 });
 
-it('the later of two failures is the latest; the first of two of one moment', () => {
+it('report the later of two failures, and the first of two at one moment', () => {
   const failureAt = (at: number): Failure => ({ code: 'internal', message: '', at });
   const [early, late, same] = [failureAt(1), failureAt(2), failureAt(1)];
   expect(latest(undefined, undefined)).toBeUndefined();

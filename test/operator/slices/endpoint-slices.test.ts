@@ -224,7 +224,7 @@ const step: fc.Arbitrary<Step> = fc.oneof(
 );
 
 describe('the plan of slices', () => {
-  it('has each endpoint once, comes to be on the server, and takes none away that moves', () => {
+  it('contains each endpoint once, is written to the server, and never removes one that moves', () => {
     const mode = fc.constantFrom<SliceMode>('identity', 'fcfs');
     fc.assert(
       fc.property(mode, fc.array(step, { minLength: 10, maxLength: 40, size: 'max' }), (of, script) => {
@@ -252,7 +252,7 @@ describe('the plan of slices', () => {
       slices.put('shop', coreOf({ namespace: 'shop', name: each, id, ip: '10.0.0.1' }));
   };
 
-  it('fills the fullest slice that has room, and has those of one identity together', () => {
+  it('fills the fullest slice with room, and keeps those of one identity together', () => {
     const slices = new EndpointSlices({ most: MOST, random: Math.random });
     put(slices, 1001, 'a', 'b', 'c', 'd', 'e', 'f');
     put(slices, 1002, 'x');
@@ -264,14 +264,14 @@ describe('the plan of slices', () => {
     expect(together(slices)).toEqual(['chi', 'efg', 'j', 'x']);
   });
 
-  it('takes a hundred of any identity in the order in which they come, where that is wanted', () => {
+  it('takes a hundred of any identity in the order of arrival, if configured', () => {
     const slices = new EndpointSlices({ mode: 'fcfs', random: Math.random });
     for (let i = 0; i < 101; i++) put(slices, 1000 + (i % 7), `pod-${i}`);
     slices.put('bank', coreOf({ namespace: 'bank', name: 'pod-0', id: 1001, ip: '10.0.0.1' }));
     expect([...slices.dirty].map((of) => slices.get(of)?.endpoints.size)).toEqual([100, 1, 1]);
   });
 
-  it('gives names as upstream does, and none twice', () => {
+  it('generates names like upstream, and none twice', () => {
     const drawn = [...new Array(14).fill(0), ...new Array(14).fill(0), ...new Array(14).fill(0.999)];
     const slices = new EndpointSlices({ most: 1, random: () => drawn.shift() ?? 0 });
     put(slices, 1001, 'a', 'b');
@@ -279,14 +279,14 @@ describe('the plan of slices', () => {
   });
 });
 
-describe('what a slice has of an endpoint', () => {
+describe('the fields of an endpoint in a slice', () => {
   const networking = { addressing: [{ ipv4: '10.0.0.1' }] };
   const endpoint = (status: unknown): KubernetesObject => ({
     ...{ metadata: { namespace: 'shop', name: 'a', uid: 'u', resourceVersion: '1' } },
     status,
   });
 
-  it('is its identity, networking, encryption and named ports; nothing without the first two', () => {
+  it('are its identity, networking, encryption and named ports; none without the first two', () => {
     const id = 1001;
     expect(coreEndpoint(endpoint({ identity: { id }, networking }))).toStrictEqual({
       ...{ name: 'a', id, networking, encryption: {} },
@@ -302,7 +302,7 @@ describe('what a slice has of an endpoint', () => {
       expect(coreEndpoint(endpoint(status))).toBeUndefined();
   });
 
-  it('is read from the server with all that it has there, but for what names none', () => {
+  it('are read from the server completely, except for unnamed ones', () => {
     const slice = (endpoints: unknown): KubernetesObject => ({
       ...{ metadata: { name: 'ces-1', uid: 'u', resourceVersion: '1' }, endpoints },
     });

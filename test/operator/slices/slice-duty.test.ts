@@ -169,7 +169,7 @@ class World {
 }
 
 describe('the slices of endpoints', () => {
-  it('have what readers need, are gathered for half a second, and go when they are empty', async () => {
+  it('contain the fields for readers, are batched for half a second, and are deleted when they are empty', async () => {
     const world = new World('identity');
     world.start();
     await advance(world.clock, 3000);
@@ -203,7 +203,7 @@ describe('the slices of endpoints', () => {
     await world.stop();
   });
 
-  it('are not written once more when an API server that is behind shows an earlier write', async () => {
+  it('are not written again if an API server that is behind shows an earlier write', async () => {
     const world = new World('identity');
     await world.put('shop', 'a', 1001, '10.0.0.1');
     world.start();
@@ -227,7 +227,7 @@ describe('the slices of endpoints', () => {
     await world.stop();
   });
 
-  it('are tried for as long as it takes, where upstream gives up after 15 times', async () => {
+  it('are retried without limit, while upstream gives up after 15 attempts', async () => {
     const world = new World('identity');
     world.api.deny('create', 'ciliumendpointslices');
     world.start();
@@ -249,7 +249,7 @@ describe('the slices of endpoints', () => {
     await world.stop();
   });
 
-  it('are tried again after a second once they were written in between', async () => {
+  it('are retried after a second if they were written in between', async () => {
     const world = new World('identity');
     world.start();
     await world.put('shop', 'a', 1001, '10.0.0.1');
@@ -269,7 +269,7 @@ describe('the slices of endpoints', () => {
     await world.stop();
   });
 
-  it('are made again when they are gone on a server whose watch is behind', async () => {
+  it('are created again if they are missing on a server whose watch is behind', async () => {
     const world = new World('identity');
     await world.put('shop', 'a', 1001, '10.0.0.1');
     world.start();
@@ -319,7 +319,7 @@ describe('the slices of endpoints', () => {
     await ended;
   });
 
-  it('are created and deleted with a word for the log, and updated without one', async () => {
+  it('are created and deleted with a log line, and updated without one', async () => {
     const world = new World('identity');
     world.start();
     await world.put('shop', 'a', 1001, '10.0.0.1');
@@ -366,7 +366,7 @@ describe('the slices of endpoints', () => {
     fc.record({ do: fc.constant('copy' as const), at, n: fc.nat(2) }),
   );
 
-  it('hold each endpoint once, and none is missing while it moves, whatever happens meanwhile', async () => {
+  it('contain each endpoint once, and none is missing while it moves, whatever happens in the meantime', async () => {
     await fc.assert(
       fc.asyncProperty(
         fc.constantFrom<SliceMode>('identity', 'fcfs'),

@@ -283,12 +283,12 @@ describe('the slices of endpoints, in every small history', () => {
     },
   );
 
-  it('would miss one while it moves by the rule of 1.17, which writes first where it was', async () => {
+  it('would miss one while it moves by the rule of 1.17, which updates the old slice first', async () => {
     expect((await histories(upstream, 'identity', 0)).first).toMatch(/^a was in none/);
   });
 });
 
-it('the slices of a start are taken over in steps, and what happens meanwhile counts', async () => {
+it('the slices of a start are taken over in steps, and concurrent changes count', async () => {
   const clock = new ManualClock();
   const cluster = new TinyCluster();
   const [endpoints, slices] = [new Shown(cluster, CEPS), new Shown(cluster, CES)];
