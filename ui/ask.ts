@@ -2,16 +2,16 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import type { ProblemDocument } from '../src/api/problem.ts';
 import { fetchAgent } from './token.tsx';
 
-/** What has been answered so far: a document, a problem, or nothing yet. */
+/** The last answer: a document, a problem, or undefined while loading. */
 export interface Answered<T> {
   readonly document?: T;
   readonly problem?: string;
 }
 
-/** The agent has not answered: what it said before is all there is. */
+/** The agent is unreachable. The last answer stays visible. */
 class NoAnswer extends Error {}
 
-/** Asks the agent that serves the page. Throws an error with one sentence. */
+/** Returns the document at a path of the agent. Throws an error with one sentence. */
 export async function ask<T>(path: string, signal?: AbortSignal): Promise<T> {
   try {
     const answer = await fetchAgent(path, signal);
@@ -19,13 +19,13 @@ export async function ask<T>(path: string, signal?: AbortSignal): Promise<T> {
     if (answer.ok || answer.status === 503) return document as T;
     throw new Error((document as ProblemDocument).detail);
   } catch (error) {
-    throw error instanceof TypeError ? new NoAnswer('The agent does not answer.') : error;
+    throw error instanceof TypeError ? new NoAnswer('The agent is unreachable.') : error;
   }
 }
 
 /**
- * The document at a path, asked for anew whenever `version` is another: when the answer before has come, however long that
- * took. What was answered before stays meanwhile, and while the agent does not answer.
+ * Returns the document at a path. If `version` changes, requests it again after the current request has ended. Keeps the last
+ * document until then, and while the agent is unreachable.
  */
 export function useAnswer<T>(path: string | undefined, version: unknown = 0): Answered<T> {
   const [state, setState] = useState<{ readonly path: string | undefined } & Answered<T>>({ path });
@@ -67,7 +67,7 @@ export function useAnswer<T>(path: string | undefined, version: unknown = 0): An
   return state.path === path ? state : {};
 }
 
-/** A path with parameters; those that are empty are left out. */
+/** Returns a path with parameters. Empty ones are omitted. */
 export function withQuery(path: string, parameters: Readonly<Record<string, string | undefined>>): string {
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(parameters)) if (value) query.set(name, value);

@@ -1,19 +1,19 @@
 import type { ChangeDocument } from '../src/api/routes/monitor-stream.ts';
 import { fetchAgent, isTokenNeeded } from './token.tsx';
 
-/** How many changes are kept for the live view. */
+/** Number of changes kept for the live view. */
 const KEPT = 500;
 
-/** Rates are counted for each second of the last minute. */
+/** Number of seconds for which changes are counted. */
 export const SECONDS = 60;
 
-/** A connection that was refused, and not only lost, is tried again after this time. */
+/** Delay before the next attempt to connect. */
 const RETRY_MS = 3_000;
 
-/** An event of a stream, as far as the agent sends such. */
+/** An event of a stream, with the fields that the agent sends. */
 type StreamEvent = { readonly [field in 'event' | 'id' | 'data']?: string };
 
-/** The events of a stream, as they come. */
+/** Yields the events of a stream. */
 async function* eventsOf(body: ReadableStream<Uint8Array>): AsyncGenerator<StreamEvent, void, void> {
   const reader = body.getReader();
   const decoder = new TextDecoder();
@@ -30,28 +30,28 @@ function fieldOf(line: string): readonly [name: string, value: string] {
   return [line.slice(0, colon), line.slice(colon + 2)];
 }
 
-/** How the connection to the agent stands. */
+/** State of the connection to the agent. */
 export type Connection = 'connecting' | 'live' | 'lost';
 
 /**
- * Every change of the agent while the page is open: the last 500 of them, how many came in each second, and a number that
- * goes up for each view to know that something is new. Reconnects by itself and goes on where it was.
+ * Receives the changes of the agent while the page is open. Keeps the last 500, the number per second, and version numbers that
+ * trigger a reload of views. Reconnects and resumes after the last change.
  */
 export class Feed {
   connection: Connection = 'connecting';
   /** Newest first. */
   changes: readonly ChangeDocument[] = [];
-  /** For each type, changes in each of the last seconds, the current one last. */
+  /** For each type, the number of changes in each of the last seconds, the current second last. */
   readonly rates: Readonly<Record<ChangeDocument['type'], number[]>> = {
     ip: new Array<number>(SECONDS).fill(0),
     service: new Array<number>(SECONDS).fill(0),
     node: new Array<number>(SECONDS).fill(0),
   };
-  /** For each type, goes up when something of it has changed. */
+  /** For each type, a number that increases with each change. */
   readonly versions: Record<ChangeDocument['type'], number> = { ip: 0, service: 0, node: 0 };
-  /** Goes up when all that is shown is to be asked for anew: the agent is back, or changes were missed. */
+  /** Increases when all views must reload: after a reconnect or lost changes. */
   epoch = 0;
-  /** When changes were missed last, if any were. */
+  /** Time of the last lost changes. */
   missedAt: Date | undefined;
   #last = '';
   readonly #listeners = new Set<() => void>();
@@ -63,20 +63,20 @@ export class Feed {
     setInterval(() => this.#flush(), 250);
   }
 
-  /** Not with an EventSource: that shows no token. */
+  /** Does not use an EventSource, because it cannot send a token. */
   async #open(): Promise<void> {
     try {
       const answer = await fetchAgent(this.#last === '' ? '/v1/monitor' : `/v1/monitor?from=${this.#last}`);
       if (answer.ok && answer.body !== null)
-        for await (const event of eventsOf(answer.body)) this.#heard(event);
+        for await (const event of eventsOf(answer.body)) this.#receive(event);
     } catch {
-      // It is lost, whatever has happened.
+      // all errors mean a lost connection
     }
     this.#connected('lost');
     if (!isTokenNeeded()) setTimeout(() => this.#open(), RETRY_MS);
   }
 
-  #heard({ event, id, data }: StreamEvent): void {
+  #receive({ event, id, data }: StreamEvent): void {
     if (id !== undefined) this.#last = id;
     if (event === 'synced') {
       if (this.connection === 'lost') this.epoch++;
@@ -94,7 +94,7 @@ export class Feed {
     }
   }
 
-  /** Calls back when anything of it has changed, at most four times a second. Gives how to end that. */
+  /** Calls the listener after changes, at most four times per second. Returns a function that unsubscribes it. */
   onChange(listener: () => void): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);

@@ -17,7 +17,8 @@ function detailOf({ value }: ChangeDocument): string {
   if (value === undefined) return '';
   if ('prefix' in value)
     return `identity ${value.identity}${value.podName === undefined ? '' : `, pod ${value.namespace}/${value.podName}`}`;
-  if ('backends' in value) return `${value.backends.length} backends`;
+  if ('backends' in value)
+    return `${value.backends.length} ${value.backends.length === 1 ? 'backend' : 'backends'}`;
   return value.addresses.map(({ ip }) => ip).join(' ');
 }
 
@@ -26,7 +27,7 @@ function Line({ change }: { change: ChangeDocument }): VNode {
   return (
     <li class={kind === 'delete' ? 'gone' : 'came'}>
       <time dateTime={at}>{new Date(at).toLocaleTimeString()}</time>
-      <span title={kind === 'delete' ? 'gone' : 'came or changed'}>{kind === 'delete' ? '−' : '+'}</span>
+      <span title={kind === 'delete' ? 'deleted' : 'added or changed'}>{kind === 'delete' ? '−' : '+'}</span>
       <span class="faint">{type}</span>
       <a href={hrefOf(change)}>{key}</a>
       <span>{detailOf(change)}</span>
@@ -34,7 +35,7 @@ function Line({ change }: { change: ChangeDocument }): VNode {
   );
 }
 
-/** Every change as it happens; can be paused and filtered. */
+/** Shows all changes; can be paused and filtered. */
 export function Live({ feed, parameters }: { feed: Feed; parameters: URLSearchParams }): VNode {
   const [held, setHeld] = useState<readonly ChangeDocument[]>();
   const type = parameters.get('type') ?? '';
@@ -50,7 +51,7 @@ export function Live({ feed, parameters }: { feed: Feed; parameters: URLSearchPa
           aria-pressed={held !== undefined}
           onClick={() => setHeld(held === undefined ? feed.changes : undefined)}
         >
-          {held === undefined ? 'Pause' : 'Go on'}
+          {held === undefined ? 'Pause' : 'Continue'}
         </button>
         <label for="type">type</label>
         <select
@@ -74,13 +75,11 @@ export function Live({ feed, parameters }: { feed: Feed; parameters: URLSearchPa
         />
       </div>
       {feed.missedAt !== undefined && (
-        <p class="faint">Changes were missed before {feed.missedAt.toLocaleTimeString()}.</p>
+        <p class="faint">Changes were lost before {feed.missedAt.toLocaleTimeString()}.</p>
       )}
       {changes.length === 0 && (
         <Empty>
-          {feed.changes.length === 0
-            ? 'Nothing has changed since the page was opened.'
-            : 'None of the last changes is so.'}
+          {feed.changes.length === 0 ? 'No changes since the page was opened.' : 'No matching changes.'}
         </Empty>
       )}
       <ol class="feed" aria-live="off">

@@ -29,7 +29,7 @@ function podCIDRs(node: NodeDocument): readonly string[] {
   return all.filter((cidr) => cidr !== undefined);
 }
 
-/** The table of nodes: how each is reached. */
+/** Shows the nodes with their addresses. */
 export function Nodes({ parameters, version }: { parameters: URLSearchParams; version: string }): VNode {
   const cluster = parameters.get('cluster') ?? '';
   const path = withQuery('/v1/nodes', { cluster, limit: '1000' });
@@ -41,7 +41,7 @@ export function Nodes({ parameters, version }: { parameters: URLSearchParams; ve
   return (
     <Section title={cluster === '' ? 'Nodes' : `Nodes of ${cluster}`}>
       {cluster !== '' && <a href={addressOf('nodes')}>Nodes of all clusters</a>}
-      {document.items.length === 0 && <Empty>No node is known.</Empty>}
+      {document.items.length === 0 && <Empty>No nodes.</Empty>}
       <Table
         label="Table of nodes"
         head={['node', 'source', 'addresses', 'pods', 'key', 'WireGuard key', 'boot id']}
@@ -72,9 +72,7 @@ export function Nodes({ parameters, version }: { parameters: URLSearchParams; ve
           </tr>
         ))}
       </Table>
-      {document.continue !== undefined && (
-        <p class="faint">The first 1,000; the others: dpcache node list.</p>
-      )}
+      {document.continue !== undefined && <p class="faint">The first 1,000 nodes; all: dpcache node list.</p>}
     </Section>
   );
 }

@@ -54,7 +54,7 @@ function TableRow({ table }: { table: DatapathTableDocument }): VNode {
   );
 }
 
-/** What the kernel of the agent's machine has of what the caches say. */
+/** Shows the state of the kernel tables of the agent's machine. */
 function Datapath({ datapath }: { datapath: DatapathDocument }): VNode {
   const { kernel, pinFolder, dryRun, parts, tables, waitsFor, failures } = datapath;
   const isHeld = tables.some(({ held }) => held > 0);
@@ -62,7 +62,7 @@ function Datapath({ datapath }: { datapath: DatapathDocument }): VNode {
     <Section title="Datapath">
       <p class="faint">
         Linux {kernel}, pins in {pinFolder}
-        {dryRun && ', a dry run: nothing is written'}
+        {dryRun && ', dry run, nothing is written'}
       </p>
       <ul class="plain">
         {parts.map(({ name, state, missing }) => (
@@ -100,7 +100,7 @@ function Datapath({ datapath }: { datapath: DatapathDocument }): VNode {
   );
 }
 
-/** Clusters, counts and rates. */
+/** Shows clusters, counts and rates. */
 export function Overview({ feed, second }: { feed: Feed; second: number }): VNode {
   const { document: status, problem } = useAnswer<StatusDocument>('/v1/status', Math.floor(second / 2));
   if (status === undefined) return <Empty problem={problem} />;
@@ -113,7 +113,7 @@ export function Overview({ feed, second }: { feed: Feed; second: number }): VNod
   ];
   return (
     <>
-      <Section title="What is known">
+      <Section title="State">
         <ul class="counts">
           {counts.map(([name, count, view]) => (
             <li key={name}>
@@ -146,7 +146,7 @@ export function Overview({ feed, second }: { feed: Feed; second: number }): VNod
       </Section>
       {status.datapath !== undefined && <Datapath datapath={status.datapath} />}
       {status.rejected.total > 0 && (
-        <Section title="Last rejected">
+        <Section title="Last rejected items">
           <ul class="plain">
             {status.rejected.recent.map((text, at) => (
               <li key={`${at}${text}`}>{text}</li>

@@ -14,10 +14,10 @@ const VIEWS = ['overview', 'prefixes', 'services', 'nodes', 'live'] as const;
 const CONNECTIONS = {
   connecting: 'connecting',
   live: 'live',
-  lost: 'not connected: what is shown may be old',
+  lost: 'not connected: the page may be stale',
 };
 
-/** Counts up while the page is looked at: each second, and whenever something of the feed has changed. */
+/** Returns a number that increases with each change of the feed. */
 function useFeed(feed: Feed): number {
   const [count, setCount] = useState(0);
   useEffect(() => feed.onChange(() => setCount((before) => before + 1)), [feed]);

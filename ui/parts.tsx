@@ -4,7 +4,7 @@ import type { RestoredDocument } from '../src/api/read-model.ts';
 import { reservedIdentityName } from '../src/model/numeric-identity.ts';
 import { addressOf } from './address.ts';
 
-/** A heading with what belongs under it. */
+/** A section with a heading. */
 export function Section({ title, children }: { title: string; children: ComponentChildren }): VNode {
   return (
     <section aria-label={title}>
@@ -14,7 +14,7 @@ export function Section({ title, children }: { title: string; children: Componen
   );
 }
 
-/** What is shown where there is nothing, or nothing yet. */
+/** Shows a problem, or a text in place of missing content. */
 export function Empty({
   problem,
   children,
@@ -59,18 +59,18 @@ export function Table({
   );
 }
 
-/** A mark with a colour and, for whoever does not see it, a word. */
+/** A word with a colour. The word alone is sufficient for readers who cannot see the colour. */
 export function Mark({ good, children }: { good: boolean; children: ComponentChildren }): VNode {
   return <span class={good ? 'mark good' : 'mark bad'}>{children}</span>;
 }
 
-/** Of what only a checkpoint says: of when it is. Nothing of all else. */
+/** Shows the age of restored state; nothing for other state. */
 export function Restored({ restored }: { restored: RestoredDocument | undefined }): VNode | null {
   if (restored === undefined) return null;
   return <span class="restored">restored, as of {new Date(restored.knownAt).toLocaleString()}</span>;
 }
 
-/** What stands behind an identity: its reserved name, or the label that says most. */
+/** An identity with its reserved name or its most specific label. */
 export function Identity({
   identity,
   labels = [],
@@ -91,7 +91,7 @@ export function Identity({
 const WIDTH = 180;
 const HEIGHT = 36;
 
-/** How something went over the last minute. */
+/** A curve of the last minute. */
 export function Sparkline({ values, label }: { values: readonly number[]; label: string }): VNode {
   const most = Math.max(1, ...values);
   const step = WIDTH / (values.length - 1);
@@ -114,17 +114,17 @@ export function Sparkline({ values, label }: { values: readonly number[]; label:
 const ROW = 30;
 const BEYOND = 10;
 
-/** What a {@link VirtualList} shows. */
+/** Options of a {@link VirtualList}. */
 export interface VirtualListOptions {
   readonly label: string;
-  /** Rows that are there. */
+  /** Number of loaded rows. */
   readonly count: number;
   readonly row: (index: number) => VNode;
-  /** The end is near: more may be loaded. */
+  /** Called near the end of the list, to load more rows. */
   readonly onEnd: () => void;
 }
 
-/** A list of any length: only the rows in sight are in the page. All rows are of one height. */
+/** A list of any length. Only visible rows are in the page. All rows have the same height. */
 export function VirtualList({ label, count, row, onEnd }: VirtualListOptions): VNode {
   const box = useRef<HTMLDivElement>(null);
   const [first, setFirst] = useState(0);

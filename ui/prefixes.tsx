@@ -7,8 +7,8 @@ import { Empty, Identity, Restored, Section, VirtualList } from './parts.tsx';
 
 const RULES: Readonly<Record<ExplanationDocument['decidedBy'], string>> = {
   'only-claim': 'It is the only claim.',
-  'source-precedence': 'Its source is stronger than that of the next.',
-  'owner-name': 'Of equal sources, the owner whose name sorts first wins.',
+  'source-precedence': 'Its source is stronger than the source of the next claim.',
+  'owner-name': 'The sources are equal and the name of its owner sorts first.',
   'endpoint-over-cidr': 'An endpoint IP hides the CIDR of the same single address.',
 };
 
@@ -21,7 +21,7 @@ function Rung({ claim, first }: { claim: ClaimDocument; first: boolean }): VNode
         {owner !== undefined && ` (${owner})`}
       </span>
       <span>
-        says <code>{key}</code> is <Identity identity={identity} labels={labels} />
+        claims <code>{key}</code> as <Identity identity={identity} labels={labels} />
         {podName !== undefined && `, pod ${namespace}/${podName}`}
         {hostIP !== undefined && `, on ${hostIP}`} <Restored restored={restored} />
       </span>
@@ -38,7 +38,7 @@ function Ladder({ ip, second }: { ip: string; second: number }): VNode {
   );
   if (document === undefined) return <Empty problem={problem} />;
   return (
-    <Section title={`Who says so: ${document.prefix}`}>
+    <Section title={`Claims on ${document.prefix}`}>
       <ol class="ladder">
         {document.claims.map((claim, at) => (
           <Rung key={`${claim.key} ${claim.source} ${claim.owner ?? ''}`} claim={claim} first={at === 0} />
@@ -56,7 +56,7 @@ interface Loaded {
   readonly problem?: string;
 }
 
-/** The pages of a list that have been looked at so far; read from its beginning whenever `epoch` is another. */
+/** Returns the loaded pages of a list. If `epoch` changes, reads the list again from its beginning. */
 function usePages(path: string, epoch: number): Loaded & { readonly more: () => void } {
   const [loaded, setLoaded] = useState<Loaded>({ path, entries: [], next: undefined });
   const loading = useRef('');
@@ -83,7 +83,7 @@ function usePages(path: string, epoch: number): Loaded & { readonly more: () => 
   return { ...(loaded.path === path ? loaded : { path, entries: [], next: path }), more };
 }
 
-/** What a person types: an IP is explained, a CIDR looked into, a number is an identity, the rest a pod. */
+/** Returns the parameters for a search text: an IP, a CIDR, an identity number, or a pod. */
 function parametersOf(text: string): Readonly<Record<string, string>> {
   const asked = text.trim();
   if (asked === '') return {};
@@ -112,7 +112,7 @@ function Row({ entry }: { entry: EntryDocument }): VNode {
   );
 }
 
-/** Searches prefixes, and says of one who claims it. */
+/** Searches prefixes, and shows the claims on one of them. */
 export function Prefixes({
   parameters,
   second,
@@ -155,7 +155,7 @@ export function Prefixes({
       </search>
       {ip !== undefined && <Ladder ip={ip} second={second} />}
       <Section
-        title={`${pages.entries.length.toLocaleString()}${pages.next === undefined ? '' : '+'} prefixes`}
+        title={`${pages.entries.length.toLocaleString()}${pages.next === undefined ? '' : '+'} ${pages.entries.length === 1 && pages.next === undefined ? 'prefix' : 'prefixes'}`}
       >
         {pages.problem !== undefined && <Empty problem={pages.problem} />}
         <VirtualList

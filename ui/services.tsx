@@ -56,7 +56,7 @@ function Details({ name, version }: { name: string; version: number }): VNode {
   const { document, problem } = useAnswer<ExplainedServiceDocument>(`/v1/services/${path}`, version);
   if (document === undefined) return <Empty problem={problem} />;
   return (
-    <Section title={`Who offers backends to ${name}`}>
+    <Section title={`Backends offered to ${name}`}>
       <Table label="Table of backends" head={['backend', 'cluster', 'slice', 'ports', 'state', 'verdict']}>
         {document.explain.backends.map(({ address, cluster, slice, ports, state, verdict }) => (
           <tr key={`${address} ${cluster ?? ''} ${slice}`}>
@@ -97,10 +97,10 @@ export function Services({
     <>
       {name !== null && <Details name={name} version={Math.floor(second / 2)} />}
       <Section title="Services">
-        {document.items.length === 0 && <Empty>No service is known.</Empty>}
+        {document.items.length === 0 && <Empty>No services.</Empty>}
         <Table
           label="Table of services"
-          head={['service', 'type', 'cluster IP', 'outside addresses', 'ports', 'mesh', 'backends']}
+          head={['service', 'type', 'cluster IP', 'external addresses', 'ports', 'mesh', 'backends']}
         >
           {document.items.map((service) => (
             <tr key={`${service.namespace}/${service.name}`}>
@@ -124,7 +124,7 @@ export function Services({
           ))}
         </Table>
         {document.continue !== undefined && (
-          <p class="faint">The first 1,000; the others: dpcache service list.</p>
+          <p class="faint">The first 1,000 services; all: dpcache service list.</p>
         )}
       </Section>
     </>

@@ -1,24 +1,24 @@
 import type { VNode } from 'preact';
 import { useState } from 'preact/hooks';
 
-/** Where the token is for as long as the tab is open: in no address, and not on a disk. */
+/** Key of the token in the storage of the tab. The token is never in an address or on a disk. */
 const KEY = 'dpcache-token';
 
 let needed = false;
 const listeners = new Set<() => void>();
 
-/** Whether the agent has asked for a token that has not been given. */
+/** Returns true if the agent requires a token and none is set. */
 export function isTokenNeeded(): boolean {
   return needed;
 }
 
-/** Calls back when a token is needed. Gives how to end that. */
+/** Calls the listener when a token is required. Returns a function that unsubscribes it. */
 export function onTokenNeeded(listener: () => void): () => void {
   listeners.add(listener);
   return () => listeners.delete(listener);
 }
 
-/** Asks the agent that serves the page, with the token if there is one. */
+/** Sends a request to the agent that serves the page, with the token if there is one. */
 export async function fetchAgent(path: string, signal?: AbortSignal): Promise<Response> {
   const token = sessionStorage.getItem(KEY);
   const headers: Record<string, string> = token === null ? {} : { authorization: `Bearer ${token}` };
@@ -30,7 +30,7 @@ export async function fetchAgent(path: string, signal?: AbortSignal): Promise<Re
   return answer;
 }
 
-/** Asks a person for the token, and begins anew with it. */
+/** Asks for the token and reloads the page. */
 export function TokenForm(): VNode {
   const [token, setToken] = useState('');
   const isWrong = sessionStorage.getItem(KEY) !== null;
@@ -41,11 +41,9 @@ export function TokenForm(): VNode {
   };
   return (
     <section>
-      <h2>A token is needed</h2>
+      <h2>Token required</h2>
       <form onSubmit={submit}>
-        <p>
-          {isWrong ? 'The agent does not take this token.' : 'The agent serves those who show its token.'}
-        </p>
+        <p>{isWrong ? 'The agent rejected this token.' : 'The agent requires a bearer token.'}</p>
         <label for="token">Content of the file of --listen-token</label>{' '}
         <input
           id="token"
@@ -55,7 +53,7 @@ export function TokenForm(): VNode {
           value={token}
           onInput={({ currentTarget }) => setToken(currentTarget.value)}
         />{' '}
-        <button type="submit">Show</button>
+        <button type="submit">Continue</button>
       </form>
     </section>
   );

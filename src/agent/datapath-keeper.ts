@@ -63,7 +63,7 @@ export class DatapathKeeper implements DatapathModel {
   step(): Step {
     return {
       name: 'datapath',
-      otherwise: 'go on',
+      onTimeout: 'continue',
       waitsFor: () => ['reading the maps and routes of the kernel'],
       start: async ({ signal }) => {
         await this.#open().catch((error: unknown) => {

@@ -89,7 +89,7 @@ export class StateKeeper {
     return {
       name: 'checkpoint',
       patienceMs: READ_MS,
-      otherwise: 'go on',
+      onTimeout: 'continue',
       // Only a write takes long. A read that blocks is abandoned like any other step.
       get stopMs() {
         return complete ? WRITE_MS : STOP_MS;

@@ -27,9 +27,9 @@ export interface Step {
   /** Maximum time without progress; default: unlimited. */
   readonly patienceMs?: number;
   /**
-   * Action after that time: `end` (the default) fails the start, `go on` continues without the step, which may still finish later.
+   * Action after that time: `fail` (the default) fails the start, `continue` continues without the step, which may still finish later.
    */
-  readonly otherwise?: 'end' | 'go on';
+  readonly onTimeout?: 'fail' | 'continue';
   /** Maximum duration of stopping; default {@link STOP_MS}. */
   readonly stopMs?: number;
 }
@@ -205,7 +205,7 @@ export class StartStep {
 
   #giveUp(resolve: () => void, reject: (error: unknown) => void): void {
     const why = standsStill(this.status());
-    if (this.#step.otherwise === 'go on') {
+    if (this.#step.onTimeout === 'continue') {
       this.#state = 'overdue';
       this.#reported = true;
       this.#context.log.warn({ step: this.name }, `${why}; the start continues without it`);

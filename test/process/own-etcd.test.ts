@@ -62,8 +62,8 @@ it('a configuration of the own etcd that breaks is reported, and again when it i
   await look('endpoints: []', 2);
   await look('endpoints: ["http://127.0.0.1:1"]\n', 3);
   expect(problems).toEqual([
-    expect.stringContaining('no YAML'),
-    expect.stringContaining('must be a list'),
+    expect.stringContaining('is not YAML'),
+    expect.stringContaining('must contain at least one URL'),
     undefined,
   ]);
 });

@@ -186,7 +186,7 @@ describe('a step that stands still', () => {
     const trial = new Trial();
     const late = deferred();
     const started = trial.start(
-      [trial.step('lists', { patienceMs: 10_000, otherwise: 'go on', start: () => late.promise })],
+      [trial.step('lists', { patienceMs: 10_000, onTimeout: 'continue', start: () => late.promise })],
       [trial.step('two')],
     );
     await trial.clock.advance(12_000);
@@ -243,7 +243,7 @@ describe('a step that stands still', () => {
       progress = context.progress;
       return NEVER;
     };
-    void trial.start([trial.step('one', { patienceMs: 40_000, otherwise: 'go on', start })]);
+    void trial.start([trial.step('one', { patienceMs: 40_000, onTimeout: 'continue', start })]);
     await trial.clock.advance(20_000);
     progress();
     await trial.clock.advance(30_000);
@@ -265,7 +265,7 @@ describe('a step that stands still', () => {
     const log = createLog('silent', 'text', { write: () => {} });
     const startup = new Startup({ log, clock });
     void startup.start(
-      [[trial.step('one', { patienceMs: 10_000, otherwise: 'go on', start: () => NEVER })]],
+      [[trial.step('one', { patienceMs: 10_000, onTimeout: 'continue', start: () => NEVER })]],
       new AbortController().signal,
     );
     now = 3_600_000;
@@ -279,7 +279,7 @@ describe('a step that stands still', () => {
   it('fails late without ending a start that has gone on, and is reported', async () => {
     const trial = new Trial();
     const late = deferred();
-    const step = trial.step('lists', { patienceMs: 1_000, otherwise: 'go on', start: () => late.promise });
+    const step = trial.step('lists', { patienceMs: 1_000, onTimeout: 'continue', start: () => late.promise });
     const started = trial.start([step]);
     await trial.clock.advance(1_000);
     expect(await started).toBe(true);

@@ -399,7 +399,7 @@ describe.concurrent('an operator with a problem', () => {
       await published(operator);
       await cluster.usurp();
       expect(await operator.ended).toBe(1);
-      expect(cluster.log.join()).toContain('the lease was lost');
+      expect(cluster.log.join()).toContain('the Lease was lost');
     });
     expect(cluster.trespasses()).toEqual([]);
   });
