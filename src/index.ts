@@ -97,6 +97,7 @@ export type {
   WatchStoreStatus,
 } from './kvstore/stores/watch-store.ts';
 export { WatchStore } from './kvstore/stores/watch-store.ts';
+export { ClusterNameError } from './model/cluster-name.ts';
 export type { Label, Labels } from './model/labels.ts';
 export { formatLabels, parseLabels } from './model/labels.ts';
 export type { IdentityCache } from './model/remote-identity-cache.ts';

@@ -18,6 +18,7 @@ export interface EntryDocument {
   readonly encryptKey: number;
   readonly namespace?: string | undefined;
   readonly podName?: string | undefined;
+  readonly serviceAccount?: string | undefined;
   /** Ports such as `8080/TCP` by name. */
   readonly namedPorts?: Readonly<Record<string, string>> | undefined;
   readonly source: string;
@@ -195,6 +196,7 @@ export function entryDocument(
     encryptKey,
     ...(k8s?.namespace && { namespace: k8s.namespace }),
     ...(k8s?.podName && { podName: k8s.podName }),
+    ...(k8s?.serviceAccount && { serviceAccount: k8s.serviceAccount }),
     ...(k8s?.namedPorts?.size && { namedPorts: sortedRecord(k8s.namedPorts, portText) }),
     source,
     ...(owner && { owner }),

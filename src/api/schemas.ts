@@ -46,6 +46,7 @@ const ENTRY_FIELDS = {
   encryptKey: z.int().openapi({ description: '0: not encrypted' }),
   namespace: z.string().optional(),
   podName: z.string().optional(),
+  serviceAccount: z.string().optional().openapi({ description: "The pod's service account" }),
   namedPorts: TEXTS.optional().openapi({
     description: 'Port and protocol by name',
     example: { http: '8080/TCP' },

@@ -1,5 +1,6 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import type { RateLimitOptions } from '../base/rate-limit.ts';
+import { CLUSTER_NAME_RULE, isClusterName } from '../model/cluster-name.ts';
 import type { ElectionTimes } from '../operator/elect/leader-election.ts';
 import {
   append,
@@ -49,6 +50,12 @@ export interface OperatorFlags extends LogFlags, ServeFlags {
   readonly deleteAllEndpoints?: true;
   readonly endpointSlices: 'off' | 'identity' | 'fcfs';
   readonly dryRun?: true;
+}
+
+/** Parses the name of the cluster that is published. */
+function parsePublishedName(text: string): string {
+  if (isClusterName(text)) return text;
+  throw new InvalidArgumentError(`It ${CLUSTER_NAME_RULE}.`);
 }
 
 /** Parses a duration. Returns seconds: at least 5, because a shorter lease could expire during one election of etcd. */
@@ -123,7 +130,7 @@ export function addOperatorOptions(command: Command): Command {
       'print every write and delete with its reason, but write nothing; runs without leader election',
     )
     .optionsGroup('Cluster:')
-    .option('--cluster <name>', 'name of the cluster', parseName, 'default')
+    .option('--cluster <name>', 'name of the cluster', parsePublishedName, 'default')
     .option('--cluster-id <n>', 'id of the cluster in the mesh; 0: not in a mesh', parseClusterID, 0)
     .addOption(
       new Option('--max-connected-clusters <n>', 'maximum number of clusters in the mesh')

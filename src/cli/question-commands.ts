@@ -269,11 +269,15 @@ export function addQuestionCommands(program: Command, io: CommandIO, run: RunAct
       ),
     )
     .option('--of-cluster <name>', 'only prefixes whose effective claim is from this remote cluster')
+    .option('--label <label>', 'only prefixes whose identity has this label, such as app=web or k8s:app=web')
     .option('--pod <namespace/name>', 'only prefixes of this pod', parsePath('namespace/name'))
     .option('--node <ip>', 'only prefixes on the node with this IP', parseIP);
   list<ClusterFlags>(prefixes, 'ip', ({ ofCluster: cluster, ...flags }) =>
     among(ofPrefixes, ({ listPrefixes }) =>
-      listPrefixes({ ...filtersOf(flags, ['identity', 'within', 'source', 'pod', 'node']), cluster }),
+      listPrefixes({
+        ...filtersOf(flags, ['identity', 'within', 'source', 'label', 'pod', 'node']),
+        cluster,
+      }),
     ),
   );
   question(ipcache, 'get', 'print the entry of the longest prefix that contains an IP, or of a CIDR')
@@ -363,7 +367,7 @@ export function addQuestionCommands(program: Command, io: CommandIO, run: RunAct
   const identity = program.command('identity').description('print identities and their labels');
   const identities = question(identity, 'list', 'list all identities with their labels')
     .option('--of-cluster <name>', 'only identities of this cluster')
-    .option('--label <label>', 'only identities with this label, such as k8s:app=checkout');
+    .option('--label <label>', 'only identities with this label, such as app=web or k8s:app=web');
   list<ClusterFlags>(identities, 'ip', ({ ofCluster: cluster, ...flags }) =>
     among(ofIdentities, ({ listIdentities }) => listIdentities({ ...filtersOf(flags, ['label']), cluster })),
   );

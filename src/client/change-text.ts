@@ -77,6 +77,11 @@ function difference(name: string, before: string | undefined, after: string | un
 function entryDifference(before: IPCacheEntry, after: IPCacheEntry, nameOf: IdentityName): string {
   const differences = [
     ...difference('pod', podText(before), podText(after)),
+    ...difference(
+      'service account',
+      before.k8s?.serviceAccount || undefined,
+      after.k8s?.serviceAccount || undefined,
+    ),
     ...difference('identity', identityText(before.identity, nameOf), identityText(after.identity, nameOf)),
     ...difference('host', before.hostIP, after.hostIP),
     ...difference('key', String(before.encryptKey), String(after.encryptKey)),

@@ -29,6 +29,7 @@ const PREFIX_COLUMNS: readonly Column<EntryDocument>[] = [
     cell: ({ namespace, podName }) =>
       podName === undefined && namespace === undefined ? '-' : `${namespace ?? ''}/${podName ?? ''}`,
   },
+  { title: 'SERVICE ACCOUNT', cell: ({ serviceAccount }) => serviceAccount ?? '-', wide: true },
   { title: 'PORTS', cell: ({ namedPorts = {} }) => portsCell(namedPorts), wide: true },
   { title: 'LABELS', cell: ({ labels = [] }) => labels.join(' ') || '-', wide: true },
 ];

@@ -13,6 +13,7 @@ export interface PrefixDocument {
   readonly namedPorts?: Readonly<Record<string, string>>;
   readonly namespace?: string;
   readonly podName?: string;
+  readonly serviceAccount?: string;
 }
 
 /** A node. Empty fields are omitted. */
@@ -43,7 +44,7 @@ export interface StateDocument {
 
 /** Returns an entry as a document. */
 export function prefixDocument(entry: IPCacheEntry): PrefixDocument {
-  const { namedPorts, namespace, podName } = entry.k8s ?? {};
+  const { namedPorts, namespace, podName, serviceAccount } = entry.k8s ?? {};
   return {
     encryptKey: entry.encryptKey,
     ...(entry.hostIP === undefined ? {} : { hostIP: entry.hostIP }),
@@ -53,6 +54,7 @@ export function prefixDocument(entry: IPCacheEntry): PrefixDocument {
       : { namedPorts: sortedRecord(namedPorts, ({ port, protocol }) => `${port}/${protocol}`) }),
     ...(namespace && { namespace }),
     ...(podName && { podName }),
+    ...(serviceAccount && { serviceAccount }),
   };
 }
 

@@ -47,6 +47,14 @@ class Buckets {
     this.words[2 * at + 1] = value;
   }
 
+  /** Yields the keys of the buckets from `first` on. */
+  *keys(first: number): Generator<number, void, void> {
+    for (let at = first; at <= this.mask; at++) {
+      const value = this.valueAt(at);
+      if (value !== EMPTY && value !== REMOVED) yield this.words[2 * at] ?? 0;
+    }
+  }
+
   /** Empties a bucket and closes the gap: a later key of the run moves into the gap unless its home is after the gap. */
   close(at: number): void {
     let gap = at;
@@ -84,6 +92,12 @@ export class Int32Map {
   /** Number of bytes held. */
   get bytes(): number {
     return this.#buckets.words.byteLength + (this.#old?.words.byteLength ?? 0);
+  }
+
+  /** Yields all keys, unordered. The map must not be written during the iteration. */
+  *keys(): Generator<number, void, void> {
+    yield* this.#buckets.keys(0);
+    if (this.#old !== undefined) yield* this.#old.keys(this.#next);
   }
 
   /** Returns a map with the same content. O(1); the next write to either map copies its buckets once. */

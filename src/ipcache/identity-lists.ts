@@ -49,6 +49,11 @@ export class IdentityLists {
     }
   }
 
+  /** Yields the identities that have slots, unordered. The lists must not be written during the iteration. */
+  *identities(): Generator<number, void, void> {
+    for (const key of this.#heads.keys()) yield (key ^ this.#seed) >>> 0;
+  }
+
   /** Returns the number of slots of an identity. */
   count(identity: number): number {
     return this.#counts.get(identity ^ this.#seed);

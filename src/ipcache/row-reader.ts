@@ -148,6 +148,12 @@ export class RowReader {
     return this.#allLists().of(identity);
   }
 
+  /** Yields the identities of all entries, unordered. The first call costs the same scan. */
+  identities(): Generator<number, void, void> {
+    this.#wanted.lists = true;
+    return this.#allLists().identities();
+  }
+
   /** Returns the number of these slots. The first call costs the same scan. */
   countOfIdentity(identity: number): number {
     this.#wanted.lists = true;

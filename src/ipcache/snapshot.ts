@@ -5,7 +5,7 @@ import { CacheReads } from './cache-reads.ts';
 import { prefixChange, sameEntry } from './change.ts';
 import { FLAG, type RowReader } from './row-reader.ts';
 import { RowStore } from './row-store.ts';
-import type { IPCacheChange } from './types.ts';
+import type { IPCacheChange, KeyedEntry } from './types.ts';
 
 /**
  * The immutable entries of an `IPCache` at one revision, returned by `IPCache.snapshot`. Its reads are those of the cache and
@@ -49,6 +49,17 @@ export class IPCacheSnapshot extends CacheReads {
       if (a.visible(key) < 0) changes.push(prefixChange(key, undefined, b.rows.entry(slot)));
     }
     return changes;
+  }
+
+  /** Yields the identities of all entries, shadowed ones included, each once and unordered. The cost is that of `lookupByIdentity`. */
+  identities(): Generator<number, void, void> {
+    return this.rows.identities();
+  }
+
+  /** Yields the visible entries with this identity, unordered. */
+  *entriesOf(identity: number): Generator<KeyedEntry, void, void> {
+    for (const slot of this.rows.slotsOfIdentity(identity))
+      if (!this.rows.has(slot, FLAG.shadowed)) yield this.entryAt(slot);
   }
 
   /** Yields the visible slots whose key or entry may differ in another snapshot. `key` receives the key of each. */

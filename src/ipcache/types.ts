@@ -10,6 +10,8 @@ export type NamedPorts = ReadonlyMap<string, PortProtocol>;
 export interface K8sMetadata {
   readonly namespace: string;
   readonly podName: string;
+  /** The pod's service account; absent or empty if unknown. */
+  readonly serviceAccount?: string | undefined;
   readonly namedPorts?: NamedPorts | undefined;
 }
 

@@ -109,10 +109,15 @@ export function readPortsByName(lists: Iterable<ObjectFields>, number: string): 
 /** Values that many endpoints of a kind share: pods of a deployment have the same ports, pods of a node the same host. */
 export class SharedParts {
   readonly #hosts = new SharedValues<string>();
+  readonly #accounts = new SharedValues<string>();
   readonly #ports = new SharedValues<NamedPorts>();
 
   host(ip: string): string {
     return this.#hosts.share(ip, ip);
+  }
+
+  account(name: string): string {
+    return this.#accounts.share(name, name);
   }
 
   ports(ports: NamedPorts): NamedPorts {
@@ -134,12 +139,15 @@ export function endpointAddresses(
     readonly hostIP: string;
     readonly encryptKey: number;
     readonly namedPorts: NamedPorts | undefined;
+    readonly serviceAccount?: string | undefined;
   },
   shared: SharedParts,
 ): EndpointAddresses {
   const { ips, identity = RESERVED_IDENTITIES.unmanaged, encryptKey } = said;
   const hostIP = shared.host(said.hostIP);
   const namedPorts = said.namedPorts && shared.ports(said.namedPorts);
-  const k8s = { namespace, podName, namedPorts };
+  const serviceAccount = said.serviceAccount && shared.account(said.serviceAccount);
+  const names = { namespace, podName };
+  const k8s = serviceAccount ? { ...names, serviceAccount, namedPorts } : { ...names, namedPorts };
   return { source, identity, hostIP, encryptKey, k8s, ips, deleting, createdAt, uid };
 }

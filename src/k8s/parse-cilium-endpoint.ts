@@ -43,7 +43,8 @@ function readEndpoint(
   const key = encryption.integer('key', 0, 255);
   if (hostIP === undefined || ips.length === 0 || isSpoilt(encryption, 'key', key)) return undefined;
   const namedPorts = readPortsByName([fields.list('named-ports')], 'port');
-  const said = { ips, identity, hostIP, encryptKey: key ?? 0, namedPorts };
+  const serviceAccount = fields.string('service-account');
+  const said = { ips, identity, hostIP, encryptKey: key ?? 0, namedPorts, serviceAccount };
   return endpointAddresses('custom-resource', id, rank, said, shared);
 }
 
@@ -51,6 +52,7 @@ function readEndpoint(
 export const CILIUM_ENDPOINT_FIELDS: readonly string[] = [
   ...RANK_FIELDS,
   ...['status.identity.id', 'status.networking', 'status.encryption', 'status.named-ports'],
+  'status.service-account',
 ];
 
 /** Returns the claim of a `cilium.io/v2` `CiliumEndpoint` (K 30, 31), or undefined if it has none. */
@@ -69,6 +71,7 @@ export const CILIUM_ENDPOINT_SLICE_FIELDS: readonly string[] = [
   ...RANK_FIELDS,
   ...['namespace', 'endpoints.name', 'endpoints.id'],
   ...['endpoints.networking', 'endpoints.encryption', 'endpoints.named-ports'],
+  'endpoints.service-account',
 ];
 
 /** The endpoints of a CiliumEndpointSlice (K 35). */

@@ -1,5 +1,5 @@
 import { Prefix } from '../net/prefix.ts';
-import { type ObjectFields, readClusterScopedName, readID } from './parse-object.ts';
+import { type ObjectFields, readClusterScopedName, readID, readTexts } from './parse-object.ts';
 
 /** Maximum length of each list of a policy: rules, peers and CIDRs. */
 const MOST_ITEMS = 16_384;
@@ -109,16 +109,20 @@ function policy(id: string, { rules, groups }: Collected): PolicyCIDRs {
   return { id, rules, groups };
 }
 
-/** The CIDRs of a `cilium.io/v2alpha1` `CiliumCIDRGroup`. */
+/** The CIDRs and labels of a `cilium.io/v2alpha1` `CiliumCIDRGroup`. */
 export interface CIDRGroupSays {
   readonly name: string;
   readonly cidrs: readonly Prefix[];
+  readonly labels: ReadonlyMap<string, string>;
 }
 
-/** Returns the CIDRs of a CIDR group. */
+/** The fields that {@link readCIDRGroup} reads. */
+export const CIDR_GROUP_FIELDS: readonly string[] = ['metadata.labels', 'spec.externalCIDRs'];
+
+/** Returns the CIDRs and labels of a CIDR group. */
 export function readCIDRGroup(fields: ObjectFields): CIDRGroupSays | undefined {
   const name = readClusterScopedName(fields);
-  return name === undefined
-    ? undefined
-    : { name, cidrs: prefixes(fields.map('spec').list('externalCIDRs', MOST_ITEMS)) };
+  if (name === undefined) return undefined;
+  const cidrs = prefixes(fields.map('spec').list('externalCIDRs', MOST_ITEMS));
+  return { name, cidrs, labels: readTexts(fields.map('metadata'), 'labels') };
 }

@@ -14,6 +14,27 @@ export function worldLabel(cidr: string, world: WorldLabels): Label {
   return reservedLabel(cidr.includes(':') ? 'world-ipv6' : 'world-ipv4');
 }
 
+/** Prefix of labels that only Cilium sets. */
+const OWN_PREFIX = 'io.cilium.k8s';
+
+/**
+ * Returns the labels of the CIDRs of a CiliumCIDRGroup (K 50, as in 1.17): those of the group, its name, and the world. They are of
+ * source `cidrgroup`.
+ */
+export function cidrGroupLabels(
+  name: string,
+  labels: ReadonlyMap<string, string>,
+  cidr: string,
+  world: WorldLabels,
+): Labels {
+  const own = [...labels].filter(([key]) => !key.startsWith(OWN_PREFIX));
+  return [
+    ...own.map(([key, value]) => ({ source: 'cidrgroup', key, value })),
+    { source: 'cidrgroup', key: `io.cilium.policy.cidrgroupname/${name}`, value: '' },
+    worldLabel(cidr, world),
+  ];
+}
+
 /**
  * Returns the labels of a CIDR (K 50, as in 1.17): the CIDR itself and the world; `/0` is the world only. Label keys contain no
  * `:` and neither start nor end with `-`, so `fd00::/8` becomes `fd00--0/8`.

@@ -22,6 +22,27 @@ export function formatLabels(labels: Labels): string {
     .join('');
 }
 
+/**
+ * Parses a query for labels: `source:key=value`, where the source and the value may be missing and then match all. Returns
+ * `undefined` if there is no key. A colon after the first `=` belongs to the value.
+ */
+export function parseLabelQuery(text: string): ((labels: Labels) => boolean) | undefined {
+  const equals = text.indexOf('=');
+  const name = equals < 0 ? text : text.slice(0, equals);
+  const value = equals < 0 ? undefined : text.slice(equals + 1);
+  const colon = name.indexOf(':');
+  const source = colon < 0 ? undefined : name.slice(0, colon);
+  const key = name.slice(colon + 1);
+  if (key === '' || source === '') return undefined;
+  return (labels) =>
+    labels.some(
+      (label) =>
+        label.key === key &&
+        (source === undefined || label.source === source) &&
+        (value === undefined || label.value === value),
+    );
+}
+
 function parseLabel(text: string): Label | undefined {
   const colon = text.indexOf(':');
   const equals = text.indexOf('=');

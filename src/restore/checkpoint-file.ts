@@ -9,8 +9,10 @@ export const CHECKPOINT = 'checkpoint';
 /** Suffix of an incomplete checkpoint. */
 const UNFINISHED = '.unfinished';
 
-/** The only supported version. Another version has other sections. */
-const VERSION = 1;
+/** The version that is written. Version 2 has service accounts of pods. */
+const VERSION = 2;
+/** The oldest version that can be read. */
+const OLDEST_VERSION = 1;
 const MAGIC: Buffer = Buffer.from('dpcache\n');
 const PREAMBLE = MAGIC.length + 1;
 
@@ -183,7 +185,7 @@ async function checkPreamble(bytes: FileBytes): Promise<void> {
   const version = preamble.readUInt8(MAGIC.length);
   if (version > VERSION)
     throw new CheckpointError('newer', `version ${version} is not supported; the current one is ${VERSION}`);
-  if (version < VERSION) throw new CheckpointError('foreign', `unknown version ${version}`);
+  if (version < OLDEST_VERSION) throw new CheckpointError('foreign', `unknown version ${version}`);
 }
 
 function isSectionKind(kind: number): kind is SectionKind {

@@ -17,7 +17,8 @@ const HAS_HOST = 4;
 const HAS_KEY = 8;
 const HAS_POD = 16;
 const HAS_PORTS = 32;
-const ALL_FLAGS = 63;
+const HAS_ACCOUNT = 64;
+const ALL_FLAGS = 127;
 
 // Shared, because writer and reader are never called recursively.
 const key = prefixRegister();
@@ -26,14 +27,14 @@ const key = prefixRegister();
  * Writes an entry:
  *
  *     flags │ length, of a CIDR │ 1 or 4 words of address │ identity │ source │ owner │ host │ key │
- *           │ namespace │ pod │ count of ports, and for each its name, port, protocol │
+ *           │ namespace │ pod │ service account │ count of ports, and for each its name, port, protocol │
  *
- * Sources, owners, hosts, namespaces and port names are numbered, because they repeat. A typical pod takes about 40 bytes.
+ * Sources, owners, hosts, namespaces, accounts and port names are numbered, because they repeat. A typical pod takes about 40 bytes.
  */
 export function writeEntry(out: ByteWriter, entry: CheckpointEntry): void {
   if (!parsePrefix(entry.key, key)) throw new CorruptError(`invalid key ${entry.key}`);
   const { hostIP, encryptKey, k8s } = entry;
-  const ports = k8s?.namedPorts;
+  const { namedPorts: ports, serviceAccount = '' } = k8s ?? {};
   const isSixth = key.family === 6;
   out.byte(
     (key.form === 'cidr' ? IS_CIDR : 0) |
@@ -41,7 +42,8 @@ export function writeEntry(out: ByteWriter, entry: CheckpointEntry): void {
       (hostIP === undefined ? 0 : HAS_HOST) |
       (encryptKey === 0 ? 0 : HAS_KEY) |
       (k8s === undefined ? 0 : HAS_POD) |
-      (ports === undefined ? 0 : HAS_PORTS),
+      (ports === undefined ? 0 : HAS_PORTS) |
+      (serviceAccount === '' ? 0 : HAS_ACCOUNT),
   );
   if (key.form === 'cidr') out.byte(key.length);
   out.word(key.w0);
@@ -54,6 +56,7 @@ export function writeEntry(out: ByteWriter, entry: CheckpointEntry): void {
   if (k8s === undefined) return;
   out.knownText(k8s.namespace);
   out.text(k8s.podName);
+  if (serviceAccount !== '') out.knownText(serviceAccount);
   if (ports !== undefined) writePorts(out, ports);
 }
 
@@ -86,13 +89,19 @@ export function readEntry(from: ByteReader): CheckpointEntry {
     owner: from.knownText(),
     hostIP: flags & HAS_HOST ? from.knownText() : undefined,
     encryptKey: flags & HAS_KEY ? from.byte() : 0,
-    k8s: flags & HAS_POD ? readPod(from, (flags & HAS_PORTS) !== 0) : undefined,
+    k8s: flags & HAS_POD ? readPod(from, flags) : undefined,
   };
 }
 
-function readPod(from: ByteReader, hasPorts: boolean): K8sMetadata {
+function readPod(from: ByteReader, flags: number): K8sMetadata {
   const namespace = from.knownText();
   const podName = from.text();
+  const hasPorts = (flags & HAS_PORTS) !== 0;
+  if (flags & HAS_ACCOUNT) {
+    const serviceAccount = from.knownText();
+    const names = { namespace, podName, serviceAccount };
+    return hasPorts ? { ...names, namedPorts: readPorts(from) } : names;
+  }
   return hasPorts ? { namespace, podName, namedPorts: readPorts(from) } : { namespace, podName };
 }
 

@@ -74,6 +74,12 @@ describe('GET /v1/ipcache', () => {
     ['prefix=10.0.0.0/9', []],
     ['identity=1234', ['10.0.0.1/32']],
     ['identity=9', []], // a shadowed CIDR is nothing that anybody sees
+    ['label=app=checkout', ['10.0.0.1/32']],
+    ['label=k8s:app=checkout&node=192.168.0.1', ['10.0.0.1/32']],
+    ['label=k8s:app&within=0.0.0.0/0', ['10.0.0.1/32']],
+    ['label=app=check', []],
+    ['label=reserved:app', []],
+    ['label=app=checkout&identity=77', []],
     ['source=clustermesh&cluster=baltic', ['10.0.0.0/8']],
     ['cluster=baltic&identity=1234', []],
     ['pod=shop/checkout-1', ['10.0.0.1/32']],
@@ -289,6 +295,7 @@ describe('look-ups', () => {
 describe('the count of a list', () => {
   it.each([
     ...['/v1/ipcache', '/v1/ipcache?within=10.0.0.0/8', '/v1/ipcache?identity=77', '/v1/ipcache?source=k8s'],
+    ...['/v1/ipcache?label=app=checkout'],
     ...['/v1/services', '/v1/services?namespace=bank', '/v1/nodes', '/v1/nodes?cluster=baltic'],
     ...['/v1/identities', '/v1/identities?label=k8s:app=checkout', '/v1/identities?cluster=nowhere'],
   ])('is the number of its items: %s', async (path) => {
@@ -322,7 +329,13 @@ describe('services, nodes and identities', () => {
       ...{ identity: 1234, labels: ['k8s:app=checkout'], cluster: 'own', prefixes: 1 },
     });
     expect((await get('/v1/identities?label=k8s:app=checkout', app)).body.items).toHaveLength(1);
+    expect((await get('/v1/identities?label=app=checkout', app)).body.items).toHaveLength(1);
+    expect((await get('/v1/identities?label=app', app)).body.items).toHaveLength(1);
     expect((await get('/v1/identities?label=k8s:app=other', app)).body.items).toHaveLength(0);
+    for (const path of ['/v1/identities', '/v1/ipcache'])
+      expect((await get(`${path}?label=k8s:`, app)).body).toMatchObject({
+        ...{ status: 400, detail: 'label has no key.', field: 'label', value: 'k8s:' },
+      });
     expect((await get('/v1/services?namespace=bank', app)).body.items).toEqual([]);
     expect((await get('/v1/nodes?cluster=baltic', app)).body.items).toHaveLength(1);
   });

@@ -32,6 +32,16 @@ describe('dpcache ipcache', () => {
     expect(new Set(found.map(({ identity }) => identity))).toEqual(new Set([132_076]));
   });
 
+  it('list --label: only prefixes whose identity has the label', async () => {
+    const found = (await json('ipcache', 'list', '--label', 'app=checkout')) as readonly {
+      readonly labels: readonly string[];
+    }[];
+    expect(found.length).toBeGreaterThan(10);
+    expect(found.every(({ labels }) => labels.includes('k8s:app=checkout'))).toBe(true);
+    const all = (await json('ipcache', 'list')) as typeof found;
+    expect(all.filter(({ labels }) => labels?.includes('k8s:app=checkout'))).toHaveLength(found.length);
+  });
+
   it('get: the entry of an IP, by longest prefix match', async () => {
     expect(await json('ipcache', 'get', '172.20.7.7')).toEqual({
       ...{ prefix: '172.20.0.0/16', encryptKey: 0, identity: 66_540, source: 'kvstore' },

@@ -30,6 +30,8 @@ describe('a map of integers', () => {
         const results = steps.map(([at, to]) => [fast.exchange(at, to), fast.size]);
         const expected = steps.map(([at, to]) => [exchange(naive, at, to), naive.size]);
         expect(results).toEqual(expected);
+        const ascending = (keys: Iterable<number>): readonly number[] => [...keys].sort((a, b) => a - b);
+        expect(ascending(fast.fork().keys())).toEqual(ascending(naive.keys()));
         expect(steps.map(([at]) => fast.get(at))).toEqual(steps.map(([at]) => naive.get(at) ?? 0));
       }),
     );

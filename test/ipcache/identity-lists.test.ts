@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { IdentityLists } from '../../src/ipcache/identity-lists.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
-import type { IPCacheSnapshot } from '../../src/ipcache/snapshot.ts';
+import { IPCacheSnapshot } from '../../src/ipcache/snapshot.ts';
 
 const IDENTITIES = [0, 300, 301, 0x8000_0001];
 
@@ -16,6 +16,15 @@ const write = fc.record({
 /** What a view says of each identity, and what its entries say. */
 function inverse(view: IPCache | IPCacheSnapshot): { lists: unknown; entries: unknown } {
   const entries = [...view.entries({ includeShadowed: true })];
+  if (view instanceof IPCacheSnapshot) {
+    const identities = [...view.identities()].sort((a, b) => a - b);
+    expect(identities).toEqual([...new Set(entries.map(({ identity }) => identity))].sort((a, b) => a - b));
+    for (const identity of IDENTITIES) {
+      const found = Array.from(view.entriesOf(identity), ({ key }) => key).sort();
+      const visible = entries.filter((entry) => entry.identity === identity && !entry.shadowed);
+      expect(found).toEqual(visible.map(({ key }) => key).sort());
+    }
+  }
   return {
     lists: IDENTITIES.map((identity) => {
       const keys = [...view.lookupByIdentity(identity)].sort();

@@ -1,7 +1,13 @@
 import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { formatLabels, type Label, parseLabels, sortLabels } from '../../src/model/labels.ts';
+import {
+  formatLabels,
+  type Label,
+  parseLabelQuery,
+  parseLabels,
+  sortLabels,
+} from '../../src/model/labels.ts';
 
 const MASTER_KEY = /^cilium\/state\/identities\/v1\/id\/(\d+)$/;
 const SLAVE_KEY = /^cilium\/state\/identities\/v1\/value\/(.*)\/[^/]+$/;
@@ -24,6 +30,27 @@ const label: fc.Arbitrary<Label> = fc.record({
   source: text(':=').map((name) => `k${name}`),
   key: text('=').map((name) => `k${name}`),
   value: text(''),
+});
+
+describe('a query for labels', () => {
+  it('matches each label by its whole text, its source and key, its key and value, and its key', () => {
+    fc.assert(
+      fc.property(label, label, ({ source, key, value }, other) => {
+        fc.pre(!key.includes(':'));
+        const labels = [{ source, key, value }];
+        const matches = (query: string): boolean | undefined => parseLabelQuery(query)?.(labels);
+        for (const query of [`${source}:${key}=${value}`, `${source}:${key}`, `${key}=${value}`, key])
+          expect(matches(query)).toBe(true);
+        const isSame = other.key === key && other.value === value;
+        expect(parseLabelQuery(`${key}=${value}`)?.([other])).toBe(isSame);
+        expect(matches(`${source}x:${key}`)).toBe(false);
+      }),
+    );
+  });
+
+  it.each(['', '=a', ':', 'k8s:', ':app', 'k8s:=a'])('%j is rejected', (query) => {
+    expect(parseLabelQuery(query)).toBeUndefined();
+  });
 });
 
 describe('labels', () => {

@@ -132,7 +132,7 @@ describe('a file that is no whole checkpoint is set aside, and the agent starts 
   it('when a later version has written it', async () => {
     const { bytes } = await small();
     const later = Uint8Array.from(bytes);
-    later[8] = 2;
+    later[8] = 3;
     expect(await restarted(later)).toEqual(['newer', 'nothing', 'checkpoint.newer']);
   });
 

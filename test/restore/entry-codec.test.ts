@@ -82,7 +82,7 @@ describe('bytes that are no entry', () => {
   const WHOLE = [0, 10, 0, 0, 1, 7, ...source, ...owner];
 
   it.each<[string, readonly number[]]>([
-    ['unknown flags', [64, ...WHOLE.slice(1)]],
+    ['unknown flags', [128, ...WHOLE.slice(1)]],
     ['a CIDR that is longer than an IPv4 address', [1, 33, ...WHOLE.slice(1)]],
     ['a CIDR that is longer than an IPv6 address', [3, 129, ...Array(12).fill(0), ...WHOLE.slice(1)]],
     [

@@ -7,7 +7,6 @@ import type { ApiApp, RouteContext } from '../api-context.ts';
 import {
   type IdentityDocument,
   identityDocument,
-  labelTexts,
   type NodeDocument,
   nodeDocument,
   nodeExplanationDocument,
@@ -25,6 +24,7 @@ import {
   COUNT,
   countItems,
   filterParameter,
+  labelParameter,
   listName,
   PAGE_PARAMETERS,
   pageOf,
@@ -43,7 +43,7 @@ const NODE_FILTERS = { cluster: filterParameter('Only nodes of this cluster') };
 
 const IDENTITY_FILTERS = {
   cluster: filterParameter('Only identities of this cluster'),
-  label: filterParameter('Only identities with this label, as in `k8s:app=checkout`'),
+  label: filterParameter('Only identities with this label: `app=web`, `k8s:app=web` or `k8s:app`'),
 };
 
 const LIST_SERVICES = createRoute({
@@ -302,9 +302,9 @@ function identityFilter({
   cluster,
   label,
 }: Filters<typeof IDENTITY_FILTERS>): (known: KnownIdentity) => boolean {
+  const matches = label === undefined ? undefined : labelParameter(label);
   return (known) =>
-    (cluster === undefined || known.cluster === cluster) &&
-    (label === undefined || labelTexts(known.labels).includes(label));
+    (cluster === undefined || known.cluster === cluster) && (matches === undefined || matches(known.labels));
 }
 
 function* values<V>(keyed: Iterable<readonly [string, V]>): Generator<V, void, void> {

@@ -3,6 +3,7 @@ import type { Clock } from '../../base/clock.ts';
 import type { IPCache } from '../../ipcache/ipcache.ts';
 import type { IPCacheSnapshot } from '../../ipcache/snapshot.ts';
 import type { KeyedEntry } from '../../ipcache/types.ts';
+import type { Labels } from '../../model/labels.ts';
 import { SOURCES } from '../../model/source.ts';
 import { addressBits } from '../../net/address-words.ts';
 import { canonicalAddress, Prefix } from '../../net/prefix.ts';
@@ -25,6 +26,7 @@ import {
   COUNT,
   countItems,
   filterParameter,
+  labelParameter,
   listName,
   PAGE_PARAMETERS,
   pageOf,
@@ -55,6 +57,9 @@ const FILTER_FIELDS = {
     .enum(SOURCES, { error: `must be one of ${SOURCES.join(', ')}` })
     .optional()
     .openapi({ description: 'Only prefixes whose effective claim is from this source' }),
+  label: filterParameter(
+    'Only prefixes whose identity has this label: `app=web`, `k8s:app=web` or `k8s:app`',
+  ),
   cluster: filterParameter('Only prefixes whose effective claim is from this remote cluster'),
   pod: filterParameter('Only prefixes of this pod: `namespace/name`'),
   node: filterParameter('Only prefixes on the node with this IP'),
@@ -153,7 +158,7 @@ export function addIPRoutes(app: ApiApp, { model, feed, clock, instance, gate }:
   app.openapi(LIST, async (c) => {
     const query = c.req.valid('query');
     const page = await readPage(pages, gate, query, () => {
-      const filters = parseFilters(query);
+      const filters = parseFilters(query, model);
       // The indexes by pod and host show the current cache, so the snapshot must be current, too.
       const isOfNow = filters.pod !== undefined || filters.host !== undefined;
       const view = views.take(pages.isFull && !isOfNow);
@@ -170,7 +175,7 @@ export function addIPRoutes(app: ApiApp, { model, feed, clock, instance, gate }:
       return answerJSON(c, { count: entries - shadowed, revision: feed.revision });
     }
     const { snapshot, revision } = views.take(false);
-    const items = matching(model, snapshot, parseFilters(query));
+    const items = matching(model, snapshot, parseFilters(query, model));
     return answerJSON(c, { count: await countItems(gate, items), revision });
   });
   app.openapi(LOOKUP, (c) => {
@@ -277,28 +282,48 @@ interface Query {
   readonly exact: Prefix | undefined;
   readonly within: Prefix | undefined;
   readonly identity: number | undefined;
+  /** True for identities with the requested label. */
+  readonly hasLabel: ((identity: number) => boolean) | undefined;
   readonly pod: readonly [namespace: string, name: string] | undefined;
   readonly host: string | undefined;
   readonly matches: (entry: KeyedEntry) => boolean;
 }
 
-function parseFilters({ prefix, within, identity, source, cluster, pod, node }: Filters): Query {
+function parseFilters(filters: Filters, { labelsOf }: Pick<ReadModel, 'labelsOf'>): Query {
+  const { prefix, within, identity, label, source, cluster, pod, node } = filters;
+  const hasLabel = label === undefined ? undefined : labelFilter(labelParameter(label), labelsOf);
   const around = within === undefined ? undefined : prefixParameter('within', within);
   const host = node === undefined ? undefined : addressParameter('node', node);
   const named = pod === undefined ? undefined : podParameter(pod);
   return {
     exact: prefix === undefined ? undefined : prefixParameter('prefix', prefix),
     within: around,
-    identity,
+    ...{ identity, hasLabel, host },
     pod: named,
-    host,
     matches: (entry) =>
       (identity === undefined || entry.identity === identity) &&
+      (hasLabel === undefined || hasLabel(entry.identity)) &&
       (source === undefined || entry.source === source) &&
       (cluster === undefined || entry.owner === cluster) &&
       (host === undefined || entry.hostIP === host) &&
       (named === undefined || (entry.k8s?.namespace === named[0] && entry.k8s.podName === named[1])) &&
       (around === undefined || contains(around, entry.key)),
+  };
+}
+
+/** Returns a filter that looks up the labels of an identity once, so that all pages of a list agree. */
+function labelFilter(
+  matches: (labels: Labels) => boolean,
+  labelsOf: ReadModel['labelsOf'],
+): (identity: number) => boolean {
+  const known = new Map<number, boolean>();
+  return (identity) => {
+    const before = known.get(identity);
+    if (before !== undefined) return before;
+    const labels = labelsOf(identity);
+    const isMatch = labels !== undefined && matches(labels);
+    known.set(identity, isMatch);
+    return isMatch;
   };
 }
 
@@ -332,20 +357,36 @@ function* matching(
   snapshot: IPCacheSnapshot,
   query: Query,
 ): Generator<KeyedEntry | undefined, void, void> {
-  for (const entry of candidates(ipcache, snapshot, query)) yield query.matches(entry) ? entry : undefined;
+  for (const entry of candidates(ipcache, snapshot, query))
+    yield entry !== undefined && query.matches(entry) ? entry : undefined;
 }
 
-/** Returns the entries to filter, from the most selective index. */
-function candidates(ipcache: IPCache, snapshot: IPCacheSnapshot, query: Query): Iterable<KeyedEntry> {
-  const { exact, within, identity, pod, host } = query;
+/** Returns the entries to filter, from the most selective index, and `undefined` for other items of the index. */
+function candidates(
+  ipcache: IPCache,
+  snapshot: IPCacheSnapshot,
+  query: Query,
+): Iterable<KeyedEntry | undefined> {
+  const { exact, within, identity, hasLabel, pod, host } = query;
   if (exact !== undefined)
     return [snapshot.lookupByPrefix(exact.toString())].filter((entry) => entry !== undefined);
   if (within !== undefined && addressBits(within.family) - within.length <= FEW_HOST_BITS)
     return snapshot.within(within.toString());
   if (pod !== undefined) return visible(snapshot, ipcache.lookupByPod(...pod));
-  if (identity !== undefined) return visible(snapshot, snapshot.lookupByIdentity(identity));
+  if (identity !== undefined) return snapshot.entriesOf(identity);
   if (host !== undefined) return visible(snapshot, ipcache.lookupByHost(host));
+  if (hasLabel !== undefined) return labelled(snapshot, hasLabel);
   return snapshot.entries();
+}
+
+function* labelled(
+  snapshot: IPCacheSnapshot,
+  hasLabel: (identity: number) => boolean,
+): Generator<KeyedEntry | undefined, void, void> {
+  for (const identity of snapshot.identities()) {
+    if (hasLabel(identity)) yield* snapshot.entriesOf(identity);
+    else yield undefined;
+  }
 }
 
 function* visible(snapshot: IPCacheSnapshot, keys: Iterable<string>): Generator<KeyedEntry, void, void> {

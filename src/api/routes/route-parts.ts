@@ -2,6 +2,7 @@ import { hash } from 'node:crypto';
 import { z } from '@hono/zod-openapi';
 import { assert } from '../../base/assert.ts';
 import type { TurnGate } from '../../base/turn-gate.ts';
+import { type Labels, parseLabelQuery } from '../../model/labels.ts';
 import { canonicalAddress, Prefix } from '../../net/prefix.ts';
 import { PROBLEM_TYPE, ProblemError } from '../problem.ts';
 import { PROBLEM } from '../schemas.ts';
@@ -126,6 +127,17 @@ export function addressParameter(field: string, text: string): string {
     field,
     value: text.slice(0, 120),
     allowed: 'an IPv4 or IPv6 address',
+  });
+}
+
+/** Parses a query for labels. Throws `ProblemError` if it is invalid. */
+export function labelParameter(text: string): (labels: Labels) => boolean {
+  const query = parseLabelQuery(text);
+  if (query !== undefined) return query;
+  throw new ProblemError('invalid-parameter', 'label has no key.', {
+    field: 'label',
+    value: text.slice(0, 120),
+    allowed: 'app=web, k8s:app=web or k8s:app',
   });
 }
 

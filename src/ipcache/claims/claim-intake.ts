@@ -31,6 +31,9 @@ function metadataFault(k8s: K8sMetadata, key: string): Rejection | undefined {
   if (typeof k8s.podName !== 'string') {
     return rejection('invalid-metadata', 'k8s.podName', k8s.podName, 'must be a string', key);
   }
+  if (k8s.serviceAccount !== undefined && typeof k8s.serviceAccount !== 'string') {
+    return rejection('invalid-metadata', 'k8s.serviceAccount', k8s.serviceAccount, 'must be a string', key);
+  }
   return k8s.namedPorts === undefined ? undefined : namedPortsFault(k8s.namedPorts, key);
 }
 

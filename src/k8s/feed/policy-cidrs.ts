@@ -1,8 +1,9 @@
 import { type Rejection, rejection } from '../../base/rejection.ts';
-import { cidrLabels, type WorldLabels } from '../../metadata/cidr-labels.ts';
+import { cidrGroupLabels, cidrLabels, type WorldLabels } from '../../metadata/cidr-labels.ts';
 import { cutOut } from '../../net/cut-out.ts';
 import type { ObjectFields } from '../parse-object.ts';
 import {
+  CIDR_GROUP_FIELDS,
   type CIDRGroupSays,
   type PolicyCIDRs,
   readCIDRGroup,
@@ -27,7 +28,7 @@ interface Entered {
 /**
  * The CIDRs of policies, each with a node-local identity (K 48 to 50). The source is `generated`, which is weaker than that of a
  * pod. The policy is the resource, so that a CIDR stays while any policy contains it. Exceptions are subtracted. A policy may
- * arrive before its CIDR groups (K 54).
+ * arrive before its CIDR groups (K 54). The CIDRs of a group also have the labels of the group, which is another resource.
  */
 export class PolicyCIDRTable {
   readonly #metadata: PrefixMetadata;
@@ -65,10 +66,11 @@ export class PolicyCIDRTable {
   groups(): ObjectReader<CIDRGroupSays> {
     return {
       kind: 'CiliumCIDRGroup',
-      fields: ['spec'],
+      fields: CIDR_GROUP_FIELDS,
       read: readCIDRGroup,
       change: (now, before) => {
         const name = (now ?? before)?.name ?? '';
+        this.#label(name, now, before);
         if (now === undefined) this.#groups.delete(name);
         else this.#groups.set(name, now);
         for (const resource of this.#named.get(name) ?? []) {
@@ -77,6 +79,18 @@ export class PolicyCIDRTable {
         }
       },
     };
+  }
+
+  /** Gives the CIDRs of a group its labels, whether a policy refers to it or not. */
+  #label(name: string, now: CIDRGroupSays | undefined, before: CIDRGroupSays | undefined): void {
+    const resource = `cidrgroup/${name}`;
+    const cidrs = new Set(now?.cidrs.map(String));
+    for (const cidr of cidrs) {
+      const labels = cidrGroupLabels(name, now?.labels ?? new Map(), cidr, this.#world);
+      this.#metadata.upsertMetadata(cidr, 'generated', resource, labels);
+    }
+    for (const cidr of new Set(before?.cidrs.map(String)))
+      if (!cidrs.has(cidr)) this.#metadata.removeMetadata(cidr, resource);
   }
 
   #reader(

@@ -12,6 +12,8 @@ import { decodeJson, type EncodedValue, VALUE_LIMITS, type ValueLimits } from '.
 export interface PodMetadata {
   readonly namespace: string;
   readonly podName: string;
+  /** Since 1.19; absent if the value has none. */
+  readonly serviceAccount?: string | undefined;
   readonly namedPorts?: ReadonlyMap<string, PortProtocol> | undefined;
 }
 
@@ -66,6 +68,8 @@ function checkAgreement(fields: Fields<never>, name: string): void {
 // Host IPs repeat: a million pods have a thousand nodes. One string for each saves parsing and memory.
 const KNOWN_HOSTS = 4096;
 const hosts = new Map<string, string>();
+// So do service accounts: most pods have that of their deployment, or `default`.
+const accounts = new Map<string, string>();
 
 function readHostIP(fields: Fields<never>): string | undefined {
   const text = fields.string('HostIP') ?? '';
@@ -76,6 +80,16 @@ function readHostIP(fields: Fields<never>): string | undefined {
   if (hosts.size >= KNOWN_HOSTS) hosts.clear();
   if (host !== undefined) hosts.set(text, host);
   return host;
+}
+
+function readServiceAccount(fields: Fields<never>): string | undefined {
+  const text = fields.string('K8sServiceAccount') ?? '';
+  if (text === '') return undefined;
+  const known = accounts.get(text);
+  if (known !== undefined) return known;
+  if (accounts.size >= KNOWN_HOSTS) accounts.clear();
+  accounts.set(text, text);
+  return text;
 }
 
 function readNamedPorts(
@@ -102,7 +116,12 @@ function readPod(
 ): PodMetadata | undefined {
   const namespace = fields.string('K8sNamespace') ?? '';
   const podName = fields.string('K8sPodName') ?? '';
+  const serviceAccount = readServiceAccount(fields);
   const namedPorts = readNamedPorts(fields, limits.podPorts, drop);
+  if (serviceAccount !== undefined)
+    return namedPorts === undefined
+      ? { namespace, podName, serviceAccount }
+      : { namespace, podName, serviceAccount, namedPorts };
   if (namespace === '' && podName === '' && namedPorts === undefined) return undefined;
   return namedPorts === undefined ? { namespace, podName } : { namespace, podName, namedPorts };
 }
@@ -165,6 +184,7 @@ export function encodeIPIdentityPair(pair: IPIdentityPair): Uint8Array {
       ['Metadata', '""'],
       ['K8sNamespace', omitEmpty(pair.k8s?.namespace)],
       ['K8sPodName', omitEmpty(pair.k8s?.podName)],
+      ['K8sServiceAccount', omitEmpty(pair.k8s?.serviceAccount)],
       ['NamedPorts', writeNamedPorts(pair.k8s?.namedPorts)],
     ]),
   );

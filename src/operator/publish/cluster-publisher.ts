@@ -18,6 +18,7 @@ import { encodeNode } from '../../kvstore/codec/node.ts';
 import type { ValueDecoder } from '../../kvstore/codec/value.ts';
 import type { KvstoreBackend } from '../../kvstore/session/backend.ts';
 import { withClusterLabel } from '../../model/cluster-label.ts';
+import { ClusterNameError, isClusterName } from '../../model/cluster-name.ts';
 import type { ClusterNode } from '../../model/cluster-node.ts';
 import type { ClusterService } from '../../model/cluster-service.ts';
 import type { Labels } from '../../model/labels.ts';
@@ -83,7 +84,9 @@ export class ClusterPublisher {
   readonly #heartbeat: HeartbeatDuty;
   readonly #said = deferred();
 
+  /** Throws a {@link ClusterNameError} if readers of Cilium 1.17 would reject the name of the cluster. */
   constructor(options: ClusterPublisherOptions) {
+    if (!isClusterName(options.clusterName)) throw new ClusterNameError(options.clusterName);
     const { backend, clock = systemClock, random = Math.random, onFailure } = options;
     const surroundings = { backend, clock, random, onFailure };
     this.#owner = options;

@@ -36,11 +36,12 @@ export function attributes(entry: Omit<Claim, 'source' | 'owner'>): string {
   return `${identity} ${hostIP} ${encryptKey} ${k8s === undefined ? null : podText(k8s)}`;
 }
 
-function podText({ namespace, podName, namedPorts }: K8sMetadata): string | null {
+function podText({ namespace, podName, serviceAccount = '', namedPorts }: K8sMetadata): string | null {
+  const names = [namespace, podName, serviceAccount];
   if (namedPorts === undefined || namedPorts.size === 0)
-    return namespace === '' && podName === '' ? null : JSON.stringify([namespace, podName, []]);
+    return names.every((name) => name === '') ? null : JSON.stringify([...names, []]);
   const ports = [...namedPorts].sort().map(([name, { port, protocol }]) => `${name}=${port}/${protocol}`);
-  return JSON.stringify([namespace, podName, ports]);
+  return JSON.stringify([...names, ports]);
 }
 
 function sameWriter(a: Writer, b: Writer): boolean {

@@ -43,6 +43,9 @@ const PODS: readonly (K8sMetadata | undefined)[] = [
   { namespace: 'shop', podName: 'a' },
   { namespace: 'shop', podName: 'b', namedPorts: new Map([['http', { port: 80, protocol: 6 }]]) },
   { namespace: 'shop', podName: 'b', namedPorts: new Map([['http', { port: 8080, protocol: 6 }]]) },
+  { namespace: 'shop', podName: 'a', serviceAccount: 'web' },
+  { namespace: 'shop', podName: 'a', serviceAccount: '' },
+  { namespace: '', podName: '', serviceAccount: 'web' },
   { namespace: '', podName: '' },
 ];
 

@@ -32,6 +32,24 @@ describe('CiliumEndpoints', () => {
     expect(world.rejected.map(({ field }) => field)).toEqual(['status.named-ports[1].protocol']);
   });
 
+  it('have the service account of their pod, also in a slice; a change of it alone is a change', async () => {
+    const withAccount = (account: string): object => {
+      const { metadata, status } = ciliumEndpoint('web');
+      return { metadata, status: { ...(status as object), 'service-account': account } };
+    };
+    const world = await new FeedWorld().started();
+    world.cluster.put('ciliumendpoints', withAccount('default') as ReturnType<typeof ciliumEndpoint>);
+    expect(world.ipcache.get(IP)?.k8s).toMatchObject({ podName: 'web', serviceAccount: 'default' });
+    const changes = kinds(world);
+    world.cluster.put('ciliumendpoints', withAccount('web') as ReturnType<typeof ciliumEndpoint>);
+    expect(world.ipcache.get(IP)?.k8s?.serviceAccount).toBe('web');
+    expect(changes).toHaveLength(1);
+    const bySlices = await new FeedWorld(BY_SLICES).started();
+    const endpoint = { ...sliced('web'), 'service-account': 'default' };
+    bySlices.cluster.put('ciliumendpointslices', ciliumEndpointSlice('ces-1', [endpoint]));
+    expect(bySlices.ipcache.get(IP)?.k8s?.serviceAccount).toBe('default');
+  });
+
   it('without identity are unmanaged, and without key have none (K 31)', async () => {
     const world = await new FeedWorld().started();
     world.cluster.put('ciliumendpoints', ciliumEndpoint('web', { identity: 0 }));

@@ -65,14 +65,37 @@ describe('the CIDRs of policies', () => {
     expect(metadata.said).toEqual([]);
     const group = (...externalCIDRs: string[]): void =>
       world.cluster.put('ciliumcidrgroups', { metadata: { name: 'office' }, spec: { externalCIDRs } });
+    const ofPolicy = (): readonly string[] => metadata.said.filter((line) => line.endsWith(' cnp/shop/p'));
     group('10.0.0.0/24', '192.0.2.0/24');
-    expect(metadata.said).toEqual(['10.0.0.128/25 cnp/shop/p', '192.0.2.0/24 cnp/shop/p']);
+    expect(ofPolicy()).toEqual(['10.0.0.128/25 cnp/shop/p', '192.0.2.0/24 cnp/shop/p']);
     group('192.0.2.0/24');
-    expect(metadata.said).toEqual(['192.0.2.0/24 cnp/shop/p']);
+    expect(ofPolicy()).toEqual(['192.0.2.0/24 cnp/shop/p']);
     world.cluster.delete('ciliumcidrgroups', 'office');
     expect(metadata.said).toEqual([]);
     group('192.0.2.0/24');
     world.cluster.delete('ciliumnetworkpolicies', 'p', 'shop');
+    expect(metadata.said).toEqual(['192.0.2.0/24 cidrgroup/office']);
+  });
+
+  it('of a group have its labels, whether a policy names it or not (K 50)', async () => {
+    const { world, metadata } = await policyWorld();
+    const group = (labels: object, ...externalCIDRs: string[]): void =>
+      world.cluster.put('ciliumcidrgroups', {
+        metadata: { name: 'office', labels },
+        spec: { externalCIDRs },
+      } as SaidObject);
+    group({ site: 'north', 'io.cilium.k8s.policy.cluster': 'x' }, '10.0.0.0/24', '10.0.0.0/24', 'fd00::/8');
+    expect(metadata.said).toEqual(['10.0.0.0/24 cidrgroup/office', 'fd00::/8 cidrgroup/office']);
+    const labels = 'generated cidrgroup:io.cilium.policy.cidrgroupname/office=;';
+    expect(metadata.labels('10.0.0.0/24', 'cidrgroup/office')).toBe(
+      `${labels}cidrgroup:site=north;reserved:world=;`,
+    );
+    group({ site: 'south' }, '10.0.0.0/24');
+    expect(metadata.said).toEqual(['10.0.0.0/24 cidrgroup/office']);
+    expect(metadata.labels('10.0.0.0/24', 'cidrgroup/office')).toBe(
+      `${labels}cidrgroup:site=south;reserved:world=;`,
+    );
+    world.cluster.delete('ciliumcidrgroups', 'office');
     expect(metadata.said).toEqual([]);
   });
 
@@ -85,7 +108,7 @@ describe('the CIDRs of policies', () => {
     world.cluster.delete('ciliumnetworkpolicies', 'r', 'shop');
     const externalCIDRs = ['10.0.0.0/24'];
     world.cluster.put('ciliumcidrgroups', { metadata: { name: 'office' }, spec: { externalCIDRs } });
-    expect(metadata.said).toEqual(['10.0.0.0/24 cnp/shop/p']);
+    expect(metadata.said).toEqual(['10.0.0.0/24 cidrgroup/office', '10.0.0.0/24 cnp/shop/p']);
     expect(metadata.idle).toBe(0);
   });
 

@@ -181,6 +181,22 @@ describe('an IPIdentityPair, field by field', () => {
       { K8sNamespace: 'a', K8sPodName: 'b', NamedPorts: [] },
       { namespace: 'a', podName: 'b' },
     ],
+    [
+      { K8sNamespace: 'a', K8sPodName: 'b', K8sServiceAccount: 'c' },
+      { namespace: 'a', podName: 'b', serviceAccount: 'c' },
+    ],
+    [
+      { K8sNamespace: 'a', K8sServiceAccount: '' },
+      { namespace: 'a', podName: '' },
+    ],
+    [{ K8sServiceAccount: 'c' }, { namespace: '', podName: '', serviceAccount: 'c' }],
+    [
+      { K8sServiceAccount: 'c', NamedPorts: [{ Name: 'p', Port: 1, Protocol: 'TCP' }] },
+      {
+        ...{ namespace: '', podName: '', serviceAccount: 'c' },
+        namedPorts: new Map([['p', { port: 1, protocol: 6 }]]),
+      },
+    ],
   ])('of %j is the pod %j', (json, k8s) => {
     const expected = { key: '10.0.0.1', identity: 7, encryptKey: 0 };
     expect(decode(json)).toEqual(k8s === undefined ? expected : { ...expected, k8s });
@@ -189,9 +205,19 @@ describe('an IPIdentityPair, field by field', () => {
   });
 
   it('is written without empty fields', () => {
-    const k8s = { namespace: '', podName: '', namedPorts: new Map() };
+    const k8s = { namespace: '', podName: '', serviceAccount: '', namedPorts: new Map() };
     const written = encodeIPIdentityPair({ key: '10.0.0.1', identity: 7, encryptKey: 0, k8s });
     expect(jsonOf(written)).toEqual(pair);
+  });
+
+  it('is written with the service account of 1.19 after the name of the pod', () => {
+    const namedPorts = new Map([['http', { port: 80, protocol: 6 }]]);
+    const k8s = { namespace: 'don', podName: 'cep-001', serviceAccount: 'default', namedPorts };
+    const written = encodeIPIdentityPair({ key: '10.244.1.79', identity: 199_472, encryptKey: 0, k8s });
+    expect(textOfBytes(written)).toBe(
+      '{"IP":"10.244.1.79","Mask":null,"HostIP":"","ID":199472,"Key":0,"Metadata":"","K8sNamespace":"don","K8sPodName":"cep-001","K8sServiceAccount":"default","NamedPorts":[{"Name":"http","Port":80,"Protocol":"TCP"}]}',
+    );
+    expect(decode({ K8sServiceAccount: 7 })).toBe('wrong-type K8sServiceAccount');
   });
 
   it('is decoded the same after thousands of other hosts, whatever is cached', () => {

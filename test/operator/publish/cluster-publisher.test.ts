@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { prefixRange } from '../../../src/kvstore/codec/key-range.ts';
 import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
 import type { LeaseID } from '../../../src/kvstore/session/transport.ts';
+import { ClusterNameError } from '../../../src/model/cluster-name.ts';
 import { parseLabels } from '../../../src/model/labels.ts';
 import { ClusterPublisher } from '../../../src/operator/publish/cluster-publisher.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
@@ -229,3 +230,17 @@ describe('a published cluster', () => {
     await fc.assert(fc.asyncProperty(happenings, run), { numRuns: RUNS });
   });
 });
+
+it.each(['', 'A', 'a_b', '-a', 'a-', 'a.b', 'a/b', 'a'.repeat(33)])(
+  'does not publish a cluster that is named %j',
+  (clusterName) => {
+    const backend = new FaultyMemory({
+      server: new MemoryServer({ clock: new ManualClock() }),
+      clock: new ManualClock(),
+      random: () => 0.5,
+    });
+    const publisher = (): unknown => new ClusterPublisher({ backend, clusterName, clusterID: ID });
+    expect(publisher).toThrow(ClusterNameError);
+    expect(publisher).toThrow(`clusterName ${JSON.stringify(clusterName)} must have at most 32 characters`);
+  },
+);

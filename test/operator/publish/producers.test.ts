@@ -96,11 +96,11 @@ const endpoint = fc
     ...{ name, namespace },
     ips: fc.array(ip, { maxLength: 2 }),
     id: maybe(fc.constant(65_800)),
-    host: bool,
-    port: bool,
+    ...{ host: bool, port: bool },
+    account: fc.constantFrom('default', 'web', '', undefined),
   })
   .map(
-    ({ name: of, namespace: where, ips, id, host, port }): TraceObject => ({
+    ({ name: of, namespace: where, ips, id, host, port, account }): TraceObject => ({
       ...{ apiVersion: 'cilium.io/v2', kind: 'CiliumEndpoint' },
       metadata: { name: of, namespace: where },
       status: {
@@ -109,6 +109,7 @@ const endpoint = fc
           addressing: ips.map((ipv4) => ({ ipv4 })),
           ...(host ? { node: '192.168.0.1' } : {}),
         },
+        ...(account === undefined ? {} : { 'service-account': account }),
         ...(port ? { 'named-ports': [{ name: 'http', port: 80, protocol: 'TCP' }] } : {}),
       },
     }),

@@ -87,6 +87,7 @@ interface RawEndpoint extends NaiveObject {
       readonly addressing?: readonly { readonly ipv4?: string; readonly ipv6?: string }[];
     };
     readonly 'named-ports'?: readonly RawPort[];
+    readonly 'service-account'?: string;
   };
 }
 
@@ -319,6 +320,7 @@ export function ipValue(ip: string, { metadata, status = {} }: RawEndpoint): unk
     ...{ IP: ip, Mask: null, HostIP: canonical(status.networking?.node), ID: status.identity?.id ?? 0 },
     ...{ Key: status.encryption?.key ?? 0, Metadata: '' },
     ...{ K8sNamespace: metadata.namespace, K8sPodName: metadata.name },
+    ...(status['service-account'] ? { K8sServiceAccount: status['service-account'] } : {}),
     ...(ports.size === 0 ? {} : { NamedPorts: [...ports.values()] }),
   };
 }

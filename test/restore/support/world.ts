@@ -90,6 +90,12 @@ const namedPorts = fc
 const pod: fc.Arbitrary<K8sMetadata> = fc.oneof(
   fc.record({ namespace: fc.constantFrom(...NAMES), podName: fc.constantFrom(...NAMES) }),
   fc.record({ namespace: fc.constantFrom(...NAMES), podName: fc.constantFrom(...NAMES), namedPorts }),
+  fc.record({
+    namespace: fc.constantFrom(...NAMES),
+    podName: fc.constantFrom(...NAMES),
+    serviceAccount: fc.constantFrom('default', 'web'),
+    namedPorts: fc.option(namedPorts, { nil: undefined }),
+  }),
 );
 
 const entry: fc.Arbitrary<KnownEntry> = fc
