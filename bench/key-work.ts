@@ -17,13 +17,16 @@ export function usedMemory(): number {
 
 /** Returns a table with one row for each piece of work. */
 export function keyWorkTable(rows: readonly KeyWork[]): string {
-  const head = ['', 'time', 'loop p50', 'p99', 'max', 'held up', 'own work p99', 'max', 'keys/s'];
+  const head = ['', 'time', 'loop p50', 'p99', 'max', 'held up'];
+  const ownHead = ['own work p99', 'max', 'CPU', 'peak memory', 'keys/s'];
   const cells = rows.map((row) => [
     row.what,
     ...delayCells(row),
     `${row.heldP99.toFixed(0)} ms`,
     `${row.heldMax.toFixed(0)} ms`,
+    `${(row.cpuMs / 1000).toFixed(1)} s`,
+    `${(row.peakBytes / 2 ** 20).toFixed(0)} MiB`,
     row.keysPerSecond.toFixed(0),
   ]);
-  return textTable(head, cells);
+  return textTable([...head, ...ownHead], cells);
 }
