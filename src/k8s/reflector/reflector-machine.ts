@@ -26,6 +26,8 @@ export type ReflectorInput = { readonly now: number } & (
   | { readonly type: 'listed' }
   /** The server has accepted the watch. */
   | { readonly type: 'opened' }
+  /** The open watch has advanced the version for the first time. */
+  | { readonly type: 'progressed' }
   /** The watch has ended regularly. `eventful` is true if its version has advanced. */
   | { readonly type: 'ended'; readonly lastedMs: number; readonly eventful: boolean }
   | { readonly type: 'proven'; readonly same: boolean }
@@ -46,10 +48,12 @@ export interface ReflectorState {
   readonly preferred: 'stream' | 'cache';
   /** The action after waiting. */
   readonly next: Next;
-  /** Consecutive failures; reset after two minutes without one. */
+  /** Consecutive failures; reset after two minutes without one, and by progress before a lost connection. */
   readonly streak: number;
-  /** Resets of open watches; reset to 0 after two minutes without a failure. */
+  /** Resets of open watches; reset to 0 after two minutes without a failure, and by progress. */
   readonly resets: number;
+  /** True if a watch has advanced the version since the last failure. */
+  readonly progressed: boolean;
   /** Time of the first watch that was opened after the last failure. */
   readonly goodSince: number | undefined;
   /** Time of the first of several consecutive internal errors. */
@@ -76,6 +80,7 @@ const FIRST: ReflectorState = {
   next: 'list',
   streak: 0,
   resets: 0,
+  progressed: false,
   goodSince: undefined,
   internalSince: undefined,
   waited: false,
@@ -109,17 +114,19 @@ function wait(
   atLeastMs: number,
   now: number,
   shown: ResourceState,
+  isOver = isGood(state, now),
 ): ReflectorStep {
-  const streak = (isGood(state, now) ? 0 : state.streak) + 1;
+  const streak = (isOver ? 0 : state.streak) + 1;
   return {
-    state: { ...state, phase: 'waiting', shown, next, streak, goodSince: undefined },
+    state: { ...state, phase: 'waiting', shown, next, streak, progressed: false, goodSince: undefined },
     effect: { do: 'wait', failures: streak, atLeastMs },
   };
 }
 
 /**
  * Returns the action after a failed watch or proof (K 3). After a lost connection the server may be another one, so that its
- * history must be proven. In doubt the action is a list, which is always correct but costs the most.
+ * history must be proven. In doubt the action is a list, which is always correct but costs the most. If the connection is lost
+ * after progress, the backoff begins anew; after other failures it does not, because the server may repeat them after each progress.
  */
 function afterFailure(state: ReflectorState, code: ApiErrorCode, now: number): Next {
   switch (code) {
@@ -174,8 +181,11 @@ function isReset({ phase, goodSince }: ReflectorState, code: ApiErrorCode, now: 
  * since. If more resets follow, backs off from the shortest delay.
  */
 function afterReset(state: ReflectorState, now: number): ReflectorStep {
-  const resets = (isGood(state, now) ? 0 : state.resets) + 1;
-  const next = { ...state, resets, shown: 'waiting', next: 'prove', goodSince: undefined } as const;
+  const isOver = isGood(state, now) || state.progressed;
+  const resets = (isOver ? 0 : state.resets) + 1;
+  const streak = isOver ? 0 : state.streak;
+  const waiting = { shown: 'waiting', next: 'prove', progressed: false, goodSince: undefined } as const;
+  const next = { ...state, ...waiting, resets, streak };
   if (resets === 1) return { state: { ...next, phase: 'proving' }, effect: { do: 'prove' } };
   return { state: { ...next, phase: 'waiting' }, effect: { do: 'wait', failures: resets - 1, atLeastMs: 0 } };
 }
@@ -188,7 +198,8 @@ function failed(state: ReflectorState, input: ReflectorInput & { readonly type: 
   if (state.phase !== 'listing') {
     const next = afterFailure(state, code, now);
     const internalSince = code === 'internal' ? (state.internalSince ?? now) : undefined;
-    return wait({ ...state, internalSince }, next, retryAfterMs, now, shown);
+    const isOver = isGood(state, now) || (state.progressed && next === 'prove');
+    return wait({ ...state, internalSince }, next, retryAfterMs, now, shown, isOver);
   }
   if (state.from === 'stream' && NO_STREAM.has(code)) return list({ ...state, preferred: 'cache' }, 'cache');
   if (code === 'expired' || code === 'future-version') {
@@ -206,7 +217,7 @@ function ended(state: ReflectorState, input: ReflectorInput & { readonly type: '
 
 /**
  * Returns the next state and action. Pure; the README of `k8s` has a drawing. Actions never overlap, so that every input is the
- * result of the last action, except `opened`, which arrives during a watch, and `stop`.
+ * result of the last action, except `opened` and `progressed`, which arrive during a watch, and `stop`.
  */
 export function stepReflector(state: ReflectorState, input: ReflectorInput): ReflectorStep {
   if (state.phase === 'stopped') return ignore(state);
@@ -222,6 +233,8 @@ export function stepReflector(state: ReflectorState, input: ReflectorInput): Ref
         goodSince: state.goodSince ?? input.now,
         internalSince: undefined,
       });
+    case 'progressed':
+      return ignore({ ...state, progressed: true });
     case 'ended':
       return ended(state, input);
     case 'proven':

@@ -410,6 +410,7 @@ export class Reflector implements FollowedResource {
         const lines = scanner.feed(bytes);
         hasSpoken ||= lines.length > 0;
         await readTexts(lines, gate, (values) => this.#lines(values), this.#ended.signal);
+        if (!this.#state.progressed && this.#known.version !== version) this.#step({ type: 'progressed' });
         if (scanner.tooLarge > 0) throw new ApiError('garbled', 'a watch event is too large');
         if (hasSpoken) exchange.allowSilence(WATCH_SILENCE_MS);
       }

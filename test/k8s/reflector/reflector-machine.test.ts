@@ -213,6 +213,53 @@ it('retries immediately after a reset of an open watch, whatever failed before, 
   expect(driven.later(120_000, BROKEN)).toEqual({ do: 'prove' });
 });
 
+it('begins the backoff again if a connection is lost after progress (regression: faults in a row delayed recovery by a minute each)', () => {
+  const outage = (driven: Driven, failures: number): number => {
+    let last = 0;
+    for (let i = 0; i < failures; i++) {
+      last = waitOf(driven.later(500, UNREACHABLE)).failures;
+      driven.answer(WAITED);
+    }
+    return last;
+  };
+  for (const [progress, streaks] of [
+    [[{ type: 'progressed' }], [3, 3, 3, 3]],
+    [[], [3, 6, 9, 12]],
+  ] as const) {
+    const driven = new Driven(...WATCHING);
+    const cycle = (): number => {
+      const last = outage(driven, 3);
+      driven.answer(SAME, OPENED, ...progress);
+      return last;
+    };
+    expect([1, 2, 3, 4].map(cycle)).toEqual(streaks);
+  }
+});
+
+it('asks the server immediately after each reset of a watch that had progressed', () => {
+  const driven = new Driven(...WATCHING);
+  for (let i = 0; i < 3; i++) {
+    expect(driven.later(1000, BROKEN)).toEqual({ do: 'prove' });
+    driven.answer(SAME, OPENED, { type: 'progressed' });
+  }
+  expect(driven.later(1000, BROKEN)).toEqual({ do: 'prove' });
+  driven.answer(SAME, OPENED);
+  expect(waitOf(driven.later(1000, BROKEN)).failures, 'without progress').toBe(1);
+});
+
+it('backs off further from a server that repeats another error after each progress', () => {
+  for (const code of ['internal', 'throttled', 'garbled'] as const) {
+    const driven = new Driven(...WATCHING);
+    const failures = [1, 2, 3].map(() => {
+      driven.answer({ type: 'progressed' });
+      const count = waitOf(driven.later(100, failure(code))).failures;
+      driven.answer(WAITED, LISTED, OPENED);
+      return count;
+    });
+    expect(failures, code).toEqual([1, 2, 3]);
+  }
+});
+
 it('reports its state, except for short steps in between: the proof, and the start of a watch', () => {
   const shown = (...answers: readonly Answer[]): string => new Driven(...answers).shown;
   expect(shown()).toBe('listing');
@@ -233,7 +280,10 @@ it('reports its state, except for short steps in between: the proof, and the sta
 });
 
 const anything: fc.Arbitrary<Answer> = fc.oneof(
-  fc.constantFrom(LISTED, OPENED, WAITED, SAME, { type: 'proven', same: false } as const),
+  fc.constantFrom(LISTED, OPENED, { type: 'progressed' } as const, WAITED, SAME, {
+    type: 'proven',
+    same: false,
+  } as const),
   fc.record({ type: fc.constant('ended' as const), lastedMs: fc.nat(2000), eventful: fc.boolean() }),
   fc.constantFrom(...CODES).map((code) => failure(code)),
 );
@@ -244,7 +294,7 @@ it('has an operation in progress after every answer until it is stopped, and non
       const driven = new Driven();
       for (const one of before) {
         const effect = driven.later(700, one);
-        expect(effect === undefined).toBe(one.type === 'opened');
+        expect(effect === undefined).toBe(one.type === 'opened' || one.type === 'progressed');
       }
       expect(driven.answer({ type: 'stop' })).toEqual({ do: 'stop' });
       for (const one of after) expect(driven.answer(one)).toBeUndefined();
