@@ -26,7 +26,7 @@ const RESTARTED_MS = 5 * 60_000;
 
 /**
  * Returns the pods that run without an endpoint because they are older than Cilium: those that started over 30 s ago and whose
- * name was not restarted in the last 5 min (OPERATOR 33). Pure.
+ * name was not restarted in the last 5 min (OPERATOR 33). The oldest is first, because it was restarted least recently. Pure.
  *
  * @param restarted time of the last restart by name, on the same clock as `now`
  */
@@ -37,9 +37,10 @@ export function unmanagedPods(
   now: number,
   wallNow: number,
 ): readonly KubernetesObject[] {
-  return [...candidates].filter((pod) => {
+  const startOf = (pod: KubernetesObject): number | undefined => timeAt(pod, 'status', 'startTime');
+  const unmanaged = [...candidates].filter((pod) => {
     const key = objectKey(pod);
-    const startedAt = timeAt(pod, 'status', 'startTime');
+    const startedAt = startOf(pod);
     return (
       field(pod, 'status', 'phase') === 'Running' &&
       field(pod, 'spec', 'hostNetwork') !== true &&
@@ -50,6 +51,9 @@ export function unmanagedPods(
       now - (restarted.get(key) ?? Number.NEGATIVE_INFINITY) >= RESTARTED_MS
     );
   });
+  const order = (a: KubernetesObject, b: KubernetesObject): number =>
+    (startOf(a) ?? 0) - (startOf(b) ?? 0) || (objectKey(a) < objectKey(b) ? -1 : 1);
+  return unmanaged.sort(order);
 }
 
 /** Restarts unmanaged pods, one a round, so that they get an endpoint. */

@@ -1,5 +1,9 @@
 import { expect, it } from 'vitest';
-import { UnmanagedDnsCollector } from '../../../src/operator/collect/unmanaged-dns-collector.ts';
+import type { KubernetesObject } from '../../../src/k8s/resource.ts';
+import {
+  UnmanagedDnsCollector,
+  unmanagedPods,
+} from '../../../src/operator/collect/unmanaged-dns-collector.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 import { round, TinyCluster } from '../support/tiny-cluster.ts';
 
@@ -56,4 +60,20 @@ it('restarts pods without an endpoint: one per round, none that is young, termin
   expect(deleted).toHaveLength(3);
   await next(1);
   expect(deleted).toEqual(['a', 'b', 'young', 'a']);
+});
+
+it('restarts the oldest pod first, by name among those of one age (regression: in the order of the list)', () => {
+  const pod = (name: string, startTime: string): KubernetesObject => ({
+    metadata: { namespace: 'kube-system', name, uid: name, resourceVersion: '1' },
+    spec: {},
+    status: { phase: 'Running', startTime },
+  });
+  const pods = [
+    pod('young', '2026-01-01T00:00:03Z'),
+    pod('old-b', '2026-01-01T00:00:01Z'),
+    pod('old-a', '2026-01-01T00:00:01Z'),
+    pod('oldest', '2025-12-31T23:59:59Z'),
+  ];
+  const found = unmanagedPods(pods, new Map(), new Map(), 0, Date.parse('2026-01-02T00:00:00Z'));
+  expect(found.map(({ metadata }) => metadata.name)).toEqual(['oldest', 'old-a', 'old-b', 'young']);
 });
