@@ -30,7 +30,7 @@ function run(program: string): { readonly stdout: string; readonly stderr: strin
 }
 
 describe('the guide', () => {
-  it('is a program that prints what it says', () => {
+  it('is a program that prints the documented output', () => {
     expect(run(blocks(GUIDE, 'ts'))).toEqual({ stdout: blocks(GUIDE, 'text'), stderr: '' });
   });
 });
@@ -41,7 +41,7 @@ describe('the commands of the package', () => {
     readonly scripts: Readonly<Record<string, string>>;
   } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'));
 
-  it('include one of its own name, which npx runs (regression: npx dpcache asked the registry for another package)', () => {
+  it('include one of its own name for npx (regression: npx dpcache asked the registry for another package)', () => {
     const main = './dist/cli/main.js';
     expect(manifest.bin).toEqual({ dpcache: main, 'datapath-cache': main });
     const documents = ['README.md', ...readdirSync(join(ROOT, 'docs')).map((name) => join('docs', name))];
@@ -60,11 +60,11 @@ describe('the commands of the package', () => {
 });
 
 describe('the README', () => {
-  it('shows a program that prints what it says', () => {
+  it('contains a program that prints the documented output', () => {
     expect(run(blocks(README, 'ts'))).toEqual({ stdout: blocks(README, 'text'), stderr: '' });
   });
 
-  it('links to files that are there', () => {
+  it('links to existing files', () => {
     const links = [...README.matchAll(/\]\(([^)]+)\)/g)]
       .map(([, link = '']) =>
         link.replace(/^https:\/\/github\.com\/datapath-cache\/datapath-cache\/\w+\/main\//, ''),
@@ -74,7 +74,7 @@ describe('the README', () => {
     expect(links.filter((path) => !existsSync(join(ROOT, path)))).toEqual([]);
   });
 
-  it('shows the measured bytes of an entry, and has at most 900 words', () => {
+  it('contains the measured bytes of an entry, and has at most 900 words', () => {
     const results = readFileSync(join(ROOT, 'bench/RESULTS.md'), 'utf8');
     const measured = /Bytes per entry beyond the metadata handed in: ([\d.]+)/.exec(results)?.[1];
     const shown = /prefixes take (\d+) bytes each/.exec(README)?.[1];
@@ -82,7 +82,7 @@ describe('the README', () => {
     expect(README.split(/\s+/).length).toBeLessThanOrEqual(900);
   });
 
-  it('opens with commands that the package has', () => {
+  it('starts with commands that the package has', () => {
     const { scripts } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'));
     const named = [...README.matchAll(/npm (?:run (?:-s )?)?(start|test|check|conformance)\b/g)].map(
       ([, name = '']) => name,

@@ -34,7 +34,7 @@ function expectPlain(name: string, status: unknown): void {
 
 const random = (): number => 0.5;
 
-describe('status() is plain data that survives JSON, also when much has gone wrong:', () => {
+describe('status() is plain data that survives JSON, even after many failures:', () => {
   it('engines', () => {
     const ipcache = new IPCache();
     ipcache.upsert('10.0.0.0/8', { identity: 300, source: 'k8s' });
@@ -73,7 +73,7 @@ describe('status() is plain data that survives JSON, also when much has gone wro
     expectPlain('full ipcache', new IPCache({ maxEntries: 0 }).status());
   });
 
-  it('stores and what keeps a kvstore', async () => {
+  it('stores and the tasks of a kvstore', async () => {
     const clock = new ManualClock();
     const backend = new FaultyMemory({ clock, random });
     backend.link.down();

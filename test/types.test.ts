@@ -86,7 +86,7 @@ describe('an identity', () => {
   });
 });
 
-describe('what is handed in', () => {
+describe('an argument', () => {
   it('may be native collections or arrays', () => {
     const id = { namespace: 'shop', name: 'checkout' };
     const port = { port: 80, protocol: 6, nodePort: 0 };
@@ -109,7 +109,7 @@ describe('what is handed in', () => {
     expectTypeOf(createEndpointSlice).toBeCallableWith({ service: id, backends: [] });
   });
 
-  it('names a source of the table, and nothing that is not known', () => {
+  it('names a source of the table, and no unknown one', () => {
     expectTypeOf<'k8s'>().toExtend<Source>();
     expectTypeOf<string>().not.toExtend<Source>();
     // @ts-expect-error: a field that is misspelt in a literal
@@ -120,7 +120,7 @@ describe('what is handed in', () => {
   });
 });
 
-describe('what is read', () => {
+describe('a result', () => {
   it('is read-only', () => {
     const change = (entry: IPCacheEntry): void => {
       // @ts-expect-error: an entry is immutable

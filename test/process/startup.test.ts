@@ -110,7 +110,7 @@ describe('a start', () => {
     expect(trial.startup.status().map(({ failure }) => failure)).toEqual([undefined, 'no disk', undefined]);
   });
 
-  it('that is interrupted before it has begun begins nothing', async () => {
+  it('that is interrupted before its start starts nothing', async () => {
     const trial = new Trial();
     trial.interrupt();
     expect(await trial.start([trial.step('one')])).toBe(false);
@@ -120,14 +120,14 @@ describe('a start', () => {
     });
   });
 
-  it('that is interrupted in its last step has not gone through', async () => {
+  it('that is interrupted in its last step has failed', async () => {
     const trial = new Trial();
     const started = trial.start([trial.step('one', { start: () => NEVER })]);
     trial.interrupt();
     expect(await started).toBe(false);
   });
 
-  it('that is interrupted ends at once, though the step does not follow the signal, and goes no further', async () => {
+  it('that is interrupted ends immediately, even if the step ignores the signal, and starts no other', async () => {
     const trial = new Trial();
     let fired = false;
     const start: Step['start'] = ({ signal }) => {
@@ -143,7 +143,7 @@ describe('a start', () => {
     expect(openSteps(trial.startup.status())[0]?.text).toBe('step 1 of 2, one: interrupted');
   });
 
-  it('that is stopped in the middle is interrupted, and a step is not stopped before it has settled', async () => {
+  it('that is stopped is interrupted, and a step is not stopped before it has settled', async () => {
     const trial = new Trial();
     const start: Step['start'] = async ({ signal }) => {
       await new Promise((resolve) => signal.addEventListener('abort', resolve));
@@ -157,8 +157,8 @@ describe('a start', () => {
   });
 });
 
-describe('a step that stands still', () => {
-  it('ends the start with its name and what it waits for, and its signal fires', async () => {
+describe('a step without progress', () => {
+  it('ends the start with its name and its reason to wait, and its signal fires', async () => {
     const trial = new Trial();
     let signal: AbortSignal | undefined;
     const started = trial.start([
@@ -182,7 +182,7 @@ describe('a step that stands still', () => {
     });
   });
 
-  it('is gone on without where it says so, and may be done later', async () => {
+  it('is skipped if it allows it, and may complete later', async () => {
     const trial = new Trial();
     const late = deferred();
     const started = trial.start(
@@ -204,7 +204,7 @@ describe('a step that stands still', () => {
     ]);
   });
 
-  it('is waited for as long as it comes further, however long that takes', async () => {
+  it('is awaited while it progresses, however long that takes', async () => {
     const trial = new Trial();
     let progress = (): void => {};
     const start: Step['start'] = (context) => {
@@ -222,7 +222,7 @@ describe('a step that stands still', () => {
     await rejected;
   });
 
-  it('is reported once as slow, with what it waits for, and when it is done after all', async () => {
+  it('is reported once as slow, with its reason to wait, and again when it is done', async () => {
     const trial = new Trial();
     const done = deferred();
     const step = trial.step('one', { start: () => done.promise, waitsFor: () => ['the disk'] });
@@ -236,7 +236,7 @@ describe('a step that stands still', () => {
     ]);
   });
 
-  it('is reported as slow no more than once, also when it goes on and stands still again', async () => {
+  it('is reported as slow at most once, even if it progresses and stops again', async () => {
     const trial = new Trial();
     let progress = (): void => {};
     const start: Step['start'] = (context) => {
@@ -250,7 +250,7 @@ describe('a step that stands still', () => {
     expect(trial.logged).toEqual(['warn  one: no progress for 15 s']);
   });
 
-  it('while the whole process stood still has its time anew', async () => {
+  it('has its time again if the whole process stood still', async () => {
     const trial = new Trial();
     const callbacks: (() => void)[] = [];
     let now = 0;
@@ -276,7 +276,7 @@ describe('a step that stands still', () => {
     expect(startup.status()[0]?.state).toBe('overdue');
   });
 
-  it('fails late without ending a start that has gone on, and is reported', async () => {
+  it('fails late without ending a start that has continued, and is reported', async () => {
     const trial = new Trial();
     const late = deferred();
     const step = trial.step('lists', { patienceMs: 1_000, onTimeout: 'continue', start: () => late.promise });
@@ -291,7 +291,7 @@ describe('a step that stands still', () => {
 });
 
 describe('a stop', () => {
-  it('that hangs ends by a deadline, names who hangs, and stops the others', async () => {
+  it('that hangs ends by a deadline, names the hanging step, and stops the others', async () => {
     const trial = new Trial();
     await trial.start([trial.step('one')], [trial.step('two', { stop: () => NEVER })], [trial.step('three')]);
     const stopped = trial.startup.stop();
@@ -303,7 +303,7 @@ describe('a stop', () => {
     expect(trial.logged).toEqual(['error two did not stop within 5 s: abandoned']);
   });
 
-  it('does not wait for a start that never settles, and takes it back all the same', async () => {
+  it('does not wait for a start that never settles, and undoes it nevertheless', async () => {
     const trial = new Trial();
     void trial.start([trial.step('one')], [trial.step('two', { start: () => NEVER, stopMs: 1_000 })]);
     await settle();
@@ -316,7 +316,7 @@ describe('a stop', () => {
     expect(trial.states).toEqual(['one: stopped', 'two: hanging']);
   });
 
-  it('that fails is reported, and the others stop', async () => {
+  it('that fails is reported, and the other steps are stopped', async () => {
     const trial = new Trial();
     const stop = (): never => {
       throw new Error('busy');
@@ -327,7 +327,7 @@ describe('a stop', () => {
     expect(trial.logged).toEqual(['error two: cannot stop: busy']);
   });
 
-  it('is one, however often it is asked for', async () => {
+  it('runs once, however often it is requested', async () => {
     const trial = new Trial();
     await trial.start([trial.step('one')]);
     await Promise.all([trial.startup.stop(), trial.startup.stop()]);

@@ -7,7 +7,7 @@ function painted(isTTY: boolean, environment: ColourEnvironment): string {
 }
 
 describe('a terminal', () => {
-  it('has colours where a person looks at it and wants them', () => {
+  it('has colours if its output is a terminal and colours are enabled', () => {
     expect(painted(true, {})).toBe('\u001B[32mx\u001B[0m');
     expect(painted(true, { NO_COLOR: '' })).toBe('\u001B[32mx\u001B[0m');
     expect(painted(true, { NO_COLOR: '1' })).toBe('x');
@@ -15,7 +15,7 @@ describe('a terminal', () => {
     expect(painted(false, {})).toBe('x');
   });
 
-  it('is not steered by names that come from outside', () => {
+  it('is not controlled by names from outside', () => {
     expect(printable('a\u001B[31mb\r\n\u202Ec')).toBe('a\\u001b[31mb\\u000d\\u000a\\u202ec');
     expect(printable('größe-北')).toBe('größe-北');
   });

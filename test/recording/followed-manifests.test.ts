@@ -48,7 +48,7 @@ function abortingAt(object: number): { readonly signal: AbortSignal; readonly on
 }
 
 describe('a reading of manifests', () => {
-  it('that is interrupted while it reads changes nothing (regression: what it had not read was removed)', async () => {
+  it('that is interrupted changes nothing (regression: unread manifests were removed)', async () => {
     const { manifests, services, file, logged } = following(service('one') + service('two'));
     await manifests.read([file], NEVER);
     writeFileSync(file, service('three') + service('four'));
@@ -63,7 +63,7 @@ describe('a reading of manifests', () => {
     expect(logged).toEqual([]);
   });
 
-  it('that is interrupted while it stores removes nothing, and the next one removes what is missing', async () => {
+  it('that is interrupted while it stores removes nothing, and the next one removes missing objects', async () => {
     const { manifests, services, file } = following(service('one') + service('two'));
     await manifests.read([file], NEVER);
     writeFileSync(file, service('three') + service('four'));
@@ -74,7 +74,7 @@ describe('a reading of manifests', () => {
     expect(services()).toEqual(['four', 'three']);
   });
 
-  it('of which one file cannot be read changes nothing (regression: files before it were stored)', async () => {
+  it('with one unreadable file changes nothing (regression: files before it were stored)', async () => {
     const { manifests, services, file } = following(service('one'));
     await manifests.read([file], NEVER);
     writeFileSync(file, service('two'));
@@ -82,7 +82,7 @@ describe('a reading of manifests', () => {
     expect([services(), manifests.reading]).toEqual([['one'], []]);
   });
 
-  it('of which a part is invalid removes nothing', async () => {
+  it('with an invalid part removes nothing', async () => {
     const { manifests, services, file, logged } = following(service('one') + service('two'));
     await manifests.read([file], NEVER);
     writeFileSync(file, `${service('three')}---\nkind: Service\nmetadata: {`);

@@ -13,7 +13,7 @@ async function parse(text: string): Promise<{ manifests: readonly Manifest[]; re
 }
 
 describe('manifests', () => {
-  it('may hold several documents, empty ones too, each with its line', async () => {
+  it('may contain several documents, including empty ones, each with its line', async () => {
     const { manifests, rejected } = await parse(
       '---\nkind: Service\n---\n---\n# nothing\n---\n\nkind: Endpoints\n',
     );
@@ -40,7 +40,7 @@ describe('manifests', () => {
     ]);
   });
 
-  it('of a typed list give its kind to the items', async () => {
+  it('of a typed list have the kind of the list', async () => {
     const text =
       'apiVersion: v1\nkind: ServiceList\nitems:\n- metadata: { name: a }\n- { kind: Service, spec: {} }\n';
     expect((await parse(text)).manifests.map(({ object }) => object)).toEqual([
@@ -49,7 +49,7 @@ describe('manifests', () => {
     ]);
   });
 
-  it('know anchors, and never reach a prototype', async () => {
+  it('may contain anchors, and never reach a prototype', async () => {
     const { manifests } = await parse(
       'kind: Service\nmetadata: &m { name: a, __proto__: { polluted: 1 } }\nspec: *m\n',
     );
@@ -68,14 +68,14 @@ describe('manifests', () => {
     ['kind: List', /^file.yaml:\d: items undefined: must be a list$/],
     ['kind: List\nitems: {}', /^file.yaml:\d: items \{\}: must be a list$/],
     ['kind: List\nitems: [7]', /^file.yaml:\d: items\[0\] 7: must be a Kubernetes object$/],
-  ])('go on after %j, and say what is wrong with it', async (text, message) => {
+  ])('continue after %j, and report its error', async (text, message) => {
     const { manifests, rejected } = await parse(`kind: Service\n---\n${text}\n---\nkind: Service\n`);
     expect(manifests).toHaveLength(2);
     expect(rejected).toHaveLength(1);
     expect(rejected[0]).toMatch(message);
   });
 
-  it('reject a document that would grow without end', async () => {
+  it('reject a document that would grow without limit', async () => {
     const levels = Array.from({ length: 12 }, (_, i) => `l${i + 1}: &l${i + 1} [${`*l${i},`.repeat(9)}]`);
     const { manifests, rejected } = await parse(`l0: &l0 x\n${levels.join('\n')}\n`);
     expect(manifests).toEqual([]);
@@ -84,7 +84,7 @@ describe('manifests', () => {
 });
 
 describe('large manifests', () => {
-  it('that are JSON do not go through the YAML parser, which is slower by far', async () => {
+  it('that are JSON do not use the YAML parser, which is far slower', async () => {
     const items = Array.from({ length: 1_000 }, (_, i) => ({
       kind: 'Service',
       metadata: { name: `service-${i}`, namespace: 'shop', labels: { app: `app-${i}` } },
@@ -100,7 +100,7 @@ describe('large manifests', () => {
     expect(ofJson).toBeLessThan(ofYaml / 4); // a sixtieth
   });
 
-  it('cost no more than their length, however many keys a map has', async () => {
+  it('cost time linear in their length, however many keys a map has', async () => {
     const growth = await growthPerItem(700, async (count) => {
       const keys = Array.from({ length: count }, (_, i) => `k${i}: ${i}\n`).join('');
       expect((await parse(`kind: Service\n${keys}`)).manifests).toHaveLength(1);
@@ -108,13 +108,13 @@ describe('large manifests', () => {
     expect(growth).toBeLessThan(3);
   });
 
-  it('name an error without its line: to quote that for each of many errors costs the square of their number', async () => {
+  it('report an error without its line, because quoting it for each error would cost the square of their number', async () => {
     const { manifests, rejected } = await parse(`a: [${','.repeat(1_000)}]\n---\nkind: Service\n`);
     expect(manifests).toHaveLength(1);
     expect(rejected).toEqual([expect.stringMatching(/^file.yaml:1: document [^\n]*: Unexpected [^\n]*$/)]);
   });
 
-  it('that are JSON leave the event loop to others while they are parsed', async () => {
+  it('that are JSON yield the event loop while they are parsed', async () => {
     const items = Array.from({ length: 20_000 }, (_, i) => ({
       kind: 'Service',
       metadata: { name: `s${i}` },
@@ -146,14 +146,14 @@ describe('large manifests', () => {
     expect(second?.at).toBe('file.yaml:6');
   });
 
-  it('may begin with a directive', async () => {
+  it('may start with a directive', async () => {
     expect((await parse('%YAML 1.2\n---\nkind: Service\n---\nkind: Endpoints\n')).manifests).toEqual([
       { at: 'file.yaml:3', object: { kind: 'Service' } },
       { at: 'file.yaml:5', object: { kind: 'Endpoints' } },
     ]);
   });
 
-  it('lose a document that is too long to parse, alone', async () => {
+  it('lose only a document that is too long to parse', async () => {
     const { manifests, rejected } = await parse(
       `kind: Service\n---\na: ${'x'.repeat(1 << 24)}\n---\nkind: Endpoints\n`,
     );
@@ -166,7 +166,7 @@ describe('large manifests', () => {
 });
 
 describe('a folder of manifests', () => {
-  it('is read in the order of the file names, only what is YAML or JSON', async () => {
+  it('is read in the order of the file names, only YAML and JSON files', async () => {
     const folder = temporaryFolder({
       'b.yml': 'kind: B',
       'a.yaml': 'kind: A',
@@ -183,7 +183,7 @@ describe('a folder of manifests', () => {
     ]);
   });
 
-  it('that is missing is an error that says what to do', async () => {
+  it('that is missing is an error with the remedy', async () => {
     const path = join(temporaryFolder({}), 'missing');
     await expect(readManifests(path, () => {}).next()).rejects.toThrow(
       `--manifests ${path}: no such file or folder: check the path`,

@@ -20,7 +20,7 @@ const SCRIPT = `
 `;
 
 describe('a script', () => {
-  it('is steps of actions; a value that is no text is written as JSON', () => {
+  it('is a list of steps with actions; a value that is not text is written as JSON', () => {
     expect(parsePlayScript(SCRIPT, 'script.yaml')).toEqual([
       {
         after: 1.5,
@@ -39,7 +39,7 @@ describe('a script', () => {
     ]);
   });
 
-  it('ships with the examples', async () => {
+  it('is part of the examples', async () => {
     const path = new URL('../../examples/changes.yaml', import.meta.url).pathname;
     const steps = await readPlayScript(path);
     expect(steps.length).toBeGreaterThan(5);
@@ -62,12 +62,12 @@ describe('a script', () => {
     ['- do: [{ put: k, store: a }]', '[0].do[0].value undefined: is missing'],
     ['- do: [{ store: a }]', '[0].do[0].under undefined: is missing'],
     ['- [', 'Flow sequence'],
-  ])('that is wrong (%s) is an error that names file and field', (text, message) => {
+  ])('that is invalid (%s) is an error that names file and field', (text, message) => {
     expect(() => parsePlayScript(text, 'script.yaml')).toThrow(InputError);
     expect(() => parsePlayScript(text, 'script.yaml')).toThrow(`--play script.yaml: ${message}`);
   });
 
-  it('costs no more than its length, however many keys a map has', async () => {
+  it('costs time linear in its length, however many keys a map has', async () => {
     const growth = await growthPerItem(700, (count) => {
       const keys = Array.from({ length: count }, (_, i) => `k${i}: 1`).join(',');
       parsePlayScript(`- do: [{ put: k, store: a, value: {${keys}} }]`, 'script.yaml');
@@ -75,7 +75,7 @@ describe('a script', () => {
     expect(growth).toBeLessThan(3);
   });
 
-  it('that is several documents, or repeats a key, is an error', () => {
+  it('with several documents, or a repeated key, is an error', () => {
     expect(() => parsePlayScript('[]\n---\n[]', 'x.yaml')).toThrow(
       '--play x.yaml: must be one YAML document',
     );
@@ -84,7 +84,7 @@ describe('a script', () => {
     );
   });
 
-  it('that is missing is an error that says what to do', async () => {
+  it('that is missing is an error with the remedy', async () => {
     const path = join(temporaryFolder({}), 'missing.yaml');
     await expect(readPlayScript(path)).rejects.toThrow(`--play ${path}: no such file`);
   });

@@ -38,7 +38,7 @@ async function storedText(store: MemoryBackend, key: string): Promise<string | u
 }
 
 describe('playing a script', () => {
-  it('waits before each step, says it, does it, and ends', async () => {
+  it('waits before each step, prints it, runs it, and ends', async () => {
     const { store, clock, told, done } = await start(
       '- { after: 2, say: one, do: [{ put: x, store: a, value: 1 }] }\n- { after: 3, say: two, do: [{ leave: b }] }\n',
     );
@@ -67,7 +67,7 @@ describe('playing a script', () => {
     expect(told).toEqual(['']);
   });
 
-  it('tells what cannot be done and goes on', async () => {
+  it('reports impossible actions and continues', async () => {
     const { clock, told, done } = await start(
       '- do: [{ delete: missing, store: a }, { patch: missing, store: a, with: {} }, { put: x, store: z, value: 1 },' +
         ' { replace: nowhere, with: y, under: k, store: a }, { leave: z }, { join: z },' +
@@ -90,7 +90,7 @@ describe('playing a script', () => {
     ]);
   });
 
-  it('ends at once when it is stopped, with no timer left', async () => {
+  it('ends immediately when it is stopped, and leaves no timer', async () => {
     const { clock, told, stop, done } = await start('- { after: 60, say: late }\n');
     const before = clock.pending;
     stop.abort();

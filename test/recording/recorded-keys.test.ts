@@ -29,7 +29,7 @@ async function read(text: string): Promise<Read> {
 const GOOD = '{"store":"atlantic","key":"cilium/.heartbeat","value":"2026-11-20T12:00:00Z"}';
 
 describe('a recorded mesh', () => {
-  it('is read in order, a key a line; empty lines, line ends of Windows and unknown fields do not matter', async () => {
+  it('is read in order, one key per line; empty lines, CRLF and unknown fields are accepted', async () => {
     const { keys, lines, rejected } = await read(
       `\uFEFF${GOOD}\r\n\n   \n{"store":"a","key":"k","value":"","lease":7}\n${GOOD}`,
     );
@@ -53,14 +53,14 @@ describe('a recorded mesh', () => {
     ['{"store":"a","key":"","value":"v"}', /^2: key "": must not be empty$/],
     ['{"store":"a","key":"k","value":{"IP":"10.1.2.3"}}', /^2: value \{"IP":"10.1.2.3"\}: must be a string$/],
     ['{"__proto__":{"store":"a"},"key":"k","value":"v"}', /^2: store undefined: is missing$/],
-  ])('goes on after the line %s, and says what is wrong with it', async (line, message) => {
+  ])('continues after the line %s, and reports its error', async (line, message) => {
     const { keys, rejected } = await read(`${GOOD}\n${line}\n${GOOD}\n`);
     expect(keys).toHaveLength(2);
     expect(rejected).toHaveLength(1);
     expect(rejected[0]).toMatch(message);
   });
 
-  it('that is cut off in the middle of a line loses that line only', async () => {
+  it('that is cut in the middle of a line loses only that line', async () => {
     const { keys, rejected } = await read(`${GOOD}\n${GOOD.slice(0, -9)}`);
     expect(keys).toHaveLength(1);
     expect(rejected).toHaveLength(1);
@@ -69,7 +69,7 @@ describe('a recorded mesh', () => {
   it.each([
     ['missing.jsonl', 'no such file or folder: check the path'],
     ['.', 'is a folder: name a file'],
-  ])('that cannot be read (%s) is an error that says what to do', async (name, advice) => {
+  ])('that cannot be read (%s) is an error with the remedy', async (name, advice) => {
     const path = join(temporaryFolder({}), name);
     const reading = readRecordedKeys(path, () => {}, 'own').next();
     await expect(reading).rejects.toThrow(InputError);
@@ -81,13 +81,13 @@ function base64(text: string): string {
   return Buffer.from(text).toString('base64');
 }
 
-describe('an answer of etcdctl', () => {
+describe('the output of etcdctl', () => {
   const kvs = (...keys: readonly string[]) =>
     keys.map((key) => ({ key: base64(key), value: base64('v'), version: 1 }));
   const answer = (items: readonly unknown[]): string =>
     `${JSON.stringify({ header: { revision: 7 }, kvs: items, count: items.length })}\n`;
 
-  it('is read as the keys of the cluster that has its configuration there', async () => {
+  it('is read as the keys of the cluster whose configuration it contains', async () => {
     const { keys, lines } = await read(answer(kvs('cilium/cluster-config/baltic', 'cilium/.heartbeat')));
     expect(keys).toEqual([
       { store: 'baltic', key: 'cilium/cluster-config/baltic', value: 'v' },
@@ -96,14 +96,14 @@ describe('an answer of etcdctl', () => {
     expect(lines).toEqual(['1 kvs[0]', '1 kvs[1]']);
   });
 
-  it('is of the own cluster where no cluster, or more than one, has its configuration there', async () => {
+  it('belongs to the own cluster if it contains no configuration, or several', async () => {
     const none = await read(answer([{ key: base64('k') }]));
     expect(none.keys).toEqual([{ store: 'own', key: 'k', value: '' }]);
     const two = await read(answer(kvs('cilium/cluster-config/a', 'cilium/cluster-config/b')));
     expect(two.keys.map(({ store }) => store)).toEqual(['own', 'own']);
   });
 
-  it('loses a bad key alone, and says which', async () => {
+  it('loses only an invalid key, and names it', async () => {
     const notUtf8 = { key: base64('k'), value: Buffer.from([0xff]).toString('base64') };
     const { keys, rejected } = await read(
       answer([

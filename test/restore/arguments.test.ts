@@ -32,7 +32,7 @@ const OF_ADDRESSES: WrongCalls<IPAM> = Object.fromEntries([
   ...['ownerOf', 'isFree'].map((method) => [method, [[undefined], ['10.1.0.1', 7]]]),
 ]);
 
-describe('an argument that lacks something is refused', () => {
+describe('an incomplete argument is rejected', () => {
   it.each(Object.entries(OF_RESTORATION))('by a restoration: %s', (method, calls) => {
     expectRefused(restart(new MemoryFolder()).restoration, method, calls);
   });

@@ -72,8 +72,8 @@ async function restarted(bytes: Uint8Array, options: Parameters<typeof restart>[
   return [why, isEmpty ? 'nothing' : 'something', ...folder.files.keys()];
 }
 
-describe('a file that is no whole checkpoint is set aside, and the agent starts without one', () => {
-  it('when it ends too early, at whichever byte', async () => {
+describe('an invalid checkpoint is set aside, and the agent starts without one', () => {
+  it('if it ends too early, at any byte', async () => {
     const { bytes } = await small();
     for (let length = 0; length < bytes.length; length++) {
       const why = length < 9 ? 'foreign' : 'torn';
@@ -83,7 +83,7 @@ describe('a file that is no whole checkpoint is set aside, and the agent starts 
     expect(await restarted(bytes)).toEqual(['restored', 'something', 'checkpoint']);
   });
 
-  it('when a bit is another one, whichever it is', async () => {
+  it('if any bit is changed', async () => {
     const { bytes } = await small();
     const known = (await restarted(bytes))[0];
     expect(known).toBe('restored');
@@ -107,7 +107,7 @@ describe('a file that is no whole checkpoint is set aside, and the agent starts 
     ['has a section that is not as its checksum says', [HEADER, spoilt(section(5, '[ ]')), END], 'torn'],
     ['has a section that is longer than any', [HEADER, section(5, `[${' '.repeat(MOST - 1)}]`), END], 'torn'],
     ['has a section that a later version has written', [HEADER, section(77, ''), END], 'newer'],
-  ])('when it %s', async (_, sections, fault) => {
+  ])('if it %s', async (_, sections, fault) => {
     const whole = Buffer.concat([Buffer.from('dpcache\n\u0001'), HEADER, END]);
     expect((await restarted(whole))[0]).toBe('restored');
     const found = await restarted(Buffer.concat([Buffer.from('dpcache\n\u0001'), ...sections]));
@@ -119,24 +119,24 @@ describe('a file that is no whole checkpoint is set aside, and the agent starts 
     expect(found).toEqual(['foreign', 'nothing', 'checkpoint.foreign']);
   });
 
-  it('when it is shorter than what a checkpoint begins with', async () => {
+  it('if it is shorter than the header of a checkpoint', async () => {
     for (const text of ['', 'dpcache\n']) expect(await restarted(Buffer.from(text))).toContain('foreign');
   });
 
-  it('when it goes on after its end', async () => {
+  it('if it continues after its end', async () => {
     const { bytes } = await small();
     expect(await restarted(Buffer.concat([bytes, Buffer.from([0])]))).toContain('torn');
     expect(await restarted(Buffer.concat([bytes, bytes]))).toContain('torn');
   });
 
-  it('when a later version has written it', async () => {
+  it('if a later version has written it', async () => {
     const { bytes } = await small();
     const later = Uint8Array.from(bytes);
     later[8] = 3;
     expect(await restarted(later)).toEqual(['newer', 'nothing', 'checkpoint.newer']);
   });
 
-  it('when it is of another cluster', async () => {
+  it('if it is of another cluster', async () => {
     const { bytes } = await small();
     expect(await restarted(bytes, { clusterName: 'other' })).toEqual([
       'foreign',
@@ -145,7 +145,7 @@ describe('a file that is no whole checkpoint is set aside, and the agent starts 
     ]);
   });
 
-  it('when it is larger than allowed', async () => {
+  it('if it is larger than allowed', async () => {
     const { bytes } = await small();
     expect(await restarted(bytes, { maxBytes: bytes.length })).toContain('restored');
     expect(await restarted(bytes, { maxBytes: bytes.length - 1 })).toEqual([
@@ -155,7 +155,7 @@ describe('a file that is no whole checkpoint is set aside, and the agent starts 
     ]);
   });
 
-  it('when an entry in it is none, though its checksum matches: what was taken is let go of', async () => {
+  it('if an entry is invalid though its checksum matches: restored entries are released', async () => {
     const { bytes } = await small();
     const end = lastSection(bytes);
     const wrong = Buffer.concat([bytes.subarray(0, end), section(2, '\u007f'), bytes.subarray(end)]);
@@ -171,8 +171,8 @@ function lastSection(bytes: Uint8Array): number {
   return last;
 }
 
-describe('writing a checkpoint', () => {
-  it('syncs the file before it takes the place of the old one', async () => {
+describe('a write of a checkpoint', () => {
+  it('syncs the file before it replaces the old one', async () => {
     const { folder } = await small();
     const calls = folder.calls.map((call) => call.replace(/\.[0-9a-f]{8}\./, '.ID.'));
     expect(calls).toEqual([
@@ -183,7 +183,7 @@ describe('writing a checkpoint', () => {
     ]);
   });
 
-  it('while another process writes one keeps both whole (regression: both wrote the same file)', async () => {
+  it('concurrent with one of another process keeps both valid (regression: both wrote the same file)', async () => {
     const folder = new MemoryFolder();
     const writer = (letter: string): Promise<number> =>
       writeCheckpoint(folder, [
@@ -210,7 +210,7 @@ describe('writing a checkpoint', () => {
     expect([...folder.files]).toEqual([[CHECKPOINT, bytes]]);
   });
 
-  it('takes sections up to the longest that is read again, gives its size, and refuses longer ones', async () => {
+  it('accepts sections up to the readable maximum, returns its size, and rejects longer ones', async () => {
     const folder = new MemoryFolder();
     const write = (length: number): Promise<number> =>
       writeCheckpoint(folder, [{ kind: SECTION.end, payload: new Uint8Array(length) }]);
@@ -221,7 +221,7 @@ describe('writing a checkpoint', () => {
     await expect(write(MOST + 1)).rejects.toThrow(RangeError);
   });
 
-  it('that was cut short by a kill is forgotten at the next start', async () => {
+  it('that was interrupted by a kill is removed at the next start', async () => {
     const { folder, bytes } = await small();
     folder.files.set('checkpoint.0a1b2c3d.unfinished', bytes.subarray(0, 50));
     folder.files.set('of-somebody-else.unfinished', bytes);
@@ -231,8 +231,8 @@ describe('writing a checkpoint', () => {
   });
 });
 
-describe('a folder that cannot be read', () => {
-  it('is no reason not to start', async () => {
+describe('an unreadable folder', () => {
+  it('does not prevent the start', async () => {
     const { folder } = await small();
     folder.readOnly = new Error('read-only file system');
     const { restoration } = restart(folder);

@@ -61,7 +61,7 @@ function offerCart({ services }: ReturnType<typeof engines>, backends: ClusterSe
 }
 
 describe('a checkpoint', () => {
-  it('restores what it was made of, and is gone without a trace when every cluster has been let go of', async () => {
+  it('restores its content, and leaves nothing when every cluster was released', async () => {
     await fc.assert(
       fc.asyncProperty(knowledge, async (known) => {
         const { before, next, restoration } = await restarted(known);
@@ -82,7 +82,7 @@ describe('a checkpoint', () => {
     );
   });
 
-  it('leaves what the sources say, whatever they say meanwhile and in which order clusters are let go of', async () => {
+  it('leaves the state of the sources, for any concurrent writes and any order of releases', async () => {
     const order = fc.shuffledSubarray([OWN, ...REMOTE], { minLength: 4 });
     await fc.assert(
       fc.asyncProperty(knowledge, knowledge, order, async (known, after, clusters) => {
@@ -117,7 +117,7 @@ describe('a checkpoint', () => {
     );
   });
 
-  it('is of many sections, and of slices with more backends than a record holds', async () => {
+  it('has many sections, and slices with more backends than fit in a record', async () => {
     const before = engines();
     for (let i = 0; i < 3_000; i++) {
       before.ipcache.upsert(`10.1.${i >> 8}.${i & 255}`, { identity: i, source: 'kvstore', owner: `o${i}` });
@@ -133,7 +133,7 @@ describe('a checkpoint', () => {
     expect(contents(next)).toBe(contents(before));
   });
 
-  it('holds whatever remote clusters say: ports without end make no section that is too long', async () => {
+  it('contains any values of remote clusters: unlimited ports make no section that is too long', async () => {
     const before = engines();
     const named = (name: string): ReadonlyMap<string, { port: number; protocol: number }> =>
       new Map([[name.padEnd(17_000, 'x'), { port: 80, protocol: 6 }]]);
@@ -175,7 +175,7 @@ describe('a checkpoint', () => {
     expect(sectionsOf(known)).toHaveLength(wanted + 2);
   });
 
-  it('has sections that end with what makes them long: of JSON at 32,768 characters, of entries at 65,536 bytes', () => {
+  it('has sections that end with a long item: of JSON at 32,768 characters, of entries at 65,536 bytes', () => {
     const known = engines();
     const identities = Array.from({ length: 6 }, (_, identity) => {
       const podName = 'x'.repeat(30_000);
@@ -191,7 +191,7 @@ describe('a checkpoint', () => {
     expect(sections[3]?.length).toBe(three);
   });
 
-  it('says in its end how much there is, without what nodes claim in the IPCache', () => {
+  it('contains its totals at its end, without the claims of nodes in the IPCache', () => {
     const known = engines();
     const addresses = [{ type: 'InternalIP', ip: '10.0.0.9' }];
     known.nodes.nodeUpdated({ cluster: 'east', name: 'a', source: 'clustermesh', addresses });
@@ -209,7 +209,7 @@ describe('a checkpoint', () => {
     ]);
   });
 
-  it('takes a usual pod in less than 80 bytes', async () => {
+  it('uses less than 80 bytes for a usual pod', async () => {
     const before = engines();
     const empty = new MemoryFolder();
     await save(empty, before);
@@ -228,7 +228,7 @@ describe('a checkpoint', () => {
     expect(bytes / 5_000).toBeLessThan(60);
   });
 
-  it('of a record that is not valid takes the rest, and says which one it was', async () => {
+  it('with an invalid record restores the others, and names it', async () => {
     const before = engines();
     before.nodes.nodeUpdated({ cluster: 'east', name: 'a', source: 'clustermesh' });
     const folder = new MemoryFolder();

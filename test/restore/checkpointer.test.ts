@@ -33,7 +33,7 @@ function renames(folder: MemoryFolder): number {
 }
 
 describe('checkpoints', () => {
-  it('are written after a while, when something has changed, and at the end', async () => {
+  it('are written after a delay, if something has changed, and at the end', async () => {
     const world = rig();
     const { checkpointer, clock, folder } = world;
     checkpointer.start();
@@ -51,7 +51,7 @@ describe('checkpoints', () => {
     expect(checkpointer.status()).toMatchObject({ written: 2, failure: undefined });
   });
 
-  it('go on after a failure, which is reported once and taken back', async () => {
+  it('continue after a failure, which is reported once and cleared', async () => {
     const world = rig();
     const { checkpointer, folder, told } = world;
     checkpointer.start();
@@ -67,7 +67,7 @@ describe('checkpoints', () => {
     await checkpointer.stop();
   });
 
-  it('are written again for a change that came while one was being written (regression: it was lost)', async () => {
+  it('are written again for a change during a write (regression: it was lost)', async () => {
     const world = rig();
     const { checkpointer, folder } = world;
     checkpointer.start();
@@ -85,7 +85,7 @@ describe('checkpoints', () => {
     expect(renames(folder)).toBe(2);
   });
 
-  it('come by themselves', async () => {
+  it('are written periodically', async () => {
     const world = rig();
     const { checkpointer, clock, folder } = world;
     checkpointer.start();
@@ -99,7 +99,7 @@ describe('checkpoints', () => {
     expect(renames(folder)).toBe(2);
   });
 
-  it('come to an end, while one is written, too', async () => {
+  it('end, even during a write', async () => {
     const world = rig();
     const { checkpointer, clock, folder } = world;
     checkpointer.start();
@@ -112,13 +112,13 @@ describe('checkpoints', () => {
     expect(renames(folder)).toBe(0);
   });
 
-  it('that were never begun come once, at the end', async () => {
+  it('that never started are written once, at the end', async () => {
     const { checkpointer, folder } = rig();
     await checkpointer.stop();
     expect(renames(folder)).toBe(1);
   });
 
-  it('go on after what is known could not be looked at, and after a report has thrown (regression: none was written any more)', async () => {
+  it('continue after the state could not be read, and after a report has thrown (regression: none was written any more)', async () => {
     const folder = new MemoryFolder();
     const clock = new ManualClock();
     let state = 'a';

@@ -52,12 +52,12 @@ function outcomeOf<T>(decoded: Decoded<T>): T | string {
 const ofJson = (json: unknown): CiliumEndpoint | string =>
   outcomeOf(decodeEndpointJson(typeof json === 'string' ? json : JSON.stringify(json), 'ep'));
 
-describe('an endpoint that a Cilium agent has written', () => {
-  it('is read whole, its labels in order', () => {
+describe('an endpoint written by a Cilium agent', () => {
+  it('is read completely, its labels in order', () => {
     expect(ofJson(WRITTEN)).toEqual(READ);
   });
 
-  it('has the values of an old writer for what is missing', () => {
+  it('has the default values of an old writer for missing fields', () => {
     expect(ofJson({ ID: 0 })).toEqual({
       ...{ id: 0, ipv4: undefined, ipv6: undefined, namespace: '', podName: '', podUID: '', containerID: '' },
       ...{ ipv4Pool: '', ipv6Pool: '', identity: 5, labels: [], identityLabels: [], kind: 'pod' },
@@ -92,7 +92,7 @@ describe('an endpoint that a Cilium agent has written', () => {
     expect(ofJson({ ID: 1, SecLabel: { labels: [text] } })).toMatchObject({ labels: [expected] });
   });
 
-  it('has the key of a label that names none', () => {
+  it('has the key of a label without a source', () => {
     const unnamed = { ID: 1, SecLabel: { labels: { app: {} } } };
     expect(ofJson(unnamed)).toMatchObject({ labels: [{ source: '', key: 'app', value: '' }] });
     const named = { ID: 1, SecLabel: { labels: { app: { key: 'name' } } } };
@@ -136,7 +136,7 @@ describe('the header of an endpoint', () => {
     expect(header(line)).toBe(why);
   });
 
-  it('without the mark is that of no endpoint', () => {
+  it('without the mark is not that of an endpoint', () => {
     expect(outcomeOf(decodeEndpointHeader('#define X', 'ep'))).toBe('no-endpoint CILIUM_BASE64_');
     expect(outcomeOf(decodeEndpointHeader(`CILIUM_BASE64_djE=:${endpoint}`, 'ep'))).toEqual(READ);
   });

@@ -24,7 +24,7 @@ function write(
 }
 
 describe('values in a checkpoint', () => {
-  it('are read as they were written, section by section, however small the buffer was', () => {
+  it('are read back unchanged, section by section, however small the buffer was', () => {
     fc.assert(
       fc.property(
         fc.array(fc.array(value, { maxLength: 20 })),
@@ -50,13 +50,13 @@ describe('values in a checkpoint', () => {
     [0x80, [0x80, 0x01]],
     [300, [0xac, 0x02]],
     [2 ** 32 - 1, [0xff, 0xff, 0xff, 0xff, 0x0f]],
-  ])('have the number %i in as few bytes as it needs', (number, bytes) => {
+  ])('encode the number %i in as few bytes as possible', (number, bytes) => {
     const out = new ByteWriter();
     out.number(number);
     expect([...out.bytes]).toEqual(bytes);
   });
 
-  it('have numbers for the first 65,536 texts, and others in full', () => {
+  it('have numbers for the first 65,536 texts, and repeat the others', () => {
     const out = new ByteWriter();
     const all = Array.from({ length: KNOWN_TEXTS + 2 }, (_, i) => i.toString(36));
     for (let round = 0; round < 2; round++) for (const text of all) out.knownText(text);
@@ -65,7 +65,7 @@ describe('values in a checkpoint', () => {
     expect(from.atEnd).toBe(true);
   });
 
-  it('are none where more texts have numbers than a writer gives', () => {
+  it('are invalid if more texts have numbers than a writer assigns', () => {
     const bytes = Array.from({ length: KNOWN_TEXTS + 1 }, () => [1, 1, 65]).flat();
     const from = reader(bytes);
     for (let i = 0; i < KNOWN_TEXTS; i++) from.knownText();
@@ -73,7 +73,7 @@ describe('values in a checkpoint', () => {
   });
 });
 
-describe('bytes that are no entry', () => {
+describe('an invalid entry', () => {
   // flags, address, identity, and the source `k8s` and the owner `` as texts that get numbers
   const [source, owner] = [
     [1, 3, 107, 56, 115],
@@ -95,7 +95,7 @@ describe('bytes that are no entry', () => {
     ],
     ['a source that is none', [...WHOLE.slice(0, 6), 1, 1, 107, ...owner]],
     ['the number of a text that was not written', [...WHOLE.slice(0, 6), ...source, 3]],
-  ])('are refused: %s', (_, bytes) => {
+  ])('is rejected: %s', (_, bytes) => {
     expect(readEntry(reader(WHOLE))).toMatchObject({
       key: '10.0.0.1',
       identity: 7,
@@ -105,7 +105,7 @@ describe('bytes that are no entry', () => {
     expect(() => readEntry(reader(bytes))).toThrow(CorruptError);
   });
 
-  it('are refused: one that is cut off, at whichever byte', () => {
+  it('is rejected: one that is cut at any byte', () => {
     for (let length = 0; length < WHOLE.length; length++)
       expect(() => readEntry(reader(WHOLE.slice(0, length)))).toThrow(CorruptError);
   });

@@ -15,7 +15,7 @@ function ipam(): IPAM {
 }
 
 describe('addresses', () => {
-  it('are taken by exactly their value, pool by pool, and only once', () => {
+  it('are allocated by exact value, pool by pool, and only once', () => {
     const all = ipam();
     expect(all.take('10.1.0.7', ROUTER)).toBe('taken');
     expect(all.take('::ffff:10.1.0.7', ROUTER)).toBe('taken');
@@ -38,7 +38,7 @@ describe('addresses', () => {
     ]);
   });
 
-  it('are given back by their owner and by no other', () => {
+  it('are released by their owner only', () => {
     const all = ipam();
     all.take('10.1.0.7', POD);
     expect(all.release('10.1.0.7', OTHER)).toBe(false);
@@ -48,7 +48,7 @@ describe('addresses', () => {
     expect(all.take('10.1.0.7', OTHER)).toBe('taken');
   });
 
-  it('are not given out before all that were in use have been taken', () => {
+  it('are reused only after all others were allocated', () => {
     const all = ipam();
     expect([all.isOpen, all.isFree('10.1.0.9')]).toEqual([false, false]);
     all.take('10.1.0.9', POD);
@@ -57,7 +57,7 @@ describe('addresses', () => {
     expect(all.isFree('10.1.0.10')).toBe(true);
   });
 
-  it('are free but for those of a network itself: the first, and of IPv4 the last, unless they are two at most', () => {
+  it('are free except those of a network itself: the first, and of IPv4 the last, unless there are at most two', () => {
     for (let hostBits = 0; hostBits <= 6; hostBits++) {
       const count = 2 ** hostBits;
       const all = new IPAM([['default', [`10.1.0.64/${32 - hostBits}`, `ffff:ffff::40/${128 - hostBits}`]]]);
@@ -77,14 +77,14 @@ describe('addresses', () => {
     }
   });
 
-  it('of all of IPv4 are free but for its first and its last (regression: the last was)', () => {
+  it('of all of IPv4 are free except the first and the last (regression: the last was free)', () => {
     const all = new IPAM([['default', ['0.0.0.0/0']]]);
     all.open();
     const free = ['0.0.0.0', '0.0.0.1', '255.255.255.254', '255.255.255.255'].map((ip) => all.isFree(ip));
     expect(free).toEqual([false, true, true, false]);
   });
 
-  it('that are none, or of no pool, are not free, and nobody has them', () => {
+  it('that are invalid, or of no pool, are not free, and have no owner', () => {
     const all = ipam();
     all.open();
     expect([
@@ -96,7 +96,7 @@ describe('addresses', () => {
     expect([all.release('nonsense', POD), all.release('10.1.0.7', POD, 'gone')]).toEqual([false, false]);
   });
 
-  it('of a pool whose CIDRs are all invalid are none (regression: any address was one)', () => {
+  it('of a pool without a valid CIDR do not exist (regression: any address was one)', () => {
     const all = new IPAM([['default', ['10.1.0.0/33']]]);
     all.open();
     expect([all.take('203.0.113.9', POD), all.isFree('203.0.113.9')]).toEqual(['outside', false]);
@@ -106,7 +106,7 @@ describe('addresses', () => {
     ]);
   });
 
-  it('are those of a plain map of address to owner', () => {
+  it('equal those of a plain map of address to owner', () => {
     const step = fc.record({
       take: fc.boolean(),
       address: fc.constantFrom('10.1.0.1', '10.1.0.2', 'fd00::1', '10.9.0.1'),

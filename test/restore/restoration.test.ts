@@ -105,8 +105,8 @@ const LEFT: ImportedState = {
   knownAt: 500,
 };
 
-describe('what is restored of a cluster', () => {
-  it('is what it said, all of it is counted, and goes with this cluster alone', async () => {
+describe('the restored state of a cluster', () => {
+  it('equals its earlier state, is counted completely, and is released with this cluster only', async () => {
     const order = fc.shuffledSubarray(CLUSTERS, { minLength: CLUSTERS.length });
     const property = fc.asyncProperty(facts, order, async (said, clusters) => {
       const before = engines();
@@ -139,7 +139,7 @@ describe('what is restored of a cluster', () => {
     await fc.assert(property, { numRuns: Math.min(1_000, Number(process.env['PROPERTY_RUNS'] ?? 300)) });
   });
 
-  it('is gone when it is let go of a second time, too', async () => {
+  it('is also removed if it is released a second time', async () => {
     const { next, restoration } = restart(await folderOf([json(SECTION.nodes, MANY_NODES)]));
     expect(await restoration.read()).toMatchObject({ nodes: 1_000 });
     const first = restoration.release('east');
@@ -148,7 +148,7 @@ describe('what is restored of a cluster', () => {
     await first;
   });
 
-  it('is let go of, and not what others have restored themselves', async () => {
+  it('is released, and not the state restored by others', async () => {
     const { next, restoration } = restart(new MemoryFolder());
     next.ipcache.upsert('10.0.0.1', { identity: 7, source: 'restored', owner: 'east' });
     const id = { namespace: 'shop', name: 'web' };
@@ -159,7 +159,7 @@ describe('what is restored of a cluster', () => {
     expect(contents(next)).toBe(before);
   });
 
-  it('loses its offers when it is out of reach for too long, and nothing else', async () => {
+  it('loses its offers if it is unreachable for too long, and nothing else', async () => {
     const offer = (of: string): object => ({
       ...{ kind: 'offer', namespace: 'shop', name: 'web', of, more: false },
       backends: [{ address: '10.2.0.1', ports: [] }],
@@ -184,7 +184,7 @@ describe('a start', () => {
     expect(await restoration.read()).toEqual({ kind: 'none' });
   });
 
-  it('takes of a checkpoint what is valid, counts that, and reports the rest', async () => {
+  it('restores the valid items of a checkpoint, counts them, and reports the others', async () => {
     const service = { kind: 'service', namespace: 'shop', name: 'web', service: { addressing: 'headless' } };
     const folder = await folderOf([
       entriesSection({}, { key: '10.0.0.2', hostIP: 'nonsense', source: 'clustermesh', owner: 'west' }),
@@ -232,7 +232,7 @@ describe('a start', () => {
     [{ cluster: OWN }, 'writtenAt'],
     [{ ...HEADER, knownAt: [['east', 7], ['west']] }, 'knownAt[1][1]'],
     [{ ...HEADER, knownAt: [7] }, 'knownAt[0]'],
-  ])('says what is wrong with a header: %j', async (header, field) => {
+  ])('reports an invalid header: %j', async (header, field) => {
     const rejected: Rejection[] = [];
     const { restoration } = restart(await folderOf([], header), { onReject: (one) => rejected.push(one) });
     expect(await restoration.read()).toMatchObject({ kind: 'set-aside', fault: 'foreign' });
@@ -242,7 +242,7 @@ describe('a start', () => {
     expect(rejected[0]?.message).toContain(`checkpoint: ${field} `);
   });
 
-  it('that cannot put an unusable checkpoint aside leaves it, and says both', async () => {
+  it('that cannot set an invalid checkpoint aside leaves it, and reports both', async () => {
     const folder = new MemoryFolder();
     folder.files.set(CHECKPOINT, Buffer.from('x'));
     folder.readOnly = new Error('read-only file system');
@@ -250,7 +250,7 @@ describe('a start', () => {
     expect(await restart(folder).restoration.read()).toEqual({ kind: 'unreadable', message });
   });
 
-  it('that is interrupted ends with the section at hand', async () => {
+  it('that is interrupted ends with the current section', async () => {
     const sections = [1, 2, 3].map((host) => entriesSection({ key: `10.0.0.${host}` }));
     const folder = await folderOf(sections);
     const { next, restoration } = restart(folder);
@@ -264,8 +264,8 @@ describe('a start', () => {
   });
 });
 
-describe('what another program has left', () => {
-  it('is taken as a checkpoint is, without what is not valid, and let go of as that', async () => {
+describe('the imported state of another program', () => {
+  it('is restored like a checkpoint, without invalid items, and released as such', async () => {
     const { next, restoration } = restart(new MemoryFolder());
     const bare = new Map<string, string>();
     const nodes = [...NODES.slice(1), { cluster: 'east', name: '' }].map(
@@ -297,14 +297,14 @@ describe('what another program has left', () => {
     ['nothing', { entries: [], identities: [] }, []],
     ['entries', { identities: [] }, [OWN]],
     ['identities', { entries: [] }, [OWN]],
-  ])('is of the own cluster only if it is something of it: %s', async (_, left, clusters) => {
+  ])('counts as of the own cluster only if it contains an item: %s', async (_, left, clusters) => {
     const { restoration } = restart(new MemoryFolder());
     await restoration.adopt({ ...LEFT, ...left });
     expect(restoration.clusters).toEqual(clusters);
   });
 });
 
-it('forgets the identities of a cluster over several turns (regression: in one turn)', async () => {
+it('releases the identities of a cluster over several turns (regression: in one turn)', async () => {
   const left: number[] = [];
   const nextTurn = (callback: () => void): void => {
     setImmediate(() => {

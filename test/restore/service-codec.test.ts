@@ -50,7 +50,7 @@ function rewritten(records: readonly unknown[]): unknown {
 }
 
 describe('a service in a checkpoint', () => {
-  it('is written as it was read, each field', () => {
+  it('is read back unchanged, each field', () => {
     const record = { kind: 'service', ...HEAD, service: SERVICE };
     expect(rewritten([record])).toEqual([record]);
     for (const type of ['ClusterIP', 'NodePort', 'LoadBalancer'])
@@ -75,7 +75,7 @@ describe('a service in a checkpoint', () => {
     }
   });
 
-  it('has the values of none for what it does not say, and no source ranges where there are none', () => {
+  it('has default values for absent fields, and no source ranges if there are none', () => {
     expect(rewritten([{ kind: 'service', ...HEAD, service: {} }])).toEqual([
       {
         ...{ kind: 'service', ...HEAD },
@@ -116,13 +116,13 @@ describe('a service in a checkpoint', () => {
       'invalid-address notReady[0].address',
     ],
     [7, 'wrong-type record'],
-  ])('%j is refused: %s', (record, why) => {
+  ])('%j is rejected: %s', (record, why) => {
     expect(readAll([record])).toEqual({ parts: [], why: [why] });
   });
 });
 
 describe('backends in a checkpoint', () => {
-  it('are written as they were read, each field', () => {
+  it('are read back unchanged, each field', () => {
     const slice = { kind: 'slice', ...HEAD, of: 's', backends: [BACKEND], notReady: [], more: false };
     const bare = { address: '10.0.0.2', ports: [] };
     expect(rewritten([slice])).toEqual([slice]);
@@ -135,7 +135,7 @@ describe('backends in a checkpoint', () => {
     expect(readAll([offer]).parts).toMatchObject([{ cluster: 'east', backends: [{ cluster: 'east' }] }]);
   });
 
-  it('that come in several records are put together, unless another part comes between', () => {
+  it('in several records are joined, unless another part is in between', () => {
     const slice = { kind: 'slice', ...HEAD, of: 's', backends: [], notReady: [] };
     const of = (address: string): object => ({ address, ports: [] });
     const first = { ...slice, backends: [of('10.0.0.1')], more: true };
@@ -169,7 +169,7 @@ describe('backends in a checkpoint', () => {
     expect(parts.map((part) => part.kind === 'offer' && part.backends.length)).toEqual([130_000]);
   });
 
-  it('are so many in a record that it stays small, the ready ones first', () => {
+  it('are limited in a record so that it stays small, the ready ones first', () => {
     const long = 'x'.repeat(2_000);
     const address = (i: number): string => `10.0.${i >> 8}.${i & 255}`;
     const backends = Array.from({ length: 300 }, (_, i) => ({

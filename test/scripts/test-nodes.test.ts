@@ -33,7 +33,7 @@ function testNodes(
   return { status, text: stdout };
 }
 
-it('runs Vitest with its arguments on each line of Node.js, also after one has failed', () => {
+it('runs Vitest with its arguments on each line of Node.js, even after one has failed', () => {
   const echo = 'echo "$@ on $(node --version)"';
   const { status, text } = testNodes({ 20: echo, 24: `${echo}; exit 1`, 26: echo }, '20 24 26');
   const ran = (version: string): string =>

@@ -34,7 +34,7 @@ const WRONG: Partial<Record<keyof ServiceCache, readonly (readonly unknown[])[]>
   resolve: alone(NO_ID),
 };
 
-describe('a service cache refuses an argument that lacks something', () => {
+describe('a service cache rejects an incomplete argument', () => {
   it.each(Object.entries(WRONG))('%s', (method, calls) => {
     expectRefused(cacheOf(), method, calls);
   });

@@ -78,7 +78,7 @@ const backendFields = {
 /** Each run takes every field. */
 const EACH_FIELD = { numRuns: 100 };
 
-describe('equal is what says the same', () => {
+describe('equality of values', () => {
   it('of backends', () => {
     fc.assert(
       fc.property(nearPairs<Backend>(backendFields), (pairs) => {
@@ -213,7 +213,7 @@ const byAddress = (backends: Iterable<Backend>): ImmutableMap<string, Backend> =
   ImmutableMap(Array.from(backends, (backend) => [backend.address, backend]));
 
 describe('an offer of a remote cluster', () => {
-  it('becomes its backends, those that say the same as before being the same objects', () => {
+  it('becomes its backends; unchanged ones keep their objects', () => {
     fc.assert(
       fc.property(offerPairs, ([before, after]) => {
         const known = remoteBackends(before);
@@ -229,7 +229,7 @@ describe('an offer of a remote cluster', () => {
     );
   });
 
-  it('says of each backend what the offer says of its address', () => {
+  it('sets the fields of each backend that the offer has for its address', () => {
     fc.assert(
       fc.property(offer, (offered) => {
         const expected = Array.from(offered.backends, ([address, offeredPorts]) => ({
@@ -249,7 +249,7 @@ describe('an offer of a remote cluster', () => {
     );
   });
 
-  it('differs from another in exactly the addresses of which they say different things', () => {
+  it('differs from another in exactly the addresses with different fields', () => {
     fc.assert(
       fc.property(offerPairs, fc.nat(5), ([before, after], most) => {
         const [a, b] = [remoteBackends(before), remoteBackends(after)];
@@ -276,7 +276,7 @@ describe('an offer of a remote cluster', () => {
 });
 
 describe('a slice', () => {
-  it('keeps the parts of the one before that say the same', () => {
+  it('keeps the equal parts of the previous one', () => {
     fc.assert(
       fc.property(slices, slices, fc.boolean(), fc.boolean(), (one, other, likeBackends, likeNotReady) => {
         const copy = (backends: Iterable<Backend>) => byAddress(Array.from(backends, createBackend));
@@ -296,7 +296,7 @@ describe('a slice', () => {
     );
   });
 
-  it('is made of backends under their addresses, the last of equal ones, ready ones first', () => {
+  it('consists of backends by address, the last of equal ones, ready ones first', () => {
     const [a, b, c] = [
       createBackend({ ports: [], address: '10.0.0.1', nodeName: 'first' }),
       createBackend({ ports: [], address: '10.0.0.1', nodeName: 'second' }),
@@ -313,7 +313,7 @@ describe('a slice', () => {
   });
 });
 
-it('what is left out of a backend or service is what most of them have', () => {
+it('omitted fields of a backend or service have the usual values', () => {
   expect(text(createBackend({ address: '10.0.0.1', ports: [] }))).toBe(
     text({
       ...{ address: '10.0.0.1', ports: {}, nodeName: '', zone: '', hostname: '', state: 'active' },
@@ -347,7 +347,7 @@ const step: fc.Arbitrary<(state: ServiceState) => ServiceState> = fc.oneof(
 );
 const steps = fc.array(step, { maxLength: 5 });
 
-describe('a service that was changed several times, and is announced once', () => {
+describe('a service that was changed several times, and is announced once,', () => {
   const [id] = IDS;
   if (id === undefined) throw new Error('ids');
   const changed = (
@@ -369,7 +369,7 @@ describe('a service that was changed several times, and is announced once', () =
     expect(changeBetween(old, shared) === undefined).toBe(text(now) === text(before));
   };
 
-  it('keeps what listeners have, where it says the same, and no more', () => {
+  it('keeps the objects of listeners if they are equal, and no others', () => {
     fc.assert(
       fc.property(steps, steps, steps, fc.boolean(), fc.boolean(), (setup, there, more, was, is) => {
         const old = withAnnounced(changed(emptyState(id), setup), was);
@@ -379,7 +379,7 @@ describe('a service that was changed several times, and is announced once', () =
     );
   });
 
-  it('keeps them over each change of one input, and over the way back', () => {
+  it('keeps them over each change of one input, and its reversal', () => {
     const setups = fc.tuple(services, fc.array(step, { minLength: 2, maxLength: 5 }));
     const changes = fc.array(step, { minLength: 12, maxLength: 12 });
     fc.assert(
@@ -397,7 +397,7 @@ describe('a service that was changed several times, and is announced once', () =
     );
   });
 
-  it('is told of as it was and as it is', () => {
+  it('is reported with its old and new state', () => {
     fc.assert(
       fc.property(steps, steps, fc.boolean(), fc.boolean(), (setup, changes, was, is) => {
         const old = withAnnounced(changed(emptyState(id), setup), was);

@@ -41,7 +41,7 @@ function chosen(cache: ServiceCache, frontend: FrontendKind = 'cluster-ip'): rea
 
 const serving = (ip: string, fields: object = {}): object => ({ addresses: [ip], ...fields });
 
-it('a dual-stack node-port service answers in both families, on every address that was given', () => {
+it('a dual-stack node-port service answers in both families, on every given address', () => {
   const cache = cacheOf({ nodePort: NODE_PORT });
   applyService(cache, { type: 'NodePort', clusterIPs: ['172.16.0.10', 'fd02::10'] });
   expect([...cache.uniqueServiceFrontends()].sort()).toEqual([
@@ -68,7 +68,7 @@ it('a headless service has backends and no frontend', () => {
   expect([cache.uniqueServiceFrontends().size, cache.getServiceIP(SHOP)]).toEqual([0, undefined]);
 });
 
-it('a service without selector is served by whatever slices name it', () => {
+it('a service without selector has the backends of any slices with its name', () => {
   const cache = cacheOf();
   applyService(cache, {});
   applySlice(cache, [serving('192.0.2.7')]);
@@ -76,7 +76,7 @@ it('a service without selector is served by whatever slices name it', () => {
   expect(chosen(cache)).toEqual(['192.0.2.7']);
 });
 
-it('a service that turns into an ExternalName and back is gone, and then there again with its endpoints', () => {
+it('a service that becomes an ExternalName and back is deleted, and then announced again with its endpoints', () => {
   const cache = cacheOf();
   applyService(cache, {});
   applySlice(cache, [serving('10.0.0.1')]);
@@ -87,7 +87,7 @@ it('a service that turns into an ExternalName and back is gone, and then there a
   expect(told.slice(1)).toEqual(['delete shop/checkout 10.0.0.1:80', 'update shop/checkout 10.0.0.1:80']);
 });
 
-it('publishNotReadyAddresses lets in what is not ready, and out again', () => {
+it('publishNotReadyAddresses includes addresses that are not ready, and excludes them again', () => {
   const cache = cacheOf();
   applyService(cache, {});
   applySlice(cache, [serving('10.0.0.1'), serving('10.0.0.2', { conditions: { ready: false } })]);
@@ -98,7 +98,7 @@ it('publishNotReadyAddresses lets in what is not ready, and out again', () => {
   expect(chosen(cache)).toEqual(['10.0.0.1']);
 });
 
-it('backends that terminate but still serve are the last resort', () => {
+it('terminating backends that still serve are the last resort', () => {
   const cache = cacheOf();
   const leaving = { conditions: { ready: false, serving: true, terminating: true } };
   applyService(cache, {});
@@ -108,7 +108,7 @@ it('backends that terminate but still serve are the last resort', () => {
   expect(chosen(cache)).toEqual(['10.0.0.1']);
 });
 
-it('topology hints count once the service asks for them, by field or by annotation', () => {
+it('topology hints count if the service requests them, by field or by annotation', () => {
   const cache = cacheOf({ nodeName: 'n1', zone: 'z1' });
   const inZone = (name: string): object => ({ zone: name, hints: { forZones: [{ name }] } });
   applySlice(cache, [serving('10.0.0.1', inZone('z1')), serving('10.0.0.2', inZone('z2'))]);
@@ -120,7 +120,7 @@ it('topology hints count once the service asks for them, by field or by annotati
   expect(chosen(cache)).toEqual(['10.0.0.1']);
 });
 
-it('traffic policies: the internal one governs the cluster IP, the external one everything else', () => {
+it('traffic policies: the internal one applies to the cluster IP, the external one to all other frontends', () => {
   const cache = cacheOf({ nodeName: 'n1', nodePort: NODE_PORT });
   applySlice(cache, [serving('10.0.0.1', { nodeName: 'n1' }), serving('10.0.0.2', { nodeName: 'n2' })]);
   applyService(cache, { type: 'NodePort', externalTrafficPolicy: 'Local' });
@@ -129,7 +129,7 @@ it('traffic policies: the internal one governs the cluster IP, the external one 
   expect([chosen(cache), chosen(cache, 'node-port').length]).toEqual([['10.0.0.1'], 2]);
 });
 
-it('a change of session affinity, source ranges or a policy alone is told', () => {
+it('a change of only session affinity, source ranges or a policy is reported', () => {
   const cache = cacheOf({ nodePort: NODE_PORT });
   cache.markSynced();
   applyService(cache, { type: 'LoadBalancer' });
@@ -145,7 +145,7 @@ it('a change of session affinity, source ranges or a policy alone is told', () =
   expect(told).toHaveLength(1 + changes.length);
 });
 
-it('a bad source range is counted with its path, and the service lives on with the good ones', () => {
+it('an invalid source range is counted with its path, and the service keeps the valid ones', () => {
   const cache = cacheOf({ nodePort: NODE_PORT });
   applyService(cache, { type: 'LoadBalancer', loadBalancerSourceRanges: ['10.0.0.0/33', '10.0.0.0/8'] });
   applySlice(cache, [serving('10.0.0.1')]);
@@ -155,7 +155,7 @@ it('a bad source range is counted with its path, and the service lives on with t
   ]);
 });
 
-it('trap: of several names for one port none is lost, and one more of them is a change', () => {
+it('trap: no one of several names for one port is lost, and another name is a change', () => {
   const cache = cacheOf();
   applyService(cache, {});
   applySlice(cache, [serving('10.0.0.1')]);

@@ -47,7 +47,7 @@ describe('a service is found by its frontends', () => {
     expect(cache.lookupFrontend(ip, port, protocol)?.frontend.kind).toBe(kind);
   });
 
-  it('a node port only where they are enabled, on the addresses of the families that it has', () => {
+  it('a node port only if they are enabled, on the addresses of its families', () => {
     const four = service({ clusterIPs: List(['172.16.0.10']), ports: rich.ports });
     const found = (options: Parameters<typeof cacheOf>[0]): readonly string[] => {
       const cache = cacheOf(options);
@@ -69,7 +69,7 @@ describe('a service is found by its frontends', () => {
     expect(addresses({ enabled: true })).toEqual([]);
   });
 
-  it('as it is now, and no more when it is gone', () => {
+  it('in its current state, and not after its delete', () => {
     const cache = cacheOf();
     cache.updateService(service());
     expect(cache.lookupFrontend('172.16.0.10', 80, TCP)?.id).toEqual(SHOP);
@@ -87,12 +87,12 @@ describe('a service is found by its frontends', () => {
     expect(cache.lookupFrontend('172.16.0.10', 80, TCP)?.frontend.portName).toBe('web');
   });
 
-  it('inside the cluster only, with node ports off, even where just one of its ports has one', () => {
+  it('inside the cluster only, with node ports off, even if just one of its ports has one', () => {
     const mixed = service({ ports: rich.ports });
     expect([...withoutNodePorts(mixed).ports.values()].map(({ nodePort }) => nodePort)).toEqual([0, 0]);
   });
 
-  it('a cluster IP beats an external IP, and a smaller name the other, whichever came first', () => {
+  it('a cluster IP beats an external IP, and a smaller name the other, in any order', () => {
     const thief = service({
       id: { namespace: 'a', name: 'thief' },
       clusterIPs: List(['172.16.0.66']),
@@ -146,7 +146,7 @@ function scan(cache: ServiceCache, ip: string, port: number): readonly string[] 
 }
 
 describe('the index of frontends', () => {
-  it('finds what a scan over all services finds, whenever it is asked', () => {
+  it('finds the same as a scan over all services, at any time', () => {
     const step = fc.record({ service: anyService, remove: fc.boolean(), ask: fc.boolean() });
     fc.assert(
       fc.property(fc.array(step, { maxLength: 20 }), (steps) => {

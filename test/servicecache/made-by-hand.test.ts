@@ -8,8 +8,8 @@ const id = { namespace: 'shop', name: 'checkout' };
 const port = { port: 80, protocol: 6, nodePort: 0 };
 const target = { port: 8080, protocol: 6 };
 
-describe('values made by hand', () => {
-  it('take native collections as well as immutable ones, and say the same', () => {
+describe('values from own code', () => {
+  it('may be native or immutable collections, with the same result', () => {
     const native = createService({
       id,
       clusterIPs: ['172.16.0.10'],

@@ -148,7 +148,7 @@ const MUTANTS: readonly { readonly name: string; readonly law: Law; readonly mut
   { name: 'affinity: one that prefers the wrong side', law: affinityPrefersOneSide, mutant: WrongSide },
 ];
 
-describe('a broken engine is caught', () => {
+describe('a broken engine is detected', () => {
   it.each(MUTANTS)('$name', async ({ law, mutant: Broken }) => {
     const run = await fc.check(law((nodePorts) => new Broken(nodePorts), true));
     expect(run.failed).toBe(true);

@@ -38,7 +38,7 @@ const backendsOf = (cache: ServiceCache): Readonly<Record<string, unknown>> =>
   cache.get(SHOP)?.endpoints.backends.toObject() ?? {};
 
 describe('slices of a remote cluster', () => {
-  it('are the backends of a global service, and leave with the slice', () => {
+  it('are the backends of a global service, and are removed with the slice', () => {
     const cache = withGlobalService();
     const told = transcript(cache);
     expect(cache.mergeExternalSliceUpdate(remote('s-1', ['10.0.0.1']))).toBe('applied');
@@ -73,7 +73,7 @@ describe('slices of a remote cluster', () => {
     });
   });
 
-  it('are named by explain, as overruled ones and those that are merged are', () => {
+  it('are named by explain, including overruled and merged ones', () => {
     const cache = withGlobalService();
     cache.mergeExternalSliceUpdate(remote('s-2', ['10.0.0.1', '10.0.0.2']));
     cache.mergeExternalSliceUpdate(remote('s-1', ['10.0.0.1']));
@@ -95,7 +95,7 @@ describe('slices of a remote cluster', () => {
     ]);
   });
 
-  it('have the states that their conditions say', () => {
+  it('have the states of their conditions', () => {
     const cache = withGlobalService();
     const conditions = [
       {},
@@ -181,7 +181,7 @@ describe('a service of 50,000 backends over 500 slices', () => {
     return user + system;
   }
 
-  it('costs one slice when one slice changes', () => {
+  it('costs one slice if one slice changes', () => {
     const [large, small] = [filled(500), filled(5)];
     expect(large.get(SHOP)?.endpoints.backends.size).toBe(50_000);
     costOf(small); // compiles
@@ -190,7 +190,7 @@ describe('a service of 50,000 backends over 500 slices', () => {
     expect(Math.min(...ratios)).toBeLessThan(10);
   });
 
-  it('keeps the objects of the backends that did not change', () => {
+  it('keeps the objects of unchanged backends', () => {
     const cache = filled(500);
     const before = cache.get(SHOP)?.endpoints.backends;
     cache.mergeExternalSliceUpdate(numbered(7, 1));

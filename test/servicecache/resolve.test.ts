@@ -34,7 +34,7 @@ function naiveResolve(announced: PlainService, wanted: string | number): readonl
 }
 
 describe('resolve', () => {
-  it('gives the effective backends at a port, as the model has them', () => {
+  it('returns the effective backends at a port, like the model', () => {
     fc.assert(
       fc.property(history, fc.boolean(), (operations, nodePorts) => {
         const nodePort = { enabled: nodePorts };
@@ -61,7 +61,7 @@ describe('resolve', () => {
     );
   });
 
-  it('takes a number for every protocol under it, and tells "no such port" from "no backend"', () => {
+  it('accepts a number for every protocol under it, and distinguishes "no such port" from "no backend"', () => {
     const id = { namespace: 'kube-system', name: 'dns' };
     const cache = new ServiceCache({ clusterName: 'a' });
     const port = { port: 53, nodePort: 0 };

@@ -23,8 +23,8 @@ function viewOf(cache: ServiceCache): string {
   return text(listener.view());
 }
 
-describe('what a checkpoint has said of services', () => {
-  it('is what it was made of', () => {
+describe('services restored from a checkpoint', () => {
+  it('equal the written ones', () => {
     fc.assert(
       fc.property(history, (operations) => {
         const cache = cacheOf({ clusterName: OWN_CLUSTER });
@@ -37,7 +37,7 @@ describe('what a checkpoint has said of services', () => {
     );
   });
 
-  it('is gone without a trace once the sources have said all, whatever they said meanwhile', () => {
+  it('leave nothing after the sources are complete, whatever was written in between', () => {
     const limits = fc.constantFrom(1, 2, undefined);
     fc.assert(
       fc.property(history, history, limits, (before, after, limit) => {
@@ -72,7 +72,7 @@ describe('what a checkpoint has said of services', () => {
     return { cache, lines };
   };
 
-  it('is marked until each part is said again, and a source that says the same tells nobody', () => {
+  it('are marked until each part is confirmed, and an equal write notifies no listener', () => {
     const { cache, lines } = told();
     expect(cache.restoredFrom(SHOP).toSorted()).toEqual(['', 'east']);
     expect(cache.updateService(service({ global: true }))).toBe('unchanged');
@@ -84,7 +84,7 @@ describe('what a checkpoint has said of services', () => {
     expect(lines).toEqual([]);
   });
 
-  it('goes in two passes: what Kubernetes did not say, then what a cluster did not offer', () => {
+  it('are released in two passes: without a claim of Kubernetes, then without an offer of a cluster', () => {
     const { cache, lines } = told();
     cache.updateService(service({ global: true }));
     release(cache, '');
@@ -92,14 +92,14 @@ describe('what a checkpoint has said of services', () => {
     expect(lines).toEqual(['update shop/checkout east/10.9.0.1:8080', 'update shop/checkout']);
   });
 
-  it('never takes the place of what a source has said', () => {
+  it('never replace a claim of a source', () => {
     const cache = cacheOf();
     cache.updateEndpoints(slice('a-1', ['10.0.0.2']));
     expect(cache.restorePart({ kind: 'slice', id: SHOP, slice: slice('a-1', ['10.0.0.1']) })).toBe(false);
     expect(cache.restoredFrom(SHOP)).toEqual([]);
   });
 
-  it('is marked again when the batch that said it anew is rolled back', () => {
+  it('are marked again if the batch that confirmed them is rolled back', () => {
     const { cache } = told();
     const fails = (): void =>
       cache.batch(() => {

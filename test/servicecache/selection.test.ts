@@ -23,11 +23,11 @@ const zones = (...names: string[]): Pick<Backend, 'forZones'> => ({ forZones: Im
 describe('traffic policy', () => {
   const backends = { '10.0.0.1': { nodeName: 'n1' }, '10.0.0.2': { nodeName: 'n2' }, '10.0.0.3': {} };
 
-  it('Cluster takes all', () => {
+  it('Cluster selects all', () => {
     expect(selected({}, backends)).toHaveLength(3);
   });
 
-  it('Local takes those on this node, for the frontends that it governs', () => {
+  it('Local selects those on this node, for the frontends to which it applies', () => {
     const external = { externalTrafficPolicy: 'Local' } as const;
     expect(selected(external, backends)).toHaveLength(3);
     for (const kind of ['node-port', 'external-ip', 'ingress-ip'] as const) {
@@ -49,7 +49,7 @@ describe('traffic policy', () => {
     expect(selectBackends(all, { ...context, origin: 'outside' }).size).toBe(1);
   });
 
-  it('Local with no backend on this node leaves none: traffic is dropped, not sent elsewhere', () => {
+  it('Local with no backend on this node selects none: traffic is dropped', () => {
     expect(selected({ internalTrafficPolicy: 'Local' }, { '10.0.0.2': { nodeName: 'n2' } })).toEqual([]);
     expect(
       selected({ internalTrafficPolicy: 'Local' }, { '10.0.0.3': {} }, 'cluster-ip', {
@@ -61,7 +61,7 @@ describe('traffic policy', () => {
 });
 
 describe('terminating backends', () => {
-  it('serve only where nothing else does', () => {
+  it('serve only if no other backend does', () => {
     const leaving = { state: 'terminating' } as const;
     expect(selected({}, { '10.0.0.1': leaving, '10.0.0.2': {} })).toEqual(['10.0.0.2']);
     expect(selected({}, { '10.0.0.1': leaving })).toEqual(['10.0.0.1']);
@@ -79,7 +79,7 @@ describe('terminating backends', () => {
 describe('traffic distribution', () => {
   const hinted = { '10.0.0.1': zones('z1'), '10.0.0.2': zones('z2'), '10.0.0.3': zones('z1', 'z2') };
 
-  it('none takes no notice of hints', () => {
+  it('none ignores hints', () => {
     expect(selected({}, hinted)).toHaveLength(3);
   });
 
@@ -90,14 +90,14 @@ describe('traffic distribution', () => {
     },
   );
 
-  it('uses all when one has no hint, when none names the own zone, or the zone is not known', () => {
+  it('uses all if one has no hint, if none names the own zone, or if the zone is unknown', () => {
     const way = { trafficDistribution: 'prefer-close' } as const;
     expect(selected(way, { ...hinted, '10.0.0.4': {} })).toHaveLength(4);
     expect(selected(way, hinted, 'cluster-ip', { nodeName: 'n1', zone: 'z9' })).toHaveLength(3);
     expect(selected(way, hinted, 'cluster-ip', { nodeName: 'n1', zone: '' })).toHaveLength(3);
   });
 
-  it('a backend on its way out does not spoil the hints of the others', () => {
+  it('a terminating backend does not invalidate the hints of the others', () => {
     const way = { trafficDistribution: 'prefer-close' } as const;
     expect(selected(way, { ...hinted, '10.0.0.4': { state: 'terminating' } })).toEqual([
       '10.0.0.1',
@@ -105,7 +105,7 @@ describe('traffic distribution', () => {
     ]);
   });
 
-  it('only prefer-same-node looks at the node, and only at those of this cluster', () => {
+  it('only prefer-same-node checks the node, and only backends of this cluster', () => {
     const backends = { '10.0.0.1': { nodeName: 'n1' }, '10.0.0.2': { nodeName: 'n2' } };
     for (const way of ['none', 'prefer-close', 'prefer-same-zone'] as const) {
       expect(selected({ trafficDistribution: way }, backends)).toHaveLength(2);
@@ -116,14 +116,14 @@ describe('traffic distribution', () => {
     expect(selected({ internalTrafficPolicy: 'Local' }, elsewhere)).toEqual([]);
   });
 
-  it('prefer-same-node takes those on this node first', () => {
+  it('prefer-same-node selects those on this node first', () => {
     const backends = { '10.0.0.1': { nodeName: 'n1', ...zones('z1') }, '10.0.0.2': zones('z1') };
     expect(selected({ trafficDistribution: 'prefer-same-node' }, backends)).toEqual(['10.0.0.1']);
   });
 });
 
 describe('a cache', () => {
-  it('selects for its own place, by the default', () => {
+  it('selects for its own node and zone, by default', () => {
     const cache = cacheOf(HERE);
     expect(cache.select(SHOP, 'cluster-ip')).toBeUndefined();
     cache.updateService(service({ internalTrafficPolicy: 'Local' }));
@@ -132,7 +132,7 @@ describe('a cache', () => {
     expect(cache.select(SHOP, 'node-port')?.size).toBe(2);
   });
 
-  it('without a place has no node and no zone', () => {
+  it('without a location has no node and no zone', () => {
     const cache = cacheOf();
     cache.updateService(service({ trafficDistribution: 'prefer-same-node' }));
     cache.updateEndpoints(
@@ -141,7 +141,7 @@ describe('a cache', () => {
     expect(cache.select(SHOP, 'cluster-ip')?.size).toBe(2);
   });
 
-  it('tells the selection that it has no place', () => {
+  it('passes the absent location to the selection', () => {
     const places: unknown[] = [];
     const cache = cacheOf({
       selection: (backends, { nodeName, zone }) => {
@@ -155,7 +155,7 @@ describe('a cache', () => {
     expect(places).toEqual([['', '']]);
   });
 
-  it('selects by the function that it was given', () => {
+  it('selects with the given function', () => {
     const cache = cacheOf({
       selection: (backends) => backends.filter((_, address) => address.endsWith('2')),
     });

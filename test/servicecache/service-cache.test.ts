@@ -24,7 +24,7 @@ describe('a service is announced', () => {
     ]);
   });
 
-  it('when its endpoints came first', () => {
+  it('if its endpoints are written first', () => {
     const cache = cacheOf();
     const told = transcript(cache);
     cache.updateEndpoints(slice('a-1', ['10.0.0.1']));
@@ -32,7 +32,7 @@ describe('a service is announced', () => {
     expect(told).toEqual(['update shop/checkout 10.0.0.1:8080']);
   });
 
-  it('with an endpoints object that is empty', () => {
+  it('with an empty endpoints object', () => {
     const cache = cacheOf();
     const told = transcript(cache);
     cache.updateService(service());
@@ -64,7 +64,7 @@ describe('a service is announced', () => {
     ]);
   });
 
-  it('until it turns into something that is not served', () => {
+  it('until it becomes a type that is not served', () => {
     for (const gone of [
       service({ type: 'ExternalName' }),
       service({ type: 'unknown' }),
@@ -80,7 +80,7 @@ describe('a service is announced', () => {
     }
   });
 
-  it('never, when it was known only while nothing made it ready: its delete says nothing', () => {
+  it('never, if it was deleted before it was ready: its delete is silent', () => {
     const cache = cacheOf();
     const told = transcript(cache);
     cache.updateService(service());
@@ -89,8 +89,8 @@ describe('a service is announced', () => {
   });
 });
 
-describe('losing the last backend', () => {
-  it('is an update without backends, whoever had it: traffic is to be refused, not to fall through', () => {
+describe('the loss of the last backend', () => {
+  it('is an update without backends, whoever had it: traffic is refused, and does not fall through', () => {
     const cache = cacheOf();
     const told = transcript(cache);
     cache.updateService(service({ global: true }));
@@ -108,7 +108,7 @@ describe('losing the last backend', () => {
 });
 
 describe('remote clusters', () => {
-  it('are counted in while the service is global', () => {
+  it('contribute backends while the service is global', () => {
     const cache = cacheOf();
     cache.mergeExternalServiceUpdate(offer('east', ['10.9.0.1']));
     cache.updateService(service({ global: true }));
@@ -122,7 +122,7 @@ describe('remote clusters', () => {
     ]);
   });
 
-  it('are not believed about this cluster', () => {
+  it('are not trusted about this cluster', () => {
     const cache = cacheOf();
     cache.updateService(service({ global: true }));
     expect(cache.mergeExternalServiceUpdate(offer('own', ['10.9.0.1']))).toBe('invalid');
@@ -138,7 +138,7 @@ describe('remote clusters', () => {
     expect(cache.explain(SHOP)?.backends).toEqual([]);
   });
 
-  it('take an offer back when they say that the service is not shared any more', () => {
+  it('withdraw an offer if the service is not shared any more', () => {
     const cache = cacheOf();
     cache.updateService(service({ global: true }));
     cache.mergeExternalServiceUpdate(offer('east', ['10.9.0.1']));
@@ -148,7 +148,7 @@ describe('remote clusters', () => {
     expect(cache.get(SHOP)?.endpoints.backends.size).toBe(0);
   });
 
-  it('leave as one', () => {
+  it('are withdrawn as a whole', () => {
     const cache = cacheOf();
     const calls: number[] = [];
     for (const name of ['a', 'b']) {
@@ -162,7 +162,7 @@ describe('remote clusters', () => {
   });
 });
 
-describe('what does not apply here is left out', () => {
+describe('frontends that do not apply here are omitted', () => {
   const nodePort = { enabled: true, ipv4: ['0.0.0.0', '192.168.0.1'], ipv6: ['::'] };
   const rich = service({
     type: 'NodePort',
@@ -188,7 +188,7 @@ describe('what does not apply here is left out', () => {
     expect(cache.updateService({ ...rich, externalIPs: ImmutableSet(['1.2.3.5']) })).toBe('applied');
   });
 
-  it('the family that is switched off, and the one in which the service has no address', () => {
+  it('the family that is disabled, and the one in which the service has no address', () => {
     const dual = service({ ...rich, clusterIPs: List(['172.16.0.10', 'fd02::1']) });
     const cache = cacheOf({ nodePort, enableIPv4: false });
     cache.updateService(dual);
@@ -205,7 +205,7 @@ describe('what does not apply here is left out', () => {
 });
 
 describe('lookups', () => {
-  it('give the address of a service by its first port', () => {
+  it('return the address of a service by its first port', () => {
     const cache = cacheOf();
     expect(cache.getServiceIP(SHOP)).toBeUndefined();
     cache.updateService(service());
@@ -223,14 +223,14 @@ describe('lookups', () => {
     expect(reachable.getServiceIP(SHOP)).toBeUndefined();
   });
 
-  it('read the service off a DNS name', () => {
+  it('find the service of a DNS name', () => {
     expect(parseServiceIDFrom('checkout.shop.svc.cluster.local')).toEqual(SHOP);
     expect(parseServiceIDFrom('checkout.shop')).toEqual(SHOP);
     expect(parseServiceIDFrom('checkout')).toBeUndefined();
     expect(parseServiceIDFrom('')).toBeUndefined();
   });
 
-  it('trap: explain every claim, from whom, in or out', () => {
+  it('trap: explain every claim, its source, and if it is used', () => {
     const cache = cacheOf();
     cache.updateEndpoints(slice('a-1', { '10.0.0.1': {}, '10.0.0.2': { state: 'not-ready' } }));
     cache.mergeExternalServiceUpdate(offer('west', ['10.0.0.1', '10.9.0.1']));
@@ -258,7 +258,7 @@ describe('lookups', () => {
     expect(cache.status()).toMatchObject({ contested: 2, slices: 1, remoteServices: 2, backends: 2 });
   });
 
-  it('give snapshots that stay as they are, and the same one while nothing changes', () => {
+  it('return immutable snapshots, and the same one while nothing changes', () => {
     const cache = cacheOf();
     cache.updateService(service());
     cache.updateEndpoints(slice('a-1', ['10.0.0.1']));
@@ -272,7 +272,7 @@ describe('lookups', () => {
   });
 });
 
-it('I3 what a batch changes and changes back stays the object that listeners have', () => {
+it('I3 keep the object of listeners if a batch changes it and changes it back', () => {
   const cache = cacheOf();
   const told: Service[] = [];
   cache.subscribe({
@@ -295,7 +295,7 @@ it('I3 what a batch changes and changes back stays the object that listeners hav
 });
 
 describe('listeners', () => {
-  it('may write while they are told: it is told after that, in order, to everybody', () => {
+  it('may write during a notification: it is reported after the current one, in order, to all listeners', () => {
     const cache = cacheOf();
     cache.subscribe({
       onEvents: (events) => {
@@ -313,7 +313,7 @@ describe('listeners', () => {
     ]);
   });
 
-  it('may subscribe another one, which is given what is now and nothing twice', () => {
+  it('may subscribe another one, which receives the current state and nothing twice', () => {
     const cache = cacheOf();
     let late: string[] = [];
     cache.subscribe({
@@ -326,7 +326,7 @@ describe('listeners', () => {
     expect(late).toEqual(['update shop/checkout 10.0.0.1:8080']);
   });
 
-  it('hear nothing more once they have unsubscribed, not even of what is being told', () => {
+  it('receive nothing after they have unsubscribed, not even the current notification', () => {
     const cache = cacheOf();
     const told: string[] = [];
     let end: (() => void) | undefined;
@@ -337,7 +337,7 @@ describe('listeners', () => {
     expect(told).toEqual([]);
   });
 
-  it('servicecache-write-in-replay: what a listener writes while it is replayed to comes after the replay', () => {
+  it('servicecache-write-in-replay: writes of a listener during its replay are reported after the replay', () => {
     const cache = cacheOf();
     for (const name of ['a', 'b']) cache.updateService(labelled(name, '1'));
     cache.markSynced();
@@ -355,7 +355,7 @@ describe('listeners', () => {
     expect(heard).toEqual(['a=1', 'b=1', 'synced', 'complete', 'b=2']);
   });
 
-  it('hear once that the inputs are complete, also when they join while it is told (regression: twice)', () => {
+  it('are notified once that the inputs are complete, even if they subscribe during that notification (regression: twice)', () => {
     const cache = cacheOf();
     cache.updateService(service());
     const heard: string[] = [];
@@ -370,7 +370,7 @@ describe('listeners', () => {
     expect(heard).toEqual(['events', 'complete']);
   });
 
-  it('lose their subscription with a fault in their replay, and are told so (regression: missed the rest)', () => {
+  it('lose their subscription with a fault in their replay, and are notified (regression: missed the rest)', () => {
     const cache = cacheOf();
     cache.updateService(service());
     cache.markSynced();
@@ -387,7 +387,7 @@ describe('listeners', () => {
     expect(cache.status()).toMatchObject({ listeners: 0, listenerFaults: 1 });
   });
 
-  it('lose it in silence when they do not ask to be told so', () => {
+  it('lose it silently if they have no callback for it', () => {
     const cache = cacheOf();
     cache.markSynced();
     cache.subscribe({
@@ -399,7 +399,7 @@ describe('listeners', () => {
     expect(cache.status()).toMatchObject({ listeners: 0, listenerFaults: 1 });
   });
 
-  it('are given no events where there are none: only that the inputs are complete', () => {
+  it('receive only that the inputs are complete if there are no events', () => {
     const cache = cacheOf();
     const heard: string[] = [];
     cache.subscribe({
@@ -410,7 +410,7 @@ describe('listeners', () => {
     expect(heard).toEqual(['complete']);
   });
 
-  it('async-and-throwing-listeners: a rejection is a fault of the listener, and ends no process', async () => {
+  it('async-and-throwing-listeners: a rejection is a fault of the listener, and does not end the process', async () => {
     const faults: unknown[] = [];
     const cache = cacheOf({ onListenerFault: (error) => faults.push(error) });
     const error = new Error('async listener');
@@ -428,7 +428,7 @@ describe('listeners', () => {
     expect(cache.status()).toMatchObject({ listeners: 1, listenerFaults: 1 });
   });
 
-  it('throwing-on-reject: a callback that throws on a rejection is counted, and harms nobody', () => {
+  it('throwing-on-reject: a callback that throws on a rejection is counted, and has no other effect', () => {
     const cache = cacheOf({
       onReject: () => {
         throw new Error('my logger failed');
@@ -438,7 +438,7 @@ describe('listeners', () => {
     expect(cache.status()).toMatchObject({ rejections: { total: 1 }, listenerFaults: 1 });
   });
 
-  it('cannot subscribe in a batch, which may yet be taken back', () => {
+  it('cannot subscribe in a batch, which may be rolled back', () => {
     const cache = cacheOf();
     expect(() => cache.batch(() => cache.subscribe({ onEvents: () => {} }))).toThrow('batch');
   });

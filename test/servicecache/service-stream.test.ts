@@ -31,7 +31,7 @@ async function isSettled(promise: Promise<unknown>): Promise<boolean> {
 }
 
 describe('a stream coalesces per service', () => {
-  it('to the latest state, with what this consumer saw last as the old one', async () => {
+  it('to the latest state, with the last one received by this consumer as the old one', async () => {
     const cache = cacheOf();
     cache.updateService(service());
     cache.updateEndpoints(slice('s', ['10.0.0.1']));
@@ -50,7 +50,7 @@ describe('a stream coalesces per service', () => {
     expect(second?.oldEndpoints).toBe(first?.endpoints);
   });
 
-  it('and gives 60,000 services that wait at a constant cost for each', async () => {
+  it('and yields 60,000 waiting services at a constant cost for each', async () => {
     const cache = cacheOf();
     using stream = cache.stream();
     for (let i = 0; i < 60_000; i++)
@@ -64,7 +64,7 @@ describe('a stream coalesces per service', () => {
     expect(cost).toBeLessThan(450); // about 60 ms; when the cost grew with the services that wait, 600 ms
   });
 
-  it('so that what came and went, or changed and changed back, is not mentioned', async () => {
+  it('so that a service that was added and deleted, or changed and changed back, is omitted', async () => {
     const cache = cacheOf();
     cache.markSynced();
     cache.updateService(service());
@@ -83,7 +83,7 @@ describe('a stream coalesces per service', () => {
     expect((await next(events))?.id).toEqual(last);
   });
 
-  it('trap: so that a consumer which takes nothing holds nobody up, and one state a service waits (I11)', () => {
+  it('trap: so that a consumer that reads nothing blocks no other, with one waiting state per service (I11)', () => {
     const cache = cacheOf();
     using stream = cache.stream();
     const told = transcript(cache);
@@ -92,7 +92,7 @@ describe('a stream coalesces per service', () => {
     expect([stream.pending, told.length]).toEqual([1, 1000]);
   });
 
-  it('and a delete tells what this consumer saw last', async () => {
+  it('and a delete contains the last state received by this consumer', async () => {
     const cache = cacheOf();
     cache.updateService(service());
     cache.updateEndpoints(slice('s', ['10.0.0.1']));
@@ -107,7 +107,7 @@ describe('a stream coalesces per service', () => {
 });
 
 describe('servicesSynced', () => {
-  it('waits for the inputs, and for the acknowledgement of all that was known then', async () => {
+  it('waits for the inputs, and for the acknowledgement of all services known then', async () => {
     const cache = cacheOf();
     using stream = cache.stream();
     const synced = stream.servicesSynced();
@@ -129,7 +129,7 @@ describe('servicesSynced', () => {
     await stream.servicesSynced();
   });
 
-  it('does not wait for what came later', async () => {
+  it('does not wait for later services', async () => {
     const cache = cacheOf();
     cache.markSynced();
     using stream = cache.stream();
@@ -138,7 +138,7 @@ describe('servicesSynced', () => {
     expect(stream.pending).toBe(1);
   });
 
-  it('takes a later state for an earlier one', async () => {
+  it('accepts a later state for an earlier one', async () => {
     const cache = cacheOf();
     cache.updateService(service());
     cache.markSynced();
@@ -153,7 +153,7 @@ describe('servicesSynced', () => {
     first?.acknowledge();
   });
 
-  it('counts a change that was undone as part of what the consumer has', async () => {
+  it('counts a change that was undone as acknowledged', async () => {
     const cache = cacheOf();
     cache.updateService(service());
     cache.updateEndpoints(slice('s', ['10.0.0.1']));
@@ -195,7 +195,7 @@ describe('servicesSynced', () => {
     await synced;
   });
 
-  it('fails when the stream is closed before', async () => {
+  it('rejects if the stream is closed first', async () => {
     const cache = cacheOf();
     const stop = new AbortController();
     const stream = cache.stream(stop.signal);
@@ -210,8 +210,8 @@ describe('servicesSynced', () => {
   });
 });
 
-describe('a stream ends', () => {
-  it('with its loop, and then hears nothing any more', async () => {
+describe('the end of a stream', () => {
+  it('is the end of its loop, and it receives nothing more', async () => {
     const cache = cacheOf();
     cache.updateService(service());
     cache.markSynced();
@@ -227,7 +227,7 @@ describe('a stream ends', () => {
     expect(stream.pending).toBe(0);
   });
 
-  it('when it is disposed of, and then nothing is acknowledged any more', async () => {
+  it('is its disposal, and no acknowledgement counts afterwards', async () => {
     const cache = cacheOf();
     cache.updateService(service());
     cache.markSynced();
@@ -240,7 +240,7 @@ describe('a stream ends', () => {
     expect([stream.unacknowledged, cache.status().listeners]).toEqual([1, 0]);
   });
 
-  it('with its signal, while it waits or before it has begun', async () => {
+  it('is its signal, while it waits or before its start', async () => {
     const cache = cacheOf();
     const stop = new AbortController();
     const waiting = next(cache.stream(stop.signal)[Symbol.asyncIterator]());

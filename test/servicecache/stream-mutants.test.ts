@@ -10,7 +10,7 @@ class Hasty extends ServiceStream {
   }
 }
 
-describe('a broken stream is caught', () => {
+describe('a broken stream is detected', () => {
   it('one that is synced before the consumer is', async () => {
     const run = await fc.check(
       everythingArrives((source) => new Hasty(source)),

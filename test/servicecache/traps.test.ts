@@ -4,7 +4,7 @@ import { createService } from '../../src/servicecache/service.ts';
 import { ServiceCache } from '../../src/servicecache/service-cache.ts';
 import { cacheOf, offer, SHOP, service, slice, transcript } from './support/scene.ts';
 
-describe('traps that other systems have fallen into', () => {
+describe('traps of other systems', () => {
   it('a remote update is announced if the service is global, shared or not', () => {
     const cache = cacheOf();
     cache.updateService(service({ global: true, shared: false }));
@@ -31,7 +31,7 @@ describe('traps that other systems have fallen into', () => {
     expect(told).toEqual(['update shop/checkout east/10.9.0.1:8080']);
   });
 
-  it('empty external-endpoint records do not stay for ever: the maps return to empty', () => {
+  it('empty external-endpoint records do not remain: the maps become empty again', () => {
     const cache = cacheOf();
     cache.mergeExternalServiceUpdate(offer('east', ['10.9.0.1']));
     cache.mergeExternalServiceDelete({ cluster: 'east', ...SHOP });
@@ -67,7 +67,7 @@ describe('traps that other systems have fallen into', () => {
     expect(cache.services().has('shop/checkout')).toBe(true);
   });
 
-  it("two clusters announce one backend address; one withdraws; the other's is not lost", () => {
+  it('two clusters announce one backend address; one withdraws; that of the other is not lost', () => {
     const cache = cacheOf();
     cache.updateService(service({ global: true }));
     cache.mergeExternalServiceUpdate(offer('east', ['10.9.0.1'], 1));
@@ -77,7 +77,7 @@ describe('traps that other systems have fallen into', () => {
     expect(told).toEqual(['update shop/checkout east/10.9.0.1:1', 'update shop/checkout west/10.9.0.1:2']);
   });
 
-  it('entries of a removed cluster do not linger, overruled ones included', () => {
+  it('entries of a removed cluster do not remain, including overruled ones', () => {
     const cache = cacheOf();
     cache.updateService(service({ global: true }));
     cache.updateEndpoints(slice('a-1', ['10.0.0.1']));
@@ -87,7 +87,7 @@ describe('traps that other systems have fallen into', () => {
     expect(cache.status().contested).toBe(0);
   });
 
-  it('unchanged objects make no event storm', () => {
+  it('unchanged objects cause no event storm', () => {
     const cache = cacheOf();
     cache.updateService(service({ global: true }));
     cache.updateEndpoints(slice('a-1', ['10.0.0.1']));
@@ -109,7 +109,7 @@ describe('traps that other systems have fallen into', () => {
     expect(told).toHaveLength(1);
   });
 
-  it('a recount that changes no backend leaves no echo in the next change', () => {
+  it('a recount that changes no backend does not affect the next change', () => {
     const cache = cacheOf();
     cache.updateEndpoints(slice('a-1', ['10.0.0.1']));
     cache.updateService(service());
@@ -119,7 +119,7 @@ describe('traps that other systems have fallen into', () => {
     expect(told).toHaveLength(1);
   });
 
-  it('affinity keeps traffic flowing: the other side serves while the preferred one has nobody active', () => {
+  it('affinity keeps traffic flowing: the other side serves while the preferred one has no active backend', () => {
     const cache = cacheOf();
     cache.updateService(service({ global: true, affinity: 'local' }));
     cache.mergeExternalServiceUpdate(offer('east', ['10.9.0.1']));

@@ -119,8 +119,8 @@ const VIEWS = {
   live: '#live',
 };
 
-describe('the page of an agent that wants a token', () => {
-  it('shows what the kernel has of what the caches say, and what is missing', async () => {
+describe('the page of an agent that requires a token', () => {
+  it('shows the entries of the kernel beside those of the caches, and missing ones', async () => {
     const { page } = await open('#overview', new SteeringModel().fill());
     const section = page.getByRole('region', { name: 'Datapath' });
     await section.waitFor();
@@ -130,7 +130,7 @@ describe('the page of an agent that wants a token', () => {
     expect(text).toContain('ipcachedegraded10121031216');
   });
 
-  it('asks a person for it, and shows it in no address', async () => {
+  it('asks the user for it, and shows it in no address', async () => {
     const world = testApp(undefined, files, systemClock);
     const tcp = { host: '127.0.0.1', port: 0, token: 'a token' };
     const server = new ApiServer({ app: world.app, tcp, open: new Set(files.map(pagePath)) });
@@ -173,7 +173,7 @@ describe('the page', () => {
     }
   });
 
-  it('says of an IP who claims it, strongest first, and why the first one won', async () => {
+  it('shows the claims of an IP, strongest first, and the reason why the first one won', async () => {
     const { page } = await open('#prefixes');
     await page.getByLabel('IP, CIDR, identity or pod').fill('10.0.0.1');
     await page.keyboard.press('Enter');
@@ -188,7 +188,7 @@ describe('the page', () => {
     );
   });
 
-  it('marks what is only restored, with when that was known', async () => {
+  it('marks entries that are only restored, with their age', async () => {
     const model = new TestModel();
     const knownAt = new Date(Date.UTC(2026, 0, 2, 3, 4, 5));
     model.restored = { knownAt: knownAt.toISOString(), ageSeconds: 60 };
@@ -206,7 +206,7 @@ describe('the page', () => {
     await page.waitForSelector('.rung .restored');
   });
 
-  it('shows how a service is reached from outside, and all fields of a node (regression: neither was shown)', async () => {
+  it('shows the external frontends of a service, and all fields of a node (regression: neither was shown)', async () => {
     const model = new TestModel();
     const service = createService({
       ...{ id: { namespace: 'shop', name: 'web' }, type: 'LoadBalancer', clusterIPs: ['172.16.0.11'] },
@@ -254,14 +254,14 @@ describe('the page', () => {
     expect(await page.locator('.row a:first-child').allInnerTexts()).toEqual(prefixes);
   });
 
-  it('says what is wrong with what was asked, and of what nothing is known', async () => {
+  it('reports an invalid question, and an unknown entry', async () => {
     const { page, show } = await open('#prefixes?ip=11.0.0.1');
     expect(await page.getByRole('alert').textContent()).toBe('No entry for 11.0.0.1.');
     await show('#prefixes?within=10.0.0.0/99');
     expect(await page.getByRole('alert').textContent()).toContain('within is not a valid IP address or CIDR');
   });
 
-  it('shows changes as they happen; they can be held and filtered', async () => {
+  it('shows changes as they happen; they can be paused and filtered', async () => {
     const { page, model, show } = await open('#live');
     model.ipcache.upsert('10.7.7.7', { identity: 9, source: 'k8s' });
     await page.waitForSelector('.feed li');
@@ -278,7 +278,7 @@ describe('the page', () => {
     ]);
   });
 
-  it('can be used with the keyboard alone', async () => {
+  it('can be used with the keyboard only', async () => {
     const { page } = await open();
     for (const name of ['overview', 'prefixes', 'services']) {
       await page.keyboard.press('Tab');
@@ -307,7 +307,7 @@ describe('the page', () => {
     expect(await loaded()).toBeGreaterThanOrEqual(2_500);
   });
 
-  it('says that it is not connected when the agent has gone, and comes back with what is known then', async () => {
+  it('shows that it is disconnected when the agent has ended, and reconnects to the new state', async () => {
     const { page, server, url } = await open('#prefixes');
     await until('rows are shown', async () => (await page.locator('.row').count()) === 3);
     await server.stop();
@@ -328,7 +328,7 @@ describe('the page', () => {
     expect(await page.locator('.row a:first-child').allInnerTexts()).toEqual(['10.8.8.8/32']);
   });
 
-  it('reads its lists anew after changes that it missed, and says so', async () => {
+  it('reads its lists again after missed changes, and reports it', async () => {
     const { page, model, show } = await open('#prefixes', undefined, (feed) => {
       const { read } = feed;
       // The first read after the second change is too late.
@@ -344,7 +344,7 @@ describe('the page', () => {
     expect(await page.locator('main').textContent()).toContain('Changes were lost');
   });
 
-  it('shows the first thousand of many services and nodes, and says where the others are', async () => {
+  it('shows the first thousand of many services and nodes, and where to find the others', async () => {
     const model = new TestModel();
     for (let i = 0; i < 1_100; i++) {
       model.services.updateService(
@@ -364,7 +364,7 @@ describe('the page', () => {
     }
   });
 
-  it('fits a narrow screen, with very long names too', async () => {
+  it('fits a narrow screen, even with very long names', async () => {
     const model = new TestModel().fill();
     const long = 'x'.repeat(253);
     const k8s = { namespace: long, podName: long };
@@ -385,7 +385,7 @@ describe('the page', () => {
     expect(new Set(heights).size).toBe(1);
   });
 
-  it('leads from an IPv6 CIDR of 32 bits to just that', async () => {
+  it('leads from an IPv6 CIDR of 32 bits to exactly that one', async () => {
     const model = new TestModel();
     model.ipcache.upsert('2001:db8::/32', { identity: 9, source: 'k8s' });
     model.ipcache.upsert('2001:db8::', { identity: 8, source: 'k8s' });
@@ -403,7 +403,7 @@ describe('the page', () => {
     ['#nodes?cluster=%E0%A4', 'main'],
     ['#nowhere?%=%', 'main'],
     ['#live?type=nonsense&contains=%F0', 'main'],
-  ])('of an address with nonsense, %s, says what is wrong, or shows what there is', async (hash, role) => {
+  ])('with an invalid address, %s, reports the error, or shows the existing entry', async (hash, role) => {
     const { page } = await open(hash);
     await page.waitForSelector('main section, main [role=alert]');
     await until('it is said', async () => (await page.getByRole(role as 'alert' | 'main').count()) > 0);

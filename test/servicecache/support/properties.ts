@@ -379,7 +379,7 @@ export const LAWS: readonly { readonly name: string; readonly law: Law }[] = [
   { name: 'I10 no orphans: a withdrawn cluster takes all its claims with it', law: I10_noOrphans },
   { name: 'I12 nothing silent: what is rejected is counted', law: I12_nothingSilent },
   {
-    name: 'affinity: with an active backend on the preferred side, the other side gets nothing',
+    name: 'affinity: with an active backend on the preferred side, the other side has no traffic',
     law: affinityPrefersOneSide,
   },
   { name: 'answers: outcomes, counts and explanations are what the inputs make them', law: answers },
