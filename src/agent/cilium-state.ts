@@ -1,12 +1,11 @@
 import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { labelTexts } from '../api/documents.ts';
-
+import { readFileHead } from '../base/regular-file.ts';
 import { type Rejection, rejection } from '../base/rejection.ts';
 import { identityCell, table } from '../client/answer.ts';
 import { bytesOfText } from '../kvstore/codec/bytes.ts';
 import { decodeNode } from '../kvstore/codec/node.ts';
-import { readFileHead } from '../kvstore/etcd/regular-file.ts';
 import type { ClusterNode, NodeName } from '../model/cluster-node.ts';
 import type { Labels } from '../model/labels.ts';
 import { RESERVED_IDENTITIES } from '../model/numeric-identity.ts';

@@ -1,7 +1,7 @@
 import { type FileHandle, mkdir, open, readdir, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { checkArguments, TEXT } from '../base/arguments.ts';
-import { openRegularFile } from '../kvstore/etcd/regular-file.ts';
+import { openRegularFile } from '../base/regular-file.ts';
 import type { StateFile, StateFolder, StateSink } from '../restore/state-folder.ts';
 
 function isMissing(error: unknown): boolean {

@@ -1,7 +1,7 @@
 import { InvalidArgumentError } from 'commander';
 import { z } from 'zod';
+import { readFileHead } from '../base/regular-file.ts';
 import { showValue } from '../base/show-value.ts';
-import { readFileHead } from '../kvstore/etcd/regular-file.ts';
 import { isObject } from '../net/fields.ts';
 import { InputError, unreadable } from '../process/input-error.ts';
 import { parseYaml } from '../recording/yaml-documents.ts';

@@ -4,9 +4,18 @@ import { EXIT, OUTPUT_CLOSED } from './io.ts';
 import { exitSoon, LogOutput, ProcessOutput } from './process-output.ts';
 import { runCommand } from './program.ts';
 
+/** Longer than any process needs to stop its steps. Kubernetes kills a container after 30 s. */
+const STOP_MS = 28_000;
+
 const stop = new AbortController();
+let isSignalUsed = false;
 // Handled once each, so that a second signal ends the process immediately.
-for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => stop.abort());
+for (const signal of ['SIGINT', 'SIGTERM'] as const)
+  process.once(signal, () => {
+    stop.abort();
+    // A command may never settle, for example because a disk does not answer.
+    setTimeout(() => exitSoon(EXIT.failed), isSignalUsed ? STOP_MS : 0).unref();
+  });
 
 const stderr = new ProcessOutput(process.stderr, { onClosed: () => {}, onFailed: () => {} });
 const stdout = new ProcessOutput(process.stdout, {
@@ -26,7 +35,10 @@ const status = await runCommand(process.argv.slice(2), {
     return process.stdin;
   },
   env: process.env,
-  signal: stop.signal,
+  get signal() {
+    isSignalUsed = true;
+    return stop.signal;
+  },
   onHangup: (listener) => {
     process.on('SIGHUP', listener);
     return unsubscribeOnce(() => process.off('SIGHUP', listener));

@@ -1,4 +1,5 @@
 import { isBackedUp, type Output } from '../process/terminal.ts';
+import { EXIT, type ExitStatus } from './io.ts';
 
 /**
  * Time for writing pending output after a signal. A slow reader still receives it, and a stopped reader does not keep the process
@@ -97,17 +98,29 @@ export class LogOutput implements Output {
 /** Requests of the thread pool in `process.getActiveResourcesInfo`. */
 const POOLED = /^(FSReq|Get(Addr|Name)Info)/;
 
+/** Interval of the checks whether requests of the thread pool have ended, and their maximum number: one second in total. */
+const POOL_CHECK = { everyMs: 50, count: 20 };
+
 /**
- * Ends the process after one second, even if its log is not read or an open handle keeps it alive. A thread that is blocked in a
- * system call, such as `open(2)` of a FIFO or on a lost disk, also blocks `process.exit()`. In this case the process ends by
- * SIGTERM.
+ * Ends the process after one second, even if its log is not read or an open handle keeps it alive. The status is
+ * `process.exitCode`, or `status` if it is not set.
  */
-export function exitSoon(): void {
-  setTimeout(() => {
-    if (process.getActiveResourcesInfo().some((type) => POOLED.test(type))) {
-      process.removeAllListeners('SIGTERM');
-      process.kill(process.pid, 'SIGTERM');
+export function exitSoon(status: ExitStatus = EXIT.ok): void {
+  setTimeout(() => exitWithPool(status, POOL_CHECK.count), DRAIN_MS).unref();
+}
+
+/**
+ * Ends the process when no thread of the pool is busy. A thread that is blocked in a system call, such as `open(2)` on a lost disk,
+ * also blocks `process.exit()`. If a thread is still busy at the last check, the process ends by SIGTERM, and its status is lost.
+ */
+function exitWithPool(status: ExitStatus, checks: number): void {
+  if (process.getActiveResourcesInfo().some((type) => POOLED.test(type))) {
+    if (checks > 0) {
+      setTimeout(() => exitWithPool(status, checks - 1), POOL_CHECK.everyMs).unref();
+      return;
     }
-    process.exit();
-  }, DRAIN_MS).unref();
+    process.removeAllListeners('SIGTERM');
+    process.kill(process.pid, 'SIGTERM');
+  }
+  process.exit(process.exitCode ?? status);
 }

@@ -3,12 +3,12 @@ import { type FSWatcher, watch } from 'node:fs';
 import { lstat, readdir } from 'node:fs/promises';
 import { basename, join, resolve } from 'node:path';
 import { messageOf } from '../base/failure.ts';
+import { readFileHead } from '../base/regular-file.ts';
 import { type Unsubscribe, unsubscribeOnce } from '../base/subscription.ts';
 import type { ConfigFile, ConfigListing } from '../clustermesh/config-directory.ts';
 import type { ConfigSource } from '../clustermesh/config-follower.ts';
 import type { EtcdConfig } from '../kvstore/etcd/etcd-config.ts';
 import { loadEtcdConfig, MAX_CONFIG_BYTES, type ReadPem, readPem } from '../kvstore/etcd/etcd-config-file.ts';
-import { readFileHead } from '../kvstore/etcd/regular-file.ts';
 import type { KvstoreBackend } from '../kvstore/session/backend.ts';
 
 const DANGLING: ConfigFile = { kind: 'unusable', reason: 'broken symbolic link' };

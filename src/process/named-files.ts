@@ -1,6 +1,6 @@
-import { createReadStream } from 'node:fs';
 import { readdir, stat } from 'node:fs/promises';
 import { messageOf } from '../base/failure.ts';
+import { openRegularFile } from '../base/regular-file.ts';
 import { readKubeconfig } from '../k8s/rest/kubeconfig.ts';
 import { loadEtcdConfigFile } from '../kvstore/etcd/etcd-config-file.ts';
 import { ConfigFolder } from './config-folder.ts';
@@ -67,12 +67,13 @@ function connectNever(): never {
   throw new Error('a check of files must not connect');
 }
 
-/** Rejects with `InputError` if a file or folder cannot be opened. Reads at most one byte. */
+/** Rejects with `InputError` if a file or folder cannot be opened. */
 async function checkAccess(option: string, path: string): Promise<void> {
   try {
     const found = await stat(path);
     if (found.isDirectory()) await readdir(path);
-    else if (found.isFile()) for await (const _ of createReadStream(path, { end: 0 }));
+    // Recorded keys may also come from a pipe, which can be read only once.
+    else if (found.isFile() || option !== '--load') await (await openRegularFile(path)).close();
   } catch (cause) {
     throw unreadable(option, path, cause);
   }

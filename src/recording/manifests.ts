@@ -1,6 +1,7 @@
-import { readdir, readFile, stat } from 'node:fs/promises';
+import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Document, isMap, isNode, isSeq } from 'yaml';
+import { readRegularFile } from '../base/regular-file.ts';
 import { type Rejection, rejection } from '../base/rejection.ts';
 import { isObject } from '../net/fields.ts';
 import { unreadable } from '../process/input-error.ts';
@@ -101,7 +102,7 @@ export async function* readManifests(
 ): AsyncGenerator<Manifest, void, void> {
   try {
     for (const file of await manifestFiles(path)) {
-      yield* parseManifests(await readFile(file, 'utf8'), file, onReject);
+      yield* parseManifests((await readRegularFile(file)).toString('utf8'), file, onReject);
     }
   } catch (cause) {
     throw unreadable(option, path, cause);

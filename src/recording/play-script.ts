@@ -1,4 +1,4 @@
-import { readFile } from 'node:fs/promises';
+import { readRegularFile } from '../base/regular-file.ts';
 import { decodeWith, Fields, isObject, rejectInput } from '../net/fields.ts';
 import { InputError, unreadable } from '../process/input-error.ts';
 import { parseYaml } from './yaml-documents.ts';
@@ -97,7 +97,7 @@ export function parsePlayScript(text: string, path: string): readonly PlayStep[]
 export async function readPlayScript(path: string): Promise<readonly PlayStep[]> {
   let text: string;
   try {
-    text = await readFile(path, 'utf8');
+    text = (await readRegularFile(path)).toString('utf8');
   } catch (cause) {
     throw unreadable('--play', path, cause);
   }

@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
@@ -318,6 +319,34 @@ describe('unreadable input ends the command with status 1 and names the remedy',
       expect(stderr).toBe(`dpcache: ${option} /nowhere/file: no such file or folder: check the path\n`);
     },
   );
+});
+
+describe('a FIFO in place of a file', () => {
+  it.each([
+    ['ipcache', 'list', '--manifests'],
+    ['agent', '--once', '--kubeconfig'],
+    ['agent', '--no-socket', '--play'],
+    ['agent', '--once', '--k8s-load'],
+  ])('%s %s %s does not block (regression: waited for a writer)', async (...words) => {
+    const fifo = join(temporaryFolder({}), 'fifo');
+    execFileSync('mkfifo', [fifo]);
+    const { status, stderr } = await dpcache(...words, fifo);
+    expect(status).toBe(1);
+    expect(stderr).toContain(`${fifo}: is a FIFO, not a file`);
+  });
+
+  it('is reported by config check', async () => {
+    const folder = temporaryFolder({});
+    const fifo = join(folder, 'fifo');
+    execFileSync('mkfifo', [fifo]);
+    const path = join(
+      temporaryFolder({ 'a.yaml': `kubeconfig: ${fifo}\nk8s-watch: nodes\nmanifests: ${fifo}\n` }),
+      'a.yaml',
+    );
+    const { status, stderr } = await dpcache('config', 'check', path);
+    expect(status).toBe(1);
+    expect(stderr.match(/is a FIFO, not a file/g)).toHaveLength(2);
+  });
 });
 
 describe('an invalid command line ends with status 2 and the usage', () => {

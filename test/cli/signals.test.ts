@@ -116,14 +116,36 @@ describe('a signal during the first wait', () => {
   });
 });
 
+describe('a command that does not settle', () => {
+  it('ends on SIGTERM with status 1 (regression: config check never ended)', async () => {
+    const path = join(temporaryFolder({ 'a.yaml': 'cluster: a\n' }), 'a.yaml');
+    const hang = `import fs from 'node:fs/promises';
+      import { syncBuiltinESMExports } from 'node:module';
+      fs.stat = () => {
+        process.stderr.write('blocked');
+        setInterval(() => {}, 1000);
+        return new Promise(() => {});
+      };
+      syncBuiltinESMExports();`;
+    const preload = `data:text/javascript,${encodeURIComponent(hang)}`;
+    const child = spawn(process.execPath, ['--import', preload, PROGRAM, 'config', 'check', path], {
+      stdio: ['ignore', 'ignore', 'pipe'],
+    });
+    onTestFinished(() => void child.kill('SIGKILL'));
+    await once(child.stderr, 'data');
+    child.kill('SIGTERM');
+    expect(await once(child, 'exit')).toEqual([1, null]);
+  });
+});
+
 describe('an input whose open(2) blocks', () => {
   it('does not prevent an agent from ending on SIGTERM (regression: process.exit waited for the thread)', async () => {
     const folder = temporaryFolder({});
-    const [fifo, socket] = [join(folder, 'services.yaml'), join(folder, 's.sock')];
+    const [fifo, socket] = [join(folder, 'mesh.jsonl'), join(folder, 's.sock')];
     execFileSync('mkfifo', [fifo]);
-    const { child } = start('agent', '--manifests', fifo, '--socket', socket);
+    const { child } = start('agent', '--load', fifo, '--socket', socket);
     const { ask } = new ApiClient(socket, new AbortController().signal);
-    const reads = { name: 'manifests', state: 'running', waitsFor: [`reading --manifests ${fifo}`] };
+    const reads = { name: 'recorded mesh', state: 'running', waitsFor: [`reading --load ${fifo}`] };
     const steps = async (): Promise<unknown> => ((await ask('/v1/status')) as { steps: unknown }).steps;
     await expect.poll(steps).toContainEqual(expect.objectContaining(reads));
     child.kill('SIGTERM');

@@ -1,5 +1,5 @@
-import { readFile } from 'node:fs/promises';
 import { messageOf } from '../../base/failure.ts';
+import { readRegularFile } from '../../base/regular-file.ts';
 import { ApiError } from './api-error.ts';
 
 /** PEM certificates or a key: inline, or in a file that is read again for each connection because it may be rotated. */
@@ -43,7 +43,7 @@ export interface ClusterAccess {
 export async function readPem(pem: Pem): Promise<Uint8Array> {
   if ('data' in pem) return pem.data;
   try {
-    return await readFile(pem.file);
+    return await readRegularFile(pem.file);
   } catch (cause) {
     throw new ApiError('credentials', `cannot read ${pem.file}: ${messageOf(cause)}`, { cause });
   }

@@ -1,9 +1,9 @@
 import { Buffer } from 'node:buffer';
-import { readFile } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
 import { parse } from 'yaml';
 import type { Clock } from '../../base/clock.ts';
 import { messageOf } from '../../base/failure.ts';
+import { readRegularFile } from '../../base/regular-file.ts';
 import { type Rejection, rejection } from '../../base/rejection.ts';
 import { systemClock } from '../../base/system-clock.ts';
 import { Fields } from '../../net/fields.ts';
@@ -68,7 +68,7 @@ const REFUSED_OF_USER: ReadonlyMap<string, string> = new Map([
 export async function readKubeconfig(path: string, options: KubeconfigOptions = {}): Promise<Kubeconfig> {
   let text: string;
   try {
-    text = await readFile(path, 'utf8');
+    text = (await readRegularFile(path)).toString('utf8');
   } catch (cause) {
     throw new KubeconfigError(`cannot read kubeconfig ${path}: ${messageOf(cause)}`, [], { cause });
   }

@@ -1,6 +1,6 @@
-import { readFile } from 'node:fs/promises';
 import type { Clock } from '../../base/clock.ts';
 import { messageOf } from '../../base/failure.ts';
+import { readRegularFile } from '../../base/regular-file.ts';
 import { ApiError } from './api-error.ts';
 import type { ClientCertificate, Credentials } from './cluster-access.ts';
 
@@ -39,7 +39,7 @@ export class TokenFile implements Credentials {
 
   async #read(): Promise<void> {
     try {
-      const token = (await readFile(this.#path, 'utf8')).trim();
+      const token = (await readRegularFile(this.#path)).toString('utf8').trim();
       if (token === '') throw new Error('the file is empty');
       this.#token = token;
       this.#readAt = this.#clock.now();

@@ -2,10 +2,10 @@ import { X509Certificate } from 'node:crypto';
 import { createSecureContext } from 'node:tls';
 import { Lexer, parse } from 'yaml';
 import { messageOf } from '../../base/failure.ts';
+import { readFileHead } from '../../base/regular-file.ts';
 import { showValue } from '../../base/show-value.ts';
 import { Fields, isObject } from '../../net/fields.ts';
 import { type EtcdConfig, EtcdConfigError, type EtcdTLS } from './etcd-config.ts';
-import { readFileHead } from './regular-file.ts';
 
 /** Maximum size of a configuration. A larger one is rejected. */
 export const MAX_CONFIG_BYTES: number = 64 << 10;

@@ -41,6 +41,16 @@ export async function openRegularFile(path: string): Promise<FileHandle> {
   }
 }
 
+/** Reads all of a regular file. Rejects like {@link openRegularFile}. */
+export async function readRegularFile(path: string): Promise<Buffer> {
+  const handle = await openRegularFile(path);
+  try {
+    return await handle.readFile();
+  } finally {
+    await handle.close();
+  }
+}
+
 /** Reads at most `maxBytes` of a regular file. Rejects like {@link openRegularFile}. */
 export async function readFileHead(path: string, maxBytes: number): Promise<FileHead> {
   const handle = await openRegularFile(path);
