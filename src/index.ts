@@ -63,7 +63,7 @@ export type {
 } from './kvstore/allocator/identity-allocator.ts';
 export { IdentityAllocator } from './kvstore/allocator/identity-allocator.ts';
 export type { IdentityKeysOptions } from './kvstore/allocator/identity-keys.ts';
-export type { ReleaseOutcome } from './kvstore/allocator/local-identities.ts';
+export type { ReleaseOutcome } from './kvstore/allocator/local-keys.ts';
 export type { ClusterCapabilities, ClusterConfig } from './kvstore/codec/cluster-config.ts';
 export type { IPIdentityPair, PodMetadata } from './kvstore/codec/ip-identity-pair.ts';
 export type { MeshResource } from './kvstore/codec/keys.ts';

@@ -31,7 +31,7 @@ export { Faults } from './k8s/memory/faults.ts';
 export type { MemoryApiServerOptions } from './k8s/memory/memory-api-server.ts';
 export { MemoryApiServer } from './k8s/memory/memory-api-server.ts';
 export { MemoryApiTransport } from './k8s/memory/memory-api-transport.ts';
-export type { StoreSnapshot } from './k8s/memory/object-store.ts';
+export type { ObjectStoreSnapshot } from './k8s/memory/object-store.ts';
 export type { ResourceType } from './k8s/memory/resource-types.ts';
 export { CLUSTER_TYPES } from './k8s/memory/resource-types.ts';
 export type {

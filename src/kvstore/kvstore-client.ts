@@ -54,7 +54,7 @@ import {
 import { WriteBatches } from './session/write-batches.ts';
 import { guardedTxn, WriteFence } from './session/write-fence.ts';
 import { ListAndWatch } from './watch/list-and-watch.ts';
-import { OwnWrites, type ReadOwn } from './watch/own-writes.ts';
+import { OwnWrites, type ReadKey } from './watch/own-writes.ts';
 import { PageSize } from './watch/page-size.ts';
 import { listPages } from './watch/paged-list.ts';
 import { Reconnects } from './watch/reconnects.ts';
@@ -292,18 +292,18 @@ export class KvstoreClient implements KvstoreBackend {
 
   async deletePrefix(prefix: string, options: Omit<DeleteOptions, 'ifModRevision'> = {}): Promise<number> {
     const { gate = OPEN_GATE } = this.#options;
-    const before = this.#keepers.map(({ bindingCount }) => bindingCount);
+    const previous = this.#keepers.map(({ bindingCount }) => bindingCount);
     this.#ownWrites.forgetBelow(prefix);
     const writes = [{ op: 'delete', range: prefixRange(prefix) } as const];
     const { header, deleted } = await this.#txn({ compare: [], writes }, options);
-    await gate.runSteps(this.#unbindBelow(prefix, header.revision, before));
+    await gate.runSteps(this.#unbindBelow(prefix, header.revision, previous));
     return deleted;
   }
 
   /** Unbinds the keys that a delete of their prefix has removed, in steps. */
-  *#unbindBelow(prefix: string, revision: number, before: readonly number[]): Generator<void, void, void> {
+  *#unbindBelow(prefix: string, revision: number, previous: readonly number[]): Generator<void, void, void> {
     for (const [index, keeper] of this.#keepers.entries()) {
-      for (const keys of keeper.unbindBelow(prefix, revision, before[index] ?? 0)) {
+      for (const keys of keeper.unbindBelow(prefix, revision, previous[index] ?? 0)) {
         for (const key of keys) if (!this.#isBound(key)) this.#ownWrites.deleted(key, revision);
         yield;
       }
@@ -385,9 +385,9 @@ export class KvstoreClient implements KvstoreBackend {
     this.#isComparing = true;
     const begun = this.#options.clock.now();
     const { signal } = this.#closed;
-    const read: ReadOwn = async (key, revision = 0) =>
+    const read: ReadKey = async (key, revision = 0) =>
       (await this.#transport.range({ ...keyRange(key), revision }, { signal })).kvs[0];
-    const compare = (): Promise<boolean> => this.#ownWrites.areShown(read);
+    const compare = (): Promise<boolean> => this.#ownWrites.areInHistory(read);
     try {
       if (!(await this.#supervisor.run('own writes', compare, { signal }))) this.#diverged(begun);
     } finally {
@@ -445,12 +445,12 @@ export class KvstoreClient implements KvstoreBackend {
   ): Promise<TxnResponse> {
     const others = this.#keepers.filter((other) => other !== keeper);
     const unbind = this.#unbinding(key, others);
-    const before = keeper.bindingOf(key);
+    const previous = keeper.bindingOf(key);
     const binding = await keeper.bind(key, options.signal);
     const leased = request(binding.lease);
     try {
       const answer = await this.#txn(leased, options);
-      const isForeign = before === undefined && !answer.succeeded && !hasWritten(leased, answer);
+      const isForeign = previous === undefined && !answer.succeeded && !hasWritten(leased, answer);
       if (isForeign) keeper.unbind(binding);
       else keeper.confirm(binding, answer.header.revision);
       if (hasWritten(leased, answer)) unbind(answer.header.revision);

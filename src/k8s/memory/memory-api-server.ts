@@ -4,7 +4,7 @@ import { type ApiStatus, StatusError } from './api-status.ts';
 import { ByteStream } from './byte-stream.ts';
 import { bodyOf, ConnectionBroken, Faults, type ServedAnswer, type ServedRequest } from './faults.ts';
 import { type ObjectList, ObjectLists, readVersion, type Selection, tooLarge } from './object-lists.ts';
-import { ObjectStore, type StoreSnapshot } from './object-store.ts';
+import { ObjectStore, type ObjectStoreSnapshot } from './object-store.ts';
 import { ObjectWatch, typeMeta } from './object-watch.ts';
 import { type ObjectAddress, ObjectWrites, storedAs } from './object-writes.ts';
 import { CLUSTER_TYPES, type ResourceType } from './resource-types.ts';
@@ -148,12 +148,12 @@ export class MemoryApiServer {
     this.#go = undefined;
   }
 
-  backup(): StoreSnapshot {
+  backup(): ObjectStoreSnapshot {
     return this.#store.snapshot();
   }
 
   /** Restores its etcd from a backup and restarts. */
-  restore(backup: StoreSnapshot): void {
+  restore(backup: ObjectStoreSnapshot): void {
     this.down();
     this.#store.restore(backup);
     this.up();

@@ -12,7 +12,7 @@ export interface StoredWrite {
 }
 
 /** The result of {@link ObjectStore.snapshot}. */
-export interface StoreSnapshot {
+export interface ObjectStoreSnapshot {
   readonly version: number;
   readonly objects: ReadonlyMap<string, ReadonlyMap<string, KubernetesObject>>;
 }
@@ -97,13 +97,13 @@ export class ObjectStore {
     return last?.version ?? this.#compacted;
   }
 
-  snapshot(): StoreSnapshot {
+  snapshot(): ObjectStoreSnapshot {
     const objects = new Map([...this.#objects].map(([resource, all]) => [resource, new Map(all)]));
     return { version: this.#version, objects };
   }
 
   /** Restores a snapshot, like an etcd that is restored from a backup. Versions are used a second time. */
-  restore({ version, objects }: StoreSnapshot): void {
+  restore({ version, objects }: ObjectStoreSnapshot): void {
     this.#version = version;
     this.#compacted = version;
     this.#history = [];

@@ -25,7 +25,7 @@ import type { RetryQueueStatus } from '../stores/retry-queue.ts';
 import { WatchStore, type WatchStoreStatus } from '../stores/watch-store.ts';
 import { IdentityKeys, type IdentityKeysOptions, MASTER_PREFIX } from './identity-keys.ts';
 import { IdentityPool } from './identity-pool.ts';
-import { LocalIdentities, type ReleaseOutcome } from './local-identities.ts';
+import { LocalKeys, type ReleaseOutcome } from './local-keys.ts';
 
 /** Options of {@link IdentityAllocator}. */
 export interface IdentityAllocatorOptions extends IdentityKeysOptions {
@@ -47,7 +47,7 @@ export interface IdentityListener {
    * Called if a number that this node uses for these labels now belongs to other labels, because the lease was lost, and the number
    * was collected and allocated again. Allocate the labels again, then release the previous allocation.
    */
-  onIdentityTaken?(id: NumericIdentity, labels: Labels): void;
+  onIdentityReassigned?(id: NumericIdentity, labels: Labels): void;
 }
 
 /** Result of {@link IdentityAllocator.allocate}. */
@@ -62,7 +62,7 @@ export interface IdentityAllocatorStatus {
   /** Number of label sets that this node uses. */
   readonly used: number;
   /** Number of those whose number now belongs to other labels. */
-  readonly taken: number;
+  readonly reassigned: number;
   /** Labels whose keys need a repair, and failures. */
   readonly repairs: RetryQueueStatus;
   readonly identities: WatchStoreStatus;
@@ -89,7 +89,7 @@ export class IdentityAllocator {
   readonly #options: IdentityAllocatorOptions;
   readonly #keys: IdentityKeys;
   readonly #pool: IdentityPool;
-  readonly #local: LocalIdentities;
+  readonly #local: LocalKeys;
   readonly #store: WatchStore<{ readonly id: NumericIdentity; readonly labels: Labels }>;
   readonly #remotes = new Map<string, IdentityCache>();
   readonly #guard: CallbackGuard;
@@ -106,17 +106,20 @@ export class IdentityAllocator {
     this.#guard = new CallbackGuard((error) => onFailure?.(error, 'identity listener'));
     this.#listeners = new ListenerSet(new DeliveryQueue(this.#guard));
     this.#tasks = new Supervisor({ clock, random, onFailure });
-    this.#local = new LocalIdentities({
+    this.#local = new LocalKeys({
       ...{ keys: this.#keys, clock, random },
-      onTaken: (taken) =>
-        this.#listeners.notify((listener, { id, labels }) => listener.onIdentityTaken?.(id, labels), taken),
+      onReassigned: (reassigned) =>
+        this.#listeners.notify(
+          (listener, { id, labels }) => listener.onIdentityReassigned?.(id, labels),
+          reassigned,
+        ),
     });
     this.#store = new WatchStore({
       decode: decodeIdentity,
       rejections,
       observer: {
-        onUpdate: (_name, { id, labels }) => this.#learnt(id, labels),
-        onDelete: (name) => this.#gone(Number(name)),
+        onUpdate: (_name, { id, labels }) => this.#notifyKnown(id, labels),
+        onDelete: (name) => this.#notifyGone(Number(name)),
       },
     });
   }
@@ -134,7 +137,7 @@ export class IdentityAllocator {
   status(): IdentityAllocatorStatus {
     return {
       used: this.#local.size,
-      taken: this.#local.taken,
+      reassigned: this.#local.reassigned,
       repairs: this.#local.status(),
       identities: this.#store.status(),
       faults: this.#guard.faults,
@@ -216,9 +219,9 @@ export class IdentityAllocator {
    */
   async allocate(labels: Labels, signal?: AbortSignal): Promise<AllocatedIdentity> {
     const key = formatLabels(labels);
-    while (this.#local.get(key) === undefined && this.#local.isUnderWay(key)) await this.#local.ended(key);
+    while (this.#local.get(key) === undefined && this.#local.isBusy(key)) await this.#local.untilIdle(key);
     const local = this.#local.get(key);
-    if (local === undefined) return this.#local.during(key, this.#allocate(key, labels, signal));
+    if (local === undefined) return this.#local.block(key, this.#allocate(key, labels, signal));
     local.references++;
     return { id: local.id, isNew: false };
   }
@@ -235,10 +238,10 @@ export class IdentityAllocator {
 
   async #allocate(key: string, labels: Labels, signal: AbortSignal | undefined): Promise<AllocatedIdentity> {
     const leasesLost = this.#leasesLost;
-    this.#local.begin(key, labels);
+    this.#local.announce(key, labels);
     try {
       const allocated = await this.#tryToAllocate(labels, signal);
-      this.#local.use(key, allocated.id, labels);
+      this.#local.assign(key, allocated.id, labels);
       if (this.#leasesLost > leasesLost) this.#local.check(key);
       return allocated;
     } catch (error) {
@@ -291,23 +294,23 @@ export class IdentityAllocator {
       await this.#keys.putSlave(id, labels, call);
       return { id, isNew: true };
     } finally {
-      this.#pool.giveBack(id);
+      this.#pool.release(id);
     }
   }
 
   // ── Maintenance ────────────────────────────────────────────────────────────────────────────────────────
 
-  #learnt(id: NumericIdentity, labels: Labels): void {
-    const before = this.cache.lookupByID(id);
+  #notifyKnown(id: NumericIdentity, labels: Labels): void {
+    const previous = this.cache.lookupByID(id);
     this.cache.upsert(id, labels);
-    if (before !== undefined && formatLabels(before) === formatLabels(labels)) return;
-    if (before !== undefined) this.#listeners.notify((one, gone) => one.onIdentityGone(id, gone), before);
+    if (previous !== undefined && formatLabels(previous) === formatLabels(labels)) return;
+    if (previous !== undefined) this.#listeners.notify((one, gone) => one.onIdentityGone(id, gone), previous);
     this.#listeners.notify((one, known) => one.onIdentity(id, known), labels);
     this.#checkNumber(id, labels);
   }
 
   /** Handles a deleted master key. If this node uses it, it is written again, because a collector deleted too much. */
-  #gone(number: number): void {
+  #notifyGone(number: number): void {
     const labels = this.cache.lookupByID(number);
     const id = parseIdentityText(String(number));
     if (labels === undefined || id === undefined) return;

@@ -108,7 +108,7 @@ export class IdentityKeys {
 
   /** Writes the slave key of this node, which exists while its lease is alive. */
   async putSlave(id: NumericIdentity, labels: Labels, call: IdentityCall): Promise<void> {
-    await this.#options.backend.updateIfDifferent(this.#slave(labels), encodeIdentityNumber(id), {
+    await this.#options.backend.updateIfDifferent(this.#slaveKey(labels), encodeIdentityNumber(id), {
       ...call,
       leased: true,
       fenced: true,
@@ -117,10 +117,10 @@ export class IdentityKeys {
 
   /** Deletes the slave key of this node. */
   async deleteSlave(labels: Labels, call: IdentityCall): Promise<void> {
-    await this.#options.backend.delete(this.#slave(labels), { ...call, fenced: true });
+    await this.#options.backend.delete(this.#slaveKey(labels), { ...call, fenced: true });
   }
 
-  #slave(labels: Labels): string {
+  #slaveKey(labels: Labels): string {
     return identityValueKey(formatLabels(labels), this.#options.nodeSuffix);
   }
 

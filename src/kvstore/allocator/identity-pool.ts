@@ -26,22 +26,22 @@ export class IdentityPool {
     const random = (): number => min + Math.floor(this.#random() * size);
     for (let i = 0; i < TRIES; i++) {
       const id = random();
-      if (isFree(id)) return this.#take(id);
+      if (isFree(id)) return this.#reserve(id);
     }
     const start = random() - min;
     for (let i = 0; i < size; i++) {
       const id = min + ((start + i) % size);
-      if (isFree(id)) return this.#take(id);
+      if (isFree(id)) return this.#reserve(id);
     }
     return undefined;
   }
 
   /** Ends the reservation after an allocation, successful or not. */
-  giveBack(id: number): void {
+  release(id: number): void {
     this.#leased.delete(id);
   }
 
-  #take(id: number): NumericIdentity {
+  #reserve(id: number): NumericIdentity {
     this.#leased.add(id);
     return id as NumericIdentity; // the range contains only identities
   }

@@ -31,7 +31,7 @@ import { readZstdFrame } from './zstd-frame.ts';
  */
 
 /** Limits of Kubernetes for a slice: endpoints, addresses of one endpoint, ports. */
-const MOST = { endpoints: 1_000, addresses: 100, ports: 100 } as const;
+const MAX = { endpoints: 1_000, addresses: 100, ports: 100 } as const;
 
 /** Endpoints that one step decodes; it takes about 0.5 ms. */
 const ENDPOINTS_PER_STEP = 64;
@@ -96,12 +96,12 @@ class SliceReader {
           addressType = this.#text('addressType');
           break;
         case 8:
-          atMost(MOST.endpoints, endpoints.length + 1, 'endpoints');
+          atMost(MAX.endpoints, endpoints.length + 1, 'endpoints');
           endpoints.push(this.#endpoint(`endpoints[${endpoints.length}]`));
           if (endpoints.length % ENDPOINTS_PER_STEP === 0) yield;
           break;
         case 9: {
-          atMost(MOST.ports, ++portCount, 'ports');
+          atMost(MAX.ports, ++portCount, 'ports');
           const port = this.#port(`ports[${portCount - 1}]`);
           if (port !== undefined) ports.push(port);
           break;
@@ -133,7 +133,7 @@ class SliceReader {
     for (const end = this.#open(path); reader.next(end); ) {
       switch (reader.field) {
         case 1:
-          atMost(MOST.addresses, addresses.length + 1, `${path}.addresses`);
+          atMost(MAX.addresses, addresses.length + 1, `${path}.addresses`);
           addresses.push(this.#address(`${path}.addresses[${addresses.length}]`));
           break;
         case 2:

@@ -15,21 +15,21 @@ import {
 
 /** Reads the maps and lists of a service and enforces their common limit. */
 class Entries {
-  readonly #most: number;
+  readonly #max: number;
   readonly #drop: RejectField<undefined>;
-  #left: number;
+  #remaining: number;
 
   constructor(most: number, drop: RejectField<undefined>) {
-    this.#most = most;
+    this.#max = most;
     this.#drop = drop;
-    this.#left = most;
+    this.#remaining = most;
   }
 
   /** Returns the nested map or list after counting its entries. */
-  take(nested: Fields<never>): Fields<never> {
-    this.#left -= nested.size;
-    if (this.#left < 0) {
-      const why = `must have at most ${this.#most} addresses, ports, host names and zones in total`;
+  consume(nested: Fields<never>): Fields<never> {
+    this.#remaining -= nested.size;
+    if (this.#remaining < 0) {
+      const why = `must have at most ${this.#max} addresses, ports, host names and zones in total`;
       rejectInput('too-many', nested.path, `${nested.size} entries`, why);
     }
     return nested;
@@ -41,7 +41,7 @@ class Entries {
    */
   byAddress<T>(map: Fields<never>, read: (map: Fields<never>, address: string) => T): ReadonlyMap<string, T> {
     const found = new Map<string, T>();
-    for (const text of this.take(map).names) {
+    for (const text of this.consume(map).names) {
       const address = canonicalAddress(text);
       if (address === undefined)
         this.#drop('invalid-address', map.pathOf(text), text, 'is not a valid IP address');
@@ -53,11 +53,11 @@ class Entries {
   }
 
   readonly ports = (map: Fields<never>, address: string): PortConfiguration =>
-    readPortConfiguration(this.take(map.map(address)), this.#drop);
+    readPortConfiguration(this.consume(map.map(address)), this.#drop);
 
   readonly zone = (map: Fields<never>, address: string): BackendZone => {
     const zone = map.item(address);
-    const forZones = this.take(zone.list('ForZones')).items((list, index) => list.string(index));
+    const forZones = this.consume(zone.list('ForZones')).items((list, index) => list.string(index));
     return { zone: zone.string('Zone') ?? '', forZones };
   };
 }

@@ -20,11 +20,11 @@ const MAX_MESSAGE_BYTES = 64 << 20;
 const KEEPALIVE_TIME_MS = 15_000;
 const KEEPALIVE_TIMEOUT_MS = 10_000;
 // Number of checks within the time after which a silent connection is closed.
-const LOOKS = 4;
+const SILENT_CHECKS = 4;
 // Disables the ping timeout of grpc-js, which would close a connection whose ping waits behind data on a slow link. This class
 // detects silent connections instead. It is also the maximum of all times, because a Node timer of more than 24 days fires
 // immediately.
-const NEVER_MS = 86_400_000;
+const ONE_DAY_MS = 86_400_000;
 
 // Minimum rate that counts as progress: 1 kB/s. Answers to pings and keepalives are below it and prove nothing about a call.
 const PROGRESS_BYTES_PER_MS = 1;
@@ -32,7 +32,7 @@ const PROGRESS_BYTES_PER_MS = 1;
 // keep the connection busy.
 const RENEWALS = 30;
 
-const asIs = (bytes: Buffer): Buffer => bytes;
+const passThrough = (bytes: Buffer): Buffer => bytes;
 
 /** Node (20.20) does not reset a stream that is cancelled while data of its session is received, so that both ends keep it. */
 const inLaterTurn = (cancel: () => void): void => void setImmediate(cancel);
@@ -42,8 +42,8 @@ function clientOptions(config: EtcdConfig): ClientOptions {
     'grpc.max_receive_message_length': config.maxMessageBytes ?? MAX_MESSAGE_BYTES,
     'grpc.max_send_message_length': -1,
     'grpc-node.flow_control_window': WINDOW_BYTES,
-    'grpc.keepalive_time_ms': Math.min(config.keepAliveTimeMs ?? KEEPALIVE_TIME_MS, NEVER_MS),
-    'grpc.keepalive_timeout_ms': NEVER_MS,
+    'grpc.keepalive_time_ms': Math.min(config.keepAliveTimeMs ?? KEEPALIVE_TIME_MS, ONE_DAY_MS),
+    'grpc.keepalive_timeout_ms': ONE_DAY_MS,
     // etcd treats pings on a connection without a call as abuse and closes the connection.
     'grpc.keepalive_permit_without_calls': 0,
     'grpc.initial_reconnect_backoff_ms': 100,
@@ -89,8 +89,8 @@ class ObservedCredentials extends ChannelCredentials {
     return this === other;
   }
 
-  override _createSecureConnector(...given: ConnectorArguments): SecureConnector {
-    const connector = this.#inner._createSecureConnector(...given);
+  override _createSecureConnector(...args: ConnectorArguments): SecureConnector {
+    const connector = this.#inner._createSecureConnector(...args);
     return {
       connect: (tcp) => {
         const closed = new Promise<never>((_resolve, reject) => {
@@ -116,11 +116,11 @@ export interface UnaryCall<T> {
 /** Time limit of an operation. */
 export interface Deadline {
   /** Start time, by `performance.now`. */
-  readonly begun: number;
+  readonly startedAt: number;
   /** Fixed time limit. Default: that of the configuration, extended while there is progress. */
   readonly deadlineMs: number | undefined;
   /** Returns true if the deadline may be extended. */
-  readonly mayGoOn: () => boolean;
+  readonly isExtendable: () => boolean;
 }
 
 /** Receives the messages and the end of an {@link EtcdStream}. Nothing is called after `cancel`. */
@@ -218,7 +218,7 @@ export class EtcdConnection {
   /** Open sockets. For a name with several addresses, two may be open at a time. */
   readonly #sockets = new Set<Socket>();
   /** Bytes received on closed sockets. */
-  #before = 0;
+  #closedBytes = 0;
   /** Number of active calls and streams. */
   #active = 0;
   #watchdog: NodeJS.Timeout | undefined;
@@ -245,10 +245,10 @@ export class EtcdConnection {
   }
 
   stream(path: string, metadata: Metadata, observer: StreamObserver): EtcdStream {
-    const channel = this.#begun().getChannel();
+    const channel = this.#acquireClient().getChannel();
     const call = channel.createCall(path, Number.POSITIVE_INFINITY, null, null, null);
     const stream = new EtcdStream(call, metadata, observer, (error) => {
-      if (this.#streams.delete(stream)) this.#ended(error);
+      if (this.#streams.delete(stream)) this.#releaseClient(error);
     });
     this.#streams.add(stream);
     return stream;
@@ -261,17 +261,25 @@ export class EtcdConnection {
   ): Promise<T> {
     const { path, request, decode } = call;
     const signal = allowManyListeners(limits.signal);
-    const client = this.#begun();
+    const client = this.#acquireClient();
     return new Promise<T>((resolve, reject) => {
       let isLate = false;
-      const sent = client.makeUnaryRequest(path, asIs, decode, request, metadata, {}, (thrown, answer) => {
-        const error = failureOf(signal, isLate, thrown, answer);
-        this.#ended(error);
-        cancelDeadline();
-        signal?.removeEventListener('abort', abort);
-        if (error === undefined && answer !== undefined) resolve(answer);
-        else reject(error);
-      });
+      const sent = client.makeUnaryRequest(
+        path,
+        passThrough,
+        decode,
+        request,
+        metadata,
+        {},
+        (thrown, answer) => {
+          const error = failureOf(signal, isLate, thrown, answer);
+          this.#releaseClient(error);
+          cancelDeadline();
+          signal?.removeEventListener('abort', abort);
+          if (error === undefined && answer !== undefined) resolve(answer);
+          else reject(error);
+        },
+      );
       const abort = (): void => inLaterTurn(() => sent.cancel());
       const cancelDeadline = this.deadline(limits, () => {
         isLate = true;
@@ -287,25 +295,25 @@ export class EtcdConnection {
    * takes deadlines as dates. It compares them with the system time at the call and again when connected, so a clock change would
    * end the call immediately or hours late.
    */
-  deadline({ begun, deadlineMs, mayGoOn }: Deadline, late: () => void): () => void {
-    const ms = Math.min(deadlineMs ?? this.#config.deadlineMs ?? DEADLINE_MS, NEVER_MS);
+  deadline({ startedAt, deadlineMs, isExtendable }: Deadline, late: () => void): () => void {
+    const ms = Math.min(deadlineMs ?? this.#config.deadlineMs ?? DEADLINE_MS, ONE_DAY_MS);
     let renewals = deadlineMs === undefined ? RENEWALS : 0;
-    let seen = this.#bytes;
-    const look = (): void => {
-      const progress = this.#bytes - seen;
-      if (renewals-- <= 0 || progress < ms * PROGRESS_BYTES_PER_MS || !mayGoOn()) {
+    let lastBytes = this.#bytes;
+    const check = (): void => {
+      const progress = this.#bytes - lastBytes;
+      if (renewals-- <= 0 || progress < ms * PROGRESS_BYTES_PER_MS || !isExtendable()) {
         late();
         return;
       }
-      seen += progress;
+      lastBytes += progress;
       timer = setTimeout(lookSoon, ms);
     };
     // After a long turn the answer may already be available. Read it first.
     let reading: NodeJS.Immediate | undefined;
     const lookSoon = (): void => {
-      reading = setImmediate(look);
+      reading = setImmediate(check);
     };
-    let timer = setTimeout(lookSoon, begun + ms - performance.now());
+    let timer = setTimeout(lookSoon, startedAt + ms - performance.now());
     return () => {
       clearTimeout(timer);
       clearImmediate(reading);
@@ -314,38 +322,39 @@ export class EtcdConnection {
 
   close(): void {
     for (const stream of this.#streams) stream.break();
-    this.#giveUp();
+    this.#closeClient();
   }
 
   /** Returns the number of bytes received so far. */
   get #bytes(): number {
-    return [...this.#sockets].reduce((sum, { bytesRead }) => sum + bytesRead, this.#before);
+    return [...this.#sockets].reduce((sum, { bytesRead }) => sum + bytesRead, this.#closedBytes);
   }
 
   #connected(socket: Socket): void {
     this.#sockets.add(socket);
     socket.once('close', () => {
       this.#sockets.delete(socket);
-      this.#before += socket.bytesRead;
+      this.#closedBytes += socket.bytesRead;
     });
   }
 
-  #begun(): Client {
+  #acquireClient(): Client {
     if (this.#active++ === 0) this.#watch();
     this.#client ??= this.#newClient();
     return this.#client;
   }
 
-  #ended(error: KvstoreError | undefined): void {
+  #releaseClient(error: KvstoreError | undefined): void {
     if (--this.#active > 0) return;
     clearInterval(this.#watchdog);
     this.#watchdog = undefined;
     // If a call was aborted, nothing proves that it reached the server.
-    if (error?.code === 'aborted' || (error !== undefined && OUT_OF_REACH.has(error.code))) this.#giveUp();
+    if (error?.code === 'aborted' || (error !== undefined && OUT_OF_REACH.has(error.code)))
+      this.#closeClient();
   }
 
   /** Closes the client and its sockets, because grpc-js keeps a socket open if the server is silent, with or without TLS. */
-  #giveUp(): void {
+  #closeClient(): void {
     this.#client?.close();
     this.#client = undefined;
     const sockets = [...this.#sockets];
@@ -357,14 +366,17 @@ export class EtcdConnection {
   /** Breaks the connection if nothing arrives during a ping and its timeout. */
   #watch(): void {
     const { keepAliveTimeMs = KEEPALIVE_TIME_MS, keepAliveTimeoutMs = KEEPALIVE_TIMEOUT_MS } = this.#config;
-    let seen = -1;
-    let silent = 0;
-    const look = (): void => {
-      silent = seen === this.#bytes ? silent + 1 : 0;
-      seen = this.#bytes;
-      if (silent >= LOOKS) for (const socket of this.#sockets) socket.destroy();
+    let lastBytes = -1;
+    let silentChecks = 0;
+    const check = (): void => {
+      silentChecks = lastBytes === this.#bytes ? silentChecks + 1 : 0;
+      lastBytes = this.#bytes;
+      if (silentChecks >= SILENT_CHECKS) for (const socket of this.#sockets) socket.destroy();
     };
-    this.#watchdog = setInterval(look, Math.min(keepAliveTimeMs + keepAliveTimeoutMs, NEVER_MS) / LOOKS);
+    this.#watchdog = setInterval(
+      check,
+      Math.min(keepAliveTimeMs + keepAliveTimeoutMs, ONE_DAY_MS) / SILENT_CHECKS,
+    );
     this.#watchdog.unref();
   }
 }

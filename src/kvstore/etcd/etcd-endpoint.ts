@@ -24,7 +24,7 @@ interface MethodDefinition {
 
 const NO_USERS = 'authentication is not enabled';
 
-const asIs = (bytes: Buffer): Buffer => bytes;
+const passThrough = (bytes: Buffer): Buffer => bytes;
 
 /** The service definitions of etcd3. Its clients are never called, so they open no connection. */
 class EtcdDefinitions extends Etcd3 {
@@ -64,7 +64,7 @@ export class EtcdEndpoint {
   /** Time of the request for the token, by `performance.now`. */
   #fetchedAt = 0;
   /** Number of invalidated tokens. */
-  #givenUp = 0;
+  #invalidations = 0;
   #closed = false;
 
   constructor(config: EtcdConfig, address: string) {
@@ -85,7 +85,7 @@ export class EtcdEndpoint {
 
   /** Calls a method and returns the undecoded answer, for large answers. */
   raw(service: EtcdService, method: string, request: Buffer, options?: CallOptions): Promise<Buffer> {
-    return this.#unary({ path: `/etcdserverpb.${service}/${method}`, request, decode: asIs }, options);
+    return this.#unary({ path: `/etcdserverpb.${service}/${method}`, request, decode: passThrough }, options);
   }
 
   /** Opens a stream. Closing the endpoint cancels it. */
@@ -110,23 +110,23 @@ export class EtcdEndpoint {
    * Invalidates the token, so that the next call fetches another one. A token fetched after `before`, by `performance.now`, is
    * kept, because the failure was caused by an older one.
    */
-  invalidateToken(before: number): void {
-    if (this.#metadata === undefined || this.#fetchedAt > before) return;
+  invalidateToken(failedCallAt: number): void {
+    if (this.#metadata === undefined || this.#fetchedAt > failedCallAt) return;
     this.#metadata = undefined;
-    this.#givenUp++;
+    this.#invalidations++;
   }
 
   /**
    * Returns the error to report for a failure. etcd 3.4 answers a watch without a valid token with "permission denied". That counts
    * as forbidden only if the token was fetched after `begun`, the start of the watch.
    */
-  explain(error: KvstoreError, begun: number = Number.NEGATIVE_INFINITY): KvstoreError {
+  explain(error: KvstoreError, startedAt: number = Number.NEGATIVE_INFINITY): KvstoreError {
     if (error.code !== 'invalid-token' && error.code !== 'forbidden') return error;
     if (this.#auth === undefined) {
       const message = `${error.message}: the configuration has no user: set username and password`;
       return new KvstoreError('forbidden', message, { cause: error });
     }
-    if (this.#fetchedAt > begun) return error;
+    if (this.#fetchedAt > startedAt) return error;
     return new KvstoreError('invalid-token', error.message, { cause: error });
   }
 
@@ -139,9 +139,9 @@ export class EtcdEndpoint {
    * Returns the deadline of a call. It is not extended after the token was invalidated, because a call with a token from before a
    * restore never returns.
    */
-  #limits(deadlineMs: number | undefined, begun: number = performance.now()): Deadline {
-    const givenUp = this.#givenUp;
-    return { begun, deadlineMs, mayGoOn: () => this.#givenUp === givenUp };
+  #limits(deadlineMs: number | undefined, startedAt: number = performance.now()): Deadline {
+    const invalidations = this.#invalidations;
+    return { startedAt, deadlineMs, isExtendable: () => this.#invalidations === invalidations };
   }
 
   /** Returns the metadata of every call: a token, if there is a user. Concurrent callers share one fetch. */
@@ -174,18 +174,18 @@ export class EtcdEndpoint {
 
   async #unary<T>(call: UnaryCall<T>, options: CallOptions = {}): Promise<T> {
     if (options.signal?.aborted === true) throw abortedError();
-    const begun = performance.now();
-    const metadata = await this.#token(options, begun);
-    return this.#send(call, metadata, options, begun);
+    const startedAt = performance.now();
+    const metadata = await this.#token(options, startedAt);
+    return this.#send(call, metadata, options, startedAt);
   }
 
   /** Returns {@link #authenticated} within the limits of one call. Other callers keep waiting for it. */
-  #token({ signal, deadlineMs }: CallOptions, begun: number): Promise<Metadata> {
+  #token({ signal, deadlineMs }: CallOptions, startedAt: number): Promise<Metadata> {
     const token = this.#authenticated();
     if (this.#auth === undefined) return token;
     return new Promise((resolve, reject) => {
       const abort = (): void => reject(abortedError());
-      const cancelDeadline = this.#connection.deadline(this.#limits(deadlineMs, begun), () =>
+      const cancelDeadline = this.#connection.deadline(this.#limits(deadlineMs, startedAt), () =>
         reject(deadlineError()),
       );
       allowManyListeners(signal)?.addEventListener('abort', abort);
@@ -197,16 +197,16 @@ export class EtcdEndpoint {
     });
   }
 
-  /** @param begun start of the call, by `performance.now`; its deadline counts from there */
+  /** @param startedAt start of the call, by `performance.now`; its deadline counts from there */
   async #send<T>(
     call: UnaryCall<T>,
     metadata: Metadata,
     { signal, deadlineMs }: CallOptions = {},
-    begun?: number,
+    startedAt?: number,
   ): Promise<T> {
     if (this.#closed) throw closedError();
     try {
-      return await this.#connection.unary(call, metadata, { ...this.#limits(deadlineMs, begun), signal });
+      return await this.#connection.unary(call, metadata, { ...this.#limits(deadlineMs, startedAt), signal });
     } catch (error) {
       throw this.explain(this.#failure(asKvstoreError(error)));
     }

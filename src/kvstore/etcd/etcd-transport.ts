@@ -77,7 +77,7 @@ function operation(write: WriteOperation): object {
 }
 
 /** Errors after which the next endpoint is used. */
-const ELSEWHERE: ReadonlySet<KvstoreError['code']> = new Set([...OUT_OF_REACH, 'internal']);
+const TRY_NEXT_ENDPOINT: ReadonlySet<KvstoreError['code']> = new Set([...OUT_OF_REACH, 'internal']);
 
 /**
  * Errors after which tokens are fetched again. A simple token of etcd names the raft index at its creation, and a call with it
@@ -130,7 +130,7 @@ export class EtcdTransport implements Transport {
       success: request.writes.map(operation),
       failure: (request.otherwise ?? []).map(operation),
     };
-    const answer = await this.#ask((endpoint) =>
+    const answer = await this.#call((endpoint) =>
       endpoint.call<GeneratedTxnAnswer>('KV', 'txn', payload, options),
     );
     const { cluster_id, revision, raft_term } = answer.header;
@@ -146,12 +146,12 @@ export class EtcdTransport implements Transport {
 
   watch(request: WatchRequest, observer: WatchObserver): WatchStream {
     const endpoint = this.#endpoint();
-    const begun = performance.now();
+    const startedAt = performance.now();
     return new EtcdWatchStream(endpoint, request, observer, {
       fragment: this.#fragmented.has(request.prefix),
       range: (read, options) => this.#range(read, options, endpoint),
       onEnd: (ended) => {
-        const error = endpoint.explain(ended, begun);
+        const error = endpoint.explain(ended, startedAt);
         if (error.code === 'too-large') this.#fragmented.add(request.prefix);
         this.#failed(endpoint, error, performance.now());
         // If a new token is refused, invalidate it, so that the next attempt has a new one and is decided immediately.
@@ -163,20 +163,20 @@ export class EtcdTransport implements Transport {
 
   async grantLease(ttlSeconds: number, options?: CallOptions): Promise<LeaseID> {
     const payload = { TTL: String(ttlSeconds), ID: '0' };
-    const { ID } = await this.#ask((endpoint) =>
+    const { ID } = await this.#call((endpoint) =>
       endpoint.call<{ readonly ID: string }>('Lease', 'leaseGrant', payload, options),
     );
     return ID;
   }
 
   async keepLeaseAlive(lease: LeaseID, options?: CallOptions): Promise<number> {
-    const ttlSeconds = await this.#ask((endpoint) => this.#keepAlive(endpoint, lease, options));
+    const ttlSeconds = await this.#call((endpoint) => this.#keepAlive(endpoint, lease, options));
     if (ttlSeconds > 0) return ttlSeconds;
     throw new KvstoreError('lease-not-found', `lease ${lease} not found`);
   }
 
   async revokeLease(lease: LeaseID, options?: CallOptions): Promise<void> {
-    await this.#ask((endpoint) => endpoint.call('Lease', 'leaseRevoke', { ID: lease }, options));
+    await this.#call((endpoint) => endpoint.call('Lease', 'leaseRevoke', { ID: lease }, options));
   }
 
   endpoints(options?: CallOptions): Promise<readonly EndpointStatus[]> {
@@ -200,29 +200,29 @@ export class EtcdTransport implements Transport {
    * to the whole cluster. If one is invalid, for example after a restart, those of the other endpoints are invalid too, and each
    * would cost a backoff. Tokens fetched after `begun` are kept.
    */
-  #failed(endpoint: EtcdEndpoint, error: KvstoreError, begun: number): void {
-    if (TOKEN_IN_DOUBT.has(error.code)) for (const each of this.#endpoints) each.invalidateToken(begun);
-    if (ELSEWHERE.has(error.code) && endpoint === this.#endpoint()) this.#current++;
+  #failed(endpoint: EtcdEndpoint, error: KvstoreError, startedAt: number): void {
+    if (TOKEN_IN_DOUBT.has(error.code)) for (const each of this.#endpoints) each.invalidateToken(startedAt);
+    if (TRY_NEXT_ENDPOINT.has(error.code) && endpoint === this.#endpoint()) this.#current++;
   }
 
   #range(request: RangeRequest, options?: CallOptions, endpoint?: EtcdEndpoint): Promise<RangeResponse> {
     const message = encodeRange(request);
-    return this.#ask(
-      async (asked) => decodeRange(await asked.raw('KV', 'Range', message, options)),
+    return this.#call(
+      async (chosen) => decodeRange(await chosen.raw('KV', 'Range', message, options)),
       endpoint,
     );
   }
 
-  async #ask<T>(call: (endpoint: EtcdEndpoint) => Promise<T>, given?: EtcdEndpoint): Promise<T> {
+  async #call<T>(call: (endpoint: EtcdEndpoint) => Promise<T>, preferred?: EtcdEndpoint): Promise<T> {
     if (this.#closed) throw closedError();
-    const endpoint = given ?? this.#endpoint();
-    const begun = performance.now();
+    const endpoint = preferred ?? this.#endpoint();
+    const startedAt = performance.now();
     try {
       return await call(endpoint);
     } catch (thrown) {
       const error = asKvstoreError(thrown);
       if (this.#closed && error.code !== 'aborted') throw closedError();
-      this.#failed(endpoint, error, begun);
+      this.#failed(endpoint, error, startedAt);
       throw error;
     }
   }

@@ -37,12 +37,12 @@ export class EtcdWatchStream implements WatchStream {
   #stream: EtcdStream | undefined;
   /** The answer whose events are being delivered. */
   #delivering: WatchAnswer | undefined;
-  #turn: NodeJS.Immediate | undefined;
+  #immediate: NodeJS.Immediate | undefined;
   #paused = false;
   /** True if a message was requested and has not arrived. */
   #reading = false;
   #arrived: Buffer | undefined;
-  #ended = false;
+  #isEnded = false;
   #progressRequested = 0;
 
   constructor(
@@ -66,7 +66,7 @@ export class EtcdWatchStream implements WatchStream {
       onEnd: (error: KvstoreError) => this.#end(error),
     };
     endpoint.stream('Watch', 'Watch', receiver).then(
-      (stream) => this.#begin(stream, create),
+      (stream) => this.#open(stream, create),
       (error: unknown) => this.#end(etcdError(error)),
     );
   }
@@ -85,7 +85,7 @@ export class EtcdWatchStream implements WatchStream {
   resume(): void {
     this.#paused = false;
     if (this.#delivering === undefined) this.#next();
-    else this.#turn ??= setImmediate(this.#deliver);
+    else this.#immediate ??= setImmediate(this.#deliver);
   }
 
   requestProgress(): void {
@@ -94,7 +94,7 @@ export class EtcdWatchStream implements WatchStream {
   }
 
   cancel(): void {
-    this.#ended = true;
+    this.#isEnded = true;
     this.#accepted();
     this.#delivering = undefined;
     this.#arrived = undefined;
@@ -102,11 +102,11 @@ export class EtcdWatchStream implements WatchStream {
   }
 
   #checkOpen(): void {
-    if (this.#ended) throw new KvstoreError('unavailable', 'the stream ended');
+    if (this.#isEnded) throw new KvstoreError('unavailable', 'the stream ended');
   }
 
-  #begin(stream: EtcdStream, create: Buffer): void {
-    if (this.#ended) {
+  #open(stream: EtcdStream, create: Buffer): void {
+    if (this.#isEnded) {
       stream.cancel();
       return;
     }
@@ -117,7 +117,7 @@ export class EtcdWatchStream implements WatchStream {
 
   /** Requests and delivers one message after the other. Unrequested messages remain on the server. */
   #next(): void {
-    if (this.#ended || this.#paused || this.#reading || this.#delivering !== undefined) return;
+    if (this.#isEnded || this.#paused || this.#reading || this.#delivering !== undefined) return;
     const answer = this.#arrived;
     if (answer === undefined) {
       this.#reading = true;
@@ -125,18 +125,18 @@ export class EtcdWatchStream implements WatchStream {
       return;
     }
     this.#arrived = undefined;
-    this.#guarded(() => this.#take(decodeWatch(answer)));
+    this.#guarded(() => this.#receive(decodeWatch(answer)));
     this.#next();
   }
 
   #end(error: KvstoreError): void {
-    if (this.#ended) return;
+    if (this.#isEnded) return;
     this.cancel();
     this.#observer.onEnd(this.#options.onEnd(error));
   }
 
-  #take(answer: WatchAnswer): void {
-    if (this.#ended) return;
+  #receive(answer: WatchAnswer): void {
+    if (this.#isEnded) return;
     const { header, created, canceled, events } = answer;
     if (canceled) this.#end(cancellation(answer));
     else if (created) this.#created(header);
@@ -161,17 +161,17 @@ export class EtcdWatchStream implements WatchStream {
 
   /** Delivers a slice of the events, and the next slice in a later turn; none while paused. */
   readonly #deliver = (): void => {
-    this.#turn = undefined;
+    this.#immediate = undefined;
     const answer = this.#delivering;
-    if (answer === undefined || this.#ended || this.#paused) return;
+    if (answer === undefined || this.#isEnded || this.#paused) return;
     this.#guarded(() => {
-      const events = answer.events.take(SLICE_EVENTS);
+      const events = answer.events.takeEvents(SLICE_EVENTS);
       const { isEmpty: isLast, nextRevision } = answer.events;
       if (isLast) this.#delivering = undefined;
       const isPartial = isLast ? answer.fragment : nextRevision === events.at(-1)?.modRevision;
       this.#observer.onEvents(events, answer.header, isPartial);
       if (isLast) this.#next();
-      else this.#turn ??= setImmediate(this.#deliver);
+      else this.#immediate ??= setImmediate(this.#deliver);
     });
   };
 

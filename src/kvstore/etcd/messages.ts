@@ -167,7 +167,7 @@ export class EventReader {
   }
 
   /** Returns the next events, at most `most`. */
-  take(most: number = Number.POSITIVE_INFINITY): TransportEvent[] {
+  takeEvents(most: number = Number.POSITIVE_INFINITY): TransportEvent[] {
     const events: TransportEvent[] = [];
     for (; this.#next !== undefined && events.length < most; this.#next = this.#read())
       events.push(this.#next);

@@ -47,17 +47,17 @@ export interface StaleRound<R> {
  * the same mod revision**. A key that is stale for the first time remains for one more round, because it may be used again: a
  * collector with a single round deletes keys in use. Pure.
  *
- * @param before `stale` of the previous round; empty at first
+ * @param previous `stale` of the previous round; empty at first
  * @param staleNow revision by key; it must change with every write of the key
  */
 export function staleRound<R extends number | string>(
-  before: ReadonlyMap<string, R>,
+  previous: ReadonlyMap<string, R>,
   staleNow: ReadonlyMap<string, R>,
 ): StaleRound<R> {
   const remove = new Map<string, R>();
   const stale = new Map<string, R>();
   for (const [key, modRevision] of staleNow) {
-    (before.get(key) === modRevision ? remove : stale).set(key, modRevision);
+    (previous.get(key) === modRevision ? remove : stale).set(key, modRevision);
   }
   return { remove, stale };
 }

@@ -13,7 +13,7 @@ import {
   type WatchObserver,
   type WatchRequest,
 } from '../session/transport.ts';
-import { MemoryStore, type StoreSnapshot } from './memory-store.ts';
+import { MemoryStore, type MemoryStoreSnapshot } from './memory-store.ts';
 import { MemoryWatchStream } from './memory-watch-stream.ts';
 
 /** Options of a {@link MemoryServer}. */
@@ -32,7 +32,7 @@ export interface MemoryServerOptions {
 /** Content, history and leases of a server, for {@link MemoryServer.restore} only. */
 export interface ServerSnapshot {
   /** @internal */
-  readonly store: StoreSnapshot;
+  readonly store: MemoryStoreSnapshot;
   /** @internal */
   readonly leases: ReadonlyMap<LeaseID, { readonly ttlSeconds: number; readonly keys: ReadonlySet<string> }>;
 }
@@ -105,14 +105,14 @@ export class MemoryServer {
 
   /**
    * @internal
-   * @param onGone called once when the stream ended, for any reason
+   * @param onEnded called once when the stream ended, for any reason
    */
-  watch(request: WatchRequest, observer: WatchObserver, onGone: () => void = () => {}): MemoryWatchStream {
-    const gone = (): void => {
+  watch(request: WatchRequest, observer: WatchObserver, onEnded: () => void = () => {}): MemoryWatchStream {
+    const onEnd = (): void => {
       this.#streams.delete(stream);
-      onGone();
+      onEnded();
     };
-    const stream = new MemoryWatchStream(this.#store, request, observer, this.#sliceEvents, gone);
+    const stream = new MemoryWatchStream(this.#store, request, observer, this.#sliceEvents, onEnd);
     this.#streams.add(stream);
     return stream;
   }

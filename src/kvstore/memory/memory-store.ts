@@ -36,7 +36,7 @@ interface Change {
 }
 
 /** A frozen copy of a store, like one of `etcdctl snapshot save`. */
-export interface StoreSnapshot {
+export interface MemoryStoreSnapshot {
   readonly revision: number;
   readonly compactRevision: number;
   readonly versions: ReadonlyMap<string, readonly Version[]>;
@@ -85,7 +85,7 @@ export class MemoryStore {
   }
 
   /** Returns the version of the key as of a revision, if the key existed then. */
-  #at(key: string, revision: number): Version | undefined {
+  #versionAt(key: string, revision: number): Version | undefined {
     const kept = this.#versions.get(key);
     if (kept === undefined) return undefined;
     const version = Array.isArray(kept) ? kept.findLast(({ modRevision }) => modRevision <= revision) : kept;
@@ -119,7 +119,7 @@ export class MemoryStore {
     const kvs: KeyValue[] = [];
     let more = false;
     for (const key of isRecent ? this.#changedSince(minModRevision, request) : this.#keysIn(request)) {
-      const version = this.#at(key, revision);
+      const version = this.#versionAt(key, revision);
       if (version?.value === undefined || version.modRevision < minModRevision) continue;
       more = kvs.length === limit && limit > 0;
       if (more) break;
@@ -146,14 +146,14 @@ export class MemoryStore {
     let count = Math.max(0, rank(this.#keys) - rank(this.#deleted));
     if (revision === this.#revision) return count;
     for (const key of this.#changedSince(revision + 1, range)) {
-      if (this.#at(key, this.#revision) !== undefined) count--;
-      if (this.#at(key, revision) !== undefined) count++;
+      if (this.#versionAt(key, this.#revision) !== undefined) count--;
+      if (this.#versionAt(key, revision) !== undefined) count++;
     }
     return count;
   }
 
   #holds(compare: Compare): boolean {
-    const version = this.#at(compare.key, this.#revision);
+    const version = this.#versionAt(compare.key, this.#revision);
     switch (compare.target) {
       case 'exists':
         return version !== undefined;
@@ -184,14 +184,14 @@ export class MemoryStore {
     for (const operation of operations) {
       if (operation.op === 'put') {
         const { key, lease } = operation;
-        const old = this.#at(key, this.#revision);
+        const old = this.#versionAt(key, this.#revision);
         const value = charactersOf(operation.value);
         const createRevision = old?.createRevision ?? modRevision;
         changes.push({ version: { key, value, createRevision, modRevision, lease }, old });
         continue;
       }
       for (const key of this.#keysIn(operation.range)) {
-        const old = this.#at(key, this.#revision);
+        const old = this.#versionAt(key, this.#revision);
         if (old === undefined) continue;
         changes.push({
           version: { key, value: undefined, createRevision: 0, modRevision, lease: NO_LEASE },
@@ -283,7 +283,7 @@ export class MemoryStore {
     this.#deleted.delete(key);
   }
 
-  snapshot(): StoreSnapshot {
+  snapshot(): MemoryStoreSnapshot {
     const versions = [...this.#versions].map(
       ([key, kept]) => [key, Array.isArray(kept) ? [...kept] : [kept]] as const,
     );
@@ -296,7 +296,7 @@ export class MemoryStore {
   }
 
   /** Replaces the content by the snapshot, and revisions go back with it. Leases are not included. */
-  restore(snapshot: StoreSnapshot): void {
+  restore(snapshot: MemoryStoreSnapshot): void {
     this.#versions.clear();
     this.#keys.clear();
     this.#deleted.clear();

@@ -14,7 +14,7 @@ export class MemoryWatchStream {
   readonly #request: WatchRequest;
   readonly #observer: WatchObserver;
   readonly #sliceEvents: number;
-  readonly #onGone: () => void;
+  readonly #onEnded: () => void;
   #next: number;
   /** The events of the current response, and the number of those delivered. */
   #events: readonly TransportEvent[] = [];
@@ -32,13 +32,13 @@ export class MemoryWatchStream {
     request: WatchRequest,
     observer: WatchObserver,
     sliceEvents: number,
-    onGone: () => void,
+    onEnded: () => void,
   ) {
     this.#store = store;
     this.#request = request;
     this.#observer = observer;
     this.#sliceEvents = sliceEvents;
-    this.#onGone = onGone;
+    this.#onEnded = onEnded;
     this.#next = request.startRevision;
     this.wake();
   }
@@ -86,7 +86,7 @@ export class MemoryWatchStream {
   #close(): void {
     if (!this.#open) return;
     this.#open = false;
-    this.#onGone();
+    this.#onEnded();
   }
 
   #finish(reason: unknown): void {

@@ -140,10 +140,10 @@ export class LeaseKeeper {
    * Unbinds the keys that start with `prefix` after a delete of all of them, in steps. Keys that were bound later stay bound.
    *
    * @param revision of the delete, as in {@link unbind}
-   * @param before the {@link bindingCount} when the delete began
+   * @param previous the {@link bindingCount} when the delete began
    * @returns one iteration for each step, with the keys that the step has visited
    */
-  *unbindBelow(prefix: string, revision: number, before: number): Generator<readonly string[], void, void> {
+  *unbindBelow(prefix: string, revision: number, previous: number): Generator<readonly string[], void, void> {
     let start = prefix;
     for (;;) {
       const keys = this.#boundBelow(prefix, start);
@@ -151,7 +151,7 @@ export class LeaseKeeper {
       if (last === undefined) return;
       for (const key of keys) {
         const binding = this.#bindings.get(key);
-        if (binding !== undefined && binding.order < before) this.unbind(binding, revision);
+        if (binding !== undefined && binding.order < previous) this.unbind(binding, revision);
       }
       start = keyAfter(last);
       yield keys;

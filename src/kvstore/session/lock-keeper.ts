@@ -98,18 +98,18 @@ export class LockKeeper {
 
   /** Waits for earlier contenders of this process. Returns the function that ends the turn. */
   async #waitForTurn(path: string, signal: AbortSignal): Promise<() => void> {
-    const before = this.#turns.get(path) ?? Promise.resolve();
+    const previous = this.#turns.get(path) ?? Promise.resolve();
     let done: () => void = () => {};
     const own = new Promise<void>((resolve) => {
       done = resolve;
     });
-    const last = before.then(() => own);
+    const last = previous.then(() => own);
     this.#turns.set(path, last);
     // An aborted contender is done before its predecessors, which must still be awaited.
     void last.then(() => {
       if (this.#turns.get(path) === last) this.#turns.delete(path);
     });
-    await orAborted(before, signal);
+    await orAborted(previous, signal);
     if (!signal.aborted) return done;
     done();
     throw abortedError();
@@ -230,13 +230,13 @@ export class LockKeeper {
    */
   #leave(path: string, { key, lease }: QueueEntry): Promise<void> {
     this.#leases.unbind(this.#leases.bindingOf(path));
-    const before = this.#leaving.get(path);
-    before?.stop.abort();
+    const previous = this.#leaving.get(path);
+    previous?.stop.abort();
     return new Promise((resolve) => {
       const stop = new AbortController();
       const leave = async (): Promise<void> => {
         try {
-          await before?.ended;
+          await previous?.ended;
           await this.#txn({ compare: [], writes: [{ op: 'delete', range: keyRange(key) }] });
         } catch (error) {
           if (this.#leases.holds(lease)) throw error; // otherwise the key is deleted with its lease

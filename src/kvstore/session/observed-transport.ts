@@ -134,14 +134,14 @@ export class ObservedTransport implements Transport {
     call: Promise<T>,
     isWrite: (answer: T) => boolean = () => false,
   ): Promise<T> {
-    const before = this.#latest;
+    const previous = this.#latest;
     const answer = await this.#observe(call);
     const { header } = answer;
     this.#alive(header);
     const { revision } = header;
-    const isBack = revision < before.revision + (isWrite(answer) ? 1 : 0);
+    const isBack = revision < previous.revision + (isWrite(answer) ? 1 : 0);
     if (isBack || revision >= this.#latest.revision) this.#latest = { revision, at: this.#clock.now() };
-    if (isBack) this.#onRevisionDecreased(before.at);
+    if (isBack) this.#onRevisionDecreased(previous.at);
     return answer;
   }
 

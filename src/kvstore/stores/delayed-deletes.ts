@@ -6,74 +6,74 @@ import type { StoreObserver } from './watch-store.ts';
  * its traffic (SEMANTICS 5).
  */
 export class DelayedDeletes<T> implements StoreObserver<T> {
-  readonly #inner: Required<StoreObserver<T>>;
+  readonly #observer: Required<StoreObserver<T>>;
   readonly #clock: Clock;
   readonly #delayMs: number;
   /** Names with the timer of their delete; no timer while paused. */
-  readonly #held = new Map<string, Timer | undefined>();
+  readonly #timers = new Map<string, Timer | undefined>();
 
   /** @param inner must not throw */
   constructor(inner: Required<StoreObserver<T>>, clock: Clock, delayMs: number) {
-    this.#inner = inner;
+    this.#observer = inner;
     this.#clock = clock;
     this.#delayMs = delayMs;
   }
 
   /** Number of delayed deletes. */
   get size(): number {
-    return this.#held.size;
+    return this.#timers.size;
   }
 
   onUpdate(name: string, value: T): void {
     this.#forget(name);
-    this.#inner.onUpdate(name, value);
+    this.#observer.onUpdate(name, value);
   }
 
   onDelete(name: string): void {
     this.#forget(name);
     if (this.#delayMs === 0) {
-      this.#inner.onDelete(name);
+      this.#observer.onDelete(name);
       return;
     }
-    this.#hold(name);
+    this.#delay(name);
   }
 
   batch(apply: () => void): void {
-    this.#inner.batch(apply);
+    this.#observer.batch(apply);
   }
 
   /** Delivers all delayed deletes as one batch. */
   flush(): void {
-    const names = [...this.#held.keys()];
+    const names = [...this.#timers.keys()];
     this.pause();
-    this.#held.clear();
+    this.#timers.clear();
     this.batch(() => {
-      for (const name of names) this.#inner.onDelete(name);
+      for (const name of names) this.#observer.onDelete(name);
     });
   }
 
   /** Stops the delays until {@link resume}, which restarts them. */
   pause(): void {
-    for (const [name, timer] of this.#held) {
+    for (const [name, timer] of this.#timers) {
       timer?.cancel();
-      this.#held.set(name, undefined);
+      this.#timers.set(name, undefined);
     }
   }
 
   resume(): void {
-    for (const [name, timer] of this.#held) if (timer === undefined) this.#hold(name);
+    for (const [name, timer] of this.#timers) if (timer === undefined) this.#delay(name);
   }
 
-  #hold(name: string): void {
+  #delay(name: string): void {
     const timer = this.#clock.after(this.#delayMs, () => {
-      this.#held.delete(name);
-      this.#inner.onDelete(name);
+      this.#timers.delete(name);
+      this.#observer.onDelete(name);
     });
-    this.#held.set(name, timer);
+    this.#timers.set(name, timer);
   }
 
   #forget(name: string): void {
-    this.#held.get(name)?.cancel();
-    this.#held.delete(name);
+    this.#timers.get(name)?.cancel();
+    this.#timers.delete(name);
   }
 }

@@ -48,7 +48,7 @@ export class RetryQueue<J> {
   /** Workers without a job. */
   readonly #idle = new Set<() => void>();
   /** Number of failures of the kvstore in a row. */
-  #outage = 0;
+  #failuresInRow = 0;
   #failures = 0;
   #lastFailure: Failure | undefined;
 
@@ -91,7 +91,7 @@ export class RetryQueue<J> {
   /** Takes one job after the other; waits if there is none. There is no await between the check and the wait. */
   async #work(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
-      const job = this.#take();
+      const job = this.#next();
       if (job === undefined) await new Promise<void>((resolve) => this.#idle.add(resolve));
       else await this.#try(job, signal);
     }
@@ -105,12 +105,12 @@ export class RetryQueue<J> {
   }
 
   /** Returns the next job. Returns none while the kvstore fails and another job is being tried. */
-  #take(): J | undefined {
-    return this.#outage > 0 && this.#jobs.working > 0 ? undefined : this.#jobs.get();
+  #next(): J | undefined {
+    return this.#failuresInRow > 0 && this.#jobs.working > 0 ? undefined : this.#jobs.get();
   }
 
   async #try(job: J, signal: AbortSignal): Promise<void> {
-    const outage = this.#outage;
+    const outage = this.#failuresInRow;
     const error = await this.#attempt(job, signal);
     if (error !== undefined && !signal.aborted) {
       this.#failures++;
@@ -132,7 +132,7 @@ export class RetryQueue<J> {
   }
 
   #succeeded(job: J): void {
-    this.#outage = 0;
+    this.#failuresInRow = 0;
     this.#jobs.done(job);
     if (!this.#jobs.has(job)) this.#options.onDone?.(job);
   }
@@ -144,8 +144,8 @@ export class RetryQueue<J> {
    */
   async #failed(job: J, outage: number, signal: AbortSignal): Promise<void> {
     const { clock, random } = this.#options;
-    this.#outage = Math.max(this.#outage, outage + 1);
-    await sleep(clock, backoffDelay(this.#outage, BACKOFF, random), signal);
+    this.#failuresInRow = Math.max(this.#failuresInRow, outage + 1);
+    await sleep(clock, backoffDelay(this.#failuresInRow, BACKOFF, random), signal);
     this.#jobs.add(job);
     this.#jobs.done(job);
   }

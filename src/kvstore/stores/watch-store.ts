@@ -135,7 +135,7 @@ export class WatchStore<T> {
   readonly #guard: CallbackGuard;
   readonly #observer: Required<StoreObserver<T>>;
   /** Names in the observer → the last run that received them. */
-  readonly #held = new Map<string, number>();
+  readonly #revisions = new Map<string, number>();
   readonly #rejected = new Set<string>();
   readonly #synced: Promise<void>;
   #markSynced: () => void = () => {};
@@ -167,7 +167,7 @@ export class WatchStore<T> {
 
   /** Number of keys with a value in the observer. */
   get size(): number {
-    return this.#held.size;
+    return this.#revisions.size;
   }
 
   /** Number of keys whose present value is rejected. */
@@ -187,7 +187,7 @@ export class WatchStore<T> {
 
   status(): WatchStoreStatus {
     return {
-      keys: this.#held.size,
+      keys: this.#revisions.size,
       synced: this.#isSynced,
       rejected: this.#rejected.size,
       updates: this.#updates,
@@ -218,7 +218,7 @@ export class WatchStore<T> {
       await gate.pass(FIRST_PAGE, signal);
       for await (const batch of watch) {
         this.#isApplying = true;
-        const asks = run.mayDelete !== undefined && this.#takesAway(batch);
+        const asks = run.mayDelete !== undefined && this.#hasDeletes(batch);
         const mayDelete =
           !asks || (run.mayDelete !== 'never' && (await run.mayDelete(removalRevision(batch, watch))));
         if (signal.aborted) break;
@@ -296,8 +296,8 @@ export class WatchStore<T> {
   }
 
   /** Returns true if a batch may remove a key from the observer. */
-  #takesAway(batch: readonly WatchEvent[]): boolean {
-    return this.#held.size > 0 && batch.some(({ type }) => type === 'delete' || type === 'list-done');
+  #hasDeletes(batch: readonly WatchEvent[]): boolean {
+    return this.#revisions.size > 0 && batch.some(({ type }) => type === 'delete' || type === 'list-done');
   }
 
   /** @param decoded the value of the first event, if it was already decoded */
@@ -325,7 +325,7 @@ export class WatchStore<T> {
     if (decoded.dropped !== undefined)
       for (const detail of decoded.dropped) this.#options.rejections.add(detail);
     if (this.#rejected.size > 0) this.#rejected.delete(name);
-    this.#held.set(name, this.#run);
+    this.#revisions.set(name, this.#run);
     this.#updates++;
     this.#observer.onUpdate(name, decoded.value);
   }
@@ -349,7 +349,7 @@ export class WatchStore<T> {
   }
 
   #drop(name: string): void {
-    if (!this.#held.delete(name)) return;
+    if (!this.#revisions.delete(name)) return;
     this.#deletes++;
     this.#observer.onDelete(name);
   }
@@ -364,30 +364,30 @@ export class WatchStore<T> {
   }
 
   /** Deletes the keys that only runs before `before` have received. Returns false if the signal fires before the end. */
-  #sweep(before: number, signal?: AbortSignal): Promise<boolean> {
+  #sweep(below: number, signal?: AbortSignal): Promise<boolean> {
     const { gate = OPEN_GATE } = this.#options;
-    return gate.runSteps(this.#slices(before, gate.slice), signal);
+    return gate.runSteps(this.#slices(below, gate.slice), signal);
   }
 
-  *#slices(before: number, size: number): Generator<void, void, void> {
-    const held = this.#held.entries();
+  *#slices(below: number, size: number): Generator<void, void, void> {
+    const entries = this.#revisions.entries();
     let isOver = false;
     while (!isOver) {
       this.#observer.batch(() => {
-        isOver = this.#slice(held, before, size);
+        isOver = this.#slice(entries, below, size);
       });
       if (!isOver) yield;
     }
   }
 
   /** Deletes the stale ones of the next names. Returns true if these were the last names. */
-  #slice(held: Iterator<[string, number]>, before: number, size: number): boolean {
+  #slice(entries: Iterator<[string, number]>, below: number, size: number): boolean {
     let dropped = 0;
     for (let looks = 0; looks < LOOKS_PER_DELETE * size && dropped < size; looks++) {
-      const next = held.next();
+      const next = entries.next();
       if (next.done) return true;
       const [name, run] = next.value;
-      if (run >= before) continue;
+      if (run >= below) continue;
       this.#drop(name);
       dropped++;
     }

@@ -80,7 +80,7 @@ export class EventQueue {
    * Returns the next batch, or an empty one if none is queued. A batch ends after `list-done`. The writes of one revision are in
    * one batch unless there are more than `batchEvents`.
    */
-  take(): WatchEvent[] {
+  drain(): WatchEvent[] {
     const end = this.#batchEnd();
     const batch: WatchEvent[] = [];
     for (let i = this.#head; i < end; i++) {

@@ -43,7 +43,7 @@ export class KnownKeys {
   /** Returns true if the reader knows the key with this revision and value. */
   has({ key, value, modRevision }: KeyValue): boolean {
     const row = this.#rowOf(key);
-    return row !== undefined && this.#versions.isAt(row, modRevision, value);
+    return row !== undefined && this.#versions.isSame(row, modRevision, value);
   }
 
   /** Returns the live keys, not a copy. They may be dropped during the iteration. */
@@ -59,7 +59,7 @@ export class KnownKeys {
   /** Confirms a listed key. Queues it if it is new or differs from the known version. */
   list({ key, value, modRevision }: KeyValue): void {
     const row = this.#rowOf(key);
-    if (row === undefined || !this.#versions.isAt(row, modRevision, value)) {
+    if (row === undefined || !this.#versions.isSame(row, modRevision, value)) {
       this.#put(key, row, value, modRevision);
       return;
     }

@@ -14,13 +14,13 @@ const TWO_32 = 2 ** 32;
  */
 export class KnownVersions {
   readonly #rows = new Int32Rows(STRIDE);
-  #used = 0;
+  #rowCount = 0;
   /** The first free row plus one; 0 if there is none. */
   #free = 0;
 
   /** Returns the row of a new version. */
   add(modRevision: number, value: Uint8Array): number {
-    const row = this.#take();
+    const row = this.#allocateRow();
     this.set(row, modRevision, value);
     return row;
   }
@@ -42,15 +42,15 @@ export class KnownVersions {
   }
 
   /** Returns true if the row has this revision and a value with this checksum. */
-  isAt(row: number, modRevision: number, value: Uint8Array): boolean {
+  isSame(row: number, modRevision: number, value: Uint8Array): boolean {
     return this.revisionOf(row) === modRevision && this.#rows.get(row, CHECKSUM) === (crc32(value) | 0);
   }
 
-  #take(): number {
+  #allocateRow(): number {
     const free = this.#free;
     if (free === 0) {
-      this.#rows.reserve(this.#used);
-      return this.#used++;
+      this.#rows.reserve(this.#rowCount);
+      return this.#rowCount++;
     }
     this.#free = this.#rows.get(free - 1, LOW);
     return free - 1;

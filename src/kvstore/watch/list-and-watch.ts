@@ -90,7 +90,7 @@ export class ListAndWatch implements Watch {
   #syncMs = 0;
   /** The time until which the store with the known keys was followed. */
   #followedUntil: number;
-  #seen = 0;
+  #nextRevision = 0;
   #state: WatchState = 'listing';
   /** The session that follows its stream. */
   #following: WatchSession | undefined;
@@ -118,7 +118,7 @@ export class ListAndWatch implements Watch {
     this.#cursor = new Cursor(options.prefix, this.#queue.events);
     this.#size = new PageSize(this.#limits);
     this.#followedUntil = options.clock.now();
-    this.#compareAt = this.#later(RECONCILE_MS);
+    this.#compareAt = this.#jitteredTime(RECONCILE_MS);
   }
 
   status(): WatchStatus {
@@ -126,7 +126,7 @@ export class ListAndWatch implements Watch {
       prefix: this.#options.prefix,
       state: this.#state,
       keys: this.#cursor.known.size,
-      nextRevision: this.#seen,
+      nextRevision: this.#nextRevision,
       listed: this.#listed,
       isDoubtful: this.#isDoubtful,
       listings: this.#listings,
@@ -161,7 +161,7 @@ export class ListAndWatch implements Watch {
     const running = this.#run();
     try {
       for (;;) {
-        const batch = await this.#queue.take();
+        const batch = await this.#queue.next();
         if (batch.length === 0) return;
         const arrivedAt = this.#arrivedAt;
         if (this.#queue.events.isEmpty) this.#arrivedAt = undefined;
@@ -248,13 +248,13 @@ export class ListAndWatch implements Watch {
     this.#guard.call(onDiverged, this.#followedUntil);
     if (endOnDivergence === true) return this.#end('diverged');
     this.#followedUntil = clock.now();
-    this.#seen = 0;
-    await inSlices(this.#cursor.diverge(), { limits: this.#limits, turn: () => this.#turn() });
+    this.#nextRevision = 0;
+    await inSlices(this.#cursor.diverge(), { limits: this.#limits, yieldTurn: () => this.#yield() });
   }
 
   async #failed(error: KvstoreError): Promise<void> {
     const { clock, random, reconnects, prefix } = this.#options;
-    if (this.#cursor.known.size > 0) this.#doubt();
+    if (this.#cursor.known.size > 0) this.#markDoubtful();
     this.#failures++;
     if (++this.#failuresInRow === 1) this.#failingSince = clock.now();
     this.#lastFailure = failureOf(namingRight(error, 'read', prefix), clock);
@@ -275,29 +275,31 @@ export class ListAndWatch implements Watch {
   }
 
   /** Marks the known values as possibly of another history. */
-  #doubt(): void {
+  #markDoubtful(): void {
     this.#isDoubtful = true;
     this.#compareAt = Math.min(this.#compareAt, this.#rereadAt());
   }
 
   #rereadAt(): number {
-    return this.#later(Math.min(RECONCILE_MS, Math.max(this.#limits.rereadMs, this.#syncMs / REREAD_SHARE)));
+    return this.#jitteredTime(
+      Math.min(RECONCILE_MS, Math.max(this.#limits.rereadMs, this.#syncMs / REREAD_SHARE)),
+    );
   }
 
   /** Returns a time about `ms` from now, with jitter, so that many watches do not run at the same time. */
-  #later(ms: number): number {
+  #jitteredTime(ms: number): number {
     const { clock, random } = this.#options;
     return clock.now() + ms * (0.5 + random());
   }
 
   // ── Bringing up to date ────────────────────────────────────────────────────────────────────────────────
 
-  #reads(session: WatchSession): SyncOptions {
+  #syncOptions(session: WatchSession): SyncOptions {
     const { prefix, clock } = this.#options;
     return {
       ...{ cursor: this.#cursor, prefix, clock, size: this.#size, limits: this.#limits },
       read: (request) => session.range(request),
-      turn: () => this.#turn(),
+      yieldTurn: () => this.#yield(),
       onListing: () => {
         this.#listings++;
         if (this.#state === 'watching') this.#enter('listing');
@@ -315,7 +317,7 @@ export class ListAndWatch implements Watch {
   async #resume(session: WatchSession): Promise<boolean> {
     try {
       await this.#opened(session);
-      await proveHistory(this.#reads(session));
+      await proveHistory(this.#syncOptions(session));
       return true;
     } catch (error) {
       this.#mustSync = asKvstoreError(error).code === 'compacted';
@@ -334,7 +336,7 @@ export class ListAndWatch implements Watch {
     const begun = clock.now();
     let revision: number;
     try {
-      revision = await sync(this.#reads(session), comparison);
+      revision = await sync(this.#syncOptions(session), comparison);
     } finally {
       this.#syncMs = Math.max(this.#syncMs, clock.now() - begun);
     }
@@ -342,9 +344,9 @@ export class ListAndWatch implements Watch {
     this.#mustSync = false;
     if (isDue) {
       this.#isDoubtful = false;
-      this.#compareAt = this.#later(RECONCILE_MS);
+      this.#compareAt = this.#jitteredTime(RECONCILE_MS);
     }
-    this.#seen = this.#cursor.next;
+    this.#nextRevision = this.#cursor.next;
     if (!this.#listed) {
       this.#listed = true;
       this.#queue.events.pushListDone();
@@ -360,7 +362,7 @@ export class ListAndWatch implements Watch {
   }
 
   /** Lets the reader take queued events, and other work run. Throws if the watch has ended. */
-  async #turn(): Promise<void> {
+  async #yield(): Promise<void> {
     this.#flush();
     await eventLoopTurn();
     await this.#queue.room();
@@ -373,13 +375,13 @@ export class ListAndWatch implements Watch {
     this.#succeeded();
     this.#arrivedAt ??= this.#options.clock.now();
     this.#cursor.receive(events, isPartial);
-    this.#seen = Math.max(this.#seen, this.#cursor.next);
+    this.#nextRevision = Math.max(this.#nextRevision, this.#cursor.next);
     this.#queue.events.relieve();
     this.#flush();
   }
 
   /** Advances the revision that was seen, but not the one at which the stream resumes. See `Cursor.canResume`. */
   #progressed({ revision }: ResponseHeader): void {
-    this.#seen = Math.max(this.#seen, revision + 1);
+    this.#nextRevision = Math.max(this.#nextRevision, revision + 1);
   }
 }

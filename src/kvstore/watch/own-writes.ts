@@ -4,7 +4,7 @@ import type { KeyValue } from '../session/transport.ts';
 import { type Anchor, Anchors } from './anchors.ts';
 
 /** Reads a key, optionally at a revision. Rejects with `compacted` or `future-revision` if the revision is not available. */
-export type ReadOwn = (key: string, revision?: number) => Promise<KeyValue | undefined>;
+export type ReadKey = (key: string, revision?: number) => Promise<KeyValue | undefined>;
 
 /**
  * Result of the check of a put. `shown`: the store has it in its content or history. `restored`: the store cannot have accepted the
@@ -54,9 +54,9 @@ export class OwnWrites {
   }
 
   /** Returns false if the store lacks one of the last puts, or has the last deleted key as it was before the delete. */
-  async areShown(read: ReadOwn): Promise<boolean> {
+  async areInHistory(read: ReadKey): Promise<boolean> {
     const puts = this.#puts.newestFirst;
-    if (await this.#isBack(read)) return false;
+    if (await this.#isDeleteUndone(read)) return false;
     for (const put of puts) {
       const verdict = await verdictOf(put, read);
       if (!this.#puts.newestFirst.includes(put)) return true; // the key was deleted or put again during the read
@@ -65,14 +65,14 @@ export class OwnWrites {
     return true;
   }
 
-  async #isBack(read: ReadOwn): Promise<boolean> {
+  async #isDeleteUndone(read: ReadKey): Promise<boolean> {
     const deleted = this.#deleted;
     const kv = deleted && (await read(deleted.key));
     return deleted !== undefined && kv !== undefined && kv.modRevision < deleted.revision;
   }
 }
 
-async function verdictOf(put: Anchor, read: ReadOwn): Promise<Verdict> {
+async function verdictOf(put: Anchor, read: ReadKey): Promise<Verdict> {
   const kv = await read(put.key);
   if (kv === undefined) return verdictOfHistory(put, read);
   return kv.modRevision > put.modRevision || isOf(put, kv) ? 'shown' : 'restored';
@@ -82,7 +82,7 @@ function isOf(put: Anchor, kv: KeyValue | undefined): boolean {
   return kv?.modRevision === put.modRevision && equalBytes(kv.value, put.value);
 }
 
-async function verdictOfHistory(put: Anchor, read: ReadOwn): Promise<Verdict> {
+async function verdictOfHistory(put: Anchor, read: ReadKey): Promise<Verdict> {
   try {
     return isOf(put, await read(put.key, put.modRevision)) ? 'shown' : 'restored';
   } catch (error) {

@@ -2,7 +2,7 @@ import { compareKeys, NO_END, prefixEnd } from '../codec/key-range.ts';
 import type { RangeResponse } from '../session/transport.ts';
 
 // After this many empty answers in a row the range is widened, because a prefix can have large gaps.
-const PATIENCE = 4;
+const MAX_EMPTY_PAGES = 4;
 
 /**
  * Chooses the ends of the ranges of a paged listing. For every page etcd walks the index over the *whole* range. For a million keys
@@ -28,7 +28,7 @@ export class PageBounds {
   }
 
   /** Learns from a page of at most `limit` keys. The first page shows the depth of subtrees with one page. */
-  learn({ kvs, count }: RangeResponse, limit: number): void {
+  observe({ kvs, count }: RangeResponse, limit: number): void {
     const first = kvs[0];
     const last = kvs.at(-1);
     if (first === undefined || last === undefined) {
@@ -46,8 +46,8 @@ export class PageBounds {
   /** Returns the end of the range that begins at `from`. It is after `from`, and not after the end of the listing. */
   endFor(from: string): string {
     if (this.#depth === 0) return this.#end;
-    const patience = Math.max(0, this.#empty - PATIENCE);
-    const subtree = this.#subtree(from).slice(0, -patience || undefined);
+    const surplus = Math.max(0, this.#empty - MAX_EMPTY_PAGES);
+    const subtree = this.#subtree(from).slice(0, -surplus || undefined);
     if (subtree.length < this.#prefix.length) return this.#end;
     const end = prefixEnd(subtree);
     const isInside = this.#end === NO_END || compareKeys(end, this.#end) < 0;

@@ -12,11 +12,11 @@ const STEP = 4;
 export class PageSize {
   #keys: number;
   /** Limit that was learnt from answers that were too large. */
-  #most: number;
+  #max: number;
 
   constructor({ firstPageKeys, pageKeys }: Pick<WatchLimits, 'firstPageKeys' | 'pageKeys'>) {
     this.#keys = Math.min(firstPageKeys, pageKeys);
-    this.#most = pageKeys;
+    this.#max = pageKeys;
   }
 
   get keys(): number {
@@ -38,12 +38,12 @@ export class PageSize {
   /** Records an answer that was too large. Returns true if a smaller page is possible. */
   tooLarge(): boolean {
     if (this.#keys === 1) return false;
-    this.#most = Math.ceil(this.#keys / STEP);
-    this.#set(this.#most);
+    this.#max = Math.ceil(this.#keys / STEP);
+    this.#set(this.#max);
     return true;
   }
 
   #set(keys: number): void {
-    this.#keys = Math.max(1, Math.min(this.#most, Math.floor(keys)));
+    this.#keys = Math.max(1, Math.min(this.#max, Math.floor(keys)));
   }
 }

@@ -28,37 +28,37 @@ export interface ListRequest {
 /** Keys of a listing, ascending. */
 export interface Page extends RangeResponse {
   /** All keys of the listing before this one are in this page or an earlier one. */
-  readonly upTo: string;
+  readonly end: string;
 }
 
 /** Reads page after page, each from the end of the previous one. */
 class Pager {
   readonly #request: ListRequest;
   readonly #bounds: PageBounds;
-  #from: string;
+  #nextKey: string;
   #revision: number;
   #clusterID: string | undefined;
 
   constructor(request: ListRequest) {
     this.#request = request;
-    this.#from = request.range.start;
+    this.#nextKey = request.range.start;
     this.#revision = request.revision;
     this.#bounds = new PageBounds(request.prefix, request.range.end);
   }
 
   /** True if all pages were requested. */
   get isDone(): boolean {
-    return this.#from === this.#request.range.end;
+    return this.#nextKey === this.#request.range.end;
   }
 
   async next(): Promise<Page> {
-    const end = this.#bounds.endFor(this.#from);
+    const end = this.#bounds.endFor(this.#nextKey);
     const { page, limit } = await this.#page(end);
     this.#check(page.header);
     const last = this.#lastOf(page, end);
-    this.#bounds.learn(page, limit);
-    this.#from = page.more && last !== undefined ? keyAfter(last) : end;
-    return { ...page, upTo: this.#from };
+    this.#bounds.observe(page, limit);
+    this.#nextKey = page.more && last !== undefined ? keyAfter(last) : end;
+    return { ...page, end: this.#nextKey };
   }
 
   /** Returns the last key of a page. Throws if the page skips keys or goes backwards. */
@@ -68,12 +68,12 @@ class Pager {
       if (more)
         throw new KvstoreError(
           'internal',
-          `the server sent an empty page before the last key, from ${this.#from}`,
+          `the server sent an empty page before the last key, from ${this.#nextKey}`,
         );
       return undefined;
     }
-    if (inRange(last, { start: this.#from, end })) return last;
-    throw new KvstoreError('internal', `the server sent ${last} in a page from ${this.#from}`);
+    if (inRange(last, { start: this.#nextKey, end })) return last;
+    throw new KvstoreError('internal', `the server sent ${last} in a page from ${this.#nextKey}`);
   }
 
   /** Detects most replacements of the store. Only the stream on the same server proves that there was none. */
@@ -91,7 +91,14 @@ class Pager {
       const limit = size.keys;
       const begun = clock.now();
       try {
-        const request = { start: this.#from, end, limit, revision: this.#revision, keysOnly, minModRevision };
+        const request = {
+          start: this.#nextKey,
+          end,
+          limit,
+          revision: this.#revision,
+          keysOnly,
+          minModRevision,
+        };
         const page = await read(request);
         size.arrived(page.kvs.length, clock.now() - begun);
         return { page, limit };

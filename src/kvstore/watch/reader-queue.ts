@@ -5,9 +5,9 @@ import { EventQueue, type QueueLimits } from './event-queue.ts';
 export class ReaderQueue {
   readonly events: EventQueue;
   readonly #limits: QueueLimits;
-  #ended = false;
+  #isEnded = false;
   #wakeReader: (() => void) | undefined;
-  #giveRoom: (() => void) | undefined;
+  #wakeSource: (() => void) | undefined;
 
   constructor(limits: QueueLimits) {
     this.events = new EventQueue(limits);
@@ -26,35 +26,35 @@ export class ReaderQueue {
   }
 
   /** Returns the next batch; an empty one if the queue has ended. */
-  async take(): Promise<readonly WatchEvent[]> {
-    while (this.events.isEmpty && !this.#ended) {
+  async next(): Promise<readonly WatchEvent[]> {
+    while (this.events.isEmpty && !this.#isEnded) {
       await new Promise<void>((resolve) => {
         this.#wakeReader = resolve;
       });
     }
-    const batch = this.events.take();
+    const batch = this.events.drain();
     if (this.events.bytes < this.#limits.lowWaterBytes) this.#openGate();
     return batch;
   }
 
   /** Resolves when the source may continue. */
   async room(): Promise<void> {
-    if (!this.isFull || this.#ended) return;
+    if (!this.isFull || this.#isEnded) return;
     await new Promise<void>((resolve) => {
-      this.#giveRoom = resolve;
+      this.#wakeSource = resolve;
     });
   }
 
   /** Discards queued events and releases both sides. */
   end(): void {
-    this.#ended = true;
+    this.#isEnded = true;
     this.events.clear();
     this.flush();
     this.#openGate();
   }
 
   #openGate(): void {
-    this.#giveRoom?.();
-    this.#giveRoom = undefined;
+    this.#wakeSource?.();
+    this.#wakeSource = undefined;
   }
 }

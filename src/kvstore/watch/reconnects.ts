@@ -21,7 +21,7 @@ export class Reconnects {
   /** Waiting watches in FIFO order. */
   readonly #waiting = new Map<object, () => void>();
   #trying: object | undefined;
-  #hadTurn = false;
+  #tookTurn = false;
 
   /** Resolves when `watch` must retry, or when the signal fires. */
   async wait(watch: object, { failures, since }: Outage, signal: AbortSignal): Promise<void> {
@@ -30,17 +30,17 @@ export class Reconnects {
     if (this.#trying !== watch) await new Promise<void>((resolve) => this.#waiting.set(watch, resolve));
     if (this.#trying !== watch || this.turns === undefined || failures <= FREE_ATTEMPTS) return;
     await this.turns.turn(since, signal);
-    this.#hadTurn = true;
+    this.#tookTurn = true;
   }
 
   /** Wakes all watches, because the server has answered. */
   reached(): void {
-    if (this.#hadTurn) this.turns?.succeeded();
-    this.#hadTurn = false;
+    if (this.#tookTurn) this.turns?.succeeded();
+    this.#tookTurn = false;
     this.#trying = undefined;
-    for (const [watch, go] of [...this.#waiting]) {
+    for (const [watch, wake] of [...this.#waiting]) {
       this.#waiting.delete(watch);
-      go();
+      wake();
     }
   }
 

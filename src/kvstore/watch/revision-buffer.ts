@@ -21,7 +21,7 @@ const EVENT_BYTES = 80;
  */
 export class RevisionBuffer {
   readonly #limits: Pick<WatchLimits, 'batchEvents' | 'revisionBytes'>;
-  #held: TransportEvent[] = [];
+  #events: TransportEvent[] = [];
   #bytes = 0;
   /** The incomplete revision that was delivered in part; 0 if there is none. */
   #split = 0;
@@ -37,7 +37,7 @@ export class RevisionBuffer {
 
   /** True if the last received revision is incomplete. */
   get isOpen(): boolean {
-    return this.#held.length > 0 || this.#split > 0;
+    return this.#events.length > 0 || this.#split > 0;
   }
 
   /**
@@ -51,17 +51,17 @@ export class RevisionBuffer {
     const last = events.at(-1)?.modRevision ?? this.#split;
     if (last === this.#split) return { events, isPartial: this.#split > 0 };
     const cut = events.findIndex(({ modRevision }) => modRevision === last);
-    const isContinued = cut === 0 && this.#held[0]?.modRevision === last;
+    const isContinued = cut === 0 && this.#events[0]?.modRevision === last;
     const complete = isContinued ? [] : this.#release(events.slice(0, cut));
-    for (const event of events.slice(cut)) this.#hold(event);
-    if (this.#held.length <= this.#limits.batchEvents) return { events: complete, isPartial: false };
+    for (const event of events.slice(cut)) this.#add(event);
+    if (this.#events.length <= this.#limits.batchEvents) return { events: complete, isPartial: false };
     const ready = [...complete, ...this.#release([])];
     this.#split = last;
     return { events: ready, isPartial: true };
   }
 
-  #hold(event: TransportEvent): void {
-    this.#held.push(event);
+  #add(event: TransportEvent): void {
+    this.#events.push(event);
     this.#bytes += EVENT_BYTES + event.key.length + (event.value?.length ?? 0);
     if (this.#bytes > this.#limits.revisionBytes)
       throw new CannotResumeError(
@@ -71,10 +71,10 @@ export class RevisionBuffer {
 
   /** Returns the held events, which are now complete, followed by `events`. */
   #release(events: readonly TransportEvent[]): readonly TransportEvent[] {
-    const held = this.#held;
+    const held = this.#events;
     this.#split = 0;
     if (held.length === 0) return events;
-    this.#held = [];
+    this.#events = [];
     this.#bytes = 0;
     return [...held, ...events];
   }

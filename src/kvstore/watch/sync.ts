@@ -20,7 +20,7 @@ export interface SyncOptions {
   readonly limits: WatchLimits;
   readonly clock: Pick<Clock, 'now'>;
   /** Lets the reader take queued events, and other work run. Throws if the watch has ended. */
-  turn(): Promise<void>;
+  yieldTurn(): Promise<void>;
   /** Called when a listing of the whole prefix begins. */
   onListing(): void;
 }
@@ -41,10 +41,10 @@ export class CannotResumeError extends KvstoreError {
 /** Runs many small steps, one slice per turn. */
 export async function inSlices(
   steps: Iterable<void>,
-  { limits, turn }: Pick<SyncOptions, 'limits' | 'turn'>,
+  { limits, yieldTurn }: Pick<SyncOptions, 'limits' | 'yieldTurn'>,
 ): Promise<void> {
-  let taken = 0;
-  for (const _step of steps) if (++taken % limits.sliceKeys === 0) await turn();
+  let done = 0;
+  for (const _step of steps) if (++done % limits.sliceKeys === 0) await yieldTurn();
 }
 
 /**
@@ -84,14 +84,14 @@ async function proveDeletes(
   at: (range: KeyRange, minModRevision?: number) => Promise<RangeResponse>,
 ): Promise<void> {
   const { newest } = known.anchors;
-  const deleted = known.lastDeletes.after(newest);
+  const deleted = known.lastDeletes.since(newest);
   if (deleted === undefined) throw new CannotResumeError('too many deletes');
-  const gone = deleted.filter((key) => known.revisionOf(key) === undefined);
-  const [later, ...shown] = await Promise.all([
+  const deletedKeys = deleted.filter((key) => known.revisionOf(key) === undefined);
+  const [later, ...answers] = await Promise.all([
     at(range, newest + 1),
-    ...gone.map((key) => at(keyRange(key))),
+    ...deletedKeys.map((key) => at(keyRange(key))),
   ]);
-  if (later.kvs.length > 0 || later.count !== known.size || shown.some(({ kvs }) => kvs.length > 0))
+  if (later.kvs.length > 0 || later.count !== known.size || answers.some(({ kvs }) => kvs.length > 0))
     throw new CannotResumeError('the keys must be compared');
 }
 
@@ -116,7 +116,7 @@ class Sync {
   /** All reads are as of the revision of the first answer. */
   #revision = 0;
   /** True if all latest anchors are unchanged. The last one alone proves less. */
-  #showsLatest = false;
+  #hasLatest = false;
 
   constructor(options: SyncOptions) {
     this.#options = options;
@@ -146,15 +146,18 @@ class Sync {
     const { anchors } = this.#cursor.known;
     const [newest, ...others] = anchors.newestFirst;
     if (newest === undefined) return 0;
-    const first = await this.#shown(newest); // its revision is used for the other reads
-    const shown = [first, ...(await Promise.all(others.map((anchor) => this.#shown(anchor))))];
-    this.#showsLatest = shown.slice(0, anchors.latest.length).every((revision) => revision > 0);
+    const first = await this.#unchangedRevision(newest); // its revision is used for the other reads
+    const revisions = [
+      first,
+      ...(await Promise.all(others.map((anchor) => this.#unchangedRevision(anchor)))),
+    ];
+    this.#hasLatest = revisions.slice(0, anchors.latest.length).every((revision) => revision > 0);
     // Some events of the revision at the cursor may be missing.
-    return Math.max(0, Math.min(Math.max(...shown), this.#cursor.next - 1));
+    return Math.max(0, Math.min(Math.max(...revisions), this.#cursor.next - 1));
   }
 
   /** Returns the revision of an anchor that is unchanged; 0 if its key was written since. */
-  async #shown(anchor: Anchor): Promise<number> {
+  async #unchangedRevision(anchor: Anchor): Promise<number> {
     const { kvs } = await this.#read(keyRange(anchor.key));
     const [kv] = kvs;
     if (isSame(kv, anchor)) return anchor.modRevision;
@@ -167,10 +170,10 @@ class Sync {
     const cursor = this.#cursor;
     const { known, covered } = cursor;
     // In that case the watch saw every write in the prefix, so an equal number of keys proves that the keys are equal.
-    const isExact = trusted === cursor.next - 1 && this.#showsLatest && comparison === 'count';
+    const isExact = trusted === cursor.next - 1 && this.#hasLatest && comparison === 'count';
     const delta = await this.#delta(trusted);
     if (delta === undefined) return false;
-    await this.#takeIn(delta.kvs);
+    await this.#compare(delta.kvs);
     if (isExact && delta.count === known.confirmed) return true;
     const seen = new Set<string>();
     const keysOnly = comparison !== 'values';
@@ -180,8 +183,8 @@ class Sync {
           throw new DivergedError(`${kv.key} has another revision than the one that was read`);
         seen.add(kv.key);
       }
-      if (keysOnly) await this.#options.turn();
-      else await this.#takeIn(kvs);
+      if (keysOnly) await this.#options.yieldTurn();
+      else await this.#compare(kvs);
     }
     await this.#drop(known.confirmedKeys(), seen);
     return true;
@@ -203,9 +206,9 @@ class Sync {
   async #list(): Promise<void> {
     const cursor = this.#cursor;
     if (cursor.isEmpty) this.#options.onListing();
-    for await (const { kvs, upTo } of this.#pages(cursor.rest)) {
-      await this.#takeIn(kvs);
-      cursor.cover(upTo, this.#revision);
+    for await (const { kvs, end } of this.#pages(cursor.rest)) {
+      await this.#compare(kvs);
+      cursor.cover(end, this.#revision);
     }
     await this.#drop(cursor.known.unconfirmedKeys());
   }
@@ -217,14 +220,14 @@ class Sync {
   }
 
   /** Compares read keys with the known ones, one slice per turn, and never far ahead of the reader. */
-  async #takeIn(kvs: readonly KeyValue[]): Promise<void> {
-    const { limits, turn } = this.#options;
+  async #compare(kvs: readonly KeyValue[]): Promise<void> {
+    const { limits, yieldTurn } = this.#options;
     for (let at = 0; at < kvs.length; at += limits.sliceKeys) {
       for (const kv of kvs.slice(at, at + limits.sliceKeys)) {
         this.#cursor.checkKey(kv);
         this.#cursor.known.list(kv);
       }
-      await turn();
+      await yieldTurn();
     }
   }
 

@@ -56,7 +56,7 @@ export class WatchSession {
   readonly #options: SessionOptions;
   readonly #stream: WatchStream;
   /** Aborts the reads in flight when the stream ends. */
-  readonly #over = new AbortController();
+  readonly #end = new AbortController();
   #onOpened: (header: ResponseHeader) => void = () => {};
   #follower: StreamFollower | undefined;
   #reason: unknown;
@@ -66,7 +66,7 @@ export class WatchSession {
     const { transport, request, signal } = options;
     this.opened = new Promise((resolve, reject) => {
       this.#onOpened = resolve;
-      this.#over.signal.addEventListener('abort', () => reject(this.#reason));
+      this.#end.signal.addEventListener('abort', () => reject(this.#reason));
     });
     this.opened.catch(() => {}); // each caller that awaits it receives the error
     this.#stream = transport.watch(request, {
@@ -89,7 +89,7 @@ export class WatchSession {
 
   /** Reads from the server of the stream. Fails if the stream fails. */
   async range(request: RangeRequest, deadlineMs?: number): Promise<RangeResponse> {
-    const { signal } = this.#over;
+    const { signal } = this.#end;
     try {
       return await this.#stream.range(request, { signal, deadlineMs });
     } catch (error) {
@@ -116,19 +116,19 @@ export class WatchSession {
     const { clock, limits } = this.#options;
     const follower = new StreamFollower(this.#stream, clock, options, new RevisionBuffer(limits));
     this.#follower = follower;
-    const { signal } = this.#over;
+    const { signal } = this.#end;
     if (signal.aborted) follower.finish(this.#reason);
     else this.#stream.resume();
     return follower.done;
   }
 
   close(reason: unknown = abortedError()): void {
-    const { signal } = this.#over;
+    const { signal } = this.#end;
     if (signal.aborted) return;
     this.#reason = reason;
     this.#options.signal.removeEventListener('abort', this.#onAbort);
     this.#stream.cancel();
-    this.#over.abort();
+    this.#end.abort();
     this.#follower?.finish(reason);
   }
 
@@ -152,10 +152,10 @@ class StreamFollower {
   readonly #lifetime: Timer;
   readonly #revision: RevisionBuffer;
   #idle: Timer;
-  #heard = true;
+  #hasAnswer = true;
   #paused = false;
   #finished = false;
-  #settle: (error: unknown) => void = () => {};
+  #finish: (error: unknown) => void = () => {};
 
   constructor(stream: WatchStream, clock: Clock, options: FollowOptions, revision: RevisionBuffer) {
     this.#stream = stream;
@@ -163,7 +163,7 @@ class StreamFollower {
     this.#clock = clock;
     this.#options = options;
     this.done = new Promise((resolve, reject) => {
-      this.#settle = (error) => (error === undefined ? resolve() : reject(error));
+      this.#finish = (error) => (error === undefined ? resolve() : reject(error));
     });
     this.#lifetime = clock.after(options.lifetimeMs, () => this.finish(undefined));
     this.#idle = clock.after(IDLE_MS, () => this.#watchdog());
@@ -178,11 +178,11 @@ class StreamFollower {
     this.#finished = true;
     this.#lifetime.cancel();
     this.#idle.cancel();
-    this.#settle(error);
+    this.#finish(error);
   }
 
   onEvents(events: readonly TransportEvent[], partial: boolean): void {
-    this.#heard = true;
+    this.#hasAnswer = true;
     if (this.#finished) return;
     const ready = this.#revision.add(events, partial);
     if (ready.events.length === 0) return;
@@ -191,7 +191,7 @@ class StreamFollower {
   }
 
   onProgress(header: ResponseHeader, requested: boolean): void {
-    this.#heard = true;
+    this.#hasAnswer = true;
     // etcd below 3.4.25 answers a progress request before it has sent all events (#15220), so ignore requested progress. Also
     // ignore progress within a revision, because it cannot be true.
     if (requested || this.#finished || this.#revision.isOpen) return;
@@ -200,15 +200,15 @@ class StreamFollower {
 
   /** Runs once a minute. If the stream was silent since the last run, requests progress to check that it is alive. */
   #watchdog(): void {
-    if (this.#heard || this.#paused) {
-      this.#heard = false;
+    if (this.#hasAnswer || this.#paused) {
+      this.#hasAnswer = false;
       this.#options.onAlive();
       this.#idle = this.#clock.after(IDLE_MS, () => this.#watchdog());
       return;
     }
     this.#stream.requestProgress();
     this.#idle = this.#clock.after(ANSWER_MS, () => {
-      if (this.#heard) this.#watchdog();
+      if (this.#hasAnswer) this.#watchdog();
       else this.finish(new KvstoreError('unavailable', 'no response from the watch stream'));
     });
   }

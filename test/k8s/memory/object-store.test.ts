@@ -1,6 +1,10 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { ObjectStore, type StoredWrite, type StoreSnapshot } from '../../../src/k8s/memory/object-store.ts';
+import {
+  ObjectStore,
+  type ObjectStoreSnapshot,
+  type StoredWrite,
+} from '../../../src/k8s/memory/object-store.ts';
 import type { KubernetesObject } from '../../../src/k8s/resource.ts';
 
 const RESOURCES = ['/pods', '/nodes'];
@@ -69,7 +73,7 @@ it('keeps every state since the last compaction, and the writes between them; a 
     fc.property(fc.array(happening, { maxLength: 16 }), (happenings) => {
       const store = new ObjectStore();
       let naive = new NaiveStore();
-      let backup: { readonly snapshot: StoreSnapshot; readonly naive: NaiveStore } | undefined;
+      let backup: { readonly snapshot: ObjectStoreSnapshot; readonly naive: NaiveStore } | undefined;
       const told: StoredWrite[] = [];
       store.watch((write) => void told.push(write));
       let writes = 0;

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { KubernetesClient } from '../../../src/k8s/kubernetes-client.ts';
 import { MemoryApiServer } from '../../../src/k8s/memory/memory-api-server.ts';
 import { MemoryApiTransport } from '../../../src/k8s/memory/memory-api-transport.ts';
-import type { StoreSnapshot } from '../../../src/k8s/memory/object-store.ts';
+import type { ObjectStoreSnapshot } from '../../../src/k8s/memory/object-store.ts';
 import { isKubernetesObject } from '../../../src/k8s/reflector/known-objects.ts';
 import type { ResourceKind } from '../../../src/k8s/resource.ts';
 import type { ApiTransport } from '../../../src/k8s/rest/api-transport.ts';
@@ -151,7 +151,7 @@ class World {
     namespaced: true,
   };
   readonly faults: unknown[] = [];
-  #backup: StoreSnapshot | undefined;
+  #backup: ObjectStoreSnapshot | undefined;
   #writes = 0;
 
   constructor(wrap: (transport: ApiTransport) => ApiTransport, idleProgress: boolean) {

@@ -240,7 +240,7 @@ describe('an allocator of identities', () => {
     const { id } = await allocator.allocate(WEB);
     await putMaster(id, DB);
     await advance(clock, 1000);
-    expect(allocator.status()).toMatchObject({ taken: 1, faults: 0 });
+    expect(allocator.status()).toMatchObject({ reassigned: 1, faults: 0 });
     expect(failures).toEqual([]);
   });
 

@@ -204,7 +204,7 @@ describe('the identity allocator', () => {
       a.allocator.subscribe({
         onIdentity: () => {},
         onIdentityGone: () => {},
-        onIdentityTaken: (id, of) => told.push(`${id} ${formatLabels(of)}`),
+        onIdentityReassigned: (id, of) => told.push(`${id} ${formatLabels(of)}`),
       });
       ({ id: taken } = await a.allocator.allocate(WEB));
       await a.allocator.allocate(WEB);
@@ -218,7 +218,7 @@ describe('the identity allocator', () => {
 
     it('gets another number (regression: it got the one that it had reported as conflicting)', async () => {
       expect(a.rejections.status().byReason['identity-conflict']).toBe(1);
-      expect(a.allocator.status()).toMatchObject({ used: 1, taken: 1 });
+      expect(a.allocator.status()).toMatchObject({ used: 1, reassigned: 1 });
       expect(a.allocator.lookupByLabels(WEB)).toBeUndefined();
       expect(a.allocator.lookupByID(taken)).toEqual(DB);
       const again = await a.allocator.allocate(WEB);
@@ -226,7 +226,7 @@ describe('the identity allocator', () => {
       expect(content()[`id/${again.id}`]).toBe(formatLabels(WEB));
       expect(content()[`id/${taken}`]).toBe(formatLabels(DB));
       expect(slaves()).toEqual([`value/${formatLabels(WEB)}/10.0.0.1`]);
-      expect(a.allocator.status()).toMatchObject({ used: 1, taken: 0 });
+      expect(a.allocator.status()).toMatchObject({ used: 1, reassigned: 0 });
       expect(await a.allocator.allocate(WEB)).toEqual({ id: again.id, isNew: false });
     });
 
@@ -249,7 +249,7 @@ describe('the identity allocator', () => {
       expect(await a.allocator.allocate(DB)).toEqual({ id: taken, isNew: false });
       await a.allocator.release(WEB);
       expect(await a.allocator.release(WEB)).toBe('released');
-      expect(a.allocator.status()).toMatchObject({ used: 1, taken: 0 });
+      expect(a.allocator.status()).toMatchObject({ used: 1, reassigned: 0 });
       remove(identityKey(taken)); // a collector removes too much
       await settle(20);
       expect(content()[`id/${taken}`]).toBe(formatLabels(DB));
@@ -259,7 +259,7 @@ describe('the identity allocator', () => {
       expect(await a.allocator.release(WEB)).toBe('still-used');
       expect(await a.allocator.release(WEB)).toBe('released');
       expect(await a.allocator.release(WEB)).toBe('not-found');
-      expect(a.allocator.status()).toMatchObject({ used: 0, taken: 0 });
+      expect(a.allocator.status()).toMatchObject({ used: 0, reassigned: 0 });
       await advance(clock, SYNC_INTERVAL_MS);
       expect(a.rejections.status().byReason['identity-conflict']).toBe(1);
     });
@@ -485,7 +485,7 @@ describe('the identity pool', () => {
           const given = Array.from({ length: size }, () => pool.lease(() => false));
           expect(new Set(given).size).toBe(size);
           expect(pool.lease(() => false)).toBeUndefined();
-          pool.giveBack(256);
+          pool.release(256);
           expect(pool.lease(() => false)).toBe(256);
         },
       ),

@@ -116,7 +116,7 @@ describe('answers, against protobufjs', () => {
             compactRevision: compact,
             cancelReason: reason,
           });
-          expect(read.take().map((e) => ({ ...e, value: e.value && [...e.value] }))).toEqual(
+          expect(read.takeEvents().map((e) => ({ ...e, value: e.value && [...e.value] }))).toEqual(
             events.map(({ deleted, kv }) => ({
               key: keyOfBytes(kv.key),
               value: deleted ? undefined : [...kv.value],
@@ -143,7 +143,7 @@ describe('answers, against protobufjs', () => {
         const slices: number[][] = [];
         while (!reader.isEmpty) {
           const { nextRevision } = reader;
-          slices.push(reader.take(most).map(({ modRevision }) => modRevision));
+          slices.push(reader.takeEvents(most).map(({ modRevision }) => modRevision));
           expect(slices.at(-1)?.[0]).toBe(nextRevision);
         }
         expect(reader.nextRevision).toBeUndefined();
@@ -156,7 +156,7 @@ describe('answers, against protobufjs', () => {
   it('an event without a key-value is an error (regression: was an event of the key "")', () => {
     const kv = { key: Buffer.from('p/a'), mod_revision: long(7) };
     const answer = encode('WatchResponse', { events: [{ kv }, { type: 1 }] });
-    expect(() => decodeWatch(answer).events.take()).toThrow(
+    expect(() => decodeWatch(answer).events.takeEvents()).toThrow(
       expect.objectContaining({ code: 'internal', message: expect.stringContaining('key-value') }),
     );
     expect(() => decodeWatch(encode('WatchResponse', { events: [{}] }))).toThrow(/key-value/);
@@ -203,7 +203,7 @@ describe('answers, against protobufjs', () => {
     const flags = { created: false, canceled: false, compactRevision: 0, cancelReason: '', fragment: false };
     const { events, ...rest } = decodeWatch(empty);
     expect([rest, events.isEmpty]).toEqual([{ header, ...flags }, true]);
-    expect(decodeWatch(Buffer.from([0x5a, 2, 0x12, 0])).events.take()).toEqual([
+    expect(decodeWatch(Buffer.from([0x5a, 2, 0x12, 0])).events.takeEvents()).toEqual([
       { key: '', value: new Uint8Array(0), modRevision: 0 },
     ]);
     expect(decodeKeepAlive(empty)).toEqual({ lease: '0', ttlSeconds: 0 });
@@ -248,7 +248,7 @@ describe('answers, against protobufjs', () => {
     }
     await fc.assert(
       fc.asyncProperty(fc.uint8Array(), async (noise) => {
-        const decodeEvents = (answer: Buffer): unknown => decodeWatch(answer).events.take();
+        const decodeEvents = (answer: Buffer): unknown => decodeWatch(answer).events.takeEvents();
         for (const read of [decodeRange, decodeEvents, decodeKeepAlive]) {
           try {
             await read(Buffer.from(noise));

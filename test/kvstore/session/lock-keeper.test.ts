@@ -162,7 +162,7 @@ describe('the locks of one client', () => {
 
   it('a place is an empty key, as that of a Go program', async () => {
     const lock = await backend.lock(PATH);
-    expect(backend.server.range(keyRange(lock.key)).kvs).toMatchObject([{ value: new Uint8Array(0) }]);
+    expect(backend.server.range(keyRange(lock.key)).kvs.map(({ value }) => value.length)).toEqual([0]);
     await lock.release();
   });
 

@@ -90,7 +90,7 @@ const step = fc.oneof(
   { weight: 9, arbitrary: fc.record({ do: fc.constant('write' as const), key, isNew: fc.boolean() }) },
   { weight: 3, arbitrary: fc.record({ do: fc.constant('delete' as const), key, isNew: fc.boolean() }) },
   { weight: 4, arbitrary: fc.record({ do: fc.constant('relieve' as const) }) },
-  { weight: 4, arbitrary: fc.record({ do: fc.constant('take' as const) }) },
+  { weight: 4, arbitrary: fc.record({ do: fc.constant('drain' as const) }) },
 );
 
 /** Does the same to both and compares what they give, and what is left. */
@@ -123,7 +123,7 @@ class Comparison {
   }
 
   take(): void {
-    expect(told(this.#queue.take())).toEqual(this.#model.take());
+    expect(told(this.#queue.drain())).toEqual(this.#model.take());
     this.compare();
   }
 
@@ -162,7 +162,7 @@ describe('the queue between a watch and its reader', () => {
   it('splits the writes of one revision only if they exceed a batch', () => {
     const queue = new EventQueue(LIMITS);
     for (let i = 0; i < 7; i++) queue.push(`k${i}`, new Uint8Array(1), i < 2 ? 1 : 2, false);
-    const sizes = Array.from({ length: 4 }, () => queue.take().length);
+    const sizes = Array.from({ length: 4 }, () => queue.drain().length);
     expect(sizes).toEqual([2, 3, 2, 0]);
   });
 
@@ -172,16 +172,16 @@ describe('the queue between a watch and its reader', () => {
     for (let i = 0; i < 150_000; i++) queue.push(`k${i}`, value, i + 1, false);
     queue.pushListDone();
     queue.relieve();
-    expect(told(queue.take())).toEqual(['create k0 = 1', 'create k1 = 2', 'create k2 = 3']);
+    expect(told(queue.drain())).toEqual(['create k0 = 1', 'create k1 = 2', 'create k2 = 3']);
   });
 
   it('keeps nothing of discarded events', () => {
     const queue = new EventQueue(LIMITS);
     for (let i = 0; i < 7; i++) queue.push(`k${i}`, new Uint8Array(9), i, false);
-    queue.take();
+    queue.drain();
     queue.clear();
-    expect([queue.isEmpty, queue.bytes, queue.take()]).toEqual([true, 0, []]);
+    expect([queue.isEmpty, queue.bytes, queue.drain()]).toEqual([true, 0, []]);
     queue.push('a', new Uint8Array(0), 9, true);
-    expect(told(queue.take())).toEqual(['modify a = 9']);
+    expect(told(queue.drain())).toEqual(['modify a = 9']);
   });
 });

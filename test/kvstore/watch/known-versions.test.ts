@@ -9,9 +9,9 @@ it('versions have revisions of any size, and are compared by revision and value'
   for (const [at, revision] of revisions.entries()) {
     const row = rows[at] ?? -1;
     expect(versions.revisionOf(row)).toBe(revision);
-    expect(versions.isAt(row, revision, bytesOfText(`v${revision}`))).toBe(true);
-    expect(versions.isAt(row, revision, bytesOfText('other'))).toBe(false);
-    expect(versions.isAt(row, revision + 2 ** 33, bytesOfText(`v${revision}`))).toBe(false);
+    expect(versions.isSame(row, revision, bytesOfText(`v${revision}`))).toBe(true);
+    expect(versions.isSame(row, revision, bytesOfText('other'))).toBe(false);
+    expect(versions.isSame(row, revision + 2 ** 33, bytesOfText(`v${revision}`))).toBe(false);
   }
 });
 

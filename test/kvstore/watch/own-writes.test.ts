@@ -21,7 +21,7 @@ function areShown(
     if (removed === '-') own.deleted(key, Number(revision));
     else own.put(key, bytesOfText(value ?? ''), Number(revision));
   }
-  return own.areShown(async (key, revision): Promise<KeyValue | undefined> => {
+  return own.areInHistory(async (key, revision): Promise<KeyValue | undefined> => {
     meanwhile?.(own);
     const content = revision === undefined ? store : history;
     if (typeof content === 'string') throw new KvstoreError(content, `revision ${revision}`);
@@ -88,6 +88,6 @@ describe('the writes of a client are in its store', () => {
     own.put('a', bytesOfText('1'), 5);
     own.deleted('b', 6);
     own.clear();
-    expect(await own.areShown(() => Promise.reject(new Error('nothing is to be read')))).toBe(true);
+    expect(await own.areInHistory(() => Promise.reject(new Error('nothing is to be read')))).toBe(true);
   });
 });

@@ -12,7 +12,7 @@ const page = (keys: readonly string[], count: number): RangeResponse => ({
 /** Bounds that have seen a page of the subtrees `p/10.0.0` and `p/10.0.1`. */
 function learnt(end = 'p0'): PageBounds {
   const bounds = new PageBounds('p/', end);
-  bounds.learn(page(['p/10.0.0.1', 'p/10.0.1.9'], 100), 50);
+  bounds.observe(page(['p/10.0.0.1', 'p/10.0.1.9'], 100), 50);
   return bounds;
 }
 
@@ -20,10 +20,10 @@ describe('the bounds of a page', () => {
   it('are those of the list while no page has returned two keys', () => {
     const bounds = new PageBounds('p/', 'p0');
     expect(bounds.endFor('p/')).toBe('p0');
-    bounds.learn(page(['p/10.0.0.1'], 1000), 50);
-    bounds.learn(page([], 0), 50);
+    bounds.observe(page(['p/10.0.0.1'], 1000), 50);
+    bounds.observe(page([], 0), 50);
     expect(bounds.endFor('p/10.0.0.1\0')).toBe('p0');
-    bounds.learn(page(['p/10.0.0.1', 'p/10.0.1.9'], 100), 50);
+    bounds.observe(page(['p/10.0.0.1', 'p/10.0.1.9'], 100), 50);
     expect(bounds.endFor('p/10.0.1.9\0')).toBe('p/10.0.2');
   });
 
@@ -34,7 +34,7 @@ describe('the bounds of a page', () => {
     ]);
     expect(bounds.endFor('p/10.')).toBe('p/10.0.2'); // what it lacks is taken from the last key
     const prefixed = new PageBounds('p/', 'p0');
-    prefixed.learn(page(['p/1', 'p/10'], 100), 50);
+    prefixed.observe(page(['p/1', 'p/10'], 100), 50);
     expect(prefixed.endFor('p/12')).toBe('p/13');
   });
 
@@ -45,15 +45,15 @@ describe('the bounds of a page', () => {
     [49, 'p/10.0/'],
   ])('are %i keys of at most 100 in a subtree: the next one ends at %s', (count, end) => {
     const bounds = learnt();
-    bounds.learn(page(['p/10.0.1.1', 'p/10.0.1.2'], count), 100);
+    bounds.observe(page(['p/10.0.1.1', 'p/10.0.1.2'], count), 100);
     expect(bounds.endFor('p/10.0.1.3')).toBe(end);
   });
 
   it('are never wider than the list, and return from there in one step', () => {
     const bounds = learnt(NO_END);
-    for (let i = 0; i < 20; i++) bounds.learn(page(['p/1', 'p/2'], 1), 100);
+    for (let i = 0; i < 20; i++) bounds.observe(page(['p/1', 'p/2'], 1), 100);
     expect(bounds.endFor('p/10')).toBe('p0');
-    bounds.learn(page(['p/1', 'p/2'], 1000), 100);
+    bounds.observe(page(['p/1', 'p/2'], 1000), 100);
     expect(bounds.endFor('p/10')).toBe('p/2');
     expect(learnt('p/10.0.15').endFor('p/10.0.1')).toBe('p/10.0.15');
     expect(learnt('p/10.0.2').endFor('p/10.0.1')).toBe('p/10.0.2');
@@ -63,14 +63,14 @@ describe('the bounds of a page', () => {
     const bounds = learnt(NO_END);
     const ends: string[] = [];
     for (let empty = 1; empty <= 11; empty++) {
-      bounds.learn(page([], 0), 50);
+      bounds.observe(page([], 0), 50);
       ends.push(bounds.endFor('p/10.0.3'));
     }
     expect(ends).toEqual([
       ...['p/10.0.4', 'p/10.0.4', 'p/10.0.4', 'p/10.0.4', 'p/10.0/', 'p/10.1', 'p/10/', 'p/11', 'p/2', 'p0'],
       NO_END,
     ]);
-    bounds.learn(page(['p/10.0.1.1', 'p/10.0.1.2'], 100), 50);
+    bounds.observe(page(['p/10.0.1.1', 'p/10.0.1.2'], 100), 50);
     expect(bounds.endFor('p/10.0.3')).toBe('p/10.0.4');
   });
 
@@ -83,7 +83,7 @@ describe('the bounds of a page', () => {
         const end = isEndless ? NO_END : prefixEnd('p/');
         const bounds = new PageBounds('p/', end);
         for (const [keys, count] of seen) {
-          bounds.learn(page(keys.toSorted(compareKeys), count), 100);
+          bounds.observe(page(keys.toSorted(compareKeys), count), 100);
           const next = bounds.endFor(from);
           if (next !== NO_END && compareKeys(next, from) <= 0) return false;
           if (!isEndless && (next === NO_END || compareKeys(next, end) > 0)) return false;

@@ -87,7 +87,7 @@ describe('consecutive ranges', () => {
             const page = inside.slice(0, limit);
             const kvs = page.map((key) => ({ key, value, createRevision: 1, modRevision: 1 }));
             const more = inside.length > limit;
-            bounds.learn({ header, kvs, more, count: inside.length }, limit);
+            bounds.observe({ header, kvs, more, count: inside.length }, limit);
             shown.push(...page);
             from = more ? `${page.at(-1)}\0` : end;
           }

@@ -31,7 +31,16 @@ async function prove(followed: History, server: History, backlogRevisions = 1_00
   const limits = { ...WATCH_LIMITS, backlogRevisions };
   const clock = new ManualClock();
   const size = new PageSize(limits);
-  const options = { cursor, prefix: P, read, size, limits, clock, turn: async () => {}, onListing: () => {} };
+  const options = {
+    cursor,
+    prefix: P,
+    read,
+    size,
+    limits,
+    clock,
+    yieldTurn: async () => {},
+    onListing: () => {},
+  };
   const outcome = await proveHistory(options).then(
     () => 'proven',
     ({ code }: { code: string }) => code,

@@ -23,7 +23,7 @@ async function isSettled(promise: Promise<unknown>): Promise<boolean> {
 describe('the queue between a watch and its reader', () => {
   it('makes the reader wait until something is flushed', async () => {
     const queue = new ReaderQueue(LIMITS);
-    const batch = queue.take();
+    const batch = queue.next();
     queue.flush(); // nothing is there yet
     expect(await isSettled(batch)).toBe(false);
     push(queue, 'a');
@@ -31,7 +31,7 @@ describe('the queue between a watch and its reader', () => {
     queue.flush();
     expect((await batch).map(({ key }) => key)).toEqual(['a']);
     push(queue, 'b');
-    expect((await queue.take()).map(({ key }) => key)).toEqual(['b']);
+    expect((await queue.next()).map(({ key }) => key)).toEqual(['b']);
   });
 
   it('pauses the source above its high-water mark, until the reader is below the low one', async () => {
@@ -41,21 +41,21 @@ describe('the queue between a watch and its reader', () => {
     push(queue, 'c');
     const room = queue.room();
     expect([queue.isFull, await isSettled(room)]).toEqual([true, false]);
-    await queue.take();
+    await queue.next();
     expect([queue.isFull, await isSettled(room)]).toEqual([false, false]);
-    await queue.take(); // one is left: exactly the low-water mark
+    await queue.next(); // one is left: exactly the low-water mark
     expect(await isSettled(room)).toBe(false);
-    await queue.take();
+    await queue.next();
     expect(await isSettled(room)).toBe(true);
-    await queue.events.take();
+    await queue.events.drain();
   });
 
   it('wakes both when it ends, and pauses neither afterwards', async () => {
     const queue = new ReaderQueue(LIMITS);
-    const batch = queue.take();
+    const batch = queue.next();
     queue.end();
     expect(await batch).toEqual([]);
-    expect(await queue.take()).toEqual([]);
+    expect(await queue.next()).toEqual([]);
     const full = new ReaderQueue(LIMITS);
     push(full, 'a', 'b', 'c');
     const room = full.room();

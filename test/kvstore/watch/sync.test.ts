@@ -48,12 +48,20 @@ class Known {
       if (found.kvs.length > tooLarge) throw new KvstoreError('too-large', 'larger than max');
       return found;
     };
-    const turn = async (): Promise<void> => {
+    const yieldTurn = async (): Promise<void> => {
       this.turns++;
       this.#take();
     };
     const clock = new ManualClock();
-    const options = { cursor: this.cursor, prefix: P, read, size: new PageSize(limits), limits, clock, turn };
+    const options = {
+      cursor: this.cursor,
+      prefix: P,
+      read,
+      size: new PageSize(limits),
+      limits,
+      clock,
+      yieldTurn,
+    };
     try {
       return await sync({ ...options, onListing: () => {} }, comparison);
     } finally {
@@ -76,7 +84,7 @@ class Known {
   }
 
   #take(): void {
-    for (let batch = this.queue.take(); batch.length > 0; batch = this.queue.take()) {
+    for (let batch = this.queue.drain(); batch.length > 0; batch = this.queue.drain()) {
       for (const { type, key, value } of batch) {
         if ((type === 'create') === this.#given.has(key)) throw new Error(`${type} of ${key}`);
         if (type === 'delete') this.#given.delete(key);
@@ -265,10 +273,10 @@ describe('the sync of a watch', () => {
     const { known } = new Cursor(P, queue);
     known.apply(eventAt('a=1', 1));
     known.apply(eventAt('b=1', 2));
-    queue.take();
+    queue.drain();
     known.apply(eventAt('-a', 3));
     queue.relieve();
-    expect(queue.take().map(({ type, key: gone }) => `${type} ${gone}`)).toEqual([`delete ${P}a`]);
+    expect(queue.drain().map(({ type, key: gone }) => `${type} ${gone}`)).toEqual([`delete ${P}a`]);
   });
 
   it('reads everything at one revision', async () => {

@@ -5,22 +5,22 @@ import { RetryQueue, type RetryQueueStatus } from '../stores/retry-queue.ts';
 import type { IdentityKeys } from './identity-keys.ts';
 
 /** Labels with a number that this node uses. */
-export interface LocalIdentity {
+export interface LocalKey {
   readonly id: NumericIdentity;
   readonly labels: Labels;
   references: number;
 }
 
-/** Result of {@link LocalIdentities.release}. */
+/** Result of {@link LocalKeys.release}. */
 export type ReleaseOutcome = 'released' | 'still-used' | 'not-found';
 
-/** Options of {@link LocalIdentities}. */
-export interface LocalIdentitiesOptions {
+/** Options of {@link LocalKeys}. */
+export interface LocalKeysOptions {
   readonly keys: IdentityKeys;
   readonly clock: Clock;
   readonly random: Random;
   /** Called if the number belongs to other labels. */
-  onTaken(identity: LocalIdentity): void;
+  onReassigned(identity: LocalKey): void;
 }
 
 /**
@@ -31,19 +31,19 @@ export interface LocalIdentitiesOptions {
  * If a number belongs to other labels, it is *taken*: the references remain counted, the slave key is deleted, and the labels have
  * no number until they are allocated again.
  */
-export class LocalIdentities {
-  readonly #options: LocalIdentitiesOptions;
-  readonly #used = new Map<string, LocalIdentity>();
+export class LocalKeys {
+  readonly #options: LocalKeysOptions;
+  readonly #inUse = new Map<string, LocalKey>();
   /** The identities whose number is not taken. */
-  readonly #byID = new Map<number, LocalIdentity>();
+  readonly #byID = new Map<number, LocalKey>();
   /** Labels whose slave key may exist but must not. */
-  readonly #left = new Map<string, Labels>();
+  readonly #orphans = new Map<string, Labels>();
   /** The running allocation, release or repair of each label set. At most one per label set. */
-  readonly #underWay = new Map<string, Promise<unknown>>();
+  readonly #running = new Map<string, Promise<unknown>>();
   readonly #repairs: RetryQueue<string>;
   #signal: AbortSignal | undefined;
 
-  constructor(options: LocalIdentitiesOptions) {
+  constructor(options: LocalKeysOptions) {
     this.#options = options;
     const { clock, random } = options;
     this.#repairs = new RetryQueue({ clock, random, attempt: (key, signal) => this.#repair(key, signal) });
@@ -51,12 +51,12 @@ export class LocalIdentities {
 
   /** Number of label sets in use. */
   get size(): number {
-    return this.#used.size;
+    return this.#inUse.size;
   }
 
   /** Number of label sets in use whose number is taken. */
-  get taken(): number {
-    return this.#used.size - this.#byID.size;
+  get reassigned(): number {
+    return this.#inUse.size - this.#byID.size;
   }
 
   /** Returns the state of repairs. */
@@ -65,12 +65,12 @@ export class LocalIdentities {
   }
 
   /** Returns the identity of labels in use, unless its number is taken. */
-  get(key: string): LocalIdentity | undefined {
-    const local = this.#used.get(key);
+  get(key: string): LocalKey | undefined {
+    const local = this.#inUse.get(key);
     return local !== undefined && this.#byID.get(local.id) === local ? local : undefined;
   }
 
-  byID(id: number): LocalIdentity | undefined {
+  byID(id: number): LocalKey | undefined {
     return this.#byID.get(id);
   }
 
@@ -80,70 +80,70 @@ export class LocalIdentities {
     await this.#repairs.run(signal);
   }
 
-  isUnderWay(key: string): boolean {
-    return this.#underWay.has(key);
+  isBusy(key: string): boolean {
+    return this.#running.has(key);
   }
 
   /**
    * Resolves when the running work for these labels has ended, successful or not. Check again, because other work may have begun.
    */
-  async ended(key: string): Promise<void> {
-    await this.#underWay.get(key)?.catch(() => {});
+  async untilIdle(key: string): Promise<void> {
+    await this.#running.get(key)?.catch(() => {});
   }
 
   /** Blocks other work for the labels until `work` has ended. Must not be called while other work runs for them. */
-  during<T>(key: string, work: Promise<T>): Promise<T> {
-    const done = work.finally(() => this.#underWay.delete(key));
-    this.#underWay.set(key, done);
+  block<T>(key: string, work: Promise<T>): Promise<T> {
+    const done = work.finally(() => this.#running.delete(key));
+    this.#running.set(key, done);
     return done;
   }
 
-  /** Records that a slave key will be written. If {@link use} does not follow, the next check deletes it. */
-  begin(key: string, labels: Labels): void {
-    this.#left.set(key, labels);
+  /** Records that a slave key will be written. If {@link assign} does not follow, the next check deletes it. */
+  announce(key: string, labels: Labels): void {
+    this.#orphans.set(key, labels);
   }
 
   /** Assigns the number to the labels and adds one reference. */
-  use(key: string, id: NumericIdentity, labels: Labels): void {
-    const references = (this.#used.get(key)?.references ?? 0) + 1;
+  assign(key: string, id: NumericIdentity, labels: Labels): void {
+    const references = (this.#inUse.get(key)?.references ?? 0) + 1;
     const local = { id, labels, references };
-    this.#left.delete(key);
-    this.#used.set(key, local);
+    this.#orphans.delete(key);
+    this.#inUse.set(key, local);
     this.#byID.set(id, local);
   }
 
   /** Queues a check of the keys of these labels. */
   check(key: string): void {
-    if (this.#used.has(key) || this.#left.has(key)) this.#repairs.add(key);
+    if (this.#inUse.has(key) || this.#orphans.has(key)) this.#repairs.add(key);
   }
 
   checkAll(): void {
-    for (const key of [...this.#used.keys(), ...this.#left.keys()]) this.#repairs.add(key);
+    for (const key of [...this.#inUse.keys(), ...this.#orphans.keys()]) this.#repairs.add(key);
   }
 
   /** Removes one reference. The last one deletes the slave key, now or as soon as possible. */
   async release(labels: Labels): Promise<ReleaseOutcome> {
     const key = formatLabels(labels);
-    while (this.#underWay.has(key)) await this.ended(key);
-    const local = this.#used.get(key);
+    while (this.#running.has(key)) await this.untilIdle(key);
+    const local = this.#inUse.get(key);
     if (local === undefined) return 'not-found';
     local.references--;
     if (local.references > 0) return 'still-used';
-    this.#used.delete(key);
+    this.#inUse.delete(key);
     this.#forgetNumber(local);
-    this.#left.set(key, labels);
-    await this.during(key, this.#putRight(key, this.#signal)).catch(() => this.#repairs.add(key));
+    this.#orphans.set(key, labels);
+    await this.block(key, this.#reconcile(key, this.#signal)).catch(() => this.#repairs.add(key));
     return 'released';
   }
 
   async #repair(key: string, signal: AbortSignal): Promise<void> {
-    if (!this.#underWay.has(key)) return this.during(key, this.#putRight(key, signal));
+    if (!this.#running.has(key)) return this.block(key, this.#reconcile(key, signal));
     // Does not block, because the running work may wait for a lock of another client.
-    void this.ended(key).then(() => this.check(key));
+    void this.untilIdle(key).then(() => this.check(key));
   }
 
-  async #putRight(key: string, signal: AbortSignal | undefined): Promise<void> {
-    const { keys, onTaken } = this.#options;
+  async #reconcile(key: string, signal: AbortSignal | undefined): Promise<void> {
+    const { keys, onReassigned } = this.#options;
     const local = this.get(key);
     if (local !== undefined) {
       if (await keys.ensureMaster(local.id, local.labels, { signal })) {
@@ -151,16 +151,16 @@ export class LocalIdentities {
         return;
       }
       this.#forgetNumber(local);
-      this.#left.set(key, local.labels);
-      onTaken(local);
+      this.#orphans.set(key, local.labels);
+      onReassigned(local);
     }
-    const left = this.#left.get(key);
-    if (left === undefined) return;
-    await keys.deleteSlave(left, { signal });
-    this.#left.delete(key);
+    const orphan = this.#orphans.get(key);
+    if (orphan === undefined) return;
+    await keys.deleteSlave(orphan, { signal });
+    this.#orphans.delete(key);
   }
 
-  #forgetNumber(local: LocalIdentity): void {
+  #forgetNumber(local: LocalKey): void {
     if (this.#byID.get(local.id) === local) this.#byID.delete(local.id);
   }
 }
