@@ -1,4 +1,6 @@
-import { copyFileSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { once } from 'node:events';
+import { copyFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { connect, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -121,5 +123,66 @@ describe('etcd over TLS', () => {
     expect(complaints).toHaveLength(1);
     expect(complaints[0]).toContain('cert-file');
     expect(await failure(backend.get('a/b'))).toEqual({});
+  });
+
+  it('a handshake that begins before a change of the CA file and ends after it is repeated with the new CA', async () => {
+    // The first connection is held between its start and its handshake.
+    let held = 0;
+    let release = (): void => {};
+    const released = new Promise<void>((resolve) => {
+      release = resolve;
+    });
+    const { hostname, port } = new URL(etcd.url);
+    const link = createServer((client) => {
+      held++;
+      client.on('error', () => {});
+      void released.then(() => {
+        const server = connect(Number(port), hostname);
+        server.on('error', () => client.destroy());
+        server.on('close', () => client.destroy());
+        client.on('close', () => server.destroy());
+        client.pipe(server).pipe(client);
+      });
+    });
+    link.listen(0, '127.0.0.1');
+    await once(link, 'listening');
+    const at = link.address();
+    const url = `https://127.0.0.1:${at !== null && typeof at === 'object' ? at.port : 0}`;
+    const path = configFile('handshake', stranger.ca, authority.issue('client'));
+    writeFileSync(path, readFileSync(path, 'utf8').replace(etcd.url, url));
+    let reloads = 0;
+    const backend = await opened(path, { reloadIntervalMs: 20, onReload: () => void reloads++ });
+    const recorder = new WatchRecorder(backend.watch('h/'));
+    await until('the connection is open', () => held > 0);
+    copyFileSync(authority.ca, `${path}.ca`);
+    await until('the file is read', () => reloads === 1);
+    release();
+    await until('it is listed', () => recorder.listed);
+    expect(await failure(backend.get('a/b'))).toEqual({});
+    await backend.close();
+    await recorder.done;
+    link.close();
+  });
+
+  it('a CA file that is read while it is written is reported, and read again when it is complete', async () => {
+    const path = configFile('half-written', stranger.ca, authority.issue('client'));
+    const ca = readFileSync(authority.ca, 'utf8');
+    const complaints: string[] = [];
+    const events: string[] = [];
+    const backend = await opened(path, {
+      ...{ reloadIntervalMs: 20, onUnusable: (why) => complaints.push(why) },
+      ...{ onUsable: () => events.push('usable'), onReload: () => events.push('reload') },
+    });
+    expect((await failure(backend.get('a/b'))).code).toBe('unavailable');
+    writeFileSync(`${path}.ca`, ca.slice(0, ca.length / 2));
+    await until('it is reported', () => complaints.length === 1);
+    expect(complaints[0]).toContain('trusted-ca-file');
+    writeFileSync(`${path}.ca`, ca);
+    await until('it is read', () => events.length === 2);
+    expect(events).toEqual(['usable', 'reload']);
+    const recorder = new WatchRecorder(backend.watch('h/'));
+    await until('it is listed', () => recorder.listed);
+    await backend.close();
+    await recorder.done;
   });
 });
