@@ -5,6 +5,7 @@ import type { Clock, Random } from '../base/clock.ts';
 import { EitherSignal } from '../base/follow-signal.ts';
 import type { RateLimitOptions } from '../base/rate-limit.ts';
 import { type Rejection, rejection } from '../base/rejection.ts';
+import { sleep } from '../base/sleep.ts';
 import type { TurnGate } from '../base/turn-gate.ts';
 import { missingClusters } from '../client/cluster-text.ts';
 import { ClusterMesh } from '../clustermesh/cluster-mesh.ts';
@@ -73,7 +74,8 @@ export class MeshFeed {
   #ownFailure: string | undefined;
   #followed: Followed | undefined;
   #folder: ConfigFollower | undefined;
-  #isFolderRead = false;
+  /** True if all clusters of the mesh have been added. */
+  #isListed = false;
   #synced = false;
 
   constructor(options: AgentOptions, context: MeshFeedContext) {
@@ -136,7 +138,7 @@ export class MeshFeed {
         await this.#follow();
         const { clustermeshConfig } = this.#options;
         if (clustermeshConfig !== undefined) await this.#followFolder(clustermeshConfig);
-        this.#isFolderRead = true;
+        else this.#isListed = true;
       },
       stop: async () => {
         await this.#folder?.stop();
@@ -165,6 +167,7 @@ export class MeshFeed {
       waitsFor: () => [...this.folderProblems(), ...this.#missing(false)],
       start: async ({ signal }) => {
         using either = new EitherSignal(signal, timeout);
+        await this.#folderListed(either.signal);
         await this.#followed?.mesh.clustersSynced(this.#deadline(either.signal));
       },
     };
@@ -181,7 +184,7 @@ export class MeshFeed {
    * `isRestored` returns true because a checkpoint contains it. Returns false before the clusters are followed.
    */
   offersKnown(isRestored: (cluster: string) => boolean): boolean {
-    if (this.#followed === undefined || !this.#isFolderRead || this.folderProblems().length > 0) return false;
+    if (this.#followed === undefined || !this.#isListed || this.folderProblems().length > 0) return false;
     const { mesh } = this.#followed;
     return mesh.names.every(
       (name) =>
@@ -224,6 +227,15 @@ export class MeshFeed {
     const { kvstore, clustermeshConfig } = this.#options;
     const kind = kvstore === 'etcd' || clustermeshConfig !== undefined ? 'etcd' : 'memory';
     return { deadlineMs: PATIENCE_MS[kind], failures: FAILURES[kind], signal };
+  }
+
+  /** Waits until the folder of remote clusters has been read once, because its first read may fail. */
+  async #folderListed(signal: AbortSignal): Promise<void> {
+    if (this.#folder === undefined || this.#isListed) return;
+    const listed = new AbortController();
+    using either = new EitherSignal(signal, listed.signal);
+    void this.#folder.listed.then(() => listed.abort());
+    await sleep(this.#context.clock, PATIENCE_MS.etcd, either.signal);
   }
 
   async #readRecorded(signal: AbortSignal, onProgress: () => void): Promise<void> {
@@ -305,6 +317,9 @@ export class MeshFeed {
       throw unreadable('--clustermesh-config', path, cause);
     });
     this.#folder = new ConfigFollower({ source, mesh, clock, onProblem });
+    void this.#folder.listed.then(() => {
+      this.#isListed = true;
+    });
     await this.#folder.start();
   }
 }

@@ -1,0 +1,15 @@
+import { afterEach, expect, it, vi } from 'vitest';
+import { ConfigFolder } from '../../src/process/config-folder.ts';
+import { startAgent } from './support/agent-under-test.ts';
+import { temporaryFolder } from './support/temporary-folder.ts';
+
+afterEach(() => {
+  vi.restoreAllMocks();
+});
+
+it('waits for the remote clusters of a folder whose first read fails (regression: started without them)', async () => {
+  vi.spyOn(ConfigFolder.prototype, 'list').mockRejectedValueOnce(new Error('busy'));
+  const clustermeshConfig = temporaryFolder({ baltic: 'endpoints: ["http://127.0.0.1:1"]\n' });
+  const { missing } = await startAgent([], '', { clustermeshConfig });
+  expect(missing).toEqual([expect.stringMatching(/^cluster baltic is incomplete: not connected/)]);
+});
