@@ -1,10 +1,10 @@
-// Writes docs/api: what every entry of the package exports, from its declarations and their docstrings.
+// Writes docs/api: the exports of every entry of the package, from its declarations and their docstrings.
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Declarations, type Declared, type Documented } from './declarations.ts';
 
-/** From small to large: a name is described with the first entry that has it. */
+/** From small to large: a name is described with the first entry that exports it. */
 const ENTRIES = [
   'ipcache',
   'servicecache',
@@ -16,7 +16,7 @@ const ENTRIES = [
   'index',
 ] as const;
 
-/** A public name, where it is described. */
+/** A public name and the page that describes it. */
 interface Described {
   readonly name: string;
   readonly entry: string;
@@ -32,7 +32,7 @@ function importName(entry: string): string {
   return entry === 'index' ? 'datapath-cache' : `datapath-cache/${entry}`;
 }
 
-/** The text of a docstring without its marks. */
+/** Returns the text of a docstring without its marks. */
 function proseOf(docstring: string): string {
   return docstring
     .replace(/^\/\*\*\s?|\s*\*\/$/g, '')
@@ -41,7 +41,7 @@ function proseOf(docstring: string): string {
     .trim();
 }
 
-/** The first sentence, as one line of a table. */
+/** Returns the first sentence, as one line of a table. */
 function summaryOf({ parts }: Described): string {
   const [first = ''] = proseOf(parts[0]?.docstring ?? '').split('\n\n');
   const [sentence = ''] = /^.*?[.:](?= |$)/.exec(first.replaceAll('\n', ' ')) ?? [
@@ -95,7 +95,7 @@ class Reference {
     return `[\`${name}\`](${described.entry === from ? '' : `${described.entry}.md`}#${described.anchor})`;
   }
 
-  /** Prose with links to what it names. */
+  /** Returns prose with links to the names in it. */
   #linked(prose: string, from: string): string {
     return prose.replace(/\{@link ([\w.]+)\}/g, (_, path: string) => {
       const [name = '', ...members] = path.split('.');
@@ -152,7 +152,7 @@ class Reference {
   }
 }
 
-/** The pages of docs/api for a package that was built into `dist` of a folder: file name → text. */
+/** Returns the pages of docs/api for a package that was built into `dist` of a folder: file name → text. */
 export function apiReference(folder: string): ReadonlyMap<string, string> {
   return new Reference(folder).pages();
 }

@@ -1,6 +1,6 @@
-// Compiles the programs of the Linux datapath into byte arrays: C beside them, clang, and then TypeScript that is committed.
-// clang is needed for that only. With --check nothing is written: it ends with 1 when something would be, and with 3 when
-// there is no clang, or another than the one that made what is committed.
+// Compiles the programs of the Linux datapath from C with clang into byte arrays in TypeScript, which are committed, so that
+// only this script requires clang. With --check it writes nothing: it exits with 1 if a file would change, and with 3 if clang
+// is missing or has another version than the one that compiled the committed files.
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { machine, tmpdir } from 'node:os';
@@ -76,7 +76,7 @@ function symbolsOf(file: Buffer, sections: readonly Section[]): readonly Symbol[
   });
 }
 
-/** The programs of an object file: each function of a section of its own kind. */
+/** Returns the programs of an object file: each function that has a section of its own. */
 function programsOf(file: Buffer): readonly Program[] {
   const sections = sectionsOf(file);
   const symbols = symbolsOf(file, sections);
@@ -107,7 +107,7 @@ function compile(source: string): readonly Program[] {
   const folder = mkdtempSync(join(tmpdir(), 'dpcache-bpf-'));
   try {
     const object = join(folder, 'program.o');
-    // No more than the kernels since 5.8 know: instructions of version 3.
+    // Instructions of version 3, which kernels support since 5.8.
     const flags = [
       '-target',
       'bpf',

@@ -1,4 +1,4 @@
-// Bundles the page of the agent into dist/ui, with what it needs: it asks for nothing from elsewhere.
+// Bundles the page of the agent with its dependencies into dist/ui: it loads nothing from other origins.
 import { copyFile, mkdir } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';

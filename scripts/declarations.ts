@@ -7,26 +7,26 @@ export interface Declared {
   readonly file: string;
 }
 
-/** A declaration as it stands in its file, without what only subclasses see. */
+/** A declaration as it is in its file, without protected members. */
 export interface Documented {
-  /** The docstring with its marks; empty when there is none. */
+  /** The docstring with its marks; empty if there is none. */
   readonly docstring: string;
   /** The declaration with the docstrings of its members. */
   readonly text: string;
 }
 
 interface DeclarationFile {
-  /** Text of each top-level declaration, by name, without comments and what only subclasses see. */
+  /** Text of each top-level declaration, by name, without comments and protected members. */
   readonly declarations: ReadonlyMap<string, string>;
-  /** The same as it stands there, after its docstring; several where a function has several signatures. */
+  /** The same as it is in the file, after its docstring; several if a function has several signatures. */
   readonly documented: ReadonlyMap<string, readonly Documented[]>;
-  /** Declarations that the file exports; what is not is only an abbreviation. */
+  /** Declarations that the file exports; the others are only abbreviations. */
   readonly exported: ReadonlySet<string>;
-  /** Names that come from other files: local name → what it is there. A package is a file of its own name. */
+  /** Imported names: local name → declaration. A package counts as a file with the name of the package. */
   readonly imports: ReadonlyMap<string, Declared>;
-  /** What the file exports of others: name → what it is there. */
+  /** Reexported names: name → declaration. */
   readonly reexports: ReadonlyMap<string, Declared>;
-  /** Files of which everything is exported. */
+  /** Files that are reexported completely. */
   readonly stars: readonly string[];
 }
 
@@ -40,7 +40,7 @@ function pathOf(specifier: string, file: string): string {
     : specifier;
 }
 
-/** The parts of `{ a, type b as c }`: name there, name here. */
+/** Returns the parts of `{ a, type b as c }`: exported name, local name. */
 function namesIn(braces: string): readonly (readonly [string, string])[] {
   return braces
     .slice(1, -1)
@@ -53,7 +53,7 @@ function namesIn(braces: string): readonly (readonly [string, string])[] {
     });
 }
 
-/** Declarations with their docstrings. Both begin at the start of a line. */
+/** Returns declarations with their docstrings. Both begin at the start of a line. */
 function readDocumented(text: string): ReadonlyMap<string, readonly Documented[]> {
   const documented = new Map<string, Documented[]>();
   let docstring = '';
@@ -97,7 +97,7 @@ function readDeclarations(file: string): DeclarationFile {
 export class Declarations {
   readonly #files = new Map<string, DeclarationFile>();
 
-  /** Everything that an entry exports: public name → declaration. */
+  /** Returns the exports of an entry: public name → declaration. */
   exportsOf(entry: string): ReadonlyMap<string, Declared> {
     const { exported, reexports, stars } = this.#file(entry);
     const found = new Map<string, Declared>();
@@ -107,12 +107,12 @@ export class Declarations {
     return found;
   }
 
-  /** A declaration as it stands in its file. */
+  /** Returns a declaration as it is in its file. */
   documentedOf({ name, file }: Declared): readonly Documented[] {
     return this.#file(file).documented.get(name) ?? [];
   }
 
-  /** What the declaration of something refers to; abbreviations of its file are replaced by what they stand for. */
+  /** Returns the names to which a declaration refers. Abbreviations of its file are resolved. */
   references({ name, file }: Declared, seen: Set<string> = new Set([name])): readonly Declared[] {
     const { declarations, exported, imports } = this.#file(file);
     const words = new Set(declarations.get(name)?.match(/[A-Za-z_]\w*/g));
@@ -134,7 +134,7 @@ export class Declarations {
   }
 }
 
-/** What the exports of an entry refer to, in one step or several, and it does not export. */
+/** Returns the names to which the exports of an entry refer, directly or indirectly, and that it does not export. */
 export function unnamed(declarations: Declarations, entry: string): readonly string[] {
   const exported = [...declarations.exportsOf(entry).values()];
   const known = new Set(exported.map(({ name, file }) => `${file} ${name}`));

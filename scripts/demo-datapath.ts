@@ -12,12 +12,12 @@ import { IdentityTraffic } from '../src/datapath/linux/traffic/identity-traffic.
 import { exec, type Namespace, Scratch } from '../test/datapath/linux/support/scratch.ts';
 
 // `npm run demo:datapath`, as root: three clusters on this machine, each a network namespace with pods that are network
-// namespaces, and an agent in each that steers the kernel. A client reaches a service of three clusters by its cluster IP;
-// one cluster goes, and the client does not notice. Ends by taking all of it away.
+// namespaces, and in each an agent that manages the kernel. A client reaches a service of three clusters by its cluster IP;
+// one cluster is removed, and the client has no error. Removes everything at the end.
 
 const { program } = parseArgs({ options: { program: { type: 'string' } } }).values;
 const path = (name: string): string => fileURLToPath(new URL(`../${name}`, import.meta.url));
-/** The program that was built, or with `--program` another one. */
+/** The built program, or the one of `--program`. */
 const PROGRAM = program ?? path('dist/cli/main.js');
 const CLUSTER_IP = '172.16.0.10';
 const PORT = 8080;
@@ -25,7 +25,7 @@ const CLUSTERS = ['atlantic', 'baltic', 'caspian'] as const;
 type Cluster = (typeof CLUSTERS)[number];
 const NUMBER: Readonly<Record<Cluster, number>> = { atlantic: 1, baltic: 2, caspian: 3 };
 const nodeIP = (cluster: Cluster): string => `192.168.77.${NUMBER[cluster]}`;
-/** Identities of the pods of a cluster: the one that serves, and the one of the client. */
+/** Identities of the pods of a cluster: of the server and of the client. */
 const servingID = (cluster: Cluster): number => NUMBER[cluster] * 65_536 + 300;
 const clientID = (cluster: Cluster): number => NUMBER[cluster] * 65_536 + 301;
 const podIP = (cluster: Cluster, last = 10): string => `10.${NUMBER[cluster]}.0.${last}`;
@@ -36,7 +36,7 @@ const SERVER = `require('node:net').createServer((socket) => {
   socket.end(process.argv[1]);
 }).listen(${PORT}, () => console.log('listens'));`;
 
-/** Connects to the service again and again; a line for each answer, or for each error. */
+/** Connects to the service repeatedly and prints a line for each answer or error. */
 const CLIENT = `const { connect } = require('node:net');
 const once = () => {
   let answer = '';
@@ -60,7 +60,7 @@ async function until(what: string, isSo: () => boolean | Promise<boolean>): Prom
   throw new Error(`in a minute it has not come to this: ${what}`);
 }
 
-/** A process in a network namespace and, for one, a cgroup. `ip netns exec` would hide what is mounted below /sys. */
+/** Starts a process in a network namespace and, if given, a cgroup. `ip netns exec` would hide the mounts below /sys. */
 function run(scratch: Scratch, { path }: Namespace, words: readonly string[], cgroup?: string): ChildProcess {
   const join = cgroup === undefined ? '' : `echo $$ > '${cgroup}/cgroup.procs' && `;
   const command = [...words].map((word) => `'${word.replaceAll("'", `'\\''`)}'`).join(' ');
@@ -72,7 +72,7 @@ function run(scratch: Scratch, { path }: Namespace, words: readonly string[], cg
   return child;
 }
 
-/** What the client has been answered. */
+/** Answers that the client received. */
 class Answers {
   readonly counts: Map<string, number> = new Map();
   #rest = '';
@@ -100,7 +100,7 @@ class Answers {
   }
 }
 
-/** What the kvstores of the three clusters say: nodes, pods, and the service that all share. */
+/** Returns the keys of the three clusters: nodes, pods, and the shared service. */
 function meshLines(): readonly string[] {
   return CLUSTERS.flatMap((cluster) => {
     const name = `${cluster}-node`;
@@ -142,7 +142,7 @@ ports: [{ name: http, port: ${PORT}, protocol: TCP }]
 endpoints: [{ addresses: [${podIP(cluster)}], conditions: { ready: true } }]
 `;
 
-/** A namespace for each node, each with a link to each other one. */
+/** Creates a namespace for each node, with a link to each other one. */
 function connectNodes(nodes: ReadonlyMap<Cluster, Namespace>): void {
   for (const [a, from] of nodes) {
     from.run('sysctl', '-qw', 'net.ipv4.ip_forward=1');
@@ -165,7 +165,7 @@ function connectNodes(nodes: ReadonlyMap<Cluster, Namespace>): void {
   }
 }
 
-/** A pod: a namespace behind its node. */
+/** Creates a pod: a namespace behind its node. */
 function addPod(scratch: Scratch, cluster: Cluster, node: Namespace, name: string, ip: string): Namespace {
   const pod = scratch.namespace(`${cluster}-${name}`);
   exec('ip', '-n', node.name, ...`link add ${name} type veth peer name eth0 netns ${pod.name}`.split(' '));
@@ -179,7 +179,7 @@ function addPod(scratch: Scratch, cluster: Cluster, node: Namespace, name: strin
   return pod;
 }
 
-/** What the client has sent to each cluster, by the identities that the kernel has found in the map of the agent. */
+/** Returns the traffic of the client to each cluster, by the identities in the map of the agent. */
 function sayTraffic(traffic: IdentityTraffic): void {
   const flows = traffic.flows();
   const counted = CLUSTERS.map((cluster) => {
@@ -271,7 +271,7 @@ async function demonstrate(scratch: Scratch): Promise<void> {
     const diff = await ask<DatapathDiffDocument>('atlantic', '/v1/datapath/diff');
     return service !== undefined && diff?.total === 0 && !JSON.stringify(service).includes(podIP('baltic'));
   });
-  // The client makes one connection after the other: that of the second answer from now was made when baltic had gone.
+  // The client makes one connection after the other, so the connection of the second answer from now was made without baltic.
   const marked = answers.total;
   await until('the connection under way has ended', () => answers.total >= marked + 2);
   const before = answers.of('baltic');

@@ -12,15 +12,15 @@ import { ApiHttpServer } from '../src/k8s/memory/api-http-server.ts';
 import { MemoryApiServer } from '../src/k8s/memory/memory-api-server.ts';
 import { freePort } from '../test/base/support/free-port.ts';
 
-// `npm run demo:mesh`: two clusters on this machine, each an API server in this process, a real etcd, an operator that publishes
-// the one into the other, and an agent that follows both etcds. A service that is made global in one cluster appears in the other,
-// and goes again. Ends at Ctrl-C, or with `--end` after the script.
+// `npm run demo:mesh`: two clusters on this machine. Each has an API server in this process, a real etcd, an operator that publishes
+// the objects into the etcd, and an agent that follows both etcds. A service that becomes global in one cluster appears in the other,
+// and disappears again. Ends at Ctrl-C, or with `--end` after the script.
 
 const { program, end: ENDS } = parseArgs({
   options: { program: { type: 'string' }, end: { type: 'boolean', default: false } },
 }).values;
 const path = (name: string): string => fileURLToPath(new URL(`../${name}`, import.meta.url));
-/** The program that was built, or with `--program` another one. */
+/** The built program, or the one of `--program`. */
 const PROGRAM = program ?? path('dist/cli/main.js');
 /** The page is built with the program. */
 const PAGE = program === undefined ? ['--ui'] : [];
@@ -49,7 +49,7 @@ async function until(what: string, isSo: () => Promise<boolean>): Promise<void> 
   throw new Error(`in a minute it has not come to this: ${what}`);
 }
 
-/** A child whose lines are shown with its name, and which ends with this process. */
+/** Starts a child process whose lines are printed with its name. It ends with this process. */
 function run(name: string, command: string, words: readonly string[]): void {
   const child = spawn(command, words, { stdio: ['ignore', 'pipe', 'pipe'] });
   children.push(child);
@@ -59,7 +59,7 @@ function run(name: string, command: string, words: readonly string[]): void {
     });
 }
 
-/** A small cluster in this process: one node, one service and what serves it. */
+/** A small cluster in this process: one node, one service and its pods. */
 class DemoCluster {
   readonly name: Cluster;
   readonly #api = new MemoryApiServer({ clock: systemClock });
@@ -73,7 +73,7 @@ class DemoCluster {
     return `10.${NUMBER[this.name]}.0`;
   }
 
-  /** Starts its etcd, and the operator that publishes it there. */
+  /** Starts its etcd, and the operator that publishes the cluster there. */
   async start(): Promise<void> {
     const n = NUMBER[this.name];
     const [client, peer] = [`http://127.0.0.1:${await freePort()}`, `http://127.0.0.1:${await freePort()}`];
@@ -126,7 +126,7 @@ class DemoCluster {
     return join(folder, `${this.name}-${of}.sock`);
   }
 
-  /** Whether the service is global. */
+  /** Makes the service global, or local again. */
   share(isGlobal: boolean): Promise<void> {
     const annotations = { 'service.cilium.io/global': String(isGlobal) };
     return this.#put('/api/v1/namespaces/shop/services', {
@@ -138,7 +138,7 @@ class DemoCluster {
     });
   }
 
-  /** Pods that serve it, by the ends of their addresses. */
+  /** Sets the pods of the service, by the last part of their addresses. */
   serve(...ends: readonly number[]): Promise<void> {
     return this.#put('/apis/discovery.k8s.io/v1/namespaces/shop/endpointslices', {
       metadata: {
@@ -152,7 +152,7 @@ class DemoCluster {
     });
   }
 
-  /** Resolves when its agent says that just these addresses serve it. */
+  /** Resolves when its agent returns exactly these backends. */
   async sees(...addresses: readonly string[]): Promise<void> {
     let now = '';
     await until(`${this.name} sees ${addresses.join(', ')}`, async () => {
@@ -233,7 +233,7 @@ async function main(): Promise<number> {
     return 1;
   }
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => stop.abort());
-  process.stdout.on('error', () => stop.abort()); // its reader has gone
+  process.stdout.on('error', () => stop.abort()); // the reader of the output closed the pipe
   mkdirSync(join(folder, 'mesh'));
   const clusters = [new DemoCluster('atlantic'), new DemoCluster('baltic')] as const;
   try {

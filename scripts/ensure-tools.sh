@@ -1,23 +1,23 @@
 #!/bin/sh
-# Installs what the tests need where it is missing: etcd, openssl, Chromium for the agent's page, zstd for endpoint slices, and
-# Prometheus' promtool for metrics and alert rules. On Linux it also installs what the tests of the datapath need: clang, which compiles the BPF programs
-# to compare them with the committed images, and the witnesses bpftool, nft, ip, ss and ping. Without those, or without privilege,
-# tests of the datapath are skipped; with REQUIRE_DATAPATH=1 they fail. Returns at once if nothing is missing.
+# Installs missing programs of the tests: etcd, openssl, Chromium for the agent's page, zstd for endpoint slices, and the promtool
+# of Prometheus for metrics and alert rules. On Linux also those of the datapath: clang, to compare the compiled BPF programs with
+# the committed images, and bpftool, nft, ip, ss and ping, to verify the kernel. Without them, or without privilege, tests of the
+# datapath are skipped; with REQUIRE_DATAPATH=1 they fail. If nothing is missing, returns immediately.
 set -eu
 
-# etcdctl also restores snapshots: in etcd 3.4 that is its business, not etcdutl's.
+# etcdctl also restores snapshots, because etcd 3.4 has no etcdutl.
 missing=''
 for command in etcd etcdctl openssl chromium zstd; do
   command -v "$command" >/dev/null 2>&1 || missing="$missing $command"
 done
-# Of the package prometheus only one file is of use to the tests: it is kept beside the modules, and nothing is installed.
+# The tests use only one file of the package prometheus. It is stored in node_modules, and nothing is installed.
 cache="$(cd "$(dirname "$0")/.." && pwd)/node_modules/.cache/promtool"
 promtool=''
 command -v promtool >/dev/null 2>&1 || [ -x "$cache/promtool" ] || promtool=' promtool'
 witnesses=''
 if [ "$(uname -s)" = Linux ]; then
   for witness in clang=clang bpftool=bpftool nft=nftables ip=iproute2 ss=iproute2 ping=iputils-ping unshare=util-linux; do
-    # Debian keeps some of them in /usr/sbin, which is not on the PATH of everybody.
+    # Debian installs some of them into /usr/sbin, which is not in every PATH.
     PATH="$PATH:/usr/sbin:/sbin" command -v "${witness%%=*}" >/dev/null 2>&1 || witnesses="$witnesses ${witness#*=}"
   done
 fi
@@ -42,7 +42,7 @@ fi
 
 export DEBIAN_FRONTEND=noninteractive
 install() {
-  # The service that the package would start is of no use to the tests, and would hold the usual ports.
+  # The tests do not use the service of the package, which would occupy the default ports.
   RUNLEVEL=1 $as_root apt-get install -y --no-install-recommends etcd-server etcd-client openssl chromium zstd >/dev/null
 }
 unpack() (

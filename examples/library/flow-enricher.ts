@@ -1,14 +1,14 @@
-// Enriches flows: reads binary records from standard input and prints who talks to whom.
+// Enriches flows: reads binary records from standard input and prints the names of both ends.
 //
-// A record has 12 bytes, all in network byte order: source IPv4, destination IPv4, bytes that were sent. A chunk of a stream
-// ends anywhere, so what is left of it goes before the next one. `lookupMany` reads the addresses where they lie, one every
-// 12 bytes, and writes identities into an array that is used again: nothing is allocated for an address.
+// A record has 12 bytes in network byte order: source IPv4, destination IPv4, number of bytes. A chunk of a stream may end
+// within a record, so the remainder is put before the next chunk. `lookupMany` reads the addresses from the buffer, one every
+// 12 bytes, and writes identities into an array that is reused, so nothing is allocated per address.
 import { IPCache, reservedIdentityName } from 'datapath-cache/ipcache';
 
 const RECORD_BYTES = 12;
 
 const ipcache = new IPCache();
-// In an agent OwnCluster and ClusterMesh write this; follow-mesh.ts shows how.
+// In an agent, OwnCluster and ClusterMesh write these claims; see follow-mesh.ts.
 ipcache.upsert('0.0.0.0/0', { identity: 2, source: 'local' });
 ipcache.upsert('10.1.0.0/16', { identity: 900, source: 'kvstore' });
 ipcache.upsert('10.1.2.3', {
@@ -17,7 +17,7 @@ ipcache.upsert('10.1.2.3', {
   k8s: { namespace: 'shop', podName: 'checkout-0' },
 });
 
-/** For people: the pod, the name of a reserved identity, or the number. */
+/** Returns the pod, the name of a reserved identity, or the number. */
 function nameOf(ip: string, identity: number): string {
   const pod = ipcache.lookup(ip)?.k8s;
   if (pod !== undefined) return `${pod.namespace}/${pod.podName}`;

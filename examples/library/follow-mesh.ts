@@ -1,10 +1,10 @@
-// Follows all clusters of a mesh, read-only, and prints what is where and every change of it.
+// Follows all clusters of a mesh, read-only, and prints the entries and every change.
 //
 //   follow-mesh.ts <folder>
 //
-// The folder holds an etcd configuration for each remote cluster, as Cilium has them: a file `west` that says
-// `endpoints: ["https://…"]`, and certificates. Files may come, change and go while the program runs. A cluster that is out of
-// reach keeps what it has said.
+// The folder contains an etcd configuration for each remote cluster, in the format of Cilium: a file `west` with
+// `endpoints: ["https://…"]`, and certificates. Files may be added, changed and deleted while the program runs. If a cluster is
+// unreachable, its last known state is kept.
 import {
   ClusterMesh,
   ConfigFolder,
@@ -27,7 +27,7 @@ const nodes = new NodeManager({ ...names, ...runtime, ipcache });
 const gate = new TurnGate({ clock: systemClock, nextTurn: setImmediate });
 const mesh = new ClusterMesh({
   ...{ ...names, clusterID: 0, ...runtime, gate, ipcache, services, nodes },
-  onReject: ({ message }) => console.error(message), // what a cluster says wrongly is left out, alone
+  onReject: ({ message }) => console.error(message), // only invalid values of a cluster are left out
 });
 const source = new ConfigFolder(folder, (config) => new EtcdBackend(config, runtime));
 const follower = new ConfigFollower({
@@ -35,7 +35,7 @@ const follower = new ConfigFollower({
   onProblem: (file, why) => console.error(`${folder}/${file}: ${why}`),
 });
 
-// First what is known, as changes; then every change. `onSynced` would say where the one ends and the other begins.
+// The current state first, as changes; then every change. `onSynced` is called in between.
 ipcache.subscribe({
   onChanges: (changes) => {
     for (const { kind, prefix, old, new: now } of changes) {
@@ -50,7 +50,7 @@ const interrupted = new Promise((resolve) => {
   for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, resolve);
 });
 await follower.start();
-const missing = await mesh.clustersSynced({ deadlineMs: 60_000 }); // counted from the last progress of each
+const missing = await mesh.clustersSynced({ deadlineMs: 60_000 }); // since the last progress of each cluster
 for (const name of missing)
   console.error(`cluster ${name}: ${mesh.statusOf(name)?.lastFailure ?? 'not complete'}`);
 const [web] = [...ipcache.entries()].filter(({ k8s }) => k8s?.podName === 'web-0');
@@ -58,6 +58,6 @@ console.log(`${mesh.names.join(', ')}: ${ipcache.size} prefixes, ${nodes.size} n
 if (web !== undefined) console.log(`${web.key} runs on ${web.hostIP}, says ${web.owner}`);
 
 await interrupted;
-await follower.stop(); // before the mesh: it would go on adding to it
-await mesh.stop(); // takes nothing away, here or there
+await follower.stop(); // before the mesh, because it would add clusters
+await mesh.stop(); // deletes nothing, neither here nor in the kvstores
 nodes.close();

@@ -1,8 +1,7 @@
-// Keeps a route to the pods of each node: what an agent does with nodes.
+// Keeps a route to the pods of each node.
 //
-// The node manager calls the handler for one node at a time, in order, and merges what changes meanwhile. A call that fails is
-// repeated with a backoff until it succeeds, so calls must be harmless when they are repeated. `old` is always what this handler
-// has been told last with success.
+// The node manager calls the handler for one node at a time, in order, and merges changes during a call. A failed call is
+// retried with a backoff until it succeeds, so calls must be idempotent. `old` is always the node of the last successful call.
 import {
   IPCache,
   type Node,
@@ -14,7 +13,7 @@ import {
 
 let attempts = 0;
 
-/** Stands for what changes the system: `ip route`, netlink, a BPF map. It may take its time, and fail. */
+/** Replace this with code that changes the system: `ip route`, netlink, a BPF map. It may be slow, and may fail. */
 async function route(command: string, node: Node): Promise<void> {
   attempts++;
   if (attempts === 2) throw new Error('the device is busy');
@@ -34,7 +33,7 @@ const routes: NodeHandler = {
 const nodes = new NodeManager({
   clusterName: 'west',
   localNodeName: 'n0',
-  ipcache: new IPCache(), // addresses of nodes are claimed there
+  ipcache: new IPCache(), // receives the addresses of nodes
   clock: systemClock,
   random: Math.random,
   onHandlerFault: ({ call, node, error, retryInMs }) => {
@@ -44,13 +43,13 @@ const nodes = new NodeManager({
 });
 const unsubscribe = nodes.subscribe(routes);
 
-/** Resolves when the handler is up to date. */
+/** Resolves when the handler has applied all nodes. */
 async function settled(): Promise<void> {
   while (nodes.status().handlers.some(({ pending }) => pending > 0))
     await new Promise((resolve) => setTimeout(resolve, 10));
 }
 
-// In an agent OwnCluster, ClusterMesh and Kubernetes say these.
+// In an agent, OwnCluster, ClusterMesh and Kubernetes write the nodes.
 const addresses = [{ type: 'InternalIP', ip: '192.168.0.1' }];
 const n1 = { cluster: 'west', name: 'n1', source: 'kvstore', addresses } as const;
 nodes.nodeUpdated({ ...n1, ipv4AllocCIDR: '10.1.1.0/24' });

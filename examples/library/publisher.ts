@@ -2,13 +2,13 @@
 //
 //   publisher.ts <endpoint>
 //
-// Keys are bound to leases that the client keeps alive. They go a quarter of an hour after the program was stopped or killed,
-// unless another life of it comes before; nodes stay. A reader keeps what it knew while there is no publisher.
+// Keys are bound to leases that the client keeps alive. They are deleted a quarter of an hour after the program was stopped or
+// killed, unless it is started again before that; nodes stay. Readers keep the last known state while no publisher runs.
 import { ClusterPublisher, EtcdBackend, systemClock } from 'datapath-cache';
 import { parseLabels } from 'datapath-cache/formats';
 
 const CLUSTER_ID = 1;
-/** The numbers that a cluster may allocate have its id above 16 bits of its own, which begin at 256. */
+/** Identities of a cluster contain its id above 16 bits. The lower part starts at 256. */
 const WEB = (CLUSTER_ID << 16) + 256;
 
 const [endpoint = 'http://127.0.0.1:2379'] = process.argv.slice(2);
@@ -17,8 +17,8 @@ const publisher = new ClusterPublisher({ backend, clusterName: 'west', clusterID
 const stop = new AbortController();
 for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => stop.abort());
 
-// It keeps the kvstore as it is told, until it is stopped: it tries again, and puts back what is lost with a lease or deleted by
-// others. What is to be may change at any time.
+// It keeps the kvstore equal to the desired state until it is stopped: it retries, and writes keys again that are lost with a
+// lease or deleted by others. The desired state may change at any time.
 const running = publisher.run(stop.signal);
 publisher.upsertNode({
   ...{ name: 'n1', addresses: [{ type: 'InternalIP', ip: '192.168.0.1' }] },
@@ -32,7 +32,7 @@ publisher.upsertIP({
   k8s: { namespace: 'shop', podName: 'web-0' },
 });
 
-// That was all: what an earlier life has left and this one has not said goes now, and readers find the cluster complete.
+// The state is complete: keys of an earlier run that are not desired are deleted, and readers consider the cluster complete.
 await Promise.race([publisher.markSynced(), running]);
 if (!stop.signal.aborted) console.log(`cluster west is published at ${endpoint}`);
 

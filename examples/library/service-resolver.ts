@@ -1,7 +1,7 @@
 // Resolves a service to its backends, over all clusters: `shop/checkout` and the name or number of a port.
 //
-// A service comes from the own Kubernetes; its backends come from there and, where it is annotated as global, from the remote
-// clusters of the mesh. With the affinity `local` those of other clusters are used only while there is none here.
+// A service is defined in the own Kubernetes cluster. Its backends are in this cluster and, if it is annotated as global, in the
+// remote clusters of the mesh. With the affinity `local`, remote backends are used only if there is no local one.
 import { parseEndpointSlice, parseService, ServiceCache } from 'datapath-cache';
 
 const services = new ServiceCache({ clusterName: 'west' });
@@ -16,7 +16,7 @@ function show(what: string): void {
   console.log(`${what}: ${where.sort().join(', ') || 'no backend'}`);
 }
 
-// As a Kubernetes API server gives them; what is wrong with them is said field by field.
+// Objects in the form of the Kubernetes API. Invalid fields are rejected one by one.
 const service = parseService({
   kind: 'Service',
   metadata: {
@@ -40,7 +40,7 @@ function localBackend(ready: boolean): void {
 }
 localBackend(true);
 
-// In an agent ClusterMesh says this.
+// In an agent, ClusterMesh writes this offer.
 const ports = new Map([['http', { port: 8080, protocol: 6 }]]);
 services.mergeExternalServiceUpdate({
   ...{ ...checkout, cluster: 'east', clusterID: 2, shared: true, includeExternal: true },
@@ -49,7 +49,7 @@ services.mergeExternalServiceUpdate({
   labels: new Map(),
   selector: new Map(),
 });
-// Until all that feeds it has been read once, a missing backend may still be on its way: listeners wait for this.
+// Until all inputs are complete, a missing backend may still arrive, so listeners wait for this call.
 services.markSynced();
 
 show('with a backend here');
@@ -58,6 +58,6 @@ show('while none is ready here');
 services.withdrawCluster('east');
 show('without the other cluster');
 
-// Which service stands behind an address, as a proxy asks.
+// Returns the service of an address, as a proxy needs it.
 const match = services.lookupFrontend('172.20.7.7', 80, 6);
 console.log(`172.20.7.7:80 is ${match?.id.namespace}/${match?.id.name}, ${match?.frontend.kind}`);

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Builds kube-apiserver 1.20.2 from Debian's source package with Debian's Go, both unpacked into the cache folder: nothing
-# is installed, no root is needed. About 8 minutes of CPU, 1.3 GB of memory and 2 GB of disk, of which 110 MB are kept.
-# Does nothing, quickly, when the binary is there. Prints its path.
-#   build.sh --keep   keeps the source tree as well, or gets it: bench/kubernetes/client-go is built from it
+# is installed, and root is not required. Uses about 8 minutes of CPU, 1.3 GB of memory and 2 GB of disk, and keeps 110 MB.
+# If the binary exists, does nothing. Prints its path.
+#   build.sh --keep   also keeps or downloads the source tree, from which bench/kubernetes/client-go is built
 set -euo pipefail
 
 keep=no
@@ -28,7 +28,7 @@ done
 mkdir -p "$work/lists/partial" "$work/archives" "$work/tools" "$(dirname "$binary")"
 cd "$work"
 
-# Sources of Debian 12 of its own, beside those of the machine.
+# A separate list of Debian 12 sources, in addition to those of the machine.
 cat >sources.list <<'LIST'
 deb http://deb.debian.org/debian bookworm main
 deb-src http://deb.debian.org/debian bookworm main
@@ -51,14 +51,14 @@ if [ ! -d source ]; then
   mv source.new source
 fi
 
-# Module mode fails ("updates to go.mod needed"): the tree is built in GOPATH mode, where its vendor folder is whole.
+# Module mode fails ("updates to go.mod needed"), so the tree is built in GOPATH mode, in which its vendor folder is complete.
 mkdir -p gopath/src/k8s.io
 ln -sfn "$work/source" gopath/src/k8s.io/kubernetes
 export GOROOT=$work/tools/usr/lib/go-1.19 GO111MODULE=off GOPATH=$work/gopath GOCACHE=$work/gocache CGO_ENABLED=0 GOFLAGS=
 export PATH=$GOROOT/bin:$PATH
 cd gopath/src/k8s.io/kubernetes
 
-# With Go from 1.18 on the vendored reflect2 1.0.1 crashes at the first custom resource.
+# With Go 1.18 or later, the vendored reflect2 1.0.1 crashes at the first custom resource.
 rm -rf vendor/github.com/modern-go/reflect2
 cp -r "$work/tools/usr/share/gocode/src/github.com/modern-go/reflect2" vendor/github.com/modern-go/
 touch "$work/whole"

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Runs an etcd and a kube-apiserver of their own on the loopback.
+# Runs a separate etcd and kube-apiserver on the loopback interface.
 #   start.sh FOLDER PORT         https at PORT, etcd at PORT+1 and PORT+2; prints one JSON line: url, ca, tokens, pids
 #   start.sh --apiserver FOLDER  starts the kube-apiserver again after it was killed
 #   start.sh --etcd FOLDER       starts the etcd again
 #   start.sh --stop FOLDER
-# What is in APISERVER_ARGS comes last, and so wins.
+# APISERVER_ARGS are the last arguments, so they override the others.
 set -euo pipefail
 
 binary=${XDG_CACHE_HOME:-$HOME/.cache}/datapath-cache/kube-apiserver-1.20.2/kube-apiserver
