@@ -14,6 +14,15 @@ done
 cache="$(cd "$(dirname "$0")/.." && pwd)/node_modules/.cache/promtool"
 promtool=''
 command -v promtool >/dev/null 2>&1 || [ -x "$cache/promtool" ] || promtool=' promtool'
+# The oldest TypeScript that programs may use. It is kept beside the modules, because both would be the command tsc.
+typescript="$(cd "$(dirname "$0")/.." && pwd)/node_modules/.cache/typescript-5.2.2"
+if [ ! -e "$typescript/node_modules/typescript/bin/tsc" ]; then
+  npm install --prefix "$typescript" --ignore-scripts --no-package-lock typescript@5.2.2 >/dev/null || {
+    echo 'ensure-tools: npm could not install typescript@5.2.2, which the tests of the package need' >&2
+    exit 1
+  }
+  echo 'ensure-tools: installed typescript@5.2.2'
+fi
 witnesses=''
 if [ "$(uname -s)" = Linux ]; then
   for witness in clang=clang bpftool=bpftool nft=nftables ip=iproute2 ss=iproute2 ping=iputils-ping unshare=util-linux; do

@@ -64,7 +64,11 @@ export type {
 export { IdentityAllocator } from './kvstore/allocator/identity-allocator.ts';
 export type { IdentityKeysOptions } from './kvstore/allocator/identity-keys.ts';
 export type { ReleaseOutcome } from './kvstore/allocator/local-keys.ts';
-export type { ClusterCapabilities, ClusterConfig } from './kvstore/codec/cluster-config.ts';
+export type {
+  ClusterCapabilities,
+  ClusterConfig,
+  EndpointSlicesExportMode,
+} from './kvstore/codec/cluster-config.ts';
 export type { IPIdentityPair, PodMetadata } from './kvstore/codec/ip-identity-pair.ts';
 export type { MeshResource } from './kvstore/codec/keys.ts';
 export type { ValueLimits } from './kvstore/codec/value.ts';

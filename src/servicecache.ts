@@ -5,6 +5,14 @@
 
 export type { List as ImmutableList, Map as ImmutableMap, Set as ImmutableSet } from 'immutable';
 export * from './engine-values.ts';
+export type {
+  ClusterEndpointSlice,
+  ClusterEndpointSliceKey,
+  EndpointConditions,
+  SliceAddressType,
+  SliceEndpoint,
+  SlicePort,
+} from './model/cluster-endpoint-slice.ts';
 export type { BackendZone, ClusterService, ClusterServiceKey } from './model/cluster-service.ts';
 export type { AnnouncedService } from './servicecache/announcement.ts';
 export type {
@@ -45,6 +53,7 @@ export type {
 export { createService } from './servicecache/service.ts';
 export type {
   MergeOutcome,
+  RemoteSliceID,
   RemoveOutcome,
   ServiceCacheOptions,
   UpdateServiceOutcome,

@@ -15,7 +15,7 @@ export interface CoalescingReaderOptions<T> {
  * size is limited by the number of keys (I11). `return` (leaving a `for await` loop), the signal and `close` end it, even while
  * `next` waits; waiting values are dropped.
  */
-export class CoalescingReader<V, T> implements AsyncIterableIterator<T, undefined> {
+export class CoalescingReader<V, T> implements AsyncIterableIterator<T> {
   /** Values for the consumer by key, in the order in which the keys were first added. */
   readonly waiting: KeyedQueue<string, V> = new KeyedQueue();
   readonly #options: CoalescingReaderOptions<T>;

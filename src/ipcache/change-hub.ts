@@ -102,10 +102,7 @@ export class ChangeHub {
   }
 
   /** Returns a reader that resumes after `from` if the changes since then are still held. */
-  read(
-    { from, signal }: ReadOptions,
-    snapshot: () => IPCacheSnapshot,
-  ): AsyncIterableIterator<ChangeBatch, undefined> {
+  read({ from, signal }: ReadOptions, snapshot: () => IPCacheSnapshot): AsyncIterableIterator<ChangeBatch> {
     this.#recent ??= new RecentChanges(RECENT_CHANGES, this.#revision);
     const missed = from !== undefined && from <= this.#revision ? this.#recent.since(from) : undefined;
     const reader = new ChangeReader({

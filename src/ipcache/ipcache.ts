@@ -281,7 +281,7 @@ export class IPCache extends CacheReads {
    * and if it falls too far behind, it receives a `resync` with the whole state. It ends if `signal` aborts or the consumer
    * stops. Revisions of different caches are unrelated.
    */
-  changes(options: ReadOptions = {}): AsyncIterableIterator<ChangeBatch, undefined> {
+  changes(options: ReadOptions = {}): AsyncIterableIterator<ChangeBatch> {
     assert(!this.#journal.inBatch, 'changes must not be called inside a batch');
     return this.#hub.read(options, () => this.snapshot());
   }

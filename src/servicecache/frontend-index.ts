@@ -88,7 +88,7 @@ export class FrontendIndex {
   }
 
   /** Returns all frontends, as formatted by {@link formatFrontend}. */
-  keys(): MapIterator<string> {
+  keys(): IterableIterator<string> {
     return this.#claims.keys();
   }
 

@@ -1,18 +1,32 @@
 import { spawnSync } from 'node:child_process';
-import { existsSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, realpathSync, rmSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { apiReference } from '../../scripts/api-reference.ts';
 import { Declarations, unnamed } from '../../scripts/declarations.ts';
-import { ENTRIES, MANIFEST, ROOT, type ScratchProject, scratchProject } from './support/packed.ts';
+import { ENTRIES, MANIFEST, packAll, ROOT, type ScratchProject, scratchProject } from './support/packed.ts';
+import { PROGRAMS } from './support/programs.ts';
 
 let project: ScratchProject;
+let engines: ScratchProject;
 
 beforeAll(() => {
-  project = scratchProject();
+  const tarballs = packAll();
+  project = scratchProject('datapath-cache', tarballs.main);
+  engines = scratchProject('@datapath-cache/engines', tarballs.engines);
+  tarballs.remove();
 });
 
-afterAll(() => project.remove());
+afterAll(() => {
+  project.remove();
+  engines.remove();
+});
+
+/** The compilers that programs may use, by version: the newest, and the oldest, which `scripts/ensure-tools.sh` installs. */
+const COMPILERS = {
+  newest: join(ROOT, 'node_modules/typescript/bin/tsc'),
+  oldest: join(ROOT, 'node_modules/.cache/typescript-5.2.2/node_modules/typescript/bin/tsc'),
+} as const;
 
 /** The declarations of an entry in the unpacked package. */
 function declarationsOf(entry: string): string {
@@ -64,19 +78,39 @@ function importMs(entry: string): number {
   return Number(stdout || Number.NaN);
 }
 
-/** What compiles in the project, with these compiler options beside the strict ones. */
-function compile(options: object): { readonly output: string; readonly files: readonly string[] } {
+/** What a compiler prints and reads for the programs of a project, with these options beside the strict ones. */
+function compile(
+  { folder, write }: ScratchProject,
+  compiler: keyof typeof COMPILERS,
+  options: object = {},
+): { readonly output: string; readonly files: readonly string[] } {
   const strict = { module: 'nodenext', target: 'es2022', strict: true, skipLibCheck: false, noEmit: true };
   const compilerOptions = { ...strict, types: [], listFiles: true, ...options };
-  project.write('tsconfig.json', JSON.stringify({ compilerOptions, include: ['*.ts'] }));
-  const { stdout } = spawnSync(join(ROOT, 'node_modules/.bin/tsc'), ['-p', project.folder], {
-    encoding: 'utf8',
-  });
+  write('tsconfig.json', JSON.stringify({ compilerOptions, include: ['*.ts'] }));
+  if (!existsSync(COMPILERS[compiler]))
+    return { output: `no ${COMPILERS[compiler]}: run sh scripts/ensure-tools.sh`, files: [] };
+  const { stdout } = spawnSync(process.execPath, [COMPILERS[compiler], '-p', folder], { encoding: 'utf8' });
   const lines = stdout.split('\n').filter((line) => line !== '');
   return {
     output: lines.filter((line) => !line.startsWith('/')).join('\n'),
     files: lines.filter((line) => line.startsWith('/')),
   };
+}
+
+/** Writes a program for each entry of a package. */
+function writePrograms({ entries, manifest, write }: ScratchProject): void {
+  for (const [i, entry] of entries.entries()) {
+    const program = PROGRAMS[entry.slice(manifest.name.length)];
+    write(`program${i}.ts`, program?.(entry) ?? `no program for ${entry}`);
+    write(`everything${i}.ts`, `import * as entry from '${entry}'; export { entry };`);
+  }
+}
+
+/** Bytes of all files below a folder. */
+function sizeOf(folder: string): number {
+  return readdirSync(folder, { recursive: true, encoding: 'utf8' })
+    .map((path) => statSync(join(folder, path)))
+    .reduce((sum, file) => sum + (file.isFile() ? file.size : 0), 0);
 }
 
 describe('the packed package, installed in another project', () => {
@@ -102,7 +136,7 @@ describe('the packed package, installed in another project', () => {
     ['ipcache', []],
     ['servicecache', ['immutable']],
     ['nodemanager', ['immutable']],
-    ['formats', ['node:buffer']],
+    ['formats', ['node:buffer', 'node:module']],
   ])('loads few modules for %s, quickly, and of other packages only %j', (entry, others) => {
     const loaded = loadedBy(join(project.installed, `dist/${entry}.js`));
     expect([...loaded].filter((name) => !name.startsWith('/'))).toEqual(others);
@@ -121,18 +155,18 @@ describe('the packed package, installed in another project', () => {
   });
 
   it.each([
-    ['as TypeScript sets them', {}],
-    ["with no more than the language's", { lib: ['es2022'] }],
-  ])('is declared without the types of Node, with every library checked: libraries %s', (_name, options) => {
-    project.write(
-      'consumer.ts',
-      ENTRIES.map((entry, i) => `import * as entry${i} from '${entry}'; export { entry${i} };`).join('\n'),
-    );
-    const { output, files: read } = compile(options);
-    expect(output).toBe('');
-    expect(read.filter((path) => path.includes('datapath-cache/dist/index.d.ts'))).toHaveLength(1);
-    expect(read.filter((path) => /@types\/|@grpc\/|\/etcd3\//.test(path))).toEqual([]);
-  });
+    ['the newest TypeScript', 'newest', {}],
+    ["the oldest TypeScript, and the language's libraries alone", 'oldest', { lib: ['es2022'] }],
+  ] as const)(
+    'compiles a program for each entry without the types of Node, with every library checked: %s',
+    (_name, compiler, options) => {
+      writePrograms(project);
+      const { output, files: read } = compile(project, compiler, options);
+      expect(output).toBe('');
+      expect(read.filter((path) => path.includes('datapath-cache/dist/index.d.ts'))).toHaveLength(1);
+      expect(read.filter((path) => /@types\/|@grpc\/|\/etcd3\//.test(path))).toEqual([]);
+    },
+  );
 
   it('compiles its own examples, with the types of Node', () => {
     const examples = readdirSync(join(project.installed, 'examples/library'));
@@ -140,7 +174,7 @@ describe('the packed package, installed in another project', () => {
     for (const name of programs)
       project.write(name, readFileSync(join(project.installed, 'examples/library', name), 'utf8'));
     const types = { types: ['node'], typeRoots: [join(ROOT, 'node_modules/@types')], skipLibCheck: true };
-    const { output } = compile({ ...types, noUncheckedIndexedAccess: true });
+    const { output } = compile(project, 'newest', { ...types, noUncheckedIndexedAccess: true });
     for (const name of programs) rmSync(join(project.folder, name));
     expect(output).toBe('');
     expect(programs.length).toBeGreaterThan(4);
@@ -219,4 +253,49 @@ describe('the packed package, installed in another project', () => {
     expect(manifest.repository.url).toContain('github.com/datapath-cache/datapath-cache');
     expect(manifest.dependencies.immutable).toBe('^5.0.0');
   });
+});
+
+describe('the engines alone, installed in another project', () => {
+  it('are the three engines and the formats, and can be imported', () => {
+    expect(engines.entries).toEqual(
+      ['ipcache', 'servicecache', 'nodemanager', 'formats'].map((name) => `@datapath-cache/engines/${name}`),
+    );
+    engines.write(
+      'import.js',
+      `for (const entry of ${JSON.stringify(engines.entries)}) console.log(Object.keys(await import(entry)).length > 0)`,
+    );
+    const run = spawnSync(process.execPath, ['import.js'], { cwd: engines.folder, encoding: 'utf8' });
+    expect(run).toMatchObject({ stderr: '', stdout: 'true\n'.repeat(4) });
+  });
+
+  // Libraries are not checked, because the declarations are those of the main package.
+  it.each(['newest', 'oldest'] as const)(
+    'compile a program for each entry with the %s TypeScript',
+    (compiler) => {
+      writePrograms(engines);
+      const { output, files: read } = compile(engines, compiler, { lib: ['es2022'], skipLibCheck: true });
+      expect(output).toBe('');
+      expect(read.filter((path) => path.includes('@types/'))).toEqual([]);
+    },
+  );
+
+  it('depend on immutable only, and take less than 3 MB with it', () => {
+    expect(engines.manifest.dependencies).toEqual({ immutable: MANIFEST.dependencies['immutable'] });
+    const immutable = realpathSync(join(engines.folder, 'node_modules/immutable'));
+    expect(sizeOf(engines.installed) + sizeOf(immutable)).toBeLessThan(3e6);
+  });
+
+  it.runIf(process.versions.node.startsWith('20.'))(
+    'reject a compressed endpoint slice on a Node.js without zstd, and name the package that reads it',
+    () => {
+      engines.write(
+        'slice.js',
+        `import { decodeClusterEndpointSlice } from '@datapath-cache/engines/formats';
+         const frame = Buffer.from('28b52ffd60e8024d00001061610100e32b8005', 'hex');
+         console.log(JSON.stringify(decodeClusterEndpointSlice('cilium/state/endpointslices/v1/west/shop/a', frame)));`,
+      );
+      const { stdout } = spawnSync(process.execPath, ['slice.js'], { cwd: engines.folder, encoding: 'utf8' });
+      expect(stdout).toContain('requires Node.js 22.15 or later, or the package fzstd');
+    },
+  );
 });

@@ -22,10 +22,15 @@ const native: Partial<NativeZstd> = load('node:zlib');
 /** Loaded with the first compressed frame, because most meshes have none. */
 let loaded: Fzstd | undefined;
 
-function fzstd(): Fzstd {
-  const found: Fzstd = loaded ?? load('fzstd');
-  loaded = found;
-  return found;
+/** Returns the decoder of the package, and rejects the frame if it is not installed, as with `@datapath-cache/engines`. */
+function fzstd(frame: Uint8Array): Fzstd {
+  try {
+    const found: Fzstd = loaded ?? load('fzstd');
+    loaded = found;
+    return found;
+  } catch {
+    return refused(frame, 'requires Node.js 22.15 or later, or the package fzstd');
+  }
 }
 
 /** Rejects a frame that a decoder has refused. */
@@ -37,7 +42,7 @@ function refused(frame: Uint8Array, error: unknown): never {
 function* decompressBlocks(frame: Uint8Array, { limit, ends }: ZstdFrame): Generator<undefined, Uint8Array> {
   const chunks: Uint8Array[] = [];
   let size = 0;
-  const decoder = new (fzstd().Decompress)((chunk) => {
+  const decoder = new (fzstd(frame).Decompress)((chunk) => {
     size += chunk.length;
     chunks.push(chunk);
   });

@@ -12,11 +12,13 @@ import {
 import { tmpdir } from 'node:os';
 import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { packEngines } from '../../../scripts/pack-engines.ts';
 
 /** The folder of this repository. */
 export const ROOT: string = fileURLToPath(new URL('../../..', import.meta.url));
 
-interface Manifest {
+/** The part of a manifest that tests read. */
+export interface Manifest {
   readonly name: string;
   readonly version: string;
   readonly files: readonly string[];
@@ -27,16 +29,24 @@ interface Manifest {
 /** The manifest of this package. */
 export const MANIFEST: Manifest = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'));
 
-/** What a program may import: `datapath-cache`, `datapath-cache/ipcache`, … */
-export const ENTRIES: readonly string[] = Object.entries(MANIFEST.exports)
-  .filter(([, target]) => typeof target === 'object')
-  .map(([name]) => `datapath-cache${name.slice(1)}`);
+/** Returns the names that a program may import: `datapath-cache`, `datapath-cache/ipcache`, … */
+function entriesOf({ name, exports }: Manifest): readonly string[] {
+  return Object.entries(exports)
+    .filter(([, target]) => typeof target === 'object')
+    .map(([path]) => `${name}${path.slice(1)}`);
+}
 
-/** A project of somebody else in which the package has been installed as it would be published. */
+/** What a program may import of this package. */
+export const ENTRIES: readonly string[] = entriesOf(MANIFEST);
+
+/** A project of somebody else in which a package has been installed as it would be published. */
 export interface ScratchProject {
   readonly folder: string;
   /** Where the package is. */
   readonly installed: string;
+  readonly manifest: Manifest;
+  /** What a program may import of it. */
+  readonly entries: readonly string[];
   write(name: string, text: string): void;
   remove(): void;
 }
@@ -54,11 +64,17 @@ function copyBuild(source: string): void {
   cpSync(built, join(source, 'dist'), { recursive: true, filter: hasSource });
 }
 
-/** Packs the package, which builds it, and installs it in an empty project with the dependencies that it names. */
-export function scratchProject(): ScratchProject {
+/** The tarballs of both packages, made from one build of a copy of this repository. */
+export interface Tarballs {
+  readonly main: string;
+  readonly engines: string;
+  remove(): void;
+}
+
+/** Packs the package, which builds it, and then the engines of that build. */
+export function packAll(): Tarballs {
   const root = mkdtempSync(join(tmpdir(), 'dpcache-packed-'));
-  const [source, folder] = [join(root, 'source'), join(root, 'project')];
-  const installed = join(folder, 'node_modules/datapath-cache');
+  const source = join(root, 'source');
   const inputs = ['src', 'ui', 'scripts', 'package.json', 'tsconfig.json', 'tsconfig.build.json'];
   for (const name of [...inputs, ...MANIFEST.files]) {
     if (name !== 'dist' && !name.startsWith('!'))
@@ -67,15 +83,29 @@ export function scratchProject(): ScratchProject {
   copyBuild(source);
   symlinkSync(join(ROOT, 'node_modules'), join(source, 'node_modules'));
   execFileSync('npm', ['pack', '--pack-destination', root], { cwd: source, stdio: 'pipe' });
+  return {
+    main: join(root, `${MANIFEST.name}-${MANIFEST.version}.tgz`),
+    engines: packEngines(source, root),
+    remove: () => rmSync(root, { recursive: true, force: true }),
+  };
+}
+
+/** Installs a tarball in an empty project, with the dependencies that its manifest names. */
+export function scratchProject(name: string, tarball: string): ScratchProject {
+  const folder = mkdtempSync(join(tmpdir(), 'dpcache-project-'));
+  const installed = join(folder, 'node_modules', name);
   mkdirSync(installed, { recursive: true });
-  const tarball = join(root, `${MANIFEST.name}-${MANIFEST.version}.tgz`);
   execFileSync('tar', ['xzf', tarball, '-C', installed, '--strip-components=1']);
-  for (const name of Object.keys(MANIFEST.dependencies)) {
-    const link = join(folder, 'node_modules', name);
+  const manifest: Manifest = JSON.parse(readFileSync(join(installed, 'package.json'), 'utf8'));
+  for (const dependency of Object.keys(manifest.dependencies)) {
+    const link = join(folder, 'node_modules', dependency);
     mkdirSync(dirname(link), { recursive: true });
-    symlinkSync(join(ROOT, 'node_modules', name), link);
+    symlinkSync(join(ROOT, 'node_modules', dependency), link);
   }
-  const write = (name: string, text: string): void => writeFileSync(join(folder, name), text);
+  const write = (file: string, text: string): void => writeFileSync(join(folder, file), text);
   write('package.json', '{ "type": "module" }');
-  return { folder, installed, write, remove: () => rmSync(root, { recursive: true, force: true }) };
+  return {
+    ...{ folder, installed, manifest, entries: entriesOf(manifest), write },
+    remove: () => rmSync(folder, { recursive: true, force: true }),
+  };
 }
