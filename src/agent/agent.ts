@@ -153,7 +153,7 @@ export class Agent implements ReadModel, PlayStage {
   }
 
   /**
-   * Runs the steps of the start, `first` before its own. Resolves when the first sync is complete or has timed out, and returns one
+   * Runs the steps of the start, `first` before its own. Resolves when the initial sync is complete or has timed out, and returns one
    * sentence for each incomplete input. Throws `InputError` if an input cannot be used. May be called once only.
    */
   async start(signal: AbortSignal, first: readonly Step[] = []): Promise<readonly string[]> {
@@ -234,7 +234,7 @@ export class Agent implements ReadModel, PlayStage {
   }
 
   /**
-   * Releases the restored state of a cluster if its sources are complete. Does nothing before the end of the first sync, because
+   * Releases the restored state of a cluster if its sources are complete. Does nothing before the end of the initial sync, because
    * another source may still provide the missing entries.
    */
   #look(cluster: string): void {
@@ -292,7 +292,7 @@ export class Agent implements ReadModel, PlayStage {
     };
   }
 
-  /** Returns a signal that fires when the timeout of the first sync has elapsed. Disposing cancels the timer. */
+  /** Returns a signal that fires when the timeout of the initial sync has elapsed. Disposing cancels the timer. */
   #timeout(): { readonly signal: AbortSignal } & Disposable {
     const controller = new AbortController();
     const { timeoutMs } = this.#options;

@@ -50,7 +50,7 @@ export class ClusterReport {
   }
 
   /**
-   * Starts with the current state. Clusters that are not ready now are not logged again, because the first sync has reported them.
+   * Starts with the current state. Clusters that are not ready now are not logged again, because the initial sync has reported them.
    */
   start(): void {
     const since = this.#clock.now();

@@ -76,7 +76,7 @@ export class DatapathKeeper implements DatapathModel {
     };
   }
 
-  /** Marks the first sync as complete, so that found items may be released. Idempotent. */
+  /** Marks the initial sync as complete, so that found items may be released. Idempotent. */
   firstSyncOver(): void {
     this.#isSynced = true;
     this.#look();

@@ -46,7 +46,7 @@ const READ_MS = 180_000;
 const REACH_MS = 30_000;
 
 /**
- * Maximum time without progress of the first sync of a cluster before the agent starts without the missing state. A kvstore in
+ * Maximum time without progress of the initial sync of a cluster before the agent starts without the missing state. A kvstore in
  * memory has no more events after a short silence; over a network (SEMANTICS 8) this takes longer to know.
  */
 const PATIENCE_MS = { memory: 5_000, etcd: 180_000 };
@@ -148,7 +148,7 @@ export class MeshFeed {
     };
   }
 
-  /** Returns the step that waits for the first sync of the own cluster, each resource by its progress. */
+  /** Returns the step that waits for the initial sync of the own cluster, each resource by its progress. */
   ownSync(timeout: AbortSignal): Step {
     return {
       name: 'initial sync of the own cluster',
@@ -160,7 +160,7 @@ export class MeshFeed {
     };
   }
 
-  /** Returns the step that waits for the first sync of the remote clusters, each by its progress. */
+  /** Returns the step that waits for the initial sync of the remote clusters, each by its progress. */
   remoteSync(timeout: AbortSignal): Step {
     return {
       name: 'initial sync of the remote clusters',
@@ -173,7 +173,7 @@ export class MeshFeed {
     };
   }
 
-  /** Ends the first sync: the own etcd gets its usual request rate, and problems are reported individually from now on. */
+  /** Ends the initial sync: the own etcd gets its usual request rate, and problems are reported individually from now on. */
   synced(): void {
     this.#synced = true;
     this.#etcd?.bootstrapped();
@@ -309,7 +309,7 @@ export class MeshFeed {
     const source = new ConfigFolder(path, (config) => new EtcdBackend(config, { clock, random, rateLimit }));
     const onProblem = (name: string, why: string): void => {
       const problem = rejection('unusable-config', 'file', name, why, `--clustermesh-config ${path}`);
-      // Before the end of the first sync, the problems are reported with the incomplete inputs.
+      // Before the end of the initial sync, the problems are reported with the incomplete inputs.
       if (this.#synced) onReject(problem);
       else count(problem);
     };

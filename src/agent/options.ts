@@ -62,7 +62,7 @@ export interface AgentOptions {
   readonly network: NodeConfiguration;
   /** Path of the etcd configuration of the own kvstore, for kvstore `etcd`. */
   readonly kvstoreConfig?: string | undefined;
-  /** Rates of requests to each etcd. `bootstrapQps` applies to the own one until the end of the first sync. */
+  /** Rates of requests to each etcd. `bootstrapQps` applies to the own one until the end of the initial sync. */
   readonly rateLimit?: RateLimitOptions | undefined;
   /** Folder with an etcd configuration for each remote cluster. */
   readonly clustermeshConfig?: string | undefined;
@@ -70,7 +70,7 @@ export interface AgentOptions {
   readonly serviceTTLMs?: number | undefined;
   /** Keep the state of the own kvstore while it has lost its configuration; default true. See `OwnClusterOptions`. */
   readonly failStatic?: boolean | undefined;
-  /** Maximum duration of the first sync; default: unlimited while it makes progress. */
+  /** Maximum duration of the initial sync; default: unlimited while it makes progress. */
   readonly timeoutMs?: number | undefined;
   /** Folder of checkpoints, which are restored after a restart. Default: none. */
   readonly stateDir?: string | undefined;

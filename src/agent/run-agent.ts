@@ -26,7 +26,7 @@ export interface AgentSettings extends ReloadedSettings {
   readonly rateLimit: RateLimitOptions | undefined;
 }
 
-/** An agent after its first sync. */
+/** An agent after its initial sync. */
 interface RunningAgent {
   readonly agent: Agent;
   readonly api: AgentApi;
@@ -42,8 +42,8 @@ export interface ShowContext extends RunContext {
 }
 
 /**
- * Runs an agent until `use` has settled. Calls it when the first sync is complete or has stalled. Throws `InputError` if the signal
- * fires before the first sync is complete, because there is nothing to show then.
+ * Runs an agent until `use` has settled. Calls it when the initial sync is complete or has stalled. Throws `InputError` if the signal
+ * fires before the initial sync is complete, because there is nothing to show then.
  */
 function withAgent<T>(
   options: AgentOptions,
@@ -65,7 +65,7 @@ function withAgent<T>(
 /** `complete` if all sources were complete. */
 export type Completeness = 'complete' | 'incomplete';
 
-/** Prints the state after the first sync, as text or as a `StateDocument`. */
+/** Prints the state after the initial sync, as text or as a `StateDocument`. */
 export function printState(
   options: AgentOptions,
   format: 'text' | 'json',
@@ -85,7 +85,7 @@ export interface Asked<T> {
   readonly complete: boolean;
 }
 
-/** Calls `use` with an agent that has completed its first sync. Stops the agent afterwards. */
+/** Calls `use` with an agent that has completed its initial sync. Stops the agent afterwards. */
 export function askMesh<T>(
   options: AgentOptions,
   use: (ask: Ask) => Promise<T>,

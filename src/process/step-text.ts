@@ -4,7 +4,7 @@ function seconds(ms = 0): string {
   return `${Math.round(ms / 1000)} s`;
 }
 
-/** Describes a step without progress: `manifests: not further for 15 s: --manifests a.yaml is being read`. */
+/** Describes a step without progress: `manifests: no progress for 15 s: reading --manifests a.yaml`. */
 export function standsStill({ name, idleMs, waitsFor }: StepDocument): string {
   const what = waitsFor.length === 0 ? '' : `: ${waitsFor.join('; ')}`;
   return `${name}: no progress for ${seconds(idleMs)}${what}`;

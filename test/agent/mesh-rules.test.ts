@@ -157,7 +157,9 @@ describe('an entry of a kvstore', () => {
         ...{ encryptKey: 3, hostIP: '192.168.0.1', identity: 300, namespace: 'shop', podName: 'web-1' },
         namedPorts: { p0: '82/132', p1: '81/17', p2: '80/6' },
       },
-      '10.0.0.8/32': { encryptKey: 0, identity: 300, namespace: 'shop', podName: 'web-1' },
+      '10.0.0.8/32': {
+        ...{ encryptKey: 0, identity: 300, namespace: 'shop', podName: 'web-1', serviceAccount: 'x' },
+      },
     });
   });
 
