@@ -246,6 +246,7 @@ describe('the packed package, installed in another project', () => {
     expect(sources.filter((text) => /cilium-1\.8/.test(text))).toEqual([]);
     expect(files('.test.js')).toEqual([]);
     expect(files('.tsbuildinfo')).toEqual([]);
+    expect(files('.md').filter((path) => path.startsWith('docs/api'))).toEqual([]);
   });
 
   it('contains its repository', () => {
