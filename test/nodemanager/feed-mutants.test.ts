@@ -159,7 +159,7 @@ describe('a broken feed is detected', () => {
     ['one that undoes nothing', rig((options) => new Trusting(options))],
     ['one that hurries the configuration', rig((options) => new Hasty(options))],
   ])('%s', async (_, make) => {
-    const run = await fc.check(I1_asynchronousHandlersCatchUp(make));
+    const run = await fc.check(I1_asynchronousHandlersCatchUp(make), { endOnFailure: true });
     expect(run.failed).toBe(true);
   });
 
@@ -168,7 +168,7 @@ describe('a broken feed is detected', () => {
     ['one that lets calls run on', rig((options) => new Silent(options))],
     ['one that keeps those who wait', rig((options) => new Forgetful(options))],
   ])('%s', async (_, make) => {
-    const run = await fc.check(stoppingEndsEverything(make));
+    const run = await fc.check(stoppingEndsEverything(make), { endOnFailure: true });
     expect(run.failed).toBe(true);
   });
 });

@@ -150,7 +150,10 @@ const MUTANTS: readonly { readonly name: string; readonly law: Law; readonly mut
 
 describe('a broken engine is detected', () => {
   it.each(MUTANTS)('$name', async ({ law, mutant: Broken }) => {
-    const run = await fc.check(law((nodePorts) => new Broken(nodePorts), true));
+    const run = await fc.check(
+      law((nodePorts) => new Broken(nodePorts), true),
+      { endOnFailure: true },
+    );
     expect(run.failed).toBe(true);
   });
 });
