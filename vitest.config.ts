@@ -5,14 +5,22 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node';
 /** What takes minutes, or a kube-apiserver, has configurations of its own. */
 const ELSEWHERE = ['test/long/**', 'test/apiserver/**'];
 
-/** Tests of what is pure, or talks to servers in the same process: they leave nothing behind that another could see. */
+/**
+ * Tests that leave nothing behind that another could see: of what is pure, and of servers and processes that they end. Isolated
+ * are those that use the kernel, count objects of the heap or file descriptors, or send signals.
+ */
 const PURE = [
+  'test/*.test.ts',
   'test/{base,columns,net,lpm,model,ipcache,servicecache,nodemanager,metadata,restore,conformance,k8s}/**/*.test.ts',
-  'test/{agent,api,client,process,recording}/**/*.test.ts',
+  'test/{agent,api,bench,client,lint,mutate,process,recording,scripts}/**/*.test.ts',
   'test/cli/{bad-input,completion,configuration,mesh-options,once,operations,operator,output,questions,reload,restore-inspect,running-agent,start-up}.test.ts',
-  'test/{clustermesh,kvstore,operator}/*.test.ts',
+  'test/{clustermesh,datapath,kvstore,operator}/*.test.ts',
+  'test/datapath/linux/{clean-tables,delete-hold,kept-table,key-queue,linux-datapath,probe}.test.ts',
+  'test/datapath/linux/{bpf/images,netlink/codecs,paths/paced-task,paths/reserved-prefixes,services/desired-services}.test.ts',
   'test/kvstore/{allocator,codec,memory,session,stores,watch}/*.test.ts',
+  'test/kvstore/{chaos/sequence-checker,etcd/!(etcd-contract|etcd-streams)}.test.ts',
   'test/operator/{collect,elect,kvstoremesh,publish,slices}/*.test.ts',
+  'test/package/bundles.test.ts',
 ];
 
 /** What takes ten seconds and more, the longest first. */
@@ -39,6 +47,7 @@ class SlowestFirst extends BaseSequencer {
 const config: ViteUserConfig = defineConfig({
   test: {
     setupFiles: ['test/property-runs.ts'],
+    globalSetup: ['test/cli/support/bundle-program.ts'],
     // The longest test takes about 20 s alone: five times that on a machine with much else to do. More property runs take longer.
     testTimeout: process.env['PROPERTY_RUNS'] === undefined ? 120_000 : 600_000,
     // Hooks start etcds and browsers.
@@ -60,10 +69,7 @@ const config: ViteUserConfig = defineConfig({
           name: 'isolated',
           include: ['test/**/*.test.ts'],
           exclude: [...ELSEWHERE, ...PURE],
-          globalSetup: [
-            'test/datapath/linux/support/look-for-leftovers.ts',
-            'test/cli/support/bundle-program.ts',
-          ],
+          globalSetup: ['test/datapath/linux/support/look-for-leftovers.ts'],
         },
       },
     ],
