@@ -34,6 +34,11 @@ export interface SyncStoreOptions {
    * events and states of its own watch: see {@link SyncStore.observed} and {@link SyncStore.watchState}.
    */
   readonly follow?: boolean | undefined;
+  /**
+   * Watches the folder of the canary, to put it back if another client deletes it. Default true. If false, the owner must pass the
+   * events of its own watch: see {@link SyncStore.canaryObserved}.
+   */
+  readonly followCanary?: boolean | undefined;
   /** Slices the work of a repeated `run` over all keys. Default: not sliced. */
   readonly gate?: TurnGate | undefined;
 }
@@ -247,6 +252,13 @@ export class SyncStore {
     }
   }
 
+  /** Receives an event of a watch of the canary. Call it for each event if `followCanary` is false. Ignores other keys. */
+  canaryObserved({ type, key }: WatchEvent): void {
+    if (key !== this.#options.canary) return;
+    if (type !== 'delete') this.#contested.cancel(CANARY);
+    else if (this.#isCanaryTrue) this.#contested.deleted(CANARY);
+  }
+
   /** Declares the content complete. Resolves when all writes queued before have landed and the canary is written. */
   markSynced(): Promise<void> {
     const written = this.#canaries.add();
@@ -296,14 +308,10 @@ export class SyncStore {
 
   /** Follows the canary. Only a deleted one is put back, because its value does not matter. */
   async #followCanary(signal: AbortSignal): Promise<void> {
-    const { canary } = this.#options;
+    const { canary, followCanary = true } = this.#options;
     const folder = canary?.slice(0, canary.lastIndexOf('/') + 1) ?? '';
-    if (folder === '') return; // because only a prefix that ends in a slash can be watched
-    await this.#watch(folder, signal, ({ type, key }) => {
-      if (key !== canary) return;
-      if (type !== 'delete') this.#contested.cancel(CANARY);
-      else if (this.#isCanaryTrue) this.#contested.deleted(CANARY);
-    });
+    if (folder === '' || !followCanary) return; // only a prefix that ends in a slash can be watched
+    await this.#watch(folder, signal, (event) => this.canaryObserved(event));
   }
 
   async #watch(prefix: string, signal: AbortSignal, observe: (event: WatchEvent) => void): Promise<void> {
@@ -508,6 +516,7 @@ checkArguments(SyncStore, {
   delete: { name: TEXT },
   invalidate: { name: TEXT },
   observed: { name: TEXT, event: objectWith({ type: TEXT, value: BYTES, modRevision: NUMBER }) },
+  canaryObserved: { event: objectWith({ type: TEXT, key: TEXT }) },
   watchState: { state: TEXT, signal: SIGNAL },
   run: { signal: SIGNAL },
 });

@@ -13,6 +13,7 @@ import {
   clusterConfigKey,
   MESH_RESOURCES,
   type MeshResource,
+  syncedPrefix,
 } from '../../kvstore/codec/keys.ts';
 import { SyncStore, type SyncStoreStatus } from '../../kvstore/stores/sync-store.ts';
 import { Mirror, type MirrorOptions } from './mirror.ts';
@@ -176,7 +177,16 @@ export class MirrorStores extends ResourceStores {
     const running = [...this.#mirrors].map(([resource, mirror]) =>
       this.#tasks.runWithRestart(resource, (signal) => mirror.run(signal), { signal: stop.signal }),
     );
+    const follow = (signal: AbortSignal): Promise<void> => this.#followCanaries(signal);
+    running.push(this.#tasks.runWithRestart('canaries', follow, { signal: stop.signal }));
     this.#writing = { stop, ended: Promise.all(running) };
+  }
+
+  /** Follows the local canaries of all resources with one watch. */
+  async #followCanaries(signal: AbortSignal): Promise<void> {
+    const { cluster, local } = this.#options;
+    for await (const events of local.watch(syncedPrefix(cluster), { signal }))
+      for (const event of events) for (const mirror of this.#mirrors.values()) mirror.canaryObserved(event);
   }
 
   async #stopWriting(): Promise<void> {

@@ -2,7 +2,7 @@ import type { Clock, Random } from '../../base/clock.ts';
 import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
 import type { StoreHooks } from '../../clustermesh/resource-stores.ts';
 import { type MeshResource, resourcePrefix, syncedKey } from '../../kvstore/codec/keys.ts';
-import type { KvstoreBackend } from '../../kvstore/session/backend.ts';
+import type { KvstoreBackend, WatchEvent } from '../../kvstore/session/backend.ts';
 import type { KeyValue } from '../../kvstore/session/transport.ts';
 import { SyncStore, type SyncStoreStatus } from '../../kvstore/stores/sync-store.ts';
 import { WatchStore } from '../../kvstore/stores/watch-store.ts';
@@ -57,6 +57,11 @@ export class Mirror {
   /** True if the local canary was written since this resource was started. */
   get isSynced(): boolean {
     return this.#isSynced;
+  }
+
+  /** Receives an event of the local canaries of the cluster. The owner must pass each of them. */
+  canaryObserved(event: WatchEvent): void {
+    this.#sync.canaryObserved(event);
   }
 
   /** Returns the state of the writes into the local kvstore. */
@@ -145,7 +150,7 @@ export class Mirror {
     const { local: backend, clock, random, gate } = this.#options;
     return new SyncStore({
       ...{ backend, prefix: this.#prefix, canary: this.#canary, clock, random, gate },
-      batched: true,
+      ...{ batched: true, followCanary: false },
     });
   }
 }

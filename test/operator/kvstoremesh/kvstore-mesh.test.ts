@@ -117,6 +117,20 @@ describe('the copy of a cluster', () => {
     },
   );
 
+  it('is followed by one watch per resource, and one for all canaries (regression: by one more per resource)', async () => {
+    await copy();
+    const prefixes = copied.backend.status().watches.map(({ prefix }) => prefix);
+    expect(prefixes.toSorted()).toEqual([
+      ...[
+        'cilium/.initlock/leases/',
+        'cilium/cache/identities/v1/a/id/',
+        'cilium/cache/ip/v1/a/',
+        'cilium/cache/nodes/v1/a/',
+      ],
+      ...['cilium/cache/services/v1/a/', 'cilium/cluster-config/', 'cilium/synced/a/'],
+    ]);
+  });
+
   it('is restored within a second if another client overwrites or deletes it (regression: never)', async () => {
     await copy();
     const before = copied.copy();
