@@ -103,6 +103,7 @@ class DemoCluster {
       spec: { addresses },
     });
     await this.#put('/api/v1/nodes', { metadata: { name: `${this.name}-node` } });
+    await this.#put('/api/v1/namespaces', { metadata: { name: 'shop' } });
     await this.share(false);
     await this.serve(10);
     run(`operator ${this.name}`, process.execPath, [
