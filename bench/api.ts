@@ -23,41 +23,41 @@ import { delayDuring, type LoopDelay } from './loop-delay.ts';
 import { liveBytes } from './meter.ts';
 import { short, textTable } from './text-table.ts';
 
-/** What to measure. */
+/** Parameters of the bench. */
 export interface ApiBenchOptions {
   /** Prefixes; default 1,000,000. */
   readonly n?: number | undefined;
-  /** Prints nothing when true: the caller shows the result. */
+  /** If true, prints nothing: the caller prints the result. */
   readonly json?: boolean | undefined;
 }
 
-/** Milliseconds, of many. */
+/** Milliseconds, over many samples. */
 interface Spread {
   readonly p50: number;
   readonly p99: number;
 }
 
-/** What {@link benchApi} measured. */
+/** The result of {@link benchApi}. */
 export interface ApiBenchReport {
   readonly prefixes: number;
   readonly seconds: number;
   readonly changesPerSecond: number;
-  /** How long after its time a change was in the engines, listeners told. */
+  /** Delay of a change until it was in the engines and listeners were notified. */
   readonly lag: Spread;
   readonly loop: LoopDelay;
-  /** The same by the agent's own CPU time: what others on the machine do not add to. */
+  /** The same in CPU time of the agent, which other processes of the machine do not increase. */
   readonly heldUp: Spread;
   /** CPU time of the agent, of a second. */
   readonly cpu: number;
-  /** Processes that wanted to run, on average over a minute: at the beginning, and after the load. */
+  /** Load average over one minute: at the beginning, and after the load. */
   readonly load: readonly [before: number, after: number];
-  /** What lives after the run, more than before it, in bytes. */
+  /** Growth of the live memory during the run, in bytes. */
   readonly growth: number;
   readonly clients: LoadReport;
-  /** What a monitor that never reads costs while all that goes on, in bytes; and what was said meanwhile. */
+  /** Memory for a monitor that never reads during the load, and the size of the changes during that time, in bytes. */
   readonly deafBytes: number;
   readonly deafChanges: number;
-  /** A page of 1,000 prefixes, from the request to the whole answer, over a connection. */
+  /** A page of 1,000 prefixes, from the request to the end of the answer, over a connection. */
   readonly page: Spread;
   /** CPU time of the agent for a page, in milliseconds. */
   readonly pageCPU: number;
@@ -100,7 +100,7 @@ class BenchModel implements ReadModel {
     rejected: { total: 0, byReason: {}, recent: [] },
   });
 
-  /** Writes a prefix as no write before has. */
+  /** Writes a prefix with a new value. */
   write(number: number): void {
     const identity = 256 + (this.#written++ % 65_521);
     const ip = `10.${(number >> 16) & 255}.${(number >> 8) & 255}.${number & 255}`;
@@ -115,7 +115,7 @@ function spread(values: readonly number[]): Spread {
   return { p50: at(0.5), p99: at(0.99) };
 }
 
-/** Writes changes when their time has come, and says how late each batch of a millisecond was done. */
+/** Writes changes at their times, and returns the delay of each batch of a millisecond. */
 async function flow(model: BenchModel, prefixes: number, seconds: number): Promise<readonly number[]> {
   const late: number[] = [];
   const begun = performance.now();
@@ -141,7 +141,7 @@ async function clients<R extends LoadReport | PagesReport>(
   return JSON.parse(await text(child.stdout));
 }
 
-/** Milliseconds of CPU time that the agent needs for `work`. */
+/** Returns the milliseconds of CPU time that the agent uses for `work`. */
 async function cpuOf(work: () => Promise<void>): Promise<number> {
   const before = process.cpuUsage();
   await work();
@@ -152,8 +152,8 @@ async function cpuOf(work: () => Promise<void>): Promise<number> {
 const LOOK_MS = 5;
 
 /**
- * Looks every 5 ms at how much CPU time has gone since the look before, and says what was more than that: how long the agent
- * held up its own event loop, however late it was let run. Its helper threads count, too.
+ * Reads every 5 ms the CPU time used since the last read, and returns the excess over 5 ms: the time for which the agent blocked
+ * its own event loop, even if the machine is busy. Its helper threads count, too.
  */
 async function heldUpDuring(work: () => Promise<void>): Promise<Spread> {
   const held: number[] = [];
@@ -201,7 +201,7 @@ function render(report: ApiBenchReport): string {
   ].join('\n');
 }
 
-/** Measures the API of an agent that is asked, watched and changed at the same time. */
+/** Measures the API of an agent during concurrent requests, monitors and changes. */
 export async function benchApi(options: ApiBenchOptions = {}): Promise<ApiBenchReport> {
   const prefixes = options.n ?? DEFAULT_PREFIXES;
   const model = new BenchModel();
@@ -224,7 +224,7 @@ export async function benchApi(options: ApiBenchOptions = {}): Promise<ApiBenchR
   const pageCPU = await cpuOf(async () => {
     page = await clients<PagesReport>({ url, pages: PAGES });
   });
-  for (let i = 0; i < 70_000; i++) model.write(i % prefixes); // as many as are held
+  for (let i = 0; i < 70_000; i++) model.write(i % prefixes); // the maximum number of kept snapshots
   const load = { url, prefixes, monitors: MONITORS, requestsPerSecond: REQUESTS_PER_SECOND };
   await Promise.all([clients<LoadReport>({ ...load, seconds: 3 }), flow(model, prefixes, 3)]);
   const before = await liveBytes();

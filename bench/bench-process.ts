@@ -6,12 +6,12 @@ import { fileURLToPath } from 'node:url';
 import type { BenchOptions } from './catalog.ts';
 
 const SCRIPT = fileURLToPath(new URL('./run-one.js', import.meta.url));
-/** Most of the machine's memory, in MiB: Node itself would stop at 4 GiB, too little for 10,000,000 entries. */
+/** Most of the memory of the machine, in MiB. The default limit of Node is 4 GiB, too little for 10,000,000 entries. */
 const HEAP_MIB: number = Math.floor((totalmem() / 2 ** 20) * 0.8);
 
 /**
- * Runs one bench in a process of its own, so that no bench finds a heap or compiled code that another one left.
- * Gives its exit status and, when it is to be captured, what it printed.
+ * Runs one bench in a separate process, so that no bench is affected by the heap or compiled code of another one. Returns its
+ * exit status and, if captured, its output.
  */
 export async function runBench(
   name: string,

@@ -1,16 +1,16 @@
-/** What the command line gives every bench; each takes what it knows. */
+/** Options of the command line. Each bench uses those that it supports. */
 export interface BenchOptions {
   readonly n?: number;
   readonly json: boolean;
   readonly peers: boolean;
-  /** A file with the figures of another program, to compare with. */
+  /** A file with the figures of another program for comparison. */
   readonly peer?: string;
 }
 
-/** A bench that can be asked for by its name. */
+/** A bench with its name. */
 export interface Bench {
   readonly summary: string;
-  /** Measures, prints unless `json` is set, and gives the figures. Loads the code of this bench only. */
+  /** Measures, prints unless `json` is set, and returns the figures. Loads the code of this bench only. */
   run(options: BenchOptions): Promise<unknown>;
 }
 

@@ -7,40 +7,40 @@ import { interleave } from './interleave.ts';
 import { type Cost, collectGarbage, Meter, medianCost, PauseLog } from './meter.ts';
 import { short, textTable } from './text-table.ts';
 
-/** What to measure. */
+/** Parameters of the bench. */
 export interface ChurnBenchOptions {
   /** Pods; default 100,000. */
   readonly n?: number | undefined;
-  /** Prints nothing when true: the caller shows the result. */
+  /** If true, prints nothing: the caller prints the result. */
   readonly json?: boolean | undefined;
 }
 
-/** What {@link benchChurn} measured. An event is one pod that comes or goes; two make a restart. */
+/** The result of {@link benchChurn}. An event is the creation or deletion of one pod; a restart is two events. */
 export interface ChurnBenchReport {
   readonly pods: number;
   readonly clusters: number;
   /** Restarts of every pod. */
   readonly rounds: number;
   readonly events: number;
-  /** CPU nanoseconds for one event: decoding its value, the `IPCache`, and a `Map` told the same. */
+  /** CPU nanoseconds for one event: decoding its value, the `IPCache`, and a `Map` with the same changes. */
   readonly decodeNs: number;
   readonly engineNs: number;
   readonly mapNs: number;
-  /** Time on the wall through decoder and engine. */
+  /** Wall time through decoder and engine. */
   readonly eventsPerSecond: number;
-  /** How much the engine grew over all rounds, bytes an entry: what is not given back shows here. */
+  /** Growth of the engine over all rounds, in bytes per entry, which shows leaks. */
   readonly growthPerEntry: number;
 }
 
 const DEFAULT_PODS = 100_000;
 const ROUNDS = 5;
 const WARM_UP_PODS = 4000;
-/** Events that are decoded, then told: a batch of a watch. */
+/** Events that are decoded and then applied: a batch of a watch. */
 const BATCH = 256;
 
 interface Decoded {
   readonly key: string;
-  /** Undefined when the pod goes. */
+  /** Undefined if the pod is deleted. */
   readonly claim: Claim | undefined;
   readonly owner: string;
 }
@@ -54,7 +54,7 @@ function decode({ name, cluster, value }: PodEvent): Decoded {
   return { key: decoded.value.key, claim, owner: cluster };
 }
 
-/** The subjects that live through the same events, and what they cost. */
+/** The subjects that process the same events, with their costs. */
 class Life {
   readonly cache = new IPCache();
   readonly map = new Map<string, Claim>();
@@ -68,7 +68,7 @@ class Life {
     });
   }
 
-  /** Plays events, and says what decoding, engine and `Map` cost for one of them. */
+  /** Plays events, and returns the cost of decoder, engine and `Map` for one of them. */
   async play(pauses: PauseLog, events: Iterable<readonly PodEvent[]>): Promise<Record<string, Cost>> {
     const [decoding, engine, yardstick] = [new Meter(pauses), new Meter(pauses), new Meter(pauses)];
     let count = 0;
@@ -128,7 +128,7 @@ async function run(pauses: PauseLog, pods: number, rounds: number): Promise<Chur
   };
 }
 
-/** The report for people, in Markdown. */
+/** Returns the report in Markdown. */
 export function renderChurn(report: ChurnBenchReport): string {
   const { pods, clusters, rounds, events, decodeNs, engineNs, mapNs } = report;
   const count = (value: number): string => value.toLocaleString('en');
@@ -147,8 +147,8 @@ export function renderChurn(report: ChurnBenchReport): string {
 }
 
 /**
- * Replays the life of a mesh: pods of all clusters, then rolling restarts of every deployment, where each pod comes
- * back with another address on another node before the old one goes. Checks by itself that nothing is lost.
+ * Replays the changes of a mesh: pods of all clusters, then rolling restarts of every deployment, in which each pod is created
+ * with another address on another node before the old one is deleted. Verifies that nothing is lost.
  */
 export async function benchChurn(options: ChurnBenchOptions = {}): Promise<ChurnBenchReport> {
   const pauses = new PauseLog();

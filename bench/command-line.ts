@@ -1,13 +1,13 @@
 import { parseArgs } from 'node:util';
 import { BENCHES, type BenchOptions } from './catalog.ts';
 
-/** What the words of the command line ask for. */
+/** The requested benches and options. */
 export type BenchCommand =
   | { readonly kind: 'help' }
   | { readonly kind: 'wrong'; readonly reason: string }
   | { readonly kind: 'run'; readonly names: readonly string[]; readonly options: BenchOptions };
 
-/** How the command is used. */
+/** The usage of the command. */
 export function usage(): string {
   const names = Object.entries(BENCHES).map(([name, { summary }]) => `  ${name.padEnd(13)}${summary}`);
   return `usage: npm run -s bench -- NAME… [--n N] [--peers] [--peer FILE] [--json]
@@ -35,7 +35,7 @@ type Words = ReturnType<
   typeof parseArgs<{ args: string[]; allowPositionals: true; options: typeof OPTIONS }>
 >;
 
-/** The words taken apart, or what is wrong with them. */
+/** The parsed arguments, or the error. */
 function parseWords(words: readonly string[]): Words | string {
   try {
     return parseArgs({ args: [...words], allowPositionals: true, options: OPTIONS });
@@ -44,7 +44,7 @@ function parseWords(words: readonly string[]): Words | string {
   }
 }
 
-/** Reads the command line. Names come out as given, options checked. */
+/** Parses the command line. Names are returned as given; options are validated. */
 export function parseCommandLine(words: readonly string[]): BenchCommand {
   const result = parseWords(words);
   if (typeof result === 'string') return { kind: 'wrong', reason: result };

@@ -21,11 +21,11 @@ import { type Delayed, delayDuring } from './loop-delay.ts';
 import { short, textTable } from './text-table.ts';
 import { threadMs } from './thread-clock.ts';
 
-/** What to measure. */
+/** Parameters of the bench. */
 export interface DatapathBenchOptions {
-  /** Prefixes; default 500,000, and for each 50 a service. */
+  /** Number of prefixes; default 500,000. There is one service per 50 prefixes. */
   readonly n?: number | undefined;
-  /** Prints nothing when true: the caller shows the result. */
+  /** If true, prints nothing: the caller prints the result. */
   readonly json?: boolean | undefined;
 }
 
@@ -33,17 +33,17 @@ export interface DatapathBenchOptions {
 export interface PassReport extends Delayed {
   /** Prefixes, or entries of all maps of services. */
   readonly entries: number;
-  /** CPU of the thread that does it, milliseconds. */
+  /** CPU time of the thread, in milliseconds. */
   readonly threadMs: number;
 }
 
-/** How long one change takes until the kernel has it, microseconds. */
+/** Time of one change until the kernel has it, in microseconds. */
 export interface ChangeReport {
   readonly p50: number;
   readonly p99: number;
 }
 
-/** What {@link benchDatapath} measured. */
+/** The result of {@link benchDatapath}. */
 export interface DatapathBenchReport {
   readonly passes: Readonly<Record<string, PassReport>>;
   readonly changes: Readonly<Record<string, ChangeReport>>;
@@ -168,7 +168,7 @@ async function benchServices(bpf: Bpf, folder: string, n: number) {
   return { passes: { 'services written': written }, change };
 }
 
-/** The same prefixes by `bpftool`, in a process: entries per second. */
+/** Returns the entries per second of `bpftool` for the same prefixes, in a process. */
 function benchBpftool(bpf: Bpf, folder: string): number | undefined {
   const path = join(folder, 'bpftool');
   using table = IPCacheTable.open(bpf, { path, maxEntries: BPFTOOL_ENTRIES });
@@ -206,7 +206,7 @@ function print({ passes, changes: one, bpftoolPerSecond }: DatapathBenchReport):
     process.stdout.write(`\nbpftool batch: ${short(bpftoolPerSecond / 1000)} k/s\n`);
 }
 
-/** Writes prefixes and services into maps of this kernel, in a bpffs of its own. Needs the privilege to make them. */
+/** Writes prefixes and services into maps of this kernel, in a separate bpffs. Requires the privilege to create them. */
 export async function benchDatapath({
   n = DEFAULT_PREFIXES,
   json,

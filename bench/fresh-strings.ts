@@ -1,17 +1,17 @@
-/** Tuples in a chunk: as many as a batch of kvstore events has, so that what is timed finds them as warm as a watch would. */
+/** Tuples in a chunk: as many as events in a batch of a kvstore, so that they are in the CPU caches as in a watch. */
 export const CHUNK = 256;
 
 /**
- * Tuples of strings that can be had any number of times, new strings each time: they are kept as JSON and parsed
- * when asked for, as a watch does with what comes from a kvstore. So they have no hash yet, are slices of nothing, and
- * are equal to nothing by reference. (V8 makes one string of equal ones up to 10 characters; few of ours are so short.)
+ * Tuples of strings that can be created any number of times, with new strings each time: they are stored as JSON and parsed
+ * on request, as a watch parses values of a kvstore. So they have no hash yet, are not slices of other strings, and
+ * are not equal to others by reference. (V8 shares equal strings up to 10 characters; few of these are so short.)
  */
 export class FreshStrings {
   readonly size: number;
   readonly #width: number;
   readonly #chunks: readonly string[];
 
-  /** `tuple` writes tuple `index` at the end of `out`: always `width` strings. */
+  /** `tuple` appends tuple `index` to `out`: always `width` strings. */
   constructor(size: number, width: number, tuple: (index: number, out: string[]) => void) {
     this.size = size;
     this.#width = width;
@@ -25,7 +25,7 @@ export class FreshStrings {
   }
 
   /**
-   * The strings of all tuples, or of every `every`th chunk, in chunks of whole tuples: `width` strings each, one tuple after
+   * Yields the strings of all tuples, or of every `every`th chunk, in chunks of whole tuples: `width` strings each, one tuple after
    * the other.
    */
   *chunks(

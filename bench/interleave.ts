@@ -1,9 +1,9 @@
-/** One part of a round: what it measured, by row name. */
+/** One part of a round: its results by row name. */
 export type Part<T> = () => Promise<Record<string, T>>;
 
 /**
- * Runs every part once for each round, every other round from the last one to the first, so that a slow
- * minute of the machine or a grown heap hits no part more than the others. `begin` is called before each round.
+ * Runs every part once per round, every other round in reverse order, so that a slow minute of the machine or a grown heap
+ * affects all parts equally. `begin` is called before each round.
  */
 export async function interleave<T>(
   rounds: number,

@@ -24,33 +24,33 @@ import { type Cost, collectGarbage, PauseLog } from './meter.ts';
 import { EngineSubject } from './peers/engine.ts';
 import { NativeMapSubject } from './peers/native-map.ts';
 
-/** What to measure, and how to say it. */
+/** Parameters of the bench. */
 export interface IPCacheBenchOptions {
   /** Entries; default 1,000,000. */
   readonly n?: number | undefined;
-  /** Rounds that medians are taken over; default 5 (writes of other workloads 3), 3 below 500,000, 1 from 5,000,000 entries on. */
+  /** Number of rounds for the medians; default 5 (writes of other workloads 3), 3 below 500,000, 1 from 5,000,000 entries on. */
   readonly rounds?: number | undefined;
-  /** Measures the peers too. */
+  /** If true, measures the peers, too. */
   readonly peers?: boolean | undefined;
   /** A file with the figures of another program: see {@link readOtherProgram}. */
   readonly peer?: string | undefined;
-  /** Prints nothing when true: the caller shows the result. */
+  /** If true, prints nothing: the caller prints the result. */
   readonly json?: boolean | undefined;
 }
 
 const DEFAULT_N = 1_000_000;
 const ROUNDS = 5;
-/** Of a quick look at a small cache: it is to be had within a minute. */
+/** For a quick run with a small cache, within a minute. */
 const ROUNDS_OF_QUICK = 3;
 const QUICK = 500_000;
-/** Of batches, of writes of many keys, and of the lives with shadowed keys, IPv6, or in another order; one in a quick look. */
+/** For batches, for writes of many keys, and for lives with shadowed keys, IPv6, or in another order; one in a quick run. */
 const ROUNDS_OF_OTHERS = 3;
-/** From here on a round takes minutes and gigabytes: plain entries only, in random order and by text. */
+/** From this size on, a round takes minutes and gigabytes: plain entries only, in random order and by text. */
 const HUGE = 5_000_000;
 const ROUNDS_OF_HUGE = 1;
-/** From here on it takes so long that progress is shown. */
+/** From this size on, progress is printed. */
 const LONG = 200_000;
-/** Enough for V8 to have compiled everything that is timed. */
+/** Enough for V8 to compile all measured code. */
 const WARM_UP = 10_000;
 
 function defaultRounds(n: number): number {
@@ -58,7 +58,7 @@ function defaultRounds(n: number): number {
   return n < HUGE ? ROUNDS : ROUNDS_OF_HUGE;
 }
 
-/** Shows on stderr what begins. */
+/** Prints the name of the next part on stderr. */
 function say(n: number, what: string): void {
   if (n < LONG) return;
   const seconds = (performance.now() / 1000).toFixed(0).padStart(4);
@@ -79,7 +79,7 @@ function inRounds(
 interface Workloads {
   readonly entries: ReadonlyMap<EntryKind, Entries>;
   readonly lookups: ReadonlyMap<LookupKind, Lookups>;
-  /** What the yardsticks are measured with. */
+  /** The work of the yardsticks. */
   readonly plain: { readonly entries: Entries; readonly sorted: Entries; readonly lookups: Lookups };
 }
 
@@ -108,7 +108,7 @@ function workloads(n: number, peers: boolean): Workloads {
 }
 
 /**
- * Rows of other workloads than the plain one carry its name in front, those in the order of texts an ending:
+ * Rows of workloads other than the plain one start with its name; those in the order of texts have a suffix:
  * `ipv6.fresh`, `freshSorted`, `ipv6.freshSorted`.
  */
 function named(kind: EntryKind, costs: Costs): Costs {
@@ -118,7 +118,7 @@ function named(kind: EntryKind, costs: Costs): Costs {
   return Object.fromEntries(Object.entries(costs).map(([name, cost]) => [front + name + end, cost]));
 }
 
-/** Lives of all kinds, a `Map`'s among them; those of other workloads than the plain ones in the first rounds only. */
+/** Lives of all kinds, including that of a `Map`; those of workloads other than the plain ones in the first rounds only. */
 async function writeRounds(
   pauses: PauseLog,
   { entries, plain }: Workloads,
@@ -146,7 +146,7 @@ async function writeRounds(
   return [...first, ...(await inRounds(n, 'plain writes', rounds - together, main))];
 }
 
-/** Longest matches in tables of all kinds, filled once since nothing changes them; a `Map` among them. */
+/** Longest matches in tables of all kinds, including a `Map`. They are filled once, because look-ups do not change them. */
 async function matchRounds(
   pauses: PauseLog,
   { lookups, plain }: Workloads,
@@ -164,7 +164,7 @@ async function matchRounds(
   return inRounds(plain.entries.n, 'longest matches', rounds, work);
 }
 
-/** Adds to each row what it is compared with where a budget compares engine with engine. */
+/** Adds the yardstick to each row whose budget compares engine with engine. */
 function withFactors(rows: Readonly<Record<string, Row>>): Readonly<Record<string, Row>> {
   const plainOf = (name: string): string => (name === 'batch256' ? 'fresh' : (name.split('.')[1] ?? ''));
   return Object.fromEntries(
@@ -189,16 +189,16 @@ async function allRows(
 }
 
 /**
- * Measures the `IPCache` by the workloads of its budgets, each beside a `Map` of the same strings. What is timed
- * is the engine's work alone; the strings are parsed anew just before. Prints a table unless `json` is set.
+ * Measures the `IPCache` by the workloads of its budgets, each compared with a `Map` of the same strings. Only the work of the
+ * engine is measured; the strings are parsed again just before. Prints a table unless `json` is set.
  */
 export async function benchIPCache(options: IPCacheBenchOptions = {}): Promise<IPCacheReport> {
   const { n = DEFAULT_N, json = false, peers = false } = options;
   const rounds = options.rounds ?? defaultRounds(n);
   const other = options.peer === undefined ? undefined : readOtherProgram(options.peer);
   const pauses = new PauseLog();
-  // A process has a cache as long as it lives. V8 forgets what it has compiled for a class with the last object of it, and
-  // would begin anew in each round.
+  // A process has a cache for its whole life. V8 drops the compiled code of a class with its last object, and would compile it
+  // again in each round.
   const kept = new EngineSubject();
   kept.upsertAll(['10.0.0.1'], [{ source: 'kvstore', identity: 256 }]);
   await allRows(pauses, workloads(Math.min(n, WARM_UP), peers), 1);

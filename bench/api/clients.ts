@@ -2,35 +2,35 @@ import { Agent, get } from 'node:http';
 import { performance } from 'node:perf_hooks';
 import { text } from 'node:stream/consumers';
 
-// node clients.js JSON: monitors and requests against an agent, or a list read page by page, in a process of their own, so
-// that they cost it nothing but their connections. Prints one line of JSON when it is over.
+// node clients.js JSON: monitors and requests against an agent, or a list read page by page, in a separate process, so that the
+// agent pays only for their connections. Prints one line of JSON at the end.
 
 /** Monitors and requests. */
 export interface LoadOptions {
   readonly url: string;
-  /** Prefixes to ask for: the first so many /32 of 10.0.0.0/8. */
+  /** Number of prefixes to request: the first /32 of 10.0.0.0/8. */
   readonly prefixes: number;
   readonly monitors: number;
   readonly requestsPerSecond: number;
   readonly seconds: number;
 }
 
-/** What {@link LoadOptions} saw. */
+/** The result of {@link LoadOptions}. */
 export interface LoadReport {
   readonly requests: number;
-  /** Answers that were not 200. */
+  /** Number of answers other than 200. */
   readonly refused: number;
   /** Milliseconds until an answer was complete. */
   readonly p50: number;
   readonly p99: number;
-  /** Bytes that all monitors were sent. */
+  /** Bytes that all monitors received. */
   readonly monitored: number;
-  /** Milliseconds from a change to its arrival at a monitor, with the 50 ms that changes are gathered. */
+  /** Milliseconds from a change to its arrival at a monitor, including the 50 ms for which changes are batched. */
   readonly seenP50: number;
   readonly seenP99: number;
 }
 
-/** A list, one page after the other, and from its beginning when it is over. */
+/** A list, page by page, repeatedly. */
 export interface PagesOptions {
   readonly url: string;
   readonly pages: number;

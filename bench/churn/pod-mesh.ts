@@ -1,10 +1,10 @@
 import { encodeIPIdentityPair } from '../../src/kvstore/codec/ip-identity-pair.ts';
 import { RandomOrder } from '../random-order.ts';
 
-/** A key of a kvstore that appears, or goes (no value). */
+/** A key of a kvstore that is written, or deleted (no value). */
 export interface PodEvent {
   readonly cluster: string;
-  /** What follows the prefix in the key: the address. */
+  /** The key without the prefix: the address. */
   readonly name: string;
   readonly value: Uint8Array | undefined;
 }
@@ -12,11 +12,11 @@ export interface PodEvent {
 const PODS_OF_NODE = 100;
 const NODES_OF_CLUSTER = 50;
 const PODS_OF_DEPLOYMENT = 20;
-/** Addresses of a node's /24 that pods get, in turn: one that is freed comes again after about 150 others. */
+/** Addresses of the /24 of a node that pods get, in turn: a released one is reused after about 150 others. */
 const FIRST_ADDRESS = 2;
 const ADDRESSES = 252;
 
-/** A node and who has which of its addresses. */
+/** A node and the owners of its addresses. */
 interface Node {
   readonly index: number;
   readonly taken: Set<number>;
@@ -29,7 +29,7 @@ interface Pod {
   generation: number;
 }
 
-/** Pods on nodes in clusters, and the kvstore events of their coming and going. */
+/** Pods on nodes in clusters, and the kvstore events of their creation and deletion. */
 export class PodMesh {
   readonly clusters: number;
   readonly #nodes: readonly Node[];
@@ -46,12 +46,12 @@ export class PodMesh {
     });
   }
 
-  /** Every pod appears. */
+  /** Creates every pod. */
   start(batch: number): Generator<readonly PodEvent[], void, void> {
     return inBatches(batch, this.#appearances());
   }
 
-  /** Every deployment is restarted, in random order; of each, one pod after the other. */
+  /** Restarts every deployment, in random order, each pod by pod. */
   restartAll(batch: number): Generator<readonly PodEvent[], void, void> {
     return inBatches(batch, this.#restarted());
   }
@@ -71,7 +71,7 @@ export class PodMesh {
     }
   }
 
-  /** The pod comes back on the next node of its cluster; then the old one goes. */
+  /** Creates the pod on the next node of its cluster, then deletes the old one. */
   *#restart(index: number): Generator<PodEvent, void, void> {
     const pod = this.#pod(index);
     const { node, address } = pod;

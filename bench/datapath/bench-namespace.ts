@@ -3,7 +3,7 @@ import { rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { performance } from 'node:perf_hooks';
 
-/** A network namespace for the time of a bench, with an interface that reaches 192.168.0.0/16. Needs root, and `ip`. */
+/** A network namespace during a bench, with an interface that reaches 192.168.0.0/16. Requires root, and `ip`. */
 export class BenchNamespace implements Disposable {
   readonly #name: string = `dpcache-bench-${process.pid}`;
   readonly path: string = join('/run/netns', this.#name);
@@ -15,12 +15,12 @@ export class BenchNamespace implements Disposable {
     for (const link of ['eth0', 'eth1']) this.run('ip', ['link', 'set', link, 'up']);
   }
 
-  /** Runs a command in it; gives how many milliseconds it took. */
+  /** Runs a command in it. Returns its duration in milliseconds. */
   run(command: string, args: readonly string[]): number {
     return run('ip', ['netns', 'exec', this.#name, command, ...args]);
   }
 
-  /** Runs a command on a file of these lines. */
+  /** Runs a command on a file with these lines. */
   runOn(command: string, args: readonly string[], file: string, lines: readonly string[]): number {
     writeFileSync(file, `${lines.join('\n')}\n`);
     try {

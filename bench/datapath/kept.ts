@@ -5,15 +5,15 @@ import { expect } from '../expect.ts';
 import { type Delayed, delayDuring } from '../loop-delay.ts';
 import { threadMs } from '../thread-clock.ts';
 
-/** As many as an engine says at once of what it reads from a kvstore. */
+/** Number of changes that an engine reports in one batch from a kvstore. */
 const MARKED_A_TURN = 256;
 
-/** How long something took, and what of a processor. */
+/** A duration, and the CPU time used. */
 export interface Pass extends Delayed {
   readonly cpuMs: number;
 }
 
-/** Changes a table as the agent does: chunk by chunk, between turns of the event loop. */
+/** Changes a table like the agent: chunk by chunk, between turns of the event loop. */
 export class BenchTable<Item> implements Disposable {
   readonly #desired = new Map<string, Item>();
   readonly #kept: KeptTable<Item>;
@@ -35,7 +35,7 @@ export class BenchTable<Item> implements Disposable {
       const begun = threadMs();
       let marked = 0;
       for (const [key, item] of items) {
-        // Not all in one turn: what is looked at is how long the table holds up the event loop.
+        // In several turns, because the bench measures how long the table blocks the event loop.
         if (++marked % MARKED_A_TURN === 0) await new Promise<void>((resolve) => setImmediate(resolve));
         if (item === undefined) this.#desired.delete(key);
         else this.#desired.set(key, item);

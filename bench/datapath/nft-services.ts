@@ -12,7 +12,7 @@ import { type DatapathRow, STILL } from './row.ts';
 const BACKENDS = 10;
 const CHANGES = 200;
 
-/** Services in nftables, kept by the reconciler, beside `nft -f` of a chain for each service, which is kube-proxy's way. */
+/** Services in nftables, kept by the reconciler, compared with `nft -f` of a chain for each service, as in kube-proxy. */
 export async function benchNftServices(n: number): Promise<readonly DatapathRow[]> {
   using namespace = new BenchNamespace();
   using kernel = new Kernel();
@@ -56,7 +56,7 @@ function backend(at: number, slot: number): string {
   return `10.${slot}.${at >> 8}.${at & 255}`;
 }
 
-/** A service whose first backend is another in each version. */
+/** A service whose first backend differs in each version. */
 function service(at: number, version: number): ServiceItem {
   const slots = Array.from({ length: BACKENDS }, (_, slot) => (slot === 0 ? BACKENDS + version : slot));
   return { backends: slots.map((slot) => `${backend(at, slot)}:8080/TCP`), affinitySeconds: 0 };

@@ -1,16 +1,16 @@
 import type { LoopDelay } from '../loop-delay.ts';
 
-/** What it took to change many items in the kernel, and what it took another program. */
+/** Cost of changing many items in the kernel, here and in another program. */
 export interface DatapathRow {
   readonly operation: string;
   readonly items: number;
   readonly ms: number;
-  /** CPU of the thread that does it, the kernel's part included. */
+  /** CPU time of the thread, including that of the kernel. */
   readonly cpuMs: number;
   readonly delay: LoopDelay;
   readonly peer: string;
   readonly peerMs: number;
 }
 
-/** Of what does not let the event loop turn. */
+/** The longest time for which the event loop is blocked. */
 export const STILL: LoopDelay = { p50: 0, p99: 0, max: 0 };
