@@ -21,7 +21,7 @@ export function createApp(options: AppOptions): ApiApp {
   const gate = new TurnGate({ clock: options.clock, nextTurn: setImmediate });
   addIPRoutes(app, { ...options, gate });
   addEngineRoutes(app, { ...options, gate });
-  addStatusRoutes(app, options);
+  addStatusRoutes(app, { ...options, gate });
   addDatapathRoutes(app, options);
   if (options.page !== undefined) addPageRoutes(app, options.page);
   describe(app, options.version, 'IP, service and node caches of a cluster mesh.');

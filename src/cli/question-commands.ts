@@ -390,6 +390,13 @@ export function addQuestionCommands(program: Command, io: CommandIO, run: RunAct
   ).action((flags: QuestionFlags) =>
     answer(flags, async () => (await import('../client/summary.ts')).askClustermesh),
   );
+  question(
+    clustermesh,
+    'conflicts',
+    'print overlapping CIDRs of pods, prefixes of several clusters and duplicate ids; exit with status 1 if there are any',
+  ).action((flags: QuestionFlags) =>
+    answer(flags, async () => (await import('../client/conflict-answers.ts')).askConflicts),
+  );
   question(program, 'status', 'print the status of the agent: clusters, counts and rejected items', NO_NAMES)
     .option(
       '--ready',

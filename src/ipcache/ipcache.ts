@@ -461,6 +461,14 @@ export class IPCache extends CacheReads {
     return this.#namedPorts;
   }
 
+  /**
+   * Yields the claims of each key with several claims, strongest first; keys unordered. Claims may change during the iteration.
+   * Cost: linear in these keys, which are few.
+   */
+  *contested(): Generator<readonly ExplainedClaim[], void, void> {
+    for (const slot of this.#state.overruled.slots()) yield this.#explainSlot(slot);
+  }
+
   #explainSlot(slot: number): readonly ExplainedClaim[] {
     const effective = this.entryAt(slot);
     const { key, shadowed } = effective;

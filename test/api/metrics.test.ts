@@ -177,6 +177,7 @@ describe('/metrics', () => {
 
   it('reads each engine once per scrape', async () => {
     const { app, model } = testApp();
+    await metrics(app); // the first scrape starts a count of conflicts
     const asked: string[] = [];
     for (const [name, engine] of Object.entries({ ...model, agent: model } as const)) {
       if (typeof engine !== 'object' || !('status' in engine)) continue;

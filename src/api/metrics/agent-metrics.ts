@@ -1,4 +1,5 @@
 import type { ChangeFeed } from '../change-feed.ts';
+import type { ConflictsDocument } from '../conflicts.ts';
 import type { ReadModel } from '../read-model.ts';
 import { clusterDescriptions, syncDescriptions } from './cluster-metrics.ts';
 import { datapathDescriptions } from './datapath-metrics.ts';
@@ -18,6 +19,8 @@ import { Scrape } from './scrape.ts';
 export class AgentMetrics extends ProcessMetrics {
   /** Number of connected monitors. */
   monitors = 0;
+  /** Returns the number of conflicts between clusters by kind, if they have been counted. */
+  conflicts: () => ConflictsDocument['counts'] | undefined = () => undefined;
   readonly #readings: MetricSources;
 
   constructor(model: ReadModel, feed: ChangeFeed) {
@@ -29,7 +32,14 @@ export class AgentMetrics extends ProcessMetrics {
       type: 'gauge',
       samples: () => [{ value: this.monitors }],
     };
-    super([...descriptions(readings, feed), monitors], scrape);
+    const conflicts: Description = {
+      name: 'dpcache_conflicts',
+      help: 'Conflicts between clusters: overlapping CIDRs of pods, prefixes of several clusters, duplicate ids.',
+      type: 'gauge',
+      labels: ['kind'],
+      samples: () => byLabel('kind', this.conflicts() ?? {}),
+    };
+    super([...descriptions(readings, feed), monitors, conflicts], scrape);
     this.#readings = readings;
   }
 

@@ -2,8 +2,9 @@ import { ServerResponse } from 'node:http';
 import type { HttpBindings } from '@hono/node-server';
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import { createRoute, z } from '@hono/zod-openapi';
-import type { ApiApp, ApiContext } from '../api-context.ts';
+import type { ApiApp, ApiContext, RouteContext } from '../api-context.ts';
 import { ALL_TYPES, CHANGE_TYPES, type ChangeType } from '../change-feed.ts';
+import { CONFLICT_KINDS, ConflictScan } from '../conflicts.ts';
 import { ProblemError } from '../problem.ts';
 import { CLUSTERMESH, STATUS } from '../schemas.ts';
 import { answerJSON } from './answer.ts';
@@ -24,6 +25,28 @@ const GET_CLUSTERMESH = createRoute({
   path: '/v1/clustermesh',
   summary: 'Returns the status of each cluster of the mesh',
   responses: answers(CLUSTERMESH, 'The clusters'),
+});
+
+const CONFLICTS = createRoute({
+  method: 'get',
+  path: '/v1/conflicts',
+  summary: 'Returns the conflicts between clusters, with both sides',
+  responses: answers(
+    z.object({
+      counts: z.object({ 'pod-cidr': z.int(), prefix: z.int(), 'cluster-id': z.int() }),
+      items: z
+        .array(
+          z.object({
+            kind: z.enum(CONFLICT_KINDS),
+            subject: z.string().openapi({ description: 'The prefix or id', example: '10.10.0.0/24' }),
+            sides: z.array(z.object({ cluster: z.string(), claim: z.string() })).readonly(),
+          }),
+        )
+        .readonly()
+        .openapi({ description: 'At most 1,000 of each kind' }),
+    }),
+    'The conflicts',
+  ),
 });
 
 const REJECTIONS = createRoute({
@@ -77,8 +100,11 @@ const MONITOR = createRoute({
 const MONITORS = 256;
 
 /** Adds the routes of status, health, rejections and the monitor. */
-export function addStatusRoutes(app: ApiApp, context: ApiContext): void {
-  const { model, metrics, onFault } = context;
+export function addStatusRoutes(app: ApiApp, context: RouteContext): void {
+  const { model, metrics, onFault, gate, clock } = context;
+  const conflicts = new ConflictScan(model, gate, clock);
+  metrics.conflicts = () => conflicts.counts();
+  app.openapi(CONFLICTS, async (c) => answerJSON(c, await conflicts.scan()));
   const parts = new MonitorParts(context);
   addHealthRoutes(app, context);
   app.openapi(GET_STATUS, (c) => answerJSON(c, model.status()));

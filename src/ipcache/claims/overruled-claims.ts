@@ -15,6 +15,11 @@ export class OverruledClaims {
     return this.#count;
   }
 
+  /** Yields the slots with overruled claims, unordered. Claims may change during the iteration. */
+  slots(): Generator<number, void, void> {
+    return this.#bySlot.keys();
+  }
+
   of(slot: number): readonly HeldClaim[] {
     return this.#bySlot.get(slot) ?? [];
   }
