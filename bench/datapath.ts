@@ -9,7 +9,7 @@ import { DesiredIPCache, IPCacheTable, markPrefixes } from '../src/datapath/linu
 import { KeptTable } from '../src/datapath/linux/kept-table.ts';
 import { DesiredServices } from '../src/datapath/linux/services/desired-services.ts';
 import { ServicePins } from '../src/datapath/linux/services/service-pins.ts';
-import { ServiceTable } from '../src/datapath/linux/services/service-table.ts';
+import { ServiceMapTable } from '../src/datapath/linux/services/service-table.ts';
 import { Kernel } from '../src/datapath/linux/syscall/kernel.ts';
 import { IPCache } from '../src/ipcache/ipcache.ts';
 import { PROTOCOL_NUMBERS } from '../src/net/port.ts';
@@ -138,7 +138,7 @@ async function benchServices(bpf: Bpf, folder: string, n: number) {
   const cache = new ServiceCache({ clusterName: 'own' });
   const desired = new DesiredServices({ nodePort: { enabled: false }, nodeName: 'here', origin: 'inside' });
   using pins = new ServicePins(bpf, { folder, room: { slots: 20 * n, backends: 20 * n, clients: 1024 } });
-  const table = new ServiceTable(pins.maps);
+  const table = new ServiceMapTable(pins.maps);
   const kept = new KeptTable(table, desired, CONTEXT);
   await kept.adopt();
   kept.allowDeletes();

@@ -186,8 +186,8 @@ class DemoCluster {
 
   async #put(collection: string, object: Manifest): Promise<void> {
     const send = async (method: string, at: string): Promise<number> => {
-      const gone = new AbortController().signal;
-      const request = { method, path: at, authorization: '', contentType: 'application/json', gone };
+      const closed = new AbortController().signal;
+      const request = { method, path: at, authorization: '', contentType: 'application/json', closed };
       return (await this.#api.handle({ ...request, body: JSON.stringify(object) })).status;
     };
     if ((await send('POST', collection)) === 409) await send('PUT', `${collection}/${object.metadata.name}`);

@@ -18,7 +18,6 @@ export type {
   Claim,
   ClaimWriter,
   DecidingRule,
-  DeleteOptions,
   DeleteOutcome,
   ExplainedClaim,
   Explanation,
@@ -30,6 +29,7 @@ export type {
   NamedPorts,
   OwnerChange,
   OwnerListener,
+  PrefixDeleteOptions,
   UpsertOutcome,
   Writer,
 } from './ipcache/types.ts';

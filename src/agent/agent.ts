@@ -147,7 +147,7 @@ export class Agent implements ReadModel, PlayStage {
       ...{ path: options.stateDir, importFrom: options.importCiliumState },
       ...{ clusterName, nodeName, clock, gate, log, onReject },
       engines: { ipcache, services, nodes },
-      identities: () => this.#saidIdentities(),
+      identities: () => this.#reportedIdentities(),
       identityChanges: () => this.#identityChanges(),
     });
   }
@@ -178,7 +178,7 @@ export class Agent implements ReadModel, PlayStage {
       [this.#firstManifests()],
       ...(this.#recordedKubernetes === undefined ? [] : [[this.#firstObjects(this.#recordedKubernetes)]]),
       [mesh.ownKvstore(timeout)],
-      [mesh.clusters(), ...(this.#keeper === undefined ? [] : [this.#lettingGo()])],
+      [mesh.clusters(), ...(this.#keeper === undefined ? [] : [this.#releaseStep()])],
       ...(this.#kubernetes === undefined
         ? []
         : [[this.#kubernetes.follow(() => this.#releaseAllRestored())]]),
@@ -203,20 +203,21 @@ export class Agent implements ReadModel, PlayStage {
   }
 
   /** Releases the restored state of a cluster when its sources are complete or the cluster is no longer followed. */
-  #lettingGo(): Step {
+  #releaseStep(): Step {
     let ends: (() => void) | undefined;
     return {
       name: 'restored clusters',
       start: () => {
         const { followed } = this.#mesh;
-        if (followed !== undefined) ends = reported(followed).onChange((cluster) => this.#look(cluster));
+        if (followed !== undefined)
+          ends = reported(followed).onChange((cluster) => this.#checkCluster(cluster));
       },
       stop: () => ends?.(),
     };
   }
 
   #releaseAllRestored(): void {
-    for (const cluster of this.#keeper?.clusters ?? []) this.#look(cluster);
+    for (const cluster of this.#keeper?.clusters ?? []) this.#checkCluster(cluster);
   }
 
   /** Withdraws the restored state of a cluster. Never rejects. */
@@ -237,7 +238,7 @@ export class Agent implements ReadModel, PlayStage {
    * Releases the restored state of a cluster if its sources are complete. Does nothing before the end of the initial sync, because
    * another source may still provide the missing entries.
    */
-  #look(cluster: string): void {
+  #checkCluster(cluster: string): void {
     const { followed } = this.#mesh;
     if (this.#keeper === undefined || this.#syncedMs === undefined || followed === undefined) return;
     const { own, mesh } = followed;
@@ -319,13 +320,13 @@ export class Agent implements ReadModel, PlayStage {
 
   /** Returns the labels of an identity, or the restored ones if no source has them. */
   readonly labelsOf = (identity: number): Labels | undefined =>
-    this.#saidLabels(identity) ?? this.#keeper?.labelsOf(identity);
+    this.#reportedLabels(identity) ?? this.#keeper?.labelsOf(identity);
 
   readonly restoredOf = (cluster: string): RestoredDocument | undefined =>
     this.#keeper?.restored(cluster || this.#options.clusterName);
 
   readonly restoredIdentity = (identity: number): RestoredDocument | undefined => {
-    if (this.#saidLabels(identity) !== undefined) return undefined;
+    if (this.#reportedLabels(identity) !== undefined) return undefined;
     const cluster = this.#keeper?.clusterOf(identity);
     return cluster === undefined ? undefined : this.restoredOf(cluster);
   };
@@ -342,18 +343,18 @@ export class Agent implements ReadModel, PlayStage {
   };
 
   *identities(): Generator<KnownIdentity, void, void> {
-    yield* this.#saidIdentities();
+    yield* this.#reportedIdentities();
     for (const known of this.#keeper?.identities() ?? []) {
-      if (this.#saidLabels(known.identity) === undefined) yield known;
+      if (this.#reportedLabels(known.identity) === undefined) yield known;
     }
   }
 
   /** Returns the labels of an identity from the kvstore of its cluster or from a CiliumIdentity. */
-  #saidLabels(identity: number): Labels | undefined {
+  #reportedLabels(identity: number): Labels | undefined {
     return this.#mesh.followed?.identities.resolve(identity) ?? this.#kubernetes?.labelsOf(identity);
   }
 
-  *#saidIdentities(): Generator<KnownIdentity, void, void> {
+  *#reportedIdentities(): Generator<KnownIdentity, void, void> {
     if (this.#mesh.followed === undefined) return;
     const { own, mesh } = this.#mesh.followed;
     const { clusterName } = this.#options;

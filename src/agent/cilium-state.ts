@@ -216,7 +216,7 @@ function takenAddresses({ router, endpoints }: CiliumState, onReject: (rejection
  * Returns the state that an agent serves until its sources are complete: endpoints of pods, the router as the host, other nodes,
  * and labels.
  */
-export function leftByCilium(state: CiliumState, own: NodeName): ImportedState {
+export function importedState(state: CiliumState, own: NodeName): ImportedState {
   const { endpoints, router, nodes, localIdentities, writtenAt: knownAt } = state;
   const pods = endpoints.filter(({ kind }) => kind === 'pod');
   const routers = [router.ipv4, router.ipv6].flatMap((ip) =>
@@ -305,7 +305,7 @@ function parsed(text: string): unknown {
   }
 }
 
-const FATE: Readonly<Record<EndpointKind, string>> = {
+const OUTCOME_TEXTS: Readonly<Record<EndpointKind, string>> = {
   pod: 'restored',
   health: 'not imported: cilium-health allocates it again',
   host: 'not imported',
@@ -319,7 +319,7 @@ export function ciliumStateLines(state: CiliumStateDocument): readonly string[] 
     endpoint.podName === '' ? '-' : `${endpoint.namespace}/${endpoint.podName}`,
     [endpoint.ipv4, endpoint.ipv6].filter(Boolean).join(' ') || '-',
     identityCell(endpoint.identity, endpoint.labels),
-    FATE[endpoint.kind],
+    OUTCOME_TEXTS[endpoint.kind],
     endpoint.file,
   ]);
   const nodes = state.nodes.map(({ cluster, name, addresses }) => [

@@ -21,7 +21,7 @@ const REASON_MS = 10_000;
 const REASON_MAX_MS = 600_000;
 
 /** A cluster in trouble. */
-interface Trouble {
+interface ClusterProblem {
   readonly since: number;
   /** Reasons that have been logged. */
   readonly reported: Set<string>;
@@ -40,7 +40,7 @@ export class ClusterReport {
   readonly #log: Logger;
   readonly #clock: Clock;
   readonly #known = new Set<string>();
-  readonly #troubles = new Map<string, Trouble>();
+  readonly #problems = new Map<string, ClusterProblem>();
   #unsubscribe: Unsubscribe | undefined;
 
   constructor(clusters: ReportedClusters, log: Logger, clock: Clock) {
@@ -57,17 +57,17 @@ export class ClusterReport {
     for (const name of this.#clusters.names) {
       this.#known.add(name);
       const status = this.#clusters.statusOf(name);
-      if (status?.ready === false) this.#troubles.set(name, newTrouble(since, reasonOf(status)));
+      if (status?.ready === false) this.#problems.set(name, newTrouble(since, reasonOf(status)));
     }
-    this.#unsubscribe = this.#clusters.onChange((name) => this.#look(name));
+    this.#unsubscribe = this.#clusters.onChange((name) => this.#check(name));
   }
 
   stop(): void {
     this.#unsubscribe?.();
-    for (const name of this.#troubles.keys()) this.#forget(name);
+    for (const name of this.#problems.keys()) this.#forget(name);
   }
 
-  #look(name: string): void {
+  #check(name: string): void {
     const cluster = this.#clusters.statusOf(name);
     if (cluster === undefined) {
       this.#forget(name);
@@ -76,27 +76,27 @@ export class ClusterReport {
     }
     if (!this.#known.has(name)) this.#log.info(`cluster ${name} has joined the mesh`);
     this.#known.add(name);
-    const trouble = this.#troubles.get(name);
+    const trouble = this.#problems.get(name);
     if (trouble === undefined) {
-      if (isTrouble(cluster)) this.#begin(name);
-    } else if (cluster.ready || (trouble.reported.size === 0 && !isTrouble(cluster)))
+      if (isProblem(cluster)) this.#begin(name);
+    } else if (cluster.ready || (trouble.reported.size === 0 && !isProblem(cluster)))
       this.#end(name, trouble);
-    else if (isTrouble(cluster) && !trouble.reported.has(reasonOf(cluster))) this.#schedule(name, trouble);
+    else if (isProblem(cluster) && !trouble.reported.has(reasonOf(cluster))) this.#schedule(name, trouble);
   }
 
   #begin(name: string): void {
     const trouble = newTrouble(this.#clock.now());
-    this.#troubles.set(name, trouble);
+    this.#problems.set(name, trouble);
     this.#schedule(name, trouble);
   }
 
   /** Logs the current reason after the grace time, or after the interval since the previous line. */
-  #schedule(name: string, trouble: Trouble): void {
+  #schedule(name: string, trouble: ClusterProblem): void {
     const delay = Math.max(GRACE_MS, trouble.reportAt - this.#clock.now());
     trouble.timer ??= this.#clock.after(delay, () => this.#report(name, trouble));
   }
 
-  #report(name: string, trouble: Trouble): void {
+  #report(name: string, trouble: ClusterProblem): void {
     trouble.timer = undefined;
     const cluster = this.#clusters.statusOf(name);
     if (cluster === undefined) return;
@@ -107,7 +107,7 @@ export class ClusterReport {
     this.#log.warn(`cluster ${name}: ${troubleText(cluster)}`);
   }
 
-  #end(name: string, { since, reported }: Trouble): void {
+  #end(name: string, { since, reported }: ClusterProblem): void {
     this.#forget(name);
     if (reported.size === 0) return;
     const seconds = Math.round((this.#clock.now() - since) / 1000);
@@ -115,12 +115,12 @@ export class ClusterReport {
   }
 
   #forget(name: string): void {
-    this.#troubles.get(name)?.timer?.cancel();
-    this.#troubles.delete(name);
+    this.#problems.get(name)?.timer?.cancel();
+    this.#problems.delete(name);
   }
 }
 
-function isTrouble({ connected, state }: ClusterDocument): boolean {
+function isProblem({ connected, state }: ClusterDocument): boolean {
   return !connected || state === 'no-configuration' || state === 'failed';
 }
 
@@ -129,6 +129,6 @@ function reasonOf(cluster: ClusterDocument): string {
   return cluster.lastFailure ?? '';
 }
 
-function newTrouble(since: number, ...reported: readonly string[]): Trouble {
+function newTrouble(since: number, ...reported: readonly string[]): ClusterProblem {
   return { since, reported: new Set(reported), reportAt: since, timer: undefined };
 }

@@ -79,17 +79,17 @@ export class DatapathKeeper implements DatapathModel {
   /** Marks the initial sync as complete, so that found items may be released. Idempotent. */
   firstSyncOver(): void {
     this.#isSynced = true;
-    this.#look();
+    this.#check();
   }
 
   /** Releases the found items with complete inputs. Checks again later until all inputs are complete. */
-  #look(): void {
+  #check(): void {
     if (this.#datapath === undefined || this.#complete) return;
     this.#timer?.cancel();
     this.#releaseServices(this.#datapath);
     if (this.#isSynced) this.#waitsFor = this.#options.blockers();
     if (this.#waitsFor.length > 0) {
-      this.#timer = this.#options.clock.after(LOOK_MS, () => this.#look());
+      this.#timer = this.#options.clock.after(LOOK_MS, () => this.#check());
       return;
     }
     this.#complete = true;
@@ -140,7 +140,7 @@ export class DatapathKeeper implements DatapathModel {
         `--datapath linux: ${name}: found ${counted(actual, 'item')}, kept until the caches are complete`,
       );
     datapath.connect(engines);
-    this.#look();
+    this.#check();
     this.#repairLater();
   }
 

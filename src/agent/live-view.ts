@@ -1,4 +1,4 @@
-import type { Knowledge } from '../api/read-model.ts';
+import type { EngineViews } from '../api/read-model.ts';
 import type { Clock, Timer } from '../base/clock.ts';
 import { nounOf } from '../base/show-value.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
@@ -18,7 +18,7 @@ import type { NodeHandler } from '../nodemanager/node-handler.ts';
 import { alignColumns, printable, type Terminal, type Tone } from '../process/terminal.ts';
 
 /** Changes within this time are shown together. A person does not notice a shorter delay. */
-const GATHER_MS = 100;
+const COALESCE_MS = 100;
 
 /** Maximum number of changes of a kind that are shown individually. The others are only counted. */
 const SHOWN = 8;
@@ -34,12 +34,12 @@ const NOUNS: Readonly<Record<ChangeKind, readonly [string, string?]>> = {
 const TONES: Readonly<Record<ChangeSign, Tone>> = { '+': 'added', '~': 'changed', '-': 'removed' };
 
 /** Pending changes of one kind. Bounded for any number of changes (I11). */
-interface Gathered {
+interface CoalescedChange {
   readonly first: ChangeText[];
   readonly counts: Record<ChangeSign, number>;
 }
 
-function nothingGathered(): Gathered {
+function nothingGathered(): CoalescedChange {
   return { first: [], counts: { '+': 0, '~': 0, '-': 0 } };
 }
 
@@ -55,14 +55,14 @@ export interface LiveViewOptions {
  * counted; they are shown when it has caught up.
  */
 export class LiveView {
-  readonly #knowledge: Knowledge;
+  readonly #knowledge: EngineViews;
   readonly #terminal: Terminal;
   readonly #clock: Clock;
-  readonly #gathered = new Map<ChangeKind, Gathered>();
+  readonly #coalesced = new Map<ChangeKind, CoalescedChange>();
   readonly #shown: number;
   #timer: Timer | undefined;
 
-  constructor(knowledge: Knowledge, terminal: Terminal, clock: Clock, options: LiveViewOptions = {}) {
+  constructor(knowledge: EngineViews, terminal: Terminal, clock: Clock, options: LiveViewOptions = {}) {
     this.#shown = options.all === true ? SHOWN_OF_ALL : SHOWN;
     this.#knowledge = knowledge;
     this.#terminal = terminal;
@@ -73,7 +73,7 @@ export class LiveView {
   follow(): Unsubscribe {
     let live = false;
     const gather = (change: ChangeText): void => {
-      if (live) this.#gather(change);
+      if (live) this.#coalesce(change);
     };
     const { ipcache, services, nodes } = this.#knowledge;
     const names = identityNames(this.#knowledge);
@@ -97,7 +97,7 @@ export class LiveView {
   }
 
   /** Shows a headline, after all changes before it. */
-  say(text: string): void {
+  print(text: string): void {
     this.flush();
     this.#terminal.line();
     this.#terminal.line(`${this.#time()} ${this.#terminal.paint('strong', printable(text))}`);
@@ -107,25 +107,25 @@ export class LiveView {
   flush(): void {
     this.#timer?.cancel();
     this.#timer = undefined;
-    if (this.#gathered.size === 0) return;
+    if (this.#coalesced.size === 0) return;
     if (this.#terminal.isBackedUp) {
-      this.#timer = this.#clock.after(GATHER_MS, () => this.flush());
+      this.#timer = this.#clock.after(COALESCE_MS, () => this.flush());
       return;
     }
-    for (const kind of KINDS) this.#show(kind, this.#gathered.get(kind));
-    this.#gathered.clear();
+    for (const kind of KINDS) this.#show(kind, this.#coalesced.get(kind));
+    this.#coalesced.clear();
     this.#terminal.line(this.#terminal.paint('faint', `         ${totalsText(this.#knowledge)}`));
   }
 
-  #gather(change: ChangeText): void {
-    const gathered = this.#gathered.get(change.kind) ?? nothingGathered();
-    this.#gathered.set(change.kind, gathered);
+  #coalesce(change: ChangeText): void {
+    const gathered = this.#coalesced.get(change.kind) ?? nothingGathered();
+    this.#coalesced.set(change.kind, gathered);
     gathered.counts[change.sign]++;
     if (gathered.first.length < this.#shown) gathered.first.push(change);
-    this.#timer ??= this.#clock.after(GATHER_MS, () => this.flush());
+    this.#timer ??= this.#clock.after(COALESCE_MS, () => this.flush());
   }
 
-  #show(kind: ChangeKind, gathered: Gathered | undefined): void {
+  #show(kind: ChangeKind, gathered: CoalescedChange | undefined): void {
     if (gathered === undefined) return;
     const { first, counts } = gathered;
     const lines = alignColumns(
@@ -147,7 +147,7 @@ export class LiveView {
 }
 
 /** Returns the source of the effective claim on a prefix: an endpoint hides the CIDR of its address. */
-function sourceOf(ipcache: Knowledge['ipcache'], prefix: string): Source | undefined {
+function sourceOf(ipcache: EngineViews['ipcache'], prefix: string): Source | undefined {
   const address = /^(.*)\/(?:32|128)$/.exec(prefix)?.[1];
   return ((address && ipcache.get(address)) || ipcache.get(prefix))?.source;
 }

@@ -80,7 +80,7 @@ export function printState(
 }
 
 /** An answer, and true in `complete` if all sources were complete. */
-export interface Asked<T> {
+export interface LoadedSource<T> {
   readonly answer: T;
   readonly complete: boolean;
 }
@@ -90,7 +90,7 @@ export function askMesh<T>(
   options: AgentOptions,
   use: (ask: Ask) => Promise<T>,
   context: RunContext,
-): Promise<Asked<T>> {
+): Promise<LoadedSource<T>> {
   return withAgent(options, {}, context, async ({ api, complete }) => ({
     answer: await use(api.ask),
     complete,
@@ -118,7 +118,7 @@ export async function followMesh(
   const terminal = new Terminal(output, env);
   await withAgent(options, run, context, async ({ agent, api, reloads }) => {
     const live = quiet ? undefined : new LiveView(agent, terminal, systemClock, { all });
-    const say = (text: string): void => (live === undefined ? log.info(text) : live.say(text));
+    const print = (text: string): void => (live === undefined ? log.info(text) : live.print(text));
     const reached = reachedLines(api);
     if (live === undefined) for (const line of reached) log.info(line);
     else {
@@ -131,17 +131,17 @@ export async function followMesh(
       await agent.readManifests(manifests, signal);
       agent.changeRates(rateLimit ?? {});
     };
-    reloads?.begin(apply, () => say('Reloaded settings and manifests.'));
+    reloads?.begin(apply, () => print('Reloaded settings and manifests.'));
     const audience = {
-      onStep: (step: { readonly say: string }): void => say(step.say),
+      onStep: (step: { readonly text: string }): void => print(step.text),
       onFailure: (action: { readonly kind: string }, why: string): void =>
         log.error(`--play: ${action.kind}: ${why}`),
     };
     await play(steps, agent, audience, systemClock, signal);
     if (steps.length > 0) await sleep(systemClock, SETTLE_MS, signal);
-    if (steps.length > 0 && !signal.aborted) say('The script is done. Ctrl-C stops the agent.');
+    if (steps.length > 0 && !signal.aborted) print('The script is done. Ctrl-C stops the agent.');
     await fired(signal);
-    say('Stopped.');
+    print('Stopped.');
   });
 }
 

@@ -208,8 +208,8 @@ class OperatorProcess implements ServedProcess {
 
   /** Returns the reasons why this process is not ready. A candidate is ready if its kvstore answers, because it could lead then. */
   blockers(): readonly string[] {
-    const { why } = this.#reach ?? {};
-    const silence = why === undefined ? [] : [`the kvstore does not answer: ${why}`];
+    const { problem } = this.#reach ?? {};
+    const silence = problem === undefined ? [] : [`the kvstore does not answer: ${problem}`];
     const problems = [...(this.#kvstoreProblem === undefined ? [] : [this.#kvstoreProblem]), ...silence];
     if (!this.#isLeader) return problems;
     const { namespaces, published } = this.#duties;
@@ -314,7 +314,7 @@ class OperatorProcess implements ServedProcess {
             log.warn({ err: error }, 'cannot acquire the Lease of the leader election');
           this.#election = new LeaderElection({
             ...{ client, clock, random, identity, namespace, times, onFailure },
-            mayStand: () => reach.answers,
+            isCandidate: () => reach.answers,
           });
         }
         this.#duties = this.#newDuties(client);

@@ -13,7 +13,7 @@ import { type CheckpointEngines, checkpointSections } from '../restore/checkpoin
 import { Checkpointer } from '../restore/checkpointer.ts';
 import { Restoration, type RestoreOutcome } from '../restore/restoration.ts';
 import { isoTime } from './agent-status.ts';
-import { leftByCilium, readCiliumState } from './cilium-state.ts';
+import { importedState, readCiliumState } from './cilium-state.ts';
 import { StateFiles } from './state-files.ts';
 import { StateLock } from './state-lock.ts';
 
@@ -174,12 +174,12 @@ export class StateKeeper {
   }
 
   *#identities(): Generator<KnownIdentity, void, void> {
-    const said = new Set<number>();
+    const reported = new Set<number>();
     for (const known of this.#options.identities()) {
-      said.add(known.identity);
+      reported.add(known.identity);
       yield known;
     }
-    for (const known of this.#restoration.identities()) if (!said.has(known.identity)) yield known;
+    for (const known of this.#restoration.identities()) if (!reported.has(known.identity)) yield known;
   }
 
   #state(): string {
@@ -197,9 +197,9 @@ export class StateKeeper {
     try {
       const state = await readCiliumState(importFrom);
       for (const { rejection } of state.problems) onReject(rejection);
-      const left = leftByCilium(state, { cluster: clusterName, name: nodeName });
-      const { entries, nodes } = await this.#restoration.adopt(left);
-      const identities = left.identities.length;
+      const imported = importedState(state, { cluster: clusterName, name: nodeName });
+      const { entries, nodes } = await this.#restoration.adopt(imported);
+      const identities = imported.identities.length;
       log.info(
         `${option}: imported ${counted(entries, 'entry', 'entries')}, ${counted(nodes, 'node')}, ${counted(identities, 'identity', 'identities')}`,
       );

@@ -81,7 +81,9 @@ export class ApiClient {
         },
         resolve,
       );
-      asked.on('error', (cause) => reject(new ApiError(unreached(this.#socket, cause), undefined, cause)));
+      asked.on('error', (cause) =>
+        reject(new ApiError(unreachableText(this.#socket, cause), undefined, cause)),
+      );
       asked.end(content);
     });
   }
@@ -104,7 +106,7 @@ function parsed(socket: string, text: string): unknown {
   }
 }
 
-function unreached(socket: string, cause: Error): string {
+function unreachableText(socket: string, cause: Error): string {
   const why =
     'code' in cause && (cause.code === 'ENOENT' || cause.code === 'ECONNREFUSED')
       ? 'no process listens on this socket'

@@ -31,7 +31,7 @@ export interface FeedRead {
 }
 
 /** Number of changes that the feed keeps. */
-const HELD = 65_536;
+const HISTORY_SIZE = 65_536;
 
 /** The set of all change types. */
 export const ALL_TYPES: ReadonlySet<ChangeType> = new Set(CHANGE_TYPES);
@@ -43,7 +43,7 @@ const GENERATIONS = 8;
 const GATHERED_MS = 50;
 
 /** Maximum number of positions that one read examines. Limits its time. */
-const LOOKED_AT = 4_096;
+const SCAN_LIMIT = 4_096;
 
 /**
  * Numbers the changes of the three engines and keeps the keys of the last 65,536. It keeps no values: a reader reads the
@@ -72,7 +72,7 @@ export class ChangeFeed {
   #gathering: Timer | undefined;
   #revision = 0;
 
-  constructor(model: ReadModel, clock: Clock, capacity: number = HELD) {
+  constructor(model: ReadModel, clock: Clock, capacity: number = HISTORY_SIZE) {
     assert(capacity >= 1, 'the capacity of a feed must be at least 1');
     this.#model = model;
     this.#clock = clock;
@@ -131,7 +131,7 @@ export class ChangeFeed {
     const oldest = this.#revision - Math.min(this.#revision, this.#capacity);
     const missed = revision < oldest || revision > this.#revision;
     let at = missed ? this.#revision : revision;
-    const end = Math.min(this.#revision, at + LOOKED_AT);
+    const end = Math.min(this.#revision, at + SCAN_LIMIT);
     const changes: FeedChange[] = [];
     while (at < end && changes.length < limit) {
       at++;

@@ -26,7 +26,7 @@ export interface KnownIdentity {
 export type RestoredOf = (cluster: string) => RestoredDocument | undefined;
 
 /** The engines, and the labels of identities. */
-export interface Knowledge {
+export interface EngineViews {
   readonly ipcache: IPCache;
   readonly services: ServiceCache;
   readonly nodes: NodeManager;
@@ -72,7 +72,7 @@ export interface DatapathModel {
 }
 
 /** The agent's state as the API reads it. All methods are synchronous and read-only, except those of `datapath`. */
-export interface ReadModel extends Knowledge {
+export interface ReadModel extends EngineViews {
   /** Undefined if no datapath is configured. */
   readonly datapath?: DatapathModel | undefined;
   /** Returns all identities with known labels, unordered. */

@@ -28,7 +28,7 @@ const TEXT: z.ZodType<string | number> = z.union([z.string(), z.number()], {
   error: 'It must be a string or a number.',
 });
 
-function schemaOf({ kind, canBeOff, parse }: Setting): z.ZodType {
+function schemaOf({ kind, isNegatable, parse }: Setting): z.ZodType {
   if (kind === 'switch') return z.boolean({ error: SWITCH_VALUES });
   if (kind === 'list') {
     return z
@@ -37,21 +37,23 @@ function schemaOf({ kind, canBeOff, parse }: Setting): z.ZodType {
         items.length === 0 ? undefined : checked(() => parse(items.map(String)), context),
       );
   }
-  const one = canBeOff ? z.union([TEXT, z.literal(false)], { error: 'It must be a string or false.' }) : TEXT;
+  const one = isNegatable
+    ? z.union([TEXT, z.literal(false)], { error: 'It must be a string or false.' })
+    : TEXT;
   return one.transform((value, context) =>
     value === false ? false : checked(() => parse([String(value)]), context),
   );
 }
 
 /** Returns the problems of an issue, each with the key, its value and the allowed values. */
-function sentences(issue: z.core.$ZodIssue, said: object, keys: readonly string[]): readonly string[] {
+function sentences(issue: z.core.$ZodIssue, settings: object, keys: readonly string[]): readonly string[] {
   if (issue.code === 'unrecognized_keys')
     return issue.keys.map((key) => {
       const meant = nearest(key, keys);
       return `${key}: unknown setting${meant === undefined ? '' : `; did you mean ${meant}?`}`;
     });
   const [key = '', ...path] = issue.path.map(String);
-  const value = path.reduce<unknown>((of, name) => Reflect.get(Object(of), name), Reflect.get(said, key));
+  const value = path.reduce<unknown>((of, name) => Reflect.get(Object(of), name), Reflect.get(settings, key));
   return [`${key}: ${showValue(value)}: ${issue.message}`];
 }
 

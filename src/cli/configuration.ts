@@ -52,8 +52,8 @@ function applyEnvironment(command: Command, settings: readonly Setting[], env: C
     const { attribute, variable } = setting;
     if (command.getOptionValueSource(attribute) === 'cli') continue;
     try {
-      const said = environmentValue(setting, env);
-      if (said !== undefined) command.setOptionValueWithSource(attribute, said.value, 'env');
+      const value = environmentValue(setting, env);
+      if (value !== undefined) command.setOptionValueWithSource(attribute, value.value, 'env');
     } catch (error) {
       if (!(error instanceof InvalidArgumentError)) throw error;
       command.error(`dpcache: ${variable} ${showValue(env[variable])}: ${error.message}`);
@@ -69,11 +69,11 @@ async function applyFile(
   known: readonly Setting[],
 ): Promise<void> {
   const { loadConfig } = await import('./config-file.ts');
-  const said = await loadConfig(path, known);
+  const value = await loadConfig(path, known);
   for (const { attribute } of own) {
     const source = command.getOptionValueSource(attribute);
-    if (attribute in said && source !== 'cli' && source !== 'env')
-      command.setOptionValueWithSource(attribute, said[attribute], 'config');
+    if (attribute in value && source !== 'cli' && source !== 'env')
+      command.setOptionValueWithSource(attribute, value[attribute], 'config');
   }
 }
 

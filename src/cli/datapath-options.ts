@@ -114,7 +114,7 @@ export function addDatapathOptions(command: Command): Command {
 /** Returns the reason if an option requires `--datapath`; undefined if the flags are consistent. */
 export function datapathContradiction({ datapath, ...flags }: DatapathFlags): string | undefined {
   if (datapath !== undefined) return undefined;
-  const said = Object.entries({
+  const options = Object.entries({
     'datapath-pins': flags.datapathPins,
     'datapath-cgroup': flags.datapathCgroup,
     'datapath-services': flags.datapathServices,
@@ -125,7 +125,7 @@ export function datapathContradiction({ datapath, ...flags }: DatapathFlags): st
     'datapath-service-capacity': flags.datapathServiceCapacity,
     'datapath-dry-run': flags.datapathDryRun,
   }).find(([, value]) => value !== undefined);
-  return said && `--${said[0]} requires --datapath linux`;
+  return options && `--${options[0]} requires --datapath linux`;
 }
 
 /** Returns the datapath of the flags; undefined if there is none. */

@@ -1,5 +1,5 @@
 import { Command, InvalidArgumentError, Option } from 'commander';
-import type { Asked } from '../agent/run-agent.ts';
+import type { LoadedSource } from '../agent/run-agent.ts';
 import type { Ask } from '../api/api-client.ts';
 import type { ChangeType } from '../api/change-feed.ts';
 import type { Answer, Question } from '../client/answer.ts';
@@ -124,7 +124,7 @@ async function textOf({ json, lines, names = [] }: Answer, output: ListFormat): 
 
 /** Adds the commands that ask one question and end: `dpcache ipcache list` and the like. */
 export function addQuestionCommands(program: Command, io: CommandIO, run: RunAction): void {
-  const asked = async <T>(flags: QuestionFlags, use: (ask: Ask) => Promise<T>): Promise<Asked<T>> => {
+  const asked = async <T>(flags: QuestionFlags, use: (ask: Ask) => Promise<T>): Promise<LoadedSource<T>> => {
     if (flags.readsMesh) {
       const { createLog } = await import('../process/log.ts');
       const { askMesh } = await import('../agent/run-agent.ts');

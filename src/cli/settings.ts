@@ -17,7 +17,7 @@ export interface Setting {
   readonly attribute: string;
   readonly kind: SettingKind;
   /** True if the value may also be `false`, as with `--no-socket`. */
-  readonly canBeOff: boolean;
+  readonly isNegatable: boolean;
   /** Returns the value of a text, or of all texts for a `list`. Throws commander's `InvalidArgumentError`. */
   readonly parse: (texts: readonly string[]) => unknown;
 }
@@ -44,7 +44,7 @@ function settingOf(attribute: string, same: readonly Option[]): Setting {
     ...{ key, attribute },
     variable: `DPCACHE_${key.toUpperCase().replaceAll('-', '_')}`,
     kind: valued === undefined ? 'switch' : several,
-    canBeOff: valued !== undefined && same.some(({ negate }) => negate),
+    isNegatable: valued !== undefined && same.some(({ negate }) => negate),
     parse: (texts) =>
       texts.reduce<unknown>((before, text) => valued?.parseArg?.(text, before) ?? text, undefined),
   };
@@ -62,7 +62,7 @@ export function environmentValue(
 ): { readonly value: unknown } | undefined {
   const text = env[setting.variable];
   if (!text) return undefined;
-  if (text === 'false' && (setting.canBeOff || setting.kind === 'switch')) return { value: false };
+  if (text === 'false' && (setting.isNegatable || setting.kind === 'switch')) return { value: false };
   if (setting.kind === 'switch') {
     if (text === 'true') return { value: true };
     throw new InvalidArgumentError(SWITCH_VALUES);

@@ -84,7 +84,7 @@ export async function find<T>(ask: Ask, path: string): Promise<T | undefined> {
   }
 }
 
-export function nothing(what: string): Answer {
+export function emptyAnswer(what: string): Answer {
   return { json: null, lines: [`${printable(what)}: not found`], found: false };
 }
 

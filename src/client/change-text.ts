@@ -1,5 +1,5 @@
 import type { List } from 'immutable';
-import type { Knowledge } from '../api/read-model.ts';
+import type { EngineViews } from '../api/read-model.ts';
 import { counted } from '../base/show-value.ts';
 import type { IPCacheChange, IPCacheEntry } from '../ipcache/types.ts';
 import type { NodeAddress } from '../model/cluster-node.ts';
@@ -28,7 +28,7 @@ export interface ChangeText {
 export type IdentityName = (identity: number) => string | undefined;
 
 /** Returns a function that names identities by their labels. */
-export function identityNames({ labelsOf }: Knowledge): IdentityName {
+export function identityNames({ labelsOf }: EngineViews): IdentityName {
   return (identity) => {
     const labels = labelsOf(identity);
     return labels && labelName(labels);

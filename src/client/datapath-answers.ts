@@ -79,7 +79,7 @@ export function datapathLines(datapath: DatapathDocument): readonly string[] {
 }
 
 /** Returns true if all requested parts run and the kernel accepts all writes. */
-function isSound({ parts, tables, failures }: DatapathDocument): boolean {
+function isHealthy({ parts, tables, failures }: DatapathDocument): boolean {
   return (
     failures.length === 0 &&
     parts.every(({ state, missing }) => state === 'off' || (state === 'running' && missing.length === 0)) &&
@@ -91,7 +91,7 @@ function isSound({ parts, tables, failures }: DatapathDocument): boolean {
 export const askDatapathStatus: Question = async (ask) => {
   const { datapath } = (await ask('/v1/status')) as StatusDocument;
   if (datapath === undefined) throw new InputError(NO_DATAPATH);
-  return { json: datapath, lines: datapathLines(datapath), found: isSound(datapath) };
+  return { json: datapath, lines: datapathLines(datapath), found: isHealthy(datapath) };
 };
 
 /** Returns the parts that can run on this host. Used if no agent can be asked; `why` is the reason. */

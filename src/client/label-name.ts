@@ -1,18 +1,18 @@
 import type { Label, Labels } from '../model/labels.ts';
 
 /** Labels that name a workload, the most specific first: Kubernetes' recommended labels and older conventions. */
-const TELLING = ['app.kubernetes.io/name', 'app', 'k8s-app', 'name'];
+const NAME_LABELS = ['app.kubernetes.io/name', 'app', 'k8s-app', 'name'];
 
 /** Prefix of labels that Cilium adds to every pod. */
 const ADDED = 'io.';
 
-function isTelling({ key }: Label): boolean {
+function isNameLabel({ key }: Label): boolean {
   return !key.startsWith(ADDED);
 }
 
 /** Returns the label that best names an identity (`app=checkout`); `undefined` if it has no labels. */
 export function labelName(labels: Labels): string | undefined {
-  const named = TELLING.map((key) => labels.find((label) => label.key === key)).find(Boolean);
-  const best = named ?? labels.find(isTelling) ?? labels[0];
+  const named = NAME_LABELS.map((key) => labels.find((label) => label.key === key)).find(Boolean);
+  const best = named ?? labels.find(isNameLabel) ?? labels[0];
   return best && (best.value === '' ? best.key : `${best.key}=${best.value}`);
 }

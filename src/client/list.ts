@@ -71,11 +71,11 @@ export function listing<T>(list: List<T>): Listing {
 }
 
 function query(filters: ListFilters): string {
-  const given = new URLSearchParams();
+  const parameters = new URLSearchParams();
   for (const [name, value] of Object.entries(filters)) {
-    if (value !== undefined) given.set(name, String(value));
+    if (value !== undefined) parameters.set(name, String(value));
   }
-  return given.toString();
+  return parameters.toString();
 }
 
 async function printList<T>(
@@ -121,15 +121,16 @@ async function* pages<T>(
   ask: Ask,
   { limit = Number.POSITIVE_INFINITY, clock = systemClock }: PrintOptions,
 ): AsyncGenerator<readonly T[], void, void> {
-  let left = limit;
+  let remaining = limit;
   const asking = (parameters: ListFilters): (() => Promise<PageDocument<T>>) => {
-    const asked = `${path}?${query({ ...parameters, limit: Math.min(PAGE, left) })}`;
+    const asked = `${path}?${query({ ...parameters, limit: Math.min(PAGE, remaining) })}`;
     return async () => (await ask(asked)) as PageDocument<T>;
   };
   for (let next: Promise<PageDocument<T>> | undefined = asking(filters)(); next !== undefined; ) {
     const page: PageDocument<T> = await next;
-    left -= page.items.length;
-    const read = page.continue === undefined || left <= 0 ? undefined : asking({ continue: page.continue });
+    remaining -= page.items.length;
+    const read =
+      page.continue === undefined || remaining <= 0 ? undefined : asking({ continue: page.continue });
     next = read?.();
     next?.catch(() => {}); // it is thrown when it is awaited, if at all
     using _held = read && hold(read, clock);

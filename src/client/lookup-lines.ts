@@ -3,7 +3,7 @@ import type { EntryDocument } from '../api/documents.ts';
 import { type Output, writeLines } from '../process/terminal.ts';
 
 /** Maximum number of IPs in one request. */
-const AT_A_TIME = 1_000;
+const ADDRESSES_PER_REQUEST = 1_000;
 
 /** Longer than any address. Longer lines are cut for their error. */
 const IP_LENGTH = 64;
@@ -22,8 +22,8 @@ export async function lookupLines(
   let all = true;
   const answer = async (lines: readonly string[]): Promise<void> => {
     const ips = lines.map((line) => line.trim().slice(0, IP_LENGTH)).filter(Boolean);
-    for (let at = 0; at < ips.length && !signal.aborted; at += AT_A_TIME) {
-      all = (await lookUp(ask, ips.slice(at, at + AT_A_TIME), output)) && all;
+    for (let at = 0; at < ips.length && !signal.aborted; at += ADDRESSES_PER_REQUEST) {
+      all = (await lookUp(ask, ips.slice(at, at + ADDRESSES_PER_REQUEST), output)) && all;
       await output.drained?.(signal);
     }
   };

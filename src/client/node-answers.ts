@@ -1,7 +1,7 @@
 import type { NodeDocument } from '../api/documents.ts';
 import type { ExplainedNodeDocument } from '../api/schemas.ts';
 import { printable } from '../process/terminal.ts';
-import { ageText, type Column, find, listed, nothing, pathOf, type Question } from './answer.ts';
+import { ageText, type Column, emptyAnswer, find, listed, pathOf, type Question } from './answer.ts';
 import { type ListFilters, type Listing, listing } from './list.ts';
 
 const NO_NODE =
@@ -64,7 +64,7 @@ export function listNodes(filters: ListFilters): Listing {
 export function getNode(name: string): Question {
   return async (ask, view) => {
     const node = await find<ExplainedNodeDocument>(ask, `/v1/nodes/${pathOf(name)}`);
-    if (node === undefined) return nothing(name);
+    if (node === undefined) return emptyAnswer(name);
     const { claims, heldBack, lostAddresses } = node.explain;
     const lost = lostAddresses.map(
       ({ ip, holder }) =>

@@ -4,10 +4,10 @@ import { comparePrefixes, Prefix } from '../net/prefix.ts';
 import {
   ageText,
   type Column,
+  emptyAnswer,
   find,
   identityCell,
   listed,
-  nothing,
   pathOf,
   portsCell,
   type Question,
@@ -63,7 +63,7 @@ export function getPrefix(key: string): Question {
       ? ((await ask(`/v1/ipcache?prefix=${encodeURIComponent(key)}`)) as { items: readonly EntryDocument[] })
           .items[0]
       : await find<EntryDocument>(ask, `/v1/ipcache/lookup/${encodeURIComponent(key)}`);
-    if (entry === undefined) return nothing(key);
+    if (entry === undefined) return emptyAnswer(key);
     const lines = listed(PREFIX_COLUMNS, [entry], view);
     return { json: entry, lines, found: true, names: [entry.prefix] };
   };
@@ -81,7 +81,7 @@ export function explainPrefix(key: string): Question {
   return async (ask, view) => {
     const path = pathOf(key);
     const explanation = await find<ExplanationDocument>(ask, `/v1/ipcache/explain/${path}`);
-    if (explanation === undefined) return nothing(key);
+    if (explanation === undefined) return emptyAnswer(key);
     const { prefix, decidedBy, claims } = explanation;
     const columns: readonly Column<(typeof claims)[number]>[] = [
       { title: '', cell: (claim) => (claim === claims[0] ? '*' : '') },

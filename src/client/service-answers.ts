@@ -3,10 +3,10 @@ import type { ExplainedServiceDocument } from '../api/schemas.ts';
 import { printable } from '../process/terminal.ts';
 import {
   type Column,
+  emptyAnswer,
   find,
   hinted,
   listed,
-  nothing,
   pathOf,
   portsCell,
   type Question,
@@ -78,7 +78,7 @@ const BACKEND_COLUMNS: readonly Column<BackendDocument>[] = [
 export function getService(name: string): Question {
   return async (ask, view) => {
     const service = await find<ExplainedServiceDocument>(ask, servicePath(name));
-    if (service === undefined) return nothing(name);
+    if (service === undefined) return emptyAnswer(name);
     const { explain: _, ...document } = service;
     return {
       json: document,
@@ -107,7 +107,7 @@ const VERDICTS: Readonly<Record<ExplainedServiceDocument['explain']['backends'][
 export function explainService(name: string): Question {
   return async (ask, view) => {
     const service = await find<ExplainedServiceDocument>(ask, servicePath(name));
-    if (service === undefined) return nothing(name);
+    if (service === undefined) return emptyAnswer(name);
     const { explain } = service;
     const rows = explain.backends.map((backend) => [
       backend.address,

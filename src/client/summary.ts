@@ -1,6 +1,6 @@
 import { ApiError, type Ask } from '../api/api-client.ts';
 import { ascending, prefixOfKey, type ServiceDocument, serviceDocument } from '../api/documents.ts';
-import type { Knowledge } from '../api/read-model.ts';
+import type { EngineViews } from '../api/read-model.ts';
 import type { ClustermeshDocument } from '../api/schemas.ts';
 import type {
   ClusterDocument,
@@ -37,7 +37,7 @@ function countsText({ prefixes, nodes, services, backends }: Counts): string {
 }
 
 /** Returns the totals: `339 prefixes, 12 nodes, 5 services with 156 backends`. */
-export function totalsText({ ipcache, nodes, services }: Knowledge): string {
+export function totalsText({ ipcache, nodes, services }: EngineViews): string {
   const { entries, shadowed } = ipcache.status();
   const { announced, backends } = services.status();
   return countsText({ prefixes: entries - shadowed, nodes: nodes.size, services: announced, backends });
@@ -98,13 +98,13 @@ function kubernetesLines(kubernetes: KubernetesDocument | undefined): readonly s
     const { name, state, complete, objects, rejected, lists, lagMs, lastFailure = '' } = kind;
     const isWhole = complete || state === 'resting' || state === 'missing';
     const why = state === 'watching' || state === 'resting' ? '' : lastFailure;
-    const said = lagMs === undefined || state === 'resting' ? '-' : `${Math.round(lagMs / 1000)} s ago`;
+    const ageText = lagMs === undefined || state === 'resting' ? '-' : `${Math.round(lagMs / 1000)} s ago`;
     const counts = [objects, rejected, Math.max(0, lists - 1)].map(String);
     return [
       name,
       state,
       ...counts,
-      said,
+      ageText,
       [isWhole ? '' : 'incomplete', behindText(kind), why].filter(Boolean).join(': '),
     ];
   });
@@ -175,7 +175,7 @@ function sampleKind({ key, source, owner, k8s, identity }: KeyedEntry): string {
 const SAMPLES = 8;
 
 /** Returns a few entries of different kinds, as examples. */
-function sampleEntries({ ipcache }: Knowledge): readonly KeyedEntry[] {
+function sampleEntries({ ipcache }: EngineViews): readonly KeyedEntry[] {
   const samples = new Map<string, KeyedEntry>();
   for (const entry of ipcache.entries()) {
     const kind = sampleKind(entry);
@@ -185,7 +185,7 @@ function sampleEntries({ ipcache }: Knowledge): readonly KeyedEntry[] {
   return [...samples.values()];
 }
 
-function sampleLines(knowledge: Knowledge, nameOf: IdentityName): readonly string[] {
+function sampleLines(knowledge: EngineViews, nameOf: IdentityName): readonly string[] {
   const rows = sampleEntries(knowledge).map((entry) => [prefixOfKey(entry.key), entryText(entry, nameOf)]);
   return alignColumns(rows.map((row) => row.map(printable)));
 }
@@ -198,7 +198,7 @@ function cut(lines: readonly string[], what: string, command: string): readonly 
   return [...lines.slice(0, LISTED + 1), `… and ${lines.length - LISTED - 1} more ${what}: ${command}`];
 }
 
-function nodeLines({ nodes }: Knowledge): readonly string[] {
+function nodeLines({ nodes }: EngineViews): readonly string[] {
   const { underlay } = nodes.configuration;
   const rows = [...nodes.nodes()]
     .sort((a, b) => ascending(a.fullName, b.fullName))
@@ -211,13 +211,13 @@ function nodeLines({ nodes }: Knowledge): readonly string[] {
   return alignColumns([['NODE', 'ADDRESS', 'PODS', 'KEY'], ...rows].map((row) => row.map(printable)));
 }
 
-function sortedServices(knowledge: Knowledge): readonly ServiceDocument[] {
+function sortedServices(knowledge: EngineViews): readonly ServiceDocument[] {
   const held = [...knowledge.services.snapshot()].sort(([a], [b]) => ascending(a, b));
   return held.map(([, announced]) => serviceDocument(announced, knowledge));
 }
 
 /** Shows a summary of the state, without iterating over all of it. */
-export function showState(knowledge: Knowledge, status: StatusDocument, terminal: Terminal): void {
+export function showState(knowledge: EngineViews, status: StatusDocument, terminal: Terminal): void {
   const section = (title: string, lines: readonly string[]): void => {
     terminal.line(terminal.paint('strong', title));
     for (const line of lines) terminal.line(`  ${line}`);

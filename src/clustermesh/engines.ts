@@ -1,4 +1,4 @@
-import type { Claim, DeleteOptions, Writer } from '../ipcache/types.ts';
+import type { Claim, PrefixDeleteOptions, Writer } from '../ipcache/types.ts';
 import type { ClusterNode } from '../model/cluster-node.ts';
 import type { ClusterService, ClusterServiceKey } from '../model/cluster-service.ts';
 import type { Source } from '../model/source.ts';
@@ -6,7 +6,7 @@ import type { Source } from '../model/source.ts';
 /** Receives IPs and their identities. `IPCache` implements it. The engine counts the outcomes. */
 export interface IPSink {
   upsert(key: string, claim: Claim): unknown;
-  delete(key: string, by: DeleteOptions): unknown;
+  delete(key: string, by: PrefixDeleteOptions): unknown;
   withdraw(by: Writer): unknown;
   batch<T>(write: () => T): T;
 }

@@ -26,7 +26,6 @@ import { IPCacheSnapshot } from './snapshot.ts';
 import type { FamilyCounts, IPCacheOptions, IPCacheStatus } from './status.ts';
 import type {
   Claim,
-  DeleteOptions,
   DeleteOutcome,
   ExplainedClaim,
   Explanation,
@@ -34,6 +33,7 @@ import type {
   IPCacheListener,
   K8sMetadata,
   OwnerListener,
+  PrefixDeleteOptions,
   UpsertOutcome,
   Writer,
 } from './types.ts';
@@ -123,12 +123,12 @@ export class IPCache extends CacheReads {
   /**
    * Deletes the writer's claim on `key`, and no other. The next claim, if any, becomes effective. See {@link DeleteOutcome}.
    */
-  delete(key: string, by: DeleteOptions): DeleteOutcome {
+  delete(key: string, by: PrefixDeleteOptions): DeleteOutcome {
     return this.#unclaim(key, parsePrefix(key, this.#key), by);
   }
 
   /** Calls {@link IPCache.delete} for each key in order, and returns the outcomes. See {@link IPCache.upsertMany}. */
-  deleteMany(keys: readonly string[], by: DeleteOptions): DeleteOutcome[] {
+  deleteMany(keys: readonly string[], by: PrefixDeleteOptions): DeleteOutcome[] {
     const outcomes = new Array<DeleteOutcome>(keys.length);
     const block = this.#takeBlock();
     for (let from = 0; from < keys.length; from += BLOCK_KEYS) {
@@ -356,7 +356,7 @@ export class IPCache extends CacheReads {
   }
 
   /** Deletes the claim on the key in the register. `isKey` is false if `key` is invalid. */
-  #unclaim(key: string, isKey: boolean, by: DeleteOptions): DeleteOutcome {
+  #unclaim(key: string, isKey: boolean, by: PrefixDeleteOptions): DeleteOutcome {
     this.#beginWrite(key);
     const outcome = isKey ? this.#delete(key, by) : this.#reject(keyFault(key));
     this.#admit();
@@ -407,7 +407,7 @@ export class IPCache extends CacheReads {
     }
   }
 
-  #delete(key: string, by: DeleteOptions): DeleteOutcome {
+  #delete(key: string, by: PrefixDeleteOptions): DeleteOutcome {
     const fault = this.#writerFault(by, key);
     if (fault !== undefined) return this.#reject(fault);
     const outcome = this.#state.remove(this.#key, by);

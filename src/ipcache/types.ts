@@ -124,7 +124,7 @@ export type UpsertOutcome = 'applied' | 'unchanged' | 'overruled' | 'invalid' | 
 export type DeleteOutcome = 'applied' | 'not-found' | 'not-owner' | 'invalid';
 
 /** The writer whose claim is deleted, and a condition. */
-export interface DeleteOptions extends Writer {
+export interface PrefixDeleteOptions extends Writer {
   /** Delete only if the claim names this pod. A late delete of a pod whose IP was reused must not delete the new pod's claim. */
   readonly ifPod?: { readonly namespace: string; readonly podName: string } | undefined;
 }

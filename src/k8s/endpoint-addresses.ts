@@ -133,7 +133,7 @@ export function endpointAddresses(
   source: 'k8s' | 'custom-resource',
   { namespace, name: podName }: ServiceID,
   { deleting, createdAt, uid }: EndpointRank,
-  said: {
+  addresses: {
     readonly ips: readonly string[];
     readonly identity: number | undefined;
     readonly hostIP: string;
@@ -143,10 +143,10 @@ export function endpointAddresses(
   },
   shared: SharedParts,
 ): EndpointAddresses {
-  const { ips, identity = RESERVED_IDENTITIES.unmanaged, encryptKey } = said;
-  const hostIP = shared.host(said.hostIP);
-  const namedPorts = said.namedPorts && shared.ports(said.namedPorts);
-  const serviceAccount = said.serviceAccount && shared.account(said.serviceAccount);
+  const { ips, identity = RESERVED_IDENTITIES.unmanaged, encryptKey } = addresses;
+  const hostIP = shared.host(addresses.hostIP);
+  const namedPorts = addresses.namedPorts && shared.ports(addresses.namedPorts);
+  const serviceAccount = addresses.serviceAccount && shared.account(addresses.serviceAccount);
   const names = { namespace, podName };
   const k8s = serviceAccount ? { ...names, serviceAccount, namedPorts } : { ...names, namedPorts };
   return { source, identity, hostIP, encryptKey, k8s, ips, deleting, createdAt, uid };

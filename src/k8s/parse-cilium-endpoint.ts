@@ -44,8 +44,8 @@ function readEndpoint(
   if (hostIP === undefined || ips.length === 0 || isSpoilt(encryption, 'key', key)) return undefined;
   const namedPorts = readPortsByName([fields.list('named-ports')], 'port');
   const serviceAccount = fields.string('service-account');
-  const said = { ips, identity, hostIP, encryptKey: key ?? 0, namedPorts, serviceAccount };
-  return endpointAddresses('custom-resource', id, rank, said, shared);
+  const parsed = { ips, identity, hostIP, encryptKey: key ?? 0, namedPorts, serviceAccount };
+  return endpointAddresses('custom-resource', id, rank, parsed, shared);
 }
 
 /** The fields that {@link readCiliumEndpoint} reads. */
@@ -60,9 +60,9 @@ export function readCiliumEndpoint(fields: ObjectFields, shared: SharedParts): E
   const id = readID(fields);
   if (id === undefined) return undefined;
   const status = fields.map('status');
-  const said = status.map('identity');
-  const identity = said.integer('id', 0, MAX_IDENTITY);
-  if (isSpoilt(said, 'id', identity)) return undefined;
+  const parsed = status.map('identity');
+  const identity = parsed.integer('id', 0, MAX_IDENTITY);
+  if (isSpoilt(parsed, 'id', identity)) return undefined;
   return readEndpoint(status, id, readRank(fields), identity, shared);
 }
 
@@ -116,10 +116,10 @@ export function readCiliumEndpointSlice(
     const id = `${namespace}/${endpoint}`;
     const identity = item.integer('id', 0, MAX_IDENTITY);
     const known = identity === 0 ? undefined : identity;
-    const said = isSpoilt(item, 'id', identity)
+    const parsed = isSpoilt(item, 'id', identity)
       ? undefined
       : readEndpoint(item, { namespace, name: endpoint }, rank, known, shared);
-    endpoints.set(id, said);
+    endpoints.set(id, parsed);
   }
   return { name, createdAt, endpoints };
 }

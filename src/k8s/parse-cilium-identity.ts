@@ -48,10 +48,10 @@ export function readCiliumIdentity(fields: ObjectFields): CiliumIdentitySays | u
     metadata.reject('name', 'invalid-name', 'is not an identity number', name);
     return undefined;
   }
-  const said = fields.map('security-labels', MOST_LABELS);
-  const labels = said.names.flatMap((label) => readLabel(said, label) ?? []);
-  if (said.size === 0) fields.reject('security-labels', 'missing-field', 'must have at least one label');
-  if (said.size === 0 || labels.length < said.size) return undefined;
+  const texts = fields.map('security-labels', MOST_LABELS);
+  const labels = texts.names.flatMap((label) => readLabel(texts, label) ?? []);
+  if (texts.size === 0) fields.reject('security-labels', 'missing-field', 'must have at least one label');
+  if (texts.size === 0 || labels.length < texts.size) return undefined;
   const marked = metadata.map('annotations').value(IDENTITY_HEARTBEAT) !== undefined;
   return { id, labels: sortLabels(labels), createdAt: readTime(metadata, 'creationTimestamp'), marked };
 }

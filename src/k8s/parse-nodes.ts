@@ -182,7 +182,7 @@ export function readNode(
   const metadata = fields.map('metadata');
   const spec = fields.map('spec');
   const annotations = new NodeAnnotations(withAnnotations ? metadata.map('annotations') : undefined);
-  const said = fields.map('status').list('addresses', MOST_ADDRESSES);
+  const list = fields.map('status').list('addresses', MOST_ADDRESSES);
   const listed = readCIDRs(spec.list('podCIDRs', MOST_ADDRESSES));
   const single = listed.length > 0 ? undefined : spec.cidr('podCIDR');
   const own = single === undefined ? listed : [single];
@@ -194,7 +194,7 @@ export function readNode(
     clusterID,
     source: 'k8s',
     addresses: [
-      ...firstOfEach(readAddresses(said, 'address', ['InternalIP', 'ExternalIP'])),
+      ...firstOfEach(readAddresses(list, 'address', ['InternalIP', 'ExternalIP'])),
       ...annotations.ciliumHosts,
     ],
     ...allocCIDRs(cidrs),

@@ -45,8 +45,8 @@ function readAddresses(
   if (id === undefined || ips.length === 0 || hostIP === undefined) return undefined;
   const containers = spec.list('containers').items((list, index) => list.item(index)?.list('ports'));
   const namedPorts = readPortsByName(containers, 'containerPort');
-  const said = { ips, identity: undefined, hostIP, encryptKey, namedPorts };
-  return endpointAddresses('k8s', id, readRank(fields), said, shared);
+  const parsed = { ips, identity: undefined, hostIP, encryptKey, namedPorts };
+  return endpointAddresses('k8s', id, readRank(fields), parsed, shared);
 }
 
 /** The fields that {@link readPod} reads. */

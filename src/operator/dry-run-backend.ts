@@ -21,7 +21,7 @@ export class DryRunBackend implements KvstoreBackend {
   readonly #print: (line: string) => void;
   readonly #reasonOf: (key: string, value: Uint8Array) => string | undefined;
   /** The values that the kvstore would have. `undefined` if deleted. */
-  readonly #would = new Map<string, Uint8Array | undefined>();
+  readonly #writes = new Map<string, Uint8Array | undefined>();
 
   /**
    * @param reasonOf returns why a key with this value is deleted; undefined: because no object requires it
@@ -55,26 +55,26 @@ export class DryRunBackend implements KvstoreBackend {
   }
 
   async updateIfDifferent(key: string, value: Uint8Array): Promise<boolean> {
-    const before = await this.#now(key);
+    const before = await this.#currentValue(key);
     if (before !== undefined && equalBytes(before, value)) return false;
     const why = before === undefined ? 'the key does not exist' : `the value is ${shown(before)}`;
-    this.#would.set(key, value);
+    this.#writes.set(key, value);
     this.#print(`put ${key} ${shown(value)}: ${why}`);
     return true;
   }
 
   async createOnly(key: string, value: Uint8Array): Promise<boolean> {
-    return (await this.#now(key)) === undefined && this.updateIfDifferent(key, value);
+    return (await this.#currentValue(key)) === undefined && this.updateIfDifferent(key, value);
   }
 
   async createIfExists(condition: string, key: string, value: Uint8Array): Promise<boolean> {
-    return (await this.#now(condition)) !== undefined && this.updateIfDifferent(key, value);
+    return (await this.#currentValue(condition)) !== undefined && this.updateIfDifferent(key, value);
   }
 
   async delete(key: string): Promise<boolean> {
-    const before = await this.#now(key);
+    const before = await this.#currentValue(key);
     if (before === undefined) return false;
-    this.#would.set(key, undefined);
+    this.#writes.set(key, undefined);
     this.#print(`delete ${key}: ${this.#reasonOf(key, before) ?? 'no object requires it'}`);
     return true;
   }
@@ -91,8 +91,8 @@ export class DryRunBackend implements KvstoreBackend {
     return Promise.resolve({ key: path, revision: 0, lost, release: () => Promise.resolve() });
   }
 
-  async #now(key: string): Promise<Uint8Array | undefined> {
-    if (this.#would.has(key)) return this.#would.get(key);
+  async #currentValue(key: string): Promise<Uint8Array | undefined> {
+    if (this.#writes.has(key)) return this.#writes.get(key);
     return (await this.#backend.get(key))?.value;
   }
 }

@@ -9,7 +9,7 @@ import { type CollectorIntervals, collectors } from './collect/collectors.ts';
 import { EndpointRemoval } from './collect/endpoint-removal.ts';
 import type { Action } from './collect/rounds.ts';
 import type { Duty } from './duty.ts';
-import { ALONE, type LeaderElection } from './elect/leader-election.ts';
+import { type LeaderElection, SOLE_LEADER } from './elect/leader-election.ts';
 import { ClusterConfigKeeper } from './publish/cluster-config.ts';
 import { GlobalNamespaces } from './publish/global-namespaces.ts';
 import { HeartbeatDuty } from './publish/heartbeat.ts';
@@ -132,7 +132,7 @@ export function operatorDuties(options: OperatorDutiesOptions): OperatorDuties {
 
 /** Returns the duties that run once on explicit request. */
 function removing(options: OperatorDutiesOptions): readonly Duty[] {
-  const { deleteAllEndpoints, kubernetes, election = ALONE, dryRun } = options;
+  const { deleteAllEndpoints, kubernetes, election = SOLE_LEADER, dryRun } = options;
   if (deleteAllEndpoints !== true) return [];
   const mayWrite = (): boolean => election.mayDelete();
   const fence = { perSecond: REMOVALS_PER_SECOND, timeoutMs: election.writeMs, mayWrite };
@@ -148,7 +148,17 @@ function intervalsOf({ identityAllocation, intervals }: OperatorDutiesOptions): 
 
 function collecting(options: OperatorDutiesOptions): readonly Duty[] {
   const { backend, clusterName, clusterID, maxConnectedClusters } = options;
-  const { kubernetes, election = ALONE, slicing, clock, random, gate, dryRun, onFailure, onAction } = options;
+  const {
+    kubernetes,
+    election = SOLE_LEADER,
+    slicing,
+    clock,
+    random,
+    gate,
+    dryRun,
+    onFailure,
+    onAction,
+  } = options;
   const identities = clusterIdentityRange(clusterID, maxConnectedClusters);
   return collectors({
     ...{

@@ -24,7 +24,7 @@ export class KvstoreReach {
   #answers = false;
   /** Send time of the first read without an answer; `undefined` while the kvstore answers. */
   #downSince: number | undefined;
-  #why: string | undefined;
+  #problem: string | undefined;
 
   constructor(options: KvstoreReachOptions) {
     this.#options = options;
@@ -36,8 +36,8 @@ export class KvstoreReach {
   }
 
   /** Why the last read had no answer; `undefined` while the kvstore answers, or before the first read has ended. */
-  get why(): string | undefined {
-    return this.#why;
+  get problem(): string | undefined {
+    return this.#problem;
   }
 
   /** Reads until the signal fires. Once at a time. */
@@ -70,13 +70,13 @@ export class KvstoreReach {
       if (!OUT_OF_REACH.has(asKvstoreError(error).code)) return this.#answered();
       this.#answers = false;
       this.#downSince ??= sentAt;
-      this.#why = messageOf(error);
+      this.#problem = messageOf(error);
     }
   }
 
   #answered(): void {
     this.#answers = true;
     this.#downSince = undefined;
-    this.#why = undefined;
+    this.#problem = undefined;
   }
 }

@@ -11,13 +11,13 @@ import type { EtcdConfig } from '../kvstore/etcd/etcd-config.ts';
 import { loadEtcdConfig, MAX_CONFIG_BYTES, type ReadPem, readPem } from '../kvstore/etcd/etcd-config-file.ts';
 import type { KvstoreBackend } from '../kvstore/session/backend.ts';
 
-const DANGLING: ConfigFile = { kind: 'unusable', reason: 'broken symbolic link' };
+const BROKEN_LINK: ConfigFile = { kind: 'unusable', reason: 'broken symbolic link' };
 
 /** The keys that identify an etcd configuration. */
 const ENDPOINTS = ['endpoints', '"endpoints"', "'endpoints'"];
 
 /** Returns true if a line begins with `endpoints:`. Linear in the text, whatever its contents. */
-function saysEndpoints(text: string): boolean {
+function hasEndpoints(text: string): boolean {
   for (let from = 0; from < text.length; ) {
     const newline = text.indexOf('\n', from);
     const end = newline < 0 ? text.length : newline;
@@ -28,7 +28,7 @@ function saysEndpoints(text: string): boolean {
   return false;
 }
 
-function isGone(error: unknown): boolean {
+function isMissing(error: unknown): boolean {
   return error instanceof Error && 'code' in error && error.code === 'ENOENT';
 }
 
@@ -136,7 +136,7 @@ export class ConfigFolder implements ConfigSource {
     try {
       const { bytes, isWhole } = await readFileHead(path, MAX_CONFIG_BYTES);
       const content = bytes.toString('utf8');
-      if (!saysEndpoints(content)) return { kind: 'other' };
+      if (!hasEndpoints(content)) return { kind: 'other' };
       if (!isWhole) return { kind: 'unusable', reason: 'the file is larger than 64 kB' };
       const before = this.#known.get(name);
       const config =
@@ -146,7 +146,7 @@ export class ConfigFolder implements ConfigSource {
       known.set(name, config);
       return config.file;
     } catch (error) {
-      if (isGone(error)) return (await exists(path)) ? DANGLING : undefined;
+      if (isMissing(error)) return (await exists(path)) ? BROKEN_LINK : undefined;
       return { kind: 'unusable', reason: messageOf(error) };
     }
   }

@@ -5,7 +5,7 @@ import type { Logger } from './log.ts';
 /**
  * Maximum number of rejections of one reason that are logged as warnings in a period. The others are counted and logged at `debug`.
  */
-const WARNED = 20;
+const MAX_WARNINGS = 20;
 
 /** Length of a period. At its end, one line reports the number of rejections that were not logged as warnings. */
 const PERIOD_MS = 60_000;
@@ -52,13 +52,13 @@ export class RejectionReport {
     this.#timer?.cancel();
     this.#timer = undefined;
     for (const [reason, { count }] of this.#periods) {
-      if (count > WARNED) this.#log.warn(`${count - WARNED} more rejections of reason ${reason}`);
+      if (count > MAX_WARNINGS) this.#log.warn(`${count - MAX_WARNINGS} more rejections of reason ${reason}`);
     }
     this.#periods.clear();
   }
 
   #report({ reason, message, ...rejection }: Rejection): void {
-    const level = this.#countOf(reason) <= WARNED ? 'warn' : 'debug';
+    const level = this.#countOf(reason) <= MAX_WARNINGS ? 'warn' : 'debug';
     this.#log[level]({ rejection: { reason, message, ...rejection } }, `rejected (${reason}) ${message}`);
     if (level === 'debug') this.#timer ??= this.#clock.after(PERIOD_MS, () => this.flush());
   }
@@ -74,7 +74,7 @@ export class RejectionReport {
 
   /** Returns true if the period is over. A period with suppressed rejections ends with the timer instead. */
   #isOver({ since, count }: Period, now: number): boolean {
-    return count <= WARNED && now - since >= PERIOD_MS;
+    return count <= MAX_WARNINGS && now - since >= PERIOD_MS;
   }
 }
 

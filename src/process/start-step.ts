@@ -5,7 +5,7 @@ import { EitherSignal } from '../base/follow-signal.ts';
 import { sleep } from '../base/sleep.ts';
 import { InputError } from './input-error.ts';
 import type { Logger } from './log.ts';
-import { standsStill } from './step-text.ts';
+import { stalledText } from './step-text.ts';
 
 /** Context of a step. */
 export interface StepContext {
@@ -200,11 +200,11 @@ export class StartStep {
 
   #reportSlow(): void {
     this.#reported = true;
-    this.#context.log.warn({ step: this.name }, standsStill(this.status()));
+    this.#context.log.warn({ step: this.name }, stalledText(this.status()));
   }
 
   #giveUp(resolve: () => void, reject: (error: unknown) => void): void {
-    const why = standsStill(this.status());
+    const why = stalledText(this.status());
     if (this.#step.onTimeout === 'continue') {
       this.#state = 'overdue';
       this.#reported = true;

@@ -5,7 +5,7 @@ function seconds(ms = 0): string {
 }
 
 /** Describes a step without progress: `manifests: no progress for 15 s: reading --manifests a.yaml`. */
-export function standsStill({ name, idleMs, waitsFor }: StepDocument): string {
+export function stalledText({ name, idleMs, waitsFor }: StepDocument): string {
   const what = waitsFor.length === 0 ? '' : `: ${waitsFor.join('; ')}`;
   return `${name}: no progress for ${seconds(idleMs)}${what}`;
 }

@@ -32,7 +32,7 @@ export interface PlayStep {
   /** Seconds after the previous step. */
   readonly after: number;
   /** Headline of the step, for people. */
-  readonly say: string;
+  readonly text: string;
   readonly actions: readonly PlayAction[];
 }
 
@@ -45,7 +45,7 @@ function readStep(step: Fields<never>): PlayStep {
   }
   return {
     after: step.number('after', 0, LONGEST_WAIT_SECONDS) ?? 0,
-    say: step.string('say') ?? '',
+    text: step.string('say') ?? '',
     actions: step.list('do').items((list, index) => readAction(list.item(index))),
   };
 }

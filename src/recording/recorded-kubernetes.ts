@@ -97,8 +97,8 @@ export class RecordedKubernetes {
   async #send(method: 'POST' | 'PUT' | 'DELETE', path: string, object: RecordedObject): Promise<number> {
     const request = { method, path, authorization: '', contentType: 'application/json' };
     const body = method === 'DELETE' ? '' : JSON.stringify(object);
-    const gone = new AbortController().signal;
-    const { status } = await this.#server.handle({ ...request, body, gone });
+    const closed = new AbortController().signal;
+    const { status } = await this.#server.handle({ ...request, body, closed });
     return status;
   }
 }

@@ -298,7 +298,7 @@ export class Restoration {
     const keys: string[] = [];
     const claims: Claim[] = [];
     for (const { key, identity, source, owner, hostIP, encryptKey, k8s } of entries) {
-      const cluster = this.#saidBy(source, owner);
+      const cluster = this.#writerKey(source, owner);
       this.#note(cluster, header);
       keys.push(key);
       claims.push({ identity, source: 'restored', owner: this.#ownerOf(cluster), hostIP, encryptKey, k8s });
@@ -323,7 +323,7 @@ export class Restoration {
   }
 
   /** Returns the cluster that an entry belongs to. */
-  #saidBy(source: CheckpointEntry['source'], owner: string): string {
+  #writerKey(source: CheckpointEntry['source'], owner: string): string {
     const isRemote = source === 'clustermesh' || source === 'restored';
     return (isRemote && owner.split('/', 1)[0]) || this.#options.clusterName;
   }

@@ -23,8 +23,8 @@ export function readRouterAddresses(header: string): RouterAddresses {
 
 function find(header: string, family: 4 | 6): string | undefined {
   for (const place of PLACES[family]) {
-    const [, said = ''] = place.exec(header) ?? [];
-    const address = addressOf(bytesOf(said.trim()), family);
+    const [, text = ''] = place.exec(header) ?? [];
+    const address = addressOf(bytesOf(text.trim()), family);
     if (address !== undefined) return address;
   }
   return undefined;

@@ -125,7 +125,7 @@ describe('the live view', () => {
     const { ipcache, view, printed } = viewOf(false);
     const unsubscribe = view.follow();
     ipcache.upsert('10.0.0.1', CLAIM);
-    view.say('hello');
+    view.print('hello');
     ipcache.upsert('10.0.0.2', CLAIM);
     unsubscribe();
     const lines = printed().trimEnd().split('\n');
@@ -168,7 +168,7 @@ describe('the example script', () => {
     const failures: string[] = [];
     const steps = await readPlayScript(example('changes.yaml'));
     const audience = {
-      onStep: ({ say }: { say: string }): void => void said.push(say),
+      onStep: ({ text }: { text: string }): void => void said.push(text),
       onFailure: (_: unknown, why: string): void => void failures.push(why),
     };
     const playing = play(steps, agent, audience, clock, new AbortController().signal);

@@ -2,13 +2,13 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
 import type { IPCacheOptions } from '../../src/ipcache/status.ts';
-import type { Claim, DeleteOptions } from '../../src/ipcache/types.ts';
+import type { Claim, PrefixDeleteOptions } from '../../src/ipcache/types.ts';
 import { type Operation, singles } from './support/operations.ts';
 
 /** Writes of one kind in a row: claims, or deletes by one writer. */
 type Run =
   | { readonly kind: 'upsert'; readonly keys: string[]; readonly claims: Claim[] }
-  | { readonly kind: 'delete'; readonly keys: string[]; readonly by: DeleteOptions };
+  | { readonly kind: 'delete'; readonly keys: string[]; readonly by: PrefixDeleteOptions };
 
 function runsOf(operations: readonly Operation[]): readonly Run[] {
   const runs: Run[] = [];

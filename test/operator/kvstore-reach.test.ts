@@ -44,9 +44,9 @@ class World {
 describe('the reach of a kvstore', () => {
   it('is unknown before the first answer', async () => {
     const world = new World();
-    expect([world.reach.answers, world.reach.why]).toEqual([false, undefined]);
+    expect([world.reach.answers, world.reach.problem]).toEqual([false, undefined]);
     await advance(world.clock, 1);
-    expect([world.reach.answers, world.reach.why]).toEqual([true, undefined]);
+    expect([world.reach.answers, world.reach.problem]).toEqual([true, undefined]);
     await world.end();
   });
 
@@ -57,10 +57,10 @@ describe('the reach of a kvstore', () => {
       await advance(world.clock, 1);
       world.fails = code;
       await advance(world.clock, 2_000);
-      expect([world.reach.answers, world.reach.why]).toEqual([false, 'no way']);
+      expect([world.reach.answers, world.reach.problem]).toEqual([false, 'no way']);
       world.fails = undefined;
       await advance(world.clock, 2_000);
-      expect([world.reach.answers, world.reach.why]).toEqual([true, undefined]);
+      expect([world.reach.answers, world.reach.problem]).toEqual([true, undefined]);
       await world.end();
     },
   );
@@ -69,7 +69,7 @@ describe('the reach of a kvstore', () => {
     const world = new World();
     world.fails = 'forbidden';
     await advance(world.clock, 1);
-    expect([world.reach.answers, world.reach.why]).toEqual([true, undefined]);
+    expect([world.reach.answers, world.reach.problem]).toEqual([true, undefined]);
     await world.end();
   });
 

@@ -24,7 +24,7 @@ describe('a script', () => {
     expect(parsePlayScript(SCRIPT, 'script.yaml')).toEqual([
       {
         after: 1.5,
-        say: 'something happens',
+        text: 'something happens',
         actions: [
           { kind: 'put', store: 'a', key: 'k', value: '{"IP":"10.1.2.3","Mask":null}' },
           { kind: 'put', store: 'a', key: 'k', value: 'text' },
@@ -35,7 +35,7 @@ describe('a script', () => {
           { kind: 'join', cluster: 'b' },
         ],
       },
-      { after: 0, say: 'nothing is done', actions: [] },
+      { after: 0, text: 'nothing is done', actions: [] },
     ]);
   });
 

@@ -24,7 +24,7 @@ async function start(script: string): Promise<Played> {
     join: (cluster) => Promise.resolve(told.push(`join ${cluster}`) > 0 && cluster === 'b'),
   };
   const audience = {
-    onStep: (step: { say: string }): void => void told.push(step.say),
+    onStep: (step: { text: string }): void => void told.push(step.text),
     onFailure: (action: { kind: string }, why: string): void => void told.push(`${action.kind}: ${why}`),
   };
   const stop = new AbortController();

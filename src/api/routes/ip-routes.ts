@@ -38,7 +38,7 @@ import {
 const LOOKED_UP = 10_000;
 
 /** Number of IPs looked up per step: less than a millisecond. */
-const AT_ONCE = 512;
+const ADDRESSES_PER_SLICE = 512;
 
 /** Maximum number of host bits for a lookup of a CIDR. For larger CIDRs, the list is filtered. */
 const FEW_HOST_BITS = 12;
@@ -198,7 +198,7 @@ export function addIPRoutes(app: ApiApp, { model, feed, clock, instance, gate }:
     const revision = feed.revision;
     const entries: (EntryDocument | null)[] = [];
     const errors: LookupError[] = [];
-    const view = ips.length > AT_ONCE ? ipcache.snapshot() : ipcache;
+    const view = ips.length > ADDRESSES_PER_SLICE ? ipcache.snapshot() : ipcache;
     await gate.runSteps(lookUp(model, view, ips, { entries, errors }));
     return c.json({ revision, entries, errors }, 200);
   });
@@ -211,7 +211,7 @@ interface LookupError {
   readonly detail: string;
 }
 
-/** Looks up IPs, {@link AT_ONCE} per step. Adds an entry or null for each IP, and an error if it is not an IP. */
+/** Looks up IPs, {@link ADDRESSES_PER_SLICE} per step. Adds an entry or null for each IP, and an error if it is not an IP. */
 function* lookUp(
   model: ReadModel,
   view: Pick<IPCacheSnapshot, 'lookup'>,
@@ -223,7 +223,7 @@ function* lookUp(
     entries.push(entry === undefined ? null : entryDocument(entry, model));
     if (entry === undefined && canonicalAddress(ip) === undefined)
       errors.push({ index, ip, detail: 'not a valid IP address' });
-    if (entries.length % AT_ONCE === 0) yield;
+    if (entries.length % ADDRESSES_PER_SLICE === 0) yield;
   }
 }
 

@@ -46,7 +46,7 @@ const HELD_LISTS = 32;
 const HELD_VIEWS = 8;
 
 /** Maximum weight of the items that one page reads: a few milliseconds. */
-const LOOKED_AT = 10_000;
+const SCAN_LIMIT = 10_000;
 
 /**
  * Serves lists in pages. A list is one consistent view of its engine and is held for a minute after each page. A timer releases
@@ -114,7 +114,7 @@ export class ListPages<T> {
     const items: T[] = [];
     let done = false;
     this.#held.delete(cursor); // even if reading throws, because a failed generator looks finished
-    for (let weight = 0; weight < LOOKED_AT && items.length < limit && !done; ) {
+    for (let weight = 0; weight < SCAN_LIMIT && items.length < limit && !done; ) {
       const { done: over, value } = list.next();
       done = over === true;
       if (!done) cursor.looked++;

@@ -119,25 +119,25 @@ export async function* monitorEvents(
   signal: AbortSignal,
 ): AsyncGenerator<Uint8Array, void, void> {
   let revision = from ?? feed.revision;
-  let said = Number.NEGATIVE_INFINITY;
+  let lastReported = Number.NEGATIVE_INFINITY;
   while (!signal.aborted && !feed.ended) {
-    const opening = said < 0;
+    const opening = lastReported < 0;
     const part = parts.after(revision, types);
     if (part.missed || opening) {
       const [event, after] = part.missed ? ['resync', part.revision] : ['synced', revision];
       yield ENCODER.encode(eventText(event, parts.idOf(after), { revision: after }));
-      said = clock.now();
+      lastReported = clock.now();
     }
     revision = part.revision;
     if (part.bytes.length > 0) {
       yield part.bytes;
-      said = clock.now();
+      lastReported = clock.now();
     }
     if (revision !== feed.revision) continue;
-    await feed.changed(revision, signal, said + HEARTBEAT_MS - clock.now());
-    if (clock.now() - said < HEARTBEAT_MS) continue;
+    await feed.changed(revision, signal, lastReported + HEARTBEAT_MS - clock.now());
+    if (clock.now() - lastReported < HEARTBEAT_MS) continue;
     yield ENCODER.encode(`: still here\nid: ${parts.idOf(revision)}\n\n`);
-    said = clock.now();
+    lastReported = clock.now();
   }
 }
 

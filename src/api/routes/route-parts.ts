@@ -33,7 +33,7 @@ export function answers<S extends z.ZodType>(schema: S, description: string): An
 const MAX_LIMIT = 1_000;
 
 /** Number of items counted per step: less than a millisecond. */
-const COUNTED_AT_ONCE = 1_024;
+const COUNTED_PER_SLICE = 1_024;
 
 /** Parameters of a list: the page size and the token of the next page. */
 export const PAGE_PARAMETERS: {
@@ -101,7 +101,7 @@ export async function countItems(gate: TurnGate, items: Iterable<unknown>): Prom
     let read = 0;
     for (const item of items) {
       if (item !== undefined) count++;
-      if (++read % COUNTED_AT_ONCE === 0) yield;
+      if (++read % COUNTED_PER_SLICE === 0) yield;
     }
   }
   await gate.runSteps(steps());

@@ -167,7 +167,7 @@ export class ApiServer {
 
   #tcpServer(app: ApiApp, { host, names = [], tls }: TCPOptions, open: ReadonlySet<string>): Server {
     const verdict = (request: Request): Verdict =>
-      judge(request, { host, names, open, token: this.#credentials.token });
+      checkRequest(request, { host, names, open, token: this.#credentials.token });
     const answer = listener((request, connection) => {
       const judged = verdict(request);
       if (judged instanceof Response) return judged;
@@ -277,7 +277,7 @@ type Verdict = 'accepted' | 'open' | Response;
  * a request has the token, any `Host` is accepted, because the page must know the token to send it. A client certificate is no
  * such proof, because browsers send it automatically.
  */
-function judge(
+function checkRequest(
   request: Request,
   {
     host,

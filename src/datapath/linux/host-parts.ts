@@ -37,7 +37,7 @@ import {
 import { type AddressesByFamily, HostAddresses } from './services/host-addresses.ts';
 import { serviceRoom } from './services/service-layout.ts';
 import { ServicePins, unpinServiceMaps } from './services/service-pins.ts';
-import { ServiceTable } from './services/service-table.ts';
+import { ServiceMapTable } from './services/service-table.ts';
 import { attachSocketPrograms, detachSocketPrograms, programPins } from './services/socket-programs.ts';
 import { Kernel } from './syscall/kernel.ts';
 import { networkCookie } from './syscall/network-cookie.ts';
@@ -246,7 +246,7 @@ export class HostParts implements Disposable {
     const folder = this.#folder();
     const room = serviceRoom(this.#options.serviceCapacity);
     const pins = new ServicePins(bpf, { folder, room, isPinned: !dryRun });
-    const table = new ServiceTable(pins.maps);
+    const table = new ServiceMapTable(pins.maps);
     const attach = (): void => {
       if (!dryRun && !pins.isBeside) attachSocketPrograms(bpf, programs());
     };

@@ -8,9 +8,9 @@ import { RowStore } from '../row-store.ts';
 import type {
   Claim,
   ClaimWriter,
-  DeleteOptions,
   DeleteOutcome,
   IPCacheEntry,
+  PrefixDeleteOptions,
   UpsertOutcome,
   Writer,
 } from '../types.ts';
@@ -108,7 +108,7 @@ export class ClaimState {
   }
 
   /** Deletes one writer's claim on a key if `ifPod` matches. */
-  remove(key: PrefixRegister, by: DeleteOptions): Exclude<DeleteOutcome, 'invalid'> {
+  remove(key: PrefixRegister, by: PrefixDeleteOptions): Exclude<DeleteOutcome, 'invalid'> {
     const slot = this.table.find(key);
     if (slot < 0) return 'not-found';
     const effective = this.rows.writer(slot) === this.rows.writers.find(by);
@@ -310,6 +310,6 @@ export class ClaimState {
 }
 
 /** Returns true if a claim names this pod, or if `pod` is undefined. */
-export function namesPod(claim: IPCacheEntry, pod: DeleteOptions['ifPod']): boolean {
+export function namesPod(claim: IPCacheEntry, pod: PrefixDeleteOptions['ifPod']): boolean {
   return pod === undefined || (claim.k8s?.namespace === pod.namespace && claim.k8s.podName === pod.podName);
 }

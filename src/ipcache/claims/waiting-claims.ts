@@ -1,6 +1,6 @@
 import { compareWriters, sourceRank } from '../../model/source.ts';
 import type { HeldClaim } from '../row-reader.ts';
-import type { DeleteOptions, Writer } from '../types.ts';
+import type { PrefixDeleteOptions, Writer } from '../types.ts';
 import { ByWriter, isOf } from './by-writer.ts';
 import { namesPod } from './claim-state.ts';
 
@@ -95,7 +95,7 @@ export class WaitingClaims {
   }
 
   /** Removes one writer's claim on a key if `ifPod` matches. Returns true if there was one. */
-  remove(key: string, by: DeleteOptions): boolean {
+  remove(key: string, by: PrefixDeleteOptions): boolean {
     const claims = this.#on(key);
     const left = claims.filter((claim) => !isOf(claim, by) || !namesPod(claim, by.ifPod));
     if (left.length === claims.length) return false;

@@ -80,7 +80,7 @@ export class EndpointLabels {
     const known = this.#pods.get(key);
     if (now === undefined) {
       this.#pods.delete(key);
-      if (this.#labelled.has(key)) this.#gone(key, pod);
+      if (this.#labelled.has(key)) this.#removePod(key, pod);
       else this.#failed.delete(key);
       return;
     }
@@ -105,10 +105,10 @@ export class EndpointLabels {
   }
 
   #labelsOf(pod: PodSays, namespace: ReadonlyMap<string, string>): Labels {
-    const said: Label[] = [];
+    const kept: Label[] = [];
     const add = (key: string, value: string): void => {
       const label = { source: 'k8s', key, value };
-      if (this.#options.filter.keeps(label)) said.push(label);
+      if (this.#options.filter.keeps(label)) kept.push(label);
     };
     for (const [key, value] of pod.labels)
       if (!key.startsWith(RESERVED) && key !== NAMESPACE_LABEL) add(key, value);
@@ -116,7 +116,7 @@ export class EndpointLabels {
     add(NAMESPACE_LABEL, pod.namespace);
     if (pod.serviceAccount !== '') add(SERVICE_ACCOUNT, pod.serviceAccount);
     add(CLUSTER_LABEL, this.#options.clusterName);
-    return said.length === 0 ? INIT : sortLabels(said);
+    return kept.length === 0 ? INIT : sortLabels(kept);
   }
 
   #review(key: string): void {
@@ -129,14 +129,14 @@ export class EndpointLabels {
       this.#failed.delete(key);
       return;
     }
-    if (this.#say(key, local.pod, labels)) local.applied = text;
+    if (this.#applyLabels(key, local.pod, labels)) local.applied = text;
   }
 
-  #gone(key: string, pod: LabelledPod): void {
-    this.#say(key, pod, undefined);
+  #removePod(key: string, pod: LabelledPod): void {
+    this.#applyLabels(key, pod, undefined);
   }
 
-  #say(key: string, { namespace, name, uid }: LabelledPod, labels: Labels | undefined): boolean {
+  #applyLabels(key: string, { namespace, name, uid }: LabelledPod, labels: Labels | undefined): boolean {
     const pod = { namespace, name, uid };
     const isApplied = this.#options.guard.call(this.#options.onLabels, pod, labels);
     if (isApplied) {
@@ -157,7 +157,7 @@ export class EndpointLabels {
       this.#retry = undefined;
       for (const [key, pod] of [...this.#failed]) {
         if (this.#pods.has(key)) this.#review(key);
-        else this.#gone(key, pod);
+        else this.#removePod(key, pod);
       }
       if (this.#failed.size === 0) this.#failures = 0;
     });

@@ -31,7 +31,7 @@ export function ciliumEndpointReader({ ipcache, holders }: EndpointEngine): Obje
 /** An endpoint in one slice, and when it appeared or changed there. */
 interface Listing {
   readonly slice: EndpointSliceSays;
-  readonly said: EndpointAddresses | undefined;
+  readonly addresses: EndpointAddresses | undefined;
   /** Number of the event. Higher is later; all slices of one list have the same number. */
   readonly at: number;
 }
@@ -69,7 +69,7 @@ export class SlicedEndpointReader implements ObjectReader<EndpointSliceSays> {
   readonly #shared = new SharedParts();
   readonly #endpoints = new Map<string, SlicedEndpoint>();
   #listing = false;
-  #at = 0;
+  #version = 0;
 
   constructor(engine: EndpointEngine) {
     this.#engine = engine;
@@ -83,9 +83,9 @@ export class SlicedEndpointReader implements ObjectReader<EndpointSliceSays> {
     this.#engine.ipcache.batch(changes);
   }
 
-  begin(): void {
+  start(): void {
     this.#listing = true;
-    this.#at++;
+    this.#version++;
   }
 
   listed(): void {
@@ -93,18 +93,18 @@ export class SlicedEndpointReader implements ObjectReader<EndpointSliceSays> {
   }
 
   change(now: EndpointSliceSays | undefined, before: EndpointSliceSays | undefined): void {
-    if (!this.#listing) this.#at++;
-    if (now !== undefined) for (const [id, said] of now.endpoints) this.#list(id, now, said);
+    if (!this.#listing) this.#version++;
+    if (now !== undefined) for (const [id, addresses] of now.endpoints) this.#list(id, now, addresses);
     if (before === undefined) return;
     for (const id of before.endpoints.keys())
       if (now?.endpoints.has(id) !== true) this.#leave(id, before.name);
   }
 
-  #list(id: string, slice: EndpointSliceSays, said: EndpointAddresses | undefined): void {
+  #list(id: string, slice: EndpointSliceSays, addresses: EndpointAddresses | undefined): void {
     const endpoint = this.#endpoints.get(id) ?? { listings: [], written: undefined };
     const known = endpoint.listings.find((listing) => listing.slice.name === slice.name);
-    const isSame = known !== undefined && sameEndpoint(known.said, said);
-    const listing = { slice, said, at: isSame ? known.at : this.#at };
+    const isSame = known !== undefined && sameEndpoint(known.addresses, addresses);
+    const listing = { slice, addresses, at: isSame ? known.at : this.#version };
     endpoint.listings = [...endpoint.listings.filter((other) => other !== known), listing];
     this.#endpoints.set(id, endpoint);
     this.#write(endpoint);
@@ -124,9 +124,9 @@ export class SlicedEndpointReader implements ObjectReader<EndpointSliceSays> {
       (best, next) => (best === undefined || comesBefore(next, best) ? next : best),
       undefined,
     );
-    const said = first?.said;
-    if (said === written || (said && written && sameAddresses(said, written))) return;
-    endpoint.written = said;
-    this.#engine.holders.change(said, written);
+    const addresses = first?.addresses;
+    if (addresses === written || (addresses && written && sameAddresses(addresses, written))) return;
+    endpoint.written = addresses;
+    this.#engine.holders.change(addresses, written);
   }
 }

@@ -123,7 +123,7 @@ export class FollowedKind {
     this.#following = controller;
     this.#progressAt = clock.now();
     this.#state = state;
-    const sink = this.#feed.begin(onChange);
+    const sink = this.#feed.start(onChange);
     const observed: ResourceSink = {
       apply: (events) => {
         this.#progressAt = clock.now();

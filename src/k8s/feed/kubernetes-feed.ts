@@ -207,7 +207,7 @@ export class KubernetesFeed {
     this.#started = true;
     const { nodeName, selection = {} } = this.#options;
     const handedOver = HANDOVER_RESOURCES.filter((resource) => this.#handover.get(resource) !== 'following');
-    const resting = new Set(handedOver.flatMap((resource) => this.#handedOver(resource)));
+    const resting = new Set(handedOver.flatMap((resource) => this.#delegatedKinds(resource)));
     for (const kind of FIXED_KINDS) if (!resting.has(kind)) this.#kinds.get(kind.plural)?.follow(kind);
     this.#kinds.get('nodes')?.follow(ownNode(nodeName));
     this.#kinds.get('services')?.follow(services(selection));
@@ -352,7 +352,7 @@ export class KubernetesFeed {
       change: (now, before) => {
         if (now === undefined && before !== undefined) {
           const { namespace, name } = before.service;
-          if (other().said(namespace, before.name)?.service.name === name) return;
+          if (other().value(namespace, before.name)?.service.name === name) return;
         }
         reader.change(now, before);
         this.#apiServer?.change(now, before);
@@ -448,7 +448,7 @@ export class KubernetesFeed {
     const before = this.#handover.get(resource) ?? 'following';
     const next = handover(before, event);
     this.#handover.set(resource, next.state);
-    const kinds = this.#handedOver(resource);
+    const kinds = this.#delegatedKinds(resource);
     if (next.action === 'follow' && this.#started) this.#comeBack(resource, before === 'resting');
     if (next.action === 'withdraw') {
       this.#returning.get(resource)?.cancel();
@@ -466,7 +466,7 @@ export class KubernetesFeed {
   /** Follows the kinds of a lost resource again: after a random delay if they were withdrawn completely, else immediately. */
   #comeBack(resource: HandoverResource, isWithdrawn: boolean): void {
     const { clock, random = Math.random, handoverSpreadMs = HANDOVER_SPREAD_MS } = this.#options;
-    const kinds = this.#handedOver(resource);
+    const kinds = this.#delegatedKinds(resource);
     const follow = (): void => {
       this.#returning.delete(resource);
       for (const kind of kinds) this.#kinds.get(kind.plural)?.follow(kind);
@@ -481,7 +481,7 @@ export class KubernetesFeed {
   }
 
   /** Returns the kinds that correspond to a resource of the kvstore. */
-  #handedOver(resource: HandoverResource): readonly ResourceKind[] {
+  #delegatedKinds(resource: HandoverResource): readonly ResourceKind[] {
     const kinds = {
       nodes: [CILIUM_NODES],
       ip: [CILIUM_ENDPOINTS, CILIUM_ENDPOINT_SLICES],

@@ -11,14 +11,14 @@ import type { ObjectReader } from './object-feed.ts';
  * the same labels, because there are no locks. A lookup returns the oldest, then the lowest number (K 45).
  */
 export class KubernetesIdentities {
-  readonly #said = new Map<number, CiliumIdentitySays>();
+  readonly #labels = new Map<number, CiliumIdentitySays>();
   readonly cache: IdentityCache = new IdentityCache(
     (a, b) => this.#createdAt(a) - this.#createdAt(b) || a - b,
   );
 
   /** Returns true if an identity is marked for deletion. An allocator that uses it must remove the mark (K 46). */
   isMarked(id: number): boolean {
-    return this.#said.get(id)?.marked ?? false;
+    return this.#labels.get(id)?.marked ?? false;
   }
 
   /** Returns the reader that fills the cache. */
@@ -31,16 +31,16 @@ export class KubernetesIdentities {
         // Delete first, because an identity with another age has another position among those with the same labels.
         if (before !== undefined) this.cache.delete(before.id);
         if (now === undefined) {
-          if (before !== undefined) this.#said.delete(before.id);
+          if (before !== undefined) this.#labels.delete(before.id);
           return;
         }
-        this.#said.set(now.id, now);
+        this.#labels.set(now.id, now);
         this.cache.upsert(now.id, now.labels);
       },
     };
   }
 
   #createdAt(id: number): number {
-    return this.#said.get(id)?.createdAt ?? 0;
+    return this.#labels.get(id)?.createdAt ?? 0;
   }
 }

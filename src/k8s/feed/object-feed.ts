@@ -23,7 +23,7 @@ export interface ObjectReader<T> {
   /** Runs changes as one batch of an engine. Default: no batch. */
   batch?(changes: () => void): void;
   /** Called when a list begins. Puts until {@link ObjectReader.listed} have no order. */
-  begin?(): void;
+  start?(): void;
   /** Called when the first list is complete and missing objects are deleted. */
   listed?(): void;
 }
@@ -42,14 +42,14 @@ export interface AnyFeed {
   readonly complete: boolean;
   /** The fields that the reader reads; undefined for all. */
   readonly fields: readonly string[] | undefined;
-  begin(onComplete?: () => void): ResourceSink;
+  start(onComplete?: () => void): ResourceSink;
   forgetSteps(): Iterable<unknown>;
   withdrawSteps(): Iterable<unknown>;
 }
 
 /**
  * Stores **the value of each object** of one kind and applies only differences from it (K 10). It does not compare with the
- * objects of a reflector. Therefore a reflector can be replaced ({@link ObjectFeed.begin}): known values stay, and objects that
+ * objects of a reflector. Therefore a reflector can be replaced ({@link ObjectFeed.start}): known values stay, and objects that
  * are missing in the new list are deleted when that list is complete. If an object is invalid, it has no value, even if it had
  * one before, because a restart would give the same result (I9). The rejection is counted and the other objects are processed
  * (I12).
@@ -58,7 +58,7 @@ export class ObjectFeed<T> implements AnyFeed {
   readonly #reader: ObjectReader<T>;
   readonly #options: ObjectFeedOptions;
   /** Values of objects; those that the current reflector has not delivered are old. */
-  readonly #said = new AgingTable<T>();
+  readonly #values = new AgingTable<T>();
   #run = 0;
   #complete = false;
   #rejected = 0;
@@ -74,7 +74,7 @@ export class ObjectFeed<T> implements AnyFeed {
 
   /** Returns the number of objects with a value. */
   get size(): number {
-    return this.#said.size;
+    return this.#values.size;
   }
 
   /** Returns the number of rejected fields and objects. */
@@ -83,8 +83,8 @@ export class ObjectFeed<T> implements AnyFeed {
   }
 
   /** Returns the value of an object. */
-  said(namespace: string, name: string): T | undefined {
-    return this.#said.get({ namespace, name });
+  value(namespace: string, name: string): T | undefined {
+    return this.#values.get({ namespace, name });
   }
 
   /** Returns true if the first list of the current reflector is complete and applied. */
@@ -96,9 +96,9 @@ export class ObjectFeed<T> implements AnyFeed {
    * Returns the sink for the next reflector. Sinks of earlier reflectors are ignored from now on. `onComplete` is called when the
    * first list is applied and missing objects are deleted.
    */
-  begin(onComplete?: () => void): ResourceSink {
+  start(onComplete?: () => void): ResourceSink {
     const run = this.#end();
-    this.#reader.begin?.();
+    this.#reader.start?.();
     return {
       apply: (events) => {
         if (run !== this.#run) return;
@@ -127,7 +127,7 @@ export class ObjectFeed<T> implements AnyFeed {
 
   #end(): number {
     this.#complete = false;
-    this.#said.age();
+    this.#values.age();
     return ++this.#run;
   }
 
@@ -138,14 +138,14 @@ export class ObjectFeed<T> implements AnyFeed {
 
   #apply({ type, object }: ResourceEvent): void {
     const { metadata } = object;
-    const before = this.#said.get(metadata);
-    const said = type === 'put' ? this.#read(object) : undefined;
-    if (said === undefined) this.#remove(metadata, before);
-    else if (before !== undefined && this.#reader.same?.(said, before) === true)
-      this.#said.set(metadata, before);
+    const before = this.#values.get(metadata);
+    const value = type === 'put' ? this.#read(object) : undefined;
+    if (value === undefined) this.#remove(metadata, before);
+    else if (before !== undefined && this.#reader.same?.(value, before) === true)
+      this.#values.set(metadata, before);
     else {
-      this.#said.set(metadata, said);
-      this.#reader.change(said, before);
+      this.#values.set(metadata, value);
+      this.#reader.change(value, before);
     }
   }
 
@@ -158,10 +158,10 @@ export class ObjectFeed<T> implements AnyFeed {
     return value;
   }
 
-  #remove(name: ObjectName, said: T | undefined): void {
-    if (said === undefined) return;
-    this.#said.delete(name);
-    this.#reader.change(undefined, said);
+  #remove(name: ObjectName, value: T | undefined): void {
+    if (value === undefined) return;
+    this.#values.delete(name);
+    this.#reader.change(undefined, value);
   }
 
   #sweep(run: number, onComplete: (() => void) | undefined): void {
@@ -180,7 +180,7 @@ export class ObjectFeed<T> implements AnyFeed {
 
   /** Deletes old values, and stops if another run has started. */
   *#removeSteps(run: number): Generator<undefined, void, void> {
-    const objects = this.#said.old();
+    const objects = this.#values.old();
     for (let done = false; !done; ) {
       if (run !== this.#run) return;
       this.#batch(() => {

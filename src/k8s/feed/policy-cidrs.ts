@@ -109,7 +109,7 @@ export class PolicyCIDRTable {
   #change(kind: string, prefix: string, now: PolicyCIDRs | undefined, before: PolicyCIDRs | undefined): void {
     const resource = `${prefix}/${(now ?? before)?.id ?? ''}`;
     const entered = this.#policies.get(resource);
-    for (const { group } of before?.groups ?? []) this.#unname(group, resource);
+    for (const { group } of before?.groups ?? []) this.#removeReference(group, resource);
     for (const { group } of now?.groups ?? [])
       this.#named.set(group, (this.#named.get(group) ?? new Set()).add(resource));
     if (now !== undefined) {
@@ -123,7 +123,7 @@ export class PolicyCIDRTable {
     }
   }
 
-  #unname(group: string, resource: string): void {
+  #removeReference(group: string, resource: string): void {
     const named = this.#named.get(group);
     named?.delete(resource);
     if (named?.size === 0) this.#named.delete(group);

@@ -62,8 +62,8 @@ export class ApiHttpServer {
   }
 
   async #serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const gone = new AbortController();
-    response.on('close', () => gone.abort());
+    const closed = new AbortController();
+    response.on('close', () => closed.abort());
     const { method = 'GET', url: path = '/', headers } = request;
     const body = await bodyText(request);
     const { authorization = '' } = headers;
@@ -74,7 +74,7 @@ export class ApiHttpServer {
       authorization,
       contentType,
       body,
-      gone: gone.signal,
+      closed: closed.signal,
     });
     const isZipped = !answer.isStream && /\bgzip\b/.test(headers['accept-encoding']?.toString() ?? '');
     response.writeHead(

@@ -9,7 +9,7 @@ export interface ServedRequest {
   /** The body as text; empty if absent. */
   readonly body: string;
   /** Aborts when the client no longer waits for the response. */
-  readonly gone: AbortSignal;
+  readonly closed: AbortSignal;
 }
 
 /** A response with a streamed body. */

@@ -24,7 +24,7 @@ export interface MemoryApiServerOptions {
 
 const JSON_TYPE = { 'content-type': 'application/json' };
 const ITEMS_PER_CHUNK = 200;
-const ANYBODY = '*';
+const ANY_USER = '*';
 const HEALTH: ReadonlySet<string> = new Set(['/healthz', '/livez', '/readyz']);
 
 const VERBS: Readonly<Record<string, string>> = {
@@ -90,11 +90,11 @@ export class MemoryApiServer {
   }
 
   /** Denies a verb on a resource, like RBAC, to requests with this token or to all. */
-  deny(verb: string, plural: string, token: string = ANYBODY): void {
+  deny(verb: string, plural: string, token: string = ANY_USER): void {
     this.#denied.add(`${token} ${verb} ${plural}`);
   }
 
-  allow(verb: string, plural: string, token: string = ANYBODY): void {
+  allow(verb: string, plural: string, token: string = ANY_USER): void {
     this.#denied.delete(`${token} ${verb} ${plural}`);
   }
 
@@ -195,12 +195,12 @@ export class MemoryApiServer {
       return answer(200, resourceList(group === '' ? version : `${group}/${version}`, types));
     const route = routeOf(types, rest);
     const verb = verbOf(request.method, route, searchParams);
-    if ([ANYBODY, token].some((who) => this.#denied.has(`${who} ${verb} ${route.type.plural}`)))
+    if ([ANY_USER, token].some((who) => this.#denied.has(`${who} ${verb} ${route.type.plural}`)))
       throw new StatusError(
         'Forbidden',
         `${route.type.plural} is forbidden: User "agent" cannot ${verb} resource "${route.type.plural}" in API group "${route.type.group}" at the cluster scope`,
       );
-    if (verb === 'watch') return this.#watch(selectionOf(route, searchParams), searchParams, request.gone);
+    if (verb === 'watch') return this.#watch(selectionOf(route, searchParams), searchParams, request.closed);
     if (verb === 'list') return listAnswer(route.type, await this.#list(route, searchParams));
     return this.#object(request, verb, route);
   }
@@ -215,7 +215,7 @@ export class MemoryApiServer {
     return this.#lists.list(selectionOf(route, query), query);
   }
 
-  #watch(selection: Selection, query: URLSearchParams, gone: AbortSignal): ServedAnswer {
+  #watch(selection: Selection, query: URLSearchParams, closed: AbortSignal): ServedAnswer {
     const mayStream = this.#options.streamingLists === true;
     if (!mayStream && (query.has('sendInitialEvents') || query.has('resourceVersionMatch')))
       throw new StatusError('Invalid', 'resourceVersionMatch is forbidden for watch');
@@ -232,8 +232,8 @@ export class MemoryApiServer {
     );
     this.#streams.add(stream);
     const leave = (): void => stream.break(new ConnectionBroken());
-    if (gone.aborted) leave();
-    gone.addEventListener('abort', leave, { once: true });
+    if (closed.aborted) leave();
+    closed.addEventListener('abort', leave, { once: true });
     const source = { store: this.#store, cache: this.#cache, clock, idleProgress };
     const watch = new ObjectWatch(source, selection, query, stream);
     return { status: 200, headers: JSON_TYPE, body: stream, isStream: true };

@@ -24,17 +24,17 @@ export class MemoryApiTransport implements ApiTransport {
   }: ApiRequest): Promise<ApiAnswer> {
     const authorization = this.token === '' ? '' : `Bearer ${this.token}`;
     const text = body === undefined ? '' : JSON.stringify(body);
-    const gone = new EitherSignal(signal, this.#connections.signal); // disposed of at the end of the answer's body
-    const request = { method, path, authorization, contentType, body: text, gone: gone.signal };
+    const closed = new EitherSignal(signal, this.#connections.signal); // disposed of at the end of the answer's body
+    const request = { method, path, authorization, contentType, body: text, closed: closed.signal };
     try {
       const {
         status,
         headers,
         body: bytes,
-      } = await interruptible(() => this.#server.handle(request), gone.signal);
-      return { status, retryAfterMs: retryAfter(headers['retry-after']), body: until(bytes, gone) };
+      } = await interruptible(() => this.#server.handle(request), closed.signal);
+      return { status, retryAfterMs: retryAfter(headers['retry-after']), body: until(bytes, closed) };
     } catch (cause) {
-      gone[Symbol.dispose]();
+      closed[Symbol.dispose]();
       throw new ApiError('unreachable', 'the server is not running', { cause });
     }
   }
@@ -52,9 +52,9 @@ export class MemoryApiTransport implements ApiTransport {
 /** Yields the chunks of a body. Throws when the signal aborts. */
 async function* until(
   body: AsyncIterable<Uint8Array>,
-  gone: EitherSignal,
+  closed: EitherSignal,
 ): AsyncGenerator<Uint8Array, void, void> {
-  using either = gone;
+  using either = closed;
   const chunks = body[Symbol.asyncIterator]();
   for (;;) {
     const { done, value } = await interruptible(() => chunks.next(), either.signal);

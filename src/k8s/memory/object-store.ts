@@ -76,13 +76,13 @@ export class ObjectStore {
     else objects.set(key, after);
     const write: StoredWrite = { version, resource, key, before, after };
     this.#history.push(write);
-    for (const tell of [...this.#watchers]) tell(write);
+    for (const observer of [...this.#watchers]) observer(write);
     return after;
   }
 
-  watch(tell: (write: StoredWrite) => void): () => void {
-    this.#watchers.add(tell);
-    return () => this.#watchers.delete(tell);
+  watch(observer: (write: StoredWrite) => void): () => void {
+    this.#watchers.add(observer);
+    return () => this.#watchers.delete(observer);
   }
 
   /** Drops the history up to a version. */

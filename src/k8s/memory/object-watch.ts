@@ -64,10 +64,10 @@ export class ObjectWatch {
       this.#tooOld(from);
       return;
     }
-    if (from === 0 || this.#sendsInitial) this.#everything(resource);
-    else for (const write of cache.since(resource, from)) this.#tell(write);
+    if (from === 0 || this.#sendsInitial) this.#listAll(resource);
+    else for (const write of cache.since(resource, from)) this.#deliver(write);
     this.#unwatch = cache.watch((write) => {
-      if (write.resource === resource && write.version > this.#from) this.#tell(write);
+      if (write.resource === resource && write.version > this.#from) this.#deliver(write);
     });
     this.#after(lastsMs, () => this.#end());
     if (!this.#bookmarks) return;
@@ -75,7 +75,7 @@ export class ObjectWatch {
     this.#after(BOOKMARK_MS, () => this.#everyMinute());
   }
 
-  #everything(resource: string): void {
+  #listAll(resource: string): void {
     const { store, cache } = this.#source;
     this.#from = Math.max(cache.versionOf(resource), store.compacted);
     for (const [, object] of store.list(resource, this.#from))
@@ -127,19 +127,19 @@ export class ObjectWatch {
   }
 
   /** Sends the event of a write for the selected objects. */
-  #tell({ before, after, version }: StoredWrite): void {
+  #deliver({ before, after, version }: StoredWrite): void {
     this.#hasEvents = true;
     const was = before !== undefined && this.#matches(before) ? before : undefined;
     const is = after !== undefined && this.#matches(after) ? after : undefined;
-    if (is !== undefined) this.#say(was === undefined ? 'ADDED' : 'MODIFIED', is, String(version));
-    else if (was !== undefined) this.#say('DELETED', was, String(version));
+    if (is !== undefined) this.#sendEvent(was === undefined ? 'ADDED' : 'MODIFIED', is, String(version));
+    else if (was !== undefined) this.#sendEvent('DELETED', was, String(version));
   }
 
   #matches(object: KubernetesObject): boolean {
     return inNamespace(object, this.#selection.namespace) && this.#selection.selects(object);
   }
 
-  #say(type: EventType, object: KubernetesObject, resourceVersion: string): void {
+  #sendEvent(type: EventType, object: KubernetesObject, resourceVersion: string): void {
     this.#write(type, object, resourceVersion);
     if (this.#stream.queued > LONGEST_QUEUE) this.#end();
   }

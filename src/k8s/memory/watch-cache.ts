@@ -44,12 +44,12 @@ export class WatchCache {
     return this.#store.since(resource, version).filter((write) => write.version <= this.version);
   }
 
-  watch(tell: (write: StoredWrite) => void): () => void {
-    this.#watchers.add(tell);
-    return () => this.#watchers.delete(tell);
+  watch(observer: (write: StoredWrite) => void): () => void {
+    this.#watchers.add(observer);
+    return () => this.#watchers.delete(observer);
   }
 
   #publish(write: StoredWrite): void {
-    for (const tell of [...this.#watchers]) tell(write);
+    for (const observer of [...this.#watchers]) observer(write);
   }
 }

@@ -1,5 +1,5 @@
 /** The field is not kept. */
-export const LEFT_OUT: unique symbol = Symbol('left out');
+export const OMITTED: unique symbol = Symbol('left out');
 
 interface Field {
   readonly name: Uint8Array;
@@ -22,14 +22,14 @@ export class FieldTree {
   }
 
   /** Returns the kept part of the field with this UTF-8 name, or undefined if all of it is kept. */
-  find(bytes: Uint8Array, from: number, to: number): FieldTree | typeof LEFT_OUT | undefined {
-    for (const { name, tree } of this.#fields) if (isAt(name, bytes, from, to)) return tree;
-    return LEFT_OUT;
+  find(bytes: Uint8Array, from: number, to: number): FieldTree | typeof OMITTED | undefined {
+    for (const { name, tree } of this.#fields) if (matchesName(name, bytes, from, to)) return tree;
+    return OMITTED;
   }
 
   #add([first = '', ...below]: readonly string[]): void {
     const name = new TextEncoder().encode(first);
-    let field = this.#fields.find((other) => isAt(other.name, name, 0, name.length));
+    let field = this.#fields.find((other) => matchesName(other.name, name, 0, name.length));
     if (field === undefined) {
       field = { name, tree: new FieldTree() };
       this.#fields.push(field);
@@ -39,7 +39,7 @@ export class FieldTree {
   }
 }
 
-function isAt(name: Uint8Array, bytes: Uint8Array, from: number, to: number): boolean {
+function matchesName(name: Uint8Array, bytes: Uint8Array, from: number, to: number): boolean {
   if (to - from !== name.length) return false;
   for (let i = 0; i < name.length; i++) if (bytes[from + i] !== name[i]) return false;
   return true;

@@ -28,17 +28,17 @@ export interface Anchor {
 /** The kept part of an object: the object or a part of it, or only its life. */
 export type Kept = KubernetesObject | ObjectLife;
 
-function isWhole(kept: Kept): kept is KubernetesObject {
+function isComplete(kept: Kept): kept is KubernetesObject {
   return 'metadata' in kept;
 }
 
 function lifeOf(kept: Kept): ObjectLife {
-  return isWhole(kept) ? kept.metadata : kept;
+  return isComplete(kept) ? kept.metadata : kept;
 }
 
 /** Returns the object of a delete event. */
 function keptObject({ namespace = '', name }: ObjectName, kept: Kept): KubernetesObject {
-  if (isWhole(kept)) return kept;
+  if (isComplete(kept)) return kept;
   return { metadata: namespace === '' ? { name, ...kept } : { name, namespace, ...kept } };
 }
 
@@ -127,7 +127,7 @@ export class KnownObjects {
     const life = known && lifeOf(known);
     const isSame = life?.uid === metadata.uid;
     if (known !== undefined && isSame && life?.resourceVersion === metadata.resourceVersion) {
-      this.#objects.set(isWhole(known) ? known.metadata : metadata, known); // no longer old
+      this.#objects.set(isComplete(known) ? known.metadata : metadata, known); // no longer old
       return [];
     }
     this.#objects.set(metadata, this.#keep(object));

@@ -1,7 +1,7 @@
 import { Buffer } from 'node:buffer';
 import { ApiError } from '../rest/api-error.ts';
 import { ByteRuns } from './byte-runs.ts';
-import { type FieldTree, LEFT_OUT } from './field-tree.ts';
+import { type FieldTree, OMITTED } from './field-tree.ts';
 
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
@@ -167,7 +167,7 @@ export class ListScanner {
     this.#next = undefined;
     if (this.#name === NOT_HERE) return;
     const found = this.#around[this.#depth]?.tree.find(bytes, this.#name, at);
-    if (found !== LEFT_OUT) this.#next = found;
+    if (found !== OMITTED) this.#next = found;
     else if (this.#separator !== NOT_HERE) {
       this.#leaving = this.#depth;
       this.#item.keep(bytes, this.#from, this.#isFirst ? this.#separator + 1 : this.#separator);

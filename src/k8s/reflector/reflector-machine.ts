@@ -42,7 +42,7 @@ type Next = 'list' | 'watch' | 'prove';
 export interface ReflectorState {
   readonly phase: 'listing' | 'watching' | 'proving' | 'waiting' | 'stopped';
   /** The state in `status()`. Short intermediate steps are not shown. */
-  readonly shown: ResourceState;
+  readonly reportedState: ResourceState;
   readonly from: ListSource;
   /** Source of the next list. */
   readonly preferred: 'stream' | 'cache';
@@ -55,7 +55,7 @@ export interface ReflectorState {
   /** True if a watch has advanced the version since the last failure. */
   readonly progressed: boolean;
   /** Time of the first watch that was opened after the last failure. */
-  readonly goodSince: number | undefined;
+  readonly healthySince: number | undefined;
   /** Time of the first of several consecutive internal errors. */
   readonly internalSince: number | undefined;
   /** True if the reflector has waited since the last list. */
@@ -67,21 +67,21 @@ export interface ReflectorStep {
   readonly effect: ReflectorEffect | undefined;
 }
 
-const GOOD_MS = 2 * 60_000;
+const HEALTHY_MS = 2 * 60_000;
 const INTERNAL_MS = 60_000;
 /** A watch that ends within this time and without events counts as failed (K 3). */
 const SHORT_MS = 1000;
 
 const FIRST: ReflectorState = {
   phase: 'listing',
-  shown: 'listing',
+  reportedState: 'listing',
   from: 'stream',
   preferred: 'stream',
   next: 'list',
   streak: 0,
   resets: 0,
   progressed: false,
-  goodSince: undefined,
+  healthySince: undefined,
   internalSince: undefined,
   waited: false,
 };
@@ -92,7 +92,10 @@ export function beginReflector(): ReflectorStep {
 }
 
 function list(state: ReflectorState, from: ListSource): ReflectorStep {
-  return { state: { ...state, phase: 'listing', shown: 'listing', from }, effect: { do: 'list', from } };
+  return {
+    state: { ...state, phase: 'listing', reportedState: 'listing', from },
+    effect: { do: 'list', from },
+  };
 }
 
 function watch(state: ReflectorState): ReflectorStep {
@@ -104,8 +107,8 @@ function ignore(state: ReflectorState): ReflectorStep {
 }
 
 /** Returns true if the last failure was long enough ago to reset the backoff. */
-function isGood({ goodSince }: ReflectorState, now: number): boolean {
-  return now - (goodSince ?? now) >= GOOD_MS;
+function isGood({ healthySince }: ReflectorState, now: number): boolean {
+  return now - (healthySince ?? now) >= HEALTHY_MS;
 }
 
 function wait(
@@ -113,12 +116,20 @@ function wait(
   next: Next,
   atLeastMs: number,
   now: number,
-  shown: ResourceState,
+  reportedState: ResourceState,
   isOver = isGood(state, now),
 ): ReflectorStep {
   const streak = (isOver ? 0 : state.streak) + 1;
   return {
-    state: { ...state, phase: 'waiting', shown, next, streak, progressed: false, goodSince: undefined },
+    state: {
+      ...state,
+      phase: 'waiting',
+      reportedState,
+      next,
+      streak,
+      progressed: false,
+      healthySince: undefined,
+    },
     effect: { do: 'wait', failures: streak, atLeastMs },
   };
 }
@@ -147,7 +158,10 @@ function afterFailure(state: ReflectorState, code: ApiErrorCode, now: number): N
   }
 }
 
-const SHOWN: Partial<Record<ApiErrorCode, ResourceState>> = { missing: 'missing', forbidden: 'forbidden' };
+const REPORTED_STATES: Partial<Record<ApiErrorCode, ResourceState>> = {
+  missing: 'missing',
+  forbidden: 'forbidden',
+};
 
 /**
  * Errors that mean that the server does not support streams: it refuses, sends something else, or never sends the end of the
@@ -172,8 +186,8 @@ function isOverdue(state: ReflectorState, code: ApiErrorCode, now: number): bool
 }
 
 /** Returns true if the connection of a watch was lost after it had been open for some time. The server may be healthy. */
-function isReset({ phase, goodSince }: ReflectorState, code: ApiErrorCode, now: number): boolean {
-  return phase === 'watching' && code === 'broken' && now - (goodSince ?? now) >= SHORT_MS;
+function isReset({ phase, healthySince }: ReflectorState, code: ApiErrorCode, now: number): boolean {
+  return phase === 'watching' && code === 'broken' && now - (healthySince ?? now) >= SHORT_MS;
 }
 
 /**
@@ -184,7 +198,12 @@ function afterReset(state: ReflectorState, now: number): ReflectorStep {
   const isOver = isGood(state, now) || state.progressed;
   const resets = (isOver ? 0 : state.resets) + 1;
   const streak = isOver ? 0 : state.streak;
-  const waiting = { shown: 'waiting', next: 'prove', progressed: false, goodSince: undefined } as const;
+  const waiting = {
+    reportedState: 'waiting',
+    next: 'prove',
+    progressed: false,
+    healthySince: undefined,
+  } as const;
   const next = { ...state, ...waiting, resets, streak };
   if (resets === 1) return { state: { ...next, phase: 'proving' }, effect: { do: 'prove' } };
   return { state: { ...next, phase: 'waiting' }, effect: { do: 'wait', failures: resets - 1, atLeastMs: 0 } };
@@ -194,12 +213,12 @@ function failed(state: ReflectorState, input: ReflectorInput & { readonly type: 
   const { code, retryAfterMs, now } = input;
   if (isReset(state, code, now)) return afterReset(state, now);
   if (isOverdue(state, code, now)) return list(state, state.preferred);
-  const shown = SHOWN[code] ?? 'waiting';
+  const reportedState = REPORTED_STATES[code] ?? 'waiting';
   if (state.phase !== 'listing') {
     const next = afterFailure(state, code, now);
     const internalSince = code === 'internal' ? (state.internalSince ?? now) : undefined;
     const isOver = isGood(state, now) || (state.progressed && next === 'prove');
-    return wait({ ...state, internalSince }, next, retryAfterMs, now, shown, isOver);
+    return wait({ ...state, internalSince }, next, retryAfterMs, now, reportedState, isOver);
   }
   if (state.from === 'stream' && NO_STREAM.has(code)) return list({ ...state, preferred: 'cache' }, 'cache');
   if (code === 'expired' || code === 'future-version') {
@@ -207,7 +226,7 @@ function failed(state: ReflectorState, input: ReflectorInput & { readonly type: 
     if (state.from === 'pages') return list(state, 'whole');
   }
   const from = state.from === 'whole' ? 'pages' : state.from;
-  return wait({ ...state, from }, 'list', retryAfterMs, now, shown);
+  return wait({ ...state, from }, 'list', retryAfterMs, now, reportedState);
 }
 
 function ended(state: ReflectorState, input: ReflectorInput & { readonly type: 'ended' }): ReflectorStep {
@@ -223,14 +242,14 @@ export function stepReflector(state: ReflectorState, input: ReflectorInput): Ref
   if (state.phase === 'stopped') return ignore(state);
   switch (input.type) {
     case 'stop':
-      return { state: { ...state, phase: 'stopped', shown: 'stopped' }, effect: { do: 'stop' } };
+      return { state: { ...state, phase: 'stopped', reportedState: 'stopped' }, effect: { do: 'stop' } };
     case 'listed':
       return watch({ ...state, from: state.preferred, waited: false });
     case 'opened':
       return ignore({
         ...state,
-        shown: 'watching',
-        goodSince: state.goodSince ?? input.now,
+        reportedState: 'watching',
+        healthySince: state.healthySince ?? input.now,
         internalSince: undefined,
       });
     case 'progressed':

@@ -58,7 +58,7 @@ const BACKOFF_MS = { first: 800, cap: 30_000 };
 /** Range of the requested duration of a watch (K 2). */
 const WATCH_SECONDS = { min: 300, max: 600 };
 /** A watch that exceeds its duration by this time is cancelled. */
-const OVERTIME_MS = 30_000;
+const TIMEOUT_MARGIN_MS = 30_000;
 /** Timeout without data. A list of 50,000 objects from etcd may take 20 s to start. */
 const LIST_SILENCE_MS = 60_000;
 const OPENING_MS = 30_000;
@@ -100,7 +100,7 @@ export class Reflector implements FollowedResource {
   #bookmarks = 0;
   #lists = 0;
   #watches = 0;
-  #heardAt: number | undefined;
+  #lastBytesAt: number | undefined;
   /** When the first failure since the last open watch came. */
   #behindSince: number | undefined;
   /** When the current wait is over. */
@@ -126,13 +126,13 @@ export class Reflector implements FollowedResource {
   status(): ResourceStatus {
     const { labelSelector, fieldSelector } = this.#kind;
     const now = this.#context.clock.now();
-    const { shown } = this.#state;
-    const behindSince = shown === 'stopped' ? undefined : this.#behindSince;
+    const { reportedState } = this.#state;
+    const behindSince = reportedState === 'stopped' ? undefined : this.#behindSince;
     return {
       resource: resourceName(this.#kind),
       labelSelector,
       fieldSelector,
-      state: shown,
+      state: reportedState,
       listed: this.#listed,
       objects: this.#known.size,
       events: this.#events,
@@ -141,7 +141,7 @@ export class Reflector implements FollowedResource {
       bookmarks: this.#bookmarks,
       lists: this.#lists,
       watches: this.#watches,
-      lagMs: this.#listed && this.#heardAt !== undefined ? now - this.#heardAt : undefined,
+      lagMs: this.#listed && this.#lastBytesAt !== undefined ? now - this.#lastBytesAt : undefined,
       behindMs: behindSince === undefined ? undefined : now - behindSince,
       retryInMs: this.#retryAt === undefined ? undefined : Math.max(0, this.#retryAt - now),
       failures: this.#failures,
@@ -174,7 +174,7 @@ export class Reflector implements FollowedResource {
       };
       const arm = (delayMs: number): void => {
         timer = clock.after(delayMs, () => {
-          const quiet = clock.now() - Math.max(begun, this.#heardAt ?? 0);
+          const quiet = clock.now() - Math.max(begun, this.#lastBytesAt ?? 0);
           const limit = quietMs ?? 0;
           if (quiet < limit) arm(limit - quiet);
           else fail(this.#blocked(limit));
@@ -190,7 +190,7 @@ export class Reflector implements FollowedResource {
 
   #blocked(quietMs: number): string {
     const why = this.#lastFailure === undefined ? '' : `: ${this.#lastFailure.message}`;
-    return `${resourceName(this.#kind)} is ${this.#state.shown}: no progress for ${quietMs / 1000} s${why}`;
+    return `${resourceName(this.#kind)} is ${this.#state.reportedState}: no progress for ${quietMs / 1000} s${why}`;
   }
 
   // ── Actions ────────────────────────────────────────────────────────────────────────────────────────────
@@ -208,18 +208,18 @@ export class Reflector implements FollowedResource {
     for (let effect = first; effect !== undefined && effect.do !== 'stop'; )
       effect = this.#step(await this.#perform(effect));
     for (const signal of signals) signal.removeEventListener('abort', stop);
-    this.#tellWaiting();
+    this.#wakeWaiters();
   }
 
   #step(answer: Answer): ReflectorEffect | undefined {
-    const { shown } = this.#state;
+    const { reportedState } = this.#state;
     const now = this.#context.clock.now();
     const { state, effect } = stepReflector(this.#state, { ...answer, now });
     this.#state = state;
     if (answer.type === 'opened') this.#behindSince = undefined;
     else if (this.#listed && (answer.type === 'failed' || state.phase === 'waiting'))
       this.#behindSince ??= now;
-    if (state.shown !== shown) this.#guard.call(this.#options.onState, state.shown);
+    if (state.reportedState !== reportedState) this.#guard.call(this.#options.onState, state.reportedState);
     return effect;
   }
 
@@ -291,7 +291,7 @@ export class Reflector implements FollowedResource {
       const step = (): void => {
         const some = [...take(events, gate.slice)];
         done = some.length < gate.slice;
-        this.#handOver(some);
+        this.#deliver(some);
       };
       if (!(await gate.run(gate.slice, step, this.#ended.signal))) return STOP;
     }
@@ -299,7 +299,7 @@ export class Reflector implements FollowedResource {
     if (!this.#listed) {
       this.#listed = true;
       this.#guard.call(() => this.#sink.onListed());
-      this.#tellWaiting();
+      this.#wakeWaiters();
     }
     return { type: 'listed' };
   }
@@ -325,7 +325,7 @@ export class Reflector implements FollowedResource {
       const path = streamPath(this.#kind, this.#known.version, WATCH_SECONDS.max);
       const answer = await exchange.open({ path });
       for await (const bytes of exchange.read(answer)) {
-        this.#heard();
+        this.#onBytes();
         exchange.allowSilence(undefined); // excludes our own processing time
         let version: string | undefined;
         const take = (values: readonly unknown[]): void => {
@@ -355,7 +355,7 @@ export class Reflector implements FollowedResource {
       else if (line.type === 'delete') this.#collect(events, () => this.#known.delete(line.object));
       else if (line.type === 'refused') this.#refused++;
     }
-    this.#handOver(events);
+    this.#deliver(events);
     return version;
   }
 
@@ -370,7 +370,7 @@ export class Reflector implements FollowedResource {
       const path = listPath(this.#kind, from, this.#known.version, token);
       const answer = await exchange.open({ path, gzip: true });
       for await (const bytes of exchange.read(answer)) {
-        this.#heard();
+        this.#onBytes();
         exchange.allowSilence(undefined); // excludes our own processing time
         await readTexts(scanner.feed(bytes), this.#context.gate, (items) => this.#items(items), signal);
         exchange.allowSilence(LIST_SILENCE_MS);
@@ -384,7 +384,7 @@ export class Reflector implements FollowedResource {
     const events: ResourceEvent[] = [];
     for (const item of items)
       this.#collect(events, () => (isKubernetesObject(item) ? this.#known.listed(item) : undefined));
-    this.#handOver(events);
+    this.#deliver(events);
   }
 
   // ── Watch ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -396,16 +396,16 @@ export class Reflector implements FollowedResource {
       const begun = clock.now();
       const scanner = new LineScanner(LARGEST_OBJECT);
       const { version } = this.#known;
-      exchange.allowTime(seconds * 1000 + OVERTIME_MS);
+      exchange.allowTime(seconds * 1000 + TIMEOUT_MARGIN_MS);
       exchange.allowSilence(OPENING_MS);
       const answer = await exchange.open({ path: watchPath(this.#kind, version, seconds) });
       exchange.allowSilence(undefined);
       let hasSpoken = false;
       this.#watches++;
-      this.#heard();
+      this.#onBytes();
       this.#step({ type: 'opened' });
       for await (const bytes of exchange.read(answer)) {
-        this.#heard();
+        this.#onBytes();
         exchange.allowSilence(undefined);
         const lines = scanner.feed(bytes);
         hasSpoken ||= lines.length > 0;
@@ -426,7 +426,7 @@ export class Reflector implements FollowedResource {
     try {
       for (const value of values) this.#collect(events, () => this.#line(value));
     } finally {
-      this.#handOver(events);
+      this.#deliver(events);
     }
   }
 
@@ -474,8 +474,8 @@ export class Reflector implements FollowedResource {
 
   // ── Delivery ───────────────────────────────────────────────────────────────────────────────────────────
 
-  #heard(): void {
-    this.#heardAt = this.#context.clock.now();
+  #onBytes(): void {
+    this.#lastBytesAt = this.#context.clock.now();
   }
 
   /** Returns the part of an object to keep, or the whole object if the callback throws. */
@@ -495,14 +495,14 @@ export class Reflector implements FollowedResource {
     else for (const event of found) events.push(event);
   }
 
-  #handOver(events: readonly ResourceEvent[]): void {
+  #deliver(events: readonly ResourceEvent[]): void {
     if (events.length === 0 || this.#ended.signal.aborted) return;
     this.#events += events.length;
     this.#lastEventAt = this.#context.clock.wallTime();
     this.#guard.call(() => this.#sink.apply(events));
   }
 
-  #tellWaiting(): void {
+  #wakeWaiters(): void {
     for (const look of [...this.#waiting]) look();
   }
 }

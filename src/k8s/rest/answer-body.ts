@@ -35,19 +35,19 @@ export class AnswerBody implements AsyncIterable<Uint8Array> {
     this.#waiting.push(bytes);
     this.#size += bytes.length;
     if (this.#size > MOST_WAITING) this.#flow.pause();
-    this.#tell();
+    this.#wakeReader();
   }
 
   /** Ends the body. Bytes that arrived before an error are returned before the error is thrown. */
   end(error: Error | null): void {
     if (this.#end === undefined) this.#end = error;
-    this.#tell();
+    this.#wakeReader();
   }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<Uint8Array, void, void> {
     try {
       for (;;) {
-        const bytes = this.#take();
+        const bytes = this.#nextBytes();
         if (bytes !== undefined) yield bytes;
         else if (this.#end === null) return;
         else if (this.#end !== undefined) throw this.#end;
@@ -61,18 +61,18 @@ export class AnswerBody implements AsyncIterable<Uint8Array> {
     }
   }
 
-  #take(): Uint8Array | undefined {
+  #nextBytes(): Uint8Array | undefined {
     const [first] = this.#waiting;
     if (first === undefined) return undefined;
     const isHeld = this.#size > MOST_WAITING;
-    const bytes = this.#waiting.length === 1 ? first : this.#together();
+    const bytes = this.#waiting.length === 1 ? first : this.#concatenate();
     this.#waiting = [];
     this.#size = 0;
     if (isHeld) this.#flow.resume();
     return bytes;
   }
 
-  #together(): Uint8Array {
+  #concatenate(): Uint8Array {
     if (this.#size > this.#room.length) this.#room = Buffer.allocUnsafeSlow(this.#size);
     let size = 0;
     for (const bytes of this.#waiting) {
@@ -82,7 +82,7 @@ export class AnswerBody implements AsyncIterable<Uint8Array> {
     return this.#room.subarray(0, size);
   }
 
-  #tell(): void {
+  #wakeReader(): void {
     if (this.#wake === undefined) return;
     setImmediate(this.#wake);
     this.#wake = undefined;

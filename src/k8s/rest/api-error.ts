@@ -32,7 +32,7 @@ export type ApiErrorCode =
   | 'rejected'
   | 'credentials';
 
-const FOR_GOOD: ReadonlySet<ApiErrorCode> = new Set([
+const PERMANENT_CODES: ReadonlySet<ApiErrorCode> = new Set([
   'forbidden',
   'missing',
   'conflict',
@@ -56,7 +56,7 @@ export class ApiError extends Error {
   ) {
     super(message, options);
     this.code = code;
-    this.retryable = !FOR_GOOD.has(code);
+    this.retryable = !PERMANENT_CODES.has(code);
     this.retryAfterMs = options.retryAfterMs ?? 0;
   }
 }

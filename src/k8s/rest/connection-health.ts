@@ -16,7 +16,7 @@ export class ConnectionHealth implements ApiTransport {
   readonly #transport: ApiTransport;
   readonly #clock: Clock;
   readonly #closed = new AbortController();
-  #heardAt: number;
+  #lastBytesAt: number;
   #probes = 0;
   #resets = 0;
   #lastFailure: Failure | undefined;
@@ -24,7 +24,7 @@ export class ConnectionHealth implements ApiTransport {
   constructor(transport: ApiTransport, clock: Clock) {
     this.#transport = transport;
     this.#clock = clock;
-    this.#heardAt = clock.now();
+    this.#lastBytesAt = clock.now();
   }
 
   status(): { readonly probes: number; readonly resets: number; readonly lastFailure: Failure | undefined } {
@@ -35,16 +35,16 @@ export class ConnectionHealth implements ApiTransport {
   async watch(): Promise<void> {
     const { signal } = this.#closed;
     while (!signal.aborted) {
-      const quietMs = this.#clock.now() - this.#heardAt;
+      const quietMs = this.#clock.now() - this.#lastBytesAt;
       if (quietMs >= QUIET_MS) await this.#probe();
-      await sleep(this.#clock, Math.max(1, this.#heardAt + QUIET_MS - this.#clock.now()), signal);
+      await sleep(this.#clock, Math.max(1, this.#lastBytesAt + QUIET_MS - this.#clock.now()), signal);
     }
   }
 
   async send(request: ApiRequest): Promise<ApiAnswer> {
     const answer = await this.#transport.send(request);
-    this.#heard();
-    return { ...answer, body: this.#hearing(answer.body) };
+    this.#onBytes();
+    return { ...answer, body: this.#observe(answer.body) };
   }
 
   reset(): void {
@@ -67,28 +67,28 @@ export class ConnectionHealth implements ApiTransport {
     try {
       await textOf(exchange.read(await exchange.open({ path: '/healthz' })));
     } catch (thrown) {
-      this.#judge(asApiError(thrown));
+      this.#onError(asApiError(thrown));
     } finally {
       exchange.close();
     }
-    this.#heard(); // restarts the interval
+    this.#onBytes(); // restarts the interval
   }
 
   /** Closes all connections if the check failed. A server that rejects the request is alive. */
-  #judge(error: ApiError): void {
+  #onError(error: ApiError): void {
     if (this.#closed.signal.aborted || HARMLESS.has(error.code)) return;
     this.#lastFailure = failureOf(error, this.#clock);
     this.#resets++;
     this.#transport.reset();
   }
 
-  #heard(): void {
-    this.#heardAt = this.#clock.now();
+  #onBytes(): void {
+    this.#lastBytesAt = this.#clock.now();
   }
 
-  async *#hearing(body: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array, void, void> {
+  async *#observe(body: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array, void, void> {
     for await (const bytes of body) {
-      this.#heard();
+      this.#onBytes();
       yield bytes;
     }
   }

@@ -17,17 +17,17 @@ export interface ExchangeOptions {
  */
 export class Exchange {
   readonly #options: ExchangeOptions;
-  readonly #over = new AbortController();
+  readonly #end = new AbortController();
   #timer: Timer | undefined;
   #deadline: Timer | undefined;
 
   constructor(options: ExchangeOptions) {
     this.#options = options;
-    if (options.signal.aborted) this.#giveUp();
-    else options.signal.addEventListener('abort', this.#giveUp, { once: true });
+    if (options.signal.aborted) this.#abort();
+    else options.signal.addEventListener('abort', this.#abort, { once: true });
   }
 
-  readonly #giveUp = (): void => this.#over.abort(new ApiError('broken', 'the request was aborted'));
+  readonly #abort = (): void => this.#end.abort(new ApiError('broken', 'the request was aborted'));
 
   /** Sets the maximum time without data; `undefined` for no limit. */
   allowSilence(ms: number | undefined): void {
@@ -43,7 +43,7 @@ export class Exchange {
 
   /** Sends the request. Rejects with an ApiError if there is no response or if it is not successful. */
   async open(request: Omit<ApiRequest, 'signal'>): Promise<ApiAnswer> {
-    const { signal } = this.#over;
+    const { signal } = this.#end;
     const { transport } = this.#options;
     const answer = await interruptible(() => transport.send({ ...request, signal }), signal);
     if (answer.status >= 200 && answer.status < 300) return answer;
@@ -53,7 +53,7 @@ export class Exchange {
 
   /** Yields the bytes of a response as they arrive. */
   async *read({ body }: ApiAnswer): AsyncGenerator<Uint8Array, void, void> {
-    const { signal } = this.#over;
+    const { signal } = this.#end;
     const chunks = body[Symbol.asyncIterator]();
     for (;;) {
       const { done, value } = await interruptible(() => chunks.next(), signal);
@@ -66,11 +66,11 @@ export class Exchange {
   close(): void {
     this.#timer?.cancel();
     this.#deadline?.cancel();
-    this.#options.signal.removeEventListener('abort', this.#giveUp);
-    this.#giveUp();
+    this.#options.signal.removeEventListener('abort', this.#abort);
+    this.#abort();
   }
 
   #failAfter(ms: number, message: string): Timer {
-    return this.#options.clock.after(ms, () => this.#over.abort(new ApiError('silent', message)));
+    return this.#options.clock.after(ms, () => this.#end.abort(new ApiError('silent', message)));
   }
 }

@@ -54,14 +54,14 @@ export class HttpTransport implements ApiTransport {
     if (signal.aborted) throw asError(signal.reason);
     const sent = request({ agent: this.#pool, method, path: pathname.replace(/\/$/, '') + path, headers });
     const answer = await this.#exchange(new Exchanging(sent), signal, text);
-    const { statusCode: status = 0, headers: said } = answer.head;
+    const { statusCode: status = 0, headers: rawHeaders } = answer.head;
     if (status === 401) credentials.refused();
-    const { 'content-encoding': encoding, 'content-length': length } = said;
+    const { 'content-encoding': encoding, 'content-length': length } = rawHeaders;
     // An empty body is never compressed, even if the header claims it.
     const isEmpty = status === 204 || length === '0';
     return {
       status,
-      retryAfterMs: retryAfter(said['retry-after']),
+      retryAfterMs: retryAfter(rawHeaders['retry-after']),
       body: encoding === 'gzip' && !isEmpty ? unzipped(answer.body) : answer.body,
     };
   }
@@ -77,17 +77,17 @@ export class HttpTransport implements ApiTransport {
   }
 
   #end(pool: Pool, why: string): void {
-    for (const exchanging of this.#open) exchanging.giveUp(new ApiError('broken', why));
+    for (const exchanging of this.#open) exchanging.abort(new ApiError('broken', why));
     pool.destroy();
   }
 
   /** Sends a request and resolves with the head of the response. */
   async #exchange(exchanging: Exchanging, signal: AbortSignal, text: string): Promise<Answer> {
-    const giveUp = (): void => exchanging.giveUp(asError(signal.reason));
-    signal.addEventListener('abort', giveUp);
+    const abort = (): void => exchanging.abort(asError(signal.reason));
+    signal.addEventListener('abort', abort);
     this.#open.add(exchanging);
     exchanging.onOver = () => {
-      signal.removeEventListener('abort', giveUp);
+      signal.removeEventListener('abort', abort);
       this.#open.delete(exchanging);
     };
     return exchanging.send(text);
@@ -185,7 +185,7 @@ class Exchanging {
     });
   }
 
-  giveUp(reason: Error): void {
+  abort(reason: Error): void {
     this.#fail(reason);
     this.#request.destroy();
   }
@@ -194,7 +194,7 @@ class Exchanging {
     const body = new AnswerBody({
       pause: () => head.pause(),
       resume: () => head.resume(),
-      abort: (reason) => this.giveUp(reason),
+      abort: (reason) => this.abort(reason),
     });
     this.#body = body;
     head.on('data', (bytes: Uint8Array) => body.push(bytes));

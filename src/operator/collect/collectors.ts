@@ -16,7 +16,7 @@ import { DryRunWriter, type ObjectWriter, type ObjectWriterOptions } from '../..
 import type { KvstoreBackend } from '../../kvstore/session/backend.ts';
 import type { IdentityRange } from '../../model/numeric-identity.ts';
 import type { Duty, DutyStatus } from '../duty.ts';
-import { ALONE, type Leadership } from '../elect/leader-election.ts';
+import { type Leadership, SOLE_LEADER } from '../elect/leader-election.ts';
 import type { EndpointSlicesOptions } from '../slices/endpoint-slices.ts';
 import { SliceDuty } from '../slices/slice-duty.ts';
 import { ENDPOINT_GC_INTERVAL_MS, EndpointCollector } from './endpoint-collector.ts';
@@ -210,7 +210,7 @@ function policyCollectors(
 function writerOf(
   kubernetes: KubernetesOfCollectors,
   perSecond: number,
-  { dryRun, leadership = ALONE }: CollectorsOptions,
+  { dryRun, leadership = SOLE_LEADER }: CollectorsOptions,
 ): ObjectWriter {
   if (dryRun !== undefined) return new DryRunWriter(dryRun);
   const mayWrite = (): boolean => leadership.mayDelete();
@@ -218,7 +218,7 @@ function writerOf(
 }
 
 function kvstoreCollectors(options: CollectorsOptions): readonly Duty[] {
-  const { kvstore, clock, leadership = ALONE, dryRun, intervals = {} } = options;
+  const { kvstore, clock, leadership = SOLE_LEADER, dryRun, intervals = {} } = options;
   if (kvstore === undefined) return [];
   const { kvstoreIdentities = KVSTORE_IDENTITY_GC_INTERVAL_MS, locks = LOCK_GC_INTERVAL_MS } = intervals;
   const parts = { backend: kvstore.backend, clock, leadership, dryRun };

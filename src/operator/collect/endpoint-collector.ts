@@ -42,7 +42,7 @@ function texts(list: readonly unknown[], ...names: readonly string[]): readonly 
  * Returns true if an endpoint has an address of this pod. It then belongs to the pod, even if it was created for an earlier
  * one.
  */
-function standsFor(endpoint: KubernetesObject, pod: KubernetesObject): boolean {
+function describesPod(endpoint: KubernetesObject, pod: KubernetesObject): boolean {
   const own = new Set(texts(items(endpoint, 'status', 'networking', 'addressing'), 'ipv4', 'ipv6'));
   const addresses = [field(pod, 'status', 'podIP'), ...texts(items(pod, 'status', 'podIPs'), 'ip')];
   return addresses.some((address) => address !== undefined && own.has(address));
@@ -59,7 +59,7 @@ function whyNoPod(
   if (pod === undefined) return `pod ${namespace}/${name} does not exist`;
   const phase = field(pod, 'status', 'phase');
   if (FINISHED.has(phase)) return `pod ${namespace}/${name} is ${String(phase)}`;
-  if (uid === undefined || uid === pod.metadata.uid || standsFor(endpoint, pod)) return undefined;
+  if (uid === undefined || uid === pod.metadata.uid || describesPod(endpoint, pod)) return undefined;
   return `pod ${namespace}/${name} was recreated: its uid is ${pod.metadata.uid}, not ${String(uid)}`;
 }
 

@@ -34,7 +34,7 @@ export class EndpointRemoval implements Duty {
   readonly #options: EndpointRemovalOptions;
   readonly #tasks: Supervisor;
   /** The CiliumEndpoints to delete, by uid. */
-  readonly #doomed = new Map<string, KubernetesObject>();
+  readonly #pending = new Map<string, KubernetesObject>();
   #state: DutyState = 'waiting';
   #isListed = false;
   #deleted = 0;
@@ -59,7 +59,7 @@ export class EndpointRemoval implements Duty {
   status(): DutyStatus {
     const { failures, lastFailure } = this.#tasks.status();
     const rounds = {
-      ...{ rounds: Number(this.#isDone), marked: this.#doomed.size, deleted: this.#deleted },
+      ...{ rounds: Number(this.#isDone), marked: this.#pending.size, deleted: this.#deleted },
       ...{ conflicts: this.#conflicts, lastRoundMs: this.#lastRoundMs, nextRoundMs: undefined },
     };
     return { name: this.name, state: this.#state, failures, lastFailure, rounds };
@@ -73,23 +73,23 @@ export class EndpointRemoval implements Duty {
   }
 
   get #isDone(): boolean {
-    return this.#isListed && this.#doomed.size === 0;
+    return this.#isListed && this.#pending.size === 0;
   }
 
   async #removeAll(signal: AbortSignal): Promise<void> {
     this.#lastRoundMs ??= this.#options.clock.wallTime();
     if (!this.#isListed) await this.#list(signal);
-    for (const endpoint of this.#doomed.values()) {
+    for (const endpoint of this.#pending.values()) {
       if (signal.aborted) return;
       await this.#remove(endpoint, signal);
     }
   }
 
   async #list(signal: AbortSignal): Promise<void> {
-    this.#doomed.clear();
+    this.#pending.clear();
     try {
       for await (const page of this.#options.reader.list(CILIUM_ENDPOINTS, signal))
-        for (const endpoint of page) this.#doomed.set(endpoint.metadata.uid, endpoint);
+        for (const endpoint of page) this.#pending.set(endpoint.metadata.uid, endpoint);
     } catch (error) {
       // If the kind is not served, it has no objects.
       if (!(error instanceof ApiError) || error.code !== 'missing') throw error;
@@ -109,6 +109,6 @@ export class EndpointRemoval implements Duty {
       done: (action: Omit<Action, 'duty'>) => onAction?.({ ...action, duty: this.name }),
     };
     await collect(writer, write, 'one-time deletion of all CiliumEndpoints', report, signal);
-    if (!signal.aborted) this.#doomed.delete(uid);
+    if (!signal.aborted) this.#pending.delete(uid);
   }
 }

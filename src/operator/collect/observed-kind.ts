@@ -73,10 +73,10 @@ export class ObservedKind {
     if (this.#following === undefined) return `${name} is not watched`;
     const { state, listed, lastFailure } = this.#following.resource.status();
     if (state === 'missing') return `the server does not serve ${name}: its CRD is not installed`;
-    if (state === 'forbidden') return `${name}: ${said(lastFailure)}`;
+    if (state === 'forbidden') return `${name}: ${failureText(lastFailure)}`;
     if (!listed)
-      return `the list of ${name} is not complete${lastFailure === undefined ? '' : `: ${said(lastFailure)}`}`;
-    return state === 'watching' ? undefined : `${name} is not watched: ${said(lastFailure)}`;
+      return `the list of ${name} is not complete${lastFailure === undefined ? '' : `: ${failureText(lastFailure)}`}`;
+    return state === 'watching' ? undefined : `${name} is not watched: ${failureText(lastFailure)}`;
   }
 
   #follow(): void {
@@ -105,7 +105,7 @@ export class ObservedKind {
   }
 }
 
-function said(failure: Failure | undefined): string {
+function failureText(failure: Failure | undefined): string {
   return failure?.message ?? 'the watch is being restarted';
 }
 

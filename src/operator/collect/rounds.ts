@@ -115,7 +115,7 @@ export class RoundsDuty implements Duty {
   /** Returns false if no round was run because a dependency is incomplete. */
   async #round(signal: AbortSignal): Promise<boolean> {
     const { clock } = this.#options;
-    const why = this.#collector.needs.map((kind) => kind.blocked()).find((said) => said !== undefined);
+    const why = this.#collector.needs.map((kind) => kind.blocked()).find((reason) => reason !== undefined);
     if (why !== undefined) {
       this.#state = 'waiting';
       if (this.#lastFailure?.message !== why) this.#failed(new NotReadyError(why));

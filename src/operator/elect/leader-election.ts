@@ -19,7 +19,7 @@ export interface Leadership {
 }
 
 /** The leadership of an operator without Kubernetes: there are no others. */
-export const ALONE: Leadership & { readonly writeMs?: number } = { mayDelete: () => true };
+export const SOLE_LEADER: Leadership & { readonly writeMs?: number } = { mayDelete: () => true };
 
 /** The times that all candidates of one lease must share. */
 export interface ElectionTimes {
@@ -53,7 +53,7 @@ export interface LeaderElectionOptions {
    * Called before each attempt of a candidate. If it returns false, the candidate leaves the Lease to others. Default: always
    * true.
    */
-  readonly mayStand?: (() => boolean) | undefined;
+  readonly isCandidate?: (() => boolean) | undefined;
   readonly onFailure?: ((error: unknown) => void) | undefined;
 }
 
@@ -94,7 +94,7 @@ export function electionFault({ leaseMs, renewDeadlineMs, retryMs }: ElectionTim
   return `the lease duration (${leaseMs} ms) must be greater than the renew deadline (${renewDeadlineMs} ms), and the deadline greater than ${JITTER} times the retry period (${retryMs} ms)`;
 }
 
-interface Seen {
+interface ObservedLease {
   readonly version: string;
   readonly holder: string;
   /** Local time when this version was first read. The writer's time is ignored because clocks may differ. */
@@ -139,7 +139,7 @@ export class LeaderElection implements Leadership {
   readonly #retryMs: number;
   readonly #guard = new CallbackGuard();
   #state: LeaderElectionStatus['state'] = 'idle';
-  #seen: Seen | undefined;
+  #lastLease: ObservedLease | undefined;
   /** The lease as last written by us; `undefined` if it may have changed since. */
   #held: KubernetesObject | undefined;
   /** Time immediately before the last successful renewal was sent. */
@@ -178,7 +178,7 @@ export class LeaderElection implements Leadership {
     return {
       identity,
       state: this.#state,
-      holder: this.#seen?.holder || undefined,
+      holder: this.#lastLease?.holder || undefined,
       renewedMs: this.#renewedAt === undefined ? undefined : clock.now() - this.#renewedAt.monotonic,
       freeInMs: this.#state === 'candidate' ? this.#freeInMs() : undefined,
       failures: this.#failures,
@@ -261,15 +261,15 @@ export class LeaderElection implements Leadership {
       await sleep(clock, this.#retryMs, until);
       if (until.aborted) break;
       if (await this.#try(until)) arm();
-      else if (this.#isOthers()) lost.abort();
+      else if (this.#isHeldByOther()) lost.abort();
     }
     timer?.cancel();
     return !signal.aborted;
   }
 
   /** True if another operator held the lease when it was last read. */
-  #isOthers(): boolean {
-    const { holder = '' } = this.#seen ?? {};
+  #isHeldByOther(): boolean {
+    const { holder = '' } = this.#lastLease ?? {};
     return holder !== '' && holder !== this.#options.identity;
   }
 
@@ -289,10 +289,10 @@ export class LeaderElection implements Leadership {
   }
 
   async #take(signal: AbortSignal): Promise<boolean> {
-    const { clock, identity, mayStand } = this.#options;
-    const lease = this.#held ?? (await this.#look(signal));
+    const { clock, identity, isCandidate } = this.#options;
+    const lease = this.#held ?? (await this.#readLease(signal));
     if (this.#freeInMs() > 0) return false;
-    if (this.#state === 'candidate' && mayStand?.() === false) return false;
+    if (this.#state === 'candidate' && isCandidate?.() === false) return false;
     const before = lease === undefined ? {} : specOf(lease);
     const isRenewal = before['holderIdentity'] === identity;
     const transitions = Number(before['leaseTransitions'] ?? 0);
@@ -306,24 +306,24 @@ export class LeaderElection implements Leadership {
     });
   }
 
-  async #look(signal: AbortSignal): Promise<KubernetesObject | undefined> {
+  async #readLease(signal: AbortSignal): Promise<KubernetesObject | undefined> {
     const lease = await this.#reader.get(this.#place, signal);
     if (lease === undefined) return undefined;
     const { resourceVersion: version, uid } = lease.metadata;
     const seen = `${uid} ${version}`;
-    if (this.#seen?.version === seen) return lease;
+    if (this.#lastLease?.version === seen) return lease;
     const { holderIdentity, leaseDurationSeconds } = specOf(lease);
     const saidMs = typeof leaseDurationSeconds === 'number' ? leaseDurationSeconds * 1000 : 0;
     const holder = typeof holderIdentity === 'string' ? holderIdentity : '';
     const at = this.#options.clock.now();
-    this.#seen = { version: seen, holder, at, leaseMs: Math.max(saidMs, this.#leaseMs) };
+    this.#lastLease = { version: seen, holder, at, leaseMs: Math.max(saidMs, this.#leaseMs) };
     return lease;
   }
 
   /** Returns the milliseconds until the Lease expires if another operator held it when it was last read, else 0. */
   #freeInMs(): number {
-    const { at = 0, leaseMs = 0 } = this.#seen ?? {};
-    return this.#isOthers() ? Math.max(0, at + leaseMs - this.#options.clock.now()) : 0;
+    const { at = 0, leaseMs = 0 } = this.#lastLease ?? {};
+    return this.#isHeldByOther() ? Math.max(0, at + leaseMs - this.#options.clock.now()) : 0;
   }
 
   async #write(
@@ -355,7 +355,7 @@ export class LeaderElection implements Leadership {
     if (answer.outcome !== 'done' || answer.object === undefined) return false;
     const { uid, resourceVersion } = answer.object.metadata;
     this.#held = answer.object;
-    this.#seen = {
+    this.#lastLease = {
       version: `${uid} ${resourceVersion}`,
       holder,
       at: sentAt.monotonic,
@@ -377,7 +377,7 @@ export class LeaderElection implements Leadership {
     const ended = new AbortController();
     const timer = clock.after(this.#deadlineMs, () => ended.abort());
     try {
-      const lease = this.#held ?? (await this.#look(ended.signal));
+      const lease = this.#held ?? (await this.#readLease(ended.signal));
       if (lease === undefined || specOf(lease)['holderIdentity'] !== identity) return;
       const now = microTime(clock.wallTime());
       const { leaseTransitions = 0 } = specOf(lease);

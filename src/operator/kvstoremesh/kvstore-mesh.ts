@@ -66,7 +66,7 @@ export class KvstoreMesh {
   readonly #mirrored = new Map<string, Mirrored>();
   /** The next action for a cluster, started when the current one ends; `undefined` removes the cluster. */
   readonly #wanted = new Map<string, ConnectKvstore | undefined>();
-  readonly #pursued = new Map<string, Promise<void>>();
+  readonly #reconciling = new Map<string, Promise<void>>();
   readonly #startedAt: number;
   #hasAllAdded = false;
   #isReady = false;
@@ -140,7 +140,7 @@ export class KvstoreMesh {
     this.#stopped = true;
     this.#wanted.clear();
     await Promise.all([...this.#mirrored.values()].map(({ stores }) => stores.close()));
-    await Promise.all(this.#pursued.values());
+    await Promise.all(this.#reconciling.values());
     await this.#clusters.stop();
   }
 
@@ -171,7 +171,7 @@ export class KvstoreMesh {
   #unready(): readonly string[] {
     const now = this.#options.clock.now();
     if (now - this.#startedAt >= READY_MS) return [];
-    const coming = [...this.#pursued.keys()].filter((name) => !this.#mirrored.has(name));
+    const coming = [...this.#reconciling.keys()].filter((name) => !this.#mirrored.has(name));
     const incomplete = this.#clusters.statuses().flatMap(({ name, connected }) => {
       const mirrored = this.#mirrored.get(name);
       if (mirrored === undefined || mirrored.stores.isSynced) return [];
@@ -182,11 +182,11 @@ export class KvstoreMesh {
 
   #want(name: string, connect: ConnectKvstore | undefined): void {
     this.#wanted.set(name, connect);
-    if (!this.#pursued.has(name)) this.#pursued.set(name, this.#pursue(name));
+    if (!this.#reconciling.has(name)) this.#reconciling.set(name, this.#reconcile(name));
   }
 
   /** Performs the latest requested action. Actions that were replaced by a later request are skipped. */
-  async #pursue(name: string): Promise<void> {
+  async #reconcile(name: string): Promise<void> {
     while (this.#wanted.has(name)) {
       const connect = this.#wanted.get(name);
       this.#wanted.delete(name);
@@ -197,7 +197,7 @@ export class KvstoreMesh {
         if (!this.#stopped) this.#mirrored.delete(name);
       }
     }
-    this.#pursued.delete(name);
+    this.#reconciling.delete(name);
   }
 
   #newCluster(name: string): FollowedCluster {

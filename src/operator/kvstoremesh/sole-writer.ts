@@ -83,13 +83,13 @@ export class SoleWriter {
   }
 
   /** Returns the lock, or `undefined` if the signal has fired or there is no permission to write the lock. */
-  async #lock(signal: AbortSignal, onTaken: () => void): Promise<KvstoreLock | undefined> {
+  async #lock(signal: AbortSignal, onLockLost: () => void): Promise<KvstoreLock | undefined> {
     const { backend } = this.#options;
     // Existing entries are not ours.
-    await this.#see(signal);
+    await this.#readHolder(signal);
     const over = new AbortController();
     using either = new EitherSignal(signal, over.signal);
-    const looking = this.#look(either.signal, onTaken);
+    const looking = this.#checkHolder(either.signal, onLockLost);
     let lock: KvstoreLock | undefined;
     const acquire = async (until: AbortSignal): Promise<void> => {
       try {
@@ -107,20 +107,20 @@ export class SoleWriter {
     return lock;
   }
 
-  async #look(signal: AbortSignal, onTaken: () => void): Promise<void> {
+  async #checkHolder(signal: AbortSignal, onLockLost: () => void): Promise<void> {
     const { clock } = this.#options;
     for (let looks = 1; !signal.aborted; ) {
       await sleep(clock, LOOK_MS, signal);
       if (signal.aborted) break;
       const before = this.#holder;
-      await this.#see(signal);
+      await this.#readHolder(signal);
       looks = this.#holder !== undefined && this.#holder === before ? looks + 1 : 1;
-      if (looks >= LOOKS) onTaken();
+      if (looks >= LOOKS) onLockLost();
     }
     this.#holder = undefined;
   }
 
-  async #see(signal: AbortSignal): Promise<void> {
+  async #readHolder(signal: AbortSignal): Promise<void> {
     const { backend, onStandby } = this.#options;
     const places = await backend.listPrefix(`${WRITER_LOCK}/`, { signal }).catch(() => []);
     const [first] = [...places].sort((a, b) => a.createRevision - b.createRevision);

@@ -52,7 +52,7 @@ export class ClusterConfigKeeper implements Duty {
   readonly #key: string;
   readonly #value: Uint8Array;
   #state: DutyState = 'waiting';
-  #isThere = false;
+  #exists = false;
   /** Number of lost leases of the client, regardless of their keys. */
   #losses = 0;
   #writes = 0;
@@ -78,15 +78,15 @@ export class ClusterConfigKeeper implements Duty {
 
   status(): DutyStatus {
     const { failures, lastFailure } = this.#tasks.status();
-    const isWaiting = this.#state === 'running' && !this.#isThere;
+    const isWaiting = this.#state === 'running' && !this.#exists;
     return {
       name: this.name,
       state: isWaiting ? 'waiting' : this.#state,
       ...{ failures, lastFailure },
       published: {
-        synced: this.#isThere,
+        synced: this.#exists,
         keys: 1,
-        pending: this.#isThere ? 0 : 1,
+        pending: this.#exists ? 0 : 1,
         writes: this.#writes,
         refused: 0,
       },
@@ -96,31 +96,31 @@ export class ClusterConfigKeeper implements Duty {
   async run(signal: AbortSignal): Promise<void> {
     const { backend } = this.#options;
     this.#state = 'running';
-    this.#isThere = false; // losses between two runs are not reported
+    this.#exists = false; // losses between two runs are not reported
     const unsubscribe = backend.onLeaseLost({
       onLeaseLost: (keys) => {
         this.#losses++;
         if (!keys.includes(this.#key)) return;
-        this.#isThere = false;
+        this.#exists = false;
         this.#wake();
       },
     });
-    await this.#tasks.runWithRestart(this.name, (until) => this.#keep(until), { signal });
+    await this.#tasks.runWithRestart(this.name, (until) => this.#maintain(until), { signal });
     unsubscribe();
     this.#state = 'ended';
   }
 
-  async #keep(signal: AbortSignal): Promise<void> {
+  async #maintain(signal: AbortSignal): Promise<void> {
     const { after, clock } = this.#options;
     while (!signal.aborted) {
       const woken = new AbortController();
       this.#wake = () => woken.abort();
       const losses = this.#losses;
-      if (!this.#isThere && after !== undefined)
+      if (!this.#exists && after !== undefined)
         await interruptible(() => Promise.all(after.map((one) => one.synced())), signal);
       if (signal.aborted) return;
       // A resource that was complete early may have been lost while waiting for the last one.
-      if (!this.#isThere && losses !== this.#losses) continue;
+      if (!this.#exists && losses !== this.#losses) continue;
       await this.#put(signal, woken.signal);
       const interval = after === undefined ? YIELDING_INTERVAL_MS : INTERVAL_MS;
       using either = new EitherSignal(signal, woken.signal);
@@ -131,12 +131,12 @@ export class ClusterConfigKeeper implements Duty {
   async #put(signal: AbortSignal, lost: AbortSignal): Promise<void> {
     const { backend, after } = this.#options;
     const found = after === undefined ? await backend.get(this.#key, { signal }) : undefined;
-    if (found === undefined || !isToStay(found.value, this.#value)) {
+    if (found === undefined || !mayKeep(found.value, this.#value)) {
       const options = { leased: 'expires-first', fenced: true, signal } as const;
       if (await backend.updateIfDifferent(this.#key, this.#value, options)) this.#writes++;
     }
     if (lost.aborted) return;
-    this.#isThere = true;
+    this.#exists = true;
     this.#written.resolve();
     await this.#tasks.run('ids of clusters', () => this.#checkIDs(signal), { signal }).catch(() => {}); // failures are counted
   }
@@ -160,7 +160,7 @@ export class ClusterConfigKeeper implements Duty {
  * Returns true if the found configuration must be kept: it is equal, or promises more and so belongs to another writer
  * (OPERATOR 16).
  */
-function isToStay(found: Uint8Array, own: Uint8Array): boolean {
+function mayKeep(found: Uint8Array, own: Uint8Array): boolean {
   if (equalBytes(found, own)) return true;
   const config = decodeClusterConfig(found, '');
   return config.ok && (config.value.capabilities.syncedCanaries || config.value.capabilities.cached);

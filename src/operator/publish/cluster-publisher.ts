@@ -82,7 +82,7 @@ export class ClusterPublisher {
   readonly #decoders: Readonly<Record<MeshResource, ValueDecoder<unknown>>>;
   readonly #config: ClusterConfigKeeper;
   readonly #heartbeat: HeartbeatDuty;
-  readonly #said = deferred();
+  readonly #conflictReported = deferred();
 
   /** Throws a {@link ClusterNameError} if readers of Cilium 1.17 would reject the name of the cluster. */
   constructor(options: ClusterPublisherOptions) {
@@ -106,7 +106,7 @@ export class ClusterPublisher {
     };
     const after = Object.values(this.#prefixes).map((prefix) => ({
       synced: async (): Promise<void> => {
-        await this.#said.promise;
+        await this.#conflictReported.promise;
         await prefix.markSynced();
       },
     }));
@@ -178,7 +178,7 @@ export class ClusterPublisher {
    * find the cluster complete. Until then, readers keep their previous state.
    */
   markSynced(): Promise<void> {
-    this.#said.resolve();
+    this.#conflictReported.resolve();
     return this.#config.written;
   }
 

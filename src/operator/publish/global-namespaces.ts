@@ -123,7 +123,7 @@ export class GlobalNamespaces implements Duty {
     const known = this.#known.get(namespace);
     if (known === undefined)
       return this.#complete ? `namespace ${namespace} does not exist, so it is not global` : undefined;
-    return this.#isGlobal(known) ? undefined : `namespace ${namespace} is not global${this.#because(known)}`;
+    return this.#isGlobal(known) ? undefined : `namespace ${namespace} is not global${this.#reasonOf(known)}`;
   }
 
   /** Adds keys. They are reviewed when a namespace changes; until then, the member itself asks {@link exports}. */
@@ -202,11 +202,11 @@ export class GlobalNamespaces implements Duty {
     };
   }
 
-  #isGlobal(said: NamespaceSays | undefined): boolean {
-    if (said === undefined) return false;
-    return said.annotation === undefined
+  #isGlobal(namespace: NamespaceSays | undefined): boolean {
+    if (namespace === undefined) return false;
+    return namespace.annotation === undefined
       ? this.#options.globalByDefault
-      : said.annotation.toLowerCase() === 'true';
+      : namespace.annotation.toLowerCase() === 'true';
   }
 
   /** True if the objects of a namespace are to be exported. */
@@ -214,7 +214,7 @@ export class GlobalNamespaces implements Duty {
     return this.#isGlobal(this.#known.get(name));
   }
 
-  #because({ annotation }: NamespaceSays): string {
+  #reasonOf({ annotation }: NamespaceSays): string {
     return annotation === undefined ? ' by default' : `: ${GLOBAL_NAMESPACE} is "${annotation}"`;
   }
 

@@ -13,12 +13,12 @@ import {
   keyReader,
   Producer,
   type ProducerOptions,
-  type SaidKey,
+  type PublishedValue,
   withNamespaces,
 } from './producer.ts';
 
 /** The key of an identity. */
-interface IdentityKey extends SaidKey {
+interface IdentityKey extends PublishedValue {
   /** Undefined if the identity is exported from any namespace. */
   readonly namespace: string | undefined;
 }
@@ -30,19 +30,19 @@ function isReserved({ id, labels }: CiliumIdentitySays): boolean {
 
 function readKey(fields: ObjectFields, context: InputContext): IdentityKey | undefined {
   const { clusterName, namespaces } = context;
-  const said = readCiliumIdentity(fields);
-  if (said === undefined) return undefined;
-  const fault = clusterLabelFault(said.labels, clusterName);
+  const labels = readCiliumIdentity(fields);
+  if (labels === undefined) return undefined;
+  const fault = clusterLabelFault(labels.labels, clusterName);
   if (fault !== undefined)
-    return fields.reject('security-labels', 'cluster-name-mismatch', fault, formatLabels(said.labels));
-  const isAlways = namespaces === undefined || isReserved(said);
-  const namespace = isAlways ? undefined : namespaceOfLabels(said.labels);
+    return fields.reject('security-labels', 'cluster-name-mismatch', fault, formatLabels(labels.labels));
+  const isAlways = namespaces === undefined || isReserved(labels);
+  const namespace = isAlways ? undefined : namespaceOfLabels(labels.labels);
   if (!isAlways && namespace === undefined) {
     const why = `must have k8s:${NAMESPACE_LABEL}, because only identities of global namespaces are exported`;
-    return fields.reject('security-labels', 'missing-field', why, formatLabels(said.labels));
+    return fields.reject('security-labels', 'missing-field', why, formatLabels(labels.labels));
   }
-  const value = encodeIdentity(withClusterLabel(said.labels, clusterName));
-  return { name: String(said.id), value, namespace };
+  const value = encodeIdentity(withClusterLabel(labels.labels, clusterName));
+  return { name: String(labels.id), value, namespace };
 }
 
 function follow(context: InputContext): ReturnType<typeof followKind> {

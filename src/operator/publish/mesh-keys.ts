@@ -37,12 +37,14 @@ function nodeRules({ clusterName: cluster }: KeyOwner): KeyRules {
   return {
     leased: false,
     isOwn: (name, value) => {
-      const said = parseJson(value);
-      return isObject(said) && said['Cluster'] === cluster && said['Name'] === name && !name.includes('/');
+      const current = parseJson(value);
+      return (
+        isObject(current) && current['Cluster'] === cluster && current['Name'] === name && !name.includes('/')
+      );
     },
     isAsGood: (found, wanted) => {
-      const [said, meant] = [parseJson(found), parseJson(wanted)];
-      if (!isObject(said) || !isObject(meant) || said['Source'] !== 'local') return false;
+      const [current, meant] = [parseJson(found), parseJson(wanted)];
+      if (!isObject(current) || !isObject(meant) || current['Source'] !== 'local') return false;
       const expected = { cluster, name: String(meant['Name']) };
       const [here, there] = [decodeNode(expected, wanted, ''), decodeNode(expected, found, '')];
       return here.ok && there.ok && equalBytes(encodeNode(here.value), encodeNode(there.value));

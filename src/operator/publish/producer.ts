@@ -232,13 +232,13 @@ export function exportedValues<T extends object>(
 }
 
 /** The key and value of one object. The name is relative to the prefix of the resource. */
-export interface SaidKey {
+export interface PublishedValue {
   readonly name: string;
   readonly value: Uint8Array;
 }
 
 /** Returns a reader for objects that have one key each. */
-export function keyReader<T extends SaidKey>(
+export function keyReader<T extends PublishedValue>(
   kind: string,
   { keys }: Pick<InputContext, 'keys'>,
   read: (fields: ObjectFields) => T | undefined,

@@ -64,7 +64,7 @@ export class PublishedPrefix {
   /** Own keys that exist and are not desired. They are deleted once, when the content is complete. */
   readonly #leftovers = new Set<string>();
   /** The values handed to the store for desired keys: the desired values, or equivalent ones. */
-  readonly #said = new Map<string, Uint8Array>();
+  readonly #published = new Map<string, Uint8Array>();
   /** The existing values, if other writers may write equivalent ones. */
   readonly #found = new Map<string, Uint8Array>();
   #listed = false;
@@ -84,7 +84,7 @@ export class PublishedPrefix {
     });
     void this.#store.synced.then(() => {
       this.#listed = true;
-      if (options.isAsGood !== undefined) for (const name of this.#wanted.keys()) this.#say(name);
+      if (options.isAsGood !== undefined) for (const name of this.#wanted.keys()) this.#publish(name);
     });
   }
 
@@ -121,7 +121,7 @@ export class PublishedPrefix {
     }
     this.#wanted.set(name, value);
     this.#leftovers.delete(name);
-    if (this.#mayPut) this.#say(name);
+    if (this.#mayPut) this.#publish(name);
     if (this.#isSweepDue) this.#sweep();
   }
 
@@ -134,7 +134,7 @@ export class PublishedPrefix {
   /** Deletes a key. If it was not published in this run, it is deleted with the keys of earlier runs. */
   delete(name: string): void {
     if (!this.#wanted.delete(name)) return;
-    this.#said.delete(name);
+    this.#published.delete(name);
     this.#store.deleteLocalKey(name);
   }
 
@@ -175,15 +175,15 @@ export class PublishedPrefix {
     return this.#listed || this.#options.isAsGood === undefined;
   }
 
-  #say(name: string): void {
+  #publish(name: string): void {
     const wanted = this.#wanted.get(name);
     if (wanted === undefined) return;
     const found = this.#found.get(name);
     const isAsGood = found !== undefined && this.#options.isAsGood?.(found, wanted) === true;
     const value = isAsGood ? found : wanted;
-    const said = this.#said.get(name);
-    if (said !== undefined && equalBytes(said, value)) return;
-    this.#said.set(name, value);
+    const published = this.#published.get(name);
+    if (published !== undefined && equalBytes(published, value)) return;
+    this.#published.set(name, value);
     if (isAsGood) this.#store.adoptLocalKey(name, value);
     else this.#store.updateLocalKey(name, value, this.#isOther(found, value));
   }
@@ -202,12 +202,12 @@ export class PublishedPrefix {
         if (isAsGood !== undefined) this.#found.set(name, value);
         if (!this.#wanted.has(name)) {
           if (!this.#synced && isOwn(name, value)) this.#leftovers.add(name);
-        } else if (isAsGood !== undefined && this.#listed) this.#say(name);
+        } else if (isAsGood !== undefined && this.#listed) this.#publish(name);
       },
       onDelete: (name) => {
         this.#found.delete(name);
         this.#leftovers.delete(name);
-        if (isAsGood !== undefined && this.#listed) this.#say(name);
+        if (isAsGood !== undefined && this.#listed) this.#publish(name);
       },
     };
   }

@@ -67,7 +67,7 @@ class ServiceKeys {
       },
       batch: (write) => {
         const result = cache.batch(write);
-        for (const [name, id] of this.#changed) this.#say(name, id);
+        for (const [name, id] of this.#changed) this.#publish(name, id);
         this.#changed.clear();
         return result;
       },
@@ -82,7 +82,7 @@ class ServiceKeys {
     return slices;
   }
 
-  #say(name: string, id: ServiceID): void {
+  #publish(name: string, id: ServiceID): void {
     const { version = '1.17' } = this.#context;
     const known = this.#cache.get(id);
     const hasSlices = (this.#slices.get(name)?.size ?? 0) > 0;

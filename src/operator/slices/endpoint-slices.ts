@@ -78,7 +78,7 @@ export class EndpointSlices {
   /** Slices with room, by group. */
   readonly #open = new Map<string, Set<Slice>>();
   /** `namespace/name` → slice. */
-  readonly #where = new Map<string, string>();
+  readonly #sliceOf = new Map<string, string>();
   /** By name of a slice: the slices that have it in `after`. */
   readonly #waiting = new Map<string, Set<Slice>>();
   /** Slices that must be written, oldest change first. */
@@ -112,15 +112,15 @@ export class EndpointSlices {
     const namespace = String(field(object, 'namespace') ?? '');
     const slice = this.#slices.get(name) ?? this.#make(name, namespace);
     const has = endpointsOf(object);
-    const taken: CoreEndpoint[] = [];
+    const moved: CoreEndpoint[] = [];
     for (const [endpoint, core] of has) {
       const key = `${namespace}/${endpoint}`;
       const now = wanted(key);
-      if (now === undefined || this.#where.has(key)) continue;
+      if (now === undefined || this.#sliceOf.has(key)) continue;
       this.#enter(slice, key, core);
-      taken.push(now);
+      moved.push(now);
     }
-    for (const core of taken) this.put(namespace, core); // the current version, which may belong to another slice
+    for (const core of moved) this.put(namespace, core); // the current version, which may belong to another slice
     if (!same(Object.fromEntries(has), Object.fromEntries(slice.endpoints))) this.#dirty.add(name);
     else this.#dirty.delete(name);
     if (slice.endpoints.size === 0) this.#dirty.add(name);
@@ -137,7 +137,7 @@ export class EndpointSlices {
   /** Adds an endpoint, or updates it. */
   put(namespace: string, core: CoreEndpoint): void {
     const key = `${namespace}/${core.name}`;
-    const from = this.#slices.get(this.#where.get(key) ?? '');
+    const from = this.#slices.get(this.#sliceOf.get(key) ?? '');
     const before = from?.endpoints.get(core.name);
     if (from !== undefined && (this.#mode === 'fcfs' || before?.id === core.id)) {
       if (same(before, core)) return;
@@ -156,14 +156,14 @@ export class EndpointSlices {
   /** Removes an endpoint, because it was deleted or may not be in a slice. */
   remove(namespace: string, name: string): void {
     const key = `${namespace}/${name}`;
-    const slice = this.#slices.get(this.#where.get(key) ?? '');
+    const slice = this.#slices.get(this.#sliceOf.get(key) ?? '');
     if (slice === undefined) return;
-    this.#where.delete(key);
+    this.#sliceOf.delete(key);
     this.#leave(slice, name);
   }
 
   /** Must be called when a slice was written with the planned content `written`. */
-  wrote(name: string, written: ReadonlyMap<string, CoreEndpoint>): void {
+  recordWrite(name: string, written: ReadonlyMap<string, CoreEndpoint>): void {
     const slice = this.#slices.get(name);
     if (slice === undefined) return;
     // Endpoints that moved here since are not written yet, so slices that wait for them keep waiting.
@@ -188,7 +188,7 @@ export class EndpointSlices {
 
   #enter(slice: Slice, key: string, core: CoreEndpoint): void {
     slice.endpoints.set(core.name, core);
-    this.#where.set(key, slice.name);
+    this.#sliceOf.set(key, slice.name);
     this.#regroup(slice);
   }
 

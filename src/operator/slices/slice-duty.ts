@@ -256,7 +256,7 @@ export class SliceDuty implements Duty {
       }
       this.#writes++;
       this.#failed.delete(name);
-      this.#slices.wrote(name, written);
+      this.#slices.recordWrite(name, written);
       return true;
     }
     if (signal.aborted) return false;
@@ -266,8 +266,8 @@ export class SliceDuty implements Duty {
     if (answer.outcome === 'conflict' || answer.outcome === 'not-found') await this.#look(name, signal);
     else if (answer.outcome === 'failed') this.#failure(answer.error);
     else {
-      const said = 'message' in answer ? answer.message : 'this operator is not the leader';
-      this.#failure(new CollectError(answer.outcome, `cannot write slice ${name}: ${said}`));
+      const reason = 'message' in answer ? answer.message : 'this operator is not the leader';
+      this.#failure(new CollectError(answer.outcome, `cannot write slice ${name}: ${reason}`));
     }
     return false;
   }

@@ -65,16 +65,16 @@ class InvertedHostIP extends AddressHolders {
 
 /** The end of a list takes nothing away (K 10, #48050). */
 class NoSweep<T> extends ObjectFeed<T> {
-  override begin(onComplete?: () => void): ResourceSink {
-    return { ...super.begin(onComplete), onListed: () => {} };
+  override start(onComplete?: () => void): ResourceSink {
+    return { ...super.start(onComplete), onListed: () => {} };
   }
 }
 
 /** A broken watch takes everything away (K 10). */
 class StartsEmpty<T> extends ObjectFeed<T> {
-  override begin(onComplete?: () => void): ResourceSink {
+  override start(onComplete?: () => void): ResourceSink {
     for (const _ of this.withdrawSteps());
-    return super.begin(onComplete);
+    return super.start(onComplete);
   }
 }
 

@@ -104,8 +104,8 @@ describe('a request', () => {
   });
 
   it('that is not JSON is rejected', async () => {
-    const gone = new AbortController().signal;
-    const request = { method: 'POST', path: '/api/v1/namespaces/n/pods', body: '{', gone };
+    const closed = new AbortController().signal;
+    const request = { method: 'POST', path: '/api/v1/namespaces/n/pods', body: '{', closed };
     const answer = await api.handle({ ...request, authorization: '', contentType: 'application/json' });
     expect([answer.status, answer.isStream]).toEqual([400, false]);
   });

@@ -25,7 +25,7 @@ class Driven {
   }
 
   get shown(): string {
-    return this.#step.state.shown;
+    return this.#step.state.reportedState;
   }
 
   /** Gives what is done after the last of the answers, which all come at once. */

@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { MemoryApiServer } from '../../../src/k8s/memory/memory-api-server.ts';
 import { MemoryApiTransport } from '../../../src/k8s/memory/memory-api-transport.ts';
-import { ALONE, electionFault, electionIdentity } from '../../../src/operator/elect/leader-election.ts';
+import { electionFault, electionIdentity, SOLE_LEADER } from '../../../src/operator/elect/leader-election.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 import { ApiUser } from '../../k8s/support/api-user.ts';
 import { advance, settle } from '../../kvstore/support/settle.ts';
@@ -612,6 +612,6 @@ describe('the Lease of an election', () => {
   });
 
   it('is irrelevant if there is no other operator', () => {
-    expect(ALONE.mayDelete()).toBe(true);
+    expect(SOLE_LEADER.mayDelete()).toBe(true);
   });
 });

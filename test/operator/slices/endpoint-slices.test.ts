@@ -114,7 +114,7 @@ class World {
   answer(): void {
     const under = this.#under;
     this.#under = undefined;
-    if (under !== undefined) this.slices.wrote(under.name, under.written);
+    if (under !== undefined) this.slices.recordWrite(under.name, under.written);
   }
 
   /** Somebody else's hand. */

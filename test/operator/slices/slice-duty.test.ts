@@ -94,7 +94,7 @@ class World {
   async slices(): Promise<readonly Slice[]> {
     const path = `${this.slicesUser.path()}?limit=500`;
     const request = { method: 'GET', path, authorization: '', contentType: '', body: '' };
-    const { body } = await this.api.handleElsewhere({ ...request, gone: new AbortController().signal });
+    const { body } = await this.api.handleElsewhere({ ...request, closed: new AbortController().signal });
     let text = '';
     for await (const bytes of body) text += new TextDecoder().decode(bytes);
     return (JSON.parse(text) as { items: readonly Slice[] }).items;

@@ -170,7 +170,7 @@ export class Candidate {
     name: string,
     api: MemoryApiServer,
     base: ManualClock,
-    { rate = 1, wallOffset = 0, mayStand, onFailure }: CandidateOptions = {},
+    { rate = 1, wallOffset = 0, mayStand: isCandidate, onFailure }: CandidateOptions = {},
   ) {
     this.clock = new OwnClock(base, this.pause, rate, wallOffset);
     this.transport = new SlowTransport(api, base, this.pause);
@@ -178,7 +178,7 @@ export class Candidate {
     const { client } = this;
     this.election = new LeaderElection({
       ...{ client, clock: this.clock, random: () => 0.5 },
-      ...{ identity: name, mayStand, onFailure },
+      ...{ identity: name, isCandidate, onFailure },
     });
   }
 

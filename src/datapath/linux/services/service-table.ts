@@ -14,7 +14,7 @@ const DAMAGED = '(damaged)';
 const DELETED: ServiceItem = { backends: [DAMAGED], affinitySeconds: 0 };
 
 /** The maps that socket programs read, as a table. A frontend is one item, whatever its number of slots and backends. */
-export class ServiceTable implements KernelTable<ServiceItem> {
+export class ServiceMapTable implements KernelTable<ServiceItem> {
   readonly name: string = 'services';
   /** With 10 backends each: about 1 ms. */
   readonly chunk: number = 32;

@@ -6,7 +6,7 @@ import { DesiredServices } from '../../../../src/datapath/linux/services/desired
 import { type ServiceRoom, serviceRoom } from '../../../../src/datapath/linux/services/service-layout.ts';
 import type { ServiceMaps } from '../../../../src/datapath/linux/services/service-maps.ts';
 import { ServicePins } from '../../../../src/datapath/linux/services/service-pins.ts';
-import { ServiceTable } from '../../../../src/datapath/linux/services/service-table.ts';
+import { ServiceMapTable } from '../../../../src/datapath/linux/services/service-table.ts';
 import { Kernel } from '../../../../src/datapath/linux/syscall/kernel.ts';
 import type { Family } from '../../../../src/net/address-words.ts';
 import { brokenFrontends, FakeMap, fakeServiceMaps } from '../support/fake-map.ts';
@@ -21,7 +21,7 @@ const ROOM: ServiceRoom = { slots: 4096, backends: 1024, clients: 64 };
 
 /** A process that keeps the maps equal to a world. */
 function start(open: OpenServiceMaps, world: ServiceWorld) {
-  const table = new ServiceTable({ 4: open(4), 6: open(6) });
+  const table = new ServiceMapTable({ 4: open(4), 6: open(6) });
   const desired = new DesiredServices({ nodePort: { enabled: true }, nodeName: 'here', origin: 'inside' });
   const turns = new ManualTurns();
   const kept = new KeptTable(table, desired, turns);
@@ -33,7 +33,7 @@ function start(open: OpenServiceMaps, world: ServiceWorld) {
   return { table, kept, turns, stop };
 }
 
-function printed(table: ServiceTable): Record<string, string> {
+function printed(table: ServiceMapTable): Record<string, string> {
   const entries = [...table.dump()].filter((entry) => entry !== undefined);
   return Object.fromEntries(entries.map(([key, item]) => [key, table.print(item)] as const).sort());
 }

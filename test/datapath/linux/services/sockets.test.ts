@@ -21,7 +21,7 @@ import { KeptTable } from '../../../../src/datapath/linux/kept-table.ts';
 import { DesiredServices } from '../../../../src/datapath/linux/services/desired-services.ts';
 import type { ServiceRoom } from '../../../../src/datapath/linux/services/service-layout.ts';
 import { ServicePins, unpinServiceMaps } from '../../../../src/datapath/linux/services/service-pins.ts';
-import { ServiceTable } from '../../../../src/datapath/linux/services/service-table.ts';
+import { ServiceMapTable } from '../../../../src/datapath/linux/services/service-table.ts';
 import {
   attachSocketPrograms,
   detachSocketPrograms,
@@ -57,7 +57,7 @@ const PORTS = new Map([
 /** One life of the agent: what it reads, and what it does with it. */
 class Process {
   readonly cache: ServiceCache = new ServiceCache({ clusterName: 'own', nodePort: { enabled: true } });
-  readonly table: ServiceTable;
+  readonly table: ServiceMapTable;
   readonly kept: KeptTable<{ readonly backends: readonly string[]; readonly affinitySeconds: number }>;
   readonly #bpf: Bpf = new Bpf(new Kernel());
   readonly #folder: string;
@@ -66,7 +66,7 @@ class Process {
   constructor(folder: string, room: ServiceRoom = ROOM) {
     this.#folder = folder;
     this.pins = new ServicePins(this.#bpf, { folder, room });
-    this.table = new ServiceTable(this.pins.maps);
+    this.table = new ServiceMapTable(this.pins.maps);
     const desired = new DesiredServices({
       nodePort: { enabled: true, ipv4: [NODE] },
       nodeName: 'here',

@@ -95,10 +95,10 @@ export function K10_listsReplace(make: <T>(reader: ObjectReader<T>) => AnyFeed):
     type: 'put',
     object: stored({ metadata: { name } }),
   });
-  const first = feed.begin();
+  const first = feed.start();
   first.apply([put('a'), put('b')]);
   first.onListed();
-  const second = feed.begin();
+  const second = feed.start();
   second.apply([put('b'), put('c')]);
   expect([...names].sort()).toEqual(['a', 'b', 'c']); // a broken watch deletes nothing
   second.onListed();
@@ -111,7 +111,7 @@ export function K35_endpointsMove(
 ): void {
   const ipcache = new IPCache();
   const feed = feedOf(make({ ipcache }));
-  const sink = feed.begin();
+  const sink = feed.start();
   sink.onListed();
   const put = (slice: string, ...endpoints: object[]): void =>
     sink.apply([{ type: 'put', object: stored(ciliumEndpointSlice(slice, endpoints)) }]);

@@ -166,7 +166,7 @@ export class OperatedCluster {
   async usurp(): Promise<void> {
     const path = '/apis/coordination.k8s.io/v1/namespaces/default/leases/cilium-operator-resource-lock';
     const request = { method: 'GET', path, authorization: '', contentType: '', body: '' };
-    const answer = await this.api.handle({ ...request, gone: new AbortController().signal });
+    const answer = await this.api.handle({ ...request, closed: new AbortController().signal });
     const lease = JSON.parse(await textOf(answer.body)) as Manifest;
     this.history.push({ at: performance.now(), by: 'another', holder: 'another' });
     const spec = {
@@ -195,7 +195,7 @@ export class OperatedCluster {
   async #send(method: 'POST' | 'PUT' | 'DELETE', path: string, object?: Manifest): Promise<number> {
     const { status } = await this.api.handle({
       ...{ method, path, authorization: '', contentType: 'application/json' },
-      ...{ body: object === undefined ? '' : JSON.stringify(object), gone: new AbortController().signal },
+      ...{ body: object === undefined ? '' : JSON.stringify(object), closed: new AbortController().signal },
     });
     return status;
   }
