@@ -3,6 +3,7 @@ import { addAgentOptions, addConfiguration, agentReloads } from './configuration
 import { type DatapathFlags, datapathOptions } from './datapath-options.ts';
 import { type CommandIO, EXIT, type RunAction } from './io.ts';
 import { agentOptions, type FollowNothingFlags, type MeshFlags, missingSource } from './mesh-options.ts';
+import { outputOption } from './option-table.ts';
 import { type ServeFlags, type StateFlags, serveOptions } from './serve-options.ts';
 
 interface AgentFlags extends MeshFlags, FollowNothingFlags, ServeFlags, StateFlags, DatapathFlags {
@@ -18,11 +19,7 @@ export function addAgentCommand(program: Command, io: CommandIO, run: RunAction)
     .command('agent')
     .description('follow a cluster mesh, and print its state and every change until interrupted')
     .option('--once', 'print the state after the initial sync, and exit')
-    .addOption(
-      new Option('-o, --output <format>', 'output format of --once')
-        .choices(['text', 'json'])
-        .default('text'),
-    )
+    .addOption(outputOption('output format of --once'))
     .addOption(new Option('--play <file>', 'apply a script of changes (YAML)').conflicts('once'))
     .addOption(
       new Option('--all', 'print every change of a burst, not only the first ones').conflicts('once'),

@@ -14,9 +14,9 @@ import {
   contradiction,
   type LogFlags,
   type MeshFlags,
-  parsePath,
 } from './mesh-options.ts';
 import { type OperatorFlags, operatorContradiction } from './operator-options.ts';
+import { parsePath } from './option-table.ts';
 import {
   addServeOptions,
   addStateOptions,

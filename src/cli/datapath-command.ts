@@ -1,4 +1,4 @@
-import { type Command, Option } from 'commander';
+import type { Command } from 'commander';
 import { ApiError } from '../api/api-client.ts';
 import type { Answer, Question } from '../client/answer.ts';
 import { InputError } from '../process/input-error.ts';
@@ -6,6 +6,7 @@ import { writeLines } from '../process/terminal.ts';
 import { addConfiguration } from './configuration.ts';
 import { addPinOptions, type DatapathFlags, DEFAULT_PIN_FOLDER } from './datapath-options.ts';
 import { type CommandIO, EXIT, type ExitStatus, type RunAction } from './io.ts';
+import { outputOption } from './option-table.ts';
 import { addSocketOption, type SocketFlags, socketPath } from './serve-options.ts';
 
 interface KernelFlags extends SocketFlags, Pick<DatapathFlags, 'datapathPins' | 'datapathCgroup'> {
@@ -23,12 +24,7 @@ export function addDatapathCommands(program: Command, io: CommandIO, run: RunAct
     .description('compare the kernel of this machine with the caches')
     .addHelpText('after', HELP);
   const command = (name: string, description: string): Command => {
-    const one = datapath
-      .command(name)
-      .description(description)
-      .addOption(
-        new Option('-o, --output <format>', 'output format').choices(['text', 'json']).default('text'),
-      );
+    const one = datapath.command(name).description(description).addOption(outputOption());
     return addConfiguration(addSocketOption(one), io);
   };
   const ask = async (flags: KernelFlags, question: Question): Promise<Answer> => {

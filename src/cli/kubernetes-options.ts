@@ -5,7 +5,7 @@ import {
   type KubernetesOptions,
   type KubernetesPart,
 } from '../agent/options.ts';
-import { RepeatableOption } from './settings.ts';
+import { accessContradiction, contextOption, k8sLoadOption, kubeconfigOption } from './option-table.ts';
 
 /** Options of a Kubernetes API server as parsed by commander. */
 export interface KubernetesFlags {
@@ -49,15 +49,11 @@ function parseKey(text: string): number {
 }
 
 /** Adds the options of {@link KubernetesFlags}. */
-export function addKubernetesOptions(
-  command: Command,
-  path: (text: string) => string,
-  append: (text: string, before?: readonly string[]) => readonly string[],
-): Command {
+export function addKubernetesOptions(command: Command): Command {
   return command
     .optionsGroup('Kubernetes:')
-    .option('--kubeconfig <file>', 'follow the API server of this kubeconfig', path)
-    .option('--context <name>', 'context of the kubeconfig (default: its current context)')
+    .addOption(kubeconfigOption())
+    .addOption(contextOption())
     .addOption(
       new Option(
         '--k8s <when>',
@@ -66,12 +62,7 @@ export function addKubernetesOptions(
         .choices(['auto', 'on', 'off'])
         .default('auto'),
     )
-    .addOption(
-      new RepeatableOption(
-        '--k8s-load <path>',
-        'Kubernetes objects (YAML), a file or a folder, served by an API server in this process; may be repeated',
-      ).argParser(append),
-    )
+    .addOption(k8sLoadOption())
     .option(
       '--k8s-watch <parts>',
       `resources to follow: ${KUBERNETES_PARTS.join(',')} (default: all)`,
@@ -106,11 +97,10 @@ export function namesKubernetes({ k8s, kubeconfig, k8sLoad = [] }: KubernetesFla
 /** Returns the contradiction between the flags, if any. */
 export function kubernetesContradiction(flags: KubernetesFlags, others: OtherSources): string | undefined {
   const { k8s, kubeconfig, context, k8sLoad = [], k8sWatch = KUBERNETES_PARTS } = flags;
-  if (context !== undefined && kubeconfig === undefined) return '--context requires --kubeconfig <file>';
   if (k8s === 'off' && (kubeconfig !== undefined || k8sLoad.length > 0))
     return '--k8s off cannot be combined with --kubeconfig or --k8s-load';
-  if (kubeconfig !== undefined && k8sLoad.length > 0)
-    return '--k8s-load and --kubeconfig cannot be combined, because --k8s-load replaces the API server';
+  const access = accessContradiction({ kubeconfig, context, loads: k8sLoad.length > 0 });
+  if (access !== undefined) return access;
   if (namesKubernetes(flags) && others.manifests && k8sWatch.includes('services'))
     return '--manifests and Kubernetes cannot both define services: remove services from --k8s-watch';
   return undefined;

@@ -2,17 +2,16 @@ import type { Command } from 'commander';
 import type { RateLimitOptions } from '../base/rate-limit.ts';
 import { addOwnConfiguration, processReloads } from './configuration.ts';
 import { type CommandIO, EXIT, type RunAction } from './io.ts';
+import { addLogOptions, type LogFlags } from './mesh-options.ts';
 import {
-  addLogOptions,
-  type LogFlags,
-  parseClusterID,
-  parseKvstoreOpt,
-  parseName,
-  parsePath,
-} from './mesh-options.ts';
+  clusterIDOption,
+  clustermeshConfigOption,
+  clusterOption,
+  kvstoreConfigOption,
+  kvstoreOptOption,
+} from './option-table.ts';
 import { type AskedProcess, addProcessStatus } from './process-commands.ts';
 import { addListenOptions, type ServeFlags, serveOptions } from './serve-options.ts';
-import { RepeatableOption } from './settings.ts';
 
 interface KvstoreMeshFlags extends LogFlags, ServeFlags {
   readonly cluster: string;
@@ -36,20 +35,11 @@ export function addKvstoreMeshCommand(program: Command, io: CommandIO, run: RunA
       'copy the keys of remote clusters into the own kvstore, below cilium/cache/, until interrupted',
     )
     .optionsGroup('Clusters:')
-    .option('--cluster <name>', 'name of the own cluster', parseName, 'default')
-    .option('--cluster-id <n>', 'id of the own cluster (default: the id in its kvstore)', parseClusterID)
-    .option('--kvstore-config <file>', 'Cilium etcd configuration of the own kvstore', parsePath)
-    .addOption(
-      new RepeatableOption(
-        '--kvstore-opt <name=value>',
-        'limits for each etcd: etcd.qps (calls per second), etcd.maxInflight (concurrent calls); default: no limit; may be repeated',
-      ).argParser(parseKvstoreOpt),
-    )
-    .option(
-      '--clustermesh-config <folder>',
-      'folder with one etcd configuration per remote cluster; the name of the file is the name of the cluster',
-      parsePath,
-    )
+    .addOption(clusterOption())
+    .addOption(clusterIDOption())
+    .addOption(kvstoreConfigOption())
+    .addOption(kvstoreOptOption('qps', 'maxInflight'))
+    .addOption(clustermeshConfigOption())
     .optionsGroup('Options:')
     .action((flags: KvstoreMeshFlags) =>
       run(async () => {

@@ -1,8 +1,7 @@
 import { hostname } from 'node:os';
-import { type Command, InvalidArgumentError, Option } from 'commander';
+import { type Command, InvalidArgumentError } from 'commander';
 import { type AgentOptions, KVSTORE_KINDS, type KvstoreKind } from '../agent/options.ts';
 import type { RateLimitOptions } from '../base/rate-limit.ts';
-import { MAX_CLUSTER_ID } from '../model/numeric-identity.ts';
 import { LOG_FORMATS, LOG_LEVELS, type LogFormat, type LogLevel } from '../process/log-options.ts';
 import {
   addKubernetesOptions,
@@ -12,7 +11,19 @@ import {
   namesKubernetes,
   type OtherSources,
 } from './kubernetes-options.ts';
-import { RepeatableOption } from './settings.ts';
+import {
+  append,
+  choice,
+  clusterIDOption,
+  clustermeshConfigOption,
+  clusterOption,
+  kvstoreConfigOption,
+  kvstoreOptOption,
+  maxClustersOption,
+  parseDuration,
+  parseName,
+  RepeatableOption,
+} from './option-table.ts';
 
 /** Options of all commands that run an agent, as parsed by commander. */
 export interface MeshFlags extends LogFlags, KubernetesFlags {
@@ -47,64 +58,10 @@ export interface LogFlags {
 /** Exclusive limit of the delay of a timer. */
 const MAX_TIMER_MS: number = 2 ** 31;
 
-/** Parses a number from 0 to 511. */
-export function parseClusterID(text: string): number {
-  const id = /^\d{1,3}$/.test(text) ? Number(text) : Number.NaN;
-  if (id <= MAX_CLUSTER_ID) return id;
-  throw new InvalidArgumentError(`It must be a number from 0 to ${MAX_CLUSTER_ID}.`);
-}
-
-/** Parses a duration in the format of Cilium, such as `90s`, `10m` or `1h30m`. Returns milliseconds. */
-export function parseDuration(text: string): number {
-  const parts = /^(?=\d)(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9})s)?$/.exec(text === '0' ? '0s' : text);
-  if (parts === null) throw new InvalidArgumentError('It must be a duration such as 90s, 10m or 1h30m.');
-  const [hours = 0, minutes = 0, seconds = 0] = parts.slice(1).map((part) => Number(part ?? 0));
-  return ((hours * 60 + minutes) * 60 + seconds) * 1000;
-}
-
 function parseTimeout(text: string): number {
   const ms = parseDuration(text);
   if (ms > 0 && ms < MAX_TIMER_MS) return ms;
   throw new InvalidArgumentError('It must be from 1s to 24 days.');
-}
-
-/** Parses the name of a cluster or node. */
-export function parseName(text: string): string {
-  if (text !== '' && !text.includes('/')) return text;
-  throw new InvalidArgumentError('It must be a non-empty name without /.');
-}
-
-/** Parses a path. Rejects an empty one. */
-export function parsePath(path: string): string {
-  if (path === '') throw new InvalidArgumentError('It must be a path.');
-  return path;
-}
-
-/** Returns the paths with one more. */
-export function append(path: string, before: readonly string[] = []): readonly string[] {
-  return [...before, parsePath(path)];
-}
-
-/** Upstream's names of the options of an etcd client (pkg/kvstore/etcd.go, 1.17). */
-const KVSTORE_OPTS: ReadonlyMap<string, keyof RateLimitOptions> = new Map([
-  ['etcd.qps', 'qps'],
-  ['etcd.bootstrapQps', 'bootstrapQps'],
-  ['etcd.maxInflight', 'maxInflight'],
-]);
-
-/** Parses `name=value`, or several separated by commas, in the format of Cilium. If a name is repeated, the last value is used. */
-export function parseKvstoreOpt(text: string, before: RateLimitOptions = {}): RateLimitOptions {
-  const options: { -readonly [K in keyof RateLimitOptions]: number } = {};
-  for (const item of text.split(',')) {
-    const [name = '', value = ''] = item.split(/=(.*)/s);
-    const option = KVSTORE_OPTS.get(name);
-    const names = [...KVSTORE_OPTS.keys()].join(', ');
-    if (option === undefined) throw new InvalidArgumentError(`It must be one of ${names}: '${name}'.`);
-    if (!/^[1-9]\d{0,8}$/.test(value))
-      throw new InvalidArgumentError(`${name} must be a number from 1 to 999999999: '${value}'.`);
-    options[option] = Number(value);
-  }
-  return { ...before, ...options };
 }
 
 /** Returns the contradiction between the flags, if any. An option without effect is rejected, too (I12). */
@@ -163,20 +120,11 @@ export function missingSource(
 export function addMeshOptions(command: Command): Command {
   command
     .optionsGroup('Sources:')
-    .option('--cluster <name>', 'name of the own cluster', parseName, 'default')
+    .addOption(clusterOption())
     .addOption(choice('--kvstore <kind>', 'kvstore of the own cluster', KVSTORE_KINDS, 'memory'))
-    .option('--kvstore-config <file>', 'with --kvstore etcd: its Cilium etcd configuration', parsePath)
-    .addOption(
-      new RepeatableOption(
-        '--kvstore-opt <name=value>',
-        'limits for each etcd: etcd.qps (calls per second), etcd.bootstrapQps (calls per second until the initial sync is done), etcd.maxInflight (concurrent calls); default: no limit; may be repeated',
-      ).argParser(parseKvstoreOpt),
-    )
-    .option(
-      '--clustermesh-config <folder>',
-      'folder with one etcd configuration per remote cluster; the name of the file is the name of the cluster',
-      parsePath,
-    )
+    .addOption(kvstoreConfigOption('; requires --kvstore etcd'))
+    .addOption(kvstoreOptOption('qps', 'bootstrapQps', 'maxInflight'))
+    .addOption(clustermeshConfigOption())
     .option(
       '--clustermesh-cache-ttl <time>',
       'remove the service backends of a remote cluster if it is unreachable for this time, such as 10m; 0: never',
@@ -199,17 +147,15 @@ export function addMeshOptions(command: Command): Command {
         'services and their endpoints as Kubernetes YAML, a file or a folder; may be repeated',
       ).argParser(append),
     )
-    .option('--cluster-id <n>', 'id of the own cluster (default: the id in its kvstore)', parseClusterID)
+    .addOption(clusterIDOption())
     .option(
       '--timeout <time>',
       'maximum duration of the initial sync, such as 30s (default: no limit while it makes progress)',
       parseTimeout,
     )
-    .addOption(
-      choice('--max-connected-clusters <n>', 'maximum number of clusters in the mesh', ['255', '511'], '255'),
-    )
+    .addOption(maxClustersOption())
     .option('--node-name <name>', 'name of the node of the agent', parseName, hostname());
-  addKubernetesOptions(command, parsePath, append)
+  addKubernetesOptions(command)
     .option('--k8s-node-name <name>', 'name of the own Kubernetes node; overrides --node-name', parseName)
     .optionsGroup('Network:')
     .option('--remote-node-identities', 'other nodes have identity remote-node', true)
@@ -221,10 +167,6 @@ export function addMeshOptions(command: Command): Command {
       choice('--underlay <family>', 'IP family of the network under the tunnels', ['ipv4', 'ipv6'], 'ipv4'),
     );
   return addLogOptions(command);
-}
-
-function choice(flags: string, what: string, choices: readonly string[], preset: string): Option {
-  return new Option(flags, what).choices(choices).default(preset);
 }
 
 /** Adds the options of {@link LogFlags}. */

@@ -1,7 +1,8 @@
-import { type Command, InvalidArgumentError, Option } from 'commander';
+import { type Command, InvalidArgumentError } from 'commander';
 import { CHANGE_TYPES } from '../api/change-feed.ts';
 import { addConfiguration } from './configuration.ts';
 import { type CommandIO, EXIT, type RunAction } from './io.ts';
+import { outputOption } from './option-table.ts';
 import { addSocketOption, type SocketFlags, socketPath } from './serve-options.ts';
 
 interface MonitorFlags extends SocketFlags {
@@ -38,7 +39,7 @@ export function addMonitorCommand(program: Command, io: CommandIO, run: RunActio
       'start after this revision of the agent (default: the current revision)',
       parseRevision,
     )
-    .addOption(new Option('-o, --output <format>', 'output format').choices(['text', 'json']).default('text'))
+    .addOption(outputOption())
     .action(({ type, from, output, ...flags }: MonitorFlags) =>
       run(async () => {
         const { askAgent } = await import('../client/ask-agent.ts');

@@ -2,17 +2,23 @@ import { type Command, InvalidArgumentError, Option } from 'commander';
 import type { RateLimitOptions } from '../base/rate-limit.ts';
 import { CLUSTER_NAME_RULE, isClusterName } from '../model/cluster-name.ts';
 import type { ElectionTimes } from '../operator/elect/leader-election.ts';
+import type { LogFlags } from './mesh-options.ts';
 import {
+  accessContradiction,
   append,
-  type LogFlags,
-  parseClusterID,
+  clusterIDOption,
+  clusterOption,
+  contextOption,
+  k8sLoadOption,
+  kubeconfigOption,
+  kvstoreConfigOption,
+  kvstoreOptOption,
+  maxClustersOption,
   parseDuration,
-  parseKvstoreOpt,
   parseName,
-  parsePath,
-} from './mesh-options.ts';
+  RepeatableOption,
+} from './option-table.ts';
 import type { ServeFlags } from './serve-options.ts';
-import { RepeatableOption } from './settings.ts';
 
 /** Options of an operator as parsed by commander. */
 export interface OperatorFlags extends LogFlags, ServeFlags {
@@ -130,13 +136,9 @@ export function addOperatorOptions(command: Command): Command {
       'print every write and delete with its reason, but write nothing; runs without leader election',
     )
     .optionsGroup('Cluster:')
-    .option('--cluster <name>', 'name of the cluster', parsePublishedName, 'default')
-    .option('--cluster-id <n>', 'id of the cluster in the mesh; 0: not in a mesh', parseClusterID, 0)
-    .addOption(
-      new Option('--max-connected-clusters <n>', 'maximum number of clusters in the mesh')
-        .choices(['255', '511'])
-        .default('255'),
-    )
+    .addOption(clusterOption().argParser(parsePublishedName))
+    .addOption(clusterIDOption('id of the own cluster in the mesh; 0: not in a mesh').default(0))
+    .addOption(maxClustersOption())
     .addOption(
       new Option(
         '--identity-allocation-mode <mode>',
@@ -145,35 +147,17 @@ export function addOperatorOptions(command: Command): Command {
         .choices(['crd', 'kvstore'])
         .default('crd'),
     )
-    .option(
-      '--kvstore-config <file>',
-      'Cilium etcd configuration of the kvstore; required unless --dry-run or --k8s-load is set',
-      parsePath,
-    )
-    .addOption(
-      new RepeatableOption(
-        '--kvstore-opt <name=value>',
-        'limits for etcd: etcd.qps (calls per second), etcd.maxInflight (concurrent calls); default: no limit; may be repeated',
-      ).argParser(parseKvstoreOpt),
-    )
+    .addOption(kvstoreConfigOption('; required unless --dry-run or --k8s-load is set'))
+    .addOption(kvstoreOptOption('qps', 'maxInflight'))
     .addOption(
       new Option('--kvstore-lease-ttl <time>', 'time until published keys expire if the operator stops')
         .argParser(parseLeaseTTL)
         .default(900, '15m'),
     )
     .optionsGroup('Kubernetes:')
-    .option(
-      '--kubeconfig <file>',
-      'kubeconfig of the API server (default: the service account of the pod)',
-      parsePath,
-    )
-    .option('--context <name>', 'context of the kubeconfig (default: its current context)')
-    .addOption(
-      new RepeatableOption(
-        '--k8s-load <path>',
-        'Kubernetes objects (YAML), a file or a folder, served by an API server in this process; runs without leader election; may be repeated',
-      ).argParser(append),
-    )
+    .addOption(kubeconfigOption(' (default: the service account of the pod)'))
+    .addOption(contextOption())
+    .addOption(k8sLoadOption('; runs without leader election'))
     .addOption(new RepeatableOption('--manifests <path>', 'same as --k8s-load').argParser(append))
     .option('--k8s-namespace <name>', 'namespace of the Lease for the leader election', parseName, 'default')
     .addOption(
@@ -237,9 +221,11 @@ const AGENT_LEASE_MS: number = 15 * 60_000;
 /** Returns the contradiction between the flags, if any, before the operator starts. */
 export async function operatorContradiction(flags: OperatorFlags): Promise<string | undefined> {
   const { k8sLoad = [], manifests = [], kubeconfig, context, kvstoreConfig, kvstoreOpt } = flags;
-  if (k8sLoad.length + manifests.length > 0 && kubeconfig !== undefined)
-    return '--k8s-load and --kubeconfig cannot be combined, because --k8s-load replaces the API server';
-  if (context !== undefined && kubeconfig === undefined) return '--context requires --kubeconfig <file>';
+  const access = accessContradiction({
+    ...{ kubeconfig, context },
+    loads: k8sLoad.length + manifests.length > 0,
+  });
+  if (access !== undefined) return access;
   if (kvstoreOpt !== undefined && kvstoreConfig === undefined)
     return '--kvstore-opt requires --kvstore-config <file>';
   if (flags.clustermeshDefaultGlobalNamespace !== undefined && flags.identityAllocationMode !== 'crd')

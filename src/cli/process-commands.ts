@@ -1,7 +1,8 @@
-import { type Command, Option } from 'commander';
+import type { Command } from 'commander';
 import type { Question } from '../client/answer.ts';
 import { writeLines } from '../process/terminal.ts';
 import { type CommandIO, EXIT, type RunAction } from './io.ts';
+import { outputOption } from './option-table.ts';
 import { addSocketOption, type SocketFlags, socketPath } from './serve-options.ts';
 
 /** A process other than the agent, with its own socket. */
@@ -28,7 +29,7 @@ export function addProcessStatus(
   const command = parent
     .command('status')
     .description(`print the status of the running ${name}`)
-    .addOption(new Option('-o, --output <format>', 'output format').choices(['text', 'json']).default('text'))
+    .addOption(outputOption())
     .option('-q, --quiet', 'print nothing; exit with status 0 if it is ready')
     .option('--live', 'exit with status 0 if it answers, even if it is not ready (for liveness probes)')
     .action((flags: StatusFlags) =>

@@ -2,7 +2,8 @@ import type { Command } from 'commander';
 import { systemClock } from '../base/system-clock.ts';
 import { addConfiguration } from './configuration.ts';
 import { type CommandIO, EXIT, type RunAction } from './io.ts';
-import { addLogOptions, type LogFlags, parseName, parsePath } from './mesh-options.ts';
+import { addLogOptions, type LogFlags } from './mesh-options.ts';
+import { clustermeshConfigOption, clusterOption, kvstoreConfigOption } from './option-table.ts';
 
 interface RecordFlags extends LogFlags {
   readonly cluster: string;
@@ -15,13 +16,9 @@ export function addRecordCommand(program: Command, io: CommandIO, run: RunAction
   const command = program
     .command('record')
     .description('print the keys of a mesh in the format of --load: JSON lines of {"store", "key", "value"}')
-    .option('--cluster <name>', 'name of the own cluster', parseName, 'default')
-    .option('--kvstore-config <file>', 'Cilium etcd configuration of the own kvstore', parsePath)
-    .option(
-      '--clustermesh-config <folder>',
-      'folder with one etcd configuration per remote cluster; the name of the file is the name of the cluster',
-      parsePath,
-    )
+    .addOption(clusterOption())
+    .addOption(kvstoreConfigOption())
+    .addOption(clustermeshConfigOption())
     .action((flags: RecordFlags) =>
       run(async () => {
         const { cluster: clusterName, kvstoreConfig, clustermeshConfig } = flags;

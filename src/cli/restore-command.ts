@@ -1,6 +1,6 @@
-import { type Command, Option } from 'commander';
+import type { Command } from 'commander';
 import { type CommandIO, EXIT, type RunAction } from './io.ts';
-import { parsePath } from './mesh-options.ts';
+import { outputOption, parsePath } from './option-table.ts';
 
 interface InspectFlags {
   readonly output: 'text' | 'json';
@@ -16,7 +16,7 @@ export function addRestoreCommand(program: Command, io: CommandIO, run: RunActio
       'print the endpoints (headers of 1.5 to 1.8, JSON of 1.17), nodes, local identities and used addresses in the state directory of a Cilium agent',
     )
     .argument('<folder>', 'state directory, such as /var/run/cilium/state, or its parent folder', parsePath)
-    .addOption(new Option('-o, --output <format>', 'output format').choices(['text', 'json']).default('text'))
+    .addOption(outputOption())
     .action((folder: string, { output }: InspectFlags) =>
       run(async () => {
         const { printable, writeLines } = await import('../process/terminal.ts');

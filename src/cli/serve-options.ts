@@ -3,8 +3,7 @@ import { defaultSocketPath } from '../api/socket-path.ts';
 import type { ServeSource } from '../process/serve-files.ts';
 import type { ServeOptions } from '../process/served-api.ts';
 import type { CommandIO } from './io.ts';
-import { parsePath } from './mesh-options.ts';
-import { RepeatableOption } from './settings.ts';
+import { parsePath, RepeatableOption } from './option-table.ts';
 
 /** The socket of the agent to ask. */
 export interface SocketFlags {

@@ -1,8 +1,6 @@
-import { InvalidArgumentError, Option } from 'commander';
+import { InvalidArgumentError, type Option } from 'commander';
 import type { CommandIO } from './io.ts';
-
-/** An option that may be repeated. Each use adds to the previous values. */
-export class RepeatableOption extends Option {}
+import { RepeatableOption } from './option-table.ts';
 
 /** Type of a setting: true or false, one value, or several. */
 export type SettingKind = 'switch' | 'value' | 'list';

@@ -45,7 +45,7 @@ it('-o wide: more columns, each at its full width', async () => {
   const header = async (what: string, format: string): Promise<readonly string[]> =>
     (await dpcache(what, 'list', ...MESH, '-o', format)).stdout.split('\n')[0]?.split(/ {2,}/) ?? [];
   for (const [what, more] of [
-    ['ipcache', ['PORTS', 'LABELS']],
+    ['ipcache', ['SERVICE ACCOUNT', 'PORTS', 'LABELS']],
     ['service', ['AFFINITY', 'ADDRESSES']],
     ['node', ['HEALTH', 'INGRESS', 'WIREGUARD KEY', 'BOOT ID', 'LABELS']],
   ] as const) {

@@ -1,0 +1,157 @@
+import { InvalidArgumentError, Option } from 'commander';
+import type { RateLimitOptions } from '../base/rate-limit.ts';
+import { MAX_CLUSTER_ID } from '../model/numeric-identity.ts';
+
+/*
+ * The options of more than one command, each with its only text, parser and default. The key in a configuration file and the
+ * environment variable are derived from the option (settings.ts).
+ */
+
+/** An option that may be repeated. Each use adds to the previous values. */
+export class RepeatableOption extends Option {}
+
+/** Parses a number from 0 to 511. */
+export function parseClusterID(text: string): number {
+  const id = /^\d{1,3}$/.test(text) ? Number(text) : Number.NaN;
+  if (id <= MAX_CLUSTER_ID) return id;
+  throw new InvalidArgumentError(`It must be a number from 0 to ${MAX_CLUSTER_ID}.`);
+}
+
+/** Parses a duration in the format of Cilium, such as `90s`, `10m` or `1h30m`. Returns milliseconds. */
+export function parseDuration(text: string): number {
+  const parts = /^(?=\d)(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9})s)?$/.exec(text === '0' ? '0s' : text);
+  if (parts === null) throw new InvalidArgumentError('It must be a duration such as 90s, 10m or 1h30m.');
+  const [hours = 0, minutes = 0, seconds = 0] = parts.slice(1).map((part) => Number(part ?? 0));
+  return ((hours * 60 + minutes) * 60 + seconds) * 1000;
+}
+
+/** Parses the name of a cluster or node. */
+export function parseName(text: string): string {
+  if (text !== '' && !text.includes('/')) return text;
+  throw new InvalidArgumentError('It must be a non-empty name without /.');
+}
+
+/** Parses a path. Rejects an empty one. */
+export function parsePath(path: string): string {
+  if (path === '') throw new InvalidArgumentError('It must be a path.');
+  return path;
+}
+
+/** Returns the paths with one more. */
+export function append(path: string, before: readonly string[] = []): readonly string[] {
+  return [...before, parsePath(path)];
+}
+
+/** Upstream's names of the options of an etcd client (pkg/kvstore/etcd.go, 1.17). */
+const KVSTORE_OPTS: ReadonlyMap<string, keyof RateLimitOptions> = new Map([
+  ['etcd.qps', 'qps'],
+  ['etcd.bootstrapQps', 'bootstrapQps'],
+  ['etcd.maxInflight', 'maxInflight'],
+]);
+
+/** Parses `name=value`, or several separated by commas, in the format of Cilium. If a name is repeated, the last value is used. */
+export function parseKvstoreOpt(text: string, before: RateLimitOptions = {}): RateLimitOptions {
+  const options: { -readonly [K in keyof RateLimitOptions]: number } = {};
+  for (const item of text.split(',')) {
+    const [name = '', value = ''] = item.split(/=(.*)/s);
+    const option = KVSTORE_OPTS.get(name);
+    const names = [...KVSTORE_OPTS.keys()].join(', ');
+    if (option === undefined) throw new InvalidArgumentError(`It must be one of ${names}: '${name}'.`);
+    if (!/^[1-9]\d{0,8}$/.test(value))
+      throw new InvalidArgumentError(`${name} must be a number from 1 to 999999999: '${value}'.`);
+    options[option] = Number(value);
+  }
+  return { ...before, ...options };
+}
+
+/** Returns an option with one of several values. */
+export function choice(flags: string, text: string, choices: readonly string[], preset: string): Option {
+  return new Option(flags, text).choices(choices).default(preset);
+}
+
+/** Returns `--output` of a command whose output is a text for people or JSON. */
+export function outputOption(text = 'output format'): Option {
+  return choice('-o, --output <format>', text, ['text', 'json'], 'text');
+}
+
+/** Returns `--cluster`. */
+export function clusterOption(): Option {
+  return new Option('--cluster <name>', 'name of the own cluster').argParser(parseName).default('default');
+}
+
+/** Returns `--cluster-id` without a default value. */
+export function clusterIDOption(text = 'id of the own cluster (default: the id in its kvstore)'): Option {
+  return new Option('--cluster-id <n>', text).argParser(parseClusterID);
+}
+
+/** Returns `--max-connected-clusters`. */
+export function maxClustersOption(): Option {
+  return choice(
+    '--max-connected-clusters <n>',
+    'maximum number of clusters in the mesh',
+    ['255', '511'],
+    '255',
+  );
+}
+
+/** Returns `--kvstore-config`. `condition`: when the option is used or required. */
+export function kvstoreConfigOption(condition = ''): Option {
+  const text = `Cilium etcd configuration of the own kvstore${condition}`;
+  return new Option('--kvstore-config <file>', text).argParser(parsePath);
+}
+
+const LIMITS = {
+  qps: 'etcd.qps (calls per second)',
+  bootstrapQps: 'etcd.bootstrapQps (calls per second until the initial sync is done)',
+  maxInflight: 'etcd.maxInflight (concurrent calls)',
+};
+
+/** Returns `--kvstore-opt` for the limits of a command. */
+export function kvstoreOptOption(
+  ...limits: readonly (keyof RateLimitOptions & keyof typeof LIMITS)[]
+): Option {
+  const names = limits.map((limit) => LIMITS[limit]).join(', ');
+  const text = `limits for each etcd: ${names}; default: no limit; may be repeated`;
+  return new RepeatableOption('--kvstore-opt <name=value>', text).argParser(parseKvstoreOpt);
+}
+
+/** Returns `--clustermesh-config`. */
+export function clustermeshConfigOption(): Option {
+  return new Option(
+    '--clustermesh-config <folder>',
+    'folder with one etcd configuration per remote cluster; the name of the file is the name of the cluster',
+  ).argParser(parsePath);
+}
+
+/** Returns `--kubeconfig`. `otherwise`: the access without this option. */
+export function kubeconfigOption(otherwise = ''): Option {
+  return new Option('--kubeconfig <file>', `kubeconfig of the API server${otherwise}`).argParser(parsePath);
+}
+
+/** Returns `--context`. */
+export function contextOption(): Option {
+  return new Option('--context <name>', 'context of the kubeconfig (default: its current context)');
+}
+
+/** Returns `--k8s-load`. */
+export function k8sLoadOption(effect = ''): Option {
+  const text = `Kubernetes objects (YAML), a file or a folder, served by an API server in this process${effect}; may be repeated`;
+  return new RepeatableOption('--k8s-load <path>', text).argParser(append);
+}
+
+/** Returns the problem of `--context` and `--k8s-load` with other options, if any. */
+export function accessContradiction({
+  kubeconfig,
+  context,
+  loads,
+}: {
+  readonly kubeconfig: string | undefined;
+  readonly context: string | undefined;
+  /** True if objects are loaded. */
+  readonly loads: boolean;
+}): string | undefined {
+  if (context !== undefined && kubeconfig === undefined) return '--context requires --kubeconfig <file>';
+  if (kubeconfig !== undefined && loads)
+    return '--k8s-load and --kubeconfig cannot be combined, because --k8s-load replaces the API server';
+  return undefined;
+}
