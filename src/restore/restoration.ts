@@ -92,7 +92,7 @@ const NODES_PER_STEP = 32;
  * The part of a checkpoint that no source has confirmed or replaced yet: claims of source `restored` in the IPCache (owner: the
  * remote cluster, empty for the own cluster) and in the node manager, parts of services, and labels of identities.
  *
- *     read() ─► restored ─► releaseRestored(cluster), once its sources are complete ─► nothing
+ *     read() ─► restored ─► release(cluster), once its sources are complete ─► nothing
  *
  * It is stored and released by cluster (AGENT 3). The state of the own cluster is released when all sources of the own cluster
  * are complete, so that nothing is missing if one source completes before another.
