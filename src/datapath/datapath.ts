@@ -1,5 +1,6 @@
 import { CallbackGuard, type FaultListener } from '../base/guard.ts';
 import { type Unsubscribe, unsubscribeOnce } from '../base/subscription.ts';
+import { OPEN_GATE, type TurnGate } from '../base/turn-gate.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
 import type { IPCacheEntry, IPCacheListener } from '../ipcache/types.ts';
 import type { Node } from '../nodemanager/node.ts';
@@ -43,6 +44,8 @@ export interface DatapathContent {
 export interface ConnectDatapathOptions {
   /** The content that the device already has; default none. Read once, before the first call. */
   readonly had?: DatapathContent | undefined;
+  /** Slices the deletes of stale content. Default: not sliced. */
+  readonly gate?: TurnGate | undefined;
   /** Receives exceptions of the device when stale content is deleted, because engines do not make those calls. */
   readonly onListenerFault?: FaultListener | undefined;
 }
@@ -64,13 +67,13 @@ export interface DatapathConnection extends Unsubscribe {
  * that the tunnels exist that entries and backends refer to. Ending the connection does not change the datapath.
  *
  * If the device `had` content (SEMANTICS 9), equal content is not written again. Different content is delivered as a change
- * whose `old` is the device's content. Stale content is deleted when the inputs are complete, in a microtask after `markSynced`
- * of `services`: services first, nodes last.
+ * whose `old` is the device's content. Stale content is deleted when the inputs are complete, from a microtask after `markSynced`
+ * of `services` on, in steps of the gate: services first, nodes last.
  */
 export function connectDatapath(
   datapath: Datapath,
   engines: DatapathEngines,
-  { had = {}, onListenerFault }: ConnectDatapathOptions = {},
+  { had = {}, gate = OPEN_GATE, onListenerFault }: ConnectDatapathOptions = {},
 ): DatapathConnection {
   const guard = new CallbackGuard(onListenerFault);
   const { nodes, ipcache, services } = datapath;
@@ -95,7 +98,7 @@ export function connectDatapath(
   const sweep = async (): Promise<DatapathSyncOutcome> => {
     if (isOver) return 'ended';
     endInputs();
-    for (const part of parts.toReversed()) part.sweep();
+    for (const part of parts.toReversed()) await part.sweep(gate);
     const outcome = nodes && !isOver ? await engines.nodes.sweep(nodes) : 'swept';
     return isOver || outcome === 'ended' || parts.some(({ ended }) => ended) ? 'ended' : 'synced';
   };

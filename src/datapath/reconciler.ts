@@ -1,6 +1,7 @@
 import { DeliveryQueue } from '../base/delivery-queue.ts';
 import type { CallbackGuard } from '../base/guard.ts';
 import type { ListenerResult, Unsubscribe } from '../base/subscription.ts';
+import type { TurnGate } from '../base/turn-gate.ts';
 import { sameEntry } from '../ipcache/change.ts';
 import type { IPCacheChange, IPCacheEntry } from '../ipcache/types.ts';
 import type { AnnouncedService } from '../servicecache/announcement.ts';
@@ -9,7 +10,7 @@ import { equalBackendMaps } from '../servicecache/offer-difference.ts';
 import { equalServices } from '../servicecache/service.ts';
 import { formatServiceID } from '../servicecache/service-id.ts';
 
-/** Maximum number of deletes in one call, to keep the array small. */
+/** Maximum number of deletes in one call and one step. */
 const SWEEP_CHUNK = 1024;
 
 /** How changes of one kind of entry are compared with the content of a device. */
@@ -85,16 +86,24 @@ export class Reconciler<Entry, Change> {
     return this.#listener.onEnded?.();
   }
 
-  /** Deletes the entries that the replay has not reported. An exception ends the reconciler, as in the replay. */
-  sweep(): void {
-    this.#deliveries.deferUntilReturn(() => {
-      const left = this.#had.entries(); // one iterator: each new one would step over the slots of deleted entries
-      while (this.#had.size > 0) {
+  /**
+   * Deletes the entries that the replay has not reported, in steps of {@link SWEEP_CHUNK}. An entry that the engine reports between
+   * two steps is not deleted. An exception ends the reconciler, as in the replay.
+   */
+  async sweep(gate: TurnGate): Promise<void> {
+    await gate.runSteps(this.#sweepSteps());
+  }
+
+  *#sweepSteps(): Generator<void, void, void> {
+    const left = this.#had.entries(); // one iterator: each new one would step over the slots of deleted entries
+    while (this.#had.size > 0) {
+      this.#deliveries.deferUntilReturn(() => {
         const deletes = this.#takeDeletes(left);
-        if (this.#guard.call(() => this.#listener.onChanges(deletes)) || this.#ended) continue;
+        if (this.#guard.call(() => this.#listener.onChanges(deletes)) || this.#ended) return;
         this.#guard.call(() => this.onEnded());
-      }
-    });
+      });
+      yield;
+    }
   }
 
   #takeDeletes(left: Iterator<[string, Entry]>): readonly Change[] {

@@ -1,9 +1,11 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { TurnGate } from '../../src/base/turn-gate.ts';
 import type { DatapathEngines } from '../../src/datapath/datapath.ts';
 import { connectDatapath } from '../../src/datapath/datapath.ts';
 import { RecordingNodeHandler } from '../../src/datapath/recording.ts';
 import type { IPCache } from '../../src/ipcache/ipcache.ts';
+import type { IPCacheChange } from '../../src/ipcache/types.ts';
 import type { NodeManager } from '../../src/nodemanager/node-manager.ts';
 import type { ServiceCache } from '../../src/servicecache/service-cache.ts';
 import { apply as applyToPrefixes, history as prefixHistory } from '../ipcache/support/operations.ts';
@@ -116,6 +118,41 @@ describe('a device with earlier items', () => {
     expect(await synced).toBe('synced');
     expect(device.takeTold()).toEqual(['delete shop/checkout', 'delete 10.0.0.3/32', 'delete east/stale']);
     expect(device.complaints).toEqual([]);
+  });
+
+  it('deletes 300,000 stale entries over many turns, but none that an engine reports between (regression: in one turn)', async () => {
+    const all = engines();
+    const turns: (() => void)[] = [];
+    const gate = new TurnGate({ clock: { now: () => 0 }, nextTurn: (turn) => turns.push(turn) });
+    const prefixOf = (i: number): string => `10.${i >> 16}.${(i >> 8) & 255}.${i & 255}/32`;
+    const former = engines();
+    former.ipcache.upsert('10.0.0.1', identity);
+    const previous = new Device();
+    connectDatapath(previous.datapath, former);
+    const entry = previous.prefixes.get('10.0.0.1/32');
+    if (entry === undefined) throw new Error('no entry');
+    const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+    const had = Array.from({ length: 300_000 }, (_, i) => [prefixOf(i), entry] as const);
+    const deleted = new Set<string>();
+    let changed = 0;
+    const onChanges = (changes: readonly IPCacheChange[]): void => {
+      for (const { kind, prefix } of changes) if (kind === 'delete') deleted.add(prefix);
+      changed += changes.length;
+    };
+    const { synced } = connectDatapath({ ipcache: { onChanges } }, all, { had: { ipcache: had }, gate });
+    all.services.markSynced();
+    await turn();
+    expect([turns.length, changed]).toEqual([1, 8 * 1024]); // a turn has eight slices
+    all.ipcache.upsert(prefixOf(299_999), { ...identity, identity: 8 });
+    let most = 0;
+    for (let next = turns.shift(); next !== undefined; next = turns.shift()) {
+      const before = changed;
+      next();
+      await turn();
+      most = Math.max(most, changed - before);
+    }
+    expect(await synced).toBe('synced');
+    expect([most, deleted.size, deleted.has(prefixOf(299_999))]).toEqual([8 * 1024, 299_999, false]);
   });
 
   it('receives writes of a callback of the sweep after the sweep, not within it', async () => {
