@@ -8,28 +8,28 @@ import { short, textTable } from './text-table.ts';
 const ROUNDS = 3;
 const BURST_SIZE = 10_000;
 const CHANGES = 100;
-/** What may hold up the event loop, memory beside the JavaScript informers', time to sync beside client-go's. */
+/** The budgets: event-loop delay, memory relative to the JavaScript informers, sync time relative to client-go. */
 const BUDGET = { p99: 20, memory: 0.5, time: 1 } as const;
 
-/** What one follower needed, in the middle of several rounds. */
+/** The medians of one follower over several rounds. */
 export interface FollowerFigures {
   readonly follower: FollowerName;
   readonly syncMs: number;
   readonly syncCpuMs: number;
-  /** While it synced; left out where there is no event loop. */
+  /** During the sync; absent if there is no event loop. */
   readonly loop: LoopFigures | undefined;
-  /** Resident at most while it synced, and alive afterwards. */
+  /** Maximum resident memory during the sync, and live memory afterwards. */
   readonly peakMB: number;
   readonly liveMB: number;
   readonly burstPerSecond: number;
   readonly burstCpuMs: number;
   readonly burstP99: number | undefined;
-  /** From the moment at which a write begins until the follower has it. */
+  /** From the start of a write until the follower has it. */
   readonly changeP50: number;
   readonly changeP99: number;
 }
 
-/** What {@link benchKubernetes} measured. */
+/** The result of {@link benchKubernetes}. */
 export interface KubernetesBenchReport {
   readonly endpoints: number;
   readonly services: number;
@@ -139,7 +139,7 @@ function render({ endpoints, services, burst, figures: all }: KubernetesBenchRep
   ].join('\n');
 }
 
-/** The budgets, and how the feed and the reflectors alone, which do what the informers do, keep within them. */
+/** Compares the feed, and the reflectors alone, which do the same as the informers, with the budgets. */
 function verdicts(all: readonly FollowerFigures[]): string {
   const of = (name: FollowerName): FollowerFigures | undefined =>
     all.find(({ follower }) => follower === name);
@@ -160,7 +160,7 @@ function verdicts(all: readonly FollowerFigures[]): string {
   ].join(' ');
 }
 
-/** Measures how `n` CiliumEndpoints and a tenth as many services are followed. Prints a table unless `json` is set. */
+/** Measures followers of `n` CiliumEndpoints and a tenth as many services. Prints a table unless `json` is set. */
 export async function benchKubernetes({
   n: endpoints = 50_000,
   json = false,

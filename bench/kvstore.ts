@@ -24,7 +24,7 @@ import { WATCH_LIMITS } from '../src/kvstore/watch/watch-limits.ts';
 import { RESERVED_IDENTITIES } from '../src/model/numeric-identity.ts';
 import { startEtcd } from '../test/kvstore/etcd/support/etcd-process.ts';
 
-/** One way to read everything, and what it took. */
+/** One way to read everything, and its cost. */
 export interface KvstoreBenchRow {
   readonly what: string;
   readonly items: number;
@@ -38,7 +38,7 @@ export interface KvstoreBenchRow {
   readonly peakMB: number;
 }
 
-/** What {@link benchKvstore} measured. */
+/** The result of {@link benchKvstore}. */
 export interface KvstoreBenchReport {
   readonly keys: number;
   readonly events: number;
@@ -46,7 +46,7 @@ export interface KvstoreBenchReport {
 }
 
 const PREFIX = resourcePrefix('ip', '');
-const TXN_KEYS = 128; // the most that etcd takes in one transaction
+const TXN_KEYS = 128; // maximum of etcd for one transaction
 const WRITERS = 8;
 
 function entry(i: number, round: number): WriteOperation {
@@ -86,7 +86,7 @@ async function write(transport: EtcdTransport, count: number, round: number): Pr
 const millis = (histogram: IntervalHistogram, percentile: number): number =>
   histogram.percentile(percentile) / 1e6;
 
-/** Runs `work`, which gives how many items it has read, and watches event loop and memory meanwhile. */
+/** Runs `work`, which returns the number of items read, and measures event loop and memory during it. */
 async function measured(what: string, work: () => Promise<number>): Promise<KvstoreBenchRow> {
   globalThis.gc?.();
   const delay = monitorEventLoopDelay({ resolution: 1 });
@@ -113,7 +113,7 @@ async function measured(what: string, work: () => Promise<number>): Promise<Kvst
   };
 }
 
-/** Reads until `enough` items have gone by, then ends. */
+/** Reads `enough` items, then ends. */
 type Reader = (backend: KvstoreBackend, enough: number) => Promise<number>;
 
 const viaDriver: Reader = async (backend, enough) => {
@@ -125,7 +125,7 @@ const viaDriver: Reader = async (backend, enough) => {
   return items;
 };
 
-/** A watch store over `observer`, until its observer has been told `enough` updates. */
+/** Runs a watch store with `observer` until the observer has received `enough` updates. */
 async function viaStore<T>(
   backend: KvstoreBackend,
   enough: number,
@@ -183,7 +183,7 @@ async function listTransport(transport: EtcdTransport): Promise<number> {
   return items;
 }
 
-/** The peer: what the etcd3 client offers for a listing that would not need all of the memory. */
+/** The peer: the paged listing of the etcd3 client, because a single listing would exceed the memory. */
 async function listEtcd3(url: string): Promise<number> {
   const client = new Etcd3({ hosts: url, grpcOptions: { 'grpc.max_receive_message_length': -1 } });
   let items = 0;
@@ -238,8 +238,8 @@ async function followEtcd3(url: string, revision: number, enough: number): Promi
 }
 
 /**
- * A history of events to be followed at full speed: the keys once more, while a client that knows them is cut
- * off. Gives the revision before.
+ * Writes a history of events to be followed at full speed: the keys again, while a client that knows them is disconnected.
+ * Returns the revision before.
  */
 async function history(transport: EtcdTransport, events: number, keys: number): Promise<number> {
   const { header } = await transport.range({ start: PREFIX, end: `${PREFIX}\0`, limit: 1 });
@@ -251,7 +251,7 @@ async function history(transport: EtcdTransport, events: number, keys: number): 
   return header.revision + 1;
 }
 
-/** A transport on which nothing exists before a revision: what is read is the history from there on. */
+/** A transport without state before a revision: it returns the history from there on. */
 function since(transport: EtcdTransport, revision: number): Transport {
   return {
     range: async (request, options) => {

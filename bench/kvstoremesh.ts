@@ -11,10 +11,10 @@ import { expect } from './expect.ts';
 import { type KeyWork, keyWorkTable, usedMemory } from './key-work.ts';
 import { ownWorkDuring } from './own-work.ts';
 
-/** What {@link benchKvstoreMesh} measured. */
+/** The result of {@link benchKvstoreMesh}. */
 export interface KvstoreMeshBenchReport {
   readonly clusters: number;
-  /** Of each cluster. */
+  /** For each cluster. */
   readonly keys: number;
   readonly rows: readonly KeyWork[];
   /** Growth of heap and buffers by the copies, for each key. */
@@ -29,7 +29,7 @@ const names: readonly string[] = Array.from({ length: CLUSTERS }, (_, i) => `clu
 
 const pause = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 20));
 
-/** One etcd in the place of all remote ones: every cluster has the same addresses. */
+/** One etcd in place of all remote ones: every cluster has the same addresses. */
 async function fill(remote: EtcdProcess, keys: number): Promise<EtcdBackend> {
   const backend = new EtcdBackend({ endpoints: [remote.url] }, RUNTIME);
   const store = new SyncStore({ backend, prefix: IPS, ...RUNTIME, leased: false, batched: true });
@@ -54,7 +54,7 @@ async function fill(remote: EtcdProcess, keys: number): Promise<EtcdBackend> {
   return backend;
 }
 
-/** A process that copies: its client has a session of its own. */
+/** A copying process: its client has a separate session. */
 class Copier {
   readonly mesh: KvstoreMesh;
   readonly #local: EtcdBackend;
@@ -98,7 +98,7 @@ function render({ clusters, keys, rows, bytesPerKey }: KvstoreMeshBenchReport): 
   ].join('\n');
 }
 
-/** Measures what copying a mesh costs the process that copies. Prints a table unless `json` is set. */
+/** Measures the cost of copying a mesh for the copying process. Prints a table unless `json` is set. */
 export async function benchKvstoreMesh({
   n: keys = 100_000,
   json = false,

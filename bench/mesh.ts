@@ -12,15 +12,15 @@ import { expect } from './expect.ts';
 import { type Delayed, delayCells, delayDuring, type LoopDelay } from './loop-delay.ts';
 import { textTable } from './text-table.ts';
 
-/** What to measure. */
+/** Parameters of the bench. */
 export interface MeshBenchOptions {
   /** Clusters, each of 100 nodes and 1,000 endpoints; default 250, at most 254. */
   readonly n?: number | undefined;
-  /** Prints nothing when true: the caller shows the result. */
+  /** If true, prints nothing: the caller prints the result. */
   readonly json?: boolean | undefined;
 }
 
-/** What {@link benchMesh} measured. The kvstores are in the same process, and their work is counted in. */
+/** The result of {@link benchMesh}. The kvstores are in the same process, and their work is included. */
 export interface MeshBenchReport {
   readonly clusters: number;
   readonly nodes: number;
@@ -28,15 +28,15 @@ export interface MeshBenchReport {
   /** From the first `add` until every resource of every cluster was complete. */
   readonly readyMs: number;
   readonly readyDelay: LoopDelay;
-  /** The same without the gate that shares out the turns of the event loop. */
+  /** The same without the gate to the event loop. */
   readonly ungatedReadyMs: number;
   readonly ungatedReadyDelay: LoopDelay;
-  /** Growth of heap and buffers by following, without what the kvstores hold, per remote endpoint. */
+  /** Growth of heap and buffers by following, without the kvstores, per remote endpoint. */
   readonly bytesPerEndpoint: number;
-  /** Endpoint changes through kvstore, watch, decoder and ipcache, as many as go through. */
+  /** Endpoint changes through kvstore, watch, decoder and ipcache, at full speed. */
   readonly eventsPerSecond: number;
   readonly eventDelay: LoopDelay;
-  /** One cluster of as many endpoints is listed anew from a kvstore that has lost them: all are swept. */
+  /** One cluster with the same number of endpoints is listed again from a kvstore that has lost them: all are swept. */
   readonly resync: Delayed;
   /** The same cluster is removed. */
   readonly removal: Delayed;
@@ -49,9 +49,9 @@ const SMALL: Size = { nodes: NODES, services: SERVICES, endpoints: ENDPOINTS };
 /** Nodes and services of a large cluster. */
 const LARGE = 10_000;
 const EVENTS = 50_000;
-/** Events that are written before others get their turn. */
+/** Events that are written before a pause for other turns. */
 const BURST = 500;
-/** Of a mesh of 255, less the own one. */
+/** Maximum for a mesh of 255, without the own cluster. */
 const MAX_CLUSTERS = 254;
 const RUNTIME = { clock: systemClock, random: Math.random };
 const RESOURCES = ['nodes', 'services', 'identities', 'ip'];
@@ -87,7 +87,7 @@ function putEndpoint(server: MemoryServer, cluster: number, i: number, identity:
   put(server, `cilium/state/ip/v1/default/${ip}`, { ...value, ...pod });
 }
 
-/** What a cluster has. */
+/** Size of a cluster. */
 interface Size {
   readonly nodes: number;
   readonly services: number;
@@ -143,7 +143,7 @@ async function change(servers: readonly MemoryServer[], ipcache: IPCache, count:
   while (ipcache.get(last[0])?.identity !== last[1]) await turn();
 }
 
-/** An agent's part in the mesh: engines, and what feeds them. */
+/** The part of an agent in the mesh: engines and their sources. */
 class Follower {
   readonly ipcache: IPCache = new IPCache();
   readonly #nodes: NodeManager;
@@ -165,7 +165,7 @@ class Follower {
     await this.#mesh.synced();
   }
 
-  /** Follows one cluster on a server, from now on. */
+  /** Starts to follow one cluster on a server. */
   async add(name: string, server: MemoryServer): Promise<void> {
     await this.#mesh.add(name, () => new MemoryBackend({ ...RUNTIME, server }));
     while (this.#mesh.statusOf(name)?.state !== 'ready') await turn();
@@ -188,7 +188,7 @@ async function readyWithoutGate(servers: readonly MemoryServer[]): Promise<Delay
   return ready;
 }
 
-/** Takes one large cluster away twice: by a kvstore that is empty, and by removing it. */
+/** Withdraws one large cluster twice: by an empty kvstore, and by removing it. */
 async function takeAway(endpoints: number): Promise<Pick<MeshBenchReport, 'resync' | 'removal'>> {
   const name = nameOf(1);
   const size = { nodes: LARGE, services: LARGE };

@@ -1,15 +1,15 @@
 import { type PerformanceEntry, PerformanceObserver, performance } from 'node:perf_hooks';
 import { processMs, threadMs } from './thread-clock.ts';
 
-/** What a number of like operations cost, in nanoseconds for one of them. */
+/** The cost of equal operations, in nanoseconds for one of them. */
 export interface Cost {
-  /** CPU time of the thread that does the work: hardly hurt by a busy machine. */
+  /** CPU time of the thread, on which other processes have little effect. */
   readonly cpuNs: number;
-  /** CPU time meanwhile of the threads beside it, which collect garbage and compile. */
+  /** CPU time of the helper threads, which collect garbage and compile. */
   readonly helperNs: number;
-  /** Time on the wall. */
+  /** Wall time. */
   readonly wallNs: number;
-  /** Part of the wall time that went into pauses of the garbage collector. */
+  /** Wall time in pauses of the garbage collector. */
   readonly gcNs: number;
 }
 
@@ -22,7 +22,7 @@ function overlap(a: Span, b: Span): number {
   return Math.max(0, Math.min(a.end, b.end) - Math.max(a.start, b.start));
 }
 
-/** Pauses of the garbage collector from its making on, in milliseconds of `performance.now()`. */
+/** Pauses of the garbage collector since its construction, in milliseconds of `performance.now()`. */
 export class PauseLog {
   readonly #pauses: Span[] = [];
   readonly #observer: PerformanceObserver;
@@ -36,7 +36,7 @@ export class PauseLog {
     this.#observer.observe({ entryTypes: ['gc'] });
   }
 
-  /** Milliseconds of pauses within the spans, once Node has reported them. */
+  /** Returns the milliseconds of pauses within the spans, after Node has reported them. */
   async within(spans: readonly Span[]): Promise<number> {
     for (let turn = 0; turn < 3; turn++) await new Promise((resolve) => setImmediate(resolve));
     const first = spans[0]?.start ?? 0;
@@ -52,7 +52,7 @@ export class PauseLog {
   }
 }
 
-/** Times work that comes in pieces, and leaves out what happens between them. */
+/** Measures work in pieces, without the time between them. */
 export class Meter {
   readonly #pauses: PauseLog;
   readonly #spans: Span[] = [];
@@ -63,7 +63,7 @@ export class Meter {
     this.#pauses = pauses;
   }
 
-  /** Runs and times one piece of work. */
+  /** Runs and measures one piece of work. */
   time(work: () => void): void {
     const ofProcess = processMs();
     const ofThread = threadMs();
@@ -75,7 +75,7 @@ export class Meter {
     this.#spans.push({ start, end });
   }
 
-  /** What the pieces cost, shared out over `operations`. */
+  /** Returns the cost of the pieces, divided by `operations`. */
   async cost(operations: number): Promise<Cost> {
     const wallMs = this.#spans.reduce((sum, { start, end }) => sum + end - start, 0);
     return {
@@ -94,7 +94,7 @@ export function median(values: readonly number[]): number {
   return sorted.length % 2 === 1 ? upper : (upper + (sorted[middle - 1] ?? Number.NaN)) / 2;
 }
 
-/** The median of each figure over several rounds. */
+/** Returns the median of each figure over several rounds. */
 export function medianCost(costs: readonly Cost[]): Cost {
   return {
     cpuNs: median(costs.map(({ cpuNs }) => cpuNs)),
@@ -104,13 +104,13 @@ export function medianCost(costs: readonly Cost[]): Cost {
   };
 }
 
-/** Collects all garbage. Needs `--expose-gc`. */
+/** Collects all garbage. Requires `--expose-gc`. */
 export function collectGarbage(): void {
   if (globalThis.gc === undefined) throw new Error('run node with --expose-gc');
   globalThis.gc();
 }
 
-/** Bytes that live on the heap and in array buffers, after garbage has been collected. */
+/** Returns the live bytes on the heap and in array buffers, after a garbage collection. */
 export async function liveBytes(): Promise<number> {
   for (let turn = 0; turn < 2; turn++) {
     collectGarbage();

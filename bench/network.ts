@@ -3,15 +3,15 @@ import { benchRoutes } from './datapath/routes.ts';
 import type { DatapathRow } from './datapath/row.ts';
 import { short, textTable } from './text-table.ts';
 
-/** What to measure. */
+/** Parameters of the bench. */
 export interface NetworkBenchOptions {
   /** Routes; default 20,000, and a tenth as many services. */
   readonly n?: number | undefined;
-  /** Prints nothing when true: the caller shows the result. */
+  /** If true, prints nothing: the caller prints the result. */
   readonly json?: boolean | undefined;
 }
 
-/** Routes and services by netlink, in a network namespace of its own, beside `ip` and `nft`. Needs root. */
+/** Measures routes and services by netlink, in a separate network namespace, compared with `ip` and `nft`. Requires root. */
 export async function benchNetwork({
   n = 20_000,
   json = false,

@@ -5,24 +5,24 @@ import type { NodeSpec } from '../src/nodemanager/node-spec.ts';
 import { expect } from './expect.ts';
 import { type Cost, Meter, medianCost, PauseLog } from './meter.ts';
 
-/** The budgets: microseconds of the thread's CPU for one node with three addresses; the Go original needs 7.7 / 4.3 / 6.8. */
+/** The budgets: CPU microseconds of the thread for one node with three addresses; the Go original uses 7.7 / 4.3 / 6.8. */
 const BUDGET_US: Readonly<Record<string, number>> = { add: 3.5, unchanged: 1, delete: 3 };
 
-/** A clock that never rings: synchronous handlers that succeed need none. */
+/** A clock that never fires, because synchronous handlers that succeed need no timer. */
 const STILL: Clock = { now: () => 0, wallTime: () => 0, after: () => ({ cancel: () => {} }) };
 
-/** What one operation cost: the median of the rounds, microseconds a node. */
+/** The cost of one operation: the median of the rounds, in microseconds per node. */
 export interface NodeBenchRow {
   readonly operation: string;
-  /** CPU time of the thread, with the pauses of the collector in it. */
+  /** CPU time of the thread, including pauses of the collector. */
   readonly cpuUs: number;
-  /** Pauses of the collector, which moves what was decoded just before, too. */
+  /** Pauses of the collector, which also moves the decoded nodes. */
   readonly gcUs: number;
   readonly wallUs: number;
   readonly budgetUs: number | undefined;
 }
 
-/** What {@link benchNodes} measured. */
+/** The result of {@link benchNodes}. */
 export interface NodeBenchReport {
   readonly nodes: number;
   readonly rounds: number;
@@ -74,10 +74,10 @@ function decoded(i: number, bootID: string): NodeSpec {
   };
 }
 
-/** Nodes that are decoded, then told: a batch of a watch. */
+/** Nodes that are decoded and then applied: a batch of a watch. */
 const BATCH = 256;
 
-/** Runs `work` on `count` fresh nodes and gives the cost of one; making the nodes does not count. */
+/** Runs `work` on `count` fresh nodes and returns the cost of one, without their construction. */
 function timed(
   pauses: PauseLog,
   count: number,
@@ -122,7 +122,7 @@ async function round(pauses: PauseLog, count: number): Promise<Readonly<Record<s
     update: await timed(pauses, count, '2', (node) => manager.nodeUpdated(node)),
     delete: await timed(pauses, count, '2', (node) => manager.nodeDeleted(node)),
   };
-  // 3 addresses and the node appear and go; the update is told to the handler alone.
+  // 3 addresses and the node are added and deleted; only the handler receives the update.
   expect('changes told', told, count * 9);
   return result;
 }

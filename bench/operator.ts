@@ -23,11 +23,11 @@ import { type ClusterSize, NAMESPACE, SLICES } from './operator/kinds.ts';
 import { type OwnWork, ownWorkDuring } from './own-work.ts';
 import { textTable } from './text-table.ts';
 
-/** What {@link benchOperator} measured. The API server has a process of its own; the reader comes after the sync. */
+/** The result of {@link benchOperator}. The API server has a separate process; the reader starts after the sync. */
 export interface OperatorBenchReport {
   readonly services: number;
   readonly nodes: number;
-  /** From the start of the duties until the configuration was written, and with it all keys and canaries. */
+  /** From the start of the duties until the configuration, all keys and canaries were written. */
   readonly sync: OwnWork;
   readonly writesPerSecond: number;
   /** Growth of heap and buffers by the duties, for each key. */
@@ -45,7 +45,7 @@ const API_SERVER = fileURLToPath(new URL('./operator/api-server.js', import.meta
 
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
-/** An API server in a process of its own, with the objects of a cluster. */
+/** An API server in a separate process, with the objects of a cluster. */
 async function startApiServer(size: ClusterSize): Promise<{ access: ClusterAccess; process: ChildProcess }> {
   const child = spawn(process.execPath, [API_SERVER, JSON.stringify(size)], {
     stdio: ['pipe', 'pipe', 'inherit'],
@@ -110,7 +110,7 @@ function render(report: OperatorBenchReport): string {
   ].join('\n');
 }
 
-/** Measures what the producers of a cluster need. Prints a table unless `json` is set. */
+/** Measures the cost of the producers of a cluster. Prints a table unless `json` is set. */
 export async function benchOperator({
   n: services = 10_000,
   json = false,

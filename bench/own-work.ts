@@ -1,9 +1,9 @@
 import { type Delayed, delayDuring } from './loop-delay.ts';
 import { processMs, threadMs } from './thread-clock.ts';
 
-/** What the event loop was held up by, and what of that was work of its own thread, in milliseconds. */
+/** Delays of the event loop, and the CPU time of its thread in them, in milliseconds. */
 export interface OwnWork extends Delayed {
-  /** How much its thread worked between two looks at the loop, 99th percentile: a delay, however busy the machine is. */
+  /** CPU time of the thread between two checks of the loop, 99th percentile: independent of other processes. */
   readonly heldP99: number;
   readonly heldMax: number;
   /** CPU time of all threads of the process. */
@@ -12,10 +12,10 @@ export interface OwnWork extends Delayed {
   readonly peakBytes: number;
 }
 
-/** Interval of looks at the memory: 5 µs each. */
+/** Interval of the reads of the memory, which take 5 µs each. */
 const MEMORY_MS = 20;
 
-/** {@link delayDuring}, with the CPU time that the thread had between two looks, and the memory of the process. */
+/** {@link delayDuring}, with with the CPU time of the thread between two checks, and the memory of the process. */
 export async function ownWorkDuring(work: () => Promise<void>): Promise<OwnWork> {
   const held: number[] = [];
   let last = threadMs();

@@ -8,7 +8,7 @@ import { expect } from './expect.ts';
 import { type KeyWork, keyWorkTable, usedMemory } from './key-work.ts';
 import { ownWorkDuring } from './own-work.ts';
 
-/** What {@link benchPublish} measured. */
+/** The result of {@link benchPublish}. */
 export interface PublishBenchReport {
   readonly keys: number;
   readonly rows: readonly KeyWork[];
@@ -37,7 +37,7 @@ function pair(i: number, round: number): IPIdentityPair {
   };
 }
 
-/** A publisher with a client and a session of its own: a process. */
+/** A publisher with a separate client and session, like a process. */
 class Publisher {
   readonly backend: EtcdBackend;
   readonly publisher: ClusterPublisher;
@@ -67,7 +67,7 @@ class Publisher {
     await this.#landed();
   }
 
-  /** Resolves when another client's delete of all keys is repaired. */
+  /** Resolves when all keys are restored after another client has deleted them. */
   async putBack(keys: number): Promise<void> {
     const { ip } = this.publisher.status().resources;
     while (this.publisher.status().resources.ip.writes < ip.writes + keys) await pause();
@@ -92,7 +92,7 @@ function render({ keys, rows, bytesPerKey, idleRequests }: PublishBenchReport): 
   ].join('\n');
 }
 
-/** Measures what publishing a large cluster costs its publisher. Prints a table unless `json` is set. */
+/** Measures the cost of publishing a large cluster for its publisher. Prints a table unless `json` is set. */
 export async function benchPublish({
   n: keys = 1_000_000,
   json = false,

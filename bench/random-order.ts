@@ -1,6 +1,6 @@
 /**
- * A fixed random order of the numbers 0 to size − 1, worked out number by number: a permutation of the next power
- * of two, walked until it lands inside. Needs no memory; two seeds give two unrelated orders.
+ * A fixed random order of the numbers 0 to size − 1, computed number by number: a permutation of the next power
+ * of two, repeated until the number is below size. Uses no memory; two seeds result in two unrelated orders.
  */
 export class RandomOrder {
   readonly size: number;
@@ -16,7 +16,7 @@ export class RandomOrder {
     this.#seed = seed;
   }
 
-  /** The number at place `index` of the order. */
+  /** Returns the number at position `index` of the order. */
   at(index: number): number {
     let value = index;
     do value = this.#permute(value);
@@ -24,7 +24,7 @@ export class RandomOrder {
     return value;
   }
 
-  /** Steps that can each be undone: a multiplication by an odd number, and a shift folded in. */
+  /** Invertible steps: a multiplication by an odd number, and a xor with a shift. */
   #permute(value: number): number {
     const half = this.#bits >>> 1;
     for (let round = 1; round <= 4; round++) {

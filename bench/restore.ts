@@ -14,13 +14,13 @@ import { ServiceCache } from '../src/servicecache/service-cache.ts';
 import { expect } from './expect.ts';
 import { type Delayed, delayDuring } from './loop-delay.ts';
 
-/** Budgets at 1,000,000 entries: bytes on disk, what holds up the loop, and until it answers again. */
+/** Budgets at 1,000,000 entries: bytes on disk, event-loop delay, and time until the first answer. */
 const BUDGET = { bytes: 80, stallMs: 5, readMs: 3_000 } as const;
 
 const CLUSTER = 'own';
 const NODES = 1_000;
 
-/** How long something took, and the CPU time of the process meanwhile: hardly hurt by a busy machine. */
+/** A duration, and the CPU time of the process during it, on which other processes have little effect. */
 interface Timed extends Delayed {
   readonly cpuMs: number;
 }
@@ -32,7 +32,7 @@ async function measured(work: () => Promise<void>): Promise<Timed> {
   return { ...delayed, cpuMs: Math.round((user + system) / 1000) };
 }
 
-/** What {@link benchRestore} measured. */
+/** The result of {@link benchRestore}. */
 export interface RestoreBenchReport {
   readonly entries: number;
   readonly bytesPerEntry: number;
@@ -72,7 +72,7 @@ function filled(entries: number): CheckpointEngines {
   return known;
 }
 
-/** Takes the time of each step. */
+/** Measures each step. */
 function* timed(sections: Iterator<Section>, onStep: (ms: number) => void): Generator<Section, void, void> {
   for (;;) {
     const begun = performance.now();
@@ -83,7 +83,7 @@ function* timed(sections: Iterator<Section>, onStep: (ms: number) => void): Gene
   }
 }
 
-/** Measures writing and reading a checkpoint. Prints a table unless `json` is set. */
+/** Measures the write and the read of a checkpoint. Prints a table unless `json` is set. */
 export async function benchRestore({
   n = 1_000_000,
   json = false,

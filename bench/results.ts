@@ -9,21 +9,21 @@ import type { IPCacheReport } from './ipcache/report.ts';
 import { renderIPCache } from './ipcache/table.ts';
 import { short, textTable } from './text-table.ts';
 
-// results.js [NAME…] [--runs N] [--largest]: runs the named benches, or all, and writes what they say in the place of what
-// bench/RESULTS.md has of them, after each. Progress goes to stderr; all take half an hour, and with ten million entries, which
-// want 14 GiB of free memory, a good deal more.
+// results.js [NAME…] [--runs N] [--largest]: runs the named benches, or all, and replaces their sections in bench/RESULTS.md,
+// after each. Prints progress on stderr. All benches take half an hour, and much longer with ten million entries, which require
+// 14 GiB of free memory.
 
 const FILE = fileURLToPath(new URL('../../bench/RESULTS.md', import.meta.url));
-/** Runs of the ipcache bench, each in a process of its own. */
+/** Runs of the ipcache bench, each in a separate process. */
 const { values, positionals } = parseArgs({
   options: { largest: { type: 'boolean', default: false }, runs: { type: 'string', default: '3' } },
   allowPositionals: true,
 });
 const RUNS = Number(values.runs);
-/** Peers are measured with fewer entries: the slowest needs a minute for a round of a million. */
+/** Peers are measured with fewer entries, because the slowest takes a minute for a round of a million. */
 const PEER_ENTRIES = 100_000;
 
-/** Sizes beside the million of {@link RUNS}. */
+/** Sizes in addition to the million of {@link RUNS}. */
 const SIZES: readonly number[] = [10_000, 100_000];
 const LARGEST = 10_000_000;
 
@@ -38,7 +38,7 @@ async function outputOf(name: string, options: BenchOptions): Promise<string> {
   return output;
 }
 
-/** Ratios of every run beside each other, so that a reader sees how far they can be trusted. */
+/** Returns a table with the ratios of all runs, which shows their variation. */
 function ratiosOfRuns(reports: readonly IPCacheReport[]): string {
   const names = Object.keys(reports[0]?.rows ?? {}).filter((name) =>
     reports.every(({ rows }) => name in rows),
@@ -54,7 +54,7 @@ async function ipcacheReport(options: { readonly n?: number } = {}): Promise<IPC
   return JSON.parse(await outputOf('ipcache', { ...options, json: true, peers: false })) as IPCacheReport;
 }
 
-/** Ratios of every size, as far as it has them. */
+/** Returns a table with the ratios of every size, if measured. */
 function ratiosOfSizes(reports: readonly IPCacheReport[]): string {
   const names = [...new Set(reports.flatMap(({ rows }) => Object.keys(rows)))];
   const rows = names
@@ -82,7 +82,7 @@ async function ipcacheSection(): Promise<string> {
   return `${renderIPCache(first)}${ratios}\n### Sizes\n\n${ratiosOfSizes(sizes)}\n### Beside its peers\n\n${peers}`;
 }
 
-/** Output that has no tables of its own keeps its columns in a fence. */
+/** Output without Markdown tables is put into a code block. */
 function asMarkdown(output: string): string {
   return output.includes('\n| ') ? output : `\`\`\`text\n${output.trimEnd()}\n\`\`\``;
 }
@@ -98,20 +98,20 @@ function machine(): string {
   ].join('\n');
 }
 
-/** What the file has of each bench; nothing while there is none. */
+/** Returns the sections of the file by bench; empty if there is no file. */
 function sectionsOfFile(): Map<string, string> {
   let text = '';
   try {
     text = readFileSync(FILE, 'utf8');
   } catch {
-    // it is written for the first time
+    // the file does not exist yet
   }
   const [, ...sections] = text.split(/^## /m);
   return new Map(sections.map((section) => [section.split('\n')[0] ?? '', `## ${section.trim()}`]));
 }
 
 function write(sections: ReadonlyMap<string, string>): void {
-  const names = new Set([...Object.keys(BENCHES), ...sections.keys()]); // what no bench writes comes last, as it was
+  const names = new Set([...Object.keys(BENCHES), ...sections.keys()]); // other sections come last, unchanged
   const texts = [...names].flatMap((name) => sections.get(name) ?? []);
   writeFileSync(
     FILE,

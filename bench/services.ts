@@ -6,33 +6,33 @@ import { createService, type Service, type ServicePort } from '../src/servicecac
 import { ServiceCache } from '../src/servicecache/service-cache.ts';
 import type { ServiceID } from '../src/servicecache/service-id.ts';
 
-/** What to measure, and how to say it. */
+/** Parameters of the bench. */
 export interface ServiceBenchOptions {
-  /** How many services the rows named "of n" cycle through, so that the caches of the CPU do not help; default 5,000. */
+  /** Number of services in the rows "of n", which exceed the caches of the CPU; default 5,000. */
   readonly n?: number | undefined;
-  /** Measures only the rows whose text contains this. */
+  /** Measures only rows whose text contains this. */
   readonly only?: string | undefined;
-  /** Prints nothing when true: the caller shows the result. */
+  /** If true, prints nothing: the caller prints the result. */
   readonly json?: boolean | undefined;
 }
 
-/** One row: what, how long, and what its budget allows. */
+/** One row: operation, time and budget. */
 export interface ServiceBenchRow {
   readonly what: string;
   /** Microseconds per operation: the median over the chunks of all warm runs. */
   readonly micros: number;
-  /** The same of the fastest tenth of the chunks: near to what a machine with nothing else to do would show. */
+  /** The same for the fastest tenth of the chunks, which is close to the result on an idle machine. */
   readonly best: number;
   readonly budget?: number | undefined;
 }
 
 const SLICE_SIZE = 100;
 const RUNS = 6;
-/** At least so many operations for each row, in several runs. */
+/** Minimum number of operations for each row, in several runs. */
 const OPERATIONS = 12_000;
 const TCP = 6;
 
-/** A string that is no slice of another and has no hash yet, as if it had just been parsed. */
+/** Returns a string that is not a slice of another and has no hash yet, as if it had just been parsed. */
 function fresh(text: string): string {
   return Buffer.from(text).toString('latin1');
 }
@@ -81,7 +81,7 @@ function sliceOf(
   return { service: idOf(index), name: fresh(name), backends, notReady: ImmutableMap() };
 }
 
-/** The offer of a remote cluster as its decoder gives it: native maps, nothing shared. */
+/** The offer of a remote cluster as its decoder returns it: native maps, nothing shared. */
 function offerOf(index: number, cluster: string, first: number, size: number, port = 8080): ClusterService {
   const backends = new Map<string, ReadonlyMap<string, { port: number; protocol: number }>>();
   for (let i = 0; i < size; i++) {
@@ -111,28 +111,28 @@ function cacheWithListener(): ServiceCache {
   return cache;
 }
 
-/** What to time. */
+/** The measured work. */
 interface Scenario {
   readonly what: string;
   readonly budget?: number | undefined;
   readonly operations: number;
-  /** Makes the state of a run; what it returns makes the input of one operation, and the call to time. */
+  /** Creates the state of a run. The result creates the input of one operation, and the measured call. */
   prepare(run: number): (operation: number) => () => void;
 }
 
 /**
- * Operations that are timed in one piece. Their inputs are made just before, as an input is decoded just before it
+ * Operations that are measured in one piece. Their inputs are created just before, as an input is decoded just before it
  * is applied: so few that they are still in the caches of the CPU.
  */
 const CHUNK = 20;
 
-/** The value below which that share of the values lies. */
+/** Returns the quantile of the values. */
 function quantile(values: readonly number[], share: number): number {
   const sorted = [...values].sort((a, b) => a - b);
   return sorted[Math.floor(sorted.length * share)] ?? Number.NaN;
 }
 
-/** Microseconds per operation of each chunk of one run. */
+/** Returns the microseconds per operation of each chunk of one run. */
 function timeRun(scenario: Scenario, run: number): readonly number[] {
   const prepared = scenario.prepare(run);
   const times: number[] = [];
@@ -145,7 +145,7 @@ function timeRun(scenario: Scenario, run: number): readonly number[] {
   return times;
 }
 
-/** The median over the chunks of all runs but the first third, which warms up: robust against a busy machine. */
+/** Returns the median over the chunks of all runs without the first third, which warms up. It is robust against other load. */
 function measure(scenario: Scenario): ServiceBenchRow {
   const runs = Math.max(RUNS, Math.ceil(OPERATIONS / scenario.operations));
   const times = Array.from({ length: runs }, (_, run) => timeRun(scenario, run));
@@ -154,7 +154,7 @@ function measure(scenario: Scenario): ServiceBenchRow {
   return { what, micros: quantile(warm, 0.5), best: quantile(warm, 0.1), budget };
 }
 
-/** Makes a value on its first use and keeps it: building it anew for each run would measure the collector. */
+/** Creates a value on its first use and keeps it, because a new one for each run would measure the collector. */
 function once<T>(make: () => T): () => T {
   let made: { readonly value: T } | undefined;
   return () => {
@@ -163,7 +163,7 @@ function once<T>(make: () => T): () => T {
   };
 }
 
-/** For orientation: what a native map costs in the same run. */
+/** For orientation: the cost of a native map in the same run. */
 function baselineScenario(n: number): Scenario {
   return {
     what: 'Map.set of a fresh key, for orientation',
@@ -180,7 +180,7 @@ function baselineScenario(n: number): Scenario {
   };
 }
 
-/** So few services that all of it stays in the caches of the CPU, as in the benchmarks that the budgets are from. */
+/** So few services that they stay in the caches of the CPU, as in the benchmarks of the budgets. */
 const HOT = 200;
 
 /** The rows with a budget: services of 10 backends, `n` of them in turn. */
@@ -240,7 +240,7 @@ function budgetScenarios(n: number): readonly Scenario[] {
   ];
 }
 
-/** One service of `size` backends in slices of 100, and what a change of one slice costs. */
+/** One service of `size` backends in slices of 100, and the cost of a change of one slice. */
 function sizeScenarios(size: number): readonly Scenario[] {
   const slices = size / SLICE_SIZE;
   const filledWith = (fields: Partial<Service>): ServiceCache => {
@@ -292,7 +292,7 @@ function sizeScenarios(size: number): readonly Scenario[] {
   ];
 }
 
-/** A service that 250 clusters share, 40 backends each, and what a change of one cluster's offer costs. */
+/** A service that 250 clusters share, 40 backends each, and the cost of a change of the offer of one cluster. */
 function meshScenario(): Scenario {
   const [clusters, size] = [250, 40];
   const filled = once(() => {
@@ -326,8 +326,8 @@ function show(row: ServiceBenchRow): string {
 }
 
 /**
- * What the service cache costs: the rows with a budget, and the cost of a change against the size of the
- * service. Parsing and decoding are not timed; every string is fresh; one listener counts.
+ * Measures the service cache: the rows with a budget, and the cost of a change by the size of the
+ * service. Parsing and decoding are not measured; every string is fresh; one listener counts.
  */
 export async function benchServices(options: ServiceBenchOptions = {}): Promise<readonly ServiceBenchRow[]> {
   const { n = 5_000, json = false, only = '' } = options;

@@ -3,18 +3,18 @@ import { FreshStrings } from '../fresh-strings.ts';
 import { RandomOrder } from '../random-order.ts';
 
 /**
- * Which keys there are, and in which order: bare IPv4, with a tenth of full-length CIDRs among them, or IPv6, all in
- * random order; `sorted` and `ipv6Sorted` by text, as a kvstore lists them; `reordered` is bare IPv4 where everything
- * after the insertion comes in another random order; `sparse` is bare IPv4 without neighbours.
+ * The keys and their order: bare IPv4, with a tenth of full-length CIDRs, or IPv6, all in random order; `sorted` and `ipv6Sorted`
+ * by text, as a kvstore lists them; `reordered` is bare IPv4 whose later operations use another random order; `sparse` is bare
+ * IPv4 without neighbours.
  */
 export type EntryKind = 'ipv4' | 'shadowed' | 'ipv6' | 'sorted' | 'ipv6Sorted' | 'reordered' | 'sparse';
 
-/** Which entry comes at which place. */
+/** Returns the entry at a position. */
 interface Order {
   at(place: number): number;
 }
 
-/** A piece of the workload, as if it had just been decoded. */
+/** A part of the workload, with fresh strings. */
 export interface EntryChunk {
   readonly keys: readonly string[];
   readonly claims: readonly Claim[];
@@ -22,11 +22,11 @@ export interface EntryChunk {
 
 const IDENTITIES = 5000; // identity of entry i = i mod 5000
 const NAMESPACES = 200;
-/** One key in ten is the CIDR over the endpoint that it follows in the list of all entries. */
+/** One key in ten is the full-length CIDR of the previous endpoint in the list of all entries. */
 const SHADOW_EVERY = 10;
-/** 10.0.0.0/8 is what there is room for. */
+/** Maximum number of entries: the size of 10.0.0.0/8. */
 const MOST_ADDRESS_BITS = 24;
-/** Of sparse addresses: the lower half of all, so that next to none has a neighbour in its /26. */
+/** Sparse addresses: the lower half of all, so that almost none has a neighbour in its /26. */
 const SPARSE_BITS = 30;
 
 function ipv4(word: number): string {
@@ -38,7 +38,7 @@ function ipv6(word: number): string {
   return `fd00:10:0:${((word >>> 8) + 1).toString(16)}::${((word & 255) + 1).toString(16)}`;
 }
 
-/** The numbers 0 to `n` − 1 by their texts. A blank sorts before all that texts have; to sort by a function takes minutes. */
+/** Returns the numbers 0 to `n` − 1 by their texts. A blank sorts before all other characters; a sort by a function takes minutes. */
 function sortedOrder(n: number, textOf: (index: number) => string): Order {
   const texts = Array.from({ length: n }, (_, index) => `${textOf(index)} ${index}`).sort();
   const order = Uint32Array.from(texts, (text) => Number(text.slice(text.indexOf(' '))));
@@ -47,13 +47,13 @@ function sortedOrder(n: number, textOf: (index: number) => string): Order {
 
 /**
  * `n` entries: pods of nodes that have a /24 each, about half full, with host IP, namespace and pod
- * name. They come in the order of insertion every time, but for `reordered`.
+ * name. They are returned in the order of insertion every time, except for `reordered`.
  */
 export class Entries {
   readonly n: number;
   readonly #kind: EntryKind;
   readonly #addresses: RandomOrder;
-  /** Which entry comes when: the CIDR over an endpoint may come before it. */
+  /** Order of the entries. The CIDR of an endpoint may precede it. */
   readonly #order: Order;
   readonly #laterOrder: Order;
   readonly #inserted: FreshStrings;

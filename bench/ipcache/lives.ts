@@ -39,7 +39,7 @@ async function timeKeys(
   return meter.cost(count);
 }
 
-/** Times look-ups and checks how many found something. */
+/** Measures look-ups and checks the number of hits. */
 async function timeReads(
   pauses: PauseLog,
   chunks: Iterable<readonly string[]>,
@@ -55,8 +55,8 @@ async function timeReads(
 }
 
 /**
- * One life of a subject: it is filled, told the same again, told other identities, asked, and emptied; every step
- * is one row. What it does is checked by its size and, in the plain workload, by what its listener was told.
+ * One life of a subject: it is filled, written again unchanged, written with other identities, read, and emptied; every step is
+ * one row. The result is checked by its size and, in the plain workload, by the changes of its listener.
  */
 export async function timeLife(
   pauses: PauseLog,
@@ -94,7 +94,7 @@ async function timeLeanReads(pauses: PauseLog, entries: Entries, subject: Engine
   return { identityOf, lookupMany };
 }
 
-/** The yardstick: as much of a life as a `Map` is measured by. */
+/** The yardstick: the steps of a life that a `Map` supports. */
 export async function timeMap(pauses: PauseLog, entries: Entries): Promise<Costs> {
   collectGarbage();
   const subject = new NativeMapSubject();
@@ -118,7 +118,7 @@ export async function timeBatches(pauses: PauseLog, entries: Entries): Promise<C
   return { batch256 };
 }
 
-/** Writes of 256 keys in one call; and, one call each, entries that go and come back as others, a tenth of all. */
+/** Writes of 256 keys in one call; and, one call each, deletes and new writes of a tenth of the entries. */
 export async function timeMany(pauses: PauseLog, entries: Entries): Promise<Costs> {
   collectGarbage();
   const subject = new EngineSubject();

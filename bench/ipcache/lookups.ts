@@ -3,7 +3,7 @@ import { formatAddress, formatPrefix } from '../../src/net/format-address.ts';
 import { FreshStrings } from '../fresh-strings.ts';
 import { randomWords } from '../random-order.ts';
 
-/** What the table for longest-prefix match holds; see {@link Lookups}. */
+/** The content of the table for longest-prefix match; see {@link Lookups}. */
 export type LookupKind = 'ipv4' | 'shadowed' | 'ipv6';
 
 /** A prefix of the table. */
@@ -12,7 +12,7 @@ interface Net {
   readonly length: number;
 }
 
-/** Which bits of an address are random, for each word; the others are the same everywhere. */
+/** The random bits of an address, for each word; the others are constant. */
 interface Space {
   readonly family: Family;
   readonly bits: number;
@@ -42,11 +42,11 @@ const IPV6: Space = {
   mixed: { from: 32, to: 127 },
 };
 
-/** No length covers more than 1/50 of the space: otherwise a handful of short prefixes would leave no miss. */
+/** No length covers more than 1/50 of the space, because a few short prefixes would leave no miss. */
 const COVER = 50;
-/** How many bits up the neighbourhood of a prefix reaches: a /24 for an address, a /16 for a /24. */
+/** Size of the neighbourhood of a prefix in bits: a /24 for an address, a /16 for a /24. */
 const NEIGHBOURHOOD = 8;
-/** Look-ups to repeat in each round: a sample, since they do not change the table; of a small table fewer. */
+/** Number of look-ups in each round: a sample, because they do not change the table; fewer for a small table. */
 const SAMPLE = 20_000;
 const LEAST_SAMPLE = 2000;
 const PREFIXES_PER_LOOKUP = 30;
@@ -95,7 +95,7 @@ export class Lookups {
   readonly #space: Space;
   readonly #random: () => number;
   readonly #known = new Set<number>();
-  /** Lengths that the table has, longest first. */
+  /** Lengths in the table, longest first. */
   readonly #lengths: readonly number[];
   readonly #at: AddressWords;
 
@@ -147,7 +147,7 @@ export class Lookups {
     return nets;
   }
 
-  /** How many prefixes of a length there may be. */
+  /** Returns the maximum number of prefixes of a length. */
   #most(length: number): number {
     const { random } = this.#space;
     const free = random.reduce((sum, word, i) => sum + countBits(word & wordMask(length - 32 * i)), 0);

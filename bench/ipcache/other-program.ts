@@ -1,10 +1,10 @@
 import { readFileSync } from 'node:fs';
 import type { Row } from './report.ts';
 
-/** What another program measured of its own cache: nanoseconds by row name, `n` and `bytesPerEntry`. */
+/** The figures of another program for its own cache: nanoseconds by row name, `n` and `bytesPerEntry`. */
 export type OtherProgram = Readonly<Record<string, number>>;
 
-/** Reads `{"n": …, "fresh": …, "unchanged": …, …, "bytesPerEntry": …}`; what is no number is left out. */
+/** Reads `{"n": …, "fresh": …, "unchanged": …, …, "bytesPerEntry": …}`. Values other than numbers are ignored. */
 export function readOtherProgram(file: string): OtherProgram {
   const content: unknown = JSON.parse(readFileSync(file, 'utf8'));
   if (typeof content !== 'object' || content === null) throw new Error(`${file}: not a JSON object`);
@@ -12,7 +12,7 @@ export function readOtherProgram(file: string): OtherProgram {
   return Object.fromEntries(numbers);
 }
 
-/** How many times faster, or smaller, we are, for each row that both have. By the clock on the wall, as others measure. */
+/** Returns the other program's figure divided by ours, for each common row, in wall time, as others measure. */
 export function timesFaster(
   other: OtherProgram,
   { rows, bytesPerEntry }: { readonly rows: Readonly<Record<string, Row>>; readonly bytesPerEntry: number },

@@ -12,7 +12,7 @@ import { bytesPerEntry } from './memory.ts';
 import type { PeerReport, Row } from './report.ts';
 import { rowsOf } from './rows.ts';
 
-/** Peers need up to two kilobytes and ten microseconds an entry: more would tell nothing new. */
+/** Peers need up to two kilobytes and ten microseconds per entry, so more entries are not measured. */
 const MOST_ENTRIES = 1_000_000;
 /** The npm trie needs some 30 µs and kilobytes to add a prefix. */
 const MOST_IN_TRIE = 100_000;
@@ -48,7 +48,7 @@ async function npmTrie(pauses: PauseLog, most: number, rounds: number): Promise<
   return { n, rounds, bytesPerEntry: undefined, rows };
 }
 
-/** The peers, by the workloads of the engine as far as they know them, each beside a `Map` of its own. */
+/** Measures the peers by the workloads of the engine that they support, each compared with a separate `Map`. */
 export async function measurePeers(
   pauses: PauseLog,
   most: number,

@@ -12,16 +12,16 @@ const WRITES: ReadonlySet<string> = new Set([
   'mapSet',
 ]);
 
-/** What rows of work in the order of texts end with; their yardsticks do, too. */
+/** Suffix of rows in the order of texts, and of their yardsticks. */
 export const SORTED = 'Sorted';
 
-/** Which rows of the same rounds are the yardsticks. */
+/** The rows of the same rounds that are yardsticks. */
 export interface Yardsticks {
   readonly writes: string;
   readonly reads: string;
 }
 
-/** Medians over the rounds, and their ratios to the medians of the yardsticks. */
+/** Returns the medians over the rounds, and their ratios to the medians of the yardsticks. */
 export function rowsOf(rounds: readonly Costs[], yardsticks: Yardsticks): Record<string, Row> {
   const median = (name: string): ReturnType<typeof medianCost> =>
     medianCost(rounds.flatMap((costs) => costs[name] ?? []));

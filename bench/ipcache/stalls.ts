@@ -8,17 +8,17 @@ import { threadMs } from '../thread-clock.ts';
 import type { Entries } from './entries.ts';
 import type { Stall } from './report.ts';
 
-/** An operation that takes longer may have met a pause of the collector. */
+/** A longer operation may include a pause of the collector. */
 const SUSPICIOUS_MS = 0.03;
 
 interface Suspect {
   readonly start: number;
   readonly end: number;
-  /** So much of it the thread had the CPU. */
+  /** CPU time of the thread in it. */
   readonly cpuMs: number;
 }
 
-/** Times every single operation and remembers the longest. */
+/** Measures every single operation and keeps the longest. */
 class StallWatch {
   readonly #durations: Float64Array;
   #count = 0;
@@ -54,7 +54,7 @@ class StallWatch {
   }
 }
 
-/** The least time between two readings of the clock, in nanoseconds. */
+/** Returns the minimum time between two readings of the clock, in nanoseconds. */
 export function timerResolution(): number {
   let least = Number.POSITIVE_INFINITY;
   for (let i = 0; i < 10_000; i++) {
@@ -92,7 +92,7 @@ async function watchDeletes(pauses: PauseLog, entries: Entries, cache: IPCache):
   return watch.stall(pauses);
 }
 
-/** The longest single operations in one more life of an engine, and of a `Map` beside it. */
+/** Returns the longest single operations in another life of an engine, and of a `Map`. */
 export async function measureStalls(pauses: PauseLog, entries: Entries): Promise<Record<string, Stall>> {
   const { n } = entries;
   collectGarbage();

@@ -6,12 +6,12 @@ import { SORTED } from './rows.ts';
 interface Line {
   readonly name: string;
   readonly what: string;
-  /** What the budget allows, as a multiple of the yardstick; or of the plain row, where it is stated so. */
+  /** The budget, as a multiple of the yardstick, or of the plain row if stated so. */
   readonly budget?: number;
-  /** The same for work in the order of texts. */
+  /** The budget for work in the order of texts. */
   readonly sorted?: number;
   readonly of?: 'yardstick' | 'plain row';
-  /** What the Go original needs, 1.8.11 / 1.17-dev, one core of such a machine, 1,000,000 entries. */
+  /** The cost in the Go original, 1.8.11 / 1.17-dev, one core of the same kind of machine, 1,000,000 entries. */
   readonly go?: string;
 }
 
@@ -54,7 +54,7 @@ function inTextOrder(lines: readonly Line[]): readonly Line[] {
   }));
 }
 
-/** The rows of another workload, which may cost `factor` times what the plain ones may; any cost without it. */
+/** Returns the rows of another workload, whose budget is `factor` times that of the plain ones; without `factor`, they have none. */
 function variant(prefix: string, suffix: string, factor?: number): readonly Line[] {
   return [...WRITES, ...READS, ...inTextOrder([...WRITES, ...READS])].map(({ name, what, budget }) => ({
     name: `${prefix}.${name}`,
@@ -83,7 +83,7 @@ const LINES: readonly Line[] = [
 
 const BYTES_BUDGET = 56;
 
-/** What a single operation may take, pauses of the garbage collector and of the machine aside. */
+/** The budget of a single operation, without pauses of the garbage collector and of the machine. */
 const WORK_BUDGET_MS = 2;
 
 function verdict(row: Row, { budget, of = 'yardstick' }: Line): readonly string[] {
@@ -170,7 +170,7 @@ function otherProgramTable({ otherProgram }: IPCacheReport): string {
   return `\n${textTable(head, rows)}`;
 }
 
-/** The report for people, in Markdown. */
+/** Returns the report in Markdown. */
 export function renderIPCache(report: IPCacheReport): string {
   const { n, rounds, bytesPerEntry, bytesPerEntryIPv6, mapBytesPerEntry, timerNs } = report;
   const memory = bytesPerEntry <= BYTES_BUDGET ? 'ok' : 'over';

@@ -7,7 +7,7 @@ import { type Delayed, delayDuring } from '../loop-delay.ts';
 import { collectGarbage } from '../meter.ts';
 import type { Entries } from './entries.ts';
 
-/** Every second entry is this writer's. */
+/** The writer of every second entry. */
 const WRITER = { source: 'clustermesh', owner: 'baltic' } as const;
 
 function newGate(): TurnGate {
@@ -34,7 +34,7 @@ function ownedBy(claim: Claim): Claim {
   return { ...claim, ...WRITER };
 }
 
-/** Goes through a reader's first batch as a patient consumer does. */
+/** Reads the first batch of a reader like a slow consumer. */
 async function resync(cache: IPCache): Promise<void> {
   const gate = newGate();
   const left = new AbortController();
@@ -47,7 +47,7 @@ async function resync(cache: IPCache): Promise<void> {
   }
 }
 
-/** What takes stock of a full cache, or takes away half of it, while an event loop turns. */
+/** Measures snapshots of a full cache, and the withdrawal of half of it, in the turns of an event loop. */
 export async function measureTurns(entries: Entries): Promise<Record<string, Delayed>> {
   collectGarbage();
   const cache = new IPCache();

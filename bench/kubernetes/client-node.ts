@@ -15,7 +15,7 @@ import { ipOfEndpoint } from './ip-of-endpoint.ts';
 type Held = Informer<KubernetesObject> & ObjectCache<KubernetesObject>;
 type Kind = (typeof KINDS)['endpoints' | 'slices'];
 
-/** The informers of `@kubernetes/client-node`; they list from the server's memory, as ours do. */
+/** The informers of `@kubernetes/client-node`; they list from the memory of the server, like ours. */
 export const follow: Follow = ({ server, ca, token }) => {
   const config = new KubeConfig();
   config.loadFromClusterAndUser(
@@ -44,7 +44,7 @@ export const follow: Follow = ({ server, ca, token }) => {
       const hear = (object: KubernetesObject): void => onIP(ipOfEndpoint(object));
       informers.endpoints.on('add', hear);
       informers.endpoints.on('update', hear);
-      // Resolves when it has listed, and has begun to watch.
+      // Resolves when it has listed and started to watch.
       await Promise.all(Object.values(informers).map((informer) => informer.start()));
     },
     counts: () => [

@@ -26,7 +26,7 @@ export class Cluster {
   static async start(endpoints: number, services: number): Promise<Cluster> {
     const cluster = new Cluster(await RealApiServer.start());
     await cluster.server.serve({ ...KINDS.endpoints, kind: 'CiliumEndpoint' });
-    // Objects that are put into etcd need none; those that are changed do.
+    // Objects that are written into etcd need no CRD; those that are changed through the API server do.
     await new ApiUser(cluster.server.transport, NAMESPACES).create(endpointName(0).namespace);
     await cluster.put(Array.from({ length: endpoints }, (_, n) => ciliumEndpoint(n)));
     await cluster.put(Array.from({ length: services }, (_, n) => service(n)));
@@ -34,7 +34,7 @@ export class Cluster {
     return cluster;
   }
 
-  /** How it is reached. */
+  /** The access to it. */
   get access(): { readonly server: string; readonly ca: string } {
     const { server, ca } = this.server.access;
     if (ca === undefined || !('file' in ca)) throw new Error('no file of an authority');
@@ -53,8 +53,8 @@ export class Cluster {
   }
 
   /**
-   * Straight into etcd. One in a transaction: those of one would share a version, and of these an API server that resumes
-   * its own watch in between loses the rest.
+   * Writes directly into etcd, one object per transaction, because objects of one transaction have the same version, and an API
+   * server that resumes its own watch among them loses the others.
    */
   async put(objects: readonly StoredObject[]): Promise<void> {
     const left = objects.values();

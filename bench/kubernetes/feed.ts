@@ -6,7 +6,7 @@ import { ServiceCache } from '../../src/servicecache/service-cache.ts';
 import { clientOf } from './access.ts';
 import type { Follow } from './following.ts';
 
-/** Into the engines, as the agent does it. */
+/** Follows into the engines, like the agent. */
 export const follow: Follow = (task) => {
   const ipcache = new IPCache();
   const services = new ServiceCache({ clusterName: 'own' });

@@ -8,10 +8,10 @@ import type { FollowerName, FollowerReport, FollowerTask } from './protocol.ts';
 
 const FOLLOWER = fileURLToPath(new URL('./follower.js', import.meta.url));
 const CACHE = process.env['XDG_CACHE_HOME'] ?? join(homedir(), '.cache');
-/** Where `client-go/build.sh` puts it. */
+/** The path of the binary of `client-go/build.sh`. */
 const CLIENT_GO = join(CACHE, 'datapath-cache/kube-apiserver-1.20.2/client-go-follower');
 
-/** Who can follow on this machine: client-go where it was built. */
+/** Returns the followers on this machine: client-go if it was built. */
 export const FOLLOWERS: readonly FollowerName[] = [
   ...(['feed', 'reflectors', 'client-node'] as const),
   ...(existsSync(CLIENT_GO) ? (['client-go'] as const) : []),
@@ -24,7 +24,7 @@ function start(name: FollowerName, task: FollowerTask): ChildProcess {
   return spawn(program, args, { stdio: ['ignore', 'pipe', 'inherit'] });
 }
 
-/** A follower's process, and what it says. */
+/** The process of a follower, and its output. */
 export class FollowerProcess {
   readonly #process: ChildProcess;
   readonly #reports = new Map<string, FollowerReport>();

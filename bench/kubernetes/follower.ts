@@ -3,7 +3,7 @@ import { ownWorkDuring } from '../own-work.ts';
 import type { Follow } from './following.ts';
 import type { FollowerReport, FollowerTask, NodeFollowerName, Part } from './protocol.ts';
 
-// node --expose-gc follower.js NAME TASK: follows an API server until it is killed, and says what that took.
+// node --expose-gc follower.js NAME TASK: follows an API server until it is killed, and prints the costs.
 
 const FOLLOW: Readonly<Record<NodeFollowerName, () => Promise<{ readonly follow: Follow }>>> = {
   feed: () => import('./feed.ts'),

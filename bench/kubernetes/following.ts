@@ -2,16 +2,16 @@ import type { FollowerTask } from './protocol.ts';
 
 /** Follows CiliumEndpoints, services and their slices. */
 export interface Following {
-  /** Resolves when all that there is has been applied. `onIP` is told the address of each endpoint, as it comes. */
+  /** Resolves when all existing objects are applied. `onIP` receives the address of each endpoint as it arrives. */
   sync(onIP: (ip: string) => void): Promise<void>;
-  /** CiliumEndpoints, services and slices that it has. */
+  /** Number of CiliumEndpoints, services and slices in it. */
   counts(): readonly [endpoints: number, services: number, slices: number];
 }
 
-/** Makes one; each is in a file of its own, so that a process loads no other's code. */
+/** Creates one. Each is in a separate file, so that a process loads only its code. */
 export type Follow = (task: FollowerTask) => Following;
 
-/** What is followed, as an API server of 1.20 has it. */
+/** The followed kinds, as served by an API server of 1.20. */
 export const KINDS = {
   endpoints: { group: 'cilium.io', version: 'v2', plural: 'ciliumendpoints' },
   services: { group: '', version: 'v1', plural: 'services' },

@@ -1,6 +1,6 @@
 import { isObject } from '../../src/net/fields.ts';
 
-/** The IPv4 address of a CiliumEndpoint. */
+/** Returns the IPv4 address of a CiliumEndpoint. */
 export function ipOfEndpoint(endpoint: unknown): string {
   const status = isObject(endpoint) ? endpoint['status'] : undefined;
   const networking = isObject(status) ? status['networking'] : undefined;

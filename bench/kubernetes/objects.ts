@@ -1,4 +1,4 @@
-/** How a kube-apiserver keeps an object in etcd: JSON will do for kinds of its own, too. */
+/** Encodes an object for etcd, like a kube-apiserver, which reads JSON for built-in kinds, too. */
 export interface StoredObject {
   readonly key: string;
   readonly object: object;
@@ -19,7 +19,7 @@ function namespaceOf(n: number): string {
   return `team-${n % TEAMS}`;
 }
 
-/** Where the pod of a CiliumEndpoint is, before it has moved. */
+/** Returns the first address of the pod of a CiliumEndpoint. */
 export function podAddress(n: number): string {
   return `10.${(n >> 16) & 255}.${(n >> 8) & 255}.${n & 255}`;
 }
@@ -32,7 +32,7 @@ export function endpointName(n: number): { readonly namespace: string; readonly 
   };
 }
 
-/** A CiliumEndpoint as an agent writes it: some 750 bytes. */
+/** A CiliumEndpoint as an agent writes it: about 750 bytes. */
 export function ciliumEndpoint(n: number, ipv4: string = podAddress(n)): StoredObject {
   const { namespace, name } = endpointName(n);
   const node = `192.168.${(n % 1000) >> 8}.${n % 250}`;

@@ -1,49 +1,49 @@
 import type { LoopDelay } from '../loop-delay.ts';
 
-/** Who follows the API server in Node, each in a process of its own. */
+/** The followers of the API server in Node, each in a separate process. */
 export type NodeFollowerName = 'feed' | 'reflectors' | 'client-node';
 
-/** Who follows the API server. */
+/** The followers of the API server. */
 export type FollowerName = NodeFollowerName | 'client-go';
 
-/** What a follower's process is told, as its argument. */
+/** The argument of the process of a follower. */
 export interface FollowerTask {
   readonly server: string;
   /** File of the authority. */
   readonly ca: string;
   readonly token: string;
-  /** CiliumEndpoints that are to be there. */
+  /** Number of existing CiliumEndpoints. */
   readonly endpoints: number;
-  /** Services, each with a slice, that are to be there. */
+  /** Number of existing services, each with a slice. */
   readonly services: number;
-  /** CiliumEndpoints that are written as fast as they can be, once it is synced. */
+  /** Number of CiliumEndpoints that are written at full speed after the sync. */
   readonly burst: number;
-  /** What their addresses begin with then; nothing had such a one before. */
+  /** Prefix of their new addresses, which no object had before. */
   readonly burstPrefix: string;
-  /** The same for changes of which each is to be reported. */
+  /** The same for changes that are reported one by one. */
   readonly changePrefix: string;
 }
 
-/** How long a follower held up its event loop, in milliseconds. */
+/** Event-loop delay of a follower, in milliseconds. */
 export interface LoopFigures extends LoopDelay {
-  /** How much its thread worked between two looks at the loop, 99th percentile: a delay, however busy the machine is. */
+  /** CPU time of the thread between two checks of the loop, 99th percentile: independent of other processes. */
   readonly heldP99: number;
 }
 
-/** What a follower has needed for one part of its work. */
+/** Costs of a follower for one part of its work. */
 export interface Part {
   readonly ms: number;
-  /** Of its process. */
+  /** CPU time of its process. */
   readonly cpuMs: number;
-  /** The most that was resident so far. */
+  /** Maximum resident memory until now. */
   readonly peakMB: number;
-  /** Left out where there is no event loop. */
+  /** Absent if there is no event loop. */
   readonly loop?: LoopFigures;
 }
 
-/** What a follower's process says: a line of JSON each. */
+/** Messages of the process of a follower: a line of JSON each. */
 export type FollowerReport =
   | { readonly type: 'synced'; readonly part: Part; readonly liveMB: number }
   | { readonly type: 'burst'; readonly part: Part }
-  /** At which wall time it had that change. */
+  /** Wall time at which it had the change. */
   | { readonly type: 'change'; readonly ip: string; readonly at: number };

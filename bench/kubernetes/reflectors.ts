@@ -3,12 +3,12 @@ import { clientOf } from './access.ts';
 import { type Follow, KINDS } from './following.ts';
 import { ipOfEndpoint } from './ip-of-endpoint.ts';
 
-/** What the follower in Go decodes of a CiliumEndpoint. */
+/** The fields of a CiliumEndpoint that the follower in Go decodes. */
 const ENDPOINT: FollowOptions = {
   fields: ['metadata', 'status.identity', 'status.networking', 'status.encryption', 'status.named-ports'],
 };
 
-/** The reflectors alone, which keep all that they hand out. */
+/** The reflectors alone, which keep all delivered objects. */
 export const follow: Follow = (task) => {
   const client = clientOf(task);
   let followed: readonly FollowedResource[] = [];

@@ -1,16 +1,16 @@
 import type { ResourceKind } from '../../src/k8s/resource.ts';
 
-/** What the API server of the bench has. */
+/** Objects of the API server of the bench. */
 export interface ClusterSize {
   readonly services: number;
   readonly nodes: number;
-  /** Of each service, in one slice. */
+  /** Backends of each service, in one slice. */
   readonly backends: number;
 }
 
-/** Where the services are. */
+/** Namespace of the services. */
 export const NAMESPACE = 'bench';
-/** Of {@link NAMESPACE}. */
+/** In {@link NAMESPACE}. */
 export const SERVICES: ResourceKind = { group: '', version: 'v1', plural: 'services' };
 /** One for each service: `<service>-a`. */
 export const SLICES: ResourceKind = { group: 'discovery.k8s.io', version: 'v1', plural: 'endpointslices' };

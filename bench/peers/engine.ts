@@ -3,7 +3,7 @@ import type { Claim } from '../../src/ipcache/types.ts';
 import { CHUNK } from '../fresh-strings.ts';
 import type { PrefixSubject } from './subject.ts';
 
-/** As many claims as a batch of kvstore events usually has. */
+/** Number of claims in a usual batch of kvstore events. */
 const BATCH = 256;
 
 /** The `IPCache` with one listener that counts. */

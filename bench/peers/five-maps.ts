@@ -15,7 +15,7 @@ interface HostKeyPair {
   readonly key: number;
 }
 
-/** A change as the original tells its listeners. */
+/** A change in the form of the original's listeners. */
 export interface FiveMapsChange {
   readonly modification: 'upsert' | 'delete';
   readonly prefix: string;
@@ -32,23 +32,23 @@ function sameMetadata(a: K8sMetadata | undefined, b: K8sMetadata | undefined): b
 }
 
 /**
- * The design of the original, ported as it is: maps keyed by the text of an IP or CIDR, one for each attribute, and
- * prefix lengths with their counts, which the longest match tries one after the other (upstream
- * `pkg/ipcache/ipcache.go`, 1.8; the longest match of 1.17). Single slot; knows no named ports. It has the
- * original's mistakes where endpoints shadow CIDRs.
+ * The design of the original, ported unchanged: maps keyed by the text of an IP or CIDR, one for each attribute, and
+ * prefix lengths with their counts, which the longest match tries one by one (upstream
+ * `pkg/ipcache/ipcache.go`, 1.8; the longest match of 1.17). Single slot, without named ports. It has the
+ * errors of the original if endpoints shadow CIDRs.
  */
 export class FiveMapsSubject implements PrefixSubject {
   readonly #identityOf = new Map<string, Identity>();
   readonly #keysOf = new Map<number, Set<string>>();
   readonly #hostOf = new Map<string, HostKeyPair>();
   readonly #metadataOf = new Map<string, K8sMetadata>();
-  /** How many CIDRs have each length: IPv4 as it is, IPv6 from 256 on. */
+  /** Number of CIDRs of each length: IPv4 from 0, IPv6 from 256 on. */
   readonly #lengths = new Map<number, number>();
   readonly #listener: (change: FiveMapsChange) => void;
   readonly #key: PrefixRegister = prefixRegister();
   told = 0;
 
-  /** `listener` is told of every change; without one, changes are counted in `told`. */
+  /** `listener` receives every change; without one, changes are counted in `told`. */
   constructor(listener?: (change: FiveMapsChange) => void) {
     this.#listener =
       listener ??
@@ -84,7 +84,7 @@ export class FiveMapsSubject implements PrefixSubject {
     for (const key of keys) this.delete(key, 'kvstore');
   }
 
-  /** Whether the source of the claim owns the entry now. */
+  /** Returns true if the source of the claim owns the entry now. */
   upsert(ip: string, claim: Claim): boolean {
     const { identity: newID, source, encryptKey = 0, k8s } = claim;
     const hostIP = claim.hostIP === undefined ? undefined : canonicalAddress(claim.hostIP);
@@ -177,7 +177,7 @@ export class FiveMapsSubject implements PrefixSubject {
     return true;
   }
 
-  /** What is kept of a key, put together from the maps. */
+  /** Returns the attributes of a key, joined from the maps. */
   get(ip: string): (Identity & { readonly host?: HostKeyPair; readonly k8s?: K8sMetadata }) | undefined {
     const identity = this.#identityOf.get(ip);
     if (identity === undefined) return undefined;
@@ -186,7 +186,7 @@ export class FiveMapsSubject implements PrefixSubject {
     return { ...identity, ...(host && { host }), ...(k8s && { k8s }) };
   }
 
-  /** The identity of the longest prefix over an address: the address, then every length in use as text. */
+  /** Returns the identity of the longest prefix of an address: tries the address, then every length in use as text. */
   lookup(ip: string): Identity | undefined {
     const exact = this.#identityOf.get(ip);
     if (exact !== undefined || !parsePrefix(ip, this.#key)) return exact;
@@ -200,7 +200,7 @@ export class FiveMapsSubject implements PrefixSubject {
     return undefined;
   }
 
-  /** Every key with an identity. */
+  /** Yields every key with an identity. */
   keysOf(identity: number): ReadonlySet<string> {
     return this.#keysOf.get(identity) ?? new Set();
   }

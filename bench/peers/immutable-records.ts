@@ -18,7 +18,7 @@ const Entry: ImmutableRecord.Factory<Fields> = ImmutableRecord<Fields>({
   podName: '',
 });
 
-/** An `immutable.Map` of records that tells a counter of each change: the plain way to have free snapshots. */
+/** An `immutable.Map` of records that counts each change: the simplest design with free snapshots. */
 export class ImmutableRecordsSubject implements Subject {
   map: ImmutableMap<string, RecordOf<Fields>> = ImmutableMap();
   told = 0;

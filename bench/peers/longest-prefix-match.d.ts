@@ -1,9 +1,9 @@
-/** As much as the bench uses of a package that has no types. */
+/** The part of an untyped package that the bench uses. */
 declare module 'longest-prefix-match' {
   export default class LongestPrefixMatch<T> {
     readonly length: number;
     addPrefix(prefix: string, payload: T): void;
-    /** What was added under the longest prefix over an address or prefix; empty when there is none. */
+    /** Returns the values of the longest prefix of an address or prefix; empty if there is none. */
     getMatch(prefix: string): T[];
   }
 }

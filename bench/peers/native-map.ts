@@ -1,7 +1,7 @@
 import type { Claim } from '../../src/ipcache/types.ts';
 import type { Subject } from './subject.ts';
 
-/** A bare `Map` of the same keys and claims: the yardstick. It parses nothing and tells nobody. */
+/** A bare `Map` of the same keys and claims: the yardstick. It parses nothing and has no listeners. */
 export class NativeMapSubject implements Subject {
   readonly map: Map<string, Claim> = new Map();
   readonly told = 0;

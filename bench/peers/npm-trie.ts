@@ -1,8 +1,8 @@
 import LongestPrefixMatch from 'longest-prefix-match';
 
 /**
- * The npm package `longest-prefix-match`: a binary trie, the one for longest matches with values over IPv4 and IPv6 that
- * is kept up. It can only be added to and asked. It reads addresses through text, hence microseconds a call.
+ * The npm package `longest-prefix-match`: a binary trie, the only maintained package for longest matches with values over IPv4
+ * and IPv6. It supports only inserts and look-ups. It parses addresses from text, which takes microseconds per call.
  */
 export class NpmTrieSubject {
   readonly #trie = new LongestPrefixMatch<number>();

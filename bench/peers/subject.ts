@@ -1,21 +1,21 @@
 import type { Claim } from '../../src/ipcache/types.ts';
 
 /**
- * Something that keeps what is known of IPs: the engine, or a peer to compare it with. Work comes in arrays, so that
- * each subject has loops of its own, which V8 compiles for it alone.
+ * A cache of IPs: the engine, or a peer for comparison. Work is passed in arrays, so that each subject has its own loops, which
+ * V8 compiles separately.
  */
 export interface Subject {
   readonly size: number;
-  /** How many changes its listener was told, where it has one. */
+  /** Number of changes that its listener received, if it has one. */
   readonly told: number;
   upsertAll(keys: readonly string[], claims: readonly Claim[]): void;
-  /** Looks every key up exactly and says how many were there. */
+  /** Looks up every key exactly and returns the number of hits. */
   getAll(keys: readonly string[]): number;
   deleteAll(keys: readonly string[]): void;
 }
 
 /** A subject that finds the longest prefix of an address. */
 export interface PrefixSubject extends Subject {
-  /** Looks up the longest match of every address and says how many had one. */
+  /** Looks up the longest match of every address and returns the number of hits. */
   matchAll(addresses: readonly string[]): number;
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds the follower of client-go from the source tree of the kube-apiserver, which `scripts/apiserver/build.sh --keep` has
-# left. Does nothing, quickly, when it is there and no older than its source. Prints its path.
+# Builds the follower of client-go in the source tree of the kube-apiserver from `scripts/apiserver/build.sh --keep`. If the
+# binary exists and is not older than its source, does nothing. Prints its path.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -16,7 +16,7 @@ if [ ! -e "$work/whole" ]; then
   exit 1
 fi
 
-# Within the tree, whose vendor folder has client-go.
+# Within the tree, because its vendor folder contains client-go.
 folder=$work/gopath/src/k8s.io/kubernetes/cmd/client-go-follower
 rm -rf "$folder"
 mkdir -p "$folder"
