@@ -23,11 +23,30 @@ const PURE = [
   'test/package/bundles.test.ts',
 ];
 
-/** What takes ten seconds and more, the longest first. */
+/**
+ * What takes ten seconds of a processor and more, and what waits long: the longest first, tests that wait before those that
+ * compute.
+ */
 const SLOWEST = [
-  ...['kvstore/etcd/etcd-contract', 'kvstore/chaos/chaos', 'ui/page', 'package/packed', 'operator/etcd/mesh'],
-  ...['datapath/linux/services', 'kvstore/etcd/etcd-auth', 'kvstore/etcd/etcd-auth-changes', 'demo-mesh'],
-  ...['ipcache/laws', 'nodemanager/laws', 'servicecache/laws', 'clustermesh/mesh-laws'],
+  ...['kvstore/etcd/etcd-contract', 'kvstore/chaos/chaos', 'package/packed', 'datapath/linux/services'],
+  ...[
+    'operator/etcd/mesh',
+    'ui/page',
+    'cli/signals',
+    'datapath/linux/paths/kept-equal',
+    'datapath/linux/node-ports',
+  ],
+  ...['demo-mesh', 'kvstore/etcd/etcd-auth', 'kvstore/etcd/etcd-auth-changes', 'kvstore/etcd/etcd-slow-link'],
+  ...[
+    'clustermesh/mesh-laws',
+    'nodemanager/laws',
+    'servicecache/laws',
+    'ipcache/laws',
+    'conformance/ipcache',
+  ],
+  ...['kvstore/allocator/identity-allocator', 'conformance/nodemanager', 'conformance/servicecache'],
+  ...['operator/kvstoremesh/laws', 'ipcache/many', 'conformance/operator', 'k8s/reflector-laws', 'api/fuzz'],
+  ...['cli/output', 'cli/bad-input', 'cli/questions', 'kvstore/stores/sync-store', 'datapath/had'],
 ].map((name) => `/test/${name}.test.ts`);
 
 /**
