@@ -20,7 +20,6 @@ export async function kubernetesAccess(
     if (kubeconfig !== undefined && error.cause instanceof Error && 'syscall' in error.cause)
       throw unreadable('--kubeconfig', kubeconfig, error.cause);
     const advice = kubeconfig === undefined ? '; outside of a pod, set a kubeconfig with --kubeconfig' : '';
-    const fields = error.rejections.map(({ message }) => `\n  ${message}`).join('');
-    throw new InputError(`${messageOf(error)}${advice}${fields}`, { cause: error });
+    throw new InputError(`${messageOf(error)}${advice}`, { cause: error });
   }
 }

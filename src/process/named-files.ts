@@ -1,7 +1,7 @@
 import { readdir, stat } from 'node:fs/promises';
 import { messageOf } from '../base/failure.ts';
 import { openRegularFile } from '../base/regular-file.ts';
-import { readKubeconfig } from '../k8s/rest/kubeconfig.ts';
+import { KubeconfigError, readKubeconfig } from '../k8s/rest/kubeconfig.ts';
 import { loadEtcdConfigFile } from '../kvstore/etcd/etcd-config-file.ts';
 import { ConfigFolder } from './config-folder.ts';
 import { InputError, unreadable } from './input-error.ts';
@@ -47,6 +47,8 @@ async function problemOf(what: string, read: () => Promise<unknown>): Promise<re
     return [];
   } catch (error) {
     if (error instanceof InputError) return [error.message];
+    if (error instanceof KubeconfigError && error.rejections.length > 0)
+      return error.rejections.map(({ message }) => `--kubeconfig ${message}`);
     return [`${what}${messageOf(error)}`];
   }
 }

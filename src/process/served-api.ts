@@ -64,7 +64,8 @@ export class ServedApi {
     try {
       await this.#listen({ socket, tcp, credentials });
     } catch (error) {
-      const why = `cannot serve the API: ${messageOf(error)}`;
+      const remedy = isAddressError(error) ? '; set another address with --listen' : '';
+      const why = `cannot serve the API: ${messageOf(error)}${remedy}`;
       if (!socketIsDefault || socket === undefined || !isForbidden(error))
         throw new InputError(why, { cause: error });
       this.#context.log.warn(`${why}; set another socket with --socket, or none with --no-socket`);
@@ -113,9 +114,14 @@ export class ServedApi {
   }
 }
 
+/** Returns true if a TCP address cannot be used. */
+function isAddressError(error: unknown): boolean {
+  return error instanceof Error && 'port' in error && 'code' in error;
+}
+
 /** Returns true if the folder of the socket may not be written. Returns false for a port that may not be used. */
 function isForbidden(error: unknown): boolean {
-  if (error instanceof Error && 'port' in error) return false;
+  if (isAddressError(error)) return false;
   const code = error instanceof Error && 'code' in error ? error.code : undefined;
   return code === 'EACCES' || code === 'EPERM' || code === 'EROFS';
 }

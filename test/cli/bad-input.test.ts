@@ -321,6 +321,17 @@ describe('unreadable input ends the command with status 1 and names the remedy',
   );
 });
 
+it('an invalid kubeconfig ends the command with each field once', async () => {
+  const folder = temporaryFolder({ config: 'clusters: []\n' });
+  const kubeconfig = join(folder, 'config');
+  const { status, stderr } = await dpcache('agent', '--once', '--kubeconfig', kubeconfig);
+  expect(status).toBe(1);
+  expect(stderr.match(/current-context undefined/g)).toHaveLength(1);
+  const path = join(temporaryFolder({ 'a.yaml': `kubeconfig: ${kubeconfig}\n` }), 'a.yaml');
+  const checked = await dpcache('config', 'check', path);
+  expect(checked.stderr).toBe(`${path}: --kubeconfig ${kubeconfig}: current-context undefined: is missing\n`);
+});
+
 describe('a FIFO in place of a file', () => {
   it.each([
     ['ipcache', 'list', '--manifests'],

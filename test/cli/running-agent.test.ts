@@ -183,6 +183,18 @@ describe('without an agent', () => {
   });
 });
 
+it('an agent whose TCP address is in use ends with status 1 and the remedy', async () => {
+  const taken = createServer().listen(0, '127.0.0.1');
+  onTestFinished(() => void taken.close());
+  await once(taken, 'listening');
+  const { port } = taken.address() as AddressInfo;
+  const { status, stderr } = await dpcache('agent', ...ATLANTIC, '--no-socket', '--listen', String(port));
+  expect({ status, stderr }).toEqual({
+    status: 1,
+    stderr: `dpcache: cannot serve the API: address already in use: 127.0.0.1:${port}; set another address with --listen\n`,
+  });
+});
+
 describe('an agent that is starting', () => {
   it('reports its current step and its reason to wait, in its status and in /readyz', async () => {
     const silent = createServer((socket) => socket.on('error', () => {})).listen(0, '127.0.0.1');
