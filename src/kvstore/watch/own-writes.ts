@@ -24,7 +24,10 @@ export class OwnWrites {
   readonly #puts = new Anchors();
   #deleted: { readonly key: string; readonly revision: number } | undefined;
 
+  /** Records a put. Of the puts of one transaction the first is enough, because the store has all of them or none. */
   put(key: string, value: Uint8Array, revision: number): void {
+    this.#puts.drop(key);
+    if (revision === this.#puts.newest) return;
     this.#puts.put(key, value, revision);
     this.#puts.seal();
   }

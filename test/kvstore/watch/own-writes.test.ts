@@ -1,7 +1,8 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { bytesOfText } from '../../../src/kvstore/codec/bytes.ts';
 import { KvstoreError, type KvstoreErrorCode } from '../../../src/kvstore/session/errors.ts';
 import type { KeyValue } from '../../../src/kvstore/session/transport.ts';
+import { Anchors } from '../../../src/kvstore/watch/anchors.ts';
 import { OwnWrites } from '../../../src/kvstore/watch/own-writes.ts';
 
 type Store = Readonly<Record<string, readonly [modRevision: number, value: string]>>;
@@ -90,4 +91,17 @@ describe('the writes of a client are in its store', () => {
     own.clear();
     expect(await own.areInHistory(() => Promise.reject(new Error('nothing is to be read')))).toBe(true);
   });
+});
+
+it('of one transaction is one put, so that a batch of 100 keys copies one value (regression: 100)', async () => {
+  const seal = vi.spyOn(Anchors.prototype, 'seal');
+  try {
+    const batch = Array.from({ length: 100 }, (_, i) => `key${i}=1@6`);
+    expect(await areShown(['a=1@5', ...batch], { key0: [6, '1'] })).toBe(true);
+    expect(await areShown(['a=1@5', ...batch], { key0: [6, '2'] })).toBe(false);
+    expect(seal).toHaveBeenCalledTimes(4);
+    expect(await areShown(['a=1@5', 'b=1@6', 'a=2@6'], { a: [5, '1'], b: [6, '1'] })).toBe(true);
+  } finally {
+    seal.mockRestore();
+  }
 });
