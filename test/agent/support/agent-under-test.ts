@@ -8,13 +8,13 @@ import { type StateDocument, stateDocument } from '../../../src/client/state-doc
 import { createLog } from '../../../src/process/log.ts';
 import { temporaryFolder } from './temporary-folder.ts';
 
-/** A key as recorded; a value that is no text is written as JSON. */
+/** A key of a recording; a value that is not text is written as JSON. */
 export type TestKey = readonly [store: string, key: string, value: unknown];
 
 /** An agent of cluster `own` in a mesh of these keys and manifests, synced; stopped when the test ends. */
 export interface AgentUnderTest {
   readonly agent: Agent;
-  /** What was not complete after the first sync. */
+  /** Incomplete inputs after the first sync. */
   readonly missing: readonly string[];
   /** Lines of the log. */
   readonly logged: readonly string[];
@@ -39,7 +39,7 @@ export const NO_INPUTS: AgentOptions = {
   manifests: [],
 };
 
-/** Makes one and waits for its first sync. */
+/** Creates one and waits for its first sync. */
 export async function startAgent(
   keys: readonly TestKey[],
   manifests = '',

@@ -5,7 +5,7 @@ interface Due {
   readonly callback: () => void;
 }
 
-/** A clock that stands still until a test moves it. */
+/** A clock that only a test advances. */
 export class FakeClock implements Clock {
   readonly #timers = new Set<Due>();
   #now = Date.UTC(2026, 10, 20, 12);
@@ -29,7 +29,7 @@ export class FakeClock implements Clock {
     return this.#timers.size;
   }
 
-  /** Moves on and runs what is due, in order; promises get their turn after each. */
+  /** Advances the clock and runs due timers, in order; pending promises run after each. */
   async advance(ms: number): Promise<void> {
     const end = this.#now + ms;
     for (;;) {
@@ -45,7 +45,7 @@ export class FakeClock implements Clock {
   }
 }
 
-/** Lets everything run that waits for nothing but its turn. */
+/** Runs everything that waits only for a turn. */
 export async function settle(): Promise<void> {
   for (let i = 0; i < 20; i++) await new Promise((resolve) => setImmediate(resolve));
 }

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { onTestFinished } from 'vitest';
 
-/** A folder with these files, removed when the test ends. Gives its path. */
+/** A folder with these files, removed when the test ends. Returns its path. */
 export function temporaryFolder(files: Readonly<Record<string, string>>): string {
   const folder = mkdtempSync(join(tmpdir(), 'dpcache-'));
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));

@@ -74,7 +74,7 @@ const BODIES = ['', '{"ips":["10.0.0.1"]}', '{"ips":[', '{"ips":[1]}', 'null', '
 const encoded = fc.string({ maxLength: 12, unit: 'binary' }).map((text) => encodeURIComponent(text));
 const raw = fc.string({ maxLength: 12, unit: 'binary-ascii' });
 
-/** One of these, seldom one of those, more seldom anything. */
+/** Mostly one of the first, rarely one of the second, more rarely any text. */
 function mostly(usual: fc.Arbitrary<string>, odd: fc.Arbitrary<string>): fc.Arbitrary<string> {
   return fc.oneof(
     { weight: 30, arbitrary: usual },
@@ -96,7 +96,7 @@ const TARGET = fc
     return `${[path, ...segments].join('/') || '/'}${parameters && `?${parameters}`}`;
   });
 
-/** Requests as bytes: well-formed, or but for one thing, or nothing like a request. */
+/** Requests as bytes: well-formed, with one error, or not a request at all. */
 const REQUEST = mostly(
   fc
     .tuple(
@@ -114,11 +114,11 @@ const REQUEST = mostly(
   fc.string({ maxLength: 200, unit: 'binary' }),
 );
 
-/** Sends bytes and hangs up when something is answered, or when the other side has had its turn. */
+/** Sends bytes and closes the connection after an answer, or after a turn of the other side. */
 async function answerTo(port: number, bytes: string): Promise<string> {
   const socket: Socket = connect(port, '127.0.0.1');
   let text = '';
-  socket.on('error', () => {}); // it may be reset while we write
+  socket.on('error', () => {}); // the server may reset the connection during the write
   socket.on('data', (part: Buffer) => {
     text += part.toString('latin1');
     socket.destroy();
@@ -129,7 +129,7 @@ async function answerTo(port: number, bytes: string): Promise<string> {
   return text;
 }
 
-/** Sends so many requests of all kinds over connections: none is answered with a 5xx, and the server goes on. */
+/** Sends `count` requests of all kinds over connections. None is answered with a 5xx, and the server still works. */
 export async function fuzzServer(requests: number): Promise<void> {
   const world = testApp(undefined, undefined, systemClock);
   const server = new ApiServer({ app: world.app, tcp: { host: '127.0.0.1', port: 0 } });

@@ -16,7 +16,7 @@ import { FakeClock } from '../../agent/support/fake-clock.ts';
 
 const CHECKOUT: Labels = [{ source: 'k8s', key: 'app', value: 'checkout' }];
 
-/** Engines of a cluster `own`, and a status that says little. */
+/** Engines of a cluster `own`, and a minimal status. */
 export class TestModel implements ReadModel {
   readonly clock: FakeClock = new FakeClock();
   readonly ipcache: IPCache = new IPCache();
@@ -33,7 +33,7 @@ export class TestModel implements ReadModel {
 
   readonly labelsOf = (identity: number): Labels | undefined => (identity === 1234 ? CHECKOUT : undefined);
 
-  /** How old all that is only restored is said to be. */
+  /** The age of all restored entries. */
   restored: RestoredDocument | undefined;
   readonly restoredOf = (): RestoredDocument | undefined => this.restored;
   readonly clusterOf = (identity: number): string => (identity === 1234 ? 'own' : '');
@@ -43,7 +43,7 @@ export class TestModel implements ReadModel {
     return [{ identity: 1234, labels: CHECKOUT, cluster: 'own' }];
   }
 
-  /** What is said to be followed. */
+  /** The followed sources. */
   readonly followed: ClusterMetrics[] = [];
 
   clusterMetrics(): readonly ClusterMetrics[] {
@@ -54,7 +54,7 @@ export class TestModel implements ReadModel {
     return { total: 0, byReason: {}, recent: [] };
   }
 
-  /** Left out of the status where there is none. */
+  /** Omitted from the status if undefined. */
   kubernetes: KubernetesDocument | undefined;
 
   status(): StatusDocument {
@@ -77,7 +77,7 @@ export class TestModel implements ReadModel {
     };
   }
 
-  /** One thing of every kind. */
+  /** One object of every kind. */
   fill(): this {
     const k8s = {
       namespace: 'shop',

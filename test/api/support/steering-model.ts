@@ -3,7 +3,7 @@ import type { DatapathModel } from '../../../src/api/read-model.ts';
 import type { StatusDocument } from '../../../src/api/status-document.ts';
 import { TestModel } from './model.ts';
 
-/** Something that the kernel lacks. */
+/** An item that is missing in the kernel. */
 export const STEP: DatapathStepDocument = { table: 'ipcache', key: '10.0.0.1/32', cache: 'identity 7' };
 
 const DOCUMENT: DatapathDocument = {
@@ -34,7 +34,7 @@ const DOCUMENT: DatapathDocument = {
   failures: [],
 };
 
-/** An agent that steers a datapath, and what was asked of that. */
+/** An agent with a datapath, and the calls of that. */
 export class SteeringModel extends TestModel {
   readonly asked: string[] = [];
   steps: readonly DatapathStepDocument[] = [STEP];

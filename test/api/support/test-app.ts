@@ -6,17 +6,17 @@ import type { PageFile } from '../../../src/api/routes/page-routes.ts';
 import type { Clock } from '../../../src/base/clock.ts';
 import { TestModel } from './model.ts';
 
-/** An API over a {@link TestModel} that holds one thing of every kind. */
+/** An API over a {@link TestModel} with one object of every kind. */
 export interface TestApp extends Pick<ApiContext, 'feed'> {
   readonly app: ApiApp;
   readonly model: TestModel;
-  /** What requests have failed with because of a bug. */
+  /** Internal errors of requests. */
   readonly faults: unknown[];
-  /** What keeps it from being ready. */
+  /** Reasons why it is not ready. */
   readonly blocking: string[];
 }
 
-/** Makes one. */
+/** Creates one. */
 export function testApp(
   model: TestModel = new TestModel().fill(),
   page?: readonly PageFile[],

@@ -1,12 +1,12 @@
-/** Milliseconds of processor time since `begun`. */
+/** Returns the milliseconds of processor time since `begun`. */
 function since(begun: NodeJS.CpuUsage): number {
   const { user, system } = process.cpuUsage(begun);
   return (user + system) / 1000;
 }
 
 /**
- * Milliseconds of processor time that `work` takes in this process. For tests of cost: unlike time on a clock it does
- * not grow while other processes keep the machine busy. Leave a factor of ten on either side nevertheless.
+ * Returns the milliseconds of processor time of `work` in this process, for tests of cost. Unlike wall time, it does not depend
+ * on other processes. Allow a factor of ten on either side nevertheless.
  */
 export function cpuTime(work: () => void): number {
   const begun = process.cpuUsage();
@@ -14,18 +14,18 @@ export function cpuTime(work: () => void): number {
   return since(begun);
 }
 
-/** As {@link cpuTime}, of work that takes turns. */
+/** Like {@link cpuTime}, for asynchronous work. */
 export async function cpuTimeInTurns(work: () => Promise<void>): Promise<number> {
   const begun = process.cpuUsage();
   await work();
   return since(begun);
 }
 
-/** Sizes differ by so much: linear work grows as much, quadratic work by its square. */
+/** Ratio of the sizes. The cost of linear work grows by it, that of quadratic work by its square. */
 const FACTOR = 8;
 
 /**
- * Growth of the cost of `work` per item, from `items` to eight times as many: about 1 if the cost is linear, about 8 if it is
+ * Returns the growth of the cost of `work` per item, from `items` to eight times as many: about 1 if the cost is linear, about 8 if it is
  * quadratic. Both are measured in this process, one after the other, so that neither a slow machine nor other processes
  * change the result. Assert less than 3.
  */

@@ -2,13 +2,13 @@ import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
 import { createServer } from 'node:net';
 
-/** Below those from which systems take the ports of outgoing connections: 32768 and up on Linux, 49152 elsewhere. */
+/** Below the ports for outgoing connections: from 32768 on in Linux, from 49152 elsewhere. */
 const FIRST = 20_000;
 const END = 32_000;
 
 /**
- * A port of 127.0.0.1 on which nobody listens, and which stays the caller's while this process lives, also while what listens
- * there is down: no connection is given it, and no other process that asks here, for its twin of UDP is bound.
+ * Returns a free port of 127.0.0.1. It stays reserved while this process lives, even if its server is down: no outgoing
+ * connection uses it, and no other caller gets it, because the UDP port of the same number is bound.
  */
 export async function freePort(): Promise<number> {
   for (;;) {

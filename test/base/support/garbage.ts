@@ -1,7 +1,7 @@
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 
-/** Collects all garbage, in a turn in which no weak reference is kept alive by having been made or read. */
+/** Collects all garbage, in a turn in which no weak reference is kept alive by its creation or a read. */
 export async function collectGarbage(): Promise<void> {
   setFlagsFromString('--expose-gc');
   const collect: unknown = runInNewContext('gc');
@@ -10,7 +10,7 @@ export async function collectGarbage(): Promise<void> {
   collect();
 }
 
-/** Bytes that this process holds and that are not garbage, those of buffers too. */
+/** Returns the live bytes of this process, including buffers. */
 export async function bytesInUse(): Promise<number> {
   await collectGarbage();
   const { heapUsed, external } = process.memoryUsage();

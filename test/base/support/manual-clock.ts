@@ -5,7 +5,7 @@ interface Alarm {
   readonly callback: () => void;
 }
 
-/** A clock that stands still until a test moves it. Alarms ring in order of time, then of setting. */
+/** A clock that only a test advances. Timers fire in order of time, then of creation. */
 export class ManualClock implements Clock {
   #now = 0;
   #wallOffset = 0;
@@ -19,7 +19,7 @@ export class ManualClock implements Clock {
     return this.#now + this.#wallOffset;
   }
 
-  /** Sets the system's time forward or, negative, back. Monotonic time and alarms do not move. */
+  /** Sets the wall time forward or, if negative, back. Monotonic time and timers do not change. */
   setWallTimeBy(ms: number): void {
     this.#wallOffset += ms;
   }
@@ -30,17 +30,17 @@ export class ManualClock implements Clock {
     return { cancel: () => this.#alarms.delete(alarm) };
   }
 
-  /** Timers that wait. */
+  /** Number of pending timers. */
   get pending(): number {
     return this.#alarms.size;
   }
 
-  /** When the next alarm rings; undefined when none is set. */
+  /** Time of the next timer; undefined if there is none. */
   get nextAt(): number | undefined {
     return this.#next(Number.POSITIVE_INFINITY)?.at;
   }
 
-  /** Moves on by `ms`; rings what is due, also what is set meanwhile. */
+  /** Advances by `ms` and fires due timers, including those created by other timers. */
   advance(ms: number): void {
     const end = this.#now + ms;
     for (let next = this.#next(end); next !== undefined; next = this.#next(end)) {

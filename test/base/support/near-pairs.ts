@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 
-/** Makes one value of a field anew, each time it is called. */
+/** Creates a new value of a field with each call. */
 export type Maker<T> = () => T;
 
 /** Fields that are strings, numbers and the like. */
@@ -8,12 +8,12 @@ export function oneOf<T>(...values: readonly T[]): fc.Arbitrary<Maker<T>> {
   return fc.constantFrom(...values).map((value) => () => value);
 }
 
-/** Fields that are collections: `makers` build them afresh, so that equal ones are not the same object. */
+/** Fields that are collections: `makers` create new ones, so that equal ones are not the same object. */
 export function made<T>(...makers: readonly Maker<T>[]): fc.Arbitrary<Maker<T>> {
   return fc.constantFrom(...makers);
 }
 
-/** Pairs of objects that share nothing: one for each field in which they may differ, one that differs in none, and one in all. */
+/** Returns pairs of objects without shared parts: one pair differs in each field, one in none, and one in all. */
 export function nearPairs<T extends object>(
   fields: {
     readonly [K in keyof T]-?: fc.Arbitrary<Maker<T[K]>>;

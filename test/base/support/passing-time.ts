@@ -1,9 +1,9 @@
 import type { ManualClock } from './manual-clock.ts';
 
-/** Turns of the event loop in which all that was begun in this process has come to wait for time. */
+/** Turns of the event loop after which all work in this process waits for the clock. */
 const TURNS = 10;
 
-/** Lets time pass as soon as everything waits for it, until it is told to stop. */
+/** Advances the clock whenever all work waits for it, until it is stopped. */
 export function letTimePass(clock: ManualClock): () => void {
   let stopped = false;
   let turns = 0;
@@ -20,7 +20,7 @@ export function letTimePass(clock: ManualClock): () => void {
   };
 }
 
-/** Waits until it is so while time passes; fails with `what` after some hundred things that were waited for. */
+/** Waits for a condition while the clock advances. Fails with `what` after some hundred timers. */
 export async function untilTimeHasPassed(
   what: string,
   isSo: () => boolean | Promise<boolean>,

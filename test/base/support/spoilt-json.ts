@@ -1,13 +1,13 @@
 import fc from 'fast-check';
 
-/** One thing that goes wrong with a value: what, where, and with what. */
+/** One defect of a value: its kind, its place, and the replacement. */
 interface Spoiling {
   readonly how: 'remove' | 'duplicate' | 'replace' | 'wrap' | 'rename' | 'move';
   readonly at: number;
   readonly with: unknown;
 }
 
-/** What a field may be given instead: another type, a number out of its range, a text of another kind. */
+/** Replacements for a field: another type, a number outside its range, another kind of text. */
 const REPLACEMENTS: readonly unknown[] = [
   ...[null, true, false, {}, [], [[]], [null], { a: 1 }, '', ' ', 'a', '0', '-1', '\0', '\ud800', '💥'],
   ...[0, -1, 1, 1.5, 255, 256, 511, 512, 65_535, 65_536, 2 ** 32 - 1, 2 ** 32, 2 ** 53, -(2 ** 31), 1e308],
@@ -15,10 +15,10 @@ const REPLACEMENTS: readonly unknown[] = [
   ...['//8AAA==', '////', '/w==', 'TCP', 'tcp', 'ANY', '__proto__', 'constructor', '127.0.0.1', 'None'],
 ];
 
-/** A value inside others so many times. */
+/** Returns a value at a depth. */
 const DEPTHS: readonly number[] = [1, 2, 10, 5_000];
 
-/** Text that is JSON of its own, for what `JSON.stringify` cannot write: duplicate names, and deep nesting. */
+/** Literal JSON, because `JSON.stringify` cannot write duplicate names and deep nesting. */
 class Raw {
   readonly text: string;
 
@@ -40,7 +40,7 @@ function writeEntry([name, value]: readonly [string, unknown]): string {
 
 type Container = Record<string, unknown> | unknown[];
 
-/** Every place in a value: a container and a name in it. */
+/** Returns every place in a value: a container and a name in it. */
 function places(value: unknown): readonly (readonly [Container, string])[] {
   if (typeof value !== 'object' || value === null || value instanceof Raw) return [];
   const container = value as Container;
@@ -67,7 +67,7 @@ function spoilOnce(root: unknown, { how, at, with: other }: Spoiling): void {
       else fields[name] = new Raw(`${write(value)},${writeEntry([name, other])}`);
       return;
     case 'replace':
-      fields[name] = structuredClone(other); // put into itself the shared one would have no end
+      fields[name] = structuredClone(other); // inserted into itself, the shared one would be infinite
       return;
     case 'wrap':
       fields[name] = nested(write(value), DEPTHS[at % DEPTHS.length] ?? 1, at % 2 === 0);
@@ -92,7 +92,7 @@ function spoilOnce(root: unknown, { how, at, with: other }: Spoiling): void {
   }
 }
 
-/** A copy that shares nothing: a value moved into itself would have no end. */
+/** Returns a deep copy, because a value moved into itself would be infinite. */
 function structuredCopy(value: unknown): unknown {
   return value instanceof Raw ? value : new Raw(write(value));
 }
@@ -103,7 +103,7 @@ const spoiling: fc.Arbitrary<Spoiling> = fc.record({
   with: fc.constantFrom(...REPLACEMENTS),
 });
 
-/** Spoilt bytes, of which a failure shows the beginning: they may be long. */
+/** Damaged bytes. A failure prints their beginning, because they may be long. */
 export class SpoiltBytes {
   readonly bytes: Uint8Array;
 
@@ -116,7 +116,7 @@ export class SpoiltBytes {
   }
 }
 
-/** JSON of which some fields are removed, duplicated, retyped, renamed, moved, or buried deep. */
+/** JSON with some fields removed, duplicated, retyped, renamed, moved, or nested deeply. */
 export function spoiltJson(texts: readonly string[]): fc.Arbitrary<SpoiltBytes> {
   return fc
     .tuple(fc.constantFrom(...texts), fc.array(spoiling, { minLength: 1, maxLength: 4 }))
@@ -142,7 +142,7 @@ const damage: fc.Arbitrary<Damage> = fc.record({
   ),
 });
 
-/** Bytes of which some are flipped, left out or added. */
+/** Bytes with some changed, removed or inserted. */
 export function spoiltBytes(texts: readonly string[]): fc.Arbitrary<SpoiltBytes> {
   return fc
     .tuple(fc.constantFrom(...texts), fc.array(damage, { minLength: 1, maxLength: 3 }))

@@ -1,14 +1,14 @@
-/** Shorter than the limit of a test (120 s), so that a failure names what has not happened. */
+/** Shorter than the limit of a test (120 s), so that a failure names the missing condition. */
 const PATIENCE_MS = 90_000;
 
-/** Waits until `isSo` returns true, whatever the system's time is set to; throws with `what` if that takes too long. */
+/** Waits until `isSo` returns true, independent of the wall clock. Throws with `what` if that takes too long. */
 export async function until(what: string, isSo: () => boolean | Promise<boolean>): Promise<void> {
   const begun = performance.now();
   let waited = 0;
   for (let wait = 1; waited < PATIENCE_MS; waited = performance.now() - begun) {
     if (await isSo()) return;
     await new Promise((resolve) => setTimeout(resolve, wait));
-    // Who looks takes time from what is waited for: the longer that takes, the less often.
+    // Each check delays the awaited work, so the interval grows with the duration.
     wait = Math.max(Math.min(wait * 2, 50), Math.min(waited / 20, 250));
   }
   throw new Error(`never: ${what}`);

@@ -7,14 +7,14 @@ import { PROGRAM } from './program.ts';
 const MAIN = fileURLToPath(new URL('../../../src/cli/main.ts', import.meta.url));
 
 /**
- * Before the tests: makes {@link PROGRAM} of `src`, which takes a fifth of a second. A process that compiles `src` as it
- * starts takes twice as much of a processor, each time. Nothing is written where the program is as it was.
+ * Before the tests: bundles `src` into {@link PROGRAM}, which takes a fifth of a second. A process that compiles `src` at its
+ * start uses twice as much processor time, each time. If the program is unchanged, nothing is written.
  */
 export async function setup(): Promise<void> {
   const folder = dirname(PROGRAM);
   const { outputFiles } = await build({
     ...{ entryPoints: [MAIN], outdir: folder, write: false },
-    // In parts, since a command loads what it needs; and with packages as they are installed.
+    // In chunks, because a command loads only some of them; packages are not bundled.
     ...{ bundle: true, splitting: true, packages: 'external' },
     ...{ platform: 'node', format: 'esm', target: 'node20' },
   });

@@ -1,25 +1,25 @@
 import { fileURLToPath } from 'node:url';
 import { runCommand } from '../../../src/cli/program.ts';
 
-/** What a command has left behind. */
+/** The result of a command. */
 export interface CommandResult {
   readonly status: number;
   readonly stdout: string;
   readonly stderr: string;
 }
 
-/** The path of a file that ships in `examples/`. */
+/** Returns the path of a file in `examples/`. */
 export function example(name: string): string {
   return fileURLToPath(new URL(`../../../examples/${name}`, import.meta.url));
 }
 
-/** The recorded mesh as its cluster `atlantic` sees it. */
+/** Options for the recorded mesh in its cluster `atlantic`. */
 export const ATLANTIC: readonly string[] = ['--cluster', 'atlantic', '--load', example('mesh.jsonl')];
 
 /** Standard input that has ended. */
 export async function* nothing(): AsyncGenerator<string> {}
 
-/** Runs a command in this process, as `main.ts` would in its own. */
+/** Runs a command in this process, like `main.ts` in a separate one. */
 export function dpcache(...words: readonly string[]): Promise<CommandResult> {
   return runIn({}, nothing(), words);
 }

@@ -3,7 +3,7 @@ import { nothing } from './run.ts';
 
 /** An agent that runs in this process until its signal fires. */
 export interface RunningAgent {
-  /** What it has written so far. */
+  /** Its output. */
   readonly shown: () => string;
   /** Its exit status. */
   readonly ended: Promise<number>;
@@ -28,7 +28,7 @@ export async function startAgent(words: readonly string[], signal: AbortSignal):
   return { shown: () => shown, ended };
 }
 
-/** The answer of the running agent must be that of an agent that is started for the question. */
+/** Expects the same answer from the running agent as from an agent that is started for the question. */
 export const QUESTIONS: readonly (readonly string[])[] = [
   ['ipcache', 'list'],
   ['ipcache', 'list', '--within', '10.10.0.0/24', '-o', 'json'],

@@ -7,7 +7,7 @@ import { TcpProxy } from '../../kvstore/etcd/support/tcp-proxy.ts';
 import { type Fault, publishedAgain } from './mesh-laws.ts';
 
 /**
- * The etcd of one cluster, with faults to order. The cluster itself writes to it directly, so that it goes on while
+ * The etcd of one cluster, with injected faults. The cluster itself writes to it directly, so that it continues while
  * others cannot reach it.
  */
 export class ClusterEtcd {
@@ -15,7 +15,7 @@ export class ClusterEtcd {
   readonly #process: EtcdProcess;
   readonly #writer: EtcdBackend;
   readonly #link: TcpProxy;
-  /** A backup of it when it held nothing. */
+  /** A backup of its empty state. */
   readonly #empty: string;
   #lost: readonly KeyValue[] = [];
   #backup: string | undefined;
@@ -29,7 +29,7 @@ export class ClusterEtcd {
     this.#writer = new EtcdBackend({ endpoints: [process.url] });
   }
 
-  /** An etcd with the configuration and the canaries of a cluster that has nothing. */
+  /** Starts an etcd with the configuration and the canaries of an empty cluster. */
   static async start(name: string, id: number): Promise<ClusterEtcd> {
     const [process] = await startEtcd();
     if (process === undefined) throw new Error('no etcd');
@@ -43,19 +43,19 @@ export class ClusterEtcd {
     return etcd;
   }
 
-  /** Where others reach it, as long as the way is open. */
+  /** Address of the proxy that others use. */
   get url(): string {
     return `http://127.0.0.1:${this.#link.port}`;
   }
 
-  /** Writes a key, or deletes it where `value` is undefined. */
+  /** Writes a key, or deletes it if `value` is undefined. */
   async write(key: string, value: unknown): Promise<void> {
     const text = typeof value === 'string' ? value : JSON.stringify(value);
     if (text === undefined) await this.#writer.delete(key);
     else await this.#writer.update(key, bytesOfText(text));
   }
 
-  /** Says that the cluster has this id. */
+  /** Writes the configuration with this id. */
   claim(id: number): Promise<void> {
     return this.write(`cilium/cluster-config/${this.#name}`, { id, capabilities: { syncedCanaries: true } });
   }
@@ -87,7 +87,7 @@ export class ClusterEtcd {
         await this.#process.replaceData(this.#empty, `other-${++this.#restores}`);
         return this.#process.start();
       case 'backup':
-        // None of a cluster whose publisher is dead: restored in a later script, it would lack what nobody puts again.
+        // Not for a cluster with a dead publisher: if restored in a later script, it would miss keys that no client writes again.
         if (this.#lost.length === 0) this.#backup = await this.#process.backup();
         return;
       case 'restore':
@@ -95,17 +95,17 @@ export class ClusterEtcd {
     }
   }
 
-  /** It can be reached. */
+  /** Makes it reachable. */
   heal(): void {
     this.#link.mode = 'open';
   }
 
-  /** The keys of which the cluster was robbed last. */
+  /** The keys that the cluster lost last. */
   get lost(): readonly KeyValue[] {
     return this.#lost;
   }
 
-  /** The publisher comes back with most of what it had, unless it was written again meanwhile. */
+  /** Restarts the publisher with most of its keys, unless they were written again in the meantime. */
   async publishAgain(): Promise<void> {
     for (const { key, value } of publishedAgain(this.#lost)) await this.#writer.createOnly(key, value);
     this.#lost = [];
@@ -127,7 +127,7 @@ export class ClusterEtcd {
     await this.#process.start();
   }
 
-  /** Back to the backup: as the same etcd, or as another one at the same address. */
+  /** Restores the backup: as the same etcd, or as another one at the same address. */
   async #restore(random: Random): Promise<void> {
     if (this.#backup === undefined) return;
     const isOther = random() < 0.5;

@@ -20,16 +20,16 @@ import {
 } from './mesh-laws.ts';
 import { Agent, OWN } from './mesh-world.ts';
 
-/** What was done and found so far. */
+/** Actions and results until now. */
 export interface MeshFigures {
   readonly writes: number;
   readonly faults: number;
   readonly edits: number;
-  /** For each script: from the end of its last fault until the engines held what a fresh agent does. */
+  /** For each script: time from the end of its last fault until the engines equalled those of a new agent. */
   readonly healedMs: readonly number[];
-  /** The most claims and nodes that were compared at once. */
+  /** The largest number of claims and nodes in one comparison. */
   readonly compared: number;
-  /** How often it was looked whether a cluster that had lost everything was as it had been. */
+  /** Number of checks that a cluster that had lost everything was unchanged. */
   readonly checks: number;
 }
 
@@ -44,9 +44,9 @@ export class EtcdMeshWorld {
   readonly #own: EtcdBackend;
   readonly #follower: ConfigFollower;
   readonly #added = new Set<Remote>();
-  /** The configuration files as they are. */
+  /** The current configuration files. */
   readonly #files = new Map<Remote, string>();
-  /** What was held of remote clusters when they lost everything. */
+  /** The state of remote clusters when they lost everything. */
   readonly #heldAtLoss = new Map<string, ReadonlyMap<string, string>>();
   #checks = 0;
   #versions = 0;
@@ -84,7 +84,7 @@ export class EtcdMeshWorld {
     };
   }
 
-  /** Does what the script says. */
+  /** Runs a step of the script. */
   async play(script: readonly Happening[]): Promise<void> {
     for (const what of script) {
       if (mayTakeAway(what)) this.#heldAtLoss.delete(what.cluster);
@@ -93,7 +93,7 @@ export class EtcdMeshWorld {
     }
   }
 
-  /** What a cluster had said when it lost everything is held, whatever else happens. */
+  /** The state of a cluster that lost everything is kept, whatever else happens. */
   #checkHeld(what?: Happening): void {
     for (const [name, held] of this.#heldAtLoss) {
       this.#checks++;
@@ -117,7 +117,7 @@ export class EtcdMeshWorld {
     if (fault === 'replace' && remote !== undefined && this.#added.has(remote)) this.#configure(remote);
   }
 
-  /** What is held once nothing has changed for a while: no write is under way to the agent. */
+  /** Returns the state when nothing has changed for some time, so that no write is in transit to the agent. */
   async #settledHeldOf(name: string): Promise<ReadonlyMap<string, string>> {
     for (let held = heldOf(this.#agent, name); ; ) {
       await new Promise((resolve) => setTimeout(resolve, QUIET_MS));
@@ -135,7 +135,7 @@ export class EtcdMeshWorld {
       case 'id':
         this.#writes++;
         return this.#etcd(what.cluster).claim(what.id);
-      case 'pass': // time passes by itself here
+      case 'pass': // real time
         return;
       case 'add':
       case 'touch':
@@ -175,7 +175,7 @@ export class EtcdMeshWorld {
     else this.#writeFile(name, edit === 'tear' ? '' : 'endpoints: [');
   }
 
-  /** A configuration that is another one by its bytes alone. */
+  /** A configuration that differs only in its bytes. */
   #configure(name: Remote): void {
     this.#added.add(name);
     this.#versions++;
@@ -191,7 +191,7 @@ export class EtcdMeshWorld {
     writeFileSync(join(this.#folder, name), text);
   }
 
-  /** Ends every fault; waits until the agent holds what a fresh one does, and gives what differs if it never does. */
+  /** Ends every fault, waits until the agent equals a new one, and returns the differences if it never does. */
   async judge(): Promise<{ readonly held: unknown; readonly fresh: unknown }> {
     this.#checkHeld();
     this.#heldAtLoss.clear();
@@ -204,13 +204,13 @@ export class EtcdMeshWorld {
     const fresh = await this.#coldStart();
     const wanted = JSON.stringify(fresh);
     const isSame = (): boolean => this.#isSettled && JSON.stringify(this.#agent.view()) === wanted;
-    await until('the agent holds what a fresh one does', isSame).catch(() => {}); // the difference says more
+    await until('the agent holds what a fresh one does', isSame).catch(() => {}); // the difference is more useful
     this.#healedMs.push(Date.now() - healed);
     this.#compared = Math.max(this.#compared, this.#agent.ipcache.size + this.#agent.nodes.size);
     return { held: this.#agent.view(), fresh };
   }
 
-  /** Every cluster that is configured, and no other, is read and watched. */
+  /** Returns true if exactly the configured clusters are watched. */
   get #isSettled(): boolean {
     const { clusters } = this.#agent.mesh.status();
     return clusters.length === this.#added.size && clusters.every(({ state }) => state === 'ready');

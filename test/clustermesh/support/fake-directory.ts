@@ -6,7 +6,7 @@ import type { ConfigSource } from '../../../src/clustermesh/config-follower.ts';
 /** A configuration directory in memory, whose notifications can be lost. */
 export class FakeDirectory implements ConfigSource {
   readonly files: Map<string, ConfigFile> = new Map();
-  /** Set: the directory itself cannot be read. */
+  /** If set, the directory cannot be read. */
   unreadable: string | undefined;
   listings = 0;
   #onChange: (() => void) | undefined;

@@ -18,7 +18,7 @@ import { Agent, coldStart, leaseEverything, newCluster, OWN, write } from './mes
 export const REMOTE = ['a', 'b'] as const;
 export type Remote = (typeof REMOTE)[number];
 
-/** One thing that happens to a mesh. */
+/** One event of a mesh. */
 export type Happening =
   | { readonly do: 'write'; readonly cluster: string; readonly key: string; readonly value: unknown }
   | { readonly do: 'id'; readonly cluster: Remote; readonly id: number }
@@ -30,7 +30,7 @@ export type Happening =
   | { readonly do: Edit; readonly cluster: Remote; readonly told: boolean }
   | { readonly do: 'pass'; readonly ms: number };
 
-/** The same, or something that only the mesh of a test knows of. */
+/** The same, or an event that only the mesh of a test supports. */
 export type AnyHappening =
   | Happening
   | { readonly do: 'own'; readonly happen: (mesh: ClusterMesh) => void | Promise<void> };
@@ -45,7 +45,7 @@ const gone = <T>(value: fc.Arbitrary<T>): fc.Arbitrary<T | undefined> =>
 
 const ip = fc.constantFrom('10.0.0.1', '10.0.0.2', '10.0.0.0/24', '10.0.0.1/32', 'fd00::1');
 const MASKS: Readonly<Record<string, string>> = { '10.0.0.0/24': '////AA==', '10.0.0.1/32': '/////w==' };
-// In the range of cluster 1, of cluster 2, of the own one, reserved, and of nobody.
+// In the range of cluster 1, of cluster 2, of the own one, reserved, and of no cluster.
 const identity = fc.constantFrom(0x1_0100, 0x1_0200, 0x2_0100, 0x9_0100, 2, 0x7_0100, -1);
 
 const ipWrite = fc
@@ -139,17 +139,17 @@ export const happening: fc.Arbitrary<Happening> = fc.oneof(
   },
 );
 
-/** What may happen, in any order. */
+/** Possible events, in any order. */
 export const happenings: fc.Arbitrary<Happening[]> = fc.array(happening, { maxLength: 24, size: 'max' });
 
 export type MakeMesh = NonNullable<ConstructorParameters<typeof Agent>[1]>;
 
 const BROKEN: ConfigFile = { kind: 'unusable', reason: 'may not be read' };
 
-/** By then the directory was looked at, notified or not. */
+/** Time after which the directory has been read, with or without a notification. */
 const RESCANNED_MS = 61_000;
 
-/** What of a cluster's keys is published when its publisher comes back: most of it, the configuration last. */
+/** Returns the keys of a cluster that its publisher writes after a restart: most of them, the configuration last. */
 export function publishedAgain<KV extends { readonly key: string }>(lost: readonly KV[]): readonly KV[] {
   const isConfig = ({ key }: KV): boolean => key.startsWith(CLUSTER_CONFIG_PREFIX);
   const isKept = ({ key }: KV, i: number): boolean => i % 3 > 0 || key.startsWith('cilium/synced/');
@@ -157,8 +157,8 @@ export function publishedAgain<KV extends { readonly key: string }>(lost: readon
 }
 
 /**
- * What one remote cluster has said, as an agent holds it, by the ends of the keys that say it: neither whether that is
- * effective nor whether it is shadowed, which depends on what others say.
+ * Returns the state of one remote cluster in an agent, by the ends of its keys, regardless of whether it is effective or
+ * shadowed, which depends on other clusters.
  */
 export function heldOf({ ipcache, nodes, mesh }: Agent, name: string): ReadonlyMap<string, string> {
   const held = new Map<string, string>();
@@ -189,7 +189,7 @@ export function takenAway(
     .map(([of]) => of);
 }
 
-/** Whether a cluster that has lost everything may lose things after this. */
+/** Returns true if a cluster that has lost everything may lose state after this event. */
 export function mayTakeAway(what: AnyHappening): what is Extract<Happening, { readonly cluster: string }> {
   return ['id', 'restore', 'remove', 'tear'].includes(what.do);
 }
@@ -209,7 +209,7 @@ class World {
   readonly #backups = new Map<string, ServerSnapshot>();
   /** Keys of clusters whose publisher has died. */
   readonly #lost = new Map<string, readonly KeyValue[]>();
-  /** What was held of remote clusters when they lost everything; nobody has said anything of them since. */
+  /** The state of remote clusters when they lost everything, unchanged since. */
   readonly #heldAtLoss = new Map<string, ReadonlyMap<string, string>>();
   readonly #written = new Set<string>();
   readonly #hanging = new Set<string>();
@@ -302,7 +302,7 @@ class World {
     if (fault === 'die' || fault === 'replace') await this.#lose(name, server, fault === 'replace');
   }
 
-  /** Every key of a cluster goes; nothing of it may change until somebody says so. */
+  /** Deletes every key of a cluster. Its state may not change until it is written again. */
   async #lose(name: string, server: MemoryServer, replace: boolean): Promise<void> {
     await settle(8);
     const { kvs } = server.range(prefixRange('cilium/'));
@@ -325,7 +325,7 @@ class World {
     await settle(4);
   }
 
-  /** Publishers come back with most of what there was, unless it was written again meanwhile. */
+  /** Restarts publishers with most of the earlier keys, unless they were written again in the meantime. */
   #publishAgain(): void {
     for (const [name, lost] of this.#lost) {
       const server = this.#server(name);
@@ -337,7 +337,7 @@ class World {
     }
   }
 
-  /** Every fault is over, and there was time for every backoff and deadline. */
+  /** Ends every fault, and waits for every backoff and deadline. */
   async heal(): Promise<void> {
     this.#heldAtLoss.clear();
     this.#hanging.clear();
@@ -356,7 +356,7 @@ class World {
     await this.agent.stop();
   }
 
-  /** The servers of the clusters that are followed. */
+  /** The servers of the followed clusters. */
   followed(): ReadonlyMap<string, MemoryServer> {
     return new Map([...this.servers].filter(([name]) => name === OWN || this.added.has(name as Remote)));
   }
@@ -367,7 +367,7 @@ function expectSame(view: unknown, expected: unknown, what: string): void {
   if (left !== right) throw new Error(`${what}:\n${left}\nnot\n${right}`);
 }
 
-/** I9: after anything, once the faults are over, the engines hold exactly what a fresh agent would. */
+/** I9: after any events, when the faults have ended, the engines equal those of a new agent. */
 export async function I9_reconnectIsColdStart(
   script: readonly AnyHappening[],
   makeMesh?: MakeMesh,
@@ -383,8 +383,8 @@ export async function I9_reconnectIsColdStart(
 }
 
 /**
- * I10: a cluster that is removed takes every claim with it, wherever it was in its life and whatever was wrong
- * with its connection: what is left is what an agent holds that has never met it.
+ * I10: a removed cluster leaves no claim, whatever its state and the faults of its connection: the remaining state equals that
+ * of an agent that never followed it.
  */
 export async function I10_noOrphans(script: readonly AnyHappening[], makeMesh?: MakeMesh): Promise<void> {
   const world = new World(makeMesh);

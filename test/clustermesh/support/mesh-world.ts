@@ -24,7 +24,7 @@ export const OWN = 'own';
 
 const random: Random = () => 0.5;
 
-/** Services that the own cluster has, global. */
+/** Global services of the own cluster. */
 const LOCAL_SERVICES = ['s0', 's1'].map((name, i) => ({
   apiVersion: 'v1',
   kind: 'Service',
@@ -32,7 +32,7 @@ const LOCAL_SERVICES = ['s0', 's1'].map((name, i) => ({
   spec: { type: 'ClusterIP', clusterIP: `172.16.0.${i + 1}`, ports: [{ name: 'http', port: 80 }] },
 }));
 
-/** An agent's engines, and the mesh that feeds them from the servers it is given. */
+/** The engines of an agent, and the mesh that writes to them from the given servers. */
 export class Agent {
   readonly clock: Clock;
   readonly ipcache: IPCache = new IPCache();
@@ -55,7 +55,7 @@ export class Agent {
     services.markSynced();
     const onReject = (rejection: Rejection): void => void this.rejections.push(rejection);
     const { nodes } = this;
-    // So narrow that almost everything waits, but for no turn of the event loop: tests count those.
+    // So narrow that almost all work waits, but not for turns of the event loop, because tests count those.
     const gate = new TurnGate({ clock, nextTurn: queueMicrotask, weightPerTurn: 2 });
     this.mesh = makeMesh({
       gate,
@@ -92,7 +92,7 @@ export class Agent {
     await this.mesh.add(name, () => this.connect(name, server));
   }
 
-  /** Everything that the engines know, as plain data. */
+  /** Returns the state of the engines as plain data. */
   view(): unknown {
     const identities = this.mesh
       .status()
@@ -125,7 +125,7 @@ function byText(a: unknown, b: unknown): number {
   return JSON.stringify(a) < JSON.stringify(b) ? -1 : 1;
 }
 
-/** Writes a key, or deletes it where `value` is undefined; a value that is no text is written as JSON. */
+/** Writes a key, or deletes it if `value` is undefined. A value that is not text is written as JSON. */
 export function write(server: MemoryServer, key: string, value: unknown): void {
   const text = typeof value === 'string' ? value : JSON.stringify(value);
   server.txn({
@@ -137,7 +137,7 @@ export function write(server: MemoryServer, key: string, value: unknown): void {
   });
 }
 
-/** Puts every key once more, all under one lease: those of a publisher, whose death takes them away at once. */
+/** Writes every key again, all under one lease, so that the death of the publisher deletes them at the same time. */
 export function leaseEverything(server: MemoryServer): LeaseID {
   const lease = server.grantLease(900);
   const { kvs } = server.range(prefixRange('cilium/'));
@@ -146,7 +146,7 @@ export function leaseEverything(server: MemoryServer): LeaseID {
   return lease;
 }
 
-/** Writes an IP as the agents of a cluster do. */
+/** Writes an IP like the agents of a cluster. */
 export function writeIP(server: MemoryServer, address: string, identity: number): void {
   write(server, ipKey(address), { IP: address, ID: identity });
 }
@@ -159,7 +159,7 @@ function ipKey(address: string): string {
   return `cilium/state/ip/v1/default/${address}`;
 }
 
-/** Writes a node with one address below a cluster's keys; its value may say that it is another cluster's. */
+/** Writes a node with one address below the keys of a cluster. Its value may name another cluster. */
 export function writeNode(
   server: MemoryServer,
   cluster: string,
@@ -174,7 +174,7 @@ export function writeNode(
   });
 }
 
-/** A kvstore of a cluster as 1.13 and later write it, complete, with nothing in it. */
+/** A complete, empty kvstore of a cluster of 1.13 or later. */
 export function newCluster(clock: ManualClock, name: string, id: number): MemoryServer {
   const server = new MemoryServer({ clock, clusterID: name });
   configure(server, name, id);
@@ -187,7 +187,7 @@ export function configure(server: MemoryServer, name: string, id: number): void 
   write(server, `cilium/cluster-config/${name}`, { id, capabilities: { syncedCanaries: true } });
 }
 
-/** A service with one backend, as a cluster shares it. */
+/** A shared service with one backend. */
 export function writeService(server: MemoryServer, cluster: string, name: string, backend: string): void {
   write(server, `cilium/state/services/v1/${cluster}/ns/${name}`, {
     ...{ cluster, namespace: 'ns', name },
@@ -195,14 +195,14 @@ export function writeService(server: MemoryServer, cluster: string, name: string
   });
 }
 
-/** The canaries that say that every resource is complete. */
+/** The canaries of all resources. */
 export function completeCluster(server: MemoryServer, name: string): void {
   for (const resource of ['nodes', 'services', 'identities', 'ip']) {
     write(server, `cilium/synced/${name}/cilium/state/${resource}/v1`, '2026-01-01T00:00:00Z');
   }
 }
 
-/** An agent that has just started over the same servers: what everybody must agree with (I9). */
+/** Starts a new agent over the same servers, with which every other must agree (I9). */
 export async function coldStart(
   clock: ManualClock,
   clusters: ReadonlyMap<string, MemoryServer>,

@@ -5,7 +5,7 @@ import type { Transport } from '../../../src/kvstore/session/transport.ts';
 import type { ManualClock } from '../../base/support/manual-clock.ts';
 import { FaultyLink } from '../../kvstore/support/faulty-link.ts';
 
-/** One address behind which another kvstore can come to stand, as behind a name that is moved. */
+/** One address whose kvstore can be replaced, like a DNS name that is changed. */
 export class MovableAddress {
   #link: FaultyLink;
   readonly #clock: ManualClock;
@@ -15,7 +15,7 @@ export class MovableAddress {
     this.#link = new FaultyLink(new MemoryTransport(server), clock);
   }
 
-  /** A client of whatever is there, now and later. */
+  /** A client of the current kvstore at the address. */
   connect(): KvstoreClient {
     const transport: Transport = {
       range: (...words) => this.#link.range(...words),
@@ -30,7 +30,7 @@ export class MovableAddress {
     return new KvstoreClient({ kind: 'memory', transport, clock: this.#clock, random: () => 0.5 });
   }
 
-  /** Every connection breaks; the next one reaches this server. */
+  /** Closes every connection; the next one reaches this server. */
   moveTo(server: MemoryServer): void {
     const before = this.#link;
     this.#link = new FaultyLink(new MemoryTransport(server), this.#clock);

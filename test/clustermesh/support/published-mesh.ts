@@ -13,7 +13,7 @@ import { until } from '../../base/support/until.ts';
 import { type EtcdProcess, startEtcd } from '../../kvstore/etcd/support/etcd-process.ts';
 import { Publisher } from './publisher.ts';
 
-/** What an agent knows, a text for each thing: an IP, a node, the backends of a service, an identity. */
+/** Returns the state of an agent, a text for each item: an IP, a node, the backends of a service, an identity. */
 export type Known = ReadonlyMap<string, string>;
 
 const CLUSTERS = { own: 9, remote: 1 } as const;
@@ -41,7 +41,7 @@ function known(agent: Agent): Known {
   ]);
 }
 
-/** What of `held` is neither as it was nor as it is. */
+/** Returns the items of `held` that are neither in the old nor in the new state. */
 export function mixed(held: Known, before: Known, after: Known): readonly string[] {
   const keys = new Set([...held.keys(), ...before.keys(), ...after.keys()]);
   return [...keys].filter((key) => {
@@ -51,18 +51,18 @@ export function mixed(held: Known, before: Known, after: Known): readonly string
 }
 
 /**
- * An own and a remote cluster on real etcds, each written by a process of its own under one lease, and an agent that
+ * An own and a remote cluster on real etcds, each written by a separate process under one lease, and an agent that
  * follows them.
  */
 export class PublishedMesh {
   readonly #etcds: ReadonlyMap<keyof typeof CLUSTERS, EtcdProcess>;
-  /** Options of an agent that follows them, and the same as words of the command line. */
+  /** Options of an agent that follows them, and the same as arguments of the command line. */
   readonly options: AgentOptions;
   readonly words: readonly string[];
   readonly logged: string[] = [];
   readonly #agent: Agent;
   #publishers: readonly Publisher[] = [];
-  /** What was held after each change since the last {@link takeSeen}. */
+  /** The state after each change since the last {@link takeSeen}. */
   #seen: Known[] = [];
 
   private constructor(etcds: ReadonlyMap<keyof typeof CLUSTERS, EtcdProcess>) {
@@ -96,7 +96,7 @@ export class PublishedMesh {
     return mesh;
   }
 
-  /** Publishes this version, by new processes. Rejects when they are killed before it is published. */
+  /** Publishes this version, by new processes. Rejects if they are killed before it is published. */
   async publish(version: number): Promise<void> {
     this.#publishers = [...this.#etcds].map(
       ([cluster, { url }]) => new Publisher({ url, cluster, id: CLUSTERS[cluster], version }),
@@ -109,7 +109,7 @@ export class PublishedMesh {
     await Promise.all(this.#publishers.map((publisher) => publisher.kill()));
   }
 
-  /** Resolves once the etcds hold nothing. */
+  /** Resolves when the etcds are empty. */
   untilEmpty(): Promise<void> {
     return until('the leases have ended', async () => {
       const counts = [...this.#etcds.values()].map((etcd) =>
@@ -119,14 +119,14 @@ export class PublishedMesh {
     });
   }
 
-  /** How the clusters stand, in words; times are left out. */
+  /** Returns the states of the clusters as text, without times. */
   standing(): Readonly<Record<string, string>> {
     const text = (cluster: ClusterDocument): string =>
       clusterStateText(cluster).replace(/\d{4}-\S+Z/, 'TIME');
     return Object.fromEntries(this.#agent.status().clusters.map((each) => [each.name, text(each)]));
   }
 
-  /** Resolves once every cluster stands like this. */
+  /** Resolves when every cluster has this state. */
   untilAll(standing: string): Promise<void> {
     return until(`all clusters: ${standing}`, () =>
       Object.values(this.standing()).every((text) => text === standing),
@@ -137,12 +137,12 @@ export class PublishedMesh {
     return known(this.#agent);
   }
 
-  /** What was held after each change since this was asked for last. */
+  /** Returns the state after each change since the last call. */
   takeSeen(): readonly Known[] {
     return this.#seen.splice(0);
   }
 
-  /** What an agent holds that starts now. */
+  /** Returns the state of a new agent. */
   async coldStart(): Promise<Known> {
     const agent = this.#newAgent();
     try {

@@ -14,12 +14,12 @@ import {
 import { EtcdBackend } from '../../../src/kvstore/etcd/etcd-backend.ts';
 import { SyncStore } from '../../../src/kvstore/stores/sync-store.ts';
 
-/** The shortest that serves here: etcd gives no lease less than one and a half election timeouts. */
+/** The minimum: etcd grants no lease below one and a half election timeouts. */
 const LEASE_SECONDS = 2;
 const IPS = 120;
 const FEW = 9;
 
-/** What a publisher is to publish. */
+/** The content of a publisher. */
 export interface PublisherOrder {
   readonly url: string;
   readonly cluster: string;
@@ -60,7 +60,7 @@ function contentOf(resource: MeshResource, { cluster, id, version }: PublisherOr
   }
 }
 
-/** What {@link contentOf} gives, under one lease; the configuration last, so that it never outlives the rest. */
+/** The result of {@link contentOf}, under one lease; the configuration last, so that it never outlives the other keys. */
 async function publish(order: PublisherOrder): Promise<void> {
   const { url, cluster, id } = order;
   const context = { clock: systemClock, random: Math.random };
@@ -84,7 +84,7 @@ async function publish(order: PublisherOrder): Promise<void> {
 /** A process that publishes a cluster, until it is killed. */
 export class Publisher {
   readonly #child: ChildProcess;
-  /** Resolves once everything is published. */
+  /** Resolves when everything is published. */
   readonly published: Promise<void>;
 
   constructor(order: PublisherOrder) {
@@ -96,7 +96,7 @@ export class Publisher {
     this.published.catch(() => {});
   }
 
-  /** kill -9: it revokes nothing, and its lease goes on to its end. */
+  /** kill -9: it revokes nothing, and its lease expires later. */
   async kill(): Promise<void> {
     if (this.#child.exitCode !== null || this.#child.signalCode !== null) return;
     this.#child.kill('SIGKILL');
@@ -105,7 +105,7 @@ export class Publisher {
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
-  process.stdin.on('end', () => process.exit()).resume(); // with whoever has started it
+  process.stdin.on('end', () => process.exit()).resume(); // when the parent process ends
   await publish(JSON.parse(process.argv[2] ?? '') as PublisherOrder); // written above
   process.stdout.write('published');
 }

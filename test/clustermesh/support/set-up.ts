@@ -7,7 +7,7 @@ import { Agent } from './mesh-world.ts';
 export let agent: Agent;
 export let clock: ManualClock;
 
-/** For each test of a file that calls this: an agent that follows nobody yet. */
+/** For each test of the calling file: an agent that follows no cluster yet. */
 export function agentForEachTest(): void {
   beforeEach(() => {
     clock = new ManualClock();
@@ -16,7 +16,7 @@ export function agentForEachTest(): void {
   afterEach(() => agent.stop());
 }
 
-/** Another agent in its place, whose mesh has other options. */
+/** Replaces it by an agent whose mesh has other options. */
 export async function restart(
   change: (options: ClusterMeshOptions) => Partial<ClusterMeshOptions>,
 ): Promise<void> {
@@ -30,12 +30,12 @@ export function statusOf(name = 'a'): RemoteClusterStatus {
   return status;
 }
 
-/** The keys of the ipcache. */
+/** Returns the keys of the ipcache. */
 export function ips(): readonly string[] {
   return [...agent.ipcache.entries()].map(({ key }) => key).sort();
 }
 
-/** The addresses of the backends of a service. */
+/** Returns the addresses of the backends of a service. */
 export function backendsOf(name: string): readonly string[] {
   return [...(agent.services.get({ namespace: 'ns', name })?.endpoints.backends.keys() ?? [])];
 }
