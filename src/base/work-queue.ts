@@ -17,9 +17,9 @@ interface Delay {
   readonly timer: Timer;
 }
 
-/** A key between `get` and `done`. If it was added again, `againAt` is the time when it is due. */
+/** A key between `get` and `done`. If it was added again, `requeueAt` is the time when it is due. */
 interface Working {
-  againAt: number | undefined;
+  requeueAt: number | undefined;
 }
 
 const BACKOFF: Backoff = { baseMs: 100, capMs: 60_000 };
@@ -72,7 +72,7 @@ export class WorkQueue<K> {
   add(key: K): void {
     const working = this.#working.get(key);
     if (working !== undefined) {
-      working.againAt = Number.NEGATIVE_INFINITY;
+      working.requeueAt = Number.NEGATIVE_INFINITY;
       return;
     }
     this.#undelay(key);
@@ -85,7 +85,7 @@ export class WorkQueue<K> {
     const at = clock.now() + delayMs;
     const working = this.#working.get(key);
     if (working !== undefined) {
-      working.againAt = Math.min(working.againAt ?? at, at);
+      working.requeueAt = Math.min(working.requeueAt ?? at, at);
       return;
     }
     const delay = this.#delayed.get(key);
@@ -123,7 +123,7 @@ export class WorkQueue<K> {
     const first = this.#due.take();
     if (first === undefined) return undefined;
     const [key] = first;
-    this.#working.set(key, { againAt: undefined });
+    this.#working.set(key, { requeueAt: undefined });
     return key;
   }
 
@@ -132,9 +132,9 @@ export class WorkQueue<K> {
     const working = this.#working.get(key);
     if (working === undefined) return;
     this.#working.delete(key);
-    const { againAt } = working;
-    if (againAt === undefined) return;
-    const delayMs = againAt - this.#options.clock.now();
+    const { requeueAt } = working;
+    if (requeueAt === undefined) return;
+    const delayMs = requeueAt - this.#options.clock.now();
     if (delayMs > 0) this.addAfter(key, delayMs);
     else this.add(key);
   }
@@ -145,7 +145,7 @@ export class WorkQueue<K> {
     this.#due.delete(key);
     this.#failures.delete(key);
     const working = this.#working.get(key);
-    if (working !== undefined) working.againAt = undefined;
+    if (working !== undefined) working.requeueAt = undefined;
   }
 
   /** Makes all delayed keys due now. */
@@ -159,7 +159,7 @@ export class WorkQueue<K> {
     this.#delayed.clear();
     this.#due.clear();
     this.#failures.clear();
-    for (const working of this.#working.values()) working.againAt = undefined;
+    for (const working of this.#working.values()) working.requeueAt = undefined;
   }
 
   #undelay(key: K): void {

@@ -83,7 +83,7 @@ export function addDatapathCommands(program: Command, io: CommandIO, run: RunAct
       }
       const { cleanHost } = await import('../datapath/linux/clean-host.ts');
       const outcome = cleanHost(pinFolder);
-      for (const why of outcome.left) io.stderr.write(`dpcache: not removed: ${why}\n`);
+      for (const why of outcome.remaining) io.stderr.write(`dpcache: not removed: ${why}\n`);
       return show(cleanAnswer(outcome), flags);
     }),
   );

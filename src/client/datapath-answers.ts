@@ -159,7 +159,7 @@ export function askSteering(pinFolder: string): Question {
 }
 
 /** Returns the removed objects, for `dpcache datapath clean`. `found`: true if all were removed. */
-export function cleanAnswer({ removed, left }: CleanOutcome): Answer {
+export function cleanAnswer({ removed, remaining }: CleanOutcome): Answer {
   const lines = removed.length === 0 ? ['Nothing to remove.'] : removed.map(printable);
-  return { json: { removed, left }, lines, found: left.length === 0 };
+  return { json: { removed, left: remaining }, lines, found: remaining.length === 0 };
 }

@@ -37,7 +37,7 @@ export class Reconciler<Entry, Change> {
   readonly #guard: CallbackGuard;
   readonly #deliveries: DeliveryQueue;
   /** Earlier content of the device that the engine has not reported yet. */
-  readonly #had: Map<string, Entry>;
+  readonly #previous: Map<string, Entry>;
   #unsubscribe: Unsubscribe | undefined;
   #ended = false;
 
@@ -48,7 +48,7 @@ export class Reconciler<Entry, Change> {
     guard: CallbackGuard,
   ) {
     this.#kind = kind;
-    this.#had = new Map(had);
+    this.#previous = new Map(had);
     this.#listener = listener;
     this.#guard = guard;
     this.#deliveries = new DeliveryQueue(guard);
@@ -67,13 +67,13 @@ export class Reconciler<Entry, Change> {
 
   end(): void {
     this.#ended = true;
-    this.#had.clear();
+    this.#previous.clear();
     this.#unsubscribe?.();
   }
 
   /** Delivers changes of the engine. Exceptions and results of the device are passed to the engine. */
   onChanges(changes: readonly Change[]): ListenerResult {
-    const told = this.#had.size === 0 ? changes : changes.flatMap((change) => this.#since(change) ?? []);
+    const told = this.#previous.size === 0 ? changes : changes.flatMap((change) => this.#since(change) ?? []);
     if (told.length === 0) return;
     if (!this.#deliveries.running) return this.#listener.onChanges(told);
     // Written by a callback during the sweep, so delivered after the current call.
@@ -95,10 +95,10 @@ export class Reconciler<Entry, Change> {
   }
 
   *#sweepSteps(): Generator<void, void, void> {
-    const left = this.#had.entries(); // one iterator: each new one would step over the slots of deleted entries
-    while (this.#had.size > 0) {
+    const remaining = this.#previous.entries(); // one iterator: each new one would step over the slots of deleted entries
+    while (this.#previous.size > 0) {
       this.#deliveries.deferUntilReturn(() => {
-        const deletes = this.#takeDeletes(left);
+        const deletes = this.#takeDeletes(remaining);
         if (this.#guard.call(() => this.#listener.onChanges(deletes)) || this.#ended) return;
         this.#guard.call(() => this.onEnded());
       });
@@ -106,13 +106,13 @@ export class Reconciler<Entry, Change> {
     }
   }
 
-  #takeDeletes(left: Iterator<[string, Entry]>): readonly Change[] {
+  #takeDeletes(remaining: Iterator<[string, Entry]>): readonly Change[] {
     const deletes: Change[] = [];
     while (deletes.length < SWEEP_CHUNK) {
-      const next = left.next();
+      const next = remaining.next();
       if (next.done) break;
       const [key, had] = next.value;
-      this.#had.delete(key);
+      this.#previous.delete(key);
       deletes.push(this.#kind.deleteOf(key, had));
     }
     return deletes;
@@ -120,9 +120,9 @@ export class Reconciler<Entry, Change> {
 
   #since(change: Change): Change | undefined {
     const key = this.#kind.keyOf(change);
-    const had = this.#had.get(key);
+    const had = this.#previous.get(key);
     if (had === undefined) return change;
-    this.#had.delete(key);
+    this.#previous.delete(key);
     return this.#kind.since(had, change);
   }
 }

@@ -7,7 +7,7 @@ import type { ClaimWriter, IPCacheChange, IPCacheEntry, OwnerChange } from './ty
 const NO_CHANGES: IPCacheChange[] = []; // never modified
 const NO_OWNER_CHANGES: readonly OwnerChange[] = [];
 
-interface Before {
+interface PreviousImage {
   readonly key: PrefixRegister;
   readonly image: KeyImage | undefined;
 }
@@ -29,14 +29,14 @@ export class ChangeJournal implements ClaimSink {
   #text = '';
   #ownerChanges: OwnerChange[] = [];
   /** Images of keys before each step of a batch, oldest first; undefined outside batches. */
-  #before: Before[] | undefined;
+  #previousImages: PreviousImage[] | undefined;
 
   get inBatch(): boolean {
-    return this.#before !== undefined;
+    return this.#previousImages !== undefined;
   }
 
   willChange(key: Readonly<PrefixRegister>, image: KeyImage | undefined): void {
-    this.#before?.push({ key: copyRegister(key), image });
+    this.#previousImages?.push({ key: copyRegister(key), image });
   }
 
   visibleChanged(
@@ -45,7 +45,7 @@ export class ChangeJournal implements ClaimSink {
     next: IPCacheEntry | undefined,
   ): void {
     if (sameEntry(old, next)) return;
-    if (!this.#hasAudience && this.#before === undefined) {
+    if (!this.#hasAudience && this.#previousImages === undefined) {
       this.#skipped = true;
       return;
     }
@@ -53,7 +53,7 @@ export class ChangeJournal implements ClaimSink {
     // Most writes make one change. A literal of one element is the cheapest array, and listeners receive it.
     if (this.#changes.length === 0) this.#changes = [change];
     else this.#changes.push(change);
-    if (this.#before === undefined) this.#distinct = false;
+    if (this.#previousImages === undefined) this.#distinct = false;
     else this.#noteHash(prefixHash(key));
   }
 
@@ -71,22 +71,22 @@ export class ChangeJournal implements ClaimSink {
 
   /** Runs `write` as a batch or as part of the current one. If it throws, its steps are undone in reverse order. */
   batch<T>(write: () => T, restore: Restore): T {
-    const outermost = this.#before === undefined;
+    const outermost = this.#previousImages === undefined;
     if (outermost) this.#begin();
-    this.#before ??= [];
-    const mark = this.#before.length;
+    this.#previousImages ??= [];
+    const mark = this.#previousImages.length;
     const marks = { changes: this.#changes.length, owners: this.#ownerChanges.length };
     try {
       const result = write();
       assert(!(result instanceof Promise), 'batch: the function must be synchronous');
       return result;
     } catch (error) {
-      for (const { key, image } of this.#before.splice(mark).reverse()) restore(key, image);
+      for (const { key, image } of this.#previousImages.splice(mark).reverse()) restore(key, image);
       this.#changes = this.#changes.slice(0, marks.changes);
       this.#ownerChanges = this.#ownerChanges.slice(0, marks.owners);
       throw error;
     } finally {
-      if (outermost) this.#before = undefined;
+      if (outermost) this.#previousImages = undefined;
     }
   }
 

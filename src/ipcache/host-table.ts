@@ -50,9 +50,9 @@ export class HostTable {
   /** Removes a reference to a host. After the last one its number is free. */
   release(host: HostID): void {
     if (host === NO_HOST) return;
-    const left = this.#references.get(host - 1, 0) - 1;
-    this.#references.set(host - 1, 0, left);
-    if (left === 0) this.#remove(host);
+    const remaining = this.#references.get(host - 1, 0) - 1;
+    this.#references.set(host - 1, 0, remaining);
+    if (remaining === 0) this.#remove(host);
   }
 
   /** Returns the canonical text of a host in use. */

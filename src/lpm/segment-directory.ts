@@ -200,7 +200,7 @@ export class SegmentDirectory {
     }
     for (; ; level++) {
       this.#countOctets(addresses, left, level);
-      const { octet, part, middle, beforeMiddle } = this.#bestOctet(below, count);
+      const { octet, part, middle, sumBeforeMiddle } = this.#bestOctet(below, count);
       const isLast = level === this.#levels - 1;
       if (part * LEAST_PART >= count || isLast) {
         assert(part > 0, 'a segment that is split has keys at several addresses');
@@ -209,7 +209,7 @@ export class SegmentDirectory {
       nodes.push(this.#nodeBelow(nodes[level] ?? 0, middle, ~segment));
       octets.push(middle);
       if (this.#counts[middle] !== left) left = keepOctet(addresses, left, level, middle);
-      below = beforeMiddle;
+      below = sumBeforeMiddle;
     }
   }
 
@@ -225,8 +225,8 @@ export class SegmentDirectory {
   #bestOctet(
     below: number,
     count: number,
-  ): { octet: number; part: number; middle: number; beforeMiddle: number } {
-    const best = { octet: 0, part: 0, middle: 0, beforeMiddle: below };
+  ): { octet: number; part: number; middle: number; sumBeforeMiddle: number } {
+    const best = { octet: 0, part: 0, middle: 0, sumBeforeMiddle: below };
     let before = below;
     for (let octet = 0; octet < FAN; octet++) {
       const part = Math.min(before, count - before);
@@ -236,7 +236,7 @@ export class SegmentDirectory {
       }
       if (2 * before <= count) {
         best.middle = octet;
-        best.beforeMiddle = before;
+        best.sumBeforeMiddle = before;
       }
       before += this.#counts[octet] ?? 0;
     }

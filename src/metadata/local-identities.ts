@@ -10,7 +10,7 @@ export interface LocalIdentity {
 
 /** Upstream's range (pkg/identity, 1.17), which equals the capacity of a policy map. */
 const FIRST: number = LOCAL_IDENTITY_SCOPE + 1;
-const LAST: number = LOCAL_IDENTITY_SCOPE + 0xffff;
+const LAST_IDENTITY: number = LOCAL_IDENTITY_SCOPE + 0xffff;
 
 interface Held extends LocalIdentity {
   readonly key: string;
@@ -34,8 +34,8 @@ export class LocalIdentities {
   #changes = 0;
 
   /** @param capacity maximum number of identities in use; default 65,535 */
-  constructor(capacity: number = LAST - FIRST + 1) {
-    assert(capacity >= 1 && capacity <= LAST - FIRST + 1, 'all 65,535 local identities are in use');
+  constructor(capacity: number = LAST_IDENTITY - FIRST + 1) {
+    assert(capacity >= 1 && capacity <= LAST_IDENTITY - FIRST + 1, 'all 65,535 local identities are in use');
     this.#last = FIRST + capacity - 1;
   }
 

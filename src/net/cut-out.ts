@@ -21,18 +21,18 @@ export function cutOut(
   others: readonly Prefix[],
   most: number = Number.POSITIVE_INFINITY,
 ): readonly Prefix[] {
-  const left: Prefix[] = [];
-  cutInto(left, prefix, others, most);
-  return left;
+  const remaining: Prefix[] = [];
+  cutInto(remaining, prefix, others, most);
+  return remaining;
 }
 
-function cutInto(left: Prefix[], prefix: Prefix, others: readonly Prefix[], most: number): void {
-  if (left.length >= most || others.some((other) => other.contains(prefix))) return;
+function cutInto(remaining: Prefix[], prefix: Prefix, others: readonly Prefix[], most: number): void {
+  if (remaining.length >= most || others.some((other) => other.contains(prefix))) return;
   const within = others.filter((other) => prefix.contains(other));
   if (within.length === 0) {
-    left.push(prefix);
+    remaining.push(prefix);
     return;
   }
-  cutInto(left, new Prefix(prefix, prefix.length + 1), within, most);
-  cutInto(left, upperHalf(prefix), within, most);
+  cutInto(remaining, new Prefix(prefix, prefix.length + 1), within, most);
+  cutInto(remaining, upperHalf(prefix), within, most);
 }

@@ -52,7 +52,7 @@ export class NodeAddresses {
   readonly #options: NodeAddressesOptions;
   readonly #unsubscribe: Unsubscribe;
   /** By address: the nodes that claim it and do not hold it. */
-  readonly #losers = new Map<string, Set<NodeEntry>>();
+  readonly #overruledClaims = new Map<string, Set<NodeEntry>>();
   #configuration: NodeConfiguration;
   /** The cached claims of nodes with many addresses, under the current configuration. */
   #kept = new WeakMap<Node, NodeClaims>();
@@ -223,15 +223,15 @@ export class NodeAddresses {
     if (isHeld) {
       if (entry.lost?.delete(ip) !== true) return;
       if (entry.lost.size === 0) entry.lost = undefined;
-      const losers = this.#losers.get(ip);
+      const losers = this.#overruledClaims.get(ip);
       losers?.delete(entry);
-      if (losers?.size === 0) this.#losers.delete(ip);
+      if (losers?.size === 0) this.#overruledClaims.delete(ip);
       return;
     }
     entry.lost ??= new Set();
     entry.lost.add(ip);
-    const losers = this.#losers.get(ip);
-    if (losers === undefined) this.#losers.set(ip, new Set([entry]));
+    const losers = this.#overruledClaims.get(ip);
+    if (losers === undefined) this.#overruledClaims.set(ip, new Set([entry]));
     else losers.add(entry);
   }
 
@@ -248,7 +248,7 @@ export class NodeAddresses {
 
   /** Reviews one address. It uses the current holder, because the change may be outdated. */
   #reviewAddress({ key, previous, current }: OwnerChange, affected: Set<NodeEntry>): void {
-    const interested = new Set(this.#losers.get(key));
+    const interested = new Set(this.#overruledClaims.get(key));
     for (const writer of [previous, current]) {
       const entry = writer && this.#options.entryOf(writer.owner);
       if (entry !== undefined && this.#claimOn(key, entry) !== undefined) interested.add(entry);

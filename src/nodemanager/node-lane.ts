@@ -39,7 +39,7 @@ export class NodeLane {
   /** Revision of the earliest change that is not applied; infinite if there is none. */
   since: number = Number.POSITIVE_INFINITY;
   /** The desired version when the running call began. */
-  #goal: Node | undefined;
+  #desired: Node | undefined;
   /** True if a delete of `applied` failed. It must be completed before any other call. */
   #deleting = false;
   #changedWhileRunning = Number.POSITIVE_INFINITY;
@@ -72,7 +72,7 @@ export class NodeLane {
 
   begin(step: NodeStep): void {
     this.running = step;
-    this.#goal = this.target;
+    this.#desired = this.target;
   }
 
   succeeded(step: NodeStep): void {
@@ -85,7 +85,7 @@ export class NodeLane {
       if (this.#cleansUp(step) || this.residue?.equals(step.node) === true) this.residue = undefined;
       this.applied = step.call === 'delete' ? undefined : step.node;
     }
-    this.#updateSince(this.applied === this.#goal);
+    this.#updateSince(this.applied === this.#desired);
   }
 
   /** Records a failed call. `HandlerCalls.retry` counts it. */

@@ -216,13 +216,13 @@ class FileBytes {
   }
 
   async #has(count: number): Promise<boolean> {
-    const left = this.#buffer.subarray(this.#from);
-    if (left.length >= count) return true;
+    const unread = this.#buffer.subarray(this.#from);
+    if (unread.length >= count) return true;
     const next = Buffer.allocUnsafe(Math.max(count, CHUNK));
-    left.copy(next);
-    const read = await this.#file.read(next.subarray(left.length), this.#position);
+    unread.copy(next);
+    const read = await this.#file.read(next.subarray(unread.length), this.#position);
     this.#position += read;
-    this.#buffer = next.subarray(0, left.length + read);
+    this.#buffer = next.subarray(0, unread.length + read);
     this.#from = 0;
     return this.#buffer.length >= count;
   }

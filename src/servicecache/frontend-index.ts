@@ -121,9 +121,9 @@ export class FrontendIndex {
   #remove(key: string, service: Service): void {
     for (const frontend of this.frontendsOf(service)) {
       const text = formatFrontend(frontend);
-      const left = (this.#claims.get(text) ?? []).filter((claim) => claim.key !== key);
-      if (left.length === 0) this.#claims.delete(text);
-      else this.#claims.set(text, left);
+      const remaining = (this.#claims.get(text) ?? []).filter((claim) => claim.key !== key);
+      if (remaining.length === 0) this.#claims.delete(text);
+      else this.#claims.set(text, remaining);
     }
   }
 }

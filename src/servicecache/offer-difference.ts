@@ -14,7 +14,7 @@ export class OrderedMatcher {
   readonly #walk: IterableIterator<Backend>;
   #next: Backend | undefined;
   /** The remaining backends by address; undefined before the first lookup. */
-  #left: Map<string, Backend> | undefined;
+  #remaining: Map<string, Backend> | undefined;
 
   constructor(offered: OfferedBackends) {
     this.#walk = offered.values();
@@ -29,15 +29,15 @@ export class OrderedMatcher {
       return next;
     }
     if (next !== undefined) this.#index(next);
-    const found = this.#left?.get(address);
-    if (found !== undefined) this.#left?.delete(address);
+    const found = this.#remaining?.get(address);
+    if (found !== undefined) this.#remaining?.delete(address);
     return found;
   }
 
   /** Yields the backends that were not taken, and ends the iteration. */
-  *left(): Generator<Backend, void, void> {
+  *remaining(): Generator<Backend, void, void> {
     if (this.#next !== undefined) yield this.#next;
-    yield* this.#left?.values() ?? this.#walk;
+    yield* this.#remaining?.values() ?? this.#walk;
   }
 
   #advance(): void {
@@ -46,10 +46,10 @@ export class OrderedMatcher {
   }
 
   #index(first: Backend): void {
-    const left = new Map([[first.address, first]]);
-    for (const backend of this.#walk) left.set(backend.address, backend);
+    const remaining = new Map([[first.address, first]]);
+    for (const backend of this.#walk) remaining.set(backend.address, backend);
     this.#next = undefined;
-    this.#left = left;
+    this.#remaining = remaining;
   }
 }
 
@@ -68,7 +68,7 @@ export function everyDifference(
     const old = earlier.take(backend.address);
     if ((old === undefined || !equal(old, backend)) && !visit(old, backend)) return false;
   }
-  for (const gone of earlier.left()) if (!visit(gone, undefined)) return false;
+  for (const gone of earlier.remaining()) if (!visit(gone, undefined)) return false;
   return true;
 }
 

@@ -10,7 +10,7 @@ import { Kernel } from './syscall/kernel.ts';
 /** The removed items, and the items that could not be removed or are not ours, one sentence each. */
 export interface CleanOutcome {
   readonly removed: readonly string[];
-  readonly left: readonly string[];
+  readonly remaining: readonly string[];
 }
 
 /** Removes one kind of our items from a host. Returns the removed items. Throws if it fails. */
@@ -42,41 +42,41 @@ export function* cleanTable<Item>(table: KernelTable<Item>): Generator<string, v
 /** Removes our pins: maps with these names and shapes. Reports the other files of the folder, and keeps them. */
 export function cleanPins(folder: string, own: ReadonlyMap<string, OwnMap>): CleanOutcome {
   const removed: string[] = [];
-  const left: string[] = [];
+  const remaining: string[] = [];
   const names = namesIn(folder);
   for (const name of names) {
     const path = join(folder, name);
     const shape = own.get(name);
-    if (shape === undefined) left.push(`${path} is foreign`);
-    else if (!isShaped(path, shape)) left.push(`${path} is a foreign map`);
+    if (shape === undefined) remaining.push(`${path} is foreign`);
+    else if (!isShaped(path, shape)) remaining.push(`${path} is a foreign map`);
     else {
       unpin(path);
       removed.push(path);
     }
   }
-  if (names.length > 0 && left.length === 0) rmdirSync(folder);
-  return { removed, left };
+  if (names.length > 0 && remaining.length === 0) rmdirSync(folder);
+  return { removed, remaining };
 }
 
 /** Runs all steps, even if some fail. */
 export function cleanAll(steps: readonly CleanStep[], pins: () => CleanOutcome): CleanOutcome {
   const removed: string[] = [];
-  const left: string[] = [];
+  const remaining: string[] = [];
   for (const step of steps) {
     try {
       for (const line of step()) removed.push(line);
     } catch (error) {
-      left.push(messageOf(error));
+      remaining.push(messageOf(error));
     }
   }
   try {
     const outcome = pins();
     removed.push(...outcome.removed);
-    left.push(...outcome.left);
+    remaining.push(...outcome.remaining);
   } catch (error) {
-    left.push(messageOf(error));
+    remaining.push(messageOf(error));
   }
-  return { removed, left };
+  return { removed, remaining };
 }
 
 function namesIn(folder: string): readonly string[] {

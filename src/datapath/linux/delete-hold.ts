@@ -7,7 +7,7 @@ const SETTLE_MS = 500;
 const MAX_HOLD_MS = 10_000;
 
 /** A table that deletes wait for. */
-export type TableBefore = Pick<KeptItems, 'flushed' | 'missing'>;
+export type DependentTable = Pick<KeptItems, 'flushed' | 'missing'>;
 
 /**
  * Holds the deletes of a table until the tables that lead to it have their desired content. Two tables cannot change together,
@@ -17,19 +17,19 @@ export type TableBefore = Pick<KeptItems, 'flushed' | 'missing'>;
  */
 export class DeleteHold implements Disposable {
   readonly #clock: Pick<Clock, 'now' | 'after'>;
-  readonly #before: Iterable<TableBefore>;
+  readonly #dependencies: Iterable<DependentTable>;
   readonly #sleeps = new Map<Timer, () => void>();
   #isDisposed = false;
 
   /** The tables are read when deletes wait, because tables may be added later. */
-  constructor(clock: Pick<Clock, 'now' | 'after'>, before: Iterable<TableBefore>) {
+  constructor(clock: Pick<Clock, 'now' | 'after'>, before: Iterable<DependentTable>) {
     this.#clock = clock;
-    this.#before = before;
+    this.#dependencies = before;
   }
 
   /** Resolves when deletes that are due now may be applied, or on dispose. Resolves immediately if there are no such tables. */
   async passed(): Promise<void> {
-    const tables = [...this.#before];
+    const tables = [...this.#dependencies];
     const end = this.#clock.now() + MAX_HOLD_MS;
     let isClear = tables.length === 0;
     while (!isClear && !this.#isDisposed && this.#clock.now() < end) {
@@ -48,7 +48,7 @@ export class DeleteHold implements Disposable {
     this.#sleeps.clear();
   }
 
-  async #flushed(tables: readonly TableBefore[], ms: number): Promise<void> {
+  async #flushed(tables: readonly DependentTable[], ms: number): Promise<void> {
     let cancel = (): void => {};
     const tooLong = new Promise<void>((resolve) => {
       cancel = this.#alarm(ms, resolve);

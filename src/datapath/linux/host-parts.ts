@@ -182,10 +182,10 @@ export class HostParts implements Disposable {
       return { table: IPCacheTable.open(bpf, { path, ...options }) };
     } catch (error) {
       if (!(error instanceof ForeignMapError) || !error.isResized) throw error;
-      const beside = path + STAGING_SUFFIX;
+      const staging = path + STAGING_SUFFIX;
       // May have yet another size if an agent ended before it had filled it.
-      if (options.isPinned !== false) unpin(beside);
-      return { table: IPCacheTable.open(bpf, { path: beside, ...options }), resized: error.message };
+      if (options.isPinned !== false) unpin(staging);
+      return { table: IPCacheTable.open(bpf, { path: staging, ...options }), resized: error.message };
     }
   }
 
@@ -248,7 +248,7 @@ export class HostParts implements Disposable {
     const pins = new ServicePins(bpf, { folder, room, isPinned: !dryRun });
     const table = new ServiceMapTable(pins.maps);
     const attach = (): void => {
-      if (!dryRun && !pins.isBeside) attachSocketPrograms(bpf, programs());
+      if (!dryRun && !pins.isStaged) attachSocketPrograms(bpf, programs());
     };
     const programs = () => ({ folder, cgroup, maps: pins.descriptors, host });
     if (!pins.isResized) disposeOnError([pins], attach);
@@ -270,7 +270,7 @@ export class HostParts implements Disposable {
     // Maps are restored before programs, because the next agent attaches programs to maps that it finds by name.
     const guard = this.#guarding('service-pins', () => {
       // The old pins are kept until the maps filled beside them replace them.
-      if (pins.isBeside) return new Map();
+      if (pins.isStaged) return new Map();
       const pinned = [...pins.descriptors].map(([name, fd]) => [join(folder, name), fd] as const);
       return new Map([...this.#mapPins(pinned), ...programPins(bpf, programs())]);
     });
@@ -298,7 +298,7 @@ export class HostParts implements Disposable {
         for (const { desired } of parts) desired.setInputs(inputs);
       },
       retire: () => {
-        if (!pins.isBeside || dryRun) return;
+        if (!pins.isStaged || dryRun) return;
         attachSocketPrograms(bpf, programs());
         pins.settle();
       },

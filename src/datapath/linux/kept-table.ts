@@ -101,13 +101,13 @@ export class KeptTable<Item> implements Disposable {
   /** Items without room, the strongest first. */
   readonly #noRoom = new RankedKeys(1);
   readonly #failing = new Map<string, { error: SyscallError; attempts: number; due: number }>();
-  #found = new Map<string, Item>();
+  #foundItems = new Map<string, Item>();
   readonly #counts = { upserts: 0, deletes: 0, noRoomErrors: 0 };
   #state: 'unread' | 'holding' | 'kept' | 'closed' = 'unread';
   #deletesAllowed = false;
   /** True while the table is read. Nothing is written during that time. */
   #isRead = false;
-  #still: Promise<unknown> = Promise.resolve();
+  #exclusive: Promise<unknown> = Promise.resolve();
   /** A plan that waits for its read. Callers share it. */
   #nextPlan: Promise<readonly PlannedChange<Item>[]> | undefined;
   /** Number of turns of the last read. */
@@ -134,7 +134,7 @@ export class KeptTable<Item> implements Disposable {
    * waits for room. Costs a look-up.
    */
   rerank(key: string): void {
-    if (this.#table.rank === undefined || this.#found.has(key)) return;
+    if (this.#table.rank === undefined || this.#foundItems.has(key)) return;
     const item = this.#actual.has(key) ? this.#desired.get(key) : undefined;
     if (item !== undefined) this.#setActual(key, item);
     else if (this.#noRoom.has(key)) this.mark(key);
@@ -145,10 +145,10 @@ export class KeptTable<Item> implements Disposable {
    * be called again then.
    */
   async adopt(): Promise<void> {
-    await this.#whileStill(async () => {
+    await this.#runExclusive(async () => {
       const there = await this.#read();
       await this.#inTurns(there.keys(), (key) => this.#actual.set(key, HELD_RANK));
-      this.#found = there;
+      this.#foundItems = there;
       // Items that are already correct are not marked, unless something is marked anyway. After a restart, most items are
       // correct.
       const isUnmarked = this.#dirty.size === 0;
@@ -175,14 +175,14 @@ export class KeptTable<Item> implements Disposable {
   recheck(): void {
     const { isComplete } = this.#context;
     if (isComplete === undefined || this.#deletesAllowed) return;
-    void this.#inTurns([...this.#found.keys()], (key) => {
-      if (this.#found.has(key) && isComplete(key)) this.mark(key);
+    void this.#inTurns([...this.#foundItems.keys()], (key) => {
+      if (this.#foundItems.has(key) && isComplete(key)) this.mark(key);
     });
   }
 
   /** True if the key was found initially and no change has confirmed it yet. */
   isHeld(key: string): boolean {
-    return this.#found.has(key);
+    return this.#foundItems.has(key);
   }
 
   /**
@@ -190,7 +190,7 @@ export class KeptTable<Item> implements Disposable {
    * share it. Between two reads, pending writes get as many turns as the first read took.
    */
   plan(): Promise<readonly PlannedChange<Item>[]> {
-    this.#nextPlan ??= this.#whileStill(async () => {
+    this.#nextPlan ??= this.#runExclusive(async () => {
       this.#nextPlan = undefined;
       const steps = await this.#differences(await this.#read());
       return orderPlan(this.#table, steps);
@@ -200,9 +200,9 @@ export class KeptTable<Item> implements Disposable {
 
   /** Writes keys that others have changed. Resolves to the differences when the writes are done. */
   async repair(): Promise<readonly PlannedChange<Item>[]> {
-    const steps = await this.#whileStill(async () => {
+    const steps = await this.#runExclusive(async () => {
       const there = await this.#read();
-      await this.#inTurns(this.#found.keys(), (key) => this.#findAgain(key, there.get(key)));
+      await this.#inTurns(this.#foundItems.keys(), (key) => this.#findAgain(key, there.get(key)));
       const different = await this.#differences(there);
       for (const { key, actual } of different) {
         if (actual === undefined) this.#actual.delete(key);
@@ -247,7 +247,7 @@ export class KeptTable<Item> implements Disposable {
       actual: this.#actual.size,
       pending: this.#dirty.size + this.#deletes.size + this.#waitingDeletes,
       waiting: this.#waitingDeletes,
-      held: this.#deletesAllowed ? 0 : this.#found.size,
+      held: this.#deletesAllowed ? 0 : this.#foundItems.size,
       noRoom: this.#noRoom.size,
       failing: this.#failing.size,
       failures,
@@ -318,16 +318,16 @@ export class KeptTable<Item> implements Disposable {
 
   /** Returns true if an initially found key must be kept because its inputs are not known yet. */
   #mustStay(key: string, item: Item | undefined): boolean {
-    if (this.#deletesAllowed || !this.#found.has(key)) return false;
+    if (this.#deletesAllowed || !this.#foundItems.has(key)) return false;
     const { isComplete } = this.#context;
     return isComplete === undefined ? item === undefined : !isComplete(key);
   }
 
   /** Returns true if the key was found initially with its desired item. */
   #isAdopted(key: string, item: Item): boolean {
-    const found = this.#found.get(key);
+    const found = this.#foundItems.get(key);
     if (found === undefined) return false;
-    this.#found.delete(key);
+    this.#foundItems.delete(key);
     this.#setActual(key, item);
     return this.#table.equal(found, item);
   }
@@ -421,7 +421,7 @@ export class KeptTable<Item> implements Disposable {
   /** Records a successful change. Returns the number of released entries. */
   #done({ key, item }: TableChange<Item>): number {
     if (this.#failing.size > 0) this.#failing.delete(key);
-    if (this.#found.size > 0) this.#found.delete(key);
+    if (this.#foundItems.size > 0) this.#foundItems.delete(key);
     if (item === undefined) {
       this.#counts.deletes++;
       return this.#actual.delete(key) ? 1 : 0;
@@ -479,7 +479,7 @@ export class KeptTable<Item> implements Disposable {
       const rank = this.#rankOf(key, item);
       this.#noRoom.set(key, rank);
       this.#failing.delete(key);
-      const victim = this.#victim(key, rank);
+      const victim = this.#evictionCandidate(key, rank);
       if (victim === undefined) continue;
       this.#actual.delete(victim.key);
       if (this.#desired.get(victim.key) !== undefined) this.#noRoom.set(victim.key, victim.rank);
@@ -499,7 +499,7 @@ export class KeptTable<Item> implements Disposable {
   }
 
   /** Returns the key to evict for `key`. It may be `key` itself, because some kernels cannot replace a value in a full map. */
-  #victim(key: string, rank: number): { readonly key: string; readonly rank: number } | undefined {
+  #evictionCandidate(key: string, rank: number): { readonly key: string; readonly rank: number } | undefined {
     if (this.#table.rank === undefined) return undefined;
     if (this.#actual.has(key)) return { key, rank };
     const weakest = this.#actual.first();
@@ -523,13 +523,13 @@ export class KeptTable<Item> implements Disposable {
   /** Records an item that another process has written. */
   #take(key: string, item: Item): void {
     this.#actual.set(key, HELD_RANK);
-    if (!this.#deletesAllowed) this.#found.set(key, item);
+    if (!this.#deletesAllowed) this.#foundItems.set(key, item);
   }
 
   /** Updates an initially found item to its current value. */
   #findAgain(key: string, item: Item | undefined): void {
-    if (item !== undefined) this.#found.set(key, item);
-    else if (this.#found.delete(key)) this.#actual.delete(key);
+    if (item !== undefined) this.#foundItems.set(key, item);
+    else if (this.#foundItems.delete(key)) this.#actual.delete(key);
   }
 
   /** Returns true if a difference is not caused by others: the key is held, waits, fails or has no room. */
@@ -540,7 +540,7 @@ export class KeptTable<Item> implements Disposable {
   }
 
   #release(): void {
-    for (const key of this.#found.keys()) this.mark(key);
+    for (const key of this.#foundItems.keys()) this.mark(key);
   }
 
   get #isClosed(): boolean {
@@ -548,8 +548,8 @@ export class KeptTable<Item> implements Disposable {
   }
 
   /** Runs one piece of work at a time without writes, because the table's memory is used for reading. */
-  #whileStill<T>(work: () => Promise<T>): Promise<T> {
-    const run = this.#still.then(async () => {
+  #runExclusive<T>(work: () => Promise<T>): Promise<T> {
+    const run = this.#exclusive.then(async () => {
       await this.#writePending();
       this.#isRead = true;
       this.#readTurns = 0;
@@ -560,7 +560,7 @@ export class KeptTable<Item> implements Disposable {
         this.#schedule();
       }
     });
-    this.#still = run.catch(() => {});
+    this.#exclusive = run.catch(() => {});
     return run;
   }
 

@@ -33,11 +33,11 @@ export class KeyQueue {
  */
 class Lane {
   #added = new Set<string>();
-  #taken: Iterator<string> | undefined;
-  #left = 0;
+  #iterator: Iterator<string> | undefined;
+  #remaining = 0;
 
   get size(): number {
-    return this.#added.size + this.#left;
+    return this.#added.size + this.#remaining;
   }
 
   add(key: string): void {
@@ -45,14 +45,14 @@ class Lane {
   }
 
   take(): string | undefined {
-    if (this.#left === 0) {
+    if (this.#remaining === 0) {
       if (this.#added.size === 0) return undefined;
-      this.#left = this.#added.size;
-      this.#taken = this.#added.values();
+      this.#remaining = this.#added.size;
+      this.#iterator = this.#added.values();
       this.#added = new Set();
     }
-    const key = this.#taken?.next().value;
-    if (--this.#left === 0) this.#taken = undefined;
+    const key = this.#iterator?.next().value;
+    if (--this.#remaining === 0) this.#iterator = undefined;
     if (key !== undefined && this.#added.size > 0) this.#added.delete(key);
     return key;
   }

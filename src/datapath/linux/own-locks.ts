@@ -19,7 +19,7 @@ const SOCK_STREAM = 1;
 const SOCK_CLOEXEC = 0o2000000;
 const LOCK_EXCLUSIVE_NOW = 2 | 4;
 
-const OTHERWISE: Readonly<Record<NamespacePart, string>> = {
+const NAMESPACE_RISKS: Readonly<Record<NamespacePart, string>> = {
   routes: '--datapath-routing off',
   rules: 'another --datapath-services',
 };
@@ -30,7 +30,7 @@ const OTHERWISE: Readonly<Record<NamespacePart, string>> = {
  */
 export function lockNamespace(kernel: Kernel, part: NamespacePart): Disposable {
   const fd = kernel.socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const words = `another agent manages the ${part} of this network namespace: stop it, or start this one with ${OTHERWISE[part]}`;
+  const words = `another agent manages the ${part} of this network namespace: stop it, or start this one with ${NAMESPACE_RISKS[part]}`;
   const name = Buffer.from(`\0datapath-cache/${part}`);
   return locked(fd, 'EADDRINUSE', words, () =>
     kernel.bind(fd, Buffer.concat([Buffer.from([AF_UNIX, 0]), name])),
@@ -44,12 +44,12 @@ export function lockFolder(kernel: Kernel, folder: string): Disposable {
   return locked(fd, 'EAGAIN', words, () => void kernel.call('flock', fd, LOCK_EXCLUSIVE_NOW));
 }
 
-function locked(fd: number, taken: string, words: string, lock: () => void): Disposable {
+function locked(fd: number, conflict: string, words: string, lock: () => void): Disposable {
   try {
     lock();
   } catch (error) {
     closeSync(fd);
-    if (error instanceof SyscallError && error.code === taken) throw new SteeredByAnotherError(words);
+    if (error instanceof SyscallError && error.code === conflict) throw new SteeredByAnotherError(words);
     throw error;
   }
   let isHeld = true;

@@ -24,7 +24,7 @@ export class PinWatch implements Disposable {
     this.#clock = clock;
     this.#task = new PacedTask(clock, () => EVENT_PACE_MS, check);
     this.#watchAgain();
-    this.#lookLater();
+    this.#scheduleCheck();
   }
 
   [Symbol.dispose](): void {
@@ -33,11 +33,11 @@ export class PinWatch implements Disposable {
     this.#unwatch();
   }
 
-  #lookLater(): void {
+  #scheduleCheck(): void {
     this.#timer = this.#clock.after(LOOK_MS, () => {
       this.#watchAgain();
       void this.#task.request();
-      this.#lookLater();
+      this.#scheduleCheck();
     });
   }
 

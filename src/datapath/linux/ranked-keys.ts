@@ -36,7 +36,7 @@ export class RankedKeys {
 
   /** Returns the key with the first rank; undefined if there is none. */
   first(): { readonly key: string; readonly rank: number } | undefined {
-    if (this.#peek() === undefined) this.#look();
+    if (this.#peek() === undefined) this.#findFirst();
     const key = this.#peek();
     return key === undefined ? undefined : { key, rank: this.#queueRank };
   }
@@ -49,7 +49,7 @@ export class RankedKeys {
     }
   }
 
-  #look(): void {
+  #findFirst(): void {
     for (const [key, rank] of this.#ranks) {
       if (this.#queue.length === 0 || this.#comesBefore(rank, this.#queueRank)) {
         this.#queue = [key];

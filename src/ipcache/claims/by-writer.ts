@@ -6,7 +6,7 @@ export function isOf(claim: Writer, writer: Writer): boolean {
 }
 
 /** A set of places, stored as the keys of a map. */
-export interface Places<P> {
+export interface ClaimPlaces<P> {
   readonly size: number;
   set(place: P, value: true): unknown;
   delete(place: P): boolean;
@@ -16,15 +16,15 @@ export interface Places<P> {
 /** Maps each writer to the places of its claims, so that they are found without a scan of all places. */
 export class ByWriter<P> {
   /** By source and owner. Sources contain no space. */
-  readonly #places = new Map<string, Places<P>>();
-  readonly #newPlaces: () => Places<P>;
+  readonly #places = new Map<string, ClaimPlaces<P>>();
+  readonly #newPlaces: () => ClaimPlaces<P>;
 
-  constructor(newPlaces: () => Places<P>) {
+  constructor(newPlaces: () => ClaimPlaces<P>) {
     this.#newPlaces = newPlaces;
   }
 
   /** Returns the places of a writer. Places may be deleted and added while the keys are iterated. */
-  of(writer: Writer): Pick<Places<P>, 'size' | 'keys'> {
+  of(writer: Writer): Pick<ClaimPlaces<P>, 'size' | 'keys'> {
     return this.#places.get(keyOf(writer)) ?? this.#newPlaces();
   }
 

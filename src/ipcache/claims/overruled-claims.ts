@@ -2,7 +2,7 @@ import { PagedMap } from '../../columns/paged-map.ts';
 import { compareWriters } from '../../model/source.ts';
 import type { HeldClaim } from '../row-reader.ts';
 import type { Writer } from '../types.ts';
-import { ByWriter, isOf, type Places } from './by-writer.ts';
+import { ByWriter, type ClaimPlaces, isOf } from './by-writer.ts';
 
 /** The overruled claims by slot, strongest first (I4). Few keys have any. */
 export class OverruledClaims {
@@ -52,7 +52,7 @@ export class OverruledClaims {
   }
 
   /** Returns the slots with overruled claims of a writer. */
-  slotsOf(writer: Writer): Pick<Places<number>, 'size' | 'keys'> {
+  slotsOf(writer: Writer): Pick<ClaimPlaces<number>, 'size' | 'keys'> {
     return this.#byWriter.of(writer);
   }
 }

@@ -66,7 +66,7 @@ export class WaitingClaims {
   /** Keys by rank, in order of arrival. */
   readonly #ranks = new Map<number, KeyQueue>();
   /** Images of keys before each step of a batch, oldest first; undefined outside batches. */
-  #before: { readonly key: string; readonly waiting: Waiting | undefined }[] | undefined;
+  #previous: { readonly key: string; readonly waiting: Waiting | undefined }[] | undefined;
   #arrivals = 0;
   #dropped = 0;
 
@@ -97,9 +97,9 @@ export class WaitingClaims {
   /** Removes one writer's claim on a key if `ifPod` matches. Returns true if there was one. */
   remove(key: string, by: PrefixDeleteOptions): boolean {
     const claims = this.#on(key);
-    const left = claims.filter((claim) => !isOf(claim, by) || !namesPod(claim, by.ifPod));
-    if (left.length === claims.length) return false;
-    this.#set(key, left);
+    const remaining = claims.filter((claim) => !isOf(claim, by) || !namesPod(claim, by.ifPod));
+    if (remaining.length === claims.length) return false;
+    this.#set(key, remaining);
     return true;
   }
 
@@ -140,16 +140,16 @@ export class WaitingClaims {
 
   /** Runs `write`, which may be nested. If it throws, its changes here are rolled back (I8). */
   batch<T>(write: () => T): T {
-    const outermost = this.#before === undefined;
-    this.#before ??= [];
-    const mark = this.#before.length;
+    const outermost = this.#previous === undefined;
+    this.#previous ??= [];
+    const mark = this.#previous.length;
     try {
       return write();
     } catch (error) {
       this.#rollBack(mark);
       throw error;
     } finally {
-      if (outermost) this.#before = undefined;
+      if (outermost) this.#previous = undefined;
     }
   }
 
@@ -160,7 +160,7 @@ export class WaitingClaims {
   #set(key: string, claims: readonly WaitingClaim[]): void {
     const waiting = this.#waiting.get(key);
     const [strongest] = claims;
-    this.#before?.push({ key, waiting });
+    this.#previous?.push({ key, waiting });
     if (strongest === undefined) {
       this.#place(key, undefined);
       return;
@@ -175,9 +175,9 @@ export class WaitingClaims {
     for (const claim of before?.claims ?? []) this.#byWriter.delete(claim, key);
     for (const claim of waiting?.claims ?? []) this.#byWriter.add(claim, key);
     if (before !== undefined && before.arrival !== waiting?.arrival) {
-      const left = this.#ranks.get(before.rank);
-      left?.delete(key);
-      if (left?.size === 0) this.#ranks.delete(before.rank);
+      const remaining = this.#ranks.get(before.rank);
+      remaining?.delete(key);
+      if (remaining?.size === 0) this.#ranks.delete(before.rank);
     }
     if (waiting === undefined) {
       this.#waiting.delete(key);
@@ -192,7 +192,7 @@ export class WaitingClaims {
   /** Rolls back to `mark`. Restored keys lost their position, so their ranks are sorted again. */
   #rollBack(mark: number): void {
     const ranks = new Set<number>();
-    for (const { key, waiting } of this.#before?.splice(mark).reverse() ?? []) {
+    for (const { key, waiting } of this.#previous?.splice(mark).reverse() ?? []) {
       this.#place(key, waiting);
       if (waiting !== undefined) ranks.add(waiting.rank);
     }

@@ -43,9 +43,9 @@ export class WriterTable {
 
   /** Removes a claim of a writer. After the last one its number is free. */
   release(id: WriterID): void {
-    const left = this.claimsOf(id) - 1;
-    this.#claims[id] = left;
-    if (left > 0) return;
+    const remaining = this.claimsOf(id) - 1;
+    this.#claims[id] = remaining;
+    if (remaining > 0) return;
     const { source, owner } = this.writer(id);
     this.#ids.get(source)?.delete(owner);
     this.#free.push(id);

@@ -52,7 +52,7 @@ export interface FaultOrder {
 interface Order {
   readonly fault: ApiFault;
   readonly matches: (request: ServedRequest) => boolean;
-  left: number;
+  remaining: number;
 }
 
 /** The connection broke before or during a response. */
@@ -76,14 +76,14 @@ async function* shortened(
   fault: 'cut' | 'end',
   bytes: number,
 ): AsyncGenerator<Uint8Array, void, void> {
-  let left = bytes;
+  let remaining = bytes;
   for await (const chunk of body) {
-    if (chunk.length >= left) {
-      yield chunk.subarray(0, left);
+    if (chunk.length >= remaining) {
+      yield chunk.subarray(0, remaining);
       if (fault === 'end') return;
       throw new ConnectionBroken();
     }
-    left -= chunk.length;
+    remaining -= chunk.length;
     yield chunk;
   }
 }
@@ -102,7 +102,7 @@ export class Faults {
 
   /** Applies a fault to the next matching requests. Faults are applied in the order of these calls. */
   order(fault: ApiFault, { matches = () => true, times = 1 }: FaultOrder = {}): void {
-    this.#orders.push({ fault, matches, left: times });
+    this.#orders.push({ fault, matches, remaining: times });
   }
 
   /** Removes all faults. */
@@ -142,7 +142,7 @@ export class Faults {
     const at = this.#orders.findIndex(({ matches }) => matches(request));
     const order = this.#orders[at];
     if (order === undefined) return undefined;
-    if (--order.left === 0) this.#orders.splice(at, 1);
+    if (--order.remaining === 0) this.#orders.splice(at, 1);
     return order.fault;
   }
 }

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { DeleteHold, type TableBefore } from '../../../src/datapath/linux/delete-hold.ts';
+import { DeleteHold, type DependentTable } from '../../../src/datapath/linux/delete-hold.ts';
 import { KeptTable, type KeptTableContext } from '../../../src/datapath/linux/kept-table.ts';
 import type { TableChange } from '../../../src/datapath/linux/kernel-table.ts';
 import type { SyscallError } from '../../../src/datapath/linux/syscall/syscall-error.ts';
@@ -185,7 +185,7 @@ describe('deletes of paths', () => {
   });
 
   /** A table in front whose writes end when they are let go; `missing` counts down with each look. */
-  function table(...missing: number[]): { readonly flush: () => void; readonly before: TableBefore } {
+  function table(...missing: number[]): { readonly flush: () => void; readonly before: DependentTable } {
     let flush = (): void => {};
     const flushed = new Promise<void>((resolve) => {
       flush = resolve;
@@ -217,7 +217,7 @@ describe('deletes of paths', () => {
     const clock = new ManualClock();
     let looks = 0;
     // Its first writes end after 6 s and leave something out; the next never end.
-    const before: TableBefore = {
+    const before: DependentTable = {
       flushed: () => new Promise((resolve) => void (++looks === 1 && clock.after(6_000, resolve))),
       missing: () => 1,
     };

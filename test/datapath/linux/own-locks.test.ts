@@ -87,7 +87,7 @@ describeOnLinux('a host that an agent manages', ['maps', 'routes', 'nftables', '
       return host.run('ip', 'route', 'show', 'proto', '201');
     };
     expect(retire()).toContain('10.9.0.0/24');
-    expect(within(host, () => cleanHost(folder)).left).toEqual([
+    expect(within(host, () => cleanHost(folder)).remaining).toEqual([
       expect.stringContaining('another agent manages the routes of this network namespace'),
       expect.stringContaining('another agent manages the rules of this network namespace'),
       expect.stringContaining(`another agent uses the pins in ${folder}`),

@@ -69,7 +69,7 @@ interface PreparedChange {
 }
 
 /** Marks a slot that another process deleted. */
-const HOLE = '';
+const EMPTY_SLOT = '';
 
 /** State in the kernel of a frontend, or of a cluster IP with any port. */
 interface Known {
@@ -82,7 +82,7 @@ interface Known {
   readonly listed: Set<number>;
 }
 
-function nothing(endpoint: Endpoint): Known {
+function emptyKnown(endpoint: Endpoint): Known {
   return { isAny: isAnyPort(endpoint), backends: undefined, slots: [], listed: new Set() };
 }
 
@@ -274,7 +274,7 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
 
   #isTorn(family: Family): boolean {
     for (const { isAny, backends, slots } of this.#known[family].values())
-      if (!isAny && (backends !== slots.length || slots.includes(HOLE))) return true;
+      if (!isAny && (backends !== slots.length || slots.includes(EMPTY_SLOT))) return true;
     return false;
   }
 
@@ -292,14 +292,15 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
       const { protocol } = of;
       const { slot, ...frontend } = readSlot(key, family);
       const { slots } = this.#knownAt(family, { ...frontend, protocol });
-      while (slots.length < slot) slots.push(HOLE);
-      slots[slot] = value === undefined ? HOLE : formatFrontend({ ...readPort(value, family), protocol });
+      while (slots.length < slot) slots.push(EMPTY_SLOT);
+      slots[slot] =
+        value === undefined ? EMPTY_SLOT : formatFrontend({ ...readPort(value, family), protocol });
     }
   }
 
   #knownAt(family: Family, endpoint: Endpoint): Known {
     const name = formatFrontend(endpoint);
-    const known = this.#known[family].get(name) ?? nothing(endpoint);
+    const known = this.#known[family].get(name) ?? emptyKnown(endpoint);
     this.#known[family].set(name, known);
     return known;
   }
@@ -407,7 +408,7 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
     const before = known?.slots ?? [];
     const after = item && place(before, item.backends);
     const changed = before.flatMap((backend, slot) =>
-      backend === HOLE || after?.[slot] === backend ? [] : [slot],
+      backend === EMPTY_SLOT || after?.[slot] === backend ? [] : [slot],
     );
     const added = (after ?? []).flatMap((backend, slot) =>
       before[slot] === backend ? [] : [{ backend, slot }],
@@ -496,7 +497,7 @@ function place(before: readonly string[], backends: readonly string[]): string[]
 function itemOf({ isAny, backends, slots, listed }: Known): ServiceItem {
   const isWhole = isAny ? listed.size === PROTOCOLS.length : backends === slots.length;
   const masquerade = !isAny && listed.size > 0;
-  return { backends: isWhole ? slots : [HOLE, ...slots], affinitySeconds: 0, masquerade };
+  return { backends: isWhole ? slots : [EMPTY_SLOT, ...slots], affinitySeconds: 0, masquerade };
 }
 
 /** Returns the requests that change the number of backends of a frontend; `undefined`: no frontend, 0: it refuses. */

@@ -25,7 +25,7 @@ const NODE_PACE_MS = 1;
 /** Validations of single nodes are answered by one comparison of everything for this time. */
 const VALIDATION_AGE_MS = 30_000;
 const NODES_A_TURN = 64;
-const SHOWN = 16;
+const MAX_REPORTED = 16;
 /** Overhead of VXLAN: Ethernet, IP, UDP and its own header. */
 const VXLAN_BYTES = { ipv4: 50, ipv6: 70 } as const;
 
@@ -136,7 +136,7 @@ export class NodePaths implements NodeHandler, Disposable {
   /** Reads the kernel and follows its events from then on. Rejects with the kernel's error, and may be called again then. */
   async start(): Promise<void> {
     this.#monitor ??= this.#table.open({ groups: NODE_PATHS_GROUPS });
-    this.#poll ??= this.#monitor.onEvents(() => this.#hearAll());
+    this.#poll ??= this.#monitor.onEvents(() => this.#readEvents());
     this.#remoteCIDRs.setInterfaces(this.#table.addresses());
     await this.kept.adopt();
   }
@@ -179,13 +179,15 @@ export class NodePaths implements NodeHandler, Disposable {
     for (const [, item] of this.#claims.entries()) {
       if (item.kind === 'route') item.interface === TUNNEL ? tunnel++ : direct++;
     }
-    const failures = [...this.#withoutPath].slice(0, SHOWN).map(([node, reason]) => ({ node, reason }));
+    const failures = [...this.#withoutPath]
+      .slice(0, MAX_REPORTED)
+      .map(([node, reason]) => ({ node, reason }));
     return {
       ...{ table: this.kept.status(), nodes: this.#nodes.size, direct, tunnel },
       ...{
         withoutPath: this.#withoutPath.size,
         failures,
-        overruled: [...this.#claims.overruled()].slice(0, SHOWN),
+        overruled: [...this.#claims.overruled()].slice(0, MAX_REPORTED),
       },
       ...{
         events: this.#events,
@@ -321,34 +323,34 @@ export class NodePaths implements NodeHandler, Disposable {
     };
   }
 
-  #hearAll(): void {
+  #readEvents(): void {
     try {
-      this.#hearWaiting();
+      this.#readPendingEvents();
     } catch (error) {
       // An unreadable event is treated like a lost one.
       this.#lastFailure = failureOf(error, this.#context.clock);
-      this.#hear({ reach: true, reread: true });
+      this.#applyEvent({ reach: true, reread: true });
     }
   }
 
-  #hearWaiting(): void {
+  #readPendingEvents(): void {
     const monitor = this.#monitor;
     for (let got = monitor?.events(); got !== undefined; got = monitor?.events()) {
       if (got === 'overrun') {
         this.#overruns++;
-        this.#hear({ reach: true, reread: true });
+        this.#applyEvent({ reach: true, reread: true });
         continue;
       }
       this.#events += got.length;
       for (const message of got) {
         // Own changes are already known, except for items deleted with an interface.
         if (message.port !== this.#table.port || isAboutLink(message.type))
-          this.#hear(this.#table.hear(message));
+          this.#applyEvent(this.#table.applyMessage(message));
       }
     }
   }
 
-  #hear({ key, reach = false, reread = false }: ReturnType<PathTable['hear']>): void {
+  #applyEvent({ key, reach = false, reread = false }: ReturnType<PathTable['applyMessage']>): void {
     if (reach) {
       this.#device = undefined;
       void this.#reconsider.request();

@@ -45,7 +45,7 @@ function metricOf(destination: string): number {
   return familyOf(destination) === 4 ? 0 : 1024;
 }
 
-const SHOWN = 16;
+const MAX_PRINTED = 16;
 
 /** Options of {@link PathTable}. */
 export interface PathTableOptions {
@@ -138,7 +138,7 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     for (const family of [4, 6] as const) {
       const write: NetlinkRequest['write'] = (writer) =>
         writeRouteDump(writer, family, this.#options.routeTable);
-      yield* this.#learned(
+      yield* this.#readEntries(
         socket,
         { what: 'routes', type: RTM_ROUTE.get, write },
         readRoute,
@@ -146,7 +146,7 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
         (route) => this.#routes.delete(route),
       );
       const writeRules: NetlinkRequest['write'] = (writer) => writeRuleDump(writer, family);
-      yield* this.#learned(
+      yield* this.#readEntries(
         socket,
         { what: 'rules', type: RTM_RULE.get, write: writeRules },
         readRule,
@@ -161,7 +161,7 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     const batch: QueuedRequest[] = [];
     changes.forEach(({ key, item }, at) => {
       try {
-        if (item !== undefined && this.#isThere(key, item)) return;
+        if (item !== undefined && this.#isInstalled(key, item)) return;
         if (splitKey(key)[0] !== 'device')
           for (const request of this.#requests(key, item)) batch.push({ at, request });
         else {
@@ -184,8 +184,8 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
   /** Returns true if the desired state of a key is reached according to the received events. */
   has(key: string, item: PathItem | undefined): boolean {
     const [kind, what] = splitKey(key);
-    if (item !== undefined) return this.#isThere(key, item);
-    return kind === 'route' ? this.#routes.ours(what).length === 0 : !this.#known.has(key);
+    if (item !== undefined) return this.#isInstalled(key, item);
+    return kind === 'route' ? this.#routes.ownRoutes(what).length === 0 : !this.#known.has(key);
   }
 
   /** Returns how an address is reached now, without the tunnel. */
@@ -211,7 +211,7 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
 
   /** Returns a sentence for some destinations whose packets take a foreign route, because its metric is better than ours. */
   *bypassed(): Generator<string, void, void> {
-    let left = SHOWN;
+    let left = MAX_PRINTED;
     for (const { destination, protocol, metric } of this.#routes.preferred()) {
       if (left-- === 0) return;
       yield `a foreign route to ${destination} (protocol ${protocol}, metric ${metric}) takes precedence`;
@@ -231,19 +231,19 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
   }
 
   /** Applies an event, and returns its consequences. */
-  hear(message: NetlinkMessage): PathEvent {
+  applyMessage(message: NetlinkMessage): PathEvent {
     const isGone = [RTM_ROUTE.delete, RTM_NEIGHBOR.delete, RTM_RULE.delete, RTM_LINK.delete].some(
       (type) => type === message.type,
     );
     const link = readLink(message);
-    if (link !== undefined) return this.#hearLink(link, isGone);
+    if (link !== undefined) return this.#applyLink(link, isGone);
     const route = readRoute(message);
     const isReplacing = (message.flags & NLM_F.replace) !== 0;
-    if (route !== undefined) return this.#hearRoute(route, isGone, isReplacing);
+    if (route !== undefined) return this.#applyRoute(route, isGone, isReplacing);
     const neighbor = readNeighbor(message);
-    if (neighbor !== undefined) return this.#hearEntry(this.#neighborEntry(neighbor), isGone);
+    if (neighbor !== undefined) return this.#applyEntry(this.#neighborEntry(neighbor), isGone);
     const rule = readRule(message);
-    if (rule !== undefined) return this.#hearEntry(this.#ruleEntry(rule), isGone);
+    if (rule !== undefined) return this.#applyEntry(this.#ruleEntry(rule), isGone);
     if (readInterfaceAddress(message) === undefined) return {};
     // If an address is deleted, the kernel deletes the routes that need it, without an event for IPv4 routes.
     return { reach: true, reread: message.type === RTM_ADDRESS.delete };
@@ -265,7 +265,7 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     yield* this.#learn([pathKey('device', this.#options.device), item]);
     for (const kind of ['fdb', 'neighbor'] as const) {
       const write: NetlinkRequest['write'] = (writer) => writeNeighborDump(writer, kind, device.index);
-      yield* this.#learned(
+      yield* this.#readEntries(
         socket,
         { what: kind, type: RTM_NEIGHBOR.get, write },
         readNeighbor,
@@ -279,7 +279,7 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
    * Each piece is applied when it is read, because events may follow. If the dump was interrupted, its items are removed,
    * because they may not exist any more.
    */
-  *#learned<T>(
+  *#readEntries<T>(
     socket: NetlinkSocket,
     request: Omit<NetlinkRequest, 'flags'>,
     read: (message: NetlinkMessage) => T | undefined,
@@ -326,7 +326,7 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
 
   /** Returns an item that is never desired if there are several routes of ours, or one with another metric. */
   #routeItem(destination: string, route: Route): RouteItem {
-    if (this.#routes.ours(destination).length > 1 || route.metric !== metricOf(destination))
+    if (this.#routes.ownRoutes(destination).length > 1 || route.metric !== metricOf(destination))
       return { kind: 'route', gateway: undefined, interface: 0 };
     const item = this.#hopItem(route);
     return route.hops === undefined ? item : { ...item, joined: route.hops.map((hop) => this.#hopItem(hop)) };
@@ -349,7 +349,7 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     return [pathKey('rule', source), { kind: 'rule', priority }];
   }
 
-  #hearLink(link: Link, isGone: boolean): PathEvent {
+  #applyLink(link: Link, isGone: boolean): PathEvent {
     const before = this.#links.get(link.index);
     if (isGone) this.#links.delete(link.index);
     else this.#links.set(link.index, link);
@@ -369,31 +369,31 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     for (const [key, { kind }] of this.#known) if (kind !== 'rule') this.#known.delete(key);
   }
 
-  #hearRoute(route: Route, isGone: boolean, isReplacing: boolean): PathEvent {
+  #applyRoute(route: Route, isGone: boolean, isReplacing: boolean): PathEvent {
     if (route.table !== this.#options.routeTable) return {};
     if (isGone) this.#routes.delete(route);
     else this.#routes.add(route);
     const isForeign = route.protocol !== OWN_PROTOCOL;
     // No event reports the replaced route.
-    const reread = isReplacing && (isForeign || this.#routes.ours(route.destination).length > 1);
+    const reread = isReplacing && (isForeign || this.#routes.ownRoutes(route.destination).length > 1);
     return { key: pathKey('route', route.destination), reach: isForeign, reread };
   }
 
-  #hearEntry(entry: readonly [string, PathItem] | undefined, isGone: boolean): PathEvent {
+  #applyEntry(entry: readonly [string, PathItem] | undefined, isGone: boolean): PathEvent {
     if (entry === undefined) return {};
     const [key, item] = entry;
     if (!isGone) this.#known.set(key, item);
-    else if (this.#isThere(key, item)) this.#known.delete(key);
+    else if (this.#isInstalled(key, item)) this.#known.delete(key);
     return { key };
   }
 
-  #isThere(key: string, item: PathItem): boolean {
+  #isInstalled(key: string, item: PathItem): boolean {
     const [kind, what] = splitKey(key);
     if (kind !== 'route') {
       const known = this.#known.get(key);
       return known !== undefined && equalItems(known, item);
     }
-    const [ours, ...more] = this.#routes.ours(what);
+    const [ours, ...more] = this.#routes.ownRoutes(what);
     if (ours === undefined || more.length > 0) return false;
     return equalItems(this.#routeItem(what, ours), item);
   }
@@ -412,7 +412,7 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     const { routeTable, device } = this.#options;
     if (item === undefined) return this.#routes.deleting(destination, routeTable);
     const equal = this.#routes.equal(destination, metricOf(destination));
-    if (equal !== undefined && this.#routes.ours(destination).length === 0) {
+    if (equal !== undefined && this.#routes.ownRoutes(destination).length === 0) {
       const words = `a foreign route of protocol ${equal.protocol} with the same metric exists`;
       throw new SyscallError(`add route ${destination}`, EEXIST, words);
     }
@@ -454,7 +454,7 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
   #settle({ key, item }: TableChange<PathItem>): void {
     const [kind, what] = splitKey(key);
     if (kind === 'route') {
-      for (const route of this.#routes.ours(what)) this.#routes.delete(route);
+      for (const route of this.#routes.ownRoutes(what)) this.#routes.delete(route);
       if (item?.kind !== 'route') return;
       const index = item.interface === TUNNEL ? (this.#device()?.index ?? 0) : item.interface;
       this.#routes.add(this.#route(what, item, index));

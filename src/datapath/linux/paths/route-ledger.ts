@@ -15,11 +15,11 @@ export interface LenientRequest extends NetlinkRequest {
  * replace.
  */
 export class RouteLedger {
-  readonly #ours = new Map<string, readonly Route[]>();
+  readonly #ownRoutes = new Map<string, readonly Route[]>();
   readonly #others = new Map<string, readonly Route[]>();
 
   clear(): void {
-    this.#ours.clear();
+    this.#ownRoutes.clear();
     this.#others.clear();
   }
 
@@ -39,14 +39,14 @@ export class RouteLedger {
 
   /** Deletes our routes over an interface that was deleted. Returns their destinations. */
   deleteInterface(index: number): readonly string[] {
-    const gone = [...this.#ours.values()].flat().filter((route) => route.interface === index);
+    const gone = [...this.#ownRoutes.values()].flat().filter((route) => route.interface === index);
     for (const route of gone) this.delete(route);
     return gone.map(({ destination }) => destination);
   }
 
   /** Returns our routes to a destination. There should be at most one. */
-  ours(destination: string): readonly Route[] {
-    return this.#ours.get(destination) ?? [];
+  ownRoutes(destination: string): readonly Route[] {
+    return this.#ownRoutes.get(destination) ?? [];
   }
 
   /**
@@ -59,7 +59,7 @@ export class RouteLedger {
 
   /** Returns the foreign routes that the kernel prefers to our own, because their metric is smaller. */
   *preferred(): Generator<Route, void, void> {
-    for (const [destination, [own]] of this.#ours) {
+    for (const [destination, [own]] of this.#ownRoutes) {
       const metric = own?.metric ?? 0;
       for (const route of this.#others.get(destination) ?? []) if (route.metric < metric) yield route;
     }
@@ -70,7 +70,7 @@ export class RouteLedger {
    * deleted, so that no packet is without a route. IPv6 would join both into one route with two next hops.
    */
   replacing(route: Route): readonly LenientRequest[] {
-    const before = this.ours(route.destination);
+    const before = this.ownRoutes(route.destination);
     const only = before.length === 1 ? before[0] : undefined;
     if (only !== undefined && familyOf(route.destination) === 4)
       return [addition(route, NLM_F.create), ...deletions(only)];
@@ -82,14 +82,14 @@ export class RouteLedger {
 
   /** Returns the requests that delete our routes to a destination, or any route of ours if none is known. */
   deleting(destination: string, table: number): readonly LenientRequest[] {
-    const before = this.ours(destination);
+    const before = this.ownRoutes(destination);
     if (before.length > 0) return before.flatMap(deletions);
     const unknown = { gateway: undefined, interface: 0, onlink: false, metric: 0, isUnicast: true };
     return deletions({ ...unknown, destination, table, protocol: OWN_PROTOCOL });
   }
 
   #ledgerOf({ protocol }: Route): Map<string, readonly Route[]> {
-    return protocol === OWN_PROTOCOL ? this.#ours : this.#others;
+    return protocol === OWN_PROTOCOL ? this.#ownRoutes : this.#others;
   }
 }
 

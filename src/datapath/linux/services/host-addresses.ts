@@ -43,7 +43,7 @@ export class HostAddresses implements Disposable {
     try {
       this.#open = () => new NetlinkSocket(kernel, { namespace });
       this.#current = this.#read();
-      this.#all = allOf(this.#current);
+      this.#all = addressSet(this.#current);
     } catch (error) {
       this.#monitor[Symbol.dispose]();
       throw error;
@@ -71,7 +71,7 @@ export class HostAddresses implements Disposable {
   /** Calls back with all addresses whenever they change. Call it once only. */
   follow(onChange: (addresses: AddressesByFamily) => void): void {
     this.#onChange = onChange;
-    this.#poll = this.#monitor.onEvents(() => this.#hear());
+    this.#poll = this.#monitor.onEvents(() => this.#readEvents());
   }
 
   [Symbol.dispose](): void {
@@ -81,7 +81,7 @@ export class HostAddresses implements Disposable {
   }
 
   /** Discards the events, because everything is read again. So lost events need no special treatment. */
-  #hear(): void {
+  #readEvents(): void {
     try {
       while (this.#monitor.events() !== undefined);
     } catch (error) {
@@ -96,7 +96,7 @@ export class HostAddresses implements Disposable {
       this.#failure = undefined;
       if (isSame(this.#current, next)) return;
       this.#current = next;
-      this.#all = allOf(next);
+      this.#all = addressSet(next);
     } catch (error) {
       this.#failure = messageOf(error);
       void this.#reading.request();
@@ -122,7 +122,7 @@ function isOfLink(address: string): boolean {
   return parsed !== undefined && LINK?.contains(parsed) === true;
 }
 
-function allOf({ ipv4 = [], ipv6 = [] }: AddressesByFamily): ReadonlySet<string> {
+function addressSet({ ipv4 = [], ipv6 = [] }: AddressesByFamily): ReadonlySet<string> {
   return new Set([...ipv4, ...ipv6]);
 }
 

@@ -44,7 +44,7 @@ export class ServicePins implements Disposable {
   readonly #options: ServicePinsOptions;
   readonly #maps: Record<Family, OpenMaps>;
   /** Families whose pinned maps have another layout. */
-  #beside: readonly Family[];
+  #staged: readonly Family[];
   #problem: string | undefined;
 
   /** Opens or creates the maps. Throws `ForeignMapError` if a map of another program is pinned, and `SyscallError`. */
@@ -54,7 +54,7 @@ export class ServicePins implements Disposable {
     const four = this.#open(4);
     const six = disposeOnError(Object.values(four.maps), () => this.#open(6));
     this.#maps = { 4: four.maps, 6: six.maps };
-    this.#beside = FAMILIES.filter((family) => (family === 4 ? four : six).isBeside);
+    this.#staged = FAMILIES.filter((family) => (family === 4 ? four : six).isStaged);
   }
 
   /** The maps to write to. */
@@ -72,8 +72,8 @@ export class ServicePins implements Disposable {
   }
 
   /** True while new maps replace maps of another layout and are not complete: programs must not read them yet. */
-  get isBeside(): boolean {
-    return this.#beside.length > 0;
+  get isStaged(): boolean {
+    return this.#staged.length > 0;
   }
 
   /** True if the size of a map differs from the configured one. */
@@ -84,7 +84,7 @@ export class ServicePins implements Disposable {
   /** Returns the reasons why maps were not replaced. */
   problems(): readonly string[] {
     if (this.#problem !== undefined) return [this.#problem];
-    return this.isBeside
+    return this.isStaged
       ? ['the service maps have another layout: new maps are being filled and will replace them']
       : [];
   }
@@ -123,9 +123,9 @@ export class ServicePins implements Disposable {
 
   /** Pins the new maps in place of those of another layout. Call it after the programs were switched. */
   settle(): void {
-    for (const family of this.#beside)
+    for (const family of this.#staged)
       for (const name of SERVICE_MAPS) this.#pinOver(this.#maps[family][name], `${name}${family}`);
-    this.#beside = [];
+    this.#staged = [];
   }
 
   [Symbol.dispose](): void {
@@ -150,7 +150,7 @@ export class ServicePins implements Disposable {
     });
   }
 
-  #open(family: Family): { readonly maps: OpenMaps; readonly isBeside: boolean } {
+  #open(family: Family): { readonly maps: OpenMaps; readonly isStaged: boolean } {
     const { folder, room, isPinned = true } = this.#options;
     const shapes = serviceMapShapes(family, room);
     const opened: BpfMap[] = [];
@@ -175,11 +175,11 @@ export class ServicePins implements Disposable {
           BpfMap.openOrCreate(this.#bpf, wanted, join(folder, name), name, isPinned),
         ),
       );
-      return { maps, isBeside: false };
+      return { maps, isStaged: false };
     } catch (error) {
       for (const map of opened) map[Symbol.dispose]();
       if (!(error instanceof ForeignMapError && error.isOtherLayout)) throw error;
-      return { maps: openAll((shape, name) => BpfMap.create(this.#bpf, shape, name)), isBeside: true };
+      return { maps: openAll((shape, name) => BpfMap.create(this.#bpf, shape, name)), isStaged: true };
     }
   }
 }

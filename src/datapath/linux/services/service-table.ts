@@ -10,8 +10,8 @@ const E2BIG = 7;
 /** Key prefix of backends without a frontend: `unused backend 10.0.0.1:8080/TCP`. */
 const UNUSED = 'unused backend ';
 /** Marks an incomplete frontend, so that it equals no desired one. */
-const DAMAGED = '(damaged)';
-const DELETED: ServiceItem = { backends: [DAMAGED], affinitySeconds: 0 };
+const CORRUPT = '(damaged)';
+const DELETED: ServiceItem = { backends: [CORRUPT], affinitySeconds: 0 };
 
 /** The maps that socket programs read, as a table. A frontend is one item, whatever its number of slots and backends. */
 export class ServiceMapTable implements KernelTable<ServiceItem> {
@@ -103,5 +103,5 @@ function itemOf({ slots, count, affinitySeconds, members }: InstalledFrontend): 
     affinitySeconds === 0
       ? members.size === 0
       : members.size === count && backends.every((text) => members.has(text));
-  return { backends: isWhole && hasMembers ? backends : [...backends, DAMAGED], affinitySeconds };
+  return { backends: isWhole && hasMembers ? backends : [...backends, CORRUPT], affinitySeconds };
 }

@@ -55,7 +55,7 @@ const HOST_MAP = { type: 'array', keySize: 4, valueSize: 8, maxEntries: 1 } as c
 export function attachSocketPrograms(bpf: Bpf, { folder, cgroup, maps, host }: SocketProgramsOptions): void {
   for (const [attachType, image] of PROGRAMS) {
     const path = join(folder, image.name);
-    if (whoseIs(bpf, path, attachType, image) === 'foreign') throw new ForeignPinError(path);
+    if (ownerOfProgram(bpf, path, attachType, image) === 'foreign') throw new ForeignPinError(path);
   }
   // The programs keep the map alive. Each process has its own, because it may run in another network namespace.
   using hostMap = BpfMap.create(bpf, HOST_MAP, 'host');
@@ -76,7 +76,7 @@ export function attachSocketPrograms(bpf: Bpf, { folder, cgroup, maps, host }: S
 export function detachSocketPrograms(bpf: Bpf, folder: string): void {
   for (const [attachType, image] of PROGRAMS.toReversed()) {
     const path = join(folder, image.name);
-    if (whoseIs(bpf, path, attachType, image) === 'ours') unpin(path);
+    if (ownerOfProgram(bpf, path, attachType, image) === 'ours') unpin(path);
   }
 }
 
@@ -85,7 +85,7 @@ export function programPins(bpf: Bpf, options: SocketProgramsOptions): ReadonlyM
   const { folder, cgroup } = options;
   const desired = `attached to ${cgroup}`;
   const stateOf = (path: string, attachType: AttachType, image: ProgramImage): string | undefined => {
-    const owner = whoseIs(bpf, path, attachType, image);
+    const owner = ownerOfProgram(bpf, path, attachType, image);
     if (owner !== 'ours') return owner;
     const fd = openPin(bpf, path);
     if (fd === undefined) return undefined;
@@ -109,7 +109,7 @@ export function programPins(bpf: Bpf, options: SocketProgramsOptions): ReadonlyM
 }
 
 /** Returns the owner of a pin. Ours is a link to a cgroup, with the attach type and name of the program. */
-function whoseIs(
+function ownerOfProgram(
   bpf: Bpf,
   path: string,
   attachType: AttachType,

@@ -581,9 +581,9 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     await one.start();
     one.paths.nodeAdd(near);
     await one.settle();
-    const hear = one.table.hear.bind(one.table);
-    one.table.hear = () => {
-      one.table.hear = hear;
+    const applyMessage = one.table.applyMessage.bind(one.table);
+    one.table.applyMessage = () => {
+      one.table.applyMessage = applyMessage;
       throw new NetlinkFormatError('an attribute of 2 bytes');
     };
     host.run('ip', 'route', 'delete', '10.2.0.0/24');
