@@ -1,8 +1,9 @@
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { expect, it } from 'vitest';
+import { expect, it, vi } from 'vitest';
 import { DatapathKeeper } from '../../src/agent/datapath-keeper.ts';
-import { NOTHING_KNOWN } from '../../src/datapath/linux/services/desired-services.ts';
+import { LinuxDatapath } from '../../src/datapath/linux/linux-datapath.ts';
+import { NOTHING_KNOWN, type ServiceInputs } from '../../src/datapath/linux/services/desired-services.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
 import { NodeManager } from '../../src/nodemanager/node-manager.ts';
 import { createLog } from '../../src/process/log.ts';
@@ -17,9 +18,10 @@ function keeperOf(
     readonly blockers?: () => readonly string[];
     readonly dryRun?: boolean;
     readonly logged?: string[];
+    readonly serviceInputs?: () => ServiceInputs;
   },
 ): DatapathKeeper {
-  const { blockers = () => [], dryRun = true, logged = [] } = options;
+  const { blockers = () => [], dryRun = true, logged = [], serviceInputs = () => NOTHING_KNOWN } = options;
   const ipcache = new IPCache();
   const nodes = new NodeManager({ ipcache, clock, clusterName: 'own', localNodeName: 'here' });
   const engines = { ipcache, nodes, services: new ServiceCache({ clusterName: 'own' }) };
@@ -28,7 +30,7 @@ function keeperOf(
     ...{ engines, clock, random: () => 0, nodeName: 'here', clusterName: 'own', blockers },
     log: createLog('warn', 'text', { write: (line) => logged.push(line.trimEnd()) }),
     options: { pinFolder, routing: 'off', services: 'off', layout: '1.17', dryRun },
-    serviceInputs: () => NOTHING_KNOWN,
+    serviceInputs,
   });
 }
 
@@ -120,4 +122,27 @@ it('the kernel is compared ten seconds after the last comparison, later if a com
   end();
   await settle();
   expect(clock.pending).toBe(0);
+});
+
+it('a datapath receives which services are complete, again when that changes, until all inputs are complete', async () => {
+  const clock = new ManualClock();
+  const received: ServiceInputs[] = [];
+  const set = LinuxDatapath.prototype.setServiceInputs;
+  vi.spyOn(LinuxDatapath.prototype, 'setServiceInputs').mockImplementation(function (
+    this: LinuxDatapath,
+    inputs,
+  ) {
+    received.push(inputs);
+    set.call(this, inputs);
+  });
+  let inputs: ServiceInputs = NOTHING_KNOWN;
+  const keeper = keeperOf(clock, { blockers: () => ['a cluster'], serviceInputs: () => inputs });
+  await started(keeper);
+  keeper.firstSyncOver();
+  received.length = 0;
+  const isComplete = { ...NOTHING_KNOWN, isLocalComplete: true };
+  inputs = isComplete;
+  for (let second = 0; second < 3; second++) clock.advance(1_000);
+  expect(received).toEqual([isComplete]);
+  keeper.step().stop?.();
 });

@@ -227,10 +227,12 @@ describe('a reader that reads nothing', () => {
     log.write('three\n');
     reader.writableLength = 0;
     log.write('four\n');
+    log.write('five\n');
     expect(written).toEqual([
       'one\n',
       'dpcache: dropped 2 log lines, because standard error is read too slowly\n',
       'four\n',
+      'five\n',
     ]);
   });
 });

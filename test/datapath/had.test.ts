@@ -155,6 +155,32 @@ describe('a device with earlier items', () => {
     expect([most, deleted.size, deleted.has(prefixOf(299_999))]).toEqual([8 * 1024, 299_999, false]);
   });
 
+  it('receives nothing more if it is disconnected in the middle of the sweep', async () => {
+    const turns: (() => void)[] = [];
+    const gate = new TurnGate({ clock: { now: () => 0 }, nextTurn: (turn) => turns.push(turn) });
+    const all = engines();
+    const former = engines();
+    former.ipcache.upsert('10.0.0.1', identity);
+    const previous = new Device();
+    connectDatapath(previous.datapath, former);
+    const entry = previous.prefixes.get('10.0.0.1/32');
+    if (entry === undefined) throw new Error('no entry');
+    const had = Array.from({ length: 20_000 }, (_, i) => [`10.1.${i >> 8}.${i & 255}/32`, entry] as const);
+    let deleted = 0;
+    const onChanges = (changes: readonly IPCacheChange[]): void => {
+      deleted += changes.length;
+      if (deleted > 3_000) connection();
+    };
+    const connection = connectDatapath({ ipcache: { onChanges } }, all, { had: { ipcache: had }, gate });
+    all.services.markSynced();
+    await new Promise((resolve) => setImmediate(resolve));
+    for (let next = turns.shift(); next !== undefined; next = turns.shift()) {
+      next();
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    expect([await connection.synced, deleted]).toEqual(['ended', 3 * 1024]);
+  });
+
   it('receives writes of a callback of the sweep after the sweep, not within it', async () => {
     const all = engines();
     const told: string[] = [];

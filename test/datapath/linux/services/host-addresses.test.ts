@@ -2,6 +2,7 @@ import { afterEach, beforeEach, expect, it } from 'vitest';
 import { DesiredServices } from '../../../../src/datapath/linux/services/desired-services.ts';
 import { HostAddresses } from '../../../../src/datapath/linux/services/host-addresses.ts';
 import { Kernel } from '../../../../src/datapath/linux/syscall/kernel.ts';
+import { SyscallError } from '../../../../src/datapath/linux/syscall/syscall-error.ts';
 import { PROTOCOL_NUMBERS } from '../../../../src/net/port.ts';
 import { createService } from '../../../../src/servicecache/service.ts';
 import { ServiceCache } from '../../../../src/servicecache/service-cache.ts';
@@ -87,4 +88,30 @@ describeOnLinux('node ports', ['namespaces', 'ip'], () => {
     await new Promise((resolve) => setImmediate(resolve));
     expect(clock.pending).toBe(0);
   });
+
+  it('read the addresses again if a read fails, also without another event', async () => {
+    const clock = new ManualClock();
+    const refusing = new RefusingKernel();
+    using addresses = new HostAddresses(refusing, { namespace: host.path, clock });
+    addresses.follow(() => {});
+    refusing.refuses = true;
+    host.run('ip', 'address', 'add', '192.0.2.7/24', 'dev', 'lo');
+    await until('the event has arrived', () => clock.pending > 0);
+    clock.advance(100);
+    expect(addresses.problems()).toEqual([expect.stringContaining('cannot read the addresses of this host')]);
+    refusing.refuses = false;
+    await until('it reads again', () => clock.pending > 0);
+    clock.advance(100);
+    expect([addresses.has('192.0.2.7'), addresses.problems()]).toEqual([true, []]);
+  });
 });
+
+/** A kernel that may refuse new sockets. */
+class RefusingKernel extends Kernel {
+  refuses = false;
+
+  override socket(domain: number, type: number, protocol: number): number {
+    if (this.refuses) throw new SyscallError('socket', 24);
+    return super.socket(domain, type, protocol);
+  }
+}
