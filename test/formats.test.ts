@@ -51,6 +51,7 @@ const pod: IPIdentityPair = { key: '10.1.0.1', identity: 0x1_0200, hostIP: '192.
 const content: Readonly<Record<MeshResource, readonly (readonly [string, Uint8Array])[]>> = {
   nodes: [['n1', encodeNode(node)]],
   services: [],
+  endpointslices: [],
   identities: [['66048', encodeIdentity(parseLabels('k8s:app=web;') ?? [])]],
   ip: [['10.1.0.1', encodeIPIdentityPair(pod)]],
 };

@@ -8,7 +8,7 @@ import type { OnClusterChange } from './cluster-changes.ts';
 import { type AddClusterOutcome, ClusterSet } from './cluster-set.ts';
 import { NEW_CLUSTER } from './cluster-state.ts';
 import type { RemoteClusterStatus } from './cluster-status.ts';
-import { ClusterStores } from './cluster-stores.ts';
+import { ClusterStores, type ServiceV2 } from './cluster-stores.ts';
 import { clusterLimits } from './decoders.ts';
 import type { MeshEngines } from './engines.ts';
 import { type ConnectKvstore, FollowedCluster, type FollowingOptions } from './followed-cluster.ts';
@@ -30,6 +30,8 @@ export interface ClusterMeshOptions extends MeshEngines, FollowingOptions {
    * cluster is reachable. Its nodes, IPs and identities stay. Default: nothing is withdrawn.
    */
   readonly serviceTTLMs?: number | undefined;
+  /** The format in which services are read. Default `auto`. */
+  readonly serviceV2?: ServiceV2 | undefined;
 }
 
 /** Status of the mesh. */
@@ -155,13 +157,13 @@ export class ClusterMesh implements SyncingClusters {
       serviceTTLMs,
       maxConnectedClusters = 255,
     } = this.#options;
-    const { ipcache, services, nodes, remoteNodeIdentities } = this.#options;
+    const { ipcache, services, nodes, remoteNodeIdentities, serviceV2 } = this.#options;
     return new FollowedCluster({
       ...{ name, clock, random, serviceTTLMs, onReject, retries: this.#clusters.retries },
       ...{ initial: NEW_CLUSTER, gate },
       stores: (hooks) =>
         new ClusterStores({
-          ...{ ...hooks, cluster: name, gate, valueLimits },
+          ...{ ...hooks, cluster: name, gate, valueLimits, serviceV2 },
           writer: { source: 'clustermesh', owner: name },
           engines: { ipcache, services, nodes, remoteNodeIdentities },
           globalServices: this.globalServices,

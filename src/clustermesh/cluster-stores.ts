@@ -1,22 +1,32 @@
+import { rejection } from '../base/rejection.ts';
 import type { TurnGate } from '../base/turn-gate.ts';
 import type { Writer } from '../ipcache/types.ts';
-import type { ClusterConfig } from '../kvstore/codec/cluster-config.ts';
-import type { MeshResource } from '../kvstore/codec/keys.ts';
+import type { ClusterConfig, EndpointSlicesExportMode } from '../kvstore/codec/cluster-config.ts';
+import { endpointSliceSize } from '../kvstore/codec/cluster-endpoint-slice.ts';
+import {
+  clusterConfigKey,
+  isServiceResource,
+  type MeshResource,
+  SERVICE_RESOURCES,
+  type ServiceResource,
+} from '../kvstore/codec/keys.ts';
 import { decodeInPieces, type ValueDecoder, type ValueLimits } from '../kvstore/codec/value.ts';
-import { type StoreObserver, WatchStore } from '../kvstore/stores/watch-store.ts';
+import { type StoreObserver, WatchStore, type WatchStoreOptions } from '../kvstore/stores/watch-store.ts';
 import { RESERVED_IDENTITIES } from '../model/numeric-identity.ts';
 import {
   type ClusterLimits,
   identityDecoder,
   ipDecoder,
+  largeSliceDecoder,
   NO_LIMITS,
   nodeDecoder,
   serviceDecoder,
+  sliceDecoder,
 } from './decoders.ts';
 import type { MeshEngines } from './engines.ts';
 import type { GlobalServices } from './global-services.ts';
-import { identityObserver, ipObserver, nodeObserver, serviceObserver } from './observers.ts';
-import { ResourceStores, type StoreHooks } from './resource-stores.ts';
+import { identityObserver, ipObserver, nodeObserver, serviceObserver, sliceObserver } from './observers.ts';
+import { type FollowEnd, type FollowRequest, ResourceStores, type StoreHooks } from './resource-stores.ts';
 
 /** Options of {@link ClusterStores}. */
 export interface ClusterStoresOptions extends StoreHooks {
@@ -32,6 +42,26 @@ export interface ClusterStoresOptions extends StoreHooks {
   readonly valueLimits?: ValueLimits | undefined;
   /** Returns the limits of the cluster's values. */
   readonly limits: (config: ClusterConfig | undefined) => ClusterLimits;
+  /** Default `auto`. */
+  readonly serviceV2?: ServiceV2 | undefined;
+}
+
+/**
+ * The format in which the services of a cluster are read. `auto`: slices if it exports only slices. `slices`: slices if it exports
+ * any. `legacy`: never slices; a cluster that exports only slices then has no services here.
+ */
+export type ServiceV2 = 'auto' | 'legacy' | 'slices';
+
+export const SERVICE_V2: readonly ServiceV2[] = ['auto', 'legacy', 'slices'];
+
+/** Returns the format in which the services of a cluster are read; `undefined` if it does not export one that may be read. */
+export function serviceFormat(
+  setting: ServiceV2,
+  mode: EndpointSlicesExportMode | undefined,
+): ServiceResource | undefined {
+  if (mode === undefined) return 'services';
+  if (mode === 'services-and-endpointslices') return setting === 'slices' ? 'endpointslices' : 'services';
+  return setting === 'legacy' ? undefined : 'endpointslices';
 }
 
 /** The stores that write a cluster's keys into the engines. */
@@ -46,10 +76,16 @@ export class ClusterStores extends ResourceStores {
     const { valueLimits, onFault } = options;
     const limits = (): ClusterLimits => this.#limits;
     const { ipcache, nodes, services } = engines;
-    const add = <T>(resource: MeshResource, decode: ValueDecoder<T>, observer: StoreObserver<T>): void => {
-      const decodeLarge = decodeInPieces(decode, valueLimits);
+    const add = <T>(
+      resource: MeshResource,
+      decode: ValueDecoder<T>,
+      observer: StoreObserver<T>,
+      large: Pick<WatchStoreOptions<T>, 'decodeLarge' | 'sizeOf'> = {
+        decodeLarge: decodeInPieces(decode, valueLimits),
+      },
+    ): void => {
       const store = new WatchStore<T>({
-        ...{ decode, decodeLarge, observer, rejections, gate, onApplied, onFault },
+        ...{ decode, ...large, observer, rejections, gate, onApplied, onFault },
       });
       this.stores.set(resource, store);
     };
@@ -61,6 +97,13 @@ export class ClusterStores extends ResourceStores {
     if (services !== undefined) {
       const observer = serviceObserver(services, cluster, globalServices);
       add('services', serviceDecoder(cluster, limits, valueLimits), observer);
+      add(
+        'endpointslices',
+        sliceDecoder(cluster, limits, valueLimits),
+        sliceObserver(services, cluster, globalServices),
+        { decodeLarge: largeSliceDecoder(cluster, limits, valueLimits), sizeOf: endpointSliceSize },
+      );
+      this.skipped = new Set(['endpointslices']);
     }
     // The own kvstore may hold identities of other clusters.
     add('identities', identityDecoder(writer.owner, limits, valueLimits), identityObserver(identities));
@@ -70,15 +113,58 @@ export class ClusterStores extends ResourceStores {
     }
   }
 
-  /** Sets the limits of the cluster's values. They apply from the next key on. */
-  configure(config: ClusterConfig | undefined): void {
-    this.#limits = this.#options.limits(config);
+  /** Sets the limits of the cluster's values, which apply from the next key on, and the format of its services. */
+  async configure(config: ClusterConfig | undefined, signal: AbortSignal): Promise<void> {
+    const { limits, serviceV2 = 'auto', cluster, rejections } = this.#options;
+    this.#limits = limits(config);
+    const mode = config?.capabilities.endpointSlicesExportMode;
+    const format = serviceFormat(serviceV2, mode);
+    this.skipped = new Set(SERVICE_RESOURCES.filter((resource) => resource !== format));
+    if (format !== undefined || !this.stores.has('services')) return;
+    const why = `exports its services only as slices, which the setting service-v2 ${serviceV2} does not read`;
+    rejections.add(
+      rejection('unread-format', 'endpointSlicesExportMode', mode, why, clusterConfigKey(cluster)),
+    );
+    this.skipServices();
+    // No other format becomes complete, and nothing proves that the services still exist.
+    await this.#withdrawSkipped(signal);
+  }
+
+  /**
+   * Follows one resource. If it is a format of services, the state that was read in the other format is withdrawn when this one is
+   * complete, so that no service loses a backend that both have. Until then, both are served.
+   */
+  override async follow(resource: MeshResource, request: FollowRequest): Promise<FollowEnd> {
+    let replaced: Promise<void> | undefined;
+    const onListed = (listed: MeshResource): void => {
+      replaced = this.#withdrawSkipped(request.signal).then((isDone) => {
+        if (isDone) request.onListed(listed);
+      });
+    };
+    const isSwitched = isServiceResource(resource) && this.#skippedStores().length > 0;
+    const end = await super.follow(resource, isSwitched ? { ...request, onListed } : request);
+    await replaced;
+    return end;
+  }
+
+  /** Returns the skipped stores that have state from an earlier run. */
+  #skippedStores(): readonly Pick<WatchStore<unknown>, 'drain'>[] {
+    return [...this.skipped].flatMap((resource) => {
+      const store = this.stores.get(resource);
+      return store === undefined || (store.size === 0 && store.rejected === 0) ? [] : [store];
+    });
+  }
+
+  /** Resolves to true if the state of all skipped stores was withdrawn, to false if the signal fired before. */
+  async #withdrawSkipped(signal: AbortSignal): Promise<boolean> {
+    for (const store of this.#skippedStores()) if (!(await store.drain(signal))) return false;
+    return true;
   }
 
   /** Withdraws all services. They must not be followed any more. Signal and errors as with {@link withdraw}. */
   withdrawServices(signal: AbortSignal): Promise<void> {
     return runAllSteps(signal, [
-      () => this.stores.get('services')?.drain(signal),
+      ...SERVICE_RESOURCES.map((format) => () => this.stores.get(format)?.drain(signal)),
       () => this.#options.engines.services?.withdrawCluster(this.#options.cluster),
     ]);
   }

@@ -1,8 +1,14 @@
+import {
+  decodeClusterEndpointSlice,
+  decodeLargeEndpointSlice,
+} from '../kvstore/codec/cluster-endpoint-slice.ts';
 import { decodeClusterService } from '../kvstore/codec/cluster-service.ts';
 import { decodeIdentity, type IdentityLabels } from '../kvstore/codec/identity.ts';
 import { decodeIPIdentityPair, type IPIdentityPair } from '../kvstore/codec/ip-identity-pair.ts';
 import { decodeNode } from '../kvstore/codec/node.ts';
 import type { ValueDecoder, ValueLimits } from '../kvstore/codec/value.ts';
+import type { WatchStoreOptions } from '../kvstore/stores/watch-store.ts';
+import type { ClusterEndpointSlice } from '../model/cluster-endpoint-slice.ts';
 import { clusterLabelFault } from '../model/cluster-label.ts';
 import type { ClusterNode } from '../model/cluster-node.ts';
 import type { ClusterService } from '../model/cluster-service.ts';
@@ -98,6 +104,48 @@ export function serviceDecoder(
     if (!decoded.ok) return decoded;
     return clusterIDFault(decoded.value.clusterID, 'clusterID', limits(), at) ?? decoded;
   };
+}
+
+/** Returns a decoder of endpoint slices. It rejects slices of other clusters; unlike a service, a slice always has the id. */
+export function sliceDecoder(
+  cluster: string,
+  limits: () => ClusterLimits,
+  valueLimits?: ValueLimits,
+): ValueDecoder<ClusterEndpointSlice> {
+  return (name, value, at) => {
+    const parts = splitServiceName(name);
+    if (parts === undefined) return rejectedAs('invalid-key', 'key', name, 'is not <namespace>/<name>', at);
+    const decoded = decodeClusterEndpointSlice({ cluster, ...parts }, value, at, valueLimits);
+    return decoded.ok ? (sliceFault(decoded.value, limits(), at) ?? decoded) : decoded;
+  };
+}
+
+/** Returns {@link sliceDecoder} in steps for large values, for `decodeLarge` of `WatchStoreOptions`. */
+export function largeSliceDecoder(
+  cluster: string,
+  limits: () => ClusterLimits,
+  valueLimits?: ValueLimits,
+): NonNullable<WatchStoreOptions<ClusterEndpointSlice>['decodeLarge']> {
+  function* check(steps: DecodeSteps, at: string): DecodeSteps {
+    const decoded = yield* steps;
+    return decoded.ok ? (sliceFault(decoded.value, limits(), at) ?? decoded) : decoded;
+  }
+  return (name, value, at) => {
+    const parts = splitServiceName(name);
+    const steps = parts && decodeLargeEndpointSlice({ cluster, ...parts }, value, at, valueLimits);
+    return steps && check(steps, at);
+  };
+}
+
+type DecodeSteps = Generator<undefined, Decoded<ClusterEndpointSlice>>;
+
+function sliceFault(
+  { clusterID: id }: ClusterEndpointSlice,
+  { clusterID }: ClusterLimits,
+  at: string,
+): Decoded<never> | undefined {
+  if (clusterID === undefined || id === clusterID) return undefined;
+  return rejectedAs('cluster-id-mismatch', 'clusterID', id, `the cluster's id is ${clusterID}`, at);
 }
 
 /**

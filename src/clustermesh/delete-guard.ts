@@ -2,7 +2,9 @@ import { backoffDelay } from '../base/backoff.ts';
 import type { Clock, Random } from '../base/clock.ts';
 import { type Failure, failureOf } from '../base/failure.ts';
 import { sleep } from '../base/sleep.ts';
+import { equalBytes } from '../kvstore/codec/bytes.ts';
 import type { KeyRead, KvstoreBackend } from '../kvstore/session/backend.ts';
+import type { KeyValue } from '../kvstore/session/transport.ts';
 
 /** Options of {@link DeleteGuard}. */
 export interface DeleteGuardOptions {
@@ -13,7 +15,7 @@ export interface DeleteGuardOptions {
   readonly clock: Clock;
   readonly random: Random;
   readonly signal: AbortSignal;
-  /** Called once if the key was deleted or the store was replaced. */
+  /** Called once if the key was deleted or changed, or the store was replaced. */
   readonly onKeyDeleted: () => void;
   /** Called with the failure when a read fails, and with undefined when a later read succeeds. */
   readonly onFailure: (failure: Failure | undefined) => void;
@@ -27,7 +29,8 @@ const BACKOFF = { baseMs: 50, capMs: 5_000 };
  * that objects of the cluster were deleted.
  *
  * A quorum read after the receipt of a delete at revision R proves it: the store is then at R or later, and if the key's create
- * revision is unchanged, the key has existed without interruption. One read proves all deletes up to the revision of the store,
+ * revision is unchanged, the key has existed without interruption. Its value must be unchanged, too: a cluster that changes the
+ * format of its services deletes the old keys after its configuration names the new format. One read proves all deletes up to the revision of the store,
  * so a burst costs one read. There is at most one read at a time.
  */
 export class DeleteGuard {
@@ -74,7 +77,9 @@ export class DeleteGuard {
     const { initialRead, onKeyDeleted } = this.#options;
     const sameStore =
       header.clusterID === initialRead.header.clusterID && header.revision >= requestedRevision;
-    if (sameStore && kv !== undefined && kv.createRevision === initialRead.kv?.createRevision) {
+    const isSame = (now: KeyValue, before: KeyValue): boolean =>
+      now.createRevision === before.createRevision && equalBytes(now.value, before.value);
+    if (sameStore && kv !== undefined && initialRead.kv !== undefined && isSame(kv, initialRead.kv)) {
       this.#proven = Math.max(this.#proven, header.revision);
     } else {
       this.#isKeyDeleted = true;

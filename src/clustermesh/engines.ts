@@ -1,7 +1,9 @@
 import type { Claim, PrefixDeleteOptions, Writer } from '../ipcache/types.ts';
+import type { ClusterEndpointSlice } from '../model/cluster-endpoint-slice.ts';
 import type { ClusterNode } from '../model/cluster-node.ts';
 import type { ClusterService, ClusterServiceKey } from '../model/cluster-service.ts';
 import type { Source } from '../model/source.ts';
+import type { RemoteSliceID } from '../servicecache/service-cache.ts';
 
 /** Receives IPs and their identities. `IPCache` implements it. The engine counts the outcomes. */
 export interface IPSink {
@@ -15,6 +17,8 @@ export interface IPSink {
 export interface ServiceSink {
   mergeExternalServiceUpdate(service: ClusterService): unknown;
   mergeExternalServiceDelete(service: ClusterServiceKey): unknown;
+  mergeExternalSliceUpdate(slice: ClusterEndpointSlice): unknown;
+  mergeExternalSliceDelete(slice: RemoteSliceID): unknown;
   withdrawCluster(cluster: string): unknown;
 }
 

@@ -5,6 +5,7 @@ import { type ClusterConfig, decodeClusterConfig } from '../kvstore/codec/cluste
 import {
   CLUSTER_CONFIG_PREFIX,
   clusterConfigKey,
+  isServiceResource,
   type MeshResource,
   syncedKey,
   syncedPrefix,
@@ -92,7 +93,8 @@ export async function followCluster(cluster: FollowParams, signal: AbortSignal):
   const follow = (resource: MeshResource): unknown =>
     readers.push(run(() => stores.follow(resource, request)));
   if (options.canaries) readers.push(run(() => watchCanaries(cluster, request, follow)));
-  else stores.resources.filter((resource) => options.services || resource !== 'services').forEach(follow);
+  else
+    stores.resources.filter((resource) => options.services || !isServiceResource(resource)).forEach(follow);
   let end: FollowEnd = 'ended';
   for (const reader of readers) if ((await reader) === 'diverged') end = 'diverged'; // `readers` may grow during the loop
   if (failures.length > 0) throw failures[0];

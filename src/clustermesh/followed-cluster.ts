@@ -8,6 +8,7 @@ import { sleep } from '../base/sleep.ts';
 import { interruptible, Supervisor, type Work } from '../base/supervisor.ts';
 import type { TurnGate } from '../base/turn-gate.ts';
 import type { ClusterConfig } from '../kvstore/codec/cluster-config.ts';
+import { isServiceResource } from '../kvstore/codec/keys.ts';
 import type { ValueLimits } from '../kvstore/codec/value.ts';
 import type { KeyRead, KvstoreBackend } from '../kvstore/session/backend.ts';
 import { IdentityCache } from '../model/remote-identity-cache.ts';
@@ -330,6 +331,7 @@ export class FollowedCluster {
       this.#rejections.add(config.rejection);
       throw new Error(config.rejection.message);
     }
+    for (const detail of config?.dropped ?? []) this.#rejections.add(detail);
     this.#options.retries?.succeeded();
     const replaced = isReplaced(this.#read, read);
     this.#read = read;
@@ -407,10 +409,11 @@ export class FollowedCluster {
   /** Runs the timer of the service TTL while the services are not followed and have not expired. */
   #watchExpiry(): void {
     const { clock, serviceTTLMs } = this.#options;
-    if (serviceTTLMs === undefined || !this.#stores.resources.includes('services')) return;
+    const services = this.#stores.resources.find(isServiceResource);
+    if (serviceTTLMs === undefined || services === undefined) return;
     const { phase, expired, found } = this.#state;
     // Without the configuration, nothing proves that the services still exist.
-    const live = phase === 'watching' && found !== 'gone' && this.#readings.isUp('services');
+    const live = phase === 'watching' && found !== 'gone' && this.#readings.isUp(services);
     if (live || phase === 'stopped' || phase === 'removed') {
       this.#expiry?.cancel();
       this.#expiry = undefined;

@@ -1,6 +1,7 @@
 /** Maps services to the remote clusters sharing them (SEMANTICS 6). Holds names only; the service cache has the content. */
 export class GlobalServices {
-  readonly #clusters = new Map<string, Set<string>>();
+  /** By service and cluster: the names of its slices; the empty name is a whole offer. */
+  readonly #clusters = new Map<string, Map<string, Set<string>>>();
 
   /** Number of shared services. */
   get size(): number {
@@ -12,7 +13,7 @@ export class GlobalServices {
    * @param service `<namespace>/<name>`
    */
   clustersOf(service: string): readonly string[] {
-    return [...(this.#clusters.get(service) ?? [])].sort();
+    return [...(this.#clusters.get(service)?.keys() ?? [])].sort();
   }
 
   /** Returns all shared services (`<namespace>/<name>`, ascending) with their clusters. */
@@ -20,14 +21,20 @@ export class GlobalServices {
     return [...this.#clusters.keys()].sort().map((service) => [service, this.clustersOf(service)] as const);
   }
 
-  add(service: string, cluster: string): void {
-    const clusters = this.#clusters.get(service);
-    if (clusters === undefined) this.#clusters.set(service, new Set([cluster]));
-    else clusters.add(cluster);
+  /** Adds the offer of a cluster: the whole service, or a slice of it. */
+  add(service: string, cluster: string, slice: string = ''): void {
+    const clusters = this.#clusters.get(service) ?? new Map<string, Set<string>>();
+    this.#clusters.set(service, clusters);
+    const slices = clusters.get(cluster);
+    if (slices === undefined) clusters.set(cluster, new Set([slice]));
+    else slices.add(slice);
   }
 
-  delete(service: string, cluster: string): void {
+  /** Deletes an offer. The cluster shares the service as long as it has another one. */
+  delete(service: string, cluster: string, slice: string = ''): void {
     const clusters = this.#clusters.get(service);
-    if (clusters?.delete(cluster) === true && clusters.size === 0) this.#clusters.delete(service);
+    const slices = clusters?.get(cluster);
+    if (slices?.delete(slice) === true && slices.size === 0) clusters?.delete(cluster);
+    if (clusters?.size === 0) this.#clusters.delete(service);
   }
 }

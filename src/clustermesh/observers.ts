@@ -2,11 +2,14 @@ import type { Writer } from '../ipcache/types.ts';
 import type { IdentityLabels } from '../kvstore/codec/identity.ts';
 import type { IPIdentityPair } from '../kvstore/codec/ip-identity-pair.ts';
 import type { StoreObserver } from '../kvstore/stores/watch-store.ts';
+import type { ClusterEndpointSlice } from '../model/cluster-endpoint-slice.ts';
 import type { ClusterNode } from '../model/cluster-node.ts';
 import type { ClusterService } from '../model/cluster-service.ts';
 import { type NumericIdentity, RESERVED_IDENTITIES } from '../model/numeric-identity.ts';
 import type { IdentityCache } from '../model/remote-identity-cache.ts';
 import type { Source } from '../model/source.ts';
+import { serviceOfSlice } from '../servicecache/remote-slice.ts';
+import { formatServiceID, type ServiceID } from '../servicecache/service-id.ts';
 import { splitServiceName } from './decoders.ts';
 import type { IPSink, NodeSink, ServiceSink } from './engines.ts';
 import type { GlobalServices } from './global-services.ts';
@@ -61,6 +64,38 @@ export function serviceObserver(
       index?.delete(name, cluster);
       const parts = splitServiceName(name);
       if (parts !== undefined) services.mergeExternalServiceDelete({ cluster, ...parts });
+    },
+  };
+}
+
+/**
+ * Returns an observer for the endpoint slices of a remote cluster. It writes them into the cache and their services into the
+ * index. It knows the service of each slice, because a delete names only the slice, and the label of a slice may change.
+ */
+export function sliceObserver(
+  services: ServiceSink,
+  cluster: string,
+  index?: GlobalServices,
+): StoreObserver<ClusterEndpointSlice> {
+  const serviceOf = new Map<string, ServiceID>();
+  const withdraw = (name: string, id: ServiceID): void => {
+    index?.delete(formatServiceID(id), cluster, name);
+    const slice = splitServiceName(name)?.name;
+    if (slice !== undefined) services.mergeExternalSliceDelete({ cluster, id, name: slice });
+  };
+  return {
+    onUpdate: (name, slice) => {
+      const before = serviceOf.get(name);
+      const id = serviceOfSlice(slice);
+      serviceOf.set(name, before?.name === id.name ? before : id);
+      index?.add(formatServiceID(id), cluster, name);
+      services.mergeExternalSliceUpdate(slice);
+      if (before !== undefined && before.name !== id.name) withdraw(name, before);
+    },
+    onDelete: (name) => {
+      const id = serviceOf.get(name);
+      serviceOf.delete(name);
+      if (id !== undefined) withdraw(name, id);
     },
   };
 }

@@ -2,7 +2,13 @@ import type { Failure } from '../base/failure.ts';
 import type { FaultListener } from '../base/guard.ts';
 import type { RejectionLog } from '../base/rejection.ts';
 import type { ClusterConfig } from '../kvstore/codec/cluster-config.ts';
-import { type KeyLayout, type MeshResource, resourcePrefix } from '../kvstore/codec/keys.ts';
+import {
+  isServiceResource,
+  type KeyLayout,
+  type MeshResource,
+  resourcePrefix,
+  SERVICE_RESOURCES,
+} from '../kvstore/codec/keys.ts';
 import type { WatchState } from '../kvstore/session/backend.ts';
 import type { WatchStore, WatchStoreRun, WatchStoreStatus } from '../kvstore/stores/watch-store.ts';
 import type { IdentityCache } from '../model/remote-identity-cache.ts';
@@ -57,14 +63,22 @@ export abstract class ResourceStores {
     this.#cluster = cluster;
   }
 
-  /** The followed resources. */
+  /** The resources that the cluster does not export, or that are read in another format. `configure` sets it. */
+  protected skipped: ReadonlySet<MeshResource> = new Set();
+  /** Must be called if the cluster exports its services in no format that is read, so that nothing waits for them. */
+  protected skipServices: () => void = () => {};
+  readonly #servicesSkipped = new Promise<void>((resolve) => {
+    this.skipServices = resolve;
+  });
+
+  /** The followed resources. What is skipped is not waited for, because its canary may never be written. */
   get resources(): readonly MeshResource[] {
-    return [...this.stores.keys()];
+    return [...this.stores.keys()].filter((resource) => !this.skipped.has(resource));
   }
 
-  /** True if every resource has been complete once. */
+  /** True if every resource has been complete once; services in one of their formats, unless both are skipped. */
   get isSynced(): boolean {
-    return [...this.stores.values()].every((store) => store.isSynced);
+    return this.#alternatives().every((stores) => stores.some((store) => store.isSynced));
   }
 
   /** Progress of the first sync: the number of received keys, rejected ones included, plus the number of complete resources. */
@@ -78,7 +92,20 @@ export abstract class ResourceStores {
 
   /** Resolves when every resource has been complete once. */
   async synced(): Promise<void> {
-    await Promise.all([...this.stores.values()].map((store) => store.synced));
+    const others = [...this.stores].filter(([resource]) => !isServiceResource(resource));
+    const services = SERVICE_RESOURCES.flatMap((resource) => this.stores.get(resource)?.synced ?? []);
+    await Promise.all(others.map(([, store]) => store.synced));
+    if (services.length > 0) await Promise.race([...services, this.#servicesSkipped]);
+  }
+
+  /** Returns the stores, with the formats of services as alternatives of each other. */
+  #alternatives(): readonly (readonly AnyStore[])[] {
+    const services = SERVICE_RESOURCES.flatMap((resource) => this.stores.get(resource) ?? []);
+    const isRead = SERVICE_RESOURCES.some(
+      (resource) => this.stores.has(resource) && !this.skipped.has(resource),
+    );
+    const others = [...this.stores].filter(([resource]) => !isServiceResource(resource));
+    return [...(isRead ? [services] : []), ...others.map(([, store]) => [store])];
   }
 
   /** Number of keys held, of all resources. */
@@ -95,8 +122,10 @@ export abstract class ResourceStores {
     return watchedKeys;
   }
 
+  /** Returns the status of each followed resource, and of a skipped one that still has keys. */
   status(): ResourceStatuses {
-    return Object.fromEntries([...this.stores].map(([resource, store]) => [resource, store.status()]));
+    const shown = [...this.stores].filter(([resource, { size }]) => !this.skipped.has(resource) || size > 0);
+    return Object.fromEntries(shown.map(([resource, store]) => [resource, store.status()]));
   }
 
   /** Applies the configuration from the handshake. Nothing is followed before it resolves or the signal fires. */

@@ -37,6 +37,8 @@ class World {
       services: {
         mergeExternalServiceUpdate: ({ name }) => tell('service', name),
         mergeExternalServiceDelete: ({ name }) => tell('no service', name),
+        mergeExternalSliceUpdate: ({ name }) => tell('slice', name),
+        mergeExternalSliceDelete: ({ name }) => tell('no slice', name),
         withdrawCluster: (cluster) => tell('no services of', cluster),
       },
       nodes: {

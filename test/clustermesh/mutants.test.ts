@@ -32,6 +32,8 @@ const deafToServiceDeletes = spoilt(({ services }) => ({
   services: {
     mergeExternalServiceUpdate: (service) => services.mergeExternalServiceUpdate(service),
     mergeExternalServiceDelete: () => 'not-found',
+    mergeExternalSliceUpdate: (slice) => services.mergeExternalSliceUpdate(slice),
+    mergeExternalSliceDelete: () => 'not-found',
     withdrawCluster: (cluster) => services.withdrawCluster(cluster),
   },
 }));
@@ -42,6 +44,8 @@ const keepsEverything = spoilt(({ ipcache, nodes, services }) => ({
   services: {
     mergeExternalServiceUpdate: (service) => services.mergeExternalServiceUpdate(service),
     mergeExternalServiceDelete: () => 'x',
+    mergeExternalSliceUpdate: (slice) => services.mergeExternalSliceUpdate(slice),
+    mergeExternalSliceDelete: () => 'x',
     withdrawCluster: () => 'x',
   },
 }));

@@ -1,11 +1,14 @@
 import { describe, expect, it } from 'vitest';
+import type { ServiceSink } from '../../src/clustermesh/engines.ts';
 import { GlobalServices } from '../../src/clustermesh/global-services.ts';
 import {
   identityObserver,
   ipObserver,
   nodeObserver,
   serviceObserver,
+  sliceObserver,
 } from '../../src/clustermesh/observers.ts';
+import type { ClusterEndpointSlice } from '../../src/model/cluster-endpoint-slice.ts';
 import type { ClusterNode } from '../../src/model/cluster-node.ts';
 import type { ClusterService } from '../../src/model/cluster-service.ts';
 import { parseLabels } from '../../src/model/labels.ts';
@@ -72,17 +75,78 @@ it('nodes of a cluster are written with the source of its keys', () => {
   ]);
 });
 
+/** Makes a note of every call. */
+function serviceSink(calls: Calls): ServiceSink {
+  return {
+    mergeExternalServiceUpdate: calls.to('update'),
+    mergeExternalServiceDelete: calls.to('delete'),
+    mergeExternalSliceUpdate: calls.to('update slice'),
+    mergeExternalSliceDelete: calls.to('delete slice'),
+    withdrawCluster: calls.to('withdraw'),
+  };
+}
+
+describe('the endpoint slices of a cluster', () => {
+  const slice = (name: string, service: string): ClusterEndpointSlice =>
+    ({
+      ...{ cluster: 'a', namespace: 'ns', name },
+      labels: new Map([['kubernetes.io/service-name', service]]),
+    }) as unknown as ClusterEndpointSlice;
+
+  it('are merged and deleted under their service, which is in the index while it has a slice', () => {
+    const calls = new Calls();
+    const index = new GlobalServices();
+    const observer = sliceObserver(serviceSink(calls), 'a', index);
+    observer.onUpdate('ns/s-1', slice('s-1', 'web'));
+    observer.onUpdate('ns/s-2', slice('s-2', 'web'));
+    observer.onDelete('ns/s-1');
+    expect(index.clustersOf('ns/web')).toEqual(['a']);
+    observer.onDelete('ns/s-2');
+    observer.onDelete('ns/s-2');
+    expect(index.size).toBe(0);
+    expect(calls.made.slice(2)).toEqual([
+      ['delete slice', { cluster: 'a', id: { namespace: 'ns', name: 'web' }, name: 's-1' }],
+      ['delete slice', { cluster: 'a', id: { namespace: 'ns', name: 'web' }, name: 's-2' }],
+    ]);
+  });
+
+  it('leave a service when their label names another one', () => {
+    const calls = new Calls();
+    const index = new GlobalServices();
+    const observer = sliceObserver(serviceSink(calls), 'a', index);
+    observer.onUpdate('ns/s-1', slice('s-1', 'web'));
+    observer.onUpdate('ns/s-1', slice('s-1', 'api'));
+    expect(index.entries()).toEqual([['ns/api', ['a']]]);
+    expect(calls.made.at(-1)).toEqual([
+      'delete slice',
+      { cluster: 'a', id: { namespace: 'ns', name: 'web' }, name: 's-1' },
+    ]);
+  });
+
+  it('keep a service in the index when the format changes', () => {
+    const calls = new Calls();
+    const index = new GlobalServices();
+    const whole = serviceObserver(serviceSink(calls), 'a', index);
+    const slices = sliceObserver(serviceSink(calls), 'a', index);
+    whole.onUpdate('ns/web', {
+      cluster: 'a',
+      namespace: 'ns',
+      name: 'web',
+      shared: true,
+    } as unknown as ClusterService);
+    slices.onUpdate('ns/s-1', slice('s-1', 'web'));
+    whole.onDelete('ns/web');
+    expect(index.clustersOf('ns/web')).toEqual(['a']);
+  });
+});
+
 describe('the services of a cluster', () => {
   const service = { cluster: 'a', namespace: 'ns', name: 'web', shared: true } as unknown as ClusterService;
 
   it('are merged, and in the index while they are shared', () => {
     const calls = new Calls();
     const index = new GlobalServices();
-    const sink = {
-      mergeExternalServiceUpdate: calls.to('update'),
-      mergeExternalServiceDelete: calls.to('delete'),
-      withdrawCluster: calls.to('withdraw'),
-    };
+    const sink = serviceSink(calls);
     const observer = serviceObserver(sink, 'a', index);
     observer.onUpdate('ns/web', service);
     expect(index.clustersOf('ns/web')).toEqual(['a']);
@@ -102,11 +166,7 @@ describe('the services of a cluster', () => {
 
   it('are merged without an index, too', () => {
     const calls = new Calls();
-    const sink = {
-      mergeExternalServiceUpdate: calls.to('update'),
-      mergeExternalServiceDelete: calls.to('delete'),
-      withdrawCluster: calls.to('withdraw'),
-    };
+    const sink = serviceSink(calls);
     const observer = serviceObserver(sink, 'a');
     observer.onUpdate('ns/web', service);
     observer.onUpdate('ns/web', { ...service, shared: false });

@@ -167,6 +167,8 @@ describe('an engine that throws', () => {
       services: {
         mergeExternalServiceUpdate: (service) => services.mergeExternalServiceUpdate(service),
         mergeExternalServiceDelete: (key) => services.mergeExternalServiceDelete(key),
+        mergeExternalSliceUpdate: (slice) => services.mergeExternalSliceUpdate(slice),
+        mergeExternalSliceDelete: (slice) => services.mergeExternalSliceDelete(slice),
         withdrawCluster: (name) => {
           if (++calls <= times) throw new Error('the sink failed');
           return services.withdrawCluster(name);

@@ -333,6 +333,7 @@ export function decodeLargeEndpointSlice(
 
 /** Returns a number of bytes that the content of a value does not exceed; that of the value if it is rejected anyway. */
 export function endpointSliceSize(value: Uint8Array): number {
+  if (value.length === 0) return 0; // a delete
   const frame = decodeWith('', () => readZstdFrame(value));
   return frame.ok ? frame.value.atMost : value.length;
 }

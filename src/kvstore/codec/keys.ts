@@ -4,9 +4,25 @@
  */
 
 /** The resources that a cluster publishes to its mesh. */
-export type MeshResource = 'nodes' | 'services' | 'identities' | 'ip';
+export type MeshResource = 'nodes' | 'services' | 'endpointslices' | 'identities' | 'ip';
 
-export const MESH_RESOURCES: readonly MeshResource[] = ['nodes', 'services', 'identities', 'ip'];
+export const MESH_RESOURCES: readonly MeshResource[] = [
+  'nodes',
+  'services',
+  'endpointslices',
+  'identities',
+  'ip',
+];
+
+/** The two formats in which a cluster publishes its services: whole, or as endpoint slices (1.20). */
+export type ServiceResource = 'services' | 'endpointslices';
+
+export const SERVICE_RESOURCES: readonly ServiceResource[] = ['services', 'endpointslices'];
+
+/** Returns true if a resource is one of the formats of services. */
+export function isServiceResource(resource: MeshResource): resource is ServiceResource {
+  return resource === 'services' || resource === 'endpointslices';
+}
 
 /** At its start a client checks here if it may lock. Every client with a write permission may write here. */
 export const INIT_LOCKS_PREFIX = 'cilium/.initlock/';
@@ -31,6 +47,7 @@ const LAYOUTS = {
   state: {
     nodes: (cluster: string) => `cilium/state/nodes/v1/${cluster}/`,
     services: (cluster: string) => `cilium/state/services/v1/${cluster}/`,
+    endpointslices: (cluster: string) => `cilium/state/endpointslices/v1/${cluster}/`,
     identities: (_cluster: string) => `${IDENTITIES_PREFIX}id/`,
     ip: (_cluster: string) => `cilium/state/ip/v1/${DEFAULT_ADDRESS_SPACE}/`,
   },
@@ -38,6 +55,7 @@ const LAYOUTS = {
   cache: {
     nodes: (cluster: string) => `cilium/cache/nodes/v1/${cluster}/`,
     services: (cluster: string) => `cilium/cache/services/v1/${cluster}/`,
+    endpointslices: (cluster: string) => `cilium/cache/endpointslices/v1/${cluster}/`,
     identities: (cluster: string) => `cilium/cache/identities/v1/${cluster}/id/`,
     ip: (cluster: string) => `cilium/cache/ip/v1/${cluster}/`,
   },
@@ -61,7 +79,7 @@ export function serviceKey(cluster: string, namespace: string, name: string): st
 
 /** @param name the name of the slice, not of its service */
 export function endpointSliceKey(cluster: string, namespace: string, name: string): string {
-  return `cilium/state/endpointslices/v1/${cluster}/${namespace}/${name}`;
+  return `${resourcePrefix('endpointslices', cluster)}${namespace}/${name}`;
 }
 
 /** @param prefix an endpoint IP or a CIDR in canonical form */
@@ -105,7 +123,8 @@ export function syncedKey(cluster: string, resource: MeshResource, layout: KeyLa
 export type ParsedKey =
   | { readonly kind: 'node'; readonly layout: KeyLayout; readonly cluster: string; readonly name: string }
   | {
-      readonly kind: 'service';
+      /** `name` is that of the slice, not of its service. */
+      readonly kind: 'service' | 'endpointslice';
       readonly layout: KeyLayout;
       readonly cluster: string;
       readonly namespace: string;
@@ -168,10 +187,12 @@ function parseResource(layout: KeyLayout, resource: string, rest: string): Parse
       if (cluster === undefined || name === undefined || name.includes('/')) return undefined;
       return { kind: 'node', layout, cluster, name };
     }
-    case 'services': {
+    case 'services':
+    case 'endpointslices': {
       const [cluster, namespace, name] = splitParts(rest, 3) ?? [];
       if (cluster === undefined || namespace === undefined || name === undefined) return undefined;
-      return name.includes('/') ? undefined : { kind: 'service', layout, cluster, namespace, name };
+      const kind = resource === 'services' ? 'service' : 'endpointslice';
+      return name.includes('/') ? undefined : { kind, layout, cluster, namespace, name };
     }
     case 'identities': {
       if (layout === 'state') return parseIdentityRest(rest, layout, undefined);

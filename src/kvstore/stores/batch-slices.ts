@@ -17,12 +17,18 @@ export interface Slice {
   readonly weight: number;
 }
 
-/** Yields a batch in order, in slices of bounded weight. A heavier event is a slice of its own. */
-export function* slicesOf(batch: readonly WatchEvent[]): Generator<Slice, void, void> {
+/**
+ * Yields a batch in order, in slices of bounded weight. A heavier event is a slice of its own. `sizeOf` returns the number of
+ * bytes to decode, which may be more than those of a compressed value.
+ */
+export function* slicesOf(
+  batch: readonly WatchEvent[],
+  sizeOf: (value: Uint8Array) => number = ({ length }) => length,
+): Generator<Slice, void, void> {
   let from = 0;
   let weight = 0;
   for (const [index, { value }] of batch.entries()) {
-    const next = 1 + Math.floor(value.length / BYTES_OF_WEIGHT);
+    const next = 1 + Math.floor(sizeOf(value) / BYTES_OF_WEIGHT);
     if (index > from && weight + next > SLICE_WEIGHT) {
       yield { events: batch.slice(from, index), weight };
       from = index;

@@ -67,6 +67,8 @@ export interface WatchStoreOptions<T> {
   readonly decodeLarge?:
     | ((name: string, value: Uint8Array, at: string) => Generator<undefined, Decoded<T>> | undefined)
     | undefined;
+  /** Returns the number of bytes to decode. Default: those of the value. A compressed value has more. */
+  readonly sizeOf?: ((value: Uint8Array) => number) | undefined;
   /** Called with each event of a key, before its value is decoded. Must not throw. */
   readonly onEvent?: ((name: string, event: WatchEvent) => void) | undefined;
   /** Called after each batch. */
@@ -271,7 +273,7 @@ export class WatchStore<T> {
     run: WatchStoreRun,
     mayDelete: boolean,
   ): Promise<boolean> {
-    for (const { events, weight } of slicesOf(batch)) {
+    for (const { events, weight } of slicesOf(batch, this.#options.sizeOf)) {
       const [first] = events;
       const decoded = first && (await this.#decodeInTurns(first, gate, run));
       const apply = (): void => this.#observer.batch(() => this.#apply(events, run, mayDelete, decoded));

@@ -6,13 +6,17 @@ import { type FollowEnd, type FollowRequest, ResourceStores } from '../../cluste
 import {
   type ClusterConfig,
   decodeClusterConfig,
+  type EndpointSlicesExportMode,
   encodeClusterConfig,
 } from '../../kvstore/codec/cluster-config.ts';
 import {
   CLUSTER_CONFIG_PREFIX,
   clusterConfigKey,
+  isServiceResource,
   MESH_RESOURCES,
   type MeshResource,
+  SERVICE_RESOURCES,
+  type ServiceResource,
   syncedPrefix,
 } from '../../kvstore/codec/keys.ts';
 import { SyncStore, type SyncStoreStatus } from '../../kvstore/stores/sync-store.ts';
@@ -36,6 +40,13 @@ export interface MirrorStatus {
   readonly lastFailure: string | undefined;
   readonly lastFailureAt: number | undefined;
 }
+
+/** The formats of services that a cluster exports, by its `endpointSlicesExportMode`. */
+const EXPORTED: Readonly<Record<EndpointSlicesExportMode | 'services', ReadonlySet<ServiceResource>>> = {
+  services: new Set(['services']),
+  'services-and-endpointslices': new Set(SERVICE_RESOURCES),
+  'endpointslices-only': new Set(['endpointslices']),
+};
 
 /** Time for readers to disconnect from a removed cluster (OPERATOR 45). */
 export const DRAIN_MS = 180_000;
@@ -122,19 +133,39 @@ export class MirrorStores extends ResourceStores {
     if (signal.aborted) return;
     this.#id = config.id;
     this.#write();
-    const { maxConnectedClusters } = config.capabilities;
-    const max = maxConnectedClusters === undefined ? {} : { maxConnectedClusters };
-    const capabilities = { syncedCanaries: true, cached: true, ...max };
+    const mode = config.capabilities.endpointSlicesExportMode;
+    this.skipped = new Set(
+      SERVICE_RESOURCES.filter((resource) => !EXPORTED[mode ?? 'services'].has(resource)),
+    );
+    const { serviceExportsEnabled: _notCopied, ...copied } = config.capabilities;
+    const capabilities = { ...copied, syncedCanaries: true, cached: true };
     this.#config.upsert(this.#options.cluster, encodeClusterConfig({ id: config.id, capabilities }));
     await until(this.#config.markSynced(), signal);
   }
 
-  override follow(resource: MeshResource, request: FollowRequest): Promise<FollowEnd> {
+  /**
+   * Copies one resource. When a format of services is complete in the local kvstore, the copy of a format that the cluster does not
+   * export is deleted, and its canary is written, because readers may wait for it.
+   */
+  override async follow(resource: MeshResource, request: FollowRequest): Promise<FollowEnd> {
+    const { signal } = request;
+    let emptied: Promise<void> | undefined;
     const onListed = (listed: MeshResource): void => {
-      this.#mirrors.get(listed)?.listed();
+      const landed = this.#mirrors.get(listed)?.listed();
+      if (isServiceResource(listed) && landed !== undefined)
+        emptied = until(landed, signal).then(() => this.#emptySkipped(signal));
       request.onListed(listed);
     };
-    return super.follow(resource, { ...request, onListed });
+    const end = await super.follow(resource, { ...request, onListed });
+    await emptied;
+    return end;
+  }
+
+  async #emptySkipped(signal: AbortSignal): Promise<void> {
+    for (const resource of this.skipped) {
+      if (signal.aborted) return;
+      await this.#mirrors.get(resource)?.empty(signal);
+    }
   }
 
   /** Does nothing: if services cannot be followed for long, they are kept like all other keys. */

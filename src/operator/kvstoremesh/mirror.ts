@@ -104,10 +104,15 @@ export class Mirror {
 
   /**
    * Must be called when a complete list of the remote kvstore is queued. Deletes inherited keys that are not in it, before the
-   * canary is written. Returns at once and works in steps.
+   * canary is written. Works in steps. Resolves when the canary is written.
    */
-  listed(): void {
-    void this.#listed(this.#sync);
+  listed(): Promise<void> {
+    return this.#listed(this.#sync);
+  }
+
+  /** Deletes all keys and writes the canary, because the cluster does not export the resource. It must not be followed. */
+  async empty(signal: AbortSignal): Promise<void> {
+    if (await this.store.drain(signal)) void this.listed();
   }
 
   async #listed(sync: SyncStore): Promise<void> {

@@ -13,7 +13,7 @@ import {
 import { encodeClusterService } from '../../kvstore/codec/cluster-service.ts';
 import { encodeIdentity } from '../../kvstore/codec/identity.ts';
 import { encodeIPIdentityPair, type IPIdentityPair } from '../../kvstore/codec/ip-identity-pair.ts';
-import { MESH_RESOURCES, type MeshResource, resourcePrefix, syncedKey } from '../../kvstore/codec/keys.ts';
+import { type MeshResource, resourcePrefix, syncedKey } from '../../kvstore/codec/keys.ts';
 import { encodeNode } from '../../kvstore/codec/node.ts';
 import type { ValueDecoder } from '../../kvstore/codec/value.ts';
 import type { KvstoreBackend } from '../../kvstore/session/backend.ts';
@@ -43,6 +43,9 @@ export interface ClusterPublisherOptions extends KeyOwner {
   readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
 }
 
+/** A resource that is published. */
+type PublishedResource = Exclude<MeshResource, 'endpointslices'>;
+
 /** A node of the published cluster. The cluster's name and id are added. */
 export type PublishedNode = Omit<ClusterNode, 'cluster' | 'clusterID'>;
 
@@ -53,7 +56,7 @@ export type PublishedService = Omit<ClusterService, 'cluster' | 'clusterID'>;
 export interface ClusterPublisherStatus {
   /** True if readers find everything published so far: canaries and configuration are written. */
   readonly synced: boolean;
-  readonly resources: Readonly<Record<MeshResource, PublishedPrefixStatus>>;
+  readonly resources: Readonly<Record<PublishedResource, PublishedPrefixStatus>>;
   readonly config: DutyStatus;
   readonly heartbeat: DutyStatus;
 }
@@ -77,9 +80,9 @@ export interface ClusterPublisherStatus {
  */
 export class ClusterPublisher {
   readonly #owner: KeyOwner;
-  readonly #prefixes: Readonly<Record<MeshResource, PublishedPrefix>>;
+  readonly #prefixes: Readonly<Record<PublishedResource, PublishedPrefix>>;
   /** The decoders of readers of the mesh. */
-  readonly #decoders: Readonly<Record<MeshResource, ValueDecoder<unknown>>>;
+  readonly #decoders: Readonly<Record<PublishedResource, ValueDecoder<unknown>>>;
   readonly #config: ClusterConfigKeeper;
   readonly #heartbeat: HeartbeatDuty;
   readonly #conflictReported = deferred();
@@ -90,7 +93,7 @@ export class ClusterPublisher {
     const { backend, clock = systemClock, random = Math.random, onFailure } = options;
     const surroundings = { backend, clock, random, onFailure };
     this.#owner = options;
-    const prefixOf = (resource: MeshResource): PublishedPrefix =>
+    const prefixOf = (resource: PublishedResource): PublishedPrefix =>
       new PublishedPrefix({
         ...surroundings,
         ...keyRules(resource, options),
@@ -183,7 +186,7 @@ export class ClusterPublisher {
   }
 
   /** Publishes a value if a reader accepts all of it. If not, the value is counted and the key is deleted. */
-  #upsert(resource: MeshResource, name: string, value: Uint8Array): void {
+  #upsert(resource: PublishedResource, name: string, value: Uint8Array): void {
     const prefix = this.#prefixes[resource];
     const decoded = this.#decoders[resource](
       name,
@@ -202,7 +205,7 @@ export class ClusterPublisher {
       ...{ identities: identities.status(), ip: ip.status() },
     };
     const config = this.#config.status();
-    const isSynced = MESH_RESOURCES.every((resource) => resources[resource].synced);
+    const isSynced = Object.values(resources).every((resource) => resource.synced);
     const synced = isSynced && config.published?.synced === true;
     return { synced, resources, config, heartbeat: this.#heartbeat.status() };
   }

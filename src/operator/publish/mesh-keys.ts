@@ -71,6 +71,7 @@ export function keyRules(resource: MeshResource, owner: KeyOwner): KeyRules {
     case 'identities':
       return identityRules(owner);
     case 'services':
+    case 'endpointslices':
       return { isOwn: (name) => /^[^/]+\/[^/]+$/.test(name) };
     case 'ip':
       return { isOwn: () => true };

@@ -7,10 +7,13 @@ import { OwnCluster, type OwnClusterOptions } from '../../../src/clustermesh/own
 import { IPCache } from '../../../src/ipcache/ipcache.ts';
 import { parseService } from '../../../src/k8s/parse-service.ts';
 import { bytesOfText } from '../../../src/kvstore/codec/bytes.ts';
+import { encodeClusterEndpointSlice } from '../../../src/kvstore/codec/cluster-endpoint-slice.ts';
 import { keyRange, prefixRange } from '../../../src/kvstore/codec/key-range.ts';
+import { endpointSliceKey, type MeshResource } from '../../../src/kvstore/codec/keys.ts';
 import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
 import type { KvstoreBackend } from '../../../src/kvstore/session/backend.ts';
 import { type LeaseID, NO_LEASE } from '../../../src/kvstore/session/transport.ts';
+import { SERVICE_NAME_LABEL } from '../../../src/model/cluster-endpoint-slice.ts';
 import { formatLabels } from '../../../src/model/labels.ts';
 import { NodeManager } from '../../../src/nodemanager/node-manager.ts';
 import { ServiceCache } from '../../../src/servicecache/service-cache.ts';
@@ -125,15 +128,18 @@ function byText(a: unknown, b: unknown): number {
   return JSON.stringify(a) < JSON.stringify(b) ? -1 : 1;
 }
 
-/** Writes a key, or deletes it if `value` is undefined. A value that is not text is written as JSON. */
+/** Writes a key, or deletes it where `value` is undefined; a value that is neither text nor bytes is written as JSON. */
 export function write(server: MemoryServer, key: string, value: unknown): void {
-  const text = typeof value === 'string' ? value : JSON.stringify(value);
+  const bytesOf = (): Uint8Array =>
+    value instanceof Uint8Array
+      ? value
+      : bytesOfText(typeof value === 'string' ? value : JSON.stringify(value));
   server.txn({
     compare: [],
     writes:
-      text === undefined
+      value === undefined
         ? [{ op: 'delete', range: keyRange(key) }]
-        : [{ op: 'put', key, value: bytesOfText(text), lease: NO_LEASE }],
+        : [{ op: 'put', key, value: bytesOf(), lease: NO_LEASE }],
   });
 }
 
@@ -195,9 +201,42 @@ export function writeService(server: MemoryServer, cluster: string, name: string
   });
 }
 
-/** The canaries of all resources. */
-export function completeCluster(server: MemoryServer, name: string): void {
-  for (const resource of ['nodes', 'services', 'identities', 'ip']) {
+/** Names of a slice: its cluster, its service in the namespace `ns`, and itself. */
+export interface SliceWriter {
+  readonly cluster: string;
+  readonly clusterID: number;
+  readonly service: string;
+  readonly name: string;
+}
+
+/** An endpoint slice of a service with these backends, as a cluster shares it. */
+export function writeSlice(
+  server: MemoryServer,
+  { cluster, clusterID, service, name }: SliceWriter,
+  backends: readonly string[],
+): void {
+  const value = encodeClusterEndpointSlice({
+    ...{ cluster, clusterID, namespace: 'ns', name, addressType: 'IPv4' },
+    labels: new Map([[SERVICE_NAME_LABEL, service]]),
+    annotations: new Map(),
+    endpoints: backends.map((address) => ({
+      addresses: [address],
+      conditions: { ready: true },
+      forZones: [],
+      deprecatedTopology: new Map(),
+    })),
+    ports: [{ name: 'http', port: 80, protocol: 6 }],
+  });
+  write(server, endpointSliceKey(cluster, 'ns', name), value);
+}
+
+/** The canaries that say that these resources are complete. */
+export function completeCluster(
+  server: MemoryServer,
+  name: string,
+  resources: readonly MeshResource[] = ['nodes', 'services', 'identities', 'ip'],
+): void {
+  for (const resource of resources) {
     write(server, `cilium/synced/${name}/cilium/state/${resource}/v1`, '2026-01-01T00:00:00Z');
   }
 }

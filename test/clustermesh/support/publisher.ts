@@ -50,6 +50,8 @@ function contentOf(resource: MeshResource, { cluster, id, version }: PublisherOr
           { cluster, namespace: 'ns', name: `s${i}`, clusterID: id, shared: true, backends },
         ];
       });
+    case 'endpointslices':
+      return [];
     case 'identities':
       return numbers(FEW, version).map((i) => [String(identity(i)), `k8s:app=a${i};k8s:v=${changing(i)};`]);
     case 'ip':

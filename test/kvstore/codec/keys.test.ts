@@ -19,6 +19,10 @@ describe('the names of keys', () => {
       { kind: 'service', layout: 'state', cluster: 'a', namespace: 'ns', name: 's' },
     ],
     [
+      keys.endpointSliceKey('a', 'ns', 's-1'),
+      { kind: 'endpointslice', layout: 'state', cluster: 'a', namespace: 'ns', name: 's-1' },
+    ],
+    [
       keys.ipKey('10.0.0.0/8'),
       { kind: 'ip', layout: 'state', addressSpace: 'default', prefix: '10.0.0.0/8' },
     ],
@@ -78,6 +82,7 @@ describe('the names of keys', () => {
     expect(resources).toEqual([
       ...['cilium/state/nodes/v1/a/', 'cilium/cache/nodes/v1/a/'],
       ...['cilium/state/services/v1/a/', 'cilium/cache/services/v1/a/'],
+      ...['cilium/state/endpointslices/v1/a/', 'cilium/cache/endpointslices/v1/a/'],
       ...['cilium/state/identities/v1/id/', 'cilium/cache/identities/v1/a/id/'],
       ...['cilium/state/ip/v1/default/', 'cilium/cache/ip/v1/a/'],
     ]);

@@ -52,7 +52,9 @@ describe('the copy of a cluster', () => {
       'cilium/cache/nodes/v1/a/n1',
       'cilium/cache/services/v1/a/ns/s',
       CONFIG,
-      ...['identities', 'ip', 'nodes', 'services'].map((of) => `${CANARIES}cilium/cache/${of}/v1`),
+      ...['endpointslices', 'identities', 'ip', 'nodes', 'services'].map(
+        (of) => `${CANARIES}cilium/cache/${of}/v1`,
+      ),
     ]);
     expect(others[CONFIG]).toBe('{"id":1,"capabilities":{"syncedCanaries":true,"cached":true}}');
     expect(others['cilium/cache/nodes/v1/a/n1']).toBe('no node at all');
@@ -92,7 +94,7 @@ describe('the copy of a cluster', () => {
     expect(Object.keys(copied.copy())).toEqual(['cilium/cluster-config/b']);
     completeCluster(server, 'b');
     await settle(12);
-    expect(Object.keys(copied.copy())).toHaveLength(6);
+    expect(Object.keys(copied.copy())).toHaveLength(7);
   });
 
   it('is written again after a lost lease', async () => {
@@ -153,7 +155,7 @@ describe('the copy of a cluster', () => {
     copied.link?.down();
     void copied.mesh.add('a', () => Promise.reject(new Error('no way to it')));
     await advance(copied.clock, 3_600_000);
-    expect(Object.keys(copied.copy())).toHaveLength(6);
+    expect(Object.keys(copied.copy())).toHaveLength(7);
     expect(copied.copy(IP)).toHaveProperty([IP]);
   });
 
