@@ -6,6 +6,7 @@ import {
   type ClusterConfig,
   decodeClusterConfig,
   encodeClusterConfig,
+  exportsResource,
 } from '../kvstore/codec/cluster-config.ts';
 import {
   clusterConfigKey,
@@ -126,6 +127,7 @@ export class RecordedMesh {
       const config = await this.#configOf(cluster);
       if (config?.capabilities.syncedCanaries !== true) continue;
       for (const resource of MESH_RESOURCES) {
+        if (!exportsResource(resource, config.capabilities)) continue;
         const key = syncedKey(cluster, resource, config.capabilities.cached ? 'cache' : 'state');
         if (!(await store.createOnly(key, bytesOfText('')))) continue;
         const why = 'is missing: the recording may be cut off; its keys are used as if they were complete';

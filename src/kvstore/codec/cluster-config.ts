@@ -2,6 +2,7 @@ import { MAX_CLUSTER_ID, type MaxConnectedClusters } from '../../model/numeric-i
 import type { Decoded, Fields, RejectField } from '../../net/fields.ts';
 import { bytesOfText } from './bytes.ts';
 import { jsonObject, jsonString } from './go-json.ts';
+import type { MeshResource } from './keys.ts';
 import { decodeJson, VALUE_LIMITS, type ValueLimits } from './value.ts';
 
 /** The configuration of a cluster, at `cilium/cluster-config/<cluster>` (since 1.13). */
@@ -31,6 +32,15 @@ export interface ClusterCapabilities {
   readonly serviceExportsEnabled?: boolean;
   /** Undefined if it exports no endpoint slices. */
   readonly endpointSlicesExportMode?: EndpointSlicesExportMode;
+}
+
+/** Returns true if a cluster exports a resource: services in the formats of its mode, all others always. */
+export function exportsResource(
+  resource: MeshResource,
+  { endpointSlicesExportMode: mode }: Partial<ClusterCapabilities>,
+): boolean {
+  if (resource === 'services') return mode !== 'endpointslices-only';
+  return resource !== 'endpointslices' || mode !== undefined;
 }
 
 /** The value has about 100 bytes and is decoded in one turn. */

@@ -6,8 +6,8 @@ import { type FollowEnd, type FollowRequest, ResourceStores } from '../../cluste
 import {
   type ClusterConfig,
   decodeClusterConfig,
-  type EndpointSlicesExportMode,
   encodeClusterConfig,
+  exportsResource,
 } from '../../kvstore/codec/cluster-config.ts';
 import {
   CLUSTER_CONFIG_PREFIX,
@@ -15,8 +15,6 @@ import {
   isServiceResource,
   MESH_RESOURCES,
   type MeshResource,
-  SERVICE_RESOURCES,
-  type ServiceResource,
   syncedPrefix,
 } from '../../kvstore/codec/keys.ts';
 import { SyncStore, type SyncStoreStatus } from '../../kvstore/stores/sync-store.ts';
@@ -40,13 +38,6 @@ export interface MirrorStatus {
   readonly lastFailure: string | undefined;
   readonly lastFailureAt: number | undefined;
 }
-
-/** The formats of services that a cluster exports, by its `endpointSlicesExportMode`. */
-const EXPORTED: Readonly<Record<EndpointSlicesExportMode | 'services', ReadonlySet<ServiceResource>>> = {
-  services: new Set(['services']),
-  'services-and-endpointslices': new Set(SERVICE_RESOURCES),
-  'endpointslices-only': new Set(['endpointslices']),
-};
 
 /** Time for readers to disconnect from a removed cluster (OPERATOR 45). */
 export const DRAIN_MS = 180_000;
@@ -133,9 +124,8 @@ export class MirrorStores extends ResourceStores {
     if (signal.aborted) return;
     this.#id = config.id;
     this.#write();
-    const mode = config.capabilities.endpointSlicesExportMode;
     this.skipped = new Set(
-      SERVICE_RESOURCES.filter((resource) => !EXPORTED[mode ?? 'services'].has(resource)),
+      MESH_RESOURCES.filter((resource) => !exportsResource(resource, config.capabilities)),
     );
     const { serviceExportsEnabled: _notCopied, ...copied } = config.capabilities;
     const capabilities = { ...copied, syncedCanaries: true, cached: true };
