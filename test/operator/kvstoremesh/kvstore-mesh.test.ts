@@ -125,6 +125,7 @@ describe('the copy of a cluster', () => {
     expect(prefixes.toSorted()).toEqual([
       ...[
         'cilium/.initlock/leases/',
+        'cilium/cache/endpointslices/v1/a/',
         'cilium/cache/identities/v1/a/id/',
         'cilium/cache/ip/v1/a/',
         'cilium/cache/nodes/v1/a/',

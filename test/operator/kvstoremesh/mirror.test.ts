@@ -67,7 +67,7 @@ describe('a mirror of a resource', () => {
     expect(mirror.status().keys).toBe(100_000);
     const running = mirror.run(ended.signal);
     const before = mirror.status().keys;
-    mirror.listed();
+    void mirror.listed();
     const atOnce = before - mirror.status().keys;
     expect(atOnce).toBeLessThanOrEqual(4096); // a turn
     let keysAtCanary = -1;
