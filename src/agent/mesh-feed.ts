@@ -278,6 +278,7 @@ export class MeshFeed {
     assert(this.#ownKvstore !== undefined, 'the own kvstore is open');
     const { backend, id: ownID } = this.#ownKvstore;
     const { clusterName, clusterID, maxConnectedClusters, network, serviceTTLMs, failStatic } = this.#options;
+    const { serviceV2 } = this.#options;
     const { remoteNodeIdentities } = network;
     const { clock, random, gate, onReject, engines } = this.#context;
     const { ipcache, nodes, services } = engines;
@@ -287,7 +288,7 @@ export class MeshFeed {
       ...{ failStatic, backend, clock, random, gate, onReject },
     });
     const mesh = new ClusterMesh({
-      ...{ clusterName, clusterID: ownID, maxConnectedClusters, serviceTTLMs },
+      ...{ clusterName, clusterID: ownID, maxConnectedClusters, serviceTTLMs, serviceV2 },
       ...{ ipcache, nodes, services, remoteNodeIdentities, clock, random, gate, onReject },
     });
     const identities = new IdentityResolver({ own, clusterID, mesh, maxConnectedClusters });

@@ -1,4 +1,5 @@
 import type { RateLimitOptions } from '../base/rate-limit.ts';
+import type { ServiceV2 } from '../clustermesh/cluster-stores.ts';
 
 import type { HostDatapathOptions } from '../datapath/linux/host-options.ts';
 
@@ -68,6 +69,8 @@ export interface AgentOptions {
   readonly clustermeshConfig?: string | undefined;
   /** Time after which an unreachable remote cluster loses its services; default: never. */
   readonly serviceTTLMs?: number | undefined;
+  /** The format in which services of remote clusters are read; default `auto`. */
+  readonly serviceV2?: ServiceV2 | undefined;
   /** Keep the state of the own kvstore while it has lost its configuration; default true. See `OwnClusterOptions`. */
   readonly failStatic?: boolean | undefined;
   /** Maximum duration of the initial sync; default: unlimited while it makes progress. */

@@ -2,6 +2,7 @@ import { hostname } from 'node:os';
 import { type Command, InvalidArgumentError } from 'commander';
 import { type AgentOptions, KVSTORE_KINDS, type KvstoreKind } from '../agent/options.ts';
 import type { RateLimitOptions } from '../base/rate-limit.ts';
+import { SERVICE_V2, type ServiceV2 } from '../clustermesh/cluster-stores.ts';
 import { LOG_FORMATS, LOG_LEVELS, type LogFormat, type LogLevel } from '../process/log-options.ts';
 import {
   addKubernetesOptions,
@@ -33,6 +34,7 @@ export interface MeshFlags extends LogFlags, KubernetesFlags {
   readonly clustermeshConfig?: string;
   /** 0: never. */
   readonly clustermeshCacheTtl: number;
+  readonly serviceV2: ServiceV2;
   readonly failStatic: boolean;
   readonly load?: readonly string[];
   readonly manifests?: readonly string[];
@@ -131,6 +133,14 @@ export function addMeshOptions(command: Command): Command {
       parseDuration,
       0,
     )
+    .addOption(
+      choice(
+        '--service-v2 <format>',
+        'read services of remote clusters as endpoint slices: auto if they export only those, slices if they export any, legacy never',
+        SERVICE_V2,
+        'auto',
+      ),
+    )
     .option(
       '--no-fail-static',
       'use the content of the own kvstore even if it restarts empty, which removes the state of the own cluster',
@@ -190,6 +200,7 @@ export function agentOptions(flags: MeshFlags): AgentOptions {
     rateLimit: flags.kvstoreOpt,
     clustermeshConfig: flags.clustermeshConfig,
     serviceTTLMs: flags.clustermeshCacheTtl === 0 ? undefined : flags.clustermeshCacheTtl,
+    serviceV2: flags.serviceV2,
     failStatic: flags.failStatic,
     timeoutMs: flags.timeout,
     clusterName: flags.cluster,

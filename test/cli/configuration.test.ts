@@ -78,6 +78,7 @@ const SAID: Readonly<Record<string, { flags: readonly string[]; env?: string; fi
   },
   'clustermesh-config': { flags: ['--clustermesh-config', '/m'] },
   'clustermesh-cache-ttl': { flags: ['--clustermesh-cache-ttl', '1h30m'] },
+  'service-v2': { flags: ['--service-v2', 'slices'] },
   'fail-static': { flags: ['--no-fail-static'], env: 'false' },
   load: { flags: ['--load', '/a', '--load', '/b'], env: '/a,/b', file: '[/a, /b]' },
   manifests: { flags: ['--manifests', '/a'] },
