@@ -53,6 +53,7 @@ export interface OperatorOptions
     | 'endpoints'
     | 'publish'
     | 'globalByDefault'
+    | 'serviceFormats'
     | 'intervals'
     | 'deleteAllEndpoints'
     | 'slicing'

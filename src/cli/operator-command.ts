@@ -42,6 +42,7 @@ export function addOperatorCommand(program: Command, io: CommandIO, run: RunActi
             ...{ services: flags.serviceSync, nodes: flags.nodeSync, identities: flags.identitySync },
             ...{ ips: flags.ipSync, clusterConfig: flags.clusterConfig, heartbeat: flags.heartbeat },
           },
+          serviceFormats: flags.serviceV2,
           globalByDefault: flags.clustermeshDefaultGlobalNamespace !== 'false',
           intervals: {
             ...{ endpoints: flags.endpointGcInterval, identities: flags.identityGcInterval },

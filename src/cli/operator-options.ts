@@ -45,6 +45,7 @@ export interface OperatorFlags extends LogFlags, ServeFlags {
   readonly ipSync: boolean;
   readonly clusterConfig: boolean;
   readonly heartbeat: boolean;
+  readonly serviceV2: 'both' | 'legacy';
   readonly clustermeshDefaultGlobalNamespace?: 'true' | 'false';
   readonly endpointGcInterval?: number;
   readonly identityGcInterval?: number;
@@ -80,6 +81,14 @@ function addDutyOptions(command: Command): Command {
     .option('--no-ip-sync', 'do not publish addresses of endpoints')
     .option('--no-cluster-config', 'do not publish the configuration of the cluster')
     .option('--no-heartbeat', 'do not publish a heartbeat')
+    .addOption(
+      new Option(
+        '--service-v2 <mode>',
+        'publish services in both formats, services/v1 and endpointslices/v1, or only in the former (legacy)',
+      )
+        .choices(['both', 'legacy'])
+        .default('both'),
+    )
     .addOption(
       new Option(
         '--clustermesh-default-global-namespace <boolean>',

@@ -121,7 +121,7 @@ function readDistribution(spec: ObjectFields, annotations: Annotations): Traffic
 }
 
 /** Returns the flags in annotations (SEMANTICS 3.1). Only `true`, in any case, sets a flag. */
-function readFlags(annotations: Annotations): Pick<Service, 'global' | 'shared' | 'affinity'> {
+export function readFlags(annotations: Annotations): Pick<Service, 'global' | 'shared' | 'affinity'> {
   const global = annotation(annotations, GLOBAL) === 'true';
   const shared = annotation(annotations, SHARED);
   return {

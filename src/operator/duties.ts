@@ -18,6 +18,7 @@ import { ipSync } from './publish/ip-sync.ts';
 import { nodeSync } from './publish/node-sync.ts';
 import type { Producer, ProducerOptions } from './publish/producer.ts';
 import { serviceSync } from './publish/service-sync.ts';
+import { sliceSync } from './publish/slice-sync.ts';
 import type { SliceMode } from './slices/endpoint-slices.ts';
 
 /** Switches for the duties that publish. Collectors are switched by their intervals. */
@@ -47,6 +48,11 @@ export interface OperatorDutiesOptions {
    * published. Ignored with `kvstore` identities, because the operator does not publish all of them. Default: all namespaces.
    */
   readonly globalByDefault?: boolean | undefined;
+  /**
+   * `both`: services are published as `services/v1` and, since 1.20, as `endpointslices/v1`. `legacy`: only as the former. Default
+   * `both`.
+   */
+  readonly serviceFormats?: 'both' | 'legacy' | undefined;
   readonly intervals: CollectorIntervals;
   /** Delete all CiliumEndpoints, once. Default false. */
   readonly deleteAllEndpoints?: boolean | undefined;
@@ -86,7 +92,8 @@ export function operatorDuties(options: OperatorDutiesOptions): OperatorDuties {
   const { backend, clock, random, gate, endpoints, identityAllocation } = options;
   const { onReject, onFailure, onAction } = options;
   const isCRD = identityAllocation === 'crd';
-  const { globalByDefault } = options;
+  const { globalByDefault, serviceFormats = 'both' } = options;
+  const hasSlices = serviceFormats === 'both';
   const namespaces =
     isCRD && globalByDefault !== undefined
       ? new GlobalNamespaces({
@@ -100,7 +107,7 @@ export function operatorDuties(options: OperatorDutiesOptions): OperatorDuties {
       namespaces === undefined
         ? []
         : producers
-            .filter(({ resource }) => resource === 'ip' || resource === 'services')
+            .filter(({ resource }) => resource !== 'identities' && resource !== 'nodes')
             .map((producer) => producer.synced()),
     );
   const producing: ProducerOptions = {
@@ -112,12 +119,14 @@ export function operatorDuties(options: OperatorDutiesOptions): OperatorDuties {
     [publish.nodes, () => nodeSync(producing)],
     [isCRD && publish.ips, () => ipSync({ ...producing, endpoints })],
     [publish.services, () => serviceSync(producing)],
+    ...(hasSlices ? ([[publish.services, () => sliceSync(producing)]] as const) : []),
   ];
   const producers = made.flatMap(([isOn, make]) => (isOn ? make() : []));
   const config = new ClusterConfigKeeper({
     ...{ backend, clusterName, clusterID, maxConnectedClusters, clock, random, onFailure },
     // Readers wait for the canary of each resource, so canaries are promised only if all of them are written.
     after: producers.length === made.length ? producers : undefined,
+    endpointSlicesExportMode: hasSlices && publish.services ? 'services-and-endpointslices' : undefined,
   });
   // As upstream: no configuration if the cluster is in no mesh (OPERATOR 16).
   const isInMesh = clusterID !== 0 && clusterName !== 'default';

@@ -106,12 +106,22 @@ it('objects without a valid key are rejected by name and field, each counted, an
   const running = published.map((duty) => duty.run(ended.signal));
   await advance(clock, 5000);
 
-  expect(published.map((duty) => duty.status().published?.synced)).toEqual([true, true, true, true, true]);
+  expect(published.map((duty) => duty.status().published?.synced)).toEqual([
+    true,
+    true,
+    true,
+    true,
+    true,
+    true,
+  ]);
   const keys = (await backend.listPrefix('cilium/state/')).map(({ key }) => key.replace('cilium/state/', ''));
   const refused = published.map((duty) => duty.status().published?.refused ?? 0);
   expect(refused.reduce((sum, count) => sum + count)).toBe(said.length);
   expect(keys).toMatchInlineSnapshot(`
     [
+      "endpointslices/v1/a/shop/good-0",
+      "endpointslices/v1/a/shop/no-ip-0",
+      "endpointslices/v1/a/shop/no-ports-0",
       "identities/v1/id/1001",
       "ip/v1/default/10.0.0.1",
       "nodes/v1/a/good",

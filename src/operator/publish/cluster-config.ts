@@ -3,7 +3,11 @@ import { EitherSignal } from '../../base/follow-signal.ts';
 import { sleep } from '../../base/sleep.ts';
 import { interruptible, Supervisor } from '../../base/supervisor.ts';
 import { equalBytes } from '../../kvstore/codec/bytes.ts';
-import { decodeClusterConfig, encodeClusterConfig } from '../../kvstore/codec/cluster-config.ts';
+import {
+  decodeClusterConfig,
+  type EndpointSlicesExportMode,
+  encodeClusterConfig,
+} from '../../kvstore/codec/cluster-config.ts';
 import { CLUSTER_CONFIG_PREFIX, clusterConfigKey } from '../../kvstore/codec/keys.ts';
 import type { KvstoreBackend } from '../../kvstore/session/backend.ts';
 import type { MaxConnectedClusters } from '../../model/numeric-identity.ts';
@@ -29,6 +33,8 @@ export interface ClusterConfigOptions {
    * omitted, the configuration promises no canaries, and is not written if another writer promises them (OPERATOR 16).
    */
   readonly after?: readonly Completable[] | undefined;
+  /** How services are published; undefined: only as `services/v1`. */
+  readonly endpointSlicesExportMode?: EndpointSlicesExportMode | undefined;
   readonly clock: Clock;
   readonly random: Random;
   /** Receives failures, with the name of the task. */
@@ -65,9 +71,13 @@ export class ClusterConfigKeeper implements Duty {
     this.#tasks = new Supervisor({ clock, random, onFailure: options.onFailure });
     this.#key = clusterConfigKey(clusterName);
     const syncedCanaries = after !== undefined;
+    const mode = options.endpointSlicesExportMode;
     this.#value = encodeClusterConfig({
       id,
-      capabilities: { syncedCanaries, cached: false, maxConnectedClusters },
+      capabilities: {
+        ...{ syncedCanaries, cached: false, maxConnectedClusters },
+        ...(mode === undefined ? {} : { endpointSlicesExportMode: mode }),
+      },
     });
   }
 

@@ -9,7 +9,9 @@ import {
   ipDecoder,
   nodeDecoder,
   serviceDecoder,
+  sliceDecoder,
 } from '../../clustermesh/decoders.ts';
+import { encodeClusterEndpointSlice } from '../../kvstore/codec/cluster-endpoint-slice.ts';
 import { encodeClusterService } from '../../kvstore/codec/cluster-service.ts';
 import { encodeIdentity } from '../../kvstore/codec/identity.ts';
 import { encodeIPIdentityPair, type IPIdentityPair } from '../../kvstore/codec/ip-identity-pair.ts';
@@ -23,9 +25,11 @@ import type { ClusterNode } from '../../model/cluster-node.ts';
 import type { ClusterService } from '../../model/cluster-service.ts';
 import type { Labels } from '../../model/labels.ts';
 import { canonicalKey } from '../../net/prefix.ts';
+import { formatServiceID } from '../../servicecache/service-id.ts';
 import type { DutyStatus } from '../duty.ts';
 import { ClusterConfigKeeper } from './cluster-config.ts';
 import { deferred } from './deferred.ts';
+import { derivedSlices } from './derived-slices.ts';
 import { HeartbeatDuty } from './heartbeat.ts';
 import { type KeyOwner, keyRules } from './mesh-keys.ts';
 import { PublishedPrefix, type PublishedPrefixStatus } from './published-prefix.ts';
@@ -33,6 +37,11 @@ import { PublishedPrefix, type PublishedPrefixStatus } from './published-prefix.
 /** Options of {@link ClusterPublisher}. */
 export interface ClusterPublisherOptions extends KeyOwner {
   readonly backend: KvstoreBackend;
+  /**
+   * `both`: services are published as `services/v1` and, since 1.20, as `endpointslices/v1`. `legacy`: only as the former. Default
+   * `both`.
+   */
+  readonly serviceFormats?: 'both' | 'legacy' | undefined;
   /** Default: the system clock. */
   readonly clock?: Clock | undefined;
   /** Default: `Math.random`. */
@@ -43,8 +52,10 @@ export interface ClusterPublisherOptions extends KeyOwner {
   readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
 }
 
-/** A resource that is published. */
-type PublishedResource = Exclude<MeshResource, 'endpointslices'>;
+/** A value for each published resource. Services have a second format unless it is switched off. */
+export type PublishedResources<T> = Readonly<Record<Exclude<MeshResource, 'endpointslices'>, T>> & {
+  readonly endpointslices?: T;
+};
 
 /** A node of the published cluster. The cluster's name and id are added. */
 export type PublishedNode = Omit<ClusterNode, 'cluster' | 'clusterID'>;
@@ -56,7 +67,7 @@ export type PublishedService = Omit<ClusterService, 'cluster' | 'clusterID'>;
 export interface ClusterPublisherStatus {
   /** True if readers find everything published so far: canaries and configuration are written. */
   readonly synced: boolean;
-  readonly resources: Readonly<Record<PublishedResource, PublishedPrefixStatus>>;
+  readonly resources: PublishedResources<PublishedPrefixStatus>;
   readonly config: DutyStatus;
   readonly heartbeat: DutyStatus;
 }
@@ -80,9 +91,12 @@ export interface ClusterPublisherStatus {
  */
 export class ClusterPublisher {
   readonly #owner: KeyOwner;
-  readonly #prefixes: Readonly<Record<PublishedResource, PublishedPrefix>>;
+  /** Without `endpointslices` if services are published in the legacy format only. */
+  readonly #prefixes: PublishedResources<PublishedPrefix>;
+  /** Names of the slices of each service: `namespace/name`. */
+  readonly #slices = new Map<string, Iterable<string>>();
   /** The decoders of readers of the mesh. */
-  readonly #decoders: Readonly<Record<PublishedResource, ValueDecoder<unknown>>>;
+  readonly #decoders: Readonly<Record<MeshResource, ValueDecoder<unknown>>>;
   readonly #config: ClusterConfigKeeper;
   readonly #heartbeat: HeartbeatDuty;
   readonly #conflictReported = deferred();
@@ -93,7 +107,7 @@ export class ClusterPublisher {
     const { backend, clock = systemClock, random = Math.random, onFailure } = options;
     const surroundings = { backend, clock, random, onFailure };
     this.#owner = options;
-    const prefixOf = (resource: PublishedResource): PublishedPrefix =>
+    const prefixOf = (resource: MeshResource): PublishedPrefix =>
       new PublishedPrefix({
         ...surroundings,
         ...keyRules(resource, options),
@@ -104,6 +118,7 @@ export class ClusterPublisher {
     this.#prefixes = {
       nodes: prefixOf('nodes'),
       services: prefixOf('services'),
+      ...(options.serviceFormats === 'legacy' ? {} : { endpointslices: prefixOf('endpointslices') }),
       identities: prefixOf('identities'),
       ip: prefixOf('ip'),
     };
@@ -119,12 +134,14 @@ export class ClusterPublisher {
     this.#decoders = {
       nodes: nodeDecoder(clusterName, limits),
       services: serviceDecoder(clusterName, limits),
+      endpointslices: sliceDecoder(clusterName, limits),
       identities: identityDecoder(clusterName, limits),
       ip: ipDecoder(limits),
     };
     this.#config = new ClusterConfigKeeper({
       ...surroundings,
       ...{ clusterName, clusterID, maxConnectedClusters, after },
+      endpointSlicesExportMode: this.#prefixes.endpointslices && 'services-and-endpointslices',
     });
     this.#heartbeat = new HeartbeatDuty(backend, clock, { random, onFailure });
   }
@@ -142,12 +159,29 @@ export class ClusterPublisher {
   upsertService(service: PublishedService): void {
     const { clusterName: cluster, clusterID } = this.#owner;
     const { namespace, name } = service;
-    const value = encodeClusterService({ ...service, cluster, clusterID });
-    this.#upsert('services', `${namespace}/${name}`, value);
+    const whole = { ...service, cluster, clusterID };
+    this.#upsert('services', `${namespace}/${name}`, encodeClusterService(whole));
+    if (this.#prefixes.endpointslices !== undefined) this.#setSlices(whole);
+  }
+
+  /** Publishes the backends of a service as slices, and deletes its other slices. */
+  #setSlices(service: ClusterService): void {
+    const { namespace } = service;
+    const id = formatServiceID(service);
+    const slices = derivedSlices(service);
+    for (const [name, slice] of slices)
+      this.#upsert('endpointslices', `${namespace}/${name}`, encodeClusterEndpointSlice(slice));
+    for (const name of this.#slices.get(id) ?? [])
+      if (!slices.has(name)) this.#prefixes.endpointslices?.delete(`${namespace}/${name}`);
+    this.#slices.set(id, [...slices.keys()]);
   }
 
   deleteService({ namespace, name }: { readonly namespace: string; readonly name: string }): void {
-    this.#prefixes.services.delete(`${namespace}/${name}`);
+    const id = formatServiceID({ namespace, name });
+    this.#prefixes.services.delete(id);
+    for (const slice of this.#slices.get(id) ?? [])
+      this.#prefixes.endpointslices?.delete(`${namespace}/${slice}`);
+    this.#slices.delete(id);
   }
 
   /**
@@ -186,8 +220,9 @@ export class ClusterPublisher {
   }
 
   /** Publishes a value if a reader accepts all of it. If not, the value is counted and the key is deleted. */
-  #upsert(resource: PublishedResource, name: string, value: Uint8Array): void {
+  #upsert(resource: MeshResource, name: string, value: Uint8Array): void {
     const prefix = this.#prefixes[resource];
+    if (prefix === undefined) return;
     const decoded = this.#decoders[resource](
       name,
       value,
@@ -199,9 +234,10 @@ export class ClusterPublisher {
   }
 
   status(): ClusterPublisherStatus {
-    const { nodes, services, identities, ip } = this.#prefixes;
+    const { nodes, services, endpointslices, identities, ip } = this.#prefixes;
     const resources = {
       ...{ nodes: nodes.status(), services: services.status() },
+      ...(endpointslices && { endpointslices: endpointslices.status() }),
       ...{ identities: identities.status(), ip: ip.status() },
     };
     const config = this.#config.status();

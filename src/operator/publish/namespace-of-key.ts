@@ -8,6 +8,7 @@ export function namespaceOfKey(key: string, value: Uint8Array): string | undefin
   const parsed = parseKey(key);
   switch (parsed?.kind) {
     case 'service':
+    case 'endpointslice':
       return parsed.namespace;
     case 'identity': {
       const identity = decodeIdentity(parsed.id, value, key);

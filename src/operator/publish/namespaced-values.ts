@@ -11,6 +11,8 @@ interface NamespaceValues<T> {
 export interface NamespacedValuesOptions<T> {
   /** Returns the namespace of a value; undefined if the value is always exported. */
   readonly namespaceOf: (value: T) => string | undefined;
+  /** Number of values that are moved in one step. Default 256. */
+  readonly valuesPerStep?: number | undefined;
   /** Returns true if the values of a namespace are exported. After it has changed, {@link NamespacedValues.review} is called. */
   readonly isExported: (namespace: string) => boolean;
   /** Receives the changes of exported values. At least one of the two is defined. */
@@ -48,12 +50,13 @@ export class NamespacedValues<T extends object> {
     const values = this.#namespaces.get(namespace);
     if (values === undefined) return;
     const { exported, withheld } = values;
+    const { valuesPerStep = VALUES_PER_STEP } = this.#options;
     for (;;) {
       const isExported = this.#options.isExported(namespace);
       const [from, to] = isExported ? [withheld, exported] : [exported, withheld];
       let moved = 0;
       for (const value of from) {
-        if (++moved > VALUES_PER_STEP) break;
+        if (++moved > valuesPerStep) break;
         from.delete(value);
         to.add(value);
         this.#options.change(isExported ? value : undefined, isExported ? undefined : value);

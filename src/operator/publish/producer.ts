@@ -220,13 +220,13 @@ export function withNamespaces(
 /** Returns values of which only those in exported namespaces are passed on. If there is no filter, all are. */
 export function exportedValues<T extends object>(
   stage: ExportStage,
-  { namespaceOf, change }: Omit<NamespacedValuesOptions<T>, 'isExported'>,
+  { namespaceOf, change, valuesPerStep }: Omit<NamespacedValuesOptions<T>, 'isExported'>,
   { namespaces }: InputContext,
 ): NamespacedValues<T> {
   if (namespaces === undefined)
     return new NamespacedValues({ namespaceOf: () => undefined, change, isExported: () => true });
   return new NamespacedValues({
-    ...{ namespaceOf, change },
+    ...{ namespaceOf, change, valuesPerStep },
     isExported: (namespace) => namespaces.exports(stage, namespace),
   });
 }

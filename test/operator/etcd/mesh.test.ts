@@ -447,7 +447,15 @@ describe.concurrent('an operator with a problem', () => {
     await etcd.ctl(['user', 'add', 'operator:secret']);
     await etcd.ctl(['role', 'add', 'operator']);
     await grant('read', 'cilium/');
-    const writes = ['.heartbeat', '.initlock/', 'state/nodes/', 'state/ip/', 'state/identities/', 'synced/'];
+    const writes = [
+      '.heartbeat',
+      '.initlock/',
+      'state/nodes/',
+      'state/ip/',
+      'state/identities/',
+      'synced/',
+      'state/endpointslices/',
+    ];
     for (const below of writes) await grant('readwrite', `cilium/${below}`);
     await etcd.ctl(['user', 'grant-role', 'operator', 'operator']);
     await etcd.ctl(['auth', 'enable']);
@@ -464,8 +472,8 @@ describe.concurrent('an operator with a problem', () => {
         const { duties = [] } = (await statusOf(operator)) ?? {};
         return duties.filter(({ published: of }) => of?.synced).map(({ name }) => name);
       };
-      await until('the others go on', async () => (await synced()).length === 4);
-      expect(await synced()).toEqual(['identity sync', 'node sync', 'IP sync', 'heartbeat']);
+      await until('the others go on', async () => (await synced()).length === 5);
+      expect(await synced()).toEqual(['identity sync', 'node sync', 'IP sync', 'slice sync', 'heartbeat']);
       for (const below of ['state/services/', 'cluster-config/']) await grant('readwrite', `cilium/${below}`);
       await published(operator);
 

@@ -208,7 +208,8 @@ class World {
     expect([...heldOf(this.reader, CLUSTER).keys()].sort()).toEqual([...this.wanted.keys()].sort());
     expect(this.reader.view()).toEqual(await coldStart(this.clock, new Map([[CLUSTER, this.server]])));
     const { kvs } = this.server.range(prefixRange('cilium/state/'));
-    expect(kvs.length).toBe(this.wanted.size);
+    const services = [...this.wanted.keys()].filter((thing) => thing.startsWith('ns/'));
+    expect(kvs.length).toBe(this.wanted.size + services.length); // a service has a slice, too
     life.kill();
     await this.reader.stop();
   }

@@ -133,7 +133,9 @@ describe('global namespaces', () => {
     await advance(cluster.clock, 3000);
     const don = ['65800', '10.244.1.79', 'don/cep-001'];
     const quixote = ['65801', '10.244.2.74', 'quixote/cep-002'];
-    const canaries = ['identities', 'ip', 'nodes', 'services'].map((name) => `cilium/state/${name}/v1`);
+    const canaries = ['endpointslices', 'identities', 'ip', 'nodes', 'services'].map(
+      (name) => `cilium/state/${name}/v1`,
+    );
     const expected = (...keys: readonly string[]): readonly string[] => [...keys, ...canaries].sort();
     const published = async (): Promise<readonly string[]> => {
       await advance(cluster.clock, 1000);
@@ -150,9 +152,9 @@ describe('global namespaces', () => {
     await cluster.deleteNamespace('don');
     expect(await published()).toEqual(expected());
     expect(cluster.actions.map(({ what, why }) => `${what}: ${why}`)).toEqual([
-      'put the keys of 3 objects of namespace quixote: namespace quixote is global',
-      'delete the keys of 3 objects of namespace quixote: namespace quixote is not global by default',
-      'delete the keys of 3 objects of namespace don: namespace don does not exist, so it is not global',
+      'put the keys of 4 objects of namespace quixote: namespace quixote is global',
+      'delete the keys of 4 objects of namespace quixote: namespace quixote is not global by default',
+      'delete the keys of 4 objects of namespace don: namespace don does not exist, so it is not global',
     ]);
     await stop();
   });
@@ -243,10 +245,10 @@ describe('global namespaces', () => {
     expect(cluster.duties.namespaces?.complete).toBe(false);
     expect(cluster.duties.namespaces?.status()).toMatchObject({ state: 'waiting' });
     expect(cluster.duties.namespaces?.status().failures).toBeGreaterThan(0);
-    expect(cluster.keys()).toEqual(before.filter((key) => !/cilium\/state\/(id|ip|s)/.test(key)));
+    expect(cluster.keys()).toEqual(before.filter((key) => !/cilium\/state\/(e|id|ip|s)/.test(key)));
     isHeld.now = false;
     await advance(cluster.clock, 60_000);
-    expect(canaries()).toBe(4);
+    expect(canaries()).toBe(5);
     expect(cluster.keys()).toEqual(before);
     await second();
   });
@@ -284,6 +286,7 @@ it('a dry run names the namespace of each key that it would delete because of it
     'cilium/state/ip/v1/default/10.0.0.1': ip,
     'cilium/state/identities/v1/id/65800': 'k8s:io.kubernetes.pod.namespace=shop;',
     'cilium/state/services/v1/a/shop/web': '{}',
+    'cilium/state/endpointslices/v1/a/shop/web-1': '',
     'cilium/state/services/v1/a/game/web': '{}',
     'cilium/state/nodes/v1/a/shop': '{}',
   };
@@ -299,6 +302,7 @@ it('a dry run names the namespace of each key that it would delete because of it
     'delete cilium/state/ip/v1/default/10.0.0.1: namespace shop is not global',
     'delete cilium/state/identities/v1/id/65800: namespace shop is not global',
     'delete cilium/state/services/v1/a/shop/web: namespace shop is not global',
+    'delete cilium/state/endpointslices/v1/a/shop/web-1: namespace shop is not global',
     'delete cilium/state/services/v1/a/game/web: no object requires it',
     'delete cilium/state/nodes/v1/a/shop: no object requires it',
   ]);

@@ -1,0 +1,69 @@
+import {
+  type ClusterEndpointSlice,
+  SERVICE_NAME_LABEL,
+  type SliceAddressType,
+  type SliceEndpoint,
+  type SlicePort,
+} from '../model/cluster-endpoint-slice.ts';
+import { type ObjectFields, readID, readTexts } from './parse-object.ts';
+import { readNamedPort } from './ports.ts';
+
+/** Limits of Kubernetes for a slice, which readers enforce. */
+const MOST = { endpoints: 1_000, addresses: 100, ports: 100 } as const;
+
+const ADDRESS_TYPES = ['IPv4', 'IPv6'] as const;
+
+/** A slice as the mesh gets it, without its cluster. */
+export type SharedSlice = Omit<ClusterEndpointSlice, 'cluster' | 'clusterID'>;
+
+/** The fields that {@link readSharedSlice} reads. */
+export const SHARED_SLICE_FIELDS: readonly string[] = [
+  ...['metadata.labels', 'metadata.annotations', 'addressType', 'ports', 'endpoints.addresses'],
+  ...['endpoints.conditions', 'endpoints.hostname', 'endpoints.nodeName', 'endpoints.zone'],
+  ...['endpoints.hints.forZones', 'endpoints.deprecatedTopology'],
+];
+
+function readEndpoint(fields: ObjectFields, family: SliceAddressType): SliceEndpoint | undefined {
+  const conditions = fields.map('conditions');
+  const list = fields.list('addresses', MOST.addresses);
+  const addresses = list
+    .items((items, index) => items.address(index))
+    .filter((address) => address.includes(':') === (family === 'IPv6'));
+  if (addresses.length === 0) return undefined;
+  const zones = fields.map('hints').list('forZones');
+  return {
+    addresses,
+    conditions: {
+      ready: conditions.boolean('ready'),
+      serving: conditions.boolean('serving'),
+      terminating: conditions.boolean('terminating'),
+    },
+    hostname: fields.string('hostname') || undefined,
+    nodeName: fields.string('nodeName') || undefined,
+    zone: fields.string('zone') || undefined,
+    forZones: zones.items((items, index) => items.item(index)?.string('name')),
+    deprecatedTopology: fields.strings('deprecatedTopology'),
+  };
+}
+
+/**
+ * Returns a `discovery.k8s.io/v1` `EndpointSlice` with all its endpoints, ready or not. Returns undefined if it has no service, or
+ * addresses that are no IPs. An invalid endpoint, address or port is rejected alone.
+ */
+export function readSharedSlice(fields: ObjectFields): SharedSlice | undefined {
+  const id = readID(fields);
+  const metadata = fields.map('metadata');
+  const labels = readTexts(metadata, 'labels');
+  if (id === undefined || !labels.get(SERVICE_NAME_LABEL)) return undefined;
+  const addressType = fields.word('addressType', ADDRESS_TYPES);
+  if (addressType === undefined) return undefined;
+  const endpoints = fields
+    .list('endpoints', MOST.endpoints)
+    .items((list, index) => list.item(index))
+    .flatMap((endpoint) => readEndpoint(endpoint, addressType) ?? []);
+  const ports = fields.list('ports', MOST.ports).items((list, index): SlicePort | undefined => {
+    const port = list.item(index);
+    return port && readNamedPort(port);
+  });
+  return { ...id, labels, annotations: readTexts(metadata, 'annotations'), addressType, endpoints, ports };
+}

@@ -1,0 +1,76 @@
+import {
+  type ClusterEndpointSlice,
+  SERVICE_NAME_LABEL,
+  type SliceEndpoint,
+  type SlicePort,
+} from '../../model/cluster-endpoint-slice.ts';
+import type { ClusterService } from '../../model/cluster-service.ts';
+import type { PortProtocol } from '../../net/port.ts';
+
+/** Endpoints of a slice, as Kubernetes' controller makes them. */
+const MOST_ENDPOINTS = 100;
+
+const NO_TOPOLOGY: ReadonlyMap<string, string> = new Map();
+
+/** Backends with the same family and ports, which one slice can hold. */
+interface Group {
+  readonly family: 'IPv4' | 'IPv6';
+  readonly ports: readonly SlicePort[];
+  readonly addresses: string[];
+}
+
+function portsOf(ports: ReadonlyMap<string, PortProtocol>): readonly SlicePort[] {
+  return [...ports]
+    .sort(([a], [b]) => (a < b ? -1 : 1))
+    .map(([name, { port, protocol }]) => ({ name, port, protocol }));
+}
+
+function groupsOf({ backends }: ClusterService): readonly Group[] {
+  const groups = new Map<string, Group>();
+  for (const [address, named] of backends) {
+    const ports = portsOf(named);
+    const family = address.includes(':') ? 'IPv6' : 'IPv4';
+    const key = JSON.stringify([family, ports]);
+    const group = groups.get(key) ?? { family, ports, addresses: [] };
+    group.addresses.push(address);
+    groups.set(key, group);
+  }
+  return [...groups].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, group]) => group);
+}
+
+/**
+ * Returns slices with the backends of a service, by slice name: `<service>-ipv4-0`, … A service has the same backends in both
+ * formats. It has at least one slice, which is empty if it has no backends. A service that is not shared has none.
+ */
+export function derivedSlices(service: ClusterService): ReadonlyMap<string, ClusterEndpointSlice> {
+  const slices = new Map<string, ClusterEndpointSlice>();
+  if (!service.shared) return slices;
+  const { cluster, clusterID, namespace, name, hostnames, zones } = service;
+  const labels = new Map([...service.labels, [SERVICE_NAME_LABEL, name]]);
+  const endpointOf = (address: string): SliceEndpoint => {
+    const { zone = '', forZones = [] } = zones?.get(address) ?? {};
+    return {
+      ...{
+        addresses: [address],
+        conditions: { ready: true },
+        hostname: hostnames?.get(address) || undefined,
+      },
+      ...{ zone: zone || undefined, forZones, deprecatedTopology: NO_TOPOLOGY },
+    };
+  };
+  const counts = { IPv4: 0, IPv6: 0 };
+  const groups = groupsOf(service);
+  const empty: Group = { family: 'IPv4', ports: [], addresses: [] };
+  for (const { family, ports, addresses } of groups.length === 0 ? [empty] : groups) {
+    for (let from = 0; from === 0 || from < addresses.length; from += MOST_ENDPOINTS) {
+      const slice = `${name}-${family.toLowerCase()}-${counts[family]++}`;
+      const endpoints = addresses.slice(from, from + MOST_ENDPOINTS).map(endpointOf);
+      const id = { cluster, clusterID, namespace, name: slice };
+      slices.set(slice, {
+        ...{ ...id, labels, annotations: NO_TOPOLOGY, addressType: family },
+        ...{ endpoints, ports },
+      });
+    }
+  }
+  return slices;
+}

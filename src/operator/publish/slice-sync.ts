@@ -1,0 +1,194 @@
+import type { TurnGate } from '../../base/turn-gate.ts';
+import { FollowedKind } from '../../k8s/feed/followed-kind.ts';
+import { serviceEndpoints, services } from '../../k8s/feed/kinds.ts';
+import { ObjectFeed, type ObjectReader } from '../../k8s/feed/object-feed.ts';
+import { readSharedSlice, SHARED_SLICE_FIELDS, type SharedSlice } from '../../k8s/parse-cluster-slice.ts';
+import { readID } from '../../k8s/parse-object.ts';
+import { readFlags } from '../../k8s/parse-service.ts';
+import { encodeClusterEndpointSlice } from '../../kvstore/codec/cluster-endpoint-slice.ts';
+import { SERVICE_NAME_LABEL } from '../../model/cluster-endpoint-slice.ts';
+import { formatServiceID } from '../../servicecache/service-id.ts';
+import type { NamespacedValues } from './namespaced-values.ts';
+import {
+  exportedValues,
+  type FollowedInputs,
+  type InputContext,
+  Producer,
+  type ProducerOptions,
+  withNamespaces,
+} from './producer.ts';
+
+/** Number of slices that are encoded in one step: 100 endpoints take about 0.2 ms. */
+const SLICES_PER_STEP = 16;
+
+/** What decides if the slices of a service are published. */
+interface SharedService {
+  readonly name: string;
+  readonly isShared: boolean;
+}
+
+/**
+ * The slices of shared services: those that are global and not `shared: "false"` (1.20). A slice has a key if its service is
+ * shared, whatever arrives first. If the annotations of a service change, its slices are put or deleted.
+ */
+class SliceKeys {
+  readonly #context: InputContext;
+  readonly #shared = new Set<string>();
+  /** Slices by the name of their service. */
+  readonly #slices = new Map<string, Set<SharedSlice>>();
+  /** The slices that have a key if their namespace is global. */
+  readonly #offered = new Set<SharedSlice>();
+  readonly exported: NamespacedValues<SharedSlice>;
+  #reviews = 0;
+
+  constructor(context: InputContext) {
+    this.#context = context;
+    this.exported = exportedValues(
+      'others',
+      {
+        namespaceOf: ({ namespace }) => namespace,
+        change: (now, before) => this.#write(now, before),
+        valuesPerStep: SLICES_PER_STEP,
+      },
+      context,
+    );
+  }
+
+  /** True if no service is being reviewed. */
+  get isIdle(): boolean {
+    return this.#reviews === 0;
+  }
+
+  services(): ObjectReader<SharedService> {
+    return {
+      kind: 'Service',
+      fields: ['metadata.annotations'],
+      read: (fields) => {
+        const id = readID(fields);
+        const { global, shared } = readFlags(fields.map('metadata').strings('annotations'));
+        return id && { name: formatServiceID(id), isShared: global && shared };
+      },
+      same: (now, before) => now.isShared === before.isShared,
+      change: (now, before) => {
+        const name = (now ?? before)?.name ?? '';
+        if (now?.isShared === true) this.#shared.add(name);
+        else this.#shared.delete(name);
+        this.#review(name);
+      },
+    };
+  }
+
+  slices(): ObjectReader<SharedSlice> {
+    return {
+      kind: 'EndpointSlice',
+      fields: SHARED_SLICE_FIELDS,
+      read: readSharedSlice,
+      change: (now, before) => {
+        const wasOffered = before !== undefined && this.#offered.delete(before);
+        if (before !== undefined) this.#remove(before);
+        if (now !== undefined) this.#add(now);
+        const isOffered = now !== undefined && this.#shared.has(serviceOf(now));
+        if (isOffered) this.#offered.add(now);
+        if (wasOffered || isOffered)
+          this.exported.change(isOffered ? now : undefined, wasOffered ? before : undefined);
+      },
+    };
+  }
+
+  #add(slice: SharedSlice): void {
+    const service = serviceOf(slice);
+    const slices = this.#slices.get(service) ?? new Set();
+    this.#slices.set(service, slices.add(slice));
+  }
+
+  #remove(slice: SharedSlice): void {
+    const service = serviceOf(slice);
+    const slices = this.#slices.get(service);
+    slices?.delete(slice);
+    if (slices?.size === 0) this.#slices.delete(service);
+  }
+
+  /** Offers or withdraws the slices of a service, in steps if there are many. */
+  #review(service: string): void {
+    const slices = this.#slices.get(service);
+    if (slices === undefined) return;
+    const steps = this.#steps(service, slices);
+    const { gate, onChange } = this.#context;
+    if (gate === undefined || slices.size <= SLICES_PER_STEP) {
+      for (const _ of steps);
+      return;
+    }
+    this.#reviews++;
+    void gate.runSteps(steps).then(() => {
+      this.#reviews--;
+      onChange();
+    });
+  }
+
+  *#steps(service: string, slices: ReadonlySet<SharedSlice>): Generator<undefined, void, void> {
+    let changed = 0;
+    for (const slice of slices) {
+      const isShared = this.#shared.has(service);
+      if (isShared === this.#offered.has(slice)) continue;
+      if (isShared) this.#offered.add(slice);
+      else this.#offered.delete(slice);
+      this.exported.change(isShared ? slice : undefined, isShared ? undefined : slice);
+      if (++changed % SLICES_PER_STEP === 0) yield;
+    }
+  }
+
+  #write(now: SharedSlice | undefined, before: SharedSlice | undefined): void {
+    const { keys, clusterName: cluster, clusterID } = this.#context;
+    const slice = now ?? before;
+    if (slice === undefined) return;
+    const name = formatServiceID(slice);
+    if (now === undefined) keys.delete(name);
+    else keys.upsert(name, encodeClusterEndpointSlice({ ...now, cluster, clusterID }));
+  }
+}
+
+function serviceOf({ namespace, labels }: SharedSlice): string {
+  return formatServiceID({ namespace, name: labels.get(SERVICE_NAME_LABEL) ?? '' });
+}
+
+function followed<T>(
+  name: string,
+  reader: ObjectReader<T>,
+  { source, clock, gate, rejections, onChange }: InputContext,
+): FollowedKind {
+  const feed = new ObjectFeed(reader, { rejections, gate: gate as TurnGate | undefined });
+  return new FollowedKind(name, feed, { source, clock, gate, onChange });
+}
+
+function follow(context: InputContext): FollowedInputs {
+  const keys = new SliceKeys(context);
+  const selection = { headless: true };
+  const [slices] = serviceEndpoints(selection);
+  const kinds = [
+    followed('services', keys.services(), context),
+    followed('endpointslices', keys.slices(), context),
+  ];
+  kinds[0]?.follow(services(selection));
+  if (slices !== undefined) kinds[1]?.follow(slices);
+  const inputs: FollowedInputs = {
+    get complete() {
+      // An API server without slices of v1 has nothing to publish.
+      return keys.isIdle && kinds.every((kind) => kind.complete || kind.state === 'missing');
+    },
+    get kinds() {
+      return kinds.map((kind) => kind.status());
+    },
+    stop: async () => {
+      await Promise.all(kinds.map((kind) => kind.stop()));
+    },
+  };
+  return withNamespaces(inputs, 'others', keys.exported, context);
+}
+
+/**
+ * Publishes the EndpointSlices of shared services as `cilium/state/endpointslices/v1/<cluster>/<namespace>/<name>` (1.20), with all
+ * endpoints, ready or not.
+ */
+export function sliceSync(options: ProducerOptions): Producer {
+  return new Producer({ name: 'slice sync', resource: 'endpointslices', follow }, options);
+}
