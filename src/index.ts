@@ -88,6 +88,12 @@ export type {
   KvstoreHealthStatus,
 } from './kvstore/session/health.ts';
 export { Heartbeat, KvstoreHealth } from './kvstore/session/health.ts';
+export type {
+  ReadOnlyBackendOptions,
+  SourceChange,
+  SourceEntry,
+} from './kvstore/session/read-only-backend.ts';
+export { ReadOnlyBackend } from './kvstore/session/read-only-backend.ts';
 export type { RetryQueueStatus } from './kvstore/stores/retry-queue.ts';
 export type { SharedStoreOptions, SharedStoreStatus } from './kvstore/stores/shared-store.ts';
 export { SharedStore } from './kvstore/stores/shared-store.ts';

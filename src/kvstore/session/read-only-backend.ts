@@ -1,0 +1,371 @@
+import { type Backoff, backoffDelay } from '../../base/backoff.ts';
+import type { Clock, Random } from '../../base/clock.ts';
+import { LatencyHistogram } from '../../base/delay-counts.ts';
+import { type Failure, failureOf } from '../../base/failure.ts';
+import { EitherSignal } from '../../base/follow-signal.ts';
+import { type Unsubscribe, unsubscribeOnce } from '../../base/subscription.ts';
+import type {
+  BackendStatus,
+  KeyRead,
+  KvstoreBackend,
+  KvstoreLock,
+  ListOptions,
+  Watch,
+  WatchEvent,
+  WatchOptions,
+  WatchState,
+  WatchStatus,
+} from './backend.ts';
+import { abortedError, asKvstoreError, KvstoreError } from './errors.ts';
+import { UntilClosed } from './shared-signal.ts';
+import type { CallOptions, EndpointStatus, KeyValue } from './transport.ts';
+
+/** A key of a source, and its value. */
+export interface SourceEntry {
+  readonly key: string;
+  readonly value: Uint8Array;
+}
+
+/** A change of a source. Without a value the key was deleted. */
+export interface SourceChange {
+  readonly key: string;
+  readonly value?: Uint8Array | undefined;
+}
+
+/** Options of {@link ReadOnlyBackend}. */
+export interface ReadOnlyBackendOptions {
+  /** For display: `file`, `consul`. */
+  readonly kind: string;
+  readonly clock: Clock;
+  readonly random: Random;
+}
+
+/** Delays between two attempts to follow a source. */
+const RETRY: Backoff = { baseMs: 500, capMs: 30_000 };
+
+/** Maximum number of events of a batch. */
+const BATCH = 256;
+
+/**
+ * A kvstore over a source of your own that is only read. A subclass implements {@link list} and {@link changes}; this class makes
+ * watches of them that satisfy {@link Watch}, with retries. Each watch keeps the keys and values that it delivered. After a fault it
+ * lists again and delivers the differences.
+ *
+ * All writes, leases and locks fail with `forbidden`.
+ */
+export abstract class ReadOnlyBackend implements KvstoreBackend {
+  readonly #options: ReadOnlyBackendOptions;
+  readonly #closed = new AbortController();
+  readonly #watches = new Set<SourceWatch>();
+  /** Increases with each list and each batch, because a source has no revisions. */
+  #revision = 1;
+  #lastFailure: Failure | undefined;
+  readonly #requests = { ok: 0, internal: 0 };
+
+  constructor(options: ReadOnlyBackendOptions) {
+    this.#options = options;
+  }
+
+  /** Returns all present entries whose keys have this prefix, in any order. */
+  protected abstract list(prefix: string, signal: AbortSignal): Promise<readonly SourceEntry[]>;
+
+  /**
+   * Returns the changes of keys with this prefix. The first call of `next` begins them: it must not miss a change after that.
+   * Changes that a later list contains may be repeated. If they end or throw, they are opened again. They must end when the signal
+   * fires.
+   */
+  protected abstract changes(prefix: string, signal: AbortSignal): AsyncIterable<readonly SourceChange[]>;
+
+  /** Lists the entries with this key as the prefix. */
+  async get(key: string, options: CallOptions = {}): Promise<KeyValue | undefined> {
+    return (await this.read(key, options)).kv;
+  }
+
+  async read(key: string, options: CallOptions = {}): Promise<KeyRead> {
+    const kv = (await this.listPrefix(key, options)).find((entry) => entry.key === key);
+    return { kv, header: { clusterID: this.#options.kind, revision: this.#revision, raftTerm: 0 } };
+  }
+
+  /** Ignores `minModRevision`, because a source has no revisions. Each listing has a later revision. */
+  async listPrefix(prefix: string, { signal }: ListOptions = {}): Promise<readonly KeyValue[]> {
+    using until = new UntilClosed(signal, this.#closed.signal);
+    const revision = ++this.#revision;
+    const entries = await this.#listed(prefix, until.signal);
+    return entries
+      .map(({ key, value }) => ({ key, value, createRevision: revision, modRevision: revision }))
+      .sort((a, b) => (a.key < b.key ? -1 : 1));
+  }
+
+  watch(prefix: string, options: WatchOptions = {}): Watch {
+    const watch = new SourceWatch(prefix, {
+      ...{ clock: this.#options.clock, random: this.#options.random },
+      ...{ signal: options.signal, closed: this.#closed.signal, onState: options.onState },
+      list: (signal) => this.#listed(prefix, signal),
+      changes: (signal) => this.changes(prefix, signal),
+      nextRevision: () => ++this.#revision,
+      onFailure: (error) => this.#failed(error),
+      onEnd: () => this.#watches.delete(watch),
+    });
+    this.#watches.add(watch);
+    return watch;
+  }
+
+  update(): Promise<number> {
+    return this.#refuse();
+  }
+
+  updateIfDifferent(): Promise<boolean> {
+    return this.#refuse();
+  }
+
+  createOnly(): Promise<boolean> {
+    return this.#refuse();
+  }
+
+  createIfExists(): Promise<boolean> {
+    return this.#refuse();
+  }
+
+  delete(): Promise<boolean> {
+    return this.#refuse();
+  }
+
+  deletePrefix(): Promise<number> {
+    return this.#refuse();
+  }
+
+  lock(): Promise<KvstoreLock> {
+    return this.#refuse();
+  }
+
+  /** Does nothing: each watch retries with a backoff of its own. */
+  retryInTurn(): void {}
+
+  /** Does nothing: there are no leases. */
+  onLeaseLost(): Unsubscribe {
+    return unsubscribeOnce(() => {});
+  }
+
+  async endpoints(): Promise<readonly EndpointStatus[]> {
+    return [];
+  }
+
+  status(): BackendStatus {
+    const watches = [...this.#watches].map((watch) => watch.status());
+    return {
+      kind: this.#options.kind,
+      connected: watches.every(({ state }) => state !== 'waiting'),
+      clusterID: undefined,
+      requests: { ...this.#requests },
+      leases: 0,
+      leasesLost: 0,
+      watches,
+      isFenced: false,
+      background: { tasks: [], failures: 0, lastFailure: undefined },
+      listenerFaults: 0,
+      lastFailure: this.#lastFailure,
+    };
+  }
+
+  async close(): Promise<void> {
+    this.#closed.abort();
+  }
+
+  async #listed(prefix: string, signal: AbortSignal): Promise<readonly SourceEntry[]> {
+    if (signal.aborted)
+      throw this.#closed.signal.aborted
+        ? new KvstoreError('closed', 'the client was closed')
+        : abortedError();
+    try {
+      const entries = await this.list(prefix, signal);
+      this.#requests.ok++;
+      return entries;
+    } catch (error) {
+      throw this.#failed(error);
+    }
+  }
+
+  #failed(error: unknown): KvstoreError {
+    this.#requests.internal++;
+    this.#lastFailure = failureOf(error, this.#options.clock);
+    return asKvstoreError(error);
+  }
+
+  #refuse(): Promise<never> {
+    return Promise.reject(
+      new KvstoreError('forbidden', `the source ${this.#options.kind} is read-only: write to its origin`),
+    );
+  }
+}
+
+/** The backend's side of a {@link SourceWatch}. */
+interface SourceWatchOptions {
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly signal: AbortSignal | undefined;
+  readonly closed: AbortSignal;
+  readonly onState: ((state: WatchState) => void) | undefined;
+  readonly list: (signal: AbortSignal) => Promise<readonly SourceEntry[]>;
+  readonly changes: (signal: AbortSignal) => AsyncIterable<readonly SourceChange[]>;
+  readonly nextRevision: () => number;
+  readonly onFailure: (error: unknown) => void;
+  readonly onEnd: () => void;
+}
+
+/** A watch over a source: opens its changes, lists, delivers the differences, and then the changes. */
+class SourceWatch implements Watch {
+  readonly #prefix: string;
+  readonly #options: SourceWatchOptions;
+  /** The delivered values. */
+  readonly #known = new Map<string, Uint8Array>();
+  readonly #delays = new LatencyHistogram();
+  #state: WatchState = 'listing';
+  #revision = 0;
+  #listed = false;
+  #listings = 0;
+  #failures = 0;
+  /** Failures since the last listing. */
+  #inARow = 0;
+  #lastFailure: Failure | undefined;
+
+  constructor(prefix: string, options: SourceWatchOptions) {
+    this.#prefix = prefix;
+    this.#options = options;
+  }
+
+  status(): WatchStatus {
+    return {
+      prefix: this.#prefix,
+      state: this.#state,
+      keys: this.#known.size,
+      nextRevision: this.#revision + 1,
+      listed: this.#listed,
+      isDoubtful: false,
+      listings: this.#listings,
+      resumptions: 0,
+      failures: this.#failures,
+      lastFailure: this.#lastFailure,
+      queuedBytes: 0,
+      delays: this.#delays.status(),
+    };
+  }
+
+  async *[Symbol.asyncIterator](): AsyncGenerator<readonly WatchEvent[], void, void> {
+    using until = new UntilClosed(this.#options.signal, this.#options.closed);
+    const { signal } = until;
+    try {
+      while (!signal.aborted) {
+        try {
+          yield* this.#follow(signal);
+        } catch (error) {
+          if (signal.aborted) return;
+          this.#fail(error);
+        }
+        await this.#pause(signal);
+      }
+    } finally {
+      this.#options.onEnd();
+      this.#enter('ended');
+    }
+  }
+
+  /** Delivers the differences to a new list, then changes until they end. */
+  async *#follow(signal: AbortSignal): AsyncGenerator<readonly WatchEvent[], void, void> {
+    const ended = new AbortController();
+    using either = new EitherSignal(signal, ended.signal);
+    const changes = this.#options.changes(either.signal)[Symbol.asyncIterator]();
+    try {
+      // Changes begin before the list, so that none is missed between the two.
+      const first = changes.next();
+      first.catch(() => {}); // awaited below, after the list
+      this.#enter('listing');
+      const entries = await this.#options.list(either.signal);
+      yield* this.#batches(this.#differences(entries));
+      this.#listings++;
+      this.#inARow = 0;
+      if (!this.#listed) yield [{ type: 'list-done', key: '', value: NO_VALUE, modRevision: this.#revision }];
+      this.#listed = true;
+      this.#enter('watching');
+      for (let next = await first; next.done !== true && !signal.aborted; next = await changes.next()) {
+        const arrivedAt = this.#options.clock.now();
+        yield* this.#batches(next.value);
+        this.#delays.add(this.#options.clock.now() - arrivedAt, next.value.length);
+      }
+    } finally {
+      ended.abort();
+      // Not awaited, because a generator that still waits for its source would not return.
+      changes.return?.().catch(() => {});
+    }
+  }
+
+  /** Yields the changes from the delivered state to a list. */
+  *#differences(entries: readonly SourceEntry[]): Generator<SourceChange, void, void> {
+    const missing = new Set(this.#known.keys());
+    for (const entry of entries) {
+      missing.delete(entry.key);
+      yield entry;
+    }
+    for (const key of missing) yield { key };
+  }
+
+  *#batches(changes: Iterable<SourceChange>): Generator<readonly WatchEvent[], void, void> {
+    this.#revision = this.#options.nextRevision();
+    let batch: WatchEvent[] = [];
+    for (const change of changes) {
+      const event = this.#apply(change);
+      if (event !== undefined) batch.push(event);
+      if (batch.length < BATCH) continue;
+      yield batch;
+      batch = [];
+    }
+    if (batch.length > 0) yield batch;
+  }
+
+  /** Returns the event of a change, or `undefined` if it was delivered before or belongs to another prefix. */
+  #apply({ key, value }: SourceChange): WatchEvent | undefined {
+    const old = this.#known.get(key);
+    const modRevision = this.#revision;
+    if (!key.startsWith(this.#prefix)) return undefined;
+    if (value === undefined) {
+      return this.#known.delete(key) ? { type: 'delete', key, value: NO_VALUE, modRevision } : undefined;
+    }
+    if (old !== undefined && isEqual(old, value)) return undefined;
+    this.#known.set(key, value);
+    return { type: old === undefined ? 'create' : 'modify', key, value, modRevision };
+  }
+
+  #fail(error: unknown): void {
+    this.#failures++;
+    this.#lastFailure = failureOf(error, this.#options.clock);
+    this.#options.onFailure(error);
+  }
+
+  #pause(signal: AbortSignal): Promise<void> {
+    const { clock, random } = this.#options;
+    if (signal.aborted) return Promise.resolve();
+    this.#enter('waiting');
+    return new Promise((resolve) => {
+      const timer = clock.after(backoffDelay(++this.#inARow, RETRY, random), done);
+      function done(): void {
+        timer.cancel();
+        signal.removeEventListener('abort', done);
+        resolve();
+      }
+      signal.addEventListener('abort', done);
+    });
+  }
+
+  #enter(state: WatchState): void {
+    if (this.#state === state && state !== 'waiting') return;
+    this.#state = state;
+    try {
+      this.#options.onState?.(state);
+    } catch {} // as WatchOptions promises
+  }
+}
+
+const NO_VALUE = new Uint8Array();
+
+function isEqual(a: Uint8Array, b: Uint8Array): boolean {
+  return a.length === b.length && a.every((byte, at) => byte === b[at]);
+}

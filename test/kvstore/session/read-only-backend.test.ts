@@ -1,0 +1,208 @@
+import { describe, expect, it } from 'vitest';
+import { bytesOfText, textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
+import type { Watch } from '../../../src/kvstore/session/backend.ts';
+import {
+  ReadOnlyBackend,
+  type SourceChange,
+  type SourceEntry,
+} from '../../../src/kvstore/session/read-only-backend.ts';
+import { ManualClock } from '../../base/support/manual-clock.ts';
+
+/** A source in memory. Its changes are pushed by the test; `cut` ends or fails them. */
+class Source extends ReadOnlyBackend {
+  readonly clock: ManualClock;
+  readonly content = new Map<string, string>();
+  readonly opened: string[] = [];
+  failure: Error | undefined;
+  #queue: (SourceChange[] | Error | undefined)[] = [];
+  #waiting: (() => void)[] = [];
+  /** Runs within each list, before its result is taken. */
+  whileListing: () => void = () => {};
+
+  constructor(clock: ManualClock = new ManualClock()) {
+    super({ kind: 'memory', clock, random: () => 1 });
+    this.clock = clock;
+  }
+
+  set(key: string, value: string): void {
+    this.content.set(key, value);
+    this.#push([{ key, value: bytesOfText(value) }]);
+  }
+
+  remove(key: string): void {
+    this.content.delete(key);
+    this.#push([{ key }]);
+  }
+
+  cut(error?: Error): void {
+    this.#push(error);
+  }
+
+  protected override async list(prefix: string): Promise<readonly SourceEntry[]> {
+    if (this.failure !== undefined) throw this.failure;
+    this.whileListing();
+    return [...this.content]
+      .filter(([key]) => key.startsWith(prefix))
+      .map(([key, value]) => ({ key, value: bytesOfText(value) }));
+  }
+
+  protected override async *changes(prefix: string, signal: AbortSignal): AsyncGenerator<SourceChange[]> {
+    this.opened.push(prefix);
+    this.#queue = [];
+    signal.addEventListener('abort', () => this.#wake());
+    while (!signal.aborted) {
+      while (this.#queue.length > 0) {
+        const next = this.#queue.shift();
+        if (next === undefined) return;
+        if (next instanceof Error) throw next;
+        yield next;
+      }
+      await new Promise<void>((resolve) => this.#waiting.push(resolve));
+    }
+  }
+
+  #push(item: SourceChange[] | Error | undefined): void {
+    this.#queue.push(item);
+    this.#wake();
+  }
+
+  #wake(): void {
+    for (const wake of this.#waiting.splice(0)) wake();
+  }
+}
+
+/** Reads a watch event by event, as `create a=1`. */
+function events(watch: Watch): () => Promise<string | undefined> {
+  const batches = watch[Symbol.asyncIterator]();
+  const read: string[] = [];
+  return async () => {
+    while (read.length === 0) {
+      const { done, value } = await batches.next();
+      if (done === true) return undefined;
+      for (const { type, key, value: bytes } of value)
+        read.push(`${type} ${key}${bytes.length > 0 ? `=${textOfBytes(bytes)}` : ''}`.trim());
+    }
+    return read.shift();
+  };
+}
+
+/** Runs the timers of a pause, once it has begun. */
+async function passPause(source: Source): Promise<void> {
+  while (source.clock.pending === 0) await new Promise((resolve) => setImmediate(resolve));
+  source.clock.advance(60_000);
+}
+
+describe('a read-only backend', () => {
+  it('delivers the listed keys, then list-done, then each change once', async () => {
+    const source = new Source();
+    source.content.set('a/1', 'x').set('b/1', 'other prefix');
+    const next = events(source.watch('a/'));
+    expect([await next(), await next()]).toEqual(['create a/1=x', 'list-done']);
+    source.set('a/1', 'x'); // no difference
+    source.set('a/1', 'y');
+    source.set('a/2', 'z');
+    source.remove('a/1');
+    source.remove('a/unknown');
+    source.set('a/3', '');
+    expect([await next(), await next(), await next(), await next()]).toEqual([
+      'modify a/1=y',
+      'create a/2=z',
+      'delete a/1',
+      'create a/3',
+    ]);
+  });
+
+  it('delivers a change that happens during the list once', async () => {
+    const source = new Source();
+    source.whileListing = () => source.set('a/1', 'x');
+    const next = events(source.watch('a/'));
+    expect([await next(), await next()]).toEqual(['create a/1=x', 'list-done']);
+    source.set('a/2', 'y');
+    expect(await next()).toBe('create a/2=y');
+  });
+
+  it('lists again after a failure, and delivers only the differences', async () => {
+    const source = new Source();
+    source.content.set('a/1', 'x').set('a/2', 'x').set('a/3', 'x');
+    const watch = source.watch('a/');
+    const next = events(watch);
+    while ((await next()) !== 'list-done');
+    const pending = next();
+    source.failure = new Error('the source is down');
+    source.cut(new Error('cut'));
+    await passPause(source); // the list fails, too
+    while (watch.status().failures < 2) await new Promise((resolve) => setImmediate(resolve));
+    expect(source.status()).toMatchObject({
+      connected: false,
+      lastFailure: { message: 'the source is down' },
+    });
+    source.failure = undefined;
+    source.content.set('a/1', 'y').delete('a/2');
+    await passPause(source);
+    expect([await pending, await next()]).toEqual(['modify a/1=y', 'delete a/2']);
+    expect(watch.status()).toMatchObject({ state: 'listing', keys: 2, listings: 1, failures: 2 });
+    source.set('a/4', 'z');
+    expect(await next()).toBe('create a/4=z');
+    expect(watch.status()).toMatchObject({ state: 'watching', keys: 3, listings: 2 });
+    expect(source.status()).toMatchObject({ connected: true });
+  });
+
+  it('opens changes again that end without an error', async () => {
+    const source = new Source();
+    const next = events(source.watch('a/'));
+    expect(await next()).toBe('list-done');
+    const pending = next();
+    source.cut();
+    source.content.set('a/1', 'x');
+    await passPause(source);
+    expect(await pending).toBe('create a/1=x');
+    expect(source.opened).toEqual(['a/', 'a/']);
+  });
+
+  it('delivers large lists in batches of 256', async () => {
+    const source = new Source();
+    for (let i = 0; i < 600; i++) source.content.set(`a/${i}`, 'x');
+    const sizes: number[] = [];
+    for await (const batch of source.watch('a/')) {
+      sizes.push(batch.length);
+      if (batch[0]?.type === 'list-done') break;
+    }
+    expect(sizes).toEqual([256, 256, 88, 1]);
+  });
+
+  it('ends its watches when it is closed or their signal fires, and shows only open ones', async () => {
+    const source = new Source();
+    const stop = new AbortController();
+    const first = events(source.watch('a/', { signal: stop.signal }));
+    const second = events(source.watch('b/'));
+    expect([await first(), await second()]).toEqual(['list-done', 'list-done']);
+    const [endsFirst, endsSecond] = [first(), second()];
+    stop.abort();
+    expect(await endsFirst).toBeUndefined();
+    expect(source.status().watches.map(({ prefix }) => prefix)).toEqual(['b/']);
+    await source.close();
+    expect(await endsSecond).toBeUndefined();
+    await expect(source.get('a/1')).rejects.toMatchObject({ code: 'closed' });
+  });
+
+  it('returns single keys and sorted lists', async () => {
+    const source = new Source();
+    source.content.set('a/2', 'y').set('a/1', 'x').set('a/10', 'z');
+    expect((await source.listPrefix('a/')).map(({ key }) => key)).toEqual(['a/1', 'a/10', 'a/2']);
+    expect(await source.get('a/1')).toMatchObject({ key: 'a/1', value: bytesOfText('x') });
+    expect((await source.read('a/3')).kv).toBeUndefined();
+  });
+
+  it('rejects writes and locks as forbidden', async () => {
+    const source = new Source();
+    const writes: readonly Promise<unknown>[] = [
+      ...[source.update(), source.updateIfDifferent(), source.createOnly(), source.createIfExists()],
+      ...[source.delete(), source.deletePrefix(), source.lock()],
+    ];
+    for (const write of writes)
+      await expect(write).rejects.toMatchObject({
+        code: 'forbidden',
+        message: 'the source memory is read-only: write to its origin',
+      });
+  });
+});
