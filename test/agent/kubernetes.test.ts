@@ -251,7 +251,7 @@ describe('examples/kubernetes', () => {
   });
 
   it('grants exactly what the agent requests from an API server', async () => {
-    const text = readFileSync(example('kubernetes/daemonset.yaml'), 'utf8');
+    const text = readFileSync(new URL('../../deploy/base/agent.yaml', import.meta.url), 'utf8');
     const documents = parseAllDocuments(text).map((document): { kind: string; rules?: readonly Rule[] } =>
       document.toJS(),
     );

@@ -518,12 +518,12 @@ describe.concurrent('an operator with a problem', () => {
   });
 });
 
-it('examples/kubernetes/operator.yaml grants the reads of operators and the writes of their collectors', async () => {
+it('deploy/base/operator.yaml grants the reads of operators and the writes of their collectors', async () => {
   interface Role {
     readonly kind: string;
     readonly rules?: readonly { apiGroups: string[]; resources: string[]; verbs: string[] }[];
   }
-  const text = readFileSync(new URL('../../../examples/kubernetes/operator.yaml', import.meta.url), 'utf8');
+  const text = readFileSync(new URL('../../../deploy/base/operator.yaml', import.meta.url), 'utf8');
   const rightsOf = (rules: NonNullable<Role['rules']>): readonly string[] =>
     rules.flatMap(({ apiGroups, resources, verbs }) =>
       apiGroups.flatMap((group) =>

@@ -1,0 +1,142 @@
+import { spawnSync } from 'node:child_process';
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { describe, expect, it } from 'vitest';
+import { parse, parseAllDocuments } from 'yaml';
+import { PROGRAM } from '../cli/support/program.ts';
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url));
+const BASE = join(ROOT, 'deploy/base');
+const { version } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'));
+
+interface Container {
+  readonly image: string;
+  readonly args: readonly string[];
+  readonly env: readonly { readonly name: string; readonly valueFrom?: object }[];
+  readonly livenessProbe: { readonly exec: { readonly command: readonly string[] } };
+  readonly readinessProbe: { readonly exec: { readonly command: readonly string[] } };
+  readonly resources: { readonly limits: { readonly memory: string } };
+  readonly securityContext: object;
+  readonly volumeMounts: readonly { readonly name: string }[];
+}
+
+interface Manifest {
+  readonly apiVersion: string;
+  readonly kind: string;
+  readonly metadata: { readonly name: string; readonly namespace?: string };
+  readonly spec?: {
+    readonly selector: { readonly matchLabels: object };
+    readonly template: {
+      readonly metadata: { readonly labels: object };
+      readonly spec: {
+        readonly serviceAccountName?: string;
+        readonly automountServiceAccountToken?: boolean;
+        readonly containers: readonly Container[];
+        readonly volumes: readonly { readonly name: string }[];
+      };
+    };
+  };
+}
+
+function manifestsOf(text: string): readonly Manifest[] {
+  return parseAllDocuments(text, { uniqueKeys: true }).map((document) => {
+    expect(document.errors).toEqual([]);
+    return document.toJS();
+  });
+}
+
+const kustomization: { readonly resources: readonly string[]; readonly images: readonly object[] } = parse(
+  readFileSync(join(BASE, 'kustomization.yaml'), 'utf8'),
+);
+const manifests = kustomization.resources.flatMap((name) =>
+  manifestsOf(readFileSync(join(BASE, name), 'utf8')),
+);
+const workloads = manifests.filter(({ spec }) => spec?.template !== undefined);
+
+function helpOf(words: readonly string[]): string {
+  return spawnSync(process.execPath, [PROGRAM, ...words, '--help'], { encoding: 'utf8' }).stdout;
+}
+
+describe('the kustomize base', () => {
+  it('contains each manifest of its folder, each object once', () => {
+    expect([...kustomization.resources, 'kustomization.yaml'].sort()).toEqual(readdirSync(BASE).sort());
+    const names = manifests.map(({ kind, metadata }) => `${kind} ${metadata.name}`);
+    expect(names).toEqual([...new Set(names)]);
+    expect(kustomization.images).toEqual([{ name: 'example.org/dpcache', newTag: version }]);
+  });
+
+  it('runs the agent, the operator and kvstoremesh', () => {
+    expect(workloads.map(({ kind, metadata }) => `${kind} ${metadata.name}`)).toEqual([
+      'DaemonSet dpcache',
+      'Deployment dpcache-operator',
+      'Deployment dpcache-kvstoremesh',
+    ]);
+  });
+
+  describe.each(workloads.map((workload) => [workload.metadata.name, workload] as const))(
+    '%s',
+    (_name, workload) => {
+      const pod = workload.spec?.template.spec;
+      const container = pod?.containers[0];
+
+      it('has the image of this version, probes, a memory limit and no privileges', () => {
+        expect(container).toMatchObject({
+          image: `example.org/dpcache:${version}`,
+          resources: { limits: { memory: expect.stringMatching(/^\d+Mi$/) } },
+          securityContext: {
+            allowPrivilegeEscalation: false,
+            readOnlyRootFilesystem: true,
+            capabilities: { drop: ['ALL'] },
+          },
+        });
+        expect(workload.spec?.template.metadata.labels).toEqual(workload.spec?.selector.matchLabels);
+      });
+
+      it('mounts only its volumes, and has a token only if it has a service account', () => {
+        const mounted = container?.volumeMounts.map(({ name }) => name);
+        expect(mounted).toEqual(pod?.volumes.map(({ name }) => name));
+        const accounts = manifests
+          .filter(({ kind }) => kind === 'ServiceAccount')
+          .map(({ metadata }) => metadata.name);
+        if (pod?.serviceAccountName === undefined) expect(pod?.automountServiceAccountToken).toBe(false);
+        else expect(accounts).toContain(pod.serviceAccountName);
+      });
+
+      it('has options, variables and probes that the program has', () => {
+        const [command = '', ...args] = container?.args ?? [];
+        const help = helpOf([command]);
+        for (const option of args.filter((word) => word.startsWith('--')))
+          expect(help).toContain(`${option} `);
+        for (const { name } of container?.env ?? [])
+          expect(help).toContain(`--${name.replace('DPCACHE_', '').replaceAll('_', '-').toLowerCase()} `);
+        for (const probe of [container?.livenessProbe, container?.readinessProbe]) {
+          const [program, ...words] = probe?.exec.command ?? [];
+          expect(program).toBe('dpcache');
+          const probeHelp = helpOf(words.filter((word) => !word.startsWith('-')));
+          for (const option of words.filter((word) => word.startsWith('-')))
+            expect(probeHelp).toMatch(new RegExp(`${option}\\b`));
+        }
+      });
+    },
+  );
+
+  it('gives the agent the name of its node by the downward API', () => {
+    const env = workloads[0]?.spec?.template.spec.containers[0]?.env;
+    expect(env).toContainEqual({
+      name: 'DPCACHE_K8S_NODE_NAME',
+      valueFrom: { fieldRef: { fieldPath: 'spec.nodeName' } },
+    });
+  });
+
+  const kustomize = spawnSync('kustomize', ['version']).error === undefined;
+  it.skipIf(!kustomize)(
+    `is rendered by kustomize${kustomize ? '' : ' (skipped: kustomize is not installed)'}`,
+    () => {
+      const { stdout, stderr } = spawnSync('kustomize', ['build', BASE], { encoding: 'utf8' });
+      expect(stderr).toBe('');
+      const nameOf = ({ kind, metadata }: Manifest): string => `${kind} ${metadata.name}`;
+      expect(manifestsOf(stdout).map(nameOf).sort()).toEqual(manifests.map(nameOf).sort());
+    },
+  );
+});
