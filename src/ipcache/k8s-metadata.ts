@@ -17,14 +17,20 @@ export function sameMetadata(a: K8sMetadata | undefined, b: K8sMetadata | undefi
   return (
     a.podName === b.podName &&
     a.namespace === b.namespace &&
-    (a.serviceAccount ?? '') === (b.serviceAccount ?? '') &&
+    a.serviceAccount === b.serviceAccount &&
     sameNamedPorts(a.namedPorts, b.namedPorts)
   );
 }
 
-/** Returns undefined if all fields of the metadata are empty. */
+/**
+ * Returns the metadata as it is stored: without an empty service account, so that equal entries look equal; undefined if all fields
+ * are empty.
+ */
 export function metadataOrNone(k8s: K8sMetadata | undefined): K8sMetadata | undefined {
   if (k8s === undefined) return undefined;
-  const isNamed = k8s.podName !== '' || k8s.namespace !== '' || (k8s.serviceAccount ?? '') !== '';
-  return isNamed || (k8s.namedPorts?.size ?? 0) > 0 ? k8s : undefined;
+  const { namespace, podName, serviceAccount, namedPorts } = k8s;
+  const hasPorts = (namedPorts?.size ?? 0) > 0;
+  if (podName === '' && namespace === '' && !serviceAccount && !hasPorts) return undefined;
+  if (serviceAccount !== '') return k8s;
+  return namedPorts === undefined ? { namespace, podName } : { namespace, podName, namedPorts };
 }
