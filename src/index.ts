@@ -13,6 +13,7 @@ export { ClusterMesh } from './clustermesh/cluster-mesh.ts';
 export type { AddClusterOutcome } from './clustermesh/cluster-set.ts';
 export type { ClusterPhase } from './clustermesh/cluster-state.ts';
 export type { RemoteClusterState, RemoteClusterStatus } from './clustermesh/cluster-status.ts';
+export type { ServiceV2 } from './clustermesh/cluster-stores.ts';
 export type { ConfigFile, ConfigListing } from './clustermesh/config-directory.ts';
 export type {
   ConfigFollowerOptions,
@@ -120,6 +121,7 @@ export type {
   ClusterPublisherOptions,
   ClusterPublisherStatus,
   PublishedNode,
+  PublishedResources,
   PublishedService,
 } from './operator/publish/cluster-publisher.ts';
 export { ClusterPublisher } from './operator/publish/cluster-publisher.ts';

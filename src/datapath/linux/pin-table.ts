@@ -64,7 +64,7 @@ export class PinTable implements KernelTable<string> {
       } catch (error) {
         return error instanceof SyscallError
           ? error
-          : new SyscallError(`restore ${key}`, 0, messageOf(error));
+          : new SyscallError(`restore ${key}`, errnoOf(error), messageOf(error));
       }
     });
   }
@@ -89,4 +89,9 @@ function stateOf(pin: GuardedPin): string | undefined {
   } catch (error) {
     return `unknown (${messageOf(error)})`;
   }
+}
+
+/** Returns the errno of an error of Node's file system, which is negative there; 0 if it has none. */
+function errnoOf(error: unknown): number {
+  return error instanceof Error && 'errno' in error && typeof error.errno === 'number' ? -error.errno : 0;
 }

@@ -1,19 +1,21 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
-import { expect } from 'vitest';
+import { expect, onTestFinished } from 'vitest';
 import { StateFiles } from '../../../src/agent/state-files.ts';
 import { temporaryFolder } from '../../agent/support/temporary-folder.ts';
 import { restart } from './world.ts';
 
 const WRITER = fileURLToPath(new URL('checkpoint-writer.ts', import.meta.url));
+const CACHE = fileURLToPath(new URL('../../../node_modules/.cache', import.meta.url));
 const ENTRIES = 3_000;
 /** A checkpoint takes some ms: kills are spread over several of them. */
 const SPREAD_MS = 60;
 
-/** The writer as one file that node runs as it is: it is started often. */
+/** Returns the writer as one file, because it is started often. It is in this package, so that it finds `immutable`. */
 async function bundled(folder: string): Promise<string> {
   const outfile = join(folder, 'writer.mjs');
   await build({
@@ -51,7 +53,10 @@ async function killed(script: string, path: string, first: number, afterMs: numb
  */
 export async function killWriters(kills: number): Promise<number> {
   const folder = temporaryFolder({});
-  const script = await bundled(folder);
+  mkdirSync(CACHE, { recursive: true });
+  const scripts = mkdtempSync(join(CACHE, 'checkpoint-writer-'));
+  onTestFinished(() => rmSync(scripts, { recursive: true }));
+  const script = await bundled(scripts);
   const path = join(folder, 'state');
   let generation = 1;
   let unfinished = 0;
