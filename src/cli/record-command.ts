@@ -26,9 +26,7 @@ export function addRecordCommand(program: Command, io: CommandIO, run: RunAction
           command.error('dpcache: no kvstore: add --kvstore-config or --clustermesh-config');
         const { createLog } = await import('../process/log.ts');
         const { recordMesh } = await import('../recording/record-mesh.ts');
-        const { RejectionReport } = await import('../process/rejection-report.ts');
         const log = createLog(flags.logLevel, flags.logFormat, io.stderr);
-        const rejected = new RejectionReport(log, systemClock);
         const complete = await recordMesh(
           { clusterName, kvstoreConfig, clustermeshConfig },
           {
@@ -37,10 +35,8 @@ export function addRecordCommand(program: Command, io: CommandIO, run: RunAction
               io.stdout.write(lines);
               await io.stdout.drained?.(io.signal);
             },
-            onReject: (rejection) => rejected.add(rejection),
           },
         );
-        rejected.flush();
         return complete ? EXIT.ok : EXIT.failed;
       }),
     );

@@ -1,6 +1,5 @@
 import { setImmediate as eventLoopTurn } from 'node:timers/promises';
-import { type Rejection, rejection } from '../base/rejection.ts';
-import { textOfBytes } from '../kvstore/codec/bytes.ts';
+import { asBuffer, textOfBytes } from '../kvstore/codec/bytes.ts';
 import { HEARTBEAT_KEY, IDENTITY_LOCKS_PREFIX } from '../kvstore/codec/keys.ts';
 import type { KvstoreBackend } from '../kvstore/session/backend.ts';
 import type { KeyValue } from '../kvstore/session/transport.ts';
@@ -17,14 +16,12 @@ export interface RecordOptions {
   readonly store: string;
   /** Receives one or more lines, each with its line feed. The next call waits for the promise. */
   readonly write: (lines: string) => Promise<void>;
-  /** Receives each key with a value that is not UTF-8. */
-  readonly onReject: (rejection: Rejection) => void;
   readonly signal: AbortSignal;
 }
 
 /**
  * Writes the keys of a kvstore in the format of `--load`: JSON lines of `{"store", "key", "value"}`, each prefix at one revision
- * and sorted by key. Locks are omitted. Returns the number of keys. Rejects with a `KvstoreError` if the kvstore does not answer;
+ * and sorted by key. A value that is not UTF-8 is written as `value64`, in base64. Locks are omitted. Returns the number of keys. Rejects with a `KvstoreError` if the kvstore does not answer;
  * only complete lines have been written then.
  */
 export async function recordKeys(backend: KvstoreBackend, options: RecordOptions): Promise<number> {
@@ -37,10 +34,7 @@ export async function recordKeys(backend: KvstoreBackend, options: RecordOptions
   return written;
 }
 
-async function writeKeys(
-  kvs: readonly KeyValue[],
-  { store, write, onReject, signal }: RecordOptions,
-): Promise<number> {
+async function writeKeys(kvs: readonly KeyValue[], { store, write, signal }: RecordOptions): Promise<number> {
   let written = 0;
   for (let from = 0; from < kvs.length; from += LINES) {
     signal.throwIfAborted();
@@ -48,11 +42,8 @@ async function writeKeys(
     for (const { key, value } of kvs.slice(from, from + LINES)) {
       if (key.startsWith(IDENTITY_LOCKS_PREFIX)) continue;
       const text = textOfBytes(value);
-      if (text === undefined)
-        onReject(
-          rejection('invalid-utf8', 'value', [...value.subarray(0, 32)], 'not UTF-8: not recorded', key),
-        );
-      else lines.push(`${JSON.stringify({ store, key, value: text })}\n`);
+      const recorded = text === undefined ? { value64: asBuffer(value).toString('base64') } : { value: text };
+      lines.push(`${JSON.stringify({ store, key, ...recorded })}\n`);
     }
     await write(lines.join(''));
     written += lines.length;

@@ -1,5 +1,4 @@
 import type { Clock, Random } from '../base/clock.ts';
-import type { Rejection } from '../base/rejection.ts';
 import { counted } from '../base/show-value.ts';
 import { EtcdBackend } from '../kvstore/etcd/etcd-backend.ts';
 import type { KvstoreBackend } from '../kvstore/session/backend.ts';
@@ -26,7 +25,6 @@ export interface RecordMeshContext {
   readonly clock: Clock;
   readonly random: Random;
   readonly write: (lines: string) => Promise<void>;
-  readonly onReject: (rejection: Rejection) => void;
   readonly signal: AbortSignal;
 }
 

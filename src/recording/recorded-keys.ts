@@ -2,7 +2,7 @@ import { createReadStream } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { messageOf } from '../base/failure.ts';
 import type { Rejection } from '../base/rejection.ts';
-import { keyOfBytes, textOfBytes } from '../kvstore/codec/bytes.ts';
+import { bytesOfText, keyOfBytes } from '../kvstore/codec/bytes.ts';
 import { type Decoded, decodeWith, Fields, isObject, rejectInput } from '../net/fields.ts';
 import { unreadable } from '../process/input-error.ts';
 import { parseJsonInTurns } from './json-in-turns.ts';
@@ -11,7 +11,7 @@ import { parseJsonInTurns } from './json-in-turns.ts';
 export interface RecordedKey {
   readonly store: string;
   readonly key: string;
-  readonly value: string;
+  readonly value: Uint8Array;
   /** Position of the key: `file.jsonl:12`. */
   readonly at: string;
 }
@@ -34,8 +34,10 @@ function parseJson(line: string): unknown {
 function readKey(json: unknown, at: string): RecordedKey {
   const fields = Fields.of(json, reject, 'line');
   const [store, key] = [fields.text('store'), fields.text('key')];
+  const value64 = fields.string('value64');
+  if (value64 !== undefined) return { store, key, value: bytesOfBase64(fields, 'value64', value64), at };
   const value = fields.string('value') ?? fields.reject('value', '', 'is missing');
-  return { store, key, value, at };
+  return { store, key, value: bytesOfText(value), at };
 }
 
 /** Returns the key of a line. A rejection contains the position and the field. */
@@ -73,8 +75,7 @@ function bytesOfBase64(fields: Fields<never>, name: string, text: string): Uint8
 function readEtcdctlKey(kv: unknown, store: string, at: string): RecordedKey {
   const fields = Fields.of(kv, reject, 'kvs');
   const key = keyOfBytes(bytesOfBase64(fields, 'key', fields.text('key')));
-  const value = textOfBytes(bytesOfBase64(fields, 'value', fields.string('value') ?? ''));
-  return { store, key, value: value ?? fields.reject('value', '', 'must be UTF-8'), at };
+  return { store, key, value: bytesOfBase64(fields, 'value', fields.string('value') ?? ''), at };
 }
 
 function etcdctlName(kv: unknown): string {
@@ -89,8 +90,8 @@ function clusterOf(kvs: readonly unknown[]): string | undefined {
 }
 
 /**
- * Yields the keys of a recorded mesh, JSON lines of `{"store", "key", "value"}`. The file is streamed, because it may be larger
- * than the memory. A line may also be a whole response of `etcdctl get --prefix cilium -w json`. If it contains exactly one cluster
+ * Yields the keys of a recorded mesh, JSON lines of `{"store", "key", "value"}`, or with `value64` in base64 for bytes that are not
+ * UTF-8. The file is streamed, because it may be larger than the memory. A line may also be a whole response of `etcdctl get --prefix cilium -w json`. If it contains exactly one cluster
  * configuration, its keys belong to that cluster, else to `own`. Empty lines are ignored. An invalid line or key is passed to
  * `onReject` with `file:line`, and the next one is read. Throws {@link InputError} if the file cannot be read.
  */

@@ -108,8 +108,7 @@ export class RecordedMesh {
       onProgress?.();
       keys++;
       const stray = strayKey(recorded);
-      if (stray === undefined)
-        await this.#open(recorded.store).update(recorded.key, bytesOfText(recorded.value));
+      if (stray === undefined) await this.#open(recorded.store).update(recorded.key, recorded.value);
       else onReject(stray);
     }
     if (keys === 0 && lines > 0)
