@@ -13,7 +13,6 @@ export { ClusterMesh } from './clustermesh/cluster-mesh.ts';
 export type { AddClusterOutcome } from './clustermesh/cluster-set.ts';
 export type { ClusterPhase } from './clustermesh/cluster-state.ts';
 export type { RemoteClusterState, RemoteClusterStatus } from './clustermesh/cluster-status.ts';
-export type { ServiceV2 } from './clustermesh/cluster-stores.ts';
 export type { ConfigFile, ConfigListing } from './clustermesh/config-directory.ts';
 export type {
   ConfigFollowerOptions,
@@ -29,6 +28,7 @@ export { IdentityResolver } from './clustermesh/identity-resolver.ts';
 export type { OwnClusterOptions, OwnClusterStatus } from './clustermesh/own-cluster.ts';
 export { OwnCluster } from './clustermesh/own-cluster.ts';
 export type { ResourceStatuses } from './clustermesh/resource-stores.ts';
+export type { ServiceV2 } from './clustermesh/service-v2.ts';
 export type { SyncDeadline, SyncingClusters, SyncProgress } from './clustermesh/sync-deadline.ts';
 export { waitForClusters } from './clustermesh/sync-deadline.ts';
 // ── What they feed: a datapath, and recording ones ─────────────────────────────────────────────────────────

@@ -49,6 +49,21 @@ function folder(): api.StateFiles {
   return new api.StateFiles('/dev/null/nowhere');
 }
 
+/** A source without keys, which never changes. */
+class EmptySource extends api.ReadOnlyBackend {
+  protected list(): Promise<readonly api.SourceEntry[]> {
+    return Promise.resolve([]);
+  }
+
+  protected async *changes(
+    _prefix: string,
+    signal: AbortSignal,
+  ): AsyncGenerator<readonly api.SourceChange[]> {
+    yield [];
+    await new Promise((resolve) => signal.addEventListener('abort', resolve));
+  }
+}
+
 /** An object of each public class, made anew for each call. */
 const SUBJECTS: Readonly<Record<string, () => object>> = {
   Checkpointer: () =>
@@ -83,6 +98,7 @@ const SUBJECTS: Readonly<Record<string, () => object>> = {
   NodeManager: nodes,
   OwnCluster: ownCluster,
   Prefix: () => api.Prefix.parse('10.1.0.0/16') ?? {},
+  ReadOnlyBackend: () => new EmptySource({ kind: 'empty', clock, random }),
   RecordingIPCacheListener: () => new api.RecordingIPCacheListener(none),
   RecordingNodeHandler: () => new api.RecordingNodeHandler(none),
   RecordingServiceHandler: () => new api.RecordingServiceHandler(none),

@@ -1,5 +1,5 @@
 import type { RateLimitOptions } from '../base/rate-limit.ts';
-import type { ServiceV2 } from '../clustermesh/cluster-stores.ts';
+import type { ServiceV2 } from '../clustermesh/service-v2.ts';
 
 import type { HostDatapathOptions } from '../datapath/linux/host-options.ts';
 

@@ -2,7 +2,7 @@ import { hostname } from 'node:os';
 import { type Command, InvalidArgumentError } from 'commander';
 import { type AgentOptions, KVSTORE_KINDS, type KvstoreKind } from '../agent/options.ts';
 import type { RateLimitOptions } from '../base/rate-limit.ts';
-import { SERVICE_V2, type ServiceV2 } from '../clustermesh/cluster-stores.ts';
+import { SERVICE_V2, type ServiceV2 } from '../clustermesh/service-v2.ts';
 import { LOG_FORMATS, LOG_LEVELS, type LogFormat, type LogLevel } from '../process/log-options.ts';
 import {
   addKubernetesOptions,

@@ -8,11 +8,12 @@ import type { OnClusterChange } from './cluster-changes.ts';
 import { type AddClusterOutcome, ClusterSet } from './cluster-set.ts';
 import { NEW_CLUSTER } from './cluster-state.ts';
 import type { RemoteClusterStatus } from './cluster-status.ts';
-import { ClusterStores, type ServiceV2 } from './cluster-stores.ts';
+import { ClusterStores } from './cluster-stores.ts';
 import { clusterLimits } from './decoders.ts';
 import type { MeshEngines } from './engines.ts';
 import { type ConnectKvstore, FollowedCluster, type FollowingOptions } from './followed-cluster.ts';
 import { GlobalServices } from './global-services.ts';
+import type { ServiceV2 } from './service-v2.ts';
 import type { SyncDeadline, SyncingClusters, SyncProgress } from './sync-deadline.ts';
 
 /** Options of {@link ClusterMesh}. */

@@ -27,6 +27,7 @@ import type { MeshEngines } from './engines.ts';
 import type { GlobalServices } from './global-services.ts';
 import { identityObserver, ipObserver, nodeObserver, serviceObserver, sliceObserver } from './observers.ts';
 import { type FollowEnd, type FollowRequest, ResourceStores, type StoreHooks } from './resource-stores.ts';
+import type { ServiceV2 } from './service-v2.ts';
 
 /** Options of {@link ClusterStores}. */
 export interface ClusterStoresOptions extends StoreHooks {
@@ -45,14 +46,6 @@ export interface ClusterStoresOptions extends StoreHooks {
   /** Default `auto`. */
   readonly serviceV2?: ServiceV2 | undefined;
 }
-
-/**
- * The format in which the services of a cluster are read. `auto`: slices if it exports only slices. `slices`: slices if it exports
- * any. `legacy`: never slices; a cluster that exports only slices then has no services here.
- */
-export type ServiceV2 = 'auto' | 'legacy' | 'slices';
-
-export const SERVICE_V2: readonly ServiceV2[] = ['auto', 'legacy', 'slices'];
 
 /** Returns the format in which the services of a cluster are read; `undefined` if it does not export one that may be read. */
 export function serviceFormat(

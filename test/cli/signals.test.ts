@@ -3,9 +3,10 @@ import { once } from 'node:events';
 import { closeSync, existsSync, openSync } from 'node:fs';
 import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
+import { Writable } from 'node:stream';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { ApiClient } from '../../src/api/api-client.ts';
-import { LogOutput } from '../../src/cli/process-output.ts';
+import { LogOutput, ProcessOutput } from '../../src/cli/process-output.ts';
 import { temporaryFolder } from '../agent/support/temporary-folder.ts';
 import { PROGRAM } from './support/program.ts';
 import { ATLANTIC, example } from './support/run.ts';
@@ -234,6 +235,24 @@ describe('a reader that reads nothing', () => {
       'four\n',
       'five\n',
     ]);
+  });
+});
+
+describe('a stream that fails', () => {
+  it('wakes a writer that waits for its reader, once', async () => {
+    const stream = new Writable({ highWaterMark: 1, write: () => {} });
+    const reasons: string[] = [];
+    const output = new ProcessOutput(stream as NodeJS.WriteStream, {
+      onClosed: () => reasons.push('closed'),
+      onFailed: (why) => reasons.push(why),
+    });
+    output.write('more than one byte');
+    const drained = output.drained(new AbortController().signal);
+    stream.destroy(Object.assign(new Error('no room'), { code: 'ENOSPC' }));
+    await drained;
+    expect(reasons).toEqual(['no space left on device']);
+    expect([stream.listenerCount('drain'), stream.listenerCount('error')]).toEqual([0, 1]);
+    await output.drained(new AbortController().signal);
   });
 });
 

@@ -1,3 +1,4 @@
+import { checkArguments, FUNCTION, objectWith, optional, SIGNAL, TEXT } from '../../base/arguments.ts';
 import { type Backoff, backoffDelay } from '../../base/backoff.ts';
 import type { Clock, Random } from '../../base/clock.ts';
 import { LatencyHistogram } from '../../base/delay-counts.ts';
@@ -197,6 +198,15 @@ export abstract class ReadOnlyBackend implements KvstoreBackend {
     );
   }
 }
+
+const OPTIONS = optional(objectWith({ signal: optional(SIGNAL), onState: optional(FUNCTION) }));
+
+checkArguments(ReadOnlyBackend, {
+  get: { key: TEXT, options: OPTIONS },
+  read: { key: TEXT, options: OPTIONS },
+  listPrefix: { prefix: TEXT, options: OPTIONS },
+  watch: { prefix: TEXT, options: OPTIONS },
+});
 
 /** The backend's side of a {@link SourceWatch}. */
 interface SourceWatchOptions {

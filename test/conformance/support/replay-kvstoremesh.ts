@@ -30,6 +30,7 @@ interface Difference {
 const SWEEP = 'ours: what the complete remote list lacks goes before the canary (OPERATOR 47)';
 const SLAVES = 'ours: slave keys of identities are not copied (OPERATOR 13, table)';
 const PUT_BACK = 'ours: a copied key that another client deletes is put back (SEMANTICS 5)';
+const SLICES = 'ours: a format of services that is not exported has a canary, too, since 1.20 (WIRE)';
 const AT_ONCE =
   'ours: a new configuration is followed at once, with its canaries, and not at the next reconnect (OPERATOR 44)';
 
@@ -182,6 +183,10 @@ class Replay {
   #explain({ key, theirs, ours }: Difference): string | undefined {
     if (/^cilium\/cache\/identities\/v1\/[^/]+\/value\//.test(key))
       return ours === undefined ? SLAVES : undefined;
+    if (key.endsWith('/cilium/cache/endpointslices/v1')) {
+      const services = this.#content().get(key.replace('/endpointslices/', '/services/'));
+      return ours?.lease !== undefined && ours.lease === services?.lease ? SLICES : undefined;
+    }
     const deleted = this.#deletedByOthers.get(key);
     if (deleted !== undefined && theirs === undefined && ours?.v === deleted)
       return ours.lease === `L${this.#processes}` ? PUT_BACK : undefined;

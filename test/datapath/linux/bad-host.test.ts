@@ -1,5 +1,6 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import type { DatapathDocument } from '../../../src/api/datapath-document.ts';
 import type { TestKey } from '../../agent/support/agent-under-test.ts';
@@ -87,23 +88,26 @@ describeOnLinux('an agent on a host with missing requirements', needs, () => {
 
   it('runs completely with the two capabilities of the guide', async () => {
     const agent = start('two', '-all,+bpf,+net_admin');
-    const datapath = await agent.settled();
-    expect(parts(datapath)).toEqual({ nodes: 'running', ipcache: 'running', services: 'running' });
+    const running = { nodes: 'running', ipcache: 'running', services: 'running' };
+    // The tables are kept before the address of the own node is known.
+    await agent.until((document) => isDeepStrictEqual(parts(document), running));
+    await agent.settled();
     expect(dumpPrefixes(join(pins, 'two/ipcache')).get('10.2.0.9/32')).toBe('66000 via 192.168.0.2');
     expect(routes(host)).toContain('10.2.0.0/24 via 192.168.0.2 dev eth0');
     expect(routes(host)).toContain('10.3.0.0/24 via 10.3.0.0 dev dpcache_vxlan');
 
     host.run('ip', 'link', 'set', 'eth0', 'name', 'uplink');
     host.run('ip', 'link', 'set', 'dpcache_vxlan', 'name', 'strange');
-    await agent.until(() => !host.run('ip', '-br', 'link').includes('strange'));
-    const all = routes(host);
-    expect(all).toContain('10.2.0.0/24 via 192.168.0.2 dev uplink');
-    expect(all).toContain('10.3.0.0/24 via 10.3.0.0 dev dpcache_vxlan');
-    expect(parts(await agent.settled())).toEqual({
-      nodes: 'running',
-      ipcache: 'running',
-      services: 'running',
+    // The device, the route over it and the renamed link are mended one after the other.
+    await agent.until(() => {
+      const all = routes(host);
+      return (
+        !host.run('ip', '-br', 'link').includes('strange') &&
+        all.includes('10.2.0.0/24 via 192.168.0.2 dev uplink') &&
+        all.includes('10.3.0.0/24 via 10.3.0.0 dev dpcache_vxlan')
+      );
     });
+    await agent.until((document) => isDeepStrictEqual(parts(document), running));
   });
 
   it('without CAP_NET_ADMIN reports it, and still writes the map', async () => {

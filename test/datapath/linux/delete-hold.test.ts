@@ -230,4 +230,15 @@ describe('deletes of paths', () => {
     await passed;
     expect(passedAt - begun).toBe(10_500);
   });
+
+  it('pass on dispose, and leave no timer', async () => {
+    const clock = new ManualClock();
+    const hold = new DeleteHold(clock, [{ flushed: () => new Promise<void>(() => {}), missing: () => 1 }]);
+    const passed = hold.passed();
+    await advance(clock, 100);
+    hold[Symbol.dispose]();
+    await passed;
+    expect(clock.pending).toBe(0);
+    await hold.passed();
+  });
 });

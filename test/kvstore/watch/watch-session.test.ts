@@ -1,3 +1,4 @@
+import { getEventListeners } from 'node:events';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { KvstoreError } from '../../../src/kvstore/session/errors.ts';
 import type {
@@ -105,6 +106,12 @@ describe('a session', () => {
   };
 
   const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+
+  it('leaves no listener on the signal of its caller when it is closed', () => {
+    expect(getEventListeners(caller.signal, 'abort')).toHaveLength(1);
+    session.close();
+    expect(getEventListeners(caller.signal, 'abort')).toEqual([]);
+  });
 
   it('checks its rights with a new token if its own has expired (regression: revoked rights were found the next time)', async () => {
     const answers = ['invalid-token', 'forbidden'] as const;

@@ -1,7 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { TurnGate } from '../../../src/base/turn-gate.ts';
-import { SERVICE_V2 } from '../../../src/clustermesh/cluster-stores.ts';
 import { KubernetesClient } from '../../../src/k8s/kubernetes-client.ts';
 import { MemoryApiServer } from '../../../src/k8s/memory/memory-api-server.ts';
 import { MemoryApiTransport } from '../../../src/k8s/memory/memory-api-transport.ts';
@@ -299,8 +298,4 @@ it('slices that are derived from a service have its backends, at most 100 in eac
   });
   expect([...derivedSlices({ ...service, backends: new Map() }).keys()]).toEqual(['web-ipv4-0']);
   expect(derivedSlices({ ...service, shared: false }).size).toBe(0);
-});
-
-it('both formats that an operator writes can be read, each by its word', () => {
-  expect(SERVICE_V2).toEqual(['auto', 'legacy', 'slices']);
 });
