@@ -109,9 +109,9 @@ export type {
 } from './kvstore/stores/watch-store.ts';
 export { WatchStore } from './kvstore/stores/watch-store.ts';
 export { ClusterNameError } from './model/cluster-name.ts';
+export type { IdentityCache } from './model/identity-cache.ts';
 export type { Label, Labels } from './model/labels.ts';
 export { formatLabels, parseLabels } from './model/labels.ts';
-export type { IdentityCache } from './model/remote-identity-cache.ts';
 export type { Decoded } from './net/fields.ts';
 // ── Engines ────────────────────────────────────────────────────────────────────────────────────────────────
 export * from './nodemanager.ts';

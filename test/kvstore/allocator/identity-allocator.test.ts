@@ -18,13 +18,13 @@ import { GarbageCollector } from '../../../src/kvstore/gc/garbage-collector.ts';
 import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
 import { KvstoreError } from '../../../src/kvstore/session/errors.ts';
 import { NO_LEASE } from '../../../src/kvstore/session/transport.ts';
+import { IdentityCache } from '../../../src/model/identity-cache.ts';
 import { formatLabels, type Labels, parseLabels } from '../../../src/model/labels.ts';
 import {
   clusterIdentityRange,
   type IdentityRange,
   type NumericIdentity,
 } from '../../../src/model/numeric-identity.ts';
-import { IdentityCache } from '../../../src/model/remote-identity-cache.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 import { FaultyMemory } from '../support/faulty-memory.ts';
 import { giveUpDelete, giveUpPut } from '../support/given-up-write.ts';

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { LATENCY_BOUNDS_MS } from '../../../src/base/delay-counts.ts';
+import { LATENCY_BOUNDS_MS } from '../../../src/base/latency-histogram.ts';
 import { bytesOfText } from '../../../src/kvstore/codec/bytes.ts';
 import { keyRange, prefixRange } from '../../../src/kvstore/codec/key-range.ts';
 import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
