@@ -36,7 +36,19 @@ export function attributes(entry: Omit<Claim, 'source' | 'owner'>): string {
   return `${identity} ${hostIP} ${encryptKey} ${k8s === undefined ? null : podText(k8s)}`;
 }
 
-function podText({ namespace, podName, serviceAccount = '', namedPorts }: K8sMetadata): string | null {
+/** Texts of pods. Pods are inputs or frozen outputs, and do not change. */
+const podTexts = new WeakMap<K8sMetadata, string | null>();
+
+function podText(pod: K8sMetadata): string | null {
+  let known = podTexts.get(pod);
+  if (known === undefined) {
+    known = describePod(pod);
+    podTexts.set(pod, known);
+  }
+  return known;
+}
+
+function describePod({ namespace, podName, serviceAccount = '', namedPorts }: K8sMetadata): string | null {
   const names = [namespace, podName, serviceAccount];
   if (namedPorts === undefined || namedPorts.size === 0)
     return names.every((name) => name === '') ? null : JSON.stringify([...names, []]);

@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import type { Claim } from '../../../src/ipcache/types.ts';
 import type { NodeConfiguration } from '../../../src/nodemanager/address-claims.ts';
 import type { NodeSpec } from '../../../src/nodemanager/node-spec.ts';
@@ -27,8 +28,25 @@ export function fullName({ cluster, name }: { readonly cluster: string; readonly
   return `${cluster}/${name}`;
 }
 
-/** What a node claims, address by address, straight from the sentences of SEMANTICS 4. */
-export function claimsOf(node: NodeSpec, config: NodeConfiguration): Map<string, Claim> {
+/** The claims of a node in the configuration in which they were last read. Nodes do not change. */
+interface Derived {
+  readonly config: NodeConfiguration;
+  readonly claims: ReadonlyMap<string, Claim>;
+}
+
+const derived = new WeakMap<NodeSpec, Derived>();
+
+/** Returns what a node claims, address by address. Derived once for each node and configuration, because laws read it at each step. */
+export function claimsOf(node: NodeSpec, config: NodeConfiguration): ReadonlyMap<string, Claim> {
+  const known = derived.get(node);
+  if (known !== undefined && isDeepStrictEqual(known.config, config)) return known.claims;
+  const claims = deriveClaims(node, config);
+  derived.set(node, { config, claims });
+  return claims;
+}
+
+/** Derives the claims straight from the sentences of SEMANTICS 4. */
+function deriveClaims(node: NodeSpec, config: NodeConfiguration): Map<string, Claim> {
   const given = node.addresses ?? [];
   const ofUnderlay = given.filter(({ ip }) => ip.includes(':') === (config.underlay === 'ipv6'));
   const candidates = ofUnderlay.filter(({ type }) => type !== 'CiliumInternalIP');
@@ -56,15 +74,8 @@ export function claimsOf(node: NodeSpec, config: NodeConfiguration): Map<string,
   return claims;
 }
 
-/** What was derived from the node of an operation, which does not change, until the configuration does. */
-interface Derived {
-  readonly config: NodeConfiguration;
-  readonly claims: ReadonlyMap<string, Claim>;
-}
-
 /** The rules of SEMANTICS 4 over a plain list of claims. Specs are canonical and compared as text. */
 export class NaiveNodes {
-  readonly #derived = new WeakMap<NodeSpec, Derived>();
   readonly retain: boolean;
   configuration: NodeConfiguration;
   claims: readonly NodeSpec[] = [];
@@ -99,18 +110,9 @@ export class NaiveNodes {
     const ipcache = new NaiveIPCache(true);
     for (const { key, claim } of this.foreign.claims) ipcache.upsert(key, claim);
     for (const node of this.effective().values()) {
-      for (const [ip, claim] of this.#claimsOf(node)) ipcache.upsert(ip, claim);
+      for (const [ip, claim] of claimsOf(node, this.configuration)) ipcache.upsert(ip, claim);
     }
     return ipcache;
-  }
-
-  #claimsOf(node: NodeSpec): ReadonlyMap<string, Claim> {
-    const { configuration: config } = this;
-    const known = this.#derived.get(node);
-    if (known?.config === config) return known.claims;
-    const claims = claimsOf(node, config);
-    this.#derived.set(node, { config, claims });
-    return claims;
   }
 
   update(node: NodeSpec): string {
@@ -150,7 +152,7 @@ export class NaiveNodes {
     const effective = this.effective();
     for (const name of announced.keys()) if (!effective.has(name)) announced.delete(name);
     for (const [name, node] of effective) {
-      const held = [...this.#claimsOf(node).keys()].some(
+      const held = [...claimsOf(node, this.configuration).keys()].some(
         (ip) => rank(ipcache.on(ip)[0]?.claim.source ?? '') > rank(node.source),
       );
       if (!held) announced.set(name, node);
