@@ -13,7 +13,6 @@ const ENTRIES = [
   'kubernetes',
   'formats',
   'linux',
-  'testing',
   'index',
 ] as const;
 

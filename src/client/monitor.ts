@@ -51,7 +51,7 @@ export async function monitor(
 
 /** Returns the events of a running agent. The first one confirms that the stream has begun. Throws `ApiError`. */
 export function monitorEvents(
-  client: ApiClient,
+  client: Pick<ApiClient, 'lines'>,
   { types, from }: Pick<MonitorOptions, 'types' | 'from'>,
 ): AsyncGenerator<SentEvent, void, void> {
   const asked = new URLSearchParams();

@@ -140,8 +140,8 @@ export class MetadataLayer {
     key.form = 'cidr';
     const text = formatKey(key);
     const known = this.#known.get(text) ?? this.#add(text, key);
-    const previous = known.resources.get(resource);
-    if (previous?.source === source && formatLabels(previous.labels) === formatLabels(labels))
+    const before = known.resources.get(resource);
+    if (before?.source === source && formatLabels(before.labels) === formatLabels(labels))
       return this.#revision;
     known.resources.set(resource, { source, resource, labels });
     return this.#changed(text, known);
@@ -321,7 +321,7 @@ export class MetadataLayer {
   /** Replaces the current claim by the desired one. The prefix always has one of them. */
   #claim(text: string, known: Known, desired: DesiredClaim | undefined): void {
     const { ipcache } = this.#options;
-    const previous = known.claimed;
+    const before = known.claimed;
     const identity = desired && this.#identityOf(desired);
     if (desired !== undefined && identity === undefined) this.#withoutIdentity.add(text);
     else this.#withoutIdentity.delete(text);
@@ -332,12 +332,12 @@ export class MetadataLayer {
       known.claimed = { key, claim, isLocal: resolved.kind === 'labels' };
       ipcache.upsert(key, claim);
     }
-    if (previous === undefined) return;
+    if (before === undefined) return;
     const after = known.claimed;
-    if (previous.key !== after?.key || previous.claim.source !== after.claim.source)
-      ipcache.delete(previous.key, { source: previous.claim.source, owner: METADATA_OWNER });
-    if (!previous.isLocal) return;
-    this.#identities.release(previous.claim.identity);
+    if (before.key !== after?.key || before.claim.source !== after.claim.source)
+      ipcache.delete(before.key, { source: before.claim.source, owner: METADATA_OWNER });
+    if (!before.isLocal) return;
+    this.#identities.release(before.claim.identity);
     this.#freed = true;
   }
 

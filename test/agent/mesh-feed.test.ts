@@ -1,3 +1,5 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { afterEach, expect, it, vi } from 'vitest';
 import { ConfigFolder } from '../../src/process/config-folder.ts';
 import { startAgent } from './support/agent-under-test.ts';
@@ -12,4 +14,15 @@ it('waits for the remote clusters of a folder whose first read fails (regression
   const clustermeshConfig = temporaryFolder({ baltic: 'endpoints: ["http://127.0.0.1:1"]\n' });
   const { missing } = await startAgent([], '', { clustermeshConfig });
   expect(missing).toEqual([expect.stringMatching(/^cluster baltic is incomplete: not connected/)]);
+});
+
+it('logs each unusable configuration of a remote cluster that appears after the initial sync', async () => {
+  const clustermeshConfig = temporaryFolder({});
+  const { agent, logged } = await startAgent([], '', { clustermeshConfig });
+  expect(logged).toEqual([]);
+  writeFileSync(join(clustermeshConfig, 'baltic'), 'endpoints: 7\n');
+  await expect
+    .poll(() => logged)
+    .toEqual([expect.stringMatching(/^warn {2}rejected \(unusable-config\) .*baltic/)]);
+  expect(agent.rejections().byReason).toEqual({ 'unusable-config': 1 });
 });

@@ -3,11 +3,13 @@ import { once } from 'node:events';
 import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { Agent } from '../../src/agent/agent.ts';
 import { AgentApi } from '../../src/agent/agent-api.ts';
+import { KubernetesFollower } from '../../src/agent/kubernetes-follower.ts';
 import type { KubernetesOptions } from '../../src/agent/options.ts';
 import { StateKeeper } from '../../src/agent/state-keeper.ts';
+import type { KnownIdentity } from '../../src/api/read-model.ts';
 import { systemClock } from '../../src/base/system-clock.ts';
 import { TurnGate } from '../../src/base/turn-gate.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
@@ -65,6 +67,22 @@ function unreachable(): string {
   return temporaryFolder({ baltic: 'endpoints:\n- http://127.0.0.1:1\n' });
 }
 
+/** Options to follow an API server that is out of reach. */
+function unreachableKubernetes(): KubernetesOptions {
+  const kubeconfig = {
+    clusters: [{ name: 'c', cluster: { server: 'http://127.0.0.1:1' } }],
+    users: [{ name: 'u', user: {} }],
+    contexts: [{ name: 'x', context: { cluster: 'c', user: 'u' } }],
+    'current-context': 'x',
+  };
+  return {
+    ...{ ifInCluster: false, load: [], watch: [], endpoints: 'ciliumendpoints' },
+    ...{ identities: 'kvstore', headlessServices: false, ownAddresses: false, dualStack: false },
+    ...{ nodeAnnotations: false, encryptKey: 0 },
+    kubeconfig: join(temporaryFolder({ config: JSON.stringify(kubeconfig) }), 'config'),
+  };
+}
+
 async function ask(agent: Agent, path: string): Promise<unknown> {
   const log = createLog('error', 'text', { write: () => {} });
   const api = new AgentApi(agent, { log, clock: systemClock });
@@ -115,31 +133,67 @@ describe('a state folder', () => {
   });
 });
 
+/** A keeper of a folder, with engines of its own. */
+function keeperOf(
+  stateDir: string,
+  clock: ManualClock,
+  identities: () => readonly KnownIdentity[] = () => [],
+): { readonly keeper: StateKeeper; readonly ipcache: IPCache } {
+  const ipcache = new IPCache();
+  const keeper = new StateKeeper({
+    ...{ path: stateDir, clusterName: 'own', nodeName: 'here', clock, onReject: () => {} },
+    engines: {
+      ipcache,
+      nodes: new NodeManager({ ipcache, clock, clusterName: 'own', localNodeName: 'here' }),
+      services: new ServiceCache({ clusterName: 'own' }),
+    },
+    gate: new TurnGate({ clock, nextTurn: setImmediate }),
+    log: createLog('error', 'text', { write: () => {} }),
+    identities,
+    identityChanges: () => identities().length,
+  });
+  return { keeper, ipcache };
+}
+
 describe('a start that is interrupted while it restores', () => {
   it('keeps the whole checkpoint, even if something changes before the stop', async () => {
     const stateDir = temporaryFolder({});
     await firstRun(stateDir);
     const whole = readFileSync(join(stateDir, 'checkpoint'));
     const clock = new ManualClock();
-    const ipcache = new IPCache();
-    const keeper = new StateKeeper({
-      ...{ path: stateDir, clusterName: 'own', nodeName: 'here', clock, onReject: () => {} },
-      engines: {
-        ipcache,
-        nodes: new NodeManager({ ipcache, clock, clusterName: 'own', localNodeName: 'here' }),
-        services: new ServiceCache({ clusterName: 'own' }),
-      },
-      gate: new TurnGate({ clock, nextTurn: setImmediate }),
-      log: createLog('error', 'text', { write: () => {} }),
-      identities: () => [],
-      identityChanges: () => 0,
-    });
+    const { keeper, ipcache } = keeperOf(stateDir, clock);
     const step = keeper.step();
     await step.start({ signal: AbortSignal.abort(), progress: () => {} });
     ipcache.upsert('10.9.9.9', { identity: 7, source: 'kvstore' });
     await step.stop?.();
     expect(readFileSync(join(stateDir, 'checkpoint')).equals(whole)).toBe(true);
     expect(clock.pending).toBe(0);
+  });
+});
+
+describe('a checkpoint', () => {
+  it('is written again after a release that changes no engine, and no longer contains the cluster', async () => {
+    const stateDir = temporaryFolder({});
+    const clock = new ManualClock();
+    const context = { signal: new AbortController().signal, progress: () => {} };
+    const had: KnownIdentity[] = [];
+    const first = keeperOf(stateDir, clock, () => had).keeper.step();
+    await first.start(context);
+    had.push({ identity: 131_500, labels: [], cluster: 'baltic' });
+    await first.stop?.();
+
+    const { keeper } = keeperOf(stateDir, clock);
+    const second = keeper.step();
+    await second.start(context);
+    expect(keeper.clusters).toEqual(['baltic']);
+    await keeper.releaseRestored('baltic');
+    await second.stop?.();
+
+    const { keeper: third } = keeperOf(stateDir, clock);
+    const step = third.step();
+    await step.start(context);
+    expect([third.clusters, [...third.identities()]]).toEqual([[], []]);
+    await step.stop?.();
   });
 });
 
@@ -225,6 +279,36 @@ describe('an agent that is restarted', () => {
     expect(state().services).toEqual({ 'shop/cart': {} });
   });
 
+  it('releases a complete remote cluster although Kubernetes is out of reach, and keeps the own one', async () => {
+    const stateDir = temporaryFolder({});
+    await firstRun(stateDir);
+    const kubernetes = { ...unreachableKubernetes(), watch: ['services'] } as const; // no kvstore has them
+    const options = { stateDir, timeoutMs: 1, kubernetes };
+    const { agent } = await startAgent([...OWN, ...BALTIC.slice(0, 2)], CART, options);
+    const clusters = (): readonly string[] =>
+      agent.status().checkpoint?.restored.map(({ cluster }) => cluster) ?? [];
+    await expect.poll(clusters).toEqual(['own']);
+    expect(agent.nodes.get('baltic/n1')).toBeUndefined();
+  });
+
+  it('keeps restored entries of the own cluster until the labels of all received prefixes are claims', async () => {
+    const stateDir = temporaryFolder({});
+    await firstRun(stateDir);
+    let labelled = (): void => {};
+    const waiting = new Promise<void>((resolve) => {
+      labelled = resolve;
+    });
+    vi.spyOn(KubernetesFollower.prototype, 'labelled').mockReturnValue(waiting);
+    const kubernetes = unreachableKubernetes();
+    const changed = [config('own', 1), ip('own', '10.1.0.9', 66_000)];
+    const { agent } = await startAgent(changed, '', { stateDir, kubernetes });
+    await settle();
+    expect(agent.ipcache.get('10.1.0.1')).toMatchObject({ source: 'restored' });
+    labelled();
+    await expect.poll(() => agent.status().checkpoint?.restored).toEqual([]);
+    expect(agent.ipcache.get('10.1.0.1')).toBeUndefined();
+  });
+
   it('keeps restored entries over the next restart, with their age', async () => {
     const stateDir = temporaryFolder({});
     await firstRun(stateDir);
@@ -265,18 +349,7 @@ describe('an agent that is restarted', () => {
       'state/local_allocator_state.json': JSON.stringify([local]),
       'state/globals/node_config.h': ' cilium.v4.internal.raw 0xa, 0x1, 0x0, 0x1\n',
     });
-    const kubeconfig = {
-      clusters: [{ name: 'c', cluster: { server: 'http://127.0.0.1:1' } }],
-      users: [{ name: 'u', user: {} }],
-      contexts: [{ name: 'x', context: { cluster: 'c', user: 'u' } }],
-      'current-context': 'x',
-    };
-    const kubernetes: KubernetesOptions = {
-      ...{ ifInCluster: false, load: [], watch: ['nodes', 'endpoints'], endpoints: 'ciliumendpoints' },
-      ...{ identities: 'kvstore', headlessServices: false, ownAddresses: false, dualStack: false },
-      ...{ nodeAnnotations: false, encryptKey: 0 },
-      kubeconfig: join(temporaryFolder({ config: JSON.stringify(kubeconfig) }), 'config'),
-    };
+    const kubernetes: KubernetesOptions = { ...unreachableKubernetes(), watch: ['nodes', 'endpoints'] };
     const options = { kubernetes, timeoutMs: 1, stateDir, importCiliumState }; // the API server is out of reach
     const { agent } = await startAgent([], '', options);
     const restored = { knownAt: expect.any(String), ageSeconds: expect.any(Number) };

@@ -1,5 +1,6 @@
+import { EventEmitter } from 'node:events';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
-import { exitSoon } from '../../src/cli/process-output.ts';
+import { exitSoon, ProcessOutput } from '../../src/cli/process-output.ts';
 
 /** Fakes the resources of the process for each check, and records how it ends. */
 function ending(...checks: readonly (readonly string[])[]): string[] {
@@ -42,4 +43,19 @@ it('ends by SIGTERM if a thread stays blocked', () => {
   expect(ends).toEqual([]);
   vi.advanceTimersByTime(1);
   expect(ends[0]).toBe('SIGTERM');
+});
+
+it('stops waiting for a reader if the stream fails', async () => {
+  const stream = Object.assign(new EventEmitter(), { writableNeedDrain: true, writableLength: 1 });
+  const failures: string[] = [];
+  const output = new ProcessOutput(stream as unknown as NodeJS.WriteStream, {
+    onClosed: () => {},
+    onFailed: (why) => failures.push(why),
+  });
+  const drained = output.drained(new AbortController().signal);
+  stream.emit('error', Object.assign(new Error('write'), { code: 'ENOSPC' }));
+  await drained;
+  expect([failures, stream.listenerCount('drain'), stream.listenerCount('error')]).toEqual([
+    ...[['no space left on device'], 0, 1],
+  ]);
 });

@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import { parse } from 'yaml';
 import type { Ask } from '../../src/api/api-client.ts';
 import { type ListFormat, listing } from '../../src/client/list.ts';
@@ -122,5 +122,22 @@ describe('a list that is printed', () => {
     await expect(
       ITEMS.print(failing, { format: 'name', view: { wide: false } }, async () => {}),
     ).rejects.toThrow('the agent has stopped');
+  });
+
+  it('ignores the failure of a page that was requested ahead if its reader has ended', async () => {
+    const unhandled: unknown[] = [];
+    const note = (error: unknown): void => void unhandled.push(error);
+    process.on('unhandledRejection', note);
+    onTestFinished(() => void process.off('unhandledRejection', note));
+    const { ask } = apiWith(20_000);
+    const failing: Ask = (path) =>
+      path.includes('continue=11000') ? Promise.reject(new Error('the agent has stopped')) : ask(path);
+    const closed = new Error('closed');
+    const printing = ITEMS.print(failing, { format: 'name', view: { wide: false } }, () =>
+      Promise.reject(closed),
+    );
+    await expect(printing).rejects.toBe(closed);
+    await settle();
+    expect(unhandled).toEqual([]);
   });
 });

@@ -3,7 +3,7 @@ import { describe, expect, it, onTestFinished } from 'vitest';
 import { ApiClient } from '../../src/api/api-client.ts';
 import { ApiServer } from '../../src/api/server/api-server.ts';
 import { systemClock } from '../../src/base/system-clock.ts';
-import { monitor } from '../../src/client/monitor.ts';
+import { monitor, monitorEvents } from '../../src/client/monitor.ts';
 import { temporaryFolder } from '../agent/support/temporary-folder.ts';
 import { type TestApp, testApp } from '../api/support/test-app.ts';
 import { until } from '../base/support/until.ts';
@@ -85,5 +85,20 @@ describe('dpcache monitor', () => {
     const { server, ended } = await monitored('text');
     await server.stop();
     await ended.catch(() => undefined);
+  });
+
+  it('prints each change once, even if heartbeats follow', async () => {
+    const lines = async function* (): AsyncGenerator<string, void, void> {
+      yield* ['event: synced', 'id: a.0', 'data: {"revision":0}', ''];
+      for (let beat = 0; beat < 3; beat++) yield* [': still here', 'id: a.0', ''];
+      yield* ['event: resync', 'id: a.5', 'data: {"revision":5}', ''];
+    };
+    const client = { lines } satisfies Pick<ApiClient, 'lines'>;
+    const events = [];
+    for await (const event of monitorEvents(client, {})) events.push(event);
+    expect(events).toEqual([
+      { name: 'synced', data: '{"revision":0}' },
+      { name: 'resync', data: '{"revision":5}' },
+    ]);
   });
 });

@@ -138,6 +138,35 @@ describe('the token, certificate and authority of --listen', () => {
     expect(await ask(port, old, 'new-token')).toBe('new refused');
   });
 
+  it('are tried again if the server rejects them once, and each failure is counted', async () => {
+    const clock = new FakeClock();
+    const ended = new AbortController();
+    onTestFinished(() => ended.abort());
+    const renewed: (string | undefined)[] = [];
+    let failures = 0;
+    void followCredentials(
+      { token: 'old' },
+      {
+        read: async () => ({ token: 'new' }),
+        renew: ({ token }) => {
+          renewed.push(token);
+          if (renewed.length < 3) throw new Error('no memory');
+        },
+        onFailure: () => failures++,
+        log: createLog('silent', 'text', { write: () => {} }),
+        ...{ clock, signal: ended.signal },
+      },
+    );
+    await clock.advance(10_000);
+    await clock.advance(1_000);
+    expect([renewed, failures]).toEqual([['new', 'new'], 1]);
+    await clock.advance(9_999);
+    expect(renewed).toHaveLength(2); // after two failures there is no hurry
+    await clock.advance(1);
+    await clock.advance(20_000);
+    expect([renewed, failures]).toEqual([['new', 'new', 'new'], 1]);
+  });
+
   it('close the connections of the former token or authority when it is replaced', async () => {
     const world = testApp();
     const server = new ApiServer({ app: world.app, tcp: { host: '127.0.0.1', port: 0, token: 'old' } });

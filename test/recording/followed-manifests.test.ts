@@ -82,6 +82,15 @@ describe('a reading of manifests', () => {
     expect([services(), manifests.reading]).toEqual([['one'], []]);
   });
 
+  it('with an invalid part is complete nevertheless, because all valid objects are stored', async () => {
+    const { manifests, services, file } = following(
+      `${service('one')}---\nkind: Service\nmetadata: {name: 7}\n`,
+    );
+    expect(manifests.isRead).toBe(false);
+    await manifests.read([file], NEVER);
+    expect([services(), manifests.isRead]).toEqual([['one'], true]);
+  });
+
   it('with an invalid part removes nothing', async () => {
     const { manifests, services, file, logged } = following(service('one') + service('two'));
     await manifests.read([file], NEVER);

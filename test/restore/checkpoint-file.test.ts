@@ -1,5 +1,5 @@
 import { crc32 } from 'node:zlib';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import {
   CHECKPOINT,
   openCheckpoint,
@@ -240,5 +240,12 @@ describe('an unreadable folder', () => {
     folder.open = () => Promise.reject(new Error('input/output error'));
     const second = restart(folder).restoration;
     expect(await second.read()).toEqual({ kind: 'unreadable', message: 'input/output error' });
+  });
+
+  it('that cannot be written fails with the first error, even if its part cannot be removed', async () => {
+    const folder = new MemoryFolder();
+    folder.room = 0;
+    vi.spyOn(folder, 'remove').mockRejectedValue(new Error('read-only file system'));
+    await expect(writeCheckpoint(folder, [])).rejects.toThrow('no space left on device');
   });
 });

@@ -106,6 +106,16 @@ const LEFT: ImportedState = {
 };
 
 describe('the restored state of a cluster', () => {
+  it('keeps an identity that another cluster has, too, when the first one is released', async () => {
+    const folder = new MemoryFolder();
+    const known = (cluster: string): CheckpointIdentity => ({ cluster, identity: 300, labels: [] });
+    await save(folder, engines(), [known('baltic'), known('own')]);
+    const { restoration } = restart(folder);
+    await restoration.read();
+    await restoration.release('baltic');
+    expect([restoration.clusterOf(300), restoration.clusters]).toEqual(['own', ['own']]);
+  });
+
   it('equals its earlier state, is counted completely, and is released with this cluster only', async () => {
     const order = fc.shuffledSubarray(CLUSTERS, { minLength: CLUSTERS.length });
     const property = fc.asyncProperty(facts, order, async (said, clusters) => {

@@ -263,11 +263,11 @@ class IdentityView {
   }> {
     const known: KnownIdentity[] = [];
     await this.#gate.runSteps(gather(identities, known));
-    const { version, known: previous } = this.#last;
+    const { version, known: before } = this.#last;
     const isSame =
-      known.length === previous.length &&
+      known.length === before.length &&
       known.every(({ identity, labels, cluster }, at) => {
-        const was = previous[at];
+        const was = before[at];
         return identity === was?.identity && labels === was.labels && cluster === was.cluster;
       });
     if (!isSame) this.#last = { version: version + 1, known };

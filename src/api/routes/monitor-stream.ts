@@ -63,7 +63,7 @@ export class MonitorParts {
   readonly #held = new Map<string, Part>();
   #bytes = 0;
 
-  constructor({ model, feed, instance }: ApiContext) {
+  constructor({ model, feed, instance }: Pick<ApiContext, 'model' | 'feed' | 'instance'>) {
     this.#model = model;
     this.#feed = feed;
     this.#instance = instance;

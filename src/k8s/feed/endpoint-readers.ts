@@ -23,7 +23,7 @@ export function ciliumEndpointReader({ ipcache, holders }: EndpointEngine): Obje
     fields: CILIUM_ENDPOINT_FIELDS,
     read: (fields) => readCiliumEndpoint(fields, shared),
     same: sameAddresses,
-    change: (current, previous) => holders.change(current, previous),
+    change: (now, before) => holders.change(now, before),
     batch: (changes) => ipcache.batch(changes),
   };
 }
@@ -92,13 +92,12 @@ export class SlicedEndpointReader implements ObjectReader<EndpointSliceSays> {
     this.#listing = false;
   }
 
-  change(current: EndpointSliceSays | undefined, previous: EndpointSliceSays | undefined): void {
+  change(now: EndpointSliceSays | undefined, before: EndpointSliceSays | undefined): void {
     if (!this.#listing) this.#version++;
-    if (current !== undefined)
-      for (const [id, addresses] of current.endpoints) this.#list(id, current, addresses);
-    if (previous === undefined) return;
-    for (const id of previous.endpoints.keys())
-      if (current?.endpoints.has(id) !== true) this.#leave(id, previous.name);
+    if (now !== undefined) for (const [id, addresses] of now.endpoints) this.#list(id, now, addresses);
+    if (before === undefined) return;
+    for (const id of before.endpoints.keys())
+      if (now?.endpoints.has(id) !== true) this.#leave(id, before.name);
   }
 
   #list(id: string, slice: EndpointSliceSays, addresses: EndpointAddresses | undefined): void {

@@ -51,8 +51,7 @@ function follow(context: InputContext): ReturnType<typeof followKind> {
   const values = exportedValues('identities', { namespaceOf, change: reader.change }, context);
   const filtered = {
     ...reader,
-    change: (current: IdentityKey | undefined, previous: IdentityKey | undefined) =>
-      values.change(current, previous),
+    change: (now: IdentityKey | undefined, before: IdentityKey | undefined) => values.change(now, before),
   };
   return withNamespaces(followKind(CILIUM_IDENTITIES, filtered, context), 'identities', values, context);
 }

@@ -38,8 +38,8 @@ class ServiceKeys {
   constructor(context: InputContext) {
     this.#context = context;
     const namespaceOf = ({ namespace }: ServiceID): string => namespace;
-    const change = (current: ServiceID | undefined, previous: ServiceID | undefined): void =>
-      this.#write(current, previous);
+    const change = (now: ServiceID | undefined, before: ServiceID | undefined): void =>
+      this.#write(now, before);
     this.exported = exportedValues('others', { namespaceOf, change }, context);
     this.#cache = new ServiceCache({ clusterName: context.clusterName });
     this.#cache.markSynced(); // services are published as soon as they exist
@@ -87,18 +87,18 @@ class ServiceKeys {
     const known = this.#cache.get(id);
     const hasSlices = (this.#slices.get(name)?.size ?? 0) > 0;
     if (!hasSlices) this.#slices.delete(name);
-    const previous = this.#shared.get(name);
+    const before = this.#shared.get(name);
     const now = known !== undefined && hasSlices && isShared(known.service, version) ? id : undefined;
     if (now === undefined) this.#shared.delete(name);
     else this.#shared.set(name, now);
-    this.exported.change(now, previous);
+    this.exported.change(now, before);
   }
 
-  #write(current: ServiceID | undefined, previous: ServiceID | undefined): void {
+  #write(now: ServiceID | undefined, before: ServiceID | undefined): void {
     const { keys, version = '1.17' } = this.#context;
-    const known = current && this.#cache.get(current);
+    const known = now && this.#cache.get(now);
     const value = known && serviceValue(known.service, known.endpoints.backends, this.#context, version);
-    const id = current ?? previous;
+    const id = now ?? before;
     if (id === undefined) return;
     if (value === undefined) keys.delete(formatServiceID(id));
     else keys.upsert(formatServiceID(id), value);

@@ -343,6 +343,38 @@ describe('a Linux datapath', () => {
     expect((await rig.turns.until(datapath.repair())).length).toBe(130_000);
   });
 
+  it('gives a part that it opens late the inputs of services that are known by then', async () => {
+    const rig = new Rig();
+    const inputs = { ...NOTHING_KNOWN, isLocalComplete: true };
+    const given: unknown[] = [];
+    let isSteered = true;
+    const datapath = rig.open({
+      services: () => {
+        if (isSteered) throw new SteeredByAnotherError('another process steers it');
+        return { ...rig.part('services'), setServiceInputs: (known) => void given.push(known) };
+      },
+    });
+    await rig.turns.until(datapath.adopt());
+    datapath.connect(rig.ports);
+    datapath.setServiceInputs(inputs);
+    isSteered = false;
+    await rig.turns.until(datapath.repair());
+    expect(given).toEqual([inputs]);
+  });
+
+  it('removes no items of an earlier part after its end, even if it waited for a table', async () => {
+    const rig = new Rig();
+    const retired: LinuxPartName[] = [];
+    const datapath = rig.open({}, ABLE, (part, name) => ({ ...part, retire: () => void retired.push(name) }));
+    await rig.turns.until(datapath.adopt());
+    datapath.connect(rig.ports);
+    rig.engines.say('a', '1');
+    datapath.allowDeletes();
+    datapath[Symbol.dispose]();
+    await rig.turns.settle();
+    expect([retired, datapath.status().failures]).toEqual([[], []]);
+  });
+
   it('reads no table after its end, even if a request is in progress', async () => {
     const rig = new Rig();
     const datapath = rig.open();

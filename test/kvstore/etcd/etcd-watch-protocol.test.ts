@@ -8,6 +8,8 @@ import {
 } from '../../../src/kvstore/codec/proto-writer.ts';
 import { EtcdTransport } from '../../../src/kvstore/etcd/etcd-transport.ts';
 import { KvstoreError } from '../../../src/kvstore/session/errors.ts';
+import { until } from '../../base/support/until.ts';
+import { settle } from '../support/settle.ts';
 import { FakeServer } from './support/fake-server.ts';
 
 const open: { stop(): void; close(): Promise<void> }[] = [];
@@ -88,4 +90,36 @@ it('a revision of many events is delivered in slices, of which the last one is m
     ...['1 created 2', '1 partial p'],
     ...['512 partial p', '512 partial p', '76 p/1024@21', '1 progress '],
   ]);
+});
+
+it('a paused watch receives no further slice of a revision until it is resumed', async () => {
+  const events = Array.from({ length: 1100 }, (_, i) => event(`p/${i}`, 20));
+  const server = new FakeServer({
+    watch: (call) =>
+      void call.once('data', () => {
+        for (const answer of [CREATED, message(HEADER, ...events)]) call.write(answer);
+      }),
+  });
+  const transport = new EtcdTransport({ endpoints: [await server.start()] }, () => 0);
+  open.push({ stop: () => server.stop(), close: () => transport.close() });
+  const slices: number[] = [];
+  const stream = transport.watch(
+    { prefix: 'p/', startRevision: 3 },
+    {
+      onCreated: () => {},
+      onEvents: ({ length }) => {
+        slices.push(length);
+        if (slices.length === 1) setImmediate(() => stream.pause()); // the next slice is scheduled
+      },
+      onProgress: () => {},
+      onEnd: () => {},
+    },
+  );
+  await until('the first slice', () => slices.length > 0);
+  await settle(10);
+  expect(slices).toEqual([512]);
+  stream.resume();
+  await until('all slices', () => slices.length === 3);
+  expect(slices).toEqual([512, 512, 76]);
+  stream.cancel();
 });

@@ -296,6 +296,29 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     expect(routes()).toHaveLength(1);
   });
 
+  it('are restored if the event of their delete came before the interrupted dump that still had them', async () => {
+    const one = under();
+    await one.start();
+    one.paths.nodeAdd(near);
+    await one.settle();
+    const open = one.table.open.bind(one.table);
+    vi.spyOn(one.table, 'open').mockImplementation((options) => {
+      const socket = open(options);
+      const pieces = socket.dumpPieces.bind(socket);
+      vi.spyOn(socket, 'dumpPieces').mockImplementation(function* (request, read) {
+        yield* pieces(request, read);
+        if (routes().length === 0 || request.what !== 'routes') return;
+        host.run('ip', 'route', 'delete', '10.2.0.0/24');
+        yield 'again';
+        yield* pieces(request, read);
+      });
+      return socket;
+    });
+    vi.spyOn(one.table, 'applyMessage').mockReturnValue({}); // the event has no effect any more
+    await one.turns.until(one.paths.kept.repair());
+    expect(routes()).toHaveLength(1);
+  });
+
   it('are deleted in one call with the interface that they require', async () => {
     const one = under();
     await one.start();

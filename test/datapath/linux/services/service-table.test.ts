@@ -341,6 +341,22 @@ describeOnLinux('services in the maps of this kernel', ['maps', 'bpftool'], () =
     expect(sorted(printed(table))).toEqual(sorted(world.expected()));
   });
 
+  it('remain the old ones if the programs cannot be switched to maps of another size', () => {
+    using scratch = new Scratch();
+    const bpf = new Bpf(new Kernel());
+    const folder = scratch.bpffs();
+    new ServicePins(bpf, { folder, room: ROOM })[Symbol.dispose]();
+    using pins = new ServicePins(bpf, { folder, room: { ...ROOM, clients: 128 } });
+    const before = pins.descriptors;
+    const fail = (): never => {
+      throw new Error('the verifier rejects the program');
+    };
+    for (const _ of pins.resize(fail));
+    expect(pins.problems()).toEqual([expect.stringContaining('the verifier rejects the program')]);
+    expect([pins.descriptors, pins.isResized]).toEqual([before, true]);
+    expect([...pins.maps[4].maps.clients.batches()]).toEqual([0]); // it can still be read
+  });
+
   it('use memory per entry: their capacity would be 300 MB', () => {
     using scratch = new Scratch();
     const folder = scratch.bpffs();

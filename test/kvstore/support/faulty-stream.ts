@@ -1,4 +1,4 @@
-import { KvstoreError } from '../session/errors.ts';
+import { KvstoreError } from '../../../src/kvstore/session/errors.ts';
 import type {
   CallOptions,
   RangeRequest,
@@ -9,11 +9,11 @@ import type {
   WatchObserver,
   WatchRequest,
   WatchStream,
-} from '../session/transport.ts';
+} from '../../../src/kvstore/session/transport.ts';
 
-/** The link of a {@link FaultyStream}. */
+/** The link that a {@link FaultyStream} goes over. */
 export interface StreamLink {
-  /** Runs a read with the faults of the link. */
+  /** Makes a read as the link makes its calls. */
   read(
     request: RangeRequest,
     options: CallOptions | undefined,
@@ -22,7 +22,7 @@ export interface StreamLink {
   onGone(): void;
 }
 
-/** A watch stream that can be delayed, cut within a response, and ended. */
+/** A watch stream that a test can hold back unnoticed, cut in the middle of a response, and end. */
 export class FaultyStream implements WatchStream {
   readonly prefix: string;
   readonly #stream: WatchStream;
@@ -34,6 +34,7 @@ export class FaultyStream implements WatchStream {
   #ending = false;
   #cutAfter = Number.POSITIVE_INFINITY;
 
+  /** @param link what stands between the stream and its server */
   constructor(inner: Transport, request: WatchRequest, observer: WatchObserver, link: StreamLink) {
     this.prefix = request.prefix;
     this.#link = link;
@@ -68,7 +69,7 @@ export class FaultyStream implements WatchStream {
     this.#close();
   }
 
-  /** Delays everything without an error, like a black hole or a slow link. */
+  /** Holds back everything, unnoticed by the client: a black hole, or a slow link. */
   stall(): void {
     this.#stalled = true;
     this.#stream.pause();
@@ -79,12 +80,12 @@ export class FaultyStream implements WatchStream {
     if (!this.#paused) this.#stream.resume();
   }
 
-  /** Breaks the stream after this number of events, possibly within a response. */
+  /** Breaks the stream once so many more events have been delivered, in the middle of a response if need be. */
   cutAfter(events: number): void {
     this.#cutAfter = events;
   }
 
-  /** Ends the stream with this reason in a later microtask, also while it is paused or delayed. */
+  /** Ends it with a reason, in a later microtask, even while it is held. */
   end(reason: unknown): void {
     if (this.#ending) return;
     this.#ending = true;
@@ -103,7 +104,7 @@ export class FaultyStream implements WatchStream {
       this.#observer.onEvents(delivered, header, partial);
       return;
     }
-    // As etcd does, marks a delivery that is only a part of a revision.
+    // A server marks what is less than a whole revision.
     const next = events[delivered.length]?.modRevision;
     const whole = delivered.filter(({ modRevision }) => modRevision !== next);
     if (whole.length > 0) this.#observer.onEvents(whole, header, false);

@@ -1,0 +1,62 @@
+import { expect, it, onTestFinished } from 'vitest';
+import { KubernetesFollower } from '../../src/agent/kubernetes-follower.ts';
+import { TurnGate } from '../../src/base/turn-gate.ts';
+import type { OwnCluster } from '../../src/clustermesh/own-cluster.ts';
+import { IPCache } from '../../src/ipcache/ipcache.ts';
+import { NodeManager } from '../../src/nodemanager/node-manager.ts';
+import { createLog } from '../../src/process/log.ts';
+import { RecordedKubernetes } from '../../src/recording/recorded-kubernetes.ts';
+import { ServiceCache } from '../../src/servicecache/service-cache.ts';
+import { ManualClock } from '../base/support/manual-clock.ts';
+import { until } from '../base/support/until.ts';
+import { settle } from '../kvstore/support/settle.ts';
+import { NO_INPUTS } from './support/agent-under-test.ts';
+
+it('keeps following Kubernetes while the own kvstore is connected and listed, but has lost its configuration (K 52)', async () => {
+  const clock = new ManualClock();
+  const ipcache = new IPCache();
+  const resources = Object.fromEntries(
+    ['nodes', 'ip', 'identities', 'services'].map((name) => [name, { keys: 0, synced: true }]),
+  );
+  let isReady = false;
+  let changed = (): void => {};
+  const own = {
+    status: () => ({ connected: true, ready: isReady, resources }),
+    onChange: (callback: () => void) => {
+      changed = callback;
+      return () => {};
+    },
+  } as unknown as OwnCluster;
+  const recorded = new RecordedKubernetes(clock);
+  const follower = new KubernetesFollower(
+    { ...NO_INPUTS, kvstore: 'etcd' },
+    {
+      ...{ ifInCluster: false, load: [], watch: ['nodes'], endpoints: 'ciliumendpoints' },
+      ...{ identities: 'kvstore', headlessServices: false, ownAddresses: false, dualStack: false },
+      ...{ nodeAnnotations: false, encryptKey: 0 },
+    },
+    {
+      ...{ clock, random: () => 0.5, onReject: () => {}, clusterID: () => 1, restoredIdentities: () => [] },
+      log: createLog('silent', 'text', { write: () => {} }),
+      gate: new TurnGate({ clock, nextTurn: setImmediate }),
+      engines: {
+        ipcache,
+        nodes: new NodeManager({ ipcache, clock, clusterName: 'own', localNodeName: 'here' }),
+        services: new ServiceCache({ clusterName: 'own' }),
+      },
+      recorded: () => recorded.transport,
+      own: () => own,
+    },
+  );
+  const step = follower.follow(() => {});
+  onTestFinished(() => step.stop?.() as Promise<void>);
+  await step.start({ signal: new AbortController().signal, progress: () => {} });
+  const nodes = (): string | undefined => follower.status()?.handover['nodes'];
+  await settle(20);
+  changed();
+  await settle(20);
+  expect(nodes()).toBe('following');
+  isReady = true;
+  changed();
+  await until('the kvstore has taken over', () => nodes() === 'resting');
+});

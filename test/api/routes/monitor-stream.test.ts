@@ -1,0 +1,19 @@
+import { expect, it } from 'vitest';
+import { ALL_TYPES } from '../../../src/api/change-feed.ts';
+import { MonitorParts } from '../../../src/api/routes/monitor-stream.ts';
+import { testApp } from '../support/test-app.ts';
+
+it('the last parts of monitors are shared, however many were written before', () => {
+  const { model, feed } = testApp();
+  const parts = new MonitorParts({ model, feed, instance: 'abc' });
+  let written = 0;
+  for (let change = 1; written < 5 << 20; change++) {
+    model.ipcache.upsert('10.9.0.1', {
+      ...{ identity: change, source: 'kvstore' },
+      k8s: { namespace: 'shop', podName: 'x'.repeat(60_000) },
+    });
+    const part = parts.after(feed.revision - 1, ALL_TYPES);
+    written += part.bytes.length;
+    expect(parts.after(feed.revision - 1, ALL_TYPES)).toBe(part);
+  }
+});
