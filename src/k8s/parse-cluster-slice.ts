@@ -23,12 +23,17 @@ export const SHARED_SLICE_FIELDS: readonly string[] = [
   ...['endpoints.hints.forZones', 'endpoints.deprecatedTopology'],
 ];
 
+/** Returns an endpoint, or undefined if it has no valid address. */
 function readEndpoint(fields: ObjectFields, family: SliceAddressType): SliceEndpoint | undefined {
   const conditions = fields.map('conditions');
   const list = fields.list('addresses', MOST.addresses);
-  const addresses = list
-    .items((items, index) => items.address(index))
-    .filter((address) => address.includes(':') === (family === 'IPv6'));
+  const addresses = list.items((items, index) => {
+    const address = items.address(index);
+    // An IPv4-mapped address is IPv6, as for readers of the slice.
+    const isIPv6 = items.string(index)?.includes(':') === true;
+    if (address === undefined || isIPv6 === (family === 'IPv6')) return address;
+    return items.reject(index, 'wrong-family', `must be an ${family} address`);
+  });
   if (addresses.length === 0) return undefined;
   const zones = fields.map('hints').list('forZones');
   return {

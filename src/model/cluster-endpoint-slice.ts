@@ -23,7 +23,7 @@ export interface EndpointConditions {
 
 /** An endpoint of a slice: usually a pod. */
 export interface SliceEndpoint {
-  /** Canonical, of the family of the slice. */
+  /** Canonical, of the family of the slice. An IPv4-mapped address of an IPv6 slice is IPv4 (SEMANTICS 2.1). */
   readonly addresses: readonly string[];
   readonly conditions: EndpointConditions;
   readonly hostname?: string | undefined;

@@ -169,7 +169,7 @@ class SliceReader {
     const text = this.#text(path);
     const address = canonicalAddress(text);
     if (address === undefined) rejectInput('invalid-address', path, text, 'is not a valid IP address');
-    const family = address.includes(':') ? 'IPv6' : 'IPv4';
+    const family = familyOf(text);
     if (!this.#firstOf.has(family)) this.#firstOf.set(family, [path, text]);
     return address;
   }
@@ -259,6 +259,19 @@ class SliceReader {
     const found = this.#reader.wire;
     if (found !== wire) rejectInput('wrong-type', path, `wire type ${found}`, `must have wire type ${wire}`);
   }
+}
+
+/**
+ * Returns the family of an address as upstream determines it: an IPv4-mapped address (`::ffff:10.0.0.1`) is IPv6. Its canonical
+ * form is IPv4 (SEMANTICS 2.1).
+ */
+function familyOf(address: string): SliceAddressType {
+  return address.includes(':') ? 'IPv6' : 'IPv4';
+}
+
+/** Returns the address of a slice as a reader of upstream accepts it. */
+function addressIn(addressType: SliceAddressType, address: string): string {
+  return addressType === 'IPv6' && familyOf(address) === 'IPv4' ? `::ffff:${address}` : address;
 }
 
 function atMost(most: number, count: number, path: string): void {
@@ -352,12 +365,12 @@ function entries(field: number, map: ReadonlyMap<string, string>): EncodedField[
     .map(([key, value]) => bytesField(field, message(text(1, key), text(2, value))));
 }
 
-function writeEndpoint(endpoint: SliceEndpoint): Uint8Array {
+function writeEndpoint(endpoint: SliceEndpoint, addressType: SliceAddressType): Uint8Array {
   const { addresses, conditions, hostname, deprecatedTopology, nodeName, zone, forZones } = endpoint;
   const { ready, serving, terminating } = conditions;
   const zones = forZones.map((name) => bytesField(1, message(text(1, name))));
   return message(
-    ...addresses.map((address) => text(1, address)),
+    ...addresses.map((address) => text(1, addressIn(addressType, address))),
     bytesField(2, message(varint(1, ready), varint(2, serving), varint(3, terminating))),
     text(3, hostname),
     ...entries(5, deprecatedTopology),
@@ -381,7 +394,7 @@ export function encodeEndpointSliceMessage(slice: ClusterEndpointSlice): Uint8Ar
     ...entries(5, slice.labels),
     ...entries(6, slice.annotations),
     text(7, slice.addressType),
-    ...slice.endpoints.map((endpoint) => bytesField(8, writeEndpoint(endpoint))),
+    ...slice.endpoints.map((endpoint) => bytesField(8, writeEndpoint(endpoint, slice.addressType))),
     ...slice.ports.map((port) => bytesField(9, writePort(port))),
   );
 }

@@ -38,6 +38,16 @@ function refused(frame: Uint8Array, error: unknown): never {
   return rejectInput('invalid-zstd', 'value', `${frame.length} bytes`, messageOf(error));
 }
 
+/** Rejects content whose decompression stopped at the limit. */
+function exceeded(limit: number): never {
+  return rejectInput(
+    'too-large',
+    'value',
+    `more than ${limit} bytes`,
+    `must have at most ${limit} bytes when it is decompressed`,
+  );
+}
+
 /** Decompresses with the package, one block per step. */
 function* decompressBlocks(frame: Uint8Array, { limit, ends }: ZstdFrame): Generator<undefined, Uint8Array> {
   const chunks: Uint8Array[] = [];
@@ -54,7 +64,7 @@ function* decompressBlocks(frame: Uint8Array, { limit, ends }: ZstdFrame): Gener
     } catch (error) {
       refused(frame, error);
     }
-    if (size > limit) tooLarge(size, `must have at most ${limit} bytes when it is decompressed`);
+    if (size > limit) exceeded(limit);
     from = end;
     if (!isLast) yield;
   }
@@ -69,8 +79,7 @@ function decompressNatively(
   try {
     return decompress(frame, { maxOutputLength: limit });
   } catch (error) {
-    if (error instanceof RangeError)
-      tooLarge(limit, 'is exceeded by the size of the value when it is decompressed');
+    if (error instanceof RangeError) exceeded(limit);
     return refused(frame, error);
   }
 }
@@ -80,17 +89,17 @@ function decompressNatively(
  * `invalid-zstd`, and `too-large` (see `zstd-frame.ts`). It needs at most the memory of the window and the content, 16 MiB.
  *
  * @param frame the frame, and its structure from {@link readZstdFrame}
- * @param decompress the decoder of Node; without one, the package `fzstd` is used
+ * @param decompress the decoder of Node; null selects the package `fzstd`
  */
 export function* decompressZstd(
   frame: Uint8Array,
   structure: ZstdFrame = readZstdFrame(frame),
-  decompress: NativeZstd['zstdDecompressSync'] | undefined = native.zstdDecompressSync,
+  decompress: NativeZstd['zstdDecompressSync'] | null = native.zstdDecompressSync ?? null,
 ): Generator<undefined, Uint8Array> {
   const { declared, raw, limit } = structure;
   let content: Uint8Array;
   if (raw !== undefined) content = Buffer.concat(raw);
-  else if (decompress !== undefined) content = decompressNatively(frame, structure, decompress);
+  else if (decompress !== null) content = decompressNatively(frame, structure, decompress);
   else content = yield* decompressBlocks(frame, structure);
   if (content.length > limit) tooLarge(content.length, `must have at most ${limit} bytes`);
   if (declared !== undefined && content.length !== declared)
