@@ -1,0 +1,101 @@
+import { parseAllDocuments } from 'yaml';
+import { TurnGate } from '../../../src/base/turn-gate.ts';
+import { KubernetesClient } from '../../../src/k8s/kubernetes-client.ts';
+import { MemoryApiServer } from '../../../src/k8s/memory/memory-api-server.ts';
+import { MemoryApiTransport } from '../../../src/k8s/memory/memory-api-transport.ts';
+import { CLUSTER_TYPES } from '../../../src/k8s/memory/resource-types.ts';
+import { prefixRange } from '../../../src/kvstore/codec/key-range.ts';
+import { MemoryBackend } from '../../../src/kvstore/memory/memory-backend.ts';
+import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
+import { type OperatorDutiesOptions, operatorDuties } from '../../../src/operator/duties.ts';
+import { ManualClock } from '../../base/support/manual-clock.ts';
+import { ApiUser } from '../../k8s/support/api-user.ts';
+import { settle } from '../../kvstore/support/settle.ts';
+
+interface Manifest {
+  readonly kind: string;
+  readonly metadata: { readonly name: string; readonly namespace?: string };
+  readonly status?: object;
+}
+
+/** A cluster with an API server that has manifests, a kvstore, and an operator that publishes the former in the latter. */
+export class OperatorOfCluster {
+  readonly name: string;
+  readonly id: number;
+  readonly clock: ManualClock = new ManualClock();
+  readonly api: MemoryApiServer = new MemoryApiServer({ clock: this.clock });
+  readonly server: MemoryServer;
+  readonly rejected: string[] = [];
+  readonly #transport = new MemoryApiTransport(this.api);
+
+  constructor(name: string, id: number) {
+    this.name = name;
+    this.id = id;
+    this.server = new MemoryServer({ clock: this.clock, clusterID: name });
+  }
+
+  /** Creates the objects of a YAML text, or replaces them, which deletes them first. */
+  async apply(yaml: string): Promise<void> {
+    for (const { user, object } of this.#objects(yaml)) {
+      const { name } = object.metadata;
+      const path = user.path(name);
+      const { status } = await user.ask({ method: 'POST', path: user.path(), body: object });
+      if (status === 409) await user.ask({ method: 'PUT', path, body: object });
+      if (object.status !== undefined)
+        await user.ask({
+          ...{ method: 'PATCH', path: `${path}/status`, contentType: 'application/merge-patch+json' },
+          body: { status: object.status },
+        });
+    }
+  }
+
+  async delete(yaml: string): Promise<void> {
+    for (const { user, object } of this.#objects(yaml)) await user.delete(object.metadata.name);
+  }
+
+  /** Starts an operator. The result ends it; its leases stay. */
+  operate(change: Partial<OperatorDutiesOptions> = {}): () => Promise<void> {
+    const { clock } = this;
+    const runtime = { clock, random: () => 0.5 };
+    const kubernetes = new KubernetesClient(new MemoryApiTransport(this.api), runtime);
+    const backend = new MemoryBackend({ ...runtime, server: this.server });
+    const { all } = operatorDuties({
+      ...{ clusterName: this.name, clusterID: this.id, maxConnectedClusters: 255 },
+      ...{ identityAllocation: 'crd', endpoints: 'ciliumendpoints', globalByDefault: true },
+      publish: {
+        ...{ services: true, nodes: true, identities: true, ips: true },
+        ...{ clusterConfig: true, heartbeat: false },
+      },
+      intervals: { endpoints: 0, identities: 0, nodes: 0, locks: 0 },
+      ...{ ...runtime, kubernetes, backend },
+      gate: new TurnGate({ clock, nextTurn: queueMicrotask }),
+      ...{ onFailure: () => {}, onAction: () => {} },
+      onReject: ({ reason, field, at }) => void this.rejected.push(`${at}: ${reason} ${field}`),
+      ...change,
+    });
+    const ended = new AbortController();
+    const running = all.map((duty) => duty.run(ended.signal));
+    return async () => {
+      ended.abort();
+      await settle();
+      await Promise.all(running);
+      await kubernetes.close();
+      await backend.close({ keepLeases: true });
+    };
+  }
+
+  /** The keys below a prefix, and their values. */
+  published(prefix: string): ReadonlyMap<string, Uint8Array> {
+    return new Map(this.server.range(prefixRange(prefix)).kvs.map(({ key, value }) => [key, value]));
+  }
+
+  #objects(yaml: string): readonly { readonly user: ApiUser; readonly object: Manifest }[] {
+    return parseAllDocuments(yaml).map((document) => {
+      const object = document.toJS() as Manifest;
+      const type = CLUSTER_TYPES.find(({ kind }) => kind === object.kind);
+      if (type === undefined) throw new Error(object.kind);
+      const namespace = type.namespaced ? object.metadata.namespace : undefined;
+      return { user: new ApiUser(this.#transport, type, namespace), object };
+    });
+  }
+}
