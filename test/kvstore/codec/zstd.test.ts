@@ -96,70 +96,73 @@ describe.each(DECODERS)('a zstd frame, decompressed by %s,', (_name, one) => {
   });
 });
 
-describe.each(DECODERS)('a value, decompressed by %s, is rejected as invalid-zstd or too-large', (name, one) => {
-  beforeEach(() => {
-    decoder = one;
-  });
+describe.each(DECODERS)(
+  'a value, decompressed by %s, is rejected as invalid-zstd or too-large',
+  (name, one) => {
+    beforeEach(() => {
+      decoder = one;
+    });
 
-  const frame = zstdProgram([], content(1000));
-  const hex = (...bytes: number[]): Buffer => Buffer.from([...MAGIC, ...bytes]);
+    const frame = zstdProgram([], content(1000));
+    const hex = (...bytes: number[]): Buffer => Buffer.from([...MAGIC, ...bytes]);
 
-  it.each<[string, Uint8Array]>([
-    ['is not a zstd frame', new Uint8Array()],
-    ['is not a zstd frame', Buffer.from('{"cluster":"c"}')],
-    ['is not a zstd frame', Buffer.from([0x50, 0x2a, 0x4d, 0x18, 0, 0, 0, 0])],
-    ['has more than one frame', Buffer.concat([frame, frame])],
-    ['has more than one frame', Buffer.concat([frame, Buffer.from([0])])],
-    ['ends in a block', frame.subarray(0, -1)],
-    ['ends before its last block', hex(0x20, 1)],
-    ['ends in its header', hex(0xa0, 1)],
-    ['needs a dictionary', hex(0x21, 7, 1, 1, 0, 0)],
-    ['has a reserved bit set', hex(0x28, 1, 9, 0, 0, 0)],
-    ['has a block of a reserved type', hex(0x20, 1, 7, 0, 0)],
-    ['larger than its window', hex(0x20, 1, 0x11, 0, 0, 1, 2)],
-    ['has less content than it declares', hex(0x20, 2, 0x09, 0, 0, 1)],
-  ])('%s', (why, value) => {
-    expect(outcomeOf(value)).toContain(why);
-  });
+    it.each<[string, Uint8Array]>([
+      ['is not a zstd frame', new Uint8Array()],
+      ['is not a zstd frame', Buffer.from('{"cluster":"c"}')],
+      ['is not a zstd frame', Buffer.from([0x50, 0x2a, 0x4d, 0x18, 0, 0, 0, 0])],
+      ['has more than one frame', Buffer.concat([frame, frame])],
+      ['has more than one frame', Buffer.concat([frame, Buffer.from([0])])],
+      ['ends in a block', frame.subarray(0, -1)],
+      ['ends before its last block', hex(0x20, 1)],
+      ['ends in its header', hex(0xa0, 1)],
+      ['needs a dictionary', hex(0x21, 7, 1, 1, 0, 0)],
+      ['has a reserved bit set', hex(0x28, 1, 9, 0, 0, 0)],
+      ['has a block of a reserved type', hex(0x20, 1, 7, 0, 0)],
+      ['larger than its window', hex(0x20, 1, 0x11, 0, 0, 1, 2)],
+      ['has less content than it declares', hex(0x20, 2, 0x09, 0, 0, 1)],
+    ])('%s', (why, value) => {
+      expect(outcomeOf(value)).toContain(why);
+    });
 
-  it('if its content differs from the header', () => {
-    const broken = Buffer.from(frame);
-    broken.fill(0xff, 20, 60);
-    expect(decompress(broken)).toMatchObject({ ok: false, rejection: { reason: 'invalid-zstd' } });
-    // A compressed block of 3 literals, in a frame that declares 5 bytes.
-    const three = hex(0x20, 5, 0x2d, 0, 0, 0x18, 1, 2, 3, 0);
-    expect(decompress(three)).toMatchObject({ ok: false, rejection: { reason: 'invalid-zstd' } });
-    if (name === 'fzstd') expect(outcomeOf(three)).toContain('has 3 bytes when it is decompressed');
-  });
+    it('if its content differs from the header', () => {
+      const broken = Buffer.from(frame);
+      broken.fill(0xff, 20, 60);
+      expect(decompress(broken)).toMatchObject({ ok: false, rejection: { reason: 'invalid-zstd' } });
+      // A compressed block of 3 literals, in a frame that declares 5 bytes.
+      const three = hex(0x20, 5, 0x2d, 0, 0, 0x18, 1, 2, 3, 0);
+      expect(decompress(three)).toMatchObject({ ok: false, rejection: { reason: 'invalid-zstd' } });
+      if (name === 'fzstd') expect(outcomeOf(three)).toContain('has 3 bytes when it is decompressed');
+    });
 
-  it.each<[string, number, readonly string[]]>([
-    ['1048577 bytes: must have at most 1048576', MIB + 1, [`--stream-size=${MIB + 1}`]],
-    ['more than 1048576 bytes: must have at most 1048576', MIB + 1, ['--no-content-size']],
-    [
-      '134217728 bytes: must have a window of at most 8388608',
-      1000,
-      ['--ultra', '-22', '--long=27', '--no-content-size'],
-    ],
-  ])('%s', (why, size, args) => {
-    const zeros = zstdProgram(args, Buffer.alloc(size));
-    expect(decompress(zeros)).toMatchObject({ ok: false, rejection: { reason: 'too-large' } });
-    expect(outcomeOf(zeros)).toContain(why);
-  });
+    it.each<[string, number, readonly string[]]>([
+      ['1048577 bytes: must have at most 1048576', MIB + 1, [`--stream-size=${MIB + 1}`]],
+      ['more than 1048576 bytes: must have at most 1048576', MIB + 1, ['--no-content-size']],
+      [
+        '134217728 bytes: must have a window of at most 8388608',
+        1000,
+        ['--ultra', '-22', '--long=27', '--no-content-size'],
+      ],
+    ])('%s', (why, size, args) => {
+      const zeros = zstdProgram(args, Buffer.alloc(size));
+      expect(decompress(zeros)).toMatchObject({ ok: false, rejection: { reason: 'too-large' } });
+      expect(outcomeOf(zeros)).toContain(why);
+    });
 
-  it('if it has more than 8 MiB, but not if it has 8 MiB and little repetition', () => {
-    const random = content(MAX_CONTENT);
-    for (let i = 0; i < random.length; i += 16) random[i] = (i * 2_654_435_761) >>> 24;
-    expect(outcomeOf(rawZstdFrame(random))).toBe(`${MAX_CONTENT} bytes`);
-    const more = rawZstdFrame(Buffer.concat([random, Buffer.of(0)]));
-    expect(outcomeOf(more)).toContain(`${MAX_CONTENT + 1} bytes: must have at most ${MAX_CONTENT} bytes`);
-  });
+    it('if it has more than 8 MiB, but not if it has 8 MiB and little repetition', () => {
+      const random = content(MAX_CONTENT);
+      for (let i = 0; i < random.length; i += 16) random[i] = (i * 2_654_435_761) >>> 24;
+      expect(outcomeOf(rawZstdFrame(random))).toBe(`${MAX_CONTENT} bytes`);
+      const more = rawZstdFrame(Buffer.concat([random, Buffer.of(0)]));
+      expect(outcomeOf(more)).toContain(`${MAX_CONTENT + 1} bytes: must have at most ${MAX_CONTENT} bytes`);
+    });
 
-  it('if its blocks are so many and its window so large that moving the window would take seconds', () => {
-    const blocks = Array.from({ length: 5000 }, (_, i) => [i === 4999 ? 1 : 0, 0, 0]).flat();
-    expect(outcomeOf(hex(0x00, 0x68, ...blocks))).toContain('has too many blocks for its window');
-    expect(outcomeOf(hex(0x00, 0x00, ...blocks.slice(-3000)))).toBe('0 bytes');
-  });
-});
+    it('if its blocks are so many and its window so large that moving the window would take seconds', () => {
+      const blocks = Array.from({ length: 5000 }, (_, i) => [i === 4999 ? 1 : 0, 0, 0]).flat();
+      expect(outcomeOf(hex(0x00, 0x68, ...blocks))).toContain('has too many blocks for its window');
+      expect(outcomeOf(hex(0x00, 0x00, ...blocks.slice(-3000)))).toBe('0 bytes');
+    });
+  },
+);
 
 describe('the decoder of Node, from 22.15 on', () => {
   it('gets the limit of the content, and its errors are rejections', () => {

@@ -103,7 +103,7 @@ describe('endpointslices.txtar', () => {
   });
 
   it('an address of another family is left out and counted, because readers would reject the slice', async () => {
-    const cluster = await start({}, namespaceYAML('test') + '---\n' + serviceYAML({ [global]: 'true' }));
+    const cluster = await start({}, `${namespaceYAML('test')}---\n${serviceYAML({ [global]: 'true' })}`);
     const yaml = sliceYAML('10.244.1.1', 8080).replace('"10.244.1.2"', '"fd00::1","::ffff:10.244.1.2"');
     await cluster.apply(yaml);
     await cluster.apply(

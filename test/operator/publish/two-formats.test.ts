@@ -1,0 +1,130 @@
+import fc from 'fast-check';
+import { expect, it } from 'vitest';
+import { readSharedSlice } from '../../../src/k8s/parse-cluster-slice.ts';
+import { parseEndpointSlice } from '../../../src/k8s/parse-endpoint-slice.ts';
+import { parseObject } from '../../../src/k8s/parse-object.ts';
+import { parseService } from '../../../src/k8s/parse-service.ts';
+import {
+  decodeClusterEndpointSlice,
+  encodeClusterEndpointSlice,
+} from '../../../src/kvstore/codec/cluster-endpoint-slice.ts';
+import { decodeClusterService } from '../../../src/kvstore/codec/cluster-service.ts';
+import type { Decoded } from '../../../src/net/fields.ts';
+import { serviceValue } from '../../../src/operator/publish/service-value.ts';
+import type { Backends } from '../../../src/servicecache/backend.ts';
+import { ServiceCache } from '../../../src/servicecache/service-cache.ts';
+
+const ID = { namespace: 'shop', name: 'web' };
+const EAST = { cluster: 'east', clusterID: 2 } as const;
+const OFFERED = { clusterName: EAST.cluster, clusterID: EAST.clusterID };
+
+const maybe = <T>(value: fc.Arbitrary<T>): fc.Arbitrary<T | undefined> =>
+  fc.option(value, { nil: undefined });
+const flag = maybe(fc.boolean());
+const address = {
+  IPv4: fc.integer({ min: 1, max: 5 }).map((n) => `10.0.0.${n}`),
+  IPv6: fc.integer({ min: 1, max: 5 }).map((n) => `fd00::${n}`),
+};
+
+/** An EndpointSlice of the service as an API server sends it. Some addresses are in several slices. */
+const slice = fc.constantFrom('IPv4', 'IPv6').chain((addressType) =>
+  fc.record({
+    metadata: fc.constantFrom('web-1', 'web-2', 'web-3', 'a').map((name) => ({
+      ...{ namespace: ID.namespace, name: `${name}-${addressType}` },
+      labels: { 'kubernetes.io/service-name': ID.name },
+    })),
+    addressType: fc.constant(addressType),
+    endpoints: fc.array(
+      fc.record({
+        addresses: fc.array(address[addressType], { minLength: 1, maxLength: 2 }),
+        conditions: fc.record({ ready: flag, serving: flag, terminating: flag }),
+        hostname: maybe(fc.constantFrom('web-0', 'web-1')),
+        nodeName: maybe(fc.constantFrom('n1', 'n2')),
+        zone: maybe(fc.constantFrom('z1', 'z2')),
+        hints: maybe(fc.constantFrom({ forZones: [{ name: 'z1' }] })),
+      }),
+      { maxLength: 4 },
+    ),
+    ports: fc.uniqueArray(
+      fc.record({
+        name: fc.constantFrom('', 'http', 'dns'),
+        protocol: maybe(fc.constantFrom('TCP', 'UDP')),
+        port: fc.integer({ min: 80, max: 82 }),
+      }),
+      { selector: ({ name }) => name, maxLength: 3 },
+    ),
+  }),
+);
+
+const slices = fc.uniqueArray(slice, { selector: ({ metadata }) => metadata.name, maxLength: 4 });
+
+const service = parseService({
+  metadata: { ...ID, annotations: { 'service.cilium.io/global': 'true' } },
+  spec: { type: 'ClusterIP', clusterIP: '172.16.0.1', ports: [{ name: 'http', port: 80 }] },
+}).value;
+
+function accepted<T>(decoded: Decoded<T>): T {
+  if (!decoded.ok) throw new Error(decoded.rejection.message);
+  expect(decoded.dropped ?? []).toEqual([]);
+  return decoded.value;
+}
+
+function cacheOf(clusterName: string): ServiceCache {
+  const cache = new ServiceCache({ clusterName });
+  cache.updateService(service ?? expect.fail());
+  cache.markSynced();
+  return cache;
+}
+
+const backendsOf = (cache: ServiceCache): Backends => cache.get(ID)?.endpoints.backends ?? expect.fail();
+
+/** What both formats say of the backends that accept new connections: ports and hostname by address. */
+function commonOf(backends: Backends): unknown {
+  return [...backends.values()]
+    .filter(({ state }) => state === 'active')
+    .map(({ address: at, hostname, cluster, ports }) => ({
+      ...{ at, hostname, cluster },
+      ports: [...ports].map(([name, { port, protocol }]) => [name, port, protocol]).sort(),
+    }))
+    .sort((a, b) => (a.at < b.at ? -1 : 1));
+}
+
+it('a cluster has the same backends in both formats, except for what services/v1 cannot express', () => {
+  let [compared, more] = [0, 0];
+  fc.assert(
+    fc.property(slices, (objects) => {
+      const writer = cacheOf(EAST.cluster);
+      for (const object of objects)
+        writer.updateEndpoints(parseEndpointSlice(object).value ?? expect.fail('an invalid slice'));
+      const value = serviceValue(service ?? expect.fail(), backendsOf(writer), OFFERED, '1.17');
+      const first = cacheOf('west');
+      const key = { cluster: EAST.cluster, ...ID };
+      first.mergeExternalServiceUpdate(accepted(decodeClusterService(key, value ?? expect.fail(), 'v1')));
+
+      const second = cacheOf('west');
+      for (const object of objects) {
+        const { value: shared, rejections } = parseObject('EndpointSlice', object, {}, readSharedSlice);
+        expect(rejections).toEqual([]);
+        const named = { ...EAST, ...(shared ?? expect.fail('an invalid slice')) };
+        const decoded = decodeClusterEndpointSlice(named, encodeClusterEndpointSlice(named), 'v2');
+        expect(second.mergeExternalSliceUpdate(accepted(decoded))).toBe('applied');
+      }
+
+      expect(commonOf(backendsOf(second))).toEqual(commonOf(backendsOf(first)));
+      // services/v1 has no conditions, nodes and zones: only active backends, without both.
+      for (const { state, nodeName, zone, forZones } of backendsOf(first).values())
+        expect([state, nodeName, zone, forZones.size]).toEqual(['active', '', '', 0]);
+      for (const [at, { cluster, ...backend }] of backendsOf(second)) {
+        const { cluster: _, ...written } = backendsOf(writer).get(at) ?? expect.fail(at);
+        expect(JSON.stringify(backend)).toBe(JSON.stringify(written));
+        expect(cluster).toBe(EAST.cluster);
+      }
+      expect(backendsOf(second).size).toBe(backendsOf(writer).size);
+      compared += backendsOf(first).size;
+      more += backendsOf(second).size - backendsOf(first).size;
+    }),
+  );
+  // Both kinds of backends were compared.
+  expect(compared).toBeGreaterThan(100);
+  expect(more).toBeGreaterThan(10);
+});
