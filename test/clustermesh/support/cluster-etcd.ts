@@ -48,11 +48,11 @@ export class ClusterEtcd {
     return `http://127.0.0.1:${this.#link.port}`;
   }
 
-  /** Writes a key, or deletes it if `value` is undefined. */
+  /** Writes a key, or deletes it if `value` is undefined. A value that is neither text nor bytes is written as JSON. */
   async write(key: string, value: unknown): Promise<void> {
-    const text = typeof value === 'string' ? value : JSON.stringify(value);
-    if (text === undefined) await this.#writer.delete(key);
-    else await this.#writer.update(key, bytesOfText(text));
+    if (value === undefined) return void (await this.#writer.delete(key));
+    const text = (): string => (typeof value === 'string' ? value : JSON.stringify(value));
+    await this.#writer.update(key, value instanceof Uint8Array ? value : bytesOfText(text()));
   }
 
   /** Writes the configuration with this id. */

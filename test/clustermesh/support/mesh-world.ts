@@ -209,13 +209,17 @@ export interface SliceWriter {
   readonly name: string;
 }
 
-/** An endpoint slice of a service with these backends, as a cluster shares it. */
-export function writeSlice(
-  server: MemoryServer,
+/** Writes an endpoint slice of a service with these backends, as a cluster shares it. */
+export function writeSlice(server: MemoryServer, slice: SliceWriter, backends: readonly string[]): void {
+  write(server, endpointSliceKey(slice.cluster, 'ns', slice.name), sliceValue(slice, backends));
+}
+
+/** Returns the value of an endpoint slice of a service with these backends. */
+export function sliceValue(
   { cluster, clusterID, service, name }: SliceWriter,
   backends: readonly string[],
-): void {
-  const value = encodeClusterEndpointSlice({
+): Uint8Array {
+  return encodeClusterEndpointSlice({
     ...{ cluster, clusterID, namespace: 'ns', name, addressType: 'IPv4' },
     labels: new Map([[SERVICE_NAME_LABEL, service]]),
     annotations: new Map(),
@@ -227,7 +231,6 @@ export function writeSlice(
     })),
     ports: [{ name: 'http', port: 80, protocol: 6 }],
   });
-  write(server, endpointSliceKey(cluster, 'ns', name), value);
 }
 
 /** The canaries that say that these resources are complete. */

@@ -1,4 +1,4 @@
-import zlib from 'node:zlib';
+import { createRequire } from 'node:module';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { decompressZstd } from '../../../src/kvstore/codec/zstd.ts';
 import { MAX_CONTENT, rawZstdFrame, readZstdFrame } from '../../../src/kvstore/codec/zstd-frame.ts';
@@ -17,7 +17,7 @@ const {
 }: {
   zstdDecompressSync?: Decoder;
   zstdCompressSync?: (content: Uint8Array, options?: object) => Uint8Array;
-} = zlib;
+} = createRequire(import.meta.url)('node:zlib');
 
 /** The decoders that this version of Node can use, by name. Null selects the package. */
 const DECODERS: readonly (readonly [name: string, decoder: Decoder])[] = [

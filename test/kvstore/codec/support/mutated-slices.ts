@@ -50,7 +50,7 @@ function originals(): { readonly messages: readonly Buffer[]; readonly frames: r
   const large = messageOf(1000);
   frames.push(
     zstdProgram([], large),
-    rawZstdFrame(messages[2] ?? large),
+    Buffer.from(rawZstdFrame(messages[2] ?? large)),
     zstdProgram([], Buffer.alloc(5000)),
   );
   return { messages, frames };
@@ -154,7 +154,7 @@ export async function decodeMutatedSlices(count: number, seed: number): Promise<
     const dropped = decoded.ok ? (decoded.dropped ?? []) : [];
     const isKnown = decoded.ok || REASONS.has(outcome);
     if (!isKnown || !dropped.every(({ reason }) => DROPPED.has(reason)) || endpointSliceSize(value) < 0)
-      expect.fail(`${outcome} of ${value.toString('hex')}, seed ${seed}`);
+      expect.fail(`${outcome} of ${Buffer.from(value).toString('hex')}, seed ${seed}`);
     if (i % 100 < 2) checkAgain(decoded, value);
   }
   return { outcomes, mostBytes, keptBytes: (await bytesInUse()) - start };
