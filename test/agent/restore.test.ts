@@ -14,6 +14,7 @@ import { systemClock } from '../../src/base/system-clock.ts';
 import { TurnGate } from '../../src/base/turn-gate.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
 import { NodeManager } from '../../src/nodemanager/node-manager.ts';
+import { encodeClusterEndpointSlice } from '../../src/kvstore/codec/cluster-endpoint-slice.ts';
 import { createLog } from '../../src/process/log.ts';
 import { ServiceCache } from '../../src/servicecache/service-cache.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
@@ -268,6 +269,66 @@ describe('an agent that is restarted', () => {
     expect(agent.ipcache.lookup('10.1.0.1')).toMatchObject({ source: 'restored' });
     await agent.stop();
     await started;
+  });
+
+  describe('with endpoint slices of a remote cluster', () => {
+    const slice = (name: string, addresses: readonly string[], terminating = false): TestKey => [
+      'baltic',
+      `cilium/state/endpointslices/v1/baltic/shop/${name}`,
+      encodeClusterEndpointSlice({
+        ...{ cluster: 'baltic', clusterID: 2, namespace: 'shop', name, addressType: 'IPv4' },
+        labels: new Map([['kubernetes.io/service-name', 'cart']]),
+        annotations: new Map(),
+        endpoints: addresses.map((address) => ({
+          ...{ addresses: [address], conditions: { ready: !terminating, serving: true, terminating } },
+          ...{ nodeName: 'n1', zone: 'z1', forZones: ['z1'], deprecatedTopology: new Map() },
+        })),
+        ports: [{ name: 'http', port: 8080, protocol: 6 }],
+      }),
+    ];
+    const only: TestKey = [
+      'baltic',
+      'cilium/cluster-config/baltic',
+      { id: 2, capabilities: { endpointSlicesExportMode: 'endpointslices-only' } },
+    ];
+    const sliced = [only, slice('cart-a', ['10.2.0.1', '10.2.0.2']), slice('cart-b', ['10.2.0.3'], true)];
+
+    async function backendsOf(agent: Agent): Promise<readonly unknown[]> {
+      const { backends } = (await ask(agent, '/v1/services/shop/cart')) as { readonly backends: unknown[] };
+      return backends;
+    }
+
+    it('keeps their backends while the cluster is unreachable, with zones and states', async () => {
+      const stateDir = temporaryFolder({});
+      const first = await startAgent([...OWN, ...sliced], CART, { stateDir });
+      const known = await backendsOf(first.agent);
+      expect(known).toMatchObject([
+        { address: '10.2.0.1', cluster: 'baltic', nodeName: 'n1', zone: 'z1' },
+        { address: '10.2.0.2', cluster: 'baltic' },
+        { address: '10.2.0.3', cluster: 'baltic', state: 'terminating' },
+      ]);
+      await first.agent.stop();
+      const { agent } = await startAgent(OWN, CART, { stateDir, clustermeshConfig: unreachable() });
+      expect(await backendsOf(agent)).toEqual(known);
+      expect(agent.services.explain({ namespace: 'shop', name: 'cart' })?.origins).toEqual([
+        { cluster: 'baltic', slice: 'cart-a', backends: 2 },
+        { cluster: 'baltic', slice: 'cart-b', backends: 1 },
+      ]);
+    });
+
+    it.each<[string, readonly TestKey[], readonly object[]]>([
+      ['without a slice', sliced.slice(0, 2), [{ address: '10.2.0.1' }, { address: '10.2.0.2' }]],
+      ['with services/v1', [config('baltic', 2), offer('baltic')], [{ address: '10.2.0.1' }]],
+      ['without services', [config('baltic', 2)], []],
+    ])('releases what a cluster that returns %s no longer has', async (_how, returned, expected) => {
+      const stateDir = temporaryFolder({});
+      await (await startAgent([...OWN, ...sliced], CART, { stateDir })).agent.stop();
+      const { agent } = await startAgent([...OWN, ...returned], CART, { stateDir });
+      await expect.poll(() => agent.status().checkpoint?.restored).toEqual([]);
+      const backends = await backendsOf(agent);
+      expect(backends).toMatchObject(expected);
+      expect(backends).toHaveLength(expected.length);
+    });
   });
 
   it('releases the restored state of a cluster that is no longer in the mesh', async () => {

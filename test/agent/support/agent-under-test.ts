@@ -8,7 +8,7 @@ import { type StateDocument, stateDocument } from '../../../src/client/state-doc
 import { createLog } from '../../../src/process/log.ts';
 import { temporaryFolder } from './temporary-folder.ts';
 
-/** A key of a recording; a value that is not text is written as JSON. */
+/** A key of a recording; a value that is neither text nor bytes is written as JSON. */
 export type TestKey = readonly [store: string, key: string, value: unknown];
 
 /** An agent of cluster `own` in a mesh of these keys and manifests, synced; stopped when the test ends. */
@@ -46,9 +46,11 @@ export async function startAgent(
   options: Partial<AgentOptions> = {},
   clock: Clock = systemClock,
 ): Promise<AgentUnderTest> {
-  const lines = keys.map(([store, key, value]) =>
-    JSON.stringify({ store, key, value: typeof value === 'string' ? value : JSON.stringify(value) }),
-  );
+  const recorded = (value: unknown): object =>
+    value instanceof Uint8Array
+      ? { value64: Buffer.from(value).toString('base64') }
+      : { value: typeof value === 'string' ? value : JSON.stringify(value) };
+  const lines = keys.map(([store, key, value]) => JSON.stringify({ store, key, ...recorded(value) }));
   const folder = temporaryFolder({ 'mesh.jsonl': lines.join('\n'), 'all.yaml': manifests });
   const inputs = { load: [join(folder, 'mesh.jsonl')], manifests: [join(folder, 'all.yaml')] };
   const logged: string[] = [];
