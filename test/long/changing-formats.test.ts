@@ -7,10 +7,13 @@ const { FORMATS_SEED = Math.floor(Math.random() * 2 ** 31), FORMATS_CYCLES = 100
 const SEED = Number(FORMATS_SEED);
 const CYCLES = Number(FORMATS_CYCLES);
 
-it(`${CYCLES} faults while a cluster changes the formats of its services: no backend is lost or invented`, async () => {
+it.each([
+  'nothing',
+  'kvstoremesh',
+] as const)(`${CYCLES} faults while a cluster behind %s changes the formats of its services: no backend is lost or invented`, async (through) => {
   const say = (line: string): void => void process.stdout.write(`${line}\n`);
   say(`seed ${SEED}`);
-  const world = await ChangingFormats.start(seededRandom(SEED));
+  const world = await ChangingFormats.start(seededRandom(SEED), through);
   try {
     for (let cycle = 1; cycle <= CYCLES; cycle++) {
       const begun = Date.now();

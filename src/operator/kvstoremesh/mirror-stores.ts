@@ -4,6 +4,7 @@ import { sleep } from '../../base/sleep.ts';
 import { interruptible, Supervisor } from '../../base/supervisor.ts';
 import { type FollowEnd, type FollowRequest, ResourceStores } from '../../clustermesh/resource-stores.ts';
 import {
+  type ClusterCapabilities,
   type ClusterConfig,
   decodeClusterConfig,
   encodeClusterConfig,
@@ -56,6 +57,8 @@ export class MirrorStores extends ResourceStores {
   readonly #closing = new AbortController();
   /** The id in the local configuration; 0 if there is none. */
   #id = 0;
+  /** The capabilities in the local configuration; undefined if there is none. */
+  #capabilities: ClusterCapabilities | undefined;
   #inherited: Promise<void> = Promise.resolve();
   #isLeaving = false;
   /** Set while the mirrors write. */
@@ -121,8 +124,10 @@ export class MirrorStores extends ResourceStores {
     await until(this.#inherited, signal);
     // Keys of another id belong to another cluster (OPERATOR 47).
     if (this.#id !== 0 && config.id !== 0 && this.#id !== config.id) await this.#clear(signal);
+    await this.#clearAdded(config, signal);
     if (signal.aborted) return;
     this.#id = config.id;
+    this.#capabilities = config.capabilities;
     this.#write();
     this.skipped = new Set(
       MESH_RESOURCES.filter((resource) => !exportsResource(resource, config.capabilities)),
@@ -131,6 +136,24 @@ export class MirrorStores extends ResourceStores {
     const capabilities = { ...copied, syncedCanaries: true, cached: true };
     this.#config.upsert(this.#options.cluster, encodeClusterConfig({ id: config.id, capabilities }));
     await until(this.#config.markSynced(), signal);
+  }
+
+  /**
+   * Deletes the canary of each resource that the cluster exports from now on. It was written when the cluster did not export the
+   * resource, and readers would take the empty copy for complete as soon as the configuration names the resource.
+   */
+  async #clearAdded({ capabilities: next }: ClusterConfig, signal: AbortSignal): Promise<void> {
+    const known = this.#capabilities;
+    if (known === undefined) return;
+    const added = [...this.#mirrors].filter(
+      ([resource]) => exportsResource(resource, next) && !exportsResource(resource, known),
+    );
+    if (added.length === 0 || signal.aborted) return;
+    await this.#stopWriting();
+    await this.#clearMirrors(
+      added.map(([, mirror]) => mirror),
+      signal,
+    );
   }
 
   /**
@@ -179,6 +202,7 @@ export class MirrorStores extends ResourceStores {
     this.#config.delete(this.#options.cluster);
     await until(this.#config.markSynced(), signal);
     this.#id = 0;
+    this.#capabilities = undefined;
   }
 
   /** Retries until it has succeeded or the signal fires. */
@@ -186,8 +210,13 @@ export class MirrorStores extends ResourceStores {
     await this.#withdrawConfig(signal);
     if (signal.aborted) return;
     await this.#stopWriting();
+    await this.#clearMirrors([...this.#mirrors.values()], signal);
+  }
+
+  /** Clears mirrors that do not run. Retries until it has succeeded or the signal fires. */
+  async #clearMirrors(mirrors: readonly Mirror[], signal: AbortSignal): Promise<void> {
     const clear = async (left: AbortSignal): Promise<void> => {
-      for (const mirror of this.#mirrors.values()) await mirror.clear(left);
+      for (const mirror of mirrors) await mirror.clear(left);
     };
     await this.#tasks.runWithRestart('clear', clear, { signal, backoff: BACKOFF });
   }
@@ -226,6 +255,7 @@ export class MirrorStores extends ResourceStores {
       return await this.#clear(signal);
     }
     this.#id = config.value.id;
+    this.#capabilities = config.value.capabilities;
     const inherited = await Promise.all([...this.#mirrors.values()].map((mirror) => mirror.inherit(signal)));
     // The configuration must not outlive the keys, because readers believe deletes while it exists.
     await until(Promise.all(inherited.map(({ flushed }) => flushed)), signal);

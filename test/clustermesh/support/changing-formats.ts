@@ -9,10 +9,12 @@ import {
   syncedKey,
 } from '../../../src/kvstore/codec/keys.ts';
 import { EtcdBackend } from '../../../src/kvstore/etcd/etcd-backend.ts';
+import { KvstoreMesh } from '../../../src/operator/kvstoremesh/kvstore-mesh.ts';
 import { until } from '../../base/support/until.ts';
 import { pick } from '../../kvstore/chaos/support/seeded-random.ts';
+import { type EtcdProcess, startEtcd } from '../../kvstore/etcd/support/etcd-process.ts';
 import { ClusterEtcd } from './cluster-etcd.ts';
-import { Agent, sliceValue } from './mesh-world.ts';
+import { Agent, OWN, sliceValue } from './mesh-world.ts';
 
 const ID = 1;
 const SERVICES: readonly string[] = ['s0', 's1'];
@@ -50,6 +52,8 @@ export class ChangingFormats {
   readonly #random: Random;
   readonly #agents: readonly Agent[];
   readonly #backends: EtcdBackend[] = [];
+  /** The etcd that the agents read, if another process copies the cluster into it. */
+  readonly #copy: { readonly etcd: EtcdProcess; readonly mesh: KvstoreMesh } | undefined;
   #mode: EndpointSlicesExportMode | undefined;
   /** The changing addresses of each service, besides the fixed one. */
   readonly #content = new Map<string, ReadonlySet<string>>(SERVICES.map((name) => [name, new Set()]));
@@ -57,25 +61,32 @@ export class ChangingFormats {
   readonly #problems: string[] = [];
   #figures = { writes: 0, flips: 0, states: 0, lost: 0, phantom: 0 };
 
-  private constructor(etcd: ClusterEtcd, random: Random) {
+  private constructor(etcd: ClusterEtcd, random: Random, local: EtcdProcess | undefined) {
     this.#etcd = etcd;
     this.#random = random;
+    if (local !== undefined) {
+      const runtime = { clusterName: OWN, clusterID: 9, clock: systemClock, random };
+      const mesh = new KvstoreMesh({ ...runtime, local: this.#connect(local.url) });
+      this.#copy = { etcd: local, mesh };
+    }
     this.#agents = (['auto', 'slices'] as const).map(
       (serviceV2) => new Agent(systemClock, (options) => new ClusterMesh({ ...options, serviceV2 })),
     );
   }
 
-  static async start(random: Random): Promise<ChangingFormats> {
-    const world = new ChangingFormats(await ClusterEtcd.start('a', ID), random);
+  /**
+   * Starts a cluster that exports `services/v1`, and the agents.
+   *
+   * @param through `kvstoremesh`: the agents read a copy of the cluster in another etcd
+   */
+  static async start(random: Random, through: 'nothing' | 'kvstoremesh' = 'nothing'): Promise<ChangingFormats> {
+    const etcd = await ClusterEtcd.start('a', ID);
+    const [local] = through === 'kvstoremesh' ? await startEtcd() : [];
+    const world = new ChangingFormats(etcd, random, local);
     for (const name of SERVICES) await world.#change(name);
-    for (const agent of world.#agents) {
-      const connect = (): EtcdBackend => {
-        const backend = new EtcdBackend({ endpoints: [world.#etcd.url] });
-        world.#backends.push(backend);
-        return backend;
-      };
-      await agent.mesh.add('a', connect);
-    }
+    void world.#copy?.mesh.add('a', () => world.#connect(etcd.url));
+    for (const agent of world.#agents)
+      await agent.mesh.add('a', () => world.#connect(local?.url ?? etcd.url));
     await world.#agree();
     for (const agent of world.#agents) agent.services.subscribe({ onEvents: () => world.#check(agent) });
     return world;
@@ -111,8 +122,16 @@ export class ChangingFormats {
 
   async close(): Promise<void> {
     for (const agent of this.#agents) await agent.stop();
+    await this.#copy?.mesh.stop();
     for (const backend of this.#backends) await backend.close();
+    await this.#copy?.etcd.dispose();
     await this.#etcd.dispose();
+  }
+
+  #connect(url: string): EtcdBackend {
+    const backend = new EtcdBackend({ endpoints: [url] });
+    this.#backends.push(backend);
+    return backend;
   }
 
   /** Changes the mode in the order of a cluster: new keys, their canary, the configuration, and then the old ones go. */

@@ -188,6 +188,35 @@ describe('the copy of a cluster', () => {
     expect(written).toContain(CONFIG);
   });
 
+  it.each(['running', 'restarted'])(
+    'of a process that is %s has no canary of a format that the cluster begins to export (regression: readers lost all backends)',
+    async (process) => {
+      const slices = `${CANARIES}cilium/cache/endpointslices/v1`;
+      const capabilities = { syncedCanaries: true, endpointSlicesExportMode: 'endpointslices-only' };
+      await copy();
+      expect(copied.copy()).toHaveProperty([slices]); // of the empty copy, because readers may wait for it
+      if (process === 'restarted') await copied.restart();
+      const before: boolean[] = [];
+      copied.onWrite((keys) => {
+        if (keys.includes(CONFIG)) before.push(slices in copied.copy());
+      });
+      write(copied.remote, CONFIG, { id: 1, capabilities });
+      if (process === 'restarted') copied.add();
+      await settle(30);
+      expect(copied.copy(CONFIG)[CONFIG]).toContain('endpointslices-only');
+      expect(before.at(-1)).toBe(false);
+      expect(copied.copy()).not.toHaveProperty([slices]);
+      write(copied.remote, 'cilium/state/endpointslices/v1/a/ns/s-1', 'a slice');
+      completeCluster(copied.remote, 'a', ['endpointslices']);
+      await settle(30);
+      expect(copied.copy()).toMatchObject({
+        [slices]: expect.any(String),
+        'cilium/cache/endpointslices/v1/a/ns/s-1': 'a slice',
+        [IP]: expect.any(String),
+      });
+    },
+  );
+
   it('of another id is swept before the new configuration is written', async () => {
     await copy();
     await copied.restart();
