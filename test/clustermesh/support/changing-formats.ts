@@ -79,7 +79,10 @@ export class ChangingFormats {
    *
    * @param through `kvstoremesh`: the agents read a copy of the cluster in another etcd
    */
-  static async start(random: Random, through: 'nothing' | 'kvstoremesh' = 'nothing'): Promise<ChangingFormats> {
+  static async start(
+    random: Random,
+    through: 'nothing' | 'kvstoremesh' = 'nothing',
+  ): Promise<ChangingFormats> {
     const etcd = await ClusterEtcd.start('a', ID);
     const [local] = through === 'kvstoremesh' ? await startEtcd() : [];
     const world = new ChangingFormats(etcd, random, local);
@@ -225,7 +228,11 @@ export class ChangingFormats {
       return found.size === expected.length && expected.every((address) => found.has(address));
     });
     if (isSame && status?.state === 'ready') return '';
-    const found = SERVICES.map((name) => [name, [...addressesOf(agent, name)], [...(this.#content.get(name) ?? [])]]);
+    const found = SERVICES.map((name) => [
+      name,
+      [...addressesOf(agent, name)],
+      [...(this.#content.get(name) ?? [])],
+    ]);
     return JSON.stringify({ found, status });
   }
 }
