@@ -42,6 +42,11 @@ export const BENCHES: Readonly<Record<string, Bench>> = {
     summary: 'listing and watching a real etcd, stage by stage; --n keys (100,000)',
     run: async (options) => (await import('./kvstore.ts')).benchKvstore(options),
   },
+  sync: {
+    summary:
+      "a cluster in a real etcd into an IPCache beside a plain Node program and etcd's Go client: list, watch, resync; --n IPs (300,000)",
+    run: async (options) => (await import('./sync.ts')).benchSync(options),
+  },
   api: {
     summary:
       'the API: 50 monitors, 1,000 requests/s and 10,000 changes/s at a time, pages; --n prefixes (1,000,000)',

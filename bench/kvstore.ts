@@ -4,25 +4,20 @@ import { RejectionLog } from '../src/base/rejection.ts';
 import { systemClock } from '../src/base/system-clock.ts';
 import { ipObserver } from '../src/clustermesh/observers.ts';
 import { IPCache } from '../src/ipcache/ipcache.ts';
-import { decodeIPIdentityPair, encodeIPIdentityPair } from '../src/kvstore/codec/ip-identity-pair.ts';
+import { decodeIPIdentityPair } from '../src/kvstore/codec/ip-identity-pair.ts';
 import { prefixRange } from '../src/kvstore/codec/key-range.ts';
-import { ipKey, resourcePrefix } from '../src/kvstore/codec/keys.ts';
 import { EtcdBackend } from '../src/kvstore/etcd/etcd-backend.ts';
 import { EtcdTransport } from '../src/kvstore/etcd/etcd-transport.ts';
 import { KvstoreClient } from '../src/kvstore/kvstore-client.ts';
 import type { KvstoreBackend } from '../src/kvstore/session/backend.ts';
-import {
-  NO_LEASE,
-  type Transport,
-  type WatchObserver,
-  type WriteOperation,
-} from '../src/kvstore/session/transport.ts';
+import type { Transport, WatchObserver } from '../src/kvstore/session/transport.ts';
 import { type StoreObserver, WatchStore } from '../src/kvstore/stores/watch-store.ts';
 import { PageSize } from '../src/kvstore/watch/page-size.ts';
 import { listPages } from '../src/kvstore/watch/paged-list.ts';
 import { WATCH_LIMITS } from '../src/kvstore/watch/watch-limits.ts';
 import { RESERVED_IDENTITIES } from '../src/model/numeric-identity.ts';
 import { startEtcd } from '../test/kvstore/etcd/support/etcd-process.ts';
+import { IP_PREFIX, writeIPs } from './sync/keys.ts';
 
 /** One way to read everything, and its cost. */
 export interface KvstoreBenchRow {
@@ -43,44 +38,6 @@ export interface KvstoreBenchReport {
   readonly keys: number;
   readonly events: number;
   readonly rows: readonly KvstoreBenchRow[];
-}
-
-const PREFIX = resourcePrefix('ip', '');
-const TXN_KEYS = 128; // maximum of etcd for one transaction
-const WRITERS = 8;
-
-function entry(i: number, round: number): WriteOperation {
-  const key = `10.${(i >> 16) & 255}.${(i >> 8) & 255}.${i & 255}`;
-  const value = encodeIPIdentityPair({
-    key,
-    identity: 65_536 + 256 + ((i + round) % 5000),
-    hostIP: `192.168.${Math.floor(i / 110) >> 8}.${Math.floor(i / 110) & 255}`, // 110 pods a node
-    encryptKey: 0,
-    k8s: {
-      namespace: `namespace-${i % 50}`,
-      podName: `workload-${i % 977}-${i.toString(36)}`,
-      namedPorts: new Map([
-        ['http', { port: 8080, protocol: 6 }],
-        ['metrics', { port: 9100, protocol: 6 }],
-      ]),
-    },
-  });
-  return { op: 'put', key: ipKey(key), value, lease: NO_LEASE };
-}
-
-/** Writes keys 0 … count - 1, in transactions, by several writers at once. */
-async function write(transport: EtcdTransport, count: number, round: number): Promise<void> {
-  let next = 0;
-  const writer = async (): Promise<void> => {
-    while (next < count) {
-      const from = next;
-      next += TXN_KEYS;
-      const size = Math.min(TXN_KEYS, count - from);
-      const writes = Array.from({ length: size }, (_, i) => entry(from + i, round));
-      await transport.txn({ compare: [], writes }, { deadlineMs: 60_000 });
-    }
-  };
-  await Promise.all(Array.from({ length: WRITERS }, writer));
 }
 
 const millis = (histogram: IntervalHistogram, percentile: number): number =>
@@ -118,7 +75,7 @@ type Reader = (backend: KvstoreBackend, enough: number) => Promise<number>;
 
 const viaDriver: Reader = async (backend, enough) => {
   let items = 0;
-  for await (const batch of backend.watch(PREFIX)) {
+  for await (const batch of backend.watch(IP_PREFIX)) {
     items += batch.length;
     if (items >= enough) break;
   }
@@ -142,7 +99,7 @@ async function viaStore<T>(
     },
   };
   const store = new WatchStore<T>({ decode, observer: counted, rejections: new RejectionLog() });
-  await store.run({ backend, prefix: PREFIX, signal: left.signal });
+  await store.run({ backend, prefix: IP_PREFIX, signal: left.signal });
   return updates;
 }
 
@@ -174,7 +131,7 @@ async function withBackend(url: string, enough: number, read: Reader): Promise<n
 async function listTransport(transport: EtcdTransport): Promise<number> {
   let items = 0;
   for await (const { kvs } of listPages({
-    ...{ prefix: PREFIX, range: prefixRange(PREFIX), revision: 0, clock: systemClock },
+    ...{ prefix: IP_PREFIX, range: prefixRange(IP_PREFIX), revision: 0, clock: systemClock },
     size: new PageSize(WATCH_LIMITS),
     read: (request) => transport.range(request),
   })) {
@@ -187,11 +144,11 @@ async function listTransport(transport: EtcdTransport): Promise<number> {
 async function listEtcd3(url: string): Promise<number> {
   const client = new Etcd3({ hosts: url, grpcOptions: { 'grpc.max_receive_message_length': -1 } });
   let items = 0;
-  let from = PREFIX;
+  let from = IP_PREFIX;
   for (;;) {
     const { kvs, more } = await client
       .getAll()
-      .inRange({ start: from, end: `${PREFIX.slice(0, -1)}0` })
+      .inRange({ start: from, end: `${IP_PREFIX.slice(0, -1)}0` })
       .limit(10_000)
       .exec();
     items += kvs.length;
@@ -218,14 +175,14 @@ function followTransport(transport: EtcdTransport, revision: number, enough: num
         resolve(items);
       },
     };
-    const stream = transport.watch({ prefix: PREFIX, startRevision: revision }, observer);
+    const stream = transport.watch({ prefix: IP_PREFIX, startRevision: revision }, observer);
   });
 }
 
 /** The peer: the etcd3 watcher over the same history. */
 async function followEtcd3(url: string, revision: number, enough: number): Promise<number> {
   const client = new Etcd3({ hosts: url, grpcOptions: { 'grpc.max_receive_message_length': -1 } });
-  const watcher = await client.watch().prefix(PREFIX).startRevision(String(revision)).create();
+  const watcher = await client.watch().prefix(IP_PREFIX).startRevision(String(revision)).create();
   const items = await new Promise<number>((resolve) => {
     let seen = 0;
     watcher.on('put', () => {
@@ -242,10 +199,10 @@ async function followEtcd3(url: string, revision: number, enough: number): Promi
  * Returns the revision before.
  */
 async function history(transport: EtcdTransport, events: number, keys: number): Promise<number> {
-  const { header } = await transport.range({ start: PREFIX, end: `${PREFIX}\0`, limit: 1 });
+  const { header } = await transport.range({ start: IP_PREFIX, end: `${IP_PREFIX}\0`, limit: 1 });
   for (let written = 0, round = 1; written < events; round++) {
     const count = Math.min(keys, events - written);
-    await write(transport, count, round);
+    await writeIPs(transport, count, round);
     written += count;
   }
   return header.revision + 1;
@@ -306,7 +263,7 @@ export async function benchKvstore(
   const { url } = etcd;
   const transport = new EtcdTransport({ endpoints: [url] }, Math.random);
   try {
-    await write(transport, keys, 0);
+    await writeIPs(transport, keys, 0);
     const rows = [
       await measured('list: transport', () => listTransport(transport)),
       await measured('list: + driver', () => withBackend(url, keys, viaDriver)),

@@ -13,6 +13,7 @@ const ENTRIES = [
   'kubernetes',
   'formats',
   'linux',
+  'testing',
   'index',
 ] as const;
 

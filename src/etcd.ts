@@ -4,8 +4,8 @@
  */
 
 export type { Clock, Random, Timer } from './base/clock.ts';
-export type { LatencyStatus } from './base/delay-counts.ts';
 export type { Failure } from './base/failure.ts';
+export type { LatencyStatus } from './base/latency-histogram.ts';
 export type { RateLimitOptions } from './base/rate-limit.ts';
 export type { Unsubscribe } from './base/subscription.ts';
 export type { SupervisorStatus, TaskStatus } from './base/supervisor.ts';

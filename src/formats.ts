@@ -24,7 +24,7 @@ export {
   encodeIdentity,
   encodeIdentityNumber,
 } from './kvstore/codec/identity.ts';
-export type { IPIdentityPair, PodMetadata } from './kvstore/codec/ip-identity-pair.ts';
+export type { IPIdentityPair } from './kvstore/codec/ip-identity-pair.ts';
 export { decodeIPIdentityPair, encodeIPIdentityPair } from './kvstore/codec/ip-identity-pair.ts';
 export type { KeyLayout, MeshResource, ParsedKey } from './kvstore/codec/keys.ts';
 export {
@@ -46,6 +46,7 @@ export {
 } from './kvstore/codec/keys.ts';
 export type { NodeWriter } from './kvstore/codec/node.ts';
 export { decodeNode, encodeNode } from './kvstore/codec/node.ts';
+export type { PodMetadata } from './kvstore/codec/pod-metadata.ts';
 export type { PortConfiguration } from './kvstore/codec/ports.ts';
 export { decodeTimestamp, encodeTimestamp } from './kvstore/codec/timestamp.ts';
 export type {

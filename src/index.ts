@@ -70,8 +70,9 @@ export type {
   ClusterConfig,
   EndpointSlicesExportMode,
 } from './kvstore/codec/cluster-config.ts';
-export type { IPIdentityPair, PodMetadata } from './kvstore/codec/ip-identity-pair.ts';
+export type { IPIdentityPair } from './kvstore/codec/ip-identity-pair.ts';
 export type { MeshResource } from './kvstore/codec/keys.ts';
+export type { PodMetadata } from './kvstore/codec/pod-metadata.ts';
 export type { ValueLimits } from './kvstore/codec/value.ts';
 export { VALUE_LIMITS } from './kvstore/codec/value.ts';
 export type { Collection } from './kvstore/gc/collections.ts';
@@ -109,9 +110,9 @@ export type {
 } from './kvstore/stores/watch-store.ts';
 export { WatchStore } from './kvstore/stores/watch-store.ts';
 export { ClusterNameError } from './model/cluster-name.ts';
+export type { IdentityCache } from './model/identity-cache.ts';
 export type { Label, Labels } from './model/labels.ts';
 export { formatLabels, parseLabels } from './model/labels.ts';
-export type { IdentityCache } from './model/remote-identity-cache.ts';
 export type { Decoded } from './net/fields.ts';
 // ── Engines ────────────────────────────────────────────────────────────────────────────────────────────────
 export * from './nodemanager.ts';

@@ -1,6 +1,6 @@
 /**
- * A Kubernetes API server, as `datapath-cache/kubernetes`: what follows its objects, what these say to the engines, and a
- * server in this process to try both with.
+ * Kubernetes, as `datapath-cache/kubernetes`: clients and reflectors of an API server, and the feed that writes its objects into the
+ * engines.
  */
 
 export type { TurnGateOptions } from './base/turn-gate.ts';
@@ -24,16 +24,6 @@ export type { PrefixMetadata } from './k8s/feed/prefix-metadata.ts';
 export type { FedServices } from './k8s/feed/service-readers.ts';
 export type { KubernetesClientOptions, KubernetesClientStatus } from './k8s/kubernetes-client.ts';
 export { KubernetesClient } from './k8s/kubernetes-client.ts';
-export type { ApiHttpServerOptions, ListenAddress } from './k8s/memory/api-http-server.ts';
-export { ApiHttpServer } from './k8s/memory/api-http-server.ts';
-export type { ApiFault, FaultOrder, ServedAnswer, ServedRequest } from './k8s/memory/faults.ts';
-export { Faults } from './k8s/memory/faults.ts';
-export type { MemoryApiServerOptions } from './k8s/memory/memory-api-server.ts';
-export { MemoryApiServer } from './k8s/memory/memory-api-server.ts';
-export { MemoryApiTransport } from './k8s/memory/memory-api-transport.ts';
-export type { ObjectStoreSnapshot } from './k8s/memory/object-store.ts';
-export type { ResourceType } from './k8s/memory/resource-types.ts';
-export { CLUSTER_TYPES } from './k8s/memory/resource-types.ts';
 export type {
   FollowedResource,
   FollowOptions,
@@ -70,9 +60,9 @@ export type { LocalIdentity } from './metadata/local-identities.ts';
 export { LocalIdentities } from './metadata/local-identities.ts';
 export type { MetadataLayerOptions, MetadataLayerStatus } from './metadata/metadata-layer.ts';
 export { MetadataLayer } from './metadata/metadata-layer.ts';
+export type { IdentityCache } from './model/identity-cache.ts';
 export type { LabelFilterOptions, LabelPrefix } from './model/label-filter.ts';
 export { LabelFilter, LabelRuleError } from './model/label-filter.ts';
 export type { Label, Labels } from './model/labels.ts';
-export type { IdentityCache } from './model/remote-identity-cache.ts';
 export * from './nodemanager.ts';
 export * from './servicecache.ts';

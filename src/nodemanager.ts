@@ -9,7 +9,7 @@ export type {
   Map as ImmutableMap,
   ValueObject as ImmutableValue,
 } from 'immutable';
-export type { LatencyStatus } from './base/delay-counts.ts';
+export type { LatencyStatus } from './base/latency-histogram.ts';
 export * from './ipcache.ts';
 export type { ClusterNode, NodeAddress, NodeName } from './model/cluster-node.ts';
 export type { NodeConfiguration } from './nodemanager/address-claims.ts';

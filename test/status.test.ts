@@ -5,6 +5,7 @@ import { OwnCluster } from '../src/clustermesh/own-cluster.ts';
 import { ClusterMesh } from '../src/index.ts';
 import { IPCache } from '../src/ipcache/ipcache.ts';
 import { GarbageCollector } from '../src/kvstore/gc/garbage-collector.ts';
+import { FaultyMemoryBackend } from '../src/kvstore/memory/faulty-memory-backend.ts';
 import { Heartbeat, KvstoreHealth } from '../src/kvstore/session/health.ts';
 import { SharedStore } from '../src/kvstore/stores/shared-store.ts';
 import { SyncStore } from '../src/kvstore/stores/sync-store.ts';
@@ -12,7 +13,6 @@ import { WatchStore } from '../src/kvstore/stores/watch-store.ts';
 import { NodeManager } from '../src/nodemanager/node-manager.ts';
 import { ServiceCache } from '../src/servicecache/service-cache.ts';
 import { ManualClock } from './base/support/manual-clock.ts';
-import { FaultyMemory } from './kvstore/support/faulty-memory.ts';
 import { advance } from './kvstore/support/settle.ts';
 
 /** Paths of what JSON would drop or change: anything but plain objects, arrays, texts, finite numbers, booleans. */
@@ -75,7 +75,7 @@ describe('status() is plain data that survives JSON, even after many failures:',
 
   it('stores and the tasks of a kvstore', async () => {
     const clock = new ManualClock();
-    const backend = new FaultyMemory({ clock, random });
+    const backend = new FaultyMemoryBackend({ clock, random });
     backend.link.down();
     const ended = new AbortController();
     const { signal } = ended;
@@ -113,7 +113,7 @@ describe('status() is plain data that survives JSON, even after many failures:',
   it('the mesh, the own cluster and the folder of configurations', async () => {
     const clock = new ManualClock();
     const ipcache = new IPCache();
-    const backend = new FaultyMemory({ clock, random });
+    const backend = new FaultyMemoryBackend({ clock, random });
     const engines = { ipcache, remoteNodeIdentities: true };
     const own = new OwnCluster({ clusterName: 'own', engines, backend });
     const mesh = new ClusterMesh({ ...engines, clusterName: 'own', clusterID: 1, clock, random });

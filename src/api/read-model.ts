@@ -1,4 +1,4 @@
-import type { LatencyStatus } from '../base/delay-counts.ts';
+import type { LatencyStatus } from '../base/latency-histogram.ts';
 import type { RejectionStatus } from '../base/rejection.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
 import type { Labels } from '../model/labels.ts';

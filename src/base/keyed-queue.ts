@@ -1,8 +1,8 @@
 interface Entry<K, V> {
   readonly key: K;
   value: V;
-  before: Entry<K, V> | undefined;
-  after: Entry<K, V> | undefined;
+  previous: Entry<K, V> | undefined;
+  next: Entry<K, V> | undefined;
 }
 
 /**
@@ -37,10 +37,10 @@ export class KeyedQueue<K, V = undefined> {
       known.value = value;
       return;
     }
-    const entry: Entry<K, V> = { key, value, before: this.#last, after: undefined };
+    const entry: Entry<K, V> = { key, value, previous: this.#last, next: undefined };
     this.#entries.set(key, entry);
     if (this.#last === undefined) this.#first = entry;
-    else this.#last.after = entry;
+    else this.#last.next = entry;
     this.#last = entry;
   }
 
@@ -68,20 +68,20 @@ export class KeyedQueue<K, V = undefined> {
 
   /** Iterates over keys and values in the order of the queue. The loop may delete the current key. */
   *[Symbol.iterator](): Generator<readonly [key: K, value: V], void, void> {
-    for (let entry = this.#first; entry !== undefined; entry = entry.after) yield [entry.key, entry.value];
+    for (let entry = this.#first; entry !== undefined; entry = entry.next) yield [entry.key, entry.value];
   }
 
   /** Iterates over the values in the order of the queue. */
   *values(): Generator<V, void, void> {
-    for (let entry = this.#first; entry !== undefined; entry = entry.after) yield entry.value;
+    for (let entry = this.#first; entry !== undefined; entry = entry.next) yield entry.value;
   }
 
   #remove(entry: Entry<K, V>): void {
-    const { key, before, after } = entry;
+    const { key, previous, next } = entry;
     this.#entries.delete(key);
-    if (before === undefined) this.#first = after;
-    else before.after = after;
-    if (after === undefined) this.#last = before;
-    else after.before = before;
+    if (previous === undefined) this.#first = next;
+    else previous.next = next;
+    if (next === undefined) this.#last = previous;
+    else next.previous = previous;
   }
 }

@@ -38,8 +38,8 @@ export function parsePath(path: string): string {
 }
 
 /** Returns the paths with one more. */
-export function append(path: string, before: readonly string[] = []): readonly string[] {
-  return [...before, parsePath(path)];
+export function append(path: string, previous: readonly string[] = []): readonly string[] {
+  return [...previous, parsePath(path)];
 }
 
 /** Upstream's names of the options of an etcd client (pkg/kvstore/etcd.go, 1.17). */
@@ -50,7 +50,7 @@ const KVSTORE_OPTS: ReadonlyMap<string, keyof RateLimitOptions> = new Map([
 ]);
 
 /** Parses `name=value`, or several separated by commas, in the format of Cilium. If a name is repeated, the last value is used. */
-export function parseKvstoreOpt(text: string, before: RateLimitOptions = {}): RateLimitOptions {
+export function parseKvstoreOpt(text: string, previous: RateLimitOptions = {}): RateLimitOptions {
   const options: { -readonly [K in keyof RateLimitOptions]: number } = {};
   for (const item of text.split(',')) {
     const [name = '', value = ''] = item.split(/=(.*)/s);
@@ -61,7 +61,7 @@ export function parseKvstoreOpt(text: string, before: RateLimitOptions = {}): Ra
       throw new InvalidArgumentError(`${name} must be a number from 1 to 999999999: '${value}'.`);
     options[option] = Number(value);
   }
-  return { ...before, ...options };
+  return { ...previous, ...options };
 }
 
 /** Returns an option with one of several values. */

@@ -178,7 +178,7 @@ export function addQuestionCommands(program: Command, io: CommandIO, run: RunAct
       const { watchChanges } = await import('../client/watch-changes.ts');
       const listing = await load();
       const { output: format, limit } = flags;
-      let before: string | undefined;
+      let previous: string | undefined;
       let isFirst = true;
       const clear = (): void => {
         if (io.stdout.isTTY === true) io.stdout.write(CLEAR_SCREEN);
@@ -204,11 +204,11 @@ export function addQuestionCommands(program: Command, io: CommandIO, run: RunAct
               clear();
               await write(whole);
             });
-            if (text !== undefined && text !== before) {
+            if (text !== undefined && text !== previous) {
               clear();
               await write(text);
             }
-            before = text;
+            previous = text;
           }
         },
         signal,

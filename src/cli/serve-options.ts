@@ -37,8 +37,8 @@ function parseListen(text: string): ListenAddress {
 }
 
 /** Returns the DNS names with one more. */
-function appendHostName(name: string, before: readonly string[] = []): readonly string[] {
-  if (/^[a-z0-9_-]+(\.[a-z0-9_-]+)*\.?$/i.test(name) && name.length <= 254) return [...before, name];
+function appendHostName(name: string, previous: readonly string[] = []): readonly string[] {
+  if (/^[a-z0-9_-]+(\.[a-z0-9_-]+)*\.?$/i.test(name) && name.length <= 254) return [...previous, name];
   throw new InvalidArgumentError('It must be a DNS name without a port, such as agent.example.');
 }
 

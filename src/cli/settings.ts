@@ -44,7 +44,7 @@ function settingOf(attribute: string, same: readonly Option[]): Setting {
     kind: valued === undefined ? 'switch' : several,
     isNegatable: valued !== undefined && same.some(({ negate }) => negate),
     parse: (texts) =>
-      texts.reduce<unknown>((before, text) => valued?.parseArg?.(text, before) ?? text, undefined),
+      texts.reduce<unknown>((previous, text) => valued?.parseArg?.(text, previous) ?? text, undefined),
   };
 }
 

@@ -2,8 +2,8 @@ import { checkArguments, FUNCTION, NUMBER, objectWith, optional, SIGNAL, TEXT } 
 import type { Clock, Random } from '../base/clock.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import type { ClusterConfig } from '../kvstore/codec/cluster-config.ts';
+import type { IdentityCache } from '../model/identity-cache.ts';
 import type { MaxConnectedClusters } from '../model/numeric-identity.ts';
-import type { IdentityCache } from '../model/remote-identity-cache.ts';
 import type { OnClusterChange } from './cluster-changes.ts';
 import { type AddClusterOutcome, ClusterSet } from './cluster-set.ts';
 import { NEW_CLUSTER } from './cluster-state.ts';

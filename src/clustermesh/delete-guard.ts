@@ -77,8 +77,8 @@ export class DeleteGuard {
     const { initialRead, onKeyDeleted } = this.#options;
     const sameStore =
       header.clusterID === initialRead.header.clusterID && header.revision >= requestedRevision;
-    const isSame = (now: KeyValue, before: KeyValue): boolean =>
-      now.createRevision === before.createRevision && equalBytes(now.value, before.value);
+    const isSame = (current: KeyValue, previous: KeyValue): boolean =>
+      current.createRevision === previous.createRevision && equalBytes(current.value, previous.value);
     if (sameStore && kv !== undefined && initialRead.kv !== undefined && isSame(kv, initialRead.kv)) {
       this.#proven = Math.max(this.#proven, header.revision);
     } else {

@@ -11,7 +11,7 @@ import type { ClusterConfig } from '../kvstore/codec/cluster-config.ts';
 import { isServiceResource } from '../kvstore/codec/keys.ts';
 import type { ValueLimits } from '../kvstore/codec/value.ts';
 import type { KeyRead, KvstoreBackend } from '../kvstore/session/backend.ts';
-import { IdentityCache } from '../model/remote-identity-cache.ts';
+import { IdentityCache } from '../model/identity-cache.ts';
 import { stepCluster } from './cluster-machine.ts';
 import type {
   ClusterEffect,
@@ -22,10 +22,10 @@ import type {
 } from './cluster-state.ts';
 import { ClusterView, type RemoteClusterStatus } from './cluster-status.ts';
 import { awaitConfig, followCluster, isReplaced, readHandshake } from './follow-cluster.ts';
-import { WatchStates } from './readings.ts';
 import type { OnReading, ResourceStores, StoreHooks } from './resource-stores.ts';
 import type { RetryPacer } from './retry-pacer.ts';
 import type { SyncProgress } from './sync-deadline.ts';
+import { WatchStates } from './watch-states.ts';
 
 /**
  * Returns a new kvstore client, which the cluster closes. If it throws, the call is retried. If the signal fires, the call is

@@ -5,8 +5,8 @@ import type { StoreObserver } from '../kvstore/stores/watch-store.ts';
 import type { ClusterEndpointSlice } from '../model/cluster-endpoint-slice.ts';
 import type { ClusterNode } from '../model/cluster-node.ts';
 import type { ClusterService } from '../model/cluster-service.ts';
+import type { IdentityCache } from '../model/identity-cache.ts';
 import { type NumericIdentity, RESERVED_IDENTITIES } from '../model/numeric-identity.ts';
-import type { IdentityCache } from '../model/remote-identity-cache.ts';
 import type { Source } from '../model/source.ts';
 import { serviceOfSlice } from '../servicecache/remote-slice.ts';
 import { formatServiceID, type ServiceID } from '../servicecache/service-id.ts';
@@ -85,12 +85,12 @@ export function sliceObserver(
   };
   return {
     onUpdate: (name, slice) => {
-      const before = serviceOf.get(name);
+      const previous = serviceOf.get(name);
       const id = serviceOfSlice(slice);
-      serviceOf.set(name, before?.name === id.name ? before : id);
+      serviceOf.set(name, previous?.name === id.name ? previous : id);
       index?.add(formatServiceID(id), cluster, name);
       services.mergeExternalSliceUpdate(slice);
-      if (before !== undefined && before.name !== id.name) withdraw(name, before);
+      if (previous !== undefined && previous.name !== id.name) withdraw(name, previous);
     },
     onDelete: (name) => {
       const id = serviceOf.get(name);

@@ -3,7 +3,7 @@ import type { Clock, Random } from '../base/clock.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import { systemClock } from '../base/system-clock.ts';
 import type { KvstoreBackend } from '../kvstore/session/backend.ts';
-import type { IdentityCache } from '../model/remote-identity-cache.ts';
+import type { IdentityCache } from '../model/identity-cache.ts';
 import { ClusterChanges, type OnClusterChange } from './cluster-changes.ts';
 import { NEW_CLUSTER } from './cluster-state.ts';
 import type { RemoteClusterStatus } from './cluster-status.ts';

@@ -11,7 +11,7 @@ import {
 } from '../kvstore/codec/keys.ts';
 import type { WatchState } from '../kvstore/session/backend.ts';
 import type { WatchStore, WatchStoreRun, WatchStoreStatus } from '../kvstore/stores/watch-store.ts';
-import type { IdentityCache } from '../model/remote-identity-cache.ts';
+import type { IdentityCache } from '../model/identity-cache.ts';
 
 /** Dependencies that a followed cluster passes to its stores. */
 export interface StoreHooks {

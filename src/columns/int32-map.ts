@@ -123,15 +123,15 @@ export class Int32Map {
   exchange(key: number, value: number): number {
     if (this.#shared) this.#unshare();
     const at = this.#buckets.find(key);
-    const before = this.#buckets.valueAt(at);
-    if (before === EMPTY) return this.#exchangeAbsent(at, key, value);
+    const previous = this.#buckets.valueAt(at);
+    if (previous === EMPTY) return this.#exchangeAbsent(at, key, value);
     if (value !== EMPTY) {
       this.#buckets.words[2 * at + 1] = value;
     } else {
       this.#buckets.close(at);
       this.#size--;
     }
-    return before;
+    return previous;
   }
 
   #unshare(): void {
@@ -142,13 +142,13 @@ export class Int32Map {
 
   /** Sets the value of a key that is not in the new table; `at` is its bucket there. */
   #exchangeAbsent(at: number, key: number, value: number): number {
-    const before = this.#old === undefined ? EMPTY : this.#removeOld(this.#old, key);
-    this.#size += (value === EMPTY ? 0 : 1) - (before === EMPTY ? 0 : 1);
-    if (value === EMPTY) return before;
+    const previous = this.#old === undefined ? EMPTY : this.#removeOld(this.#old, key);
+    this.#size += (value === EMPTY ? 0 : 1) - (previous === EMPTY ? 0 : 1);
+    if (value === EMPTY) return previous;
     this.#buckets.put(at, key, value);
     if (this.#old !== undefined) this.#move(this.#old);
     else if (this.#size > FULL * (this.#buckets.mask + 1)) this.#grow();
-    return before;
+    return previous;
   }
 
   /**
@@ -161,9 +161,9 @@ export class Int32Map {
   }
 
   #removeOld(old: Buckets, key: number): number {
-    const before = this.#getOld(old, key);
-    if (before !== EMPTY) old.put(old.find(key), key, REMOVED);
-    return before;
+    const previous = this.#getOld(old, key);
+    if (previous !== EMPTY) old.put(old.find(key), key, REMOVED);
+    return previous;
   }
 
   #grow(): void {

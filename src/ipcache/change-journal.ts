@@ -1,7 +1,8 @@
 import { assert } from '../base/assert.ts';
 import { copyRegister, formatKey, type PrefixRegister } from '../net/prefix.ts';
 import { netChanges, prefixChange, prefixHash, sameEntry } from './change.ts';
-import type { ClaimSink, KeyImage } from './claims/claim-state.ts';
+import type { ClaimObserver, ClaimSink, KeyImage } from './claims/claim-state.ts';
+import type { HeldClaim } from './row-reader.ts';
 import type { ClaimWriter, IPCacheChange, IPCacheEntry, OwnerChange } from './types.ts';
 
 const NO_CHANGES: IPCacheChange[] = []; // never modified
@@ -10,6 +11,15 @@ const NO_OWNER_CHANGES: readonly OwnerChange[] = [];
 interface PreviousImage {
   readonly key: PrefixRegister;
   readonly image: KeyImage | undefined;
+}
+
+/** A change of a claim in a batch that is not complete. */
+interface HeldBackClaim {
+  readonly key: PrefixRegister;
+  readonly writer: ClaimWriter;
+  readonly before: HeldClaim | undefined;
+  readonly after: HeldClaim | undefined;
+  readonly effect: number;
 }
 
 /** Restores the claims of a key. */
@@ -30,6 +40,9 @@ export class ChangeJournal implements ClaimSink {
   #ownerChanges: OwnerChange[] = [];
   /** Images of keys before each step of a batch, oldest first; undefined outside batches. */
   #previousImages: PreviousImage[] | undefined;
+  /** Observed changes of claims in the current batch, oldest first. */
+  #heldBack: HeldBackClaim[] = [];
+  #observers: readonly ClaimObserver[] = [];
 
   get inBatch(): boolean {
     return this.#previousImages !== undefined;
@@ -69,13 +82,39 @@ export class ChangeJournal implements ClaimSink {
     });
   }
 
+  /** Adds or removes an observer of claims. Returns the function that receives all changes; undefined if nobody observes them. */
+  observe(observer: ClaimObserver, on: boolean): ClaimObserver | undefined {
+    const others = this.#observers.filter((other) => other !== observer);
+    this.#observers = on ? [...others, observer] : others;
+    return this.#observers.length === 0 ? undefined : this.#claimChanged;
+  }
+
+  /** Delivers a change of a claim, or holds it back until the batch is complete, because a batch that throws leaves no trace (I8). */
+  readonly #claimChanged: ClaimObserver = (key, writer, before, after, effect) => {
+    if (this.#previousImages !== undefined)
+      this.#heldBack.push({ key: copyRegister(key), writer, before, after, effect });
+    else for (const observer of this.#observers) observer(key, writer, before, after, effect);
+  };
+
+  #deliverHeldBack(): void {
+    if (this.#heldBack.length === 0) return;
+    const changes = this.#heldBack;
+    this.#heldBack = [];
+    for (const { key, writer, before, after, effect } of changes)
+      for (const observer of this.#observers) observer(key, writer, before, after, effect);
+  }
+
   /** Runs `write` as a batch or as part of the current one. If it throws, its steps are undone in reverse order. */
   batch<T>(write: () => T, restore: Restore): T {
     const outermost = this.#previousImages === undefined;
     if (outermost) this.#begin();
     this.#previousImages ??= [];
     const mark = this.#previousImages.length;
-    const marks = { changes: this.#changes.length, owners: this.#ownerChanges.length };
+    const marks = {
+      changes: this.#changes.length,
+      owners: this.#ownerChanges.length,
+      heldBack: this.#heldBack.length,
+    };
     try {
       const result = write();
       assert(!(result instanceof Promise), 'batch: the function must be synchronous');
@@ -84,9 +123,13 @@ export class ChangeJournal implements ClaimSink {
       for (const { key, image } of this.#previousImages.splice(mark).reverse()) restore(key, image);
       this.#changes = this.#changes.slice(0, marks.changes);
       this.#ownerChanges = this.#ownerChanges.slice(0, marks.owners);
+      this.#heldBack.length = marks.heldBack;
       throw error;
     } finally {
-      if (outermost) this.#previousImages = undefined;
+      if (outermost) {
+        this.#previousImages = undefined;
+        this.#deliverHeldBack();
+      }
     }
   }
 

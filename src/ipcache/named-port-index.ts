@@ -49,13 +49,13 @@ export class NamedPortIndex implements EntryIndex {
 
   #adjust(name: string, packed: number, by: number): void {
     const ports = this.#counts.get(name) ?? new Map<number, number>();
-    const before = ports.get(packed) ?? 0;
-    const after = before + by;
+    const previous = ports.get(packed) ?? 0;
+    const after = previous + by;
     if (after > 0) ports.set(packed, after);
     else ports.delete(packed);
     if (ports.size > 0) this.#counts.set(name, ports);
     else this.#counts.delete(name);
-    if (before === 0 || after === 0) this.#toggle(`${packed} ${name}`);
+    if (previous === 0 || after === 0) this.#toggle(`${packed} ${name}`);
   }
 
   #toggle(key: string): void {

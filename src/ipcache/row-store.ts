@@ -81,10 +81,10 @@ export class RowStore extends RowReader {
       page[at + IDENTITY] = claim.identity;
       this.lists?.add(slot, claim.identity);
     }
-    const before = (page[at + HOST_AND_KEY] ?? 0) >>> KEY_BITS;
-    if (before !== host) {
+    const previous = (page[at + HOST_AND_KEY] ?? 0) >>> KEY_BITS;
+    if (previous !== host) {
       this.hosts.retain(host);
-      this.hosts.release(before);
+      this.hosts.release(previous);
     }
     page[at + HOST_AND_KEY] = (host << KEY_BITS) | (claim.encryptKey ?? 0);
     // Equal metadata keeps the old object, because promoting a new one costs the collector more than the comparison.

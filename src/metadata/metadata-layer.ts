@@ -140,8 +140,8 @@ export class MetadataLayer {
     key.form = 'cidr';
     const text = formatKey(key);
     const known = this.#known.get(text) ?? this.#add(text, key);
-    const before = known.resources.get(resource);
-    if (before?.source === source && formatLabels(before.labels) === formatLabels(labels))
+    const previous = known.resources.get(resource);
+    if (previous?.source === source && formatLabels(previous.labels) === formatLabels(labels))
       return this.#revision;
     known.resources.set(resource, { source, resource, labels });
     return this.#changed(text, known);
@@ -321,7 +321,7 @@ export class MetadataLayer {
   /** Replaces the current claim by the desired one. The prefix always has one of them. */
   #claim(text: string, known: Known, desired: DesiredClaim | undefined): void {
     const { ipcache } = this.#options;
-    const before = known.claimed;
+    const previous = known.claimed;
     const identity = desired && this.#identityOf(desired);
     if (desired !== undefined && identity === undefined) this.#withoutIdentity.add(text);
     else this.#withoutIdentity.delete(text);
@@ -332,12 +332,12 @@ export class MetadataLayer {
       known.claimed = { key, claim, isLocal: resolved.kind === 'labels' };
       ipcache.upsert(key, claim);
     }
-    if (before === undefined) return;
+    if (previous === undefined) return;
     const after = known.claimed;
-    if (before.key !== after?.key || before.claim.source !== after.claim.source)
-      ipcache.delete(before.key, { source: before.claim.source, owner: METADATA_OWNER });
-    if (!before.isLocal) return;
-    this.#identities.release(before.claim.identity);
+    if (previous.key !== after?.key || previous.claim.source !== after.claim.source)
+      ipcache.delete(previous.key, { source: previous.claim.source, owner: METADATA_OWNER });
+    if (!previous.isLocal) return;
+    this.#identities.release(previous.claim.identity);
     this.#freed = true;
   }
 

@@ -1,7 +1,7 @@
 import { type Backoff, backoffDelay } from '../base/backoff.ts';
 import type { Clock, Random } from '../base/clock.ts';
-import { LatencyHistogram, type LatencyStatus } from '../base/delay-counts.ts';
 import { type Failure, failureOf } from '../base/failure.ts';
+import { LatencyHistogram, type LatencyStatus } from '../base/latency-histogram.ts';
 import type { NodeConfiguration } from './address-claims.ts';
 import type { Node } from './node.ts';
 import type { HandlerFault, HandlerResult, NodeCall, NodeHandler } from './node-handler.ts';

@@ -152,26 +152,26 @@ export class NodeAddresses {
       entry.written = entry.effective;
       return;
     }
-    const before = this.#claims(entry.written, this.#configuration);
+    const previous = this.#claims(entry.written, this.#configuration);
     const desired = this.#claims(entry.effective, configuration);
     const changesSource = entry.written?.source !== entry.effective?.source;
     entry.written = entry.effective;
-    if (changesSource && before.size > 0 && desired.size > 0) {
-      this.#replaceSource(entry, before, desired);
+    if (changesSource && previous.size > 0 && desired.size > 0) {
+      this.#replaceSource(entry, previous, desired);
       return;
     }
     let position = 0;
     for (const claim of desired) {
-      if (!this.#isUnchanged(entry, claim, before.at(position++))) this.#put(entry, claim);
+      if (!this.#isUnchanged(entry, claim, previous.at(position++))) this.#put(entry, claim);
     }
-    for (const claim of before) if (desired.on(claim.ip) === undefined) this.#drop(entry, claim);
+    for (const claim of previous) if (desired.on(claim.ip) === undefined) this.#drop(entry, claim);
   }
 
   /** Replaces the claims of one source by those of another. New claims are written first, so that no address is free in between. */
-  #replaceSource(entry: NodeEntry, before: NodeClaims, desired: NodeClaims): void {
+  #replaceSource(entry: NodeEntry, previous: NodeClaims, desired: NodeClaims): void {
     this.#ipcache.batch(() => {
       for (const claim of desired) this.#put(entry, claim);
-      for (const claim of before) {
+      for (const claim of previous) {
         if (desired.on(claim.ip) === undefined) this.#drop(entry, claim);
         else this.#ipcache.delete(claim.ip, claim);
       }
@@ -179,11 +179,11 @@ export class NodeAddresses {
   }
 
   /** Returns true if a claim is unchanged in the IPCache. It compares by position, because addresses rarely move in the list. */
-  #isUnchanged(entry: NodeEntry, claim: AddressClaim, before: AddressClaim | undefined): boolean {
+  #isUnchanged(entry: NodeEntry, claim: AddressClaim, previous: AddressClaim | undefined): boolean {
     return (
-      before !== undefined &&
+      previous !== undefined &&
       !this.#options.rewrite &&
-      claim.equals(before) &&
+      claim.equals(previous) &&
       entry.lost?.has(claim.ip) !== true
     );
   }

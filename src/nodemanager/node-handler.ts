@@ -1,5 +1,5 @@
-import type { LatencyStatus } from '../base/delay-counts.ts';
 import type { Failure } from '../base/failure.ts';
+import type { LatencyStatus } from '../base/latency-histogram.ts';
 import type { ListenerResult } from '../base/subscription.ts';
 import type { NodeConfiguration } from './address-claims.ts';
 import type { Node } from './node.ts';

@@ -95,9 +95,9 @@ export class NodeIDs implements NodeHandler {
 
   /** Sets the addresses of a node. It compares with the counted ones, because a failed call is undone by another one. */
   #count(node: string, after: ReadonlySet<string>): void {
-    const before = this.#counted.get(node) ?? NONE;
-    this.#acquireAll([...after].filter((ip) => !before.has(ip)));
-    for (const ip of before) if (!after.has(ip)) this.#release(ip);
+    const previous = this.#counted.get(node) ?? NONE;
+    this.#acquireAll([...after].filter((ip) => !previous.has(ip)));
+    for (const ip of previous) if (!after.has(ip)) this.#release(ip);
     if (after.size > 0) this.#counted.set(node, after);
     else this.#counted.delete(node);
   }

@@ -308,10 +308,10 @@ export class NodeManager {
     if (node === undefined) return 'invalid';
     if (known !== undefined && claim?.equals(node)) return this.#repeated(known, claim);
     const entry = known ?? new NodeEntry(node.fullName);
-    const before = entry.effective;
+    const previous = entry.effective;
     entry.put(node, this.#retain);
     if (known === undefined) this.#nodes.add(node, entry);
-    if (entry.effective === before) return 'overruled';
+    if (entry.effective === previous) return 'overruled';
     this.#changed(entry);
     return 'applied';
   }
@@ -337,9 +337,9 @@ export class NodeManager {
       this.#guard.call(this.#options.onLocalNodeDeleted);
       return 'closed';
     }
-    const before = entry.effective;
+    const previous = entry.effective;
     if (!entry.remove(node.source)) return 'not-owner';
-    if (entry.effective !== before) this.#changed(entry);
+    if (entry.effective !== previous) this.#changed(entry);
     return 'applied';
   }
 
@@ -359,12 +359,12 @@ export class NodeManager {
     const changed: NodeEntry[] = [];
     let count = 0;
     for (const entry of this.#nodes.entries(cluster)) {
-      const before = entry.effective;
+      const previous = entry.effective;
       if (!remove(entry)) continue;
       count++;
-      if (entry.effective === before) continue;
+      if (entry.effective === previous) continue;
       changed.push(entry);
-      if (before !== undefined && entry.effective === undefined) this.#nodes.remove(before);
+      if (previous !== undefined && entry.effective === undefined) this.#nodes.remove(previous);
     }
     this.#feeds.deferUntilReturn(() => {
       this.#addresses.updateAll(changed);

@@ -55,9 +55,9 @@ export class DryRunBackend implements KvstoreBackend {
   }
 
   async updateIfDifferent(key: string, value: Uint8Array): Promise<boolean> {
-    const before = await this.#currentValue(key);
-    if (before !== undefined && equalBytes(before, value)) return false;
-    const why = before === undefined ? 'the key does not exist' : `the value is ${shown(before)}`;
+    const previous = await this.#currentValue(key);
+    if (previous !== undefined && equalBytes(previous, value)) return false;
+    const why = previous === undefined ? 'the key does not exist' : `the value is ${shown(previous)}`;
     this.#writes.set(key, value);
     this.#print(`put ${key} ${shown(value)}: ${why}`);
     return true;
@@ -72,10 +72,10 @@ export class DryRunBackend implements KvstoreBackend {
   }
 
   async delete(key: string): Promise<boolean> {
-    const before = await this.#currentValue(key);
-    if (before === undefined) return false;
+    const previous = await this.#currentValue(key);
+    if (previous === undefined) return false;
     this.#writes.set(key, undefined);
-    this.#print(`delete ${key}: ${this.#reasonOf(key, before) ?? 'no object requires it'}`);
+    this.#print(`delete ${key}: ${this.#reasonOf(key, previous) ?? 'no object requires it'}`);
     return true;
   }
 

@@ -138,10 +138,10 @@ export class ConfigFolder implements ConfigSource {
       const content = bytes.toString('utf8');
       if (!hasEndpoints(content)) return { kind: 'other' };
       if (!isWhole) return { kind: 'unusable', reason: 'the file is larger than 64 kB' };
-      const before = this.#known.get(name);
+      const previous = this.#known.get(name);
       const config =
-        before !== undefined && (await isUnchanged(before, content, read))
-          ? before
+        previous !== undefined && (await isUnchanged(previous, content, read))
+          ? previous
           : await this.#load(content, read);
       known.set(name, config);
       return config.file;
@@ -162,11 +162,11 @@ export class ConfigFolder implements ConfigSource {
  * Returns true if the files still have the same contents. Saves parsing and checking certificates, which cost more than comparing
  * bytes.
  */
-async function isUnchanged(before: KnownConfig, content: string, read: ReadPem): Promise<boolean> {
-  if (content !== before.content) return false;
+async function isUnchanged(previous: KnownConfig, content: string, read: ReadPem): Promise<boolean> {
+  if (content !== previous.content) return false;
   try {
-    const parts = await Promise.all(before.files.map((path) => read(path)));
-    return hashOf([content, ...parts]) === before.file.hash;
+    const parts = await Promise.all(previous.files.map((path) => read(path)));
+    return hashOf([content, ...parts]) === previous.file.hash;
   } catch {
     return false; // loading reports the problem
   }

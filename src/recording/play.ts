@@ -49,9 +49,9 @@ async function replaceText(
 ): Promise<string | undefined> {
   let replaced = 0;
   for (const { key, value } of await kvstore.listPrefix(prefix)) {
-    const before = textOfBytes(value);
-    if (before?.includes(text) !== true) continue;
-    await kvstore.update(key, bytesOfText(before.replaceAll(text, () => by)));
+    const previous = textOfBytes(value);
+    if (previous?.includes(text) !== true) continue;
+    await kvstore.update(key, bytesOfText(previous.replaceAll(text, () => by)));
     replaced++;
   }
   return replaced === 0 ? `no value below ${prefix} contains the text` : undefined;

@@ -144,9 +144,9 @@ export class ServicePartReader {
     const cluster = kind === 'slice' ? '' : of;
     const name = kind === 'remote-slice' ? fields.text('slice') : of;
     const title = [kind, of, name, id.namespace, id.name].join('/');
-    const before = this.#unfinished?.title === title ? this.#unfinished : undefined;
-    const backends = before?.backends ?? [];
-    const notReady = before?.notReady ?? [];
+    const previous = this.#unfinished?.title === title ? this.#unfinished : undefined;
+    const backends = previous?.backends ?? [];
+    const notReady = previous?.notReady ?? [];
     for (const backend of readBackends(fields.list('backends'), cluster)) backends.push(backend);
     for (const backend of readBackends(fields.list('notReady'), cluster)) notReady.push(backend);
     this.#unfinished = fields.boolean('more') === true ? { title, backends, notReady } : undefined;

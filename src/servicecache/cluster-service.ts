@@ -52,8 +52,8 @@ export function remoteBackends(
   const backends: Backend[] = [];
   let ports = NO_PORTS;
   for (const [text, offered] of service.backends) {
-    const before = earlier.take(text);
-    const address = before?.address ?? text;
+    const previous = earlier.take(text);
+    const address = previous?.address ?? text;
     if (!samePorts(offered, ports)) ports = ImmutableMap(offered);
     const hostname = hostnames?.get(text) ?? '';
     const { zone, forZones = NONE } = zones?.get(text) ?? NO_ZONE;
@@ -68,7 +68,7 @@ export function remoteBackends(
       forZones: forZoneSet,
       cluster,
     });
-    backends.push(before !== undefined && equal(before, backend) ? before : backend);
+    backends.push(previous !== undefined && equal(previous, backend) ? previous : backend);
   }
   return backends;
 }

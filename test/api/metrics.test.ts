@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { ClusterMetrics } from '../../src/api/read-model.ts';
-import { LatencyHistogram } from '../../src/base/delay-counts.ts';
+import { LatencyHistogram } from '../../src/base/latency-histogram.ts';
 import { testApp } from './support/test-app.ts';
 
 async function metrics(app: ReturnType<typeof testApp>['app']): Promise<string> {

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { Failure } from '../../src/base/failure.ts';
 import { DeleteGuard } from '../../src/clustermesh/delete-guard.ts';
-import { WatchStates } from '../../src/clustermesh/readings.ts';
+import { WatchStates } from '../../src/clustermesh/watch-states.ts';
 import type { KeyRead, KvstoreBackend, WatchState } from '../../src/kvstore/session/backend.ts';
 import { KvstoreError } from '../../src/kvstore/session/errors.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import type { OwnClusterOptions, OwnClusterStatus } from '../../src/clustermesh/own-cluster.ts';
 import { CLUSTER_CONFIG_PREFIX } from '../../src/kvstore/codec/keys.ts';
+import { FaultyMemoryBackend } from '../../src/kvstore/memory/faulty-memory-backend.ts';
 import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
-import { FaultyMemory } from '../kvstore/support/faulty-memory.ts';
 import { advance, settle } from '../kvstore/support/settle.ts';
 import {
   completeCluster,
@@ -173,7 +173,7 @@ describe('a publisher that dies, with its lease and all its keys,', () => {
     await follow(server);
     const before = agent.view();
     // The handshake of a new connection finds the configuration, its lists find nothing.
-    const backend = new FaultyMemory({ server, clock });
+    const backend = new FaultyMemoryBackend({ server, clock });
     const watch = backend.watch.bind(backend);
     backend.watch = (prefix, options) => {
       if (prefix.startsWith('cilium/state/')) server.expireLease(lease);

@@ -1,9 +1,9 @@
 import { expect, it, onTestFinished } from 'vitest';
 import { TurnGate } from '../../src/base/turn-gate.ts';
 import { ClusterMesh } from '../../src/clustermesh/cluster-mesh.ts';
+import { FaultyMemoryBackend } from '../../src/kvstore/memory/faulty-memory-backend.ts';
 import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
-import { FaultyMemory } from '../kvstore/support/faulty-memory.ts';
 import { advance, settle } from '../kvstore/support/settle.ts';
 import { Agent, newCluster, write } from './support/mesh-world.ts';
 
@@ -125,7 +125,7 @@ it('a cluster that was unreachable for one second is followed again within two, 
   const dead = new MemoryServer({ clock });
   for (let i = 0; i < 249; i++) {
     await agent.mesh.add(`c${i}`, () => {
-      const backend = new FaultyMemory({ server: dead, clock, random: () => 0.5 });
+      const backend = new FaultyMemoryBackend({ server: dead, clock, random: () => 0.5 });
       backend.link.down();
       return backend;
     });
@@ -145,12 +145,12 @@ it('clusters that return together are followed soon: each reconnection releases 
   const clock = new ManualClock();
   const agent = new Agent(clock);
   onTestFinished(() => agent.stop());
-  const links: FaultyMemory[] = [];
+  const links: FaultyMemoryBackend[] = [];
   for (let i = 0; i < 40; i++) {
     const name = `c${i}`;
     await agent.mesh.add(name, () => {
       const server = newCluster(clock, name, i + 20);
-      const backend = new FaultyMemory({ server, clock, random: () => 0.5 });
+      const backend = new FaultyMemoryBackend({ server, clock, random: () => 0.5 });
       backend.link.down();
       links.push(backend);
       return backend;

@@ -11,9 +11,9 @@ import {
 import type { ClusterEndpointSlice } from '../../src/model/cluster-endpoint-slice.ts';
 import type { ClusterNode } from '../../src/model/cluster-node.ts';
 import type { ClusterService } from '../../src/model/cluster-service.ts';
+import { IdentityCache } from '../../src/model/identity-cache.ts';
 import { parseLabels } from '../../src/model/labels.ts';
 import type { NumericIdentity } from '../../src/model/numeric-identity.ts';
-import { IdentityCache } from '../../src/model/remote-identity-cache.ts';
 
 /** Every call, in order. */
 class Calls {

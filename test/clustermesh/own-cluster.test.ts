@@ -1,9 +1,9 @@
 import { expect, it, vi } from 'vitest';
 import { CLUSTER_CONFIG_PREFIX } from '../../src/kvstore/codec/keys.ts';
+import { FaultyMemoryBackend } from '../../src/kvstore/memory/faulty-memory-backend.ts';
 import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
 import { KvstoreError } from '../../src/kvstore/session/errors.ts';
 import type { NumericIdentity } from '../../src/model/numeric-identity.ts';
-import { FaultyMemory } from '../kvstore/support/faulty-memory.ts';
 import { advance, settle } from '../kvstore/support/settle.ts';
 import { configure, newCluster, OWN, write, writeIP } from './support/mesh-world.ts';
 import { agent, agentForEachTest, clock, ips } from './support/set-up.ts';
@@ -61,7 +61,7 @@ it('the own cluster is awaited while its first sync progresses, and no longer th
 
 it('the own cluster is followed once, even if it is started twice, and its owner closes its client', async () => {
   const server = newCluster(clock, OWN, 9);
-  const backend = new FaultyMemory({ server, clock });
+  const backend = new FaultyMemoryBackend({ server, clock });
   const [close, retryInTurn] = [vi.spyOn(backend, 'close'), vi.spyOn(backend, 'retryInTurn')];
   const own = agent.followOwnOn(backend);
   own.start();

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { TurnGate } from '../../src/base/turn-gate.ts';
 import type { IPSink, MeshEngines, NodeSink, ServiceSink } from '../../src/clustermesh/engines.ts';
+import { FaultyMemoryBackend } from '../../src/kvstore/memory/faulty-memory-backend.ts';
 import type { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
-import { FaultyMemory } from '../kvstore/support/faulty-memory.ts';
 import { advance, settle } from '../kvstore/support/settle.ts';
 import { newCluster, OWN, writeIP, writeNode, writeService } from './support/mesh-world.ts';
 import { agent, agentForEachTest, clock, restart, statusOf } from './support/set-up.ts';
@@ -36,7 +36,7 @@ describe('a client whose creation never ends (freeze: remove and stop never reso
   const followUnclosable = async (): Promise<MemoryServer> => {
     const server = cluster();
     await agent.mesh.add('a', () => {
-      const backend = new FaultyMemory({ server, clock });
+      const backend = new FaultyMemoryBackend({ server, clock });
       backend.close = hangs;
       return backend;
     });
@@ -68,14 +68,14 @@ describe('a client whose creation never ends (freeze: remove and stop never reso
   });
 
   it('is aborted by its signal; a client that is created anyway is closed', async () => {
-    const made = new FaultyMemory({ clock });
+    const made = new FaultyMemoryBackend({ clock });
     let closed = 0;
     made.close = () => {
       closed++;
       return Promise.resolve();
     };
     const signals: AbortSignal[] = [];
-    let give = (_client: FaultyMemory): void => {};
+    let give = (_client: FaultyMemoryBackend): void => {};
     await agent.mesh.add('a', (signal) => {
       signals.push(signal);
       return new Promise((resolve) => {

@@ -58,6 +58,13 @@ function helpOf(words: readonly string[]): string {
   return spawnSync(process.execPath, [PROGRAM, ...words, '--help'], { encoding: 'utf8' }).stdout;
 }
 
+describe('the chart', () => {
+  it('has the version of the package', () => {
+    const chart = parse(readFileSync(join(ROOT, 'deploy/chart/Chart.yaml'), 'utf8'));
+    expect(chart).toMatchObject({ version, appVersion: version });
+  });
+});
+
 describe('the kustomize base', () => {
   it('contains each manifest of its folder, each object once', () => {
     expect([...kustomization.resources, 'kustomization.yaml'].sort()).toEqual(readdirSync(BASE).sort());

@@ -3,11 +3,11 @@ import { bytesOfText } from '../../src/kvstore/codec/bytes.ts';
 import { prefixRange } from '../../src/kvstore/codec/key-range.ts';
 import { LEASE_WITNESSES_PREFIX } from '../../src/kvstore/codec/keys.ts';
 import { KvstoreClient, type KvstoreClientOptions } from '../../src/kvstore/kvstore-client.ts';
+import { FaultyLink } from '../../src/kvstore/memory/faulty-link.ts';
 import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
 import { MemoryTransport } from '../../src/kvstore/memory/memory-transport.ts';
 import { KvstoreError } from '../../src/kvstore/session/errors.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
-import { FaultyLink } from './support/faulty-link.ts';
 import { advance, settle } from './support/settle.ts';
 import { WatchRecorder } from './support/watch-recorder.ts';
 

@@ -3,6 +3,8 @@ import { RateLimit } from '../../src/base/rate-limit.ts';
 import { TurnGate } from '../../src/base/turn-gate.ts';
 import { bytesOfText, textOfBytes } from '../../src/kvstore/codec/bytes.ts';
 import { KvstoreClient } from '../../src/kvstore/kvstore-client.ts';
+import { FaultyLink } from '../../src/kvstore/memory/faulty-link.ts';
+import { FaultyMemoryBackend } from '../../src/kvstore/memory/faulty-memory-backend.ts';
 import { MemoryBackend } from '../../src/kvstore/memory/memory-backend.ts';
 import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
 import { MemoryTransport } from '../../src/kvstore/memory/memory-transport.ts';
@@ -10,14 +12,12 @@ import type { WriteOptions } from '../../src/kvstore/session/backend.ts';
 import { abortedError, KvstoreError } from '../../src/kvstore/session/errors.ts';
 import { WATCH_LIMITS } from '../../src/kvstore/watch/watch-limits.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
-import { FaultyLink } from './support/faulty-link.ts';
-import { FaultyMemory } from './support/faulty-memory.ts';
 import { giveUpDelete, giveUpPut } from './support/given-up-write.ts';
 import { advance, settle } from './support/settle.ts';
 import { WatchRecorder } from './support/watch-recorder.ts';
 
 it('a key that was never written leaves nothing when it is deleted (regression: it kept its place on a lease)', async () => {
-  const backend = new FaultyMemory({ clock: new ManualClock(), random: () => 0.5 });
+  const backend = new FaultyMemoryBackend({ clock: new ManualClock(), random: () => 0.5 });
   const lost: string[] = [];
   backend.onLeaseLost({ onLeaseLost: (keys) => lost.push(...keys) });
   for (let i = 0; i < 1500; i++) {
@@ -35,7 +35,7 @@ it('a key that was never written leaves nothing when it is deleted (regression: 
 });
 
 it('keys deleted by their prefix leave nothing (regression: they kept their places on leases)', async () => {
-  const backend = new FaultyMemory({ clock: new ManualClock(), random: () => 0.5 });
+  const backend = new FaultyMemoryBackend({ clock: new ManualClock(), random: () => 0.5 });
   for (let i = 0; i < 1500; i++) {
     await backend.update(`gone/${i}`, bytesOfText('1'), { leased: true });
     await backend.deletePrefix('gone/');
@@ -74,7 +74,7 @@ it('deletes of prefixes examine only their own keys, and forget them over severa
 });
 
 it('counts its requests by outcome, once each', async () => {
-  const backend = new FaultyMemory({ clock: new ManualClock(), random: () => 0.5 });
+  const backend = new FaultyMemoryBackend({ clock: new ManualClock(), random: () => 0.5 });
   expect(backend.status().requests).toEqual({ ok: 0 });
   await backend.update('k', bytesOfText('1'));
   await backend.get('k');
@@ -129,7 +129,7 @@ it('sends no write that its owner may not make at its turn, and gives an admitte
 });
 
 it('many watches without a signal cause no leak warning of Node (regression: one on the console)', async () => {
-  const backend = new FaultyMemory({ clock: new ManualClock(), random: () => 0.5 });
+  const backend = new FaultyMemoryBackend({ clock: new ManualClock(), random: () => 0.5 });
   const warnings: Error[] = [];
   const onWarning = (warning: Error): unknown => warnings.push(warning);
   process.on('warning', onWarning);
@@ -143,10 +143,10 @@ it('many watches without a signal cause no leak warning of Node (regression: one
 });
 
 describe('a key that is deleted and written under a lease at the same time', () => {
-  let backend: FaultyMemory;
+  let backend: FaultyMemoryBackend;
   let lost: string[];
   beforeEach(() => {
-    backend = new FaultyMemory({ clock: new ManualClock() });
+    backend = new FaultyMemoryBackend({ clock: new ManualClock() });
     lost = [];
     backend.onLeaseLost({ onLeaseLost: (keys) => lost.push(...keys) });
   });
@@ -268,7 +268,7 @@ describe('a key that expires first', () => {
 
   it('expires before any other key of a client that has died, whenever that was', async () => {
     for (const livedMs of [0, 179_000, 299_000, 301_000]) {
-      const backend = new FaultyMemory({ server, clock, random: () => 0.5 });
+      const backend = new FaultyMemoryBackend({ server, clock, random: () => 0.5 });
       for (const key of KEYS) await backend.update(key, bytesOfText('v'), { leased: true });
       await backend.update('config', bytesOfText('v'), { leased: 'expires-first' });
       await advance(clock, livedMs);
@@ -287,7 +287,7 @@ describe('a key that expires first', () => {
   });
 
   it('is deleted before any other when the client is closed', async () => {
-    const backend = new FaultyMemory({ server, clock, random: () => 0.5 });
+    const backend = new FaultyMemoryBackend({ server, clock, random: () => 0.5 });
     for (const key of ['p/1', 'p/2']) await backend.update(key, bytesOfText('v'), { leased: true });
     await backend.update('p/config', bytesOfText('v'), { leased: 'expires-first' });
     const watcher = new MemoryBackend({ server, clock });
@@ -301,7 +301,7 @@ describe('a key that expires first', () => {
   });
 
   it('leaves its earlier lease, and is reported as lost alone', async () => {
-    const backend = new FaultyMemory({ server, clock, random: () => 0.5 });
+    const backend = new FaultyMemoryBackend({ server, clock, random: () => 0.5 });
     const lost: string[] = [];
     backend.onLeaseLost({ onLeaseLost: (keys) => lost.push(...keys) });
     await backend.update('a', bytesOfText('v'), { leased: true });
@@ -341,7 +341,7 @@ describe('a failure in the background', () => {
   it('of a keepalive is in the status, with its time, and reported', async () => {
     const clock = new ManualClock();
     const onFailure = vi.fn();
-    const backend = new FaultyMemory({ clock, onFailure });
+    const backend = new FaultyMemoryBackend({ clock, onFailure });
     await backend.update('k', bytesOfText('v'), { leased: true });
     backend.link.down();
     await advance(clock, 305_000);
@@ -356,9 +356,9 @@ describe('a failure in the background', () => {
 });
 
 describe('a fenced write', () => {
-  let backend: FaultyMemory;
+  let backend: FaultyMemoryBackend;
   beforeEach(() => {
-    backend = new FaultyMemory({ clock: new ManualClock() });
+    backend = new FaultyMemoryBackend({ clock: new ManualClock() });
   });
   afterEach(() => backend.close());
 
@@ -509,7 +509,7 @@ describe('a fenced write', () => {
   });
 
   it('of two clients do not affect each other', async () => {
-    const other = new FaultyMemory({ clock: new ManualClock(), server: backend.server });
+    const other = new FaultyMemoryBackend({ clock: new ManualClock(), server: backend.server });
     await put('1');
     await other.update('k', bytesOfText('2'), { fenced: true });
     const { revision } = backend.server.header;
@@ -522,7 +522,7 @@ describe('a fenced write', () => {
 });
 
 it('the writes since a revision are listed in pages, too (regression: in one answer of any size)', async () => {
-  const backend = new FaultyMemory({ clock: new ManualClock() });
+  const backend = new FaultyMemoryBackend({ clock: new ManualClock() });
   const value = bytesOfText('x'.repeat(100));
   for (let i = 0; i < 3; i++) await backend.update(`p/old${i}`, value);
   const { revision } = backend.server.header;

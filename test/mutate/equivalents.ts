@@ -103,7 +103,7 @@ export const EQUIVALENTS: readonly Equivalent[] = [
     reason: 'the keys of a map are never equal',
   },
   {
-    file: 'src/model/remote-identity-cache.ts',
+    file: 'src/model/identity-cache.ts',
     symbol: 'IdentityCache.upsert',
     changes: ['_(_)?._ === _ → false'],
     reason: 'writes again what is there; the early return only saves time',

@@ -1,4 +1,4 @@
-import { LATENCY_BOUNDS_MS, type LatencyStatus } from '../../base/delay-counts.ts';
+import { LATENCY_BOUNDS_MS, type LatencyStatus } from '../../base/latency-histogram.ts';
 
 /** A histogram of delays counted elsewhere, because prom-client has no histogram that accepts finished counts. */
 export interface DelayHistogram {

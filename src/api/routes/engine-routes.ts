@@ -263,11 +263,11 @@ class IdentityView {
   }> {
     const known: KnownIdentity[] = [];
     await this.#gate.runSteps(gather(identities, known));
-    const { version, known: before } = this.#last;
+    const { version, known: previous } = this.#last;
     const isSame =
-      known.length === before.length &&
+      known.length === previous.length &&
       known.every(({ identity, labels, cluster }, at) => {
-        const was = before[at];
+        const was = previous[at];
         return identity === was?.identity && labels === was.labels && cluster === was.cluster;
       });
     if (!isSame) this.#last = { version: version + 1, known };

@@ -318,8 +318,8 @@ function labelFilter(
 ): (identity: number) => boolean {
   const known = new Map<number, boolean>();
   return (identity) => {
-    const before = known.get(identity);
-    if (before !== undefined) return before;
+    const previous = known.get(identity);
+    if (previous !== undefined) return previous;
     const labels = labelsOf(identity);
     const isMatch = labels !== undefined && matches(labels);
     known.set(identity, isMatch);

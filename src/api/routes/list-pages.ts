@@ -98,10 +98,10 @@ export class ListPages<T> {
     const held = [...this.#held];
     const cursor = held.find((place) => place.token === token);
     if (cursor !== undefined) return this.#read(cursor, limit);
-    const before = held.find((place) => place.lastToken === token);
-    if (before?.last !== undefined) {
-      this.#touch(before);
-      return before.last;
+    const previous = held.find((place) => place.lastToken === token);
+    if (previous?.last !== undefined) {
+      this.#touch(previous);
+      return previous.last;
     }
     throw new ProblemError('expired', 'The continue token has expired: start the list again without it.', {
       field: 'continue',

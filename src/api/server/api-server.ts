@@ -132,14 +132,14 @@ export class ApiServer {
    */
   renew(credentials: TCPCredentials): void {
     const { token, tls } = credentials;
-    const before = this.#credentials;
+    const previous = this.#credentials;
     const server = this.#tcp;
     if (tls !== undefined) {
       createSecureContext(secureOptions(tls));
       if (server instanceof TLSServer) server.setSecureContext(secureOptions(tls));
     }
     this.#credentials = credentials;
-    if (token !== before.token || tls?.clientCA !== before.tls?.clientCA) server?.closeAllConnections();
+    if (token !== previous.token || tls?.clientCA !== previous.tls?.clientCA) server?.closeAllConnections();
   }
 
   /** Closes all servers and connections and removes the socket file. May be called during the start. Final. */

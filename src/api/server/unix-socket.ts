@@ -38,9 +38,9 @@ export async function listenOnSocket(server: Server, path: string): Promise<void
   await mkdir(dirname(path), { recursive: true, mode: 0o700 });
   await removeStale(path, aside);
   // bind(2) runs within this call and applies the umask, so no other user can ever open the socket.
-  const before = process.umask(0o177);
+  const previous = process.umask(0o177);
   const listening = listen(server, { path: aside });
-  process.umask(before);
+  process.umask(previous);
   await listening;
   try {
     // On close, libuv deletes the bound path even if it is another socket by then. So bind a temporary path and link it.

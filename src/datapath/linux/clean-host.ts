@@ -48,9 +48,9 @@ export function cleanHost(pinFolder: string): CleanOutcome {
   };
   const programs = function* (): Generator<string, void, void> {
     if (!existsSync(pinFolder)) return;
-    const before = readdirSync(pinFolder).sort();
+    const previous = readdirSync(pinFolder).sort();
     detachSocketPrograms(new Bpf(new Kernel()), pinFolder);
-    for (const name of before) if (!existsSync(join(pinFolder, name))) yield join(pinFolder, name);
+    for (const name of previous) if (!existsSync(join(pinFolder, name))) yield join(pinFolder, name);
   };
   return cleanAll([paths, rules], () => {
     using _lock = existsSync(pinFolder) ? lockFolder(new Kernel(), pinFolder) : undefined;

@@ -22,9 +22,9 @@ export class DeleteHold implements Disposable {
   #isDisposed = false;
 
   /** The tables are read when deletes wait, because tables may be added later. */
-  constructor(clock: Pick<Clock, 'now' | 'after'>, before: Iterable<DependentTable>) {
+  constructor(clock: Pick<Clock, 'now' | 'after'>, dependents: Iterable<DependentTable>) {
     this.#clock = clock;
-    this.#dependencies = before;
+    this.#dependencies = dependents;
   }
 
   /** Resolves when deletes that are due now may be applied, or on dispose. Resolves immediately if there are no such tables. */

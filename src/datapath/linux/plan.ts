@@ -50,10 +50,10 @@ export function* formatPlan<Item>(
 ): Generator<string, void, void> {
   const { name } = table;
   for (const { key, actual, desired } of steps) {
-    const before = actual === undefined ? '' : table.print(actual);
+    const previous = actual === undefined ? '' : table.print(actual);
     const after = desired === undefined ? '' : table.print(desired);
     if (actual === undefined) yield `${name} + ${key} ${after}`;
-    else if (desired === undefined) yield `${name} - ${key} ${before}`;
-    else yield `${name} ~ ${key} ${before} → ${after}`;
+    else if (desired === undefined) yield `${name} - ${key} ${previous}`;
+    else yield `${name} ~ ${key} ${previous} → ${after}`;
   }
 }

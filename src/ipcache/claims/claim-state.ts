@@ -2,6 +2,7 @@ import type { PrefixTable } from '../../lpm/prefix-table.ts';
 import { compareWriters, mayOverwrite } from '../../model/source.ts';
 import { addressBits } from '../../net/address-words.ts';
 import type { PrefixRegister } from '../../net/prefix.ts';
+import { sameEntry } from '../change.ts';
 import type { EntryIndex } from '../entry-indexes.ts';
 import { FLAG, type HeldClaim } from '../row-reader.ts';
 import { RowStore } from '../row-store.ts';
@@ -42,6 +43,28 @@ export interface ClaimSink {
   ): void;
 }
 
+/**
+ * Receives every change of a claim as it happens. `key` is a reused register. `before` and `after` are the writer's claim; one of
+ * them may be missing. `effect` is a sum of {@link EFFECT}. It must not throw and must not write to the cache.
+ */
+export type ClaimObserver = (
+  key: Readonly<PrefixRegister>,
+  writer: ClaimWriter,
+  before: HeldClaim | undefined,
+  after: HeldClaim | undefined,
+  effect: number,
+) => void;
+
+/** How a change of a claim affects the effective claim of its key. */
+export const EFFECT = {
+  /** `before` was the effective claim of the key. */
+  was: 1,
+  /** `after` is the effective claim of the key. Without `after`: the key has no claim any more. */
+  is: 2,
+} as const;
+
+const WAS_AND_IS: number = EFFECT.was | EFFECT.is;
+
 /** Rows that are scanned in the time of one deletion: a scan takes a few ns, a deletion about 1 µs. */
 const LOOKS_PER_CLAIM = 128;
 
@@ -63,6 +86,8 @@ export class ClaimState {
   readonly table: PrefixTable;
   readonly rows: RowStore;
   readonly overruled: OverruledClaims = new OverruledClaims();
+  /** Receives the changes of claims; undefined if nobody observes them. */
+  observer: ClaimObserver | undefined;
   readonly #sink: ClaimSink;
   readonly #retainOverruled: boolean;
   readonly #maxEntries: number;
@@ -116,7 +141,7 @@ export class ClaimState {
     if (claim === undefined || !namesPod(claim, by.ifPod)) return 'not-owner';
     this.#willChange(key, slot);
     if (effective) this.#promote(slot, key, claim);
-    else this.overruled.remove(slot, by);
+    else this.#removeOverruled(slot, key, by);
     return 'applied';
   }
 
@@ -135,7 +160,7 @@ export class ClaimState {
       if (withdrawn === limit) break;
       this.table.keyOf(slot, key);
       this.#willChange(key, slot);
-      this.overruled.remove(slot, by);
+      this.#removeOverruled(slot, key, by);
       withdrawn++;
     }
     let on = from;
@@ -203,7 +228,8 @@ export class ClaimState {
   #claimFree(key: PrefixRegister, claim: Claim, host: number): UpsertOutcome {
     if (this.table.size >= this.#maxEntries) return 'capacity';
     this.#willChange(key, -1);
-    this.#appear(key, claim, host);
+    const slot = this.#appear(key, claim, host);
+    if (this.observer !== undefined) this.#observe(key, undefined, this.rows.claim(slot), EFFECT.is);
     return 'applied';
   }
 
@@ -211,9 +237,11 @@ export class ClaimState {
   #claimOwn(slot: number, key: PrefixRegister, claim: Claim, host: number): UpsertOutcome {
     if (this.rows.holds(slot, claim, host)) return 'unchanged';
     this.#willChange(key, slot);
-    const old = this.rows.entry(slot);
+    const before = this.observer && this.rows.claim(slot);
+    const old = before ?? this.rows.entry(slot);
     this.rows.update(slot, claim, host);
     this.#entryChanged(slot, key, old);
+    if (before !== undefined) this.#observe(key, before, this.rows.claim(slot), WAS_AND_IS);
     return 'applied';
   }
 
@@ -227,25 +255,56 @@ export class ClaimState {
       ? compareWriters(challenger, holder) < 0
       : mayOverwrite(holder.source, challenger.source);
     if (!wins) {
-      if (this.#retainOverruled) this.overruled.put(slot, this.rows.held(claim, host));
+      if (this.#retainOverruled) this.#putOverruled(slot, key, this.rows.held(claim, host));
       return 'overruled';
     }
+    const before = this.observer && this.overruled.find(slot, challenger);
     if (this.#retainOverruled) {
       this.overruled.remove(slot, challenger);
       this.overruled.put(slot, holder);
-    }
+    } else this.#observe(key, holder, undefined, EFFECT.was);
     const old = this.rows.entry(slot);
     this.rows.replace(slot, claim, host);
     this.#entryChanged(slot, key, old);
     this.#sink.ownerChanged(key, holder, challenger);
+    if (this.observer !== undefined) this.#observe(key, before, this.rows.claim(slot), EFFECT.is);
     return 'applied';
+  }
+
+  #putOverruled(slot: number, key: PrefixRegister, claim: HeldClaim): void {
+    const before = this.observer && this.overruled.find(slot, claim);
+    this.overruled.put(slot, claim);
+    if (before === undefined || !sameEntry(before, claim)) this.#observe(key, before, claim, 0);
+  }
+
+  #removeOverruled(slot: number, key: PrefixRegister, by: Writer): void {
+    const before = this.observer && this.overruled.find(slot, by);
+    this.overruled.remove(slot, by);
+    if (before !== undefined) this.#observe(key, before, undefined, 0);
+  }
+
+  #observe(
+    key: PrefixRegister,
+    before: HeldClaim | undefined,
+    after: HeldClaim | undefined,
+    effect: number,
+  ): void {
+    const writer = after ?? before;
+    if (writer !== undefined) this.observer?.(key, writer, before, after, effect);
   }
 
   /** Deletes the effective claim of a key. The strongest overruled claim becomes effective; without one, the key is deleted. */
   #promote(slot: number, key: PrefixRegister, old: IPCacheEntry): void {
+    const before = this.observer && this.rows.claim(slot);
+    const isLast = this.#promoteNext(slot, key, old);
+    if (before !== undefined) this.#observe(key, before, undefined, isLast ? WAS_AND_IS : EFFECT.was);
+  }
+
+  /** Does the work of {@link ClaimState.#promote}. Returns true if the key was deleted. */
+  #promoteNext(slot: number, key: PrefixRegister, old: IPCacheEntry): boolean {
     if (!this.rows.has(slot, FLAG.contested)) {
       this.#disappear(slot, key, old);
-      return;
+      return true;
     }
     const holder = this.rows.writers.writer(this.rows.writer(slot));
     const [next] = this.overruled.of(slot);
@@ -257,6 +316,7 @@ export class ClaimState {
       this.#entryChanged(slot, key, old);
     }
     this.#sink.ownerChanged(key, holder, next);
+    return next === undefined;
   }
 
   /** Inserts a key with its first claim. It may shadow its counterpart, or be shadowed by it. */

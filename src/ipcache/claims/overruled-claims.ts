@@ -43,10 +43,10 @@ export class OverruledClaims {
 
   /** Replaces the claims of a slot. They must be sorted. */
   set(slot: number, claims: readonly HeldClaim[]): void {
-    const before = this.of(slot);
-    for (const claim of before) this.#byWriter.delete(claim, slot);
+    const previous = this.of(slot);
+    for (const claim of previous) this.#byWriter.delete(claim, slot);
     for (const claim of claims) this.#byWriter.add(claim, slot);
-    this.#count += claims.length - before.length;
+    this.#count += claims.length - previous.length;
     if (claims.length > 0) this.#bySlot.set(slot, claims);
     else this.#bySlot.delete(slot);
   }

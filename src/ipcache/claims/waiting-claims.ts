@@ -171,13 +171,13 @@ export class WaitingClaims {
   }
 
   #place(key: string, waiting: Waiting | undefined): void {
-    const before = this.#waiting.get(key);
-    for (const claim of before?.claims ?? []) this.#byWriter.delete(claim, key);
+    const previous = this.#waiting.get(key);
+    for (const claim of previous?.claims ?? []) this.#byWriter.delete(claim, key);
     for (const claim of waiting?.claims ?? []) this.#byWriter.add(claim, key);
-    if (before !== undefined && before.arrival !== waiting?.arrival) {
-      const remaining = this.#ranks.get(before.rank);
+    if (previous !== undefined && previous.arrival !== waiting?.arrival) {
+      const remaining = this.#ranks.get(previous.rank);
       remaining?.delete(key);
-      if (remaining?.size === 0) this.#ranks.delete(before.rank);
+      if (remaining?.size === 0) this.#ranks.delete(previous.rank);
     }
     if (waiting === undefined) {
       this.#waiting.delete(key);

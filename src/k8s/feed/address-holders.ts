@@ -14,16 +14,16 @@ function isContested(holders: Holders | undefined): holders is readonly Endpoint
   return holders !== undefined && !('ips' in holders);
 }
 
-/** Returns the holders with `before` replaced by `now`; either may be undefined. */
+/** Returns the holders with `previous` replaced by `current`; either may be undefined. */
 function replaced(
   holders: Holders | undefined,
-  before: EndpointAddresses | undefined,
-  now: EndpointAddresses | undefined,
+  previous: EndpointAddresses | undefined,
+  current: EndpointAddresses | undefined,
 ): Holders | undefined {
-  if (holders === undefined || holders === before) return now; // usual case
+  if (holders === undefined || holders === previous) return current; // usual case
   const list = isContested(holders) ? holders : [holders];
-  const next = list.filter((holder) => holder !== before);
-  if (now !== undefined) next.push(now);
+  const next = list.filter((holder) => holder !== previous);
+  if (current !== undefined) next.push(current);
   return next.length === 1 ? next[0] : next;
 }
 
@@ -59,15 +59,19 @@ export class AddressHolders {
    * Replaces the addresses of an object. `before` must be the value of the previous call for this object. New addresses are
    * written before old ones are deleted (K 20).
    */
-  change(now: EndpointAddresses | undefined, before: EndpointAddresses | undefined): void {
-    for (const ip of now?.ips ?? []) this.#replace(ip, before, now);
-    for (const ip of before?.ips ?? [])
-      if (now?.ips.includes(ip) !== true) this.#replace(ip, before, undefined);
+  change(current: EndpointAddresses | undefined, previous: EndpointAddresses | undefined): void {
+    for (const ip of current?.ips ?? []) this.#replace(ip, previous, current);
+    for (const ip of previous?.ips ?? [])
+      if (current?.ips.includes(ip) !== true) this.#replace(ip, previous, undefined);
   }
 
-  #replace(ip: string, before: EndpointAddresses | undefined, now: EndpointAddresses | undefined): void {
+  #replace(
+    ip: string,
+    previous: EndpointAddresses | undefined,
+    current: EndpointAddresses | undefined,
+  ): void {
     const holders = this.#holders.get(ip);
-    const next = replaced(holders, before, now);
+    const next = replaced(holders, previous, current);
     if (next === undefined) this.#holders.delete(ip);
     else this.#holders.set(ip, next);
     this.#contested += Number(isContested(next)) - Number(isContested(holders));

@@ -31,10 +31,10 @@ export class ApiServerAddresses {
   }
 
   /** Receives a slice of any service. Ignores it if it is not one of the API server. */
-  change(now: EndpointSlice | undefined, before: EndpointSlice | undefined): void {
-    const listed = isOfApiServer(now) ? now : undefined;
+  change(current: EndpointSlice | undefined, previous: EndpointSlice | undefined): void {
+    const listed = isOfApiServer(current) ? current : undefined;
     if (listed !== undefined) this.#put(listed);
-    else if (isOfApiServer(before)) this.#deleteLater(before.name);
+    else if (isOfApiServer(previous)) this.#deleteLater(previous.name);
   }
 
   /** Cancels pending withdrawals; the addresses stay. */
@@ -43,15 +43,15 @@ export class ApiServerAddresses {
   }
 
   #put({ name, backends }: EndpointSlice): void {
-    const before = this.#slices.get(name);
-    before?.withdrawal?.cancel();
+    const previous = this.#slices.get(name);
+    previous?.withdrawal?.cancel();
     const cidrs = new Set([...backends.keys()].flatMap((ip) => Prefix.parse(ip)?.toString() ?? []));
     this.#slices.set(name, { cidrs, withdrawal: undefined });
     const resource = resourceOf(name);
     for (const cidr of cidrs)
-      if (before?.cidrs.has(cidr) !== true)
+      if (previous?.cidrs.has(cidr) !== true)
         this.#metadata.upsertMetadata(cidr, 'kube-apiserver', resource, LABELS);
-    for (const cidr of before?.cidrs ?? [])
+    for (const cidr of previous?.cidrs ?? [])
       if (!cidrs.has(cidr)) this.#metadata.removeMetadata(cidr, resource);
   }
 

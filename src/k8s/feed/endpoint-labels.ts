@@ -73,18 +73,18 @@ export class EndpointLabels {
   }
 
   /** Receives a change of a pod of this node. `now` is undefined if the pod was deleted or has ended. */
-  podChanged(now: PodSays | undefined, before: PodSays | undefined): void {
-    const pod = now ?? before;
+  podChanged(current: PodSays | undefined, previous: PodSays | undefined): void {
+    const pod = current ?? previous;
     if (pod === undefined) return;
     const key = `${pod.namespace}/${pod.name}`;
     const known = this.#pods.get(key);
-    if (now === undefined) {
+    if (current === undefined) {
       this.#pods.delete(key);
       if (this.#labelled.has(key)) this.#removePod(key, pod);
       else this.#failed.delete(key);
       return;
     }
-    this.#pods.set(key, { pod: now, applied: known?.applied });
+    this.#pods.set(key, { pod: current, applied: known?.applied });
     this.#review(key);
   }
 
@@ -94,11 +94,11 @@ export class EndpointLabels {
       kind: 'Namespace',
       fields: ['metadata.labels'],
       read: readNamespace,
-      change: (now, before) => {
-        const name = (now ?? before)?.name ?? '';
-        if (now === undefined) this.#namespaces.delete(name);
-        else this.#namespaces.set(name, now.labels);
-        if (now === undefined) return; // a deleted namespace changes no labels (K 27)
+      change: (current, previous) => {
+        const name = (current ?? previous)?.name ?? '';
+        if (current === undefined) this.#namespaces.delete(name);
+        else this.#namespaces.set(name, current.labels);
+        if (current === undefined) return; // a deleted namespace changes no labels (K 27)
         for (const [key, { pod }] of this.#pods) if (pod.namespace === name) this.#review(key);
       },
     };

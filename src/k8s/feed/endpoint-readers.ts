@@ -23,7 +23,7 @@ export function ciliumEndpointReader({ ipcache, holders }: EndpointEngine): Obje
     fields: CILIUM_ENDPOINT_FIELDS,
     read: (fields) => readCiliumEndpoint(fields, shared),
     same: sameAddresses,
-    change: (now, before) => holders.change(now, before),
+    change: (current, previous) => holders.change(current, previous),
     batch: (changes) => ipcache.batch(changes),
   };
 }
@@ -92,12 +92,13 @@ export class SlicedEndpointReader implements ObjectReader<EndpointSliceSays> {
     this.#listing = false;
   }
 
-  change(now: EndpointSliceSays | undefined, before: EndpointSliceSays | undefined): void {
+  change(current: EndpointSliceSays | undefined, previous: EndpointSliceSays | undefined): void {
     if (!this.#listing) this.#version++;
-    if (now !== undefined) for (const [id, addresses] of now.endpoints) this.#list(id, now, addresses);
-    if (before === undefined) return;
-    for (const id of before.endpoints.keys())
-      if (now?.endpoints.has(id) !== true) this.#leave(id, before.name);
+    if (current !== undefined)
+      for (const [id, addresses] of current.endpoints) this.#list(id, current, addresses);
+    if (previous === undefined) return;
+    for (const id of previous.endpoints.keys())
+      if (current?.endpoints.has(id) !== true) this.#leave(id, previous.name);
   }
 
   #list(id: string, slice: EndpointSliceSays, addresses: EndpointAddresses | undefined): void {

@@ -8,9 +8,9 @@ import { sleep } from '../../base/sleep.ts';
 import { type Unsubscribe, unsubscribeOnce } from '../../base/subscription.ts';
 import type { TurnGate } from '../../base/turn-gate.ts';
 import type { WorldLabels } from '../../metadata/cidr-labels.ts';
+import type { IdentityCache } from '../../model/identity-cache.ts';
 import { LabelFilter } from '../../model/label-filter.ts';
 import type { Labels } from '../../model/labels.ts';
-import type { IdentityCache } from '../../model/remote-identity-cache.ts';
 import type { EndpointSlice } from '../../servicecache/backend.ts';
 import type { ResourceKind, ResourceSource } from '../resource.ts';
 import { AddressHolders, type FedIPCache } from './address-holders.ts';
@@ -349,13 +349,13 @@ export class KubernetesFeed {
   ): ObjectReader<EndpointSlice> {
     return {
       ...reader,
-      change: (now, before) => {
-        if (now === undefined && before !== undefined) {
-          const { namespace, name } = before.service;
-          if (other().value(namespace, before.name)?.service.name === name) return;
+      change: (current, previous) => {
+        if (current === undefined && previous !== undefined) {
+          const { namespace, name } = previous.service;
+          if (other().value(namespace, previous.name)?.service.name === name) return;
         }
-        reader.change(now, before);
-        this.#apiServer?.change(now, before);
+        reader.change(current, previous);
+        this.#apiServer?.change(current, previous);
       },
     };
   }
@@ -445,11 +445,11 @@ export class KubernetesFeed {
   }
 
   #step(resource: HandoverResource, event: HandoverEvent): void {
-    const before = this.#handover.get(resource) ?? 'following';
-    const next = handover(before, event);
+    const previous = this.#handover.get(resource) ?? 'following';
+    const next = handover(previous, event);
     this.#handover.set(resource, next.state);
     const kinds = this.#delegatedKinds(resource);
-    if (next.action === 'follow' && this.#started) this.#comeBack(resource, before === 'resting');
+    if (next.action === 'follow' && this.#started) this.#comeBack(resource, previous === 'resting');
     if (next.action === 'withdraw') {
       this.#returning.get(resource)?.cancel();
       this.#returning.delete(resource);

@@ -1,4 +1,4 @@
-import { IdentityCache } from '../../model/remote-identity-cache.ts';
+import { IdentityCache } from '../../model/identity-cache.ts';
 import {
   CILIUM_IDENTITY_FIELDS,
   type CiliumIdentitySays,
@@ -27,15 +27,15 @@ export class KubernetesIdentities {
       kind: 'CiliumIdentity',
       fields: CILIUM_IDENTITY_FIELDS,
       read: readCiliumIdentity,
-      change: (now, before) => {
+      change: (current, previous) => {
         // Delete first, because an identity with another age has another position among those with the same labels.
-        if (before !== undefined) this.cache.delete(before.id);
-        if (now === undefined) {
-          if (before !== undefined) this.#labels.delete(before.id);
+        if (previous !== undefined) this.cache.delete(previous.id);
+        if (current === undefined) {
+          if (previous !== undefined) this.#labels.delete(previous.id);
           return;
         }
-        this.#labels.set(now.id, now);
-        this.cache.upsert(now.id, now.labels);
+        this.#labels.set(current.id, current);
+        this.cache.upsert(current.id, current.labels);
       },
     };
   }

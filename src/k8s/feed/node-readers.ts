@@ -30,9 +30,9 @@ function nodeReader(
     kind,
     fields,
     read,
-    change: (now, before) => {
-      if (now !== undefined) nodes.nodeUpdated(now);
-      else if (before !== undefined) nodes.nodeDeleted(before);
+    change: (current, previous) => {
+      if (current !== undefined) nodes.nodeUpdated(current);
+      else if (previous !== undefined) nodes.nodeDeleted(previous);
     },
   };
 }
@@ -73,9 +73,9 @@ export function ownNodeReader(
   });
   return {
     ...reader,
-    change: (now, before) => {
-      reader.change(now, before);
-      if (now?.labels !== undefined) onLabels?.(now.labels);
+    change: (current, previous) => {
+      reader.change(current, previous);
+      if (current?.labels !== undefined) onLabels?.(current.labels);
     },
   };
 }

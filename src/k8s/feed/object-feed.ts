@@ -17,9 +17,9 @@ export interface ObjectReader<T> {
   /** Returns the value of an object, or undefined if it has none. */
   read(fields: ObjectFields): T | undefined;
   /** Returns true if two values are equal, so that the change is ignored. Default: never equal. */
-  same?(now: T, before: T): boolean;
+  same?(current: T, previous: T): boolean;
   /** Applies a new value of an object; `now` is undefined if it was deleted. At least one of the two is defined. */
-  change(now: T | undefined, before: T | undefined): void;
+  change(current: T | undefined, previous: T | undefined): void;
   /** Runs changes as one batch of an engine. Default: no batch. */
   batch?(changes: () => void): void;
   /** Called when a list begins. Puts until {@link ObjectReader.listed} have no order. */
@@ -138,14 +138,14 @@ export class ObjectFeed<T> implements AnyFeed {
 
   #apply({ type, object }: ResourceEvent): void {
     const { metadata } = object;
-    const before = this.#values.get(metadata);
+    const previous = this.#values.get(metadata);
     const value = type === 'put' ? this.#read(object) : undefined;
-    if (value === undefined) this.#remove(metadata, before);
-    else if (before !== undefined && this.#reader.same?.(value, before) === true)
-      this.#values.set(metadata, before);
+    if (value === undefined) this.#remove(metadata, previous);
+    else if (previous !== undefined && this.#reader.same?.(value, previous) === true)
+      this.#values.set(metadata, previous);
     else {
       this.#values.set(metadata, value);
-      this.#reader.change(value, before);
+      this.#reader.change(value, previous);
     }
   }
 

@@ -50,9 +50,9 @@ export function podReader({
     fields: POD_FIELDS,
     read: (fields) => readPod(fields, encryptKey, shared),
     same: samePod,
-    change: (now, before) => {
-      holders.change(now?.addresses, before?.addresses);
-      labels?.podChanged(local(now), local(before));
+    change: (current, previous) => {
+      holders.change(current?.addresses, previous?.addresses);
+      labels?.podChanged(local(current), local(previous));
     },
     batch: (changes) => ipcache.batch(changes),
   };

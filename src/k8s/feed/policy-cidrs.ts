@@ -68,11 +68,11 @@ export class PolicyCIDRTable {
       kind: 'CiliumCIDRGroup',
       fields: CIDR_GROUP_FIELDS,
       read: readCIDRGroup,
-      change: (now, before) => {
-        const name = (now ?? before)?.name ?? '';
-        this.#label(name, now, before);
-        if (now === undefined) this.#groups.delete(name);
-        else this.#groups.set(name, now);
+      change: (current, previous) => {
+        const name = (current ?? previous)?.name ?? '';
+        this.#label(name, current, previous);
+        if (current === undefined) this.#groups.delete(name);
+        else this.#groups.set(name, current);
         for (const resource of this.#named.get(name) ?? []) {
           const entered = this.#policies.get(resource);
           if (entered !== undefined) this.#enter(resource, entered);
@@ -82,14 +82,14 @@ export class PolicyCIDRTable {
   }
 
   /** Gives the CIDRs of a group its labels, whether a policy refers to it or not. */
-  #label(name: string, now: CIDRGroupSays | undefined, before: CIDRGroupSays | undefined): void {
+  #label(name: string, current: CIDRGroupSays | undefined, previous: CIDRGroupSays | undefined): void {
     const resource = `cidrgroup/${name}`;
-    const cidrs = new Set(now?.cidrs.map(String));
+    const cidrs = new Set(current?.cidrs.map(String));
     for (const cidr of cidrs) {
-      const labels = cidrGroupLabels(name, now?.labels ?? new Map(), cidr, this.#world);
+      const labels = cidrGroupLabels(name, current?.labels ?? new Map(), cidr, this.#world);
       this.#metadata.upsertMetadata(cidr, 'generated', resource, labels);
     }
-    for (const cidr of new Set(before?.cidrs.map(String)))
+    for (const cidr of new Set(previous?.cidrs.map(String)))
       if (!cidrs.has(cidr)) this.#metadata.removeMetadata(cidr, resource);
   }
 
@@ -102,19 +102,24 @@ export class PolicyCIDRTable {
       kind,
       fields: ['spec', 'specs'],
       read,
-      change: (now, before) => this.#change(kind, prefix, now, before),
+      change: (current, previous) => this.#change(kind, prefix, current, previous),
     };
   }
 
-  #change(kind: string, prefix: string, now: PolicyCIDRs | undefined, before: PolicyCIDRs | undefined): void {
-    const resource = `${prefix}/${(now ?? before)?.id ?? ''}`;
+  #change(
+    kind: string,
+    prefix: string,
+    current: PolicyCIDRs | undefined,
+    previous: PolicyCIDRs | undefined,
+  ): void {
+    const resource = `${prefix}/${(current ?? previous)?.id ?? ''}`;
     const entered = this.#policies.get(resource);
-    for (const { group } of before?.groups ?? []) this.#removeReference(group, resource);
-    for (const { group } of now?.groups ?? [])
+    for (const { group } of previous?.groups ?? []) this.#removeReference(group, resource);
+    for (const { group } of current?.groups ?? [])
       this.#named.set(group, (this.#named.get(group) ?? new Set()).add(resource));
-    if (now !== undefined) {
+    if (current !== undefined) {
       const { cidrs = new Set<string>(), isCut = false } = entered ?? {};
-      const next = { kind, policy: now, cidrs, isCut };
+      const next = { kind, policy: current, cidrs, isCut };
       this.#policies.set(resource, next);
       this.#enter(resource, next);
     } else if (entered !== undefined) {
@@ -158,13 +163,13 @@ export class PolicyCIDRTable {
   }
 
   #enter(resource: string, entered: Entered): void {
-    const before = entered.cidrs;
+    const previous = entered.cidrs;
     const now = this.#cidrsOf(entered.policy);
     this.#cut(entered, now);
     entered.cidrs = now;
     for (const cidr of now)
-      if (!before.has(cidr))
+      if (!previous.has(cidr))
         this.#metadata.upsertMetadata(cidr, 'generated', resource, cidrLabels(cidr, this.#world));
-    for (const cidr of before) if (!now.has(cidr)) this.#metadata.removeMetadata(cidr, resource);
+    for (const cidr of previous) if (!now.has(cidr)) this.#metadata.removeMetadata(cidr, resource);
   }
 }

@@ -18,9 +18,9 @@ export function serviceReader(services: FedServices): ObjectReader<Service> {
     kind: 'Service',
     fields: SERVICE_FIELDS,
     read: readService,
-    change: (now, before) => {
-      if (now !== undefined) services.updateService(now);
-      else if (before !== undefined) services.deleteService(before.id);
+    change: (current, previous) => {
+      if (current !== undefined) services.updateService(current);
+      else if (previous !== undefined) services.deleteService(previous.id);
     },
     batch: (changes) => services.batch(changes),
   };
@@ -36,10 +36,11 @@ function sliceReader(
 ): ObjectReader<EndpointSlice> {
   return {
     ...object,
-    change: (now, before) => {
-      if (now !== undefined) services.updateEndpoints(now);
-      if (before === undefined || (now !== undefined && now.service.name === before.service.name)) return;
-      services.deleteEndpoints(before.service, before.name);
+    change: (current, previous) => {
+      if (current !== undefined) services.updateEndpoints(current);
+      if (previous === undefined || (current !== undefined && current.service.name === previous.service.name))
+        return;
+      services.deleteEndpoints(previous.service, previous.name);
     },
     batch: (changes) => services.batch(changes),
   };

@@ -1,21 +1,13 @@
 import { type Decoded, type Fields, type RejectField, rejectInput } from '../../net/fields.ts';
-import type { PortProtocol } from '../../net/port.ts';
 import { protocolName } from '../../net/port.ts';
 import { formatKeyOf, parsePrefix, prefixRegister } from '../../net/prefix.ts';
 import { bytesOfText } from './bytes.ts';
 import { jsonArray, jsonObject, jsonString } from './go-json.ts';
+import { scanIPIdentityPair } from './ip-pair-scanner.ts';
 import { maskText, readMask } from './mask.ts';
-import { type PortConfiguration, readPort } from './ports.ts';
+import { type PodMetadata, podOf, readNamedPorts } from './pod-metadata.ts';
+import type { PortConfiguration } from './ports.ts';
 import { decodeJson, type EncodedValue, VALUE_LIMITS, type ValueLimits } from './value.ts';
-
-/** The pod of an IP, as its writer knew it. */
-export interface PodMetadata {
-  readonly namespace: string;
-  readonly podName: string;
-  /** Since 1.19; absent if the value has none. */
-  readonly serviceAccount?: string | undefined;
-  readonly namedPorts?: ReadonlyMap<string, PortProtocol> | undefined;
-}
 
 /** One IP of a cluster (WIRE, "IPIdentityPair"). */
 export interface IPIdentityPair {
@@ -65,50 +57,6 @@ function checkAgreement(fields: Fields<never>, name: string): void {
   if (canonical !== name) fields.reject('IP', 'key-mismatch', `must be ${name}, as in the key`, canonical);
 }
 
-// Host IPs repeat: a million pods have a thousand nodes. One string for each saves parsing and memory.
-const KNOWN_HOSTS = 4096;
-const hosts = new Map<string, string>();
-// So do service accounts: most pods have that of their deployment, or `default`.
-const accounts = new Map<string, string>();
-
-function readHostIP(fields: Fields<never>): string | undefined {
-  const text = fields.string('HostIP') ?? '';
-  if (text === '') return undefined;
-  const known = hosts.get(text);
-  if (known !== undefined) return known;
-  const host = fields.address('HostIP');
-  if (hosts.size >= KNOWN_HOSTS) hosts.clear();
-  if (host !== undefined) hosts.set(text, host);
-  return host;
-}
-
-function readServiceAccount(fields: Fields<never>): string | undefined {
-  const text = fields.string('K8sServiceAccount') ?? '';
-  if (text === '') return undefined;
-  const known = accounts.get(text);
-  if (known !== undefined) return known;
-  if (accounts.size >= KNOWN_HOSTS) accounts.clear();
-  accounts.set(text, text);
-  return text;
-}
-
-function readNamedPorts(
-  fields: Fields<never>,
-  most: number,
-  drop: RejectField<undefined>,
-): PortConfiguration | undefined {
-  if (fields.value('NamedPorts') === undefined) return undefined;
-  const list = fields.list('NamedPorts', most);
-  if (list.size === 0) return undefined;
-  const ports = new Map<string, PortProtocol>();
-  for (let index = 0; index < list.size; index++) {
-    const item = list.item(index);
-    const port = readPort(item, drop);
-    if (port !== undefined) ports.set(item.string('Name') ?? '', port);
-  }
-  return ports.size === 0 ? undefined : ports;
-}
-
 function readPod(
   fields: Fields<never>,
   limits: ValueLimits,
@@ -116,14 +64,8 @@ function readPod(
 ): PodMetadata | undefined {
   const namespace = fields.string('K8sNamespace') ?? '';
   const podName = fields.string('K8sPodName') ?? '';
-  const serviceAccount = readServiceAccount(fields);
-  const namedPorts = readNamedPorts(fields, limits.podPorts, drop);
-  if (serviceAccount !== undefined)
-    return namedPorts === undefined
-      ? { namespace, podName, serviceAccount }
-      : { namespace, podName, serviceAccount, namedPorts };
-  if (namespace === '' && podName === '' && namedPorts === undefined) return undefined;
-  return namedPorts === undefined ? { namespace, podName } : { namespace, podName, namedPorts };
+  const serviceAccount = fields.string('K8sServiceAccount') ?? '';
+  return podOf(namespace, podName, serviceAccount, readNamedPorts(fields, limits.podPorts, drop));
 }
 
 /**
@@ -140,6 +82,17 @@ export function decodeIPIdentityPair(
   at: string,
   limits: ValueLimits = VALUE_LIMITS,
 ): Decoded<IPIdentityPair> {
+  const scanned = value instanceof Uint8Array ? scanIPIdentityPair(name, value, limits) : undefined;
+  return scanned === undefined ? parseIPIdentityPair(name, value, at, limits) : { ok: true, value: scanned };
+}
+
+/** The general decoder of {@link decodeIPIdentityPair}: any JSON, and the reason if it is rejected. */
+export function parseIPIdentityPair(
+  name: string,
+  value: EncodedValue,
+  at: string,
+  limits: ValueLimits,
+): Decoded<IPIdentityPair> {
   return decodeJson(value, at, limits, (fields, drop) => {
     const key = readKeyName(name);
     checkAgreement(fields, key);
@@ -148,7 +101,7 @@ export function decodeIPIdentityPair(
       identity: fields.integer('ID', 0, 0xffff_ffff) ?? 0,
       encryptKey: fields.integer('Key', 0, 0xff) ?? 0,
     };
-    const hostIP = readHostIP(fields);
+    const hostIP = fields.address('HostIP');
     if (hostIP !== undefined) pair.hostIP = hostIP;
     const k8s = readPod(fields, limits, drop);
     if (k8s !== undefined) pair.k8s = k8s;

@@ -1,5 +1,5 @@
-import type { LatencyStatus } from '../../base/delay-counts.ts';
 import type { Failure } from '../../base/failure.ts';
+import type { LatencyStatus } from '../../base/latency-histogram.ts';
 import type { Unsubscribe } from '../../base/subscription.ts';
 import type { SupervisorStatus } from '../../base/supervisor.ts';
 import type { KvstoreErrorCode } from './errors.ts';

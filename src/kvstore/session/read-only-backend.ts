@@ -1,9 +1,9 @@
 import { checkArguments, FUNCTION, objectWith, optional, SIGNAL, TEXT } from '../../base/arguments.ts';
 import { type Backoff, backoffDelay } from '../../base/backoff.ts';
 import type { Clock, Random } from '../../base/clock.ts';
-import { LatencyHistogram } from '../../base/delay-counts.ts';
 import { type Failure, failureOf } from '../../base/failure.ts';
 import { EitherSignal } from '../../base/follow-signal.ts';
+import { LatencyHistogram } from '../../base/latency-histogram.ts';
 import { type Unsubscribe, unsubscribeOnce } from '../../base/subscription.ts';
 import type {
   BackendStatus,

@@ -67,10 +67,10 @@ function isMarked(identity: KubernetesObject): boolean {
  * the timeout ago. Otherwise it is marked. The mark is a write, so it extends the lifetime by one timeout. After that, the
  * identity is removed. Pure.
  *
- * @param before `lives` of the round before; empty at first, so that nothing is removed within the first timeout
+ * @param previous `lives` of the round before; empty at first, so that nothing is removed within the first timeout
  */
 export function identityRound(
-  before: ReadonlyMap<string, Life>,
+  previous: ReadonlyMap<string, Life>,
   identities: Iterable<KubernetesObject>,
   named: ReadonlySet<string>,
   now: number,
@@ -81,7 +81,7 @@ export function identityRound(
   const remove: string[] = [];
   for (const identity of identities) {
     const { name, uid, resourceVersion: version } = identity.metadata;
-    const known = before.get(name);
+    const known = previous.get(name);
     const isUnchanged = known?.uid === uid && known.version === version;
     const at = isUnchanged && !named.has(name) ? known.at : now;
     lives.set(name, { uid, version, at });

@@ -68,11 +68,11 @@ class KvstoreCollector implements Collector {
 
   async round(report: RoundReport, signal: AbortSignal): Promise<void> {
     this.#report = report;
-    const { failures: before } = this.#collector.status();
+    const { failures: previous } = this.#collector.status();
     await this.#collector.round(signal);
     const { stale, failures, lastFailure } = this.#collector.status();
     report.marked(stale);
-    if (failures > before) throw new CollectError(lastFailure?.code ?? '', lastFailure?.message ?? '');
+    if (failures > previous) throw new CollectError(lastFailure?.code ?? '', lastFailure?.message ?? '');
     if (!this.#leadership.mayDelete())
       throw new CollectError('not-leader', 'this operator is not the leader');
   }

@@ -293,14 +293,14 @@ export class LeaderElection implements Leadership {
     const lease = this.#held ?? (await this.#readLease(signal));
     if (this.#freeInMs() > 0) return false;
     if (this.#state === 'candidate' && isCandidate?.() === false) return false;
-    const before = lease === undefined ? {} : specOf(lease);
-    const isRenewal = before['holderIdentity'] === identity;
-    const transitions = Number(before['leaseTransitions'] ?? 0);
+    const previous = lease === undefined ? {} : specOf(lease);
+    const isRenewal = previous['holderIdentity'] === identity;
+    const transitions = Number(previous['leaseTransitions'] ?? 0);
     const now = microTime(clock.wallTime());
     return this.#write(lease, signal, {
       holderIdentity: identity,
       leaseDurationSeconds: Math.ceil(this.#leaseMs / 1000),
-      acquireTime: isRenewal ? (before['acquireTime'] ?? now) : now,
+      acquireTime: isRenewal ? (previous['acquireTime'] ?? now) : now,
       renewTime: now,
       leaseTransitions: isRenewal || lease === undefined ? transitions : transitions + 1,
     });

@@ -112,9 +112,9 @@ export class SoleWriter {
     for (let looks = 1; !signal.aborted; ) {
       await sleep(clock, LOOK_MS, signal);
       if (signal.aborted) break;
-      const before = this.#holder;
+      const previous = this.#holder;
       await this.#readHolder(signal);
-      looks = this.#holder !== undefined && this.#holder === before ? looks + 1 : 1;
+      looks = this.#holder !== undefined && this.#holder === previous ? looks + 1 : 1;
       if (looks >= LOOKS) onLockLost();
     }
     this.#holder = undefined;
@@ -124,9 +124,9 @@ export class SoleWriter {
     const { backend, onStandby } = this.#options;
     const places = await backend.listPrefix(`${WRITER_LOCK}/`, { signal }).catch(() => []);
     const [first] = [...places].sort((a, b) => a.createRevision - b.createRevision);
-    const before = this.#holder;
+    const previous = this.#holder;
     this.#holder = first !== undefined && !this.#own.has(first.key) ? first.key : undefined;
-    if (before === undefined && this.#holder !== undefined) onStandby?.();
+    if (previous === undefined && this.#holder !== undefined) onStandby?.();
   }
 }
 

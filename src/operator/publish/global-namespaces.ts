@@ -190,11 +190,11 @@ export class GlobalNamespaces implements Duty {
         const annotations = fields.map('metadata').strings('annotations');
         return name === undefined ? undefined : { name, annotation: annotations.get(GLOBAL_NAMESPACE) };
       },
-      same: (now, before) => now.annotation === before.annotation,
-      change: (now, before) => {
-        const name = (now ?? before)?.name ?? '';
-        if (now === undefined) this.#known.delete(name);
-        else this.#known.set(name, now);
+      same: (current, previous) => current.annotation === previous.annotation,
+      change: (current, previous) => {
+        const name = (current ?? previous)?.name ?? '';
+        if (current === undefined) this.#known.delete(name);
+        else this.#known.set(name, current);
         this.#changed.set(name, ++this.#changes);
         this.#latest.set(name, this.#changes);
         this.#wake.resolve();

@@ -51,7 +51,8 @@ function follow(context: InputContext): ReturnType<typeof followKind> {
   const values = exportedValues('identities', { namespaceOf, change: reader.change }, context);
   const filtered = {
     ...reader,
-    change: (now: IdentityKey | undefined, before: IdentityKey | undefined) => values.change(now, before),
+    change: (current: IdentityKey | undefined, previous: IdentityKey | undefined) =>
+      values.change(current, previous),
   };
   return withNamespaces(followKind(CILIUM_IDENTITIES, filtered, context), 'identities', values, context);
 }

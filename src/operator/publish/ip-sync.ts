@@ -53,7 +53,7 @@ function follow(context: InputContext, endpoints: IPSyncOptions['endpoints']): F
     'others',
     {
       namespaceOf: ({ k8s }) => k8s?.namespace ?? '',
-      change: (now, before) => holders.change(now, before),
+      change: (current, previous) => holders.change(current, previous),
     },
     context,
   );

@@ -16,7 +16,7 @@ export interface NamespacedValuesOptions<T> {
   /** Returns true if the values of a namespace are exported. After it has changed, {@link NamespacedValues.review} is called. */
   readonly isExported: (namespace: string) => boolean;
   /** Receives the changes of exported values. At least one of the two is defined. */
-  readonly change: (now: T | undefined, before: T | undefined) => void;
+  readonly change: (current: T | undefined, previous: T | undefined) => void;
 }
 
 /**
@@ -32,11 +32,11 @@ export class NamespacedValues<T extends object> {
   }
 
   /** Replaces a value. `before` must be the value of the previous call for the same object. */
-  change(now: T | undefined, before: T | undefined): void {
-    const wasExported = before !== undefined && this.#remove(before);
-    const isExported = now !== undefined && this.#add(now);
+  change(current: T | undefined, previous: T | undefined): void {
+    const wasExported = previous !== undefined && this.#remove(previous);
+    const isExported = current !== undefined && this.#add(current);
     if (wasExported || isExported)
-      this.#options.change(isExported ? now : undefined, wasExported ? before : undefined);
+      this.#options.change(isExported ? current : undefined, wasExported ? previous : undefined);
   }
 
   /** Returns the number of values of a namespace. */

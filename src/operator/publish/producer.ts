@@ -246,9 +246,9 @@ export function keyReader<T extends PublishedValue>(
   return {
     kind,
     read,
-    change: (now, before) => {
-      if (now !== undefined) keys.upsert(now.name, now.value);
-      else if (before !== undefined) keys.delete(before.name);
+    change: (current, previous) => {
+      if (current !== undefined) keys.upsert(current.name, current.value);
+      else if (previous !== undefined) keys.delete(previous.name);
     },
   };
 }

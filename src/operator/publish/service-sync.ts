@@ -38,8 +38,8 @@ class ServiceKeys {
   constructor(context: InputContext) {
     this.#context = context;
     const namespaceOf = ({ namespace }: ServiceID): string => namespace;
-    const change = (now: ServiceID | undefined, before: ServiceID | undefined): void =>
-      this.#write(now, before);
+    const change = (current: ServiceID | undefined, previous: ServiceID | undefined): void =>
+      this.#write(current, previous);
     this.exported = exportedValues('others', { namespaceOf, change }, context);
     this.#cache = new ServiceCache({ clusterName: context.clusterName });
     this.#cache.markSynced(); // services are published as soon as they exist
@@ -87,18 +87,18 @@ class ServiceKeys {
     const known = this.#cache.get(id);
     const hasSlices = (this.#slices.get(name)?.size ?? 0) > 0;
     if (!hasSlices) this.#slices.delete(name);
-    const before = this.#shared.get(name);
+    const previous = this.#shared.get(name);
     const now = known !== undefined && hasSlices && isShared(known.service, version) ? id : undefined;
     if (now === undefined) this.#shared.delete(name);
     else this.#shared.set(name, now);
-    this.exported.change(now, before);
+    this.exported.change(now, previous);
   }
 
-  #write(now: ServiceID | undefined, before: ServiceID | undefined): void {
+  #write(current: ServiceID | undefined, previous: ServiceID | undefined): void {
     const { keys, version = '1.17' } = this.#context;
-    const known = now && this.#cache.get(now);
+    const known = current && this.#cache.get(current);
     const value = known && serviceValue(known.service, known.endpoints.backends, this.#context, version);
-    const id = now ?? before;
+    const id = current ?? previous;
     if (id === undefined) return;
     if (value === undefined) keys.delete(formatServiceID(id));
     else keys.upsert(formatServiceID(id), value);

@@ -47,7 +47,7 @@ class SliceKeys {
       'others',
       {
         namespaceOf: ({ namespace }) => namespace,
-        change: (now, before) => this.#write(now, before),
+        change: (current, previous) => this.#write(current, previous),
         valuesPerStep: SLICES_PER_STEP,
       },
       context,
@@ -68,10 +68,10 @@ class SliceKeys {
         const { global, shared } = readFlags(fields.map('metadata').strings('annotations'));
         return id && { name: formatServiceID(id), isShared: global && shared };
       },
-      same: (now, before) => now.isShared === before.isShared,
-      change: (now, before) => {
-        const name = (now ?? before)?.name ?? '';
-        if (now?.isShared === true) this.#shared.add(name);
+      same: (current, previous) => current.isShared === previous.isShared,
+      change: (current, previous) => {
+        const name = (current ?? previous)?.name ?? '';
+        if (current?.isShared === true) this.#shared.add(name);
         else this.#shared.delete(name);
         this.#review(name);
       },
@@ -83,14 +83,14 @@ class SliceKeys {
       kind: 'EndpointSlice',
       fields: SHARED_SLICE_FIELDS,
       read: readSharedSlice,
-      change: (now, before) => {
-        const wasOffered = before !== undefined && this.#offered.delete(before);
-        if (before !== undefined) this.#remove(before);
-        if (now !== undefined) this.#add(now);
-        const isOffered = now !== undefined && this.#shared.has(serviceOf(now));
-        if (isOffered) this.#offered.add(now);
+      change: (current, previous) => {
+        const wasOffered = previous !== undefined && this.#offered.delete(previous);
+        if (previous !== undefined) this.#remove(previous);
+        if (current !== undefined) this.#add(current);
+        const isOffered = current !== undefined && this.#shared.has(serviceOf(current));
+        if (isOffered) this.#offered.add(current);
         if (wasOffered || isOffered)
-          this.exported.change(isOffered ? now : undefined, wasOffered ? before : undefined);
+          this.exported.change(isOffered ? current : undefined, wasOffered ? previous : undefined);
       },
     };
   }
@@ -137,13 +137,13 @@ class SliceKeys {
     }
   }
 
-  #write(now: SharedSlice | undefined, before: SharedSlice | undefined): void {
+  #write(current: SharedSlice | undefined, previous: SharedSlice | undefined): void {
     const { keys, clusterName: cluster, clusterID } = this.#context;
-    const slice = now ?? before;
+    const slice = current ?? previous;
     if (slice === undefined) return;
     const name = formatServiceID(slice);
-    if (now === undefined) keys.delete(name);
-    else keys.upsert(name, encodeClusterEndpointSlice({ ...now, cluster, clusterID }));
+    if (current === undefined) keys.delete(name);
+    else keys.upsert(name, encodeClusterEndpointSlice({ ...current, cluster, clusterID }));
   }
 }
 

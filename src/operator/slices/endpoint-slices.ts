@@ -138,9 +138,9 @@ export class EndpointSlices {
   put(namespace: string, core: CoreEndpoint): void {
     const key = `${namespace}/${core.name}`;
     const from = this.#slices.get(this.#sliceOf.get(key) ?? '');
-    const before = from?.endpoints.get(core.name);
-    if (from !== undefined && (this.#mode === 'fcfs' || before?.id === core.id)) {
-      if (same(before, core)) return;
+    const previous = from?.endpoints.get(core.name);
+    if (from !== undefined && (this.#mode === 'fcfs' || previous?.id === core.id)) {
+      if (same(previous, core)) return;
       from.endpoints.set(core.name, core);
       this.#dirty.add(from.name);
       return;
@@ -204,9 +204,9 @@ export class EndpointSlices {
     const hasRoom = first !== undefined && slice.endpoints.size < this.#most;
     const group = hasRoom ? this.#groupOf(slice.namespace, first) : undefined;
     if (group === slice.group) return;
-    const before = this.#open.get(slice.group ?? '');
-    before?.delete(slice);
-    if (before?.size === 0) this.#open.delete(slice.group ?? '');
+    const previous = this.#open.get(slice.group ?? '');
+    previous?.delete(slice);
+    if (previous?.size === 0) this.#open.delete(slice.group ?? '');
     slice.group = group;
     if (group === undefined) return;
     const those = this.#open.get(group) ?? new Set();

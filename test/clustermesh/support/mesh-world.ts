@@ -10,6 +10,7 @@ import { bytesOfText } from '../../../src/kvstore/codec/bytes.ts';
 import { encodeClusterEndpointSlice } from '../../../src/kvstore/codec/cluster-endpoint-slice.ts';
 import { keyRange, prefixRange } from '../../../src/kvstore/codec/key-range.ts';
 import { endpointSliceKey, type MeshResource } from '../../../src/kvstore/codec/keys.ts';
+import { FaultyMemoryBackend } from '../../../src/kvstore/memory/faulty-memory-backend.ts';
 import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
 import type { KvstoreBackend } from '../../../src/kvstore/session/backend.ts';
 import { type LeaseID, NO_LEASE } from '../../../src/kvstore/session/transport.ts';
@@ -18,7 +19,6 @@ import { formatLabels } from '../../../src/model/labels.ts';
 import { NodeManager } from '../../../src/nodemanager/node-manager.ts';
 import { ServiceCache } from '../../../src/servicecache/service-cache.ts';
 import type { ManualClock } from '../../base/support/manual-clock.ts';
-import { FaultyMemory } from '../../kvstore/support/faulty-memory.ts';
 import { settle } from '../../kvstore/support/settle.ts';
 import { plain } from '../../servicecache/support/plain.ts';
 
@@ -43,7 +43,7 @@ export class Agent {
   readonly nodes: NodeManager;
   readonly mesh: ClusterMesh;
   readonly rejections: Rejection[] = [];
-  readonly links: Map<string, FaultyMemory> = new Map();
+  readonly links: Map<string, FaultyMemoryBackend> = new Map();
   #own: OwnCluster | undefined;
 
   constructor(clock: Clock, makeMesh = (options: MeshOptions): ClusterMesh => new ClusterMesh(options)) {
@@ -74,7 +74,7 @@ export class Agent {
   }
 
   connect(name: string, server: MemoryServer): KvstoreBackend {
-    const backend = new FaultyMemory({ server, clock: this.clock, random });
+    const backend = new FaultyMemoryBackend({ server, clock: this.clock, random });
     this.links.set(name, backend);
     return backend;
   }

@@ -1,9 +1,9 @@
 import { KvstoreClient } from '../../../src/kvstore/kvstore-client.ts';
+import { FaultyLink } from '../../../src/kvstore/memory/faulty-link.ts';
 import type { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
 import { MemoryTransport } from '../../../src/kvstore/memory/memory-transport.ts';
 import type { Transport } from '../../../src/kvstore/session/transport.ts';
 import type { ManualClock } from '../../base/support/manual-clock.ts';
-import { FaultyLink } from '../../kvstore/support/faulty-link.ts';
 
 /** One address whose kvstore can be replaced, like a DNS name that is changed. */
 export class MovableAddress {

@@ -6,12 +6,12 @@ import { IdentityPool } from '../../../src/kvstore/allocator/identity-pool.ts';
 import { bytesOfText } from '../../../src/kvstore/codec/bytes.ts';
 import { encodeIdentity } from '../../../src/kvstore/codec/identity.ts';
 import { identityKey, identityValueKey } from '../../../src/kvstore/codec/keys.ts';
+import { FaultyMemoryBackend } from '../../../src/kvstore/memory/faulty-memory-backend.ts';
 import { KvstoreError } from '../../../src/kvstore/session/errors.ts';
+import { IdentityCache } from '../../../src/model/identity-cache.ts';
 import { formatLabels, type Labels, parseLabels } from '../../../src/model/labels.ts';
 import type { IdentityRange, NumericIdentity } from '../../../src/model/numeric-identity.ts';
-import { IdentityCache } from '../../../src/model/remote-identity-cache.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
-import { FaultyMemory } from '../support/faulty-memory.ts';
 import { advance, settle } from '../support/settle.ts';
 
 function labels(text: string): Labels {
@@ -27,7 +27,7 @@ const numberOf = (id: number): NumericIdentity => id as NumericIdentity;
 
 describe('an allocator of identities', () => {
   let clock: ManualClock;
-  let backend: FaultyMemory;
+  let backend: FaultyMemoryBackend;
   let rejections: RejectionLog;
   let failures: unknown[];
   let ended: AbortController;
@@ -56,7 +56,7 @@ describe('an allocator of identities', () => {
 
   beforeEach(async () => {
     clock = new ManualClock();
-    backend = new FaultyMemory({ clock });
+    backend = new FaultyMemoryBackend({ clock });
     rejections = new RejectionLog();
     failures = [];
     await start();

@@ -15,18 +15,18 @@ import {
 } from '../../../src/kvstore/codec/keys.ts';
 import { identityCollection } from '../../../src/kvstore/gc/collections.ts';
 import { GarbageCollector } from '../../../src/kvstore/gc/garbage-collector.ts';
+import { FaultyMemoryBackend } from '../../../src/kvstore/memory/faulty-memory-backend.ts';
 import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
 import { KvstoreError } from '../../../src/kvstore/session/errors.ts';
 import { NO_LEASE } from '../../../src/kvstore/session/transport.ts';
+import { IdentityCache } from '../../../src/model/identity-cache.ts';
 import { formatLabels, type Labels, parseLabels } from '../../../src/model/labels.ts';
 import {
   clusterIdentityRange,
   type IdentityRange,
   type NumericIdentity,
 } from '../../../src/model/numeric-identity.ts';
-import { IdentityCache } from '../../../src/model/remote-identity-cache.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
-import { FaultyMemory } from '../support/faulty-memory.ts';
 import { giveUpDelete, giveUpPut } from '../support/given-up-write.ts';
 import { advance, settle } from '../support/settle.ts';
 
@@ -45,7 +45,7 @@ const WEB = labels('k8s:app=web;k8s:io.kubernetes.pod.namespace=shop;');
 const DB = labels('k8s:app=db;k8s:zone=a/b;');
 
 class Node {
-  readonly backend: FaultyMemory;
+  readonly backend: FaultyMemoryBackend;
   readonly allocator: IdentityAllocator;
   readonly rejections = new RejectionLog();
   readonly failures: (readonly [unknown, string])[] = [];
@@ -58,7 +58,7 @@ class Node {
       random = (random * 16_807) % 2_147_483_647;
       return random / 2_147_483_647;
     };
-    this.backend = new FaultyMemory({ server, clock, random: next, leaseSeconds: 30 });
+    this.backend = new FaultyMemoryBackend({ server, clock, random: next, leaseSeconds: 30 });
     this.allocator = new IdentityAllocator({
       ...{ backend: this.backend, range, nodeSuffix: name, clock, random: next },
       rejections: this.rejections,
@@ -552,7 +552,7 @@ describe('allocation under faults', () => {
         const nodes = [0, 1, 2].map(
           (i) => new Node(server, clock, `10.0.0.${i}`, 11 + i, { min: 256, max: 259 }),
         );
-        const collection = identityCollection(nodes[0]?.backend ?? new FaultyMemory({ clock }), {
+        const collection = identityCollection(nodes[0]?.backend ?? new FaultyMemoryBackend({ clock }), {
           min: 256,
           max: 259,
         });

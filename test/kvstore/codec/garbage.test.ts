@@ -10,10 +10,10 @@ import {
   staleIdentities,
 } from '../../../src/kvstore/gc/collections.ts';
 import { GarbageCollector, staleRound } from '../../../src/kvstore/gc/garbage-collector.ts';
+import { FaultyMemoryBackend } from '../../../src/kvstore/memory/faulty-memory-backend.ts';
 import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
 import type { KeyValue } from '../../../src/kvstore/session/transport.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
-import { FaultyMemory } from '../support/faulty-memory.ts';
 import { advance } from '../support/settle.ts';
 
 describe('a round', () => {
@@ -79,7 +79,9 @@ describe('a collector', () => {
   it('removes locks that are not released, one round after it has first seen them', async () => {
     const clock = new ManualClock();
     const server = new MemoryServer({ clock });
-    const [holder, operator] = [0, 1].map(() => new FaultyMemory({ server, clock, random: () => 0.5 }));
+    const [holder, operator] = [0, 1].map(
+      () => new FaultyMemoryBackend({ server, clock, random: () => 0.5 }),
+    );
     if (holder === undefined || operator === undefined) throw new Error('two backends');
     const lock = await holder.lock('cilium/state/identities/v1/locks/k8s:a=1;');
     const collector = new GarbageCollector({
@@ -101,7 +103,7 @@ describe('a collector', () => {
 
   it('removes the holder of a lock, and then gives the next in line its time', async () => {
     const clock = new ManualClock();
-    const backend = new FaultyMemory({ clock, random: () => 0.5 });
+    const backend = new FaultyMemoryBackend({ clock, random: () => 0.5 });
     const locks = 'cilium/state/identities/v1/locks/';
     for (const key of ['k8s:a=1;/2f', 'k8s:a=1;/1f', 'k8s:b=1;/3f', 'nolease'])
       await backend.update(`${locks}${key}`, bytesOfText('x'));
@@ -176,7 +178,7 @@ describe('a collector', () => {
 
   it('treats no other keys as locks, and removes twenty per second by default', async () => {
     const clock = new ManualClock();
-    const backend = new FaultyMemory({ clock, random: () => 0.5 });
+    const backend = new FaultyMemoryBackend({ clock, random: () => 0.5 });
     const locks = ['a', 'b', 'c'].map((name) => `cilium/state/identities/v1/locks/k8s:${name}=1;/1f`);
     for (const key of [identityKey(300), ...locks]) await backend.update(key, bytesOfText('x'));
     const collector = new GarbageCollector({ collection: lockCollection(backend), clock, intervalMs: 1000 });
@@ -198,7 +200,7 @@ describe('a collector', () => {
 
   it('reports a failed round, and continues with the next', async () => {
     const clock = new ManualClock();
-    const backend = new FaultyMemory({ clock, random: () => 0.5 });
+    const backend = new FaultyMemoryBackend({ clock, random: () => 0.5 });
     const collector = new GarbageCollector({ collection: lockCollection(backend), clock, intervalMs: 1000 });
     const ended = new AbortController();
     backend.link.down();
@@ -265,7 +267,7 @@ describe('a collector', () => {
 
   it('keeps an identity that is used again between list and removal, and one that was written since', async () => {
     const clock = new ManualClock();
-    const backend = new FaultyMemory({ clock });
+    const backend = new FaultyMemoryBackend({ clock });
     const range = { min: 256, max: 65_535 };
     const { list, remove } = identityCollection(backend, range);
     const { signal } = new AbortController();
@@ -290,7 +292,7 @@ describe('a collector', () => {
   });
 
   it('removes an identity under the lock of its labels, and none that was deleted or is not text', async () => {
-    const backend = new FaultyMemory({ clock: new ManualClock() });
+    const backend = new FaultyMemoryBackend({ clock: new ManualClock() });
     const { remove } = identityCollection(backend, { min: 256, max: 65_535 });
     const { signal } = new AbortController();
     const lock = vi.spyOn(backend, 'lock');
@@ -306,7 +308,7 @@ describe('a collector', () => {
   });
 
   it('keeps a lock that another owner has got since', async () => {
-    const backend = new FaultyMemory({ clock: new ManualClock() });
+    const backend = new FaultyMemoryBackend({ clock: new ManualClock() });
     const key = 'cilium/state/identities/v1/locks/k8s:a=1;/1f';
     const { list, remove } = lockCollection(backend);
     const { signal } = new AbortController();

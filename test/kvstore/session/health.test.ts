@@ -1,14 +1,14 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { FaultyMemoryBackend } from '../../../src/kvstore/memory/faulty-memory-backend.ts';
 import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
 import { Heartbeat, KvstoreHealth } from '../../../src/kvstore/session/health.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
-import { FaultyMemory } from '../support/faulty-memory.ts';
 import { advance, settle } from '../support/settle.ts';
 
 describe('the health of a kvstore', () => {
   let clock: ManualClock;
-  let writer: FaultyMemory;
-  let reader: FaultyMemory;
+  let writer: FaultyMemoryBackend;
+  let reader: FaultyMemoryBackend;
   let health: KvstoreHealth;
   let ended: AbortController;
   let running: Promise<unknown>;
@@ -16,8 +16,8 @@ describe('the health of a kvstore', () => {
   beforeEach(async () => {
     clock = new ManualClock();
     const server = new MemoryServer({ clock });
-    writer = new FaultyMemory({ server, clock, random: () => 0.5 });
-    reader = new FaultyMemory({ server, clock, random: () => 0.5 });
+    writer = new FaultyMemoryBackend({ server, clock, random: () => 0.5 });
+    reader = new FaultyMemoryBackend({ server, clock, random: () => 0.5 });
     health = new KvstoreHealth({ backend: reader, clock });
     ended = new AbortController();
     running = health.run(ended.signal);

@@ -1,12 +1,12 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { Supervisor } from '../../../src/base/supervisor.ts';
 import { TurnGate } from '../../../src/base/turn-gate.ts';
+import { FaultyLink } from '../../../src/kvstore/memory/faulty-link.ts';
 import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
 import { MemoryTransport } from '../../../src/kvstore/memory/memory-transport.ts';
 import { HeldLease } from '../../../src/kvstore/session/held-lease.ts';
 import { LeaseKeeper, leaseHex } from '../../../src/kvstore/session/lease-keeper.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
-import { FaultyLink } from '../support/faulty-link.ts';
 import { advance, settle } from '../support/settle.ts';
 
 const TTL_SECONDS = 100;

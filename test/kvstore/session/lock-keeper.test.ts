@@ -2,13 +2,13 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { Supervisor } from '../../../src/base/supervisor.ts';
 import { bytesOfText } from '../../../src/kvstore/codec/bytes.ts';
 import { keyRange, prefixRange } from '../../../src/kvstore/codec/key-range.ts';
+import { FaultyMemoryBackend } from '../../../src/kvstore/memory/faulty-memory-backend.ts';
 import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
 import { MemoryTransport } from '../../../src/kvstore/memory/memory-transport.ts';
 import { KvstoreError } from '../../../src/kvstore/session/errors.ts';
 import { leaseHex } from '../../../src/kvstore/session/lease-keeper.ts';
 import { LockKeeper } from '../../../src/kvstore/session/lock-keeper.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
-import { FaultyMemory } from '../support/faulty-memory.ts';
 import { giveUpDelete, giveUpPut } from '../support/given-up-write.ts';
 import { advance, settle } from '../support/settle.ts';
 
@@ -16,10 +16,10 @@ const PATH = 'locks/a';
 
 describe('the locks of one client', () => {
   let clock: ManualClock;
-  let backend: FaultyMemory;
+  let backend: FaultyMemoryBackend;
   beforeEach(() => {
     clock = new ManualClock();
-    backend = new FaultyMemory({ clock, random: () => 0.5 });
+    backend = new FaultyMemoryBackend({ clock, random: () => 0.5 });
   });
   afterEach(() => backend.close());
 
@@ -70,7 +70,7 @@ describe('the locks of one client', () => {
   });
 
   it('a place that lands after it was given up blocks no other client (regression: 90 s, while its process lived)', async () => {
-    const other = new FaultyMemory({ clock, server: backend.server });
+    const other = new FaultyMemoryBackend({ clock, server: backend.server });
     const { key, release } = await backend.lock(PATH);
     await release();
     const land = giveUpPut(backend.link, key);
@@ -124,7 +124,7 @@ describe('the locks of one client', () => {
   });
 
   it('a place that another client deletes while it waits is created again (regression: the call failed)', async () => {
-    const other = new FaultyMemory({ clock, server: backend.server });
+    const other = new FaultyMemoryBackend({ clock, server: backend.server });
     const held = await other.lock(PATH);
     const waiting = backend.lock(PATH);
     await settle(4);
@@ -167,7 +167,7 @@ describe('the locks of one client', () => {
   });
 
   it('close releases held locks immediately', async () => {
-    const other = new FaultyMemory({ clock, server: backend.server });
+    const other = new FaultyMemoryBackend({ clock, server: backend.server });
     const lock = await backend.lock(PATH);
     await backend.close();
     expect([lock.lost.aborted, backend.server.leases]).toEqual([true, []]);
@@ -183,7 +183,7 @@ describe('the locks of one client', () => {
   });
 
   it('a caller that aborts when it learns its predecessor does not wait for it (regression: 5 s)', async () => {
-    const other = new FaultyMemory({ clock, server: backend.server });
+    const other = new FaultyMemoryBackend({ clock, server: backend.server });
     await other.lock(PATH);
     const { link } = backend;
     const controller = new AbortController();
@@ -278,9 +278,9 @@ describe('the locks of one client', () => {
   });
 
   describe('with those of another client', () => {
-    let other: FaultyMemory;
+    let other: FaultyMemoryBackend;
     beforeEach(() => {
-      other = new FaultyMemory({ clock, server: backend.server });
+      other = new FaultyMemoryBackend({ clock, server: backend.server });
     });
     afterEach(() => other.close());
 
@@ -289,7 +289,7 @@ describe('the locks of one client', () => {
       const controller = new AbortController();
       const givenUp = backend.lock(PATH, { signal: controller.signal });
       await settle(4);
-      const later = new FaultyMemory({ clock, server: backend.server });
+      const later = new FaultyMemoryBackend({ clock, server: backend.server });
       const last = vi.fn();
       const waiting = later.lock(PATH).then((lock) => {
         last();
@@ -329,7 +329,7 @@ describe('the locks of one client', () => {
     });
 
     it('it waits for the place right before its own, and for no other', async () => {
-      const third = new FaultyMemory({ clock, server: backend.server });
+      const third = new FaultyMemoryBackend({ clock, server: backend.server });
       await (await third.lock('elsewhere')).release(); // has the first lease: keys are not in the order of places
       const first = await other.lock(PATH);
       const second = third.lock(PATH);
@@ -368,7 +368,7 @@ describe('the locks of one client', () => {
 
   it('a lock is not granted under a lease that was lost during the wait', async () => {
     const server = new ManualClock();
-    const own = new FaultyMemory({ clock, server: new MemoryServer({ clock: server }) });
+    const own = new FaultyMemoryBackend({ clock, server: new MemoryServer({ clock: server }) });
     const range = own.link.range.bind(own.link);
     vi.spyOn(own.link, 'range').mockImplementationOnce(async (...call) => {
       const answer = await range(...call);
@@ -406,12 +406,12 @@ it('a lock whose lease is lost at the moment of the grant is reported as lost (r
 
 describe('a holder that is disconnected from the kvstore', () => {
   let clock: ManualClock;
-  let holder: FaultyMemory;
-  let other: FaultyMemory;
+  let holder: FaultyMemoryBackend;
+  let other: FaultyMemoryBackend;
   beforeEach(() => {
     clock = new ManualClock();
-    holder = new FaultyMemory({ clock });
-    other = new FaultyMemory({ clock, server: holder.server });
+    holder = new FaultyMemoryBackend({ clock });
+    other = new FaultyMemoryBackend({ clock, server: holder.server });
   });
   afterEach(() => Promise.all([holder.close(), other.close()]));
 
@@ -455,8 +455,8 @@ describe('a holder that is disconnected from the kvstore', () => {
 it('a holder that was suspended detects within two seconds that it may have lost its lock (regression: 8 s, or more without a network)', async () => {
   const [clock, serverClock] = [new ManualClock(), new ManualClock()];
   const server = new MemoryServer({ clock: serverClock });
-  const holder = new FaultyMemory({ clock, server });
-  const other = new FaultyMemory({ clock: serverClock, server });
+  const holder = new FaultyMemoryBackend({ clock, server });
+  const other = new FaultyMemoryBackend({ clock: serverClock, server });
   const lock = await holder.lock(PATH);
   const next = other.lock(PATH);
   await settle(4);

@@ -2,18 +2,18 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { RejectionLog } from '../../../src/base/rejection.ts';
 import { bytesOfText, textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
 import { keyRange } from '../../../src/kvstore/codec/key-range.ts';
+import { FaultyMemoryBackend } from '../../../src/kvstore/memory/faulty-memory-backend.ts';
 import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
 import { SharedStore } from '../../../src/kvstore/stores/shared-store.ts';
 import { rejectedAs } from '../../../src/net/fields.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
-import { FaultyMemory } from '../support/faulty-memory.ts';
 import { giveUpPut } from '../support/given-up-write.ts';
 import { advance, settle } from '../support/settle.ts';
 
 const P = 'nodes/';
 
 class Member {
-  readonly backend: FaultyMemory;
+  readonly backend: FaultyMemoryBackend;
   readonly store: SharedStore<string>;
   readonly seen = new Map<string, string>();
   readonly story: string[] = [];
@@ -26,7 +26,7 @@ class Member {
   #running: Promise<void> | undefined;
 
   constructor(server: MemoryServer, clock: ManualClock, deleteDelayMs?: number) {
-    this.backend = new FaultyMemory({ server, clock, random: () => 0.5, leaseSeconds: 30 });
+    this.backend = new FaultyMemoryBackend({ server, clock, random: () => 0.5, leaseSeconds: 30 });
     this.store = new SharedStore<string>({
       backend: this.backend,
       prefix: P,
@@ -127,7 +127,7 @@ describe('a shared store', () => {
   });
 
   it('compares none of 20,000 unchanged keys (regression: each with a transaction every five minutes)', async () => {
-    const backend = new FaultyMemory({ server, clock, random: () => 0.5 });
+    const backend = new FaultyMemoryBackend({ server, clock, random: () => 0.5 });
     const store = new SharedStore<Uint8Array>({
       ...{
         backend,
@@ -156,7 +156,7 @@ describe('a shared store', () => {
 
   it('reports when its keys are complete, batch by batch, and requires no failure callback', async () => {
     const story: string[] = [];
-    const backend = new FaultyMemory({ server, clock, random: () => 0.5 });
+    const backend = new FaultyMemoryBackend({ server, clock, random: () => 0.5 });
     const store = new SharedStore<string>({
       ...{ backend, prefix: P, clock, random: () => 0.5, rejections: new RejectionLog() },
       decode: (_name, value) => ({ ok: true, value: textOfBytes(value) ?? '' }),

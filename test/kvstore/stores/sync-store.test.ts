@@ -6,13 +6,13 @@ import { TurnGate } from '../../../src/base/turn-gate.ts';
 import { bytesOfText, textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
 import { keyRange, prefixRange } from '../../../src/kvstore/codec/key-range.ts';
 import { KvstoreClient } from '../../../src/kvstore/kvstore-client.ts';
+import { FaultyLink } from '../../../src/kvstore/memory/faulty-link.ts';
 import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
 import { MemoryTransport } from '../../../src/kvstore/memory/memory-transport.ts';
 import { abortedError, KvstoreError } from '../../../src/kvstore/session/errors.ts';
 import { CanaryWaits } from '../../../src/kvstore/stores/canary-waits.ts';
 import { SyncStore, type SyncStoreOptions } from '../../../src/kvstore/stores/sync-store.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
-import { FaultyLink } from '../support/faulty-link.ts';
 import { giveUpDelete, giveUpPut, type Land } from '../support/given-up-write.ts';
 import { advance, settle } from '../support/settle.ts';
 

@@ -2,11 +2,11 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { RejectionLog } from '../../../src/base/rejection.ts';
 import { bytesOfText, textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
 import { keyRange } from '../../../src/kvstore/codec/key-range.ts';
+import { FaultyMemoryBackend } from '../../../src/kvstore/memory/faulty-memory-backend.ts';
 import { NO_LEASE } from '../../../src/kvstore/session/transport.ts';
 import { WatchStore, type WatchStoreRun } from '../../../src/kvstore/stores/watch-store.ts';
 import { decodeWith, rejectedAs } from '../../../src/net/fields.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
-import { FaultyMemory } from '../support/faulty-memory.ts';
 import { advance, settle } from '../support/settle.ts';
 
 const P = 'p/';
@@ -14,7 +14,7 @@ const { signal } = new AbortController();
 
 describe('a run of a watch store', () => {
   let clock: ManualClock;
-  let backend: FaultyMemory;
+  let backend: FaultyMemoryBackend;
   let rejections: RejectionLog;
   let story: string[];
   let applied: number;
@@ -45,7 +45,7 @@ describe('a run of a watch store', () => {
 
   beforeEach(async () => {
     clock = new ManualClock();
-    backend = new FaultyMemory({ clock });
+    backend = new FaultyMemoryBackend({ clock });
     rejections = new RejectionLog();
     story = [];
     applied = 0;
@@ -213,7 +213,7 @@ describe('a run of a watch store', () => {
       await start();
       await stop();
       answer = false;
-      const other = new FaultyMemory({ clock });
+      const other = new FaultyMemoryBackend({ clock });
       await start({ mayDelete, backend: other });
       expect(store.size).toBe(2);
       await stop();

@@ -2,17 +2,17 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { RejectionLog, rejection } from '../../../src/base/rejection.ts';
 import { TurnGate } from '../../../src/base/turn-gate.ts';
 import { bytesOfText, textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
+import { FaultyMemoryBackend } from '../../../src/kvstore/memory/faulty-memory-backend.ts';
 import { NO_LEASE } from '../../../src/kvstore/session/transport.ts';
 import { type StoreObserver, WatchStore } from '../../../src/kvstore/stores/watch-store.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
-import { FaultyMemory } from '../support/faulty-memory.ts';
 import { advance, settle } from '../support/settle.ts';
 
 const P = 'p/';
 
 describe('a watch store', () => {
   let clock: ManualClock;
-  let backend: FaultyMemory;
+  let backend: FaultyMemoryBackend;
   let rejections: RejectionLog;
   let story: string[];
   let ended: AbortController;
@@ -53,7 +53,7 @@ describe('a watch store', () => {
 
   beforeEach(() => {
     clock = new ManualClock();
-    backend = new FaultyMemory({ clock });
+    backend = new FaultyMemoryBackend({ clock });
     rejections = new RejectionLog();
     story = [];
   });
@@ -123,7 +123,7 @@ describe('a watch store', () => {
     let turns: (() => void)[];
     let store: WatchStore<string>;
 
-    const fill = (from: FaultyMemory, names: number): void => {
+    const fill = (from: FaultyMemoryBackend, names: number): void => {
       for (let i = 0; i < names; i++) {
         const write = { op: 'put', key: `${P}${i}`, value: bytesOfText('1'), lease: NO_LEASE } as const;
         from.server.txn({ compare: [], writes: [write] });
@@ -163,7 +163,7 @@ describe('a watch store', () => {
       await stop();
       deleted = [];
       ended = new AbortController();
-      const empty = new FaultyMemory({ clock });
+      const empty = new FaultyMemoryBackend({ clock });
       running = store.run({ backend: empty, prefix: P, signal: ended.signal, onListed });
       await settle(4);
     };
@@ -260,7 +260,7 @@ describe('a watch store', () => {
     const run = store.run({ backend, prefix: P, signal: ended.signal, endOnDivergence: true });
     running = run;
     await settle(4);
-    backend.server.restore(new FaultyMemory({ clock }).server.snapshot());
+    backend.server.restore(new FaultyMemoryBackend({ clock }).server.snapshot());
     await advance(clock, 10_000);
     expect(await run).toBe('diverged');
     expect(story).toEqual(['a=1']);

@@ -1,11 +1,11 @@
 import { bytesOfText, textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
 import { keyRange, prefixRange } from '../../../src/kvstore/codec/key-range.ts';
+import { FaultyMemoryBackend } from '../../../src/kvstore/memory/faulty-memory-backend.ts';
+import { FaultyMemoryServer } from '../../../src/kvstore/memory/faulty-memory-server.ts';
 import type { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
 import { NO_LEASE, type WriteOperation } from '../../../src/kvstore/session/transport.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 import type { ContractClient, ContractKvstore, Entry } from './contract-harness.ts';
-import { FaultyMemory } from './faulty-memory.ts';
-import { FaultyServer } from './faulty-server.ts';
 import { advance, settle } from './settle.ts';
 
 function operation([key, value]: readonly [string, string | undefined]): WriteOperation {
@@ -15,7 +15,7 @@ function operation([key, value]: readonly [string, string | undefined]): WriteOp
 }
 
 function memoryClient(server: MemoryServer, clock: ManualClock, leaseSeconds: number): ContractClient {
-  const backend = new FaultyMemory({ server, clock, leaseSeconds });
+  const backend = new FaultyMemoryBackend({ server, clock, leaseSeconds });
   const { link } = backend;
   const own = new Set<string>();
   const grant = link.grantLease.bind(link);
@@ -52,7 +52,7 @@ function memoryClient(server: MemoryServer, clock: ManualClock, leaseSeconds: nu
 /** The memory backend under the contract, on a fake clock. */
 export function memoryKvstore(): Promise<ContractKvstore> {
   const clock = new ManualClock();
-  const server = new FaultyServer({ clock });
+  const server = new FaultyMemoryServer({ clock });
   const clients: ContractClient[] = [];
   const write = (entries: readonly (readonly [string, string | undefined])[]): Promise<void> => {
     server.txn({ compare: [], writes: entries.map(operation) });

@@ -1,15 +1,14 @@
 import fc from 'fast-check';
 import { bytesOfText, textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
 import { keyRange, prefixRange } from '../../../src/kvstore/codec/key-range.ts';
+import { FaultyLink } from '../../../src/kvstore/memory/faulty-link.ts';
+import { FaultyMemoryServer } from '../../../src/kvstore/memory/faulty-memory-server.ts';
 import type { ServerSnapshot } from '../../../src/kvstore/memory/memory-server.ts';
-
 import { MemoryTransport } from '../../../src/kvstore/memory/memory-transport.ts';
 import { NO_LEASE, type Transport, type WriteOperation } from '../../../src/kvstore/session/transport.ts';
 import { ListAndWatch } from '../../../src/kvstore/watch/list-and-watch.ts';
 import type { WatchLimits } from '../../../src/kvstore/watch/watch-limits.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
-import { FaultyLink } from './faulty-link.ts';
-import { FaultyServer } from './faulty-server.ts';
 import { advance, settle } from './settle.ts';
 import { WatchRecorder } from './watch-recorder.ts';
 
@@ -95,7 +94,7 @@ const SMALL: WatchLimits = {
 
 class World {
   readonly clock = new ManualClock();
-  readonly server: FaultyServer;
+  readonly server: FaultyMemoryServer;
   readonly link: FaultyLink;
   readonly recorder: WatchRecorder;
   readonly ended = new AbortController();
@@ -104,7 +103,7 @@ class World {
   #release: (() => void) | undefined;
 
   constructor(wrap: (transport: Transport) => Transport, sliceEvents: number | undefined) {
-    this.server = new FaultyServer({
+    this.server = new FaultyMemoryServer({
       clock: this.clock,
       ...(sliceEvents === undefined ? {} : { sliceEvents }),
     });

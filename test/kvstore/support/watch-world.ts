@@ -1,6 +1,7 @@
 import { expect } from 'vitest';
 import { bytesOfText } from '../../../src/kvstore/codec/bytes.ts';
 import { keyRange } from '../../../src/kvstore/codec/key-range.ts';
+import { FaultyLink } from '../../../src/kvstore/memory/faulty-link.ts';
 import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
 import { MemoryTransport } from '../../../src/kvstore/memory/memory-transport.ts';
 import type { WatchState } from '../../../src/kvstore/session/backend.ts';
@@ -8,7 +9,6 @@ import { NO_LEASE, type TransportEvent, type WatchObserver } from '../../../src/
 import { ListAndWatch, type ListAndWatchOptions } from '../../../src/kvstore/watch/list-and-watch.ts';
 import { WATCH_LIMITS } from '../../../src/kvstore/watch/watch-limits.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
-import { FaultyLink } from './faulty-link.ts';
 import { WatchRecorder } from './watch-recorder.ts';
 
 /** The options of a {@link ListAndWatch} that a test may want otherwise. */

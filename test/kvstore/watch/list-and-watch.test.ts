@@ -1,13 +1,13 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { LATENCY_BOUNDS_MS } from '../../../src/base/delay-counts.ts';
+import { LATENCY_BOUNDS_MS } from '../../../src/base/latency-histogram.ts';
 import { bytesOfText } from '../../../src/kvstore/codec/bytes.ts';
 import { keyRange, prefixRange } from '../../../src/kvstore/codec/key-range.ts';
+import { FaultyMemoryBackend } from '../../../src/kvstore/memory/faulty-memory-backend.ts';
 import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
 import { NO_LEASE } from '../../../src/kvstore/session/transport.ts';
 import { ListAndWatch } from '../../../src/kvstore/watch/list-and-watch.ts';
 import { WATCH_LIMITS } from '../../../src/kvstore/watch/watch-limits.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
-import { FaultyMemory } from '../support/faulty-memory.ts';
 import { advance, settle } from '../support/settle.ts';
 import { WatchRecorder } from '../support/watch-recorder.ts';
 
@@ -18,7 +18,7 @@ const HOUR_MS = 3_600_000;
 describe('a watch without a visible failure', () => {
   let clock: ManualClock;
   let server: MemoryServer;
-  let backend: FaultyMemory;
+  let backend: FaultyMemoryBackend;
   let recorder: WatchRecorder;
   const put = (name: string, value = 'value'): unknown =>
     server.txn({
@@ -30,7 +30,7 @@ describe('a watch without a visible failure', () => {
     clock = new ManualClock();
     clock.advance(HOUR_MS); // a time is told from a difference of times
     server = new MemoryServer({ clock });
-    backend = new FaultyMemory({ server, clock, random: () => 0.5 });
+    backend = new FaultyMemoryBackend({ server, clock, random: () => 0.5 });
   });
 
   afterEach(async () => {

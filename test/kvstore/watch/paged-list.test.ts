@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { compareKeys, keyRange, prefixRange } from '../../../src/kvstore/codec/key-range.ts';
+import { FaultyLink } from '../../../src/kvstore/memory/faulty-link.ts';
 import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
 import { MemoryTransport } from '../../../src/kvstore/memory/memory-transport.ts';
 import {
@@ -14,7 +15,6 @@ import { PageSize } from '../../../src/kvstore/watch/page-size.ts';
 import { type ListRequest, listPages, type Page } from '../../../src/kvstore/watch/paged-list.ts';
 import { WATCH_LIMITS } from '../../../src/kvstore/watch/watch-limits.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
-import { FaultyLink } from '../support/faulty-link.ts';
 
 const value = new Uint8Array(4);
 const { pageKeys: PAGE_KEYS } = WATCH_LIMITS;

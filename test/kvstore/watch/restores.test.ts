@@ -1,11 +1,11 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { bytesOfText, textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
 import { prefixRange } from '../../../src/kvstore/codec/key-range.ts';
+import { FaultyMemoryBackend } from '../../../src/kvstore/memory/faulty-memory-backend.ts';
 import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
 import { NO_LEASE } from '../../../src/kvstore/session/transport.ts';
 import { SyncStore } from '../../../src/kvstore/stores/sync-store.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
-import { FaultyMemory } from '../support/faulty-memory.ts';
 import { advance, settle } from '../support/settle.ts';
 import { WatchRecorder } from '../support/watch-recorder.ts';
 
@@ -14,7 +14,7 @@ const P = 'p/';
 describe('a store that is restored from a backup', () => {
   let clock: ManualClock;
   let server: MemoryServer;
-  let backend: FaultyMemory;
+  let backend: FaultyMemoryBackend;
   const recorders: WatchRecorder[] = [];
   const put = (...texts: readonly string[]): void => {
     for (const text of texts) {
@@ -32,7 +32,7 @@ describe('a store that is restored from a backup', () => {
   beforeEach(() => {
     clock = new ManualClock();
     server = new MemoryServer({ clock });
-    backend = new FaultyMemory({ server, clock });
+    backend = new FaultyMemoryBackend({ server, clock });
   });
 
   afterEach(async () => {

@@ -6,7 +6,7 @@ import { prefixRange } from '../../../src/kvstore/codec/key-range.ts';
 import { resourcePrefix, syncedKey } from '../../../src/kvstore/codec/keys.ts';
 import { MemoryBackend } from '../../../src/kvstore/memory/memory-backend.ts';
 import { NO_LEASE } from '../../../src/kvstore/session/transport.ts';
-import { IdentityCache } from '../../../src/model/remote-identity-cache.ts';
+import { IdentityCache } from '../../../src/model/identity-cache.ts';
 import { Mirror } from '../../../src/operator/kvstoremesh/mirror.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 import { settle } from '../../kvstore/support/settle.ts';

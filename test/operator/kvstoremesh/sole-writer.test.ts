@@ -1,13 +1,13 @@
 import { afterEach, beforeEach, expect, it } from 'vitest';
+import { FaultyMemoryBackend } from '../../../src/kvstore/memory/faulty-memory-backend.ts';
 import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
 import { SoleWriter, WRITER_LOCK } from '../../../src/operator/kvstoremesh/sole-writer.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
-import { FaultyMemory } from '../../kvstore/support/faulty-memory.ts';
 import { advance, settle } from '../../kvstore/support/settle.ts';
 
 /** A process that copies while it may. */
 class Process {
-  readonly backend: FaultyMemory;
+  readonly backend: FaultyMemoryBackend;
   readonly writer: SoleWriter;
   begun = false;
   outcome: unknown;
@@ -15,7 +15,7 @@ class Process {
   readonly #running: Promise<void>;
 
   constructor(server: MemoryServer, clock: ManualClock) {
-    this.backend = new FaultyMemory({ server, clock });
+    this.backend = new FaultyMemoryBackend({ server, clock });
     this.writer = new SoleWriter({ backend: this.backend, clock, random: () => 0.5 });
     const begin = (): Promise<void> => {
       this.begun = true;

@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { prefixRange } from '../../../src/kvstore/codec/key-range.ts';
+import { FaultyMemoryBackend } from '../../../src/kvstore/memory/faulty-memory-backend.ts';
 import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
 import type { LeaseID } from '../../../src/kvstore/session/transport.ts';
 import { ClusterNameError } from '../../../src/model/cluster-name.ts';
@@ -9,7 +10,6 @@ import { ClusterPublisher } from '../../../src/operator/publish/cluster-publishe
 import { ManualClock } from '../../base/support/manual-clock.ts';
 import { heldOf } from '../../clustermesh/support/mesh-laws.ts';
 import { Agent, coldStart } from '../../clustermesh/support/mesh-world.ts';
-import { FaultyMemory } from '../../kvstore/support/faulty-memory.ts';
 import { advance, settle } from '../../kvstore/support/settle.ts';
 
 const CLUSTER = 'a';
@@ -92,14 +92,14 @@ const happenings = fc.array(
 
 /** One life of the publishing process. */
 class Life {
-  readonly backend: FaultyMemory;
+  readonly backend: FaultyMemoryBackend;
   readonly publisher: ClusterPublisher;
   readonly #stopped = new AbortController();
   readonly #running: Promise<void>;
 
   constructor(server: MemoryServer, clock: ManualClock, wanted: ReadonlyMap<Thing, number>) {
     const random = (): number => 0.5;
-    this.backend = new FaultyMemory({ server, clock, random });
+    this.backend = new FaultyMemoryBackend({ server, clock, random });
     this.publisher = new ClusterPublisher({
       ...{ backend: this.backend, clock, random },
       ...{ clusterName: CLUSTER, clusterID: ID },
@@ -235,7 +235,7 @@ describe('a published cluster', () => {
 it.each(['', 'A', 'a_b', '-a', 'a-', 'a.b', 'a/b', 'a'.repeat(33)])(
   'does not publish a cluster that is named %j',
   (clusterName) => {
-    const backend = new FaultyMemory({
+    const backend = new FaultyMemoryBackend({
       server: new MemoryServer({ clock: new ManualClock() }),
       clock: new ManualClock(),
       random: () => 0.5,

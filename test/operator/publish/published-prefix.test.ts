@@ -4,6 +4,7 @@ import { RejectionLog } from '../../../src/base/rejection.ts';
 import { bytesOfText, textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
 import { prefixRange } from '../../../src/kvstore/codec/key-range.ts';
 import { VALUE_LIMITS } from '../../../src/kvstore/codec/value.ts';
+import { FaultyMemoryBackend } from '../../../src/kvstore/memory/faulty-memory-backend.ts';
 import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
 import {
   latest,
@@ -11,7 +12,6 @@ import {
   type PublishedPrefixOptions,
 } from '../../../src/operator/publish/published-prefix.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
-import { FaultyMemory } from '../../kvstore/support/faulty-memory.ts';
 import { advance, settle } from '../../kvstore/support/settle.ts';
 
 const CANARY = 'synced/p';
@@ -19,15 +19,15 @@ const CANARY = 'synced/p';
 describe('published keys below a prefix', () => {
   let clock: ManualClock;
   let server: MemoryServer;
-  let backend: FaultyMemory;
-  let other: FaultyMemory;
+  let backend: FaultyMemoryBackend;
+  let other: FaultyMemoryBackend;
   let ended: AbortController;
   let running: Promise<void>[];
   beforeEach(() => {
     clock = new ManualClock();
     server = new MemoryServer({ clock });
-    backend = new FaultyMemory({ server, clock });
-    other = new FaultyMemory({ server, clock });
+    backend = new FaultyMemoryBackend({ server, clock });
+    other = new FaultyMemoryBackend({ server, clock });
     ended = new AbortController();
     running = [];
   });

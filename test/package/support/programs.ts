@@ -55,10 +55,15 @@ export const PROGRAMS: Readonly<Record<string, (name: string) => string>> = {
     export const open = (): EtcdBackend => new EtcdBackend({ endpoints: ['http://127.0.0.1:2379'] });
   `,
   '/kubernetes': (name) => `
-    import { type KubernetesFeed, type MemoryApiServer, readKubeconfig } from '${name}';
-    export const watches = (server: MemoryApiServer): number => server.watches;
+    import { type KubernetesFeed, readKubeconfig } from '${name}';
     export const start = (feed: KubernetesFeed): void => feed.start();
     export const read = readKubeconfig;
+  `,
+  '/testing': (name) => `
+    import { FaultyMemoryBackend, type FaultyLink, type MemoryApiServer } from '${name}';
+    export const watches = (server: MemoryApiServer): number => server.watches;
+    export const disconnect = (link: FaultyLink): void => link.down();
+    export { FaultyMemoryBackend };
   `,
   '/linux': (name) => `
     import { type HostDatapathOptions, openHostDatapath } from '${name}';

@@ -361,13 +361,13 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
   #settle({ key, item }: TableChange<ServiceItem>): void {
     const endpoint = parseEndpoint(key);
     const family = familyOf(endpoint.ip);
-    const before = this.#known[family].get(key);
-    this.#countPick(family, before?.backends, -1);
+    const previous = this.#known[family].get(key);
+    this.#countPick(family, previous?.backends, -1);
     if (item === undefined) {
       this.#known[family].delete(key);
       return;
     }
-    const slots = place(before?.slots ?? [], item.backends);
+    const slots = place(previous?.slots ?? [], item.backends);
     const isAny = isAnyPort(endpoint);
     const backends = isAny ? undefined : slots.length;
     this.#countPick(family, backends, 1);
@@ -465,7 +465,7 @@ function listedOf(endpoint: Endpoint, item: ServiceItem | undefined): readonly n
 function listRequests(
   table: NftTable,
   endpoint: Endpoint,
-  before: ReadonlySet<number>,
+  previous: ReadonlySet<number>,
   after: readonly number[],
 ): readonly NetlinkRequest[] {
   const isAny = isAnyPort(endpoint);
@@ -474,19 +474,19 @@ function listRequests(
     isAny ? clusterIPKey(endpoint.ip, protocol) : portKey(endpoint);
   return [
     ...after
-      .filter((protocol) => !before.has(protocol))
+      .filter((protocol) => !previous.has(protocol))
       .map((protocol) => addElements(table, setOf(protocol), [{ key: keyOf(protocol) }])),
-    ...[...before]
+    ...[...previous]
       .filter((protocol) => !after.includes(protocol))
       .map((protocol) => deleteElements(table, setOf(protocol), [keyOf(protocol)])),
   ];
 }
 
 /** Assigns backends to slots. Backends that remain keep their slots, because fewer elements change then. */
-function place(before: readonly string[], backends: readonly string[]): string[] {
+function place(previous: readonly string[], backends: readonly string[]): string[] {
   const wanted = new Set(backends);
   const slots = backends.map((_, slot) => {
-    const backend = before[slot];
+    const backend = previous[slot];
     return backend !== undefined && wanted.delete(backend) ? backend : undefined;
   });
   const rest = wanted.values();
@@ -504,15 +504,15 @@ function itemOf({ isAny, backends, slots, listed }: Known): ServiceItem {
 function frontendRequests(
   table: NftTable,
   frontend: Endpoint,
-  before: number | undefined,
+  previous: number | undefined,
   after: number | undefined,
 ): readonly NetlinkRequest[] {
-  if (before === after) return [];
+  if (previous === after) return [];
   const key = frontendKey(frontend);
   const setOf = (backends: number): string => (backends === 0 ? SETS.refused : SETS.services);
   const chain = after === undefined || after === 0 ? undefined : pickName(after);
   return [
-    ...(before === undefined ? [] : [deleteElements(table, setOf(before), [key])]),
+    ...(previous === undefined ? [] : [deleteElements(table, setOf(previous), [key])]),
     ...(after === undefined ? [] : [addElements(table, setOf(after), [{ key, chain }])]),
   ];
 }

@@ -350,15 +350,15 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
   }
 
   #applyLink(link: Link, isGone: boolean): PathEvent {
-    const before = this.#links.get(link.index);
+    const previous = this.#links.get(link.index);
     if (isGone) this.#links.delete(link.index);
     else this.#links.set(link.index, link);
     const { device } = this.#options;
-    const isSame = before?.name === link.name && before.up === link.up && before.mtu === link.mtu;
+    const isSame = previous?.name === link.name && previous.up === link.up && previous.mtu === link.mtu;
     // A dump may have read the link before the event. A defect of our own link must be repaired nevertheless.
     const isAmiss = isOwnLink(link) && deviceItem(link, device)?.defect !== undefined;
     if (!isGone && isSame && !isAmiss) return {};
-    const isOurs = link.name === device || (before !== undefined && isOwnLink(before));
+    const isOurs = link.name === device || (previous !== undefined && isOwnLink(previous));
     if (isGone) this.#forgetInterface(link.index, isOurs);
     return { reach: true, reread: isGone || isOurs || !link.up };
   }
@@ -439,12 +439,12 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
 
   #applyDevice(key: string, item: PathItem | undefined): void {
     const { device } = this.#options;
-    const before = this.#device();
+    const previous = this.#device();
     setDevice(this.#socket, device, item?.kind === 'device' ? item : undefined);
     const after = linkNamed(this.#socket, device);
-    if (before !== undefined && before.index !== after?.index) {
-      this.#links.delete(before.index);
-      this.#forgetInterface(before.index, true);
+    if (previous !== undefined && previous.index !== after?.index) {
+      this.#links.delete(previous.index);
+      this.#forgetInterface(previous.index, true);
     }
     if (after !== undefined) this.#links.set(after.index, after);
     this.#settle({ key, item });

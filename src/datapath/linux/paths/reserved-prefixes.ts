@@ -20,9 +20,10 @@ export class ReservedPrefixes {
 
   /** Replaces all prefixes of an owner. Ignores invalid prefixes. Returns true if they have changed. */
   replace(owner: string, prefixes: readonly string[]): boolean {
-    const before = this.#byOwner.get(owner) ?? [];
-    if (before.length === prefixes.length && before.every((text, at) => text === prefixes[at])) return false;
-    for (const text of before) this.#remove(owner, text);
+    const previous = this.#byOwner.get(owner) ?? [];
+    if (previous.length === prefixes.length && previous.every((text, at) => text === prefixes[at]))
+      return false;
+    for (const text of previous) this.#remove(owner, text);
     for (const text of prefixes) this.#add(owner, text);
     if (prefixes.length === 0) this.#byOwner.delete(owner);
     else this.#byOwner.set(owner, prefixes);

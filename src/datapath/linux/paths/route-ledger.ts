@@ -26,8 +26,8 @@ export class RouteLedger {
   /** Stores a route of the kernel. */
   add(route: Route): void {
     const ledger = this.#ledgerOf(route);
-    const before = ledger.get(route.destination) ?? [];
-    ledger.set(route.destination, [...before.filter((one) => !isSameRoute(one, route)), route]);
+    const previous = ledger.get(route.destination) ?? [];
+    ledger.set(route.destination, [...previous.filter((one) => !isSameRoute(one, route)), route]);
   }
 
   delete(route: Route): void {
@@ -70,20 +70,20 @@ export class RouteLedger {
    * deleted, so that no packet is without a route. IPv6 would join both into one route with two next hops.
    */
   replacing(route: Route): readonly LenientRequest[] {
-    const before = this.ownRoutes(route.destination);
-    const only = before.length === 1 ? before[0] : undefined;
+    const previous = this.ownRoutes(route.destination);
+    const only = previous.length === 1 ? previous[0] : undefined;
     if (only !== undefined && familyOf(route.destination) === 4)
       return [addition(route, NLM_F.create), ...deletions(only)];
     // An exclusive add would fail if a foreign route had the same metric, and our route would be lost.
     const isExclusive = this.equal(route.destination, route.metric) === undefined;
     const flags = NLM_F.create | (isExclusive ? NLM_F.exclusive : NLM_F.append);
-    return [...before.flatMap(deletions), addition(route, flags)];
+    return [...previous.flatMap(deletions), addition(route, flags)];
   }
 
   /** Returns the requests that delete our routes to a destination, or any route of ours if none is known. */
   deleting(destination: string, table: number): readonly LenientRequest[] {
-    const before = this.ownRoutes(destination);
-    if (before.length > 0) return before.flatMap(deletions);
+    const previous = this.ownRoutes(destination);
+    if (previous.length > 0) return previous.flatMap(deletions);
     const unknown = { gateway: undefined, interface: 0, onlink: false, metric: 0, isUnicast: true };
     return deletions({ ...unknown, destination, table, protocol: OWN_PROTOCOL });
   }

@@ -53,8 +53,8 @@ export function setDevice(socket: LinkSocket, name: string, item: DeviceItem | u
   if (isForeign && item !== undefined)
     throw new SyscallError(`add ${name}`, EEXIST, `a foreign interface ${name} exists`);
   const there = isForeign ? renamed(socket) : (named ?? renamed(socket));
-  const before = there && deviceItem(there, name);
-  const canStay = before !== undefined && item !== undefined && isSameTunnel(before, item);
+  const previous = there && deviceItem(there, name);
+  const canStay = previous !== undefined && item !== undefined && isSameTunnel(previous, item);
   if (there !== undefined && !canStay) socket.change(deletion(there));
   if (item === undefined) return;
   const link: Link = {

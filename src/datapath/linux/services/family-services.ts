@@ -302,8 +302,8 @@ export class FamilyServices {
   }
 
   #setSlot(installed: InstalledFrontend, index: number, text: string | undefined): void {
-    const before = installed.slots[index];
-    if (before !== undefined) this.#dropUse(before);
+    const previous = installed.slots[index];
+    if (previous !== undefined) this.#dropUse(previous);
     while (installed.slots.length < index) installed.slots.push(undefined);
     installed.slots[index] = text;
     const row = text === undefined ? undefined : this.#backends.get(text);

@@ -1,10 +1,10 @@
 import { textOfBytes } from '../../../../src/kvstore/codec/bytes.ts';
 import { prefixRange } from '../../../../src/kvstore/codec/key-range.ts';
+import { FaultyMemoryBackend } from '../../../../src/kvstore/memory/faulty-memory-backend.ts';
 import { MemoryServer } from '../../../../src/kvstore/memory/memory-server.ts';
 import { KvstoreMesh } from '../../../../src/operator/kvstoremesh/kvstore-mesh.ts';
 import { ManualClock } from '../../../base/support/manual-clock.ts';
 import { newCluster } from '../../../clustermesh/support/mesh-world.ts';
-import { FaultyMemory } from '../../../kvstore/support/faulty-memory.ts';
 
 const random = (): number => 0.5;
 
@@ -21,9 +21,9 @@ export class CopiedCluster {
   readonly remote: MemoryServer = newCluster(this.clock, 'a', 1);
   readonly local: MemoryServer = new MemoryServer({ clock: this.clock, clusterID: 'local' });
   mesh: KvstoreMesh;
-  backend: FaultyMemory;
+  backend: FaultyMemoryBackend;
   /** The way to the remote kvstore. */
-  link: FaultyMemory['link'] | undefined;
+  link: FaultyMemoryBackend['link'] | undefined;
 
   constructor() {
     this.backend = this.#client(this.local);
@@ -71,7 +71,7 @@ export class CopiedCluster {
     return new KvstoreMesh({ clusterName: 'own', clusterID: 9, local, clock, random });
   }
 
-  #client(server: MemoryServer): FaultyMemory {
-    return new FaultyMemory({ server, clock: this.clock, random, witnessLeases: true });
+  #client(server: MemoryServer): FaultyMemoryBackend {
+    return new FaultyMemoryBackend({ server, clock: this.clock, random, witnessLeases: true });
   }
 }

@@ -1,16 +1,16 @@
 import { ClusterMesh, type ClusterMeshOptions } from '../../../../src/clustermesh/cluster-mesh.ts';
 import type { ConnectKvstore } from '../../../../src/clustermesh/followed-cluster.ts';
+import { FaultyMemoryBackend } from '../../../../src/kvstore/memory/faulty-memory-backend.ts';
 import { MemoryServer } from '../../../../src/kvstore/memory/memory-server.ts';
 import { KvstoreMesh, type KvstoreMeshOptions } from '../../../../src/operator/kvstoremesh/kvstore-mesh.ts';
-import { FaultyMemory } from '../../../kvstore/support/faulty-memory.ts';
 
 /** A `KvstoreMesh`, and a mesh that reads what that has copied instead of the remote clusters themselves. */
 export class CopiedMesh extends ClusterMesh {
   readonly local: MemoryServer;
   readonly #options: ClusterMeshOptions & Pick<KvstoreMeshOptions, 'drainMs'>;
   readonly #configured = new Map<string, ConnectKvstore>();
-  #copying: { readonly mesh: KvstoreMesh; readonly backend: FaultyMemory };
-  #readers: FaultyMemory[] = [];
+  #copying: { readonly mesh: KvstoreMesh; readonly backend: FaultyMemoryBackend };
+  #readers: FaultyMemoryBackend[] = [];
 
   constructor(options: ClusterMeshOptions & Pick<KvstoreMeshOptions, 'drainMs'>) {
     super(options);
@@ -66,15 +66,15 @@ export class CopiedMesh extends ClusterMesh {
     for (const reader of this.#readers) await reader.close();
   }
 
-  #copy(): { readonly mesh: KvstoreMesh; readonly backend: FaultyMemory } {
+  #copy(): { readonly mesh: KvstoreMesh; readonly backend: FaultyMemoryBackend } {
     const { clusterName, clusterID, clock, random, drainMs, gate } = this.#options;
     const backend = this.#client();
     const options = { clusterName, clusterID, local: backend, clock, random, drainMs, gate };
     return { mesh: new KvstoreMesh(options), backend };
   }
 
-  #client(): FaultyMemory {
+  #client(): FaultyMemoryBackend {
     const { clock, random } = this.#options;
-    return new FaultyMemory({ server: this.local, clock, random });
+    return new FaultyMemoryBackend({ server: this.local, clock, random });
   }
 }

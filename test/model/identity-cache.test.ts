@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { IdentityCache } from '../../src/model/identity-cache.ts';
 import type { Label, Labels } from '../../src/model/labels.ts';
 import type { NumericIdentity } from '../../src/model/numeric-identity.ts';
-import { IdentityCache } from '../../src/model/remote-identity-cache.ts';
 import { cpuTime } from '../base/support/cpu-time.ts';
 
 const label: fc.Arbitrary<Label> = fc.record({

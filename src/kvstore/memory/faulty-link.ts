@@ -1,6 +1,6 @@
-import type { Clock } from '../../../src/base/clock.ts';
-import { abortedError, asKvstoreError, KvstoreError } from '../../../src/kvstore/session/errors.ts';
-import { allowManyListeners } from '../../../src/kvstore/session/shared-signal.ts';
+import type { Clock } from '../../base/clock.ts';
+import { abortedError, asKvstoreError, KvstoreError } from '../session/errors.ts';
+import { allowManyListeners } from '../session/shared-signal.ts';
 import type {
   CallOptions,
   EndpointStatus,
@@ -13,25 +13,25 @@ import type {
   WatchObserver,
   WatchRequest,
   WatchStream,
-} from '../../../src/kvstore/session/transport.ts';
+} from '../session/transport.ts';
 import { FaultyStream } from './faulty-stream.ts';
 
-/** The way to the server: `down` refuses at once, a `black-hole` swallows everything and says nothing. */
+/** State of a link: `down` refuses immediately, `black-hole` drops everything without an answer. */
 export type LinkState = 'up' | 'down' | 'black-hole';
 
 const DEADLINE_MS = 10_000;
-const KEEPALIVE_MS = 25_000; // ping after 15 s, give up 10 s later: as the etcd transport is set
+const KEEPALIVE_MS = 25_000; // as the etcd transport: a ping after 15 s, and a timeout of 10 s
 
 const unavailable = (why: string): KvstoreError => new KvstoreError('unavailable', why);
 const forbidden = (): KvstoreError => new KvstoreError('forbidden', 'etcdserver: permission denied');
 const expired = (): KvstoreError => new KvstoreError('invalid-token', 'etcdserver: invalid auth token');
 
 /**
- * A client's link to a server, with every fault of a network to order, over any transport. Each client has its own, so
- * that one can be cut off while the others go on.
+ * A client's link to a server, which injects the faults of a network over any transport. Each client has its own link, so one can be
+ * disconnected while the others continue. Faults apply to calls and streams that are open and to later ones, as their methods say.
  */
 export class FaultyLink implements Transport {
-  /** Called with every read before it is made. */
+  /** Called before each read. */
   onRead: (request: RangeRequest) => void = () => {};
   readonly #inner: Transport;
   readonly #clock: Clock;
@@ -91,31 +91,29 @@ export class FaultyLink implements Transport {
     await this.#inner.close();
   }
 
-  // ── Faults ─────────────────────────────────────────────────────────────────────────────────────────────
-
   get link(): LinkState {
     return this.#link;
   }
 
-  /** Streams of this client that are open. */
+  /** Number of open streams of this client. */
   get streams(): number {
     return this.#streams.size;
   }
 
-  /** Breaks every stream and every call under way; the next ones work. */
+  /** Breaks all open streams and calls. Later ones work. */
   cut(): void {
     const reset = unavailable('connection reset');
     for (const stream of this.#streams) stream.end(reset);
     for (const fail of [...this.#waiting]) fail(reset);
   }
 
-  /** Breaks everything, and refuses until {@link up}. */
+  /** Breaks all open streams and calls, and refuses later ones until {@link up}. */
   down(): void {
     this.#link = 'down';
     this.cut();
   }
 
-  /** From now on nothing arrives; calls run into their deadline, streams into the keepalive. */
+  /** Drops everything until {@link up}: calls exceed their deadline, and streams end by the keepalive after 25 s. */
   blackHole(): void {
     this.#link = 'black-hole';
     for (const stream of this.#streams) stream.stall();
@@ -125,55 +123,54 @@ export class FaultyLink implements Transport {
     });
   }
 
-  /** Heals `down` and `blackHole`. */
+  /** Ends {@link down} and {@link blackHole}. */
   up(): void {
     this.#link = 'up';
     for (const stream of this.#streams) if (!this.#isStalled(stream)) stream.unstall();
   }
 
-  /** The next `count` calls take effect on the server, and their answers are lost. */
+  /** Applies the next `count` calls on the server, and loses their responses: they fail with `unavailable`. */
   loseAnswers(count: number): void {
     this.#answersToLose = count;
   }
 
-  /** The next watch breaks after so many events, in the middle of its catch-up if it is long enough. */
+  /** Breaks the next watch after this number of events, possibly within a revision. */
   cutNextWatchAfter(events: number): void {
     this.#cutNextWatchAfter = events;
   }
 
-  /** Streams of this prefix are held back, others are not: events of different watches change their order. */
+  /** Delays the streams of this prefix, so that the events of different watches change their order. */
   stallWatch(prefix: string): void {
     this.#stalledPrefixes.add(prefix);
     for (const stream of this.#streams) if (this.#isStalled(stream)) stream.stall();
   }
 
+  /** Ends {@link stallWatch}. */
   unstallWatch(prefix: string): void {
     this.#stalledPrefixes.delete(prefix);
     for (const stream of this.#streams) if (!this.#isStalled(stream)) stream.unstall();
   }
 
-  /** The next call fails with `invalid-token`, and so do all streams; then a new token has been fetched. */
+  /** Fails all open streams and the next call with `invalid-token`. Later calls work, as with a new token. */
   expireToken(): void {
     this.#tokenExpired = true;
     for (const stream of this.#streams) stream.end(expired());
   }
 
-  /** Refuses reads and watches at or below `prefix`, as to a user without the right. Streams go on, as etcd's do. */
+  /** Refuses reads and new watches of keys with this prefix, as etcd does for a user without the right. Open streams continue. */
   forbid(prefix: string): void {
     this.#forbidden.add(prefix);
   }
 
-  /** Takes {@link forbid} back. */
+  /** Ends {@link forbid}. */
   allow(prefix: string): void {
     this.#forbidden.delete(prefix);
   }
 
-  /** Range answers with more bytes of values fail with `too-large`. */
+  /** Fails range responses with more bytes of values with `too-large`. */
   limitResponses(bytes: number): void {
     this.#maxResponseBytes = bytes;
   }
-
-  // ── Inside ─────────────────────────────────────────────────────────────────────────────────────────────
 
   #isStalled(stream: FaultyStream): boolean {
     return this.#link === 'black-hole' || this.#stalledPrefixes.has(stream.prefix);
@@ -222,7 +219,7 @@ export class FaultyLink implements Transport {
     throw unavailable('connection reset');
   }
 
-  /** Runs a call, unless the link swallows it, or its signal or deadline comes first. */
+  /** Runs a call. Rejects if its signal aborts, if the link breaks, or at its deadline if the link is a black hole. */
   #call<T>(options: CallOptions | undefined, run: () => Promise<T>): Promise<T> {
     const { deadlineMs = DEADLINE_MS } = options ?? {};
     const signal = allowManyListeners(options?.signal);

@@ -1,4 +1,4 @@
-import { KvstoreError } from '../../../src/kvstore/session/errors.ts';
+import { KvstoreError } from '../session/errors.ts';
 import type {
   CallOptions,
   RangeRequest,
@@ -9,11 +9,11 @@ import type {
   WatchObserver,
   WatchRequest,
   WatchStream,
-} from '../../../src/kvstore/session/transport.ts';
+} from '../session/transport.ts';
 
-/** The link that a {@link FaultyStream} goes over. */
+/** The link of a {@link FaultyStream}. */
 export interface StreamLink {
-  /** Makes a read as the link makes its calls. */
+  /** Runs a read with the faults of the link. */
   read(
     request: RangeRequest,
     options: CallOptions | undefined,
@@ -22,7 +22,7 @@ export interface StreamLink {
   onGone(): void;
 }
 
-/** A watch stream that a test can hold back unnoticed, cut in the middle of a response, and end. */
+/** A watch stream that can be delayed, cut within a response, and ended. */
 export class FaultyStream implements WatchStream {
   readonly prefix: string;
   readonly #stream: WatchStream;
@@ -34,7 +34,6 @@ export class FaultyStream implements WatchStream {
   #ending = false;
   #cutAfter = Number.POSITIVE_INFINITY;
 
-  /** @param link what stands between the stream and its server */
   constructor(inner: Transport, request: WatchRequest, observer: WatchObserver, link: StreamLink) {
     this.prefix = request.prefix;
     this.#link = link;
@@ -69,7 +68,7 @@ export class FaultyStream implements WatchStream {
     this.#close();
   }
 
-  /** Holds back everything, unnoticed by the client: a black hole, or a slow link. */
+  /** Delays everything without an error, like a black hole or a slow link. */
   stall(): void {
     this.#stalled = true;
     this.#stream.pause();
@@ -80,12 +79,12 @@ export class FaultyStream implements WatchStream {
     if (!this.#paused) this.#stream.resume();
   }
 
-  /** Breaks the stream once so many more events have been delivered, in the middle of a response if need be. */
+  /** Breaks the stream after this number of events, possibly within a response. */
   cutAfter(events: number): void {
     this.#cutAfter = events;
   }
 
-  /** Ends it with a reason, in a later microtask, even while it is held. */
+  /** Ends the stream with this reason in a later microtask, also while it is paused or delayed. */
   end(reason: unknown): void {
     if (this.#ending) return;
     this.#ending = true;
@@ -104,7 +103,7 @@ export class FaultyStream implements WatchStream {
       this.#observer.onEvents(delivered, header, partial);
       return;
     }
-    // A server marks what is less than a whole revision.
+    // As etcd does, marks a delivery that is only a part of a revision.
     const next = events[delivered.length]?.modRevision;
     const whole = delivered.filter(({ modRevision }) => modRevision !== next);
     if (whole.length > 0) this.#observer.onEvents(whole, header, false);

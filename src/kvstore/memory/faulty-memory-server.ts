@@ -1,5 +1,4 @@
-import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
-import { KvstoreError } from '../../../src/kvstore/session/errors.ts';
+import { KvstoreError } from '../session/errors.ts';
 import type {
   LeaseID,
   RangeRequest,
@@ -8,48 +7,59 @@ import type {
   TxnResponse,
   WatchObserver,
   WatchRequest,
-} from '../../../src/kvstore/session/transport.ts';
-
-type Stream = ReturnType<MemoryServer['watch']>;
+} from '../session/transport.ts';
+import { MemoryServer } from './memory-server.ts';
+import type { MemoryWatchStream } from './memory-watch-stream.ts';
 
 const noLeader = (): KvstoreError => new KvstoreError('no-leader', 'etcdserver: no leader');
 
-/** A server that can lose its leader, for all of its clients: calls fail then, and streams end. */
-export class FaultyServer extends MemoryServer {
-  readonly #open = new Set<Stream>();
+/** A `MemoryServer` that can lose its leader. Without one, calls of all clients fail with `no-leader`, and streams end. */
+export class FaultyMemoryServer extends MemoryServer {
+  readonly #open = new Set<MemoryWatchStream>();
   #leaderless = false;
 
+  /** Ends all streams, and fails all calls until {@link electLeader}. */
   loseLeader(): void {
     this.#leaderless = true;
     for (const stream of this.#open) stream.end(noLeader());
   }
 
+  /** Ends {@link loseLeader}. */
   electLeader(): void {
     this.#leaderless = false;
   }
 
+  /** @internal */
   override range(request: RangeRequest): RangeResponse {
     this.#serve();
     return super.range(request);
   }
 
+  /** @internal */
   override txn(request: TxnRequest): TxnResponse {
     this.#serve();
     return super.txn(request);
   }
 
+  /** @internal */
   override grantLease(ttlSeconds: number): LeaseID {
     this.#serve();
     return super.grantLease(ttlSeconds);
   }
 
+  /** @internal */
   override keepLeaseAlive(id: LeaseID): number {
     this.#serve();
     return super.keepLeaseAlive(id);
   }
 
-  override watch(request: WatchRequest, observer: WatchObserver, onGone: () => void = () => {}): Stream {
-    const stream: Stream = super.watch(request, observer, () => {
+  /** @internal */
+  override watch(
+    request: WatchRequest,
+    observer: WatchObserver,
+    onGone: () => void = () => {},
+  ): MemoryWatchStream {
+    const stream: MemoryWatchStream = super.watch(request, observer, () => {
       this.#open.delete(stream);
       onGone();
     });

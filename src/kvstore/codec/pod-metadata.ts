@@ -1,0 +1,45 @@
+import type { Fields, RejectField } from '../../net/fields.ts';
+import type { PortProtocol } from '../../net/port.ts';
+import { type PortConfiguration, readPort } from './ports.ts';
+
+/** The pod of an IP, as its writer knew it. */
+export interface PodMetadata {
+  readonly namespace: string;
+  readonly podName: string;
+  /** Since 1.19; absent if the value has none. */
+  readonly serviceAccount?: string | undefined;
+  readonly namedPorts?: ReadonlyMap<string, PortProtocol> | undefined;
+}
+
+/** Returns the pod with these names and ports; `undefined` if it has none of them. Empty names are absent. */
+export function podOf(
+  namespace: string,
+  podName: string,
+  serviceAccount: string,
+  namedPorts: PortConfiguration | undefined,
+): PodMetadata | undefined {
+  if (serviceAccount !== '')
+    return namedPorts === undefined
+      ? { namespace, podName, serviceAccount }
+      : { namespace, podName, serviceAccount, namedPorts };
+  if (namespace === '' && podName === '' && namedPorts === undefined) return undefined;
+  return namedPorts === undefined ? { namespace, podName } : { namespace, podName, namedPorts };
+}
+
+/** Returns the ports in the field `NamedPorts`, at most `most`; `undefined` if there are none. */
+export function readNamedPorts(
+  fields: Fields<never>,
+  most: number,
+  drop: RejectField<undefined>,
+): PortConfiguration | undefined {
+  if (fields.value('NamedPorts') === undefined) return undefined;
+  const list = fields.list('NamedPorts', most);
+  if (list.size === 0) return undefined;
+  const ports = new Map<string, PortProtocol>();
+  for (let index = 0; index < list.size; index++) {
+    const item = list.item(index);
+    const port = readPort(item, drop);
+    if (port !== undefined) ports.set(item.string('Name') ?? '', port);
+  }
+  return ports.size === 0 ? undefined : ports;
+}

@@ -1,0 +1,22 @@
+import type { Clock } from '../../base/clock.ts';
+import { KvstoreClient } from '../kvstore-client.ts';
+import { FaultyLink } from './faulty-link.ts';
+import type { MemoryBackendOptions } from './memory-backend.ts';
+import { MemoryServer } from './memory-server.ts';
+import { MemoryTransport } from './memory-transport.ts';
+
+/** A `MemoryBackend` whose link to the server injects faults. */
+export class FaultyMemoryBackend extends KvstoreClient {
+  readonly server: MemoryServer;
+  /** The link of this client; other clients of the server have their own. */
+  readonly link: FaultyLink;
+
+  constructor(options: MemoryBackendOptions & { readonly clock: Clock }) {
+    const { clock, random = () => 0.5 } = options;
+    const { server = new MemoryServer({ clock }) } = options;
+    const link = new FaultyLink(new MemoryTransport(server), clock);
+    super({ ...options, kind: 'memory', transport: link, random });
+    this.server = server;
+    this.link = link;
+  }
+}

@@ -1,0 +1,208 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { bytesOfText, textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
+import {
+  decodeIPIdentityPair,
+  encodeIPIdentityPair,
+  type IPIdentityPair,
+  parseIPIdentityPair,
+} from '../../../src/kvstore/codec/ip-identity-pair.ts';
+import { scanIPIdentityPair } from '../../../src/kvstore/codec/ip-pair-scanner.ts';
+import { VALUE_LIMITS } from '../../../src/kvstore/codec/value.ts';
+
+const LIMITS = { ...VALUE_LIMITS, podPorts: 3 };
+
+const address = fc.oneof(
+  fc.ipV4(),
+  fc.constantFrom(
+    '10.1.2.3',
+    '0.0.0.0',
+    '255.255.255.255',
+    'fd00::1',
+    '::',
+    '2001:db8::1:0:0:1',
+    '::fffe:0:a',
+  ),
+);
+const name = fc.oneof(
+  address,
+  fc.constantFrom(
+    '10.1.0.0/16',
+    '0.0.0.0/0',
+    '10.1.2.3/32',
+    'fd00::/64',
+    '::/0',
+    'fd00::1/128',
+    '10.0.0.0/8',
+  ),
+);
+const ascii = fc.string({ minLength: 0, maxLength: 12 });
+const anyText = fc.oneof(ascii, ascii, fc.string({ unit: 'grapheme', maxLength: 6 }));
+const ports = fc
+  .array(
+    fc.tuple(
+      fc.constantFrom('http', 'metrics', '', '__proto__', 'ü', 'a"b'),
+      fc.record({ port: fc.integer({ min: 0, max: 65_535 }), protocol: fc.constantFrom(6, 17, 0, 132) }),
+    ),
+    { maxLength: 4 },
+  )
+  .map((list) => new Map(list));
+
+const pair: fc.Arbitrary<IPIdentityPair> = fc.record({
+  key: name,
+  identity: fc.oneof(fc.constantFrom(0, 1, 0xffff_ffff, 65_536), fc.nat(0xffff_ffff)),
+  hostIP: fc.option(address, { nil: undefined }),
+  encryptKey: fc.constantFrom(0, 1, 9, 10, 255),
+  k8s: fc.option(
+    fc.record({ namespace: anyText, podName: anyText, serviceAccount: anyText, namedPorts: ports }),
+    { nil: undefined },
+  ),
+});
+
+/** Replacements of a piece of a value: near misses of numbers, addresses, names and the syntax. */
+const PIECES = [
+  ...[
+    '',
+    '"',
+    '\\',
+    '\\"',
+    '\\u0041',
+    ',',
+    ':',
+    '{',
+    '}',
+    '[',
+    ']',
+    'null',
+    'true',
+    ' ',
+    '\n',
+    '\u007f',
+    '\u0000',
+    'é',
+  ],
+  ...['0', '00', '01', '-1', '1.0', '1e3', '255', '256', '4294967295', '4294967296', '99999999999999999999'],
+  ...[
+    '10.1.2.3',
+    '010.1.2.3',
+    '10.1.2.3/16',
+    '::ffff:10.1.2.3',
+    'FD00::1',
+    '//8AAA==',
+    '/wD/AA==',
+    'TCP',
+    'tcp',
+    'XYZ',
+  ],
+  ...[
+    '"Mask":null',
+    '"Mask":"//8AAA=="',
+    '"Metadata":"x"',
+    '"Extra":1',
+    '"ID":7',
+    ',"NamedPorts":null',
+    '"IP"',
+    '[]',
+  ],
+];
+
+interface Mutation {
+  readonly at: number;
+  readonly length: number;
+  readonly piece: string | number;
+}
+
+const mutation: fc.Arbitrary<Mutation> = fc.record({
+  at: fc.nat(400),
+  length: fc.oneof(fc.constantFrom(0, 1, 1, 2), fc.nat(12)),
+  piece: fc.oneof(fc.constantFrom(...PIECES), fc.nat(255)),
+});
+
+function mutated(bytes: Uint8Array, { at, length, piece }: Mutation): Uint8Array {
+  const from = at % (bytes.length + 1);
+  const inserted = typeof piece === 'number' ? Uint8Array.of(piece) : bytesOfText(piece);
+  return Buffer.concat([bytes.subarray(0, from), inserted, bytes.subarray(from + length)]);
+}
+
+/** Swaps the values at two quotes, so that a field has the content of another one. */
+function swapped(bytes: Uint8Array, { at, length }: Mutation): Uint8Array {
+  const parts = (textOfBytes(bytes) ?? '').split('"');
+  const [a, b] = [at % parts.length, (at + length) % parts.length];
+  [parts[a], parts[b]] = [parts[b] ?? '', parts[a] ?? ''];
+  return bytesOfText(parts.join('"'));
+}
+
+/** The scanner gives the result of the general decoder, or leaves the value to it. Returns true if it gave one. */
+function checkAgreement(at: string, value: Uint8Array): boolean {
+  const scanned = scanIPIdentityPair(at, value, LIMITS);
+  if (scanned === undefined) return false;
+  expect({ ok: true, value: scanned }).toStrictEqual(parseIPIdentityPair(at, value, at, LIMITS));
+  return true;
+}
+
+describe('the scanner of IPs', () => {
+  it('agrees with the general decoder on values of Go and on spoilt ones', () => {
+    fc.assert(
+      fc.property(
+        pair,
+        fc.array(mutation, { minLength: 24, maxLength: 24 }),
+        name,
+        (whole, mutations, other) => {
+          const bytes = encodeIPIdentityPair(whole);
+          checkAgreement(whole.key, bytes);
+          checkAgreement(other, bytes);
+          for (const each of mutations) {
+            checkAgreement(whole.key, mutated(bytes, each));
+            checkAgreement(whole.key, swapped(bytes, each));
+          }
+        },
+      ),
+    );
+  });
+
+  it('reads every ASCII value of Go itself', () => {
+    fc.assert(
+      fc.property(pair, (whole) => {
+        const bytes = encodeIPIdentityPair(whole);
+        const text = textOfBytes(bytes) ?? '';
+        const isPlain = /^[ -~]*$/.test(text) && !text.includes('\\');
+        fc.pre(isPlain && (whole.k8s?.namedPorts?.size ?? 0) <= LIMITS.podPorts);
+        expect(checkAgreement(whole.key, bytes)).toBe(true);
+      }),
+    );
+  });
+
+  it('leaves values to the general decoder that are too large or have too many ports', () => {
+    const bytes = encodeIPIdentityPair({ key: '10.1.2.3', identity: 7, encryptKey: 0 });
+    expect(scanIPIdentityPair('10.1.2.3', bytes, { ...LIMITS, bytes: bytes.length })).toBeDefined();
+    expect(scanIPIdentityPair('10.1.2.3', bytes, { ...LIMITS, bytes: bytes.length - 1 })).toBeUndefined();
+    const repeated = bytesOfText(
+      '{"IP":"10.1.2.3","Mask":null,"HostIP":"","ID":1,"Key":0,"Metadata":"","NamedPorts":[' +
+        '{"Name":"a","Port":1,"Protocol":"TCP"},{"Name":"a","Port":2,"Protocol":"TCP"}]}',
+    );
+    const two = decodeIPIdentityPair('10.1.2.3', repeated, 'key', { ...LIMITS, podPorts: 2 });
+    expect(two).toMatchObject({
+      ok: true,
+      value: { k8s: { namedPorts: new Map([['a', { port: 2, protocol: 6 }]]) } },
+    });
+    const one = decodeIPIdentityPair('10.1.2.3', repeated, 'key', { ...LIMITS, podPorts: 1 });
+    expect(one).toMatchObject({ ok: false, rejection: { reason: 'too-many' } });
+  });
+
+  it('gives equal hosts, namespaces and ports as one object', () => {
+    const k8s = {
+      namespace: 'shop',
+      podName: 'a',
+      namedPorts: new Map([['http', { port: 80, protocol: 6 }]]),
+    };
+    const [first, second] = ['10.1.2.3', '10.1.2.4'].map((key) =>
+      scanIPIdentityPair(
+        key,
+        encodeIPIdentityPair({ key, identity: 7, encryptKey: 0, hostIP: '10.0.0.1', k8s }),
+        LIMITS,
+      ),
+    );
+    expect(first?.k8s?.namedPorts).toBeDefined();
+    expect(second?.k8s?.namedPorts).toBe(first?.k8s?.namedPorts);
+  });
+});
