@@ -315,7 +315,7 @@ export class KvstoreClient implements KvstoreBackend {
   }
 
   watch(prefix: string, options: WatchOptions = {}): Watch {
-    const { signal, endOnDivergence, onState } = options;
+    const { signal, endOnDivergence, onState, keys } = options;
     const watch = new ListAndWatch({
       transport: this.#transport,
       prefix,
@@ -325,6 +325,7 @@ export class KvstoreClient implements KvstoreBackend {
       closed: this.#closed.signal,
       endOnDivergence,
       onState,
+      keys,
       reconnects: this.#reconnects,
       limits: this.#options.watchLimits,
       onDiverged: (followedUntil) => this.#diverged(followedUntil),

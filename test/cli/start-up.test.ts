@@ -34,6 +34,6 @@ it('a command line is parsed without loading the agent, so that help and questio
 
 it('the agent is the part that is not loaded', () => {
   expect(loadedBy('agent/run-agent.ts')).toEqual(
-    expect.arrayContaining(['etcd3', '@hono/node-server', 'prom-client']),
+    expect.arrayContaining(['@grpc/grpc-js', '@hono/node-server', 'prom-client']),
   );
 });

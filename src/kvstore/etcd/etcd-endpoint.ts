@@ -1,5 +1,4 @@
 import { Metadata } from '@grpc/grpc-js';
-import { Etcd3 } from 'etcd3';
 import { abortedError, asKvstoreError, deadlineError, KvstoreError } from '../session/errors.ts';
 import { allowManyListeners } from '../session/shared-signal.ts';
 import type { CallOptions } from '../session/transport.ts';
@@ -11,41 +10,16 @@ import {
   type StreamObserver,
   type UnaryCall,
 } from './etcd-connection.ts';
-
-/** The etcd services in use. */
-export type EtcdService = 'KV' | 'Watch' | 'Lease' | 'Maintenance' | 'Auth';
-
-/** A method of the service clients of etcd3: its path and codecs. */
-interface MethodDefinition {
-  readonly path: string;
-  readonly requestSerialize: (payload: object) => Buffer;
-  readonly responseDeserialize: (answer: Buffer) => unknown;
-}
+import type { EtcdService } from './etcd-definitions.ts';
 
 const NO_USERS = 'authentication is not enabled';
 
 const passThrough = (bytes: Buffer): Buffer => bytes;
 
-/** The service definitions of etcd3. Its clients are never called, so they open no connection. */
-class EtcdDefinitions extends Etcd3 {
-  /** Returns a call in the encoding of etcd3. */
-  async call<T>(service: EtcdService, method: string, payload: object): Promise<UnaryCall<T>> {
-    const definition = await this.pool.withConnection('KV', ({ resource }) => {
-      const client: object = resource.getServiceClient(service);
-      return (client as Readonly<Record<string, MethodDefinition>>)[method]; // grpc-js adds these properties to the method
-    });
-    if (definition === undefined) throw new KvstoreError('internal', `unknown method ${service}.${method}`);
-    const { path, requestSerialize, responseDeserialize } = definition;
-    const decode = (answer: Buffer): T => responseDeserialize(answer) as T; // as its definition declares
-    return { path, request: requestSerialize(payload), decode };
-  }
-}
-
-let loaded: EtcdDefinitions | undefined;
-
-function definitions(): EtcdDefinitions {
-  loaded ??= new EtcdDefinitions();
-  return loaded;
+/** Returns a call in the encoding of etcd3, which takes 150 ms to load: a client that only lists and watches does not need it. */
+async function encoded<T>(service: EtcdService, method: string, payload: object): Promise<UnaryCall<T>> {
+  const { encodedCall } = await import('./etcd-definitions.ts');
+  return encodedCall<T>(service, method, payload);
 }
 
 /**
@@ -80,7 +54,7 @@ export class EtcdEndpoint {
 
   /** Calls a method in the encoding of etcd3, for rare calls. Longs are decimal text. */
   async call<T>(service: EtcdService, method: string, payload: object, options?: CallOptions): Promise<T> {
-    return this.#unary(await definitions().call<T>(service, method, payload), options);
+    return this.#unary(await encoded<T>(service, method, payload), options);
   }
 
   /** Calls a method and returns the undecoded answer, for large answers. */
@@ -161,7 +135,7 @@ export class EtcdEndpoint {
     metadata.set('hasleader', 'true');
     if (this.#auth === undefined) return metadata;
     const payload = { name: this.#auth.username, password: this.#auth.password };
-    const call = await definitions().call<{ readonly token: string }>('Auth', 'authenticate', payload);
+    const call = await encoded<{ readonly token: string }>('Auth', 'authenticate', payload);
     try {
       const { token } = await this.#send(call, metadata);
       metadata.set('token', token);

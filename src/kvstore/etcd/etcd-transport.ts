@@ -1,4 +1,4 @@
-import { CompareResult, CompareTarget } from 'etcd3';
+import type { CompareResult, CompareTarget } from 'etcd3';
 import { assert } from '../../base/assert.ts';
 import type { Random } from '../../base/clock.ts';
 import { bytesOfKey } from '../codec/bytes.ts';
@@ -51,20 +51,32 @@ interface GeneratedStatus {
   readonly leader: string;
 }
 
-function comparison(compare: Compare): object {
+/** A comparison in the terms of etcd3, which encodes the names of its enums. */
+interface Comparison {
+  readonly key: Uint8Array;
+  readonly target: keyof typeof CompareTarget;
+  readonly result: keyof typeof CompareResult;
+  readonly version?: string;
+  readonly create_revision?: string;
+  readonly mod_revision?: string;
+  readonly value?: Uint8Array;
+  readonly lease?: string;
+}
+
+function comparison(compare: Compare): Comparison {
   const key = bytesOfKey(compare.key);
-  const result = CompareResult.Equal;
+  const result = 'Equal';
   switch (compare.target) {
     case 'exists':
-      return { key, target: CompareTarget.Version, result: CompareResult.NotEqual, version: '0' };
+      return { key, target: 'Version', result: 'NotEqual', version: '0' };
     case 'create-revision':
-      return { key, target: CompareTarget.Create, result, create_revision: String(compare.equals) };
+      return { key, target: 'Create', result, create_revision: String(compare.equals) };
     case 'mod-revision':
-      return { key, target: CompareTarget.Mod, result, mod_revision: String(compare.equals) };
+      return { key, target: 'Mod', result, mod_revision: String(compare.equals) };
     case 'value':
-      return { key, target: CompareTarget.Value, result, value: compare.equals };
+      return { key, target: 'Value', result, value: compare.equals };
     case 'lease':
-      return { key, target: CompareTarget.Lease, result, lease: compare.equals };
+      return { key, target: 'Lease', result, lease: compare.equals };
   }
 }
 

@@ -3,6 +3,7 @@ import type { LatencyStatus } from '../../base/latency-histogram.ts';
 import type { Unsubscribe } from '../../base/subscription.ts';
 import type { SupervisorStatus } from '../../base/supervisor.ts';
 import type { KvstoreErrorCode } from './errors.ts';
+import type { KeyTable } from './key-table.ts';
 import type { CallOptions, EndpointStatus, KeyValue, ResponseHeader } from './transport.ts';
 
 /** Options of a listing. */
@@ -102,6 +103,12 @@ export interface WatchOptions {
    * lists again and deletes the missing keys, which is wrong while a new store is still being filled.
    */
   readonly endOnDivergence?: boolean | undefined;
+  /**
+   * @internal
+   * A table in which the reader marks the keys that it holds, so that the watch stores none of them again. One watch at a time. A
+   * backend may ignore it.
+   */
+  readonly keys?: KeyTable | undefined;
   /**
    * Called after each state change, and after each further failure; `status()` is already updated. Synchronous; its errors are
    * ignored.

@@ -7,6 +7,7 @@ import type { RejectionLog } from '../../base/rejection.ts';
 import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
 import { type Decoded, rejectedAs } from '../../net/fields.ts';
 import type { KvstoreBackend, Watch, WatchEvent, WatchState, WatchStatus } from '../session/backend.ts';
+import { KeyTable } from '../session/key-table.ts';
 import { runSteps, slicesOf } from './batch-slices.ts';
 
 /** Decodes the value of a key. `name` is the key below the prefix, `at` the whole key for rejections. */
@@ -119,7 +120,7 @@ export interface WatchStoreStatus {
 
 /** Gate cost of starting a watch, in events: up to one page is in flight then. */
 const FIRST_PAGE = 1024;
-/** Number of names that a slice of a sweep visits per possible delete: a visit takes about 20 ns, a delete some µs. */
+/** Number of keys that a slice of a sweep visits per possible delete: a visit takes about 10 ns, a delete some µs. */
 const LOOKS_PER_DELETE = 16;
 
 /**
@@ -136,8 +137,9 @@ export class WatchStore<T> {
   readonly #options: WatchStoreOptions<T>;
   readonly #guard: CallbackGuard;
   readonly #observer: Required<StoreObserver<T>>;
-  /** Names in the observer → the last run that received them. */
-  readonly #revisions = new Map<string, number>();
+  /** The keys in the observer are held, with the number of the last run that received them. */
+  readonly #keys = new KeyTable();
+  #size = 0;
   readonly #rejected = new Set<string>();
   readonly #synced: Promise<void>;
   #markSynced: () => void = () => {};
@@ -169,7 +171,7 @@ export class WatchStore<T> {
 
   /** Number of keys with a value in the observer. */
   get size(): number {
-    return this.#revisions.size;
+    return this.#size;
   }
 
   /** Number of keys whose present value is rejected. */
@@ -189,7 +191,7 @@ export class WatchStore<T> {
 
   status(): WatchStoreStatus {
     return {
-      keys: this.#revisions.size,
+      keys: this.#size,
       synced: this.#isSynced,
       rejected: this.#rejected.size,
       updates: this.#updates,
@@ -209,6 +211,7 @@ export class WatchStore<T> {
     const watch = backend.watch(prefix, {
       signal,
       endOnDivergence,
+      keys: this.#keys,
       onState: (state) => {
         if (state !== 'watching') this.#cursor = 0;
         else if (!watch.status().isDoubtful) void this.#advanceIfIdle(watch);
@@ -235,6 +238,7 @@ export class WatchStore<T> {
     } finally {
       this.#watch = undefined;
       this.#isApplying = false;
+      this.#keys.beginWatch(); // the ended watch knows nothing any more
     }
   }
 
@@ -299,35 +303,39 @@ export class WatchStore<T> {
 
   /** Returns true if a batch may remove a key from the observer. */
   #hasDeletes(batch: readonly WatchEvent[]): boolean {
-    return this.#revisions.size > 0 && batch.some(({ type }) => type === 'delete' || type === 'list-done');
+    return this.#size > 0 && batch.some(({ type }) => type === 'delete' || type === 'list-done');
   }
 
   /** @param decoded the value of the first event, if it was already decoded */
   #apply(batch: readonly WatchEvent[], run: WatchStoreRun, mayDelete: boolean, decoded?: Decoded<T>): void {
     const { onEvent } = this.#options;
-    for (const [index, event] of batch.entries()) {
+    let known = decoded;
+    for (const event of batch) {
       const { type, key, value } = event;
-      const name = key.slice(run.prefix.length);
-      if (type !== 'list-done') onEvent?.(name, event);
-      const known = index === 0 ? decoded : undefined;
-      if (type === 'delete' && mayDelete) this.#delete(name);
-      else if (type === 'create' || type === 'modify')
-        this.#update(name, known ?? this.#decode(name, value, key), run);
+      if (type === 'list-done') continue;
+      const row = this.#keys.find(key, run.prefix.length);
+      // The name in the table is a string of its own, and does not keep the whole key.
+      const name = this.#keys.nameAt(row) ?? key.slice(run.prefix.length);
+      onEvent?.(name, event);
+      if (type === 'delete') {
+        if (mayDelete) this.#delete(row, name);
+      } else this.#update(row, name, known ?? this.#decode(name, value, key), run);
+      known = undefined;
     }
   }
 
-  #update(name: string, decoded: Decoded<T>, { mayDelete }: WatchStoreRun): void {
+  #update(row: number, name: string, decoded: Decoded<T>, { mayDelete }: WatchStoreRun): void {
     if (!decoded.ok) {
       this.#options.rejections.add(decoded.rejection);
       if (mayDelete === 'never') return;
-      this.#drop(name);
+      this.#drop(row, name);
       this.#rejected.add(name);
       return;
     }
     if (decoded.dropped !== undefined)
       for (const detail of decoded.dropped) this.#options.rejections.add(detail);
     if (this.#rejected.size > 0) this.#rejected.delete(name);
-    this.#revisions.set(name, this.#run);
+    this.#hold(row, name);
     this.#updates++;
     this.#observer.onUpdate(name, decoded.value);
   }
@@ -345,13 +353,21 @@ export class WatchStore<T> {
     return rejectedAs('decoder-fault', 'value', name, 'the decoder failed', key);
   }
 
-  #delete(name: string): void {
-    this.#rejected.delete(name);
-    this.#drop(name);
+  #hold(row: number, name: string): void {
+    const held = row < 0 ? this.#keys.add(name) : row;
+    if (this.#keys.heldBy(held) === 0) this.#size++;
+    this.#keys.hold(held, this.#run);
   }
 
-  #drop(name: string): void {
-    if (!this.#revisions.delete(name)) return;
+  #delete(row: number, name: string): void {
+    this.#rejected.delete(name);
+    this.#drop(row, name);
+  }
+
+  #drop(row: number, name: string): void {
+    if (row < 0 || this.#keys.heldBy(row) === 0) return;
+    this.#keys.hold(row, 0);
+    this.#size--;
     this.#deletes++;
     this.#observer.onDelete(name);
   }
@@ -372,28 +388,29 @@ export class WatchStore<T> {
   }
 
   *#slices(below: number, size: number): Generator<void, void, void> {
-    const entries = this.#revisions.entries();
-    let isOver = false;
-    while (!isOver) {
+    for (let row = 0; row < this.#keys.limit; ) {
       this.#observer.batch(() => {
-        isOver = this.#slice(entries, below, size);
+        row = this.#sweepFrom(row, below, size);
       });
-      if (!isOver) yield;
+      if (row < this.#keys.limit) yield;
     }
   }
 
-  /** Deletes the stale ones of the next names. Returns true if these were the last names. */
-  #slice(entries: Iterator<[string, number]>, below: number, size: number): boolean {
+  /** Deletes the stale keys of the next rows. Returns the row after them. */
+  #sweepFrom(from: number, below: number, size: number): number {
+    const end = Math.min(from + LOOKS_PER_DELETE * size, this.#keys.limit);
     let dropped = 0;
-    for (let looks = 0; looks < LOOKS_PER_DELETE * size && dropped < size; looks++) {
-      const next = entries.next();
-      if (next.done) return true;
-      const [name, run] = next.value;
-      if (run >= below) continue;
-      this.#drop(name);
+    let row = from;
+    for (; row < end && dropped < size; row++) {
+      const name = this.#keys.nameAt(row);
+      if (name === undefined) continue;
+      const run = this.#keys.heldBy(row);
+      if (run === 0) this.#keys.release(row);
+      if (run === 0 || run >= below) continue;
+      this.#drop(row, name);
       dropped++;
     }
-    return false;
+    return row;
   }
 }
 

@@ -41,19 +41,19 @@ export class Anchors {
     return (this.#arrived.at(-1) ?? this.#latest.at(-1) ?? this.#older.at(-1))?.modRevision ?? 0;
   }
 
-  /** Records a put of a key. */
+  /** Records a put of a key, unless a later one is recorded. Drop the previous version of the key before. */
   put(key: string, value: Uint8Array, modRevision: number): void {
-    this.drop(key);
     if (modRevision < this.newest) return;
+    this.drop(key, modRevision); // a listing repeats keys
     this.#arrived.push({ key, value, modRevision });
     if (this.#arrived.length > LATEST) this.#arrived.shift();
   }
 
-  /** Removes a key that was deleted or is put again. */
-  drop(key: string): void {
-    remove(this.#older, key);
-    remove(this.#latest, key);
-    remove(this.#arrived, key);
+  /** Removes the put of a key, because the key was deleted or is put again. Costs less with the revision of the put. */
+  drop(key: string, modRevision?: number): void {
+    remove(this.#older, key, modRevision);
+    remove(this.#latest, key, modRevision);
+    remove(this.#arrived, key, modRevision);
   }
 
   /** Copies the values of the batch, because they may pin its message. Call it after each batch. */
@@ -87,6 +87,11 @@ export class Anchors {
   }
 }
 
-function remove(anchors: Anchor[], key: string): void {
-  for (let i = 0; i < anchors.length; i++) if (anchors[i]?.key === key) anchors.splice(i, 1);
+function remove(anchors: Anchor[], key: string, modRevision: number | undefined): void {
+  for (let i = anchors.length - 1; i >= 0; i--) {
+    const anchor = anchors[i];
+    // Numbers first, because this runs for every event.
+    if (modRevision !== undefined && anchor?.modRevision !== modRevision) continue;
+    if (anchor?.key === key) anchors.splice(i, 1);
+  }
 }

@@ -1,5 +1,6 @@
 import { inRange, type KeyRange, prefixRange } from '../codec/key-range.ts';
 import { KvstoreError } from '../session/errors.ts';
+import type { KeyTable } from '../session/key-table.ts';
 import type { KeyValue, ResponseHeader, TransportEvent } from '../session/transport.ts';
 import type { EventQueue } from './event-queue.ts';
 import { KnownKeys } from './known-keys.ts';
@@ -28,9 +29,10 @@ export class Cursor {
   #unconfirmedNext = 0;
   #header: ResponseHeader | undefined;
 
-  constructor(prefix: string, queue: EventQueue) {
+  /** @param keys see `KnownKeys` */
+  constructor(prefix: string, queue: EventQueue, keys?: KeyTable) {
     this.range = prefixRange(prefix);
-    this.known = new KnownKeys(queue);
+    this.known = new KnownKeys(prefix, queue, keys);
     this.#covered = this.range.start;
   }
 
@@ -83,10 +85,20 @@ export class Cursor {
     this.#header = header;
   }
 
-  /** Throws {@link DivergedError} if a key was last written before the cursor but is not known with that revision and value. */
-  checkKey(kv: KeyValue): void {
-    const { key, modRevision } = kv;
-    if (modRevision >= this.knownBefore(key) || this.known.has(kv)) return;
+  /**
+   * Confirms a listed key. Queues it if it is new or differs from the known version. Throws {@link DivergedError} if the key was last
+   * written before the cursor but is not known with that revision and value.
+   *
+   * @param isCovered true if the key is in the covered range
+   */
+  list(kv: KeyValue, isCovered: boolean): void {
+    const { key, value, modRevision } = kv;
+    const row = this.known.find(key);
+    if (this.known.confirm(row, kv)) return;
+    if (modRevision >= (isCovered ? this.#next : this.#unconfirmedNext)) {
+      this.known.put(row, key, value, modRevision);
+      return;
+    }
     const known = this.known.revisionOf(key);
     const difference =
       known === modRevision
@@ -126,18 +138,18 @@ export class Cursor {
     this.#next = revision + 1;
   }
 
-  /** Starts a new listing of the whole prefix. Yields after each step, because there may be many. */
-  *beginListing(): Generator<void> {
+  /** Starts a new listing of the whole prefix. */
+  beginListing(): void {
     if (this.isComplete) this.#unconfirmedNext = this.#next;
     this.#covered = this.range.start;
-    yield* this.known.unconfirm();
+    this.known.unconfirm();
   }
 
   /** Resets the cursor for another store, because nothing known applies to it. */
-  *diverge(): Generator<void> {
+  diverge(): void {
     this.known.anchors.clear(); // puts of the old history prove nothing about the new one
     this.#header = undefined;
-    yield* this.beginListing();
+    this.beginListing();
     this.#next = 0;
     this.#unconfirmedNext = 0;
   }

@@ -1,46 +1,33 @@
 import type { WatchEvent } from '../session/backend.ts';
 import type { WatchLimits } from './watch-limits.ts';
 
-/** A queued item: a write, a delete (`value` undefined), or the end of the first list. */
-interface Pending {
-  readonly key: string;
-  readonly value: Uint8Array | undefined;
-  readonly modRevision: number;
-  /** True if the reader knows the key when it takes this item. */
-  readonly known: boolean;
-}
-
 // Memory of an item in addition to key and value: the object and its array slot.
 const ENTRY_BYTES = 80;
 
-const EMPTY = new Uint8Array(0);
-const LIST_DONE: Pending = { key: '', value: EMPTY, modRevision: 0, known: false };
+const LIST_DONE: WatchEvent = { type: 'list-done', key: '', value: new Uint8Array(0), modRevision: 0 };
 
-function weight(pending: Pending): number {
-  return ENTRY_BYTES + pending.key.length + (pending.value?.length ?? 0);
-}
-
-function asEvent(pending: Pending): WatchEvent {
-  if (pending === LIST_DONE) return { type: 'list-done', key: '', value: EMPTY, modRevision: 0 };
-  const { key, value, modRevision, known } = pending;
-  if (value === undefined) return { type: 'delete', key, value: EMPTY, modRevision };
-  return { type: known ? 'modify' : 'create', key, value, modRevision };
+function weight({ key, value }: WatchEvent): number {
+  return ENTRY_BYTES + key.length + value.length;
 }
 
 /** The limits of an {@link EventQueue}. */
 export type QueueLimits = Pick<WatchLimits, 'batchEvents' | 'highWaterBytes' | 'lowWaterBytes'>;
 
 /**
- * Events between a watch and its reader. Costs nothing while the reader keeps up. If more than `highWaterBytes` are queued,
- * {@link relieve} keeps only the last write of each key. If that is not enough, the source must pause (I11).
+ * The queue between a watch and its one reader. Each side waits for the other, so that neither runs far ahead (I11). Costs nothing
+ * while the reader keeps up. If more than `highWaterBytes` are queued, {@link relieve} keeps only the last write of each key. If that
+ * is not enough, the source must pause.
  */
 export class EventQueue {
   readonly #limits: QueueLimits;
-  #items: Pending[] = [];
+  #items: WatchEvent[] = [];
   #head = 0;
   #bytes = 0;
   /** Size at which the queue coalesces next. It grows by half each time, so the cost per event is constant. */
   #coalesceAt: number;
+  #isEnded = false;
+  #wakeReader: (() => void) | undefined;
+  #wakeSource: (() => void) | undefined;
 
   constructor(limits: QueueLimits) {
     this.#limits = limits;
@@ -55,9 +42,19 @@ export class EventQueue {
     return this.#head === this.#items.length;
   }
 
-  /** @param known true if the watch knew the key before this event */
-  push(key: string, value: Uint8Array | undefined, modRevision: number, known: boolean): void {
-    this.#append({ key, value, modRevision, known });
+  /** True if the source must pause. */
+  get isFull(): boolean {
+    return this.#bytes > this.#limits.highWaterBytes;
+  }
+
+  /** Adds an event. Its type is `create` if the reader does not know the key when it takes the event. */
+  push(event: WatchEvent): void {
+    this.#items.push(event);
+    this.#bytes += weight(event);
+  }
+
+  pushListDone(): void {
+    this.push(LIST_DONE);
   }
 
   /** Coalesces a long queue. Call it after events of a stream. A listing has each key once, so it would gain nothing. */
@@ -65,38 +62,60 @@ export class EventQueue {
     if (this.#bytes > this.#coalesceAt) this.#coalesce();
   }
 
-  pushListDone(): void {
-    this.#append(LIST_DONE);
+  /** Wakes a waiting reader after the source has pushed events. */
+  flush(): void {
+    this.#wakeReader?.();
+    this.#wakeReader = undefined;
   }
 
-  /** Discards all queued events. */
-  clear(): void {
+  /** Returns the next batch; an empty one if the queue has ended. */
+  async next(): Promise<readonly WatchEvent[]> {
+    while (this.isEmpty && !this.#isEnded) {
+      await new Promise<void>((resolve) => {
+        this.#wakeReader = resolve;
+      });
+    }
+    const batch = this.drain();
+    if (this.#bytes < this.#limits.lowWaterBytes) this.#openGate();
+    return batch;
+  }
+
+  /** Resolves when the source may continue. */
+  async room(): Promise<void> {
+    if (!this.isFull || this.#isEnded) return;
+    await new Promise<void>((resolve) => {
+      this.#wakeSource = resolve;
+    });
+  }
+
+  /** Discards queued events and releases both sides. */
+  end(): void {
+    this.#isEnded = true;
     this.#items = [];
     this.#head = 0;
     this.#bytes = 0;
+    this.flush();
+    this.#openGate();
   }
 
   /**
    * Returns the next batch, or an empty one if none is queued. A batch ends after `list-done`. The writes of one revision are in
    * one batch unless there are more than `batchEvents`.
    */
-  drain(): WatchEvent[] {
+  drain(): readonly WatchEvent[] {
     const end = this.#batchEnd();
-    const batch: WatchEvent[] = [];
-    for (let i = this.#head; i < end; i++) {
-      const pending = this.#items[i];
-      if (pending === undefined) continue;
-      this.#bytes -= weight(pending);
-      batch.push(asEvent(pending));
-    }
+    const isAll = this.#head === 0 && end === this.#items.length;
+    const batch = isAll ? this.#items : this.#items.slice(this.#head, end);
+    if (isAll) this.#bytes = 0;
+    else for (const event of batch) this.#bytes -= weight(event);
     this.#head = end;
     this.#trim();
     return batch;
   }
 
-  #append(pending: Pending): void {
-    this.#items.push(pending);
-    this.#bytes += weight(pending);
+  #openGate(): void {
+    this.#wakeSource?.();
+    this.#wakeSource = undefined;
   }
 
   #batchEnd(): number {
@@ -125,25 +144,25 @@ export class EventQueue {
    * If a key was created and deleted before the reader saw it, no event remains.
    */
   #coalesce(): void {
-    const kept: Pending[] = [];
-    let latest = new Map<string, Pending>();
-    for (const pending of this.#items.slice(this.#head)) {
-      if (pending === LIST_DONE) {
+    const kept: WatchEvent[] = [];
+    let latest = new Map<string, WatchEvent>();
+    for (const event of this.#items.slice(this.#head)) {
+      if (event === LIST_DONE) {
         for (const earlier of latest.values()) kept.push(earlier);
         kept.push(LIST_DONE);
         latest = new Map();
         continue;
       }
-      const earlier = latest.get(pending.key);
-      latest.delete(pending.key); // moves the key to the end
-      const known = earlier === undefined ? pending.known : earlier.known;
-      if (!known && pending.value === undefined) continue;
-      latest.set(pending.key, known === pending.known ? pending : { ...pending, known });
+      const isNew = (latest.get(event.key) ?? event).type === 'create';
+      latest.delete(event.key); // moves the key to the end
+      const type = event.type === 'delete' ? 'delete' : isNew ? 'create' : 'modify';
+      if (isNew && type === 'delete') continue;
+      latest.set(event.key, type === event.type ? event : { ...event, type });
     }
-    for (const pending of latest.values()) kept.push(pending);
+    for (const event of latest.values()) kept.push(event);
     this.#items = kept;
     this.#head = 0;
-    this.#bytes = kept.reduce((sum, pending) => sum + weight(pending), 0);
+    this.#bytes = kept.reduce((sum, event) => sum + weight(event), 0);
     this.#coalesceAt = Math.max(this.#limits.highWaterBytes, this.#bytes * 1.5);
   }
 }

@@ -8,13 +8,14 @@ import { LatencyHistogram } from '../../base/latency-histogram.ts';
 import { sleep } from '../../base/sleep.ts';
 import type { Watch, WatchEvent, WatchState, WatchStatus } from '../session/backend.ts';
 import { asKvstoreError, KvstoreError, namingRight, OUT_OF_REACH } from '../session/errors.ts';
+import type { KeyTable } from '../session/key-table.ts';
 import { allowManyListeners } from '../session/shared-signal.ts';
 import type { ResponseHeader, Transport, TransportEvent } from '../session/transport.ts';
 import { Cursor } from './cursor.ts';
+import { EventQueue } from './event-queue.ts';
 import { PageSize } from './page-size.ts';
-import { ReaderQueue } from './reader-queue.ts';
 import type { Reconnects } from './reconnects.ts';
-import { inSlices, proveHistory, type SyncOptions, sync } from './sync.ts';
+import { proveHistory, type SyncOptions, sync } from './sync.ts';
 import { WATCH_LIMITS, type WatchLimits } from './watch-limits.ts';
 import { WatchSession } from './watch-session.ts';
 
@@ -29,6 +30,8 @@ export interface ListAndWatchOptions {
   readonly closed?: AbortSignal | undefined;
   /** See `WatchOptions`. */
   readonly endOnDivergence?: boolean | undefined;
+  /** See `WatchOptions`. */
+  readonly keys?: KeyTable | undefined;
   /** See `WatchOptions`. */
   readonly onState?: ((state: WatchState) => void) | undefined;
   /** Shared by the watches of a client. Default: the watch retries independently. */
@@ -76,7 +79,7 @@ const REREAD_SHARE = 1 / 50;
 export class ListAndWatch implements Watch {
   readonly #options: ListAndWatchOptions;
   readonly #limits: WatchLimits;
-  readonly #queue: ReaderQueue;
+  readonly #queue: EventQueue;
   readonly #cursor: Cursor;
   readonly #size: PageSize;
   readonly #ended = new AbortController();
@@ -114,8 +117,8 @@ export class ListAndWatch implements Watch {
     assert(options.prefix.endsWith('/'), `a watched prefix must end in "/": ${options.prefix}`);
     this.#options = options;
     this.#limits = { ...WATCH_LIMITS, ...options.limits };
-    this.#queue = new ReaderQueue(this.#limits);
-    this.#cursor = new Cursor(options.prefix, this.#queue.events);
+    this.#queue = new EventQueue(this.#limits);
+    this.#cursor = new Cursor(options.prefix, this.#queue, options.keys);
     this.#size = new PageSize(this.#limits);
     this.#followedUntil = options.clock.now();
     this.#compareAt = this.#jitteredTime(RECONCILE_MS);
@@ -133,7 +136,7 @@ export class ListAndWatch implements Watch {
       resumptions: this.#resumptions,
       failures: this.#failures,
       lastFailure: this.#lastFailure,
-      queuedBytes: this.#queue.events.bytes + (this.#following?.heldBytes ?? 0),
+      queuedBytes: this.#queue.bytes + (this.#following?.heldBytes ?? 0),
       delays: this.#delays.status(),
     };
   }
@@ -164,10 +167,10 @@ export class ListAndWatch implements Watch {
         const batch = await this.#queue.next();
         if (batch.length === 0) return;
         const arrivedAt = this.#arrivedAt;
-        if (this.#queue.events.isEmpty) this.#arrivedAt = undefined;
+        if (this.#queue.isEmpty) this.#arrivedAt = undefined;
         yield batch;
         if (arrivedAt !== undefined) this.#delays.add(clock.now() - arrivedAt, batch.length);
-        if (!this.#queue.events.isEmpty) await eventLoopTurn(); // let other work run between two batches
+        if (!this.#queue.isEmpty) await eventLoopTurn(); // let other work run between two batches
       }
     } finally {
       for (const source of [signal, closed]) source?.removeEventListener('abort', abort);
@@ -239,17 +242,20 @@ export class ListAndWatch implements Watch {
 
   async #recover(error: KvstoreError): Promise<void> {
     if (error.code === 'compacted') this.#mustSync = true;
-    if (error.code === 'future-revision') await this.#diverged();
+    if (error.code === 'future-revision') this.#diverged();
     await this.#failed(error);
   }
 
-  async #diverged(): Promise<void> {
+  #diverged(): void {
     const { onDiverged, endOnDivergence, clock } = this.#options;
     this.#guard.call(onDiverged, this.#followedUntil);
-    if (endOnDivergence === true) return this.#end('diverged');
+    if (endOnDivergence === true) {
+      this.#end('diverged');
+      return;
+    }
     this.#followedUntil = clock.now();
     this.#nextRevision = 0;
-    await inSlices(this.#cursor.diverge(), { limits: this.#limits, yieldTurn: () => this.#yield() });
+    this.#cursor.diverge();
   }
 
   async #failed(error: KvstoreError): Promise<void> {
@@ -349,7 +355,7 @@ export class ListAndWatch implements Watch {
     this.#nextRevision = this.#cursor.next;
     if (!this.#listed) {
       this.#listed = true;
-      this.#queue.events.pushListDone();
+      this.#queue.pushListDone();
     }
     this.#flush();
     return true;
@@ -376,7 +382,7 @@ export class ListAndWatch implements Watch {
     this.#arrivedAt ??= this.#options.clock.now();
     this.#cursor.receive(events, isPartial);
     this.#nextRevision = Math.max(this.#nextRevision, this.#cursor.next);
-    this.#queue.events.relieve();
+    this.#queue.relieve();
     this.#flush();
   }
 

@@ -5,7 +5,7 @@ import { KvstoreError } from '../session/errors.ts';
 import type { KeyValue, RangeRequest, RangeResponse } from '../session/transport.ts';
 import type { Anchor } from './anchors.ts';
 import { type Cursor, DivergedError } from './cursor.ts';
-import type { KnownKeys } from './known-keys.ts';
+import { type KnownKeys, ListedRows } from './known-keys.ts';
 import type { PageSize } from './page-size.ts';
 import { listPages, type Page, type Read } from './paged-list.ts';
 import type { WatchLimits } from './watch-limits.ts';
@@ -39,7 +39,7 @@ export class CannotResumeError extends KvstoreError {
 }
 
 /** Runs many small steps, one slice per turn. */
-export async function inSlices(
+async function inSlices(
   steps: Iterable<void>,
   { limits, yieldTurn }: Pick<SyncOptions, 'limits' | 'yieldTurn'>,
 ): Promise<void> {
@@ -128,7 +128,7 @@ class Sync {
     const trusted = await this.#trusted();
     const isUpToDate = !cursor.isEmpty && trusted > 0 && (await this.#update(trusted, comparison));
     if (isUpToDate) cursor.cover(cursor.covered.end, this.#revision);
-    else if (!cursor.isEmpty) await inSlices(cursor.beginListing(), this.#options);
+    else if (!cursor.isEmpty) cursor.beginListing();
     if (!cursor.isComplete) await this.#list();
     cursor.known.lastDeletes.restart(this.#revision); // earlier deletes may have been missed
     return this.#revision;
@@ -173,20 +173,18 @@ class Sync {
     const isExact = trusted === cursor.next - 1 && this.#hasLatest && comparison === 'count';
     const delta = await this.#delta(trusted);
     if (delta === undefined) return false;
-    await this.#compare(delta.kvs);
+    await this.#compare(delta.kvs, true);
     if (isExact && delta.count === known.confirmed) return true;
-    const seen = new Set<string>();
+    const listed = new ListedRows();
     const keysOnly = comparison !== 'values';
     for await (const { kvs } of this.#pages(covered, { keysOnly })) {
-      for (const kv of kvs) {
-        if (known.revisionOf(kv.key) !== kv.modRevision)
-          throw new DivergedError(`${kv.key} has another revision than the one that was read`);
-        seen.add(kv.key);
-      }
+      for (const { key, modRevision } of kvs)
+        if (known.markListed(key, listed) !== modRevision)
+          throw new DivergedError(`${key} has another revision than the one that was read`);
       if (keysOnly) await this.#options.yieldTurn();
-      else await this.#compare(kvs);
+      else await this.#compare(kvs, true);
     }
-    await this.#drop(known.confirmedKeys(), seen);
+    await inSlices(known.dropMissing(listed, this.#revision), this.#options);
     return true;
   }
 
@@ -207,10 +205,10 @@ class Sync {
     const cursor = this.#cursor;
     if (cursor.isEmpty) this.#options.onListing();
     for await (const { kvs, end } of this.#pages(cursor.rest)) {
-      await this.#compare(kvs);
+      await this.#compare(kvs, false);
       cursor.cover(end, this.#revision);
     }
-    await this.#drop(cursor.known.unconfirmedKeys());
+    await inSlices(cursor.known.dropUnconfirmed(this.#revision), this.#options);
   }
 
   #pages(range: Cursor['rest'], { keysOnly = false } = {}): AsyncGenerator<Page> {
@@ -220,27 +218,11 @@ class Sync {
   }
 
   /** Compares read keys with the known ones, one slice per turn, and never far ahead of the reader. */
-  async #compare(kvs: readonly KeyValue[]): Promise<void> {
+  async #compare(kvs: readonly KeyValue[], isCovered: boolean): Promise<void> {
     const { limits, yieldTurn } = this.#options;
     for (let at = 0; at < kvs.length; at += limits.sliceKeys) {
-      for (const kv of kvs.slice(at, at + limits.sliceKeys)) {
-        this.#cursor.checkKey(kv);
-        this.#cursor.known.list(kv);
-      }
+      for (const kv of kvs.slice(at, at + limits.sliceKeys)) this.#cursor.list(kv, isCovered);
       await yieldTurn();
     }
-  }
-
-  /** Deletes the keys that are not in `seen`. */
-  async #drop(keys: Iterable<string>, seen?: ReadonlySet<string>): Promise<void> {
-    const { known } = this.#cursor;
-    const revision = this.#revision;
-    function* drops(): Generator<void> {
-      for (const key of keys) {
-        if (seen?.has(key) !== true) known.drop(key, revision);
-        yield;
-      }
-    }
-    await inSlices(drops(), this.#options);
   }
 }

@@ -32,6 +32,7 @@ describe('the anchors of a watch', () => {
     const anchors = new Anchors();
     putIn(anchors, [1], [2], [3]);
     anchors.put('k4', bytesOfText('v4'), 4);
+    anchors.drop('k2', 2);
     anchors.put('k2', bytesOfText('again'), 5);
     expect([anchors.newest, revisions(anchors)]).toEqual([5, [5, 4, 3, 1]]);
     anchors.drop('k2');

@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { bytesOfText, textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
 import type { WatchEvent } from '../../../src/kvstore/session/backend.ts';
 import { EventQueue, type QueueLimits } from '../../../src/kvstore/watch/event-queue.ts';
+import { settle } from '../support/settle.ts';
 
 /** A write (`value`), a delete (no value), or the end of the first list (no key). */
 interface Item {
@@ -10,6 +11,13 @@ interface Item {
   readonly value?: string;
   readonly revision: number;
 }
+
+const created = (key: string, modRevision: number, value: Uint8Array = new Uint8Array(0)): WatchEvent => ({
+  type: 'create',
+  key,
+  value,
+  modRevision,
+});
 
 const LIMITS: QueueLimits = { batchEvents: 3, highWaterBytes: 400, lowWaterBytes: 200 };
 
@@ -104,7 +112,8 @@ class Comparison {
     if (isNew) this.#revision++;
     const known = this.#exists.has(of);
     if (value === undefined && !known) return; // nobody deletes what is not there
-    this.#queue.push(of, value === undefined ? undefined : bytesOfText(value), this.#revision, known);
+    const type = value === undefined ? 'delete' : known ? 'modify' : 'create';
+    this.#queue.push({ type, key: of, value: bytesOfText(value ?? ''), modRevision: this.#revision });
     this.#model.push({ key: of, revision: this.#revision, ...(value === undefined ? {} : { value }) });
     if (value === undefined) this.#exists.delete(of);
     else this.#exists.add(of);
@@ -161,27 +170,87 @@ describe('the queue between a watch and its reader', () => {
 
   it('splits the writes of one revision only if they exceed a batch', () => {
     const queue = new EventQueue(LIMITS);
-    for (let i = 0; i < 7; i++) queue.push(`k${i}`, new Uint8Array(1), i < 2 ? 1 : 2, false);
+    for (let i = 0; i < 7; i++) queue.push(created(`k${i}`, i < 2 ? 1 : 2, new Uint8Array(1)));
     const sizes = Array.from({ length: 4 }, () => queue.drain().length);
     expect(sizes).toEqual([2, 3, 2, 0]);
   });
 
   it('coalesces 150,000 listed keys (regression: passed all of them as arguments of one call, and threw)', () => {
     const queue = new EventQueue(LIMITS);
-    const value = new Uint8Array(0);
-    for (let i = 0; i < 150_000; i++) queue.push(`k${i}`, value, i + 1, false);
+    for (let i = 0; i < 150_000; i++) queue.push(created(`k${i}`, i + 1));
     queue.pushListDone();
     queue.relieve();
     expect(told(queue.drain())).toEqual(['create k0 = 1', 'create k1 = 2', 'create k2 = 3']);
   });
 
-  it('keeps nothing of discarded events', () => {
+  it('keeps nothing after its end', () => {
     const queue = new EventQueue(LIMITS);
-    for (let i = 0; i < 7; i++) queue.push(`k${i}`, new Uint8Array(9), i, false);
+    for (let i = 0; i < 7; i++) queue.push(created(`k${i}`, i, new Uint8Array(9)));
     queue.drain();
-    queue.clear();
+    queue.end();
     expect([queue.isEmpty, queue.bytes, queue.drain()]).toEqual([true, 0, []]);
-    queue.push('a', new Uint8Array(0), 9, true);
-    expect(told(queue.drain())).toEqual(['modify a = 9']);
+  });
+});
+
+/** An event of a key of one character weighs 81 bytes without a value. */
+const EVENT_BYTES = 81;
+const ONE_BY_ONE = { batchEvents: 1, highWaterBytes: 2 * EVENT_BYTES, lowWaterBytes: EVENT_BYTES };
+
+function push(queue: EventQueue, ...keys: readonly string[]): void {
+  for (const [i, key] of keys.entries()) queue.push(created(key, i + 1));
+}
+
+/** Whether a promise has been settled by now. */
+async function isSettled(promise: Promise<unknown>): Promise<boolean> {
+  let settled = false;
+  void promise.then(() => {
+    settled = true;
+  });
+  await settle();
+  return settled;
+}
+
+describe('the two sides of the queue', () => {
+  it('makes the reader wait until something is flushed', async () => {
+    const queue = new EventQueue(ONE_BY_ONE);
+    const batch = queue.next();
+    queue.flush(); // nothing is there yet
+    expect(await isSettled(batch)).toBe(false);
+    push(queue, 'a');
+    expect(await isSettled(batch)).toBe(false);
+    queue.flush();
+    expect((await batch).map(({ key }) => key)).toEqual(['a']);
+    push(queue, 'b');
+    expect((await queue.next()).map(({ key }) => key)).toEqual(['b']);
+  });
+
+  it('pauses the source above its high-water mark, until the reader is below the low one', async () => {
+    const queue = new EventQueue(ONE_BY_ONE);
+    push(queue, 'a', 'b');
+    expect([queue.isFull, await isSettled(queue.room())]).toEqual([false, true]);
+    push(queue, 'c');
+    const room = queue.room();
+    expect([queue.isFull, await isSettled(room)]).toEqual([true, false]);
+    await queue.next();
+    expect([queue.isFull, await isSettled(room)]).toEqual([false, false]);
+    await queue.next(); // one is left: exactly the low-water mark
+    expect(await isSettled(room)).toBe(false);
+    await queue.next();
+    expect(await isSettled(room)).toBe(true);
+  });
+
+  it('wakes both when it ends, and pauses neither afterwards', async () => {
+    const queue = new EventQueue(ONE_BY_ONE);
+    const batch = queue.next();
+    queue.end();
+    expect(await batch).toEqual([]);
+    expect(await queue.next()).toEqual([]);
+    const full = new EventQueue(ONE_BY_ONE);
+    push(full, 'a', 'b', 'c');
+    const room = full.room();
+    full.end();
+    expect([await isSettled(room), full.isEmpty]).toEqual([true, true]);
+    push(full, 'a', 'b', 'c');
+    expect(await isSettled(full.room())).toBe(true);
   });
 });

@@ -251,7 +251,7 @@ describe('a watch that fails', () => {
     expect(recorder.content.size).toBe(3);
   });
 
-  it('removes in slices the keys that a list had confirmed of a history that no longer exists', async () => {
+  it('removes the keys that a list had confirmed of a history that no longer exists', async () => {
     const backup = world.server.snapshot();
     world.put(...names(300));
     let pages = 0;
@@ -271,10 +271,6 @@ describe('a watch that fails', () => {
       world.clock.advance(1);
     }
     expect(diverged).toBe(2);
-    let turns = 0;
-    for (const { failures } = recorder.status(); recorder.status().failures === failures; turns++)
-      await settle(1);
-    expect(turns).toBeGreaterThan(20);
     await advance(world.clock, MINUTE_MS);
     await settle(1000);
     expect(recorder.content.size).toBe(300);

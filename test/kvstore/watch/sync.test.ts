@@ -70,7 +70,7 @@ class Known {
   }
 
   diverge(): void {
-    for (const _step of this.cursor.diverge());
+    this.cursor.diverge();
   }
 
   get content(): Content {

@@ -1,0 +1,113 @@
+import { TextRows } from '../../columns/text-rows.ts';
+
+/** Columns of a row: the low and high word of the mod revision, the checksum of the value, and two marks. */
+const LOW = 0;
+const HIGH = 1;
+const CHECKSUM = 2;
+/** The listing that confirmed the key; 0 if the watch does not know it. */
+const LISTING = 3;
+/** Not 0 while the reader of the watch holds the key. */
+const HELD = 4;
+const COLUMNS = 5;
+
+const TWO_32 = 2 ** 32;
+
+/**
+ * The keys of a prefix, without the prefix: what a watch has read of each, and which of them its reader holds. One table serves
+ * both, so that a key is stored and found once. A row stays as long as one of them needs it.
+ *
+ *     row    mod revision │ checksum │ listing │ held          listing < first of this watch: unknown to the watch
+ */
+export class KeyTable {
+  readonly #names = new TextRows(COLUMNS, Math.random() * TWO_32);
+  /** Number of the current listing. */
+  #listing = 1;
+  /** Number of the first listing of this watch. */
+  #first = 1;
+
+  /** One more than the highest row ever used. */
+  get limit(): number {
+    return this.#names.limit;
+  }
+
+  /** Begins a watch, which knows no key. */
+  beginWatch(): void {
+    this.#first = ++this.#listing;
+  }
+
+  /** Begins a listing, which has confirmed no key. */
+  beginListing(): void {
+    this.#listing++;
+  }
+
+  /** Returns the row of the name in `key.slice(from)`, known or held, or -1. */
+  find(key: string, from: number): number {
+    return this.#names.find(key, from);
+  }
+
+  /** Adds a name. It is neither known nor held. */
+  add(name: string): number {
+    return this.#names.add(name);
+  }
+
+  /** Returns the name of a row; `undefined` if the row is free. */
+  nameAt(row: number): string | undefined {
+    return this.#names.textAt(row);
+  }
+
+  /** Returns true if the watch knows the key. */
+  isKnown(row: number): boolean {
+    return this.#names.rows.get(row, LISTING) >= this.#first;
+  }
+
+  /** Returns true if the current listing has confirmed the key, or the watch received it since. */
+  isConfirmed(row: number): boolean {
+    return this.#names.rows.get(row, LISTING) === this.#listing;
+  }
+
+  revisionOf(row: number): number {
+    const { rows } = this.#names;
+    return (rows.get(row, HIGH) >>> 0) * TWO_32 + (rows.get(row, LOW) >>> 0);
+  }
+
+  checksumOf(row: number): number {
+    return this.#names.rows.get(row, CHECKSUM);
+  }
+
+  /** Marks a key as known in this version, and as confirmed. */
+  setVersion(row: number, modRevision: number, checksum: number): void {
+    const page = this.#names.rows.writablePageOf(row);
+    const at = this.#names.rows.offsetOf(row);
+    page[at + LOW] = modRevision % TWO_32;
+    page[at + HIGH] = Math.floor(modRevision / TWO_32);
+    page[at + CHECKSUM] = checksum;
+    page[at + LISTING] = this.#listing;
+  }
+
+  /** Marks a known key as confirmed. */
+  confirm(row: number): void {
+    this.#names.rows.set(row, LISTING, this.#listing);
+  }
+
+  /** Marks a key as unknown to the watch. */
+  forget(row: number): void {
+    this.#names.rows.set(row, LISTING, 0);
+    this.release(row);
+  }
+
+  /** Returns the mark of the reader; 0 if it does not hold the key. */
+  heldBy(row: number): number {
+    return this.#names.rows.get(row, HELD);
+  }
+
+  /** Sets the mark of the reader. With 0 the reader no longer holds the key. */
+  hold(row: number, mark: number): void {
+    this.#names.rows.set(row, HELD, mark);
+    if (mark === 0) this.release(row);
+  }
+
+  /** Frees a row that is neither known nor held. */
+  release(row: number): void {
+    if (this.#names.rows.get(row, HELD) === 0 && !this.isKnown(row)) this.#names.delete(row);
+  }
+}
