@@ -136,7 +136,7 @@ export type { CheckpointFault, Section, SectionKind } from './restore/checkpoint
 export { SECTION } from './restore/checkpoint-file.ts';
 export type { CheckpointerOptions, CheckpointerStatus } from './restore/checkpointer.ts';
 export { Checkpointer } from './restore/checkpointer.ts';
-export type { AddressOwner, AddressUse, TakenAddress, TakeOutcome } from './restore/ipam.ts';
+export type { AddressOwner, AddressUse, ReservedAddress, ReserveOutcome } from './restore/ipam.ts';
 export { DEFAULT_POOL, IPAM } from './restore/ipam.ts';
 export type { ImportedState, RestorationOptions, RestoreOutcome } from './restore/restoration.ts';
 export { Restoration } from './restore/restoration.ts';

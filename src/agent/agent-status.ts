@@ -50,14 +50,14 @@ export function isoTime(at: number | undefined): string | undefined {
 
 function statusOfCluster(cluster: OwnClusterStatus, own: boolean, id: number): ClusterDocument {
   const { name, state, ready, connected, failures, lastFailure, resources } = cluster;
-  const held = Object.entries(resources).map(([resource, { keys }]) => [resource, keys] as const);
+  const counts = Object.entries(resources).map(([resource, { keys }]) => [resource, keys] as const);
   return {
     ...{ name, own, id, state, ready, connected, failures, lastFailure },
     rejected: cluster.rejections.total,
     knownAt: isoTime(cluster.knownAt),
     connectedSince: new Date(cluster.connectedSince).toISOString(),
     lastFailureAt: isoTime(cluster.lastFailureAt),
-    keys: Object.fromEntries(held),
+    keys: Object.fromEntries(counts),
     missing: MESH_RESOURCES.filter((resource) => resources[resource]?.synced === false),
   };
 }

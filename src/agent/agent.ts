@@ -371,8 +371,8 @@ export class Agent implements ReadModel, PlayStage {
   #identityChanges(): number {
     const { own, mesh } = this.#mesh.followed ?? {};
     const remote = mesh?.names.map((name) => mesh.identitiesOf(name)?.changes ?? 0) ?? [];
-    const said = (own?.identities.changes ?? 0) + (this.#kubernetes?.identityChanges ?? 0);
-    return remote.reduce((sum, changes) => sum + 1 + changes, said);
+    const local = (own?.identities.changes ?? 0) + (this.#kubernetes?.identityChanges ?? 0);
+    return remote.reduce((sum, changes) => sum + 1 + changes, local);
   }
 
   *clusterMetrics(): Generator<ClusterMetrics, void, void> {

@@ -19,7 +19,7 @@ import {
   decodeLocalIdentities,
   type EndpointKind,
 } from '../restore/cilium-endpoint.ts';
-import { DEFAULT_POOL, IPAM, type TakenAddress } from '../restore/ipam.ts';
+import { DEFAULT_POOL, IPAM, type ReservedAddress } from '../restore/ipam.ts';
 import type { ImportedState } from '../restore/restoration.ts';
 import { type RouterAddresses, readRouterAddresses } from '../restore/router-addresses.ts';
 
@@ -62,7 +62,7 @@ export interface CiliumStateDocument {
     readonly addresses: readonly string[];
   }[];
   readonly localIdentities: readonly { readonly identity: number; readonly labels: readonly string[] }[];
-  readonly addresses: readonly TakenAddress[];
+  readonly addresses: readonly ReservedAddress[];
   readonly ignored: readonly string[];
   readonly problems: readonly ProblemDocument[];
 }
@@ -186,7 +186,7 @@ export function ciliumStateDocument(state: CiliumState): CiliumStateDocument {
       identity,
       labels: labelTexts(labels),
     })),
-    addresses: [...takenAddresses(state, refuse).taken()],
+    addresses: [...takenAddresses(state, refuse).reserved()],
     ignored,
     problems,
   };
@@ -202,12 +202,12 @@ function takenAddresses({ router, endpoints }: CiliumState, onReject: (rejection
     onReject,
   );
   for (const ip of [router.ipv4, router.ipv6])
-    if (ip !== undefined) ipam.take(ip, { use: 'router', name: 'cilium_host' });
+    if (ip !== undefined) ipam.reserve(ip, { use: 'router', name: 'cilium_host' });
   for (const { kind, file, ipv4, ipv6, ipv4Pool, ipv6Pool } of endpoints) {
     if (kind !== 'pod') continue;
     const owner = { use: 'endpoint', name: file } as const;
-    if (ipv4 !== undefined) ipam.take(ipv4, owner, ipv4Pool || DEFAULT_POOL);
-    if (ipv6 !== undefined) ipam.take(ipv6, owner, ipv6Pool || DEFAULT_POOL);
+    if (ipv4 !== undefined) ipam.reserve(ipv4, owner, ipv4Pool || DEFAULT_POOL);
+    if (ipv6 !== undefined) ipam.reserve(ipv6, owner, ipv6Pool || DEFAULT_POOL);
   }
   return ipam;
 }
@@ -327,12 +327,12 @@ export function ciliumStateLines(state: CiliumStateDocument): readonly string[] 
     addresses.join(' '),
   ]);
   const local = state.localIdentities.map(({ identity, labels }) => [String(identity), labels.join(' ')]);
-  const taken = state.addresses.map(({ address, pool, use, name }) => [address, pool, use, name]);
+  const reserved = state.addresses.map(({ address, pool, use, name }) => [address, pool, use, name]);
   const tables = [
     [['ENDPOINT', 'POD', 'ADDRESSES', 'IDENTITY', 'IS', 'FILE'], ...endpoints],
     [['NODE', 'ADDRESSES'], ...nodes],
     [['LOCAL IDENTITY', 'LABELS'], ...local],
-    [['USED ADDRESS', 'POOL', 'BY', 'IS'], ...taken],
+    [['USED ADDRESS', 'POOL', 'BY', 'IS'], ...reserved],
   ].filter((rows) => rows.length > 1);
   return [
     ...tables.flatMap((rows, index) => [...(index === 0 ? [] : ['']), ...table(rows, { wide: true })]),

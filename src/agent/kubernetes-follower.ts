@@ -89,7 +89,12 @@ export class KubernetesFollower {
       start: async () => {
         const { clock, random, gate, log, engines, own } = this.#context;
         const onFault = (error: unknown): void => log.error({ err: error }, 'the Kubernetes feed failed');
-        this.#client = new KubernetesClient(await this.#way(), { clock, random, gate, onFault });
+        this.#client = new KubernetesClient(await this.#accessOrTransport(), {
+          clock,
+          random,
+          gate,
+          onFault,
+        });
         const feed = this.#newFeed(this.#client, onFault);
         this.#feed = feed;
         this.#ends.push(feed.onChange(onChange));
@@ -189,7 +194,7 @@ export class KubernetesFollower {
     };
   }
 
-  async #way(): Promise<ClusterAccess | ApiTransport> {
+  async #accessOrTransport(): Promise<ClusterAccess | ApiTransport> {
     const { clock, recorded } = this.#context;
     return recorded() ?? (await kubernetesAccess(this.#kubernetes, clock));
   }

@@ -265,9 +265,9 @@ export class MeshFeed {
         onReject(rejection('unusable-config', 'file', kvstoreConfig, why, '--kvstore-config'));
     };
     const onFailure = (why: string): void => {
-      const said = this.#ownFailure !== undefined;
+      const isRepeated = this.#ownFailure !== undefined;
       this.#ownFailure = `the kvstore of cluster ${clusterName} does not answer: ${why}; check the endpoints and certificates of --kvstore-config`;
-      if (!said) log.warn(`${this.#ownFailure}; retrying for ${REACH_MS / 1000} s`);
+      if (!isRepeated) log.warn(`${this.#ownFailure}; retrying for ${REACH_MS / 1000} s`);
     };
     const context = { clock, random, signal, onProblem, onFailure };
     this.#etcd = await openOwnEtcd(kvstoreConfig, this.#rates.own, context);

@@ -292,8 +292,8 @@ class OperatorProcess implements ServedProcess {
       name: 'Kubernetes',
       start: async () => {
         const onFault = (error: unknown): void => log.error({ err: error }, 'a duty failed');
-        const way = this.#recorded?.transport ?? (await kubernetesAccess(this.#options, clock));
-        this.#kubernetes = new KubernetesClient(way, { clock, random, onFault });
+        const access = this.#recorded?.transport ?? (await kubernetesAccess(this.#options, clock));
+        this.#kubernetes = new KubernetesClient(access, { clock, random, onFault });
       },
       stop: () => this.#kubernetes?.close(),
     };
@@ -412,7 +412,7 @@ class OperatorProcess implements ServedProcess {
   }
 }
 
-function actionText({ duty, what, why, outcome }: Action): string {
+function actionText({ duty, action: what, reason: why, outcome }: Action): string {
   return `${duty}: ${what} (${outcome}): ${why}`;
 }
 

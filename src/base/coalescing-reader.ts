@@ -3,7 +3,7 @@ import { KeyedQueue } from './keyed-queue.ts';
 /** Callbacks and signal of a {@link CoalescingReader}. */
 export interface CoalescingReaderOptions<T> {
   /** Takes the next value for the consumer out of `waiting` and returns it; returns undefined if there is none. */
-  readonly take: () => T | undefined;
+  readonly shift: () => T | undefined;
   /** Called once when the reader ends. Not called if the reader was created with a signal that had fired. */
   readonly onEnd: () => void;
   /** Ends the reader. */
@@ -40,7 +40,7 @@ export class CoalescingReader<V, T> implements AsyncIterableIterator<T> {
 
   async next(): Promise<IteratorResult<T, undefined>> {
     while (!this.#closed) {
-      const value = this.#options.take();
+      const value = this.#options.shift();
       if (value !== undefined) return { done: false, value };
       await new Promise<void>((resolve) => this.#wakes.push(resolve));
     }

@@ -41,7 +41,11 @@ export class DeliveryQueue {
   }
 
   /** Calls `call` with each active recipient and `what`, now or after the current delivery. */
-  deliver<L, W>(recipients: readonly Recipient<L>[], call: (listener: L, what: W) => unknown, what: W): void {
+  deliver<L, W>(
+    recipients: readonly Recipient<L>[],
+    call: (listener: L, event: W) => unknown,
+    what: W,
+  ): void {
     if (this.#running) {
       this.#waiting.push(() => this.#call(recipients, call, what));
       return;
@@ -51,7 +55,7 @@ export class DeliveryQueue {
     this.#finish();
   }
 
-  #call<L, W>(recipients: readonly Recipient<L>[], call: (listener: L, what: W) => unknown, what: W): void {
+  #call<L, W>(recipients: readonly Recipient<L>[], call: (listener: L, event: W) => unknown, what: W): void {
     for (const recipient of recipients) if (recipient.active) this.guard.call(call, recipient.listener, what);
   }
 

@@ -53,7 +53,7 @@ export class KeyedQueue<K, V = undefined> {
   }
 
   /** Removes and returns the first key of the queue with its value. Returns undefined if the queue is empty. */
-  take(): readonly [key: K, value: V] | undefined {
+  shift(): readonly [key: K, value: V] | undefined {
     const first = this.#first;
     if (first === undefined) return undefined;
     this.#remove(first);

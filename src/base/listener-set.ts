@@ -56,7 +56,7 @@ export class ListenerSet<L extends object> {
    * Calls `call` with each listener and `what`, now or after the running deliveries. If `what` is passed, `call` need not be a
    * closure.
    */
-  notify<W>(call: (listener: L, what: W) => unknown, what: W): void {
+  notify<W>(call: (listener: L, event: W) => unknown, what: W): void {
     if (this.#subscriptions.length > 0) this.#queue.deliver(this.#subscriptions, call, what);
   }
 

@@ -50,7 +50,7 @@ class Line {
 
   /** Ends the wait of the first caller. Returns false if none waits. */
   admitFirst(): boolean {
-    const first = this.#waiting.take();
+    const first = this.#waiting.shift();
     if (first === undefined) return false;
     const [go] = first;
     go();

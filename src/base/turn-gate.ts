@@ -128,7 +128,7 @@ export class TurnGate {
     this.#turning = false;
     this.#spent = 0;
     while (this.#hasRoom()) {
-      const next = this.#waiting.take();
+      const next = this.#waiting.shift();
       if (next === undefined) return;
       const [piece] = next;
       this.#do(piece);

@@ -120,7 +120,7 @@ export class WorkQueue<K> {
 
   /** Returns the key that has been due longest and marks it as worked on until `done`. Returns undefined if no key is due. */
   get(): K | undefined {
-    const first = this.#due.take();
+    const first = this.#due.shift();
     if (first === undefined) return undefined;
     const [key] = first;
     this.#working.set(key, { requeueAt: undefined });

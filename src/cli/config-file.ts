@@ -61,13 +61,14 @@ function sentences(issue: z.core.$ZodIssue, settings: object, keys: readonly str
 export function parseConfig(text: string, settings: readonly Setting[]): ConfigFile {
   const parsed = parseYaml(text);
   if (typeof parsed === 'string') return { values: {}, problems: [parsed] };
-  const said = parsed.value ?? {};
-  if (!isObject(said)) return { values: {}, problems: [`${showValue(said)}: must be a map of settings`] };
+  const settingValues = parsed.value ?? {};
+  if (!isObject(settingValues))
+    return { values: {}, problems: [`${showValue(settingValues)}: must be a map of settings`] };
   const keys = settings.map(({ key }) => key);
   const shape = settings.map((setting) => [setting.key, schemaOf(setting).optional()] as const);
-  const result = z.strictObject(Object.fromEntries(shape)).safeParse(said);
+  const result = z.strictObject(Object.fromEntries(shape)).safeParse(settingValues);
   if (!result.success) {
-    const problems = result.error.issues.flatMap((issue) => sentences(issue, said, keys));
+    const problems = result.error.issues.flatMap((issue) => sentences(issue, settingValues, keys));
     return { values: {}, problems };
   }
   const values = settings.map(({ key, attribute }) => [attribute, result.data[key]] as const);

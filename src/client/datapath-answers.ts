@@ -45,7 +45,7 @@ function placeLine({ kernel, layout, pinFolder, cgroup, dryRun }: DatapathDocume
 /** Returns the status of the datapath as text: parts, missing requirements and the state of the kernel. */
 export function datapathLines(datapath: DatapathDocument): readonly string[] {
   const { parts, tables, waitsFor, failures } = datapath;
-  const held = tables.reduce((sum, one) => sum + one.held, 0);
+  const total = tables.reduce((sum, one) => sum + one.held, 0);
   const rows = parts.flatMap(({ name, state, missing }) => {
     const [first = '', ...others] = missing;
     return [[name, state, first], ...others.map((why) => ['', '', why])];
@@ -72,9 +72,9 @@ export function datapathLines(datapath: DatapathDocument): readonly string[] {
         .map((map) => `${name}: map ${map.name} has ${map.used} of ${map.capacity} entries`),
     ),
     ...failures,
-    ...(waits.length === 0 || held === 0
+    ...(waits.length === 0 || total === 0
       ? []
-      : ['', `Kept ${counted(held, 'item')} found at the start and in no cache, until:`, ...waits]),
+      : ['', `Kept ${counted(total, 'item')} found at the start and in no cache, until:`, ...waits]),
   ].map((line) => printable(line));
 }
 

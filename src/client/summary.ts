@@ -44,8 +44,8 @@ export function totalsText({ ipcache, nodes, services }: EngineViews): string {
 }
 
 function clusterRow({ name, own, id, state, keys, rejected }: ClusterDocument): readonly string[] {
-  const held = [keys.nodes, keys.services, keys.identities, keys.ip].map((count) => String(count ?? '-'));
-  return [`${name}${own ? ' (own)' : ''}`, String(id), state, ...held, String(rejected)];
+  const entries = [keys.nodes, keys.services, keys.identities, keys.ip].map((count) => String(count ?? '-'));
+  return [`${name}${own ? ' (own)' : ''}`, String(id), state, ...entries, String(rejected)];
 }
 
 const CLUSTER_HEADER = ['CLUSTER', 'ID', 'STATE', 'NODES', 'SERVICES', 'IDENTITIES', 'IPS', 'REJECTED'];
@@ -212,8 +212,8 @@ function nodeLines({ nodes }: EngineViews): readonly string[] {
 }
 
 function sortedServices(knowledge: EngineViews): readonly ServiceDocument[] {
-  const held = [...knowledge.services.snapshot()].sort(([a], [b]) => ascending(a, b));
-  return held.map(([, announced]) => serviceDocument(announced, knowledge));
+  const entries = [...knowledge.services.snapshot()].sort(([a], [b]) => ascending(a, b));
+  return entries.map(([, announced]) => serviceDocument(announced, knowledge));
 }
 
 /** Shows a summary of the state, without iterating over all of it. */

@@ -43,7 +43,7 @@ export interface DatapathContent {
 /** Options of {@link connectDatapath}. */
 export interface ConnectDatapathOptions {
   /** The content that the device already has; default none. Read once, before the first call. */
-  readonly had?: DatapathContent | undefined;
+  readonly previous?: DatapathContent | undefined;
   /** Slices the deletes of stale content. Default: not sliced. */
   readonly gate?: TurnGate | undefined;
   /** Receives exceptions of the device when stale content is deleted, because engines do not make those calls. */
@@ -66,21 +66,22 @@ export interface DatapathConnection extends Unsubscribe {
  * Connects a datapath to the engines. Each part receives the current state, then every change. Nodes are delivered first, so
  * that the tunnels exist that entries and backends refer to. Ending the connection does not change the datapath.
  *
- * If the device `had` content (SEMANTICS 9), equal content is not written again. Different content is delivered as a change
+ * With `previous` (SEMANTICS 9), equal content is not written again. Different content is delivered as a change
  * whose `old` is the device's content. Stale content is deleted when the inputs are complete, from a microtask after `markSynced`
  * of `services` on, in steps of the gate: services first, nodes last.
  */
 export function connectDatapath(
   datapath: Datapath,
   engines: DatapathEngines,
-  { had = {}, gate = OPEN_GATE, onListenerFault }: ConnectDatapathOptions = {},
+  { previous = {}, gate = OPEN_GATE, onListenerFault }: ConnectDatapathOptions = {},
 ): DatapathConnection {
   const guard = new CallbackGuard(onListenerFault);
   const { nodes, ipcache, services } = datapath;
-  const endNodes = nodes && engines.nodes.subscribe(nodes, { ...datapath.nodeOptions, had: had.nodes });
+  const endNodes =
+    nodes && engines.nodes.subscribe(nodes, { ...datapath.nodeOptions, previous: previous.nodes });
   const parts = [
-    ipcache && connectIPCache(ipcache, engines.ipcache, had.ipcache, guard),
-    services && connectServices(services, engines.services, had.services, guard),
+    ipcache && connectIPCache(ipcache, engines.ipcache, previous.ipcache, guard),
+    services && connectServices(services, engines.services, previous.services, guard),
   ].filter((part) => part !== undefined);
   let isOver = false;
   let goOn = (): void => {};
@@ -111,10 +112,10 @@ type Part = Pick<Reconciler<unknown, unknown>, 'ended' | 'sweep' | 'end'>;
 function connectIPCache(
   listener: IPCacheListener,
   engine: DatapathEngines['ipcache'],
-  had: DatapathContent['ipcache'] = [],
+  previous: DatapathContent['ipcache'] = [],
   guard: CallbackGuard,
 ): Part {
-  return new Reconciler(PREFIXES, had, listener, guard).connect((part) =>
+  return new Reconciler(PREFIXES, previous, listener, guard).connect((part) =>
     engine.subscribe({
       onChanges: (changes) => part.onChanges(changes),
       onSynced: () => listener.onSynced?.(),
@@ -126,10 +127,10 @@ function connectIPCache(
 function connectServices(
   handler: ServiceHandler,
   engine: DatapathEngines['services'],
-  had: DatapathContent['services'] = [],
+  previous: DatapathContent['services'] = [],
   guard: CallbackGuard,
 ): Part {
-  const byID = [...had].map((announced) => [formatServiceID(announced.service.id), announced] as const);
+  const byID = [...previous].map((announced) => [formatServiceID(announced.service.id), announced] as const);
   const listener: ReconciledListener<ServiceEvent> = {
     onChanges: (events) => handler.onEvents(events),
     onEnded: () => handler.onEnded?.(),

@@ -16,9 +16,9 @@ const SWEEP_CHUNK = 1024;
 /** How changes of one kind of entry are compared with the content of a device. */
 export interface ChangeKind<Entry, Change> {
   keyOf(change: Change): string;
-  /** Returns the change for a device that has `had`, or undefined if it is up to date. */
-  since(had: Entry, change: Change): Change | undefined;
-  deleteOf(key: string, had: Entry): Change;
+  /** Returns the change for a device that has `previous`, or undefined if it is up to date. */
+  since(previous: Entry, change: Change): Change | undefined;
+  deleteOf(key: string, previous: Entry): Change;
 }
 
 /** A part of a device. */
@@ -43,12 +43,12 @@ export class Reconciler<Entry, Change> {
 
   constructor(
     kind: ChangeKind<Entry, Change>,
-    had: Iterable<readonly [string, Entry]>,
+    previous: Iterable<readonly [string, Entry]>,
     listener: ReconciledListener<Change>,
     guard: CallbackGuard,
   ) {
     this.#kind = kind;
-    this.#previous = new Map(had);
+    this.#previous = new Map(previous);
     this.#listener = listener;
     this.#guard = guard;
     this.#deliveries = new DeliveryQueue(guard);
@@ -73,11 +73,12 @@ export class Reconciler<Entry, Change> {
 
   /** Delivers changes of the engine. Exceptions and results of the device are passed to the engine. */
   onChanges(changes: readonly Change[]): ListenerResult {
-    const told = this.#previous.size === 0 ? changes : changes.flatMap((change) => this.#since(change) ?? []);
-    if (told.length === 0) return;
-    if (!this.#deliveries.running) return this.#listener.onChanges(told);
+    const relevant =
+      this.#previous.size === 0 ? changes : changes.flatMap((change) => this.#since(change) ?? []);
+    if (relevant.length === 0) return;
+    if (!this.#deliveries.running) return this.#listener.onChanges(relevant);
     // Written by a callback during the sweep, so delivered after the current call.
-    this.#deliveries.run(() => (this.#ended ? undefined : this.#listener.onChanges(told)));
+    this.#deliveries.run(() => (this.#ended ? undefined : this.#listener.onChanges(relevant)));
   }
 
   /** Ends the reconciler because the replay or the sweep has thrown. */
@@ -111,19 +112,19 @@ export class Reconciler<Entry, Change> {
     while (deletes.length < SWEEP_CHUNK) {
       const next = remaining.next();
       if (next.done) break;
-      const [key, had] = next.value;
+      const [key, previous] = next.value;
       this.#previous.delete(key);
-      deletes.push(this.#kind.deleteOf(key, had));
+      deletes.push(this.#kind.deleteOf(key, previous));
     }
     return deletes;
   }
 
   #since(change: Change): Change | undefined {
     const key = this.#kind.keyOf(change);
-    const had = this.#previous.get(key);
-    if (had === undefined) return change;
+    const previous = this.#previous.get(key);
+    if (previous === undefined) return change;
     this.#previous.delete(key);
-    return this.#kind.since(had, change);
+    return this.#kind.since(previous, change);
   }
 }
 
@@ -137,11 +138,11 @@ export const PREFIXES: ChangeKind<IPCacheEntry, IPCacheChange> = {
 
 export const SERVICES: ChangeKind<AnnouncedService, ServiceEvent> = {
   keyOf: ({ id }) => formatServiceID(id),
-  since: (had, event) => {
-    const oldService = equalServices(had.service, event.service) ? event.service : had.service;
-    const isSame = equalBackendMaps(had.endpoints.backends, event.endpoints.backends);
+  since: (previous, event) => {
+    const oldService = equalServices(previous.service, event.service) ? event.service : previous.service;
+    const isSame = equalBackendMaps(previous.endpoints.backends, event.endpoints.backends);
     if (isSame && oldService === event.service) return undefined;
-    return { ...event, oldService, oldEndpoints: isSame ? event.endpoints : had.endpoints };
+    return { ...event, oldService, oldEndpoints: isSame ? event.endpoints : previous.endpoints };
   },
   deleteOf: (_key, { service, endpoints }) => ({
     ...{ action: 'delete', id: service.id, service, endpoints },

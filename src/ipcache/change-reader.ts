@@ -46,7 +46,7 @@ export class ChangeReader {
     const { missed, signal, onEnd } = options;
     this.#options = options;
     this.#resync = missed === undefined;
-    this.batches = new CoalescingReader({ take: () => this.#take(), signal, onEnd });
+    this.batches = new CoalescingReader({ shift: () => this.#shift(), signal, onEnd });
     if (missed !== undefined) this.add(missed);
   }
 
@@ -61,7 +61,7 @@ export class ChangeReader {
     this.batches.wake();
   }
 
-  #take(): ChangeBatch | undefined {
+  #shift(): ChangeBatch | undefined {
     if (this.#resync) {
       this.#resync = false;
       const snapshot = this.#options.snapshot();

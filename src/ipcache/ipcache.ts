@@ -174,9 +174,9 @@ export class IPCache extends CacheReads {
     while (this.#waiting.holds(by) || this.#state.holds(by)) {
       const withdrawn = this.batch(() => {
         const waited = this.#waiting.withdraw(by, limit);
-        const { withdrawn: held, on } = this.#state.withdraw(by, this.#key, limit - waited, from);
+        const { withdrawn: stored, on } = this.#state.withdraw(by, this.#key, limit - waited, from);
         from = on;
-        return waited + held;
+        return waited + stored;
       });
       this.#outcomes.count('deleted', withdrawn);
       yield withdrawn;
@@ -399,7 +399,7 @@ export class IPCache extends CacheReads {
   #enqueueWaiting(claim: Claim, host: number, full: boolean): void {
     const key = formatKey(this.#key);
     if (full) {
-      this.#waiting.put(key, this.#state.rows.held(claim, host));
+      this.#waiting.put(key, this.#state.rows.stored(claim, host));
       return;
     }
     this.#waiting.remove(key, claim);
@@ -418,7 +418,7 @@ export class IPCache extends CacheReads {
 
   #admitKey(key: string): void {
     this.#journal.setText(key);
-    for (const claim of this.#waiting.take(key)) {
+    for (const claim of this.#waiting.removeAll(key)) {
       parsePrefix(key, this.#key);
       const free = this.#state.table.find(this.#key) < 0;
       this.#state.put(this.#key, claim, this.#state.rows.hosts.resolve(claim.hostIP));

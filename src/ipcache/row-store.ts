@@ -161,7 +161,7 @@ export class RowStore extends RowReader {
   }
 
   /** Returns a claim in the form in which it is kept outside the rows. `host` is the number of its host IP. */
-  held(claim: Claim, host: number): HeldClaim {
+  stored(claim: Claim, host: number): HeldClaim {
     return {
       identity: claim.identity as NumericIdentity, // checked by claimFault
       hostIP: this.hosts.text(host),

@@ -61,12 +61,12 @@ export class KubernetesClient implements ResourceSource {
   readonly #followed = new Set<Reflector>();
   #watching: Promise<void> | undefined;
 
-  /** @param way address and credentials of the server, or a transport */
-  constructor(way: ClusterAccess | ApiTransport, options: KubernetesClientOptions = {}) {
+  /** @param access address and credentials of the server, or a transport */
+  constructor(access: ClusterAccess | ApiTransport, options: KubernetesClientOptions = {}) {
     const { clock = systemClock, random = Math.random, onFault } = options;
-    const isTransport = 'send' in way;
-    this.#server = isTransport ? 'memory' : way.server;
-    this.#transport = new ConnectionHealth(isTransport ? way : new HttpTransport(way), clock);
+    const isTransport = 'send' in access;
+    this.#server = isTransport ? 'memory' : access.server;
+    this.#transport = new ConnectionHealth(isTransport ? access : new HttpTransport(access), clock);
     this.#clock = clock;
     this.#random = random;
     this.#gate = options.gate ?? new TurnGate({ clock, nextTurn: setImmediate });

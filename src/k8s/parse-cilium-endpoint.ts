@@ -75,7 +75,7 @@ export const CILIUM_ENDPOINT_SLICE_FIELDS: readonly string[] = [
 ];
 
 /** The endpoints of a CiliumEndpointSlice (K 35). */
-export interface EndpointSliceSays {
+export interface ParsedEndpointSlice {
   readonly name: string;
   /** Creation of the slice in milliseconds since the epoch. */
   readonly createdAt: number;
@@ -93,7 +93,7 @@ export interface EndpointSliceSays {
 export function readCiliumEndpointSlice(
   fields: ObjectFields,
   shared: SharedParts,
-): EndpointSliceSays | undefined {
+): ParsedEndpointSlice | undefined {
   const name = readClusterScopedName(fields);
   const namespace = fields.string('namespace');
   if (name === undefined) return undefined;

@@ -9,7 +9,7 @@ const MOST_LABELS = 1024;
 export const IDENTITY_HEARTBEAT = 'io.cilium.heartbeat';
 
 /** The content of a CiliumIdentity (K 44). */
-export interface CiliumIdentitySays {
+export interface ParsedIdentity {
   readonly id: NumericIdentity;
   readonly labels: Labels;
   /** Milliseconds since the epoch. If several identities have the same labels, the oldest wins (K 45). */
@@ -39,7 +39,7 @@ export const CILIUM_IDENTITY_FIELDS: readonly string[] = [
  * Returns a `cilium.io/v2` `CiliumIdentity`: its name is the number, `security-labels` has the labels. If a label is invalid,
  * returns undefined, because the other labels would be another identity.
  */
-export function readCiliumIdentity(fields: ObjectFields): CiliumIdentitySays | undefined {
+export function readCiliumIdentity(fields: ObjectFields): ParsedIdentity | undefined {
   const name = readClusterScopedName(fields);
   if (name === undefined) return undefined;
   const metadata = fields.map('metadata');

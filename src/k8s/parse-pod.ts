@@ -13,7 +13,7 @@ import { type ObjectFields, readID, readTexts } from './parse-object.ts';
 const PHASES = ['Pending', 'Running', 'Succeeded', 'Failed', 'Unknown'] as const;
 
 /** The content of a pod (K 15 to 19). */
-export interface PodSays {
+export interface ParsedPod {
   readonly namespace: string;
   readonly name: string;
   readonly uid: string;
@@ -61,7 +61,11 @@ export const POD_FIELDS: readonly string[] = [
  * Returns a v1 `Pod`, or undefined if it uses the network of the host or has ended, because it then counts as deleted (K 17).
  * `deletionTimestamp`, readiness and annotations are ignored.
  */
-export function readPod(fields: ObjectFields, encryptKey: number, shared: SharedParts): PodSays | undefined {
+export function readPod(
+  fields: ObjectFields,
+  encryptKey: number,
+  shared: SharedParts,
+): ParsedPod | undefined {
   const id = readID(fields);
   if (id === undefined) return undefined;
   const metadata = fields.map('metadata');

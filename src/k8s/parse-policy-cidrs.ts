@@ -110,7 +110,7 @@ function policy(id: string, { rules, groups }: Collected): PolicyCIDRs {
 }
 
 /** The CIDRs and labels of a `cilium.io/v2alpha1` `CiliumCIDRGroup`. */
-export interface CIDRGroupSays {
+export interface ParsedCIDRGroup {
   readonly name: string;
   readonly cidrs: readonly Prefix[];
   readonly labels: ReadonlyMap<string, string>;
@@ -120,7 +120,7 @@ export interface CIDRGroupSays {
 export const CIDR_GROUP_FIELDS: readonly string[] = ['metadata.labels', 'spec.externalCIDRs'];
 
 /** Returns the CIDRs and labels of a CIDR group. */
-export function readCIDRGroup(fields: ObjectFields): CIDRGroupSays | undefined {
+export function readCIDRGroup(fields: ObjectFields): ParsedCIDRGroup | undefined {
   const name = readClusterScopedName(fields);
   if (name === undefined) return undefined;
   const cidrs = prefixes(fields.map('spec').list('externalCIDRs', MOST_ITEMS));

@@ -12,7 +12,7 @@ export interface LocalIdentity {
 const FIRST: number = LOCAL_IDENTITY_SCOPE + 1;
 const LAST_IDENTITY: number = LOCAL_IDENTITY_SCOPE + 0xffff;
 
-interface Held extends LocalIdentity {
+interface CountedIdentity extends LocalIdentity {
   readonly key: string;
   users: number;
 }
@@ -26,8 +26,8 @@ interface Held extends LocalIdentity {
  */
 export class LocalIdentities {
   readonly #last: number;
-  readonly #byID = new Map<number, Held>();
-  readonly #byLabels = new Map<string, Held>();
+  readonly #byID = new Map<number, CountedIdentity>();
+  readonly #byLabels = new Map<string, CountedIdentity>();
   readonly #withheld = new Map<number, string>();
   readonly #withheldByLabels = new Map<string, number>();
   #next = FIRST;
@@ -66,21 +66,21 @@ export class LocalIdentities {
     if (identity === undefined) return undefined;
     this.#withheld.delete(identity);
     this.#withheldByLabels.delete(key);
-    const held: Held = { identity, labels: sortLabels(labels), key, users: 1 };
-    this.#byID.set(identity, held);
-    this.#byLabels.set(key, held);
+    const counted: CountedIdentity = { identity, labels: sortLabels(labels), key, users: 1 };
+    this.#byID.set(identity, counted);
+    this.#byLabels.set(key, counted);
     this.#changes++;
     return numeric(identity);
   }
 
   /** Removes a user. The last one frees the identity. */
   release(identity: number): void {
-    const held = this.#byID.get(identity);
-    assert(held !== undefined, `the local identity ${identity} is not in use`);
-    held.users--;
-    if (held.users > 0) return;
+    const counted = this.#byID.get(identity);
+    assert(counted !== undefined, `the local identity ${identity} is not in use`);
+    counted.users--;
+    if (counted.users > 0) return;
     this.#byID.delete(identity);
-    this.#byLabels.delete(held.key);
+    this.#byLabels.delete(counted.key);
     this.#changes++;
   }
 

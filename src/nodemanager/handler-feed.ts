@@ -25,7 +25,7 @@ export interface HandlerFeedOptions extends Omit<HandlerCallsOptions, 'resume'> 
   readonly deliveries: DeliveryQueue;
   readonly concurrency: number;
   /** The nodes that the handler already has. */
-  readonly had?: Iterable<Node> | undefined;
+  readonly previous?: Iterable<Node> | undefined;
   /** Called when the lane has applied a change or is done. */
   onProgress(lane: NodeLane): void;
 }
@@ -49,7 +49,7 @@ export class HandlerFeed {
   /** Waiting lanes. Those whose call failed are delayed. */
   readonly #ready: WorkQueue<NodeLane>;
   /** The nodes that the handler had, by full name, until their first change. */
-  readonly #had: Map<string, Node>;
+  readonly #previous: Map<string, Node>;
   readonly #attemptWaiters = new Set<AttemptWaiter>();
   /** The configuration that the handler has not accepted yet. */
   #configuration: NodeConfiguration | undefined;
@@ -60,8 +60,8 @@ export class HandlerFeed {
   constructor(handler: NodeHandler, options: HandlerFeedOptions) {
     this.handler = handler;
     this.#options = options;
-    const { clock, random, onFault, had = [] } = options;
-    this.#had = new Map(Array.from(had, (node) => [node.fullName, node]));
+    const { clock, random, onFault, previous = [] } = options;
+    this.#previous = new Map(Array.from(previous, (node) => [node.fullName, node]));
     this.#ready = new WorkQueue({ clock, random, onDue: () => this.#resume() });
     this.#calls = new HandlerCalls(handler, { clock, random, onFault, resume: () => this.#resume() });
   }
@@ -91,8 +91,8 @@ export class HandlerFeed {
       this.#startReady();
       return;
     }
-    const has = old ?? this.#had.get(node);
-    this.#had.delete(node);
+    const has = old ?? this.#previous.get(node);
+    this.#previous.delete(node);
     const step = stepBetween(has, target);
     if (step === undefined) return;
     if (!this.#mayStart()) {
@@ -113,7 +113,7 @@ export class HandlerFeed {
 
   /** Deletes the nodes that the handler had and that no change named, then calls `done` like {@link HandlerFeed.replayed}. */
   sweep(revision: number, done: (outcome: SweepOutcome) => void): void {
-    for (const [node, had] of this.#had) this.change(node, had, undefined, revision);
+    for (const [node, previous] of this.#previous) this.change(node, previous, undefined, revision);
     this.#whenAttempted(done);
   }
 

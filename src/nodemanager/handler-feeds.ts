@@ -60,13 +60,13 @@ export class HandlerFeeds {
   /** Adds a handler. It receives the configuration, then every node. A handler that is already subscribed is restarted. */
   subscribe(
     handler: NodeHandler,
-    { concurrency = DEFAULT_CONCURRENCY, had }: NodeSubscribeOptions,
+    { concurrency = DEFAULT_CONCURRENCY, previous }: NodeSubscribeOptions,
     start: () => FeedStart,
   ): Unsubscribe {
     const { clock, random, onFault } = this.#options;
     const onProgress = (lane: NodeLane): void => this.#progress(lane);
     const feed = new HandlerFeed(handler, {
-      ...{ clock, random, onFault, onProgress, concurrency, had },
+      ...{ clock, random, onFault, onProgress, concurrency, previous },
       deliveries: this.#deliveries,
     });
     this.#subscriptions.get(handler)?.();

@@ -110,7 +110,7 @@ export class NodeIDs implements NodeHandler {
         acquired.push(ip);
         continue;
       }
-      for (const taken of acquired) this.#release(taken);
+      for (const acquiredIP of acquired) this.#release(acquiredIP);
       throw new NodeIDsExhaustedError(`no node id for ${ip}: all ${this.#max} are in use`);
     }
   }
@@ -141,7 +141,7 @@ export class NodeIDs implements NodeHandler {
   #freeID(): number | undefined {
     while (this.#ips.has(this.#fresh)) this.#fresh++; // skips restored ids
     if (this.#fresh <= this.#max) return this.#fresh;
-    const first = this.#unused.take();
+    const first = this.#unused.shift();
     if (first === undefined) return undefined;
     const [oldest] = first;
     const id = this.#ids.get(oldest);

@@ -44,7 +44,7 @@ export interface NodeSubscribeOptions {
   /** Maximum number of concurrent asynchronous calls, each for another node; default 16. */
   readonly concurrency?: number | undefined;
   /** The nodes that it already has. Equal ones are not added again, others are updated, and `sweep` deletes unknown ones. */
-  readonly had?: Iterable<Node> | undefined;
+  readonly previous?: Iterable<Node> | undefined;
 }
 
 /** The claims to withdraw: all of a source, or those on the nodes of one cluster. */

@@ -190,7 +190,7 @@ export class NodeManager {
   }
 
   /**
-   * Deletes from a handler the nodes that it `had` and that are not announced. Call it when the inputs are complete. Resolves when
+   * Deletes from a handler the nodes that it had (`previous`) and that are not announced. Call it when the inputs are complete. Resolves when
    * all calls were made. Failed calls are retried but not waited for.
    */
   sweep(handler: NodeHandler): Promise<SweepOutcome> {
@@ -423,7 +423,7 @@ checkArguments(NodeManager, {
       nodeUpdate: FUNCTION,
       nodeDelete: FUNCTION,
     }),
-    options: optional(objectWith({ concurrency: optional(NUMBER), had: optional(ITERABLE) })),
+    options: optional(objectWith({ concurrency: optional(NUMBER), previous: optional(ITERABLE) })),
   },
   sweep: { handler: OBJECT },
   startValidation: { baseMs: optional(NUMBER) },

@@ -23,11 +23,11 @@ export class ByteReader {
   }
 
   byte(): number {
-    return this.#bytes[this.#take(1)] ?? 0;
+    return this.#bytes[this.#advance(1)] ?? 0;
   }
 
   word(): number {
-    return this.#bytes.readInt32BE(this.#take(4));
+    return this.#bytes.readInt32BE(this.#advance(4));
   }
 
   /** Returns an unsigned integer of at most five groups. */
@@ -43,7 +43,7 @@ export class ByteReader {
 
   text(): string {
     const length = this.number();
-    const from = this.#take(length);
+    const from = this.#advance(length);
     return this.#bytes.toString('utf8', from, from + length);
   }
 
@@ -61,7 +61,7 @@ export class ByteReader {
   }
 
   /** Advances by `length` bytes and returns their start. */
-  #take(length: number): number {
+  #advance(length: number): number {
     const from = this.#at;
     if (from + length > this.#bytes.length) throw new CorruptError('a section ends within a value');
     this.#at = from + length;

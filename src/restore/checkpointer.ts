@@ -100,8 +100,9 @@ export class Checkpointer {
   }
 
   #now(status: CheckpointerStatus): void {
-    const had = this.#status.failure;
+    const previous = this.#status.failure;
     this.#status = status;
-    if (status.failure?.message !== had?.message) this.#guard.call(this.#options.onChange, status.failure);
+    if (status.failure?.message !== previous?.message)
+      this.#guard.call(this.#options.onChange, status.failure);
   }
 }

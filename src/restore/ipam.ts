@@ -14,39 +14,39 @@ export interface AddressOwner {
   readonly name: string;
 }
 
-/** A taken address. */
-export interface TakenAddress extends AddressOwner {
+/** A reserved address. */
+export interface ReservedAddress extends AddressOwner {
   /** Address in canonical form. */
   readonly address: string;
   readonly pool: string;
 }
 
 /**
- * `taken`: the owner has the address, now or already before. `in-use`: another owner has it and keeps it. `outside`: no CIDR of
+ * `reserved`: the owner has the address, now or already before. `in-use`: another owner has it and keeps it. `outside`: no CIDR of
  * the pool contains it. `unknown-pool`: the pool does not exist. `invalid`: not an address.
  */
-export type TakeOutcome = 'taken' | 'in-use' | 'outside' | 'unknown-pool' | 'invalid';
+export type ReserveOutcome = 'reserved' | 'in-use' | 'outside' | 'unknown-pool' | 'invalid';
 
 interface Pool {
   /** The valid CIDRs. */
   readonly cidrs: readonly Prefix[];
   /** True if the pool has no CIDRs. A pool with invalid CIDRs only is not such a pool. */
-  readonly takesAny: boolean;
-  /** Taken addresses in canonical form. */
-  readonly taken: Map<string, TakenAddress>;
+  readonly acceptsAny: boolean;
+  /** Reserved addresses in canonical form. */
+  readonly reserved: Map<string, ReservedAddress>;
 }
 
 /** The pool of addresses without a pool name. */
 export const DEFAULT_POOL = 'default';
 
 /**
- * The taken addresses and their owners. After a restart, the addresses of restored endpoints, of the router and of the node are
- * taken before a new address is allocated (AGENT 12, 16, 17). The class does not allocate addresses. An allocator calls {@link
+ * The reserved addresses and their owners. After a restart, the addresses of restored endpoints, of the router and of the node are
+ * reserved before a new address is allocated (AGENT 12, 16, 17). The class does not allocate addresses. An allocator calls {@link
  * IPAM.isFree} after the pool is open.
  *
- *     take(…) for all known addresses ─► open() ─► isFree(address) may return true
+ *     reserve(…) for all known addresses ─► open() ─► isFree(address) may return true
  *
- * Pure. A call costs a map lookup and a scan of the CIDRs of its pool. I12: rejected takes are counted in `status()`.
+ * Pure. A call costs a map lookup and a scan of the CIDRs of its pool. I12: rejected reservations are counted in `status()`.
  */
 export class IPAM {
   readonly #pools: ReadonlyMap<string, Pool>;
@@ -62,15 +62,15 @@ export class IPAM {
     this.#pools = new Map(
       Array.from(pools, ([pool, cidrs]) => {
         const valid = cidrs.flatMap((cidr) => this.#cidr(pool, cidr));
-        return [pool, { cidrs: valid, takesAny: cidrs.length === 0, taken: new Map() }];
+        return [pool, { cidrs: valid, acceptsAny: cidrs.length === 0, reserved: new Map() }];
       }),
     );
   }
 
-  /** Takes one address. If the same owner has it already, changes nothing. */
-  take(address: string, owner: AddressOwner, pool: string = DEFAULT_POOL): TakeOutcome {
-    const outcome = this.#take(address, owner, pool);
-    if (outcome !== 'taken')
+  /** Reserves one address. If the same owner has it already, changes nothing. */
+  reserve(address: string, owner: AddressOwner, pool: string = DEFAULT_POOL): ReserveOutcome {
+    const outcome = this.#reserve(address, owner, pool);
+    if (outcome !== 'reserved')
       this.#rejections.add(rejection(outcome, 'address', address, WHY[outcome], owner.name));
     return outcome;
   }
@@ -78,12 +78,12 @@ export class IPAM {
   /** Releases an address. Returns false if `owner` does not have it. */
   release(address: string, { use, name }: AddressOwner, pool: string = DEFAULT_POOL): boolean {
     const known = this.#pools.get(pool);
-    const held = this.ownerOf(address, pool);
-    if (known === undefined || held?.use !== use || held.name !== name) return false;
-    return known.taken.delete(held.address);
+    const owner = this.ownerOf(address, pool);
+    if (known === undefined || owner?.use !== use || owner.name !== name) return false;
+    return known.reserved.delete(owner.address);
   }
 
-  /** Allows the allocation of free addresses, because all addresses from before the restart are taken. */
+  /** Allows the allocation of free addresses, because all addresses from before the restart are reserved. */
   open(): void {
     this.#isOpen = true;
   }
@@ -93,9 +93,9 @@ export class IPAM {
   }
 
   /** Returns the owner of an address. */
-  ownerOf(address: string, pool: string = DEFAULT_POOL): TakenAddress | undefined {
+  ownerOf(address: string, pool: string = DEFAULT_POOL): ReservedAddress | undefined {
     const ip = canonicalAddress(address);
-    return ip === undefined ? undefined : this.#pools.get(pool)?.taken.get(ip);
+    return ip === undefined ? undefined : this.#pools.get(pool)?.reserved.get(ip);
   }
 
   /**
@@ -109,31 +109,35 @@ export class IPAM {
     return this.ownerOf(ip.address, pool) === undefined && isInside(ip, known) && !isOfNetwork(ip, known);
   }
 
-  /** Yields all taken addresses in any order. */
-  *taken(): Generator<TakenAddress, void, void> {
-    for (const { taken } of this.#pools.values()) yield* taken.values();
+  /** Yields all reserved addresses in any order. */
+  *reserved(): Generator<ReservedAddress, void, void> {
+    for (const { reserved } of this.#pools.values()) yield* reserved.values();
   }
 
   status(): {
     readonly open: boolean;
-    readonly taken: Readonly<Record<string, number>>;
+    readonly reserved: Readonly<Record<string, number>>;
     readonly rejections: RejectionStatus;
   } {
-    const counts = Array.from(this.#pools, ([pool, { taken }]) => [pool, taken.size] as const);
-    return { open: this.#isOpen, taken: Object.fromEntries(counts), rejections: this.#rejections.status() };
+    const counts = Array.from(this.#pools, ([pool, { reserved }]) => [pool, reserved.size] as const);
+    return {
+      open: this.#isOpen,
+      reserved: Object.fromEntries(counts),
+      rejections: this.#rejections.status(),
+    };
   }
 
-  #take(address: string, { use, name }: AddressOwner, pool: string): TakeOutcome {
+  #reserve(address: string, { use, name }: AddressOwner, pool: string): ReserveOutcome {
     const ip = addressOf(address);
     const known = this.#pools.get(pool);
     if (ip === undefined) return 'invalid';
     if (known === undefined) return 'unknown-pool';
     if (!isInside(ip, known)) return 'outside';
-    const { taken } = known;
-    const held = taken.get(ip.address);
-    if (held !== undefined) return held.use === use && held.name === name ? 'taken' : 'in-use';
-    taken.set(ip.address, { address: ip.address, pool, use, name });
-    return 'taken';
+    const { reserved } = known;
+    const owner = reserved.get(ip.address);
+    if (owner !== undefined) return owner.use === use && owner.name === name ? 'reserved' : 'in-use';
+    reserved.set(ip.address, { address: ip.address, pool, use, name });
+    return 'reserved';
   }
 
   #cidr(pool: string, cidr: string): readonly Prefix[] {
@@ -147,21 +151,21 @@ export class IPAM {
 const OWNER = objectWith({ use: TEXT, name: TEXT });
 
 checkArguments(IPAM, {
-  take: { address: TEXT, owner: OWNER, pool: optional(TEXT) },
+  reserve: { address: TEXT, owner: OWNER, pool: optional(TEXT) },
   release: { address: TEXT, owner: OWNER, pool: optional(TEXT) },
   ownerOf: { address: TEXT, pool: optional(TEXT) },
   isFree: { address: TEXT, pool: optional(TEXT) },
 });
 
-const WHY: Readonly<Record<Exclude<TakeOutcome, 'taken'>, string>> = {
+const WHY: Readonly<Record<Exclude<ReserveOutcome, 'reserved'>, string>> = {
   'in-use': 'already in use by another owner',
   outside: 'not in a CIDR of the pool',
   'unknown-pool': 'unknown pool',
   invalid: 'invalid IP address',
 };
 
-function isInside(ip: Prefix, { cidrs, takesAny }: Pool): boolean {
-  return takesAny || cidrs.some((cidr) => cidr.contains(ip));
+function isInside(ip: Prefix, { cidrs, acceptsAny }: Pool): boolean {
+  return acceptsAny || cidrs.some((cidr) => cidr.contains(ip));
 }
 
 /**

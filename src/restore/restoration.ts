@@ -124,7 +124,7 @@ export class Restoration {
       const opened = await openCheckpoint(folder, maxBytes);
       if (opened === undefined) return { kind: 'none' };
       try {
-        return await this.#take(opened.file, this.#checkHeader(opened.header), { signal, onProgress });
+        return await this.#readSection(opened.file, this.#checkHeader(opened.header), { signal, onProgress });
       } finally {
         await opened.file.close();
       }
@@ -146,23 +146,23 @@ export class Restoration {
   }> {
     const { clusterName, ipcache, gate } = this.#options;
     const header = { cluster: clusterName, writtenAt: knownAt, knownAt: new Map<string, number>() };
-    const taken = { entries: 0, nodes: 0 };
+    const accepted = { entries: 0, nodes: 0 };
     await gate.runSteps(
-      inSteps(identities, (known) => this.#takeIdentity({ ...known, cluster: clusterName }), gate.slice),
+      inSteps(identities, (known) => this.#restoreIdentity({ ...known, cluster: clusterName }), gate.slice),
     );
     if (entries.length + identities.length > 0) this.#note(clusterName, header);
     const takeEntry = ({ ip, ...claim }: ImportedState['entries'][number]): void => {
-      if (ipcache.upsert(ip, { ...claim, source: 'restored', owner: '' }) !== 'invalid') taken.entries++;
+      if (ipcache.upsert(ip, { ...claim, source: 'restored', owner: '' }) !== 'invalid') accepted.entries++;
     };
     await gate.runSteps(inSteps(entries, takeEntry));
     await gate.runSteps(
       inSteps(nodes, (node) => {
         if (this.#options.nodes.nodeUpdated({ ...node, source: 'restored' }) === 'invalid') return;
-        this.#nodeTaken(node, header);
-        taken.nodes++;
+        this.#noteNode(node, header);
+        accepted.nodes++;
       }),
     );
-    return taken;
+    return accepted;
   }
 
   /** Returns the clusters with restored state. */
@@ -245,7 +245,7 @@ export class Restoration {
     throw new CheckpointError('foreign', `the state belongs to cluster ${cluster}, not to ${clusterName}`);
   }
 
-  async #take(
+  async #readSection(
     file: StateFile,
     header: CheckpointHeader,
     { signal, onProgress }: { readonly signal: AbortSignal | undefined; readonly onProgress: () => void },
@@ -255,20 +255,20 @@ export class Restoration {
     const texts: TextNumbers = [];
     const parts = new ServicePartReader(this.#reject);
     for await (const section of readSections(file)) {
-      const take = (): void => this.#takeSection(section, { header, counts, texts, parts });
-      if (!(await gate.run(gate.slice, take, signal))) return { kind: 'interrupted' };
+      const restore = (): void => this.#restoreSection(section, { header, counts, texts, parts });
+      if (!(await gate.run(gate.slice, restore, signal))) return { kind: 'interrupted' };
       onProgress();
     }
     return { kind: 'restored', ...counts, writtenAt: header.writtenAt };
   }
 
-  #takeSection({ kind, payload }: Section, taking: Taking): void {
-    const { header, counts, texts, parts } = taking;
+  #restoreSection({ kind, payload }: Section, context: SectionContext): void {
+    const { header, counts, texts, parts } = context;
     const { services, clusterName } = this.#options;
     if (kind === SECTION.entries) {
-      counts.entries += this.#takeEntries(readEntries(payload, texts), header);
+      counts.entries += this.#restoreEntries(readEntries(payload, texts), header);
     } else if (kind === SECTION.nodes) {
-      for (const node of readRecords(payload)) if (this.#takeNode(node, header)) counts.nodes++;
+      for (const node of readRecords(payload)) if (this.#restoreNode(node, header)) counts.nodes++;
     } else if (kind === SECTION.services) {
       for (const record of readRecords(payload)) {
         const part = parts.read(record);
@@ -280,21 +280,21 @@ export class Restoration {
       for (const record of readRecords(payload)) {
         const known = readIdentity(record, this.#reject);
         if (known === undefined) continue;
-        this.#takeIdentity(known);
+        this.#restoreIdentity(known);
         this.#note(known.cluster, header);
         counts.identities++;
       }
     }
   }
 
-  #takeIdentity(known: CheckpointIdentity): void {
+  #restoreIdentity(known: CheckpointIdentity): void {
     this.#identities.set(known.identity, known);
     const identities = this.#identitiesOf.get(known.cluster) ?? [];
     identities.push(known.identity);
     this.#identitiesOf.set(known.cluster, identities);
   }
 
-  #takeEntries(entries: readonly CheckpointEntry[], header: CheckpointHeader): number {
+  #restoreEntries(entries: readonly CheckpointEntry[], header: CheckpointHeader): number {
     const keys: string[] = [];
     const claims: Claim[] = [];
     for (const { key, identity, source, owner, hostIP, encryptKey, k8s } of entries) {
@@ -307,15 +307,15 @@ export class Restoration {
     return outcomes.filter((outcome) => outcome !== 'invalid').length;
   }
 
-  #takeNode(node: unknown, header: CheckpointHeader): boolean {
+  #restoreNode(node: unknown, header: CheckpointHeader): boolean {
     if (this.#options.nodes.restore({ version: 1, nodes: [node] }) === 0) return false;
     const { cluster, name }: Readonly<Record<string, unknown>> = isObject(node) ? node : {};
     assert(typeof cluster === 'string' && typeof name === 'string', 'an imported node has a name');
-    this.#nodeTaken({ cluster, name }, header);
+    this.#noteNode({ cluster, name }, header);
     return true;
   }
 
-  #nodeTaken({ cluster, name }: NodeName, header: CheckpointHeader): void {
+  #noteNode({ cluster, name }: NodeName, header: CheckpointHeader): void {
     const names = this.#nodeNames.get(cluster) ?? [];
     names.push(name);
     this.#nodeNames.set(cluster, names);
@@ -358,7 +358,7 @@ checkArguments(Restoration, {
 });
 
 /** State while a file is restored. */
-interface Taking {
+interface SectionContext {
   readonly header: CheckpointHeader;
   readonly counts: { entries: number; nodes: number; services: number; identities: number };
   readonly texts: TextNumbers;

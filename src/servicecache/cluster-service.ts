@@ -30,7 +30,7 @@ export function isSameOffer(known: readonly Backend[], service: ClusterService):
   const { hostnames, zones } = service;
   const earlier = new OrderedMatcher(known);
   for (const [address, ports] of service.backends) {
-    const backend = earlier.take(address);
+    const backend = earlier.pull(address);
     if (backend === undefined || backend.hostname !== (hostnames?.get(address) ?? '')) return false;
     if (!samePorts(ports, backend.ports)) return false;
     if (!sameZones(backend, zones?.get(address) ?? NO_ZONE)) return false;
@@ -52,7 +52,7 @@ export function remoteBackends(
   const backends: Backend[] = [];
   let ports = NO_PORTS;
   for (const [text, offered] of service.backends) {
-    const previous = earlier.take(text);
+    const previous = earlier.pull(text);
     const address = previous?.address ?? text;
     if (!samePorts(offered, ports)) ports = ImmutableMap(offered);
     const hostname = hostnames?.get(text) ?? '';

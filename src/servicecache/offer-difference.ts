@@ -22,7 +22,7 @@ export class OrderedMatcher {
   }
 
   /** Returns the backend of an address. Each backend is returned once. */
-  take(address: string): Backend | undefined {
+  pull(address: string): Backend | undefined {
     const next = this.#next;
     if (next?.address === address) {
       this.#advance();
@@ -65,7 +65,7 @@ export function everyDifference(
   const equal = backendComparison();
   const earlier = new OrderedMatcher(before);
   for (const backend of after.values()) {
-    const old = earlier.take(backend.address);
+    const old = earlier.pull(backend.address);
     if ((old === undefined || !equal(old, backend)) && !visit(old, backend)) return false;
   }
   for (const gone of earlier.remaining()) if (!visit(gone, undefined)) return false;

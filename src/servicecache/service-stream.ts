@@ -87,7 +87,7 @@ export class ServiceStream implements AsyncIterable<StreamedServiceEvent>, Dispo
 
   /** Subscribes immediately. The stream closes when `signal` aborts. */
   constructor(source: ServiceSource, signal?: AbortSignal) {
-    this.#reader = new CoalescingReader({ take: () => this.#take(), onEnd: () => this.#end(), signal });
+    this.#reader = new CoalescingReader({ shift: () => this.#shift(), onEnd: () => this.#end(), signal });
     if (this.#reader.closed) return;
     this.#unsubscribe = source.subscribe({
       onEvents: (events) => {
@@ -145,9 +145,9 @@ export class ServiceStream implements AsyncIterable<StreamedServiceEvent>, Dispo
   }
 
   /** Returns the next event that differs from the state that the consumer has. */
-  #take(): StreamedServiceEvent | undefined {
+  #shift(): StreamedServiceEvent | undefined {
     const { waiting } = this.#reader;
-    for (let next = waiting.take(); next !== undefined; next = waiting.take()) {
+    for (let next = waiting.shift(); next !== undefined; next = waiting.shift()) {
       const [key, latest] = next;
       const event = this.#deliver(key, latest);
       if (event !== undefined) return event;

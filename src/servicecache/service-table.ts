@@ -113,7 +113,7 @@ export class ServiceTable {
   /** Returns all announced services; the same map until something changes. Linear in the changes since the last call. */
   snapshot(): ImmutableMap<string, AnnouncedService> {
     this.#snapshot = this.#snapshot.withMutations((snapshot) => {
-      for (const key of this.#forSnapshot.take(this.#states.keys())) {
+      for (const key of this.#forSnapshot.drain(this.#states.keys())) {
         const announced = announcedPart(this.#states.get(key));
         if (announced === undefined) snapshot.delete(key);
         else snapshot.set(key, announced);
@@ -124,7 +124,7 @@ export class ServiceTable {
 
   /** Updates an index of the known services. Linear in the changes since the last call. */
   refresh(index: { update(key: string, service: Service | undefined): void }): void {
-    for (const key of this.#forFrontends.take(this.#states.keys())) {
+    for (const key of this.#forFrontends.drain(this.#states.keys())) {
       index.update(key, this.#states.get(key)?.service);
     }
   }
@@ -168,9 +168,9 @@ class TouchedKeys {
   }
 
   /** Returns the changed keys and clears them; on the first call `all` keys. */
-  take(all: Iterable<string>): Iterable<string> {
-    const taken = this.#touched ?? all;
+  drain(all: Iterable<string>): Iterable<string> {
+    const keys = this.#touched ?? all;
     this.#touched = new Set();
-    return taken;
+    return keys;
   }
 }

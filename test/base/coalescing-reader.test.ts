@@ -9,7 +9,7 @@ function words(signal?: AbortSignal): {
 } {
   let ends = 0;
   const reader: CoalescingReader<number, string> = new CoalescingReader({
-    take: () => {
+    shift: () => {
       for (const [key, value] of reader.waiting) {
         reader.waiting.delete(key);
         return `${key}=${value}`;

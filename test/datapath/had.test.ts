@@ -82,7 +82,7 @@ describe('a device with earlier items', () => {
         const all = engines();
         write(all, before);
         const device = new Device(previous);
-        const connection = connectDatapath(device.datapath, all, { had: previous.content });
+        const connection = connectDatapath(device.datapath, all, { previous: previous.content });
         write(all, meanwhile);
         all.services.markSynced();
         write(all, after);
@@ -108,7 +108,7 @@ describe('a device with earlier items', () => {
     all.nodes.nodeUpdated(node('equal', { bootID: '1' }));
     all.ipcache.upsert('10.0.0.1', identity);
     const device = new Device(previous);
-    const { synced } = connectDatapath(device.datapath, all, { had: previous.content });
+    const { synced } = connectDatapath(device.datapath, all, { previous: previous.content });
     all.nodes.nodeUpdated(node('other', { bootID: '2' }));
     all.ipcache.upsert('10.0.0.2', { ...identity, identity: 8 });
     await settled();
@@ -139,7 +139,7 @@ describe('a device with earlier items', () => {
       for (const { kind, prefix } of changes) if (kind === 'delete') deleted.add(prefix);
       changed += changes.length;
     };
-    const { synced } = connectDatapath({ ipcache: { onChanges } }, all, { had: { ipcache: had }, gate });
+    const { synced } = connectDatapath({ ipcache: { onChanges } }, all, { previous: { ipcache: had }, gate });
     all.services.markSynced();
     await turn();
     expect([turns.length, changed]).toEqual([1, 8 * 1024]); // a turn has eight slices
@@ -171,7 +171,7 @@ describe('a device with earlier items', () => {
       deleted += changes.length;
       if (deleted > 3_000) connection();
     };
-    const connection = connectDatapath({ ipcache: { onChanges } }, all, { had: { ipcache: had }, gate });
+    const connection = connectDatapath({ ipcache: { onChanges } }, all, { previous: { ipcache: had }, gate });
     all.services.markSynced();
     await new Promise((resolve) => setImmediate(resolve));
     for (let next = turns.shift(); next !== undefined; next = turns.shift()) {
@@ -201,7 +201,7 @@ describe('a device with earlier items', () => {
         },
       },
       all,
-      { had: previous.content },
+      { previous: previous.content },
     );
     all.services.markSynced();
     await connection.synced;
@@ -228,7 +228,7 @@ describe('a device with earlier items', () => {
         },
       },
       all,
-      { had: previous.content, onListenerFault: (error) => faults.push(error) },
+      { previous: previous.content, onListenerFault: (error) => faults.push(error) },
     );
     all.services.markSynced();
     expect(await synced).toBe('ended');
@@ -257,7 +257,7 @@ describe('a device with earlier items', () => {
         },
       },
       all,
-      { had: previous.content, onListenerFault: (error) => faults.push(error) },
+      { previous: previous.content, onListenerFault: (error) => faults.push(error) },
     );
     all.services.markSynced();
     await connection.synced;
@@ -280,7 +280,7 @@ describe('a device with earlier items', () => {
     connectDatapath(previous.datapath, former);
     const all = engines();
     const device = new Device(previous);
-    const connection = connectDatapath(device.datapath, all, { had: previous.content });
+    const connection = connectDatapath(device.datapath, all, { previous: previous.content });
     happen(all, connection);
     expect(await connection.synced).toBe('ended');
     expect(device.takeTold()).toEqual([]);
@@ -321,7 +321,7 @@ describe('a handler of nodes', () => {
     ipcache.upsert('10.0.0.1', { identity: 5, source: 'local' });
     manager.nodeUpdated(heldBack);
     const handler = new RecordingNodeHandler(({ kind }) => told.push(kind));
-    manager.subscribe(handler, { had: former.manager.nodes() });
+    manager.subscribe(handler, { previous: former.manager.nodes() });
     ipcache.delete('10.0.0.1', { source: 'local' });
     expect(told).toEqual(['configuration', 'synced']);
   });
@@ -332,7 +332,7 @@ describe('a handler of nodes', () => {
     former.manager.nodeUpdated(node('stale'));
     const handler = new DeferredHandler();
     const nodes = [...former.manager.nodes()];
-    const { synced } = connectDatapath({ nodes: handler }, all, { had: { nodes } });
+    const { synced } = connectDatapath({ nodes: handler }, all, { previous: { nodes } });
     all.services.markSynced();
     await settled();
     expect(handler.take()).toEqual(['delete stale ']);
@@ -346,7 +346,9 @@ describe('a handler of nodes', () => {
     const former = fresh();
     former.manager.nodeUpdated(node('stale'));
     const handler = new DeferredHandler();
-    const connection = connectDatapath({ nodes: handler }, all, { had: { nodes: former.manager.nodes() } });
+    const connection = connectDatapath({ nodes: handler }, all, {
+      previous: { nodes: former.manager.nodes() },
+    });
     all.services.markSynced();
     await settled();
     expect(handler.running).toEqual(['delete stale ']);
@@ -359,7 +361,7 @@ describe('a handler of nodes', () => {
     const former = fresh();
     former.manager.nodeUpdated(node('a', { bootID: '1' }));
     const handler = new DeferredHandler();
-    manager.subscribe(handler, { had: former.manager.nodes() });
+    manager.subscribe(handler, { previous: former.manager.nodes() });
     manager.nodeUpdated(node('a', { bootID: '2' }));
     await handler.fail('a');
     manager.nodeUpdated(node('a', { bootID: '3' }));

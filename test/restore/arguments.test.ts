@@ -21,7 +21,7 @@ const OF_RESTORATION: WrongCalls<Restoration> = {
 };
 
 const OF_ADDRESSES: WrongCalls<IPAM> = Object.fromEntries([
-  ...['take', 'release'].map((method) => [
+  ...['reserve', 'release'].map((method) => [
     method,
     [
       [undefined, POD],

@@ -17,17 +17,17 @@ function ipam(): IPAM {
 describe('addresses', () => {
   it('are allocated by exact value, pool by pool, and only once', () => {
     const all = ipam();
-    expect(all.take('10.1.0.7', ROUTER)).toBe('taken');
-    expect(all.take('::ffff:10.1.0.7', ROUTER)).toBe('taken');
-    expect(all.take('10.1.0.7', POD)).toBe('in-use');
-    expect(all.take('10.1.0.7', { ...ROUTER, name: 'cilium_net' })).toBe('in-use');
-    expect(all.take('10.1.0.7', { ...ROUTER, use: 'health' })).toBe('in-use');
+    expect(all.reserve('10.1.0.7', ROUTER)).toBe('reserved');
+    expect(all.reserve('::ffff:10.1.0.7', ROUTER)).toBe('reserved');
+    expect(all.reserve('10.1.0.7', POD)).toBe('in-use');
+    expect(all.reserve('10.1.0.7', { ...ROUTER, name: 'cilium_net' })).toBe('in-use');
+    expect(all.reserve('10.1.0.7', { ...ROUTER, use: 'health' })).toBe('in-use');
     expect(all.ownerOf('10.1.0.7')).toEqual({ address: '10.1.0.7', pool: 'default', ...ROUTER });
-    expect(all.take('10.1.1.7', POD)).toBe('outside');
-    expect(all.take('10.1.0.8', POD, 'gone')).toBe('unknown-pool');
-    expect(all.take('10.1.0', POD)).toBe('invalid');
-    expect(all.take('203.0.113.9', POD, 'external')).toBe('taken');
-    const { taken, rejections } = all.status();
+    expect(all.reserve('10.1.1.7', POD)).toBe('outside');
+    expect(all.reserve('10.1.0.8', POD, 'gone')).toBe('unknown-pool');
+    expect(all.reserve('10.1.0', POD)).toBe('invalid');
+    expect(all.reserve('203.0.113.9', POD, 'external')).toBe('reserved');
+    const { reserved: taken, rejections } = all.status();
     expect(taken).toEqual({ default: 1, small: 0, external: 1 });
     expect(rejections.byReason).toEqual({ 'in-use': 3, outside: 1, 'unknown-pool': 1, invalid: 1 });
     expect(rejections.recent.map(({ message }) => message).slice(2)).toEqual([
@@ -40,18 +40,18 @@ describe('addresses', () => {
 
   it('are released by their owner only', () => {
     const all = ipam();
-    all.take('10.1.0.7', POD);
+    all.reserve('10.1.0.7', POD);
     expect(all.release('10.1.0.7', OTHER)).toBe(false);
     expect(all.release('10.1.0.7', { ...POD, use: 'health' })).toBe(false);
     expect(all.release('10.1.0.7', POD)).toBe(true);
     expect(all.release('10.1.0.7', POD)).toBe(false);
-    expect(all.take('10.1.0.7', OTHER)).toBe('taken');
+    expect(all.reserve('10.1.0.7', OTHER)).toBe('reserved');
   });
 
   it('are reused only after all others were allocated', () => {
     const all = ipam();
     expect([all.isOpen, all.isFree('10.1.0.9')]).toEqual([false, false]);
-    all.take('10.1.0.9', POD);
+    all.reserve('10.1.0.9', POD);
     all.open();
     expect(all.isFree('10.1.0.9')).toBe(false);
     expect(all.isFree('10.1.0.10')).toBe(true);
@@ -99,7 +99,7 @@ describe('addresses', () => {
   it('of a pool without a valid CIDR do not exist (regression: any address was one)', () => {
     const all = new IPAM([['default', ['10.1.0.0/33']]]);
     all.open();
-    expect([all.take('203.0.113.9', POD), all.isFree('203.0.113.9')]).toEqual(['outside', false]);
+    expect([all.reserve('203.0.113.9', POD), all.isFree('203.0.113.9')]).toEqual(['outside', false]);
     expect(all.status().rejections.recent).toMatchObject([
       { reason: 'invalid-cidr', field: 'cidr', value: '"10.1.0.0/33"', at: 'default' },
       { reason: 'outside' },
@@ -120,13 +120,13 @@ describe('addresses', () => {
           const held = model.get(address);
           if (take) {
             if (held === undefined && address !== '10.9.0.1') model.set(address, owner);
-            expect(all.take(address, owner) === 'taken').toBe(model.get(address) === owner);
+            expect(all.reserve(address, owner) === 'reserved').toBe(model.get(address) === owner);
           } else {
             if (held === owner) model.delete(address);
             expect(all.release(address, owner)).toBe(held === owner);
           }
         }
-        const taken = Array.from(all.taken(), ({ address, use, name }) => [address, use, name]).sort();
+        const taken = Array.from(all.reserved(), ({ address, use, name }) => [address, use, name]).sort();
         expect(taken).toEqual([...model].map(([address, { use, name }]) => [address, use, name]).sort());
       }),
     );

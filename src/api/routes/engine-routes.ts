@@ -149,9 +149,9 @@ export function addEngineRoutes(app: ApiApp, { model, feed, clock, instance, gat
       const revision = feed.revision;
       const name = listName(instance, 'services', feed.lastOf('service'), query);
       const view = services.snapshot();
-      const held = await sortedServices.of(view, () => view);
+      const items = await sortedServices.of(view, () => view);
       const documentOf = (announced: AnnouncedService): ServiceDocument => serviceDocument(announced, model);
-      return { name, revision, items: documents(matching(values(held), serviceFilter(query)), documentOf) };
+      return { name, revision, items: documents(matching(values(items), serviceFilter(query)), documentOf) };
     });
     return answerJSON(c, page);
   });
@@ -185,11 +185,11 @@ export function addEngineRoutes(app: ApiApp, { model, feed, clock, instance, gat
       const revision = feed.revision;
       const version = feed.lastOf('node');
       const name = listName(instance, 'nodes', version, query);
-      const held = await sortedNodes.of(version, () =>
+      const items = await sortedNodes.of(version, () =>
         Array.from(nodes.nodes(), (node) => [node.fullName, node] as const),
       );
       const documentOf = (node: Node): NodeDocument => nodeDocument(node, model);
-      return { name, revision, items: documents(matching(values(held), nodeFilter(query)), documentOf) };
+      return { name, revision, items: documents(matching(values(items), nodeFilter(query)), documentOf) };
     });
     return answerJSON(c, page);
   });
@@ -267,8 +267,8 @@ class IdentityView {
     const isSame =
       known.length === previous.length &&
       known.every(({ identity, labels, cluster }, at) => {
-        const was = previous[at];
-        return identity === was?.identity && labels === was.labels && cluster === was.cluster;
+        const earlier = previous[at];
+        return identity === earlier?.identity && labels === earlier.labels && cluster === earlier.cluster;
       });
     if (!isSame) this.#last = { version: version + 1, known };
     return this.#last;

@@ -161,7 +161,7 @@ export function addIPRoutes(app: ApiApp, { model, feed, clock, instance, gate }:
       const filters = parseFilters(query, model);
       // The indexes by pod and host show the current cache, so the snapshot must be current, too.
       const isOfNow = filters.pod !== undefined || filters.host !== undefined;
-      const view = views.take(pages.isFull && !isOfNow);
+      const view = views.snapshot(pages.isFull && !isOfNow);
       const { snapshot, revision } = view;
       const name = listName(instance, 'ipcache', snapshot.revision, query);
       return { name, revision, view, items: listing(model, snapshot, filters) };
@@ -174,7 +174,7 @@ export function addIPRoutes(app: ApiApp, { model, feed, clock, instance, gate }:
       const { entries, shadowed } = ipcache.status();
       return answerJSON(c, { count: entries - shadowed, revision: feed.revision });
     }
-    const { snapshot, revision } = views.take(false);
+    const { snapshot, revision } = views.snapshot(false);
     const items = matching(model, snapshot, parseFilters(query, model));
     return answerJSON(c, { count: await countItems(gate, items), revision });
   });
@@ -242,7 +242,7 @@ class SnapshotViews {
   readonly #feed: ChangeFeed;
   readonly #clock: Clock;
   #last: WeakRef<SnapshotView> | undefined;
-  #takenAt = 0;
+  #createdAt = 0;
 
   constructor(model: ReadModel, feed: ChangeFeed, clock: Clock) {
     this.#model = model;
@@ -251,16 +251,16 @@ class SnapshotViews {
   }
 
   /** Returns a current view; if `many`, it may be up to {@link SHARED_MS} old. */
-  take(many: boolean): SnapshotView {
+  snapshot(many: boolean): SnapshotView {
     const { ipcache } = this.#model;
     const { revision } = this.#feed;
     const last = this.#last?.deref();
     const isNow = last?.revision === revision && last.snapshot.revision === ipcache.revision;
-    const isShared = many && this.#clock.now() - this.#takenAt < SHARED_MS;
+    const isShared = many && this.#clock.now() - this.#createdAt < SHARED_MS;
     if (last !== undefined && (isNow || isShared)) return last;
     const view = { snapshot: ipcache.snapshot(), revision };
     this.#last = new WeakRef(view);
-    this.#takenAt = this.#clock.now();
+    this.#createdAt = this.#clock.now();
     return view;
   }
 }

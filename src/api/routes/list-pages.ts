@@ -60,7 +60,7 @@ const SCAN_LIMIT = 10_000;
 export class ListPages<T> {
   readonly #clock: Clock;
   /** Cursors, least recently used first. */
-  readonly #held = new Set<Cursor<T>>();
+  readonly #cursors = new Set<Cursor<T>>();
   readonly #ended: AbortSignal;
   readonly #weigh: (item: T) => number;
   #timer: Timer | undefined;
@@ -71,14 +71,14 @@ export class ListPages<T> {
     this.#ended = ended;
     this.#weigh = weigh;
     ended.addEventListener('abort', () => {
-      this.#held.clear();
+      this.#cursors.clear();
       this.#timer?.cancel();
     });
   }
 
   /** Number of cursors. */
   get size(): number {
-    return this.#held.size;
+    return this.#cursors.size;
   }
 
   /** True if the limit of views is reached. */
@@ -95,10 +95,10 @@ export class ListPages<T> {
   /** Returns the page of a `continue` token. */
   next(token: string, limit: number): Page<T> {
     this.#expire();
-    const held = [...this.#held];
-    const cursor = held.find((place) => place.token === token);
+    const cursors = [...this.#cursors];
+    const cursor = cursors.find((place) => place.token === token);
     if (cursor !== undefined) return this.#read(cursor, limit);
-    const previous = held.find((place) => place.lastToken === token);
+    const previous = cursors.find((place) => place.lastToken === token);
     if (previous?.last !== undefined) {
       this.#touch(previous);
       return previous.last;
@@ -113,7 +113,7 @@ export class ListPages<T> {
     const { name, revision, items: list } = cursor.listing;
     const items: T[] = [];
     let done = false;
-    this.#held.delete(cursor); // even if reading throws, because a failed generator looks finished
+    this.#cursors.delete(cursor); // even if reading throws, because a failed generator looks finished
     for (let weight = 0; weight < SCAN_LIMIT && items.length < limit && !done; ) {
       const { done: over, value } = list.next();
       done = over === true;
@@ -134,23 +134,23 @@ export class ListPages<T> {
   /** Makes a cursor the most recently used one. */
   #touch(cursor: Cursor<T>): void {
     cursor.usedAt = this.#clock.now();
-    this.#held.delete(cursor);
-    this.#held.add(cursor);
+    this.#cursors.delete(cursor);
+    this.#cursors.add(cursor);
   }
 
   /** Returns the views of all cursors, most recently used first. */
   #views(): Set<object> {
-    return new Set([...this.#held].reverse().flatMap(({ listing }) => listing.view ?? []));
+    return new Set([...this.#cursors].reverse().flatMap(({ listing }) => listing.view ?? []));
   }
 
   #expire(): void {
     const now = this.#clock.now();
     const tooMany = new Set<object | undefined>([...this.#views()].slice(HELD_VIEWS));
-    for (const cursor of this.#held) {
-      const isOld = this.#held.size > HELD_LISTS || now - cursor.usedAt >= HELD_MS;
-      if (isOld || tooMany.has(cursor.listing.view)) this.#held.delete(cursor);
+    for (const cursor of this.#cursors) {
+      const isOld = this.#cursors.size > HELD_LISTS || now - cursor.usedAt >= HELD_MS;
+      if (isOld || tooMany.has(cursor.listing.view)) this.#cursors.delete(cursor);
     }
-    const [oldest] = this.#held;
+    const [oldest] = this.#cursors;
     if (oldest !== undefined && !this.#ended.aborted)
       this.#timer ??= this.#clock.after(oldest.usedAt + HELD_MS - now, () => this.#due());
   }

@@ -60,7 +60,7 @@ export class MonitorParts {
   readonly #feed: ChangeFeed;
   readonly #instance: string;
   /** Parts by revision and types, oldest first. */
-  readonly #held = new Map<string, Part>();
+  readonly #parts = new Map<string, Part>();
   #bytes = 0;
 
   constructor({ model, feed, instance }: Pick<ApiContext, 'model' | 'feed' | 'instance'>) {
@@ -72,10 +72,10 @@ export class MonitorParts {
   /** Returns the part with the changes of these types after a revision. */
   after(revision: number, types: ReadonlySet<ChangeType>): Part {
     const name = `${revision} ${[...types]}`;
-    const held = this.#held.get(name);
-    if (held !== undefined) return held;
+    const stored = this.#parts.get(name);
+    if (stored !== undefined) return stored;
     const part = this.#write(revision, types);
-    if (part.bytes.length > 0) this.#hold(name, part);
+    if (part.bytes.length > 0) this.#store(name, part);
     return part;
   }
 
@@ -90,12 +90,12 @@ export class MonitorParts {
     return { bytes: ENCODER.encode(text), revision, missed };
   }
 
-  #hold(name: string, part: Part): void {
-    this.#held.set(name, part);
+  #store(name: string, part: Part): void {
+    this.#parts.set(name, part);
     this.#bytes += part.bytes.length;
-    for (const [oldest, { bytes }] of this.#held) {
+    for (const [oldest, { bytes }] of this.#parts) {
       if (this.#bytes <= HELD_BYTES) return;
-      this.#held.delete(oldest);
+      this.#parts.delete(oldest);
       this.#bytes -= bytes.length;
     }
   }

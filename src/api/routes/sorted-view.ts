@@ -19,15 +19,15 @@ export class SortedView<V> {
   }
 
   /** Returns the sorted content. `held` is called only if the version changed. Its result must not change during the sort. */
-  of(version: unknown, held: () => Iterable<Keyed<V>>): Promise<readonly Keyed<V>[]> {
+  of(version: unknown, items: () => Iterable<Keyed<V>>): Promise<readonly Keyed<V>[]> {
     if (this.#last === undefined || this.#last.version !== version)
-      this.#last = { version, values: this.#sort(held()) };
+      this.#last = { version, values: this.#sort(items()) };
     return this.#last.values;
   }
 
-  async #sort(held: Iterable<Keyed<V>>): Promise<readonly Keyed<V>[]> {
+  async #sort(items: Iterable<Keyed<V>>): Promise<readonly Keyed<V>[]> {
     const runs: Keyed<V>[][] = [];
-    await this.#gate.runSteps(sortRuns(held, runs));
+    await this.#gate.runSteps(sortRuns(items, runs));
     for (let count = runs.length; count > 1; count = runs.length) {
       for (const [a = [], b = []] of pairs(runs.splice(0))) {
         const merged: Keyed<V>[] = [];
@@ -40,9 +40,9 @@ export class SortedView<V> {
 }
 
 /** Sorts the items in runs. Each step adds one run to `runs`. */
-function* sortRuns<V>(held: Iterable<Keyed<V>>, runs: Keyed<V>[][]): Generator<void, void, void> {
+function* sortRuns<V>(items: Iterable<Keyed<V>>, runs: Keyed<V>[][]): Generator<void, void, void> {
   let run: Keyed<V>[] = [];
-  for (const keyed of held) {
+  for (const keyed of items) {
     run.push(keyed);
     if (run.length < RUN) continue;
     runs.push(run.sort(byKey));

@@ -42,9 +42,9 @@ export function cleanHost(pinFolder: string): CleanOutcome {
     const kernel = new Kernel();
     using _lock = lockNamespace(kernel, 'rules');
     using table = new NftServices(kernel, { table: NFT_TABLE });
-    const there = [...table.dump()].filter((entry) => entry !== undefined);
+    const entries = [...table.dump()].filter((entry) => entry !== undefined);
     table.remove();
-    for (const [key, item] of there) yield `${table.name} - ${key} ${table.print(item)}`;
+    for (const [key, item] of entries) yield `${table.name} - ${key} ${table.print(item)}`;
   };
   const programs = function* (): Generator<string, void, void> {
     if (!existsSync(pinFolder)) return;

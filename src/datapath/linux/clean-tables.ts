@@ -23,12 +23,12 @@ const CHUNK = 256;
  * reasons.
  */
 export function* cleanTable<Item>(table: KernelTable<Item>): Generator<string, void, void> {
-  const there = [...new Map([...table.dump()].filter((entry) => entry !== undefined))];
+  const entries = [...new Map([...table.dump()].filter((entry) => entry !== undefined))];
   const order = (key: string): number => table.order?.(key) ?? 0;
   const failures: string[] = [];
-  there.sort(([a], [b]) => order(b) - order(a));
-  for (let at = 0; at < there.length; at += CHUNK) {
-    const items = there.slice(at, at + CHUNK);
+  entries.sort(([a], [b]) => order(b) - order(a));
+  for (let at = 0; at < entries.length; at += CHUNK) {
+    const items = entries.slice(at, at + CHUNK);
     const outcomes = table.apply(items.map(([key]) => ({ key, item: undefined })));
     for (const [index, [key, item]] of items.entries()) {
       const error = outcomes[index];

@@ -146,9 +146,9 @@ export class KeptTable<Item> implements Disposable {
    */
   async adopt(): Promise<void> {
     await this.#runExclusive(async () => {
-      const there = await this.#read();
-      await this.#inTurns(there.keys(), (key) => this.#actual.set(key, HELD_RANK));
-      this.#foundItems = there;
+      const found = await this.#read();
+      await this.#inTurns(found.keys(), (key) => this.#actual.set(key, HELD_RANK));
+      this.#foundItems = found;
       // Items that are already correct are not marked, unless something is marked anyway. After a restart, most items are
       // correct.
       const isUnmarked = this.#dirty.size === 0;
@@ -201,17 +201,17 @@ export class KeptTable<Item> implements Disposable {
   /** Writes keys that others have changed. Resolves to the differences when the writes are done. */
   async repair(): Promise<readonly PlannedChange<Item>[]> {
     const steps = await this.#runExclusive(async () => {
-      const there = await this.#read();
-      await this.#inTurns(this.#foundItems.keys(), (key) => this.#findAgain(key, there.get(key)));
-      const different = await this.#differences(there);
+      const found = await this.#read();
+      await this.#inTurns(this.#foundItems.keys(), (key) => this.#findAgain(key, found.get(key)));
+      const different = await this.#differences(found);
       for (const { key, actual } of different) {
         if (actual === undefined) this.#actual.delete(key);
-        else if (!this.#actual.has(key)) this.#take(key, actual);
+        else if (!this.#actual.has(key)) this.#recordForeign(key, actual);
       }
       const changed = different.filter((step) => !this.#isKnown(step));
       for (const { key } of different) if (!this.#noRoom.has(key)) this.mark(key);
       const { capacity = Number.POSITIVE_INFINITY } = this.#table;
-      this.#admit(Math.min(this.#noRoom.size, capacity - there.size));
+      this.#admit(Math.min(this.#noRoom.size, capacity - found.size));
       return changed;
     });
     await this.flushed();
@@ -294,7 +294,7 @@ export class KeptTable<Item> implements Disposable {
     const limit = Math.min(CHUNK, this.#table.chunk ?? CHUNK);
     const changes: TableChange<Item>[] = [];
     for (let looked = 0; looked < CHUNK && changes.length < limit; looked++) {
-      const key = this.#dirty.take(-1);
+      const key = this.#dirty.shift(-1);
       if (key === undefined) break;
       const item = this.#desired.get(key);
       if (item === undefined) {
@@ -308,7 +308,7 @@ export class KeptTable<Item> implements Disposable {
     }
     if (changes.length > 0 || this.#dirty.size > 0) return changes;
     while (changes.length < limit) {
-      const key = this.#deletes.take(1);
+      const key = this.#deletes.shift(1);
       if (key === undefined) break;
       if (this.#desired.get(key) !== undefined) this.mark(key);
       else if (!this.#isWaiting(key)) changes.push({ key, item: undefined });
@@ -521,7 +521,7 @@ export class KeptTable<Item> implements Disposable {
   }
 
   /** Records an item that another process has written. */
-  #take(key: string, item: Item): void {
+  #recordForeign(key: string, item: Item): void {
     this.#actual.set(key, HELD_RANK);
     if (!this.#deletesAllowed) this.#foundItems.set(key, item);
   }
@@ -579,19 +579,19 @@ export class KeptTable<Item> implements Disposable {
   }
 
   async #read(): Promise<Map<string, Item>> {
-    const there = new Map<string, Item>();
+    const found = new Map<string, Item>();
     // The descriptors for reading may be closed by then.
-    if (this.#isClosed) return there;
+    if (this.#isClosed) return found;
     await this.#inTurns(this.#table.dump(), (entry) => {
-      if (entry !== undefined) there.set(entry[0], entry[1]);
+      if (entry !== undefined) found.set(entry[0], entry[1]);
       return entry === undefined;
     });
-    return there;
+    return found;
   }
 
-  async #differences(there: ReadonlyMap<string, Item>): Promise<readonly PlannedChange<Item>[]> {
+  async #differences(found: ReadonlyMap<string, Item>): Promise<readonly PlannedChange<Item>[]> {
     const steps: PlannedChange<Item>[] = [];
-    const compared = differences(this.#table, this.#desired, there);
+    const compared = differences(this.#table, this.#desired, found);
     await this.#inTurns(compared, (step) => {
       if (step !== undefined) steps.push(step);
     });

@@ -17,10 +17,10 @@ export class KeyQueue {
   }
 
   /** Removes and returns the first key of the lowest (`first` −1) or the highest (1) order. */
-  take(first: 1 | -1): string | undefined {
+  shift(first: 1 | -1): string | undefined {
     const lanes = this.#lanes;
     for (let i = 0; i < lanes.length; i++) {
-      const key = lanes[first < 0 ? i : lanes.length - 1 - i]?.take();
+      const key = lanes[first < 0 ? i : lanes.length - 1 - i]?.shift();
       if (key !== undefined) return key;
     }
     return undefined;
@@ -44,7 +44,7 @@ class Lane {
     this.#added.add(key);
   }
 
-  take(): string | undefined {
+  shift(): string | undefined {
     if (this.#remaining === 0) {
       if (this.#added.size === 0) return undefined;
       this.#remaining = this.#added.size;

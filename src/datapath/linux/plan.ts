@@ -22,9 +22,9 @@ export function* differences<Item>(
   actual: ReadonlyMap<string, Item>,
 ): Generator<PlannedChange<Item> | undefined, void, void> {
   for (const [key, item] of desired.entries()) {
-    const there = actual.get(key);
-    const isSame = there !== undefined && equal(there, item);
-    yield isSame ? undefined : { key, actual: there, desired: item };
+    const found = actual.get(key);
+    const isSame = found !== undefined && equal(found, item);
+    yield isSame ? undefined : { key, actual: found, desired: item };
   }
   for (const [key, item] of actual) {
     yield desired.get(key) === undefined ? { key, actual: item, desired: undefined } : undefined;

@@ -255,7 +255,7 @@ export class ClaimState {
       ? compareWriters(challenger, holder) < 0
       : mayOverwrite(holder.source, challenger.source);
     if (!wins) {
-      if (this.#retainOverruled) this.#putOverruled(slot, key, this.rows.held(claim, host));
+      if (this.#retainOverruled) this.#putOverruled(slot, key, this.rows.stored(claim, host));
       return 'overruled';
     }
     const before = this.observer && this.overruled.find(slot, challenger);

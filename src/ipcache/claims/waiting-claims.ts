@@ -125,7 +125,7 @@ export class WaitingClaims {
   }
 
   /** Removes and returns the claims on a key, strongest first. */
-  take(key: string): readonly WaitingClaim[] {
+  removeAll(key: string): readonly WaitingClaim[] {
     const claims = this.#on(key);
     this.#set(key, []);
     return claims;

@@ -6,7 +6,7 @@ import type { LabelFilter } from '../../model/label-filter.ts';
 import { formatLabels, type Label, type Labels, sortLabels } from '../../model/labels.ts';
 import { NAMESPACE_LABEL } from '../../model/namespace-label.ts';
 import { type ObjectFields, readClusterScopedName, readTexts } from '../parse-object.ts';
-import type { PodSays } from '../parse-pod.ts';
+import type { ParsedPod } from '../parse-pod.ts';
 import type { ObjectReader } from './object-feed.ts';
 
 /** The labels of a pod if the filter removes all labels: `reserved:init` (5; K 25). */
@@ -41,7 +41,7 @@ export interface EndpointLabelsOptions {
 }
 
 interface LocalPod {
-  pod: PodSays;
+  pod: ParsedPod;
   /** Uid and labels of the last successful call, as one text. */
   applied: string | undefined;
 }
@@ -73,7 +73,7 @@ export class EndpointLabels {
   }
 
   /** Receives a change of a pod of this node. `now` is undefined if the pod was deleted or has ended. */
-  podChanged(current: PodSays | undefined, previous: PodSays | undefined): void {
+  podChanged(current: ParsedPod | undefined, previous: ParsedPod | undefined): void {
     const pod = current ?? previous;
     if (pod === undefined) return;
     const key = `${pod.namespace}/${pod.name}`;
@@ -89,7 +89,7 @@ export class EndpointLabels {
   }
 
   /** Returns a reader of namespaces for `ObjectFeed`. */
-  namespaceReader(): ObjectReader<NamespaceSays> {
+  namespaceReader(): ObjectReader<ParsedNamespace> {
     return {
       kind: 'Namespace',
       fields: ['metadata.labels'],
@@ -104,7 +104,7 @@ export class EndpointLabels {
     };
   }
 
-  #labelsOf(pod: PodSays, namespace: ReadonlyMap<string, string>): Labels {
+  #labelsOf(pod: ParsedPod, namespace: ReadonlyMap<string, string>): Labels {
     const kept: Label[] = [];
     const add = (key: string, value: string): void => {
       const label = { source: 'k8s', key, value };
@@ -165,12 +165,12 @@ export class EndpointLabels {
 }
 
 /** A namespace and its labels. */
-export interface NamespaceSays {
+export interface ParsedNamespace {
   readonly name: string;
   readonly labels: ReadonlyMap<string, string>;
 }
 
-function readNamespace(fields: ObjectFields): NamespaceSays | undefined {
+function readNamespace(fields: ObjectFields): ParsedNamespace | undefined {
   const name = readClusterScopedName(fields);
   return name === undefined ? undefined : { name, labels: readTexts(fields.map('metadata'), 'labels') };
 }

@@ -2,7 +2,7 @@ import { type EndpointAddresses, SharedParts, sameAddresses } from '../endpoint-
 import {
   CILIUM_ENDPOINT_FIELDS,
   CILIUM_ENDPOINT_SLICE_FIELDS,
-  type EndpointSliceSays,
+  type ParsedEndpointSlice,
   readCiliumEndpoint,
   readCiliumEndpointSlice,
 } from '../parse-cilium-endpoint.ts';
@@ -30,7 +30,7 @@ export function ciliumEndpointReader({ ipcache, holders }: EndpointEngine): Obje
 
 /** An endpoint in one slice, and when it appeared or changed there. */
 interface Listing {
-  readonly slice: EndpointSliceSays;
+  readonly slice: ParsedEndpointSlice;
   readonly addresses: EndpointAddresses | undefined;
   /** Number of the event. Higher is later; all slices of one list have the same number. */
   readonly at: number;
@@ -62,7 +62,7 @@ function sameEndpoint(a: EndpointAddresses | undefined, b: EndpointAddresses | u
  * that slice, the next slice is used. If it leaves the last slice, it is deleted. Additions of an event are applied before its
  * removals, so that an endpoint is not deleted while it moves.
  */
-export class SlicedEndpointReader implements ObjectReader<EndpointSliceSays> {
+export class SlicedEndpointReader implements ObjectReader<ParsedEndpointSlice> {
   readonly kind = 'CiliumEndpointSlice';
   readonly fields: readonly string[] = CILIUM_ENDPOINT_SLICE_FIELDS;
   readonly #engine: EndpointEngine;
@@ -75,7 +75,7 @@ export class SlicedEndpointReader implements ObjectReader<EndpointSliceSays> {
     this.#engine = engine;
   }
 
-  read(fields: Parameters<typeof readCiliumEndpointSlice>[0]): EndpointSliceSays | undefined {
+  read(fields: Parameters<typeof readCiliumEndpointSlice>[0]): ParsedEndpointSlice | undefined {
     return readCiliumEndpointSlice(fields, this.#shared);
   }
 
@@ -92,7 +92,7 @@ export class SlicedEndpointReader implements ObjectReader<EndpointSliceSays> {
     this.#listing = false;
   }
 
-  change(current: EndpointSliceSays | undefined, previous: EndpointSliceSays | undefined): void {
+  change(current: ParsedEndpointSlice | undefined, previous: ParsedEndpointSlice | undefined): void {
     if (!this.#listing) this.#version++;
     if (current !== undefined)
       for (const [id, addresses] of current.endpoints) this.#list(id, current, addresses);
@@ -101,7 +101,7 @@ export class SlicedEndpointReader implements ObjectReader<EndpointSliceSays> {
       if (current?.endpoints.has(id) !== true) this.#leave(id, previous.name);
   }
 
-  #list(id: string, slice: EndpointSliceSays, addresses: EndpointAddresses | undefined): void {
+  #list(id: string, slice: ParsedEndpointSlice, addresses: EndpointAddresses | undefined): void {
     const endpoint = this.#endpoints.get(id) ?? { listings: [], written: undefined };
     const known = endpoint.listings.find((listing) => listing.slice.name === slice.name);
     const isSame = known !== undefined && sameEndpoint(known.addresses, addresses);

@@ -1,9 +1,5 @@
 import { IdentityCache } from '../../model/identity-cache.ts';
-import {
-  CILIUM_IDENTITY_FIELDS,
-  type CiliumIdentitySays,
-  readCiliumIdentity,
-} from '../parse-cilium-identity.ts';
+import { CILIUM_IDENTITY_FIELDS, type ParsedIdentity, readCiliumIdentity } from '../parse-cilium-identity.ts';
 import type { ObjectReader } from './object-feed.ts';
 
 /**
@@ -11,7 +7,7 @@ import type { ObjectReader } from './object-feed.ts';
  * the same labels, because there are no locks. A lookup returns the oldest, then the lowest number (K 45).
  */
 export class KubernetesIdentities {
-  readonly #labels = new Map<number, CiliumIdentitySays>();
+  readonly #labels = new Map<number, ParsedIdentity>();
   readonly cache: IdentityCache = new IdentityCache(
     (a, b) => this.#createdAt(a) - this.#createdAt(b) || a - b,
   );
@@ -22,7 +18,7 @@ export class KubernetesIdentities {
   }
 
   /** Returns the reader that fills the cache. */
-  reader(): ObjectReader<CiliumIdentitySays> {
+  reader(): ObjectReader<ParsedIdentity> {
     return {
       kind: 'CiliumIdentity',
       fields: CILIUM_IDENTITY_FIELDS,

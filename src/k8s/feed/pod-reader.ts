@@ -1,5 +1,5 @@
 import { SharedParts, sameAddresses } from '../endpoint-addresses.ts';
-import { POD_FIELDS, type PodSays, readPod } from '../parse-pod.ts';
+import { type ParsedPod, POD_FIELDS, readPod } from '../parse-pod.ts';
 import type { AddressSink, FedIPCache } from './address-holders.ts';
 import type { EndpointLabels } from './endpoint-labels.ts';
 import type { ObjectReader } from './object-feed.ts';
@@ -20,7 +20,7 @@ function sameTexts(a: ReadonlyMap<string, string>, b: ReadonlyMap<string, string
   return true;
 }
 
-function samePod(a: PodSays, b: PodSays): boolean {
+function samePod(a: ParsedPod, b: ParsedPod): boolean {
   const sameClaims =
     a.addresses === undefined || b.addresses === undefined
       ? a.addresses === b.addresses
@@ -41,8 +41,8 @@ export function podReader({
   labels,
   nodeName,
   encryptKey,
-}: PodEngine): ObjectReader<PodSays> {
-  const local = (pod: PodSays | undefined): PodSays | undefined =>
+}: PodEngine): ObjectReader<ParsedPod> {
+  const local = (pod: ParsedPod | undefined): ParsedPod | undefined =>
     pod?.nodeName === nodeName ? pod : undefined;
   const shared = new SharedParts();
   return {

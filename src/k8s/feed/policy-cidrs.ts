@@ -4,7 +4,7 @@ import { cutOut } from '../../net/cut-out.ts';
 import type { ObjectFields } from '../parse-object.ts';
 import {
   CIDR_GROUP_FIELDS,
-  type CIDRGroupSays,
+  type ParsedCIDRGroup,
   type PolicyCIDRs,
   readCIDRGroup,
   readCiliumPolicyCIDRs,
@@ -35,7 +35,7 @@ export class PolicyCIDRTable {
   readonly #world: WorldLabels;
   /** Policies by resource. */
   readonly #policies = new Map<string, Entered>();
-  readonly #groups = new Map<string, CIDRGroupSays>();
+  readonly #groups = new Map<string, ParsedCIDRGroup>();
   /** Resources by the group that they refer to. */
   readonly #named = new Map<string, Set<string>>();
   readonly #onReject: (rejection: Rejection) => void;
@@ -63,7 +63,7 @@ export class PolicyCIDRTable {
   }
 
   /** Returns the reader of `CiliumCIDRGroup`. */
-  groups(): ObjectReader<CIDRGroupSays> {
+  groups(): ObjectReader<ParsedCIDRGroup> {
     return {
       kind: 'CiliumCIDRGroup',
       fields: CIDR_GROUP_FIELDS,
@@ -82,7 +82,7 @@ export class PolicyCIDRTable {
   }
 
   /** Gives the CIDRs of a group its labels, whether a policy refers to it or not. */
-  #label(name: string, current: CIDRGroupSays | undefined, previous: CIDRGroupSays | undefined): void {
+  #label(name: string, current: ParsedCIDRGroup | undefined, previous: ParsedCIDRGroup | undefined): void {
     const resource = `cidrgroup/${name}`;
     const cidrs = new Set(current?.cidrs.map(String));
     for (const cidr of cidrs) {

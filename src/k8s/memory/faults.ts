@@ -112,7 +112,7 @@ export class Faults {
 
   /** Serves a request with the first matching fault, if any. */
   async serve(request: ServedRequest, serve: () => Promise<ServedAnswer>): Promise<ServedAnswer> {
-    const fault = this.#take(request);
+    const fault = this.#nextFault(request);
     if (fault === undefined) return serve();
     switch (fault.do) {
       case 'answer': {
@@ -138,7 +138,7 @@ export class Faults {
     }
   }
 
-  #take(request: ServedRequest): ApiFault | undefined {
+  #nextFault(request: ServedRequest): ApiFault | undefined {
     const at = this.#orders.findIndex(({ matches }) => matches(request));
     const order = this.#orders[at];
     if (order === undefined) return undefined;

@@ -5,17 +5,19 @@ export class WatchCache {
   readonly #store: ObjectStore;
   readonly #watchers = new Set<(write: StoredWrite) => void>();
   readonly #idleProgress: boolean;
-  #held: { readonly version: number; readonly writes: StoredWrite[] } | undefined;
+  #cached: { readonly version: number; readonly writes: StoredWrite[] } | undefined;
 
   /** @param idleProgress true if the version of a resource follows the writes of others, as in Kubernetes 1.34 */
   constructor(store: ObjectStore, idleProgress: boolean) {
     this.#store = store;
     this.#idleProgress = idleProgress;
-    store.watch((write) => (this.#held === undefined ? this.#publish(write) : this.#held.writes.push(write)));
+    store.watch((write) =>
+      this.#cached === undefined ? this.#publish(write) : this.#cached.writes.push(write),
+    );
   }
 
   get version(): number {
-    return this.#held?.version ?? this.#store.version;
+    return this.#cached?.version ?? this.#store.version;
   }
 
   /** Returns the version up to which a resource is known. */
@@ -25,18 +27,18 @@ export class WatchCache {
 
   /** Stops updates until it is released. */
   hold(): void {
-    this.#held ??= { version: this.#store.version, writes: [] };
+    this.#cached ??= { version: this.#store.version, writes: [] };
   }
 
   release(): void {
-    const writes = this.#held?.writes ?? [];
-    this.#held = undefined;
+    const writes = this.#cached?.writes ?? [];
+    this.#cached = undefined;
     for (const write of writes) this.#publish(write);
   }
 
   /** Rebuilds the cache from the store. */
   reset(): void {
-    this.#held = undefined;
+    this.#cached = undefined;
   }
 
   /** Returns the known writes of a resource after `version`. */

@@ -27,13 +27,13 @@ function* runs(texts: readonly string[], slice: number): Generator<readonly stri
 export async function readTexts(
   texts: readonly string[],
   gate: TurnGate,
-  take: (values: readonly unknown[]) => void,
+  onValues: (values: readonly unknown[]) => void,
   signal: AbortSignal,
 ): Promise<void> {
   for (const run of runs(texts, Math.max(1, Math.floor(gate.slice / WEIGHT)))) {
     const [first = ''] = run;
-    if (first.length <= LARGE) await gate.run(run.length * WEIGHT, () => take(run.map(parse)), signal);
-    else take([await parseLarge(first, gate, signal)]);
+    if (first.length <= LARGE) await gate.run(run.length * WEIGHT, () => onValues(run.map(parse)), signal);
+    else onValues([await parseLarge(first, gate, signal)]);
     if (signal.aborted) return;
   }
 }

@@ -328,10 +328,10 @@ export class Reflector implements FollowedResource {
         this.#onBytes();
         exchange.allowSilence(undefined); // excludes our own processing time
         let version: string | undefined;
-        const take = (values: readonly unknown[]): void => {
+        const onValues = (values: readonly unknown[]): void => {
           version ??= this.#initial(values);
         };
-        await readTexts(scanner.feed(bytes), gate, take, this.#ended.signal);
+        await readTexts(scanner.feed(bytes), gate, onValues, this.#ended.signal);
         if (version !== undefined) {
           this.#refused += scanner.tooLarge;
           return version;

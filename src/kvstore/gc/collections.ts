@@ -23,10 +23,10 @@ export function staleIdentities(
   listing: readonly KeyValue[],
   range: IdentityRange,
 ): ReadonlyMap<string, number> {
-  const held = new Set<string>();
+  const inUse = new Set<string>();
   for (const { key } of listing) {
     const parsed = parseKey(key);
-    if (parsed?.kind === 'identity-value') held.add(parsed.labels);
+    if (parsed?.kind === 'identity-value') inUse.add(parsed.labels);
   }
   const stale = new Map<string, number>();
   for (const { key, value, modRevision } of listing) {
@@ -35,7 +35,7 @@ export function staleIdentities(
     const id = parseIdentityText(parsed.id);
     const labels = textOfBytes(value);
     if (id === undefined || labels === undefined || id < range.min || id > range.max) continue;
-    if (!held.has(labels)) stale.set(key, modRevision);
+    if (!inUse.has(labels)) stale.set(key, modRevision);
   }
   return stale;
 }

@@ -234,13 +234,13 @@ export class LeaseKeeper {
   /** Stops the keepalives. `revoke` deletes the keys on the server if it is reachable. */
   async close(revoke: boolean): Promise<void> {
     this.#closed.abort();
-    const held = [...this.#leases.keys()];
+    const leases = [...this.#leases.keys()];
     this.#leases.clear();
     this.#withRoom.clear();
     this.#bindings.clear();
     this.#bound.clear();
     if (!revoke) return;
-    await Promise.allSettled(held.map((id) => this.#options.transport.revokeLease(id)));
+    await Promise.allSettled(leases.map((id) => this.#options.transport.revokeLease(id)));
   }
 
   /** Calls `use` with the lease that `find` returns in the same turn, unless it has expired. If there is none, grants one. */

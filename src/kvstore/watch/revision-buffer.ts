@@ -71,11 +71,11 @@ export class RevisionBuffer {
 
   /** Returns the held events, which are now complete, followed by `events`. */
   #release(events: readonly TransportEvent[]): readonly TransportEvent[] {
-    const held = this.#events;
+    const buffered = this.#events;
     this.#split = 0;
-    if (held.length === 0) return events;
+    if (buffered.length === 0) return events;
     this.#events = [];
     this.#bytes = 0;
-    return [...held, ...events];
+    return [...buffered, ...events];
   }
 }

@@ -61,7 +61,7 @@ class KvstoreCollector implements Collector {
       onRemoved: (key, revision, round) => {
         const seen = `${this.#why}, unchanged since revision ${revision}, in rounds ${round - 1} and ${round}`;
         this.#report?.deleted();
-        this.#report?.done({ what: `delete ${key}`, why: seen, outcome: 'done' });
+        this.#report?.done({ action: `delete ${key}`, reason: seen, outcome: 'done' });
       },
     });
   }

@@ -34,14 +34,14 @@ export function placeOf(
 export async function collect(
   writer: ObjectWriter,
   write: ObjectWrite,
-  why: string,
+  reason: string,
   report: RoundReport,
   signal: AbortSignal,
 ): Promise<WriteOutcome['outcome']> {
-  const answer = await writer.write(write, why, signal);
+  const answer = await writer.write(write, reason, signal);
   const { outcome } = answer;
-  const what = writeText(write);
-  if (!signal.aborted) report.done({ what, why, outcome });
+  const action = writeText(write);
+  if (!signal.aborted) report.done({ action, reason, outcome });
   switch (outcome) {
     case 'done':
       if (write.verb === 'delete') report.deleted();
@@ -50,14 +50,14 @@ export async function collect(
       report.conflict();
       break;
     case 'not-leader':
-      throw new CollectError(outcome, `cannot ${what}: this operator is not the leader`);
+      throw new CollectError(outcome, `cannot ${action}: this operator is not the leader`);
     case 'failed':
-      throw new CollectError(answer.error.code, `cannot ${what}: ${answer.error.message}`, {
+      throw new CollectError(answer.error.code, `cannot ${action}: ${answer.error.message}`, {
         cause: answer.error,
       });
     case 'refused':
     case 'invalid':
-      throw new CollectError(outcome, `cannot ${what}: ${answer.message}`);
+      throw new CollectError(outcome, `cannot ${action}: ${answer.message}`);
   }
   return outcome;
 }

@@ -9,9 +9,9 @@ import type { Observed } from './observed-kind.ts';
 export interface Action {
   readonly duty: string;
   /** `delete ciliumendpoints.cilium.io/v2 shop/web-0`. */
-  readonly what: string;
+  readonly action: string;
   /** Reason without a final period, with the rounds that found the object. */
-  readonly why: string;
+  readonly reason: string;
   /** `done`, `conflict`, `not-found`, `dry-run` … */
   readonly outcome: string;
 }

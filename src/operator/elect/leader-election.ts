@@ -141,7 +141,7 @@ export class LeaderElection implements Leadership {
   #state: LeaderElectionStatus['state'] = 'idle';
   #lastLease: ObservedLease | undefined;
   /** The lease as last written by us; `undefined` if it may have changed since. */
-  #held: KubernetesObject | undefined;
+  #lease: KubernetesObject | undefined;
   /** Time immediately before the last successful renewal was sent. */
   #renewedAt: ClockReading | undefined;
   /** True if a write was sent that makes the lease ours, whatever its outcome. */
@@ -278,7 +278,7 @@ export class LeaderElection implements Leadership {
   async #try(signal: AbortSignal): Promise<boolean> {
     const { clock, onFailure } = this.#options;
     try {
-      return await this.#take(signal);
+      return await this.#tryAcquire(signal);
     } catch (error) {
       if (signal.aborted) return false;
       this.#failures++;
@@ -288,9 +288,9 @@ export class LeaderElection implements Leadership {
     }
   }
 
-  async #take(signal: AbortSignal): Promise<boolean> {
+  async #tryAcquire(signal: AbortSignal): Promise<boolean> {
     const { clock, identity, isCandidate } = this.#options;
-    const lease = this.#held ?? (await this.#readLease(signal));
+    const lease = this.#lease ?? (await this.#readLease(signal));
     if (this.#freeInMs() > 0) return false;
     if (this.#state === 'candidate' && isCandidate?.() === false) return false;
     const previous = lease === undefined ? {} : specOf(lease);
@@ -313,10 +313,10 @@ export class LeaderElection implements Leadership {
     const seen = `${uid} ${version}`;
     if (this.#lastLease?.version === seen) return lease;
     const { holderIdentity, leaseDurationSeconds } = specOf(lease);
-    const saidMs = typeof leaseDurationSeconds === 'number' ? leaseDurationSeconds * 1000 : 0;
+    const requestedMs = typeof leaseDurationSeconds === 'number' ? leaseDurationSeconds * 1000 : 0;
     const holder = typeof holderIdentity === 'string' ? holderIdentity : '';
     const at = this.#options.clock.now();
-    this.#lastLease = { version: seen, holder, at, leaseMs: Math.max(saidMs, this.#leaseMs) };
+    this.#lastLease = { version: seen, holder, at, leaseMs: Math.max(requestedMs, this.#leaseMs) };
     return lease;
   }
 
@@ -335,7 +335,7 @@ export class LeaderElection implements Leadership {
     const { namespace, name } = this.#place;
     const meta = { apiVersion: 'coordination.k8s.io/v1', kind: 'Lease' };
     const holder = String(spec['holderIdentity']);
-    this.#held = undefined;
+    this.#lease = undefined;
     this.#mayHold ||= holder !== '';
     const sentAt = clockReading(clock);
     const answer = await this.#writer.write(
@@ -354,7 +354,7 @@ export class LeaderElection implements Leadership {
     if (answer.outcome === 'refused' || answer.outcome === 'invalid') throw new Error(answer.message);
     if (answer.outcome !== 'done' || answer.object === undefined) return false;
     const { uid, resourceVersion } = answer.object.metadata;
-    this.#held = answer.object;
+    this.#lease = answer.object;
     this.#lastLease = {
       version: `${uid} ${resourceVersion}`,
       holder,
@@ -377,7 +377,7 @@ export class LeaderElection implements Leadership {
     const ended = new AbortController();
     const timer = clock.after(this.#deadlineMs, () => ended.abort());
     try {
-      const lease = this.#held ?? (await this.#readLease(ended.signal));
+      const lease = this.#lease ?? (await this.#readLease(ended.signal));
       if (lease === undefined || specOf(lease)['holderIdentity'] !== identity) return;
       const now = microTime(clock.wallTime());
       const { leaseTransitions = 0 } = specOf(lease);
@@ -390,7 +390,7 @@ export class LeaderElection implements Leadership {
       // the lease expires
     } finally {
       timer.cancel();
-      this.#held = undefined;
+      this.#lease = undefined;
     }
   }
 }

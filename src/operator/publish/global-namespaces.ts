@@ -301,7 +301,7 @@ export class GlobalNamespaces implements Duty {
     if (objects === 0) return;
     const why = this.reason(namespace) ?? `namespace ${namespace} is global`;
     const what = `${verb} the keys of ${objects} objects of namespace ${namespace}`;
-    this.#options.onAction?.({ duty: this.name, what, why, outcome: 'queued' });
+    this.#options.onAction?.({ duty: this.name, action: what, reason: why, outcome: 'queued' });
   }
 
   #printWithheld(): void {

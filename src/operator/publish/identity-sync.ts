@@ -1,5 +1,5 @@
 import { CILIUM_IDENTITIES } from '../../k8s/feed/kinds.ts';
-import { type CiliumIdentitySays, readCiliumIdentity } from '../../k8s/parse-cilium-identity.ts';
+import { type ParsedIdentity, readCiliumIdentity } from '../../k8s/parse-cilium-identity.ts';
 import type { ObjectFields } from '../../k8s/parse-object.ts';
 import { encodeIdentity } from '../../kvstore/codec/identity.ts';
 import { clusterLabelFault, withClusterLabel } from '../../model/cluster-label.ts';
@@ -24,7 +24,7 @@ interface IdentityKey extends PublishedValue {
 }
 
 /** Returns true if the identity is no pod's, so that it is exported always. */
-function isReserved({ id, labels }: CiliumIdentitySays): boolean {
+function isReserved({ id, labels }: ParsedIdentity): boolean {
   return id < MINIMAL_ALLOCATED_IDENTITY || labels.some(({ source }) => source === 'reserved');
 }
 

@@ -161,7 +161,12 @@ export class Producer implements Duty {
         prefix,
         onSweep: (keys) => {
           const why = 'an earlier operator wrote them, and no object requires them';
-          onAction?.({ duty: this.name, what: `delete ${keys} keys of ${prefix}`, why, outcome: 'queued' });
+          onAction?.({
+            duty: this.name,
+            action: `delete ${keys} keys of ${prefix}`,
+            reason: why,
+            outcome: 'queued',
+          });
         },
         canary: canaries ? syncedKey(clusterName, resource) : undefined,
       }),

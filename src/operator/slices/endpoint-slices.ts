@@ -209,8 +209,8 @@ export class EndpointSlices {
     if (previous?.size === 0) this.#open.delete(slice.group ?? '');
     slice.group = group;
     if (group === undefined) return;
-    const those = this.#open.get(group) ?? new Set();
-    this.#open.set(group, those.add(slice));
+    const names = this.#open.get(group) ?? new Set();
+    this.#open.set(group, names.add(slice));
   }
 
   #groupOf(namespace: string, { id }: CoreEndpoint): string {

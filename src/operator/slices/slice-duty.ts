@@ -272,9 +272,9 @@ export class SliceDuty implements Duty {
     return false;
   }
 
-  #report(write: ObjectWrite | undefined, why: string, { outcome }: WriteOutcome): void {
+  #report(write: ObjectWrite | undefined, reason: string, { outcome }: WriteOutcome): void {
     if (write === undefined || write.verb === 'update' || outcome === 'failed') return;
-    this.#guard.call(this.#options.onAction, { duty: this.name, what: writeText(write), why, outcome });
+    this.#guard.call(this.#options.onAction, { duty: this.name, action: writeText(write), reason, outcome });
   }
 
   #hold(slice: KubernetesObject): void {

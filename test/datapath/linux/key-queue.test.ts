@@ -37,7 +37,7 @@ describe('a queue of keys', () => {
         const queue = new KeyQueue();
         const naive = new NaiveQueue();
         for (const step of steps) {
-          if ('take' in step) expect(queue.take(step.take)).toBe(naive.take(step.take));
+          if ('take' in step) expect(queue.shift(step.take)).toBe(naive.take(step.take));
           else {
             queue.add(step.order, step.add);
             naive.add(step.order, step.add);

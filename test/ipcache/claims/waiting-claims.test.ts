@@ -125,7 +125,7 @@ function play(what: Step, waiting: WaitingClaims, naive: NaiveWaiting): void {
     const key = waiting.next();
     expect(key).toBe((naive.list()[0] as { key: string } | undefined)?.key);
     if (key === undefined) return;
-    const taken = waiting.take(key);
+    const taken = waiting.removeAll(key);
     expect(taken).toEqual(naive.claimsOn(key).map((held) => ({ ...held, key })));
     naive.set(key, []);
   } else if (what.do === 'put') {
@@ -197,7 +197,7 @@ describe('the waiting claims', () => {
     expect(waiting.next()).toBe('a');
     expect(() =>
       waiting.batch(() => {
-        for (const key of ['a', 'b']) waiting.take(key);
+        for (const key of ['a', 'b']) waiting.removeAll(key);
         expect(waiting.next()).toBe('c');
         throw new Fault();
       }),
@@ -221,7 +221,7 @@ describe('the waiting claims', () => {
     expect(() =>
       waiting.batch(() => {
         waiting.put('a', claim('kvstore'));
-        waiting.take('a');
+        waiting.removeAll('a');
         throw new Fault();
       }),
     ).toThrow(Fault);

@@ -9,7 +9,7 @@ import { SlicedEndpointReader } from '../../../src/k8s/feed/endpoint-readers.ts'
 import { KubernetesFeed } from '../../../src/k8s/feed/kubernetes-feed.ts';
 import { type AnyFeed, ObjectFeed, type ObjectReader } from '../../../src/k8s/feed/object-feed.ts';
 import type { PrefixMetadata } from '../../../src/k8s/feed/prefix-metadata.ts';
-import type { EndpointSliceSays } from '../../../src/k8s/parse-cilium-endpoint.ts';
+import type { ParsedEndpointSlice } from '../../../src/k8s/parse-cilium-endpoint.ts';
 import type { ResourceSink } from '../../../src/k8s/resource.ts';
 import type { EndpointSlice } from '../../../src/servicecache/backend.ts';
 import type { ManualClock } from '../../base/support/manual-clock.ts';
@@ -78,7 +78,7 @@ class StartsEmpty<T> extends ObjectFeed<T> {
   }
 }
 
-type SliceReader = ObjectReader<EndpointSliceSays>;
+type SliceReader = ObjectReader<ParsedEndpointSlice>;
 
 function sliceReader({ ipcache }: { readonly ipcache: FedIPCache }): SlicedEndpointReader {
   return new SlicedEndpointReader({ ipcache, holders: new AddressHolders(ipcache) });
@@ -101,9 +101,9 @@ function removesFirst(engine: { readonly ipcache: FedIPCache }): SliceReader {
 function ignoresRemovals(engine: { readonly ipcache: FedIPCache }): SliceReader {
   const reader = sliceReader(engine);
   const withBefore = (
-    now: EndpointSliceSays | undefined,
-    before: EndpointSliceSays | undefined,
-  ): EndpointSliceSays | undefined =>
+    now: ParsedEndpointSlice | undefined,
+    before: ParsedEndpointSlice | undefined,
+  ): ParsedEndpointSlice | undefined =>
     now && { ...now, endpoints: new Map([...(before?.endpoints ?? []), ...now.endpoints]) };
   return {
     kind: reader.kind,

@@ -95,11 +95,11 @@ describe('the collectors of an operator', () => {
     await backend.update(identityValueKey('k8s:b=1;', '10.0.0.1'), bytesOfText('301'));
     run();
     await advance(clock, 20 * MINUTE);
-    expect(actions.map(({ what }) => what)).toEqual(['delete cilium/state/identities/v1/id/300']);
+    expect(actions.map(({ action: what }) => what)).toEqual(['delete cilium/state/identities/v1/id/300']);
     await user('pods', 'shop').delete('a');
     await user('nodes').delete('n1');
     await advance(clock, 100 * MINUTE);
-    expect(actions.slice(1).map(({ duty, what, why }) => [duty, what, why])).toEqual([
+    expect(actions.slice(1).map(({ duty, action: what, reason: why }) => [duty, what, why])).toEqual([
       ['node-gc', 'delete ciliumnodes.cilium.io/v2 n1', 'Node n1 does not exist, in rounds 5 and 6'],
       [
         'endpoint-gc',
@@ -209,7 +209,7 @@ describe('the collectors of an operator', () => {
     expect(status('identity-gc').lastFailure).toMatchObject({ code: 'not-leader' });
     leads = true;
     await advance(clock, 15 * MINUTE);
-    expect(actions.filter(({ outcome }) => outcome === 'done').map(({ what }) => what)).toEqual([
+    expect(actions.filter(({ outcome }) => outcome === 'done').map(({ action: what }) => what)).toEqual([
       ...['delete ciliumendpoints.cilium.io/v2 shop/a', 'delete cilium/state/identities/v1/id/300'],
     ]);
   });
@@ -261,8 +261,8 @@ describe('the collectors of an operator', () => {
     expect(status('identity-gc').rounds).toMatchObject({ rounds: 2, deleted: 1 });
     expect(actions).toEqual([
       {
-        ...{ duty: 'identity-gc', what: `delete ${identityKey(300)}`, outcome: 'done' },
-        why: 'no node references the identity, unchanged since revision 2, in rounds 1 and 2',
+        ...{ duty: 'identity-gc', action: `delete ${identityKey(300)}`, outcome: 'done' },
+        reason: 'no node references the identity, unchanged since revision 2, in rounds 1 and 2',
       },
     ]);
   });
@@ -275,7 +275,7 @@ describe('the collectors of an operator', () => {
     expect(await backend.get(lock)).toBeDefined();
     await advance(clock, 2000);
     expect(await backend.get(lock)).toBeUndefined();
-    expect(actions.map(({ duty, why }) => [duty, why])).toEqual([
+    expect(actions.map(({ duty, reason: why }) => [duty, why])).toEqual([
       ['lock-gc', 'the lock was not released, unchanged since revision 2, in rounds 1 and 2'],
     ]);
   });

@@ -127,7 +127,7 @@ describe('a duty that works in rounds', () => {
       throw new Error('a fault of the listener');
     };
     round = async (report) => {
-      report.done({ what: 'delete x', why: 'it is gone', outcome: 'done' });
+      report.done({ action: 'delete x', reason: 'it is gone', outcome: 'done' });
       throw new CollectError('refused', `no right in round ${report.round}`);
     };
     run({ onFailure: raise, onAction: raise });
@@ -151,7 +151,7 @@ describe('a duty that works in rounds', () => {
       report.marked(7 - report.round);
       for (let i = 0; i < 3; i++) report.deleted();
       report.conflict();
-      report.done({ what: 'delete x', why: 'it is gone', outcome: 'done' });
+      report.done({ action: 'delete x', reason: 'it is gone', outcome: 'done' });
       if (rounds.length === 2) throw new Error('once');
     };
     run();
@@ -162,7 +162,7 @@ describe('a duty that works in rounds', () => {
       rounds: { rounds: 2, marked: 5, deleted: 9, conflicts: 3 },
     });
     expect(failed).toEqual(['gc: once']);
-    expect(actions[0]).toEqual({ duty: 'gc', what: 'delete x', why: 'it is gone', outcome: 'done' });
+    expect(actions[0]).toEqual({ duty: 'gc', action: 'delete x', reason: 'it is gone', outcome: 'done' });
   });
 
   it('ends within a round, which is not a failure, and reports that no round follows', async () => {
@@ -206,9 +206,9 @@ describe('a write of a collector', () => {
     );
     return [outcome, ...told];
   }
-  const deed = (outcome: string, what = 'delete pods/v1 shop/a'): object => ({
-    what,
-    why: 'it is gone',
+  const deed = (outcome: string, action = 'delete pods/v1 shop/a'): object => ({
+    action,
+    reason: 'it is gone',
     outcome,
   });
 

@@ -151,7 +151,7 @@ describe('global namespaces', () => {
     expect(await published()).toEqual(expected(...don));
     await cluster.deleteNamespace('don');
     expect(await published()).toEqual(expected());
-    expect(cluster.actions.map(({ what, why }) => `${what}: ${why}`)).toEqual([
+    expect(cluster.actions.map(({ action: what, reason: why }) => `${what}: ${why}`)).toEqual([
       'put the keys of 4 objects of namespace quixote: namespace quixote is global',
       'delete the keys of 4 objects of namespace quixote: namespace quixote is not global by default',
       'delete the keys of 4 objects of namespace don: namespace don does not exist, so it is not global',

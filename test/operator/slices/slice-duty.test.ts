@@ -50,7 +50,7 @@ class World {
   /** Those whose pod was gone once: a new one of the name is another, and need not be there at once. */
   readonly #gone = new Set<string>();
   readonly #mode: SliceMode;
-  readonly actions: { readonly what: string; readonly why: string; readonly outcome: string }[] = [];
+  readonly actions: { readonly action: string; readonly reason: string; readonly outcome: string }[] = [];
   #seed = 0;
   duty: Duty | undefined;
   #stop: (() => Promise<void>) | undefined;
@@ -328,7 +328,7 @@ describe('the slices of endpoints', () => {
     await advance(world.clock, 2000);
     await world.drop('shop', 'a');
     await advance(world.clock, 2000);
-    const said = world.actions.map(({ what, why, outcome }) => [
+    const said = world.actions.map(({ action: what, reason: why, outcome }) => [
       what.replace(/ces-.*/, 'ces-…'),
       why,
       outcome,

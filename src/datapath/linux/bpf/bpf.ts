@@ -59,9 +59,9 @@ export class Bpf implements Disposable {
   }
 
   /** Like {@link try}, but throws on failure. */
-  call(command: BpfCommand, what = ''): number {
+  call(command: BpfCommand, subject = ''): number {
     const result = this.try(command);
-    if (result < 0) throw refusal(command, -result, what);
+    if (result < 0) throw refusal(command, -result, subject);
     return result;
   }
 
@@ -79,8 +79,8 @@ export class Bpf implements Disposable {
 }
 
 /** Returns the error of a refused call. */
-export function refusal(command: BpfCommand, errno: number, what = ''): SyscallError {
-  return new SyscallError(`bpf(${command})`, errno, what);
+export function refusal(command: BpfCommand, errno: number, subject = ''): SyscallError {
+  return new SyscallError(`bpf(${command})`, errno, subject);
 }
 
 /** Writes a memory address as 64 bits. */

@@ -38,7 +38,7 @@ const DUMP_TRIES = 8;
 /** One request: a description, its type and flags, and its body. */
 export interface NetlinkRequest {
   /** For errors: `add 10.1.0.0/24`. */
-  readonly what: string;
+  readonly operation: string;
   readonly type: number;
   readonly flags: number;
   readonly write: (writer: MessageWriter) => void;
@@ -106,7 +106,7 @@ export class NetlinkSocket implements Disposable {
     this.#encode([request], 0);
     const answers: NetlinkMessage[] = [];
     this.#exchange((message) => answers.push(message));
-    return this.#piece(answers, request.what, read)[0];
+    return this.#piece(answers, request.operation, read)[0];
   }
 
   /**
@@ -134,11 +134,11 @@ export class NetlinkSocket implements Disposable {
       this.#encode([{ ...request, flags: NLM_F.dump }], 0);
       this.#send();
       let isWhole = true;
-      for (let got = this.events(); got !== undefined; got = this.events()) {
-        if (got === 'overrun') isWhole = false;
+      for (let events = this.events(); events !== undefined; events = this.events()) {
+        if (events === 'overrun') isWhole = false;
         else {
-          if (got.some(({ flags }) => (flags & NLM_F.dumpInterrupted) !== 0)) isWhole = false;
-          yield this.#piece(got, request.what, read);
+          if (events.some(({ flags }) => (flags & NLM_F.dumpInterrupted) !== 0)) isWhole = false;
+          yield this.#piece(events, request.operation, read);
         }
       }
       if (isWhole || tries === DUMP_TRIES) return;
@@ -199,11 +199,11 @@ export class NetlinkSocket implements Disposable {
       const index = message.sequence - sequence - 1;
       const request = requests[index];
       if (request === undefined || index < first || !endsAnswer(message)) return;
-      outcomes[index] ??= errorIn(message, request.what);
+      outcomes[index] ??= errorIn(message, request.operation);
     });
     for (let index = first; !isWhole && index < next; index++)
       outcomes[index] ??= new SyscallError(
-        requests[index]?.what ?? '',
+        requests[index]?.operation ?? '',
         ENOBUFS,
         'the kernel dropped the answer',
       );
@@ -236,14 +236,14 @@ export class NetlinkSocket implements Disposable {
 
   #piece<T>(
     messages: readonly NetlinkMessage[],
-    what: string,
+    operation: string,
     read: (message: NetlinkMessage) => T | undefined,
   ): readonly T[] {
     const piece: T[] = [];
     for (const message of messages) {
       if (message.sequence !== this.#sequence) continue;
       if (endsAnswer(message)) {
-        const error = errorIn(message, what);
+        const error = errorIn(message, operation);
         if (error !== undefined) throw error;
         continue;
       }
@@ -264,9 +264,9 @@ export class NetlinkSocket implements Disposable {
   #exchange(receive: (message: NetlinkMessage) => void): boolean {
     this.#send();
     let isWhole = true;
-    for (let got = this.events(); got !== undefined; got = this.events()) {
-      if (got === 'overrun') isWhole = false;
-      else for (const message of got) receive(message);
+    for (let events = this.events(); events !== undefined; events = this.events()) {
+      if (events === 'overrun') isWhole = false;
+      else for (const message of events) receive(message);
     }
     return isWhole;
   }

@@ -89,20 +89,20 @@ export interface NftChain {
 }
 
 function request(
-  what: string,
+  operation: string,
   message: number,
   flags: number,
   family: number,
   write: (writer: MessageWriter) => void,
 ): NetlinkRequest {
   const type = (SUBSYSTEM << 8) | message;
-  return { what, type, flags, write: (writer) => write(writer.u8(family).u8(0).be16(0)) };
+  return { operation, type, flags, write: (writer) => write(writer.u8(family).u8(0).be16(0)) };
 }
 
 /** Returns the requests of one transaction, which is applied completely or not at all. */
 export function nftBatch(requests: readonly NetlinkRequest[]): readonly NetlinkRequest[] {
   const edge = (type: number): NetlinkRequest => ({
-    ...{ what: 'nftables', type, flags: 0, write: (writer) => writer.u8(0).u8(0).be16(SUBSYSTEM) },
+    ...{ operation: 'nftables', type, flags: 0, write: (writer) => writer.u8(0).u8(0).be16(SUBSYSTEM) },
   });
   return [edge(BATCH.begin), ...requests, edge(BATCH.end)];
 }

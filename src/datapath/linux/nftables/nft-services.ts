@@ -266,7 +266,7 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
     for (const { name } of setsOf(family)) {
       for (const piece of socket.dumpPieces(dumpElements(this.#tableOf(family), name), readElements)) {
         if (piece === 'again') continue;
-        for (const element of piece.flat()) this.#take(family, name, element);
+        for (const element of piece.flat()) this.#recordElement(family, name, element);
         yield;
       }
     }
@@ -278,7 +278,7 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
     return false;
   }
 
-  #take(family: Family, set: string, { key, value, chain = '' }: NftElement): void {
+  #recordElement(family: Family, set: string, { key, value, chain = '' }: NftElement): void {
     const of = setKind(set);
     if (set === SETS.clusterIPs) {
       const { ip, protocol } = readClusterIP(key, family);

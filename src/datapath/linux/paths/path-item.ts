@@ -63,8 +63,8 @@ function isKind(word: string): word is PathItem['kind'] {
 }
 
 /** Returns a key such as `route 10.1.0.0/24`: the kind and the object. */
-export function pathKey(kind: PathItem['kind'], what: string): string {
-  return `${kind} ${what}`;
+export function pathKey(kind: PathItem['kind'], name: string): string {
+  return `${kind} ${name}`;
 }
 
 /** Returns the parts of a {@link pathKey}. */

@@ -15,7 +15,7 @@ export function neighborRequest(
   known: PathItem | undefined,
   index: number,
 ): LenientRequest {
-  const [kind, what] = splitKey(key);
+  const [kind, name] = splitKey(key);
   const of = item ?? known;
   const neighbor: Neighbor =
     kind === 'fdb'
@@ -23,19 +23,25 @@ export function neighborRequest(
           kind,
           interface: index,
           address: of?.kind === 'fdb' ? of.host : undefined,
-          mac: what,
+          mac: name,
           permanent: true,
           protocol: 0,
         }
       : {
-          ...{ kind: 'neighbor', interface: index, address: what, permanent: true, protocol: OWN_PROTOCOL },
+          ...{ kind: 'neighbor', interface: index, address: name, permanent: true, protocol: OWN_PROTOCOL },
           mac: of?.kind === 'neighbor' ? of.mac : undefined,
         };
   const write: NetlinkRequest['write'] = (writer) => writeNeighbor(writer, neighbor);
   return item === undefined
-    ? { what: `delete ${key}`, type: RTM_NEIGHBOR.delete, flags: 0, write, needless: ['ENOENT', 'ESRCH'] }
+    ? {
+        operation: `delete ${key}`,
+        type: RTM_NEIGHBOR.delete,
+        flags: 0,
+        write,
+        needless: ['ENOENT', 'ESRCH'],
+      }
     : {
-        what: `add ${key}`,
+        operation: `add ${key}`,
         type: RTM_NEIGHBOR.add,
         flags: NLM_F.create | NLM_F.replace,
         write,
@@ -56,6 +62,12 @@ export function ruleRequest(
   const rule: Rule = { source, table, priority, protocol: OWN_PROTOCOL };
   const write: NetlinkRequest['write'] = (writer) => writeRule(writer, rule);
   return item === undefined
-    ? { what: `delete ${key}`, type: RTM_RULE.delete, flags: 0, write, needless: ['ENOENT'] }
-    : { what: `add ${key}`, type: RTM_RULE.add, flags: NLM_F.create | NLM_F.exclusive, write, needless: [] };
+    ? { operation: `delete ${key}`, type: RTM_RULE.delete, flags: 0, write, needless: ['ENOENT'] }
+    : {
+        operation: `add ${key}`,
+        type: RTM_RULE.add,
+        flags: NLM_F.create | NLM_F.exclusive,
+        write,
+        needless: [],
+      };
 }

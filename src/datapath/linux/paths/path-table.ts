@@ -140,7 +140,7 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
         writeRouteDump(writer, family, this.#options.routeTable);
       yield* this.#readEntries(
         socket,
-        { what: 'routes', type: RTM_ROUTE.get, write },
+        { operation: 'routes', type: RTM_ROUTE.get, write },
         readRoute,
         (route) => this.#learnRoute(route),
         (route) => this.#routes.delete(route),
@@ -148,7 +148,7 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
       const writeRules: NetlinkRequest['write'] = (writer) => writeRuleDump(writer, family);
       yield* this.#readEntries(
         socket,
-        { what: 'rules', type: RTM_RULE.get, write: writeRules },
+        { operation: 'rules', type: RTM_RULE.get, write: writeRules },
         readRule,
         (rule) => this.#learn(this.#ruleEntry(rule)),
         (rule) => this.#forget(this.#ruleEntry(rule)),
@@ -183,9 +183,9 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
 
   /** Returns true if the desired state of a key is reached according to the received events. */
   has(key: string, item: PathItem | undefined): boolean {
-    const [kind, what] = splitKey(key);
+    const [kind, name] = splitKey(key);
     if (item !== undefined) return this.#isInstalled(key, item);
-    return kind === 'route' ? this.#routes.ownRoutes(what).length === 0 : !this.#known.has(key);
+    return kind === 'route' ? this.#routes.ownRoutes(name).length === 0 : !this.#known.has(key);
   }
 
   /** Returns how an address is reached now, without the tunnel. */
@@ -193,7 +193,7 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     try {
       const write: NetlinkRequest['write'] = (writer) => writeRouteQuestion(writer, address);
       const route = this.#socket.ask(
-        { what: `route to ${address}`, type: RTM_ROUTE.get, flags: 0, write },
+        { operation: `route to ${address}`, type: RTM_ROUTE.get, flags: 0, write },
         readRoute,
       );
       if (route === undefined || !route.isUnicast)
@@ -220,7 +220,7 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
 
   /** Returns the addresses of all interfaces. */
   addresses(): readonly InterfaceAddress[] {
-    const request = { what: 'addresses', type: RTM_ADDRESS.get, write: writeAddressDump };
+    const request = { operation: 'addresses', type: RTM_ADDRESS.get, write: writeAddressDump };
     return this.#socket.dump(request, readInterfaceAddress);
   }
 
@@ -267,7 +267,7 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
       const write: NetlinkRequest['write'] = (writer) => writeNeighborDump(writer, kind, device.index);
       yield* this.#readEntries(
         socket,
-        { what: kind, type: RTM_NEIGHBOR.get, write },
+        { operation: kind, type: RTM_NEIGHBOR.get, write },
         readNeighbor,
         (neighbor) => this.#learn(this.#neighborEntry(neighbor)),
         (neighbor) => this.#forget(this.#neighborEntry(neighbor)),
@@ -388,19 +388,19 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
   }
 
   #isInstalled(key: string, item: PathItem): boolean {
-    const [kind, what] = splitKey(key);
+    const [kind, name] = splitKey(key);
     if (kind !== 'route') {
       const known = this.#known.get(key);
       return known !== undefined && equalItems(known, item);
     }
-    const [ours, ...more] = this.#routes.ownRoutes(what);
+    const [ours, ...more] = this.#routes.ownRoutes(name);
     if (ours === undefined || more.length > 0) return false;
-    return equalItems(this.#routeItem(what, ours), item);
+    return equalItems(this.#routeItem(name, ours), item);
   }
 
   #requests(key: string, item: PathItem | undefined): readonly LenientRequest[] {
-    const [kind, what] = splitKey(key);
-    if (kind === 'route') return this.#routeRequests(what, item?.kind === 'route' ? item : undefined);
+    const [kind, name] = splitKey(key);
+    if (kind === 'route') return this.#routeRequests(name, item?.kind === 'route' ? item : undefined);
     if (kind === 'rule') return [ruleRequest(key, item, this.#known.get(key), this.#options.routeTable)];
     const device = this.#device();
     if (device !== undefined) return [neighborRequest(key, item, this.#known.get(key), device.index)];
@@ -452,12 +452,12 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
 
   /** Records a successful change. */
   #settle({ key, item }: TableChange<PathItem>): void {
-    const [kind, what] = splitKey(key);
+    const [kind, name] = splitKey(key);
     if (kind === 'route') {
-      for (const route of this.#routes.ownRoutes(what)) this.#routes.delete(route);
+      for (const route of this.#routes.ownRoutes(name)) this.#routes.delete(route);
       if (item?.kind !== 'route') return;
       const index = item.interface === TUNNEL ? (this.#device()?.index ?? 0) : item.interface;
-      this.#routes.add(this.#route(what, item, index));
+      this.#routes.add(this.#route(name, item, index));
     } else if (item === undefined) this.#known.delete(key);
     else this.#known.set(key, item);
   }
@@ -473,7 +473,7 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
   #readLinks(): void {
     this.#links.clear();
     const write: NetlinkRequest['write'] = (writer) => writeLinkQuestion(writer);
-    for (const link of this.#socket.dump({ what: 'links', type: RTM_LINK.get, write }, readLink))
+    for (const link of this.#socket.dump({ operation: 'links', type: RTM_LINK.get, write }, readLink))
       this.#links.set(link.index, link);
   }
 }

@@ -94,19 +94,19 @@ export class RouteLedger {
 }
 
 function addition(route: Route, flags: number): LenientRequest {
-  const what = `add route ${route.destination}`;
+  const operation = `add route ${route.destination}`;
   // Without `exclusive`, EEXIST means that an identical route exists.
   const needless = (flags & NLM_F.exclusive) !== 0 ? [] : ['EEXIST'];
-  return { what, type: RTM_ROUTE.add, flags, write: (writer) => writeRoute(writer, route), needless };
+  return { operation, type: RTM_ROUTE.add, flags, write: (writer) => writeRoute(writer, route), needless };
 }
 
 /**
  * Returns a request for each next hop, because a delete without one would also delete the foreign routes that IPv6 has joined.
  */
 function deletions({ hops, ...route }: Route): readonly LenientRequest[] {
-  const what = `delete route ${route.destination}`;
+  const operation = `delete route ${route.destination}`;
   return (hops ?? [route]).map((hop) => ({
-    ...{ what, type: RTM_ROUTE.delete, flags: 0, needless: ['ESRCH'] },
+    ...{ operation, type: RTM_ROUTE.delete, flags: 0, needless: ['ESRCH'] },
     write: (writer) => writeRoute(writer, { ...route, ...hop }, 'delete'),
   }));
 }

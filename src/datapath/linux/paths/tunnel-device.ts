@@ -30,7 +30,7 @@ export function linkNamed(socket: Pick<NetlinkSocket, 'ask'>, name: string): Lin
   try {
     return socket.ask(
       {
-        what: `link ${name}`,
+        operation: `link ${name}`,
         type: RTM_LINK.get,
         flags: 0,
         write: (writer) => writeLinkQuestion(writer, { name }),
@@ -52,13 +52,13 @@ export function setDevice(socket: LinkSocket, name: string, item: DeviceItem | u
   const isForeign = named !== undefined && !isOwnLink(named);
   if (isForeign && item !== undefined)
     throw new SyscallError(`add ${name}`, EEXIST, `a foreign interface ${name} exists`);
-  const there = isForeign ? renamed(socket) : (named ?? renamed(socket));
-  const previous = there && deviceItem(there, name);
+  const found = isForeign ? renamed(socket) : (named ?? renamed(socket));
+  const previous = found && deviceItem(found, name);
   const canStay = previous !== undefined && item !== undefined && isSameTunnel(previous, item);
-  if (there !== undefined && !canStay) socket.change(deletion(there));
+  if (found !== undefined && !canStay) socket.change(deletion(found));
   if (item === undefined) return;
   const link: Link = {
-    ...{ index: canStay ? (there?.index ?? 0) : 0, name, kind: 'vxlan', up: true },
+    ...{ index: canStay ? (found?.index ?? 0) : 0, name, kind: 'vxlan', up: true },
     ...{ mtu: item.mtu, mac: item.mac, alias: ALIAS },
     vxlan: { id: item.vni, port: item.port, local: item.local, learning: false },
   };
@@ -67,7 +67,7 @@ export function setDevice(socket: LinkSocket, name: string, item: DeviceItem | u
 
 /** Returns our interface if it has another name. */
 function renamed(socket: LinkSocket): Link | undefined {
-  const request = { what: 'links', type: RTM_LINK.get, write: writeLinkQuestion };
+  const request = { operation: 'links', type: RTM_LINK.get, write: writeLinkQuestion };
   return socket.dump(request, readLink).find(isOwnLink);
 }
 
@@ -76,9 +76,9 @@ function isSameTunnel(a: DeviceItem, b: DeviceItem): boolean {
 }
 
 function add(socket: LinkSocket, link: Link): void {
-  const what = `add ${link.name}`;
+  const operation = `add ${link.name}`;
   const request = (change: 'make' | 'change', flags: number, of = link): NetlinkRequest => ({
-    ...{ what, type: RTM_LINK.add, flags, write: (writer) => writeLink(writer, of, change) },
+    ...{ operation, type: RTM_LINK.add, flags, write: (writer) => writeLink(writer, of, change) },
   });
   // In one call, because an interface without our alias would be considered foreign.
   const requests =
@@ -102,5 +102,5 @@ function add(socket: LinkSocket, link: Link): void {
 
 function deletion(link: Link): NetlinkRequest {
   const write: NetlinkRequest['write'] = (writer) => writeLinkQuestion(writer, { index: link.index });
-  return { what: `delete ${link.name}`, type: RTM_LINK.delete, flags: 0, write };
+  return { operation: `delete ${link.name}`, type: RTM_LINK.delete, flags: 0, write };
 }

@@ -141,12 +141,12 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
   listener(mark: (frontend: string) => void): ServiceListener {
     return {
       onEvents: (events) => {
-        for (const event of events) this.#take(event, mark);
+        for (const event of events) this.#apply(event, mark);
       },
     };
   }
 
-  #take(
+  #apply(
     { action, id, service, oldService, endpoints }: ServiceEvent,
     mark: (frontend: string) => void,
   ): void {
@@ -160,7 +160,7 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
     if (!isGone && isExternal(service)) this.#withExternal.add(name);
     else this.#withExternal.delete(name);
     const touched = new Set<string>();
-    this.#takeClusterIPs(name, isGone ? NO_ITEMS : service.clusterIPs, (ip) => touched.add(anyPortOf(ip)));
+    this.#setClusterIPs(name, isGone ? NO_ITEMS : service.clusterIPs, (ip) => touched.add(anyPortOf(ip)));
     for (const one of new Set([service, oldService])) {
       if (one !== undefined) for (const frontend of this.#frontendsOf(one)) touched.add(frontend);
     }
@@ -172,7 +172,7 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
   }
 
   /** Stores the cluster IPs of a service; calls `changed` for each IP that it gains or loses. */
-  #takeClusterIPs(name: string, ips: Iterable<string>, changed: (ip: string) => void): void {
+  #setClusterIPs(name: string, ips: Iterable<string>, changed: (ip: string) => void): void {
     if (this.#options.frontends === 'external') return;
     const before = new Set(this.#clusterIPs.get(name));
     const after = new Set(ips);

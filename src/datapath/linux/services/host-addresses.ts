@@ -106,7 +106,7 @@ export class HostAddresses implements Disposable {
   }
 
   #read(): AddressesByFamily {
-    const request = { what: 'addresses', type: RTM_ADDRESS.get, write: writeAddressDump };
+    const request = { operation: 'addresses', type: RTM_ADDRESS.get, write: writeAddressDump };
     using socket = this.#open();
     const all = socket.dump(request, readInterfaceAddress).map(({ address }) => address);
     const of = (isSix: boolean): readonly string[] =>

@@ -94,10 +94,12 @@ export class Kernel implements Disposable {
   }
 
   mount(
-    what: { readonly source: string; readonly target: string; readonly type: string },
+    filesystem: { readonly source: string; readonly target: string; readonly type: string },
     { flags = 0, data = '' }: { readonly flags?: number; readonly data?: string } = {},
   ): void {
-    const texts = [what.source, what.target, what.type, data].map((text) => Buffer.from(`${text}\0`));
+    const texts = [filesystem.source, filesystem.target, filesystem.type, data].map((text) =>
+      Buffer.from(`${text}\0`),
+    );
     const at = this.#lend(...texts);
     const [source = 0, target = 0, type = 0] = texts.map(({ length }) => length);
     this.call('mount', at, at + source, at + source + target, flags, at + source + target + type);

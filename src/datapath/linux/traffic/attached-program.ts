@@ -115,11 +115,11 @@ export class AttachedProgram implements Disposable {
 }
 
 function indexOf(socket: NetlinkSocket, name: string): number {
-  const what = `interface ${name}`;
+  const operation = `interface ${name}`;
   const write = (writer: Parameters<typeof writeLinkQuestion>[0]): void =>
     writeLinkQuestion(writer, { name });
-  const link = socket.ask({ what, type: RTM_LINK.get, flags: 0, write }, readLink);
-  if (link === undefined) throw new SyscallError(what, ENOENT);
+  const link = socket.ask({ operation, type: RTM_LINK.get, flags: 0, write }, readLink);
+  if (link === undefined) throw new SyscallError(operation, ENOENT);
   return link.index;
 }
 
@@ -141,7 +141,7 @@ function tryLink(
 function addClsact(socket: NetlinkSocket, ifindex: number): boolean {
   const [error] = socket.transact([
     {
-      ...{ what: 'add clsact', type: RTM_TC.addDiscipline, flags: NLM_F.create | NLM_F.exclusive },
+      ...{ operation: 'add clsact', type: RTM_TC.addDiscipline, flags: NLM_F.create | NLM_F.exclusive },
       write: (writer) => writeClsact(writer, ifindex),
     },
   ]);
@@ -161,7 +161,7 @@ function releaseClsact(socket: NetlinkSocket, ifindex: number, discipline: strin
   if (hasFilters(socket, ifindex)) return;
   const [error] = socket.transact([
     {
-      ...{ what: 'delete clsact', type: RTM_TC.deleteDiscipline, flags: 0 },
+      ...{ operation: 'delete clsact', type: RTM_TC.deleteDiscipline, flags: 0 },
       write: (writer) => writeClsact(writer, ifindex),
     },
   ]);
@@ -171,7 +171,7 @@ function releaseClsact(socket: NetlinkSocket, ifindex: number, discipline: strin
 function hasFilters(socket: NetlinkSocket, ifindex: number): boolean {
   return (['ingress', 'egress'] as const).some((direction) => {
     const request = {
-      ...{ what: 'filters', type: RTM_TC.getFilter },
+      ...{ operation: 'filters', type: RTM_TC.getFilter },
       write: (writer: MessageWriter) => writeFilterDump(writer, ifindex, direction),
     };
     return socket.dump(request, ({ type }) => type === RTM_TC.addFilter || undefined).length > 0;
@@ -180,7 +180,7 @@ function hasFilters(socket: NetlinkSocket, ifindex: number): boolean {
 
 function addFilter(socket: NetlinkSocket, fd: number, filter: TrafficFilter): void {
   socket.change({
-    ...{ what: 'add a filter', type: RTM_TC.addFilter, flags: NLM_F.create | NLM_F.replace },
+    ...{ operation: 'add a filter', type: RTM_TC.addFilter, flags: NLM_F.create | NLM_F.replace },
     write: (writer) => writeFilter(writer, filter, { fd, name: 'dpcache' }),
   });
 }
@@ -189,7 +189,7 @@ function addFilter(socket: NetlinkSocket, fd: number, filter: TrafficFilter): vo
 function deleteFilter(socket: NetlinkSocket, filter: TrafficFilter): void {
   const [error] = socket.transact([
     {
-      ...{ what: 'delete a filter', type: RTM_TC.deleteFilter, flags: 0 },
+      ...{ operation: 'delete a filter', type: RTM_TC.deleteFilter, flags: 0 },
       write: (writer) => writeFilter(writer, filter),
     },
   ]);

@@ -35,7 +35,7 @@ function addRoute(destination: string, gateway: string): NetlinkRequest {
   };
   const flags = NLM_F.create | NLM_F.exclusive;
   return {
-    what: `add ${destination}`,
+    operation: `add ${destination}`,
     type: RTM_ROUTE.add,
     flags,
     write: (writer) => writeRoute(writer, route),
@@ -44,7 +44,7 @@ function addRoute(destination: string, gateway: string): NetlinkRequest {
 
 function routes(socket: NetlinkSocket): Route[] {
   const write: NetlinkRequest['write'] = (writer) => writeRouteDump(writer, 4, MAIN_TABLE);
-  return socket.dump({ what: 'routes', type: RTM_ROUTE.get, write }, readRoute);
+  return socket.dump({ operation: 'routes', type: RTM_ROUTE.get, write }, readRoute);
 }
 
 describeOnLinux('a netlink socket', ['routes', 'namespaces', 'ip'], () => {
@@ -80,7 +80,10 @@ describeOnLinux('a netlink socket', ['routes', 'namespaces', 'ip'], () => {
     using other = new NetlinkSocket(kernel, { namespace: there.path });
     using own = new NetlinkSocket(kernel);
     const addresses = (one: NetlinkSocket): readonly InterfaceAddress[] =>
-      one.dump({ what: 'addresses', type: RTM_ADDRESS.get, write: writeAddressDump }, readInterfaceAddress);
+      one.dump(
+        { operation: 'addresses', type: RTM_ADDRESS.get, write: writeAddressDump },
+        readInterfaceAddress,
+      );
     expect(addresses(socket).map(({ address }) => address)).toContain('10.200.0.1');
     expect(addresses(other).map(({ address }) => address)).toContain('10.200.0.2');
     expect(addresses(own).map(({ address }) => address)).not.toContain('10.200.0.1');
@@ -92,7 +95,7 @@ describeOnLinux('a netlink socket', ['routes', 'namespaces', 'ip'], () => {
       ...{ onlink: false, metric: 0, isUnicast: true },
     };
     const write: NetlinkRequest['write'] = (writer) => writeRoute(writer, route, 'delete');
-    const request = { what: 'delete fd00:77::/64', type: RTM_ROUTE.delete, flags: 0, write };
+    const request = { operation: 'delete fd00:77::/64', type: RTM_ROUTE.delete, flags: 0, write };
     // Each takes 64 bytes.
     const outcomes = socket.transact(Array.from({ length: 2048 }, () => request));
     expect(new Set(outcomes.map((error) => error?.code))).toEqual(new Set(['ESRCH']));
@@ -106,7 +109,7 @@ describeOnLinux('a netlink socket', ['routes', 'namespaces', 'ip'], () => {
     expect(outcomes).toHaveLength(5000);
     outcomes.forEach((outcome, at) => {
       expect(outcome?.message).toBe(
-        at % 10 === 3 ? `${wanted[at]?.what}: ENETUNREACH: Nexthop has invalid gateway` : undefined,
+        at % 10 === 3 ? `${wanted[at]?.operation}: ENETUNREACH: Nexthop has invalid gateway` : undefined,
       );
     });
     const theirs = JSON.parse(here.run('ip', '-j', 'route', 'show', 'proto', '201'));
@@ -121,7 +124,7 @@ describeOnLinux('a netlink socket', ['routes', 'namespaces', 'ip'], () => {
     );
     const missing: NetlinkRequest = {
       ...{
-        what: 'link 4711',
+        operation: 'link 4711',
         type: RTM_LINK.get,
         flags: 0,
         write: (writer) => writeLinkQuestion(writer, { index: 4711 }),
@@ -134,7 +137,7 @@ describeOnLinux('a netlink socket', ['routes', 'namespaces', 'ip'], () => {
     const reach = (address: string): Route | undefined =>
       socket.ask(
         {
-          what: address,
+          operation: address,
           type: RTM_ROUTE.get,
           flags: 0,
           write: (writer) => writeRouteQuestion(writer, address),
@@ -148,7 +151,7 @@ describeOnLinux('a netlink socket', ['routes', 'namespaces', 'ip'], () => {
 
   it('reads the same links and rules as ip', () => {
     const links = socket.dump(
-      { what: 'links', type: RTM_LINK.get, write: (writer) => writeLinkQuestion(writer) },
+      { operation: 'links', type: RTM_LINK.get, write: (writer) => writeLinkQuestion(writer) },
       readLink,
     );
     const theirs: { ifname: string; address: string; mtu: number; ifindex: number }[] = JSON.parse(
@@ -176,7 +179,7 @@ describeOnLinux('a netlink socket', ['routes', 'namespaces', 'ip'], () => {
       '201',
     );
     const rules = socket.dump(
-      { what: 'rules', type: RTM_RULE.get, write: (writer) => writeRuleDump(writer, 4) },
+      { operation: 'rules', type: RTM_RULE.get, write: (writer) => writeRuleDump(writer, 4) },
       readRule,
     );
     expect(rules).toContainEqual({ source: '10.1.0.0/16', table: 500, priority: 77, protocol: 201 });
@@ -225,7 +228,7 @@ describeOnLinux('a netlink socket', ['routes', 'namespaces', 'ip'], () => {
     };
     interrupt(2);
     const write: NetlinkRequest['write'] = (writer) => writeRouteDump(writer, 4, MAIN_TABLE);
-    const pieces = [...socket.dumpPieces({ what: 'routes', type: RTM_ROUTE.get, write }, readRoute)];
+    const pieces = [...socket.dumpPieces({ operation: 'routes', type: RTM_ROUTE.get, write }, readRoute)];
     expect(pieces.filter((piece) => piece === 'again')).toHaveLength(2);
     vi.restoreAllMocks();
     interrupt(2);

@@ -283,7 +283,7 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
       const pieces = socket.dumpPieces.bind(socket);
       vi.spyOn(socket, 'dumpPieces').mockImplementation(function* (request, read) {
         yield* pieces(request, read);
-        if (routes().length > 0 && request.what === 'routes') {
+        if (routes().length > 0 && request.operation === 'routes') {
           host.run('ip', 'route', 'delete', '10.2.0.0/24');
           yield 'again';
           yield* pieces(request, read);
@@ -307,7 +307,7 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
       const pieces = socket.dumpPieces.bind(socket);
       vi.spyOn(socket, 'dumpPieces').mockImplementation(function* (request, read) {
         yield* pieces(request, read);
-        if (routes().length === 0 || request.what !== 'routes') return;
+        if (routes().length === 0 || request.operation !== 'routes') return;
         host.run('ip', 'route', 'delete', '10.2.0.0/24');
         yield 'again';
         yield* pieces(request, read);
@@ -535,7 +535,7 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     await one.settle();
     using hand = one.table.open();
     const write = (destination: string, type: number): NetlinkRequest => ({
-      ...{ what: 'by hand', type, flags: type === RTM_ROUTE.add ? NLM_F.create : 0 },
+      ...{ operation: 'by hand', type, flags: type === RTM_ROUTE.add ? NLM_F.create : 0 },
       write: (writer) =>
         writeRoute(writer, {
           ...{ destination, table: 99, protocol: 4, gateway: '192.168.0.254', interface: 0 },

@@ -126,7 +126,7 @@ describeOnLinux('paths', ['routes', 'tunnel', 'namespaces', 'ip'], () => {
     return ([4, 6] as const)
       .flatMap((family) =>
         hand.dump(
-          { what: 'ours', type: RTM_ROUTE.get, write: (writer) => writeRouteDump(writer, family, 254) },
+          { operation: 'ours', type: RTM_ROUTE.get, write: (writer) => writeRouteDump(writer, family, 254) },
           readRoute,
         ),
       )
@@ -152,7 +152,7 @@ describeOnLinux('paths', ['routes', 'tunnel', 'namespaces', 'ip'], () => {
       ...route,
     };
     const [error] = hand.transact([
-      { what: 'by hand', type, flags, write: (writer) => writeRoute(writer, whole) },
+      { operation: 'by hand', type, flags, write: (writer) => writeRoute(writer, whole) },
     ]);
     return error === undefined;
   }

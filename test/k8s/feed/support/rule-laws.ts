@@ -7,7 +7,7 @@ import type { AddressSink, FedIPCache } from '../../../../src/k8s/feed/address-h
 import type { ApiServerAddresses } from '../../../../src/k8s/feed/api-server-addresses.ts';
 import { type AnyFeed, ObjectFeed, type ObjectReader } from '../../../../src/k8s/feed/object-feed.ts';
 import type { PrefixMetadata } from '../../../../src/k8s/feed/prefix-metadata.ts';
-import type { EndpointSliceSays } from '../../../../src/k8s/parse-cilium-endpoint.ts';
+import type { ParsedEndpointSlice } from '../../../../src/k8s/parse-cilium-endpoint.ts';
 import type { KubernetesObject } from '../../../../src/k8s/resource.ts';
 import type { NodeManager } from '../../../../src/nodemanager/node-manager.ts';
 import {
@@ -107,7 +107,7 @@ export function K10_listsReplace(make: <T>(reader: ObjectReader<T>) => AnyFeed):
 
 /** K 35: an endpoint that moves is never gone, its last slice takes it away, and the latest of several counts. */
 export function K35_endpointsMove(
-  make: (engine: { readonly ipcache: FedIPCache }) => ObjectReader<EndpointSliceSays>,
+  make: (engine: { readonly ipcache: FedIPCache }) => ObjectReader<ParsedEndpointSlice>,
 ): void {
   const ipcache = new IPCache();
   const feed = feedOf(make({ ipcache }));
