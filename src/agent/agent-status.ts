@@ -3,6 +3,7 @@ import type { ClusterMetrics } from '../api/read-model.ts';
 import type {
   CheckpointDocument,
   ClusterDocument,
+  HistoryStatusDocument,
   KubernetesDocument,
   StatusDocument,
   StepDocument,
@@ -40,6 +41,7 @@ export interface StatusParts {
   readonly configProblems: readonly string[];
   readonly checkpoint: CheckpointDocument | undefined;
   readonly datapath: DatapathDocument | undefined;
+  readonly history: HistoryStatusDocument | undefined;
   readonly kubernetes: KubernetesDocument | undefined;
 }
 
@@ -103,6 +105,7 @@ export function agentStatus({
   configProblems,
   checkpoint,
   datapath,
+  history,
   kubernetes,
 }: StatusParts): StatusDocument {
   const ipcache = engines.ipcache.status();
@@ -119,6 +122,7 @@ export function agentStatus({
     ...(kubernetes && { kubernetes }),
     ...(checkpoint && { checkpoint }),
     ...(datapath && { datapath }),
+    ...(history && { history }),
     ipcache: {
       prefixes: ipcache.entries - ipcache.shadowed,
       shadowed: ipcache.shadowed,

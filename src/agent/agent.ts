@@ -8,6 +8,7 @@ import { TurnGate } from '../base/turn-gate.ts';
 import { missingClusters } from '../client/cluster-text.ts';
 import type { EngineContents } from '../client/state-document.ts';
 import type { ServiceInputs } from '../datapath/linux/services/desired-services.ts';
+import type { History } from '../history/history.ts';
 import { IPCache } from '../ipcache/ipcache.ts';
 import { isInCluster } from '../k8s/rest/in-cluster.ts';
 import type { KvstoreBackend } from '../kvstore/session/backend.ts';
@@ -32,6 +33,7 @@ import {
 } from './agent-status.ts';
 import { ClusterReport, type ReportedClusters } from './cluster-report.ts';
 import { DatapathKeeper } from './datapath-keeper.ts';
+import { HistoryKeeper } from './history-keeper.ts';
 import { KubernetesFollower } from './kubernetes-follower.ts';
 import { MeshFeed } from './mesh-feed.ts';
 import type { AgentOptions } from './options.ts';
@@ -76,6 +78,7 @@ export class Agent implements ReadModel, PlayStage {
   readonly #keeper: StateKeeper | undefined;
   /** The datapath of the kernel; undefined if none is configured. */
   readonly datapath: DatapathKeeper | undefined;
+  readonly #history: HistoryKeeper | undefined;
   readonly #recordedKubernetes: RecordedKubernetes | undefined;
   readonly #kubernetes: KubernetesFollower | undefined;
   #report: ClusterReport | undefined;
@@ -142,6 +145,8 @@ export class Agent implements ReadModel, PlayStage {
         blockers: () => this.blockers(),
         serviceInputs: () => this.#serviceInputs(),
       });
+    if (options.historyMemory)
+      this.#history = new HistoryKeeper({ ipcache, clock, memory: options.historyMemory });
     if (options.stateDir === undefined) return;
     this.#keeper = new StateKeeper({
       ...{ path: options.stateDir, importFrom: options.importCiliumState },
@@ -287,9 +292,13 @@ export class Agent implements ReadModel, PlayStage {
         const { followed } = this.#mesh;
         this.#report = followed && new ClusterReport(reported(followed), log, clock);
         this.#report?.start();
+        this.#history?.start(followed && reported(followed));
         this.#releaseAllRestored();
       },
-      stop: () => this.#report?.stop(),
+      stop: () => {
+        this.#history?.stop();
+        this.#report?.stop();
+      },
     };
   }
 
@@ -422,6 +431,11 @@ export class Agent implements ReadModel, PlayStage {
     return this.#mesh.join(cluster);
   }
 
+  /** The recorded changes; undefined if none are recorded. */
+  get history(): History | undefined {
+    return this.#history?.history;
+  }
+
   status(): StatusDocument {
     return agentStatus({
       options: this.#options,
@@ -433,6 +447,7 @@ export class Agent implements ReadModel, PlayStage {
       configProblems: this.#mesh.problems(),
       checkpoint: this.#keeper?.status(),
       datapath: this.datapath?.status(),
+      history: this.#history?.status(),
       kubernetes: this.#kubernetes?.status(),
     });
   }

@@ -79,6 +79,8 @@ export interface AgentOptions {
   readonly stateDir?: string | undefined;
   /** The state directory of a Cilium agent. Imported if `stateDir` has no usable checkpoint; requires `stateDir`. */
   readonly importCiliumState?: string | undefined;
+  /** Memory of the history of changes in bytes; 0: no history. Default: 0. */
+  readonly historyMemory?: number | undefined;
   /** Options of the datapath of this machine's kernel; default: none. */
   readonly datapath?: HostDatapathOptions | undefined;
   /** Options for following a Kubernetes API server; default: none. */

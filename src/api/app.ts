@@ -3,6 +3,7 @@ import type { ApiApp, ApiContext } from './api-context.ts';
 import { createBaseApp, describe } from './base-app.ts';
 import { addDatapathRoutes, SOCKET_ONLY_PATHS } from './routes/datapath-routes.ts';
 import { addEngineRoutes } from './routes/engine-routes.ts';
+import { addHistoryRoutes } from './routes/history-routes.ts';
 import { addIPRoutes } from './routes/ip-routes.ts';
 import { addPageRoutes, type PageFile } from './routes/page-routes.ts';
 import { addStatusRoutes } from './routes/status-routes.ts';
@@ -21,6 +22,7 @@ export function createApp(options: AppOptions): ApiApp {
   const gate = new TurnGate({ clock: options.clock, nextTurn: setImmediate });
   addIPRoutes(app, { ...options, gate });
   addEngineRoutes(app, { ...options, gate });
+  addHistoryRoutes(app, { ...options, gate });
   addStatusRoutes(app, { ...options, gate });
   addDatapathRoutes(app, options);
   if (options.page !== undefined) addPageRoutes(app, options.page);

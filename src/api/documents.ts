@@ -5,6 +5,7 @@ import type { Node } from '../nodemanager/node.ts';
 import type { NodeExplanation } from '../nodemanager/node-status.ts';
 import type { AnnouncedService } from '../servicecache/announcement.ts';
 import type { BackendVerdict, ServiceExplanation } from '../servicecache/explain.ts';
+import type { PastDocument } from './past-document.ts';
 import type { KnownIdentity, ReadModel, RestoredDocument } from './read-model.ts';
 
 /** The effective entry of a prefix. Empty fields are absent. */
@@ -25,6 +26,8 @@ export interface EntryDocument {
   readonly owner?: string | undefined;
   /** Present if the entry was restored from a checkpoint and no source has confirmed it. */
   readonly restored?: RestoredDocument | undefined;
+  /** Present if the entry is that of an earlier moment. */
+  readonly past?: PastDocument | undefined;
 }
 
 /** One claim on a prefix. */
@@ -35,6 +38,9 @@ export interface ClaimDocument extends EntryDocument {
   readonly effective: boolean;
   /** True if the key is a full-length CIDR shadowed by an endpoint IP. */
   readonly shadowed: boolean;
+  /** Times between which an earlier claim was live, ISO 8601; absent if not held, or if it is live now. */
+  readonly since?: string | undefined;
+  readonly until?: string | undefined;
 }
 
 /** All claims on a prefix, strongest first, and the rule that selected the first. */
@@ -42,6 +48,8 @@ export interface ExplanationDocument {
   readonly prefix: string;
   readonly decidedBy: DecidingRule;
   readonly claims: readonly ClaimDocument[];
+  /** Present if the claims are those of an earlier moment. */
+  readonly past?: PastDocument | undefined;
 }
 
 /** An identity with its labels. */

@@ -11,11 +11,14 @@ export interface ProblemDocument {
   readonly value?: string | undefined;
   /** Description of valid values. */
   readonly allowed?: string | undefined;
+  /** Interval for which changes are held, ISO 8601, if the problem is that a moment is not. */
+  readonly held?: { readonly from: string; readonly to: string } | undefined;
 }
 
 /** Status and title of each problem kind. */
 const PROBLEMS = {
   'invalid-parameter': [400, 'Invalid parameter'],
+  'invalid-time': [400, 'Invalid time'],
   unauthorized: [401, 'Bearer token required'],
   forbidden: [403, 'Forbidden'],
   'bad-request': [400, 'Bad request'],
@@ -23,6 +26,7 @@ const PROBLEMS = {
   'method-not-allowed': [405, 'Method not allowed'],
   'request-timeout': [408, 'Request timeout'],
   expired: [410, 'Expired'],
+  'not-held': [410, 'Moment not held'],
   'body-too-large': [413, 'Body too large'],
   'unsupported-media-type': [415, 'Unsupported media type'],
   'too-many': [429, 'Too many requests'],
@@ -40,7 +44,7 @@ export class ProblemError extends Error {
   constructor(
     kind: ProblemKind,
     detail: string,
-    about: Pick<ProblemDocument, 'field' | 'value' | 'allowed'> = {},
+    about: Pick<ProblemDocument, 'field' | 'value' | 'allowed' | 'held'> = {},
   ) {
     super(detail);
     this.name = 'ProblemError';
@@ -52,7 +56,7 @@ export class ProblemError extends Error {
 export function problem(
   kind: ProblemKind,
   detail: string,
-  about: Pick<ProblemDocument, 'field' | 'value' | 'allowed'> = {},
+  about: Pick<ProblemDocument, 'field' | 'value' | 'allowed' | 'held'> = {},
 ): ProblemDocument {
   const [status, title] = PROBLEMS[kind];
   return { type: `urn:dpcache:problem:${kind}`, title, status, detail, ...about };

@@ -1,5 +1,6 @@
 import type { LatencyStatus } from '../base/latency-histogram.ts';
 import type { RejectionStatus } from '../base/rejection.ts';
+import type { History } from '../history/history.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
 import type { Labels } from '../model/labels.ts';
 import type { NodeManager } from '../nodemanager/node-manager.ts';
@@ -73,6 +74,8 @@ export interface DatapathModel {
 
 /** The agent's state as the API reads it. All methods are synchronous and read-only, except those of `datapath`. */
 export interface ReadModel extends EngineViews {
+  /** Undefined if no history is recorded. */
+  readonly history?: History | undefined;
   /** Undefined if no datapath is configured. */
   readonly datapath?: DatapathModel | undefined;
   /** Returns all identities with known labels, unordered. */

@@ -1,4 +1,5 @@
 import { z } from '@hono/zod-openapi';
+import { UNCERTAINTIES } from '../history/types.ts';
 import { MESH_RESOURCES } from '../kvstore/codec/keys.ts';
 import type { DatapathDocument } from './datapath-document.ts';
 import type {
@@ -12,11 +13,14 @@ import type {
   ServiceDocument,
   ServiceExplanationDocument,
 } from './documents.ts';
+import type { HistoryDocument, HistoryRecordDocument } from './history-documents.ts';
+import type { HeldDocument, PastDocument } from './past-document.ts';
 import type { ProblemDocument } from './problem.ts';
 import type { RestoredDocument } from './read-model.ts';
 import type {
   CheckpointDocument,
   ClusterDocument,
+  HistoryStatusDocument,
   KubernetesDocument,
   StatusDocument,
   StepDocument,
@@ -34,6 +38,48 @@ const RESTORED: z.ZodType<RestoredDocument> = z
 
 /** Field of documents that can contain restored state. */
 const RESTORED_FIELD = { restored: RESTORED.optional() };
+
+const HELD: z.ZodType<HeldDocument> = z.object({ from: z.string(), to: z.string() }).openapi('Held');
+
+const PAST: z.ZodType<PastDocument> = z
+  .object({
+    at: z.string(),
+    certain: z.boolean(),
+    reason: z.enum(UNCERTAINTIES).optional().openapi({ description: 'Why the answer is not certain' }),
+    held: HELD,
+    effectiveSince: z.string().optional(),
+    effectiveUntil: z.string().optional(),
+  })
+  .openapi('Past');
+
+const PAST_FIELD = { past: PAST.optional().openapi({ description: 'Present with `at`' }) };
+
+/** See {@link HistoryRecordDocument}. */
+export const HISTORY_RECORD: z.ZodType<HistoryRecordDocument> = z
+  .object({
+    sequence: z.int(),
+    at: z.string(),
+    kind: z.enum(['prefix', 'service', 'node', 'mark']),
+    key: z.string().optional(),
+    source: z.string().optional(),
+    owner: z.string().optional(),
+    before: z.unknown().optional().openapi({ description: 'The claim before the change; absent: none' }),
+    after: z.unknown().optional().openapi({ description: 'The claim after the change; absent: none' }),
+    effective: z
+      .object({ before: z.int().nullable(), after: z.int().nullable() })
+      .optional()
+      .openapi({ description: 'Visible identity of the prefix before and after' }),
+    cause: z.object({ store: z.string(), revision: z.string() }).optional(),
+    mark: z.string().optional(),
+    subject: z.string().optional(),
+    detail: z.string().optional(),
+  })
+  .openapi('HistoryRecord');
+
+/** Records of the history. */
+export const HISTORY: z.ZodType<HistoryDocument> = z
+  .object({ items: z.array(HISTORY_RECORD), held: HELD, more: z.boolean(), changes: z.int() })
+  .openapi('History');
 
 const ENTRY_FIELDS = {
   prefix: z.string().openapi({ description: 'Canonical CIDR', example: '10.10.0.12/32' }),
@@ -54,13 +100,21 @@ const ENTRY_FIELDS = {
   source: z.string().openapi({ description: 'Source of the claim', example: 'clustermesh' }),
   owner: z.string().optional().openapi({ description: 'Owner of the claim, if the source has several' }),
   ...RESTORED_FIELD,
+  ...PAST_FIELD,
 };
 
 /** See {@link EntryDocument}. */
 export const ENTRY: z.ZodType<EntryDocument> = z.object(ENTRY_FIELDS).openapi('Entry');
 
 const CLAIM: z.ZodType<ClaimDocument> = z
-  .object({ ...ENTRY_FIELDS, key: z.string(), effective: z.boolean(), shadowed: z.boolean() })
+  .object({
+    ...ENTRY_FIELDS,
+    key: z.string(),
+    effective: z.boolean(),
+    shadowed: z.boolean(),
+    since: z.string().optional(),
+    until: z.string().optional(),
+  })
   .openapi('Claim');
 
 /** See {@link ExplanationDocument}. */
@@ -69,6 +123,7 @@ export const EXPLANATION: z.ZodType<ExplanationDocument> = z
     prefix: z.string(),
     decidedBy: z.enum(['only-claim', 'source-precedence', 'owner-name', 'endpoint-over-cidr']),
     claims: z.array(CLAIM).openapi({ description: 'Strongest first' }),
+    ...PAST_FIELD,
   })
   .openapi('Explanation');
 
@@ -196,6 +251,7 @@ export const PROBLEM: z.ZodType<ProblemDocument> = z
     field: z.string().optional(),
     value: z.string().optional(),
     allowed: z.string().optional(),
+    held: HELD.optional(),
   })
   .openapi('Problem');
 
@@ -257,6 +313,17 @@ const CLUSTERMESH_FIELDS = {
 export const CLUSTERMESH: z.ZodType<ClustermeshDocument> = z
   .object(CLUSTERMESH_FIELDS)
   .openapi('Clustermesh');
+
+const HISTORY_STATUS: z.ZodType<HistoryStatusDocument> = z
+  .object({
+    heldFrom: z.string().optional().openapi({ description: 'Earlier states are held from this time on' }),
+    held: z.int().openapi({ description: 'Number of records that are held' }),
+    bytes: z.int(),
+    maxBytes: z.int(),
+    records: z.record(z.string(), z.int()).openapi({ description: 'Records by kind since the start' }),
+    lost: z.record(z.string(), z.int()).openapi({ description: 'Changes that were not recorded, by reason' }),
+  })
+  .openapi('HistoryStatus');
 
 const CHECKPOINT: z.ZodType<CheckpointDocument> = z
   .object({
@@ -368,6 +435,7 @@ export const STATUS: z.ZodType<StatusDocument> = z
     kubernetes: KUBERNETES.optional().openapi({
       description: 'Present if a Kubernetes API server is followed',
     }),
+    history: HISTORY_STATUS.optional().openapi({ description: 'Present if a history is recorded' }),
     checkpoint: CHECKPOINT.optional().openapi({ description: 'Present with --state-dir' }),
     datapath: DATAPATH.optional().openapi({ description: 'Present with --datapath' }),
     syncedMs: z

@@ -102,6 +102,21 @@ export interface KubernetesDocument {
   readonly kinds: readonly KindDocument[];
 }
 
+/** Status of the recorded history. */
+export interface HistoryStatusDocument {
+  /** Time from which on earlier states are held, ISO 8601; absent before the end of the initial sync. */
+  readonly heldFrom?: string | undefined;
+  /** Number of records that are held. */
+  readonly held: number;
+  /** Memory of the records in bytes, and its maximum. */
+  readonly bytes: number;
+  readonly maxBytes: number;
+  /** Records by kind since the start of the agent. */
+  readonly records: Readonly<Record<string, number>>;
+  /** Changes that were not recorded, by reason. */
+  readonly lost: Readonly<Record<string, number>>;
+}
+
 /** Status of an agent as JSON. */
 export interface StatusDocument {
   readonly cluster: string;
@@ -119,6 +134,8 @@ export interface StatusDocument {
   readonly kubernetes?: KubernetesDocument | undefined;
   /** Present with `--state-dir`. */
   readonly checkpoint?: CheckpointDocument | undefined;
+  /** Present if a history is recorded. */
+  readonly history?: HistoryStatusDocument | undefined;
   /** Present with `--datapath`. */
   readonly datapath?: DatapathDocument | undefined;
   readonly ipcache: {

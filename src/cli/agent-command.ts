@@ -47,10 +47,10 @@ export function addAgentCommand(program: Command, io: CommandIO, run: RunAction)
           const outcome = await printState(agentOptions(flags), flags.output, context);
           return outcome === 'complete' ? EXIT.ok : EXIT.failed;
         }
-        const { play: script, all = false, stateDir, importCiliumState } = flags;
+        const { play: script, all = false, stateDir, importCiliumState, historyMemory } = flags;
         const serve = await serveOptions(flags, io.env);
         const datapath = datapathOptions(flags);
-        const options = { ...agentOptions(flags), stateDir, importCiliumState, datapath };
+        const options = { ...agentOptions(flags), stateDir, importCiliumState, historyMemory, datapath };
         const run = { serve, reload: agentReloads(command, io) };
         const quiet = flags.logFormat === 'json';
         await followMesh(options, { script, all, quiet, ...run }, context);

@@ -25,6 +25,20 @@ export function parseDuration(text: string): number {
   return ((hours * 60 + minutes) * 60 + seconds) * 1000;
 }
 
+const SIZE_UNITS: Readonly<Record<string, number>> = { B: 1, KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30 };
+
+/** The least size that is not off: smaller histories hold nothing of use. */
+const MIN_SIZE: number = 2 ** 20;
+
+/** Parses a size such as `64MiB`, at least 1 MiB, or `off`. Returns bytes; 0 for `off`. */
+export function parseSize(text: string): number {
+  if (text === 'off' || text === '0') return 0;
+  const [, digits = '', unit = ''] = /^(\d{1,12})(B|KiB|MiB|GiB)$/.exec(text) ?? [];
+  const size = Number(digits) * (SIZE_UNITS[unit] ?? Number.NaN);
+  if (size >= MIN_SIZE && size <= Number.MAX_SAFE_INTEGER) return size;
+  throw new InvalidArgumentError('It must be a size of at least 1MiB, such as 64MiB, or off.');
+}
+
 /** Parses the name of a cluster or node. */
 export function parseName(text: string): string {
   if (text !== '' && !text.includes('/')) return text;

@@ -2,6 +2,8 @@ import { Command, InvalidArgumentError, Option } from 'commander';
 import type { LoadedSource } from '../agent/run-agent.ts';
 import type { Ask } from '../api/api-client.ts';
 import type { ChangeType } from '../api/change-feed.ts';
+import { parseWhen, WHEN_FORMS, whenText } from '../api/when.ts';
+import { systemClock } from '../base/system-clock.ts';
 import type { Answer, Question } from '../client/answer.ts';
 import type { ListFilters, ListFormat, Listing } from '../client/list.ts';
 import { isNumericIdentity } from '../model/numeric-identity.ts';
@@ -38,6 +40,7 @@ function among<T, Q extends Question | Listing>(
   return async () => choose(await load());
 }
 
+const ofHistory = () => import('../client/history-answers.ts');
 const ofPrefixes = () => import('../client/prefix-answers.ts');
 const ofServices = () => import('../client/service-answers.ts');
 const ofNodes = () => import('../client/node-answers.ts');
@@ -66,6 +69,28 @@ function parsePath(what: string): (text: string) => string {
     if (/^[^/]+\/[^/]+$/.test(text)) return text;
     throw new InvalidArgumentError(`It must be ${what}.`);
   };
+}
+
+/** Parses a moment. Returns it as text for the API. */
+function parseMoment(text: string): string {
+  const when = parseWhen(text, systemClock.wallTime());
+  if (when !== undefined) return whenText(when);
+  throw new InvalidArgumentError(`It must be a time: ${WHEN_FORMS}.`);
+}
+
+/** Returns `--at`. */
+function atOption(): Option {
+  return new Option('--at <time>', `answer for this moment: ${WHEN_FORMS}`).argParser(parseMoment);
+}
+
+interface HistoryFlags extends QuestionFlags {
+  readonly from?: string;
+  readonly to?: string;
+  readonly limit: number;
+}
+
+interface PastFlags extends QuestionFlags {
+  readonly at?: string;
 }
 
 /** Moves the cursor to the top and clears the screen (ECMA-48: CUP, ED). */
@@ -282,10 +307,11 @@ export function addQuestionCommands(program: Command, io: CommandIO, run: RunAct
   );
   question(ipcache, 'get', 'print the entry of the longest prefix that contains an IP, or of a CIDR')
     .argument('<ip>', 'IP address or CIDR', parseIP)
-    .action((ip: string, flags: QuestionFlags) =>
+    .addOption(atOption())
+    .action((ip: string, flags: PastFlags) =>
       answer(
         flags,
-        among(ofPrefixes, ({ getPrefix }) => getPrefix(ip)),
+        among(ofPrefixes, ({ getPrefix }) => getPrefix(ip, flags.at)),
       ),
     );
   question(
@@ -295,10 +321,13 @@ export function addQuestionCommands(program: Command, io: CommandIO, run: RunAct
     NO_NAMES,
   )
     .argument('<ip>', 'IP address or CIDR', parseIP)
-    .action((ip: string, flags: QuestionFlags) =>
+    .addOption(atOption())
+    .action((ip: string, { at, ...flags }: PastFlags) =>
       answer(
         flags,
-        among(ofPrefixes, ({ explainPrefix }) => explainPrefix(ip)),
+        at === undefined
+          ? among(ofPrefixes, ({ explainPrefix }) => explainPrefix(ip))
+          : among(ofHistory, ({ explainPast }) => explainPast(ip, at)),
       ),
     );
 
@@ -306,17 +335,31 @@ export function addQuestionCommands(program: Command, io: CommandIO, run: RunAct
     .command('lookup')
     .description('print the entries of many IPs, one JSON line each, in order')
     .argument('<ips...>', 'IP addresses; - reads them from standard input, one per line')
-    .action((ips: readonly string[], flags: QuestionFlags) =>
+    .addOption(atOption())
+    .action((ips: readonly string[], flags: PastFlags) =>
       run(async () => {
         const input = ips.length === 1 && ips[0] === '-' ? io.stdin : lines(ips);
         const { lookupLines } = await import('../client/lookup-lines.ts');
         const { answer: all, complete } = await asked(flags, (ask) =>
-          lookupLines(ask, input, io.stdout, io.signal),
+          lookupLines(ask, input, io.stdout, io.signal, flags.at),
         );
         return all && complete ? EXIT.ok : EXIT.failed;
       }),
     );
   addAskOptions(lookup, io);
+
+  question(program, 'history', 'print the changes of a prefix, or all changes, newest first', NO_NAMES)
+    .argument('[ip]', 'IP address or CIDR; default: all changes', parseIP)
+    .addOption(new Option('--from <time>', `only changes from then on: ${WHEN_FORMS}`).argParser(parseMoment))
+    .addOption(new Option('--to <time>', 'only changes until then').argParser(parseMoment))
+    .addOption(new Option('--limit <n>', 'maximum number of changes').argParser(parseLimit).default(50))
+    .action((key: string | undefined, flags: HistoryFlags) => {
+      const { from, to, limit } = flags;
+      return answer(
+        flags,
+        among(ofHistory, ({ askHistory }) => askHistory({ key, from, to, limit })),
+      );
+    });
 
   const service = program.command('service').description('print services and their backends');
   const services = question(service, 'list', 'list all services with their backends')

@@ -3,7 +3,7 @@ import { defaultSocketPath } from '../api/socket-path.ts';
 import type { ServeSource } from '../process/serve-files.ts';
 import type { ServeOptions } from '../process/served-api.ts';
 import type { CommandIO } from './io.ts';
-import { parsePath, RepeatableOption } from './option-table.ts';
+import { parsePath, parseSize, RepeatableOption } from './option-table.ts';
 
 /** The socket of the agent to ask. */
 export interface SocketFlags {
@@ -46,6 +46,8 @@ function appendHostName(name: string, previous: readonly string[] = []): readonl
 export interface StateFlags {
   readonly stateDir?: string;
   readonly importCiliumState?: string;
+  /** Bytes; 0: off. */
+  readonly historyMemory: number;
 }
 
 /** Adds the options of {@link StateFlags}. */
@@ -64,6 +66,14 @@ export function addStateOptions(command: Command): Command {
       '--import-cilium-state <folder>',
       'with --state-dir: if it has no checkpoint yet, read the state directory of a Cilium agent, such as /var/run/cilium/state',
       parsePath,
+    )
+    .addOption(
+      new Option(
+        '--history-memory <size>',
+        'memory for earlier states, which --at and dpcache history show, such as 64MiB; off: record none',
+      )
+        .argParser(parseSize)
+        .default(16 << 20, '16MiB'),
     )
     .optionsGroup('Options:');
 }

@@ -18,12 +18,13 @@ export async function lookupLines(
   input: AsyncIterable<Uint8Array | string>,
   output: Output,
   signal: AbortSignal,
+  at?: string,
 ): Promise<boolean> {
   let all = true;
   const answer = async (lines: readonly string[]): Promise<void> => {
     const ips = lines.map((line) => line.trim().slice(0, IP_LENGTH)).filter(Boolean);
-    for (let at = 0; at < ips.length && !signal.aborted; at += ADDRESSES_PER_REQUEST) {
-      all = (await lookUp(ask, ips.slice(at, at + ADDRESSES_PER_REQUEST), output)) && all;
+    for (let from = 0; from < ips.length && !signal.aborted; from += ADDRESSES_PER_REQUEST) {
+      all = (await lookUp(ask, ips.slice(from, from + ADDRESSES_PER_REQUEST), output, at)) && all;
       await output.drained?.(signal);
     }
   };
@@ -46,8 +47,14 @@ interface LookupAnswer {
   readonly errors: readonly { readonly index: number; readonly detail: string }[];
 }
 
-async function lookUp(ask: Ask, ips: readonly string[], output: Output): Promise<boolean> {
-  const { entries, errors } = (await ask('/v1/lookup', { ips })) as LookupAnswer;
+async function lookUp(
+  ask: Ask,
+  ips: readonly string[],
+  output: Output,
+  at: string | undefined,
+): Promise<boolean> {
+  const asked = at === undefined ? ips : ips.map((address) => ({ address, at }));
+  const { entries, errors } = (await ask('/v1/lookup', { ips: asked })) as LookupAnswer;
   const details = new Map(errors.map(({ index, detail }) => [index, detail]));
   const lines = ips.map((ip, at) => {
     const error = details.get(at);

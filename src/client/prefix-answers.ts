@@ -1,7 +1,9 @@
+import type { Ask } from '../api/api-client.ts';
 import type { EntryDocument, ExplanationDocument } from '../api/documents.ts';
 import type { DecidingRule } from '../ipcache/types.ts';
 import { comparePrefixes, Prefix } from '../net/prefix.ts';
 import {
+  type Answer,
   ageText,
   type Column,
   emptyAnswer,
@@ -11,7 +13,9 @@ import {
   pathOf,
   portsCell,
   type Question,
+  type View,
 } from './answer.ts';
+import { doubtLines } from './history-answers.ts';
 import { type ListFilters, type Listing, listing } from './list.ts';
 
 const PREFIX_COLUMNS: readonly Column<EntryDocument>[] = [
@@ -57,8 +61,9 @@ export function listPrefixes(filters: ListFilters): Listing {
 }
 
 /** Returns the question for one entry: by IP, the entry of the longest matching prefix; by CIDR, exactly its entry. */
-export function getPrefix(key: string): Question {
+export function getPrefix(key: string, at?: string): Question {
   return async (ask, view) => {
+    if (at !== undefined) return getPast(key, at, ask, view);
     const entry = key.includes('/')
       ? ((await ask(`/v1/ipcache?prefix=${encodeURIComponent(key)}`)) as { items: readonly EntryDocument[] })
           .items[0]
@@ -67,6 +72,16 @@ export function getPrefix(key: string): Question {
     const lines = listed(PREFIX_COLUMNS, [entry], view);
     return { json: entry, lines, found: true, names: [entry.prefix] };
   };
+}
+
+/** Returns the entry of a moment. */
+async function getPast(key: string, at: string, ask: Ask, view: View): Promise<Answer> {
+  const path = `/v1/ipcache/explain/${pathOf(key)}?at=${encodeURIComponent(at)}`;
+  const past = await find<ExplanationDocument>(ask, path);
+  const [entry] = past?.claims ?? [];
+  if (entry === undefined || past?.past === undefined) return emptyAnswer(`${key} at ${at}`);
+  const lines = [...listed(PREFIX_COLUMNS, [entry], view), ...doubtLines(past.past)];
+  return { json: { ...entry, past: past.past }, lines, found: true, names: [entry.prefix] };
 }
 
 const RULES: Readonly<Record<DecidingRule, string>> = {

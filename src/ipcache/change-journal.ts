@@ -82,7 +82,7 @@ export class ChangeJournal implements ClaimSink {
     });
   }
 
-  /** Adds or removes an observer of claims. Returns the function that receives all changes; undefined if nobody observes them. */
+  /** Adds or removes an observer of claims. Returns the function that receives all changes; undefined if there is no observer. */
   observe(observer: ClaimObserver, on: boolean): ClaimObserver | undefined {
     const others = this.#observers.filter((other) => other !== observer);
     this.#observers = on ? [...others, observer] : others;

@@ -48,6 +48,7 @@ const SAID: Readonly<Record<string, { flags: readonly string[]; env?: string; fi
   ui: { flags: ['--ui'], env: 'true' },
   'state-dir': { flags: ['--state-dir', '/s'] },
   'import-cilium-state': { flags: ['--import-cilium-state', '/c'] },
+  'history-memory': { flags: ['--history-memory', '64MiB'] },
   datapath: { flags: ['--datapath', 'linux'] },
   'datapath-pins': { flags: ['--datapath', 'linux', '--datapath-pins', '/p'] },
   'datapath-cgroup': { flags: ['--datapath', 'linux', '--datapath-cgroup', '/c'] },

@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 const VALUES: readonly string[] = ['base', 'columns', 'net', 'lpm', 'model'];
 const CACHES: readonly string[] = [...VALUES, 'ipcache', 'servicecache', 'nodemanager'];
 const BELOW_PROCESSES: readonly string[] = [
-  ...[...CACHES, 'metadata', 'restore', 'datapath'],
+  ...[...CACHES, 'metadata', 'restore', 'history', 'datapath'],
   ...['kvstore', 'clustermesh', 'k8s', 'operator', 'api'],
 ];
 const BELOW_AGENT: readonly string[] = [...BELOW_PROCESSES, 'process', 'recording', 'client'];
@@ -24,12 +24,13 @@ const ROOMS: Readonly<Record<string, readonly string[]>> = {
   nodemanager: [...VALUES, 'ipcache'],
   metadata: [...VALUES, 'ipcache'],
   restore: [...CACHES, 'metadata'],
+  history: CACHES,
   datapath: CACHES,
   kvstore: VALUES,
   clustermesh: [...CACHES, 'kvstore'],
   k8s: [...CACHES, 'metadata'],
   operator: [...CACHES, 'metadata', 'kvstore', 'clustermesh', 'k8s'],
-  api: [...CACHES, 'kvstore'],
+  api: [...CACHES, 'history', 'kvstore'],
   process: BELOW_PROCESSES,
   recording: [...BELOW_PROCESSES, 'process'],
   client: [...BELOW_PROCESSES, 'process'],
@@ -48,7 +49,7 @@ const KVSTORE_ROOMS: Readonly<Record<string, readonly string[]>> = {
   etcd: ['codec', 'session', 'watch'],
   memory: ['codec', 'session', 'watch'],
 };
-const ENGINES = [...VALUES, 'ipcache', 'servicecache', 'nodemanager', 'metadata'].filter(
+const ENGINES = [...VALUES, 'ipcache', 'servicecache', 'nodemanager', 'metadata', 'history'].filter(
   (room) => room !== 'base',
 );
 const NAMES = Object.keys(ROOMS);

@@ -1,5 +1,6 @@
 import { createRoute, z } from '@hono/zod-openapi';
 import type { Clock } from '../../base/clock.ts';
+import type { Moment } from '../../history/types.ts';
 import type { IPCache } from '../../ipcache/ipcache.ts';
 import type { IPCacheSnapshot } from '../../ipcache/snapshot.ts';
 import type { KeyedEntry } from '../../ipcache/types.ts';
@@ -15,6 +16,7 @@ import {
   entryDocument,
   explanationDocument,
 } from '../documents.ts';
+import { historyOf, notHeld, pastDocument, pastExplanation, whenParameter } from '../history-documents.ts';
 import { ProblemError } from '../problem.ts';
 import type { ReadModel } from '../read-model.ts';
 import { ENTRY, EXPLANATION } from '../schemas.ts';
@@ -95,11 +97,16 @@ const CIDR_PARAMETERS = z.object({
   length: z.string().max(3).openapi({ example: '16' }),
 });
 
+/** The parameter of routes that answer for an earlier moment. */
+const AT = z.strictObject({
+  at: filterParameter('Answer for this moment: RFC 3339, `-10m` or `#SEQUENCE`'),
+});
+
 const LOOKUP = createRoute({
   method: 'get',
   path: '/v1/ipcache/lookup/{ip}',
   summary: 'Returns the entry of the longest prefix that contains an IP',
-  request: { params: IP_PARAMETER },
+  request: { params: IP_PARAMETER, query: AT },
   responses: answers(ENTRY, 'The entry of the prefix'),
 });
 
@@ -108,7 +115,7 @@ const EXPLAIN_IP = createRoute({
   path: '/v1/ipcache/explain/{ip}',
   summary:
     'Returns the claims on the longest prefix that contains an IP, strongest first, and why the first one is effective',
-  request: { params: IP_PARAMETER },
+  request: { params: IP_PARAMETER, query: AT },
   responses: answers(EXPLANATION, 'All claims'),
 });
 
@@ -116,7 +123,7 @@ const EXPLAIN_CIDR = createRoute({
   method: 'get',
   path: '/v1/ipcache/explain/{ip}/{length}',
   summary: 'Returns the claims on exactly this CIDR, strongest first, and why the first one is effective',
-  request: { params: CIDR_PARAMETERS },
+  request: { params: CIDR_PARAMETERS, query: AT },
   responses: answers(EXPLANATION, 'All claims'),
 });
 
@@ -129,7 +136,17 @@ const LOOKUP_MANY = createRoute({
       required: true,
       content: {
         'application/json': {
-          schema: z.strictObject({ ips: z.array(z.string().max(64)).max(LOOKED_UP) }),
+          schema: z.strictObject({
+            ips: z
+              .array(
+                z.union([
+                  z.string().max(64),
+                  z.strictObject({ address: z.string().max(64), at: z.string().max(64) }),
+                ]),
+              )
+              .max(LOOKED_UP)
+              .openapi({ description: 'IPs; with `at`: the entry of that moment' }),
+          }),
         },
       },
     },
@@ -155,6 +172,11 @@ export function addIPRoutes(app: ApiApp, { model, feed, clock, instance, gate }:
   ipcache.countByIdentity(0);
   ipcache.lookupByPod('', '');
   ipcache.lookupByHost('');
+  const pastOf = (key: string, at: string): Moment | undefined => {
+    const history = historyOf(model);
+    const when = whenParameter('at', at, clock.wallTime());
+    return key.includes('/') ? history.at(key, when) : history.lookup(key, when);
+  };
   app.openapi(LIST, async (c) => {
     const query = c.req.valid('query');
     const page = await readPage(pages, gate, query, () => {
@@ -180,17 +202,24 @@ export function addIPRoutes(app: ApiApp, { model, feed, clock, instance, gate }:
   });
   app.openapi(LOOKUP, (c) => {
     const { ip } = c.req.valid('param');
+    const { at } = c.req.valid('query');
+    if (at !== undefined) return answerJSON(c, pastEntry(model, ip, pastOf(addressParameter('ip', ip), at)));
     const entry = ipcache.lookup(addressParameter('ip', ip));
     if (entry === undefined) throw unknown('ip', ip);
     return answerJSON(c, entryDocument(entry, model));
   });
   app.openapi(EXPLAIN_IP, (c) => {
     const { ip } = c.req.valid('param');
+    const { at } = c.req.valid('query');
+    if (at !== undefined)
+      return answerJSON(c, pastExplained(model, ip, pastOf(addressParameter('ip', ip), at)));
     return answerJSON(c, explained(model, ip, ipcache.lookup(addressParameter('ip', ip))));
   });
   app.openapi(EXPLAIN_CIDR, (c) => {
     const { ip, length } = c.req.valid('param');
     const cidr = prefixParameter('ip', `${ip}/${length}`).toString();
+    const { at } = c.req.valid('query');
+    if (at !== undefined) return answerJSON(c, pastExplained(model, cidr, pastOf(cidr, at)));
     return answerJSON(c, explained(model, cidr, ipcache.lookupByPrefix(cidr)));
   });
   app.openapi(LOOKUP_MANY, async (c) => {
@@ -199,9 +228,29 @@ export function addIPRoutes(app: ApiApp, { model, feed, clock, instance, gate }:
     const entries: (EntryDocument | null)[] = [];
     const errors: LookupError[] = [];
     const view = ips.length > ADDRESSES_PER_SLICE ? ipcache.snapshot() : ipcache;
-    await gate.runSteps(lookUp(model, view, ips, { entries, errors }));
+    await gate.runSteps(lookUp(model, view, ips, { entries, errors, pastOf }));
     return c.json({ revision, entries, errors }, 200);
   });
+}
+
+/** Returns the moment, if it is held and has claims. */
+function heldMoment(asked: string, moment: Moment | undefined): Moment {
+  if (moment?.reason === 'before-held') throw notHeld(moment.held);
+  if (moment?.effective === undefined) throw unknown('ip', asked);
+  return moment;
+}
+
+function pastExplained(model: ReadModel, asked: string, moment: Moment | undefined): ExplanationDocument {
+  const document = pastExplanation(heldMoment(asked, moment), model);
+  if (document === undefined) throw unknown('ip', asked);
+  return document;
+}
+
+function pastEntry(model: ReadModel, asked: string, moment: Moment | undefined): EntryDocument {
+  const past = heldMoment(asked, moment);
+  const { effective } = past;
+  if (effective === undefined) throw unknown('ip', asked);
+  return { ...entryDocument({ ...effective, shadowed: false }, model), past: pastDocument(past) };
 }
 
 /** An item of a lookup request that is not an IP address. */
@@ -215,14 +264,32 @@ interface LookupError {
 function* lookUp(
   model: ReadModel,
   view: Pick<IPCacheSnapshot, 'lookup'>,
-  ips: readonly string[],
-  { entries, errors }: { readonly entries: (EntryDocument | null)[]; readonly errors: LookupError[] },
+  ips: readonly (string | { readonly address: string; readonly at: string })[],
+  {
+    entries,
+    errors,
+    pastOf,
+  }: {
+    readonly entries: (EntryDocument | null)[];
+    readonly errors: LookupError[];
+    readonly pastOf: (key: string, at: string) => Moment | undefined;
+  },
 ): Generator<void, void, void> {
-  for (const [index, ip] of ips.entries()) {
-    const entry = view.lookup(ip);
-    entries.push(entry === undefined ? null : entryDocument(entry, model));
-    if (entry === undefined && canonicalAddress(ip) === undefined)
-      errors.push({ index, ip, detail: 'not a valid IP address' });
+  for (const [index, item] of ips.entries()) {
+    const ip = typeof item === 'string' ? item : item.address;
+    const address = canonicalAddress(ip);
+    if (address === undefined) errors.push({ index, ip, detail: 'not a valid IP address' });
+    if (typeof item === 'string') {
+      const entry = view.lookup(ip);
+      entries.push(entry === undefined ? null : entryDocument(entry, model));
+    } else
+      try {
+        entries.push(address === undefined ? null : pastEntry(model, ip, pastOf(address, item.at)));
+      } catch (error) {
+        if (!(error instanceof ProblemError)) throw error;
+        entries.push(null);
+        if (error.document.status !== 404) errors.push({ index, ip, detail: error.document.detail });
+      }
     if (entries.length % ADDRESSES_PER_SLICE === 0) yield;
   }
 }

@@ -86,7 +86,7 @@ export class ClaimState {
   readonly table: PrefixTable;
   readonly rows: RowStore;
   readonly overruled: OverruledClaims = new OverruledClaims();
-  /** Receives the changes of claims; undefined if nobody observes them. */
+  /** Receives the changes of claims; undefined if there is no observer. */
   observer: ClaimObserver | undefined;
   readonly #sink: ClaimSink;
   readonly #retainOverruled: boolean;

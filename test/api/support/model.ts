@@ -6,6 +6,7 @@ import type {
 } from '../../../src/api/read-model.ts';
 import type { KubernetesDocument, StatusDocument } from '../../../src/api/status-document.ts';
 import type { RejectionStatus } from '../../../src/base/rejection.ts';
+import { History } from '../../../src/history/history.ts';
 import { IPCache } from '../../../src/ipcache/ipcache.ts';
 import type { Labels } from '../../../src/model/labels.ts';
 import { NodeManager } from '../../../src/nodemanager/node-manager.ts';
@@ -22,6 +23,8 @@ export class TestModel implements ReadModel {
   readonly ipcache: IPCache = new IPCache();
   readonly services: ServiceCache = new ServiceCache({ clusterName: 'own', nodePort: { enabled: true } });
   readonly nodes: NodeManager;
+  /** Records from the start. */
+  readonly history: History = new History({ ipcache: this.ipcache, clock: this.clock });
 
   constructor() {
     const { clock, ipcache } = this;
@@ -29,6 +32,7 @@ export class TestModel implements ReadModel {
       ...{ ipcache, clock, clusterName: 'own', localNodeName: 'here' },
       random: () => 0.5,
     });
+    this.history.start();
   }
 
   readonly labelsOf = (identity: number): Labels | undefined => (identity === 1234 ? CHECKOUT : undefined);

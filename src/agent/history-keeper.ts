@@ -1,0 +1,105 @@
+import type { HistoryStatusDocument } from '../api/status-document.ts';
+import type { Clock, Timer } from '../base/clock.ts';
+import type { Unsubscribe } from '../base/subscription.ts';
+import type { DoubtfulSpan } from '../history/change-log.ts';
+import { History } from '../history/history.ts';
+import type { IPCache } from '../ipcache/ipcache.ts';
+import { isoTime } from './agent-status.ts';
+import type { ReportedClusters } from './cluster-report.ts';
+
+/** Interval at which the wall time is compared with the monotonic time. */
+const CHECK_MS = 1000;
+
+/** Options of {@link HistoryKeeper}. */
+export interface HistoryKeeperOptions {
+  readonly ipcache: IPCache;
+  readonly clock: Clock;
+  /** Maximum memory in bytes. */
+  readonly memory: number;
+}
+
+/** Records the changes of the agent from the end of the initial sync on, and marks what happens to its clusters. */
+export class HistoryKeeper {
+  readonly history: History;
+  readonly #options: HistoryKeeperOptions;
+  #timer: Timer | undefined;
+  #following: Unsubscribe | undefined;
+  /** The last reported state of each cluster: `complete`, `unreachable` or neither. */
+  readonly #states = new Map<string, string>();
+  readonly #doubts = new Map<string, DoubtfulSpan>();
+
+  constructor(options: HistoryKeeperOptions) {
+    this.#options = options;
+    this.history = new History(options);
+  }
+
+  /** Starts to record. `clusters` are the followed ones. */
+  start(clusters: ReportedClusters | undefined): void {
+    this.history.start();
+    if (clusters !== undefined) {
+      for (const name of clusters.names) this.#note(clusters, name);
+      this.#following = clusters.onChange((name) => this.#note(clusters, name));
+    }
+    this.#schedule();
+  }
+
+  stop(): void {
+    this.#timer?.cancel();
+    this.#following?.();
+    this.history.mark('stop', '');
+    this.history.stop();
+  }
+
+  status(): HistoryStatusDocument {
+    const { heldFrom, held, bytes, records, lost } = this.history.status();
+    const from = isoTime(heldFrom);
+    return {
+      ...(from !== undefined && { heldFrom: from }),
+      ...{ held, bytes, maxBytes: this.#options.memory, records, lost },
+    };
+  }
+
+  #schedule(): void {
+    this.#timer = this.#options.clock.after(CHECK_MS, () => {
+      this.history.checkClock();
+      this.#schedule();
+    });
+  }
+
+  /** Answers for the time in which a cluster has not delivered all its entries are not certain. */
+  #noteDoubt(name: string, missing: number): void {
+    const doubt = this.#doubts.get(name);
+    if (missing > 0 && doubt === undefined) {
+      const begun = this.history.beginDoubt('cluster-incomplete', name);
+      if (begun !== undefined) this.#doubts.set(name, begun);
+    } else if (missing === 0 && doubt !== undefined) {
+      this.history.endDoubt(doubt);
+      this.#doubts.delete(name);
+    }
+  }
+
+  /** Marks a change of the state of a cluster. */
+  #note(clusters: ReportedClusters, name: string): void {
+    const status = clusters.statusOf(name);
+    const state = status === undefined ? 'left' : stateOf(status);
+    const before = this.#states.get(name);
+    this.#noteDoubt(name, status?.missing.length ?? 0);
+    if (before === state) return;
+    if (state === 'left') this.#states.delete(name);
+    else this.#states.set(name, state);
+    if (before === undefined && state !== 'complete') this.history.mark('joined', name);
+    if (state === 'complete') this.history.mark(before === 'unreachable' ? 'reachable' : 'complete', name);
+    else if (state === 'unreachable' || state === 'left') this.history.mark(state, name);
+  }
+}
+
+function stateOf({
+  connected,
+  missing,
+}: {
+  readonly connected: boolean;
+  readonly missing: readonly string[];
+}): 'complete' | 'unreachable' | 'joining' {
+  if (!connected) return 'unreachable';
+  return missing.length === 0 ? 'complete' : 'joining';
+}

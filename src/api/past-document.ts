@@ -1,0 +1,21 @@
+import type { Uncertainty } from '../history/types.ts';
+
+/** The interval for which changes are held, ISO 8601. */
+export interface HeldDocument {
+  readonly from: string;
+  readonly to: string;
+}
+
+/** The moment of an answer, and its certainty. */
+export interface PastDocument {
+  /** ISO 8601. */
+  readonly at: string;
+  readonly certain: boolean;
+  /** Why the answer is not certain. */
+  readonly reason?: Uncertainty | undefined;
+  readonly held: HeldDocument;
+  /** The claim was effective from this time on; absent if that was before the held changes. */
+  readonly effectiveSince?: string | undefined;
+  /** Until this time; absent if it still is. */
+  readonly effectiveUntil?: string | undefined;
+}

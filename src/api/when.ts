@@ -1,0 +1,44 @@
+import type { When } from '../history/types.ts';
+
+/** The forms of a moment, for messages. */
+export const WHEN_FORMS = 'RFC 3339, 14:03:05 of today, -10m before now, or #SEQUENCE';
+
+const CLOCK = /^(\d{1,2}):(\d{2})(?::(\d{2})(?:\.(\d{1,3}))?)?$/;
+const AGO = /^-(?=\d)(?:(\d{1,6})d)?(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,9})s)?$/;
+const RFC_3339 = /^\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?(?:[Zz]|[+-]\d{2}:\d{2})$/;
+
+/**
+ * Returns the moment of a text: RFC 3339, a time of today in the local time zone (`14:03`, `14:03:05.123`), a duration before now
+ * (`-10m`, `-1h30m`), or the sequence number of a change (`#412`). Returns undefined if the text is none of these.
+ */
+export function parseWhen(text: string, now: number): When | undefined {
+  const sequence = /^#(\d{1,15})$/.exec(text)?.[1];
+  if (sequence !== undefined) return { sequence: Number(sequence) };
+  if (text === 'now') return now;
+  if (RFC_3339.test(text)) {
+    const at = Date.parse(text.replace(' ', 'T').toUpperCase());
+    return Number.isNaN(at) ? undefined : at;
+  }
+  const ago = AGO.exec(text);
+  if (ago !== null) {
+    const [days = 0, hours = 0, minutes = 0, seconds = 0] = ago.slice(1).map((part) => Number(part ?? 0));
+    return now - (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000;
+  }
+  return clockTime(text, now);
+}
+
+/** Returns a moment as text that every agent parses: RFC 3339 or `#SEQUENCE`. */
+export function whenText(when: When): string {
+  return typeof when === 'number' ? new Date(when).toISOString() : `#${when.sequence}`;
+}
+
+function clockTime(text: string, now: number): number | undefined {
+  const parts = CLOCK.exec(text);
+  if (parts === null) return undefined;
+  const [hours = 0, minutes = 0, seconds = 0] = parts.slice(1, 4).map((part) => Number(part ?? 0));
+  const ms = Number((parts[4] ?? '').padEnd(3, '0'));
+  if (hours > 23 || minutes > 59 || seconds > 59) return undefined;
+  const day = new Date(now);
+  day.setHours(hours, minutes, seconds, ms);
+  return day.getTime();
+}

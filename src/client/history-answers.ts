@@ -1,0 +1,169 @@
+import type { ExplanationDocument } from '../api/documents.ts';
+import type { HistoryDocument, HistoryRecordDocument } from '../api/history-documents.ts';
+import type { HeldDocument, PastDocument } from '../api/past-document.ts';
+import { counted } from '../base/show-value.ts';
+import { type Answer, emptyAnswer, find, identityCell, pathOf, type Question, table } from './answer.ts';
+
+/** Returns a time of today as `14:03:05.123`, any other with its date, in the local time zone. */
+export function timeText(iso: string, now: Date = new Date()): string {
+  const at = new Date(iso);
+  const two = (value: number): string => String(value).padStart(2, '0');
+  const clock = `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}.${String(at.getMilliseconds()).padStart(3, '0')}`;
+  if (at.toDateString() === now.toDateString()) return clock;
+  return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${clock}`;
+}
+
+/** Returns the sentence about a moment that is not certain; none if it is. */
+export function doubtLines({ certain, reason }: PastDocument): readonly string[] {
+  return certain || reason === undefined ? [] : [`not certain: ${REASONS[reason]}`];
+}
+
+const REASONS: Readonly<Record<NonNullable<PastDocument['reason']>, string>> = {
+  'before-held': 'changes of that time are not held any more',
+  'cluster-incomplete': 'a cluster had not delivered all its entries at that time',
+  'agent-not-running': 'no agent was running at that time',
+  withdrawing: 'entries of a cluster were being removed at that time',
+  lost: 'changes after that time were not recorded',
+  clock: 'the clock of the machine was set over that time, or the time is in the future',
+};
+
+/** Returns the question for all claims on a prefix at a moment, as the API takes it. */
+export function explainPast(key: string, at: string): Question {
+  return async (ask, view) => {
+    const path = `/v1/ipcache/explain/${pathOf(key)}`;
+    const past = await find<ExplanationDocument>(ask, `${path}?at=${encodeURIComponent(at)}`);
+    if (past?.past === undefined) return emptyAnswer(`${key} at ${at}`);
+    const current = await find<ExplanationDocument>(ask, path);
+    const { prefix, claims, decidedBy } = past;
+    const [first] = claims;
+    const rows = claims.map((claim) => [
+      `  ${claim.owner === undefined ? claim.source : `${claim.source} ${claim.owner}`}`,
+      String(claim.identity),
+      claim.hostIP ?? '-',
+      podCell(claim),
+      spanText(claim, claim === first ? past.past : undefined),
+    ]);
+    return {
+      json: past,
+      lines: [
+        `${prefix} at ${timeText(past.past.at)}: identity ${identityCell(first?.identity ?? 0, first?.labels)}, by ${decidedBy}`,
+        ...table(rows, view),
+        ...doubtLines(past.past),
+        `  now: ${nowText(current)}`,
+      ],
+      found: true,
+    };
+  };
+}
+
+function podCell({
+  namespace,
+  podName,
+}: {
+  readonly namespace?: string | undefined;
+  readonly podName?: string | undefined;
+}): string {
+  return namespace === undefined && podName === undefined ? '-' : `${namespace ?? ''}/${podName ?? ''}`;
+}
+
+function spanText(
+  { since, until }: { readonly since?: string | undefined; readonly until?: string | undefined },
+  effective: PastDocument | undefined,
+): string {
+  const begun = since === undefined ? 'since before the held changes' : `since ${timeText(since)}`;
+  if (effective === undefined) return `${begun}, overruled`;
+  const { effectiveUntil } = effective;
+  if (effectiveUntil !== undefined) return `${begun}, effective until ${timeText(effectiveUntil)}`;
+  return until === undefined ? `${begun}, effective until now` : `${begun}, until ${timeText(until)}`;
+}
+
+function nowText(current: ExplanationDocument | undefined): string {
+  const [first] = current?.claims ?? [];
+  if (first === undefined) return 'no entry';
+  const pod = podCell(first);
+  return [`${first.prefix}:`, first.source, first.owner, first.identity, pod === '-' ? undefined : pod]
+    .filter((part) => part !== undefined)
+    .join(' ');
+}
+
+/** A range of the history, as the API takes it. */
+export interface HistoryQuery {
+  readonly key?: string | undefined;
+  readonly from?: string | undefined;
+  readonly to?: string | undefined;
+  readonly limit: number;
+}
+
+/** Maximum number of records in one response. */
+const PAGE = 1_000;
+
+/** Yields the pages of a range, newest first. */
+export async function* historyPages(
+  ask: Parameters<Question>[0],
+  { limit, ...query }: HistoryQuery,
+): AsyncGenerator<HistoryDocument, void, void> {
+  let after: number | undefined;
+  for (let rest = limit; rest > 0; ) {
+    const fields = { ...query, after, limit: Math.min(rest, PAGE) };
+    const given = Object.entries(fields).flatMap(([name, value]) =>
+      value === undefined ? [] : [`${name}=${encodeURIComponent(String(value))}`],
+    );
+    const page = (await ask(`/v1/history?${given.join('&')}`)) as HistoryDocument;
+    yield page;
+    after = page.items.at(-1)?.sequence;
+    if (!page.more || after === undefined) return;
+    rest -= page.items.length;
+  }
+}
+
+/** Returns the question for the changes of a prefix, or all changes, newest first. */
+export function askHistory(query: HistoryQuery): Question {
+  return async (ask, view): Promise<Answer> => {
+    const items: HistoryRecordDocument[] = [];
+    let held: HeldDocument | undefined;
+    let changes = 0;
+    let more = false;
+    for await (const page of historyPages(ask, query)) {
+      items.push(...page.items);
+      ({ held, changes, more } = page);
+    }
+    const rows = items.map((item) => recordCells(item, query.key));
+    const held_ =
+      held === undefined ? '' : `held ${timeText(held.from)} to now (${counted(changes, 'change')})`;
+    return {
+      json: { items, held, changes, more },
+      lines: [
+        ...table(rows, view),
+        ...(more ? [`older changes follow: --limit ${2 * query.limit}`] : []),
+        held_,
+      ],
+      found: items.length > 0,
+    };
+  };
+}
+
+function recordCells(record: HistoryRecordDocument, asked: string | undefined): readonly string[] {
+  const time = timeText(record.at);
+  if (record.kind === 'mark')
+    return [time, '*', record.mark ?? '', record.subject ?? '', record.detail ?? '', ''];
+  const { key = '', source = '', owner, before, after, effective, cause } = record;
+  const sign = before === undefined ? '+' : after === undefined ? '-' : '~';
+  const subject = asked !== undefined && asked === key ? '' : key;
+  return [
+    time,
+    `${sign} ${owner === undefined ? source : `${source} ${owner}`}`,
+    subject,
+    valueText(after ?? before),
+    effective === undefined || effective.before === effective.after
+      ? ''
+      : `effective ${effective.before ?? 'none'} → ${effective.after ?? 'none'}`,
+    cause === undefined ? '' : `${cause.store}${cause.revision === '' ? '' : ` rev ${cause.revision}`}`,
+  ];
+}
+
+/** Returns a claim in short: `55 batch/job-7`. */
+function valueText(value: unknown): string {
+  const { identity, namespace, podName, hostIP } = (value ?? {}) as Readonly<Record<string, unknown>>;
+  const pod = podName === undefined ? undefined : `${namespace}/${podName}`;
+  return [identity, pod ?? hostIP].filter((part) => part !== undefined).join(' ');
+}

@@ -1,0 +1,168 @@
+/** The bytes are not a valid record or segment. */
+export class DamagedError extends Error {}
+
+const encoder = new TextEncoder();
+const decoder = new TextDecoder();
+
+/** Texts up to this length are decoded by character, which is faster than a call of the decoder. */
+const SHORT = 24;
+
+/** Appends values to a buffer that grows by doubling, and reads values at a position. Reads throw {@link DamagedError} at the end. */
+export class ByteBuffer {
+  #bytes: Uint8Array;
+  #length: number;
+  /** Position of the next read. */
+  at = 0;
+
+  readonly #maxDoubled: number;
+
+  /** Owns `bytes`, of which the first `length` are written. The buffer doubles up to `maxDoubled` bytes, then grows as needed. */
+  constructor(bytes: Uint8Array, length = 0, maxDoubled: number = Number.POSITIVE_INFINITY) {
+    this.#bytes = bytes;
+    this.#length = length;
+    this.#maxDoubled = maxDoubled;
+  }
+
+  get length(): number {
+    return this.#length;
+  }
+
+  /** Size of the allocated memory in bytes. */
+  get capacity(): number {
+    return this.#bytes.length;
+  }
+
+  /** Returns the written bytes from `from` on, without a copy. They are valid until the next write. */
+  since(from: number): Uint8Array {
+    return this.#bytes.subarray(from, this.#length);
+  }
+
+  /** Removes the bytes from `length` on. */
+  truncate(length: number): void {
+    this.#length = length;
+  }
+
+  byte(value: number): void {
+    this.reserve(1);
+    this.#bytes[this.#length++] = value;
+  }
+
+  /** Writes 32 bits, big-endian. */
+  word(value: number): void {
+    this.reserve(4);
+    const bytes = this.#bytes;
+    bytes[this.#length++] = value >>> 24;
+    bytes[this.#length++] = value >>> 16;
+    bytes[this.#length++] = value >>> 8;
+    bytes[this.#length++] = value;
+  }
+
+  /** Writes an integer from 0 to 2⁵³−1 in groups of 7 bits, lowest first. The top bit of the last group is clear. */
+  number(value: number): void {
+    this.reserve(8);
+    const bytes = this.#bytes;
+    while (value > 0x7fff_ffff) {
+      bytes[this.#length++] = (value & 0x7f) | 0x80;
+      value = Math.floor(value / 128);
+    }
+    while (value > 0x7f) {
+      bytes[this.#length++] = (value & 0x7f) | 0x80;
+      value >>>= 7;
+    }
+    bytes[this.#length++] = value;
+  }
+
+  /** Writes a text: its length in bytes, then UTF-8. A lone surrogate becomes U+FFFD. */
+  text(value: string): void {
+    const { length } = value;
+    const start = this.#length;
+    if (length < 0x80) {
+      this.reserve(length + 1);
+      const bytes = this.#bytes;
+      bytes[this.#length++] = length;
+      for (let i = 0; i < length; i++) {
+        const code = value.charCodeAt(i);
+        if (code > 0x7f) break;
+        bytes[this.#length++] = code;
+      }
+      if (this.#length - start === length + 1) return;
+      this.#length = start;
+    }
+    const encoded = encoder.encode(value);
+    this.number(encoded.length);
+    this.append(encoded);
+  }
+
+  append(bytes: Uint8Array): void {
+    this.reserve(bytes.length);
+    this.#bytes.set(bytes, this.#length);
+    this.#length += bytes.length;
+  }
+
+  byteAt(position: number): number {
+    return this.#bytes[position] ?? 0;
+  }
+
+  /** Replaces the byte at a position. */
+  putByte(position: number, value: number): void {
+    this.#bytes[position] = value;
+  }
+
+  /** Replaces the 32 bits at a position. */
+  putWord(position: number, value: number): void {
+    for (let i = 0; i < 4; i++) this.#bytes[position + i] = value >>> (24 - 8 * i);
+  }
+
+  /** Makes room for `count` more bytes. */
+  reserve(count: number): void {
+    if (this.#length + count <= this.#bytes.length) return;
+    const doubled = Math.min(2 * this.#bytes.length, this.#maxDoubled);
+    const larger = new Uint8Array(Math.max(doubled, this.#length + count));
+    larger.set(this.#bytes.subarray(0, this.#length));
+    this.#bytes = larger;
+  }
+
+  readByte(): number {
+    if (this.at >= this.#length) throw new DamagedError('a record ends within a value');
+    return this.#bytes[this.at++] ?? 0;
+  }
+
+  readWord(): number {
+    return (this.readByte() << 24) | (this.readByte() << 16) | (this.readByte() << 8) | this.readByte();
+  }
+
+  /** Returns an integer of at most eight groups, the maximum of {@link ByteBuffer.number}. */
+  readNumber(): number {
+    let byte = this.readByte();
+    if (byte < 0x80) return byte;
+    let value = byte & 0x7f;
+    for (let unit = 128; unit <= 2 ** 49; unit *= 128) {
+      byte = this.readByte();
+      value += (byte & 0x7f) * unit;
+      if (byte < 0x80) return value;
+    }
+    throw new DamagedError('a number has no end');
+  }
+
+  readText(): string {
+    const length = this.readNumber();
+    const from = this.at;
+    if (length > this.#length - from) throw new DamagedError('a record ends within a text');
+    this.at = from + length;
+    if (length > SHORT) return decoder.decode(this.#bytes.subarray(from, this.at));
+    let text = '';
+    for (let i = from; i < this.at; i++) {
+      const code = this.#bytes[i] ?? 0;
+      if (code > 0x7f) return decoder.decode(this.#bytes.subarray(from, this.at));
+      text += String.fromCharCode(code);
+    }
+    return text;
+  }
+
+  /** Advances over a text. */
+  skipText(): void {
+    const length = this.readNumber();
+    this.at += length;
+    if (this.at > this.#length) throw new DamagedError('a record ends within a text');
+  }
+}

@@ -1,0 +1,222 @@
+import type { Clock } from '../base/clock.ts';
+import type { PrefixRegister } from '../net/prefix.ts';
+import { RunningLife } from './life-clock.ts';
+import { type ClaimChange, KIND, Segment, type TextChange } from './segment.ts';
+import type { ChangeCause, MarkKind, Uncertainty } from './types.ts';
+
+/** Size of a segment, unless an eighth of the memory is less. */
+const MAX_SEGMENT: number = 4 << 20;
+const MIN_SEGMENT: number = 16 << 10;
+const SEGMENTS = 8;
+
+/** Prefix changes a second that are recorded without limit, and the seconds above it after which they are counted as lost. */
+const MAX_RATE = 20_000;
+const FAST_SECONDS = 5;
+
+/** Memory of a segment beside its records when it begins. */
+const SEGMENT_OVERHEAD = 1.1;
+
+/** An interval of which answers are not certain. */
+export interface DoubtfulSpan {
+  readonly reason: Uncertainty;
+  /** The cluster, or empty for all. */
+  readonly subject: string;
+  readonly fromMs: number;
+  /** Undefined if it has not ended. */
+  toMs: number | undefined;
+}
+
+/** Counts of a {@link ChangeLog}. */
+export interface ChangeLogCounts {
+  /** Records by kind since the start. */
+  readonly records: Readonly<Record<'prefix' | 'service' | 'node' | 'mark' | 'batch', number>>;
+  /** Changes that were not recorded, by reason. */
+  readonly lost: Readonly<Record<'rate', number>>;
+  /** Memory of the held records and their indexes in bytes. */
+  readonly bytes: number;
+  /** Records that are held. */
+  readonly held: number;
+}
+
+/**
+ * The records of the current life, in segments, the oldest dropped first so that they fit into the memory. Records are appended
+ * synchronously and cost about 1 µs.
+ */
+export class ChangeLog {
+  readonly life: RunningLife;
+  readonly #maxMemory: number;
+  readonly #segmentBytes: number;
+  #segments: Segment[];
+  readonly #spans: DoubtfulSpan[] = [];
+  readonly #records: Record<'prefix' | 'service' | 'node' | 'mark' | 'batch', number> = {
+    ...{ prefix: 0, service: 0, node: 0, mark: 0, batch: 0 },
+  };
+  #cause: ChangeCause | undefined;
+  /** The cause of the last record. */
+  #written: ChangeCause | undefined;
+  /** Time of the newest record that was dropped: earlier states are not held. */
+  #floorMs: number;
+  // The rate of prefix changes: the current second, its changes, and the fast seconds directly before it.
+  #second = 0;
+  #changes = 0;
+  #fastSeconds = 0;
+  #lost = 0;
+  #losing: DoubtfulSpan | undefined;
+  #lostInSpan = 0;
+
+  constructor(clock: Clock, maxMemory: number, firstSequence = 1) {
+    this.life = new RunningLife(clock);
+    this.#maxMemory = maxMemory;
+    this.#segmentBytes = Math.max(MIN_SEGMENT, Math.min(MAX_SEGMENT, Math.floor(maxMemory / SEGMENTS)));
+    this.#floorMs = this.life.now();
+    this.#segments = [this.#newSegment(firstSequence, this.#floorMs)];
+  }
+
+  /** The held segments, oldest first. The last one is written. */
+  get segments(): readonly Segment[] {
+    return this.#segments;
+  }
+
+  /** Time of the life from which on states are held. */
+  get floorMs(): number {
+    return this.#floorMs;
+  }
+
+  get spans(): readonly DoubtfulSpan[] {
+    return this.#spans;
+  }
+
+  /** Sequence number of the next record. */
+  get nextSequence(): number {
+    return this.#current.endSequence;
+  }
+
+  counts(): ChangeLogCounts {
+    return {
+      records: { ...this.#records },
+      lost: { rate: this.#lost },
+      bytes: this.#segments.reduce((sum, segment) => sum + segment.memory, 0),
+      held: this.#segments.reduce((sum, segment) => sum + segment.count, 0),
+    };
+  }
+
+  /** Sets the store and revision of the next records; undefined if they have none. */
+  setCause(cause: ChangeCause | undefined): void {
+    this.#cause = cause;
+  }
+
+  /** Appends a change of a prefix, unless there are too many. */
+  addClaim(key: Readonly<PrefixRegister>, change: ClaimChange): void {
+    const ms = this.life.now();
+    if (this.#isTooFast(ms)) {
+      this.#lose(ms);
+      return;
+    }
+    this.#ready(ms).addClaim(ms, key, change);
+    this.#records.prefix++;
+  }
+
+  /** Appends a change of a service or a node. `before` and `after` are JSON. */
+  addDocument(kind: 'service' | 'node', key: string, change: TextChange): void {
+    const ms = this.life.now();
+    this.#ready(ms).addText(ms, KIND[kind], key, change);
+    this.#records[kind]++;
+  }
+
+  addMark(mark: MarkKind, subject: string, detail = ''): void {
+    const ms = this.life.now();
+    this.#room(ms).addText(ms, KIND.mark, mark, { writer: subject, before: undefined, after: detail });
+    this.#records.mark++;
+  }
+
+  /** Begins an interval of which answers are not certain. */
+  beginSpan(reason: Uncertainty, subject: string): DoubtfulSpan {
+    const span = { reason, subject, fromMs: this.life.now(), toMs: undefined };
+    this.#spans.push(span);
+    return span;
+  }
+
+  /** Ends an interval; states from now on are certain again. */
+  endSpan(span: DoubtfulSpan): void {
+    span.toMs = this.life.now();
+  }
+
+  /** A change was not recorded on purpose: later records are not linked to earlier ones. */
+  omit(): void {
+    this.#current.unlink();
+  }
+
+  get #current(): Segment {
+    return this.#segments[this.#segments.length - 1] as Segment; // there is always one
+  }
+
+  /** Returns the segment for the next record, with the batch head of its cause. */
+  #ready(ms: number): Segment {
+    const before = this.#current;
+    const segment = this.#room(ms);
+    if (this.#written === this.#cause && segment === before) return segment;
+    if (this.#cause === undefined && segment !== before) {
+      this.#written = undefined;
+      return segment;
+    }
+    const { store = '', revision = '' } = this.#cause ?? {};
+    segment.addText(ms, KIND.batch, store, { writer: '', before: undefined, after: revision });
+    this.#records.batch++;
+    this.#written = this.#cause;
+    return segment;
+  }
+
+  /** Returns a segment with room, after dropping the oldest ones if a new one is needed. */
+  #room(ms: number): Segment {
+    const current = this.#current;
+    if (current.bytes < this.#segmentBytes) return current;
+    current.seal();
+    const next = this.#newSegment(current.endSequence, ms);
+    this.#segments.push(next);
+    const rest = this.#maxMemory - SEGMENT_OVERHEAD * this.#segmentBytes;
+    let memory = this.#segments.reduce((sum, segment) => sum + (segment === next ? 0 : segment.memory), 0);
+    while (this.#segments.length > 1 && memory > rest) {
+      const [dropped] = this.#segments.splice(0, 1);
+      if (dropped === undefined) break;
+      memory -= dropped.memory;
+      this.#floorMs = Math.max(this.#floorMs, dropped.lastMs);
+    }
+    const floor = this.#floorMs;
+    const isOver = (span: DoubtfulSpan): boolean => span.toMs !== undefined && span.toMs < floor;
+    while (this.#spans[0] !== undefined && isOver(this.#spans[0])) this.#spans.shift();
+    return next;
+  }
+
+  #newSegment(firstSequence: number, startMs: number): Segment {
+    return new Segment({ firstSequence, startMs, maxBytes: this.#segmentBytes });
+  }
+
+  /** Counts a change. Returns true if the last {@link FAST_SECONDS} seconds had more than {@link MAX_RATE} each. */
+  #isTooFast(ms: number): boolean {
+    const second = Math.floor(ms / 1000);
+    if (second !== this.#second) {
+      const isNext = second === this.#second + 1;
+      this.#fastSeconds = isNext && this.#changes > MAX_RATE ? this.#fastSeconds + 1 : 0;
+      this.#second = second;
+      this.#changes = 0;
+      if (this.#fastSeconds < FAST_SECONDS) this.#endLoss();
+    }
+    this.#changes++;
+    return this.#fastSeconds >= FAST_SECONDS;
+  }
+
+  #lose(ms: number): void {
+    this.#losing ??= this.beginSpan('lost', '');
+    this.#losing.toMs = ms;
+    this.#lost++;
+    this.#lostInSpan++;
+    this.omit();
+  }
+
+  #endLoss(): void {
+    if (this.#losing === undefined) return;
+    this.addMark('lost', '', String(this.#lostInSpan));
+    this.#losing = undefined;
+    this.#lostInSpan = 0;
+  }
+}

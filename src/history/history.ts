@@ -1,0 +1,463 @@
+import { checkArguments, LIST, OBJECT, optional, TEXT } from '../base/arguments.ts';
+import { assert } from '../base/assert.ts';
+import type { Clock } from '../base/clock.ts';
+import type { Unsubscribe } from '../base/subscription.ts';
+import type { IPCache } from '../ipcache/ipcache.ts';
+import type { HeldClaim } from '../ipcache/row-reader.ts';
+import { addressBits, type Family, maskWords } from '../net/address-words.ts';
+import { copyRegister, formatKey, type PrefixRegister, parsePrefix, prefixRegister } from '../net/prefix.ts';
+import { ChangeLog, type ChangeLogCounts, type DoubtfulSpan } from './change-log.ts';
+import { keysOf, PrefixTimeline, type TimelineChange } from './prefix-timeline.ts';
+import { KIND, keyHash, type Segment } from './segment.ts';
+import type {
+  ChangeCause,
+  DocumentRecord,
+  Held,
+  HistoryRecord,
+  MarkKind,
+  MarkRecord,
+  Moment,
+  PastClaim,
+  PrefixRecord,
+  Uncertainty,
+  When,
+} from './types.ts';
+
+/** Default of `memory`: 16 MiB. */
+export const DEFAULT_MEMORY: number = 16 << 20;
+
+/** Minimum of `memory`: eight segments of 16 KiB with their indexes. */
+const MIN_MEMORY: number = 256 << 10;
+
+/** Options of {@link History}. */
+export interface HistoryOptions {
+  readonly ipcache: IPCache;
+  readonly clock: Clock;
+  /** Maximum memory of records and indexes in bytes; default 16 MiB, minimum 256 KiB. */
+  readonly memory?: number | undefined;
+}
+
+/** Status of a {@link History}. */
+export interface HistoryStatus extends ChangeLogCounts {
+  readonly held: number;
+  /** Wall time from which on states are held, in milliseconds; undefined before the start. */
+  readonly heldFrom: number | undefined;
+}
+
+/** A range of the history, newest first. */
+export interface HistoryRange {
+  /** Wall time in milliseconds; default: everything that is held. */
+  readonly from?: number | undefined;
+  readonly to?: number | undefined;
+  /** Only records with lower sequence numbers: the last one that was read, to continue. */
+  readonly before?: number | undefined;
+  /** Maximum number of records. */
+  readonly limit?: number | undefined;
+}
+
+/** The state of one key at a moment: the time of the life, or a sequence number. */
+interface Cut {
+  readonly ms: number;
+  /** Records from this sequence number on are later; undefined: records after `ms` are. */
+  readonly endSequence: number | undefined;
+}
+
+/**
+ * What was where, when, and who claimed it. Records every change of a claim of an `IPCache` from {@link History.start} on, and
+ * answers for any earlier moment that is held: it takes the claims of now and puts back, newest first, what each later change
+ * replaced. The rules of SEMANTICS 2 then select the effective one.
+ *
+ * A record costs about 1 µs and 20 bytes. The oldest records are dropped when the memory is full. Nothing here does I/O.
+ */
+export class History {
+  readonly #options: HistoryOptions;
+  #log: ChangeLog | undefined;
+  #observing: Unsubscribe | undefined;
+
+  constructor(options: HistoryOptions) {
+    const { memory = DEFAULT_MEMORY } = options;
+    assert(memory >= MIN_MEMORY, `memory must be at least ${MIN_MEMORY} bytes`);
+    this.#options = { ...options, memory };
+  }
+
+  /** Starts to record. States from now on are held. Call it when the first lists are complete, because they are not changes. */
+  start(): void {
+    assert(this.#log === undefined, 'start must be called once');
+    const { ipcache, clock, memory = DEFAULT_MEMORY } = this.#options;
+    const log = new ChangeLog(clock, memory);
+    this.#log = log;
+    log.addMark('start', '');
+    this.#observing = ipcache.observeClaims((key, writer, before, after, effect) => {
+      log.addClaim(key, { writer, before, after, effect });
+    });
+  }
+
+  /** Ends the recording. Later answers are for moments before now. */
+  stop(): void {
+    this.#observing?.();
+    this.#observing = undefined;
+  }
+
+  /** Sets the store and revision of the next changes, until the next call; undefined if they have none. */
+  setCause(cause: ChangeCause | undefined): void {
+    this.#log?.setCause(cause);
+  }
+
+  /** Records an event that is not the change of one entry. */
+  mark(mark: MarkKind, subject: string, detail = ''): void {
+    this.#log?.addMark(mark, subject, detail);
+  }
+
+  /** Begins an interval of which answers are not certain; end it with {@link History.endDoubt}. */
+  beginDoubt(reason: Uncertainty, subject: string): DoubtfulSpan | undefined {
+    return this.#log?.beginSpan(reason, subject);
+  }
+
+  endDoubt(span: DoubtfulSpan): void {
+    this.#log?.endSpan(span);
+  }
+
+  /** Compares the wall time with the monotonic time, and records a mark if the clock was set. Call it every second. */
+  checkClock(): void {
+    const set = this.#log?.life.checkWall() ?? 0;
+    if (set !== 0) this.mark('clock-set', '', String(Math.round(set)));
+  }
+
+  /** The interval for which changes are held. */
+  get held(): Held {
+    const log = this.#log;
+    const now = this.#options.clock.wallTime();
+    return log === undefined ? { from: now, to: now } : { from: log.life.clock.wallOf(log.floorMs), to: now };
+  }
+
+  status(): HistoryStatus {
+    const counts = this.#log?.counts() ?? {
+      records: { prefix: 0, service: 0, node: 0, mark: 0, batch: 0 },
+      lost: { rate: 0 },
+      bytes: 0,
+      held: 0,
+    };
+    return { ...counts, heldFrom: this.#log === undefined ? undefined : this.held.from };
+  }
+
+  /** Returns the wall time of the record with a sequence number; undefined if it is not held. */
+  timeOf(sequence: number): number | undefined {
+    const { cut } = this.#cutOf({ sequence });
+    return cut && this.#wallOf(cut.ms);
+  }
+
+  /**
+   * Returns all claims on the prefix of `key` at a moment, like `IPCache.explain`: changes at that millisecond are included. Returns
+   * undefined if `key` is invalid. If the moment is not held, there are no claims and the reason is `before-held`.
+   */
+  at(key: string, when: When): Moment | undefined {
+    const register = prefixRegister();
+    return parsePrefix(key, register) ? this.#moment(register, this.#cutOf(when)) : undefined;
+  }
+
+  /** Returns the claims on the longest prefix that contained `ip` at a moment; undefined if `ip` is invalid or no prefix did. */
+  lookup(ip: string, when: When): Moment | undefined {
+    const register = prefixRegister();
+    if (!parsePrefix(ip, register) || register.form !== 'endpoint') return undefined;
+    const { cut, reason } = this.#cutOf(when);
+    if (cut === undefined) return this.#moment(register, { cut, reason });
+    const found = this.#longestMatch(register, cut);
+    return found && this.#moment(found, { cut, reason });
+  }
+
+  /**
+   * Looks up many addresses, each at its own wall time in milliseconds, like `IPCache.lookupMany`: the identity of each is written
+   * to the same index of `identities`, 0 if it is unknown. If `certain` is passed, it gets 1 for each certain answer, else 0.
+   * Returns the number of addresses that were found. An address without later changes costs little more than a lookup of now.
+   */
+  lookupMany(
+    addresses: readonly string[],
+    times: ArrayLike<number>,
+    identities: Uint32Array,
+    certain?: Uint8Array,
+  ): number {
+    const count = addresses.length;
+    const hasRoom =
+      times.length >= count && identities.length >= count && (certain?.length ?? count) >= count;
+    assert(hasRoom, 'lookupMany: times and identities must have an element for each address');
+    const { ipcache } = this.#options;
+    const lengths = this.#lengths();
+    const register = prefixRegister();
+    let found = 0;
+    for (let i = 0; i < count; i++) {
+      const ip = addresses[i] as string; // below count
+      identities[i] = 0;
+      const { cut, reason } = this.#cutOf(times[i] ?? Number.NaN);
+      if (certain !== undefined) certain[i] = reason === undefined ? 1 : 0;
+      if (cut === undefined || !parsePrefix(ip, register) || register.form !== 'endpoint') continue;
+      let identity = ipcache.lookupIdentity(ip);
+      if (this.#changedSince(register, cut, lengths)) {
+        const match = this.#longestMatch(register, cut, lengths);
+        identity = match && this.#visibleAt(match, cut)?.identity;
+      }
+      if (identity === undefined) continue;
+      identities[i] = identity;
+      found++;
+    }
+    return found;
+  }
+
+  /**
+   * Yields the changes of the prefix of `key`, newest first, each with the visible claim before and after it. Yields nothing if
+   * `key` is invalid.
+   */
+  *of(key: string, range: HistoryRange = {}): Generator<PrefixRecord, void, void> {
+    const register = prefixRegister();
+    const log = this.#log;
+    if (log === undefined || !parsePrefix(key, register)) return;
+    const isInRange = inRange(range);
+    let rest = range.limit ?? Number.POSITIVE_INFINITY;
+    for (const { change, visibleBefore, visibleAfter } of this.#timeline(register).effectiveChanges()) {
+      if (rest <= 0) return;
+      const record = this.#prefixRecord(change, { before: visibleBefore, after: visibleAfter });
+      if (!isInRange(record)) continue;
+      rest--;
+      yield record;
+    }
+  }
+
+  /** Yields all records of a range, newest first, without the visible claims of prefixes. */
+  *records(range: HistoryRange = {}): Generator<HistoryRecord, void, void> {
+    const isInRange = inRange(range);
+    let rest = range.limit ?? Number.POSITIVE_INFINITY;
+    for (const segment of this.#segments().toReversed()) {
+      if (range.before !== undefined && segment.firstSequence >= range.before) continue;
+      const heads = [...segment.heads()];
+      let sequence = segment.firstSequence + heads.length;
+      for (const { position, kind, ms } of heads.reverse()) {
+        sequence--;
+        if (kind === KIND.batch) continue;
+        const at = this.#wallOf(ms);
+        if (!isInRange({ sequence, at })) continue;
+        if (rest-- <= 0) return;
+        yield this.#recordAt(segment, position, sequence, at);
+      }
+    }
+  }
+
+  #segments(): readonly Segment[] {
+    return this.#log?.segments ?? [];
+  }
+
+  #wallOf(ms: number): number {
+    return this.#log?.life.clock.wallOf(ms) ?? 0;
+  }
+
+  /** Returns the place of a moment between the records, and why answers for it are not certain. */
+  #cutOf(when: When): { readonly cut: Cut | undefined; readonly reason: Uncertainty | undefined } {
+    const log = this.#log;
+    if (log === undefined) return { cut: undefined, reason: 'before-held' };
+    const now = log.life.now();
+    if (typeof when === 'object') return this.#cutOfSequence(log, when.sequence);
+    const times = log.life.clock.timesOf(when);
+    const ms = times.at(-1);
+    if (ms === undefined) {
+      // The clock was set forward over this time: the state is that of the moment at which it was set.
+      const piece = log.life.clock.pieces.find((one) => one.ms + one.offset > when);
+      return { cut: { ms: (piece?.ms ?? now) - 1, endSequence: undefined }, reason: 'clock' };
+    }
+    if (ms < log.floorMs || !Number.isFinite(ms)) return { cut: undefined, reason: 'before-held' };
+    const cut = { ms, endSequence: undefined };
+    if (times.length > 1 || ms > now + 1) return { cut, reason: 'clock' };
+    return { cut, reason: this.#doubtAt(log, ms) };
+  }
+
+  #cutOfSequence(
+    log: ChangeLog,
+    sequence: number,
+  ): { readonly cut: Cut | undefined; readonly reason: Uncertainty | undefined } {
+    const first = log.segments[0]?.firstSequence ?? 0;
+    const isHeld = sequence >= first - 1 && sequence < log.nextSequence;
+    if (!isHeld) return { cut: undefined, reason: 'before-held' };
+    const segment = log.segments.find((one) => sequence < one.endSequence) as Segment; // the sequence is held
+    const ms = sequence < first ? log.floorMs : segment.msAt(segment.positionOf(sequence));
+    return { cut: { ms, endSequence: sequence + 1 }, reason: this.#doubtAt(log, ms) };
+  }
+
+  #doubtAt(log: ChangeLog, ms: number): Uncertainty | undefined {
+    // A lost change is missing when the state is computed backwards from now.
+    const span = log.spans.find(({ reason, fromMs, toMs = Number.POSITIVE_INFINITY }) =>
+      reason === 'lost' ? ms < toMs : ms >= fromMs && ms < toMs,
+    );
+    return span?.reason;
+  }
+
+  #timeline(key: Readonly<PrefixRegister>): PrefixTimeline {
+    return new PrefixTimeline(key, (text) => this.#options.ipcache.claimsOf(text), this.#segments());
+  }
+
+  #isLater({ ms, endSequence }: Cut): (change: TimelineChange) => boolean {
+    if (endSequence === undefined) return (change) => change.ms > ms;
+    return ({ segment, position }) =>
+      segment.firstSequence >= endSequence ||
+      (segment.endSequence > endSequence && position >= segment.positionOf(endSequence));
+  }
+
+  #moment(
+    key: Readonly<PrefixRegister>,
+    { cut, reason }: { readonly cut: Cut | undefined; readonly reason: Uncertainty | undefined },
+  ): Moment {
+    const { held } = this;
+    const prefix = formatKey({ ...copyRegister(key), form: 'cidr' });
+    if (cut === undefined) {
+      const none = { claims: [], effective: undefined, decidedBy: undefined };
+      const times = { effectiveSince: undefined, effectiveUntil: undefined };
+      return { at: held.from, prefix, ...none, ...times, certain: false, reason, held };
+    }
+    const past = this.#timeline(key).before(this.#isLater(cut));
+    const wall = (ms: number | undefined): number | undefined =>
+      ms === undefined ? undefined : this.#wallOf(ms);
+    const claims = past.claims.map(
+      (claim): PastClaim => ({ ...claim, since: wall(claim.since), until: wall(claim.until) }),
+    );
+    return {
+      at: this.#wallOf(cut.ms),
+      prefix,
+      claims,
+      effective: claims[0],
+      decidedBy: past.decidedBy,
+      effectiveSince: wall(past.effectiveSince),
+      effectiveUntil: wall(past.effectiveUntil),
+      certain: reason === undefined,
+      reason,
+      held,
+    };
+  }
+
+  /** Returns the longest prefix of an address that had a claim. */
+  #longestMatch(
+    address: Readonly<PrefixRegister>,
+    cut: Cut,
+    lengths: Lengths = this.#lengths(),
+  ): PrefixRegister | undefined {
+    for (const key of covering(address, lengths)) {
+      if (this.#visibleAt(key, cut) !== undefined) return key;
+    }
+    return undefined;
+  }
+
+  #visibleAt(key: Readonly<PrefixRegister>, cut: Cut): HeldClaim | undefined {
+    return this.#timeline(key).before(this.#isLater(cut)).claims[0];
+  }
+
+  /** Returns true if a prefix that contains an address has a record after a moment. */
+  #changedSince(address: Readonly<PrefixRegister>, { ms }: Cut, lengths: Lengths): boolean {
+    const segments = this.#segments();
+    const later = segments.filter((segment) => segment.lastMs > ms);
+    if (later.length === 0) return false;
+    for (const prefix of covering(address, lengths)) {
+      for (const key of keysOf(prefix)) {
+        const hash = keyHash(key);
+        for (const segment of later) {
+          const at = segment.ofPrefix(segment.newest(hash), key);
+          if (at >= 0 && segment.msAt(at) > ms) return true;
+        }
+      }
+    }
+    return false;
+  }
+
+  /** Returns the lengths of the current and the recorded prefixes, longest first. */
+  #lengths(): Lengths {
+    const { ipv4, ipv6 } = this.#options.ipcache.status();
+    const ofFamily = (
+      family: Family,
+      counts: { readonly cidrs: Readonly<Record<string, number>> },
+    ): number[] => {
+      const bits = addressBits(family);
+      const all = Array.from({ length: bits + 1 }, (_, index) => bits - index);
+      return all.filter(
+        (length) =>
+          length === bits ||
+          counts.cidrs[length] !== undefined ||
+          this.#segments().some((segment) => segment.hasLength(family, length)),
+      );
+    };
+    return { 4: ofFamily(4, ipv4), 6: ofFamily(6, ipv6) };
+  }
+
+  #recordAt(segment: Segment, position: number, sequence: number, at: number): HistoryRecord {
+    const [head] = segment.heads(position);
+    const kind = head?.kind ?? KIND.mark;
+    if (kind === KIND.prefix) {
+      const key = prefixRegister();
+      const { writer, before, after } = segment.claimAt(position, key);
+      const cause = causeOf(segment, position);
+      const claims = { key: formatKey(key), writer, before, after, effective: undefined };
+      return { kind: 'prefix', sequence, at, ...claims, cause };
+    }
+    return this.#textRecord(segment, position, { sequence, at, kind });
+  }
+
+  #textRecord(
+    segment: Segment,
+    position: number,
+    { sequence, at, kind }: { readonly sequence: number; readonly at: number; readonly kind: number },
+  ): DocumentRecord | MarkRecord {
+    const { key, writer, before, after } = segment.textAt(position);
+    if (kind === KIND.mark)
+      return { kind: 'mark', sequence, at, mark: key as MarkKind, subject: writer, detail: after ?? '' };
+    const values = { before: before && JSON.parse(before), after: after && JSON.parse(after) };
+    const name = kind === KIND.service ? 'service' : 'node';
+    return { kind: name, sequence, at, key, writer, ...values, cause: causeOf(segment, position) };
+  }
+
+  #prefixRecord(change: TimelineChange, effective: PrefixRecord['effective']): PrefixRecord {
+    const { key, writer, before, after, segment, position, ms } = change;
+    return {
+      kind: 'prefix',
+      sequence: segment.sequenceOf(position),
+      at: this.#wallOf(ms),
+      ...{ key, writer, before, after, effective },
+      cause: causeOf(segment, position),
+    };
+  }
+}
+
+/** The lengths of prefixes to try, longest first. */
+type Lengths = Readonly<Record<Family, readonly number[]>>;
+
+/** Yields the prefixes that contain an address, longest first. The register is reused. */
+function* covering(
+  address: Readonly<PrefixRegister>,
+  lengths: Lengths,
+): Generator<PrefixRegister, void, void> {
+  for (const length of lengths[address.family]) {
+    const key = copyRegister(address);
+    maskWords(key, length);
+    key.length = length;
+    key.form = 'cidr';
+    yield key;
+  }
+}
+
+function inRange({
+  from,
+  to,
+  before,
+}: HistoryRange): (record: { readonly sequence: number; readonly at: number }) => boolean {
+  return ({ sequence, at }) =>
+    (from === undefined || at >= from) &&
+    (to === undefined || at <= to) &&
+    (before === undefined || sequence < before);
+}
+
+function causeOf(segment: Segment, position: number): ChangeCause | undefined {
+  const batch = segment.batchOf(position);
+  if (batch < 0) return undefined;
+  const { key: store, after: revision = '' } = segment.textAt(batch);
+  return store === '' ? undefined : { store, revision };
+}
+
+checkArguments(History, {
+  at: { key: TEXT },
+  lookup: { ip: TEXT },
+  lookupMany: { addresses: LIST, times: OBJECT, identities: OBJECT },
+  of: { key: TEXT, range: optional(OBJECT) },
+  records: { range: optional(OBJECT) },
+});

@@ -1,0 +1,544 @@
+import type { HeldClaim } from '../ipcache/row-reader.ts';
+import type { ClaimWriter } from '../ipcache/types.ts';
+import { addressBits } from '../net/address-words.ts';
+import { copyRegister, type PrefixRegister, prefixRegister, sameKey } from '../net/prefix.ts';
+import { ByteBuffer, DamagedError } from './byte-buffer.ts';
+import { parseWriter, readClaim, skipClaim, writeClaim, writerText } from './claim-codec.ts';
+import { Names } from './names.ts';
+
+/** Kinds of records in a segment. */
+export const KIND = { prefix: 0, service: 1, node: 2, mark: 3, batch: 4 } as const;
+
+/** One of {@link KIND}. */
+export type Kind = (typeof KIND)[keyof typeof KIND];
+
+const LAST_KIND: number = KIND.batch;
+
+// Flags of the record of a prefix.
+const IS_CIDR = 1;
+const IS_IPV6 = 2;
+const HAS_BEFORE = 4;
+/** `before` is the `after` of the last earlier record of the same key and writer in this segment. */
+const LINKED_BEFORE = 8;
+const HAS_AFTER = 16;
+const EFFECT_SHIFT = 5; // two bits
+const ALL_FLAGS = 127;
+
+/** Records between two entries of the sparse index of positions. */
+const INDEX_EVERY = 64;
+
+/** Maximum number of records that a writer reads to link one. */
+const MAX_LINK_STEPS = 12;
+
+/** Mean bytes of a record; there is one bucket for each two of them. */
+const BYTES_PER_BUCKET = 64;
+
+const FIRST_BYTES = 65_536;
+
+/** The length of a long record follows as 32 bits. */
+const LONG = 255;
+const LONG_HEAD = 5;
+
+/** Maximum bytes of the parts of a record, and of a claim in it, without their texts. */
+const FIXED_BYTES = 52;
+const CLAIM_BYTES = 22;
+
+const LENGTHS = 129;
+
+/** A change of one claim on a prefix, as it is recorded. */
+export interface ClaimChange {
+  readonly writer: ClaimWriter;
+  readonly before: HeldClaim | undefined;
+  readonly after: HeldClaim | undefined;
+  /** Sum of `EFFECT` of the IPCache. */
+  readonly effect: number;
+}
+
+/** A change of a part of a service or of a claim on a node, or a mark: texts only. */
+export interface TextChange {
+  /** The source of the change: a cluster, a source of nodes. */
+  readonly writer: string;
+  readonly before: string | undefined;
+  readonly after: string | undefined;
+}
+
+/** A record whose head was read. */
+export interface RecordHead {
+  readonly position: number;
+  readonly kind: Kind;
+  /** Milliseconds since the life began. */
+  readonly ms: number;
+}
+
+const GOLDEN = 0x9e37_79b1;
+
+function mixed(hash: number, word: number): number {
+  const h = Math.imul(hash ^ word, GOLDEN);
+  return h ^ (h >>> 15);
+}
+
+/** Returns the hash of a prefix key. */
+export function keyHash(key: Readonly<PrefixRegister>): number {
+  const word = (key.family === 6 ? 512 : 0) + (key.form === 'cidr' ? 256 : 0) + key.length;
+  const hash = mixed(mixed(0, word), key.w0);
+  return key.family === 4 ? hash : mixed(mixed(mixed(hash, key.w1), key.w2), key.w3);
+}
+
+/** Returns the hash of the key of a service or a node. */
+export function textHash(kind: Kind, key: string): number {
+  let hash = mixed(0x5bd1, kind);
+  for (let i = 0; i < key.length; i++) hash = mixed(hash, key.charCodeAt(i));
+  return hash;
+}
+
+/**
+ * Consecutive records of one life, appended to one buffer and readable by key:
+ *
+ *     record: length of the rest (8; 255 and 32 bits if it may be long) │ kind(8) │ ms since the segment began │ distance to the previous record of the bucket │ body
+ *
+ *     heads[hash of key] ─► last record of the bucket ─► previous one ─► …
+ *
+ * Integers are groups of 7 bits. Each segment begins with its own names, so that any segment can be dropped. The buffer of a segment
+ * is also its form on disk: an index is rebuilt from it in one pass.
+ */
+export class Segment {
+  /** Sequence number of the first record. */
+  readonly firstSequence: number;
+  /** Milliseconds of the life at which the segment began: state after that time can be computed from it and later segments. */
+  readonly startMs: number;
+  readonly #bytes: ByteBuffer;
+  readonly #names: Names;
+  readonly #heads: Int32Array;
+  readonly #bucketMask: number;
+  readonly #scratch: PrefixRegister = prefixRegister();
+  /** Positions of every 64th record. */
+  readonly #positions: number[] = [];
+  /** Positions of batch heads, ascending. */
+  readonly #batches: number[] = [];
+  /** Lengths of the recorded prefixes by family: 1 if there is one. */
+  readonly #lengths4 = new Uint8Array(LENGTHS);
+  readonly #lengths6 = new Uint8Array(LENGTHS);
+  #lastWriter: ClaimWriter = { source: 'unspec', owner: '' };
+  #lastWriterText = 'unspec';
+  /** Kind and time of the record that was entered last. */
+  #kind: Kind = KIND.prefix;
+  #ms = 0;
+  #count = 0;
+  #lastMs: number;
+  /** Records before this position are not linked, because changes were lost after them. */
+  #linkFloor = 0;
+
+  constructor(options: {
+    readonly firstSequence: number;
+    readonly startMs: number;
+    /** Size in bytes at which the segment is full. */
+    readonly maxBytes: number;
+    /** The records of a segment that was stored. They are indexed by {@link Segment.index}. */
+    readonly stored?: Uint8Array | undefined;
+  }) {
+    const { firstSequence, startMs, maxBytes, stored } = options;
+    this.firstSequence = firstSequence;
+    this.startMs = startMs;
+    this.#lastMs = startMs;
+    this.#bytes =
+      stored === undefined
+        ? new ByteBuffer(new Uint8Array(Math.min(maxBytes, FIRST_BYTES)), 0, maxBytes)
+        : new ByteBuffer(stored, stored.length);
+    this.#names = new Names(this.#bytes);
+    const buckets = 2 ** Math.ceil(Math.log2(Math.max(64, maxBytes / BYTES_PER_BUCKET)));
+    this.#heads = new Int32Array(buckets).fill(-1);
+    this.#bucketMask = buckets - 1;
+  }
+
+  /** Number of records. */
+  get count(): number {
+    return this.#count;
+  }
+
+  /** Sequence number of the next record. */
+  get endSequence(): number {
+    return this.firstSequence + this.#count;
+  }
+
+  get lastMs(): number {
+    return this.#lastMs;
+  }
+
+  /** Bytes of the records. */
+  get bytes(): number {
+    return this.#bytes.length;
+  }
+
+  /** Memory in bytes with indexes. */
+  get memory(): number {
+    const positions = 8 * (this.#positions.length + this.#batches.length);
+    return this.#bytes.capacity + this.#heads.byteLength + this.#names.memory + positions;
+  }
+
+  /** Returns the records from a position on, as they are stored. */
+  stored(from: number): Uint8Array {
+    return this.#bytes.since(from);
+  }
+
+  /** Prevents links to records before now, because changes after them were not recorded. */
+  unlink(): void {
+    this.#linkFloor = this.#bytes.length;
+  }
+
+  /** Frees the memory that only the writer needs. */
+  seal(): void {
+    this.#names.seal();
+  }
+
+  /** Appends the change of a claim. */
+  addClaim(ms: number, key: Readonly<PrefixRegister>, change: ClaimChange): void {
+    const { before, after, effect } = change;
+    const bytes = this.#bytes;
+    const bucket = keyHash(key) & this.#bucketMask;
+    const writer = this.#writerText(change.writer);
+    const isLinked = before !== undefined && this.#isLinked(this.#heads[bucket] ?? -1, key, writer);
+    const stored = isLinked ? undefined : before;
+    const start = this.#begin(KIND.prefix, ms, bucket, isLongRecord(writer, stored, after));
+    bytes.byte(
+      (key.form === 'cidr' ? IS_CIDR : 0) |
+        (key.family === 6 ? IS_IPV6 : 0) |
+        (isLinked ? LINKED_BEFORE : 0) |
+        (stored === undefined ? 0 : HAS_BEFORE) |
+        (after === undefined ? 0 : HAS_AFTER) |
+        (effect << EFFECT_SHIFT),
+    );
+    if (key.form === 'cidr') bytes.byte(key.length);
+    bytes.word(key.w0);
+    if (key.family === 6) {
+      bytes.word(key.w1);
+      bytes.word(key.w2);
+      bytes.word(key.w3);
+    }
+    (key.family === 4 ? this.#lengths4 : this.#lengths6)[key.length] = 1;
+    this.#names.write(writer);
+    if (stored !== undefined) writeClaim(bytes, this.#names, stored);
+    if (after !== undefined) writeClaim(bytes, this.#names, after);
+    this.#end(start);
+  }
+
+  /** Appends a change of a service or node, a mark, or a batch head; `key` is the subject. */
+  addText(ms: number, kind: Exclude<Kind, 0>, key: string, { writer, before, after }: TextChange): void {
+    const isKeyed = kind === KIND.service || kind === KIND.node;
+    const bucket = isKeyed ? textHash(kind, key) & this.#bucketMask : -1;
+    if (kind === KIND.batch) this.#batches.push(this.#bytes.length);
+    const start = this.#begin(kind, ms, bucket, true);
+    this.#bytes.byte((before === undefined ? 0 : HAS_BEFORE) | (after === undefined ? 0 : HAS_AFTER));
+    this.#names.write(key);
+    this.#names.write(writer);
+    if (before !== undefined) this.#bytes.text(before);
+    if (after !== undefined) this.#bytes.text(after);
+    this.#end(start);
+  }
+
+  /** Returns true if the segment has a record of a prefix of this length. */
+  hasLength(family: 4 | 6, length: number): boolean {
+    return (family === 4 ? this.#lengths4 : this.#lengths6)[length] === 1;
+  }
+
+  /** Returns the position of the newest record in the bucket of a hash, or -1. */
+  newest(hash: number): number {
+    return this.#heads[hash & this.#bucketMask] ?? -1;
+  }
+
+  /** Returns the position of the newest record of a prefix at or before `position`, or -1. */
+  ofPrefix(position: number, key: Readonly<PrefixRegister>): number {
+    let at = position;
+    while (at >= 0) {
+      const previous = this.#enter(at);
+      if (this.#kind === KIND.prefix && this.#readsKey(key)) return at;
+      at = previous;
+    }
+    return -1;
+  }
+
+  /** Returns the position of the newest record of a service or node at or before `position`, or -1. */
+  ofText(position: number, kind: Kind, key: string): number {
+    let at = position;
+    while (at >= 0) {
+      const previous = this.#enter(at);
+      if (this.#kind === kind) {
+        this.#bytes.readByte();
+        if (this.#names.read() === key) return at;
+      }
+      at = previous;
+    }
+    return -1;
+  }
+
+  /** Returns the position of the previous record in the bucket of a record, or -1. */
+  previous(position: number): number {
+    return this.#enter(position);
+  }
+
+  /** Returns the time of a record in milliseconds of the life. */
+  msAt(position: number): number {
+    this.#enter(position);
+    return this.#ms;
+  }
+
+  /** Reads the change of a prefix. Its key is read into `key` if that is passed. */
+  claimAt(position: number, key: PrefixRegister = this.#scratch): ClaimChange {
+    const previous = this.#enter(position);
+    const flags = this.#readKey(key);
+    const name = this.#names.read();
+    const writer = parseWriter(name);
+    const stored = flags & HAS_BEFORE ? readClaim(this.#bytes, this.#names, writer) : undefined;
+    const after = flags & HAS_AFTER ? readClaim(this.#bytes, this.#names, writer) : undefined;
+    const before = flags & LINKED_BEFORE ? this.#linkedAfter(previous, key, writer, name) : stored;
+    return { writer, before, after, effect: flags >>> EFFECT_SHIFT };
+  }
+
+  /** Reads the key and the texts of another record. */
+  textAt(position: number): TextChange & { readonly key: string } {
+    this.#enter(position);
+    const flags = this.#bytes.readByte();
+    const key = this.#names.read();
+    const writer = this.#names.read();
+    const before = flags & HAS_BEFORE ? this.#bytes.readText() : undefined;
+    const after = flags & HAS_AFTER ? this.#bytes.readText() : undefined;
+    return { key, writer, before, after };
+  }
+
+  /** Returns the position of the batch head of a record, or -1. */
+  batchOf(position: number): number {
+    let low = -1;
+    let high = this.#batches.length - 1;
+    while (low < high) {
+      const middle = (low + high + 1) >> 1;
+      if ((this.#batches[middle] ?? 0) <= position) low = middle;
+      else high = middle - 1;
+    }
+    return low < 0 ? -1 : (this.#batches[low] ?? -1);
+  }
+
+  /** Returns the sequence number of a record. Reads at most 64 lengths. */
+  sequenceOf(position: number): number {
+    let low = 0;
+    let high = this.#positions.length - 1;
+    while (low < high) {
+      const middle = (low + high + 1) >>> 1;
+      if ((this.#positions[middle] ?? 0) <= position) low = middle;
+      else high = middle - 1;
+    }
+    let sequence = this.firstSequence + low * INDEX_EVERY;
+    for (let at = this.#positions[low] ?? 0; at < position; sequence++) at = this.#after(at);
+    return sequence;
+  }
+
+  /** Returns the position of a sequence number, or the end of the records. */
+  positionOf(sequence: number): number {
+    const index = Math.max(0, sequence - this.firstSequence);
+    if (index >= this.#count) return this.#bytes.length;
+    let at = this.#positions[Math.floor(index / INDEX_EVERY)] ?? 0;
+    for (let skip = index % INDEX_EVERY; skip > 0; skip--) at = this.#after(at);
+    return at;
+  }
+
+  /** Yields the heads of the records from a position on, oldest first. */
+  *heads(from = 0): Generator<RecordHead, void, void> {
+    const end = this.#bytes.length;
+    for (let at = from; at < end; ) {
+      this.#enter(at);
+      const head = { position: at, kind: this.#kind, ms: this.#ms };
+      const next = this.#after(at);
+      yield head;
+      at = next;
+    }
+  }
+
+  /**
+   * Builds the index of stored records, in steps of about a thousand. Throws {@link DamagedError} at an invalid record; the records
+   * before it stay readable.
+   */
+  *index(): Generator<void, void, void> {
+    const end = this.#bytes.length;
+    let at = 0;
+    try {
+      while (at < end) {
+        this.#bytes.at = at;
+        const next = this.#after(at);
+        if (next > end) throw new DamagedError('a record exceeds the segment');
+        this.#indexRecord(at, next);
+        at = next;
+        if (this.#count % 1024 === 0) yield;
+      }
+    } finally {
+      this.#bytes.truncate(at);
+      this.#names.seal();
+    }
+  }
+
+  /** Reads the head of a record into the fields. Returns the position of the previous record of the bucket, or -1. */
+  #enter(position: number): number {
+    const bytes = this.#bytes;
+    bytes.at = position;
+    this.#readLength();
+    const kind = bytes.readByte();
+    if (kind > LAST_KIND) throw new DamagedError(`unknown kind of record ${kind}`);
+    this.#kind = kind as Kind; // checked
+    this.#ms = this.startMs + bytes.readNumber();
+    const back = bytes.readNumber();
+    if (back > position) throw new DamagedError('a record links before the segment');
+    return back === 0 ? -1 : position - back;
+  }
+
+  /** Returns the position after a record. */
+  #after(position: number): number {
+    this.#bytes.at = position;
+    const length = this.#readLength();
+    return this.#bytes.at + length;
+  }
+
+  #readLength(): number {
+    const length = this.#bytes.readByte();
+    return length === LONG ? this.#bytes.readWord() >>> 0 : length;
+  }
+
+  #begin(kind: Kind, ms: number, bucket: number, isLong: boolean): number {
+    const bytes = this.#bytes;
+    const start = bytes.length;
+    if (this.#count % INDEX_EVERY === 0) this.#positions.push(start);
+    this.#count++;
+    this.#lastMs = ms;
+    bytes.byte(isLong ? LONG : 0);
+    if (isLong) bytes.word(0);
+    bytes.byte(kind);
+    bytes.number(Math.max(0, ms - this.startMs));
+    const head = bucket < 0 ? -1 : (this.#heads[bucket] ?? -1);
+    bytes.number(head < 0 ? 0 : start - head);
+    if (bucket >= 0) this.#heads[bucket] = start;
+    return start;
+  }
+
+  /** Returns the text of a writer. Changes arrive in runs of one writer. */
+  #writerText(writer: ClaimWriter): string {
+    if (writer.source !== this.#lastWriter.source || writer.owner !== this.#lastWriter.owner) {
+      this.#lastWriter = { source: writer.source, owner: writer.owner };
+      this.#lastWriterText = writerText(writer);
+    }
+    return this.#lastWriterText;
+  }
+
+  /** Writes the length of the record that begins at `start`. */
+  #end(start: number): void {
+    const bytes = this.#bytes;
+    if (bytes.byteAt(start) === LONG) bytes.putWord(start + 1, bytes.length - start - LONG_HEAD);
+    else bytes.putByte(start, bytes.length - start - 1);
+  }
+
+  /** Returns true if the bucket has an earlier record of this key and writer, near enough. */
+  #isLinked(head: number, key: Readonly<PrefixRegister>, writer: string): boolean {
+    const number = this.#names.numberOf(writer);
+    if (number === 0) return false;
+    let at = head;
+    for (let steps = MAX_LINK_STEPS; at >= this.#linkFloor && at >= 0 && steps > 0; steps--) {
+      const previous = this.#enter(at);
+      if (this.#kind === KIND.prefix && this.#readsKey(key) && this.#names.readNumber() === number)
+        return true;
+      at = previous;
+    }
+    return false;
+  }
+
+  /** Returns `after` of the newest record of a key and writer from `position` back. */
+  #linkedAfter(
+    position: number,
+    key: Readonly<PrefixRegister>,
+    writer: ClaimWriter,
+    name: string,
+  ): HeldClaim | undefined {
+    const sought = key === this.#scratch ? copyRegister(key) : key;
+    for (let at = position; at >= 0; ) {
+      const previous = this.#enter(at);
+      if (this.#kind === KIND.prefix) {
+        const flags = this.#readKey(this.#scratch);
+        if (sameKey(this.#scratch, sought) && this.#names.read() === name) {
+          if (flags & HAS_BEFORE) skipClaim(this.#bytes, this.#names, false);
+          if ((flags & HAS_AFTER) === 0) break;
+          return readClaim(this.#bytes, this.#names, writer);
+        }
+      }
+      at = previous;
+    }
+    throw new DamagedError('a record links to none');
+  }
+
+  /** Reads the flags and the key of the record at the position of the buffer. Returns true if it is `key`. */
+  #readsKey(key: Readonly<PrefixRegister>): boolean {
+    this.#readKey(this.#scratch);
+    return sameKey(this.#scratch, key);
+  }
+
+  /** Reads flags and key of a prefix; returns the flags. */
+  #readKey(out: PrefixRegister): number {
+    const bytes = this.#bytes;
+    const flags = bytes.readByte();
+    if (flags > ALL_FLAGS) throw new DamagedError(`a record has flags ${flags}`);
+    out.family = flags & IS_IPV6 ? 6 : 4;
+    out.form = flags & IS_CIDR ? 'cidr' : 'endpoint';
+    out.length = flags & IS_CIDR ? bytes.readByte() : addressBits(out.family);
+    if (out.length > addressBits(out.family)) throw new DamagedError(`a prefix has length ${out.length}`);
+    out.w0 = bytes.readWord();
+    out.w1 = flags & IS_IPV6 ? bytes.readWord() : 0;
+    out.w2 = flags & IS_IPV6 ? bytes.readWord() : 0;
+    out.w3 = flags & IS_IPV6 ? bytes.readWord() : 0;
+    return flags;
+  }
+
+  /** Checks a stored record and adds it to the index. `next` is the position after it. */
+  #indexRecord(at: number, next: number): void {
+    this.#enter(at);
+    const [kind, ms] = [this.#kind, this.#ms];
+    if (ms < this.#lastMs) throw new DamagedError('the time of a record decreases');
+    const bucket = this.#skipBody(kind) & this.#bucketMask;
+    if (this.#bytes.at !== next) throw new DamagedError('a record has another length');
+    if (kind === KIND.batch) this.#batches.push(at);
+    else if (kind !== KIND.mark) this.#heads[bucket] = at;
+    if (this.#count % INDEX_EVERY === 0) this.#positions.push(at);
+    this.#count++;
+    this.#lastMs = ms;
+  }
+
+  /** Advances over the body of a record and returns the hash of its key. */
+  #skipBody(kind: Kind): number {
+    if (kind !== KIND.prefix) {
+      const flags = this.#bytes.readByte();
+      const { at } = this.#bytes;
+      this.#names.skip(true);
+      const end = this.#bytes.at;
+      this.#bytes.at = at;
+      const hash = textHash(kind, this.#names.read());
+      this.#bytes.at = end;
+      this.#names.skip(true);
+      if (flags & HAS_BEFORE) this.#bytes.skipText();
+      if (flags & HAS_AFTER) this.#bytes.skipText();
+      return hash;
+    }
+    const key = this.#scratch;
+    const flags = this.#readKey(key);
+    (key.family === 4 ? this.#lengths4 : this.#lengths6)[key.length] = 1;
+    this.#names.skip(true);
+    if (flags & HAS_BEFORE) skipClaim(this.#bytes, this.#names, true);
+    if (flags & HAS_AFTER) skipClaim(this.#bytes, this.#names, true);
+    return keyHash(key);
+  }
+}
+
+/** Returns true if the record of a change may have more bytes than a short one. A character takes at most three bytes. */
+function isLongRecord(writer: string, before: HeldClaim | undefined, after: HeldClaim | undefined): boolean {
+  return FIXED_BYTES + 3 * writer.length + claimBytes(before) + claimBytes(after) >= LONG;
+}
+
+function claimBytes(claim: HeldClaim | undefined): number {
+  if (claim === undefined) return 0;
+  const bytes = CLAIM_BYTES + (claim.hostIP?.length ?? 0);
+  if (claim.k8s === undefined) return bytes;
+  const { namespace, podName, serviceAccount = '', namedPorts } = claim.k8s;
+  if (namedPorts !== undefined && namedPorts.size > 0) return LONG;
+  return bytes + 3 * (namespace.length + podName.length + serviceAccount.length);
+}

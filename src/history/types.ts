@@ -1,0 +1,135 @@
+import type { HeldClaim } from '../ipcache/row-reader.ts';
+import type { ClaimWriter, DecidingRule } from '../ipcache/types.ts';
+
+/** A moment: wall time in milliseconds since the Unix epoch, or directly after the change with a sequence number. */
+export type When = number | { readonly sequence: number };
+
+/** The interval of wall time for which changes are held, in milliseconds since the Unix epoch. */
+export interface Held {
+  readonly from: number;
+  readonly to: number;
+}
+
+/**
+ * Why an answer is not certain. `before-held`: changes of that time are not held any more. `lost`: changes after that time
+ * were not recorded. `cluster-incomplete`: a cluster had not delivered all its entries. `withdrawing`: entries of a cluster were
+ * being removed. `agent-not-running`: no agent ran. `clock`: the clock was set over that time, or the time is in the future.
+ */
+export const UNCERTAINTIES = [
+  'before-held',
+  'cluster-incomplete',
+  'agent-not-running',
+  'withdrawing',
+  'lost',
+  'clock',
+] as const;
+
+/** One of {@link UNCERTAINTIES}. */
+export type Uncertainty = (typeof UNCERTAINTIES)[number];
+
+/** A claim as it was at a moment. Times are wall time in milliseconds. */
+export interface PastClaim extends HeldClaim {
+  /** Canonical key, as in `KeyedEntry`. */
+  readonly key: string;
+  /** True for the strongest claim of its key. */
+  readonly effective: boolean;
+  /** Time of the change that set it; undefined if it was set before the held changes. */
+  readonly since: number | undefined;
+  /** Time of the change that ended it; undefined if it is live. */
+  readonly until: number | undefined;
+}
+
+/** The claims on a prefix at a moment. */
+export interface Moment {
+  /** Wall time of the moment. */
+  readonly at: number;
+  /** Canonical CIDR of the prefix. */
+  readonly prefix: string;
+  /** All claims of that moment, the visible one first. Empty if there were none, or if the moment is not held. */
+  readonly claims: readonly PastClaim[];
+  /** The first of `claims`. */
+  readonly effective: PastClaim | undefined;
+  readonly decidedBy: DecidingRule | undefined;
+  /** Times between which this claim was effective without interruption; undefined if not held, or if it is effective now. */
+  readonly effectiveSince: number | undefined;
+  readonly effectiveUntil: number | undefined;
+  /** True if no other claims existed, as far as the recorder can know. */
+  readonly certain: boolean;
+  /** Present if the answer is not certain. */
+  readonly reason: Uncertainty | undefined;
+  readonly held: Held;
+}
+
+/** The store that a change came from, and its revision. */
+export interface ChangeCause {
+  /** Such as `atlantic` or `k8s`. */
+  readonly store: string;
+  /** Revision of the store; empty if unknown. */
+  readonly revision: string;
+}
+
+/** A change of one claim on a prefix. */
+export interface PrefixRecord {
+  readonly kind: 'prefix';
+  readonly sequence: number;
+  /** Wall time in milliseconds. */
+  readonly at: number;
+  readonly key: string;
+  readonly writer: ClaimWriter;
+  readonly before: HeldClaim | undefined;
+  readonly after: HeldClaim | undefined;
+  /** The visible claim of the prefix before and after the change; undefined if the change is listed without its key. */
+  readonly effective:
+    | { readonly before: HeldClaim | undefined; readonly after: HeldClaim | undefined }
+    | undefined;
+  readonly cause: ChangeCause | undefined;
+}
+
+/** A change of a part of a service, or of a claim on a node. */
+export interface DocumentRecord {
+  readonly kind: 'service' | 'node';
+  readonly sequence: number;
+  readonly at: number;
+  /** `namespace/name` of a service, `cluster/name` of a node. */
+  readonly key: string;
+  /** The cluster or the source that changed it. */
+  readonly writer: string;
+  /** JSON values. */
+  readonly before: unknown;
+  readonly after: unknown;
+  readonly cause: ChangeCause | undefined;
+}
+
+/** Kinds of marks. */
+export const MARKS = [
+  'start',
+  'stop',
+  'joined',
+  'left',
+  'complete',
+  'unreachable',
+  'reachable',
+  'withdrawing',
+  'withdrawn',
+  'setting',
+  'handler-failed',
+  'clock-set',
+  'lost',
+] as const;
+
+/** One of {@link MARKS}. */
+export type MarkKind = (typeof MARKS)[number];
+
+/** An event that is not the change of one entry. */
+export interface MarkRecord {
+  readonly kind: 'mark';
+  readonly sequence: number;
+  readonly at: number;
+  readonly mark: MarkKind;
+  /** The cluster, setting or handler; empty if there is none. */
+  readonly subject: string;
+  readonly detail: string;
+}
+
+/** One item of the history. */
+export type HistoryRecord = PrefixRecord | DocumentRecord | MarkRecord;

@@ -1,0 +1,132 @@
+import { describe, expect, it } from 'vitest';
+import { TestModel } from '../support/model.ts';
+import { testApp } from '../support/test-app.ts';
+
+const CHECKOUT = { identity: 1234, source: 'kvstore', hostIP: '192.168.0.1' } as const;
+const BATCH = { identity: 55, source: 'k8s', hostIP: '192.168.0.9' } as const;
+
+/** An API whose prefix 10.0.0.1 had another identity one and two seconds ago. */
+async function lived(): Promise<{
+  ask: (path: string, body?: unknown) => Promise<{ status: number; body: never }>;
+  begun: number;
+}> {
+  const model = new TestModel();
+  const { app } = testApp(model);
+  const begun = model.clock.wallTime();
+  model.ipcache.upsert('10.0.0.0/8', { identity: 2, source: 'generated' });
+  await model.clock.advance(1000);
+  model.ipcache.upsert('10.0.0.1', BATCH);
+  await model.clock.advance(1000);
+  model.ipcache.upsert('10.0.0.1', CHECKOUT);
+  await model.clock.advance(1000);
+  model.ipcache.delete('10.0.0.1', BATCH);
+  await model.clock.advance(1000);
+  const ask = async (path: string, body?: unknown): Promise<{ status: number; body: never }> => {
+    const init = {
+      method: 'POST',
+      body: JSON.stringify(body),
+      headers: { 'content-type': 'application/json' },
+    };
+    const answer = await app.request(path, body === undefined ? {} : init);
+    return { status: answer.status, body: (await answer.json()) as never };
+  };
+  return { ask, begun };
+}
+
+const iso = (ms: number): string => encodeURIComponent(new Date(ms).toISOString());
+
+describe('at', () => {
+  it('gives the entry and the claims of an earlier moment', async () => {
+    const { ask, begun } = await lived();
+    expect(await ask(`/v1/ipcache/lookup/10.0.0.1?at=${iso(begun + 1500)}`)).toMatchObject({
+      status: 200,
+      body: { identity: 55, source: 'k8s', past: { certain: true } },
+    });
+    expect(await ask(`/v1/ipcache/lookup/10.0.0.1?at=${iso(begun + 500)}`)).toMatchObject({
+      body: { prefix: '10.0.0.0/8', identity: 2 },
+    });
+    expect(await ask(`/v1/ipcache/explain/10.0.0.1?at=${iso(begun + 2500)}`)).toMatchObject({
+      body: {
+        decidedBy: 'source-precedence',
+        claims: [
+          { identity: 1234, effective: true, since: new Date(begun + 2000).toISOString() },
+          { identity: 55, effective: false, until: new Date(begun + 3000).toISOString() },
+        ],
+      },
+    });
+  });
+
+  it('of a CIDR asks for exactly this prefix', async () => {
+    const { ask, begun } = await lived();
+    expect(await ask(`/v1/ipcache/explain/10.0.0.0/8?at=${iso(begun + 10)}`)).toMatchObject({
+      body: { prefix: '10.0.0.0/8', claims: [{ identity: 2 }] },
+    });
+  });
+
+  it('before the held changes is 410 with the held interval, and 400 if it is not a time', async () => {
+    const { ask, begun } = await lived();
+    expect(await ask(`/v1/ipcache/lookup/10.0.0.1?at=${iso(begun - 1)}`)).toMatchObject({
+      status: 410,
+      body: { type: 'urn:dpcache:problem:not-held', held: { from: new Date(begun).toISOString() } },
+    });
+    expect(await ask('/v1/ipcache/lookup/10.0.0.1?at=yesterday')).toMatchObject({
+      status: 400,
+      body: { type: 'urn:dpcache:problem:invalid-time', field: 'at', value: 'yesterday' },
+    });
+  });
+
+  it('of a bulk lookup is the time of each address', async () => {
+    const { ask, begun } = await lived();
+    const at = (ms: number): string => new Date(begun + ms).toISOString();
+    const ips = [
+      { address: '10.0.0.1', at: at(1500) },
+      '10.0.0.1',
+      { address: '10.0.0.1', at: at(500) },
+      { address: 'x', at: at(500) },
+      { address: '10.0.0.1', at: at(-5) },
+      { address: '11.0.0.1', at: at(500) },
+    ];
+    const { body } = await ask('/v1/lookup', { ips });
+    expect(body).toMatchObject({
+      entries: [{ identity: 55 }, { identity: 1234 }, { identity: 2 }, null, null, null],
+      errors: [
+        { index: 3, detail: 'not a valid IP address' },
+        { index: 4, detail: expect.stringContaining('Changes are held from') },
+      ],
+    });
+  });
+});
+
+describe('/v1/history', () => {
+  it('lists the changes of a prefix with the visible identity before and after', async () => {
+    const { ask } = await lived();
+    const { body } = await ask('/v1/history?key=10.0.0.1');
+    expect(body).toMatchObject({
+      more: false,
+      items: [
+        { source: 'k8s', before: { identity: 55 }, effective: { before: 1234, after: 1234 } },
+        { source: 'kvstore', after: { identity: 1234 }, effective: { before: 55, after: 1234 } },
+        { source: 'k8s', after: { identity: 55 }, effective: { before: null, after: 55 } },
+      ],
+    });
+  });
+
+  it('continues after the last record', async () => {
+    const { ask } = await lived();
+    const keys: unknown[] = [];
+    let path = '/v1/history?limit=2';
+    for (;;) {
+      const { items, more } = (await ask(path)).body as { items: { sequence: number }[]; more: boolean };
+      keys.push(...items.map(({ sequence }) => sequence));
+      if (!more) break;
+      path = `/v1/history?limit=2&after=${items.at(-1)?.sequence}`;
+    }
+    expect(keys).toEqual([5, 4, 3, 2, 1]);
+  });
+
+  it('lists a range of time', async () => {
+    const { ask, begun } = await lived();
+    const { body } = await ask(`/v1/history?from=${iso(begun + 900)}&to=${iso(begun + 2100)}`);
+    expect(body).toMatchObject({ items: [{ after: { identity: 1234 } }, { after: { identity: 55 } }] });
+  });
+});
