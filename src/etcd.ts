@@ -19,6 +19,7 @@ export type {
   BackendStatus,
   DeleteOptions as KvstoreDeleteOptions,
   KeyRead,
+  KeyWrite,
   KvstoreBackend,
   KvstoreLock,
   LeaseLostListener,
@@ -30,7 +31,9 @@ export type {
   WatchState,
   WatchStatus,
   WriteOptions,
+  WrittenAll,
 } from './kvstore/session/backend.ts';
+export { MAX_COMPARED_WRITES, MAX_WRITES } from './kvstore/session/backend.ts';
 export type { KvstoreErrorCode } from './kvstore/session/errors.ts';
 export { KvstoreError } from './kvstore/session/errors.ts';
 export type {

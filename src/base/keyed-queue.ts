@@ -22,6 +22,11 @@ export class KeyedQueue<K, V = undefined> {
     return this.#entries.size;
   }
 
+  /** The first key of the queue; undefined if it is empty. */
+  get first(): K | undefined {
+    return this.#first?.key;
+  }
+
   has(key: K): boolean {
     return this.#entries.has(key);
   }

@@ -17,11 +17,8 @@ interface Delay {
   readonly timer: Timer;
 }
 
-/** A key between `get` and `done`. If it was added again, `requeueAt` is the time when it is due. */
-interface Working {
-  requeueAt: number | undefined;
-}
-
+/** The time when a key is due that was not added during the work on it. */
+const NEVER = Number.POSITIVE_INFINITY;
 const BACKOFF: Backoff = { baseMs: 100, capMs: 60_000 };
 
 /**
@@ -39,7 +36,8 @@ export class WorkQueue<K> {
   readonly #options: WorkQueueOptions;
   readonly #due = new KeyedQueue<K>();
   readonly #delayed = new Map<K, Delay>();
-  readonly #working = new Map<K, Working>();
+  /** Keys between `get` and `done`, with the time when they are due again. */
+  readonly #working = new Map<K, number>();
   readonly #failures = new Map<K, number>();
 
   constructor(options: WorkQueueOptions) {
@@ -70,9 +68,8 @@ export class WorkQueue<K> {
 
   /** Makes a key due now. Its delay ends. */
   add(key: K): void {
-    const working = this.#working.get(key);
-    if (working !== undefined) {
-      working.requeueAt = Number.NEGATIVE_INFINITY;
+    if (this.#working.has(key)) {
+      this.#working.set(key, Number.NEGATIVE_INFINITY);
       return;
     }
     this.#undelay(key);
@@ -83,9 +80,9 @@ export class WorkQueue<K> {
   addAfter(key: K, delayMs: number): void {
     const { clock, onDue } = this.#options;
     const at = clock.now() + delayMs;
-    const working = this.#working.get(key);
-    if (working !== undefined) {
-      working.requeueAt = Math.min(working.requeueAt ?? at, at);
+    const dueAt = this.#working.get(key);
+    if (dueAt !== undefined) {
+      this.#working.set(key, Math.min(dueAt, at));
       return;
     }
     const delay = this.#delayed.get(key);
@@ -118,23 +115,27 @@ export class WorkQueue<K> {
     this.#failures.delete(key);
   }
 
+  /** The key that {@link get} would return. */
+  get next(): K | undefined {
+    return this.#due.first;
+  }
+
   /** Returns the key that has been due longest and marks it as worked on until `done`. Returns undefined if no key is due. */
   get(): K | undefined {
     const first = this.#due.shift();
     if (first === undefined) return undefined;
     const [key] = first;
-    this.#working.set(key, { requeueAt: undefined });
+    this.#working.set(key, NEVER);
     return key;
   }
 
   /** Ends the work on a key. If it was added during the work, appends it to the queue again. */
   done(key: K): void {
-    const working = this.#working.get(key);
-    if (working === undefined) return;
+    const dueAt = this.#working.get(key);
+    if (dueAt === undefined) return;
     this.#working.delete(key);
-    const { requeueAt } = working;
-    if (requeueAt === undefined) return;
-    const delayMs = requeueAt - this.#options.clock.now();
+    if (dueAt === NEVER) return;
+    const delayMs = dueAt - this.#options.clock.now();
     if (delayMs > 0) this.addAfter(key, delayMs);
     else this.add(key);
   }
@@ -144,8 +145,7 @@ export class WorkQueue<K> {
     this.#undelay(key);
     this.#due.delete(key);
     this.#failures.delete(key);
-    const working = this.#working.get(key);
-    if (working !== undefined) working.requeueAt = undefined;
+    if (this.#working.has(key)) this.#working.set(key, NEVER);
   }
 
   /** Makes all delayed keys due now. */
@@ -159,10 +159,11 @@ export class WorkQueue<K> {
     this.#delayed.clear();
     this.#due.clear();
     this.#failures.clear();
-    for (const working of this.#working.values()) working.requeueAt = undefined;
+    for (const key of this.#working.keys()) this.#working.set(key, NEVER);
   }
 
   #undelay(key: K): void {
+    if (this.#delayed.size === 0) return;
     this.#delayed.get(key)?.timer.cancel();
     this.#delayed.delete(key);
   }

@@ -2,6 +2,7 @@ import {
   BYTES,
   checkArguments,
   FUNCTION,
+  LIST,
   NUMBER,
   OBJECT,
   objectWith,
@@ -19,21 +20,25 @@ import { Supervisor } from '../base/supervisor.ts';
 import { OPEN_GATE, type TurnGate } from '../base/turn-gate.ts';
 import { bytesOfText } from './codec/bytes.ts';
 import { keyRange, prefixRange } from './codec/key-range.ts';
-import type {
-  BackendStatus,
-  DeleteOptions,
-  KeyRead,
-  KvstoreBackend,
-  KvstoreLock,
-  LeaseLostListener,
-  ListOptions,
-  RetryTurns,
-  Watch,
-  WatchOptions,
-  WriteOptions,
+import {
+  type BackendStatus,
+  type DeleteOptions,
+  type KeyRead,
+  type KeyWrite,
+  type KvstoreBackend,
+  type KvstoreLock,
+  type LeaseLostListener,
+  type ListOptions,
+  MAX_COMPARED_WRITES,
+  MAX_WRITES,
+  type RetryTurns,
+  type Watch,
+  type WatchOptions,
+  type WriteOptions,
+  type WrittenAll,
 } from './session/backend.ts';
 import { asKvstoreError, KvstoreError, namingRight } from './session/errors.ts';
-import { LeaseKeeper } from './session/lease-keeper.ts';
+import { type Binding, LeaseKeeper } from './session/lease-keeper.ts';
 import { LeaseLosses } from './session/lease-losses.ts';
 import { LeaseWitnesses } from './session/lease-witnesses.ts';
 import { LockKeeper } from './session/lock-keeper.ts';
@@ -51,7 +56,6 @@ import {
   type TxnResponse,
   type WriteOperation,
 } from './session/transport.ts';
-import { WriteBatches } from './session/write-batches.ts';
 import { guardedTxn, WriteFence } from './session/write-fence.ts';
 import { ListAndWatch } from './watch/list-and-watch.ts';
 import { OwnWrites, type ReadKey } from './watch/own-writes.ts';
@@ -109,7 +113,12 @@ const FIRST_LEASE_PART = 0.6;
 
 const NOT_LEADER = 'the write was rejected, because another process may be the leader';
 
-type GuardedOptions = Pick<WriteOptions, 'ifLocked' | 'fenced' | 'batched' | 'signal' | 'deadlineMs'>;
+/** A binding that a write ends, with its keeper. */
+type Released = readonly [holder: LeaseKeeper, binding: Binding];
+
+type Put = KeyWrite & { readonly value: Uint8Array };
+
+type GuardedOptions = Pick<WriteOptions, 'ifLocked' | 'fenced' | 'signal' | 'deadlineMs'>;
 
 /** A {@link KvstoreBackend} over any transport: conditional writes, leases and watches. */
 export class KvstoreClient implements KvstoreBackend {
@@ -120,7 +129,6 @@ export class KvstoreClient implements KvstoreBackend {
   /** The leases of the keys that expire before all others. */
   readonly #firstExpiringLeases: LeaseKeeper;
   readonly #fence: WriteFence;
-  readonly #batches: WriteBatches;
   readonly #locks: LockKeeper;
   readonly #guard: CallbackGuard;
   readonly #leaseLosses: LeaseLosses;
@@ -167,9 +175,6 @@ export class KvstoreClient implements KvstoreBackend {
     this.#firstExpiringLeases = keeper(
       'first leases',
       Math.max(1, Math.floor(leaseSeconds * FIRST_LEASE_PART)),
-    );
-    this.#batches = new WriteBatches((request) =>
-      this.#send(request, { deadlineMs: options.writeTimeoutMs }),
     );
     this.#fence = new WriteFence(this.#leases, (request) => this.#call(() => transport.txn(request)));
   }
@@ -288,6 +293,56 @@ export class KvstoreClient implements KvstoreBackend {
     if (succeeded) unbind(header.revision);
     if (succeeded && isOwn && !this.#isBound(key)) this.#ownWrites.deleted(key, header.revision);
     return deleted > 0;
+  }
+
+  async writeAll(writes: readonly KeyWrite[], options: WriteOptions = {}): Promise<WrittenAll> {
+    const puts = writes.filter(isPut);
+    const compared = puts.filter(({ mayBeEqual = false }) => mayBeEqual);
+    if (writes.length === 0 || writes.length > MAX_WRITES || compared.length > MAX_COMPARED_WRITES)
+      throw new KvstoreError(
+        'invalid-request',
+        `${writes.length} writes, ${compared.length} compared: must be 1 to ${MAX_WRITES}, and at most ${MAX_COMPARED_WRITES}`,
+      );
+    const keeper = this.#keeperOf(options);
+    const released = this.#releasedBy(writes, keeper);
+    const bindings = (await keeper?.bindAll(puts, options.signal)) ?? [];
+    for (const { key, value } of writes) if (value === undefined) this.#ownWrites.forget(key);
+    const request = transactionOf(writes, bindings);
+    let revision = 0;
+    let isComplete = false;
+    try {
+      const answer = await this.#txn(request, options);
+      revision = answer.header.revision;
+      isComplete = compared.length === 0 || !answer.succeeded;
+    } finally {
+      for (const binding of bindings) keeper?.confirm(binding, revision); // a failed write may have landed
+    }
+    for (const [holder, binding] of released) holder.unbind(binding, revision);
+    for (const { key, value, mayBeEqual = false } of puts)
+      if (keeper === undefined) this.#ownWrites.forget(key);
+      else if (isComplete || !mayBeEqual) this.#ownWrites.put(key, value, revision);
+    this.#recordDelete(writes, released, revision);
+    return { revision, isComplete };
+  }
+
+  /** Records one delete of a leased key. The store has all writes of a transaction, or none. */
+  #recordDelete(writes: readonly KeyWrite[], released: readonly Released[], revision: number): void {
+    const leased = new Set(released.map(([, { key }]) => key));
+    const deleted = writes.find(
+      ({ key, value }) => value === undefined && leased.has(key) && !this.#isBound(key),
+    );
+    if (deleted !== undefined) this.#ownWrites.deleted(deleted.key, revision);
+  }
+
+  /** Returns the bindings that the writes end: those of deleted keys, and those of put keys in keepers other than `keeper`. */
+  #releasedBy(writes: readonly KeyWrite[], keeper: LeaseKeeper | undefined): readonly Released[] {
+    const released: Released[] = [];
+    for (const { key, value } of writes)
+      for (const holder of this.#keepers) {
+        const binding = holder === keeper && value !== undefined ? undefined : holder.bindingOf(key);
+        if (binding !== undefined) released.push([holder, binding]);
+      }
+    return released;
   }
 
   async deletePrefix(prefix: string, options: Omit<DeleteOptions, 'ifModRevision'> = {}): Promise<number> {
@@ -409,10 +464,15 @@ export class KvstoreClient implements KvstoreBackend {
   }
 
   #write(key: string, options: WriteOptions, request: (lease: LeaseID) => TxnRequest): Promise<TxnResponse> {
-    const { leased = false } = options;
-    if (leased === false) return this.#writeUnleased(key, options, request(NO_LEASE));
-    const keeper = leased === 'expires-first' ? this.#firstExpiringLeases : this.#leases;
+    const keeper = this.#keeperOf(options);
+    if (keeper === undefined) return this.#writeUnleased(key, options, request(NO_LEASE));
     return this.#writeLeased(keeper, key, options, request);
+  }
+
+  /** Returns the keeper of the leases of a write; undefined if it has no lease. */
+  #keeperOf({ leased = false }: WriteOptions): LeaseKeeper | undefined {
+    if (leased === false) return undefined;
+    return leased === 'expires-first' ? this.#firstExpiringLeases : this.#leases;
   }
 
   get #keepers(): readonly LeaseKeeper[] {
@@ -469,12 +529,10 @@ export class KvstoreClient implements KvstoreBackend {
   /** Sends a transaction, with the lock and the fence as guards if requested. */
   async #txn(request: TxnRequest, options: GuardedOptions): Promise<TxnResponse> {
     const { writeTimeoutMs } = this.#options;
-    const { ifLocked, fenced = false, batched = false, signal, deadlineMs = writeTimeoutMs } = options;
+    const { ifLocked, fenced = false, signal, deadlineMs = writeTimeoutMs } = options;
     const call = { signal, deadlineMs };
-    const make = (txn: TxnRequest): Promise<TxnResponse> =>
-      batched ? this.#batches.txn(txn, signal) : this.#send(txn, call);
     const send = (txn: TxnRequest): Promise<TxnResponse> =>
-      this.#call(() => make(txn), call).catch(throwNaming('readwrite', keyOf(txn)));
+      this.#call(() => this.#send(txn, call), call).catch(throwNaming('readwrite', keyOf(txn)));
     const lock = ifLocked === undefined ? [] : [isHeld(ifLocked)];
     const attempt = async (fence: readonly Compare[]): Promise<TxnResponse | undefined> => {
       const answer = await guardedTxn(request, [...lock, ...fence], send);
@@ -531,6 +589,7 @@ checkArguments(KvstoreClient, {
   createOnly: { key: TEXT, value: BYTES, options: WRITE },
   createIfExists: { condition: TEXT, key: TEXT, value: BYTES, options: WRITE },
   delete: { key: TEXT, options: WRITE },
+  writeAll: { writes: LIST, options: WRITE },
   deletePrefix: { prefix: TEXT, options: WRITE },
   lock: { path: TEXT, options: OPTIONS },
   watch: { prefix: TEXT, options: OPTIONS },
@@ -538,6 +597,34 @@ checkArguments(KvstoreClient, {
   endpoints: { options: OPTIONS },
   close: { options: optional(OBJECT) },
 });
+
+function isPut(write: KeyWrite): write is Put {
+  return write.value !== undefined;
+}
+
+/**
+ * Returns the transaction of several writes. If some may be omitted, their values are compared.
+ *
+ * @param bindings of the puts in their order; empty if they have no lease
+ */
+function transactionOf(writes: readonly KeyWrite[], bindings: readonly Binding[]): TxnRequest {
+  const compare: Compare[] = [];
+  const necessary: WriteOperation[] = [];
+  const all: WriteOperation[] = [];
+  let puts = 0;
+  for (const { key, value, mayBeEqual = false } of writes) {
+    const lease = (value === undefined ? undefined : bindings[puts++]?.lease) ?? NO_LEASE;
+    const write: WriteOperation =
+      value === undefined ? { op: 'delete', range: keyRange(key) } : { op: 'put', key, value, lease };
+    all.push(write);
+    if (value === undefined || !mayBeEqual) necessary.push(write);
+    else {
+      compare.push({ key, target: 'value', equals: value });
+      if (lease !== NO_LEASE) compare.push({ key, target: 'lease', equals: lease });
+    }
+  }
+  return compare.length === 0 ? { compare, writes: all } : { compare, writes: necessary, otherwise: all };
+}
 
 function noneIfTooLarge(thrown: unknown): undefined {
   if (asKvstoreError(thrown).code !== 'too-large') throw thrown;

@@ -1,5 +1,11 @@
 import { equalBytes, textOfBytes } from '../kvstore/codec/bytes.ts';
-import type { BackendStatus, KvstoreBackend, KvstoreLock } from '../kvstore/session/backend.ts';
+import type {
+  BackendStatus,
+  KeyWrite,
+  KvstoreBackend,
+  KvstoreLock,
+  WrittenAll,
+} from '../kvstore/session/backend.ts';
 
 /** The methods of a kvstore that only read. */
 type Reads = Pick<
@@ -77,6 +83,12 @@ export class DryRunBackend implements KvstoreBackend {
     this.#writes.set(key, undefined);
     this.#print(`delete ${key}: ${this.#reasonOf(key, previous) ?? 'no object requires it'}`);
     return true;
+  }
+
+  async writeAll(writes: readonly KeyWrite[]): Promise<WrittenAll> {
+    for (const { key, value } of writes)
+      await (value === undefined ? this.delete(key) : this.updateIfDifferent(key, value));
+    return { revision: 0, isComplete: true };
   }
 
   async deletePrefix(prefix: string): Promise<number> {

@@ -200,19 +200,24 @@ describe('a client of a kvstore', () => {
       connect({ mayWrite: () => may, writeTimeoutMs: 1234 });
     });
 
-    it.each([false, true])('sends nothing while it may not (together with others: %s)', async (batched) => {
+    const write: Record<string, () => Promise<unknown>> = {
+      one: () => client.update('a', ONE),
+      several: () => client.writeAll([{ key: 'a', value: ONE }, { key: 'b' }]),
+    };
+
+    it.each(Object.entries(write))('sends nothing while it may not (%s)', async (_, send) => {
       const txn = vi.spyOn(link, 'txn');
       may = false;
-      await expect(client.update('a', ONE, { batched })).rejects.toMatchObject({
+      await expect(send()).rejects.toMatchObject({
         code: 'not-leader',
         message: 'the write was rejected, because another process may be the leader',
       });
       expect(txn).not.toHaveBeenCalled();
     });
 
-    it.each([false, true])('limits how long a write takes (together with others: %s)', async (batched) => {
+    it.each(Object.entries(write))('limits how long a write takes (%s)', async (_, send) => {
       const txn = vi.spyOn(link, 'txn');
-      await client.update('a', ONE, { batched });
+      await send();
       expect(txn.mock.calls.map(([, options]) => options?.deadlineMs)).toEqual([1234]);
     });
   });
@@ -231,6 +236,7 @@ describe('a client of a kvstore', () => {
     'createOnly: value': () => client.createOnly('a', 'text' as never),
     'createIfExists: value': () => client.createIfExists('a', 'b', 'text' as never),
     'delete: key': () => client.delete(7 as never),
+    'writeAll: writes': () => client.writeAll(7 as never),
     'deletePrefix: prefix': () => client.deletePrefix(7 as never),
     'lock: path': () => client.lock(7 as never),
     'watch: prefix': () => client.watch(7 as never),

@@ -55,8 +55,7 @@ it('deletes of prefixes examine only their own keys, and forget them over severa
   };
   const gate = new TurnGate({ clock, nextTurn, weightPerTurn: 1 });
   const backend = new MemoryBackend({ clock, random: () => 0.5, gate });
-  const put = (key: string): Promise<number> =>
-    backend.update(key, bytesOfText('1'), { leased: true, batched: true });
+  const put = (key: string): Promise<number> => backend.update(key, bytesOfText('1'), { leased: true });
   const keys = (prefix: string, count: number): readonly string[] =>
     Array.from({ length: count }, (_, i) => `${prefix}${i}`);
   await Promise.all([...keys('other/', 2000), ...keys('few/', 10), ...keys('many/', 1500)].map(put));

@@ -1,7 +1,5 @@
-import type { CompareResult, CompareTarget } from 'etcd3';
 import { assert } from '../../base/assert.ts';
 import type { Random } from '../../base/clock.ts';
-import { bytesOfKey } from '../codec/bytes.ts';
 import {
   abortedError,
   asKvstoreError,
@@ -11,7 +9,6 @@ import {
 } from '../session/errors.ts';
 import type {
   CallOptions,
-  Compare,
   EndpointStatus,
   LeaseID,
   RangeRequest,
@@ -22,7 +19,6 @@ import type {
   WatchObserver,
   WatchRequest,
   WatchStream,
-  WriteOperation,
 } from '../session/transport.ts';
 import type { EtcdConfig } from './etcd-config.ts';
 import type { EtcdStream } from './etcd-connection.ts';
@@ -30,62 +26,13 @@ import { EtcdEndpoint } from './etcd-endpoint.ts';
 import { etcdError } from './etcd-errors.ts';
 import { EtcdWatchStream } from './etcd-watch-stream.ts';
 import { decodeKeepAlive, decodeRange, encodeKeepAlive, encodeRange } from './messages.ts';
-
-/** A header as etcd3 decodes it: longs are decimal text. */
-interface GeneratedHeader {
-  readonly cluster_id: string;
-  readonly revision: string;
-  readonly raft_term: string;
-}
-
-interface GeneratedTxnAnswer {
-  readonly header: GeneratedHeader;
-  readonly succeeded: boolean;
-  readonly responses: readonly { readonly response_delete_range?: { readonly deleted: string } }[];
-}
+import { decodeTxn, encodeTxn } from './txn-messages.ts';
 
 interface GeneratedStatus {
   readonly header: { readonly member_id: string };
   readonly version: string;
   readonly dbSize: string;
   readonly leader: string;
-}
-
-/** A comparison in the terms of etcd3, which encodes the names of its enums. */
-interface Comparison {
-  readonly key: Uint8Array;
-  readonly target: keyof typeof CompareTarget;
-  readonly result: keyof typeof CompareResult;
-  readonly version?: string;
-  readonly create_revision?: string;
-  readonly mod_revision?: string;
-  readonly value?: Uint8Array;
-  readonly lease?: string;
-}
-
-function comparison(compare: Compare): Comparison {
-  const key = bytesOfKey(compare.key);
-  const result = 'Equal';
-  switch (compare.target) {
-    case 'exists':
-      return { key, target: 'Version', result: 'NotEqual', version: '0' };
-    case 'create-revision':
-      return { key, target: 'Create', result, create_revision: String(compare.equals) };
-    case 'mod-revision':
-      return { key, target: 'Mod', result, mod_revision: String(compare.equals) };
-    case 'value':
-      return { key, target: 'Value', result, value: compare.equals };
-    case 'lease':
-      return { key, target: 'Lease', result, lease: compare.equals };
-  }
-}
-
-function operation(write: WriteOperation): object {
-  if (write.op === 'put') {
-    return { request_put: { key: bytesOfKey(write.key), value: write.value, lease: write.lease } };
-  }
-  const { start, end } = write.range;
-  return { request_delete_range: { key: bytesOfKey(start), range_end: bytesOfKey(end) } };
 }
 
 /** Errors after which the next endpoint is used. */
@@ -136,24 +83,9 @@ export class EtcdTransport implements Transport {
     return this.#range(request, options);
   }
 
-  async txn(request: TxnRequest, options?: CallOptions): Promise<TxnResponse> {
-    const payload = {
-      compare: request.compare.map(comparison),
-      success: request.writes.map(operation),
-      failure: (request.otherwise ?? []).map(operation),
-    };
-    const answer = await this.#call((endpoint) =>
-      endpoint.call<GeneratedTxnAnswer>('KV', 'txn', payload, options),
-    );
-    const { cluster_id, revision, raft_term } = answer.header;
-    return {
-      header: { clusterID: cluster_id, revision: Number(revision), raftTerm: Number(raft_term) },
-      succeeded: answer.succeeded,
-      deleted: answer.responses.reduce(
-        (sum, { response_delete_range: r }) => sum + Number(r?.deleted ?? 0),
-        0,
-      ),
-    };
+  txn(request: TxnRequest, options?: CallOptions): Promise<TxnResponse> {
+    const message = encodeTxn(request);
+    return this.#call(async (endpoint) => decodeTxn(await endpoint.raw('KV', 'Txn', message, options)));
   }
 
   watch(request: WatchRequest, observer: WatchObserver): WatchStream {

@@ -56,7 +56,7 @@ export function encodeKeepAlive(lease: LeaseID): Buffer {
   return message(int64Field(1, lease));
 }
 
-function readHeader(reader: ProtoReader, end: number): ResponseHeader {
+export function readHeader(reader: ProtoReader, end: number): ResponseHeader {
   let clusterID = '';
   let revision = 0;
   let raftTerm = 0;

@@ -35,12 +35,29 @@ export interface WriteOptions extends CallOptions {
    * fails.
    */
   readonly fenced?: boolean | undefined;
-  /**
-   * Combines an `update` with other writes that have this option in one transaction, at one revision. Many of them cost little more
-   * than one. `deadlineMs` is then that of all writes. Default false.
-   */
-  readonly batched?: boolean | undefined;
 }
+
+/** A put of a key, or a delete if it has no value. */
+export interface KeyWrite {
+  readonly key: string;
+  /** Must not change afterwards. */
+  readonly value?: Uint8Array | undefined;
+  /** True if a put may be omitted, because the key may have this value and, if leased, the lease of this session. */
+  readonly mayBeEqual?: boolean | undefined;
+}
+
+/** The result of a {@link KvstoreBackend.writeAll}. */
+export interface WrittenAll {
+  /** Revision of the store after the writes. */
+  readonly revision: number;
+  /** True if all puts were written; false if those that may be omitted were omitted. */
+  readonly isComplete: boolean;
+}
+
+/** Limits of a {@link KvstoreBackend.writeAll}. etcd accepts 128 operations and comparisons in a transaction (`--max-txn-ops`). */
+export const MAX_WRITES = 100;
+/** A leased one is compared twice. */
+export const MAX_COMPARED_WRITES = 50;
 
 /** Options and conditions of a delete. */
 export interface DeleteOptions extends CallOptions {
@@ -50,8 +67,6 @@ export interface DeleteOptions extends CallOptions {
   readonly ifModRevision?: number | undefined;
   /** See {@link WriteOptions}. */
   readonly fenced?: boolean | undefined;
-  /** See {@link WriteOptions}, for a delete of one key. The call then returns true if any of the combined deletes found its key. */
-  readonly batched?: boolean | undefined;
 }
 
 /** A held lock. It is lost with its session; `ifLocked` guards writes against that. */
@@ -227,6 +242,12 @@ export interface KvstoreBackend {
   createIfExists(condition: string, key: string, value: Uint8Array, options?: WriteOptions): Promise<boolean>;
   /** Returns true if the key existed and the conditions held. */
   delete(key: string, options?: DeleteOptions): Promise<boolean>;
+  /**
+   * Puts and deletes up to {@link MAX_WRITES} distinct keys in one transaction. Many writes cost little more than one. Up to
+   * {@link MAX_COMPARED_WRITES} of the puts may be equal to the content of the kvstore: they are omitted if all of them are. If the
+   * kvstore rejects one of the writes, nothing is written, and the error does not name the key.
+   */
+  writeAll(writes: readonly KeyWrite[], options?: WriteOptions): Promise<WrittenAll>;
   /** Deletes all keys with `prefix`; returns their number. */
   deletePrefix(prefix: string, options?: Omit<DeleteOptions, 'ifModRevision'>): Promise<number>;
   /**

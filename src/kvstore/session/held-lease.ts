@@ -45,6 +45,8 @@ export class HeldLease {
   readonly id: LeaseID;
   /** The keys bound to the lease. */
   readonly keys: Set<string> = new Set();
+  /** False if the lease was lost, or its keeper closed. */
+  isHeld = true;
   /** Number of leases that the keeper was granted before this one. */
   readonly order: number;
   readonly #terms: LeaseTerms;

@@ -1,9 +1,9 @@
 import { SortedList } from '../../base/sorted-list.ts';
 import { interruptible, type Supervisor } from '../../base/supervisor.ts';
 import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
-import { compareKeys, keyAfter } from '../codec/key-range.ts';
 import { abortedError, asKvstoreError, KvstoreError } from './errors.ts';
 import { clockReading, HeldLease, type LeaseTerms } from './held-lease.ts';
+import { KeyFolders } from './key-folders.ts';
 import type { LeaseID, Transport } from './transport.ts';
 
 /** Returns a lease as the clients of etcd write it in keys. */
@@ -34,6 +34,8 @@ export interface LeaseKeeperOptions extends LeaseTerms {
 export interface Binding {
   readonly key: string;
   readonly lease: LeaseID;
+  /** @internal */
+  readonly held: HeldLease;
   /** Number of bindings that the keeper made before it. */
   readonly order: number;
   /** Revision of the store after the write; 0 if unknown. */
@@ -60,9 +62,7 @@ export class LeaseKeeper {
   /** Leases with room for more keys, the oldest first. The newest become empty and are left to expire. */
   readonly #withRoom = new SortedList<HeldLease>((a, b) => a.order - b.order);
   #grants = 0;
-  readonly #bindings = new Map<string, Binding>();
-  /** The keys of `#bindings`, so that those below a prefix are found without a scan. */
-  readonly #bound = new SortedList<string>(compareKeys);
+  readonly #bindings = new KeyFolders<Binding>();
   #bindingCount = 0;
   readonly #closed = new AbortController();
   #granting: Promise<void> | undefined;
@@ -104,6 +104,25 @@ export class LeaseKeeper {
     return this.#withLease(find, (lease) => this.#bindTo(lease, key), signal);
   }
 
+  /** Like {@link bind} for several keys. If it rejects, some of them may be bound. */
+  async bindAll(
+    writes: readonly { readonly key: string }[],
+    signal?: AbortSignal,
+  ): Promise<readonly Binding[]> {
+    const bindings: Binding[] = [];
+    let unexpired: HeldLease | undefined; // checked in this turn
+    for (const { key } of writes) {
+      const lease = this.#leaseFor(key);
+      if (lease !== undefined && lease !== unexpired && !lease.isExpired) unexpired = lease;
+      if (lease !== undefined && lease === unexpired) bindings.push(this.#bindTo(lease, key));
+      else {
+        bindings.push(await this.bind(key, signal));
+        unexpired = undefined;
+      }
+    }
+    return bindings;
+  }
+
   /** Returns any held lease; binds nothing to it. */
   any(): Promise<LeaseID> {
     const find = (): HeldLease | undefined => this.#leases.values().next().value;
@@ -113,7 +132,7 @@ export class LeaseKeeper {
   /** Returns the binding of a key to a held lease. Call it before a delete, for {@link unbind} after it. */
   bindingOf(key: string): Binding | undefined {
     const binding = this.#bindings.get(key);
-    return binding !== undefined && this.#leases.has(binding.lease) ? binding : undefined;
+    return binding?.held.isHeld === true ? binding : undefined;
   }
 
   /** Number of bindings made so far. Take it before a delete of a prefix, for {@link unbindBelow} afterwards. */
@@ -130,10 +149,9 @@ export class LeaseKeeper {
     if (binding === undefined || this.#bindings.get(binding.key) !== binding) return;
     if (binding.writtenAt > revision) return;
     this.#bindings.delete(binding.key);
-    this.#bound.delete(binding.key);
-    const lease = this.#leases.get(binding.lease);
-    lease?.keys.delete(binding.key);
-    if (lease !== undefined) this.#withRoom.add(lease);
+    const { held: lease } = binding;
+    lease.keys.delete(binding.key);
+    if (lease.isHeld && lease.keys.size === KEYS_PER_LEASE - 1) this.#withRoom.add(lease);
   }
 
   /**
@@ -144,28 +162,15 @@ export class LeaseKeeper {
    * @returns one iteration for each step, with the keys that the step has visited
    */
   *unbindBelow(prefix: string, revision: number, previous: number): Generator<readonly string[], void, void> {
-    let start = prefix;
-    for (;;) {
-      const keys = this.#boundBelow(prefix, start);
-      const last = keys.at(-1);
-      if (last === undefined) return;
-      for (const key of keys) {
-        const binding = this.#bindings.get(key);
-        if (binding !== undefined && binding.order < previous) this.unbind(binding, revision);
-      }
-      start = keyAfter(last);
+    let keys: string[] = [];
+    for (const binding of this.#bindings.below(prefix)) {
+      if (binding.order < previous) this.unbind(binding, revision);
+      keys.push(binding.key);
+      if (keys.length < KEYS_PER_STEP) continue;
       yield keys;
+      keys = [];
     }
-  }
-
-  /** Returns the keys of one step, from `start` on. */
-  #boundBelow(prefix: string, start: string): readonly string[] {
-    const keys: string[] = [];
-    for (const key of this.#bound.from(start)) {
-      if (keys.length === KEYS_PER_STEP || !key.startsWith(prefix)) break;
-      keys.push(key);
-    }
-    return keys;
+    if (keys.length > 0) yield keys;
   }
 
   /**
@@ -176,10 +181,9 @@ export class LeaseKeeper {
    */
   confirm(binding: Binding, revision: number = 0): void {
     binding.writtenAt = revision;
-    const lease = this.#leases.get(binding.lease);
-    if (lease === undefined || this.bindingOf(binding.key) !== undefined) return;
+    const { held: lease } = binding;
+    if (!lease.isHeld || this.bindingOf(binding.key) !== undefined) return;
     this.#bindings.set(binding.key, binding);
-    this.#bound.add(binding.key);
     this.#put(lease, binding.key);
   }
 
@@ -202,10 +206,10 @@ export class LeaseKeeper {
   #removeLost(leases: readonly HeldLease[]): void {
     const { gate = OPEN_GATE, onLeasesLost } = this.#options;
     for (const lease of leases) {
+      lease.isHeld = false;
       this.#leases.delete(lease.id);
       this.#withRoom.delete(lease);
     }
-    if (this.#leases.size === 0) this.#bound.clear(); // because a delete of each key costs more
     let done = (): void => {};
     const reported = new Promise<void>((resolve) => {
       done = resolve;
@@ -218,9 +222,8 @@ export class LeaseKeeper {
     for (const lease of leases) {
       const lost: string[] = [];
       for (const key of lease.keys) {
-        if (this.#bindings.get(key)?.lease !== lease.id) continue; // bound again, or deleted
+        if (this.#bindings.get(key)?.held !== lease) continue; // bound again, or deleted
         this.#bindings.delete(key);
-        this.#bound.delete(key);
         lost.push(key);
       }
       if (lost.length > 0) {
@@ -235,10 +238,10 @@ export class LeaseKeeper {
   async close(revoke: boolean): Promise<void> {
     this.#closed.abort();
     const leases = [...this.#leases.keys()];
+    for (const lease of this.#leases.values()) lease.isHeld = false;
     this.#leases.clear();
     this.#withRoom.clear();
     this.#bindings.clear();
-    this.#bound.clear();
     if (!revoke) return;
     await Promise.allSettled(leases.map((id) => this.#options.transport.revokeLease(id)));
   }
@@ -268,9 +271,14 @@ export class LeaseKeeper {
   }
 
   #bindTo(lease: HeldLease, key: string): Binding {
-    const binding: Binding = { key, lease: lease.id, order: this.#bindingCount++, writtenAt: 0 };
+    const binding: Binding = {
+      key,
+      lease: lease.id,
+      held: lease,
+      order: this.#bindingCount++,
+      writtenAt: 0,
+    };
     const isFirst = lease.keys.size === 0;
-    if (this.bindingOf(key) === undefined) this.#bound.add(key);
     this.#bindings.set(key, binding);
     this.#put(lease, key);
     if (isFirst) this.#wakeFor(lease); // checks are more frequent from now on
@@ -279,13 +287,12 @@ export class LeaseKeeper {
 
   #put(lease: HeldLease, key: string): void {
     lease.keys.add(key);
-    if (lease.keys.size >= KEYS_PER_LEASE) this.#withRoom.delete(lease);
+    if (lease.keys.size === KEYS_PER_LEASE) this.#withRoom.delete(lease);
   }
 
   /** Returns the lease of a bound key, or one with room. */
   #leaseFor(key: string): HeldLease | undefined {
-    const id = this.bindingOf(key)?.lease;
-    return id === undefined ? this.#withRoom.first : this.#leases.get(id);
+    return this.bindingOf(key)?.held ?? this.#withRoom.first;
   }
 
   /** Grants one lease at a time. Concurrent callers share it. */

@@ -16,6 +16,7 @@ import type {
   WatchOptions,
   WatchState,
   WatchStatus,
+  WrittenAll,
 } from './backend.ts';
 import { abortedError, asKvstoreError, KvstoreError } from './errors.ts';
 import { UntilClosed } from './shared-signal.ts';
@@ -128,6 +129,10 @@ export abstract class ReadOnlyBackend implements KvstoreBackend {
   }
 
   delete(): Promise<boolean> {
+    return this.#refuse();
+  }
+
+  writeAll(): Promise<WrittenAll> {
     return this.#refuse();
   }
 

@@ -6,6 +6,21 @@ import { WorkQueue } from '../../base/work-queue.ts';
 import { asKvstoreError, type KvstoreError, type KvstoreErrorCode } from '../session/errors.ts';
 import { allowManyListeners } from '../session/shared-signal.ts';
 
+/** How a {@link RetryQueue} combines jobs that are due together. */
+export interface Batches<J> {
+  /** Maximum number of jobs of a batch. */
+  readonly jobs: number;
+  /** Maximum sum of the weights of a batch. */
+  readonly weight: number;
+  /** Returns the weight of a job; infinity if it must have its own attempt. */
+  weightOf(job: J): number;
+  /**
+   * Makes one attempt of at least two jobs, which all succeed or all fail. If the kvstore rejects them, which one of them may have
+   * caused, each is attempted separately.
+   */
+  attempt(jobs: readonly J[], signal: AbortSignal): Promise<void>;
+}
+
 /** Options of {@link RetryQueue}. */
 export interface RetryQueueOptions<J> {
   readonly clock: Clock;
@@ -14,6 +29,8 @@ export interface RetryQueueOptions<J> {
   readonly concurrency?: number | undefined;
   /** Makes one attempt of a job. If it rejects, the job is retried. */
   attempt(job: J, signal: AbortSignal): Promise<void>;
+  /** Combines jobs. Default: each job has its own attempt. */
+  readonly batches?: Batches<J> | undefined;
   /** Receives a job that has succeeded and was not added again during its attempt. */
   onDone?(job: J): void;
 }
@@ -31,6 +48,8 @@ const BACKOFF = { baseMs: 100, capMs: 5000 };
 
 /** Errors of the job, not of the kvstore, so other jobs continue. */
 const REFUSALS: ReadonlySet<KvstoreErrorCode> = new Set(['invalid-request', 'too-large']);
+/** Errors of a batch that one of its jobs may have caused. None of them has taken effect. */
+const BATCH_REFUSALS: ReadonlySet<KvstoreErrorCode> = new Set([...REFUSALS, 'forbidden', 'lease-not-found']);
 // A rejected job fails again until the configuration of the kvstore changes, so it is rarely retried.
 const REFUSED_MS = 60_000;
 
@@ -39,7 +58,7 @@ const REFUSED_MS = 60_000;
  * is added again during its attempt, it is tried once more afterwards.
  *
  * When the kvstore fails, one job at a time is tried, with backoff, because every other job would fail too. The first success ends
- * the backoff for all. A job that the kvstore rejects delays no other job.
+ * the backoff for all. Until then no jobs are combined. A job that the kvstore rejects delays no other job.
  */
 export class RetryQueue<J> {
   readonly #options: RetryQueueOptions<J>;
@@ -91,9 +110,9 @@ export class RetryQueue<J> {
   /** Takes one job after the other; waits if there is none. There is no await between the check and the wait. */
   async #work(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
-      const job = this.#next();
-      if (job === undefined) await new Promise<void>((resolve) => this.#idle.add(resolve));
-      else await this.#try(job, signal);
+      const jobs = this.#next();
+      if (jobs.length === 0) await new Promise<void>((resolve) => this.#idle.add(resolve));
+      else await this.#try(jobs, signal);
     }
   }
 
@@ -104,50 +123,79 @@ export class RetryQueue<J> {
     for (const resume of idle) resume();
   }
 
-  /** Returns the next job. Returns none while the kvstore fails and another job is being tried. */
-  #next(): J | undefined {
-    return this.#failuresInRow > 0 && this.#jobs.working > 0 ? undefined : this.#jobs.get();
+  /** Returns the next jobs to try together. Returns none while the kvstore fails and another job is being tried. */
+  #next(): readonly J[] {
+    const { batches } = this.#options;
+    const isFailing = this.#failuresInRow > 0;
+    const first = isFailing && this.#jobs.working > 0 ? undefined : this.#jobs.get();
+    if (first === undefined) return [];
+    const jobs = [first];
+    if (batches === undefined || isFailing) return jobs;
+    let weight = batches.weightOf(first);
+    while (jobs.length < batches.jobs && weight < batches.weight) {
+      const { next } = this.#jobs;
+      if (next === undefined) break;
+      weight += batches.weightOf(next);
+      if (weight > batches.weight) break;
+      this.#jobs.get();
+      jobs.push(next);
+    }
+    return jobs;
   }
 
-  async #try(job: J, signal: AbortSignal): Promise<void> {
+  async #try(jobs: readonly J[], signal: AbortSignal): Promise<void> {
     const outage = this.#failuresInRow;
-    const error = await this.#attempt(job, signal);
-    if (error !== undefined && !signal.aborted) {
-      this.#failures++;
-      this.#lastFailure = failureOf(error, this.#options.clock);
+    const error = await this.#attempt(jobs, signal);
+    const [job] = jobs;
+    if (error === undefined) this.#succeeded(jobs);
+    else if (jobs.length > 1 && BATCH_REFUSALS.has(error.code)) await this.#oneByOne(jobs, signal);
+    else {
+      if (!signal.aborted) {
+        this.#failures++;
+        this.#lastFailure = failureOf(error, this.#options.clock);
+      }
+      if (job !== undefined && REFUSALS.has(error.code)) this.#rejected(job);
+      else await this.#failed(jobs, outage, signal);
     }
-    if (error === undefined) this.#succeeded(job);
-    else if (REFUSALS.has(error.code)) this.#rejected(job);
-    else await this.#failed(job, outage, signal);
     this.#wake();
   }
 
-  async #attempt(job: J, signal: AbortSignal): Promise<KvstoreError | undefined> {
+  async #oneByOne(jobs: readonly J[], signal: AbortSignal): Promise<void> {
+    await Promise.all(jobs.map((job) => this.#try([job], signal)));
+  }
+
+  async #attempt(jobs: readonly J[], signal: AbortSignal): Promise<KvstoreError | undefined> {
+    const [job] = jobs;
     try {
-      await this.#options.attempt(job, signal);
+      if (jobs.length > 1) await this.#options.batches?.attempt(jobs, signal);
+      else if (job !== undefined) await this.#options.attempt(job, signal);
       return undefined;
     } catch (thrown) {
       return asKvstoreError(thrown);
     }
   }
 
-  #succeeded(job: J): void {
+  #succeeded(jobs: readonly J[]): void {
     this.#failuresInRow = 0;
-    this.#jobs.done(job);
-    if (!this.#jobs.has(job)) this.#options.onDone?.(job);
+    for (const job of jobs) {
+      this.#jobs.done(job);
+      if (!this.#jobs.has(job)) this.#options.onDone?.(job);
+    }
   }
 
   /**
-   * Waits before the kvstore is retried. The failed job counts as running during the wait, so no other is tried.
+   * Waits before the kvstore is retried. The failed jobs count as running during the wait, so no other is tried.
    *
    * @param outage value of `#outage` at the start of the attempt, because concurrent failures count as one
    */
-  async #failed(job: J, outage: number, signal: AbortSignal): Promise<void> {
+  async #failed(jobs: readonly J[], outage: number, signal: AbortSignal): Promise<void> {
     const { clock, random } = this.#options;
     this.#failuresInRow = Math.max(this.#failuresInRow, outage + 1);
     await sleep(clock, backoffDelay(this.#failuresInRow, BACKOFF, random), signal);
-    this.#jobs.add(job);
-    this.#jobs.done(job);
+    for (const job of jobs) {
+      this.#jobs.add(job);
+      this.#jobs.done(job);
+    }
   }
 
   #rejected(job: J): void {

@@ -7,10 +7,20 @@ import { sleep } from '../../base/sleep.ts';
 import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
 import { equalBytes } from '../codec/bytes.ts';
 import { encodeTimestamp } from '../codec/timestamp.ts';
-import type { KvstoreBackend, WatchEvent, WatchState, WriteOptions } from '../session/backend.ts';
+import {
+  type KeyWrite,
+  type KvstoreBackend,
+  MAX_COMPARED_WRITES,
+  MAX_WRITES,
+  type WatchEvent,
+  type WatchState,
+  type WriteOptions,
+  type WrittenAll,
+} from '../session/backend.ts';
+import { abortedError } from '../session/errors.ts';
 import { CanaryWaits } from './canary-waits.ts';
 import { ContestedKeys } from './contested-keys.ts';
-import { RetryQueue } from './retry-queue.ts';
+import { type Batches, RetryQueue } from './retry-queue.ts';
 
 /** Options of {@link SyncStore}. */
 export interface SyncStoreOptions {
@@ -25,9 +35,9 @@ export interface SyncStoreOptions {
   readonly canaryLeased?: WriteOptions['leased'];
   /** The *canary*: the key that marks the prefix as complete for readers. Put back if deleted, if its path has a `/`. */
   readonly canary?: string | undefined;
-  /** Number of concurrent writes. Default 8; 100 with `batched`. */
+  /** Number of concurrent transactions. Default 8; 2 with `batched`. */
   readonly concurrency?: number | undefined;
-  /** Combines concurrent puts and deletes in one transaction. Default false. */
+  /** Writes up to 100 keys in one transaction. Default false. */
   readonly batched?: boolean | undefined;
   /**
    * Watches the prefix, to put back keys that other clients overwrite or delete. Default true. If false, the owner must pass the
@@ -39,7 +49,7 @@ export interface SyncStoreOptions {
    * events of its own watch: see {@link SyncStore.canaryObserved}.
    */
   readonly followCanary?: boolean | undefined;
-  /** Slices the work of a repeated `run` over all keys. Default: not sliced. */
+  /** Slices the work of many stores that write at the same time, and of a repeated `run` over all keys. Default: not sliced. */
   readonly gate?: TurnGate | undefined;
 }
 
@@ -59,8 +69,12 @@ export interface SyncStoreStatus {
 }
 
 const CANARY = Symbol('canary');
-/** Number of writes that fit into one transaction. */
-const BATCHED_WRITES = 100;
+/** One transaction is prepared while the other is in flight. */
+const CONCURRENT_BATCHES = 2;
+/** Weight of a write at the gate: preparing, sending and landing it takes about 10 µs, and an event 2 to 3 µs. */
+const WRITE_WEIGHT = 4;
+/** A third of what etcd accepts in a request (`--max-request-bytes`, 1.5 MiB). */
+const BATCH_BYTES = 512 * 1024;
 /** After an interruption, a watch shows an earlier write within this time. A later echo costs one comparison. */
 const ECHO_MS = 10_000;
 
@@ -68,6 +82,17 @@ const ECHO_MS = 10_000;
 interface WatchedWrite {
   readonly isDesired: boolean;
   readonly modRevision: number;
+}
+
+/** A write that is about to be sent. */
+interface Attempt {
+  readonly name: string;
+  /** Undefined if the key is deleted. */
+  readonly wanted: Uint8Array | undefined;
+  /** True if the kvstore may have the wanted value already. */
+  readonly mayBeThere: boolean;
+  /** True if the watch does not have to show a value that the kvstore already has. It may not know a failed write that has landed. */
+  readonly isEqualSeen: boolean;
 }
 
 /** A landed put that the watch has not shown yet. */
@@ -139,13 +164,19 @@ export class SyncStore {
   constructor(options: SyncStoreOptions) {
     assert(options.prefix.endsWith('/'), `the prefix "${options.prefix}" must end in "/"`);
     this.#options = options;
-    const { clock, random, batched, concurrency = batched === true ? BATCHED_WRITES : undefined } = options;
+    const {
+      clock,
+      random,
+      batched,
+      concurrency = batched === true ? CONCURRENT_BATCHES : undefined,
+    } = options;
     this.#queue = new RetryQueue({
       ...{ clock, random, concurrency },
       attempt: async (job, signal) => {
         if (this.#isCanaryFalse) await this.#deleteCanary(signal);
         await (job === CANARY ? this.#syncCanary(signal) : this.#sync(job, signal));
       },
+      batches: batched === true ? this.#batches() : undefined,
       onDone: (job) => this.#settled(job),
     });
     this.#contested = new ContestedKeys({ clock, random, putBack: (key) => this.#putBack(key) });
@@ -399,28 +430,92 @@ export class SyncStore {
   }
 
   async #sync(name: string, signal: AbortSignal): Promise<void> {
-    const { leased = true } = this.#options;
-    const wanted = this.#desired.get(name);
-    const isKnown = leased || this.#stored.has(name);
-    const isOther = this.#other.delete(name);
-    const hasFailed = this.#failed.delete(name);
-    const mayBeThere = this.#unknown.delete(name) || hasFailed || !(isKnown || isOther);
-    // What the watch knows need not be shown again. It may not know a failed write that has landed.
-    const isEqualSeen = this.#isWatching && !hasFailed;
-    let shown: WatchedWrite | undefined;
+    const attempt = this.#begin(name);
     let revision: number | undefined;
+    try {
+      revision = await this.#write(attempt, signal);
+    } catch (error) {
+      this.#hasFailed(name);
+      throw error;
+    }
+    this.#end(attempt, revision);
+  }
+
+  #batches(): Batches<string | typeof CANARY> {
+    return {
+      jobs: MAX_WRITES,
+      weight: 1,
+      weightOf: (job) => (job === CANARY ? Number.POSITIVE_INFINITY : this.#weightOf(job)),
+      attempt: async (jobs, signal) => {
+        const { gate = OPEN_GATE } = this.#options;
+        if (this.#isCanaryFalse) await this.#deleteCanary(signal);
+        if (!(await gate.pass(jobs.length * WRITE_WEIGHT, signal))) throw abortedError();
+        await this.#syncAll(
+          jobs.filter((job) => job !== CANARY),
+          signal,
+        );
+      },
+    };
+  }
+
+  /** Returns the part of a transaction that the write of a name takes. */
+  #weightOf(name: string): number {
+    const bytes = name.length + (this.#desired.get(name)?.length ?? 0);
+    return Math.max(bytes / BATCH_BYTES, this.#mayBeThere(name) ? 1 / MAX_COMPARED_WRITES : 0);
+  }
+
+  /** Writes several keys in one transaction. */
+  async #syncAll(names: readonly string[], signal: AbortSignal): Promise<void> {
+    const { backend, prefix, leased = true } = this.#options;
+    const attempts = names.map((name) => this.#begin(name));
+    const writes = attempts.map(
+      ({ name, wanted, mayBeThere }): KeyWrite => ({
+        key: `${prefix}${name}`,
+        value: wanted,
+        mayBeEqual: mayBeThere,
+      }),
+    );
+    let written: WrittenAll;
+    try {
+      written = await backend.writeAll(writes, { fenced: true, leased, signal });
+    } catch (error) {
+      for (const name of names) this.#hasFailed(name);
+      throw error;
+    }
+    const { revision, isComplete } = written;
+    for (const attempt of attempts)
+      this.#end(attempt, isComplete || !attempt.mayBeThere ? revision : undefined);
+  }
+
+  /** Returns true if the kvstore may have the wanted value of a name. */
+  #mayBeThere(name: string): boolean {
+    const { leased = true } = this.#options;
+    if (this.#unknown.has(name) || this.#failed.has(name)) return true;
+    return leased === false && !this.#stored.has(name) && !this.#other.has(name);
+  }
+
+  /** Begins a write. Events that the watch delivers from now on are compared with it. */
+  #begin(name: string): Attempt {
+    const wanted = this.#desired.get(name);
+    const mayBeThere = this.#mayBeThere(name);
+    const isEqualSeen = this.#isWatching && !this.#failed.has(name);
+    for (const names of [this.#other, this.#failed, this.#unknown]) if (names.size > 0) names.delete(name);
     this.#stored.delete(name);
     this.#contested.cancel(name);
     if (wanted !== undefined) this.#writing.set(name, undefined);
-    try {
-      revision = await this.#write(name, wanted, mayBeThere, signal);
-    } catch (error) {
-      this.#failed.add(name); // the write may have landed, and the value before it may be wanted next
-      throw error;
-    } finally {
-      shown = this.#writing.get(name);
-      this.#writing.delete(name);
-    }
+    return { name, wanted, mayBeThere, isEqualSeen };
+  }
+
+  /** The write may have landed, and the value before it may be wanted next. */
+  #hasFailed(name: string): void {
+    this.#writing.delete(name);
+    this.#failed.add(name);
+  }
+
+  /** @param revision 0 if unknown; undefined if the kvstore had the wanted value */
+  #end({ name, wanted, isEqualSeen }: Attempt, revision: number | undefined): void {
+    const shown = this.#writing.get(name);
+    this.#writing.delete(name);
     this.#writes++;
     const isSeen = revision === undefined && isEqualSeen;
     if (wanted !== undefined)
@@ -437,15 +532,10 @@ export class SyncStore {
   }
 
   /** Writes or deletes the key. Returns its revision; 0 if unknown, and undefined if the kvstore had the wanted value. */
-  async #write(
-    name: string,
-    wanted: Uint8Array | undefined,
-    mayBeThere: boolean,
-    signal: AbortSignal,
-  ): Promise<number | undefined> {
-    const { backend, prefix, leased = true, batched } = this.#options;
+  async #write({ name, wanted, mayBeThere }: Attempt, signal: AbortSignal): Promise<number | undefined> {
+    const { backend, prefix, leased = true } = this.#options;
     const key = `${prefix}${name}`;
-    const options = { fenced: true, leased, batched, signal };
+    const options = { fenced: true, leased, signal };
     if (wanted !== undefined && !mayBeThere) return backend.update(key, wanted, options);
     if (wanted === undefined) await backend.delete(key, options);
     else if (!(await backend.updateIfDifferent(key, wanted, options))) return undefined;

@@ -1,6 +1,8 @@
 import { assert } from '../../base/assert.ts';
 import type { Clock, Random } from '../../base/clock.ts';
+import { RateLimit } from '../../base/rate-limit.ts';
 import type { Unsubscribe } from '../../base/subscription.ts';
+import { Supervisor } from '../../base/supervisor.ts';
 import type { OnClusterChange } from '../../clustermesh/cluster-changes.ts';
 import { type AddClusterOutcome, ClusterSet } from '../../clustermesh/cluster-set.ts';
 import { NEW_CLUSTER } from '../../clustermesh/cluster-state.ts';
@@ -10,7 +12,8 @@ import {
   FollowedCluster,
   type FollowingOptions,
 } from '../../clustermesh/followed-cluster.ts';
-import type { KvstoreBackend } from '../../kvstore/session/backend.ts';
+import { CLUSTER_CONFIG_PREFIX } from '../../kvstore/codec/keys.ts';
+import type { KvstoreBackend, WatchState } from '../../kvstore/session/backend.ts';
 import { type MirrorStatus, MirrorStores } from './mirror-stores.ts';
 
 /** Options of {@link KvstoreMesh}. */
@@ -47,6 +50,8 @@ export interface KvstoreMeshStatus {
 
 /** A cluster that is not connected for this time does not delay readiness (OPERATOR 46). */
 const CONNECT_MS = 15_000;
+/** Mirrors that list the keys of an earlier process at the same time: each holds a whole list, and they share the event loop. */
+const LISTS = 2;
 /** Nothing delays readiness for longer. */
 const READY_MS = 600_000;
 
@@ -68,6 +73,10 @@ export class KvstoreMesh {
   readonly #wanted = new Map<string, ConnectKvstore | undefined>();
   readonly #reconciling = new Map<string, Promise<void>>();
   readonly #startedAt: number;
+  readonly #tasks: Supervisor;
+  readonly #lists: RateLimit;
+  /** State of the watch of the local configurations; undefined before the first cluster. */
+  #configState: WatchState | undefined;
   #hasAllAdded = false;
   #isReady = false;
   #stopped = false;
@@ -75,6 +84,8 @@ export class KvstoreMesh {
   constructor(options: KvstoreMeshOptions) {
     this.#options = options;
     const { clusterName, clock } = options;
+    this.#tasks = new Supervisor(options);
+    this.#lists = new RateLimit({ qps: Number.POSITIVE_INFINITY, maxInflight: LISTS }, clock);
     this.#startedAt = clock.now();
     this.#clusters = new ClusterSet({ clusterName, clock, create: (name) => this.#newCluster(name) });
   }
@@ -142,6 +153,7 @@ export class KvstoreMesh {
     await Promise.all([...this.#mirrored.values()].map(({ stores }) => stores.close()));
     await Promise.all(this.#reconciling.values());
     await this.#clusters.stop();
+    await this.#tasks.stop();
   }
 
   #statuses(): readonly MirroredClusterStatus[] {
@@ -200,15 +212,39 @@ export class KvstoreMesh {
     this.#reconciling.delete(name);
   }
 
+  /** Follows the local configurations of all clusters with one watch, because one for each would cost the square of their number. */
+  #followConfigs(): void {
+    if (this.#configState !== undefined) return;
+    this.#configState = 'listing';
+    void this.#tasks.runWithRestart('configurations', async (signal) => {
+      for await (const events of this.#options.local.watch(CLUSTER_CONFIG_PREFIX, {
+        signal,
+        onState: (state) => this.#configWatchState(state),
+      }))
+        for (const event of events)
+          this.#mirrored.get(event.key.slice(CLUSTER_CONFIG_PREFIX.length))?.stores.configObserved(event);
+    });
+  }
+
+  #configWatchState(state: WatchState): void {
+    this.#configState = state;
+    for (const { stores } of this.#mirrored.values()) stores.configWatchState(state);
+  }
+
   #newCluster(name: string): FollowedCluster {
     const { local, clock, random, gate, drainMs } = this.#options;
+    const lists = this.#lists;
     return new FollowedCluster({
       ...{ name, clock, random, gate, retries: this.#clusters.retries },
       initial: { ...NEW_CLUSTER, needsConfig: true },
       stores: (hooks) => {
         assert(!this.#mirrored.has(name), 'the cluster is copied once');
-        const stores = new MirrorStores({ ...hooks, cluster: name, local, clock, random, gate, drainMs });
+        const stores = new MirrorStores({
+          ...{ ...hooks, cluster: name, local, clock, random, gate, lists, drainMs },
+        });
         this.#mirrored.set(name, { stores, since: clock.now() });
+        this.#followConfigs();
+        stores.configWatchState(this.#configState ?? 'listing');
         stores.start();
         return stores;
       },

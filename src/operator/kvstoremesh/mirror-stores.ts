@@ -18,6 +18,7 @@ import {
   type MeshResource,
   syncedPrefix,
 } from '../../kvstore/codec/keys.ts';
+import type { WatchEvent, WatchState } from '../../kvstore/session/backend.ts';
 import { SyncStore, type SyncStoreStatus } from '../../kvstore/stores/sync-store.ts';
 import { Mirror, type MirrorOptions } from './mirror.ts';
 
@@ -70,7 +71,10 @@ export class MirrorStores extends ResourceStores {
     this.#options = options;
     this.#tasks = new Supervisor({ clock, random });
     const prefix = CLUSTER_CONFIG_PREFIX;
-    this.#config = new SyncStore({ backend, prefix, clock, random, leased: 'expires-first' });
+    this.#config = new SyncStore({
+      ...{ backend, prefix, clock, random, leased: 'expires-first' },
+      follow: false,
+    });
     this.#mirrors = new Map(
       MESH_RESOURCES.map((resource) => [resource, new Mirror({ ...options, resource })] as const),
     );
@@ -84,6 +88,16 @@ export class MirrorStores extends ResourceStores {
     this.#inherited = this.#tasks.runWithRestart('inherit', (signal) => this.#inherit(signal), {
       backoff: BACKOFF,
     });
+  }
+
+  /** Receives an event of the local configuration of this cluster. The owner must pass each of them. */
+  configObserved(event: WatchEvent): void {
+    if (event.type !== 'list-done') this.#config.observed(this.#options.cluster, event);
+  }
+
+  /** Receives each state of the watch of the local configurations. */
+  configWatchState(state: WatchState): void {
+    void this.#config.watchState(state, this.#closing.signal);
   }
 
   /** Marks the cluster as removed: the next withdrawal is final, and waits for the readers. */

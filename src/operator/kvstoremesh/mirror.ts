@@ -1,4 +1,5 @@
 import type { Clock, Random } from '../../base/clock.ts';
+import type { RateLimit } from '../../base/rate-limit.ts';
 import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
 import type { StoreHooks } from '../../clustermesh/resource-stores.ts';
 import { type MeshResource, resourcePrefix, syncedKey } from '../../kvstore/codec/keys.ts';
@@ -17,6 +18,8 @@ export interface MirrorOptions extends StoreHooks {
   readonly random: Random;
   /** See `WatchStoreOptions`. */
   readonly gate?: TurnGate | undefined;
+  /** Limits how many mirrors list the keys of an earlier process at the same time. Default: not limited. */
+  readonly lists?: RateLimit | undefined;
 }
 
 /**
@@ -80,16 +83,24 @@ export class Mirror {
    * fails.
    */
   async inherit(signal: AbortSignal): Promise<{ readonly flushed: Promise<void> }> {
-    const { local } = this.#options;
+    const { lists } = this.#options;
+    const canary = await (lists === undefined
+      ? this.#inheritKeys(signal)
+      : lists.run(() => this.#inheritKeys(signal), signal));
+    // The canary was true when it was written, and nothing was deleted since.
+    if (canary !== undefined) void this.#sync.markSynced();
+    return { flushed: this.#sync.flushed() };
+  }
+
+  /** Returns the canary of the earlier process. */
+  async #inheritKeys(signal: AbortSignal): Promise<KeyValue | undefined> {
+    const { local, gate = OPEN_GATE } = this.#options;
     const [kvs, canary] = await Promise.all([
       local.listPrefix(this.#prefix, { signal }),
       local.get(this.#canary, { signal }),
     ]);
-    const { gate = OPEN_GATE } = this.#options;
     await gate.runSteps(this.#takeOver(kvs, gate.slice), signal);
-    // The canary was true when it was written, and nothing was deleted since.
-    if (canary !== undefined) void this.#sync.markSynced();
-    return { flushed: this.#sync.flushed() };
+    return canary;
   }
 
   /** Stores the keys of an earlier process, in steps of `slice` keys. */

@@ -112,4 +112,107 @@ describe('a queue of jobs that are retried until they succeed', () => {
     expect([left, many.status().pending]).toEqual([0, 0]);
     expect(cost).toBeLessThan(1500); // about 150 ms; when the cost grew with the queue, 2.8 s
   });
+
+  describe('that are combined', () => {
+    interface Batch {
+      readonly jobs: readonly string[];
+      succeed(): void;
+      fail(error: Error): void;
+    }
+    let batches: Batch[];
+    beforeEach(() => {
+      batches = [];
+      queue = new RetryQueue<string>({
+        ...{ clock, random: () => 0, concurrency: 2 },
+        attempt: (job) =>
+          new Promise((resolve, reject) => {
+            attempts.push({ job, succeed: resolve, fail: reject });
+          }),
+        batches: {
+          ...{ jobs: 4, weight: 10 },
+          weightOf: (job) => (job === 'alone' ? Number.POSITIVE_INFINITY : job.length),
+          attempt: (jobs) =>
+            new Promise((resolve, reject) => {
+              batches.push({ jobs, succeed: resolve, fail: reject });
+            }),
+        },
+        onDone: (job) => void done.push(job),
+      });
+    });
+    const run = async (...jobs: readonly string[]): Promise<void> => {
+      for (const job of jobs) queue.add(job);
+      void queue.run(ended.signal);
+      await settle();
+    };
+    const tried = (): readonly (readonly string[])[] => batches.map(({ jobs }) => jobs);
+
+    it('form batches in order, up to the number and the weight of a batch', async () => {
+      await run('a', 'b', 'c', 'd', 'e', '123456789', 'f');
+      expect(tried()).toEqual([
+        ['a', 'b', 'c', 'd'],
+        ['e', '123456789'],
+      ]);
+      batches[0]?.succeed();
+      await settle();
+      expect([done, attempts.map(({ job }) => job)]).toEqual([['a', 'b', 'c', 'd'], ['f']]);
+    });
+
+    it('do not include a job that must have its own attempt, or one that is too heavy', async () => {
+      await run('a', 'b', 'alone', '12345678901', 'c', 'd');
+      attempts[0]?.succeed();
+      await settle();
+      expect([tried(), attempts.map(({ job }) => job)]).toEqual([[['a', 'b']], ['alone', '12345678901']]);
+      attempts[1]?.succeed();
+      await settle();
+      expect(tried()).toEqual([
+        ['a', 'b'],
+        ['c', 'd'],
+      ]);
+    });
+
+    it.each(['invalid-request', 'too-large', 'forbidden', 'lease-not-found'] as const)(
+      'are tried separately if the kvstore rejects their batch (%s): none fails because of another',
+      async (code) => {
+        await run('a', 'b', 'c');
+        batches[0]?.fail(new KvstoreError(code, 'one of them'));
+        await settle();
+        expect(attempts.map(({ job }) => job)).toEqual(['a', 'b', 'c']);
+        attempts[1]?.fail(new KvstoreError('invalid-request', 'this one'));
+        for (const i of [0, 2]) attempts[i]?.succeed();
+        await settle();
+        expect([done, queue.status()]).toMatchObject([['a', 'c'], { pending: 1, failures: 1 }]);
+      },
+    );
+
+    it('are tried one at a time while the kvstore fails, and together after the first success', async () => {
+      await run('a', 'b', 'c', 'd');
+      queue.add('b');
+      batches[0]?.fail(new KvstoreError('unavailable', 'down'));
+      await advance(clock, 5000);
+      expect([attempts.map(({ job }) => job), queue.size]).toEqual([['a'], 4]);
+      attempts[0]?.fail(new KvstoreError('unavailable', 'down'));
+      await advance(clock, 5000);
+      expect([attempts.map(({ job }) => job), queue.status().failures]).toEqual([['a', 'b'], 2]);
+      attempts[1]?.succeed();
+      await settle();
+      expect([done, tried()]).toEqual([
+        ['b'],
+        [
+          ['a', 'b', 'c', 'd'],
+          ['c', 'd', 'a'],
+        ],
+      ]);
+      batches[1]?.succeed();
+      await settle();
+      expect([done, queue.size]).toEqual([['b', 'c', 'd', 'a'], 0]);
+    });
+
+    it('are tried once more if they were added again during the attempt of their batch', async () => {
+      await run('a', 'b', 'c');
+      queue.add('b');
+      batches[0]?.succeed();
+      await settle();
+      expect([done, attempts.map(({ job }) => job)]).toEqual([['a', 'c'], ['b']]);
+    });
+  });
 });

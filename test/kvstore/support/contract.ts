@@ -3,6 +3,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { RejectionLog } from '../../../src/base/rejection.ts';
 import { bytesOfText, keyOfBytes, textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
+import { type KeyWrite, MAX_COMPARED_WRITES, MAX_WRITES } from '../../../src/kvstore/session/backend.ts';
 import { KvstoreError } from '../../../src/kvstore/session/errors.ts';
 import { SharedStore } from '../../../src/kvstore/stores/shared-store.ts';
 import { SyncStore } from '../../../src/kvstore/stores/sync-store.ts';
@@ -131,6 +132,89 @@ export function backendContract(
       for (const key of keys) await client.backend.update(key, bytes(key));
       const read = await client.backend.listPrefix(P);
       expect(read.map(({ key }) => key)).toEqual(keys);
+    });
+
+    it('several writes are one transaction, with puts and deletes', async () => {
+      const { backend } = client;
+      await kvstore.load([
+        [`${P}a`, 'old'],
+        [`${P}b`, 'old'],
+      ]);
+      const writes = [{ key: `${P}a`, value: bytes('1') }, { key: `${P}b` }, { key: `${P}none` }];
+      const many = Array.from({ length: MAX_WRITES - 3 }, (_, i) => ({
+        key: `${P}n${i}`,
+        value: bytes('2'),
+      }));
+      const { revision, isComplete } = await backend.writeAll([...writes, ...many], { fenced: true });
+      const found = await backend.listPrefix(P);
+      expect([found.length, isComplete]).toEqual([MAX_WRITES - 2, true]);
+      expect(new Set(found.map(({ modRevision }) => modRevision))).toEqual(new Set([revision]));
+      expect(textOfBytes(found[0]?.value ?? bytes(''))).toBe('1');
+    });
+
+    it.each([false, true])(
+      'of several writes, equal ones are omitted if all are equal (leased: %s)',
+      async (leased) => {
+        const { backend } = client;
+        const of = (key: string, value: string): KeyWrite => ({
+          ...{ key: `${P}${key}`, value: bytes(value), mayBeEqual: true },
+        });
+        for (const key of ['a', 'b']) await backend.update(`${P}${key}`, bytes('1'), { leased });
+        const before = await backend.get(`${P}a`);
+        const always = { key: `${P}c`, value: bytes('1') };
+        const equal = await backend.writeAll([of('a', '1'), of('b', '1'), always], { leased, fenced: true });
+        expect([equal.isComplete, await backend.get(`${P}a`)]).toEqual([false, before]);
+        expect((await backend.get(`${P}c`))?.modRevision).toBe(equal.revision);
+        const other = await backend.writeAll([of('a', '1'), of('b', '2'), { key: `${P}c` }], {
+          leased,
+          fenced: true,
+        });
+        expect(other.isComplete).toBe(true);
+        const found = await backend.listPrefix(P);
+        expect(found.map(({ key, value, modRevision }) => [key, textOfBytes(value), modRevision])).toEqual([
+          [`${P}a`, '1', other.revision],
+          [`${P}b`, '2', other.revision],
+        ]);
+      },
+    );
+
+    it('a put that may be equal is written if the key has another lease, or none', async () => {
+      const { backend } = client;
+      await kvstore.put(`${P}a`, '1');
+      const write = { key: `${P}a`, value: bytes('1'), mayBeEqual: true };
+      expect(await backend.writeAll([write], { leased: true })).toMatchObject({ isComplete: true });
+      expect(await backend.writeAll([write], { leased: true })).toMatchObject({ isComplete: false });
+    });
+
+    it('several writes of keys that need more than one lease are bound to the session', async () => {
+      const other = await kvstore.client();
+      for (let i = 0; i < 1500; i += 100) {
+        const writes = Array.from({ length: 100 }, (_, n) => ({ key: `${P}${i + n}`, value: bytes('1') }));
+        await other.backend.writeAll(writes, { leased: true });
+      }
+      expect([other.backend.status().leases, (await kvstore.content(P)).size]).toEqual([2, 1500]);
+      await other.backend.writeAll([{ key: `${P}7` }, { key: `${P}8`, value: bytes('unleased') }]);
+      await other.backend.close();
+      await kvstore.until('expired', async () => (await kvstore.content(P)).size === 1);
+    });
+
+    it.each([0, MAX_WRITES + 1])('%i writes in one transaction are refused', async (count) => {
+      const writes = Array.from({ length: count }, (_, i) => ({ key: `${P}${i}`, value: bytes('1') }));
+      await expect(client.backend.writeAll(writes)).rejects.toMatchObject({ code: 'invalid-request' });
+      const compared = [...writes, ...numbered(MAX_COMPARED_WRITES + 1)].map((_, i) => ({
+        ...{ key: `${P}${i}`, value: bytes('1'), mayBeEqual: true },
+      }));
+      await expect(client.backend.writeAll(compared)).rejects.toMatchObject({ code: 'invalid-request' });
+    });
+
+    it('the largest transaction of compared writes is accepted', async () => {
+      const writes = Array.from({ length: MAX_WRITES }, (_, i) => ({
+        ...{ key: `${P}${i}`, value: bytes('1'), mayBeEqual: i < MAX_COMPARED_WRITES },
+      }));
+      const options = { leased: true, fenced: true };
+      expect(await client.backend.writeAll(writes, options)).toMatchObject({ isComplete: true });
+      expect(await client.backend.writeAll(writes, options)).toMatchObject({ isComplete: false });
+      expect((await kvstore.content(P)).size).toBe(MAX_WRITES);
     });
 
     it('delete returns whether the key existed', async () => {

@@ -1,0 +1,156 @@
+import { bytesOfKey } from '../codec/bytes.ts';
+import { ProtoReader } from '../codec/proto-reader.ts';
+import { bytesField, int64Field, message, numberField } from '../codec/proto-writer.ts';
+import type { Compare, LeaseID, TxnRequest, TxnResponse, WriteOperation } from '../session/transport.ts';
+import { readHeader } from './messages.ts';
+
+/*
+ * A handwritten codec for the transactions of etcd (etcd 3.4 `rpc.proto`). A publisher of a large cluster sends hundreds of thousands
+ * of puts, so a transaction is written into one buffer whose size is computed first.
+ */
+
+const NOT_EQUAL = 3;
+/** `CompareTarget`. */
+const TARGETS = { exists: 0, 'create-revision': 1, 'mod-revision': 2, value: 3, lease: 4 } as const;
+/** Field numbers of the compared values. */
+const VALUES = { exists: 4, 'create-revision': 5, 'mod-revision': 6, value: 7, lease: 8 } as const;
+
+const EMPTY = Buffer.alloc(0);
+/** Tags of length-delimited fields: `field * 8 + 2`. */
+const SUCCESS = 2 * 8 + 2;
+const FAILURE = 3 * 8 + 2;
+const REQUEST_PUT = 2 * 8 + 2;
+const REQUEST_DELETE = 3 * 8 + 2;
+const FIRST = 1 * 8 + 2;
+const SECOND = 2 * 8 + 2;
+
+/** Two bytes fields, which are the key and value of a put, or the bounds of a delete, and the encoded lease of a put. */
+interface Operation {
+  readonly tag: number;
+  readonly first: Uint8Array;
+  readonly second: Uint8Array;
+  readonly lease: Uint8Array;
+  /** Length of the put or delete. */
+  readonly size: number;
+}
+
+function encodeCompare(compare: Compare): Buffer {
+  const { key, target } = compare;
+  const field = VALUES[target];
+  // A field of a `oneof` is written even if it is 0.
+  const value =
+    target === 'value'
+      ? bytesField(field, compare.equals)
+      : int64Field(field, target === 'exists' ? '0' : String(compare.equals));
+  return message(
+    numberField(1, target === 'exists' ? NOT_EQUAL : 0),
+    numberField(2, TARGETS[target]),
+    bytesField(3, bytesOfKey(key)),
+    value,
+  );
+}
+
+function varintSize(value: number): number {
+  let size = 1;
+  for (let rest = value; rest >= 0x80; rest = Math.floor(rest / 0x80)) size++;
+  return size;
+}
+
+/** Returns the size of a length-delimited field whose tag has one byte. */
+const fieldSize = (length: number): number => 1 + varintSize(length) + length;
+
+/** Returns a function that encodes leases. Successive puts usually have the same one. */
+function leaseEncoder(): (lease: LeaseID) => Uint8Array {
+  let last: LeaseID = '0';
+  let encoded: Uint8Array = EMPTY;
+  return (lease) => {
+    if (lease !== last) encoded = lease === '0' ? EMPTY : message(int64Field(3, lease));
+    last = lease;
+    return encoded;
+  };
+}
+
+function operationOf(write: WriteOperation, encodeLease: (lease: LeaseID) => Uint8Array): Operation {
+  const isPut = write.op === 'put';
+  const first = bytesOfKey(isPut ? write.key : write.range.start);
+  const second = isPut ? write.value : bytesOfKey(write.range.end);
+  const lease = isPut ? encodeLease(write.lease) : EMPTY;
+  const size = fieldSize(first.length) + fieldSize(second.length) + lease.length;
+  return { tag: isPut ? REQUEST_PUT : REQUEST_DELETE, first, second, lease, size };
+}
+
+function writeVarint(buffer: Buffer, value: number, start: number): number {
+  let at = start;
+  let rest = value;
+  for (; rest >= 0x80; rest = Math.floor(rest / 0x80)) buffer[at++] = (rest % 0x80) | 0x80;
+  buffer[at++] = rest;
+  return at;
+}
+
+function writeBytes(buffer: Buffer, tag: number, bytes: Uint8Array, start: number): number {
+  buffer[start] = tag;
+  const at = writeVarint(buffer, bytes.length, start + 1);
+  buffer.set(bytes, at);
+  return at + bytes.length;
+}
+
+function writeOperation(buffer: Buffer, branch: number, operation: Operation, start: number): number {
+  const { tag, first, second, lease, size } = operation;
+  buffer[start] = branch;
+  let at = writeVarint(buffer, fieldSize(size), start + 1);
+  buffer[at] = tag;
+  at = writeVarint(buffer, size, at + 1);
+  at = writeBytes(buffer, FIRST, first, at);
+  at = writeBytes(buffer, SECOND, second, at);
+  buffer.set(lease, at);
+  return at + lease.length;
+}
+
+export function encodeTxn({ compare, writes, otherwise = [] }: TxnRequest): Buffer {
+  const encodeLease = leaseEncoder();
+  const compares = message(...compare.map((one) => bytesField(1, encodeCompare(one))));
+  const branches = [
+    { branch: SUCCESS, operations: writes.map((write) => operationOf(write, encodeLease)) },
+    { branch: FAILURE, operations: otherwise.map((write) => operationOf(write, encodeLease)) },
+  ];
+  let size = compares.length;
+  for (const { operations } of branches)
+    for (const operation of operations) size += fieldSize(fieldSize(operation.size));
+  const buffer = Buffer.allocUnsafe(size);
+  buffer.set(compares);
+  let at = compares.length;
+  for (const { branch, operations } of branches)
+    for (const operation of operations) at = writeOperation(buffer, branch, operation, at);
+  return buffer;
+}
+
+/** Returns the number of keys that an operation has deleted; 0 for a put. */
+function readDeleted(reader: ProtoReader, end: number): number {
+  let deleted = 0;
+  while (reader.next(end))
+    if (reader.field === 3) deleted = readDeleteResponse(reader, reader.open());
+    else reader.skip();
+  return deleted;
+}
+
+function readDeleteResponse(reader: ProtoReader, end: number): number {
+  let deleted = 0;
+  while (reader.next(end))
+    if (reader.field === 2) deleted = reader.number();
+    else reader.skip();
+  return deleted;
+}
+
+export function decodeTxn(buffer: Buffer): TxnResponse {
+  const reader = new ProtoReader(buffer);
+  let header: TxnResponse['header'] = { clusterID: '', revision: 0, raftTerm: 0 };
+  let succeeded = false;
+  let deleted = 0;
+  while (reader.next(buffer.length)) {
+    if (reader.field === 1) header = readHeader(reader, reader.open());
+    else if (reader.field === 2) succeeded = reader.bool();
+    else if (reader.field === 3) deleted += readDeleted(reader, reader.open());
+    else reader.skip();
+  }
+  return { header, succeeded, deleted };
+}
