@@ -2,12 +2,13 @@ import {
   BYTES,
   checkArguments,
   FUNCTION,
-  LIST,
+  listOf,
   NUMBER,
   OBJECT,
   objectWith,
   optional,
   SIGNAL,
+  shaped,
   TEXT,
 } from '../base/arguments.ts';
 import { assert } from '../base/assert.ts';
@@ -580,6 +581,11 @@ const WRITE = optional(
   objectWith({ ...CALL, ifLocked: optional(objectWith({ key: TEXT, revision: NUMBER })) }),
 );
 
+const KEY_WRITE = shaped<KeyWrite>(
+  'must be a put or a delete of a key',
+  ({ key, value }) => typeof key === 'string' && (value === undefined || value instanceof Uint8Array),
+);
+
 checkArguments(KvstoreClient, {
   get: { key: TEXT, options: OPTIONS },
   read: { key: TEXT, options: OPTIONS },
@@ -589,7 +595,7 @@ checkArguments(KvstoreClient, {
   createOnly: { key: TEXT, value: BYTES, options: WRITE },
   createIfExists: { condition: TEXT, key: TEXT, value: BYTES, options: WRITE },
   delete: { key: TEXT, options: WRITE },
-  writeAll: { writes: LIST, options: WRITE },
+  writeAll: { writes: listOf(KEY_WRITE), options: WRITE },
   deletePrefix: { prefix: TEXT, options: WRITE },
   lock: { path: TEXT, options: OPTIONS },
   watch: { prefix: TEXT, options: OPTIONS },

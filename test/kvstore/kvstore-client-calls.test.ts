@@ -237,6 +237,7 @@ describe('a client of a kvstore', () => {
     'createIfExists: value': () => client.createIfExists('a', 'b', 'text' as never),
     'delete: key': () => client.delete(7 as never),
     'writeAll: writes': () => client.writeAll(7 as never),
+    'writeAll: writes[0]': () => client.writeAll([{ key: 'a', value: 'text' } as never]),
     'deletePrefix: prefix': () => client.deletePrefix(7 as never),
     'lock: path': () => client.lock(7 as never),
     'watch: prefix': () => client.watch(7 as never),
