@@ -61,6 +61,10 @@ export const BENCHES: Readonly<Record<string, Bench>> = {
       'ClusterMesh: a mesh that becomes ready, changes and is taken away; --n clusters of 1,000 endpoints (250)',
     run: async (options) => (await import('./mesh.ts')).benchMesh(options),
   },
+  namespaces: {
+    summary: 'an agent behind clusters with all or 1 % of their namespaces global; --n clusters (50)',
+    run: async (options) => (await import('./global-namespaces.ts')).benchGlobalNamespaces(options),
+  },
   operator: {
     summary:
       'services and nodes of a Kubernetes API server published into a real etcd; --n services of 10 backends (10,000), and half as many nodes',

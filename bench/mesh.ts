@@ -56,16 +56,20 @@ const MAX_CLUSTERS = 254;
 const RUNTIME = { clock: systemClock, random: Math.random };
 const RESOURCES = ['nodes', 'services', 'identities', 'ip'];
 
-function put(server: MemoryServer, key: string, value: unknown): void {
-  const text = typeof value === 'string' ? value : JSON.stringify(value);
-  server.txn({ compare: [], writes: [{ op: 'put', key, value: bytesOfText(text), lease: NO_LEASE }] });
+/** Writes a key. A value that is neither text nor bytes is written as JSON. */
+export function put(server: MemoryServer, key: string, value: unknown): void {
+  const text = (): string => (typeof value === 'string' ? value : JSON.stringify(value));
+  const bytes = value instanceof Uint8Array ? value : bytesOfText(text());
+  server.txn({ compare: [], writes: [{ op: 'put', key, value: bytes, lease: NO_LEASE }] });
 }
 
-function nameOf(cluster: number): string {
+/** Returns the name of a cluster by its id. */
+export function nameOf(cluster: number): string {
   return `cluster-${cluster}`;
 }
 
-function address(cluster: number, i: number): string {
+/** Returns the address of an endpoint. */
+export function address(cluster: number, i: number): string {
   return `10.${cluster + (i >> 16)}.${(i >> 8) & 255}.${i & 255}`;
 }
 
@@ -73,7 +77,8 @@ function nodeAddress(cluster: number, i: number): string {
   return `172.${16 + (i >> 8)}.${cluster}.${i & 255}`;
 }
 
-function putEndpoint(server: MemoryServer, cluster: number, i: number, identity: number): void {
+/** Writes an endpoint of a cluster. */
+export function putEndpoint(server: MemoryServer, cluster: number, i: number, identity: number): void {
   const ip = address(cluster, i);
   const pod = { K8sNamespace: `ns-${i % 20}`, K8sPodName: `pod-${cluster}-${i}` };
   const value = {
@@ -88,14 +93,18 @@ function putEndpoint(server: MemoryServer, cluster: number, i: number, identity:
 }
 
 /** Size of a cluster. */
-interface Size {
+export interface Size {
   readonly nodes: number;
   readonly services: number;
   readonly endpoints: number;
 }
 
-/** The kvstore of one cluster, filled. */
-function fill(clusterID: number, name: string, { nodes, services, endpoints }: Size = SMALL): MemoryServer {
+/** Returns the kvstore of one cluster, filled. */
+export function fill(
+  clusterID: number,
+  name: string,
+  { nodes, services, endpoints }: Size = SMALL,
+): MemoryServer {
   const server = new MemoryServer({ clock: systemClock, clusterID: name });
   put(server, `cilium/cluster-config/${name}`, { id: clusterID, capabilities: { syncedCanaries: true } });
   for (let i = 0; i < nodes; i++) {
@@ -113,11 +122,13 @@ function fill(clusterID: number, name: string, { nodes, services, endpoints }: S
   return server;
 }
 
-function identityOf(clusterID: number, i: number): number {
+/** Returns the identity of an endpoint. */
+export function identityOf(clusterID: number, i: number): number {
   return (clusterID << 16) + 256 + (i % 50);
 }
 
-function heldBytes(): number {
+/** Returns the live bytes of heap and buffers. */
+export function heldBytes(): number {
   globalThis.gc?.();
   const { heapUsed, arrayBuffers } = process.memoryUsage();
   return heapUsed + arrayBuffers;
@@ -143,18 +154,23 @@ async function change(servers: readonly MemoryServer[], ipcache: IPCache, count:
   while (ipcache.get(last[0])?.identity !== last[1]) await turn();
 }
 
+/** Returns a gate of turns of the event loop. */
+export function gate(): TurnGate {
+  return new TurnGate({ clock: systemClock, nextTurn: setImmediate });
+}
+
 /** The part of an agent in the mesh: engines and their sources. */
-class Follower {
+export class Follower {
   readonly ipcache: IPCache = new IPCache();
   readonly #nodes: NodeManager;
   readonly #mesh: ClusterMesh;
 
-  constructor(gate: TurnGate | undefined) {
+  constructor(turns: TurnGate | undefined) {
     const { ipcache } = this;
     const services = new ServiceCache({ clusterName: 'own' });
     this.#nodes = new NodeManager({ ...RUNTIME, ipcache, clusterName: 'own', localNodeName: 'here' });
     const engines = { ipcache, services, nodes: this.#nodes };
-    this.#mesh = new ClusterMesh({ ...RUNTIME, ...engines, gate, clusterName: 'own', clusterID: 255 });
+    this.#mesh = new ClusterMesh({ ...RUNTIME, ...engines, gate: turns, clusterName: 'own', clusterID: 255 });
   }
 
   /** Follows a cluster for each server, until all is complete. */
@@ -194,7 +210,7 @@ async function takeAway(endpoints: number): Promise<Pick<MeshBenchReport, 'resyn
   const size = { nodes: LARGE, services: LARGE };
   const full = fill(1, name, { endpoints, ...size });
   const empty = fill(1, name, { endpoints: 0, nodes: 0, services: 0 });
-  const follower = new Follower(new TurnGate({ clock: systemClock, nextTurn: setImmediate }));
+  const follower = new Follower(gate());
   await follower.add(name, full);
   expect('endpoints that are followed', follower.ipcache.size, endpoints + LARGE);
   const resync = await delayDuring(() => follower.add(name, empty));
@@ -237,7 +253,7 @@ export async function benchMesh({ n = 250, json = false }: MeshBenchOptions = {}
   const servers = Array.from({ length: Math.min(n, MAX_CLUSTERS) }, (_, i) => fill(i + 1, nameOf(i + 1)));
   const ungated = await readyWithoutGate(servers);
   const before = heldBytes();
-  const follower = new Follower(new TurnGate({ clock: systemClock, nextTurn: setImmediate }));
+  const follower = new Follower(gate());
   const ready = await delayDuring(() => follower.follow(servers));
   const endpoints = servers.length * ENDPOINTS;
   const bytesPerEndpoint = Math.round((heldBytes() - before) / endpoints);

@@ -107,7 +107,9 @@ async function expectBackends(expected: Readonly<Record<ServiceV2, readonly stri
       ]),
     );
   const areReady = (): boolean =>
-    [...agents.values()].every((agent) => NAMES.every((name) => agent.mesh.statusOf(name)?.state === 'ready'));
+    [...agents.values()].every((agent) =>
+      NAMES.every((name) => agent.mesh.statusOf(name)?.state === 'ready'),
+    );
   const isSame = (): boolean => areReady() && JSON.stringify(found()) === JSON.stringify(expected);
   await until('the agents have them', isSame).catch(() => {}); // the difference is more useful
   expect(found()).toEqual(expected);

@@ -3,7 +3,7 @@ import { expect, it } from 'vitest';
 import { advance } from '../../kvstore/support/settle.ts';
 import { OperatorOfCluster } from '../support/operator-of-cluster.ts';
 
-const NAMESPACES = ['don', 'quixote', 'sancho'] as const;
+const NAMESPACES: readonly string[] = ['don', 'quixote', 'sancho'];
 
 type Step =
   | { readonly do: 'namespace'; readonly name: string; readonly global: string | undefined }
@@ -19,7 +19,7 @@ interface Pod {
 const nameOf = ({ namespace, number }: Pod): string => `${namespace}-${number}`;
 /** The identity and the last part of the address of a pod. */
 const numberOf = ({ namespace, number }: Pod): number =>
-  NAMESPACES.findIndex((name) => name === namespace) * 10 + number;
+  NAMESPACES.indexOf(namespace) * 10 + number;
 
 /** A pod with its identity, and a global service of it. */
 function objectsOf(pod: Pod): string {
