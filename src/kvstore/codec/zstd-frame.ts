@@ -41,6 +41,8 @@ export interface ZstdFrame {
   readonly limit: number;
   /** The index after each block. */
   readonly ends: readonly number[];
+  /** The low 32 bits of XXH64 of the content; undefined if the frame has no checksum. */
+  readonly checksum: number | undefined;
   /** The content in parts if no block is compressed. */
   readonly raw: readonly Uint8Array[] | undefined;
 }
@@ -131,7 +133,8 @@ function readBlocks(
  */
 export function readZstdFrame(frame: Uint8Array): ZstdFrame {
   const size = frame.length;
-  const header = readHeader(frame, new DataView(frame.buffer, frame.byteOffset, size));
+  const view = new DataView(frame.buffer, frame.byteOffset, size);
+  const header = readHeader(frame, view);
   const { window, declared } = header;
   const limit = Math.min(MAX_CONTENT, Math.max(MIB, MAX_RATIO * size));
   if (declared !== undefined && declared > limit)
@@ -139,7 +142,8 @@ export function readZstdFrame(frame: Uint8Array): ZstdFrame {
   if (window > MAX_WINDOW) tooLarge(window, `must have a window of at most ${MAX_WINDOW} bytes`);
   const { atMost, ends, raw } = readBlocks(frame, header);
   if (declared !== undefined && declared > atMost) invalid(size, 'has less content than it declares');
-  return { window, declared, atMost: Math.min(declared ?? atMost, limit), limit, ends, raw };
+  const checksum = header.hasChecksum ? view.getUint32(size - CHECKSUM, true) : undefined;
+  return { window, declared, atMost: Math.min(declared ?? atMost, limit), limit, ends, checksum, raw };
 }
 
 /** Returns a frame that contains `content` uncompressed, in raw blocks. Every zstd decoder can read it. */

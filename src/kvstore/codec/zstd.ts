@@ -1,6 +1,7 @@
 import { createRequire } from 'node:module';
 import { messageOf } from '../../base/failure.ts';
 import { rejectInput } from '../../net/fields.ts';
+import { xxh64Low } from './xxh64.ts';
 import { rawZstdFrame, readZstdFrame, tooLarge, type ZstdFrame } from './zstd-frame.ts';
 
 /** The functions of `node:zlib` since Node 22.15. */
@@ -9,7 +10,7 @@ interface NativeZstd {
   readonly zstdDecompressSync: (frame: Uint8Array, options: { maxOutputLength: number }) => Uint8Array;
 }
 
-/** The part of the package `fzstd` that is used here. It does not verify checksums. */
+/** The part of the package `fzstd` that is used here. It does not verify checksums; {@link decompressZstd} does. */
 interface Fzstd {
   readonly Decompress: new (
     onData: (chunk: Uint8Array) => void,
@@ -96,7 +97,7 @@ export function* decompressZstd(
   structure: ZstdFrame = readZstdFrame(frame),
   decompress: NativeZstd['zstdDecompressSync'] | null = native.zstdDecompressSync ?? null,
 ): Generator<undefined, Uint8Array> {
-  const { declared, raw, limit } = structure;
+  const { declared, checksum, raw, limit } = structure;
   let content: Uint8Array;
   if (raw !== undefined) content = Buffer.concat(raw);
   else if (decompress !== null) content = decompressNatively(frame, structure, decompress);
@@ -104,6 +105,9 @@ export function* decompressZstd(
   if (content.length > limit) tooLarge(content.length, `must have at most ${limit} bytes`);
   if (declared !== undefined && content.length !== declared)
     refused(frame, `has ${content.length} bytes when it is decompressed, and declares ${declared}`);
+  const isVerified = raw === undefined && decompress !== null;
+  if (checksum !== undefined && !isVerified && (yield* xxh64Low(content)) !== checksum)
+    refused(frame, 'has another content than its checksum');
   return content;
 }
 

@@ -134,6 +134,22 @@ describe.each(DECODERS)(
       if (name === 'fzstd') expect(outcomeOf(three)).toContain('has 3 bytes when it is decompressed');
     });
 
+    it.each([0, 1, 4, 7, 31, 32, 100, 1000, 131_073])(
+      'if its checksum is that of another content than its %i bytes (regression: accepted before Node 22.15)',
+      (size) => {
+        const valid = zstdProgram(['--check'], content(size));
+        expect(decompress(valid)).toMatchObject({ ok: true });
+        const broken = Buffer.from(valid);
+        broken.writeUInt32LE((valid.readUInt32LE(valid.length - 4) ^ 0x8000) >>> 0, valid.length - 4);
+        expect(decompress(broken)).toMatchObject({ ok: false, rejection: { reason: 'invalid-zstd' } });
+      },
+    );
+
+    it('if its content in raw blocks differs from its checksum', () => {
+      const raw = hex(0x24, 4, 0x21, 0, 0, 1, 2, 3, 4, 0, 0, 0, 0);
+      expect(outcomeOf(raw)).toContain('has another content than its checksum');
+    });
+
     it.each<[string, number, readonly string[]]>([
       ['1048577 bytes: must have at most 1048576', MIB + 1, [`--stream-size=${MIB + 1}`]],
       ['more than 1048576 bytes: must have at most 1048576', MIB + 1, ['--no-content-size']],

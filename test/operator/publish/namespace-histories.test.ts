@@ -18,8 +18,7 @@ interface Pod {
 
 const nameOf = ({ namespace, number }: Pod): string => `${namespace}-${number}`;
 /** The identity and the last part of the address of a pod. */
-const numberOf = ({ namespace, number }: Pod): number =>
-  NAMESPACES.indexOf(namespace) * 10 + number;
+const numberOf = ({ namespace, number }: Pod): number => NAMESPACES.indexOf(namespace) * 10 + number;
 
 /** A pod with its identity, and a global service of it. */
 function objectsOf(pod: Pod): string {
