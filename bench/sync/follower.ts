@@ -8,7 +8,7 @@ import type { FollowerTask, Part, PartName } from './protocol.ts';
 export interface Following {
   /** Resolves when all existing keys are applied. */
   list(): Promise<void>;
-  /** Resolves after `count` further changes. */
+  /** Resolves when `count` changes after the list are applied. */
   changes(count: number): Promise<void>;
   /** Resolves after the connection was lost and all keys were compared again. */
   resynced(): Promise<void>;

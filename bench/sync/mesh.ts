@@ -11,7 +11,7 @@ import type { FollowerTask } from './protocol.ts';
 /** Longer than the interval of comparisons, so that all values are compared after the next loss of the stream. */
 const HOUR_MS = 3_600_000;
 
-const turn = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 5));
+const turn = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 50));
 
 /** Follows the cluster by `ClusterMesh` into an `IPCache` with one listener. */
 export function follow({ endpoint, cluster, keys }: FollowerTask): Following {
@@ -44,9 +44,10 @@ export function follow({ endpoint, cluster, keys }: FollowerTask): Following {
       expect('IPs', ipcache.size, keys);
     },
     changes: (count) => {
-      awaited = changes + count;
+      awaited = keys + count;
       return new Promise((resolve) => {
         onAwaited = resolve;
+        if (changes >= awaited) resolve();
       });
     },
     resynced: async () => {

@@ -62,9 +62,10 @@ export function follow({ endpoint, prefix, keys }: FollowerTask): Following {
       expect('IPs', entries.size, keys);
     },
     changes: (count) => {
-      awaited = changes + count;
+      awaited = count;
       return new Promise((resolve) => {
         onAwaited = resolve;
+        if (changes >= awaited) resolve();
       });
     },
     resynced: async () => {

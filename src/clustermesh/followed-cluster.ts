@@ -409,8 +409,9 @@ export class FollowedCluster {
   /** Runs the timer of the service TTL while the services are not followed and have not expired. */
   #watchExpiry(): void {
     const { clock, serviceTTLMs } = this.#options;
+    if (serviceTTLMs === undefined) return;
     const services = this.#stores.resources.find(isServiceResource);
-    if (serviceTTLMs === undefined || services === undefined) return;
+    if (services === undefined) return;
     const { phase, expired, found } = this.#state;
     // Without the configuration, nothing proves that the services still exist.
     const live = phase === 'watching' && found !== 'gone' && this.#readings.isUp(services);

@@ -78,7 +78,15 @@ export abstract class ResourceStores {
 
   /** True if every resource has been complete once; services in one of their formats, unless both are skipped. */
   get isSynced(): boolean {
-    return this.#alternatives().every((stores) => stores.some((store) => store.isSynced));
+    let isRead = false;
+    let areServicesSynced = false;
+    for (const [resource, store] of this.stores) {
+      if (isServiceResource(resource)) {
+        isRead ||= !this.skipped.has(resource);
+        areServicesSynced ||= store.isSynced;
+      } else if (!store.isSynced) return false;
+    }
+    return areServicesSynced || !isRead;
   }
 
   /** Progress of the first sync: the number of received keys, rejected ones included, plus the number of complete resources. */
@@ -96,16 +104,6 @@ export abstract class ResourceStores {
     const services = SERVICE_RESOURCES.flatMap((resource) => this.stores.get(resource)?.synced ?? []);
     await Promise.all(others.map(([, store]) => store.synced));
     if (services.length > 0) await Promise.race([...services, this.#servicesSkipped]);
-  }
-
-  /** Returns the stores, with the formats of services as alternatives of each other. */
-  #alternatives(): readonly (readonly AnyStore[])[] {
-    const services = SERVICE_RESOURCES.flatMap((resource) => this.stores.get(resource) ?? []);
-    const isRead = SERVICE_RESOURCES.some(
-      (resource) => this.stores.has(resource) && !this.skipped.has(resource),
-    );
-    const others = [...this.stores].filter(([resource]) => !isServiceResource(resource));
-    return [...(isRead ? [services] : []), ...others.map(([, store]) => [store])];
   }
 
   /** Number of keys held, of all resources. */

@@ -185,7 +185,10 @@ func main() {
 		case name := <-parts:
 			since, cpu = time.Now(), cpuMs()
 			if name == "watch" {
-				until = changes + t.Keys
+				until = t.Keys // the writer may be ahead of this line
+				if changes >= until {
+					report("watch", since, cpu, 0)
+				}
 				continue
 			}
 			for {
@@ -205,8 +208,7 @@ func main() {
 					put(string(event.Kv.Key), event.Kv.Value, event.Kv.ModRevision)
 				}
 			}
-			if until > 0 && changes >= until {
-				until = 0
+			if until > 0 && changes >= until && changes-len(answer.Events) < until {
 				report("watch", since, cpu, 0)
 			}
 		}

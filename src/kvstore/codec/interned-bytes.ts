@@ -1,12 +1,12 @@
+import { equalFrom, hashOfBytes, isAscii } from './byte-words.ts';
+
 /** Number of places; a power of two. A place takes a reference until it is used. */
 const PLACES = 4096;
-/** 2^32 divided by the golden ratio, as in `Int32Map`. */
-const GOLDEN = 0x9e37_79b1;
 /** Longer texts are not kept, so that the memory is bounded: at most 2 MB of text. */
 const MOST_BYTES = 512;
 
 interface Place<T> {
-  readonly text: string;
+  readonly bytes: DataView;
   readonly value: T;
 }
 
@@ -23,23 +23,22 @@ export class InternedBytes<T> {
     this.#make = make;
   }
 
-  /** Returns the value of the text in `bytes[from, to)`, which must be ASCII. */
-  get(bytes: Buffer, from: number, to: number): T {
-    let hash = 0;
-    for (let at = from; at < to; at++) hash = Math.imul(hash ^ (bytes[at] ?? 0), GOLDEN);
-    const place = (hash ^ (hash >>> 15)) & (PLACES - 1);
+  /** Returns the value of the text in `bytes[from, to)`; undefined if it is not ASCII. */
+  get(bytes: DataView, from: number, to: number): T | undefined {
+    const hash = hashOfBytes(bytes, from, to);
+    const place = (hash ^ (hash >>> 16)) & (PLACES - 1);
     const known = this.#places[place];
-    if (known !== undefined && isText(known.text, bytes, from, to)) return known.value;
-    const text = bytes.toString('latin1', from, to);
-    const value = this.#make(text);
-    if (to - from <= MOST_BYTES) this.#places[place] = { text, value };
+    if (known !== undefined && known.bytes.byteLength === to - from && equalFrom(bytes, from, known.bytes))
+      return known.value;
+    return isAscii(bytes, from, to) ? this.#add(place, bytes, from, to) : undefined;
+  }
+
+  #add(place: number, bytes: DataView, from: number, to: number): T {
+    const copy = Uint8Array.prototype.slice.call(
+      new Uint8Array(bytes.buffer, bytes.byteOffset + from, to - from),
+    );
+    const value = this.#make(String.fromCharCode(...copy));
+    if (copy.length <= MOST_BYTES) this.#places[place] = { bytes: new DataView(copy.buffer), value };
     return value;
   }
-}
-
-/** Returns true if `bytes[from, to)` are the characters of an ASCII text. */
-export function isText(text: string, bytes: Uint8Array, from: number, to: number): boolean {
-  if (text.length !== to - from) return false;
-  for (let i = 0; i < text.length; i++) if (text.charCodeAt(i) !== bytes[from + i]) return false;
-  return true;
 }

@@ -1,8 +1,9 @@
 import { decodeWith, Fields, rejectInput } from '../../net/fields.ts';
 import { scanIPv4 } from '../../net/parse-address.ts';
 import { canonicalAddress, formatKeyOf, parsePrefix, prefixRegister } from '../../net/prefix.ts';
+import { equalFrom, viewOf } from './byte-words.ts';
 import { asBuffer } from './bytes.ts';
-import { InternedBytes, isText } from './interned-bytes.ts';
+import { InternedBytes } from './interned-bytes.ts';
 import type { IPIdentityPair } from './ip-identity-pair.ts';
 import { maskText } from './mask.ts';
 import { podOf, readNamedPorts } from './pod-metadata.ts';
@@ -17,12 +18,12 @@ import type { ValueLimits } from './value.ts';
 
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
-const COMMA = 0x2c;
 const CLOSING_BRACE = 0x7d;
 const ZERO = 0x30;
 const SLASH = 0x2f;
 
-const literal = (text: string): Uint8Array => Uint8Array.from(text, (char) => char.charCodeAt(0));
+const literal = (text: string): DataView =>
+  new DataView(Uint8Array.from(text, (char) => char.charCodeAt(0)).buffer);
 
 const IP = literal('{"IP":"');
 const NO_MASK = literal('","Mask":null,"HostIP":"');
@@ -62,56 +63,65 @@ const names = new InternedBytes((text) => text);
 const portSets = new InternedBytes(portsOf);
 const register = prefixRegister();
 
-/** The position in the value that is scanned. -1 if the value has another form. */
+// The value that is scanned: the view of its buffer, the position in it, and the end of the value. Scanning is not re-entrant.
+let bytes: DataView = literal('');
 let at = 0;
+let end = 0;
 
 /** Moves behind a literal. Returns false, without moving, if it is not at the position. */
-function skip(bytes: Uint8Array, expected: Uint8Array): boolean {
-  for (let i = 0; i < expected.length; i++) if (bytes[at + i] !== expected[i]) return false;
-  at += expected.length;
+function skip(expected: DataView): boolean {
+  if (at + expected.byteLength > end || !equalFrom(bytes, at, expected)) return false;
+  at += expected.byteLength;
   return true;
 }
 
 /** Moves to the closing quote of a string and returns true. Returns false if the string has an escape or is not ASCII. */
-function endString(bytes: Uint8Array): boolean {
-  for (; at < bytes.length; at++) {
-    const byte = bytes[at] ?? 0;
+function endString(): boolean {
+  for (; at < end; at++) {
+    const byte = bytes.getUint8(at);
     if (byte === QUOTE) return true;
     if (byte === BACKSLASH || byte < 0x20 || byte > 0x7e) return false;
   }
   return false;
 }
 
+/** Returns true if the characters of a text are at an index, and end there. */
+function isText(text: string, from: number, to: number): boolean {
+  if (text.length !== to - from || to > end) return false;
+  for (let i = 0; i < text.length; i++) if (text.charCodeAt(i) !== bytes.getUint8(from + i)) return false;
+  return true;
+}
+
 /** Returns a decimal integer without sign or leading zeros, at most `most`; -1 if there is none. */
-function scanInteger(bytes: Uint8Array, most: number): number {
+function scanInteger(most: number): number {
   const from = at;
   let value = 0;
-  for (; at < bytes.length; at++) {
-    const digit = ((bytes[at] ?? 0) - ZERO) >>> 0;
+  for (; at < end; at++) {
+    const digit = (bytes.getUint8(at) - ZERO) >>> 0;
     if (digit > 9) break;
     value = value * 10 + digit;
     if (value > most) return -1;
   }
-  const isPadded = bytes[from] === ZERO && at - from > 1;
+  const isPadded = at - from > 1 && bytes.getUint8(from) === ZERO;
   return at === from || isPadded ? -1 : value;
 }
 
 /** Moves behind IP, mask and the opening quote of the host. Returns false if they are not those of the canonical `name`. */
-function skipAddress(name: string, bytes: Uint8Array): boolean {
-  if (!skip(bytes, IP)) return false;
+function skipAddress(name: string): boolean {
+  if (!skip(IP)) return false;
   const from = at;
-  if (!endString(bytes)) return false;
-  if (isText(name, bytes, from, at)) {
+  if (!endString()) return false;
+  if (isText(name, from, at)) {
     // Most names are IPv4 addresses, and the scanner of these accepts canonical ones only.
     const isAddress = scanIPv4(name, register) === name.length || isCanonical(name);
-    return isAddress && skip(bytes, NO_MASK);
+    return isAddress && skip(NO_MASK);
   }
   if (name.charCodeAt(at - from) !== SLASH || !isCanonical(name)) return false;
-  if (!isText(name.slice(0, at - from), bytes, from, at) || !skip(bytes, MASK)) return false;
+  if (!isText(name.slice(0, at - from), from, at) || !skip(MASK)) return false;
   const mask = maskText(register.family, register.length);
-  if (!isText(mask, bytes, at, at + mask.length)) return false;
+  if (!isText(mask, at, at + mask.length)) return false;
   at += mask.length;
-  return skip(bytes, HOST_IP);
+  return skip(HOST_IP);
 }
 
 function isCanonical(name: string): boolean {
@@ -128,23 +138,24 @@ export function scanIPIdentityPair(
   limits: ValueLimits,
 ): IPIdentityPair | undefined {
   if (value.length > limits.bytes) return undefined;
-  const bytes = asBuffer(value);
-  at = 0;
-  if (!skipAddress(name, bytes)) return undefined;
+  bytes = viewOf(value);
+  at = value.byteOffset;
+  end = at + value.length;
+  if (!skipAddress(name)) return undefined;
   const hostFrom = at;
-  if (!endString(bytes)) return undefined;
+  if (!endString()) return undefined;
   const hostIP = at === hostFrom ? '' : hosts.get(bytes, hostFrom, at);
-  if (hostIP === undefined || !skip(bytes, ID)) return undefined;
-  const identity = scanInteger(bytes, 0xffff_ffff);
-  if (identity < 0 || !skip(bytes, KEY)) return undefined;
-  const encryptKey = scanInteger(bytes, 0xff);
-  if (encryptKey < 0 || !skip(bytes, METADATA)) return undefined;
-  const namespace = scanName(bytes, NAMESPACE, names);
-  const podName = scanName(bytes, POD_NAME);
-  const serviceAccount = scanName(bytes, SERVICE_ACCOUNT, names);
+  if (hostIP === undefined || !skip(ID)) return undefined;
+  const identity = scanInteger(0xffff_ffff);
+  if (identity < 0 || !skip(KEY)) return undefined;
+  const encryptKey = scanInteger(0xff);
+  if (encryptKey < 0 || !skip(METADATA)) return undefined;
+  const namespace = skip(NAMESPACE) ? scanRepeated() : '';
+  const podName = skip(POD_NAME) ? scanUnique(value) : '';
+  const serviceAccount = skip(SERVICE_ACCOUNT) ? scanRepeated() : '';
   if (namespace === undefined || podName === undefined || serviceAccount === undefined) return undefined;
-  const ports = scanPorts(bytes);
-  if (ports === undefined || ports.count > limits.podPorts || !isAtEnd(bytes)) return undefined;
+  const ports = skip(NAMED_PORTS) ? scanPorts() : NO_PORTS;
+  if (ports === undefined || ports.count > limits.podPorts || !isAtEnd()) return undefined;
   const pair: { -readonly [K in keyof IPIdentityPair]: IPIdentityPair[K] } = {
     key: name,
     identity,
@@ -156,26 +167,28 @@ export function scanIPIdentityPair(
   return pair;
 }
 
-/** Returns the string of an optional field; empty if the field is absent, undefined if it has another form. */
-function scanName(bytes: Buffer, field: Uint8Array, interned?: InternedBytes<string>): string | undefined {
-  if (bytes[at] !== COMMA || !skip(bytes, field)) return '';
+/** Returns the rest of a string that repeats, and moves behind it; undefined if it has another form. */
+function scanRepeated(): string | undefined {
   const from = at;
-  if (!endString(bytes)) return undefined;
-  const to = at++;
-  return interned === undefined ? bytes.toString('latin1', from, to) : interned.get(bytes, from, to);
+  return endString() ? names.get(bytes, from, at++) : undefined;
+}
+
+/** Returns the rest of a string of the value, and moves behind it; undefined if it has another form. */
+function scanUnique(value: Uint8Array): string | undefined {
+  const from = at - value.byteOffset;
+  if (!endString()) return undefined;
+  return asBuffer(value).toString('latin1', from, at++ - value.byteOffset);
 }
 
 const NO_PORTS: NamedPorts = { ports: undefined, count: 0 };
 
 /** Returns the ports, which are the last field. */
-function scanPorts(bytes: Buffer): NamedPorts | undefined {
-  if (bytes[at] !== COMMA || !skip(bytes, NAMED_PORTS)) return NO_PORTS;
+function scanPorts(): NamedPorts | undefined {
   const from = at;
-  at = bytes.length - 1;
-  for (let i = from; i < at; i++) if ((bytes[i] ?? 0) > 0x7e) return undefined;
-  return portSets.get(bytes, from, at);
+  at = end - 1;
+  return from < at ? portSets.get(bytes, from, at) : undefined;
 }
 
-function isAtEnd(bytes: Uint8Array): boolean {
-  return bytes[at] === CLOSING_BRACE && at === bytes.length - 1;
+function isAtEnd(): boolean {
+  return at === end - 1 && bytes.getUint8(at) === CLOSING_BRACE;
 }

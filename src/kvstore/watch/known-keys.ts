@@ -1,7 +1,7 @@
+import { hashOfBytes, viewOf } from '../codec/byte-words.ts';
 import { KeyTable } from '../session/key-table.ts';
 import type { KeyValue, TransportEvent } from '../session/transport.ts';
 import { Anchors } from './anchors.ts';
-import { checksumOf } from './checksum.ts';
 import type { EventQueue } from './event-queue.ts';
 import { LastDeletes } from './last-deletes.ts';
 
@@ -145,6 +145,11 @@ export class KnownKeys {
     this.#keys.confirm(row);
     this.#confirmed++;
   }
+}
+
+function checksumOf(value: Uint8Array): number {
+  const { byteOffset, length } = value;
+  return hashOfBytes(viewOf(value), byteOffset, byteOffset + length);
 }
 
 /** A set of rows of known keys, one bit each. */

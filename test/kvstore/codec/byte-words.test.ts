@@ -1,0 +1,43 @@
+import fc from 'fast-check';
+import { expect, it } from 'vitest';
+import { equalFrom, hashOfBytes, isAscii, viewOf } from '../../../src/kvstore/codec/byte-words.ts';
+
+function hashOf(value: Uint8Array): number {
+  return hashOfBytes(viewOf(value), value.byteOffset, value.byteOffset + value.length);
+}
+
+it('a hash depends on the bytes alone, not on the message that contains them', () => {
+  fc.assert(
+    fc.property(fc.uint8Array({ maxLength: 40 }), fc.nat(9), (value, offset) => {
+      const message = new Uint8Array(value.length + offset + 3).fill(7);
+      message.set(value, offset);
+      expect(hashOf(message.subarray(offset, offset + value.length))).toBe(hashOf(value));
+    }),
+  );
+});
+
+it('a hash changes with every bit, and with the length', () => {
+  fc.assert(
+    fc.property(fc.uint8Array({ minLength: 1, maxLength: 40 }), fc.nat(), fc.nat(7), (value, at, bit) => {
+      const other = Uint8Array.from(value);
+      const index = at % value.length;
+      other[index] = (other[index] ?? 0) ^ (1 << bit);
+      expect(hashOf(other)).not.toBe(hashOf(value));
+      expect(hashOf(Uint8Array.of(...value, 0))).not.toBe(hashOf(value));
+    }),
+  );
+});
+
+it('bytes equal other bytes, or are ASCII, as their bytes one by one', () => {
+  const bytes = fc.uint8Array({ maxLength: 9 });
+  fc.assert(
+    fc.property(bytes, bytes, fc.nat(3), (value, other, offset) => {
+      const all = Uint8Array.of(...value.subarray(0, offset), ...other, ...value);
+      const from = Math.min(offset, value.length);
+      expect(equalFrom(viewOf(all), from, new DataView(other.slice().buffer))).toBe(true);
+      const changed = other.map((byte, i) => (i === other.length - 1 ? byte ^ 1 : byte));
+      expect(equalFrom(viewOf(all), from, new DataView(changed.buffer))).toBe(other.length === 0);
+      expect(isAscii(viewOf(all), from, from + other.length)).toBe(other.every((byte) => byte < 0x80));
+    }),
+  );
+});
