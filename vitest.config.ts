@@ -11,7 +11,7 @@ const ELSEWHERE = ['test/long/**', 'test/apiserver/**'];
  */
 const PURE = [
   'test/*.test.ts',
-  'test/{base,columns,net,lpm,model,ipcache,servicecache,nodemanager,metadata,restore,conformance,k8s}/**/*.test.ts',
+  'test/{base,columns,net,lpm,model,ipcache,servicecache,nodemanager,metadata,sharedlookup,restore,conformance,k8s}/**/*.test.ts',
   'test/{agent,api,bench,client,lint,mutate,process,recording,scripts}/**/*.test.ts',
   'test/cli/{bad-input,completion,configuration,mesh-options,once,operations,operator,output,questions,reload,restore-inspect,running-agent,start-up}.test.ts',
   'test/{clustermesh,datapath,kvstore,operator}/*.test.ts',

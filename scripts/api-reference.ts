@@ -14,6 +14,7 @@ const ENTRIES = [
   'formats',
   'linux',
   'testing',
+  'shared',
   'index',
 ] as const;
 

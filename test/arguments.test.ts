@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest';
 import * as formats from '../src/formats.ts';
 import * as api from '../src/index.ts';
 import { systemClock } from '../src/index.ts';
+import * as shared from '../src/shared.ts';
 import { ManualClock } from './base/support/manual-clock.ts';
 
 const clock = new ManualClock();
@@ -116,6 +117,7 @@ const SUBJECTS: Readonly<Record<string, () => object>> = {
     }),
   ServiceCache: services,
   ServiceStream: () => services().stream(),
+  SharedLookup: () => new shared.SharedLookup(ipcache(), { maxBytes: 1 << 20 }),
   SharedStore: () => new api.SharedStore({ ...store, decode, observer }),
   StateFiles: folder,
   SyncStore: () => new api.SyncStore(store),
@@ -243,7 +245,7 @@ class WrongCalls {
   }
 }
 
-const CLASSES = Object.entries({ ...api, ...formats }).filter(
+const CLASSES = Object.entries({ ...api, ...formats, ...shared }).filter(
   ([, value]) => isClass(value) && !(value.prototype instanceof Error),
 );
 

@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 const VALUES: readonly string[] = ['base', 'columns', 'net', 'lpm', 'model'];
 const CACHES: readonly string[] = [...VALUES, 'ipcache', 'servicecache', 'nodemanager'];
 const BELOW_PROCESSES: readonly string[] = [
-  ...[...CACHES, 'metadata', 'restore', 'history', 'datapath'],
+  ...[...CACHES, 'metadata', 'sharedlookup', 'restore', 'history', 'datapath'],
   ...['kvstore', 'clustermesh', 'k8s', 'operator', 'api'],
 ];
 const BELOW_AGENT: readonly string[] = [...BELOW_PROCESSES, 'process', 'recording', 'client'];
@@ -23,6 +23,7 @@ const ROOMS: Readonly<Record<string, readonly string[]>> = {
   servicecache: VALUES,
   nodemanager: [...VALUES, 'ipcache'],
   metadata: [...VALUES, 'ipcache'],
+  sharedlookup: [...VALUES, 'ipcache'],
   restore: [...CACHES, 'metadata'],
   history: CACHES,
   datapath: CACHES,
@@ -49,9 +50,15 @@ const KVSTORE_ROOMS: Readonly<Record<string, readonly string[]>> = {
   etcd: ['codec', 'session', 'watch'],
   memory: ['codec', 'session', 'watch'],
 };
-const ENGINES = [...VALUES, 'ipcache', 'servicecache', 'nodemanager', 'metadata', 'history'].filter(
-  (room) => room !== 'base',
-);
+const ENGINES = [
+  ...VALUES,
+  'ipcache',
+  'servicecache',
+  'nodemanager',
+  'metadata',
+  'history',
+  'sharedlookup',
+].filter((room) => room !== 'base');
 const NAMES = Object.keys(ROOMS);
 const REPO = new URL('../..', import.meta.url).pathname;
 const BIOME = join(REPO, 'node_modules/.bin/biome');

@@ -136,6 +136,7 @@ describe('the packed package, installed in another project', () => {
     ['ipcache', []],
     ['servicecache', ['immutable']],
     ['nodemanager', ['immutable']],
+    ['shared', []],
     ['formats', ['node:buffer', 'node:module']],
   ])('loads few modules for %s, quickly, and of other packages only %j', (entry, others) => {
     const loaded = loadedBy(join(project.installed, `dist/${entry}.js`));

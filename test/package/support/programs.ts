@@ -65,6 +65,15 @@ export const PROGRAMS: Readonly<Record<string, (name: string) => string>> = {
     export const disconnect = (link: FaultyLink): void => link.down();
     export { FaultyMemoryBackend };
   `,
+  '/shared': (name) => `
+    import { openLookup, SharedLookup, type SharedLookupHandle, type SharedReader } from '${name}';
+    import { IPCache } from '${name.replace('/shared', '/ipcache')}';
+    const lookup = new SharedLookup(new IPCache(), { maxBytes: 1 << 20 });
+    const handle: SharedLookupHandle = lookup.handle;
+    const reader: SharedReader = openLookup(handle);
+    export const identity: number | undefined = reader.lookupIdentity('10.0.0.1');
+    export const waiting: number = lookup.status().waiting;
+  `,
   '/linux': (name) => `
     import { type HostDatapathOptions, openHostDatapath } from '${name}';
     export const options: Pick<HostDatapathOptions, 'routing'> = { routing: 'auto' };

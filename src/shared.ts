@@ -1,0 +1,26 @@
+/**
+ * Look-ups from every core, as `datapath-cache/shared`: one `IPCache` in one thread, and any number of worker threads that read its
+ * prefixes and identities from shared memory. Loads nothing of Node and no other package.
+ */
+
+export type { ListenerResult, Unsubscribe } from './base/subscription.ts';
+export type { AddressBytes, AddressList } from './ipcache/address-list.ts';
+export type {
+  IPCacheChange,
+  IPCacheEntry,
+  IPCacheListener,
+  K8sMetadata,
+  NamedPorts,
+} from './ipcache/types.ts';
+export type { NumericIdentity } from './model/numeric-identity.ts';
+export type { Family } from './net/address-words.ts';
+export type { PortProtocol } from './net/port.ts';
+export type {
+  SharedLookupOptions,
+  SharedLookupSource,
+  SharedLookupStatus,
+} from './sharedlookup/shared-lookup.ts';
+export { SharedLookup } from './sharedlookup/shared-lookup.ts';
+export { SharedMemoryError } from './sharedlookup/shared-memory.ts';
+export type { SharedEntry, SharedLookupHandle, SharedReader } from './sharedlookup/shared-reader.ts';
+export { openLookup } from './sharedlookup/shared-reader.ts';

@@ -1,0 +1,203 @@
+import { mix } from '../lpm/key-hash.ts';
+import { type AddressWords, type Family, wordMask } from '../net/address-words.ts';
+
+// All positions and lengths are in 32-bit words. Position 0 is in the header, so 0 means "none" everywhere.
+
+/** Marks the buffer and the version of its layout. */
+export const LAYOUT = 0x6c70_0001;
+
+/** Words of the header, at the start of the buffer. The ones that change with every batch share a cache line. */
+export const HEADER = {
+  layout: 0,
+  seed: 1,
+  /** Number of the batch that is written, or was written last. */
+  started: 16,
+  /** Number of the last complete batch. */
+  published: 17,
+  /** Number of words that a reader has to map. */
+  words: 18,
+  /** Directories of IPv4 and IPv6. */
+  directory4: 19,
+  directory6: 20,
+  /** The length filters of IPv4 and IPv6. */
+  filter4: 21,
+  filter6: 22,
+  /** Rows of hosts and encryption keys. */
+  peers: 23,
+  /** 1 after the writer was closed. */
+  closed: 24,
+  /** Revision (two words) and number of entries, of even and of odd batches. */
+  state: 32,
+} as const;
+export const HEADER_WORDS = 64;
+
+/** Words of one half of {@link HEADER.state}: revision modulo 2^32, revision divided by 2^32, entries. */
+export const STATE_WORDS = 4;
+
+// Numbers of batches have 31 bits and wrap.
+const BATCH_MASK = 0x7fff_ffff;
+
+/** Returns the number of the batch after another. */
+export function nextBatch(batch: number): number {
+  return (batch + 1) & BATCH_MASK;
+}
+
+/** Returns true if not more than one batch was started since `batch` was published. */
+export function isRecent(batch: number, started: number): boolean {
+  return ((started - batch) & BATCH_MASK) <= 1;
+}
+
+/** Returns the stamp of the leaves that a batch writes. It is never 0. */
+export function stampOf(batch: number): number {
+  return batch | ~BATCH_MASK;
+}
+
+/**
+ * Words of a leaf, a small hash table with linear probes:
+ *
+ *     stamp │ before │ count, depth │ – │ 20 slots of 3 words: tag, meta, identity; of 6 words for IPv6: also w0, w1, w2
+ *
+ * Leaves begin at multiples of 16 words. A *reference* to a leaf has its size class in the lower four bits, so that a look-up can
+ * read the header and the slot at the same time.
+ */
+export const LEAF = {
+  /** {@link stampOf} the batch that wrote the leaf, until the next batch starts; then 0. */
+  stamp: 0,
+  /** Reference to the leaf that had these entries before that batch. */
+  before: 1,
+  /** Number of entries in bits 0 to 15, depth above. */
+  shape: 2,
+  slots: 4,
+} as const;
+
+/** Slots of a leaf of size class 0. An IPv4 leaf has four cache lines, an IPv6 leaf eight. Each class has twice as many. */
+const LEAF_SLOTS = 20;
+/** The largest class: 40,960 slots. It is needed only if as many keys have the same hash. */
+export const LARGEST_CLASS = 11;
+const CLASS_MASK = 15;
+
+export function leafOf(reference: number): number {
+  return reference & ~CLASS_MASK;
+}
+
+export function sizeClassOf(reference: number): number {
+  return reference & CLASS_MASK;
+}
+
+export function capacityOf(sizeClass: number): number {
+  return LEAF_SLOTS << sizeClass;
+}
+
+export function slotWords(family: Family): number {
+  return family === 4 ? 3 : 6;
+}
+
+export function leafWords(family: Family, sizeClass: number): number {
+  return LEAF.slots + capacityOf(sizeClass) * slotWords(family);
+}
+
+/**
+ * Offsets in a slot. `tag` is the word of the address that differs most: `w0` of IPv4, `w3` of IPv6. `meta` has the prefix length
+ * plus one in bits 0 to 7 and the number of the peer above. It is 0 if the slot is empty.
+ */
+export const SLOT = { tag: 0, meta: 1, identity: 2, w0: 3, w1: 4, w2: 5 } as const;
+const LENGTH_MASK = 0xff;
+const PEER_SHIFT = 8;
+
+export function metaOf(length: number, peer: number): number {
+  return (length + 1) | (peer << PEER_SHIFT);
+}
+
+export function lengthOf(meta: number): number {
+  return (meta & LENGTH_MASK) - 1;
+}
+
+export function peerOf(meta: number): number {
+  return meta >>> PEER_SHIFT;
+}
+
+/** Returns the hash of a prefix. Directories use its upper bits, leaves its lower ones. */
+export function prefixHash(
+  seed: number,
+  family: Family,
+  words: Readonly<AddressWords>,
+  length: number,
+): number {
+  let hash = mix(mix(seed, length), words.w0);
+  if (family === 6) hash = mix(mix(mix(hash, words.w1), words.w2), words.w3);
+  return Math.imul(hash, 0x85eb_ca6b); // odd; without it, consecutive addresses would fill all leaves at the same time
+}
+
+/** Returns the leaf of a hash. `directory` is the position of a word with the number of bits, and one reference for each part. */
+export function leafAt(words: Readonly<Int32Array>, directory: number, hash: number): number {
+  return words[directory + 1 + partOf(hash, words[directory] ?? 0)] ?? 0;
+}
+
+/** Returns the upper `bits` (0 to 31) of a hash. */
+export function partOf(hash: number, bits: number): number {
+  return (hash >>> 1) >>> (31 - bits);
+}
+
+/** Returns the first slot that is probed for a hash. */
+export function homeOf(hash: number, capacity: number): number {
+  return ((hash & 0xffff) * capacity) >>> 16;
+}
+
+/** Returns the position of the slot of a prefix in a leaf, or 0. Ends for any content, because the leaf may be overwritten during the search. */
+export function findSlot(
+  words: Readonly<Int32Array>,
+  reference: number,
+  key: Readonly<AddressWords>,
+  length: number,
+  hash: number,
+): number {
+  const { family, w0, w1, w2, w3 } = key;
+  const stride = slotWords(family);
+  const first = leafOf(reference) + LEAF.slots;
+  const capacity = capacityOf(Math.min(sizeClassOf(reference), LARGEST_CLASS));
+  const end = first + capacity * stride;
+  const tag = family === 4 ? w0 : w3;
+  let at = first + homeOf(hash, capacity) * stride;
+  for (let probes = 0; probes < capacity; probes++) {
+    const meta = words[at + SLOT.meta] ?? 0;
+    if (meta === 0) return 0;
+    if (words[at + SLOT.tag] === tag && lengthOf(meta) === length) {
+      if (family === 4) return at;
+      if (words[at + SLOT.w0] === w0 && words[at + SLOT.w1] === w1 && words[at + SLOT.w2] === w2) return at;
+    }
+    at += stride;
+    if (at === end) at = first;
+  }
+  return 0;
+}
+
+/**
+ * A filter of lengths. For each *stem* (the first 16 bits of an IPv4 address, a hash of the first 48 bits of an IPv6 address)
+ * it has one bit for each length of the prefixes that begin with it. The prefixes that are not longer than a stem are in
+ * one more mask, which comes first.
+ *
+ *     all stems: /0 /8 /16     10.1: /24     10.2: –     10.3: /20 /24 /28
+ */
+export const FILTER = { stemBits4: 16, stemBits6: 48, stems4: 65_536, stems6: 4_096 } as const;
+
+/** Returns the number of words of a mask: one bit for each length shorter than an address. */
+export function maskWordsOf(family: Family): number {
+  return family === 4 ? 1 : 4;
+}
+
+export function filterWords(family: Family): number {
+  return family === 4 ? 1 + FILTER.stems4 : 4 * (1 + FILTER.stems6);
+}
+
+/** Returns the index of the mask of an address, beginning with 1. Mask 0 is the one of the short prefixes. */
+export function stemOf(seed: number, family: Family, words: Readonly<AddressWords>): number {
+  if (family === 4) return 1 + (words.w0 >>> (32 - FILTER.stemBits4));
+  const hash = mix(mix(seed, words.w0), words.w1 & wordMask(FILTER.stemBits6 - 32));
+  return 1 + (Math.imul(hash, 0x85eb_ca6b) >>> 20);
+}
+
+/** A peer: encryption key, family of the host (0: no host) and its address. */
+export const PEER = { encryptKey: 0, family: 1, w0: 2, w1: 3, w2: 4, w3: 5 } as const;
+export const PEER_WORDS = 8;
+/** Peers are numbered with 24 bits. 0 is the peer without host and encryption key. */
+export const MAX_PEERS = 0xff_ffff;

@@ -1,0 +1,308 @@
+import type { AddressWords, Family } from '../net/address-words.ts';
+import type { PrefixRegister } from '../net/prefix.ts';
+import {
+  capacityOf,
+  findSlot,
+  homeOf,
+  LARGEST_CLASS,
+  LEAF,
+  leafAt,
+  leafOf,
+  leafWords,
+  lengthOf,
+  metaOf,
+  partOf,
+  peerOf,
+  prefixHash,
+  SLOT,
+  sizeClassOf,
+  slotWords,
+  stampOf,
+} from './layout.ts';
+import { NumberList } from './number-list.ts';
+import type { SharedHeap } from './shared-memory.ts';
+
+const COUNT_MASK = 0xffff;
+const DEPTH_SHIFT = 16;
+/** A directory doubles if it has fewer references than this for each leaf. Otherwise a full leaf becomes larger. */
+const REFERENCES_PER_LEAF = 4;
+
+/** Results of {@link PrefixLeaves.set} other than a peer. */
+export const ADDED = -1;
+export const FULL = -2;
+
+/** The prefix of a slot that is moved. One is enough because moves are not re-entrant. */
+const moved: AddressWords = { family: 4, w0: 0, w1: 0, w2: 0, w3: 0 };
+
+/**
+ * The prefixes of one family: an extendible hash table of leaves, written by one thread.
+ *
+ *     hash of the prefix ─► directory: a reference for each upper part of a hash ─► leaf: up to 20 prefixes
+ *                                                                                    └ before: the leaf that it replaced
+ *
+ * A published leaf is never written. The first write of a batch copies it. The copy refers to the original, which readers use
+ * until the batch is published. Later writes of the batch change the copy in place. A full leaf is split.
+ */
+export class PrefixLeaves {
+  readonly #heap: SharedHeap;
+  readonly #family: Family;
+  readonly #stride: number;
+  readonly #seed: number;
+  /** Header word that contains the position of the directory. */
+  readonly #root: number;
+  #directory: number;
+  #bits = 0;
+  #leaves = 1;
+  #size = 0;
+  #stamp = 0;
+  /** The leaves of the running batch, or of the last one. */
+  readonly #stamped = new NumberList();
+
+  constructor(heap: SharedHeap, family: Family, seed: number, root: number) {
+    this.#heap = heap;
+    this.#family = family;
+    this.#stride = slotWords(family);
+    this.#seed = seed;
+    this.#root = root;
+    const leaf = heap.allocate(leafWords(family, 0));
+    this.#directory = heap.allocate(2);
+    heap.words[this.#directory + 1] = leaf;
+    heap.words[root] = this.#directory;
+  }
+
+  /** Number of prefixes. */
+  get size(): number {
+    return this.#size;
+  }
+
+  /** Starts a batch. The stamps of the previous one are deleted, so that its number can be used again. */
+  begin(batch: number): void {
+    const { words } = this.#heap;
+    for (let i = 0; i < this.#stamped.length; i++) words[this.#stamped.at(i) + LEAF.stamp] = 0;
+    this.#stamped.clear();
+    this.#stamp = stampOf(batch);
+  }
+
+  /**
+   * Sets the value of a prefix. Returns the previous peer, or {@link ADDED} if the prefix is new. Returns {@link FULL}, and changes
+   * nothing, if the prefix is new, its leaf is full and `mayGrow` is false.
+   */
+  set(key: Readonly<PrefixRegister>, identity: number, peer: number, mayGrow: boolean): number {
+    const hash = prefixHash(this.#seed, this.#family, key, key.length);
+    const reference = leafAt(this.#heap.words, this.#directory, hash);
+    let slot = findSlot(this.#heap.words, reference, key, key.length, hash);
+    if (slot === 0 && !mayGrow && this.#isFull(reference)) return FULL;
+    let before = ADDED;
+    if (slot === 0) slot = this.#addSlot(this.#withRoom(reference, hash), key, hash);
+    else {
+      slot += leafOf(this.#writable(reference, hash)) - leafOf(reference);
+      before = peerOf(this.#heap.words[slot + SLOT.meta] ?? 0);
+    }
+    const { words } = this.#heap;
+    words[slot + SLOT.meta] = metaOf(key.length, peer);
+    words[slot + SLOT.identity] = identity;
+    return before;
+  }
+
+  /** Removes a prefix. Returns its peer, or -1 if the table does not contain the prefix. */
+  remove(key: Readonly<PrefixRegister>): number {
+    const hash = prefixHash(this.#seed, this.#family, key, key.length);
+    const reference = leafAt(this.#heap.words, this.#directory, hash);
+    const found = findSlot(this.#heap.words, reference, key, key.length, hash);
+    if (found === 0) return -1;
+    const writable = this.#writable(reference, hash);
+    const { words } = this.#heap;
+    const slot = found + leafOf(writable) - leafOf(reference);
+    const peer = peerOf(words[slot + SLOT.meta] ?? 0);
+    this.#close(writable, slot);
+    words[leafOf(writable) + LEAF.shape] = (words[leafOf(writable) + LEAF.shape] ?? 0) - 1;
+    this.#size--;
+    return peer;
+  }
+
+  /** Empties a slot. A later prefix moves into the gap unless its first probe is after the gap. */
+  #close(reference: number, slot: number): void {
+    const { words } = this.#heap;
+    const capacity = capacityOf(sizeClassOf(reference));
+    const first = leafOf(reference) + LEAF.slots;
+    const end = first + capacity * this.#stride;
+    const after = (at: number): number => (at + this.#stride === end ? first : at + this.#stride);
+    let gap = slot;
+    for (let at = after(gap); at !== slot && words[at + SLOT.meta] !== 0; at = after(at)) {
+      const home = first + homeOf(this.#hashAt(at), capacity) * this.#stride;
+      const size = end - first;
+      const fromHome = (at - home + size) % size;
+      if (fromHome < (at - gap + size) % size) continue;
+      words.copyWithin(gap, at, at + this.#stride);
+      gap = at;
+    }
+    words[gap + SLOT.meta] = 0;
+  }
+
+  /** Returns a leaf of this batch with the same content in the same slots: this one, or its copy. */
+  #writable(reference: number, hash: number): number {
+    const { words } = this.#heap;
+    const leaf = leafOf(reference);
+    if (words[leaf + LEAF.stamp] === this.#stamp) return reference;
+    const made = this.#newLeaf(reference, sizeClassOf(reference));
+    const size = leafWords(this.#family, sizeClassOf(reference));
+    // The heap may have grown.
+    this.#heap.words.copyWithin(leafOf(made) + LEAF.shape, leaf + LEAF.shape, leaf + size);
+    this.#replace(reference, made, hash);
+    return made;
+  }
+
+  /** Returns a leaf of this batch with room for one more prefix of this hash. */
+  #withRoom(full: number, hash: number): number {
+    let reference = full;
+    while (this.#isFull(reference)) {
+      reference = this.#canSplit(reference) ? this.#split(reference, hash) : this.#enlarge(reference, hash);
+    }
+    return this.#writable(reference, hash);
+  }
+
+  /** Fills the tag and the address of an empty slot, and returns it. */
+  #addSlot(reference: number, key: Readonly<PrefixRegister>, hash: number): number {
+    const { words } = this.#heap;
+    const slot = this.#emptySlot(reference, hash);
+    words[slot + SLOT.tag] = this.#family === 4 ? key.w0 : key.w3;
+    if (this.#family === 6) {
+      words[slot + SLOT.w0] = key.w0;
+      words[slot + SLOT.w1] = key.w1;
+      words[slot + SLOT.w2] = key.w2;
+    }
+    words[leafOf(reference) + LEAF.shape] = (words[leafOf(reference) + LEAF.shape] ?? 0) + 1;
+    this.#size++;
+    return slot;
+  }
+
+  /** Returns the first empty slot for a hash in a leaf that is not full. */
+  #emptySlot(reference: number, hash: number): number {
+    const { words } = this.#heap;
+    const capacity = capacityOf(sizeClassOf(reference));
+    const first = leafOf(reference) + LEAF.slots;
+    let index = homeOf(hash, capacity);
+    while (words[first + index * this.#stride + SLOT.meta] !== 0)
+      index = index + 1 === capacity ? 0 : index + 1;
+    return first + index * this.#stride;
+  }
+
+  /** Returns an empty leaf of this batch, which replaces another. Its shape is undefined. */
+  #newLeaf(replaced: number, sizeClass: number): number {
+    const leaf = this.#heap.allocate(leafWords(this.#family, sizeClass));
+    const { words } = this.#heap;
+    const isOfBatch = words[leafOf(replaced) + LEAF.stamp] === this.#stamp;
+    words[leaf + LEAF.stamp] = this.#stamp;
+    words[leaf + LEAF.before] = isOfBatch ? (words[leafOf(replaced) + LEAF.before] ?? 0) : replaced;
+    this.#stamped.push(leaf);
+    return leaf | sizeClass;
+  }
+
+  /** Installs a leaf in the place of another, which is released. */
+  #replace(old: number, made: number, hash: number): void {
+    const depth = this.#depthOf(made);
+    this.#install(made, partOf(hash, depth), depth);
+    this.#release(old);
+  }
+
+  /** Writes a reference to a part of the directory. Atomic, so that the header is visible to all who see the reference. */
+  #install(reference: number, part: number, depth: number): void {
+    const { words } = this.#heap;
+    const copies = 1 << (this.#bits - depth);
+    const first = this.#directory + 1 + part * copies;
+    for (let at = first; at < first + copies; at++) Atomics.store(words, at, reference);
+  }
+
+  #canSplit(reference: number): boolean {
+    if (sizeClassOf(reference) === LARGEST_CLASS) return true;
+    return this.#depthOf(reference) < this.#bits || 1 << this.#bits < REFERENCES_PER_LEAF * this.#leaves;
+  }
+
+  /** Divides the prefixes of a leaf by the next bit of their hashes. Returns the leaf of `hash`. */
+  #split(reference: number, hash: number): number {
+    const depth = this.#depthOf(reference);
+    if (depth === this.#bits) this.#double();
+    const low = this.#emptyLeaf(reference, depth + 1, sizeClassOf(reference));
+    const high = this.#emptyLeaf(reference, depth + 1, sizeClassOf(reference));
+    this.#moveAll(reference, low, high);
+    const part = partOf(hash, depth);
+    this.#install(low, 2 * part, depth + 1);
+    this.#install(high, 2 * part + 1, depth + 1);
+    this.#release(reference);
+    this.#leaves++;
+    return (partOf(hash, depth + 1) & 1) === 0 ? low : high;
+  }
+
+  /** Moves the prefixes of a full leaf into one with twice as many slots. */
+  #enlarge(reference: number, hash: number): number {
+    const made = this.#emptyLeaf(reference, this.#depthOf(reference), sizeClassOf(reference) + 1);
+    this.#moveAll(reference, made, made);
+    this.#replace(reference, made, hash);
+    return made;
+  }
+
+  #emptyLeaf(replaced: number, depth: number, sizeClass: number): number {
+    const made = this.#newLeaf(replaced, sizeClass);
+    const leaf = leafOf(made);
+    this.#heap.words.fill(0, leaf + LEAF.slots, leaf + leafWords(this.#family, sizeClass));
+    this.#heap.words[leaf + LEAF.shape] = depth << DEPTH_SHIFT;
+    return made;
+  }
+
+  /** Copies the prefixes of a full leaf into two others of the same depth, by the last bit of their part. */
+  #moveAll(from: number, low: number, high: number): void {
+    const { words } = this.#heap;
+    const depth = this.#depthOf(low);
+    const first = leafOf(from) + LEAF.slots;
+    const end = first + capacityOf(sizeClassOf(from)) * this.#stride;
+    for (let slot = first; slot < end; slot += this.#stride) {
+      const hash = this.#hashAt(slot);
+      const into = (partOf(hash, depth) & 1) === 0 ? low : high;
+      words.copyWithin(this.#emptySlot(into, hash), slot, slot + this.#stride);
+      words[leafOf(into) + LEAF.shape] = (words[leafOf(into) + LEAF.shape] ?? 0) + 1;
+    }
+  }
+
+  /** Returns the hash of the prefix in a slot. */
+  #hashAt(slot: number): number {
+    const { words } = this.#heap;
+    const tag = words[slot + SLOT.tag] ?? 0;
+    const isWide = this.#family === 6;
+    moved.w0 = isWide ? (words[slot + SLOT.w0] ?? 0) : tag;
+    moved.w1 = isWide ? (words[slot + SLOT.w1] ?? 0) : 0;
+    moved.w2 = isWide ? (words[slot + SLOT.w2] ?? 0) : 0;
+    moved.w3 = isWide ? tag : 0;
+    return prefixHash(this.#seed, this.#family, moved, lengthOf(words[slot + SLOT.meta] ?? 0));
+  }
+
+  /** Doubles the directory. Takes about a millisecond for each million leaves. */
+  #double(): void {
+    const old = this.#directory;
+    const count = 1 << this.#bits;
+    const made = this.#heap.allocate(1 + 2 * count);
+    const { words } = this.#heap;
+    words[made] = this.#bits + 1;
+    for (let i = 0; i < count; i++) {
+      const reference = words[old + 1 + i] ?? 0;
+      words[made + 1 + 2 * i] = reference;
+      words[made + 2 + 2 * i] = reference;
+    }
+    this.#directory = made;
+    this.#bits++;
+    Atomics.store(words, this.#root, made);
+    this.#heap.release(old, 1 + count);
+  }
+
+  #release(reference: number): void {
+    this.#heap.release(leafOf(reference), leafWords(this.#family, sizeClassOf(reference)));
+  }
+
+  #isFull(reference: number): boolean {
+    const count = (this.#heap.words[leafOf(reference) + LEAF.shape] ?? 0) & COUNT_MASK;
+    return count === capacityOf(sizeClassOf(reference));
+  }
+
+  #depthOf(reference: number): number {
+    return (this.#heap.words[leafOf(reference) + LEAF.shape] ?? 0) >>> DEPTH_SHIFT;
+  }
+}

@@ -1,0 +1,166 @@
+import { assert } from '../base/assert.ts';
+import type { Unsubscribe } from '../base/subscription.ts';
+import type { IPCacheChange, IPCacheEntry, IPCacheListener } from '../ipcache/types.ts';
+import { type PrefixRegister, parsePrefix, prefixRegister } from '../net/prefix.ts';
+import type { SharedLookupHandle } from './shared-reader.ts';
+import { SharedTable } from './shared-table.ts';
+
+/** 24 million IPv4 prefixes, or 12 million of IPv6. */
+const MAX_BYTES: number = 512 << 20;
+/** Positions have 31 bits; twice as much is reserved. */
+const LARGEST_BYTES = 3 * 2 ** 30;
+
+/** Waiting prefixes that are tried for each deleted one. */
+const TRIES_PER_DELETE = 8;
+
+/** The part of an `IPCache` that a `SharedLookup` uses. */
+export interface SharedLookupSource {
+  readonly revision: number;
+  subscribe(listener: IPCacheListener): Unsubscribe;
+}
+
+/** Options of a `SharedLookup`. */
+export interface SharedLookupOptions {
+  /**
+   * Limit of the shared memory in bytes, 1 MiB to 3 GiB, default 512 MiB: about 20 bytes an IPv4 prefix, 40 an IPv6 prefix. Twice
+   * as much address space is reserved, but memory is only taken for entries. Further prefixes wait until others are deleted.
+   */
+  readonly maxBytes?: number | undefined;
+  /** Seed of the address hash. Pass a random number if untrusted parties choose addresses, as for an `IPCache`. */
+  readonly hashSeed?: number | undefined;
+}
+
+/** Counts of a `SharedLookup`, as plain data. */
+export interface SharedLookupStatus {
+  /** Prefixes that readers see. */
+  readonly entries: number;
+  /** Prefixes that readers do not see because the memory is full. They become visible when others are deleted. */
+  readonly waiting: number;
+  /** Shared memory in use, without what is free for reuse. */
+  readonly bytes: number;
+  /** Size of the shared memory. */
+  readonly reservedBytes: number;
+  readonly maxBytes: number;
+  /** The revision of the cache that readers see. */
+  readonly revision: number;
+  readonly closed: boolean;
+}
+
+/**
+ * Copies the visible entries of an `IPCache` into shared memory, where worker threads look them up without locks, without
+ * messages and without a copy of their own.
+ *
+ *     worker.postMessage(lookup.handle)      in the worker: openLookup(handle).lookupIdentity('10.1.2.3')
+ *
+ * It subscribes to the cache. When a write or batch of the cache returns, all readers see it, as a whole. Cost: less than half a
+ * microsecond a change. Readers do not slow down the writer. A reader that stops or dies has no effect on the others.
+ *
+ * After {@link SharedLookup.close}, readers keep the last state. The memory is released when no thread refers to the lookup, its
+ * handle or a reader.
+ */
+export class SharedLookup {
+  /** Can be posted to any number of workers, at any time. */
+  readonly handle: SharedLookupHandle;
+  readonly #table: SharedTable;
+  readonly #maxBytes: number;
+  readonly #unsubscribe: Unsubscribe;
+  readonly #key: PrefixRegister = prefixRegister();
+  /** The prefixes that do not fit into the memory. */
+  readonly #waiting = new Map<string, IPCacheEntry>();
+  #revision = 0;
+  #synced = false;
+  #closed = false;
+
+  /**
+   * Reads all entries of the cache, about 0.5 µs each. If it is called within a callback of the cache, it reads them after the
+   * current delivery. Throws a {@link SharedMemoryError} if memory cannot be shared.
+   */
+  constructor(ipcache: SharedLookupSource, options: SharedLookupOptions = {}) {
+    const { maxBytes = MAX_BYTES, hashSeed = 0 } = options;
+    assert(
+      Number.isSafeInteger(maxBytes) && maxBytes >= 1 << 20 && maxBytes <= LARGEST_BYTES,
+      `SharedLookup: options.maxBytes must be an integer from 1048576 to ${LARGEST_BYTES}`,
+    );
+    this.#maxBytes = maxBytes;
+    this.#table = new SharedTable(maxBytes, hashSeed | 0);
+    this.handle = { buffer: this.#table.buffer };
+    this.#unsubscribe = ipcache.subscribe({
+      onChanges: (changes) => {
+        if (!this.#synced) this.#revision = ipcache.revision;
+        else this.#revision++;
+        this.#apply(changes);
+      },
+      onSynced: () => {
+        this.#synced = true;
+        this.#revision = ipcache.revision;
+        this.#apply([]);
+      },
+    });
+  }
+
+  /** Returns counts as plain data. Takes less than a microsecond. */
+  status(): SharedLookupStatus {
+    return {
+      entries: this.#table.size,
+      waiting: this.#waiting.size,
+      bytes: this.#table.bytes,
+      reservedBytes: this.#table.buffer.byteLength,
+      maxBytes: this.#maxBytes,
+      revision: this.#revision,
+      closed: this.#closed,
+    };
+  }
+
+  /** Ends the subscription. Readers keep the last state, and their `closed` is true. Idempotent. */
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#unsubscribe();
+    this.#table.close();
+  }
+
+  [Symbol.dispose](): void {
+    this.close();
+  }
+
+  /** Publishes changes as one batch. */
+  #apply(changes: readonly IPCacheChange[]): void {
+    const table = this.#table;
+    table.begin();
+    let deleted = 0;
+    for (const { prefix, new: entry } of changes) {
+      if (entry !== undefined) this.#upsert(prefix, entry);
+      else if (this.#delete(prefix)) deleted++;
+    }
+    if (deleted > 0 && this.#waiting.size > 0) this.#admit(TRIES_PER_DELETE * deleted);
+    table.publish(this.#synced ? this.#revision : 0);
+  }
+
+  #upsert(prefix: string, entry: IPCacheEntry): void {
+    parsePrefix(prefix, this.#key); // canonical text of the cache
+    if (this.#table.set(this.#key, entry)) {
+      if (this.#waiting.size > 0) this.#waiting.delete(prefix);
+    } else this.#waiting.set(prefix, entry);
+  }
+
+  /** Returns true if the prefix was in the table. */
+  #delete(prefix: string): boolean {
+    parsePrefix(prefix, this.#key);
+    if (this.#table.remove(this.#key)) return true;
+    this.#waiting.delete(prefix);
+    return false;
+  }
+
+  /**
+   * Tries to add as many waiting prefixes, because there may be room now where their hashes belong. Those that do not fit wait at
+   * the end of the queue.
+   */
+  #admit(tries: number): void {
+    let left = Math.min(tries, this.#waiting.size);
+    for (const [prefix, entry] of this.#waiting) {
+      if (left-- === 0) return;
+      this.#waiting.delete(prefix);
+      this.#upsert(prefix, entry);
+    }
+  }
+}

@@ -1,0 +1,133 @@
+import { addressBits, type Family } from '../net/address-words.ts';
+import type { PrefixRegister } from '../net/prefix.ts';
+import { HEADER, LAYOUT, nextBatch, STATE_WORDS } from './layout.ts';
+import { LengthFilter } from './length-filter.ts';
+import { PeerTable } from './peer-table.ts';
+import { ADDED, FULL, PrefixLeaves } from './prefix-leaves.ts';
+import { SharedHeap } from './shared-memory.ts';
+
+/** Memory that is reserved besides that of entries. */
+const SPARE_BYTES: number = 16 << 20;
+
+/** The attributes of a prefix that readers receive. */
+export interface SharedAttributes {
+  readonly identity: number;
+  readonly hostIP: string | undefined;
+  readonly encryptKey: number;
+}
+
+/**
+ * The table of a `SharedLookup`, written by one thread in batches. Readers see a batch when {@link SharedTable.publish} returns,
+ * as a whole.
+ *
+ *     begin: started + 1 ─► what the batch before has released becomes free ─► copies of leaves ─► publish: published + 1
+ *
+ * A look-up belongs to the last published batch. It is valid if at its end at most one more was started: the memory that it has
+ * read was not reused. No reader writes the memory that others read, so a reader that stops or dies has no effect.
+ */
+export class SharedTable {
+  readonly #heap: SharedHeap;
+  readonly #maxWords: number;
+  readonly #ipv4: FamilyTable;
+  readonly #ipv6: FamilyTable;
+  readonly #peers: PeerTable;
+  #batch = 0;
+  #isOpen = false;
+
+  /** `maxBytes` limits growth. Twice as much is reserved, because a batch may copy every leaf. */
+  constructor(maxBytes: number, seed: number) {
+    const heap = new SharedHeap(2 * maxBytes + SPARE_BYTES);
+    this.#heap = heap;
+    this.#maxWords = maxBytes / 4;
+    this.#ipv4 = new FamilyTable(heap, 4, seed);
+    this.#ipv6 = new FamilyTable(heap, 6, seed);
+    this.#peers = new PeerTable(heap);
+    heap.words[HEADER.seed] = seed;
+    Atomics.store(heap.words, HEADER.layout, LAYOUT);
+  }
+
+  get buffer(): SharedArrayBuffer {
+    return this.#heap.buffer;
+  }
+
+  /** Number of prefixes. */
+  get size(): number {
+    return this.#ipv4.leaves.size + this.#ipv6.leaves.size;
+  }
+
+  /** Bytes of blocks in use. */
+  get bytes(): number {
+    return 4 * this.#heap.used;
+  }
+
+  /** Begins a batch. If the last one was not published, continues it. */
+  begin(): void {
+    if (this.#isOpen) return;
+    this.#isOpen = true;
+    this.#batch = nextBatch(this.#batch);
+    const { words } = this.#heap;
+    Atomics.store(words, HEADER.started, this.#batch);
+    Atomics.load(words, HEADER.started); // with the store, a full fence: no write below is visible before it
+    this.#ipv4.begin(this.#batch);
+    this.#ipv6.begin(this.#batch);
+    this.#peers.turn();
+    this.#heap.turn();
+  }
+
+  /** Adds a prefix or changes its attributes. Returns false, and changes nothing, if there is no room for a new prefix. */
+  set(key: Readonly<PrefixRegister>, { identity, hostIP, encryptKey }: SharedAttributes): boolean {
+    const { leaves, filter } = this.#of(key.family);
+    const peer = this.#peers.use(hostIP, encryptKey);
+    const before = leaves.set(key, identity, peer, this.#heap.used < this.#maxWords);
+    if (before === FULL) this.#peers.release(peer);
+    else if (before !== ADDED) this.#peers.release(before);
+    else if (key.length < addressBits(key.family)) filter.adjust(key, 1);
+    return before !== FULL;
+  }
+
+  /** Removes a prefix. Returns false if the table does not contain it. */
+  remove(key: Readonly<PrefixRegister>): boolean {
+    const { leaves, filter } = this.#of(key.family);
+    const peer = leaves.remove(key);
+    if (peer < 0) return false;
+    this.#peers.release(peer);
+    if (key.length < addressBits(key.family)) filter.adjust(key, -1);
+    return true;
+  }
+
+  /** Ends the batch. Readers see it, and `revision`, from now on. */
+  publish(revision: number): void {
+    const { words } = this.#heap;
+    const state = HEADER.state + (this.#batch & 1) * STATE_WORDS;
+    words[state] = revision;
+    words[state + 1] = revision / 2 ** 32;
+    words[state + 2] = this.size;
+    Atomics.store(words, HEADER.published, this.#batch);
+    this.#isOpen = false;
+  }
+
+  /** Marks the memory as final. */
+  close(): void {
+    Atomics.store(this.#heap.words, HEADER.closed, 1);
+  }
+
+  #of(family: Family): FamilyTable {
+    return family === 4 ? this.#ipv4 : this.#ipv6;
+  }
+}
+
+/** The prefixes of one family. */
+class FamilyTable {
+  readonly leaves: PrefixLeaves;
+  readonly filter: LengthFilter;
+
+  constructor(heap: SharedHeap, family: Family, seed: number) {
+    this.leaves = new PrefixLeaves(heap, family, seed, family === 4 ? HEADER.directory4 : HEADER.directory6);
+    this.filter = new LengthFilter(heap, family, seed, family === 4 ? HEADER.filter4 : HEADER.filter6);
+  }
+
+  begin(batch: number): void {
+    this.leaves.begin(batch);
+    this.filter.turn();
+  }
+}

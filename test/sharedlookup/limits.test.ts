@@ -1,0 +1,139 @@
+import { describe, expect, it } from 'vitest';
+import { IPCache } from '../../src/ipcache/ipcache.ts';
+import { mix } from '../../src/lpm/key-hash.ts';
+import { type PrefixRegister, prefixRegister } from '../../src/net/prefix.ts';
+import { SharedLookup } from '../../src/sharedlookup/shared-lookup.ts';
+import { requireSharedMemory } from '../../src/sharedlookup/shared-memory.ts';
+import { openLookup } from '../../src/sharedlookup/shared-reader.ts';
+import { SharedTable } from '../../src/sharedlookup/shared-table.ts';
+
+const MIB: number = 1 << 20;
+
+function ipOf(index: number): string {
+  return `10.${index >>> 16}.${(index >>> 8) & 255}.${index & 255}`;
+}
+
+describe('a full shared memory', () => {
+  it('keeps what it has, and admits the other prefixes when some are deleted', () => {
+    const cache = new IPCache();
+    const lookup = new SharedLookup(cache, { maxBytes: MIB });
+    const reader = openLookup(lookup.handle);
+    const keys = Array.from({ length: 80_000 }, (_, i) => ipOf(i));
+    for (const key of keys) cache.upsert(key, { identity: 7, source: 'k8s' });
+    const { entries, waiting } = lookup.status();
+    expect(entries).toBeGreaterThan(40_000);
+    expect(entries + waiting).toBe(80_000);
+    expect(reader.size).toBe(entries);
+
+    // A waiting prefix that changes is admitted with its last value. One that is deleted is not.
+    const [changed = '', deleted = ''] = keys.filter((key) => reader.identityOf(key) === undefined);
+    cache.upsert(changed, { identity: 8, source: 'k8s' });
+    cache.delete(deleted, { source: 'k8s' });
+    expect(lookup.status().waiting).toBe(waiting - 1);
+    cache.upsert(keys[0] ?? '', { identity: 9, source: 'k8s' });
+    expect(reader.identityOf(keys[0] ?? '')).toBe(9);
+
+    // The room of deleted prefixes is that of others with similar hashes.
+    cache.batch(() => {
+      for (let i = 1; i < 70_000; i++) if (ipOf(i) !== changed) cache.delete(ipOf(i), { source: 'k8s' });
+    });
+    expect(lookup.status()).toMatchObject({ waiting: 0, entries: cache.size });
+    expect(reader.identityOf(changed)).toBe(8);
+    expect(reader.identityOf(deleted)).toBe(undefined);
+    for (let i = 70_000; i < 80_000; i++)
+      expect(reader.lookupIdentity(ipOf(i))).toBe(cache.lookupIdentity(ipOf(i)));
+  });
+
+  it('does not grow while entries come and go', () => {
+    const cache = new IPCache();
+    const lookup = new SharedLookup(cache, { maxBytes: 4 * MIB });
+    const churn = (round: number): void => {
+      for (let i = 0; i < 5_000; i++) {
+        cache.upsert(ipOf(round * 5_000 + i), {
+          identity: 7,
+          source: 'k8s',
+          hostIP: `192.0.${round}.${i % 200}`,
+        });
+        if (round > 0) cache.delete(ipOf((round - 1) * 5_000 + i), { source: 'k8s' });
+      }
+    };
+    for (let round = 0; round < 5; round++) churn(round);
+    const { bytes } = lookup.status();
+    for (let round = 5; round < 50; round++) churn(round);
+    expect(lookup.status()).toMatchObject({ entries: 5_000, waiting: 0 });
+    expect(lookup.status().bytes).toBeLessThan(1.5 * bytes);
+  });
+});
+
+/** The i-th of many addresses whose third word makes up for what the second does to the hash. */
+function collidingKey(index: number): PrefixRegister {
+  const w0 = 0xfd00_0000 | 0;
+  const hash = mix(mix(mix(0, 128), w0), index);
+  return {
+    ...prefixRegister(),
+    family: 6,
+    form: 'cidr',
+    length: 128,
+    w0,
+    w1: index,
+    w2: hash ^ 12_345,
+    w3: 1,
+  };
+}
+
+it('finds keys that all have the same hash', () => {
+  const table = new SharedTable(MIB, 0);
+  const reader = openLookup({ buffer: table.buffer });
+  const value = { hostIP: undefined, encryptKey: 0 };
+  const ask = (index: number): number | undefined => {
+    const { w1, w2 } = collidingKey(index);
+    const groups = [w1, w2].flatMap((word) => [(word >>> 16).toString(16), (word & 0xffff).toString(16)]);
+    return reader.lookupIdentity(`fd00:0:${groups.join(':')}:0:1`);
+  };
+  table.begin();
+  for (let i = 0; i < 300; i++) table.set(collidingKey(i), { identity: i, ...value });
+  table.publish(1);
+  expect(Array.from({ length: 301 }, (_, i) => ask(i))).toEqual([...Array(300).keys(), undefined]);
+  table.begin();
+  for (let i = 0; i < 300; i += 2) expect(table.remove(collidingKey(i))).toBe(true);
+  table.publish(2);
+  const left = Array.from({ length: 300 }, (_, i) => (i % 2 === 0 ? undefined : i));
+  expect(Array.from({ length: 300 }, (_, i) => ask(i))).toEqual(left);
+});
+
+describe('a wrong use is named', () => {
+  it('where memory cannot be shared', () => {
+    expect(() => requireSharedMemory({})).toThrow(/Cross-Origin-Opener-Policy: same-origin/);
+    expect(() => requireSharedMemory({ SharedArrayBuffer, crossOriginIsolated: false })).toThrow(
+      expect.objectContaining({ name: 'SharedMemoryError', code: 'unsupported', retryable: false }),
+    );
+    expect(() => requireSharedMemory({ SharedArrayBuffer: { prototype: {} } })).toThrow(/cannot grow/);
+    requireSharedMemory({ SharedArrayBuffer, crossOriginIsolated: true });
+  });
+
+  it('in options and handles', () => {
+    for (const maxBytes of [0, 1.5, Number.NaN, 2 ** 40])
+      expect(() => new SharedLookup(new IPCache(), { maxBytes })).toThrow(/options\.maxBytes must be/);
+    expect(() => Reflect.apply(openLookup, undefined, [{ buffer: new ArrayBuffer(9) }])).toThrow(
+      'openLookup: handle.buffer must be a SharedArrayBuffer',
+    );
+    for (const bytes of [0, 4096])
+      expect(() => openLookup({ buffer: new SharedArrayBuffer(bytes) })).toThrow(/not of a SharedLookup/);
+  });
+
+  it('in look-ups', () => {
+    const lookup = new SharedLookup(new IPCache(), { maxBytes: MIB });
+    const reader = openLookup(lookup.handle);
+    expect(() => reader.lookupMany(['10.0.0.1'], new Uint32Array(0))).toThrow(/an element for each address/);
+    expect(() => Reflect.apply(reader.lookupMany, reader, [7, new Uint32Array(1)])).toThrow(
+      /lookupMany: addresses/,
+    );
+    for (const ip of ['', 'x', '10.0.0.0/8', -1, 1.5, 2 ** 32])
+      expect(reader.lookupIdentity(ip)).toBe(undefined);
+    for (const wrong of [undefined, null, {}])
+      expect(Reflect.apply(reader.lookupIdentity, reader, [wrong])).toBe(undefined);
+    lookup.close();
+    lookup.close();
+    expect([reader.closed, reader.lookup('10.0.0.1')]).toEqual([true, undefined]);
+  });
+});
