@@ -281,15 +281,15 @@ export class MeshFeed {
     const { serviceV2 } = this.#options;
     const { remoteNodeIdentities } = network;
     const { clock, random, gate, onReject, engines } = this.#context;
-    const { ipcache, nodes, services } = engines;
+    const { ipcache, nodes, services, onCause } = engines;
     const own = new OwnCluster({
       clusterName,
-      engines: { ipcache, nodes, remoteNodeIdentities },
+      engines: { ipcache, nodes, remoteNodeIdentities, onCause },
       ...{ failStatic, backend, clock, random, gate, onReject },
     });
     const mesh = new ClusterMesh({
       ...{ clusterName, clusterID: ownID, maxConnectedClusters, serviceTTLMs, serviceV2 },
-      ...{ ipcache, nodes, services, remoteNodeIdentities, clock, random, gate, onReject },
+      ...{ ipcache, nodes, services, remoteNodeIdentities, onCause, clock, random, gate, onReject },
     });
     const identities = new IdentityResolver({ own, clusterID, mesh, maxConnectedClusters });
     this.#followed = { own, ownID, mesh, identities };

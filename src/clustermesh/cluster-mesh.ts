@@ -158,7 +158,7 @@ export class ClusterMesh implements SyncingClusters {
       serviceTTLMs,
       maxConnectedClusters = 255,
     } = this.#options;
-    const { ipcache, services, nodes, remoteNodeIdentities, serviceV2 } = this.#options;
+    const { ipcache, services, nodes, remoteNodeIdentities, onCause, serviceV2 } = this.#options;
     return new FollowedCluster({
       ...{ name, clock, random, serviceTTLMs, onReject, retries: this.#clusters.retries },
       ...{ initial: NEW_CLUSTER, gate },
@@ -166,7 +166,7 @@ export class ClusterMesh implements SyncingClusters {
         new ClusterStores({
           ...{ ...hooks, cluster: name, gate, valueLimits, serviceV2 },
           writer: { source: 'clustermesh', owner: name },
-          engines: { ipcache, services, nodes, remoteNodeIdentities },
+          engines: { ipcache, services, nodes, remoteNodeIdentities, onCause },
           globalServices: this.globalServices,
           limits: (config) => clusterLimits(config?.id ?? 0, maxConnectedClusters),
         }),

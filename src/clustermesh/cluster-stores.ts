@@ -57,6 +57,27 @@ export function serviceFormat(
   return setting === 'legacy' ? undefined : 'endpointslices';
 }
 
+/** Returns the observer, which reports the revision of each event before it is applied. */
+function withCause<T>(
+  observer: StoreObserver<T>,
+  cluster: string,
+  onCause: MeshEngines['onCause'],
+): Pick<WatchStoreOptions<T>, 'observer' | 'onEvent'> {
+  if (onCause === undefined) return { observer };
+  const batch = (apply: () => void): void => {
+    try {
+      if (observer.batch === undefined) apply();
+      else observer.batch(apply);
+    } finally {
+      onCause(undefined);
+    }
+  };
+  return {
+    observer: { ...observer, batch },
+    onEvent: (_name, { modRevision }) => onCause({ store: cluster, revision: String(modRevision) }),
+  };
+}
+
 /** The stores that write a cluster's keys into the engines. */
 export class ClusterStores extends ResourceStores {
   readonly #options: ClusterStoresOptions;
@@ -78,7 +99,8 @@ export class ClusterStores extends ResourceStores {
       },
     ): void => {
       const store = new WatchStore<T>({
-        ...{ decode, ...large, observer, rejections, gate, onApplied, onFault },
+        ...{ decode, ...large, rejections, gate, onApplied, onFault },
+        ...withCause(observer, cluster, engines.onCause),
       });
       this.stores.set(resource, store);
     };

@@ -35,6 +35,13 @@ export interface MeshEngines {
   readonly services?: ServiceSink | undefined;
   readonly nodes?: NodeSink | undefined;
   /**
+   * Called with the cluster and the revision of each kvstore event before it is applied, and with `undefined` after the batch. It
+   * must not throw. Default: none.
+   */
+  readonly onCause?:
+    | ((cause: { readonly store: string; readonly revision: string } | undefined) => void)
+    | undefined;
+  /**
    * The setting of the node manager (SEMANTICS 4); default true. The identity `host` from a peer means *its* host, so it becomes
    * `remote-node` here. If false, all nodes have the identity `host`.
    */

@@ -56,7 +56,7 @@ export class OwnCluster implements SyncingClusters {
   constructor(options: OwnClusterOptions) {
     const { clusterName: name, engines, clock = systemClock, random = Math.random } = options;
     const { failStatic = true, refillMs, gate, valueLimits, onReject } = options;
-    const { ipcache, nodes, remoteNodeIdentities } = engines;
+    const { ipcache, nodes, remoteNodeIdentities, onCause } = engines;
     this.#options = options;
     this.#cluster = new FollowedCluster({
       ...{ name, clock, random, refillMs, gate, onReject },
@@ -65,7 +65,7 @@ export class OwnCluster implements SyncingClusters {
         new ClusterStores({
           ...{ ...hooks, cluster: name, gate, valueLimits },
           writer: { source: 'kvstore' },
-          engines: { ipcache, nodes, remoteNodeIdentities },
+          engines: { ipcache, nodes, remoteNodeIdentities, onCause },
           limits: () => NO_LIMITS,
         }),
       objection: () => undefined,
