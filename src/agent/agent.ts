@@ -117,7 +117,7 @@ export class Agent implements ReadModel, PlayStage {
     this.#manifests = new FollowedManifests({ services, gate, clock, log, onReject });
     this.#mesh = new MeshFeed(options, {
       ...{ log, clock, random, gate, onReject },
-      engines: { ipcache, services, nodes },
+      engines: { ipcache, services, nodes, onCause: (cause) => this.#history?.history.setCause(cause) },
       count: (rejection) => this.#rejected.count(rejection),
     });
     const { kubernetes } = options;
@@ -146,7 +146,7 @@ export class Agent implements ReadModel, PlayStage {
         serviceInputs: () => this.#serviceInputs(),
       });
     if (options.historyMemory)
-      this.#history = new HistoryKeeper({ ipcache, clock, memory: options.historyMemory });
+      this.#history = new HistoryKeeper({ ipcache, services, nodes, clock, memory: options.historyMemory });
     if (options.stateDir === undefined) return;
     this.#keeper = new StateKeeper({
       ...{ path: options.stateDir, importFrom: options.importCiliumState },

@@ -4,8 +4,11 @@ import type { Unsubscribe } from '../base/subscription.ts';
 import type { DoubtfulSpan } from '../history/change-log.ts';
 import { History } from '../history/history.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
+import type { NodeManager } from '../nodemanager/node-manager.ts';
+import type { ServiceCache } from '../servicecache/service-cache.ts';
 import { isoTime } from './agent-status.ts';
 import type { ReportedClusters } from './cluster-report.ts';
+import { recordDocuments } from './recorded-documents.ts';
 
 /** Interval at which the wall time is compared with the monotonic time. */
 const CHECK_MS = 1000;
@@ -13,6 +16,8 @@ const CHECK_MS = 1000;
 /** Options of {@link HistoryKeeper}. */
 export interface HistoryKeeperOptions {
   readonly ipcache: IPCache;
+  readonly services: ServiceCache;
+  readonly nodes: NodeManager;
   readonly clock: Clock;
   /** Maximum memory in bytes. */
   readonly memory: number;
@@ -24,6 +29,7 @@ export class HistoryKeeper {
   readonly #options: HistoryKeeperOptions;
   #timer: Timer | undefined;
   #following: Unsubscribe | undefined;
+  #documents: Unsubscribe | undefined;
   /** The last reported state of each cluster: `complete`, `unreachable` or neither. */
   readonly #states = new Map<string, string>();
   readonly #doubts = new Map<string, DoubtfulSpan>();
@@ -36,6 +42,7 @@ export class HistoryKeeper {
   /** Starts to record. `clusters` are the followed ones. */
   start(clusters: ReportedClusters | undefined): void {
     this.history.start();
+    this.#documents = recordDocuments(this.history, this.#options);
     if (clusters !== undefined) {
       for (const name of clusters.names) this.#note(clusters, name);
       this.#following = clusters.onChange((name) => this.#note(clusters, name));
@@ -46,6 +53,7 @@ export class HistoryKeeper {
   stop(): void {
     this.#timer?.cancel();
     this.#following?.();
+    this.#documents?.();
     this.history.mark('stop', '');
     this.history.stop();
   }

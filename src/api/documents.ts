@@ -95,6 +95,8 @@ export interface ServiceDocument {
   readonly backends: readonly BackendDocument[];
   /** Present if parts of the service were restored and not confirmed: the age of the oldest part. */
   readonly restored?: RestoredDocument | undefined;
+  /** Present if the service is that of an earlier moment. */
+  readonly past?: PastDocument | undefined;
 }
 
 /** The origins of a service's backends, and the verdict on each backend. */
@@ -135,6 +137,8 @@ export interface NodeDocument {
   readonly labels: Readonly<Record<string, string>>;
   /** Present if the node was restored from a checkpoint and no source has confirmed it. */
   readonly restored?: RestoredDocument | undefined;
+  /** Present if the node is that of an earlier moment. */
+  readonly past?: PastDocument | undefined;
 }
 
 /** The claims on a node, strongest first, and its state for handlers. */
@@ -251,7 +255,15 @@ type BackendLike = {
   readonly state: string;
 };
 
-function backendDocument({ address, ports, cluster, nodeName, zone, state }: BackendLike): BackendDocument {
+/** Returns the document of a backend. */
+export function backendDocument({
+  address,
+  ports,
+  cluster,
+  nodeName,
+  zone,
+  state,
+}: BackendLike): BackendDocument {
   return {
     address,
     ports: sortedRecord(ports, portText),

@@ -1,10 +1,19 @@
+import type { CauseGroup } from '../history/causes.ts';
+import type { PastFields } from '../history/document-change.ts';
 import type { History } from '../history/history.ts';
-import type { Held, HistoryRecord, Moment, PastClaim, When } from '../history/types.ts';
+import type { DocumentMoment, Held, HistoryRecord, Moment, PastClaim, When } from '../history/types.ts';
 import type { HeldClaim } from '../ipcache/row-reader.ts';
-import { type ClaimDocument, type ExplanationDocument, entryDocument } from './documents.ts';
+import {
+  type ClaimDocument,
+  type ExplanationDocument,
+  entryDocument,
+  type NodeDocument,
+  type ServiceDocument,
+} from './documents.ts';
 import type { HeldDocument, PastDocument } from './past-document.ts';
 import { ProblemError } from './problem.ts';
 import type { ReadModel } from './read-model.ts';
+import type { ExplainedNodeDocument, ExplainedServiceDocument } from './schemas.ts';
 import { parseWhen, WHEN_FORMS } from './when.ts';
 
 /** One record of the history. Fields that do not apply are absent. */
@@ -37,6 +46,49 @@ export interface HistoryDocument {
   readonly more: boolean;
   /** Number of changes that are held, of all keys. */
   readonly changes: number;
+}
+
+/** A group of changes with a common cause. */
+export interface CauseDocument {
+  readonly at: string;
+  readonly until: string;
+  /** The cluster, `k8s` or another source, or the kind of a mark. */
+  readonly store: string;
+  /** First and last revision; absent if unknown. */
+  readonly revisions?: { readonly first: string; readonly last: string } | undefined;
+  readonly host?: string | undefined;
+  readonly node?: string | undefined;
+  readonly added: number;
+  readonly changed: number;
+  readonly deleted: number;
+  /** Number of records by kind. */
+  readonly kinds: Readonly<Record<string, number>>;
+  /** Services that lost their last backend. */
+  readonly emptied: readonly string[];
+  readonly samples: readonly string[];
+  readonly mark?: { readonly subject: string; readonly detail: string } | undefined;
+}
+
+/** The groups of changes around a moment. */
+export interface CausesDocument {
+  readonly at: string;
+  readonly groups: readonly CauseDocument[];
+  readonly held: HeldDocument;
+}
+
+/** Returns the document of a group. */
+export function causeDocument(group: CauseGroup): CauseDocument {
+  const { at, until, store, revisions, host, node, mark } = group;
+  const { added, changed, deleted, kinds, emptied, samples } = group;
+  const [first, last] = revisions;
+  return {
+    ...{ at: iso(at), until: iso(until), store },
+    ...(first !== '' && { revisions: { first, last } }),
+    ...(host !== undefined && { host }),
+    ...(node !== undefined && { node }),
+    ...{ added, changed, deleted, kinds: { ...kinds }, emptied, samples },
+    ...(mark !== undefined && { mark }),
+  };
 }
 
 function iso(at: number): string {
@@ -80,6 +132,46 @@ export function pastExplanation(moment: Moment, model: ReadModel): ExplanationDo
     claims: claims.map((claim) => pastClaimDocument(claim, claims[0], model)),
     past: pastDocument(moment),
   };
+}
+
+function documentPast({ at, certain, reason, held, since, until }: DocumentMoment): PastDocument {
+  return {
+    ...{ at: iso(at), certain, held: heldDocument(held) },
+    ...(reason !== undefined && { reason }),
+    ...(since !== undefined && { effectiveSince: iso(since) }),
+    ...(until !== undefined && { effectiveUntil: iso(until) }),
+  };
+}
+
+/** Returns the fields of a document moment. Throws `ProblemError` if it is not held or the object did not exist. */
+function heldFields(moment: DocumentMoment, name: string): PastFields {
+  if (moment.reason === 'before-held') throw notHeld(moment.held);
+  if (moment.document !== undefined) return moment.document;
+  throw new ProblemError('not-found', `${name} did not exist at that time.`, { field: 'name', value: name });
+}
+
+/** Returns a service of an earlier moment. Its explanation has the effective backends only, because others are not recorded. */
+export function pastService(moment: DocumentMoment, name: string): ExplainedServiceDocument {
+  const fields = heldFields(moment, name) as unknown as ServiceDocument; // recorded as a document
+  const { backends } = fields;
+  const clusters = new Map<string, number>();
+  for (const { cluster = '' } of backends) clusters.set(cluster, (clusters.get(cluster) ?? 0) + 1);
+  return {
+    ...fields,
+    past: documentPast(moment),
+    explain: {
+      ...{ ready: true, announced: true },
+      origins: Array.from(clusters, ([cluster, count]) => ({ cluster, slice: '', backends: count })),
+      backends: backends.map((backend) => ({ ...backend, slice: '', verdict: 'effective' as const })),
+    },
+  };
+}
+
+/** Returns a node of an earlier moment. Its explanation has the effective claim only, because others are not recorded. */
+export function pastNode(moment: DocumentMoment, name: string): ExplainedNodeDocument {
+  const fields = heldFields(moment, name) as unknown as NodeDocument; // recorded as a document
+  const explain = { claims: [fields], heldBack: false, lostAddresses: [] };
+  return { ...fields, past: documentPast(moment), explain };
 }
 
 /** Returns the document of a record. */

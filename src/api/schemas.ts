@@ -13,7 +13,7 @@ import type {
   ServiceDocument,
   ServiceExplanationDocument,
 } from './documents.ts';
-import type { HistoryDocument, HistoryRecordDocument } from './history-documents.ts';
+import type { CausesDocument, HistoryDocument, HistoryRecordDocument } from './history-documents.ts';
 import type { HeldDocument, PastDocument } from './past-document.ts';
 import type { ProblemDocument } from './problem.ts';
 import type { RestoredDocument } from './read-model.ts';
@@ -80,6 +80,26 @@ export const HISTORY_RECORD: z.ZodType<HistoryRecordDocument> = z
 export const HISTORY: z.ZodType<HistoryDocument> = z
   .object({ items: z.array(HISTORY_RECORD), held: HELD, more: z.boolean(), changes: z.int() })
   .openapi('History');
+
+/** See {@link CausesDocument}. */
+export const CAUSES: z.ZodType<CausesDocument> = z
+  .object({
+    at: z.string(),
+    groups: z.array(
+      z.object({
+        ...{ at: z.string(), until: z.string(), store: z.string() },
+        revisions: z.object({ first: z.string(), last: z.string() }).optional(),
+        ...{ host: z.string().optional(), node: z.string().optional() },
+        ...{ added: z.int(), changed: z.int(), deleted: z.int() },
+        kinds: z.record(z.string(), z.int()),
+        emptied: z.array(z.string()).openapi({ description: 'Services that lost their last backend' }),
+        samples: z.array(z.string()),
+        mark: z.object({ subject: z.string(), detail: z.string() }).optional(),
+      }),
+    ),
+    held: HELD,
+  })
+  .openapi('Causes');
 
 const ENTRY_FIELDS = {
   prefix: z.string().openapi({ description: 'Canonical CIDR', example: '10.10.0.12/32' }),
@@ -163,6 +183,7 @@ const SERVICE_FIELDS = {
   affinity: z.string(),
   backends: z.array(BACKEND),
   ...RESTORED_FIELD,
+  ...PAST_FIELD,
 };
 
 /** See {@link ServiceDocument}. */
@@ -212,6 +233,7 @@ const NODE_FIELDS = {
   bootID: z.string().optional(),
   labels: TEXTS,
   ...RESTORED_FIELD,
+  ...PAST_FIELD,
 };
 
 /** See {@link NodeDocument}. */

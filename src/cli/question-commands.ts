@@ -14,6 +14,7 @@ import { writeLines } from '../process/terminal.ts';
 import { addConfiguration } from './configuration.ts';
 import { type CommandIO, EXIT, OUTPUT_CLOSED, type RunAction } from './io.ts';
 import { addLogOptions, addMeshOptions, agentOptions, followsMesh, type MeshFlags } from './mesh-options.ts';
+import { parseDuration } from './option-table.ts';
 import { addSocketOption, type SocketFlags, socketPath } from './serve-options.ts';
 
 interface QuestionFlags extends MeshFlags, SocketFlags {
@@ -63,6 +64,12 @@ function parseIP(text: string): string {
   throw new InvalidArgumentError('It must be an IP address or a CIDR.');
 }
 
+/** Returns a key of the history unchanged. */
+function parseKey(text: string): string {
+  if (Prefix.parse(text) !== undefined || /^[^/]+\/[^/]+$/.test(text)) return text;
+  throw new InvalidArgumentError('It must be an IP address, a CIDR, or a name with one /.');
+}
+
 /** Returns a parser of a name with two parts. */
 function parsePath(what: string): (text: string) => string {
   return (text) => {
@@ -87,6 +94,8 @@ interface HistoryFlags extends QuestionFlags {
   readonly from?: string;
   readonly to?: string;
   readonly limit: number;
+  readonly around?: string;
+  readonly window: number;
 }
 
 interface PastFlags extends QuestionFlags {
@@ -348,13 +357,37 @@ export function addQuestionCommands(program: Command, io: CommandIO, run: RunAct
     );
   addAskOptions(lookup, io);
 
-  question(program, 'history', 'print the changes of a prefix, or all changes, newest first', NO_NAMES)
-    .argument('[ip]', 'IP address or CIDR; default: all changes', parseIP)
+  question(
+    program,
+    'history',
+    'print the changes of a prefix, a service or a node, or all changes, newest first',
+    NO_NAMES,
+  )
+    .argument(
+      '[key]',
+      'IP address, CIDR, namespace/name of a service or cluster/name of a node; default: all',
+      parseKey,
+    )
     .addOption(new Option('--from <time>', `only changes from then on: ${WHEN_FORMS}`).argParser(parseMoment))
     .addOption(new Option('--to <time>', 'only changes until then').argParser(parseMoment))
     .addOption(new Option('--limit <n>', 'maximum number of changes').argParser(parseLimit).default(50))
+    .addOption(
+      new Option('--around <time>', 'print what changed around this moment, grouped by cause')
+        .argParser(parseMoment)
+        .conflicts(['from', 'to']),
+    )
+    .addOption(
+      new Option('--window <duration>', 'with --around: time before and after it')
+        .argParser(parseDuration)
+        .default(5000, '5s'),
+    )
     .action((key: string | undefined, flags: HistoryFlags) => {
-      const { from, to, limit } = flags;
+      const { from, to, limit, around, window } = flags;
+      if (around !== undefined)
+        return answer(
+          flags,
+          among(ofHistory, ({ askAround }) => askAround(around, window, limit)),
+        );
       return answer(
         flags,
         among(ofHistory, ({ askHistory }) => askHistory({ key, from, to, limit })),
@@ -370,10 +403,11 @@ export function addQuestionCommands(program: Command, io: CommandIO, run: RunAct
   );
   question(service, 'get', 'print a service and its backends')
     .argument('<service>', 'namespace/name', parsePath('namespace/name'))
-    .action((name: string, flags: QuestionFlags) =>
+    .addOption(atOption())
+    .action((name: string, flags: PastFlags) =>
       answer(
         flags,
-        among(ofServices, ({ getService }) => getService(name)),
+        among(ofServices, ({ getService }) => getService(name, flags.at)),
       ),
     );
   question(
@@ -383,10 +417,11 @@ export function addQuestionCommands(program: Command, io: CommandIO, run: RunAct
     NO_NAMES,
   )
     .argument('<service>', 'namespace/name', parsePath('namespace/name'))
-    .action((name: string, flags: QuestionFlags) =>
+    .addOption(atOption())
+    .action((name: string, flags: PastFlags) =>
       answer(
         flags,
-        among(ofServices, ({ explainService }) => explainService(name)),
+        among(ofServices, ({ explainService }) => explainService(name, flags.at)),
       ),
     );
 
@@ -400,10 +435,11 @@ export function addQuestionCommands(program: Command, io: CommandIO, run: RunAct
   );
   question(node, 'get', 'print a node and the claims of each source')
     .argument('<node>', 'cluster/name', parsePath('cluster/name'))
-    .action((name: string, flags: QuestionFlags) =>
+    .addOption(atOption())
+    .action((name: string, flags: PastFlags) =>
       answer(
         flags,
-        among(ofNodes, ({ getNode }) => getNode(name)),
+        among(ofNodes, ({ getNode }) => getNode(name, flags.at)),
       ),
     );
 

@@ -1,5 +1,10 @@
 import type { ExplanationDocument } from '../api/documents.ts';
-import type { HistoryDocument, HistoryRecordDocument } from '../api/history-documents.ts';
+import type {
+  CauseDocument,
+  CausesDocument,
+  HistoryDocument,
+  HistoryRecordDocument,
+} from '../api/history-documents.ts';
 import type { HeldDocument, PastDocument } from '../api/past-document.ts';
 import { counted } from '../base/show-value.ts';
 import { type Answer, emptyAnswer, find, identityCell, pathOf, type Question, table } from './answer.ts';
@@ -16,6 +21,15 @@ export function timeText(iso: string, now: Date = new Date()): string {
 /** Returns the sentence about a moment that is not certain; none if it is. */
 export function doubtLines({ certain, reason }: PastDocument): readonly string[] {
   return certain || reason === undefined ? [] : [`not certain: ${REASONS[reason]}`];
+}
+
+/** Returns the lines below an object of an earlier moment. */
+export function pastLines(past: PastDocument | undefined): readonly string[] {
+  if (past === undefined) return [];
+  const { at, effectiveSince, effectiveUntil } = past;
+  const since = effectiveSince === undefined ? 'before the held changes' : timeText(effectiveSince);
+  const until = effectiveUntil === undefined ? 'now' : timeText(effectiveUntil);
+  return [`as of ${timeText(at)}; unchanged from ${since} to ${until}`, ...doubtLines(past)];
 }
 
 const REASONS: Readonly<Record<NonNullable<PastDocument['reason']>, string>> = {
@@ -163,7 +177,54 @@ function recordCells(record: HistoryRecordDocument, asked: string | undefined): 
 
 /** Returns a claim in short: `55 batch/job-7`. */
 function valueText(value: unknown): string {
+  const { backends } = (value ?? {}) as { readonly backends?: readonly unknown[] };
+  if (Array.isArray(backends)) return counted(backends.length, 'backend');
   const { identity, namespace, podName, hostIP } = (value ?? {}) as Readonly<Record<string, unknown>>;
   const pod = podName === undefined ? undefined : `${namespace}/${podName}`;
   return [identity, pod ?? hostIP].filter((part) => part !== undefined).join(' ');
 }
+
+/** Returns the question for the changes around a moment, grouped by cause, the largest group first. */
+export function askAround(at: string, windowMs: number, limit: number): Question {
+  return async (ask, view): Promise<Answer> => {
+    const query = `at=${encodeURIComponent(at)}&window=${windowMs / 1000}&limit=${limit}`;
+    const causes = (await ask(`/v1/history/around?${query}`)) as CausesDocument;
+    const { groups, held } = causes;
+    const rows = groups.map((group) => [timeText(group.at), causeText(group)]);
+    return {
+      json: causes,
+      lines:
+        groups.length > 0
+          ? table(rows, view)
+          : [
+              `No changes within ${windowMs / 1000} s of ${timeText(causes.at)}; held from ${timeText(held.from)} on.`,
+            ],
+      found: groups.length > 0,
+    };
+  };
+}
+
+function causeText(group: CauseDocument): string {
+  const { store, revisions, host, node, mark, emptied, samples } = group;
+  if (mark !== undefined) return [store, mark.subject, mark.detail].filter((part) => part !== '').join(' ');
+  const revision =
+    revisions === undefined
+      ? ''
+      : revisions.first === revisions.last
+        ? ` rev ${revisions.first}`
+        : ` rev ${revisions.first} to ${revisions.last}`;
+  const counts = (['deleted', 'changed', 'added'] as const).flatMap((what) =>
+    group[what] === 0 ? [] : [`${group[what].toLocaleString('en')} ${what}`],
+  );
+  const kinds = Object.entries(group.kinds).map(([kind, count]) => counted(count, KINDS[kind] ?? kind));
+  const of =
+    node === undefined ? (host === undefined ? '' : `, all of host ${host}`) : `, all of node ${node}`;
+  const lost = emptied.length === 0 ? '' : `; without backends now: ${emptied.join(', ')}`;
+  return `${store}${revision}: ${counts.join(', ')} (${kinds.join(', ')})${of}${lost}; ${samples.join(', ')}${samples.length < group.added + group.changed + group.deleted ? ', …' : ''}`;
+}
+
+const KINDS: Readonly<Record<string, string>> = {
+  prefix: 'prefix change',
+  service: 'service change',
+  node: 'node change',
+};

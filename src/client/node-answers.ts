@@ -2,6 +2,7 @@ import type { NodeDocument } from '../api/documents.ts';
 import type { ExplainedNodeDocument } from '../api/schemas.ts';
 import { printable } from '../process/terminal.ts';
 import { ageText, type Column, emptyAnswer, find, listed, pathOf, type Question } from './answer.ts';
+import { pastLines } from './history-answers.ts';
 import { type ListFilters, type Listing, listing } from './list.ts';
 
 const NO_NODE =
@@ -61,9 +62,10 @@ export function listNodes(filters: ListFilters): Listing {
 }
 
 /** Returns the question for one node and the claims of all sources on it. */
-export function getNode(name: string): Question {
+export function getNode(name: string, at?: string): Question {
+  const query = at === undefined ? '' : `?at=${encodeURIComponent(at)}`;
   return async (ask, view) => {
-    const node = await find<ExplainedNodeDocument>(ask, `/v1/nodes/${pathOf(name)}`);
+    const node = await find<ExplainedNodeDocument>(ask, `/v1/nodes/${pathOf(name)}${query}`);
     if (node === undefined) return emptyAnswer(name);
     const { claims, heldBack, lostAddresses } = node.explain;
     const lost = lostAddresses.map(
@@ -77,6 +79,7 @@ export function getNode(name: string): Question {
         ...(claims.length > 1 ? ['The first claim is effective; the others are overruled.'] : []),
         ...(heldBack ? ['Its last change is delayed for handlers.'] : []),
         ...lost.map(printable),
+        ...pastLines(node.past),
       ],
       found: true,
       names: [name],

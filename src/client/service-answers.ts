@@ -15,6 +15,7 @@ import {
   type View,
 } from './answer.ts';
 import { backendsText } from './change-text.ts';
+import { pastLines } from './history-answers.ts';
 import { type ListFilters, type Listing, listing } from './list.ts';
 
 const NO_SERVICE =
@@ -61,8 +62,8 @@ export function listServices(filters: ListFilters): Listing {
   });
 }
 
-function servicePath(name: string): string {
-  return `/v1/services/${pathOf(name)}`;
+function servicePath(name: string, at: string | undefined): string {
+  return `/v1/services/${pathOf(name)}${at === undefined ? '' : `?at=${encodeURIComponent(at)}`}`;
 }
 
 const BACKEND_COLUMNS: readonly Column<BackendDocument>[] = [
@@ -75,9 +76,9 @@ const BACKEND_COLUMNS: readonly Column<BackendDocument>[] = [
 ];
 
 /** Returns the question for one service and its backends. */
-export function getService(name: string): Question {
+export function getService(name: string, at?: string): Question {
   return async (ask, view) => {
-    const service = await find<ExplainedServiceDocument>(ask, servicePath(name));
+    const service = await find<ExplainedServiceDocument>(ask, servicePath(name, at));
     if (service === undefined) return emptyAnswer(name);
     const { explain: _, ...document } = service;
     return {
@@ -86,6 +87,7 @@ export function getService(name: string): Question {
         ...listed(SERVICE_COLUMNS, [service], view),
         '',
         ...listed(BACKEND_COLUMNS, service.backends, view),
+        ...pastLines(service.past),
       ],
       found: true,
       names: [serviceName(service)],
@@ -104,9 +106,9 @@ const VERDICTS: Readonly<Record<ExplainedServiceDocument['explain']['backends'][
   };
 
 /** Returns the question for all offered backends of a service, each with its verdict. */
-export function explainService(name: string): Question {
+export function explainService(name: string, at?: string): Question {
   return async (ask, view) => {
-    const service = await find<ExplainedServiceDocument>(ask, servicePath(name));
+    const service = await find<ExplainedServiceDocument>(ask, servicePath(name, at));
     if (service === undefined) return emptyAnswer(name);
     const { explain } = service;
     const rows = explain.backends.map((backend) => [
@@ -120,6 +122,7 @@ export function explainService(name: string): Question {
       lines: [
         `${printable(name)}: ${backendsText(service.backends)} of ${explain.backends.length} offered are effective.`,
         ...table([['BACKEND', 'CLUSTER', 'SLICE', 'VERDICT'], ...rows], view),
+        ...pastLines(service.past),
       ],
       found: true,
     };

@@ -10,16 +10,15 @@ const SHORT = 24;
 /** Appends values to a buffer that grows by doubling, and reads values at a position. Reads throw {@link DamagedError} at the end. */
 export class ByteBuffer {
   #bytes: Uint8Array;
-  #length: number;
+  #length = 0;
   /** Position of the next read. */
   at = 0;
 
   readonly #maxDoubled: number;
 
-  /** Owns `bytes`, of which the first `length` are written. The buffer doubles up to `maxDoubled` bytes, then grows as needed. */
-  constructor(bytes: Uint8Array, length = 0, maxDoubled: number = Number.POSITIVE_INFINITY) {
+  /** Owns `bytes`, which are empty. The buffer doubles up to `maxDoubled` bytes, then grows as needed. */
+  constructor(bytes: Uint8Array, maxDoubled: number) {
     this.#bytes = bytes;
-    this.#length = length;
     this.#maxDoubled = maxDoubled;
   }
 
@@ -30,16 +29,6 @@ export class ByteBuffer {
   /** Size of the allocated memory in bytes. */
   get capacity(): number {
     return this.#bytes.length;
-  }
-
-  /** Returns the written bytes from `from` on, without a copy. They are valid until the next write. */
-  since(from: number): Uint8Array {
-    return this.#bytes.subarray(from, this.#length);
-  }
-
-  /** Removes the bytes from `length` on. */
-  truncate(length: number): void {
-    this.#length = length;
   }
 
   byte(value: number): void {
@@ -111,6 +100,11 @@ export class ByteBuffer {
   /** Replaces the 32 bits at a position. */
   putWord(position: number, value: number): void {
     for (let i = 0; i < 4; i++) this.#bytes[position + i] = value >>> (24 - 8 * i);
+  }
+
+  /** Frees the unused part of the buffer. */
+  trim(): void {
+    this.#bytes = this.#bytes.slice(0, this.#length);
   }
 
   /** Makes room for `count` more bytes. */

@@ -4,17 +4,17 @@ import { RunningLife } from './life-clock.ts';
 import { type ClaimChange, KIND, Segment, type TextChange } from './segment.ts';
 import type { ChangeCause, MarkKind, Uncertainty } from './types.ts';
 
-/** Size of a segment, unless an eighth of the memory is less. */
+/** Memory of a segment, unless a sixteenth of all memory is less. */
 const MAX_SEGMENT: number = 4 << 20;
 const MIN_SEGMENT: number = 16 << 10;
-const SEGMENTS = 8;
+const SEGMENTS = 16;
 
 /** Prefix changes a second that are recorded without limit, and the seconds above it after which they are counted as lost. */
 const MAX_RATE = 20_000;
 const FAST_SECONDS = 5;
 
-/** Memory of a segment beside its records when it begins. */
-const SEGMENT_OVERHEAD = 1.1;
+/** Memory that is reserved for the segment that is written, in segments: its buffer may be half empty. */
+const RESERVED = 2;
 
 /** An interval of which answers are not certain. */
 export interface DoubtfulSpan {
@@ -31,7 +31,7 @@ export interface ChangeLogCounts {
   /** Records by kind since the start. */
   readonly records: Readonly<Record<'prefix' | 'service' | 'node' | 'mark' | 'batch', number>>;
   /** Changes that were not recorded, by reason. */
-  readonly lost: Readonly<Record<'rate', number>>;
+  readonly lost: Readonly<Record<'rate' | 'size', number>>;
   /** Memory of the held records and their indexes in bytes. */
   readonly bytes: number;
   /** Records that are held. */
@@ -61,6 +61,7 @@ export class ChangeLog {
   #changes = 0;
   #fastSeconds = 0;
   #lost = 0;
+  #tooLarge = 0;
   #losing: DoubtfulSpan | undefined;
   #lostInSpan = 0;
 
@@ -94,7 +95,7 @@ export class ChangeLog {
   counts(): ChangeLogCounts {
     return {
       records: { ...this.#records },
-      lost: { rate: this.#lost },
+      lost: { rate: this.#lost, size: this.#tooLarge },
       bytes: this.#segments.reduce((sum, segment) => sum + segment.memory, 0),
       held: this.#segments.reduce((sum, segment) => sum + segment.count, 0),
     };
@@ -119,6 +120,13 @@ export class ChangeLog {
   /** Appends a change of a service or a node. `before` and `after` are JSON. */
   addDocument(kind: 'service' | 'node', key: string, change: TextChange): void {
     const ms = this.life.now();
+    const { before = '', after = '' } = change;
+    if (before.length + after.length > this.#segmentBytes / 2) {
+      this.#tooLarge++;
+      this.endSpan(this.beginSpan('lost', key));
+      this.addMark('lost', key, '1');
+      return;
+    }
     this.#ready(ms).addText(ms, KIND[kind], key, change);
     this.#records[kind]++;
   }
@@ -169,11 +177,11 @@ export class ChangeLog {
   /** Returns a segment with room, after dropping the oldest ones if a new one is needed. */
   #room(ms: number): Segment {
     const current = this.#current;
-    if (current.bytes < this.#segmentBytes) return current;
+    if (current.used < this.#segmentBytes) return current;
     current.seal();
     const next = this.#newSegment(current.endSequence, ms);
     this.#segments.push(next);
-    const rest = this.#maxMemory - SEGMENT_OVERHEAD * this.#segmentBytes;
+    const rest = this.#maxMemory - RESERVED * this.#segmentBytes;
     let memory = this.#segments.reduce((sum, segment) => sum + (segment === next ? 0 : segment.memory), 0);
     while (this.#segments.length > 1 && memory > rest) {
       const [dropped] = this.#segments.splice(0, 1);

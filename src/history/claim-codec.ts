@@ -71,18 +71,18 @@ export function readClaim(from: ByteBuffer, names: Names, { source, owner }: Cla
 }
 
 /** Advances over a claim. */
-export function skipClaim(from: ByteBuffer, names: Names, learn: boolean): void {
+export function skipClaim(from: ByteBuffer, names: Names): void {
   const flags = from.readByte();
   if (flags > ALL_FLAGS) throw new DamagedError(`a claim has flags ${flags}`);
   from.readNumber();
-  if (flags & HAS_HOST) names.skip(learn);
+  if (flags & HAS_HOST) names.skip();
   if (flags & HAS_KEY) from.readByte();
   if ((flags & HAS_POD) === 0) return;
-  names.skip(learn);
-  names.skip(learn);
+  names.skip();
+  names.skip();
   from.skipText();
-  if (flags & HAS_ACCOUNT) names.skip(learn);
-  if (flags & HAS_PORTS) names.skip(learn);
+  if (flags & HAS_ACCOUNT) names.skip();
+  if (flags & HAS_PORTS) names.skip();
 }
 
 function readPod(from: ByteBuffer, names: Names, flags: number): K8sMetadata {

@@ -1,4 +1,4 @@
-import { checkArguments, LIST, OBJECT, optional, TEXT } from '../base/arguments.ts';
+import { checkArguments, LIST, NUMBER, OBJECT, optional, TEXT } from '../base/arguments.ts';
 import { assert } from '../base/assert.ts';
 import type { Clock } from '../base/clock.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
@@ -6,11 +6,15 @@ import type { IPCache } from '../ipcache/ipcache.ts';
 import type { HeldClaim } from '../ipcache/row-reader.ts';
 import { addressBits, type Family, maskWords } from '../net/address-words.ts';
 import { copyRegister, formatKey, type PrefixRegister, parsePrefix, prefixRegister } from '../net/prefix.ts';
+import { type CauseGroup, groupCauses, type NodeOfHost } from './causes.ts';
 import { ChangeLog, type ChangeLogCounts, type DoubtfulSpan } from './change-log.ts';
+import { parseJSON } from './claim-codec.ts';
+import { type DocumentChange, type PastFields, undoChange } from './document-change.ts';
 import { keysOf, PrefixTimeline, type TimelineChange } from './prefix-timeline.ts';
-import { KIND, keyHash, type Segment } from './segment.ts';
+import { KIND, keyHash, type Segment, textHash } from './segment.ts';
 import type {
   ChangeCause,
+  DocumentMoment,
   DocumentRecord,
   Held,
   HistoryRecord,
@@ -26,7 +30,7 @@ import type {
 /** Default of `memory`: 16 MiB. */
 export const DEFAULT_MEMORY: number = 16 << 20;
 
-/** Minimum of `memory`: eight segments of 16 KiB with their indexes. */
+/** Minimum of `memory`: 16 segments of 16 KiB. */
 const MIN_MEMORY: number = 256 << 10;
 
 /** Options of {@link History}. */
@@ -54,6 +58,20 @@ export interface HistoryRange {
   /** Maximum number of records. */
   readonly limit?: number | undefined;
 }
+
+/** Options of {@link History.around}. */
+export interface AroundOptions {
+  /** Milliseconds before and after the moment. */
+  readonly windowMs: number;
+  /** Maximum number of groups; default 100. */
+  readonly limit?: number | undefined;
+  /** Names the node of a host address. */
+  readonly nodeOf?: NodeOfHost | undefined;
+  /** Returns true if a service that changed in the window has no backends at its end, but had some before. */
+  readonly isEmptied?: ((service: string) => boolean) | undefined;
+}
+
+const MAX_GROUPS = 100;
 
 /** The state of one key at a moment: the time of the life, or a sequence number. */
 interface Cut {
@@ -108,6 +126,20 @@ export class History {
     this.#log?.addMark(mark, subject, detail);
   }
 
+  /** Records the change of a service (`namespace/name`) or a node (`cluster/name`); see {@link DocumentChange}. */
+  recordDocument(
+    kind: 'service' | 'node',
+    key: string,
+    writer: string,
+    { before, after }: DocumentChange,
+  ): void {
+    this.#log?.addDocument(kind, key, {
+      writer,
+      before: before && JSON.stringify(before),
+      after: after && JSON.stringify(after),
+    });
+  }
+
   /** Begins an interval of which answers are not certain; end it with {@link History.endDoubt}. */
   beginDoubt(reason: Uncertainty, subject: string): DoubtfulSpan | undefined {
     return this.#log?.beginSpan(reason, subject);
@@ -133,7 +165,7 @@ export class History {
   status(): HistoryStatus {
     const counts = this.#log?.counts() ?? {
       records: { prefix: 0, service: 0, node: 0, mark: 0, batch: 0 },
-      lost: { rate: 0 },
+      lost: { rate: 0, size: 0 },
       bytes: 0,
       held: 0,
     };
@@ -221,12 +253,78 @@ export class History {
     }
   }
 
+  /** Returns a service or a node at a moment. `current` is its document of now, undefined if it does not exist. */
+  documentAt(
+    kind: 'service' | 'node',
+    key: string,
+    current: PastFields | undefined,
+    when: When,
+  ): DocumentMoment {
+    const { cut, reason } = this.#cutOf(when);
+    const { held } = this;
+    const certain = reason === undefined;
+    if (cut === undefined)
+      return {
+        at: held.from,
+        document: undefined,
+        since: undefined,
+        until: undefined,
+        certain,
+        reason,
+        held,
+      };
+    const isLater = this.#isLater(cut);
+    let document = current;
+    let until: number | undefined;
+    let since: number | undefined;
+    for (const place of this.#placesOf(kind, key)) {
+      if (!isLater(place)) {
+        since = this.#wallOf(place.ms);
+        break;
+      }
+      document = undoChange(document, changeAt(place));
+      until = this.#wallOf(place.ms);
+    }
+    return { at: this.#wallOf(cut.ms), document, since, until, certain, reason, held };
+  }
+
+  /** Yields the changes of a service or a node, newest first. */
+  *documentsOf(
+    kind: 'service' | 'node',
+    key: string,
+    range: HistoryRange = {},
+  ): Generator<HistoryRecord, void, void> {
+    const isInRange = inRange(range);
+    let rest = range.limit ?? Number.POSITIVE_INFINITY;
+    for (const { segment, position, ms } of this.#placesOf(kind, key)) {
+      const sequence = segment.sequenceOf(position);
+      const at = this.#wallOf(ms);
+      if (!isInRange({ sequence, at })) continue;
+      if (rest-- <= 0) return;
+      yield this.#textRecord(segment, position, { sequence, at, kind: KIND[kind] });
+    }
+  }
+
+  /** Yields the places of the records of a service or a node, newest first. */
+  *#placesOf(kind: 'service' | 'node', key: string): Generator<RecordPlace, void, void> {
+    const hash = textHash(KIND[kind], key);
+    for (const segment of this.#segments().toReversed()) {
+      let at = segment.ofText(segment.newest(hash), KIND[kind], key);
+      while (at >= 0) {
+        yield { segment, position: at, ms: segment.msAt(at) };
+        at = segment.ofText(segment.previous(at), KIND[kind], key);
+      }
+    }
+  }
+
   /** Yields all records of a range, newest first, without the visible claims of prefixes. */
   *records(range: HistoryRange = {}): Generator<HistoryRecord, void, void> {
     const isInRange = inRange(range);
     let rest = range.limit ?? Number.POSITIVE_INFINITY;
     for (const segment of this.#segments().toReversed()) {
       if (range.before !== undefined && segment.firstSequence >= range.before) continue;
+      if (range.from !== undefined && this.#wallOf(segment.lastMs) < range.from) continue;
+      if (range.to !== undefined && this.#wallOf(segment.startMs) > range.to) continue;
       const heads = [...segment.heads()];
       let sequence = segment.firstSequence + heads.length;
       for (const { position, kind, ms } of heads.reverse()) {
@@ -238,6 +336,16 @@ export class History {
         yield this.#recordAt(segment, position, sequence, at);
       }
     }
+  }
+
+  /**
+   * Returns what changed within `windowMs` of a wall time, grouped by cause, the largest group first; see {@link groupCauses}. Costs a
+   * pass over the segments of the window.
+   */
+  around(when: number, options: AroundOptions): readonly CauseGroup[] {
+    const { windowMs, limit = MAX_GROUPS, nodeOf = () => undefined, isEmptied } = options;
+    const records = [...this.records({ from: when - windowMs, to: when + windowMs })].reverse();
+    return groupCauses(records, nodeOf, isEmptied).slice(0, limit);
   }
 
   #segments(): readonly Segment[] {
@@ -291,7 +399,7 @@ export class History {
     return new PrefixTimeline(key, (text) => this.#options.ipcache.claimsOf(text), this.#segments());
   }
 
-  #isLater({ ms, endSequence }: Cut): (change: TimelineChange) => boolean {
+  #isLater({ ms, endSequence }: Cut): (change: RecordPlace) => boolean {
     if (endSequence === undefined) return (change) => change.ms > ms;
     return ({ segment, position }) =>
       segment.firstSequence >= endSequence ||
@@ -402,7 +510,7 @@ export class History {
     const { key, writer, before, after } = segment.textAt(position);
     if (kind === KIND.mark)
       return { kind: 'mark', sequence, at, mark: key as MarkKind, subject: writer, detail: after ?? '' };
-    const values = { before: before && JSON.parse(before), after: after && JSON.parse(after) };
+    const values = changeOfTexts(before, after);
     const name = kind === KIND.service ? 'service' : 'node';
     return { kind: name, sequence, at, key, writer, ...values, cause: causeOf(segment, position) };
   }
@@ -417,6 +525,20 @@ export class History {
       cause: causeOf(segment, position),
     };
   }
+}
+
+/** Where a record is. */
+type RecordPlace = Pick<TimelineChange, 'segment' | 'position' | 'ms'>;
+
+function changeAt({ segment, position }: RecordPlace): DocumentChange {
+  const { before, after } = segment.textAt(position);
+  return changeOfTexts(before, after);
+}
+
+function changeOfTexts(before: string | undefined, after: string | undefined): DocumentChange {
+  const fields = (text: string | undefined): PastFields | undefined =>
+    text === undefined ? undefined : (parseJSON(text) as PastFields); // written by recordDocument
+  return { before: fields(before), after: fields(after) };
 }
 
 /** The lengths of prefixes to try, longest first. */
@@ -457,6 +579,7 @@ function causeOf(segment: Segment, position: number): ChangeCause | undefined {
 checkArguments(History, {
   at: { key: TEXT },
   lookup: { ip: TEXT },
+  around: { when: NUMBER, options: OBJECT },
   lookupMany: { addresses: LIST, times: OBJECT, identities: OBJECT },
   of: { key: TEXT, range: optional(OBJECT) },
   records: { range: optional(OBJECT) },

@@ -70,18 +70,9 @@ export class Names {
     return number === UNNUMBERED ? 0 : FIRST_NUMBER + this.#indexOf(position);
   }
 
-  /** Advances over a name; with `learn`, a name in full gets its number, for segments that are read in order. */
-  skip(learn: boolean): void {
-    const number = this.#bytes.readNumber();
-    if (number >= FIRST_NUMBER) {
-      if (number - FIRST_NUMBER >= this.#count) throw new DamagedError(`unknown name ${number}`);
-      return;
-    }
-    if (learn && number === NEXT_NUMBER) {
-      if (this.#count >= MAX_NAMES) throw new DamagedError('too many names');
-      this.#add(this.#bytes.at);
-    }
-    this.#bytes.skipText();
+  /** Advances over a name. */
+  skip(): void {
+    if (this.#bytes.readNumber() < FIRST_NUMBER) this.#bytes.skipText();
   }
 
   /** Frees the map of the writer. */

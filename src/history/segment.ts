@@ -98,8 +98,7 @@ export function textHash(kind: Kind, key: string): number {
  *
  *     heads[hash of key] ─► last record of the bucket ─► previous one ─► …
  *
- * Integers are groups of 7 bits. Each segment begins with its own names, so that any segment can be dropped. The buffer of a segment
- * is also its form on disk: an index is rebuilt from it in one pass.
+ * Integers are groups of 7 bits. Each segment begins with its own names, so that any segment can be dropped.
  */
 export class Segment {
   /** Sequence number of the first record. */
@@ -133,17 +132,12 @@ export class Segment {
     readonly startMs: number;
     /** Size in bytes at which the segment is full. */
     readonly maxBytes: number;
-    /** The records of a segment that was stored. They are indexed by {@link Segment.index}. */
-    readonly stored?: Uint8Array | undefined;
   }) {
-    const { firstSequence, startMs, maxBytes, stored } = options;
+    const { firstSequence, startMs, maxBytes } = options;
     this.firstSequence = firstSequence;
     this.startMs = startMs;
     this.#lastMs = startMs;
-    this.#bytes =
-      stored === undefined
-        ? new ByteBuffer(new Uint8Array(Math.min(maxBytes, FIRST_BYTES)), 0, maxBytes)
-        : new ByteBuffer(stored, stored.length);
+    this.#bytes = new ByteBuffer(new Uint8Array(Math.min(maxBytes, FIRST_BYTES)), maxBytes);
     this.#names = new Names(this.#bytes);
     const buckets = 2 ** Math.ceil(Math.log2(Math.max(64, maxBytes / BYTES_PER_BUCKET)));
     this.#heads = new Int32Array(buckets).fill(-1);
@@ -164,20 +158,15 @@ export class Segment {
     return this.#lastMs;
   }
 
-  /** Bytes of the records. */
-  get bytes(): number {
-    return this.#bytes.length;
-  }
-
-  /** Memory in bytes with indexes. */
-  get memory(): number {
+  /** Bytes of the records and their indexes. */
+  get used(): number {
     const positions = 8 * (this.#positions.length + this.#batches.length);
-    return this.#bytes.capacity + this.#heads.byteLength + this.#names.memory + positions;
+    return this.#bytes.length + this.#heads.byteLength + this.#names.memory + positions;
   }
 
-  /** Returns the records from a position on, as they are stored. */
-  stored(from: number): Uint8Array {
-    return this.#bytes.since(from);
+  /** Memory in bytes, with the unused part of the buffer. */
+  get memory(): number {
+    return this.used + this.#bytes.capacity - this.#bytes.length;
   }
 
   /** Prevents links to records before now, because changes after them were not recorded. */
@@ -187,6 +176,7 @@ export class Segment {
 
   /** Frees the memory that only the writer needs. */
   seal(): void {
+    this.#bytes.trim();
     this.#names.seal();
   }
 
@@ -351,28 +341,6 @@ export class Segment {
     }
   }
 
-  /**
-   * Builds the index of stored records, in steps of about a thousand. Throws {@link DamagedError} at an invalid record; the records
-   * before it stay readable.
-   */
-  *index(): Generator<void, void, void> {
-    const end = this.#bytes.length;
-    let at = 0;
-    try {
-      while (at < end) {
-        this.#bytes.at = at;
-        const next = this.#after(at);
-        if (next > end) throw new DamagedError('a record exceeds the segment');
-        this.#indexRecord(at, next);
-        at = next;
-        if (this.#count % 1024 === 0) yield;
-      }
-    } finally {
-      this.#bytes.truncate(at);
-      this.#names.seal();
-    }
-  }
-
   /** Reads the head of a record into the fields. Returns the position of the previous record of the bucket, or -1. */
   #enter(position: number): number {
     const bytes = this.#bytes;
@@ -458,7 +426,7 @@ export class Segment {
       if (this.#kind === KIND.prefix) {
         const flags = this.#readKey(this.#scratch);
         if (sameKey(this.#scratch, sought) && this.#names.read() === name) {
-          if (flags & HAS_BEFORE) skipClaim(this.#bytes, this.#names, false);
+          if (flags & HAS_BEFORE) skipClaim(this.#bytes, this.#names);
           if ((flags & HAS_AFTER) === 0) break;
           return readClaim(this.#bytes, this.#names, writer);
         }
@@ -488,44 +456,6 @@ export class Segment {
     out.w2 = flags & IS_IPV6 ? bytes.readWord() : 0;
     out.w3 = flags & IS_IPV6 ? bytes.readWord() : 0;
     return flags;
-  }
-
-  /** Checks a stored record and adds it to the index. `next` is the position after it. */
-  #indexRecord(at: number, next: number): void {
-    this.#enter(at);
-    const [kind, ms] = [this.#kind, this.#ms];
-    if (ms < this.#lastMs) throw new DamagedError('the time of a record decreases');
-    const bucket = this.#skipBody(kind) & this.#bucketMask;
-    if (this.#bytes.at !== next) throw new DamagedError('a record has another length');
-    if (kind === KIND.batch) this.#batches.push(at);
-    else if (kind !== KIND.mark) this.#heads[bucket] = at;
-    if (this.#count % INDEX_EVERY === 0) this.#positions.push(at);
-    this.#count++;
-    this.#lastMs = ms;
-  }
-
-  /** Advances over the body of a record and returns the hash of its key. */
-  #skipBody(kind: Kind): number {
-    if (kind !== KIND.prefix) {
-      const flags = this.#bytes.readByte();
-      const { at } = this.#bytes;
-      this.#names.skip(true);
-      const end = this.#bytes.at;
-      this.#bytes.at = at;
-      const hash = textHash(kind, this.#names.read());
-      this.#bytes.at = end;
-      this.#names.skip(true);
-      if (flags & HAS_BEFORE) this.#bytes.skipText();
-      if (flags & HAS_AFTER) this.#bytes.skipText();
-      return hash;
-    }
-    const key = this.#scratch;
-    const flags = this.#readKey(key);
-    (key.family === 4 ? this.#lengths4 : this.#lengths6)[key.length] = 1;
-    this.#names.skip(true);
-    if (flags & HAS_BEFORE) skipClaim(this.#bytes, this.#names, true);
-    if (flags & HAS_AFTER) skipClaim(this.#bytes, this.#names, true);
-    return keyHash(key);
   }
 }
 

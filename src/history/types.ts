@@ -1,5 +1,6 @@
 import type { HeldClaim } from '../ipcache/row-reader.ts';
 import type { ClaimWriter, DecidingRule } from '../ipcache/types.ts';
+import type { PastFields } from './document-change.ts';
 
 /** A moment: wall time in milliseconds since the Unix epoch, or directly after the change with a sequence number. */
 export type When = number | { readonly sequence: number };
@@ -98,6 +99,20 @@ export interface DocumentRecord {
   readonly before: unknown;
   readonly after: unknown;
   readonly cause: ChangeCause | undefined;
+}
+
+/** A service or a node at a moment. */
+export interface DocumentMoment {
+  /** Wall time of the moment. */
+  readonly at: number;
+  /** Its JSON fields; undefined if it did not exist, or if the moment is not held. */
+  readonly document: PastFields | undefined;
+  /** Times of the changes before and after the moment; undefined if there is none that is held. */
+  readonly since: number | undefined;
+  readonly until: number | undefined;
+  readonly certain: boolean;
+  readonly reason: Uncertainty | undefined;
+  readonly held: Held;
 }
 
 /** Kinds of marks. */

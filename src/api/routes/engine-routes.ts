@@ -3,6 +3,7 @@ import type { TurnGate } from '../../base/turn-gate.ts';
 import { isNumericIdentity } from '../../model/numeric-identity.ts';
 import type { Node } from '../../nodemanager/node.ts';
 import type { AnnouncedService } from '../../servicecache/announcement.ts';
+import { formatServiceID } from '../../servicecache/service-id.ts';
 import type { ApiApp, RouteContext } from '../api-context.ts';
 import {
   type IdentityDocument,
@@ -14,12 +15,14 @@ import {
   serviceDocument,
   serviceExplanationDocument,
 } from '../documents.ts';
+import { historyOf, pastNode, pastService, whenParameter } from '../history-documents.ts';
 import { ProblemError } from '../problem.ts';
 import type { KnownIdentity } from '../read-model.ts';
 import { EXPLAINED_NODE, EXPLAINED_SERVICE, IDENTITY, NODE, SERVICE } from '../schemas.ts';
 import { answerJSON } from './answer.ts';
 import { ListPages } from './list-pages.ts';
 import {
+  AT,
   answers,
   COUNT,
   countItems,
@@ -68,7 +71,7 @@ const GET_SERVICE = createRoute({
   method: 'get',
   path: '/v1/services/{namespace}/{name}',
   summary: 'Returns a service, its effective backends, and all offered backends',
-  request: { params: z.object({ namespace: NAME, name: NAME }) },
+  request: { params: z.object({ namespace: NAME, name: NAME }), query: AT },
   responses: answers(EXPLAINED_SERVICE, 'The service'),
 });
 
@@ -94,7 +97,7 @@ const GET_NODE = createRoute({
   method: 'get',
   path: '/v1/nodes/{cluster}/{name}',
   summary: 'Returns a node and the claims of each source',
-  request: { params: z.object({ cluster: NAME, name: NAME }) },
+  request: { params: z.object({ cluster: NAME, name: NAME }), query: AT },
   responses: answers(EXPLAINED_NODE, 'The node'),
 });
 
@@ -167,6 +170,13 @@ export function addEngineRoutes(app: ApiApp, { model, feed, clock, instance, gat
   app.openapi(GET_SERVICE, (c) => {
     const id = c.req.valid('param');
     const announced = services.get(id);
+    const { at } = c.req.valid('query');
+    if (at !== undefined) {
+      const current = announced && { ...serviceDocument(announced, model) };
+      const when = whenParameter('at', at, clock.wallTime());
+      const past = historyOf(model).documentAt('service', formatServiceID(id), current, when);
+      return answerJSON(c, pastService(past, `${id.namespace}/${id.name}`));
+    }
     const explanation = services.explain(id);
     if (announced === undefined || explanation === undefined)
       throw new ProblemError('not-found', 'No such service.', {
@@ -203,6 +213,12 @@ export function addEngineRoutes(app: ApiApp, { model, feed, clock, instance, gat
     const { cluster, name } = c.req.valid('param');
     const fullName = `${cluster}/${name}`;
     const node = nodes.get(fullName);
+    const { at } = c.req.valid('query');
+    if (at !== undefined) {
+      const current = node && { ...nodeDocument(node, model) };
+      const when = whenParameter('at', at, clock.wallTime());
+      return answerJSON(c, pastNode(historyOf(model).documentAt('node', fullName, current, when), fullName));
+    }
     const explanation = nodes.explain(fullName);
     if (node === undefined || explanation === undefined)
       throw new ProblemError('not-found', 'No such node.', {

@@ -1,10 +1,21 @@
 import { createRoute, z } from '@hono/zod-openapi';
+import type { CauseGroup } from '../../history/causes.ts';
 import type { History } from '../../history/history.ts';
 import type { HistoryRecord, When } from '../../history/types.ts';
+import { Prefix } from '../../net/prefix.ts';
 import type { ApiApp, RouteContext } from '../api-context.ts';
-import { heldDocument, historyOf, notHeld, recordDocument, whenParameter } from '../history-documents.ts';
+import { serviceDocument } from '../documents.ts';
+import {
+  causeDocument,
+  heldDocument,
+  historyOf,
+  notHeld,
+  recordDocument,
+  whenParameter,
+} from '../history-documents.ts';
 import { ProblemError } from '../problem.ts';
-import { HISTORY } from '../schemas.ts';
+import type { ReadModel } from '../read-model.ts';
+import { CAUSES, HISTORY } from '../schemas.ts';
 import { answerJSON } from './answer.ts';
 import { answers, filterParameter, prefixParameter } from './route-parts.ts';
 
@@ -23,7 +34,9 @@ const LIST = createRoute({
   request: {
     query: z
       .strictObject({
-        key: filterParameter('IP or CIDR; default: everything'),
+        key: filterParameter(
+          'IP, CIDR, `namespace/name` of a service or `cluster/name` of a node; default: everything',
+        ),
         ...RANGE,
         after: z.coerce
           .number()
@@ -36,6 +49,25 @@ const LIST = createRoute({
       .openapi('HistoryFilters'),
   },
   responses: answers(HISTORY, 'Changes, newest first'),
+});
+
+const AROUND = createRoute({
+  method: 'get',
+  path: '/v1/history/around',
+  summary: 'Returns the changes around a moment, grouped by cause, the largest group first',
+  request: {
+    query: z.strictObject({
+      at: filterParameter('The moment; default: now'),
+      window: z.coerce
+        .number()
+        .min(0.001)
+        .max(3_600)
+        .default(5)
+        .openapi({ description: 'Seconds before and after the moment' }),
+      limit: z.coerce.number().int().min(1).max(1_000).default(20),
+    }),
+  },
+  responses: answers(CAUSES, 'Groups of changes'),
 });
 
 /** Adds the routes of the history. */
@@ -55,8 +87,10 @@ export function addHistoryRoutes(app: ApiApp, { model, clock, gate }: RouteConte
       limit: limit + 1,
     };
     const items: HistoryRecord[] = [];
-    const records =
-      key === undefined
+    const isName = key !== undefined && Prefix.parse(key) === undefined && /^[^/]+\/[^/]+$/.test(key);
+    const records = isName
+      ? both(history.documentsOf('service', key, options), history.documentsOf('node', key, options))
+      : key === undefined
         ? history.records(options)
         : history.of(
             prefixParameter('key', key).isFullLength ? key : prefixParameter('key', key).toString(),
@@ -70,6 +104,64 @@ export function addHistoryRoutes(app: ApiApp, { model, clock, gate }: RouteConte
       changes: history.status().records.prefix,
     });
   });
+  app.openapi(AROUND, (c) => {
+    const { at, window, limit } = c.req.valid('query');
+    const history = historyOf(model);
+    const now = clock.wallTime();
+    const when = at === undefined ? now : boundary(history, whenParameter('at', at, now));
+    const { from } = history.held;
+    if (when < from) throw notHeld(history.held);
+    const windowMs = window * 1000;
+    return answerJSON(c, {
+      at: new Date(when).toISOString(),
+      groups: around(model, history, { when, windowMs, limit }).map(causeDocument),
+      held: heldDocument(history.held),
+    });
+  });
+}
+
+/** Returns the groups of changes, with the names of the nodes of that time and the services that lost their last backend. */
+function around(
+  model: ReadModel,
+  history: History,
+  { when, windowMs, limit }: { readonly when: number; readonly windowMs: number; readonly limit: number },
+): readonly CauseGroup[] {
+  const nodeByHost = new Map<string, string>();
+  for (const node of model.nodes.nodes())
+    for (const { ip } of node.fields.addresses) nodeByHost.set(ip, node.fullName);
+  // Nodes that existed only then.
+  for (const record of history.records({ from: when - windowMs, to: when + windowMs })) {
+    if (record.kind !== 'node') continue;
+    const { addresses = [] } = (record.before ?? record.after) as { addresses?: readonly { ip: string }[] };
+    for (const { ip } of addresses) if (!nodeByHost.has(ip)) nodeByHost.set(ip, record.key);
+  }
+  const countAt = (service: string, moment: number): number => {
+    const announced = model.services.get(serviceIDOf(service));
+    const current = announced && { ...serviceDocument(announced, model) };
+    const { document } = history.documentAt('service', service, current, moment);
+    return (document as { readonly backends?: readonly unknown[] } | undefined)?.backends?.length ?? 0;
+  };
+  const end = Math.min(when + windowMs, model.history?.held.to ?? when);
+  const begin = Math.max(when - windowMs - 1, history.held.from);
+  return history.around(when, {
+    ...{ windowMs, limit },
+    nodeOf: (host) => nodeByHost.get(host),
+    isEmptied: (service) => countAt(service, end) === 0 && countAt(service, begin) > 0,
+  });
+}
+
+function serviceIDOf(text: string): { readonly namespace: string; readonly name: string } {
+  const [namespace = '', name = ''] = text.split('/');
+  return { namespace, name };
+}
+
+/** Yields the records of a name: it is that of a service or of a node, rarely of both. */
+function* both(
+  services: Iterable<HistoryRecord>,
+  nodes: Iterable<HistoryRecord>,
+): Generator<HistoryRecord, void, void> {
+  const all = [...services, ...nodes];
+  yield* all.sort((a, b) => b.sequence - a.sequence);
 }
 
 function* collect(records: Iterable<HistoryRecord>, into: HistoryRecord[]): Generator<void, void, void> {

@@ -23,6 +23,7 @@ import { ENTRY, EXPLANATION } from '../schemas.ts';
 import { answerJSON } from './answer.ts';
 import { ListPages } from './list-pages.ts';
 import {
+  AT,
   addressParameter,
   answers,
   COUNT,
@@ -95,11 +96,6 @@ const IP_PARAMETER = z.object({ ip: z.string().max(64).openapi({ example: '10.10
 const CIDR_PARAMETERS = z.object({
   ip: z.string().max(64).openapi({ example: '10.10.0.0' }),
   length: z.string().max(3).openapi({ example: '16' }),
-});
-
-/** The parameter of routes that answer for an earlier moment. */
-const AT = z.strictObject({
-  at: filterParameter('Answer for this moment: RFC 3339, `-10m` or `#SEQUENCE`'),
 });
 
 const LOOKUP = createRoute({

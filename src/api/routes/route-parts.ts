@@ -185,3 +185,8 @@ export function listName(instance: string, what: string, version: number, query:
 export function filterParameter(description: string): z.ZodOptional<z.ZodString> {
   return z.string().min(1).max(512).optional().openapi({ description });
 }
+
+/** The query of routes that answer for an earlier moment, too. */
+export const AT: z.ZodObject<{ at: z.ZodOptional<z.ZodString> }, z.core.$strict> = z.strictObject({
+  at: filterParameter('Answer for this moment: RFC 3339, `-10m` or `#SEQUENCE`'),
+});

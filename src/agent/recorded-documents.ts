@@ -1,0 +1,100 @@
+import { backendDocument, nodeDocument, serviceDocument } from '../api/documents.ts';
+import type { Unsubscribe } from '../base/subscription.ts';
+import { unsubscribeOnce } from '../base/subscription.ts';
+import type { PastFields } from '../history/document-change.ts';
+import type { History } from '../history/history.ts';
+import type { Node } from '../nodemanager/node.ts';
+import type { NodeManager } from '../nodemanager/node-manager.ts';
+import { type Backend, NO_ENDPOINTS } from '../servicecache/backend.ts';
+import type { ServiceEvent } from '../servicecache/events.ts';
+import type { ServiceCache } from '../servicecache/service-cache.ts';
+import { formatServiceID } from '../servicecache/service-id.ts';
+
+/** Ages of restored state are not part of what changed. */
+const NO_AGE = { restoredOf: (): undefined => undefined };
+
+/**
+ * Records the changes of services and nodes. Their current content is not a change. A change of a service contains only the fields and
+ * the backends that differ, so its size does not depend on the number of backends.
+ */
+export function recordDocuments(
+  history: History,
+  { services, nodes }: { readonly services: ServiceCache; readonly nodes: NodeManager },
+): Unsubscribe {
+  let live = false;
+  const nodeChanged = (old: Node | undefined, node: Node | undefined): void => {
+    const name = (node ?? old)?.fullName;
+    if (!live || name === undefined) return;
+    const source = (node ?? old)?.fields.source ?? '';
+    history.recordDocument('node', name, source, {
+      before: old && nodeFields(old),
+      after: node && nodeFields(node),
+    });
+  };
+  const subscriptions = [
+    services.subscribe({
+      onEvents: (events) => {
+        if (live) for (const event of events) recordService(history, services, event);
+      },
+    }),
+    nodes.subscribe({
+      name: 'history',
+      nodeAdd: (node) => nodeChanged(undefined, node),
+      nodeUpdate: (old, node) => nodeChanged(old, node),
+      nodeDelete: (node) => nodeChanged(node, undefined),
+    }),
+  ];
+  live = true;
+  return unsubscribeOnce(() => {
+    for (const unsubscribe of subscriptions) unsubscribe();
+  });
+}
+
+function nodeFields(node: Node): PastFields {
+  return { ...nodeDocument(node, NO_AGE) };
+}
+
+function recordService(history: History, services: ServiceCache, event: ServiceEvent): void {
+  const { action, id, service, oldService, endpoints, oldEndpoints } = event;
+  const view = { services, ...NO_AGE };
+  const fields = (of: ServiceEvent['service']): PastFields => {
+    const {
+      backends: _,
+      restored: _age,
+      ...rest
+    } = serviceDocument({ service: of, endpoints: NO_ENDPOINTS }, view);
+    return rest;
+  };
+  const [old, next] =
+    action === 'delete' ? [oldEndpoints ?? endpoints, undefined] : [oldEndpoints, endpoints];
+  const removed: Backend[] = [];
+  const added: Backend[] = [];
+  if (old !== next) {
+    for (const [address, backend] of old?.backends ?? [])
+      if (next?.backends.get(address) !== backend) removed.push(backend);
+    for (const [address, backend] of next?.backends ?? [])
+      if (old?.backends.get(address) !== backend) added.push(backend);
+  }
+  const isDelete = action === 'delete';
+  const isNew = oldService === undefined && !isDelete;
+  const fieldsChanged = isDelete || isNew || oldService !== service;
+  const part = (of: ServiceEvent['service'], backends: readonly Backend[]): PastFields => ({
+    ...(fieldsChanged && fields(of)),
+    ...((backends.length > 0 || isDelete || isNew) && {
+      backends: backends.toSorted(byAddress).map(backendDocument),
+    }),
+  });
+  history.recordDocument('service', formatServiceID(id), clustersOf([...removed, ...added]), {
+    before: isNew ? undefined : part(oldService ?? service, removed),
+    after: isDelete ? undefined : part(service, added),
+  });
+}
+
+function byAddress(a: Backend, b: Backend): number {
+  return a.address < b.address ? -1 : 1;
+}
+
+/** Returns the clusters of changed backends, for lists. */
+function clustersOf(backends: readonly Backend[]): string {
+  return [...new Set(backends.map(({ cluster }) => cluster || 'local'))].sort().join(' ') || 'local';
+}

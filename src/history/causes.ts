@@ -1,0 +1,113 @@
+import type { HistoryRecord } from './types.ts';
+
+/** Number of samples of a group. */
+const SAMPLES = 3;
+
+/** Changes of one window that have a common cause, or a mark. */
+export interface CauseGroup {
+  /** Wall time of the first change. */
+  readonly at: number;
+  readonly until: number;
+  /** The store, the source of the claims if no store is known, or the kind of a mark. */
+  readonly store: string;
+  /** First and last revision; empty if unknown. */
+  readonly revisions: readonly [first: string, last: string];
+  /** The host of all changed claims, if they have the same one. */
+  readonly host: string | undefined;
+  /** Full name of the node that has this host address, if it is known. */
+  readonly node: string | undefined;
+  readonly added: number;
+  readonly changed: number;
+  readonly deleted: number;
+  /** Counts by kind of record. */
+  readonly kinds: Readonly<Partial<Record<HistoryRecord['kind'], number>>>;
+  /** Services that lost their last backend. */
+  readonly emptied: readonly string[];
+  /** The first changed keys. */
+  readonly samples: readonly string[];
+  /** Subject and detail of a mark. */
+  readonly mark: { readonly subject: string; readonly detail: string } | undefined;
+}
+
+/** Names a node by an address of it. */
+export type NodeOfHost = (host: string) => string | undefined;
+
+type Mutable = { -readonly [K in keyof CauseGroup]: CauseGroup[K] } & {
+  revisions: [string, string];
+  kinds: Partial<Record<HistoryRecord['kind'], number>>;
+  samples: string[];
+  emptied: string[];
+};
+
+/**
+ * Groups records, oldest first, by their cause, and returns the groups, largest first. Changes of claims belong together if they come
+ * from one store and were on one host: a node that dies takes its pods with it, at many revisions. Other changes belong together if
+ * they come from one store. A mark is its own group.
+ */
+export function groupCauses(
+  records: Iterable<HistoryRecord>,
+  nodeOf: NodeOfHost,
+  isEmptied: (service: string) => boolean = () => false,
+): readonly CauseGroup[] {
+  const groups = new Map<string, Mutable>();
+  for (const record of records) {
+    const { store, host, revision } = originOf(record);
+    const node = record.kind === 'node' ? record.key : host === undefined ? undefined : nodeOf(host);
+    const group = groupOf(groups, record, { store, host, node });
+    count(group, record, revision);
+    if (record.kind === 'service' && isEmptied(record.key)) group.emptied.push(record.key);
+  }
+  return [...groups.values()].sort((a, b) => sizeOf(b) - sizeOf(a) || a.at - b.at);
+}
+
+function sizeOf({ added, changed, deleted }: CauseGroup): number {
+  return added + changed + deleted;
+}
+
+function originOf(record: HistoryRecord): {
+  readonly store: string;
+  readonly host: string | undefined;
+  readonly revision: string;
+} {
+  if (record.kind === 'mark') return { store: record.mark, host: undefined, revision: '' };
+  const { cause } = record;
+  const revision = cause?.revision ?? '';
+  if (record.kind !== 'prefix') return { store: cause?.store ?? record.writer, host: undefined, revision };
+  const { source, owner } = record.writer;
+  // The claims of a node have its full name as the owner.
+  const cluster = owner.split('/', 1)[0] ?? '';
+  const host = record.before?.hostIP ?? record.after?.hostIP;
+  return { store: cause?.store ?? (cluster || source), host, revision };
+}
+
+function groupOf(
+  groups: Map<string, Mutable>,
+  record: HistoryRecord,
+  { store, host, node }: Pick<CauseGroup, 'store' | 'host' | 'node'>,
+): Mutable {
+  const key = JSON.stringify(
+    record.kind === 'mark' ? ['mark', record.sequence] : [store, node ?? host ?? record.kind],
+  );
+  const known = groups.get(key);
+  if (known !== undefined) {
+    known.until = record.at;
+    return known;
+  }
+  const group: Mutable = {
+    ...{ at: record.at, until: record.at, store, host, node },
+    ...{ added: 0, changed: 0, deleted: 0, revisions: ['', ''], kinds: {}, samples: [], emptied: [] },
+    mark: record.kind === 'mark' ? { subject: record.subject, detail: record.detail } : undefined,
+  };
+  groups.set(key, group);
+  return group;
+}
+
+function count(group: Mutable, record: HistoryRecord, revision: string): void {
+  group.kinds[record.kind] = (group.kinds[record.kind] ?? 0) + 1;
+  if (revision !== '') group.revisions = [group.revisions[0] || revision, revision];
+  if (record.kind === 'mark') return;
+  if (record.before === undefined) group.added++;
+  else if (record.after === undefined) group.deleted++;
+  else group.changed++;
+  if (group.samples.length < SAMPLES) group.samples.push(record.key);
+}

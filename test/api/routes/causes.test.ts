@@ -1,0 +1,64 @@
+import { describe, expect, it } from 'vitest';
+import { recordDocuments } from '../../../src/agent/recorded-documents.ts';
+import type { CausesDocument } from '../../../src/api/history-documents.ts';
+import { createBackend, createEndpointSlice } from '../../../src/servicecache/backend.ts';
+import { createService } from '../../../src/servicecache/service.ts';
+import { TestModel } from '../support/model.ts';
+import { testApp } from '../support/test-app.ts';
+
+const WRITER = { source: 'clustermesh', owner: 'baltic' } as const;
+const NODE = { cluster: 'baltic', name: 'node-7', source: 'clustermesh' } as const;
+const HOST = '192.168.7.1';
+const PODS = 110;
+
+function pod(i: number, hostIP: string): Parameters<TestModel['ipcache']['upsert']>[1] {
+  return { ...WRITER, identity: 5000 + i, hostIP, k8s: { namespace: 'shop', podName: `cart-${i}` } };
+}
+
+describe('/v1/history/around', () => {
+  it('names the node that died first, and the service that lost its last backend', async () => {
+    const model = new TestModel();
+    const { app } = testApp(model);
+    model.nodes.nodeUpdated({ ...NODE, addresses: [{ type: 'InternalIP', ip: HOST }] });
+    for (let i = 0; i < PODS; i++) model.ipcache.upsert(`10.2.0.${i}`, pod(i, HOST));
+    const id = { namespace: 'shop', name: 'cart' };
+    model.services.updateService(createService({ id, addressing: 'assigned', clusterIPs: ['172.16.0.10'] }));
+    const slice = (addresses: readonly string[]): void => {
+      const backends = addresses.map((address) => createBackend({ address, ports: [] }));
+      model.services.updateEndpoints(createEndpointSlice({ service: id, name: 's', backends }));
+    };
+    slice(['10.2.0.1']);
+    model.services.markSynced();
+    recordDocuments(model.history, model);
+    await model.clock.advance(60_000);
+    // The incident: other changes, then the node dies, its pods move one by one, and the service loses its backend.
+    for (let i = 0; i < 30; i++)
+      model.ipcache.upsert(`10.9.0.${i}`, { identity: 9, source: 'k8s', hostIP: '192.168.9.9' });
+    model.nodes.nodeDeleted(NODE);
+    for (let i = 0; i < PODS; i++) {
+      await model.clock.advance(20);
+      model.history.setCause({ store: 'baltic', revision: String(900 + i) });
+      model.ipcache.delete(`10.2.0.${i}`, WRITER);
+      model.ipcache.upsert(`10.3.0.${i}`, pod(i, '192.168.7.2'));
+      model.history.setCause(undefined);
+    }
+    slice([]);
+    await model.clock.advance(1000);
+    const at = encodeURIComponent(new Date(model.clock.wallTime() - 3000).toISOString());
+    const answer = await app.request(`/v1/history/around?at=${at}&window=5`);
+    expect(answer.status).toBe(200);
+    const { groups } = (await answer.json()) as CausesDocument;
+    expect(groups[0]).toMatchObject({
+      ...{ store: 'baltic', node: 'baltic/node-7', deleted: PODS },
+      revisions: { first: '900', last: String(900 + PODS - 1) },
+    });
+    expect(groups.flatMap(({ emptied }) => emptied)).toEqual(['shop/cart']);
+    expect(groups.map(({ node, host }) => node ?? host)).toContain('192.168.9.9');
+  });
+
+  it('of a time that is not held is 410', async () => {
+    const model = new TestModel();
+    const { app } = testApp(model);
+    expect((await app.request('/v1/history/around?at=2020-01-01T00:00:00Z')).status).toBe(410);
+  });
+});

@@ -1,0 +1,177 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { History } from '../../src/history/history.ts';
+import { IPCache } from '../../src/ipcache/ipcache.ts';
+import type { Claim } from '../../src/ipcache/types.ts';
+import { ManualClock } from '../base/support/manual-clock.ts';
+import { attributes } from '../ipcache/support/naive-ipcache.ts';
+
+const KIB = 1024;
+const START = 1_000_000;
+
+function recorded(memory?: number): { clock: ManualClock; cache: IPCache; history: History } {
+  const clock = new ManualClock();
+  clock.setWallTimeBy(START);
+  const cache = new IPCache();
+  const history = new History({ ipcache: cache, clock, memory });
+  history.start();
+  return { clock, cache, history };
+}
+
+/** A claim of a pod whose names do not repeat. */
+function podClaim(i: number): Claim {
+  const podName = `checkout-${i.toString(36)}-${((i * 2_654_435_761) >>> 0).toString(36)}`;
+  const k8s = { namespace: `shop-${i % 7}`, podName };
+  return { identity: 1000 + (i % 50), source: 'kvstore', hostIP: `192.168.0.${i % 200}`, k8s };
+}
+
+describe('the memory of a history', () => {
+  it('H5: stays below its maximum, and the newest changes are held', () => {
+    const memory = 512 * KIB;
+    const { clock, cache, history } = recorded(memory);
+    for (let i = 0; i < 60_000; i++) {
+      if (i % 10 === 0) clock.advance(1);
+      const key = `10.0.${(i >> 8) & 255}.${i & 255}`;
+      if (i % 3 === 2) cache.delete(key, { source: 'kvstore' });
+      else cache.upsert(key, podClaim(i));
+      if (i % 500 === 0) expect(history.status().bytes).toBeLessThanOrEqual(memory);
+    }
+    const { held, records } = history.status();
+    expect(records.prefix).toBeGreaterThan(39_000);
+    expect(held).toBeGreaterThan(5_000);
+    expect(held).toBeLessThan(records.prefix);
+    expect(history.at('10.0.0.1', history.held.from - 1)).toMatchObject({
+      ...{ certain: false, reason: 'before-held', claims: [] },
+    });
+  });
+
+  it('H2: a certain answer is right, whatever was dropped', () => {
+    fc.assert(
+      fc.property(fc.array(fc.nat(5), { minLength: 20, maxLength: 20 }), fc.nat(1000), (pattern, seed) => {
+        const { clock, cache, history } = recorded(256 * KIB);
+        const keys = pattern.map((_, i) => `10.0.0.${i}`);
+        const copies: { readonly at: number; readonly claims: ReadonlyMap<string, string | undefined> }[] =
+          [];
+        const now = new Map<string, string | undefined>();
+        for (let i = 0; i < 9_000; i++) {
+          clock.advance(1);
+          const at = (i * 7 + (pattern[i % 20] ?? 0)) % 20;
+          const key = keys[at] ?? '';
+          if ((i + (pattern[at] ?? 0)) % 6 === 0) cache.delete(key, { source: 'kvstore' });
+          else cache.upsert(key, podClaim(i + seed));
+          const entry = cache.get(key);
+          now.set(key, entry && attributes(entry));
+          if (i % 301 === 0) copies.push({ at: clock.wallTime(), claims: new Map(now) });
+        }
+        let certain = 0;
+        for (const { at, claims } of copies) {
+          for (const key of keys) {
+            const moment = history.at(key, at);
+            if (moment?.certain !== true) continue;
+            certain++;
+            expect(moment.effective && attributes(moment.effective), `${key} at ${at}`).toBe(claims.get(key));
+          }
+        }
+        expect(certain).toBeGreaterThan(20);
+        expect(certain).toBeLessThan(copies.length * keys.length);
+      }),
+      { numRuns: 8 },
+    );
+  });
+
+  it('must be enough for its segments', () => {
+    expect(() => recorded(1000)).toThrow(/memory must be at least/);
+  });
+});
+
+describe('changes above the maximum rate', () => {
+  it('are counted as lost after five seconds, and answers for earlier moments are not certain', () => {
+    const { clock, cache, history } = recorded(4 * KIB * KIB);
+    let i = 0;
+    const second = (changes: number): void => {
+      for (let n = 0; n < changes; n++) cache.upsert(`10.0.0.${i % 250}`, podClaim(i++));
+      clock.advance(1000);
+    };
+    for (let n = 0; n < 5; n++) second(21_000);
+    expect(history.status().lost.rate).toBe(0);
+    const before = clock.wallTime();
+    clock.advance(1);
+    for (let n = 0; n < 2; n++) second(21_000);
+    expect(history.status().lost.rate).toBe(42_000);
+    expect(history.at('10.0.0.1', before)).toMatchObject({ certain: false, reason: 'lost' });
+    second(10);
+    clock.advance(1000);
+    cache.upsert('10.0.0.1', podClaim(7));
+    const moment = history.at('10.0.0.1', clock.wallTime());
+    expect(moment).toMatchObject({ certain: true, effective: { identity: 1007 } });
+    expect([...history.records({ limit: 20 })]).toContainEqual(
+      expect.objectContaining({ kind: 'mark', mark: 'lost' }),
+    );
+  });
+});
+
+describe('a clock that is set', () => {
+  it('back gives the later of two moments, which is not certain', () => {
+    const { clock, cache, history } = recorded();
+    clock.advance(5000);
+    cache.upsert('10.0.0.1', podClaim(1));
+    clock.advance(5000);
+    clock.setWallTimeBy(-6000);
+    history.checkClock();
+    clock.advance(10_000);
+    expect(history.at('10.0.0.1', START + 7000)).toMatchObject({ certain: false, reason: 'clock' });
+    expect(history.at('10.0.0.1', START + 2000)).toMatchObject({ certain: true, claims: [] });
+    expect([...history.records()].map((record) => record.kind === 'mark' && record.mark)).toContain(
+      'clock-set',
+    );
+  });
+
+  it('forward gives the state of that moment, which is not certain', () => {
+    const { clock, cache, history } = recorded();
+    cache.upsert('10.0.0.1', podClaim(1));
+    clock.advance(1000);
+    clock.setWallTimeBy(60_000);
+    history.checkClock();
+    clock.advance(1000);
+    cache.delete('10.0.0.1', { source: 'kvstore' });
+    clock.advance(1000);
+    const moment = history.at('10.0.0.1', START + 30_000);
+    expect(moment).toMatchObject({ certain: false, reason: 'clock', effective: { identity: 1001 } });
+  });
+});
+
+describe('records', () => {
+  it('keep every attribute of a claim', () => {
+    fc.assert(
+      fc.property(
+        fc.record({
+          identity: fc.integer({ min: 0, max: 2 ** 32 - 1 }),
+          owner: fc.string({ unit: 'grapheme', maxLength: 40 }),
+          hostIP: fc.constantFrom(undefined, '192.168.0.1', 'fd00::1234:5678:9abc:def0'),
+          encryptKey: fc.integer({ min: 0, max: 255 }),
+          namespace: fc.string({ unit: 'grapheme', maxLength: 80 }),
+          podName: fc.string({ unit: 'grapheme', maxLength: 120 }),
+          serviceAccount: fc.string({ maxLength: 9 }),
+          port: fc.constantFrom(undefined, 0, 65_535),
+        }),
+        fc.constantFrom('10.0.0.1', '10.0.0.0/8', '0.0.0.0/0', 'fd00::1', 'fd00::/17'),
+        ({ identity, owner, hostIP, encryptKey, namespace, podName, serviceAccount, port }, key) => {
+          const { clock, cache, history } = recorded();
+          const namedPorts = port === undefined ? undefined : new Map([['http', { port, protocol: 6 }]]);
+          const k8s = { namespace, podName, serviceAccount, namedPorts };
+          const claim = { identity, source: 'k8s', owner, hostIP, encryptKey, k8s } as const;
+          cache.upsert(key, claim);
+          const entry = cache.get(key);
+          clock.advance(10);
+          cache.delete(key, claim);
+          clock.advance(10);
+          const past = history.at(key, START + 5)?.effective;
+          expect(past && [past.source, past.owner, attributes(past)]).toEqual(
+            entry && [entry.source, entry.owner, attributes(entry)],
+          );
+        },
+      ),
+      { numRuns: 300 },
+    );
+  });
+});
