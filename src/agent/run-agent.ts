@@ -1,4 +1,5 @@
 import type { Ask } from '../api/api-client.ts';
+import { fired } from '../base/follow-signal.ts';
 import type { RateLimitOptions } from '../base/rate-limit.ts';
 import { sleep } from '../base/sleep.ts';
 import { systemClock } from '../base/system-clock.ts';
@@ -7,7 +8,7 @@ import { showState } from '../client/summary.ts';
 import { InputError } from '../process/input-error.ts';
 import type { ReloadedSettings, Reloads } from '../process/reload.ts';
 import type { RunContext } from '../process/run-context.ts';
-import { fired, type RunOptions, runStepped } from '../process/served-process.ts';
+import { type RunOptions, runStepped } from '../process/served-process.ts';
 import { type ColourEnvironment, type Output, Terminal, writeLines } from '../process/terminal.ts';
 import { play } from '../recording/play.ts';
 import { readPlayScript } from '../recording/play-script.ts';

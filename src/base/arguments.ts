@@ -7,7 +7,7 @@ import { assert } from './assert.ts';
 export type Check = (value: unknown) => string | undefined;
 
 /** Returns true if a value is an object of any kind, so that its members can be read. */
-export function isObject(value: unknown): value is Readonly<Record<string | symbol, unknown>> {
+export function isObjectOrList(value: unknown): value is Readonly<Record<string | symbol, unknown>> {
   return typeof value === 'object' && value !== null;
 }
 
@@ -21,7 +21,7 @@ export const FUNCTION: Check = ofType('function', 'a function');
 
 /** Accepts any iterable object; rejects strings. */
 export const ITERABLE: Check = (value) =>
-  isObject(value) && typeof value[Symbol.iterator] === 'function' ? undefined : ' must be iterable';
+  isObjectOrList(value) && typeof value[Symbol.iterator] === 'function' ? undefined : ' must be iterable';
 
 export const BYTES: Check = (value) => (value instanceof Uint8Array ? undefined : ' must be a Uint8Array');
 
@@ -29,7 +29,7 @@ export const BYTES: Check = (value) => (value instanceof Uint8Array ? undefined 
 export function objectWith(members: Readonly<Record<string, Check>> = {}): Check {
   const checks = Object.entries(members);
   return (value) => {
-    if (!isObject(value)) return ' must be an object';
+    if (!isObjectOrList(value)) return ' must be an object';
     for (const [member, check] of checks) {
       const fault = check(value[member]);
       if (fault !== undefined) return `.${member}${fault}`;
@@ -41,7 +41,7 @@ export function objectWith(members: Readonly<Record<string, Check>> = {}): Check
 /** Like {@link objectWith}, for values that are checked by the hundred thousand: code for one shape is ten times faster. */
 export function shaped<T extends object>(words: string, isShaped: (value: Partial<T>) => boolean): Check {
   // Partial, because any member may be missing.
-  return (value) => (isObject(value) && isShaped(value as Partial<T>) ? undefined : ` ${words}`);
+  return (value) => (isObjectOrList(value) && isShaped(value as Partial<T>) ? undefined : ` ${words}`);
 }
 
 /** Accepts an array with any elements. */
@@ -68,6 +68,9 @@ export const SIGNAL: Check = objectWith({ addEventListener: FUNCTION, removeEven
  * Wraps methods of a class with checks of their arguments. A wrong argument throws an `AssertionError` that names it, before the
  * method runs; without the check a `TypeError` would end the method halfway. This is for programming errors. Bad *data* gets an
  * outcome or a rejection from the method itself. Costs about 20 ns per call.
+ *
+ * A wrapper throws at the call. An assertion inside an async method rejects later, and one inside a generator throws at the first
+ * `next`; a quarter of the checked methods are of these kinds, and each would need a second method.
  *
  * @param checks the checks of each method by argument name, in order
  */

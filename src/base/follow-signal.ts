@@ -43,6 +43,14 @@ export class EitherSignal implements Disposable {
   }
 }
 
+/** Resolves when the signal fires. */
+export function fired(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve();
+    else signal.addEventListener('abort', () => resolve(), { once: true });
+  });
+}
+
 function firedBy(signal: AbortSignal): Followers {
   const all = new Set<AbortController>();
   const fire = (): void => {

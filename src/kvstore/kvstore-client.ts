@@ -38,7 +38,7 @@ import {
   type WriteOptions,
   type WrittenAll,
 } from './session/backend.ts';
-import { asKvstoreError, KvstoreError, namingRight } from './session/errors.ts';
+import { asKvstoreError, closedError, KvstoreError, namingRight } from './session/errors.ts';
 import { type Binding, LeaseKeeper } from './session/lease-keeper.ts';
 import { LeaseLosses } from './session/lease-losses.ts';
 import { LeaseWitnesses } from './session/lease-witnesses.ts';
@@ -571,7 +571,7 @@ export class KvstoreClient implements KvstoreBackend {
   #asFailure(thrown: unknown, signal: AbortSignal | undefined): KvstoreError {
     const error = asKvstoreError(thrown);
     if (error.code !== 'aborted' || signal !== undefined) return error;
-    return new KvstoreError('closed', 'the client was closed');
+    return closedError();
   }
 }
 

@@ -4,7 +4,7 @@ import { Scrape } from '../api/metrics/scrape.ts';
 import { createProcessApp } from '../api/process-app.ts';
 import type { StepDocument } from '../api/status-document.ts';
 import type { Clock, Random } from '../base/clock.ts';
-import { EitherSignal } from '../base/follow-signal.ts';
+import { EitherSignal, fired } from '../base/follow-signal.ts';
 import { systemClock } from '../base/system-clock.ts';
 import { InputError } from './input-error.ts';
 import type { Logger } from './log.ts';
@@ -122,12 +122,4 @@ export async function runProcess(
     },
   );
   if (ended.signal.aborted) throw new InputError(String(ended.signal.reason));
-}
-
-/** Resolves when the signal fires. */
-export function fired(signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    if (signal.aborted) resolve();
-    signal.addEventListener('abort', () => resolve(), { once: true });
-  });
 }

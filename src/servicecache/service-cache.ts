@@ -3,7 +3,7 @@ import {
   type Check,
   checkArguments,
   FUNCTION,
-  isObject,
+  isObjectOrList,
   NUMBER,
   objectWith,
   optional,
@@ -552,32 +552,35 @@ function isName({ namespace, name }: Partial<ServiceID>): boolean {
 const ID: Check = shaped<ServiceID>('must have a namespace and a name', isName);
 const OFFER: Check = shaped<ClusterService>(
   'must have a cluster, a namespace, a name and backends',
-  (offer) => isName(offer) && typeof offer.cluster === 'string' && isObject(offer.backends),
+  (offer) => isName(offer) && typeof offer.cluster === 'string' && isObjectOrList(offer.backends),
 );
 const SERVICE: Check = shaped<Service>(
   'must be a result of createService',
   ({ id, clusterIPs, ports, externalIPs, ingressIPs, labels, selector }) =>
     ID(id) === undefined &&
-    isObject(clusterIPs) &&
-    isObject(ports) &&
-    isObject(externalIPs) &&
-    isObject(ingressIPs) &&
-    isObject(labels) &&
-    isObject(selector),
+    isObjectOrList(clusterIPs) &&
+    isObjectOrList(ports) &&
+    isObjectOrList(externalIPs) &&
+    isObjectOrList(ingressIPs) &&
+    isObjectOrList(labels) &&
+    isObjectOrList(selector),
 );
 const REMOTE_SLICE: Check = shaped<ClusterEndpointSlice>(
   'must have a cluster, a namespace, a name, labels, endpoints and ports',
   (slice) =>
     isName(slice) &&
     typeof slice.cluster === 'string' &&
-    isObject(slice.labels) &&
-    isObject(slice.endpoints) &&
-    isObject(slice.ports),
+    isObjectOrList(slice.labels) &&
+    isObjectOrList(slice.endpoints) &&
+    isObjectOrList(slice.ports),
 );
 const SLICE: Check = shaped<EndpointSlice>(
   'must be a result of createEndpointSlice',
   ({ service, name, backends, notReady }) =>
-    ID(service) === undefined && typeof name === 'string' && isObject(backends) && isObject(notReady),
+    ID(service) === undefined &&
+    typeof name === 'string' &&
+    isObjectOrList(backends) &&
+    isObjectOrList(notReady),
 );
 
 checkArguments(ServiceCache, {

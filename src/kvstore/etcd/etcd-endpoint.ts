@@ -65,7 +65,7 @@ export class EtcdEndpoint {
   /** Opens a stream. Closing the endpoint cancels it. */
   async stream(service: EtcdService, method: string, observer: StreamObserver): Promise<EtcdStream> {
     const metadata = await this.#authenticated();
-    if (this.#closed) throw closedError();
+    if (this.#closed) throw disconnectedError();
     return this.#connection.stream(`/etcdserverpb.${service}/${method}`, metadata, {
       onMessage: (message) => observer.onMessage(message),
       onEnd: (error) => observer.onEnd(this.#failure(error)),
@@ -178,7 +178,7 @@ export class EtcdEndpoint {
     { signal, deadlineMs }: CallOptions = {},
     startedAt?: number,
   ): Promise<T> {
-    if (this.#closed) throw closedError();
+    if (this.#closed) throw disconnectedError();
     try {
       return await this.#connection.unary(call, metadata, { ...this.#limits(deadlineMs, startedAt), signal });
     } catch (error) {
@@ -187,11 +187,11 @@ export class EtcdEndpoint {
   }
 
   #failure(error: KvstoreError): KvstoreError {
-    return this.#closed && error.code !== 'aborted' ? closedError() : error;
+    return this.#closed && error.code !== 'aborted' ? disconnectedError() : error;
   }
 }
 
 /** Returns the error of a closed endpoint. It is retryable, because a new configuration may have replaced the endpoint. */
-function closedError(): KvstoreError {
+function disconnectedError(): KvstoreError {
   return new KvstoreError('unavailable', 'the connection was closed');
 }

@@ -3,6 +3,7 @@ import type { Random } from '../../base/clock.ts';
 import {
   abortedError,
   asKvstoreError,
+  closedError,
   deadlineError,
   KvstoreError,
   OUT_OF_REACH,
@@ -202,10 +203,6 @@ export class EtcdTransport implements Transport {
       over.abort();
     }
   }
-}
-
-function closedError(): KvstoreError {
-  return new KvstoreError('closed', 'the client was closed');
 }
 
 async function endpointStatus(endpoint: EtcdEndpoint, options?: CallOptions): Promise<EndpointStatus> {

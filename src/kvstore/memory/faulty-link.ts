@@ -1,5 +1,5 @@
 import type { Clock } from '../../base/clock.ts';
-import { abortedError, asKvstoreError, KvstoreError } from '../session/errors.ts';
+import { abortedError, asKvstoreError, closedError, KvstoreError } from '../session/errors.ts';
 import { allowManyListeners } from '../session/shared-signal.ts';
 import type {
   CallOptions,
@@ -86,7 +86,7 @@ export class FaultyLink implements Transport {
   }
 
   async close(): Promise<void> {
-    for (const fail of [...this.#waiting]) fail(new KvstoreError('closed', 'the client was closed'));
+    for (const fail of [...this.#waiting]) fail(closedError());
     for (const stream of this.#streams) stream.unstall();
     await this.#inner.close();
   }

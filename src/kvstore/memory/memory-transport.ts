@@ -1,5 +1,5 @@
 import { setImmediate as eventLoopTurn } from 'node:timers/promises';
-import { abortedError, asKvstoreError, KvstoreError } from '../session/errors.ts';
+import { abortedError, asKvstoreError, closedError, KvstoreError } from '../session/errors.ts';
 import type {
   CallOptions,
   EndpointStatus,
@@ -17,8 +17,6 @@ import type { MemoryServer } from './memory-server.ts';
 
 // A write takes about 10 µs with the store and its watches, so this is 3 ms.
 const OPERATIONS_PER_TURN = 256;
-
-const closedError = (): KvstoreError => new KvstoreError('closed', 'the client was closed');
 
 /**
  * The connection of a client to a {@link MemoryServer}. Every call is answered in a later microtask, and after many of them in a later

@@ -91,6 +91,11 @@ export function abortedError(): KvstoreError {
   return new KvstoreError('aborted', 'the call was aborted');
 }
 
+/** Returns the error of a call of a closed client. */
+export function closedError(): KvstoreError {
+  return new KvstoreError('closed', 'the client was closed');
+}
+
 /** Returns the error of a call without an answer in time. */
 export function deadlineError(): KvstoreError {
   return new KvstoreError('deadline', 'no answer in time');

@@ -1,7 +1,7 @@
 import { SortedList } from '../../base/sorted-list.ts';
 import { interruptible, type Supervisor } from '../../base/supervisor.ts';
 import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
-import { abortedError, asKvstoreError, KvstoreError } from './errors.ts';
+import { abortedError, asKvstoreError, closedError } from './errors.ts';
 import { clockReading, HeldLease, type LeaseTerms } from './held-lease.ts';
 import { KeyFolders } from './key-folders.ts';
 import type { LeaseID, Transport } from './transport.ts';
@@ -306,12 +306,12 @@ export class LeaseKeeper {
   async #grantNow(): Promise<void> {
     const { transport, clock, ttlSeconds } = this.#options;
     const { signal } = this.#closed;
-    if (signal.aborted) throw new KvstoreError('closed', 'the client was closed');
+    if (signal.aborted) throw closedError();
     const asked = clockReading(clock);
     const id = await transport.grantLease(ttlSeconds, { signal });
     if (signal.aborted) {
       await transport.revokeLease(id).catch(() => {}); // without keepalives it expires anyway
-      throw new KvstoreError('closed', 'the client was closed');
+      throw closedError();
     }
     const lease = new HeldLease(id, asked, this.#options, this.#grants++);
     this.#leases.set(id, lease);

@@ -1,5 +1,5 @@
 import type { Clock, Random } from '../../base/clock.ts';
-import type { Supervisor } from '../../base/supervisor.ts';
+import { interruptible, type Supervisor } from '../../base/supervisor.ts';
 import { bytesOfText } from '../codec/bytes.ts';
 import { keyRange, prefixRange } from '../codec/key-range.ts';
 import type { KvstoreLock } from './backend.ts';
@@ -109,7 +109,7 @@ export class LockKeeper {
     void last.then(() => {
       if (this.#turns.get(path) === last) this.#turns.delete(path);
     });
-    await orAborted(previous, signal);
+    await interruptible(() => previous, signal).catch(() => {}); // it never rejects itself
     if (!signal.aborted) return done;
     done();
     throw abortedError();
@@ -157,7 +157,7 @@ export class LockKeeper {
     // The previous entry has the same key, so its delete must end first, or it would delete this one.
     const leaving = this.#leaving.get(path);
     leaving?.stop.abort();
-    await orAborted(leaving?.ended ?? Promise.resolve(), signal);
+    await interruptible(() => leaving?.ended, signal).catch(() => {});
     try {
       const put = { op: 'put', key, value: EMPTY, lease } as const;
       const absent = { key, target: 'create-revision', equals: 0 } as const;
@@ -265,17 +265,4 @@ function lastBefore(kvs: readonly KeyValue[], revision: number): KeyValue | unde
     if (kv.createRevision < revision && kv.createRevision > (last?.createRevision ?? 0)) last = kv;
   }
   return last;
-}
-
-/** Resolves with the promise, which never rejects, or when the signal fires. */
-function orAborted(promise: Promise<void>, signal: AbortSignal): Promise<void> {
-  if (signal.aborted) return Promise.resolve();
-  return new Promise((resolve) => {
-    const done = (): void => {
-      signal.removeEventListener('abort', done);
-      resolve();
-    };
-    signal.addEventListener('abort', done);
-    void promise.then(done);
-  });
 }

@@ -4,6 +4,7 @@ import type { Clock, Random } from '../../base/clock.ts';
 import { type Failure, failureOf } from '../../base/failure.ts';
 import { EitherSignal } from '../../base/follow-signal.ts';
 import { LatencyHistogram } from '../../base/latency-histogram.ts';
+import { sleep } from '../../base/sleep.ts';
 import { type Unsubscribe, unsubscribeOnce } from '../../base/subscription.ts';
 import type {
   BackendStatus,
@@ -18,7 +19,7 @@ import type {
   WatchStatus,
   WrittenAll,
 } from './backend.ts';
-import { abortedError, asKvstoreError, KvstoreError } from './errors.ts';
+import { abortedError, asKvstoreError, closedError, KvstoreError } from './errors.ts';
 import { UntilClosed } from './shared-signal.ts';
 import type { CallOptions, EndpointStatus, KeyValue } from './transport.ts';
 
@@ -178,10 +179,7 @@ export abstract class ReadOnlyBackend implements KvstoreBackend {
   }
 
   async #listed(prefix: string, signal: AbortSignal): Promise<readonly SourceEntry[]> {
-    if (signal.aborted)
-      throw this.#closed.signal.aborted
-        ? new KvstoreError('closed', 'the client was closed')
-        : abortedError();
+    if (signal.aborted) throw this.#closed.signal.aborted ? closedError() : abortedError();
     try {
       const entries = await this.list(prefix, signal);
       this.#requests.ok++;
@@ -359,15 +357,7 @@ class SourceWatch implements Watch {
     const { clock, random } = this.#options;
     if (signal.aborted) return Promise.resolve();
     this.#enter('waiting');
-    return new Promise((resolve) => {
-      const timer = clock.after(backoffDelay(++this.#inARow, RETRY, random), done);
-      function done(): void {
-        timer.cancel();
-        signal.removeEventListener('abort', done);
-        resolve();
-      }
-      signal.addEventListener('abort', done);
-    });
+    return sleep(clock, backoffDelay(++this.#inARow, RETRY, random), signal);
   }
 
   #enter(state: WatchState): void {

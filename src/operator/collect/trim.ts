@@ -1,3 +1,4 @@
+import { isObjectOrList } from '../../base/arguments.ts';
 import type { KubernetesObject } from '../../k8s/resource.ts';
 
 /**
@@ -18,12 +19,8 @@ const METADATA: Shape = {
   deletionTimestamp: true,
 };
 
-function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null;
-}
-
 function keep(value: unknown, shape: true | Shape): unknown {
-  if (shape === true || !isObject(value)) return value; // values of a wrong type are kept, so that they are rejected by name
+  if (shape === true || !isObjectOrList(value)) return value; // values of a wrong type are kept, so that they are rejected by name
   if (Array.isArray(value)) return value.map((item) => keep(item, shape));
   const kept: Record<string, unknown> = {};
   for (const field of Object.keys(shape)) {

@@ -1,5 +1,5 @@
 import type { Clock, Random } from '../../base/clock.ts';
-import { EitherSignal } from '../../base/follow-signal.ts';
+import { EitherSignal, fired } from '../../base/follow-signal.ts';
 import { sleep } from '../../base/sleep.ts';
 import { Supervisor } from '../../base/supervisor.ts';
 import { INIT_LOCKS_PREFIX } from '../../kvstore/codec/keys.ts';
@@ -128,11 +128,4 @@ export class SoleWriter {
     this.#holder = first !== undefined && !this.#own.has(first.key) ? first.key : undefined;
     if (previous === undefined && this.#holder !== undefined) onStandby?.();
   }
-}
-
-function fired(signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    if (signal.aborted) resolve();
-    signal.addEventListener('abort', () => resolve(), { once: true });
-  });
 }
