@@ -25,9 +25,13 @@ export class AgentApi extends ServedApi {
     const feed = new ChangeFeed(agent, clock);
     const metrics = new AgentMetrics(agent, feed);
     const app = createApp({
-      ...{ model: agent, feed, clock, metrics },
+      model: agent,
+      feed,
+      clock,
+      metrics,
       instance: randomUUID().slice(0, 8),
-      ...{ version: version(), page },
+      version: version(),
+      page,
       blockers: () => agent.blockers(),
       onFault: (error) => log.error({ err: error }, 'an API request failed'),
     });

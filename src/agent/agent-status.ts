@@ -54,7 +54,14 @@ function statusOfCluster(cluster: OwnClusterStatus, own: boolean, id: number): C
   const { name, state, ready, connected, failures, lastFailure, resources } = cluster;
   const counts = Object.entries(resources).map(([resource, { keys }]) => [resource, keys] as const);
   return {
-    ...{ name, own, id, state, ready, connected, failures, lastFailure },
+    name,
+    own,
+    id,
+    state,
+    ready,
+    connected,
+    failures,
+    lastFailure,
     rejected: cluster.rejections.total,
     knownAt: isoTime(cluster.knownAt),
     connectedSince: new Date(cluster.connectedSince).toISOString(),

@@ -98,7 +98,10 @@ export class Agent implements ReadModel, PlayStage {
     const hashSeed = Math.floor(random() * 2 ** 32);
     this.ipcache = new IPCache({ hashSeed, onReject, onListenerFault });
     this.services = new ServiceCache({
-      ...{ clusterName, nodeName, onReject, onListenerFault },
+      clusterName,
+      nodeName,
+      onReject,
+      onListenerFault,
       // The datapath and the API add the addresses of nodes themselves.
       nodePort: { enabled: true },
     });
@@ -116,7 +119,11 @@ export class Agent implements ReadModel, PlayStage {
     const { ipcache, services, nodes } = this;
     this.#manifests = new FollowedManifests({ services, gate, clock, log, onReject });
     this.#mesh = new MeshFeed(options, {
-      ...{ log, clock, random, gate, onReject },
+      log,
+      clock,
+      random,
+      gate,
+      onReject,
       engines: { ipcache, services, nodes, onCause: (cause) => this.#history?.history.setCause(cause) },
       count: (rejection) => this.#rejected.count(rejection),
     });
@@ -124,7 +131,12 @@ export class Agent implements ReadModel, PlayStage {
     if (kubernetes !== undefined && (!kubernetes.ifInCluster || isInCluster())) {
       this.#recordedKubernetes = kubernetes.load.length > 0 ? new RecordedKubernetes(clock) : undefined;
       this.#kubernetes = new KubernetesFollower(options, kubernetes, {
-        ...{ log, clock, random, gate, onReject, engines: { ipcache, services, nodes } },
+        log,
+        clock,
+        random,
+        gate,
+        onReject,
+        engines: { ipcache, services, nodes },
         recorded: () => this.#recordedKubernetes?.transport,
         own: () => this.#mesh.followed?.own,
         clusterID: () => this.#mesh.followed?.ownID ?? 0,
@@ -133,15 +145,13 @@ export class Agent implements ReadModel, PlayStage {
     }
     if (options.datapath !== undefined)
       this.datapath = new DatapathKeeper({
-        ...{
-          options: options.datapath,
-          clock,
-          random,
-          log,
-          nodeName,
-          clusterName,
-          engines: { ipcache, services, nodes },
-        },
+        options: options.datapath,
+        clock,
+        random,
+        log,
+        nodeName,
+        clusterName,
+        engines: { ipcache, services, nodes },
         blockers: () => this.blockers(),
         serviceInputs: () => this.#serviceInputs(),
       });
@@ -149,8 +159,14 @@ export class Agent implements ReadModel, PlayStage {
       this.#history = new HistoryKeeper({ ipcache, services, nodes, clock, memory: options.historyMemory });
     if (options.stateDir === undefined) return;
     this.#keeper = new StateKeeper({
-      ...{ path: options.stateDir, importFrom: options.importCiliumState },
-      ...{ clusterName, nodeName, clock, gate, log, onReject },
+      path: options.stateDir,
+      importFrom: options.importCiliumState,
+      clusterName,
+      nodeName,
+      clock,
+      gate,
+      log,
+      onReject,
       engines: { ipcache, services, nodes },
       identities: () => this.#reportedIdentities(),
       identityChanges: () => this.#identityChanges(),

@@ -157,8 +157,14 @@ export async function readCiliumState(path: string): Promise<CiliumState> {
   const router = readRouterAddresses(header);
   const sorted = [...endpoints.values()].sort((a, b) => a.id - b.id);
   return {
-    ...{ folder, endpoints: sorted, nodes: nodes ?? [], localIdentities, router },
-    ...{ ignored, problems, writtenAt },
+    folder,
+    endpoints: sorted,
+    nodes: nodes ?? [],
+    localIdentities,
+    router,
+    ignored,
+    problems,
+    writtenAt,
   };
 }
 
@@ -166,7 +172,10 @@ export async function readCiliumState(path: string): Promise<CiliumState> {
 export function ciliumStateDocument(state: CiliumState): CiliumStateDocument {
   const { folder, endpoints, nodes, localIdentities, ignored } = state;
   const problems = state.problems.map(({ file, rejection: { reason, field, message } }) => ({
-    ...{ file, reason, field, message },
+    file,
+    reason,
+    field,
+    message,
   }));
   const refuse = ({ reason, field, at = '', message }: Rejection): void => {
     problems.push({ file: at, reason, field, message });
@@ -179,7 +188,8 @@ export function ciliumStateDocument(state: CiliumState): CiliumStateDocument {
       identityLabels: labelTexts(identityLabels),
     })),
     nodes: nodes.map(({ cluster, name, addresses }) => ({
-      ...{ cluster, name },
+      cluster,
+      name,
       addresses: addresses.map(({ type, ip }) => `${type}=${ip}`),
     })),
     localIdentities: localIdentities.map(({ identity, labels }) => ({

@@ -115,8 +115,14 @@ export class DatapathKeeper implements DatapathModel {
     const { pinFolder, layout, dryRun } = this.#options.options;
     const { parts = [], tables = [], failures = [] } = this.#datapath?.status() ?? {};
     return {
-      ...{ kind: 'linux', kernel: this.#kernel, pinFolder, cgroup: this.#cgroup, layout, dryRun },
-      ...{ parts, tables },
+      kind: 'linux',
+      kernel: this.#kernel,
+      pinFolder,
+      cgroup: this.#cgroup,
+      layout,
+      dryRun,
+      parts,
+      tables,
       waitsFor: this.#complete ? [] : this.#waitsFor,
       failures: this.#failure === undefined ? failures : [this.#failure, ...failures],
     };

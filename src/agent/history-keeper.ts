@@ -63,7 +63,11 @@ export class HistoryKeeper {
     const from = isoTime(heldFrom);
     return {
       ...(from !== undefined && { heldFrom: from }),
-      ...{ held, bytes, maxBytes: this.#options.memory, records, lost },
+      held,
+      bytes,
+      maxBytes: this.#options.memory,
+      records,
+      lost,
     };
   }
 

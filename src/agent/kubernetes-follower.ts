@@ -180,7 +180,11 @@ export class KubernetesFollower {
       synced,
       handover,
       kinds: kinds.map(({ name, state, complete, objects, rejected, resource }) => ({
-        ...{ name, state, complete, objects, rejected },
+        name,
+        state,
+        complete,
+        objects,
+        rejected,
         events: resource?.events ?? 0,
         lastEventAt: isoTime(resource?.lastEventAt),
         lists: resource?.lists ?? 0,
@@ -212,7 +216,15 @@ export class KubernetesFollower {
     } = this.#kubernetes;
     const { log, clock, random, gate, engines, onReject, clusterID } = this.#context;
     return new KubernetesFeed({
-      ...{ source, clusterName, clusterID: clusterID(), nodeName, clock, random, gate, onReject, onFault },
+      source,
+      clusterName,
+      clusterID: clusterID(),
+      nodeName,
+      clock,
+      random,
+      gate,
+      onReject,
+      onFault,
       ipcache: watch.includes('endpoints') ? engines.ipcache : undefined,
       services: watch.includes('services') ? engines.services : undefined,
       nodes: watch.includes('nodes') ? engines.nodes : undefined,
@@ -244,7 +256,10 @@ export class KubernetesFollower {
   #labelled(): MetadataLayer {
     const { engines, onReject } = this.#context;
     const layer = new MetadataLayer({
-      ...{ ipcache: engines.ipcache, nextTurn: setImmediate, world: this.#world, onReject },
+      ipcache: engines.ipcache,
+      nextTurn: setImmediate,
+      world: this.#world,
+      onReject,
     });
     layer.identities.withhold(this.#context.restoredIdentities());
     this.#layer = layer;

@@ -285,11 +285,28 @@ export class MeshFeed {
     const own = new OwnCluster({
       clusterName,
       engines: { ipcache, nodes, remoteNodeIdentities, onCause },
-      ...{ failStatic, backend, clock, random, gate, onReject },
+      failStatic,
+      backend,
+      clock,
+      random,
+      gate,
+      onReject,
     });
     const mesh = new ClusterMesh({
-      ...{ clusterName, clusterID: ownID, maxConnectedClusters, serviceTTLMs, serviceV2 },
-      ...{ ipcache, nodes, services, remoteNodeIdentities, onCause, clock, random, gate, onReject },
+      clusterName,
+      clusterID: ownID,
+      maxConnectedClusters,
+      serviceTTLMs,
+      serviceV2,
+      ipcache,
+      nodes,
+      services,
+      remoteNodeIdentities,
+      onCause,
+      clock,
+      random,
+      gate,
+      onReject,
     });
     const identities = new IdentityResolver({ own, clusterID, mesh, maxConnectedClusters });
     this.#followed = { own, ownID, mesh, identities };

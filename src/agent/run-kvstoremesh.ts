@@ -78,7 +78,10 @@ class KvstoreMeshProcess implements ServedProcess {
       help: string,
       value: (of: KvstoreMeshStatus['clusters'][number]) => number,
     ): Description => ({
-      ...{ name, help, type: 'gauge', labels: ['cluster'] },
+      name,
+      help,
+      type: 'gauge',
+      labels: ['cluster'],
       samples: () => clusters().map((of) => ({ value: value(of), labels: { cluster: of.name } })),
     });
     return [

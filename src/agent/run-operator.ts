@@ -172,7 +172,8 @@ class OperatorProcess implements ServedProcess {
         ({ rounds }) => rounds?.conflicts,
       ),
       {
-        ...{ name: 'dpcache_operator_namespaces', type: 'gauge' },
+        name: 'dpcache_operator_namespaces',
+        type: 'gauge',
         help: 'Namespaces by whether the mesh has their objects.',
         labels: ['global'],
         samples: () => {
@@ -186,7 +187,8 @@ class OperatorProcess implements ServedProcess {
         },
       },
       {
-        ...{ name: 'dpcache_operator_leader', type: 'gauge' },
+        name: 'dpcache_operator_leader',
+        type: 'gauge',
         help: '1 if this operator runs the duties: it holds the Lease or runs without leader election; else 0.',
         samples: () => [{ value: Number(this.#isLeader) }],
       },
@@ -197,7 +199,9 @@ class OperatorProcess implements ServedProcess {
     const { clusterName, clusterID, dryRun } = this.#options;
     const { total, recent } = this.#rejected.status();
     return {
-      ...{ cluster: clusterName, clusterID, dryRun: dryRun !== undefined },
+      cluster: clusterName,
+      clusterID,
+      dryRun: dryRun !== undefined,
       kvstore: this.#kvstore?.status().kind ?? 'none',
       kubernetes: this.#kubernetes?.status().server,
       election: this.#election?.status(),
@@ -265,7 +269,12 @@ class OperatorProcess implements ServedProcess {
           kvstoreConfig === undefined
             ? new MemoryBackend({ clock, random })
             : await openOwnEtcd(kvstoreConfig, rateLimit, {
-                ...{ clock, random, signal, onProblem, leaseSeconds, witnessLeases: true },
+                clock,
+                random,
+                signal,
+                onProblem,
+                leaseSeconds,
+                witnessLeases: true,
                 ...this.#fence(),
               });
       },
@@ -314,7 +323,13 @@ class OperatorProcess implements ServedProcess {
           const onFailure = (error: unknown): void =>
             log.warn({ err: error }, 'cannot acquire the Lease of the leader election');
           this.#election = new LeaderElection({
-            ...{ client, clock, random, identity, namespace, times, onFailure },
+            client,
+            clock,
+            random,
+            identity,
+            namespace,
+            times,
+            onFailure,
             isCandidate: () => reach.answers,
           });
         }
@@ -389,7 +404,12 @@ class OperatorProcess implements ServedProcess {
     const print = dryRun && ((line: string): void => void dryRun.write(`${line}\n`));
     try {
       return operatorDuties({
-        ...{ ...this.#options, kubernetes, clock, random, dryRun: print, election: this.#election },
+        ...this.#options,
+        kubernetes,
+        clock,
+        random,
+        dryRun: print,
+        election: this.#election,
         backend:
           print === undefined
             ? this.#kvstore

@@ -324,7 +324,10 @@ export function nodeDocument({ fields }: Node, { restoredOf }: Pick<ReadModel, '
   const { ipv4SecondaryAllocCIDRs, ipv6SecondaryAllocCIDRs, wireguardPubKey, bootID } = fields;
   const restored = source === 'restored' ? restoredOf(cluster) : undefined;
   return {
-    ...{ cluster, name, clusterID, source },
+    cluster,
+    name,
+    clusterID,
+    source,
     addresses: addresses.map(({ type, ip }) => ({ type, ip })),
     ...(ipv4AllocCIDR !== undefined && { ipv4AllocCIDR }),
     ...(ipv6AllocCIDR !== undefined && { ipv6AllocCIDR }),

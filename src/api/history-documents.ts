@@ -82,11 +82,18 @@ export function causeDocument(group: CauseGroup): CauseDocument {
   const { added, changed, deleted, kinds, emptied, samples } = group;
   const [first, last] = revisions;
   return {
-    ...{ at: iso(at), until: iso(until), store },
+    at: iso(at),
+    until: iso(until),
+    store,
     ...(first !== '' && { revisions: { first, last } }),
     ...(host !== undefined && { host }),
     ...(node !== undefined && { node }),
-    ...{ added, changed, deleted, kinds: { ...kinds }, emptied, samples },
+    added,
+    changed,
+    deleted,
+    kinds: { ...kinds },
+    emptied,
+    samples,
     ...(mark !== undefined && { mark }),
   };
 }
@@ -117,7 +124,9 @@ function pastClaimDocument(claim: PastClaim, first: PastClaim | undefined, model
   const shadowed = claim.key !== first?.key;
   return {
     ...entryDocument({ ...held, shadowed }, model),
-    ...{ key: claim.key, effective: effective && !shadowed, shadowed },
+    key: claim.key,
+    effective: effective && !shadowed,
+    shadowed,
     ...(since !== undefined && { since: iso(since) }),
     ...(until !== undefined && { until: iso(until) }),
   };
@@ -128,7 +137,8 @@ export function pastExplanation(moment: Moment, model: ReadModel): ExplanationDo
   const { prefix, claims, decidedBy } = moment;
   if (decidedBy === undefined) return undefined;
   return {
-    ...{ prefix, decidedBy },
+    prefix,
+    decidedBy,
     claims: claims.map((claim) => pastClaimDocument(claim, claims[0], model)),
     past: pastDocument(moment),
   };
@@ -136,7 +146,9 @@ export function pastExplanation(moment: Moment, model: ReadModel): ExplanationDo
 
 function documentPast({ at, certain, reason, held, since, until }: DocumentMoment): PastDocument {
   return {
-    ...{ at: iso(at), certain, held: heldDocument(held) },
+    at: iso(at),
+    certain,
+    held: heldDocument(held),
     ...(reason !== undefined && { reason }),
     ...(since !== undefined && { effectiveSince: iso(since) }),
     ...(until !== undefined && { effectiveUntil: iso(until) }),
@@ -160,7 +172,8 @@ export function pastService(moment: DocumentMoment, name: string): ExplainedServ
     ...fields,
     past: documentPast(moment),
     explain: {
-      ...{ ready: true, announced: true },
+      ready: true,
+      announced: true,
       origins: Array.from(clusters, ([cluster, count]) => ({ cluster, slice: '', backends: count })),
       backends: backends.map((backend) => ({ ...backend, slice: '', verdict: 'effective' as const })),
     },
@@ -186,13 +199,17 @@ export function recordDocument(record: HistoryRecord): HistoryRecordDocument {
   const of = { key, ...(cause !== undefined && { cause }) };
   if (record.kind !== 'prefix')
     return {
-      ...{ ...head, ...of, source: record.writer },
+      ...head,
+      ...of,
+      source: record.writer,
       ...(before !== undefined && { before }),
       ...(after !== undefined && { after }),
     };
   const { writer, effective } = record;
   return {
-    ...{ ...head, ...of, source: writer.source },
+    ...head,
+    ...of,
+    source: writer.source,
     ...(writer.owner && { owner: writer.owner }),
     ...(record.before !== undefined && { before: claimFields(record.before) }),
     ...(record.after !== undefined && { after: claimFields(record.after) }),

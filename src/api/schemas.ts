@@ -87,10 +87,15 @@ export const CAUSES: z.ZodType<CausesDocument> = z
     at: z.string(),
     groups: z.array(
       z.object({
-        ...{ at: z.string(), until: z.string(), store: z.string() },
+        at: z.string(),
+        until: z.string(),
+        store: z.string(),
         revisions: z.object({ first: z.string(), last: z.string() }).optional(),
-        ...{ host: z.string().optional(), node: z.string().optional() },
-        ...{ added: z.int(), changed: z.int(), deleted: z.int() },
+        host: z.string().optional(),
+        node: z.string().optional(),
+        added: z.int(),
+        changed: z.int(),
+        deleted: z.int(),
         kinds: z.record(z.string(), z.int()),
         emptied: z.array(z.string()).openapi({ description: 'Services that lost their last backend' }),
         samples: z.array(z.string()),

@@ -53,8 +53,11 @@ export function addKvstoreMeshCommand(program: Command, io: CommandIO, run: RunA
         const serve = await serveOptions(flags, io.env, KVSTOREMESH.socket);
         await runKvstoreMesh(
           {
-            ...{ clusterName: cluster, clusterID: clusterId, rateLimit: kvstoreOpt },
-            ...{ kvstoreConfig, clustermeshConfig },
+            clusterName: cluster,
+            clusterID: clusterId,
+            rateLimit: kvstoreOpt,
+            kvstoreConfig,
+            clustermeshConfig,
           },
           { serve, reload: processReloads(command, io) },
           { log: createLog(flags.logLevel, flags.logFormat, io.stderr), signal: io.signal },

@@ -231,7 +231,8 @@ const AGENT_LEASE_MS: number = 15 * 60_000;
 export async function operatorContradiction(flags: OperatorFlags): Promise<string | undefined> {
   const { k8sLoad = [], manifests = [], kubeconfig, context, kvstoreConfig, kvstoreOpt } = flags;
   const access = accessContradiction({
-    ...{ kubeconfig, context },
+    kubeconfig,
+    context,
     loads: k8sLoad.length + manifests.length > 0,
   });
   if (access !== undefined) return access;

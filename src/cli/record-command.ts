@@ -30,7 +30,10 @@ export function addRecordCommand(program: Command, io: CommandIO, run: RunAction
         const complete = await recordMesh(
           { clusterName, kvstoreConfig, clustermeshConfig },
           {
-            ...{ log, clock: systemClock, random: Math.random, signal: io.signal },
+            log,
+            clock: systemClock,
+            random: Math.random,
+            signal: io.signal,
             write: async (lines) => {
               io.stdout.write(lines);
               await io.stdout.drained?.(io.signal);

@@ -39,7 +39,8 @@ function settingOf(attribute: string, same: readonly Option[]): Setting {
   const valued = same.find(({ required }) => required);
   const several = valued instanceof RepeatableOption ? 'list' : 'value';
   return {
-    ...{ key, attribute },
+    key,
+    attribute,
     variable: `DPCACHE_${key.toUpperCase().replaceAll('-', '_')}`,
     kind: valued === undefined ? 'switch' : several,
     isNegatable: valued !== undefined && same.some(({ negate }) => negate),

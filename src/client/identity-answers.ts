@@ -16,7 +16,9 @@ const IDENTITY_COLUMNS: readonly Column<IdentityDocument>[] = [
 /** Returns the listing of identities with their labels. */
 export function listIdentities(filters: ListFilters): Listing {
   return listing<IdentityDocument>({
-    ...{ path: '/v1/identities', filters, columns: IDENTITY_COLUMNS },
+    path: '/v1/identities',
+    filters,
+    columns: IDENTITY_COLUMNS,
     nameOf: ({ identity }) => String(identity),
     hint: 'No identities.',
     sort: (identities) => [...identities].sort((a, b) => a.identity - b.identity),

@@ -57,7 +57,11 @@ const NODE_COLUMNS: readonly Column<NodeDocument>[] = [
 /** Returns the listing of nodes, by cluster and name. */
 export function listNodes(filters: ListFilters): Listing {
   return listing<NodeDocument>({
-    ...{ path: '/v1/nodes', filters, columns: NODE_COLUMNS, nameOf: nodeName, hint: NO_NODE },
+    path: '/v1/nodes',
+    filters,
+    columns: NODE_COLUMNS,
+    nameOf: nodeName,
+    hint: NO_NODE,
   });
 }
 

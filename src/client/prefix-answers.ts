@@ -53,7 +53,9 @@ function byPrefix(entries: readonly EntryDocument[]): readonly EntryDocument[] {
 export function listPrefixes(filters: ListFilters): Listing {
   const some = Object.values(filters).some((value) => value !== undefined);
   return listing<EntryDocument>({
-    ...{ path: '/v1/ipcache', filters, columns: PREFIX_COLUMNS },
+    path: '/v1/ipcache',
+    filters,
+    columns: PREFIX_COLUMNS,
     nameOf: ({ prefix }) => prefix,
     hint: some ? 'No matching prefixes.' : NO_PREFIX,
     sort: byPrefix,

@@ -58,7 +58,11 @@ export function serviceLines(services: readonly ServiceDocument[], view: View): 
 /** Returns the listing of announced services with their effective backends, by namespace and name. */
 export function listServices(filters: ListFilters): Listing {
   return listing<ServiceDocument>({
-    ...{ path: '/v1/services', filters, columns: SERVICE_COLUMNS, nameOf: serviceName, hint: NO_SERVICE },
+    path: '/v1/services',
+    filters,
+    columns: SERVICE_COLUMNS,
+    nameOf: serviceName,
+    hint: NO_SERVICE,
   });
 }
 

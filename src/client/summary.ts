@@ -119,8 +119,10 @@ export const askStatus: Question = async (ask) => {
   const { clusters, ipcache, nodes, services, rejected, configProblems, steps } = status;
   const failed = clusters.filter(({ lastFailure }) => lastFailure !== undefined);
   const counts = countsText({
-    ...{ prefixes: ipcache.prefixes, nodes: nodes.nodes },
-    ...{ services: services.announced, backends: services.backends },
+    prefixes: ipcache.prefixes,
+    nodes: nodes.nodes,
+    services: services.announced,
+    backends: services.backends,
   });
   const sentence = rejectedText(rejected);
   const restored = status.checkpoint?.restored ?? [];

@@ -160,11 +160,21 @@ export class ClusterMesh implements SyncingClusters {
     } = this.#options;
     const { ipcache, services, nodes, remoteNodeIdentities, onCause, serviceV2 } = this.#options;
     return new FollowedCluster({
-      ...{ name, clock, random, serviceTTLMs, onReject, retries: this.#clusters.retries },
-      ...{ initial: NEW_CLUSTER, gate },
+      name,
+      clock,
+      random,
+      serviceTTLMs,
+      onReject,
+      retries: this.#clusters.retries,
+      initial: NEW_CLUSTER,
+      gate,
       stores: (hooks) =>
         new ClusterStores({
-          ...{ ...hooks, cluster: name, gate, valueLimits, serviceV2 },
+          ...hooks,
+          cluster: name,
+          gate,
+          valueLimits,
+          serviceV2,
           writer: { source: 'clustermesh', owner: name },
           engines: { ipcache, services, nodes, remoteNodeIdentities, onCause },
           globalServices: this.globalServices,

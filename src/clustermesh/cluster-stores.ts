@@ -99,7 +99,12 @@ export class ClusterStores extends ResourceStores {
       },
     ): void => {
       const store = new WatchStore<T>({
-        ...{ decode, ...large, rejections, gate, onApplied, onFault },
+        decode,
+        ...large,
+        rejections,
+        gate,
+        onApplied,
+        onFault,
         ...withCause(observer, cluster, engines.onCause),
       });
       this.stores.set(resource, store);

@@ -99,7 +99,9 @@ export class ConfigFollower {
   status(): ConfigFollowerStatus {
     const { clusters } = this.#state;
     return {
-      ...{ clusters: clusters.size, listed: this.#isListed, scans: this.#scans },
+      clusters: clusters.size,
+      listed: this.#isListed,
+      scans: this.#scans,
       problems: Object.fromEntries(this.#problems()),
     };
   }

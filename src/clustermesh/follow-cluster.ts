@@ -105,15 +105,13 @@ function requestOf(cluster: FollowParams, signal: AbortSignal, leave: () => void
   const { backend, name, stores, read, options, clock, random, onReading, onComplete } = cluster;
   const missing = new Set(stores.resources);
   const guard = new DeleteGuard({
-    ...{
-      backend,
-      key: clusterConfigKey(name),
-      initialRead: read,
-      clock,
-      random,
-      signal,
-      onKeyDeleted: leave,
-    },
+    backend,
+    key: clusterConfigKey(name),
+    initialRead: read,
+    clock,
+    random,
+    signal,
+    onKeyDeleted: leave,
     onFailure: (error) => onReading('deletes', error === undefined ? 'ended' : 'waiting', error),
   });
   const mayDelete = {

@@ -59,11 +59,19 @@ export class OwnCluster implements SyncingClusters {
     const { ipcache, nodes, remoteNodeIdentities, onCause } = engines;
     this.#options = options;
     this.#cluster = new FollowedCluster({
-      ...{ name, clock, random, refillMs, gate, onReject },
+      name,
+      clock,
+      random,
+      refillMs,
+      gate,
+      onReject,
       initial: { ...NEW_CLUSTER, own: true, failStatic },
       stores: (hooks) =>
         new ClusterStores({
-          ...{ ...hooks, cluster: name, gate, valueLimits },
+          ...hooks,
+          cluster: name,
+          gate,
+          valueLimits,
           writer: { source: 'kvstore' },
           engines: { ipcache, nodes, remoteNodeIdentities, onCause },
           limits: () => NO_LIMITS,

@@ -145,7 +145,11 @@ export const SERVICES: ChangeKind<AnnouncedService, ServiceEvent> = {
     return { ...event, oldService, oldEndpoints: isSame ? event.endpoints : previous.endpoints };
   },
   deleteOf: (_key, { service, endpoints }) => ({
-    ...{ action: 'delete', id: service.id, service, endpoints },
-    ...{ oldService: service, oldEndpoints: endpoints },
+    action: 'delete',
+    id: service.id,
+    service,
+    endpoints,
+    oldService: service,
+    oldEndpoints: endpoints,
   }),
 };

@@ -94,8 +94,18 @@ function groupOf(
     return known;
   }
   const group: Mutable = {
-    ...{ at: record.at, until: record.at, store, host, node },
-    ...{ added: 0, changed: 0, deleted: 0, revisions: ['', ''], kinds: {}, samples: [], emptied: [] },
+    at: record.at,
+    until: record.at,
+    store,
+    host,
+    node,
+    added: 0,
+    changed: 0,
+    deleted: 0,
+    revisions: ['', ''],
+    kinds: {},
+    samples: [],
+    emptied: [],
     mark: record.kind === 'mark' ? { subject: record.subject, detail: record.detail } : undefined,
   };
   groups.set(key, group);

@@ -49,7 +49,11 @@ export class ChangeLog {
   #segments: Segment[];
   readonly #spans: DoubtfulSpan[] = [];
   readonly #records: Record<'prefix' | 'service' | 'node' | 'mark' | 'batch', number> = {
-    ...{ prefix: 0, service: 0, node: 0, mark: 0, batch: 0 },
+    prefix: 0,
+    service: 0,
+    node: 0,
+    mark: 0,
+    batch: 0,
   };
   #cause: ChangeCause | undefined;
   /** The cause of the last record. */

@@ -521,7 +521,11 @@ export class History {
       kind: 'prefix',
       sequence: segment.sequenceOf(position),
       at: this.#wallOf(ms),
-      ...{ key, writer, before, after, effective },
+      key,
+      writer,
+      before,
+      after,
+      effective,
       cause: causeOf(segment, position),
     };
   }

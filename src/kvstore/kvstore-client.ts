@@ -163,7 +163,13 @@ export class KvstoreClient implements KvstoreBackend {
     const witnesses = options.witnessLeases === true ? this.#newWitnesses() : undefined;
     const keeper = (name: string, ttlSeconds: number): LeaseKeeper =>
       new LeaseKeeper({
-        ...{ transport, clock, random, supervisor, name, ttlSeconds, gate: options.gate },
+        transport,
+        clock,
+        random,
+        supervisor,
+        name,
+        ttlSeconds,
+        gate: options.gate,
         onLost: (keys) => {
           for (const key of keys) this.#ownWrites.forget(key);
           this.#leaseLosses.lost(keys);
@@ -219,13 +225,21 @@ export class KvstoreClient implements KvstoreBackend {
     const { signal } = until;
     const request = { prefix: `${prefix}\0`, startRevision: 0 }; // no key has this prefix
     const session = new WatchSession({
-      ...{ transport: this.#transport, request, clock, signal, limits: WATCH_LIMITS },
+      transport: this.#transport,
+      request,
+      clock,
+      signal,
+      limits: WATCH_LIMITS,
     });
     try {
       await session.opened;
       const all: KeyValue[] = [];
       const pages = listPages({
-        ...{ prefix, range: prefixRange(prefix), revision: 0, minModRevision, clock },
+        prefix,
+        range: prefixRange(prefix),
+        revision: 0,
+        minModRevision,
+        clock,
         size: new PageSize(WATCH_LIMITS),
         read: (page) => this.#call(() => session.range(page, call.deadlineMs), call),
       });

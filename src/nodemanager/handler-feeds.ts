@@ -66,7 +66,12 @@ export class HandlerFeeds {
     const { clock, random, onFault } = this.#options;
     const onProgress = (lane: NodeLane): void => this.#progress(lane);
     const feed = new HandlerFeed(handler, {
-      ...{ clock, random, onFault, onProgress, concurrency, previous },
+      clock,
+      random,
+      onFault,
+      onProgress,
+      concurrency,
+      previous,
       deliveries: this.#deliveries,
     });
     this.#subscriptions.get(handler)?.();

@@ -97,7 +97,14 @@ export function operatorDuties(options: OperatorDutiesOptions): OperatorDuties {
   const namespaces =
     isCRD && globalByDefault !== undefined
       ? new GlobalNamespaces({
-          ...{ source, globalByDefault, clock, random, gate, onReject, onAction, onFailure },
+          source,
+          globalByDefault,
+          clock,
+          random,
+          gate,
+          onReject,
+          onAction,
+          onFailure,
           print: options.dryRun,
         })
       : undefined;
@@ -111,8 +118,18 @@ export function operatorDuties(options: OperatorDutiesOptions): OperatorDuties {
             .map((producer) => producer.synced()),
     );
   const producing: ProducerOptions = {
-    ...{ source, backend, clusterName, clusterID, maxConnectedClusters, namespaces },
-    ...{ clock, random, gate, onReject, onFailure, onAction },
+    source,
+    backend,
+    clusterName,
+    clusterID,
+    maxConnectedClusters,
+    namespaces,
+    clock,
+    random,
+    gate,
+    onReject,
+    onFailure,
+    onAction,
   };
   const made: readonly (readonly [boolean, () => Producer])[] = [
     [isCRD && publish.identities, () => identitySync({ ...producing, sweepAfter })],
@@ -123,7 +140,13 @@ export function operatorDuties(options: OperatorDutiesOptions): OperatorDuties {
   ];
   const producers = made.flatMap(([isOn, make]) => (isOn ? make() : []));
   const config = new ClusterConfigKeeper({
-    ...{ backend, clusterName, clusterID, maxConnectedClusters, clock, random, onFailure },
+    backend,
+    clusterName,
+    clusterID,
+    maxConnectedClusters,
+    clock,
+    random,
+    onFailure,
     // Readers wait for the canary of each resource, so canaries are promised only if all of them are written.
     after: producers.length === made.length ? producers : undefined,
     endpointSlicesExportMode: hasSlices && publish.services ? 'services-and-endpointslices' : undefined,
@@ -170,16 +193,16 @@ function collecting(options: OperatorDutiesOptions): readonly Duty[] {
   } = options;
   const identities = clusterIdentityRange(clusterID, maxConnectedClusters);
   return collectors({
-    ...{
-      clock,
-      leadership: election,
-      intervals: intervalsOf(options),
-      kubernetes,
-      dryRun,
-      onFailure,
-      onAction,
-    },
+    clock,
+    leadership: election,
+    intervals: intervalsOf(options),
+    kubernetes,
+    dryRun,
+    onFailure,
+    onAction,
     kvstore: { backend, cluster: clusterName, identities },
-    ...{ random, gate, slices: slicing && { mode: slicing } },
+    random,
+    gate,
+    slices: slicing && { mode: slicing },
   });
 }

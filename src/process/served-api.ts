@@ -103,7 +103,9 @@ export class ServedApi {
       read: credentials,
       renew: (read) => server.renew(read),
       onFailure: () => metrics.credentialFailure(),
-      ...{ log, clock, signal: this.#stopped.signal },
+      log,
+      clock,
+      signal: this.#stopped.signal,
     });
   }
 

@@ -97,7 +97,10 @@ export async function runProcess(
   const scrape = new Scrape();
   const metrics = new ProcessMetrics(process.metrics(scrape), scrape);
   const app = createProcessApp({
-    ...{ clock, blockers, version: version(), metrics },
+    clock,
+    blockers,
+    version: version(),
+    metrics,
     status: () => ({ ...process.status(), steps: startup.status(), blockers: blockers() }),
     onFault: (error) => log.error({ err: error }, 'an API request failed'),
   });

@@ -82,8 +82,17 @@ function serviceRecord(service: Service): object {
   const { type, addressing, externalTrafficPolicy, internalTrafficPolicy, healthCheckNodePort } = service;
   const { sessionAffinitySeconds, publishNotReady, global, shared, affinity, trafficDistribution } = service;
   return {
-    ...{ type, addressing, externalTrafficPolicy, internalTrafficPolicy, healthCheckNodePort },
-    ...{ sessionAffinitySeconds, publishNotReady, global, shared, affinity, trafficDistribution },
+    type,
+    addressing,
+    externalTrafficPolicy,
+    internalTrafficPolicy,
+    healthCheckNodePort,
+    sessionAffinitySeconds,
+    publishNotReady,
+    global,
+    shared,
+    affinity,
+    trafficDistribution,
     clusterIPs: [...clusterIPs],
     ports: Array.from(ports, ([name, { port, protocol, nodePort }]) => ({ name, port, protocol, nodePort })),
     externalIPs: [...externalIPs],

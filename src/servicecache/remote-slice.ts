@@ -28,7 +28,11 @@ function backendsOf(endpoint: SliceEndpoint, ports: Ports, cluster: string): rea
   const nodeName = endpoint.nodeName ?? deprecatedTopology.get(HOSTNAME_TOPOLOGY) ?? '';
   const zone = endpoint.zone ?? deprecatedTopology.get(ZONE_TOPOLOGY) ?? '';
   const common = {
-    ...{ ports, nodeName, zone, hostname: hostname ?? '', cluster },
+    ports,
+    nodeName,
+    zone,
+    hostname: hostname ?? '',
+    cluster,
     state: stateOfConditions(conditions),
     forZones: forZones.length === 0 ? NO_ZONES : ImmutableSet(forZones),
   };

@@ -269,8 +269,11 @@ export class SharedReader {
     const length = Math.min(lengthOf(meta), addressBits(family));
     const { w0, w1, w2, w3 } = this.#key;
     const prefix = {
-      ...{ family, w0: w0 & wordMask(length), w1: w1 & wordMask(length - 32) },
-      ...{ w2: w2 & wordMask(length - 64), w3: w3 & wordMask(length - 96) },
+      family,
+      w0: w0 & wordMask(length),
+      w1: w1 & wordMask(length - 32),
+      w2: w2 & wordMask(length - 64),
+      w3: w3 & wordMask(length - 96),
     };
     return { prefix: formatPrefix(prefix, length), identity, ...this.#peerAt(peerOf(meta)) };
   }
@@ -284,8 +287,10 @@ export class SharedReader {
     if (family === 0) return { hostIP: undefined, encryptKey };
     const host = {
       family: (family === 4 ? 4 : 6) as Family,
-      ...{ w0: words[row + PEER.w0] ?? 0, w1: words[row + PEER.w1] ?? 0 },
-      ...{ w2: words[row + PEER.w2] ?? 0, w3: words[row + PEER.w3] ?? 0 },
+      w0: words[row + PEER.w0] ?? 0,
+      w1: words[row + PEER.w1] ?? 0,
+      w2: words[row + PEER.w2] ?? 0,
+      w3: words[row + PEER.w3] ?? 0,
     };
     return { hostIP: formatAddress(host), encryptKey };
   }

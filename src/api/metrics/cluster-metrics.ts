@@ -77,12 +77,16 @@ export function syncDescriptions({ metrics }: Pick<MetricSources, 'metrics'>): r
   const labels = ['cluster'];
   return [
     {
-      ...{ name: 'dpcache_cluster_first_sync_duration_seconds', type: 'gauge', labels },
+      name: 'dpcache_cluster_first_sync_duration_seconds',
+      type: 'gauge',
+      labels,
       help: 'Duration of the initial sync of a cluster.',
       samples: () => known(metrics(), ({ firstSyncMs }) => inSeconds(firstSyncMs)),
     },
     {
-      ...{ name: 'dpcache_cluster_last_sync_duration_seconds', type: 'gauge', labels },
+      name: 'dpcache_cluster_last_sync_duration_seconds',
+      type: 'gauge',
+      labels,
       help: 'Duration of the last full sync of a cluster.',
       samples: () => known(metrics(), ({ lastSyncMs }) => inSeconds(lastSyncMs)),
     },

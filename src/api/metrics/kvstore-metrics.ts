@@ -11,27 +11,37 @@ export function kvstoreDescriptions({ metrics }: Pick<MetricSources, 'metrics'>)
   const labels = ['cluster'];
   return [
     {
-      ...{ name: 'dpcache_kvstore_queue_bytes', type: 'gauge', labels },
+      name: 'dpcache_kvstore_queue_bytes',
+      type: 'gauge',
+      labels,
       help: 'Bytes received from a kvstore that the engines have not applied yet.',
       samples: () => sums(({ queuedBytes }) => queuedBytes),
     },
     {
-      ...{ name: 'dpcache_kvstore_listings_total', type: 'counter', labels },
+      name: 'dpcache_kvstore_listings_total',
+      type: 'counter',
+      labels,
       help: 'Started lists of all resources.',
       samples: () => sums(({ listings }) => listings),
     },
     {
-      ...{ name: 'dpcache_kvstore_streams_total', type: 'counter', labels },
+      name: 'dpcache_kvstore_streams_total',
+      type: 'counter',
+      labels,
       help: 'Watch streams of all resources; all except the first of each resource are reconnects.',
       samples: () => sums(({ resumptions }) => resumptions),
     },
     {
-      ...{ name: 'dpcache_kvstore_watch_failures_total', type: 'counter', labels },
+      name: 'dpcache_kvstore_watch_failures_total',
+      type: 'counter',
+      labels,
       help: 'Failed watches.',
       samples: () => sums(({ failures }) => failures),
     },
     {
-      ...{ name: 'dpcache_kvstore_requests_total', type: 'counter', labels: ['cluster', 'outcome'] },
+      name: 'dpcache_kvstore_requests_total',
+      type: 'counter',
+      labels: ['cluster', 'outcome'],
       help: 'Requests to a kvstore by outcome: ok, or the code of the error.',
       samples: () =>
         metrics().flatMap(({ name, kvstore }) =>
@@ -42,12 +52,16 @@ export function kvstoreDescriptions({ metrics }: Pick<MetricSources, 'metrics'>)
         ),
     },
     {
-      ...{ name: 'dpcache_kvstore_leases', type: 'gauge', labels },
+      name: 'dpcache_kvstore_leases',
+      type: 'gauge',
+      labels,
       help: 'Current leases in a kvstore.',
       samples: () => known(metrics(), ({ kvstore }) => kvstore?.leases),
     },
     {
-      ...{ name: 'dpcache_kvstore_leases_lost_total', type: 'counter', labels },
+      name: 'dpcache_kvstore_leases_lost_total',
+      type: 'counter',
+      labels,
       help: 'Leases in a kvstore that expired or were revoked while keys were bound to them.',
       samples: () => known(metrics(), ({ kvstore }) => kvstore?.leasesLost),
     },

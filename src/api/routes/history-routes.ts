@@ -144,7 +144,8 @@ function around(
   const end = Math.min(when + windowMs, model.history?.held.to ?? when);
   const begin = Math.max(when - windowMs - 1, history.held.from);
   return history.around(when, {
-    ...{ windowMs, limit },
+    windowMs,
+    limit,
     nodeOf: (host) => nodeByHost.get(host),
     isEmptied: (service) => countAt(service, end) === 0 && countAt(service, begin) > 0,
   });

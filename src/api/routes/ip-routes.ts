@@ -361,7 +361,9 @@ function parseFilters(filters: Filters, { labelsOf }: Pick<ReadModel, 'labelsOf'
   return {
     exact: prefix === undefined ? undefined : prefixParameter('prefix', prefix),
     within: around,
-    ...{ identity, hasLabel, host },
+    identity,
+    hasLabel,
+    host,
     pod: named,
     matches: (entry) =>
       (identity === undefined || entry.identity === identity) &&

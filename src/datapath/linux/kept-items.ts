@@ -50,8 +50,10 @@ export function keptItems<Item>(
     item === undefined ? undefined : table.print(item);
   const printed = (steps: readonly PlannedChange<Item>[]): readonly PrintedStep[] =>
     steps.map(({ key, actual, desired }) => ({
-      ...{ table: name, key },
-      ...{ kernel: text(actual), cache: text(desired) },
+      table: name,
+      key,
+      kernel: text(actual),
+      cache: text(desired),
     }));
   return {
     name,

@@ -39,8 +39,14 @@ export class StatusError extends Error {
     const metadata = more.token === undefined ? {} : { continue: more.token };
     const details = more.details === undefined ? {} : { details: more.details };
     this.status = {
-      ...{ kind: 'Status', apiVersion: 'v1', metadata, status: 'Failure', message, reason },
-      ...{ ...details, code: CODES[reason] },
+      kind: 'Status',
+      apiVersion: 'v1',
+      metadata,
+      status: 'Failure',
+      message,
+      reason,
+      ...details,
+      code: CODES[reason],
     };
   }
 }

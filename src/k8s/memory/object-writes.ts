@@ -72,7 +72,9 @@ export class ObjectWrites {
     const metadata = {
       ...given,
       ...(namespace === undefined ? {} : { namespace }),
-      ...{ name, uid: this.#newUid(), creationTimestamp: this.#timestamp() },
+      name,
+      uid: this.#newUid(),
+      creationTimestamp: this.#timestamp(),
     };
     const content =
       type.hasStatus === true ? fields : { ...fields, ...(status === undefined ? {} : { status }) };

@@ -102,7 +102,9 @@ export class HttpTransport implements ApiTransport {
       return connected(connectPlain({ host, port: Number(port || 80), ...KEEP_ALIVE }), 'connect');
     const servername = serverName ?? (isIP(host) === 0 ? host : undefined);
     const socket = connectTLS({
-      ...{ host, port: Number(port || 443), ...KEEP_ALIVE },
+      host,
+      port: Number(port || 443),
+      ...KEEP_ALIVE,
       rejectUnauthorized: !insecureSkipVerify,
       ...(servername === undefined ? {} : { servername }),
       ...(ca === undefined ? {} : { ca: await pemText(ca) }),

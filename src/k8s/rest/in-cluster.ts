@@ -36,7 +36,9 @@ export function inClusterAccess(options: InClusterOptions = {}): ClusterAccess {
     );
   const server = new URL(address).href;
   return {
-    ...{ server, serverName: undefined, insecureSkipVerify: false },
+    server,
+    serverName: undefined,
+    insecureSkipVerify: false,
     ca: { file: join(folder, 'ca.crt') },
     credentials: new TokenFile(join(folder, 'token'), clock),
   };

@@ -231,7 +231,11 @@ class Reader {
       );
     if (apiVersion === undefined || command === undefined) return undefined;
     return {
-      ...{ apiVersion, args, env, folder: this.#folder, installHint: exec.string('installHint') },
+      apiVersion,
+      args,
+      env,
+      folder: this.#folder,
+      installHint: exec.string('installHint'),
       // A path is relative to the kubeconfig; a bare name is searched in PATH.
       command: command.includes('/') ? resolve(this.#folder, command) : command,
       cluster: exec.boolean('provideClusterInfo') === true ? clusterInfo(cluster) : undefined,

@@ -107,7 +107,9 @@ export class IdentityAllocator {
     this.#listeners = new ListenerSet(new DeliveryQueue(this.#guard));
     this.#tasks = new Supervisor({ clock, random, onFailure });
     this.#local = new LocalKeys({
-      ...{ keys: this.#keys, clock, random },
+      keys: this.#keys,
+      clock,
+      random,
       onReassigned: (reassigned) =>
         this.#listeners.notify(
           (listener, { id, labels }) => listener.onIdentityReassigned?.(id, labels),

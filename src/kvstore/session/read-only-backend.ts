@@ -101,8 +101,11 @@ export abstract class ReadOnlyBackend implements KvstoreBackend {
 
   watch(prefix: string, options: WatchOptions = {}): Watch {
     const watch = new SourceWatch(prefix, {
-      ...{ clock: this.#options.clock, random: this.#options.random },
-      ...{ signal: options.signal, closed: this.#closed.signal, onState: options.onState },
+      clock: this.#options.clock,
+      random: this.#options.random,
+      signal: options.signal,
+      closed: this.#closed.signal,
+      onState: options.onState,
       list: (signal) => this.#listed(prefix, signal),
       changes: (signal) => this.changes(prefix, signal),
       nextRevision: () => ++this.#revision,

@@ -67,7 +67,9 @@ export class SharedStore<T> {
     this.#guard = new CallbackGuard(onFault);
     this.#deletes = new DelayedDeletes(guardedObserver(options.observer, this.#guard), clock, deleteDelayMs);
     this.#shared = new WatchStore({
-      ...{ decode, rejections, onFault },
+      decode,
+      rejections,
+      onFault,
       observer: this.#deletes,
       onEvent: (name, event) => this.#local.observed(name, event),
     });

@@ -171,7 +171,9 @@ export class SyncStore {
       concurrency = batched === true ? CONCURRENT_BATCHES : undefined,
     } = options;
     this.#queue = new RetryQueue({
-      ...{ clock, random, concurrency },
+      clock,
+      random,
+      concurrency,
       attempt: async (job, signal) => {
         if (this.#isCanaryFalse) await this.#deleteCanary(signal);
         await (job === CANARY ? this.#syncCanary(signal) : this.#sync(job, signal));

@@ -303,7 +303,11 @@ export class ListAndWatch implements Watch {
   #syncOptions(session: WatchSession): SyncOptions {
     const { prefix, clock } = this.#options;
     return {
-      ...{ cursor: this.#cursor, prefix, clock, size: this.#size, limits: this.#limits },
+      cursor: this.#cursor,
+      prefix,
+      clock,
+      size: this.#size,
+      limits: this.#limits,
       read: (request) => session.range(request),
       yieldTurn: () => this.#yield(),
       onListing: () => {

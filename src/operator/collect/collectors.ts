@@ -162,7 +162,11 @@ function kubernetesCollectors(options: CollectorsOptions): readonly Duty[] {
       const identities = follow(CILIUM_IDENTITIES, SHAPES.identities);
       const slices = follow(CILIUM_ENDPOINT_SLICES, SHAPES.slices);
       return new IdentityCollector({
-        ...{ identities, endpoints, slices, reader, clock },
+        identities,
+        endpoints,
+        slices,
+        reader,
+        clock,
         writer: writerOf(kubernetes, IDENTITY_DELETES_PER_SECOND, options),
         endpointsAreCollected: endpointsMs > 0,
       });
@@ -184,7 +188,13 @@ function sliceDuty(kubernetes: KubernetesOfCollectors, options: CollectorsOption
   const { slices, clock, random = Math.random, gate, onFailure, onAction } = options;
   if (slices === undefined) return new OffDuty('endpoint-slices');
   return new SliceDuty({
-    ...{ ...slices, random, clock, gate, onFailure, onAction, reader: kubernetes.reader() },
+    ...slices,
+    random,
+    clock,
+    gate,
+    onFailure,
+    onAction,
+    reader: kubernetes.reader(),
     endpoints: new ObservedKind(kubernetes, CILIUM_ENDPOINTS, trimTo(SHAPES.slicedEndpoints)),
     slices: new ObservedKind(kubernetes, CILIUM_ENDPOINT_SLICES, (slice) => slice),
     writer: writerOf(kubernetes, SLICE_WRITES_PER_SECOND, options),

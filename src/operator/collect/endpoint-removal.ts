@@ -59,8 +59,12 @@ export class EndpointRemoval implements Duty {
   status(): DutyStatus {
     const { failures, lastFailure } = this.#tasks.status();
     const rounds = {
-      ...{ rounds: Number(this.#isDone), marked: this.#pending.size, deleted: this.#deleted },
-      ...{ conflicts: this.#conflicts, lastRoundMs: this.#lastRoundMs, nextRoundMs: undefined },
+      rounds: Number(this.#isDone),
+      marked: this.#pending.size,
+      deleted: this.#deleted,
+      conflicts: this.#conflicts,
+      lastRoundMs: this.#lastRoundMs,
+      nextRoundMs: undefined,
     };
     return { name: this.name, state: this.#state, failures, lastFailure, rounds };
   }

@@ -56,7 +56,10 @@ class KvstoreCollector implements Collector {
       },
     };
     this.#collector = new GarbageCollector({
-      ...{ collection: dryRun === undefined ? collection : printed, clock, intervalMs: 0, removalsPerSecond },
+      collection: dryRun === undefined ? collection : printed,
+      clock,
+      intervalMs: 0,
+      removalsPerSecond,
       mayDelete: () => this.#leadership.mayDelete(),
       onRemoved: (key, revision, round) => {
         const seen = `${this.#why}, unchanged since revision ${revision}, in rounds ${round - 1} and ${round}`;

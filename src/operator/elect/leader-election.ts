@@ -383,8 +383,10 @@ export class LeaderElection implements Leadership {
       const { leaseTransitions = 0 } = specOf(lease);
       const times = { acquireTime: now, renewTime: now };
       await this.#write(lease, ended.signal, {
-        ...{ holderIdentity: '', leaseDurationSeconds: 1 },
-        ...{ ...times, leaseTransitions },
+        holderIdentity: '',
+        leaseDurationSeconds: 1,
+        ...times,
+        leaseTransitions,
       });
     } catch {
       // the lease expires

@@ -235,12 +235,23 @@ export class KvstoreMesh {
     const { local, clock, random, gate, drainMs } = this.#options;
     const lists = this.#lists;
     return new FollowedCluster({
-      ...{ name, clock, random, gate, retries: this.#clusters.retries },
+      name,
+      clock,
+      random,
+      gate,
+      retries: this.#clusters.retries,
       initial: { ...NEW_CLUSTER, needsConfig: true },
       stores: (hooks) => {
         assert(!this.#mirrored.has(name), 'the cluster is copied once');
         const stores = new MirrorStores({
-          ...{ ...hooks, cluster: name, local, clock, random, gate, lists, drainMs },
+          ...hooks,
+          cluster: name,
+          local,
+          clock,
+          random,
+          gate,
+          lists,
+          drainMs,
         });
         this.#mirrored.set(name, { stores, since: clock.now() });
         this.#followConfigs();

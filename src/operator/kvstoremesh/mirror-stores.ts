@@ -72,7 +72,11 @@ export class MirrorStores extends ResourceStores {
     this.#tasks = new Supervisor({ clock, random });
     const prefix = CLUSTER_CONFIG_PREFIX;
     this.#config = new SyncStore({
-      ...{ backend, prefix, clock, random, leased: 'expires-first' },
+      backend,
+      prefix,
+      clock,
+      random,
+      leased: 'expires-first',
       follow: false,
     });
     this.#mirrors = new Map(

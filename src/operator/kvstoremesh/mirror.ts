@@ -44,7 +44,10 @@ export class Mirror {
     this.#canary = syncedKey(cluster, resource, 'cache');
     this.#sync = this.#newSync();
     this.store = new WatchStore({
-      ...{ rejections, gate, onApplied, onFault },
+      rejections,
+      gate,
+      onApplied,
+      onFault,
       // Copied, because the received value may be a part of a whole page.
       decode: (_name, value) => ({ ok: true, value: value.slice() }),
       observer: {
@@ -165,8 +168,14 @@ export class Mirror {
   #newSync(): SyncStore {
     const { local: backend, clock, random, gate } = this.#options;
     return new SyncStore({
-      ...{ backend, prefix: this.#prefix, canary: this.#canary, clock, random, gate },
-      ...{ batched: true, followCanary: false },
+      backend,
+      prefix: this.#prefix,
+      canary: this.#canary,
+      clock,
+      random,
+      gate,
+      batched: true,
+      followCanary: false,
     });
   }
 }

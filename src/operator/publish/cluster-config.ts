@@ -75,7 +75,9 @@ export class ClusterConfigKeeper implements Duty {
     this.#value = encodeClusterConfig({
       id,
       capabilities: {
-        ...{ syncedCanaries, cached: false, maxConnectedClusters },
+        syncedCanaries,
+        cached: false,
+        maxConnectedClusters,
         ...(mode === undefined ? {} : { endpointSlicesExportMode: mode }),
       },
     });
@@ -92,7 +94,8 @@ export class ClusterConfigKeeper implements Duty {
     return {
       name: this.name,
       state: isWaiting ? 'waiting' : this.#state,
-      ...{ failures, lastFailure },
+      failures,
+      lastFailure,
       published: {
         synced: this.#exists,
         keys: 1,

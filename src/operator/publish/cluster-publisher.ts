@@ -140,7 +140,10 @@ export class ClusterPublisher {
     };
     this.#config = new ClusterConfigKeeper({
       ...surroundings,
-      ...{ clusterName, clusterID, maxConnectedClusters, after },
+      clusterName,
+      clusterID,
+      maxConnectedClusters,
+      after,
       endpointSlicesExportMode: this.#prefixes.endpointslices && 'services-and-endpointslices',
     });
     this.#heartbeat = new HeartbeatDuty(backend, clock, { random, onFailure });
@@ -236,9 +239,11 @@ export class ClusterPublisher {
   status(): ClusterPublisherStatus {
     const { nodes, services, endpointslices, identities, ip } = this.#prefixes;
     const resources = {
-      ...{ nodes: nodes.status(), services: services.status() },
+      nodes: nodes.status(),
+      services: services.status(),
       ...(endpointslices && { endpointslices: endpointslices.status() }),
-      ...{ identities: identities.status(), ip: ip.status() },
+      identities: identities.status(),
+      ip: ip.status(),
     };
     const config = this.#config.status();
     const isSynced = Object.values(resources).every((resource) => resource.synced);
@@ -261,14 +266,25 @@ export class ClusterPublisher {
 }
 
 const NODE = objectWith({
-  ...{ name: TEXT, encryptionKey: NUMBER, nodeIdentity: NUMBER, wireguardPubKey: TEXT, bootID: TEXT },
-  ...{ addresses: LIST, ipv4SecondaryAllocCIDRs: LIST, ipv6SecondaryAllocCIDRs: LIST },
-  ...{ labels: ITERABLE, annotations: ITERABLE },
+  name: TEXT,
+  encryptionKey: NUMBER,
+  nodeIdentity: NUMBER,
+  wireguardPubKey: TEXT,
+  bootID: TEXT,
+  addresses: LIST,
+  ipv4SecondaryAllocCIDRs: LIST,
+  ipv6SecondaryAllocCIDRs: LIST,
+  labels: ITERABLE,
+  annotations: ITERABLE,
 });
 const SERVICE_ID = objectWith({ namespace: TEXT, name: TEXT });
 const SERVICE = objectWith({
-  ...{ namespace: TEXT, name: TEXT, frontends: ITERABLE, backends: ITERABLE },
-  ...{ labels: ITERABLE, selector: ITERABLE },
+  namespace: TEXT,
+  name: TEXT,
+  frontends: ITERABLE,
+  backends: ITERABLE,
+  labels: ITERABLE,
+  selector: ITERABLE,
 });
 
 checkArguments(ClusterPublisher, {

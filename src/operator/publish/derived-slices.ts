@@ -50,12 +50,12 @@ export function derivedSlices(service: ClusterService): ReadonlyMap<string, Clus
   const endpointOf = (address: string): SliceEndpoint => {
     const { zone = '', forZones = [] } = zones?.get(address) ?? {};
     return {
-      ...{
-        addresses: [address],
-        conditions: { ready: true },
-        hostname: hostnames?.get(address) || undefined,
-      },
-      ...{ zone: zone || undefined, forZones, deprecatedTopology: NO_TOPOLOGY },
+      addresses: [address],
+      conditions: { ready: true },
+      hostname: hostnames?.get(address) || undefined,
+      zone: zone || undefined,
+      forZones,
+      deprecatedTopology: NO_TOPOLOGY,
     };
   };
   const counts = { IPv4: 0, IPv6: 0 };
@@ -67,8 +67,12 @@ export function derivedSlices(service: ClusterService): ReadonlyMap<string, Clus
       const endpoints = addresses.slice(from, from + MOST_ENDPOINTS).map(endpointOf);
       const id = { cluster, clusterID, namespace, name: slice };
       slices.set(slice, {
-        ...{ ...id, labels, annotations: NO_TOPOLOGY, addressType: family },
-        ...{ endpoints, ports },
+        ...id,
+        labels,
+        annotations: NO_TOPOLOGY,
+        addressType: family,
+        endpoints,
+        ports,
       });
     }
   }

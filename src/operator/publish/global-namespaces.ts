@@ -157,7 +157,9 @@ export class GlobalNamespaces implements Duty {
     this.#state = 'running';
     const feed = new ObjectFeed(this.#reader(), { rejections: this.#rejections, gate });
     const followed = new FollowedKind('namespaces', feed, {
-      ...{ source, clock, gate },
+      source,
+      clock,
+      gate,
       onChange: () => this.#wake.resolve(),
     });
     this.#followed = followed;

@@ -27,7 +27,9 @@ function pairOf(key: string, { identity, hostIP, encryptKey = 0, k8s }: Claim): 
     key,
     // The feed's identity `unmanaged` is no identity, which is 0 in the kvstore (OPERATOR 40).
     identity: identity === RESERVED_IDENTITIES.unmanaged ? 0 : identity,
-    ...{ hostIP, encryptKey, k8s },
+    hostIP,
+    encryptKey,
+    k8s,
   });
 }
 

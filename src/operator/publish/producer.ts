@@ -156,8 +156,13 @@ export class Producer implements Duty {
       rejections,
       keys: new PublishedPrefix({
         rejections,
-        ...{ keepWhenEmpty, sweepAfter },
-        ...{ backend, clock, random, onFailure, ...keyRules(resource, this.#options) },
+        keepWhenEmpty,
+        sweepAfter,
+        backend,
+        clock,
+        random,
+        onFailure,
+        ...keyRules(resource, this.#options),
         prefix,
         onSweep: (keys) => {
           const why = 'an earlier operator wrote them, and no object requires them';
@@ -203,7 +208,8 @@ export function withNamespaces(
 ): FollowedInputs {
   if (namespaces === undefined) return inputs;
   const leave = namespaces.join({
-    ...{ stage, onComplete },
+    stage,
+    onComplete,
     review: (namespace) => values.review(namespace),
     count: (namespace) => values.count(namespace),
     flushed: () => keys.flushed(),
@@ -231,7 +237,9 @@ export function exportedValues<T extends object>(
   if (namespaces === undefined)
     return new NamespacedValues({ namespaceOf: () => undefined, change, isExported: () => true });
   return new NamespacedValues({
-    ...{ namespaceOf, change, valuesPerStep },
+    namespaceOf,
+    change,
+    valuesPerStep,
     isExported: (namespace) => namespaces.exports(stage, namespace),
   });
 }

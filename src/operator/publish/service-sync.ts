@@ -109,10 +109,16 @@ function follow(context: InputContext, selection: ServiceSelection): FollowedInp
   const { source, clusterName, clock, random, gate } = context;
   const services = new ServiceKeys(context);
   const feed = new KubernetesFeed({
-    ...{ source, clusterName, clock, random, gate, selection },
+    source,
+    clusterName,
+    clock,
+    random,
+    gate,
+    selection,
     onReject: (rejection) => context.rejections.add(rejection),
     services: services.engine,
-    ...{ nodeName: '', identities: 'none' },
+    nodeName: '',
+    identities: 'none',
   });
   feed.onChange(context.onChange);
   feed.start();

@@ -42,14 +42,16 @@ export function serviceValue(
   const named = active.filter(({ hostname }) => hostname !== '');
   return encodeClusterService(
     {
-      ...{ cluster, ...service.id },
+      cluster,
+      ...service.id,
       frontends: new Map(addresses.map((address) => [address, ports])),
       backends: new Map(active.map((backend) => [backend.address, plainPorts(backend.ports)])),
       hostnames: new Map(named.map(({ address, hostname }) => [address, hostname])),
       labels: new Map(service.labels),
       selector: new Map(service.selector),
       includeExternal: service.global,
-      ...{ shared: true, clusterID },
+      shared: true,
+      clusterID,
     },
     version,
   );

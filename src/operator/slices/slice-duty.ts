@@ -291,8 +291,10 @@ export class SliceDuty implements Duty {
     const known = this.#known.get(name);
     const place: ObjectPlace = { kind: CILIUM_ENDPOINT_SLICES, name };
     const content = {
-      ...{ apiVersion: 'cilium.io/v2alpha1', kind: 'CiliumEndpointSlice' },
-      ...{ namespace, endpoints: [...endpoints.values()] },
+      apiVersion: 'cilium.io/v2alpha1',
+      kind: 'CiliumEndpointSlice',
+      namespace,
+      endpoints: [...endpoints.values()],
     };
     if (known === undefined)
       return endpoints.size === 0

@@ -20,9 +20,20 @@ export const NFTABLES_GROUP = 7;
 const SUBSYSTEM = 10;
 const BATCH = { begin: 0x10, end: 0x11 } as const;
 const NFT = {
-  ...{ newTable: 0, getTable: 1, deleteTable: 2, newChain: 3, getChain: 4, deleteChain: 5, newRule: 6 },
-  ...{ getRule: 7, deleteRule: 8, newSet: 9, getSet: 10, newElement: 12, getElement: 13 },
-  ...{ deleteElement: 14 },
+  newTable: 0,
+  getTable: 1,
+  deleteTable: 2,
+  newChain: 3,
+  getChain: 4,
+  deleteChain: 5,
+  newRule: 6,
+  getRule: 7,
+  deleteRule: 8,
+  newSet: 9,
+  getSet: 10,
+  newElement: 12,
+  getElement: 13,
+  deleteElement: 14,
 } as const;
 /**
  * First register of 4 bytes. Registers of 16 bytes have numbers 1 to 4. The kernel reports the first of four short registers by
@@ -102,7 +113,10 @@ function request(
 /** Returns the requests of one transaction, which is applied completely or not at all. */
 export function nftBatch(requests: readonly NetlinkRequest[]): readonly NetlinkRequest[] {
   const edge = (type: number): NetlinkRequest => ({
-    ...{ operation: 'nftables', type, flags: 0, write: (writer) => writer.u8(0).u8(0).be16(SUBSYSTEM) },
+    operation: 'nftables',
+    type,
+    flags: 0,
+    write: (writer) => writer.u8(0).u8(0).be16(SUBSYSTEM),
   });
   return [edge(BATCH.begin), ...requests, edge(BATCH.end)];
 }

@@ -103,13 +103,15 @@ export function setsOf(family: Family): readonly NftSet[] {
   const ofProtocol = PROTOCOLS.flatMap((protocol): readonly NftSet[] => [
     {
       name: BACKENDS + protocol.name,
-      ...{ keyType: typeOf(family, TYPE.service, TYPE.integer), keyBytes: address + 8 },
+      keyType: typeOf(family, TYPE.service, TYPE.integer),
+      keyBytes: address + 8,
       data: { type: typeOf(family, TYPE.service), bytes: address + 4 },
       typeOf: backendTypes(family, protocol),
     },
     {
       name: MASQUERADE + protocol.name,
-      ...{ keyType: typeOf(family, TYPE.service), keyBytes: address + 4 },
+      keyType: typeOf(family, TYPE.service),
+      keyBytes: address + 4,
     },
   ]);
   return [
@@ -165,7 +167,8 @@ function loadAddress(family: Family): NftExpression {
   const [offset, bytes] = family === 4 ? [16, 4] : [24, 16];
   return {
     name: 'payload',
-    ...{ registers: { 1: REGISTER }, numbers: { 2: NETWORK_HEADER, 3: offset, 4: bytes } },
+    registers: { 1: REGISTER },
+    numbers: { 2: NETWORK_HEADER, 3: offset, 4: bytes },
   };
 }
 
@@ -197,7 +200,9 @@ function inSet(set: string): NftExpression {
 function masquerade(family: Family, protocol: Protocol): readonly NftExpression[] {
   const original = (register: number, key: number): NftExpression => ({
     name: 'ct',
-    ...{ registers: { 1: register }, numbers: { 2: key }, byte: [3, CT.original] },
+    registers: { 1: register },
+    numbers: { 2: key },
+    byte: [3, CT.original],
   });
   return [
     ...isProtocol(protocol),
@@ -216,7 +221,8 @@ export function baseChains(family: Family): readonly NftChain[] {
   ];
   const reject: NftExpression = {
     name: 'reject',
-    ...{ numbers: { 1: 0 }, byte: [2, PORT_UNREACHABLE[family]] },
+    numbers: { 1: 0 },
+    byte: [2, PORT_UNREACHABLE[family]],
   };
   const refuse: readonly (readonly NftExpression[])[] = [
     [...loadFrontend(family), inSet(SETS.refused), reject],

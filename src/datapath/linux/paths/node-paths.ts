@@ -183,19 +183,18 @@ export class NodePaths implements NodeHandler, Disposable {
       .slice(0, MAX_REPORTED)
       .map(([node, reason]) => ({ node, reason }));
     return {
-      ...{ table: this.kept.status(), nodes: this.#nodes.size, direct, tunnel },
-      ...{
-        withoutPath: this.#withoutPath.size,
-        failures,
-        overruled: [...this.#claims.overruled()].slice(0, MAX_REPORTED),
-      },
-      ...{
-        events: this.#events,
-        overruns: this.#overruns,
-        repairs: this.#repairs,
-        lastFailure: this.#lastFailure,
-        problems: [...this.#problems.values()],
-      },
+      table: this.kept.status(),
+      nodes: this.#nodes.size,
+      direct,
+      tunnel,
+      withoutPath: this.#withoutPath.size,
+      failures,
+      overruled: [...this.#claims.overruled()].slice(0, MAX_REPORTED),
+      events: this.#events,
+      overruns: this.#overruns,
+      repairs: this.#repairs,
+      lastFailure: this.#lastFailure,
+      problems: [...this.#problems.values()],
     };
   }
 

@@ -28,7 +28,11 @@ export function neighborRequest(
           protocol: 0,
         }
       : {
-          ...{ kind: 'neighbor', interface: index, address: name, permanent: true, protocol: OWN_PROTOCOL },
+          kind: 'neighbor',
+          interface: index,
+          address: name,
+          permanent: true,
+          protocol: OWN_PROTOCOL,
           mac: of?.kind === 'neighbor' ? of.mac : undefined,
         };
   const write: NetlinkRequest['write'] = (writer) => writeNeighbor(writer, neighbor);

@@ -106,7 +106,10 @@ function addition(route: Route, flags: number): LenientRequest {
 function deletions({ hops, ...route }: Route): readonly LenientRequest[] {
   const operation = `delete route ${route.destination}`;
   return (hops ?? [route]).map((hop) => ({
-    ...{ operation, type: RTM_ROUTE.delete, flags: 0, needless: ['ESRCH'] },
+    operation,
+    type: RTM_ROUTE.delete,
+    flags: 0,
+    needless: ['ESRCH'],
     write: (writer) => writeRoute(writer, { ...route, ...hop }, 'delete'),
   }));
 }

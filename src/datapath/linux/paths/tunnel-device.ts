@@ -58,8 +58,13 @@ export function setDevice(socket: LinkSocket, name: string, item: DeviceItem | u
   if (found !== undefined && !canStay) socket.change(deletion(found));
   if (item === undefined) return;
   const link: Link = {
-    ...{ index: canStay ? (found?.index ?? 0) : 0, name, kind: 'vxlan', up: true },
-    ...{ mtu: item.mtu, mac: item.mac, alias: ALIAS },
+    index: canStay ? (found?.index ?? 0) : 0,
+    name,
+    kind: 'vxlan',
+    up: true,
+    mtu: item.mtu,
+    mac: item.mac,
+    alias: ALIAS,
     vxlan: { id: item.vni, port: item.port, local: item.local, learning: false },
   };
   add(socket, link);
@@ -78,7 +83,10 @@ function isSameTunnel(a: DeviceItem, b: DeviceItem): boolean {
 function add(socket: LinkSocket, link: Link): void {
   const operation = `add ${link.name}`;
   const request = (change: 'make' | 'change', flags: number, of = link): NetlinkRequest => ({
-    ...{ operation, type: RTM_LINK.add, flags, write: (writer) => writeLink(writer, of, change) },
+    operation,
+    type: RTM_LINK.add,
+    flags,
+    write: (writer) => writeLink(writer, of, change),
   });
   // In one call, because an interface without our alias would be considered foreign.
   const requests =

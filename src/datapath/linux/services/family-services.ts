@@ -60,7 +60,8 @@ export class FamilyServices {
       used.members += members.size;
     }
     return (['services', 'backends', 'members'] as const).map((name) => ({
-      ...{ name: `${name}${this.maps.family}`, used: used[name] },
+      name: `${name}${this.maps.family}`,
+      used: used[name],
       capacity: this.maps.maps[name].shape.maxEntries,
     }));
   }

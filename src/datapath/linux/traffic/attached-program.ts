@@ -141,7 +141,9 @@ function tryLink(
 function addClsact(socket: NetlinkSocket, ifindex: number): boolean {
   const [error] = socket.transact([
     {
-      ...{ operation: 'add clsact', type: RTM_TC.addDiscipline, flags: NLM_F.create | NLM_F.exclusive },
+      operation: 'add clsact',
+      type: RTM_TC.addDiscipline,
+      flags: NLM_F.create | NLM_F.exclusive,
       write: (writer) => writeClsact(writer, ifindex),
     },
   ]);
@@ -161,7 +163,9 @@ function releaseClsact(socket: NetlinkSocket, ifindex: number, discipline: strin
   if (hasFilters(socket, ifindex)) return;
   const [error] = socket.transact([
     {
-      ...{ operation: 'delete clsact', type: RTM_TC.deleteDiscipline, flags: 0 },
+      operation: 'delete clsact',
+      type: RTM_TC.deleteDiscipline,
+      flags: 0,
       write: (writer) => writeClsact(writer, ifindex),
     },
   ]);
@@ -171,7 +175,8 @@ function releaseClsact(socket: NetlinkSocket, ifindex: number, discipline: strin
 function hasFilters(socket: NetlinkSocket, ifindex: number): boolean {
   return (['ingress', 'egress'] as const).some((direction) => {
     const request = {
-      ...{ operation: 'filters', type: RTM_TC.getFilter },
+      operation: 'filters',
+      type: RTM_TC.getFilter,
       write: (writer: MessageWriter) => writeFilterDump(writer, ifindex, direction),
     };
     return socket.dump(request, ({ type }) => type === RTM_TC.addFilter || undefined).length > 0;
@@ -180,7 +185,9 @@ function hasFilters(socket: NetlinkSocket, ifindex: number): boolean {
 
 function addFilter(socket: NetlinkSocket, fd: number, filter: TrafficFilter): void {
   socket.change({
-    ...{ operation: 'add a filter', type: RTM_TC.addFilter, flags: NLM_F.create | NLM_F.replace },
+    operation: 'add a filter',
+    type: RTM_TC.addFilter,
+    flags: NLM_F.create | NLM_F.replace,
     write: (writer) => writeFilter(writer, filter, { fd, name: 'dpcache' }),
   });
 }
@@ -189,7 +196,9 @@ function addFilter(socket: NetlinkSocket, fd: number, filter: TrafficFilter): vo
 function deleteFilter(socket: NetlinkSocket, filter: TrafficFilter): void {
   const [error] = socket.transact([
     {
-      ...{ operation: 'delete a filter', type: RTM_TC.deleteFilter, flags: 0 },
+      operation: 'delete a filter',
+      type: RTM_TC.deleteFilter,
+      flags: 0,
       write: (writer) => writeFilter(writer, filter),
     },
   ]);
