@@ -1,6 +1,8 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, expect, it, vi } from 'vitest';
+import type { Clock } from '../../src/base/clock.ts';
+import { systemClock } from '../../src/base/system-clock.ts';
 import { ConfigFolder } from '../../src/process/config-folder.ts';
 import { startAgent } from './support/agent-under-test.ts';
 import { temporaryFolder } from './support/temporary-folder.ts';
@@ -25,4 +27,25 @@ it('logs each unusable configuration of a remote cluster that appears after the 
     .poll(() => logged)
     .toEqual([expect.stringMatching(/^warn {2}rejected \(unusable-config\) .*baltic/)]);
   expect(agent.rejections().byReason).toEqual({ 'unusable-config': 1 });
+});
+
+it('leaves no timer of the time limit of its initial sync behind', async () => {
+  const limits: string[] = [];
+  const clock: Clock = {
+    now: () => systemClock.now(),
+    wallTime: () => systemClock.wallTime(),
+    after: (ms, callback) => {
+      const timer = systemClock.after(ms, callback);
+      if (ms !== 123_456) return timer;
+      limits.push('set');
+      return {
+        cancel: () => {
+          limits.push('cancelled');
+          timer.cancel();
+        },
+      };
+    },
+  };
+  await startAgent([], '', { timeoutMs: 123_456 }, clock);
+  expect(limits).toEqual(['set', 'cancelled']);
 });

@@ -350,6 +350,8 @@ describe('an agent that is restarted', () => {
       agent.status().checkpoint?.restored.map(({ cluster }) => cluster) ?? [];
     await expect.poll(clusters).toEqual(['own']);
     expect(agent.nodes.get('baltic/n1')).toBeUndefined();
+    // The own kvstore has the identity, so it is not only restored.
+    expect(await ask(agent, '/v1/identities/66000')).not.toHaveProperty('restored');
   });
 
   it('keeps restored entries of the own cluster until the labels of all received prefixes are claims', async () => {

@@ -45,8 +45,10 @@ it('ends by SIGTERM if a thread stays blocked', () => {
   expect(ends[0]).toBe('SIGTERM');
 });
 
-it('stops waiting for a reader if the stream fails', async () => {
-  const stream = Object.assign(new EventEmitter(), { writableNeedDrain: true, writableLength: 1 });
+it('neither waits for a reader nor writes more if the stream fails', async () => {
+  const written: string[] = [];
+  const write = (text: string): void => void written.push(text);
+  const stream = Object.assign(new EventEmitter(), { writableNeedDrain: true, writableLength: 1, write });
   const failures: string[] = [];
   const output = new ProcessOutput(stream as unknown as NodeJS.WriteStream, {
     onClosed: () => {},
@@ -55,6 +57,8 @@ it('stops waiting for a reader if the stream fails', async () => {
   const drained = output.drained(new AbortController().signal);
   stream.emit('error', Object.assign(new Error('write'), { code: 'ENOSPC' }));
   await drained;
+  output.write('more');
+  expect(written).toEqual([]);
   expect([failures, stream.listenerCount('drain'), stream.listenerCount('error')]).toEqual([
     ...[['no space left on device'], 0, 1],
   ]);

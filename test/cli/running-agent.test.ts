@@ -44,6 +44,18 @@ describe('a running agent', () => {
     );
   });
 
+  it('ends a monitor that is interrupted with status 0', async () => {
+    const interrupt = new AbortController();
+    const written: string[] = [];
+    const output = { write: (text: string) => void written.push(text) };
+    const status = runCommand(['monitor', ...SOCKET], {
+      ...{ stdout: output, stderr: output, stdin: nothing(), env: {}, signal: interrupt.signal },
+    });
+    await expect.poll(() => written).toEqual([expect.stringContaining('Changes after revision')]);
+    interrupt.abort();
+    expect([await status, written.length]).toEqual([0, 1]);
+  });
+
   it('looks up the lines of its standard input, in order, wherever they are cut', async () => {
     async function* input(): AsyncGenerator<string> {
       yield '10.10.0.12\n9.9.9';

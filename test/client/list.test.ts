@@ -38,6 +38,11 @@ const ITEMS = listing<Item>({
   sort: (items) => [...items].sort((a, b) => b.id - a.id),
 });
 
+/** The same, not sorted. */
+const ITEMS_BY_NAME = listing<Item>({
+  ...{ path: '/v1/items', filters: {}, columns: [], hint: '', nameOf: ({ name }) => name },
+});
+
 async function printed(size: number, format: ListFormat, limit?: number): Promise<string> {
   let text = '';
   await ITEMS.print(apiWith(size).ask, { format, limit, view: { wide: false } }, async (part) => {
@@ -99,11 +104,8 @@ describe('a list that is printed', () => {
     const waiting = new Promise<void>((resolve) => {
       goOn = resolve;
     });
-    const names = listing<Item>({
-      ...{ path: '/v1/items', filters: {}, columns: [], hint: '', nameOf: ({ name }) => name },
-    });
     let parts = 0;
-    const printing = names.print(ask, { format: 'name', view: { wide: false }, clock }, async () => {
+    const printing = ITEMS_BY_NAME.print(ask, { format: 'name', view: { wide: false }, clock }, async () => {
       if (++parts === 1) await waiting;
     });
     await settle();
@@ -113,6 +115,26 @@ describe('a list that is printed', () => {
     goOn();
     await printing;
     expect([parts, clock.pending]).toEqual([2, 0]);
+  });
+
+  it('is printed completely if a request that only holds it fails', async () => {
+    const clock = new FakeClock();
+    const { ask, asked } = apiWith(2_000);
+    const failing: Ask = async (path) => {
+      if (asked.length < 2) return ask(path);
+      asked.push(path);
+      throw new Error('too many requests');
+    };
+    const unhandled: unknown[] = [];
+    const note = (error: unknown): void => void unhandled.push(error);
+    process.on('unhandledRejection', note);
+    onTestFinished(() => void process.off('unhandledRejection', note));
+    let text = '';
+    await ITEMS_BY_NAME.print(failing, { format: 'name', view: { wide: false }, clock }, async (part) => {
+      text += part;
+      await clock.advance(40_000);
+    });
+    expect([text.trimEnd().split('\n').length, asked.length, unhandled]).toEqual([2_000, 4, []]);
   });
 
   it('throws the error of a later page', async () => {

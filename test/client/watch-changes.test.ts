@@ -6,6 +6,7 @@ import { watchChanges } from '../../src/client/watch-changes.ts';
 class Lines {
   readonly #lines: string[] = [];
   #isEnded = false;
+  #failure: Error | undefined;
   #wake = (): void => {};
 
   send(name: string): void {
@@ -18,10 +19,16 @@ class Lines {
     this.#wake();
   }
 
+  fail(error: Error): void {
+    this.#failure = error;
+    this.#wake();
+  }
+
   async *[Symbol.asyncIterator](): AsyncGenerator<string> {
     for (;;) {
       const line = this.#lines.shift();
       if (line !== undefined) yield line;
+      else if (this.#failure !== undefined) throw this.#failure;
       else if (this.#isEnded) return;
       else
         await new Promise<void>((resolve) => {
@@ -65,4 +72,20 @@ it('a change during the work of the consumer is shown once, after half a second'
   expect(shown).toBe(2);
   lines.end();
   await showing;
+});
+
+it.each(['is interrupted', 'loses the agent'])('a consumer that %s', async (how) => {
+  const lines = new Lines();
+  const client = Object.create(ApiClient.prototype) as ApiClient;
+  client.lines = () => lines[Symbol.asyncIterator]();
+  const stop = new AbortController();
+  const showing = (async () => {
+    for await (const _ of watchChanges(client, 'ip', stop.signal));
+  })();
+  lines.send('synced');
+  await vi.advanceTimersByTimeAsync(10_000);
+  if (how === 'is interrupted') stop.abort();
+  lines.fail(new Error('the agent has stopped')); // an aborted request fails, too
+  if (how === 'is interrupted') await showing;
+  else await expect(showing).rejects.toThrow('the agent has stopped');
 });

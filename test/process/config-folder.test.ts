@@ -56,6 +56,24 @@ function mounted(content: string): { path: string; swap: (content: string) => vo
 }
 
 describe('a folder of configurations', () => {
+  it('calls nobody after its watch has ended, even if a listing ends later', async () => {
+    const { path } = mounted(YAML);
+    const { folder } = folderOf(path);
+    let calls = 0;
+    const unwatch = folder.watch(() => calls++);
+    const listing = folder.list();
+    unwatch();
+    await listing;
+    await folder.list();
+    writeFileSync(join(path, 'b'), YAML);
+    const other = folderOf(path);
+    let others = 0;
+    onTestFinished(other.folder.watch(() => others++));
+    writeFileSync(join(path, 'c'), YAML);
+    await until('another watch has an event', () => others > 0);
+    expect(calls).toBe(0);
+  });
+
   it('lists files with endpoints, through links, without hidden ones', async () => {
     const { path } = mounted(YAML);
     writeFileSync(join(path, 'ca.crt'), 'CERTIFICATE');

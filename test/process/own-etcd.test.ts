@@ -3,8 +3,9 @@ import { renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
 import { Agent } from '../../src/agent/agent.ts';
+import type { KvstoreBackend } from '../../src/kvstore/session/backend.ts';
 import { createLog } from '../../src/process/log.ts';
-import { openOwnEtcd } from '../../src/process/own-etcd.ts';
+import { openOwnEtcd, readClusterID } from '../../src/process/own-etcd.ts';
 import { NO_INPUTS } from '../agent/support/agent-under-test.ts';
 import { FakeClock } from '../agent/support/fake-clock.ts';
 import { temporaryFolder } from '../agent/support/temporary-folder.ts';
@@ -80,4 +81,19 @@ it('an entry that is not a file in place of that configuration ends the start wi
     const opened = openOwnEtcd(join(folder, name), undefined, { ...REACH, signal });
     await expect(opened).rejects.toThrow(`--kvstore-config ${join(folder, name)}: ${why}`);
   }
+});
+
+it('an interrupted read of the cluster id is no failure', async () => {
+  const stop = new AbortController();
+  const failures: string[] = [];
+  const backend = {
+    get: (_key: string, { signal }: { readonly signal?: AbortSignal } = {}) =>
+      new Promise<never>((_resolve, reject) => {
+        signal?.addEventListener('abort', () => reject(new Error('aborted')));
+      }),
+  } as unknown as KvstoreBackend;
+  const context = { ...REACH, signal: stop.signal, onFailure: (why: string) => failures.push(why) };
+  const read = readClusterID(backend, 'own', context);
+  stop.abort();
+  expect([await read, failures]).toEqual([0, []]);
 });

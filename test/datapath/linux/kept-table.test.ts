@@ -180,6 +180,35 @@ describe('a kept table', () => {
     expect(contentOf(table)).toEqual({ b: '1' });
   });
 
+  it('writes a found item again that was deleted since', async () => {
+    const { table, turns, kept, set } = setUp({ a: '1' });
+    await turns.until(kept.adopt());
+    kept.allowDeletes();
+    await turns.settle();
+    expect(contentOf(table)).toEqual({});
+    set('a', '1');
+    await turns.settle();
+    expect(contentOf(table)).toEqual({ a: '1' });
+  });
+
+  it('deletes an item later that it could not evict, and was not desired any more', async () => {
+    const { table, turns, kept, set } = setUp({}, { weak: '1' });
+    table.capacity = 1;
+    table.rank = (_key, item) => Number(item);
+    await turns.until(kept.adopt());
+    await turns.settle();
+    table.broken.add('weak');
+    set('strong', '2');
+    await turns.settle();
+    expect(kept.status()).toMatchObject({ actual: 1, failing: 1, noRoom: 1 });
+    table.broken.clear();
+    set('weak', undefined);
+    await turns.settle();
+    turns.clock.advance(60_000);
+    await turns.settle();
+    expect(contentOf(table)).toEqual({ strong: '2' });
+  });
+
   it('retries failures by itself, and reports the reason', async () => {
     const { table, turns, kept, set } = setUp();
     await turns.until(kept.adopt());

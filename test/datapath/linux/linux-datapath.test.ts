@@ -362,6 +362,23 @@ describe('a Linux datapath', () => {
     expect(given).toEqual([inputs]);
   });
 
+  it('follows no engine after its end', async () => {
+    const rig = new Rig();
+    const left: string[] = [];
+    const { nodes, ipcache, services } = rig.ports;
+    const leaving = (name: string) => () => unsubscribeOnce(() => void left.push(name));
+    const datapath = rig.open();
+    await rig.turns.until(datapath.adopt());
+    datapath.connect({
+      nodes: { ...nodes, subscribe: leaving('nodes') },
+      ipcache: { ...ipcache, subscribe: leaving('ipcache') },
+      services: { ...services, subscribe: leaving('services') },
+    });
+    expect(left).toEqual([]);
+    datapath[Symbol.dispose]();
+    expect([...new Set(left)]).toEqual(['services', 'ipcache', 'nodes']);
+  });
+
   it('removes no items of an earlier part after its end, even if it waited for a table', async () => {
     const rig = new Rig();
     const retired: LinuxPartName[] = [];

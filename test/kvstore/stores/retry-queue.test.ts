@@ -74,6 +74,26 @@ describe('a queue of jobs that are retried until they succeed', () => {
     expect([attempts.length, done]).toEqual([2, ['a']]);
   });
 
+  it('counts failures of concurrent attempts as one: the delay doubles with each retry, not with each job', async () => {
+    start(1);
+    for (const job of ['a', 'b', 'c']) queue.add(job);
+    void queue.run(ended.signal);
+    await settle();
+    const down = new KvstoreError('unavailable', 'no server answers');
+    for (const { fail } of attempts) fail(down);
+    /** Returns the time until the next attempt. */
+    const delay = async (): Promise<number> => {
+      const { length } = attempts;
+      const begun = clock.now();
+      while (attempts.length === length && clock.now() < begun + 10_000) await advance(clock, 10);
+      return clock.now() - begun;
+    };
+    const first = await delay();
+    last().fail(down);
+    await settle();
+    expect([first, await delay()]).toEqual([100, 200]);
+  });
+
   it('retries immediately in its next run the jobs that were refused in the last one', async () => {
     const running = queue.run(ended.signal);
     queue.add('a');

@@ -260,6 +260,15 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     expect(host.run('ip', '-6', 'route', 'show', 'fd00:2::/64')).not.toContain('fd00::2 ');
   });
 
+  it('of a node that was deleted are not missed any more', async () => {
+    const one = under({ mode: 'direct' });
+    await one.start();
+    expect(() => one.paths.nodeAdd(far)).toThrow('no path to 10.3.0.0/24 of c/far');
+    expect(one.paths.status()).toMatchObject({ nodes: 1, withoutPath: 1 });
+    one.paths.nodeDelete(far);
+    expect(one.paths.status()).toMatchObject({ nodes: 0, withoutPath: 0, failures: [] });
+  });
+
   it('are printed with the names of interfaces in a diff', async () => {
     const one = under();
     await one.start();

@@ -270,6 +270,20 @@ describe('services in the maps of a kernel', () => {
     expect(numbersOf(map('backends'))).toHaveLength(2);
   });
 
+  it('refer to no backend that could not be written', async () => {
+    const { world, turns, table, kept, map } = await setUp();
+    map('backends').broken = true;
+    world.take(service(1));
+    world.take(slice(1, '10.0.0.1', '10.0.0.2'));
+    await turns.settle();
+    expect(kept.status()).toMatchObject({ state: 'degraded' });
+    map('backends').broken = false;
+    turns.clock.advance(60_000);
+    await turns.settle();
+    expect(sorted(printed(table))).toEqual(sorted(world.expected()));
+    expect(numbersOf(map('backends'))).toHaveLength(4);
+  });
+
   it('are retried if they cannot be written', async () => {
     const { world, turns, table, kept, map } = await setUp();
     map('services').broken = true;
