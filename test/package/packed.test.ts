@@ -142,8 +142,10 @@ describe('the packed package, installed in another project', () => {
     const loaded = loadedBy(join(project.installed, `dist/${entry}.js`));
     expect([...loaded].filter((name) => !name.startsWith('/'))).toEqual(others);
     // 30 to 50 ms on a slow core that has nothing else to do; in tests it has.
-    const times = Array.from({ length: 5 }, () => importMs(`datapath-cache/${entry}`)).sort((a, b) => a - b);
-    expect(times[0]).toBeLessThan(250);
+    let best = Number.POSITIVE_INFINITY;
+    for (let tries = 0; tries < 5 && !(best < 250); tries++)
+      best = Math.min(best, importMs(`datapath-cache/${entry}`));
+    expect(best).toBeLessThan(250);
   });
 
   it('loads gRPC only for etcd and the main entry', () => {

@@ -211,7 +211,7 @@ class EtcdClient implements ContractClient {
   #afterCreated(act: () => void): void {
     const look = (): void => {
       if (this.backend.status().watches.some(({ state }) => state === 'watching')) act();
-      else setImmediate(look);
+      else setTimeout(look, 1); // a look in each turn would cost more than the watch
     };
     look();
   }
