@@ -15,10 +15,18 @@ const NO_PAGE: Int32Array = new Int32Array(0);
 export class Int32Rows {
   readonly stride: number;
   readonly #pages: SharedPages<Int32Array>;
+  /** Rows of the first page at its creation. It doubles until it has `PAGE_ROWS`. */
+  readonly #firstRows: number;
 
-  constructor(stride: number, pages: SharedPages<Int32Array> = new SharedPages()) {
+  /** @param firstRows rows of the first page, for tables of which there are many small ones */
+  constructor(
+    stride: number,
+    pages: SharedPages<Int32Array> = new SharedPages(),
+    firstRows: number = PAGE_ROWS,
+  ) {
     this.stride = stride;
     this.#pages = pages;
+    this.#firstRows = firstRows;
   }
 
   /** Number of rows. */
@@ -28,7 +36,20 @@ export class Int32Rows {
 
   /** Grows the array until `row` exists. */
   reserve(row: number): void {
-    while (row >>> PAGE_BITS >= this.#pages.count) this.#pages.push(new Int32Array(PAGE_ROWS * this.stride));
+    while (row >>> PAGE_BITS >= this.#pages.count) {
+      const rows = this.#pages.count === 0 ? this.#firstRows : PAGE_ROWS;
+      this.#pages.push(new Int32Array(rows * this.stride));
+    }
+    for (let first = this.#pages.at(0); first !== undefined && this.#isShort(first, row); ) {
+      const longer = new Int32Array(2 * first.length);
+      longer.set(first);
+      this.#pages.replace(0, longer);
+      first = longer;
+    }
+  }
+
+  #isShort({ length }: Int32Array, row: number): boolean {
+    return length < PAGE_ROWS * this.stride && length <= row * this.stride;
   }
 
   /** Returns the integer in `column` of `row`, or 0 if the row does not exist. */
@@ -59,7 +80,7 @@ export class Int32Rows {
 
   /** Returns a copy with the same rows; later writes to either do not affect the other. Costs one word per page. */
   fork(): Int32Rows {
-    return new Int32Rows(this.stride, this.#pages.fork());
+    return new Int32Rows(this.stride, this.#pages.fork(), this.#firstRows);
   }
 
   /** Returns true if the page of a row was not written since one of the arrays was forked from the other. */
@@ -69,6 +90,7 @@ export class Int32Rows {
 
   /** Number of bytes held, shared pages included. */
   get bytes(): number {
-    return this.#pages.count * PAGE_ROWS * this.stride * Int32Array.BYTES_PER_ELEMENT;
+    const others = Math.max(0, this.#pages.count - 1) * PAGE_ROWS * this.stride;
+    return (this.#pages.at(0)?.byteLength ?? 0) + others * Int32Array.BYTES_PER_ELEMENT;
   }
 }

@@ -29,6 +29,12 @@ export class SharedPages<P extends { slice(): P }> {
     this.#own.push(page);
   }
 
+  /** Replaces a page, for example by a longer one. */
+  replace(index: number, page: P): void {
+    this.#pages[index] = page;
+    this.#own[index] = page;
+  }
+
   /** Returns a list with the same content; later writes to either do not affect the other. Costs one word per page. */
   fork(): SharedPages<P> {
     const fork = new SharedPages<P>();

@@ -1,9 +1,12 @@
 import { Int32Map } from './int32-map.ts';
-import { Int32Rows } from './int32-rows.ts';
-import { ObjectColumn } from './object-column.ts';
+import { Int32Rows, PAGE_BITS, PAGE_ROWS } from './int32-rows.ts';
+import { SharedPages } from './shared-pages.ts';
 
 /** 2^32 divided by the golden ratio, as in `Int32Map`. */
 const GOLDEN = 0x9e37_79b1;
+
+/** Most tables are small: a cluster has a configuration and some nodes. */
+const FIRST_ROWS = 16;
 
 /** Returns a hash of `text.slice(from)`. */
 function hashOf(text: string, from: number, seed: number): number {
@@ -26,7 +29,8 @@ export class TextRows {
   readonly rows: Int32Rows;
   readonly #link: number;
   readonly #seed: number;
-  readonly #texts = new ObjectColumn<string>();
+  /** The texts of the rows, in pages that grow as rows are used. */
+  readonly #texts: (string | undefined)[][] = [];
   /** Hash of a text → its first row plus one. */
   readonly #first = new Int32Map();
   #size = 0;
@@ -38,7 +42,7 @@ export class TextRows {
   constructor(columns: number, seed = 0) {
     this.#link = columns;
     this.#seed = seed | 0;
-    this.rows = new Int32Rows(columns + 1);
+    this.rows = new Int32Rows(columns + 1, new SharedPages(), FIRST_ROWS);
   }
 
   /** Number of texts. */
@@ -53,7 +57,7 @@ export class TextRows {
 
   /** Returns the text of a row; `undefined` if the row is free. */
   textAt(row: number): string | undefined {
-    return this.#texts.get(row);
+    return this.#texts[row >>> PAGE_BITS]?.[row & (PAGE_ROWS - 1)];
   }
 
   /** Returns the row of `text.slice(from)`, or -1. Creates no string. */
@@ -61,7 +65,7 @@ export class TextRows {
     const length = text.length - from;
     for (let next = this.#first.get(hashOf(text, from, this.#seed)); next !== 0; ) {
       const row = next - 1;
-      const known = this.#texts.get(row);
+      const known = this.textAt(row);
       if (known !== undefined && known.length === length && text.endsWith(known)) return row;
       next = this.rows.get(row, this.#link);
     }
@@ -71,7 +75,7 @@ export class TextRows {
   /** Adds a text that is not in the table. Returns its row. */
   add(text: string): number {
     const row = this.#takeRow();
-    this.#texts.set(row, text);
+    this.#setText(row, text);
     this.rows.set(row, this.#link, this.#first.exchange(hashOf(text, 0, this.#seed), row + 1));
     this.#size++;
     return row;
@@ -79,14 +83,21 @@ export class TextRows {
 
   /** Removes the text of a row and frees the row. */
   delete(row: number): void {
-    const text = this.#texts.get(row);
+    const text = this.textAt(row);
     if (text === undefined) return;
     this.#unlink(hashOf(text, 0, this.#seed), row);
-    this.#texts.set(row, undefined);
+    this.#setText(row, undefined);
     for (let column = 0; column < this.#link; column++) this.rows.set(row, column, 0);
     this.rows.set(row, this.#link, this.#free);
     this.#free = row + 1;
     this.#size--;
+  }
+
+  #setText(row: number, text: string | undefined): void {
+    const at = row >>> PAGE_BITS;
+    const page = this.#texts[at] ?? [];
+    page[row & (PAGE_ROWS - 1)] = text;
+    this.#texts[at] = page;
   }
 
   #unlink(hash: number, row: number): void {

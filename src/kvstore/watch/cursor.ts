@@ -3,7 +3,7 @@ import { KvstoreError } from '../session/errors.ts';
 import type { KeyTable } from '../session/key-table.ts';
 import type { KeyValue, ResponseHeader, TransportEvent } from '../session/transport.ts';
 import type { EventQueue } from './event-queue.ts';
-import { KnownKeys } from './known-keys.ts';
+import { KnownKeys, type ListedRows } from './known-keys.ts';
 
 /** The store was replaced, or restored from a backup. */
 export class DivergedError extends KvstoreError {
@@ -90,11 +90,15 @@ export class Cursor {
    * written before the cursor but is not known with that revision and value.
    *
    * @param isCovered true if the key is in the covered range
+   * @param listed receives the row of a key that is confirmed
    */
-  list(kv: KeyValue, isCovered: boolean): void {
+  list(kv: KeyValue, isCovered: boolean, listed?: ListedRows): void {
     const { key, value, modRevision } = kv;
     const row = this.known.find(key);
-    if (this.known.confirm(row, kv)) return;
+    if (this.known.confirm(row, kv)) {
+      listed?.add(row);
+      return;
+    }
     if (modRevision >= (isCovered ? this.#next : this.#unconfirmedNext)) {
       this.known.put(row, key, value, modRevision);
       return;

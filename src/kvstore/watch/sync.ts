@@ -178,11 +178,8 @@ class Sync {
     const listed = new ListedRows();
     const keysOnly = comparison !== 'values';
     for await (const { kvs } of this.#pages(covered, { keysOnly })) {
-      for (const { key, modRevision } of kvs)
-        if (known.markListed(key, listed) !== modRevision)
-          throw new DivergedError(`${key} has another revision than the one that was read`);
-      if (keysOnly) await this.#options.yieldTurn();
-      else await this.#compare(kvs, true);
+      if (keysOnly) await this.#compareRevisions(kvs, listed);
+      else await this.#compare(kvs, true, listed);
     }
     await inSlices(known.dropMissing(listed, this.#revision), this.#options);
     return true;
@@ -217,11 +214,19 @@ class Sync {
     return listPages({ range, prefix, revision: this.#revision, keysOnly, read, size, clock });
   }
 
-  /** Compares read keys with the known ones, one slice per turn, and never far ahead of the reader. */
-  async #compare(kvs: readonly KeyValue[], isCovered: boolean): Promise<void> {
+  /** Compares the revisions of keys that must all be known. */
+  async #compareRevisions(kvs: readonly KeyValue[], listed: ListedRows): Promise<void> {
+    for (const { key, modRevision } of kvs)
+      if (this.#cursor.known.markListed(key, listed) !== modRevision)
+        throw new DivergedError(`${key} has another revision than the one that was read`);
+    await this.#options.yieldTurn();
+  }
+
+  /** Compares read keys with the known ones, one slice per turn, and never far ahead of the reader. Adds them to `listed`. */
+  async #compare(kvs: readonly KeyValue[], isCovered: boolean, listed?: ListedRows): Promise<void> {
     const { limits, yieldTurn } = this.#options;
     for (let at = 0; at < kvs.length; at += limits.sliceKeys) {
-      for (const kv of kvs.slice(at, at + limits.sliceKeys)) this.#cursor.list(kv, isCovered);
+      for (const kv of kvs.slice(at, at + limits.sliceKeys)) this.#cursor.list(kv, isCovered, listed);
       await yieldTurn();
     }
   }
