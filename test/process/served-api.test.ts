@@ -3,7 +3,7 @@ import { expect, it, onTestFinished, vi } from 'vitest';
 import { ApiServer } from '../../src/api/server/api-server.ts';
 import { createLog } from '../../src/process/log.ts';
 import { ServedApi } from '../../src/process/served-api.ts';
-import { FakeClock } from '../agent/support/fake-clock.ts';
+import { FakeClock, settle } from '../agent/support/fake-clock.ts';
 import { temporaryFolder } from '../agent/support/temporary-folder.ts';
 import { testApp } from '../api/support/test-app.ts';
 
@@ -29,4 +29,7 @@ it('a default socket that is forbidden does not stop the credentials of TCP from
   const status = async (token: string): Promise<number> =>
     (await fetch(`${api.url}/healthz`, { headers: { authorization: `Bearer ${token}` } })).status;
   expect([await status('old'), await status('new')]).toEqual([401, 200]);
+  await api.stop();
+  await settle();
+  expect(clock.pending).toBe(0);
 });

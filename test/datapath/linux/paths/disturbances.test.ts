@@ -398,6 +398,24 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     expect(routes()).toEqual(['10.2.0.0/24 via 192.168.0.2 dev eth0']);
   });
 
+  it('use a tunnel between the addresses of the new underlay if it changes', async () => {
+    host.run('ip', 'address', 'add', 'fd00::1/64', 'dev', 'eth0', 'nodad');
+    const one = under({ mode: 'tunnel' });
+    await one.start();
+    const both = (of: Node, six: string): Node =>
+      node(of.name, {
+        ...of.fields,
+        addresses: [...(of.fields.addresses ?? []), { type: 'InternalIP', ip: six }],
+      });
+    for (const other of [both(own, 'fd00::1'), both(far, 'fd00::3')]) one.paths.nodeAdd(other);
+    await one.settle();
+    const device = (): string => host.run('ip', '-d', 'link', 'show', DEVICE);
+    expect(device()).toContain('local 192.168.0.1');
+    one.paths.nodeConfigurationChanged({ ...configurationOf({}), underlay: 'ipv6' });
+    await one.settle();
+    expect(device()).toContain('local fd00::1');
+  });
+
   it('are not restored if their node is deleted during a pass over all nodes', async () => {
     const one = under({ mode: 'direct' });
     await one.start();
