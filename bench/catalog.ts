@@ -80,6 +80,11 @@ export const BENCHES: Readonly<Record<string, Bench>> = {
       '10 clusters copied from a real etcd into another, taken over, deleted, removed; --n IPs of each (100,000)',
     run: async (options) => (await import('./kvstoremesh.ts')).benchKvstoreMesh(options),
   },
+  agent: {
+    summary:
+      'memory and CPU of a whole agent with --load and with an etcd, at 1 %, 10 % and 100 % of --n prefixes (1,000,000)',
+    run: async (options) => (await import('./agent.ts')).benchAgent(options),
+  },
   k8s: {
     summary:
       'following a real kube-apiserver beside @kubernetes/client-node and client-go; --n CiliumEndpoints (50,000), and a tenth as many services',
