@@ -134,6 +134,52 @@ describe('the copy of a cluster', () => {
     ]);
   });
 
+  it('of several clusters has one watch of their configurations (regression: one each, of all of them), which puts each back', async () => {
+    const names = ['b', 'c', 'd'];
+    for (const [i, name] of names.entries()) copied.add(name, newCluster(copied.clock, name, i + 2));
+    await copy();
+    const watched = copied.backend
+      .status()
+      .watches.filter(({ prefix }) => prefix === 'cilium/cluster-config/');
+    expect(watched).toHaveLength(1);
+    const before = copied.copy('cilium/cluster-config/');
+    expect(Object.keys(before)).toHaveLength(4);
+    for (const [i, key] of Object.keys(before).entries())
+      write(copied.local, key, i % 2 === 0 ? undefined : 'of another client');
+    await advance(copied.clock, 2000);
+    await settle(12);
+    expect(copied.copy('cilium/cluster-config/')).toEqual(before);
+    copied.backend.link.cut();
+    await advance(copied.clock, 5000);
+    write(copied.local, CONFIG, undefined);
+    await advance(copied.clock, 2000);
+    expect(copied.copy('cilium/cluster-config/')).toEqual(before);
+  });
+
+  it('of an earlier process is listed two resources at a time (regression: all of all clusters at once)', async () => {
+    const names = ['b', 'c', 'd'];
+    const servers = names.map((name, i) => newCluster(copied.clock, name, i + 2));
+    const addAll = (): void => {
+      for (const [i, name] of names.entries()) copied.add(name, servers[i]);
+    };
+    addAll();
+    await copy();
+    const before = copied.copy('cilium/cluster-config/');
+    await copied.restart();
+    let running = 0;
+    let most = 0;
+    const list = copied.backend.listPrefix.bind(copied.backend);
+    copied.backend.listPrefix = async (prefix, options) => {
+      most = Math.max(most, ++running);
+      return list(prefix, options).finally(() => running--);
+    };
+    addAll();
+    copied.add();
+    await settle(40);
+    expect([most, copied.copy('cilium/cluster-config/')]).toEqual([2, before]);
+    expect(copied.mesh.status().clusters.every(({ copy: { pending } }) => pending === 0)).toBe(true);
+  });
+
   it('is restored within a second if another client overwrites or deletes it (regression: never)', async () => {
     await copy();
     const before = copied.copy();
