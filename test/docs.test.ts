@@ -60,12 +60,12 @@ describe('the glossary', () => {
 describe('the table of sizes', () => {
   it('has the figures of the bench of an agent', () => {
     const cells = (line: string): readonly string[] => line.split('|').map((cell) => cell.trim());
-    const [, section = ''] = /^## agent\n([^]*?)^## /m.exec(textOf('bench/RESULTS.md')) ?? [];
+    const [, section = ''] = /^## agent\n([\s\S]*?)^## /m.exec(textOf('bench/RESULTS.md')) ?? [];
     const measured = [...section.matchAll(/^\| [\d,]+ .*$/gm)].map(([line]) => {
       const [, what, , , , , peak, rest, cpu] = cells(line);
       return [what, peak, rest, cpu];
     });
-    const [, sizing = ''] = /^## Sizing\n([^]*?)^## /m.exec(textOf('docs/OPERATIONS.md')) ?? [];
+    const [, sizing = ''] = /^## Sizing\n([\s\S]*?)^## /m.exec(textOf('docs/OPERATIONS.md')) ?? [];
     const shown = [...sizing.matchAll(/^\| [\d,]+ .*$/gm)].map(([line]) => cells(line).slice(1, 5));
     expect(measured.length).toBe(6);
     expect(shown).toEqual(measured);
