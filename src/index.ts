@@ -50,6 +50,27 @@ export {
 } from './datapath/recording.ts';
 // ── What feeds them: kvstores ──────────────────────────────────────────────────────────────────────────────
 export * from './etcd.ts';
+// ── What was where, when ───────────────────────────────────────────────────────────────────────────────────
+export type { CauseGroup, NodeOfHost } from './history/causes.ts';
+export type { ChangeLogCounts, DoubtfulSpan } from './history/change-log.ts';
+export type { DocumentChange, PastFields } from './history/document-change.ts';
+export type { AroundOptions, HistoryOptions, HistoryRange, HistoryStatus } from './history/history.ts';
+export { History } from './history/history.ts';
+export type {
+  ChangeCause,
+  DocumentMoment,
+  DocumentRecord,
+  Held,
+  HistoryRecord,
+  MarkKind,
+  MarkRecord,
+  Moment,
+  PastClaim,
+  PrefixRecord,
+  Uncertainty,
+  When,
+} from './history/types.ts';
+export { UNCERTAINTIES } from './history/types.ts';
 // ── What feeds them: Kubernetes ────────────────────────────────────────────────────────────────────────────
 export type { EndpointSliceID } from './k8s/parse-endpoint-slice.ts';
 export { parseEndpointSlice, parseEndpointSliceID } from './k8s/parse-endpoint-slice.ts';

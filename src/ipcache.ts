@@ -8,6 +8,8 @@ export type { AddressBytes, AddressList } from './ipcache/address-list.ts';
 export type { CacheReads } from './ipcache/cache-reads.ts';
 export type { ReadOptions } from './ipcache/change-hub.ts';
 export type { ChangeBatch } from './ipcache/change-reader.ts';
+export type { ClaimObserver } from './ipcache/claims/claim-state.ts';
+export { EFFECT } from './ipcache/claims/claim-state.ts';
 export type { WaitingClaim } from './ipcache/claims/waiting-claims.ts';
 export { IPCache } from './ipcache/ipcache.ts';
 export type { NamedPortSets } from './ipcache/named-port-index.ts';
@@ -33,3 +35,4 @@ export type {
   UpsertOutcome,
   Writer,
 } from './ipcache/types.ts';
+export type { KeyForm, PrefixRegister } from './net/prefix.ts';

@@ -78,6 +78,11 @@ const SUBJECTS: Readonly<Record<string, () => object>> = {
       clock,
     }),
   EtcdBackend: () => new api.EtcdBackend({ endpoints: ['http://127.0.0.1:1'] }, { clock, random }),
+  History: () => {
+    const history = new api.History({ ipcache: ipcache(), clock });
+    history.start();
+    return history;
+  },
   GarbageCollector: () =>
     new api.GarbageCollector({ collection: api.lockCollection(backend), clock, intervalMs: 1000 }),
   ClusterPublisher: () =>

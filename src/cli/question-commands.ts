@@ -3,8 +3,11 @@ import type { LoadedSource } from '../agent/run-agent.ts';
 import type { Ask } from '../api/api-client.ts';
 import type { ChangeType } from '../api/change-feed.ts';
 import { parseWhen, WHEN_FORMS, whenText } from '../api/when.ts';
+import { messageOf } from '../base/failure.ts';
+import { counted } from '../base/show-value.ts';
 import { systemClock } from '../base/system-clock.ts';
 import type { Answer, Question } from '../client/answer.ts';
+import type { HistoryQuery } from '../client/history-answers.ts';
 import type { ListFilters, ListFormat, Listing } from '../client/list.ts';
 import { isNumericIdentity } from '../model/numeric-identity.ts';
 import { SOURCES } from '../model/source.ts';
@@ -95,6 +98,7 @@ interface HistoryFlags extends QuestionFlags {
   readonly to?: string;
   readonly limit: number;
   readonly around?: string;
+  readonly export?: string;
   readonly window: number;
 }
 
@@ -255,6 +259,23 @@ export function addQuestionCommands(program: Command, io: CommandIO, run: RunAct
       io.stderr.write('dpcache: the agent has stopped\n');
       return EXIT.failed;
     });
+  const exportTo = (file: string, flags: QuestionFlags, query: Omit<HistoryQuery, 'limit'>): Promise<void> =>
+    run(async () => {
+      const { exportHistory } = await ofHistory();
+      const { open } = await import('node:fs/promises');
+      const handle = await open(file, 'w', 0o600).catch((error: unknown) => {
+        throw new InputError(`--export ${file}: ${messageOf(error)}`, { cause: error });
+      });
+      try {
+        const { answer: count } = await asked(flags, (ask) =>
+          exportHistory(ask, query, (lines) => handle.write(lines)),
+        );
+        io.stderr.write(`dpcache: ${counted(count, 'change')} written to ${file}\n`);
+      } finally {
+        await handle.close();
+      }
+      return EXIT.ok;
+    });
   const question = (
     parent: Command,
     name: string,
@@ -381,8 +402,15 @@ export function addQuestionCommands(program: Command, io: CommandIO, run: RunAct
         .argParser(parseDuration)
         .default(5000, '5s'),
     )
+    .addOption(
+      new Option(
+        '--export <file>',
+        'write all changes of the range to this file, as JSON lines, newest first',
+      ).conflicts(['around', 'quiet']),
+    )
     .action((key: string | undefined, flags: HistoryFlags) => {
-      const { from, to, limit, around, window } = flags;
+      const { from, to, limit, around, window, export: file } = flags;
+      if (file !== undefined) return exportTo(file, flags, { key, from, to });
       if (around !== undefined)
         return answer(
           flags,

@@ -130,6 +130,20 @@ export async function* historyPages(
   }
 }
 
+/** Writes the records of a range as JSON lines, newest first, and returns their number. */
+export async function exportHistory(
+  ask: Parameters<Question>[0],
+  query: Omit<HistoryQuery, 'limit'>,
+  write: (lines: string) => Promise<unknown>,
+): Promise<number> {
+  let count = 0;
+  for await (const { items } of historyPages(ask, { ...query, limit: Number.POSITIVE_INFINITY })) {
+    await write(items.map((item) => `${JSON.stringify(item)}\n`).join(''));
+    count += items.length;
+  }
+  return count;
+}
+
 /** Returns the question for the changes of a prefix, or all changes, newest first. */
 export function askHistory(query: HistoryQuery): Question {
   return async (ask, view): Promise<Answer> => {
@@ -167,7 +181,7 @@ function recordCells(record: HistoryRecordDocument, asked: string | undefined): 
     time,
     `${sign} ${owner === undefined ? source : `${source} ${owner}`}`,
     subject,
-    valueText(after ?? before),
+    record.kind === 'service' ? backendsChange(before, after) : valueText(after ?? before),
     effective === undefined || effective.before === effective.after
       ? ''
       : `effective ${effective.before ?? 'none'} → ${effective.after ?? 'none'}`,
@@ -175,10 +189,17 @@ function recordCells(record: HistoryRecordDocument, asked: string | undefined): 
   ];
 }
 
+/** Returns the number of changed backends: `-3 +2 backends`. */
+function backendsChange(before: unknown, after: unknown): string {
+  const countOf = (value: unknown): number =>
+    (value as { readonly backends?: readonly unknown[] } | undefined)?.backends?.length ?? 0;
+  const [gone, come] = [countOf(before), countOf(after)];
+  const parts = [...(gone > 0 ? [`-${gone}`] : []), ...(come > 0 ? [`+${come}`] : [])];
+  return parts.length === 0 ? 'fields' : `${parts.join(' ')} backends`;
+}
+
 /** Returns a claim in short: `55 batch/job-7`. */
 function valueText(value: unknown): string {
-  const { backends } = (value ?? {}) as { readonly backends?: readonly unknown[] };
-  if (Array.isArray(backends)) return counted(backends.length, 'backend');
   const { identity, namespace, podName, hostIP } = (value ?? {}) as Readonly<Record<string, unknown>>;
   const pod = podName === undefined ? undefined : `${namespace}/${podName}`;
   return [identity, pod ?? hostIP].filter((part) => part !== undefined).join(' ');

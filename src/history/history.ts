@@ -1,4 +1,13 @@
-import { checkArguments, LIST, NUMBER, OBJECT, optional, TEXT } from '../base/arguments.ts';
+import {
+  type Check,
+  checkArguments,
+  LIST,
+  NUMBER,
+  OBJECT,
+  objectWith,
+  optional,
+  TEXT,
+} from '../base/arguments.ts';
 import { assert } from '../base/assert.ts';
 import type { Clock } from '../base/clock.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
@@ -10,7 +19,7 @@ import { type CauseGroup, groupCauses, type NodeOfHost } from './causes.ts';
 import { ChangeLog, type ChangeLogCounts, type DoubtfulSpan } from './change-log.ts';
 import { parseJSON } from './claim-codec.ts';
 import { type DocumentChange, type PastFields, undoChange } from './document-change.ts';
-import { keysOf, PrefixTimeline, type TimelineChange } from './prefix-timeline.ts';
+import { keysOf, PrefixTimeline, type TimelineChange, visibleBefore } from './prefix-timeline.ts';
 import { KIND, keyHash, type Segment, textHash } from './segment.ts';
 import type {
   ChangeCause,
@@ -194,7 +203,7 @@ export class History {
     const { cut, reason } = this.#cutOf(when);
     if (cut === undefined) return this.#moment(register, { cut, reason });
     const found = this.#longestMatch(register, cut);
-    return found && this.#moment(found, { cut, reason });
+    return found && this.#moment(found.key, { cut, reason });
   }
 
   /**
@@ -224,8 +233,7 @@ export class History {
       if (cut === undefined || !parsePrefix(ip, register) || register.form !== 'endpoint') continue;
       let identity = ipcache.lookupIdentity(ip);
       if (this.#changedSince(register, cut, lengths)) {
-        const match = this.#longestMatch(register, cut, lengths);
-        identity = match && this.#visibleAt(match, cut)?.identity;
+        identity = this.#longestMatch(register, cut, lengths)?.claim.identity;
       }
       if (identity === undefined) continue;
       identities[i] = identity;
@@ -437,20 +445,22 @@ export class History {
     };
   }
 
-  /** Returns the longest prefix of an address that had a claim. */
+  /** Returns the longest prefix of an address that had a claim, and its visible claim. */
   #longestMatch(
     address: Readonly<PrefixRegister>,
     cut: Cut,
     lengths: Lengths = this.#lengths(),
-  ): PrefixRegister | undefined {
+  ): { readonly key: PrefixRegister; readonly claim: HeldClaim } | undefined {
     for (const key of covering(address, lengths)) {
-      if (this.#visibleAt(key, cut) !== undefined) return key;
+      const claim = this.#visibleAt(key, cut);
+      if (claim !== undefined) return { key, claim };
     }
     return undefined;
   }
 
   #visibleAt(key: Readonly<PrefixRegister>, cut: Cut): HeldClaim | undefined {
-    return this.#timeline(key).before(this.#isLater(cut)).claims[0];
+    const claimsOf = (text: string): readonly HeldClaim[] => this.#options.ipcache.claimsOf(text);
+    return visibleBefore(key, claimsOf, this.#segments(), this.#isLater(cut));
   }
 
   /** Returns true if a prefix that contains an address has a record after a moment. */
@@ -580,11 +590,24 @@ function causeOf(segment: Segment, position: number): ChangeCause | undefined {
   return store === '' ? undefined : { store, revision };
 }
 
+const WHEN: Check = (value) =>
+  typeof value === 'number' ? undefined : objectWith({ sequence: NUMBER })(value);
+const RANGE: Check = optional(objectWith({ limit: optional(NUMBER), before: optional(NUMBER) }));
+const CAUSE: Check = optional(objectWith({ store: TEXT, revision: TEXT }));
+
 checkArguments(History, {
-  at: { key: TEXT },
-  lookup: { ip: TEXT },
-  around: { when: NUMBER, options: OBJECT },
+  setCause: { cause: CAUSE },
+  mark: { mark: TEXT, subject: TEXT, detail: optional(TEXT) },
+  recordDocument: { kind: TEXT, key: TEXT, writer: TEXT, change: OBJECT },
+  beginDoubt: { reason: TEXT, subject: TEXT },
+  endDoubt: { span: OBJECT },
+  timeOf: { sequence: NUMBER },
+  at: { key: TEXT, when: WHEN },
+  lookup: { ip: TEXT, when: WHEN },
+  around: { when: NUMBER, options: objectWith({ windowMs: NUMBER }) },
   lookupMany: { addresses: LIST, times: OBJECT, identities: OBJECT },
-  of: { key: TEXT, range: optional(OBJECT) },
-  records: { range: optional(OBJECT) },
+  of: { key: TEXT, range: RANGE },
+  documentAt: { kind: TEXT, key: TEXT, current: optional(OBJECT), when: WHEN },
+  documentsOf: { kind: TEXT, key: TEXT, range: RANGE },
+  records: { range: RANGE },
 });

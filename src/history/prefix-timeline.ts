@@ -156,6 +156,45 @@ export class PrefixTimeline {
   }
 }
 
+/**
+ * Returns the visible claim of a prefix before all changes for which `isLater` is true. Reads these changes only. Changes of the two keys
+ * of a prefix are independent, so their order does not matter.
+ */
+export function visibleBefore(
+  key: Readonly<PrefixRegister>,
+  claimsOf: (key: string) => readonly HeldClaim[],
+  segments: readonly Segment[],
+  isLater: (place: Pick<TimelineChange, 'segment' | 'position' | 'ms'>) => boolean,
+): HeldClaim | undefined {
+  for (const one of keysOf(key)) {
+    const claims = claimsBefore(one, claimsOf(formatKey(one)), segments, isLater);
+    if (claims.length > 0) return claims.sort(compareWriters)[0];
+  }
+  return undefined;
+}
+
+function claimsBefore(
+  key: PrefixRegister,
+  now: readonly HeldClaim[],
+  segments: readonly Segment[],
+  isLater: (place: Pick<TimelineChange, 'segment' | 'position' | 'ms'>) => boolean,
+): HeldClaim[] {
+  let claims = [...now];
+  const hash = keyHash(key);
+  for (let index = segments.length - 1; index >= 0; index--) {
+    const segment = segments[index] as Segment; // below the length
+    let position = segment.ofPrefix(segment.newest(hash), key);
+    while (position >= 0) {
+      if (!isLater({ segment, position, ms: segment.msAt(position) })) return claims;
+      const { writer, before } = segment.claimAt(position);
+      claims = claims.filter(({ source, owner }) => source !== writer.source || owner !== writer.owner);
+      if (before !== undefined) claims.push(before);
+      position = segment.ofPrefix(segment.previous(position), key);
+    }
+  }
+  return claims;
+}
+
 /** Returns true if two visible claims have the same attributes and writer. */
 export function sameVisible(a: HeldClaim | undefined, b: HeldClaim | undefined): boolean {
   return sameEntry(a, b) && a?.source === b?.source && a?.owner === b?.owner;

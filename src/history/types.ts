@@ -115,25 +115,21 @@ export interface DocumentMoment {
   readonly held: Held;
 }
 
-/** Kinds of marks. */
-export const MARKS = [
-  'start',
-  'stop',
-  'joined',
-  'left',
-  'complete',
-  'unreachable',
-  'reachable',
-  'withdrawing',
-  'withdrawn',
-  'setting',
-  'handler-failed',
-  'clock-set',
-  'lost',
-] as const;
-
-/** One of {@link MARKS}. */
-export type MarkKind = (typeof MARKS)[number];
+/** The kind of a mark. */
+export type MarkKind =
+  | 'start'
+  | 'stop'
+  | 'joined'
+  | 'left'
+  | 'complete'
+  | 'unreachable'
+  | 'reachable'
+  | 'withdrawing'
+  | 'withdrawn'
+  | 'setting'
+  | 'handler-failed'
+  | 'clock-set'
+  | 'lost';
 
 /** An event that is not the change of one entry. */
 export interface MarkRecord {

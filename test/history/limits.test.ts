@@ -99,6 +99,8 @@ describe('changes above the maximum rate', () => {
     for (let n = 0; n < 2; n++) second(21_000);
     expect(history.status().lost.rate).toBe(42_000);
     expect(history.at('10.0.0.1', before)).toMatchObject({ certain: false, reason: 'lost' });
+    // Within the loss, a later change is missing, too.
+    expect(history.at('10.0.0.1', clock.wallTime() - 1500)).toMatchObject({ certain: false, reason: 'lost' });
     second(10);
     clock.advance(1000);
     cache.upsert('10.0.0.1', podClaim(7));

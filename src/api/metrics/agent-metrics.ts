@@ -6,6 +6,7 @@ import { datapathDescriptions } from './datapath-metrics.ts';
 import { type DelayHistogram, histogramLines } from './delay-histogram.ts';
 import { byLabel, type Description, type MetricSources, one } from './description.ts';
 import { engineDescriptions, ipcacheDescriptions } from './engine-metrics.ts';
+import { historyDescriptions } from './history-metrics.ts';
 import { kubernetesDescriptions } from './kubernetes-metrics.ts';
 import { kvstoreDescriptions } from './kvstore-metrics.ts';
 import { ProcessMetrics } from './process-metrics.ts';
@@ -91,6 +92,7 @@ function descriptions(model: MetricSources, feed: ChangeFeed): readonly Descript
     ...syncDescriptions(model),
     ...kubernetesDescriptions(model),
     ...datapathDescriptions(model),
+    ...historyDescriptions(model),
     {
       name: 'dpcache_rejections_total',
       help: 'Rejected inputs by reason.',

@@ -101,7 +101,7 @@ export function addHistoryRoutes(app: ApiApp, { model, clock, gate }: RouteConte
       items: items.slice(0, limit).map(recordDocument),
       held: heldDocument(history.held),
       more: items.length > limit,
-      changes: history.status().records.prefix,
+      changes: history.status().held,
     });
   });
   app.openapi(AROUND, (c) => {

@@ -1,0 +1,30 @@
+import { byLabel, type Description, type MetricSources, one } from './description.ts';
+
+/** Returns the metrics of the history. They have no samples if none is recorded. */
+export function historyDescriptions({ status }: Pick<MetricSources, 'status'>): readonly Description[] {
+  return [
+    {
+      ...{ name: 'dpcache_history_records_total', type: 'counter', labels: ['kind'] },
+      help: 'Records of the history by kind.',
+      samples: () => byLabel('kind', status().history?.records ?? {}),
+    },
+    {
+      ...{ name: 'dpcache_history_lost_total', type: 'counter', labels: ['reason'] },
+      help: 'Changes that the history does not contain, by reason.',
+      samples: () => byLabel('reason', status().history?.lost ?? {}),
+    },
+    {
+      ...{ name: 'dpcache_history_bytes', type: 'gauge' },
+      help: 'Memory of the history with its indexes.',
+      samples: () => (status().history?.bytes === undefined ? [] : one(status().history?.bytes ?? 0)),
+    },
+    {
+      ...{ name: 'dpcache_history_held_from_timestamp_seconds', type: 'gauge' },
+      help: 'Time from which on earlier states are held.',
+      samples: () => {
+        const from = status().history?.heldFrom;
+        return from === undefined ? [] : one(Date.parse(from) / 1000);
+      },
+    },
+  ];
+}
