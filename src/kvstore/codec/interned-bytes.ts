@@ -1,8 +1,9 @@
 import { equalFrom, hashOfBytes, isAscii } from './byte-words.ts';
 
-/** Number of places; a power of two. A place takes a reference until it is used. */
-const PLACES = 4096;
-/** Longer texts are not kept, so that the memory is bounded: at most 2 MB of text. */
+/** Numbers of places: powers of two. A mesh of 255 clusters has 25,000 hosts. */
+const FIRST_PLACES = 256;
+const MOST_PLACES = 65_536;
+/** Longer texts are not kept, so that the memory is bounded. */
 const MOST_BYTES = 512;
 
 interface Place<T> {
@@ -16,7 +17,9 @@ interface Place<T> {
  */
 export class InternedBytes<T> {
   readonly #make: (text: string) => T;
-  readonly #places: (Place<T> | undefined)[] = new Array(PLACES).fill(undefined);
+  #places: (Place<T> | undefined)[] = new Array(FIRST_PLACES).fill(undefined);
+  /** Number of texts that were replaced since the number of places grew. */
+  #replaced = 0;
 
   /** @param make returns the value of a text; called once for a text until it is replaced */
   constructor(make: (text: string) => T) {
@@ -26,19 +29,27 @@ export class InternedBytes<T> {
   /** Returns the value of the text in `bytes[from, to)`; undefined if it is not ASCII. */
   get(bytes: DataView, from: number, to: number): T | undefined {
     const hash = hashOfBytes(bytes, from, to);
-    const place = (hash ^ (hash >>> 16)) & (PLACES - 1);
-    const known = this.#places[place];
+    const place = hash ^ (hash >>> 16);
+    const known = this.#places[place & (this.#places.length - 1)];
     if (known !== undefined && known.bytes.byteLength === to - from && equalFrom(bytes, from, known.bytes))
       return known.value;
     return isAscii(bytes, from, to) ? this.#add(place, bytes, from, to) : undefined;
   }
 
   #add(place: number, bytes: DataView, from: number, to: number): T {
-    const copy = Uint8Array.prototype.slice.call(
-      new Uint8Array(bytes.buffer, bytes.byteOffset + from, to - from),
-    );
-    const value = this.#make(String.fromCharCode(...copy));
-    if (copy.length <= MOST_BYTES) this.#places[place] = { bytes: new DataView(copy.buffer), value };
+    const copy = bytes.buffer.slice(bytes.byteOffset + from, bytes.byteOffset + to);
+    const value = this.#make(Buffer.from(copy).toString('latin1'));
+    if (copy.byteLength <= MOST_BYTES) this.#set(place, { bytes: new DataView(copy), value });
     return value;
+  }
+
+  #set(place: number, text: Place<T>): void {
+    const at = place & (this.#places.length - 1);
+    if (this.#places[at] !== undefined) this.#replaced++;
+    if (this.#replaced > this.#places.length && this.#places.length < MOST_PLACES) {
+      this.#places = new Array(2 * this.#places.length).fill(undefined);
+      this.#replaced = 0;
+    }
+    this.#places[place & (this.#places.length - 1)] = text;
   }
 }

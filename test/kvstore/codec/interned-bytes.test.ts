@@ -1,0 +1,40 @@
+import fc from 'fast-check';
+import { expect, it } from 'vitest';
+import { viewOf } from '../../../src/kvstore/codec/byte-words.ts';
+import { bytesOfText } from '../../../src/kvstore/codec/bytes.ts';
+import { InternedBytes } from '../../../src/kvstore/codec/interned-bytes.ts';
+
+function get<T>(interned: InternedBytes<T>, text: string): T | undefined {
+  const bytes = bytesOfText(text);
+  return interned.get(viewOf(bytes), bytes.byteOffset, bytes.byteOffset + bytes.length);
+}
+
+it('every text has its own value, however many there are', () => {
+  const interned = new InternedBytes((text) => ({ text }));
+  const texts = Array.from({ length: 30_000 }, (_, i) => `10.${i >> 8}.0.${i & 255}`);
+  for (let round = 0; round < 3; round++)
+    for (const text of texts) expect(get(interned, text)?.text).toBe(text);
+});
+
+it('texts that repeat are made once, also those of a large mesh', () => {
+  let made = 0;
+  const interned = new InternedBytes(() => ++made);
+  const texts = Array.from({ length: 25_000 }, (_, i) => `10.${i >> 8}.0.${i & 255}`);
+  for (let round = 0; round < 40; round++) for (const text of texts) get(interned, text);
+  made = 0;
+  for (const text of texts) get(interned, text);
+  expect(made).toBeLessThan(texts.length / 2); // two texts may share a place
+  expect(get(interned, '10.0.0.1')).toBe(get(interned, '10.0.0.1'));
+});
+
+it('texts that are not ASCII have no value, and long ones are made each time', () => {
+  let made = 0;
+  const interned = new InternedBytes(() => ++made);
+  fc.assert(
+    fc.property(fc.string({ unit: 'grapheme', maxLength: 9 }), (text) => {
+      expect(get(interned, text) === undefined).toBe(!/^[\0-\x7f]*$/.test(text));
+    }),
+  );
+  const long = 'x'.repeat(600);
+  expect(get(interned, long)).not.toBe(get(interned, long));
+});
