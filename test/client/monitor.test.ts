@@ -101,4 +101,26 @@ describe('dpcache monitor', () => {
       { name: 'resync', data: '{"revision":5}' },
     ]);
   });
+
+  it('reads the next event when the reader of its output has caught up', async () => {
+    let sent = 0;
+    const client = Object.create(ApiClient.prototype) as ApiClient;
+    client.lines = async function* () {
+      for (; sent < 3; sent++) yield* ['event: resync', `data: {"revision":${sent}}`, ''];
+    };
+    const readers: (() => void)[] = [];
+    const drained = (): Promise<void> => new Promise((resolve) => void readers.push(resolve));
+    const { signal } = new AbortController();
+    const ended = monitor(
+      client,
+      { format: 'json' },
+      { output: { write: () => {}, drained }, env: {}, signal },
+    );
+    for (let event = 0; event < 3; event++) {
+      await until('an event is written', () => readers.length === event + 1);
+      expect(sent).toBe(event);
+      readers[event]?.();
+    }
+    await ended;
+  });
 });
