@@ -40,23 +40,24 @@ export class DeliveryQueue {
     }
   }
 
-  /** Calls `call` with each active recipient and `what`, now or after the current delivery. */
+  /** Calls `call` with each active recipient and `event`, now or after the current delivery. */
   deliver<L, W>(
     recipients: readonly Recipient<L>[],
     call: (listener: L, event: W) => unknown,
-    what: W,
+    event: W,
   ): void {
     if (this.#running) {
-      this.#waiting.push(() => this.#call(recipients, call, what));
+      this.#waiting.push(() => this.#call(recipients, call, event));
       return;
     }
     this.#running = true;
-    this.#call(recipients, call, what);
+    this.#call(recipients, call, event);
     this.#finish();
   }
 
-  #call<L, W>(recipients: readonly Recipient<L>[], call: (listener: L, event: W) => unknown, what: W): void {
-    for (const recipient of recipients) if (recipient.active) this.guard.call(call, recipient.listener, what);
+  #call<L, W>(recipients: readonly Recipient<L>[], call: (listener: L, event: W) => unknown, event: W): void {
+    for (const recipient of recipients)
+      if (recipient.active) this.guard.call(call, recipient.listener, event);
   }
 
   /** Runs the queued deliveries, which may queue more. */

@@ -53,11 +53,11 @@ export class ListenerSet<L extends object> {
   }
 
   /**
-   * Calls `call` with each listener and `what`, now or after the running deliveries. If `what` is passed, `call` need not be a
+   * Calls `call` with each listener and `event`, now or after the running deliveries. If `event` is passed, `call` need not be a
    * closure.
    */
-  notify<W>(call: (listener: L, event: W) => unknown, what: W): void {
-    if (this.#subscriptions.length > 0) this.#queue.deliver(this.#subscriptions, call, what);
+  notify<W>(call: (listener: L, event: W) => unknown, event: W): void {
+    if (this.#subscriptions.length > 0) this.#queue.deliver(this.#subscriptions, call, event);
   }
 
   /** Reads the rest of the running replay, because the state that it shows is about to change. Cheap if no replay is running. */
