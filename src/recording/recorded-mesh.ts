@@ -16,6 +16,7 @@ import {
   syncedKey,
 } from '../kvstore/codec/keys.ts';
 import { MemoryBackend } from '../kvstore/memory/memory-backend.ts';
+import { MAX_WRITES } from '../kvstore/session/backend.ts';
 import { InputError } from '../process/input-error.ts';
 import { type RecordedKey, readRecordedKeys } from './recorded-keys.ts';
 
@@ -99,6 +100,14 @@ export class RecordedMesh {
   async load(path: string, { own, onReject, onProgress, signal }: LoadOptions): Promise<void> {
     let keys = 0;
     let lines = 0;
+    let batch: RecordedKey[] = [];
+    const names = new Set<string>();
+    const store = async (): Promise<void> => {
+      const [first] = batch;
+      if (first !== undefined) await this.#open(first.store).writeAll(batch);
+      batch = [];
+      names.clear();
+    };
     const rejectLine = (rejected: Rejection): void => {
       lines++;
       onReject(rejected);
@@ -108,9 +117,16 @@ export class RecordedMesh {
       onProgress?.();
       keys++;
       const stray = strayKey(recorded);
-      if (stray === undefined) await this.#open(recorded.store).update(recorded.key, recorded.value);
-      else onReject(stray);
+      if (stray !== undefined) {
+        onReject(stray);
+        continue;
+      }
+      const isOfBatch = recorded.store === batch[0]?.store && !names.has(recorded.key);
+      if (!isOfBatch || batch.length === MAX_WRITES) await store();
+      batch.push(recorded);
+      names.add(recorded.key);
     }
+    await store();
     if (keys === 0 && lines > 0)
       throw new InputError(
         `--load ${path}: none of its ${counted(lines, 'line')} is valid; 'dpcache record' writes valid files`,

@@ -1,0 +1,57 @@
+import { join } from 'node:path';
+import { describe, expect, it, vi } from 'vitest';
+import { systemClock } from '../../src/base/system-clock.ts';
+import { textOfBytes } from '../../src/kvstore/codec/bytes.ts';
+import { MemoryBackend } from '../../src/kvstore/memory/memory-backend.ts';
+import { RecordedMesh } from '../../src/recording/recorded-mesh.ts';
+import { temporaryFolder } from '../agent/support/temporary-folder.ts';
+
+interface Line {
+  readonly store: string;
+  readonly key: string;
+  readonly value: string;
+}
+
+async function load(lines: readonly Line[]): Promise<RecordedMesh> {
+  const text = lines.map((line) => JSON.stringify(line)).join('\n');
+  const path = join(temporaryFolder({ 'mesh.jsonl': text }), 'mesh.jsonl');
+  const mesh = new RecordedMesh(systemClock, Math.random);
+  await mesh.load(path, {
+    own: 'own',
+    onReject: (rejection) => expect.fail(JSON.stringify(rejection)),
+    signal: new AbortController().signal,
+  });
+  return mesh;
+}
+
+async function content(mesh: RecordedMesh, cluster: string): Promise<Readonly<Record<string, string>>> {
+  const kvs = (await mesh.get(cluster)?.listPrefix('cilium/')) ?? [];
+  return Object.fromEntries(kvs.map(({ key, value }) => [key, textOfBytes(value) ?? '']));
+}
+
+const ip = (i: number): string => `cilium/state/ip/v1/default/10.0.${i >> 8}.${i & 255}`;
+
+describe('a recorded mesh', () => {
+  it('has the last value of each key, in the kvstore of its cluster, whatever their order', async () => {
+    const keys = [1, 2, 1, 3, 2].map(ip);
+    const lines = keys.flatMap((key, i) => [
+      { store: 'a', key, value: `a${i}` },
+      ...(i % 2 === 0 ? [{ store: 'b', key, value: `b${i}` }] : []),
+    ]);
+    const mesh = await load(lines);
+    expect(mesh.clusters).toEqual(['a', 'b']);
+    expect(await content(mesh, 'a')).toEqual({ [ip(1)]: 'a2', [ip(2)]: 'a4', [ip(3)]: 'a3' });
+    expect(await content(mesh, 'b')).toEqual({ [ip(1)]: 'b2', [ip(2)]: 'b4' });
+    await mesh.close();
+  });
+
+  it('is loaded in transactions of many keys, without a loss at the end of the file (regression: one for each key)', async () => {
+    const writeAll = vi.spyOn(MemoryBackend.prototype, 'writeAll');
+    const mesh = await load(
+      Array.from({ length: 1050 }, (_, i) => ({ store: 'a', key: ip(i), value: `${i}` })),
+    );
+    expect([Object.keys(await content(mesh, 'a')).length, writeAll.mock.calls.length]).toEqual([1050, 11]);
+    writeAll.mockRestore();
+    await mesh.close();
+  });
+});
