@@ -11,6 +11,7 @@ import {
 import { assert } from '../base/assert.ts';
 import type { Clock } from '../base/clock.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
+import { sameEntry } from '../ipcache/change.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
 import type { HeldClaim } from '../ipcache/row-reader.ts';
 import { addressBits, type Family, maskWords } from '../net/address-words.ts';
@@ -115,6 +116,12 @@ export class History {
     this.#log = log;
     log.addMark('start', '');
     this.#observing = ipcache.observeClaims((key, writer, before, after, effect) => {
+      // A restored claim that a source has confirmed. Recording each one would fill the memory after every restart.
+      const isReleased = writer.source === 'restored' && after === undefined && effect === 0;
+      if (isReleased && sameEntry(ipcache.get(formatKey(key)), before)) {
+        log.omit();
+        return;
+      }
       log.addClaim(key, { writer, before, after, effect });
     });
   }

@@ -238,7 +238,7 @@ export class ClaimState {
     if (this.rows.holds(slot, claim, host)) return 'unchanged';
     this.#willChange(key, slot);
     const before = this.observer && this.rows.claim(slot);
-    const old = before ?? this.rows.entry(slot);
+    const old = this.rows.entry(slot);
     this.rows.update(slot, claim, host);
     this.#entryChanged(slot, key, old);
     if (before !== undefined) this.#observe(key, before, this.rows.claim(slot), WAS_AND_IS);

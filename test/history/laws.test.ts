@@ -1,0 +1,110 @@
+import fc from 'fast-check';
+import { expect, it } from 'vitest';
+import { History } from '../../src/history/history.ts';
+import { IPCache } from '../../src/ipcache/ipcache.ts';
+import { ManualClock } from '../base/support/manual-clock.ts';
+import { attributes, writerName } from '../ipcache/support/naive-ipcache.ts';
+import { apply, KEYS, history as operations } from '../ipcache/support/operations.ts';
+
+/** The claims on a key as text. */
+function claimsOn(cache: IPCache, key: string): Map<string, string> {
+  return new Map(cache.claimsOf(key).map((claim) => [writerName(claim), attributes(claim)]));
+}
+
+it('H3: undoing the changes of a prefix from now on ends at the state of the start', () => {
+  fc.assert(
+    fc.property(operations, operations, (before, after) => {
+      const clock = new ManualClock();
+      const cache = new IPCache();
+      for (const operation of before) apply(cache, operation);
+      const start = new Map(KEYS.map((key) => [key, claimsOn(cache, key)]));
+      const history = new History({ ipcache: cache, clock });
+      history.start();
+      for (const operation of after) apply(cache, operation);
+      for (const key of KEYS) {
+        const claims = claimsOn(cache, key);
+        for (const record of history.of(key)) {
+          if (record.key !== key) continue; // of its counterpart
+          const name = writerName(record.writer);
+          expect(claims.get(name), `${key} ${name}`).toBe(record.after && attributes(record.after));
+          if (record.before === undefined) claims.delete(name);
+          else claims.set(name, attributes(record.before));
+        }
+        expect(claims).toEqual(start.get(key));
+      }
+    }),
+    { numRuns: 200 },
+  );
+});
+
+it('H6: outcomes and listeners are the same with and without a history', () => {
+  fc.assert(
+    fc.property(operations, fc.boolean(), (all, retainOverruled) => {
+      const [plain, recorded] = [new IPCache({ retainOverruled }), new IPCache({ retainOverruled })];
+      new History({ ipcache: recorded, clock: new ManualClock() }).start();
+      const logs = [plain, recorded].map((cache) => {
+        const log: unknown[] = [];
+        cache.subscribe({ onChanges: (changes) => log.push(changes) });
+        cache.subscribeOwners({ onOwnerChanges: (changes) => log.push(changes) });
+        return log;
+      });
+      for (const operation of all) expect(apply(recorded, operation)).toEqual(apply(plain, operation));
+      expect(logs[1]).toEqual(logs[0]);
+      expect(recorded.status()).toEqual(plain.status());
+    }),
+    { numRuns: 300 },
+  );
+});
+
+it('lists the changes of all keys in the order of their sequence numbers', () => {
+  fc.assert(
+    fc.property(operations, (all) => {
+      const clock = new ManualClock();
+      const cache = new IPCache();
+      const history = new History({ ipcache: cache, clock });
+      history.start();
+      for (const operation of all) {
+        clock.advance(1);
+        apply(cache, operation);
+      }
+      const records = [...history.records()];
+      expect(records.map(({ sequence }) => sequence)).toEqual(records.map((_, i) => records.length - i));
+      for (const record of records) {
+        if (record.kind !== 'prefix') continue;
+        const own = [...history.of(record.key)].find(({ sequence }) => sequence === record.sequence);
+        expect(own).toMatchObject({ key: record.key, at: record.at, writer: record.writer });
+        // Directly after the change, the claim is live.
+        const moment = history.at(record.key, { sequence: record.sequence });
+        const claim = moment?.claims.find(
+          (one) => one.key === record.key && writerName(one) === writerName(record.writer),
+        );
+        expect(claim && attributes(claim)).toBe(record.after && attributes(record.after));
+      }
+    }),
+    { numRuns: 100 },
+  );
+});
+
+it('records the release of a restored claim only if its source has another one', () => {
+  const clock = new ManualClock();
+  const cache = new IPCache();
+  const restored = { source: 'restored', owner: 'baltic', identity: 7 } as const;
+  const real = { source: 'kvstore', identity: 7 } as const;
+  for (const key of ['10.0.0.1', '10.0.0.2', '10.0.0.3']) cache.upsert(key, restored);
+  cache.upsert('10.0.0.1', real);
+  cache.upsert('10.0.0.2', { ...real, identity: 8 });
+  const history = new History({ ipcache: cache, clock });
+  history.start();
+  clock.advance(1);
+  cache.withdraw(restored);
+  clock.advance(1);
+  const keys = [...history.records()].flatMap((record) => (record.kind === 'prefix' ? record.key : []));
+  expect(keys.sort()).toEqual(['10.0.0.2', '10.0.0.3']);
+  expect(history.at('10.0.0.3', 0)?.effective).toMatchObject({ identity: 7, source: 'restored' });
+  expect(history.at('10.0.0.1', 0)?.effective).toMatchObject({ identity: 7 });
+  cache.upsert('10.0.0.1', restored); // again, and deleted: not linked to what was omitted
+  clock.advance(1);
+  cache.delete('10.0.0.1', real);
+  clock.advance(1);
+  expect(history.at('10.0.0.1', 2)?.claims).toHaveLength(2);
+});
