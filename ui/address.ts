@@ -30,7 +30,9 @@ export function adjust(view: string, parameters: Readonly<Record<string, string>
 
 /** Returns the address of a prefix: the lookup of a single IP, or the claims on exactly this CIDR. */
 export function addressOfPrefix(prefix: string): string {
-  return addressOf('prefixes', { ip: prefix.replace(prefix.includes(':') ? /\/128$/ : /\/32$/, '') });
+  return addressOf('prefixes', {
+    ip: prefix.replace(prefix.includes(':') ? /\/128(?=@|$)/ : /\/32(?=@|$)/, ''),
+  });
 }
 
 /** Returns the current address and follows its changes. */

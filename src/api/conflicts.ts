@@ -1,9 +1,8 @@
 import type { Clock } from '../base/clock.ts';
 import type { TurnGate } from '../base/turn-gate.ts';
 import type { Source } from '../model/source.ts';
-import { Prefix } from '../net/prefix.ts';
+import { Prefix, prefixOfKey } from '../net/prefix.ts';
 import type { NodeFields } from '../nodemanager/node-spec.ts';
-import { prefixOfKey } from './documents.ts';
 import type { ReadModel } from './read-model.ts';
 import type { StatusDocument } from './status-document.ts';
 

@@ -1,6 +1,7 @@
 import type { DecidingRule, ExplainedClaim, Explanation, KeyedEntry } from '../ipcache/types.ts';
 import type { Labels } from '../model/labels.ts';
 import { type PortProtocol, protocolName } from '../net/port.ts';
+import { prefixOfKey } from '../net/prefix.ts';
 import type { Node } from '../nodemanager/node.ts';
 import type { NodeExplanation } from '../nodemanager/node-status.ts';
 import type { AnnouncedService } from '../servicecache/announcement.ts';
@@ -165,12 +166,6 @@ export function sortedRecord<V, W>(
 ): Readonly<Record<string, W>> {
   const sorted = [...entries].sort(([a], [b]) => ascending(a, b));
   return Object.fromEntries(sorted.map(([key, value]) => [key, write(value)]));
-}
-
-/** Returns the CIDR of a key. An endpoint IP becomes a full-length CIDR. */
-export function prefixOfKey(key: string): string {
-  if (key.includes('/')) return key;
-  return key.includes(':') ? `${key}/128` : `${key}/32`;
 }
 
 function portText({ port, protocol }: PortProtocol): string {

@@ -1,6 +1,7 @@
-import { ascending, prefixOfKey, sortedRecord } from '../api/documents.ts';
+import { ascending, sortedRecord } from '../api/documents.ts';
 import type { IPCacheEntry, KeyedEntry } from '../ipcache/types.ts';
 import { protocolName } from '../net/port.ts';
+import { prefixOfKey } from '../net/prefix.ts';
 import type { Node } from '../nodemanager/node.ts';
 import type { Endpoints, Ports } from '../servicecache/backend.ts';
 

@@ -1,5 +1,5 @@
 import { ApiError, type Ask } from '../api/api-client.ts';
-import { ascending, prefixOfKey, type ServiceDocument, serviceDocument } from '../api/documents.ts';
+import { ascending, type ServiceDocument, serviceDocument } from '../api/documents.ts';
 import type { EngineViews } from '../api/read-model.ts';
 import type { ClustermeshDocument } from '../api/schemas.ts';
 import type {
@@ -10,6 +10,7 @@ import type {
 } from '../api/status-document.ts';
 import { counted } from '../base/show-value.ts';
 import type { KeyedEntry } from '../ipcache/types.ts';
+import { prefixOfKey } from '../net/prefix.ts';
 import { tunnelEndpoint } from '../nodemanager/address-claims.ts';
 import { rejectedText } from '../process/rejection-report.ts';
 import { openSteps } from '../process/step-text.ts';

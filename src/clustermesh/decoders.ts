@@ -4,7 +4,11 @@ import {
 } from '../kvstore/codec/cluster-endpoint-slice.ts';
 import { decodeClusterService } from '../kvstore/codec/cluster-service.ts';
 import { decodeIdentity, type IdentityLabels } from '../kvstore/codec/identity.ts';
-import { decodeIPIdentityPair, type IPIdentityPair } from '../kvstore/codec/ip-identity-pair.ts';
+import {
+  addressSpaceOf,
+  decodeIPIdentityPair,
+  type IPIdentityPair,
+} from '../kvstore/codec/ip-identity-pair.ts';
 import { decodeNode } from '../kvstore/codec/node.ts';
 import type { ValueDecoder, ValueLimits } from '../kvstore/codec/value.ts';
 import type { WatchStoreOptions } from '../kvstore/stores/watch-store.ts';
@@ -66,7 +70,7 @@ function clusterIDFault(
   return rejectedAs('cluster-id-mismatch', field, id, `must be the id of the cluster, ${clusterID}`, at);
 }
 
-/** Returns a decoder of IPs. It rejects identities that the cluster may not use. */
+/** Returns a decoder of IPs. It rejects identities that the cluster may not use, and address spaces of other clusters. */
 export function ipDecoder(
   limits: () => ClusterLimits,
   valueLimits?: ValueLimits,
@@ -74,7 +78,12 @@ export function ipDecoder(
   return (name, value, at) => {
     const decoded = decodeIPIdentityPair(name, value, at, valueLimits);
     if (!decoded.ok) return decoded;
-    return identityFault(decoded.value.identity, 'ID', limits(), at) ?? decoded;
+    const of = limits();
+    return (
+      clusterIDFault(addressSpaceOf(decoded.value), 'key', of, at) ??
+      identityFault(decoded.value.identity, 'ID', of, at) ??
+      decoded
+    );
   };
 }
 

@@ -15,7 +15,7 @@ import { sameEntry } from '../ipcache/change.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
 import type { HeldClaim } from '../ipcache/row-reader.ts';
 import { addressBits, type Family, maskWords } from '../net/address-words.ts';
-import { copyRegister, formatKey, type PrefixRegister, parsePrefix, prefixRegister } from '../net/prefix.ts';
+import { copyRegister, formatKey, type PrefixRegister, parseKey, prefixRegister } from '../net/prefix.ts';
 import { type CauseGroup, groupCauses, type NodeOfHost } from './causes.ts';
 import { ChangeLog, type ChangeLogCounts, type DoubtfulSpan } from './change-log.ts';
 import { parseJSON } from './claim-codec.ts';
@@ -200,13 +200,13 @@ export class History {
    */
   at(key: string, when: When): Moment | undefined {
     const register = prefixRegister();
-    return parsePrefix(key, register) ? this.#moment(register, this.#cutOf(when)) : undefined;
+    return parseKey(key, register) ? this.#moment(register, this.#cutOf(when)) : undefined;
   }
 
   /** Returns the claims on the longest prefix that contained `ip` at a moment; undefined if `ip` is invalid or no prefix did. */
   lookup(ip: string, when: When): Moment | undefined {
     const register = prefixRegister();
-    if (!parsePrefix(ip, register) || register.form !== 'endpoint') return undefined;
+    if (!parseKey(ip, register) || register.form !== 'endpoint') return undefined;
     const { cut, reason } = this.#cutOf(when);
     if (cut === undefined) return this.#moment(register, { cut, reason });
     const found = this.#longestMatch(register, cut);
@@ -237,7 +237,7 @@ export class History {
       identities[i] = 0;
       const { cut, reason } = this.#cutOf(times[i] ?? Number.NaN);
       if (certain !== undefined) certain[i] = reason === undefined ? 1 : 0;
-      if (cut === undefined || !parsePrefix(ip, register) || register.form !== 'endpoint') continue;
+      if (cut === undefined || !parseKey(ip, register) || register.form !== 'endpoint') continue;
       let identity = ipcache.lookupIdentity(ip);
       if (this.#changedSince(register, cut, lengths)) {
         identity = this.#longestMatch(register, cut, lengths)?.claim.identity;
@@ -256,7 +256,7 @@ export class History {
   *of(key: string, range: HistoryRange = {}): Generator<PrefixRecord, void, void> {
     const register = prefixRegister();
     const log = this.#log;
-    if (log === undefined || !parsePrefix(key, register)) return;
+    if (log === undefined || !parseKey(key, register)) return;
     const isInRange = inRange(range);
     let rest = range.limit ?? Number.POSITIVE_INFINITY;
     for (const { change, visibleBefore, visibleAfter } of this.#timeline(register).effectiveChanges()) {

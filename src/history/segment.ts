@@ -1,5 +1,6 @@
 import type { HeldClaim } from '../ipcache/row-reader.ts';
 import type { ClaimWriter } from '../ipcache/types.ts';
+import { MAX_CLUSTER_ID } from '../model/numeric-identity.ts';
 import { addressBits } from '../net/address-words.ts';
 import { copyRegister, type PrefixRegister, prefixRegister, sameKey } from '../net/prefix.ts';
 import { ByteBuffer, DamagedError } from './byte-buffer.ts';
@@ -22,7 +23,8 @@ const HAS_BEFORE = 4;
 const LINKED_BEFORE = 8;
 const HAS_AFTER = 16;
 const EFFECT_SHIFT = 5; // two bits
-const ALL_FLAGS = 127;
+/** The key is in the address space of a cluster, whose id follows. */
+const HAS_SPACE = 128;
 
 /** Records between two entries of the sparse index of positions. */
 const INDEX_EVERY = 64;
@@ -40,7 +42,7 @@ const LONG = 255;
 const LONG_HEAD = 5;
 
 /** Maximum bytes of the parts of a record, and of a claim in it, without their texts. */
-const FIXED_BYTES = 52;
+const FIXED_BYTES = 54;
 const CLAIM_BYTES = 22;
 
 const LENGTHS = 129;
@@ -79,7 +81,8 @@ function mixed(hash: number, word: number): number {
 
 /** Returns the hash of a prefix key. */
 export function keyHash(key: Readonly<PrefixRegister>): number {
-  const word = (key.family === 6 ? 512 : 0) + (key.form === 'cidr' ? 256 : 0) + key.length;
+  const shape = (key.family === 6 ? 512 : 0) + (key.form === 'cidr' ? 256 : 0) + key.length;
+  const word = shape + 1024 * key.clusterID;
   const hash = mixed(mixed(0, word), key.w0);
   return key.family === 4 ? hash : mixed(mixed(mixed(hash, key.w1), key.w2), key.w3);
 }
@@ -195,9 +198,11 @@ export class Segment {
         (isLinked ? LINKED_BEFORE : 0) |
         (stored === undefined ? 0 : HAS_BEFORE) |
         (after === undefined ? 0 : HAS_AFTER) |
-        (effect << EFFECT_SHIFT),
+        (effect << EFFECT_SHIFT) |
+        (key.clusterID === 0 ? 0 : HAS_SPACE),
     );
     if (key.form === 'cidr') bytes.byte(key.length);
+    if (key.clusterID !== 0) bytes.number(key.clusterID);
     bytes.word(key.w0);
     if (key.family === 6) {
       bytes.word(key.w1);
@@ -280,7 +285,7 @@ export class Segment {
     const stored = flags & HAS_BEFORE ? readClaim(this.#bytes, this.#names, writer) : undefined;
     const after = flags & HAS_AFTER ? readClaim(this.#bytes, this.#names, writer) : undefined;
     const before = flags & LINKED_BEFORE ? this.#linkedAfter(previous, key, writer, name) : stored;
-    return { writer, before, after, effect: flags >>> EFFECT_SHIFT };
+    return { writer, before, after, effect: (flags >>> EFFECT_SHIFT) & 3 };
   }
 
   /** Reads the key and the texts of another record. */
@@ -446,11 +451,12 @@ export class Segment {
   #readKey(out: PrefixRegister): number {
     const bytes = this.#bytes;
     const flags = bytes.readByte();
-    if (flags > ALL_FLAGS) throw new DamagedError(`a record has flags ${flags}`);
     out.family = flags & IS_IPV6 ? 6 : 4;
     out.form = flags & IS_CIDR ? 'cidr' : 'endpoint';
     out.length = flags & IS_CIDR ? bytes.readByte() : addressBits(out.family);
     if (out.length > addressBits(out.family)) throw new DamagedError(`a prefix has length ${out.length}`);
+    out.clusterID = flags & HAS_SPACE ? bytes.readNumber() : 0;
+    if (out.clusterID > MAX_CLUSTER_ID) throw new DamagedError(`an address space has id ${out.clusterID}`);
     out.w0 = bytes.readWord();
     out.w1 = flags & IS_IPV6 ? bytes.readWord() : 0;
     out.w2 = flags & IS_IPV6 ? bytes.readWord() : 0;

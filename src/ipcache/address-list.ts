@@ -1,7 +1,7 @@
 import { assert } from '../base/assert.ts';
 import { addressBits, type Family } from '../net/address-words.ts';
 import { isMapped, unmap } from '../net/parse-address.ts';
-import { type PrefixRegister, parsePrefix } from '../net/prefix.ts';
+import { type PrefixRegister, parseKey } from '../net/prefix.ts';
 
 /** Addresses in a buffer in network byte order, as in flow records: one every `stride` bytes. */
 export interface AddressBytes {
@@ -14,7 +14,7 @@ export interface AddressBytes {
   readonly stride?: number | undefined;
 }
 
-/** Addresses as text, as IPv4 numbers (`10.0.0.1` is 0x0a000001), or in a buffer. */
+/** Addresses as text (`10.0.0.1`, or `10.0.0.1@5` in the address space of a cluster), as IPv4 numbers (`10.0.0.1` is 0x0a000001), or in a buffer. */
 export type AddressList = readonly string[] | Uint32Array | AddressBytes;
 
 function isBytes(list: AddressList): list is AddressBytes {
@@ -36,7 +36,7 @@ export function readAddress(list: AddressList, index: number, out: PrefixRegiste
   if (isBytes(list)) return readBytes(list, index, out);
   const address = list[index];
   if (typeof address === 'number') return readIPv4Number(address, out);
-  return typeof address === 'string' && parsePrefix(address, out) && out.form === 'endpoint';
+  return typeof address === 'string' && parseKey(address, out) && out.form === 'endpoint';
 }
 
 /** Reads an IPv4 address from a number. Returns false if it is not an unsigned 32-bit integer. */
@@ -53,6 +53,7 @@ function setIPv4(out: PrefixRegister, word: number): void {
   out.family = 4;
   out.length = 32;
   out.form = 'endpoint';
+  out.clusterID = 0;
   out.w0 = word;
   out.w1 = 0;
   out.w2 = 0;

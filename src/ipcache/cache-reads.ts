@@ -8,7 +8,7 @@ import {
   formatKey,
   formatKeyOf,
   type PrefixRegister,
-  parsePrefix,
+  parseKey,
   prefixRegister,
 } from '../net/prefix.ts';
 import { BLOCK_KEYS, PrefixBlock } from '../net/prefix-block.ts';
@@ -39,26 +39,26 @@ export class CacheReads {
 
   /** Returns the effective entry of exactly this key, shadowed or not. */
   get(key: string): KeyedEntry | undefined {
-    if (!parsePrefix(key, this.#key)) return undefined;
+    if (!parseKey(key, this.#key)) return undefined;
     return this.#entryFor(key, this.table.find(this.#key));
   }
 
   /** Returns the entry with the longest prefix that contains `ip` (I6); `undefined` if there is none or `ip` is not an address. */
   lookup(ip: string): KeyedEntry | undefined {
-    if (!parsePrefix(ip, this.#key) || this.#key.form !== 'endpoint') return undefined;
+    if (!parseKey(ip, this.#key) || this.#key.form !== 'endpoint') return undefined;
     return this.#entryFor(ip, this.table.longestMatch(this.#key));
   }
 
   /** Returns the identity of {@link CacheReads.get}. Allocates nothing. */
   identityOf(key: string): NumericIdentity | undefined {
-    return parsePrefix(key, this.#key) ? this.#identityAt(this.table.find(this.#key)) : undefined;
+    return parseKey(key, this.#key) ? this.#identityAt(this.table.find(this.#key)) : undefined;
   }
 
   /** Returns the identity of {@link CacheReads.lookup}. An IPv4 address may be a number. Allocates nothing. */
   lookupIdentity(ip: string | number): NumericIdentity | undefined {
     const key = this.#key;
     const isAddress =
-      typeof ip === 'number' ? readIPv4Number(ip, key) : parsePrefix(ip, key) && key.form === 'endpoint';
+      typeof ip === 'number' ? readIPv4Number(ip, key) : parseKey(ip, key) && key.form === 'endpoint';
     return isAddress ? this.#identityAt(this.table.longestMatch(key)) : undefined;
   }
 
@@ -80,7 +80,7 @@ export class CacheReads {
   /** Like {@link CacheReads.get}, but a full-length CIDR returns the endpoint IP if it exists (SEMANTICS 2.4). */
   lookupByPrefix(prefix: string): KeyedEntry | undefined {
     const key = this.#key;
-    if (!parsePrefix(prefix, key)) return undefined;
+    if (!parseKey(prefix, key)) return undefined;
     const slot = key.form === 'cidr' ? this.visible(key) : this.table.find(key);
     return slot < 0 ? undefined : this.entryAt(slot);
   }
@@ -106,7 +106,7 @@ export class CacheReads {
    */
   within(prefix: string): readonly KeyedEntry[] {
     const around = prefixRegister();
-    if (!parsePrefix(prefix, around)) return [];
+    if (!parseKey(prefix, around)) return [];
     const found: { readonly slot: number; readonly key: PrefixRegister }[] = [];
     for (const slot of this.table.covered(around)) {
       if (this.rows.has(slot, FLAG.shadowed)) continue;

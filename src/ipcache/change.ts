@@ -32,8 +32,8 @@ export function prefixChange(
 }
 
 /** Returns a hash of a prefix. */
-export function prefixHash({ w0, w1, w2, w3, length }: Readonly<PrefixRegister>): number {
-  return w0 ^ Math.imul(w1 ^ Math.imul(w2 ^ w3, 31), 31) ^ (length << 24);
+export function prefixHash({ w0, w1, w2, w3, length, clusterID }: Readonly<PrefixRegister>): number {
+  return w0 ^ Math.imul(w1 ^ Math.imul(w2 ^ w3, 31), 31) ^ (length << 24) ^ (clusterID << 12);
 }
 
 /** Merges a change and a later one of the same prefix. */

@@ -6,8 +6,7 @@ import { type Unsubscribe, unsubscribeOnce } from '../base/subscription.ts';
 import { HashPrefixTable } from '../lpm/hash-prefix-table.ts';
 import type { PrefixTable } from '../lpm/prefix-table.ts';
 import { addressBits, type Family } from '../net/address-words.ts';
-import { formatPrefix } from '../net/format-address.ts';
-import { formatKey, type PrefixRegister, parsePrefix, prefixRegister } from '../net/prefix.ts';
+import { formatKey, formatPrefixOf, type PrefixRegister, parseKey, prefixRegister } from '../net/prefix.ts';
 import { BLOCK_KEYS, PrefixBlock } from '../net/prefix-block.ts';
 import { CacheReads } from './cache-reads.ts';
 import { prefixChange } from './change.ts';
@@ -97,7 +96,7 @@ export class IPCache extends CacheReads {
    * cache keeps the object `claim.k8s`; the caller must not change it afterwards. See {@link UpsertOutcome}.
    */
   upsert(key: string, claim: Claim): UpsertOutcome {
-    return this.#claim(key, parsePrefix(key, this.#key), claim);
+    return this.#claim(key, parseKey(key, this.#key), claim);
   }
 
   /**
@@ -124,7 +123,7 @@ export class IPCache extends CacheReads {
    * Deletes the writer's claim on `key`, and no other. The next claim, if any, becomes effective. See {@link DeleteOutcome}.
    */
   delete(key: string, by: PrefixDeleteOptions): DeleteOutcome {
-    return this.#unclaim(key, parsePrefix(key, this.#key), by);
+    return this.#unclaim(key, parseKey(key, this.#key), by);
   }
 
   /** Calls {@link IPCache.delete} for each key in order, and returns the outcomes. See {@link IPCache.upsertMany}. */
@@ -233,8 +232,8 @@ export class IPCache extends CacheReads {
 
   /** Returns all claims on the prefix of `key`, strongest first, and the rule that selected the first; `undefined` if `key` is invalid. */
   explain(key: string): Explanation | undefined {
-    if (!parsePrefix(key, this.#key)) return undefined;
-    const prefix = formatPrefix(this.#key, this.#key.length);
+    if (!parseKey(key, this.#key)) return undefined;
+    const prefix = formatPrefixOf('', this.#key);
     const own = this.#state.table.find(this.#key);
     const counterpart = this.#state.counterpart(this.#key);
     const claims = (this.#key.form === 'endpoint' ? [own, counterpart] : [counterpart, own])
@@ -245,7 +244,7 @@ export class IPCache extends CacheReads {
 
   /** Returns the claims on exactly this key, the effective one first; none if the key is free or invalid. */
   claimsOf(key: string): readonly HeldClaim[] {
-    if (!parsePrefix(key, this.#key)) return [];
+    if (!parseKey(key, this.#key)) return [];
     const slot = this.#state.table.find(this.#key);
     return slot < 0 ? [] : [this.rows.claim(slot), ...this.#state.overruled.of(slot)];
   }
@@ -353,7 +352,7 @@ export class IPCache extends CacheReads {
   #parseAndPrefetch(keys: readonly string[], from: number, block: PrefixBlock): number {
     const count = Math.min(keys.length - from, BLOCK_KEYS);
     for (let i = 0; i < count; i++) {
-      block.set(i, parsePrefix(keys[from + i] as string, this.#key) ? this.#key : undefined);
+      block.set(i, parseKey(keys[from + i] as string, this.#key) ? this.#key : undefined);
     }
     if (block.isScattered(count)) this.table.prefetch(block, count);
     return from + count;
@@ -419,7 +418,7 @@ export class IPCache extends CacheReads {
   #admitKey(key: string): void {
     this.#journal.setText(key);
     for (const claim of this.#waiting.removeAll(key)) {
-      parsePrefix(key, this.#key);
+      parseKey(key, this.#key);
       const free = this.#state.table.find(this.#key) < 0;
       this.#state.put(this.#key, claim, this.#state.rows.hosts.resolve(claim.hostIP));
       if (free) this.#journal.ownerChanged(this.#key, undefined, claim);

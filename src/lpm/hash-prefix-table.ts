@@ -2,7 +2,7 @@ import { PAGE_ROWS } from '../columns/int32-rows.ts';
 import { addressBits, type Family, maskWords } from '../net/address-words.ts';
 import { containsWords, type PrefixRegister, prefixRegister } from '../net/prefix.ts';
 import { BLOCK_KEYS, type PrefixBlock } from '../net/prefix-block.ts';
-import { familyOfWord, KeyHash, lengthOfWord, lengthWord } from './key-hash.ts';
+import { familyOfWord, KeyHash, lengthOfWord, lengthWord, spaceOfWord } from './key-hash.ts';
 import type { PrefixTable } from './prefix-table.ts';
 import { StemIndex } from './stem-index.ts';
 
@@ -13,9 +13,44 @@ const LENGTHS = 130;
 const prefetched = prefixRegister();
 const buckets = new Int32Array(BLOCK_KEYS);
 
+/** The index by length of an address space. */
+class Space {
+  readonly stems: StemIndex;
+  /** Number of keys of each family (0: IPv4, 1: IPv6) and key length. */
+  readonly counts: Int32Array;
+
+  constructor(stems: StemIndex, counts: Int32Array = new Int32Array(2 * LENGTHS)) {
+    this.stems = stems;
+    this.counts = counts;
+  }
+
+  get bytes(): number {
+    return this.stems.bytes;
+  }
+
+  fork(): Space {
+    return new Space(this.stems.fork(), this.counts.slice());
+  }
+
+  /** Returns the number of keys of a family and key length. */
+  countOf(family: Family, length: number): number {
+    return this.counts[(family === 6 ? LENGTHS : 0) + length] ?? 0;
+  }
+
+  adjust(key: Readonly<PrefixRegister>, length: number, by: 1 | -1): void {
+    const at = (key.family === 6 ? LENGTHS : 0) + length;
+    this.counts[at] = (this.counts[at] ?? 0) + by;
+    if (length < addressBits(key.family)) this.stems.adjust(key, length, by);
+  }
+}
+
 /** Returns the length of a key in this table. An endpoint is one longer than its full-length CIDR (I4). */
 function keyLength(key: Readonly<PrefixRegister>): number {
   return key.form === 'endpoint' ? key.length + 1 : key.length;
+}
+
+function wordOf(key: Readonly<PrefixRegister>): number {
+  return lengthWord(key.family, keyLength(key), key.clusterID);
 }
 
 /**
@@ -24,23 +59,27 @@ function keyLength(key: Readonly<PrefixRegister>): number {
  *
  * Cost: `find`, `insert` and `remove` are O(1) without pauses (a step of growth takes well below a millisecond).
  * `longestMatch` probes the address itself, then the longest prefix that the stems name. `covered` reads its results and the
- * rest of two segments, a few µs. An IPv4 key takes about 17 bytes, an IPv6 key 29, plus the stems.
+ * rest of two segments, a few µs. An IPv4 key takes about 17 bytes, an IPv6 key 29, plus the stems. Each other address space
+ * takes about 20 KiB.
  */
 export class HashPrefixTable implements PrefixTable {
+  readonly #seed: number;
   readonly #keys: KeyHash;
-  readonly #stems: StemIndex;
-  /** Number of keys of each family (0: IPv4, 1: IPv6) and key length. */
-  readonly #counts = new Int32Array(2 * LENGTHS);
+  /** The address space of id 0. */
+  readonly #main: Space;
+  /** The others by id, each created by its first key. */
+  readonly #spaces = new Map<number, Space>();
 
   /** A secret `seed` prevents attackers from choosing keys that collide. */
-  constructor(seed = 0, keys: KeyHash = new KeyHash(seed), stems: StemIndex = new StemIndex(seed)) {
+  constructor(seed = 0, keys: KeyHash = new KeyHash(seed), main: Space = new Space(new StemIndex(seed))) {
+    this.#seed = seed;
     this.#keys = keys;
-    this.#stems = stems;
+    this.#main = main;
   }
 
   fork(): HashPrefixTable {
-    const fork = new HashPrefixTable(0, this.#keys.fork(), this.#stems.fork());
-    fork.#counts.set(this.#counts);
+    const fork = new HashPrefixTable(this.#seed, this.#keys.fork(), this.#main.fork());
+    for (const [clusterID, space] of this.#spaces) fork.#spaces.set(clusterID, space.fork());
     return fork;
   }
 
@@ -53,34 +92,33 @@ export class HashPrefixTable implements PrefixTable {
   }
 
   get bytes(): number {
-    return this.#keys.bytes + this.#stems.bytes;
+    let bytes = this.#keys.bytes + this.#main.bytes;
+    for (const space of this.#spaces.values()) bytes += space.bytes;
+    return bytes;
   }
 
   find(key: Readonly<PrefixRegister>): number {
-    return this.#keys.find(key, lengthWord(key.family, keyLength(key)));
+    return this.#keys.find(key, wordOf(key));
   }
 
   prefetch(block: PrefixBlock, count: number): void {
     for (let at = 0; at < count; at++) {
       const isKey = block.get(at, prefetched);
-      buckets[at] = isKey
-        ? this.#keys.bucketOf(prefetched, lengthWord(prefetched.family, keyLength(prefetched)))
-        : -1;
+      buckets[at] = isKey ? this.#keys.bucketOf(prefetched, wordOf(prefetched)) : -1;
     }
     this.#keys.prefetch(buckets, count);
   }
 
   insert(key: Readonly<PrefixRegister>): number {
-    const length = keyLength(key);
-    const slot = this.#keys.insert(key, lengthWord(key.family, length));
-    this.#adjust(key, length, 1);
+    const slot = this.#keys.insert(key, wordOf(key));
+    const space = this.#spaceOf(key.clusterID) ?? this.#newSpace(key.clusterID);
+    space.adjust(key, keyLength(key), 1);
     return slot;
   }
 
   remove(slot: number, key: Readonly<PrefixRegister>): void {
-    const length = keyLength(key);
-    this.#keys.remove(slot, key, lengthWord(key.family, length));
-    this.#adjust(key, length, -1);
+    this.#keys.remove(slot, key, wordOf(key));
+    this.#spaceOf(key.clusterID)?.adjust(key, keyLength(key), -1);
   }
 
   keyOf(slot: number, out: PrefixRegister): void {
@@ -90,24 +128,30 @@ export class HashPrefixTable implements PrefixTable {
     const length = lengthOfWord(word);
     out.form = length > bits ? 'endpoint' : 'cidr';
     out.length = Math.min(length, bits);
+    out.clusterID = spaceOfWord(word);
   }
 
   countOf(family: Family, length: number, form: PrefixRegister['form']): number {
-    return this.#countOf(family, form === 'endpoint' ? length + 1 : length);
+    const keyed = form === 'endpoint' ? length + 1 : length;
+    let count = this.#main.countOf(family, keyed);
+    for (const space of this.#spaces.values()) count += space.countOf(family, keyed);
+    return count;
   }
 
   longestMatch(key: PrefixRegister): number {
-    const { family, length } = key;
-    if (this.#countOf(family, length + 1) > 0) {
-      const endpoint = this.#keys.find(key, lengthWord(family, length + 1));
+    const { family, length, clusterID } = key;
+    const space = this.#spaceOf(clusterID);
+    if (space === undefined) return -1;
+    if (space.countOf(family, length + 1) > 0) {
+      const endpoint = this.#keys.find(key, lengthWord(family, length + 1, clusterID));
       if (endpoint >= 0) return endpoint;
     }
     key.form = 'cidr';
-    if (this.#countOf(family, length) > 0) {
-      const cidr = this.#keys.find(key, lengthWord(family, length));
+    if (space.countOf(family, length) > 0) {
+      const cidr = this.#keys.find(key, lengthWord(family, length, clusterID));
       if (cidr >= 0) return cidr;
     }
-    return this.#longestShorter(key);
+    return this.#longestShorter(key, space);
   }
 
   *slots(isWanted?: (slot: number) => boolean): Generator<number, void, void> {
@@ -119,15 +163,18 @@ export class HashPrefixTable implements PrefixTable {
 
   *covered(prefix: Readonly<PrefixRegister>): Generator<number, void, void> {
     const key = prefixRegister();
-    for (const slot of this.#keys.within(prefix, prefix.length)) {
+    for (const slot of this.#keys.within(
+      prefix,
+      lengthWord(prefix.family, prefix.length, prefix.clusterID),
+    )) {
       this.keyOf(slot, key);
       if (key.length >= prefix.length && containsWords(prefix, prefix.length, key)) yield slot;
     }
   }
 
   /** Returns the longest match among the prefixes that are shorter than an address. `key` is the address. */
-  #longestShorter(key: PrefixRegister): number {
-    const stems = this.#stems.of(key.family);
+  #longestShorter(key: PrefixRegister, space: Space): number {
+    const stems = space.stems.of(key.family);
     if (stems === undefined) return -1;
     for (let length = stems.longest(key, key.length); length >= 0; length = stems.longest(key, length)) {
       const slot = this.#findShortened(key, length);
@@ -140,16 +187,16 @@ export class HashPrefixTable implements PrefixTable {
   #findShortened(key: PrefixRegister, length: number): number {
     maskWords(key, length);
     key.length = length;
-    return this.#keys.find(key, lengthWord(key.family, length));
+    return this.#keys.find(key, lengthWord(key.family, length, key.clusterID));
   }
 
-  #adjust(key: Readonly<PrefixRegister>, length: number, by: 1 | -1): void {
-    const at = (key.family === 6 ? LENGTHS : 0) + length;
-    this.#counts[at] = (this.#counts[at] ?? 0) + by;
-    if (length < addressBits(key.family)) this.#stems.adjust(key, length, by);
+  #spaceOf(clusterID: number): Space | undefined {
+    return clusterID === 0 ? this.#main : this.#spaces.get(clusterID);
   }
 
-  #countOf(family: Family, length: number): number {
-    return this.#counts[(family === 6 ? LENGTHS : 0) + length] ?? 0;
+  #newSpace(clusterID: number): Space {
+    const space = new Space(new StemIndex(this.#seed));
+    this.#spaces.set(clusterID, space);
+    return space;
   }
 }

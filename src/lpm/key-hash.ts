@@ -55,12 +55,13 @@ export function mix(hash: number, word: number): number {
   return h ^ (h >>> 15);
 }
 
-// Bit 8 of a length word marks IPv6. One is added so that the word of a key is never 0.
+// Bit 8 of a length word marks IPv6, the bits above are the address space. One is added so that the word of a key is never 0.
 const IPV6 = 256;
+const SPACE_SHIFT = 9;
 
-/** Encodes family and length of a key in one word, which is never 0. `length` is below 255. */
-export function lengthWord(family: Family, length: number): number {
-  return (family === 6 ? IPV6 : 0) + length + 1;
+/** Encodes family, length and address space of a key in one word, which is never 0. `length` is below 255. */
+export function lengthWord(family: Family, length: number, clusterID: number): number {
+  return ((clusterID << SPACE_SHIFT) | (family === 6 ? IPV6 : 0)) + length + 1;
 }
 
 export function lengthOfWord(word: number): number {
@@ -68,7 +69,28 @@ export function lengthOfWord(word: number): number {
 }
 
 export function familyOfWord(word: number): Family {
-  return word > IPV6 ? 6 : 4;
+  return ((word - 1) & IPV6) === 0 ? 4 : 6;
+}
+
+export function spaceOfWord(word: number): number {
+  return (word - 1) >>> SPACE_SHIFT;
+}
+
+/** The directories of the segments of an address space. */
+class SpaceDirectories {
+  ipv4 = new SegmentDirectory(4);
+  ipv6 = new SegmentDirectory(6);
+
+  get bytes(): number {
+    return this.ipv4.bytes + this.ipv6.bytes;
+  }
+
+  fork(): SpaceDirectories {
+    const fork = new SpaceDirectories();
+    fork.ipv4 = this.ipv4.fork();
+    fork.ipv6 = this.ipv6.fork();
+    return fork;
+  }
 }
 
 /**
@@ -86,6 +108,7 @@ export function familyOfWord(word: number): Family {
  * - No insertion stalls, and no probe is longer than a segment, whatever keys an attacker chooses.
  * - Slots of removed keys form a free list in their key rows, last in, first out.
  * - The index takes 10 to 20 bytes a key.
+ * - Address spaces have segments of their own, but share the slots. That of id 0 is found without a lookup.
  *
  * The tag of an IPv4 key is its address, so equal tag and kind mean equal keys. The tag of an IPv6 key is a hash, so the key
  * itself is compared as well.
@@ -104,6 +127,8 @@ export class KeyHash {
   #pages = new SharedPages<Int32Array>();
   #ipv4 = new SegmentDirectory(4);
   #ipv6 = new SegmentDirectory(6);
+  /** The directories of the other address spaces, by id, each created by its first key. */
+  #spaces = new Map<number, SpaceDirectories>();
   /** Number of buckets of each segment that are not empty. */
   #used: number[] = [];
   #size = 0;
@@ -140,7 +165,9 @@ export class KeyHash {
   /** Memory of the table in bytes. */
   get bytes(): number {
     const pages = (this.#pages.count << PAGE_BITS) * this.#segmentWords * Int32Array.BYTES_PER_ELEMENT;
-    return this.#keys.bytes + this.#wide.bytes + pages + this.#ipv4.bytes + this.#ipv6.bytes;
+    let directories = this.#ipv4.bytes + this.#ipv6.bytes;
+    for (const space of this.#spaces.values()) directories += space.bytes;
+    return this.#keys.bytes + this.#wide.bytes + pages + directories;
   }
 
   /**
@@ -154,6 +181,7 @@ export class KeyHash {
     fork.#pages = this.#pages.fork();
     fork.#ipv4 = this.#ipv4.fork();
     fork.#ipv6 = this.#ipv6.fork();
+    for (const [clusterID, space] of this.#spaces) fork.#spaces.set(clusterID, space.fork());
     fork.#used = this.#used.slice();
     fork.#size = this.#size;
     fork.#limit = this.#limit;
@@ -163,7 +191,7 @@ export class KeyHash {
 
   /** Returns the slot of a key, or -1. `words` must be masked to the length of the key. */
   find(words: Readonly<AddressWords>, word: number): number {
-    const segment = this.#treeOf(words.family).at(words);
+    const segment = this.#treeOf(words.family, word)?.at(words) ?? -1;
     if (segment < 0) return -1;
     const tag = this.#tag(words, word);
     const kind = kindOf(words.family, word);
@@ -181,7 +209,7 @@ export class KeyHash {
 
   /** Returns the number of a key's home bucket, for {@link prefetch}; -1 if the table has no segment for it. */
   bucketOf(words: Readonly<AddressWords>, word: number): number {
-    const segment = this.#treeOf(words.family).at(words);
+    const segment = this.#treeOf(words.family, word)?.at(words) ?? -1;
     if (segment < 0) return -1;
     return (segment << this.#segmentBits) | this.#home(this.#tag(words, word), kindOf(words.family, word));
   }
@@ -206,14 +234,15 @@ export class KeyHash {
     this.#keys.set(slot, 0, words.w0);
     this.#keys.set(slot, 1, word);
     if (words.family === 6) this.#setWide(slot, words);
-    this.#link(words, this.#tag(words, word), kindOf(words.family, word) | (slot + 1));
+    const tree = this.#treeOf(words.family, word) ?? this.#newSpace(words.family, word);
+    this.#link(tree, words, this.#tag(words, word), kindOf(words.family, word) | (slot + 1));
     this.#size++;
     return slot;
   }
 
   /** Removes a slot in use. The caller passes its key, so that the key row need not be read. */
   remove(slot: number, words: Readonly<AddressWords>, word: number): void {
-    const segment = this.#treeOf(words.family).at(words);
+    const segment = this.#treeOf(words.family, word)?.at(words) ?? -1;
     this.#unlink(segment, this.#home(this.#tag(words, word), kindOf(words.family, word)), slot);
     this.#keys.set(slot, 0, this.#free);
     this.#keys.set(slot, 1, 0);
@@ -222,12 +251,14 @@ export class KeyHash {
   }
 
   /**
-   * Yields the slots of all keys in the segments that cover the addresses with the first `length` bits of `words`, unordered.
+   * Yields the slots of all keys in the segments that cover the addresses of a prefix, unordered. `word` is its length word.
    * The caller filters them: the first and the last segment contain other keys, and shorter prefixes are included. Keys must
    * not be added or removed during the iteration.
    */
-  *within(words: Readonly<AddressWords>, length: number): Generator<number, void, void> {
-    for (const segment of this.#treeOf(words.family).within(words, length)) {
+  *within(words: Readonly<AddressWords>, word: number): Generator<number, void, void> {
+    const tree = this.#treeOf(words.family, word);
+    if (tree === undefined) return;
+    for (const segment of tree.within(words, lengthOfWord(word))) {
       const page = this.#pageOf(segment);
       const base = this.#baseOf(segment);
       for (let at = base; at < base + this.#segmentWords; at += 2) {
@@ -258,8 +289,17 @@ export class KeyHash {
     }
   }
 
-  #treeOf(family: Family): SegmentDirectory {
-    return family === 4 ? this.#ipv4 : this.#ipv6;
+  /** Returns the directory for the family and address space of a key; undefined if the space has none yet. */
+  #treeOf(family: Family, word: number): SegmentDirectory | undefined {
+    if (word <= 1 << SPACE_SHIFT) return family === 4 ? this.#ipv4 : this.#ipv6;
+    const space = this.#spaces.get(spaceOfWord(word));
+    return family === 4 ? space?.ipv4 : space?.ipv6;
+  }
+
+  #newSpace(family: Family, word: number): SegmentDirectory {
+    const space = new SpaceDirectories();
+    this.#spaces.set(spaceOfWord(word), space);
+    return family === 4 ? space.ipv4 : space.ipv6;
   }
 
   /** Returns the first word of a key's bucket. For IPv6 the upper bits hash the stem; the last three select the bucket in its line. */
@@ -327,8 +367,7 @@ export class KeyHash {
     return segment;
   }
 
-  #link(words: Readonly<AddressWords>, tag: number, kindAndSlot: number): void {
-    const tree = this.#treeOf(words.family);
+  #link(tree: SegmentDirectory, words: Readonly<AddressWords>, tag: number, kindAndSlot: number): void {
     let segment = tree.at(words);
     if (segment < 0) {
       segment = this.#addSegment();

@@ -3,7 +3,7 @@ import type { KeyForm, PrefixRegister } from '../net/prefix.ts';
 import type { PrefixBlock } from '../net/prefix-block.ts';
 
 /**
- * A set of keys, each a prefix in a form (`endpoint` or `cidr`). Every key has a *slot*, a small number by which the owner
+ * A set of keys, each a prefix in a form (`endpoint` or `cidr`) and an address space. Every key has a *slot*, a small number by which the owner
  * indexes its own data. Slots of removed keys are reused, last in, first out. A slot is always below `slotLimit`.
  *
  * Callers must pass canonical keys, as `parsePrefix` returns them. The table does not check this.
@@ -27,7 +27,8 @@ export interface PrefixTable {
   keyOf(slot: number, out: PrefixRegister): void;
   /**
    * Returns the slot of the longest key that contains an address, or -1. `key` is the address, as an endpoint; it is replaced
-   * by the key that was found and is undefined if none was. An endpoint is longer than its full-length CIDR (I4, I6).
+   * by the key that was found and is undefined if none was. An endpoint is longer than its full-length CIDR (I4, I6). Only keys
+   * of the same address space match.
    */
   longestMatch(key: PrefixRegister): number;
   /**
@@ -37,12 +38,12 @@ export interface PrefixTable {
    */
   slots(isWanted?: (slot: number) => boolean): Generator<number, void, void>;
   /**
-   * Yields the slots of the keys that `prefix` contains, unordered. The cost is linear in their number, plus a few
+   * Yields the slots of the keys that `prefix` contains, all of its address space, unordered. The cost is linear in their number, plus a few
    * neighbours. Keys must not be added or removed during the iteration.
    */
   covered(prefix: Readonly<PrefixRegister>): Generator<number, void, void>;
   /** Returns a table with the same keys in the same slots. Later writes to one do not affect the other. */
   fork(): PrefixTable;
-  /** Returns the number of keys with this family, length and form. */
+  /** Returns the number of keys with this family, length and form in all address spaces. */
   countOf(family: Family, length: number, form: KeyForm): number;
 }

@@ -15,6 +15,7 @@ const groups = new Uint16Array(8);
 const codes: number[] = [];
 const DOT = 46;
 const COLON = 58;
+const AT = 64;
 const ZERO = 48;
 const NINE = 57;
 const LOWER_A = 97;
@@ -110,12 +111,15 @@ function isCanonicalIPv6(text: string, words: Readonly<AddressWords>): boolean {
 
 /**
  * Returns true if an IPv4 address was written in dotted form, which has one spelling only because leading zeros are rejected.
- * Otherwise it is a mapped IPv6 address, whose first group is empty or zero. Searching for a colon would take longer than
- * parsing.
+ * Otherwise it is a mapped IPv6 address, whose first group is empty or zero, or it ends in the address space 0, as `@0`.
+ * Searching for a colon or an `@` would take longer than parsing.
  */
 function isDotted(text: string): boolean {
   const first = text.charCodeAt(0);
-  return (first > ZERO && first <= NINE) || text.charCodeAt(1) === DOT;
+  if ((first <= ZERO || first > NINE) && text.charCodeAt(1) !== DOT) return false;
+  let last = text.length - 1;
+  while (text.charCodeAt(last) === ZERO) last--;
+  return text.charCodeAt(last) !== AT;
 }
 
 /** Returns true if the text from which these words were parsed equals the result of {@link formatAddress}. */

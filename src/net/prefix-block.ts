@@ -5,6 +5,8 @@ export const BLOCK_KEYS = 256;
 
 const ENDPOINT = 256;
 const IPV6 = 512;
+/** The id of the address space is above the other bits. */
+const SPACE_SHIFT = 10;
 const NONE = -1;
 
 /**
@@ -14,8 +16,8 @@ const NONE = -1;
  */
 export class PrefixBlock {
   readonly #words = new Int32Array(4 * BLOCK_KEYS);
-  /** Length, form and family of each key; {@link NONE} if there is no key. */
-  readonly #shapes: Int16Array = new Int16Array(BLOCK_KEYS).fill(NONE);
+  /** Length, form, family and address space of each key; {@link NONE} if there is no key. */
+  readonly #shapes: Int32Array = new Int32Array(BLOCK_KEYS).fill(NONE);
 
   /** Stores a key at an index; `undefined` for no key. */
   set(at: number, key: Readonly<PrefixRegister> | undefined): void {
@@ -23,7 +25,11 @@ export class PrefixBlock {
       this.#shapes[at] = NONE;
       return;
     }
-    this.#shapes[at] = key.length | (key.form === 'endpoint' ? ENDPOINT : 0) | (key.family === 6 ? IPV6 : 0);
+    this.#shapes[at] =
+      key.length |
+      (key.form === 'endpoint' ? ENDPOINT : 0) |
+      (key.family === 6 ? IPV6 : 0) |
+      (key.clusterID << SPACE_SHIFT);
     this.#words[4 * at] = key.w0;
     this.#words[4 * at + 1] = key.w1;
     this.#words[4 * at + 2] = key.w2;
@@ -54,6 +60,7 @@ export class PrefixBlock {
     out.length = shape & (ENDPOINT - 1);
     out.form = (shape & ENDPOINT) === 0 ? 'cidr' : 'endpoint';
     out.family = (shape & IPV6) === 0 ? 4 : 6;
+    out.clusterID = shape >>> SPACE_SHIFT;
     out.w0 = this.#words[4 * at] ?? 0;
     out.w1 = this.#words[4 * at + 1] ?? 0;
     out.w2 = this.#words[4 * at + 2] ?? 0;

@@ -16,11 +16,13 @@ export type KeyForm = 'endpoint' | 'cidr';
 export interface PrefixRegister extends AddressWords {
   length: number;
   form: KeyForm;
+  /** The address space: 0, or the id of a cluster for `10.1.2.3@5` (SEMANTICS 2.1). */
+  clusterID: number;
 }
 
 /** Returns a new register. Its initial content is `0.0.0.0`. */
 export function prefixRegister(): PrefixRegister {
-  return { family: 4, w0: 0, w1: 0, w2: 0, w3: 0, length: 32, form: 'endpoint' };
+  return { family: 4, w0: 0, w1: 0, w2: 0, w3: 0, length: 32, form: 'endpoint', clusterID: 0 };
 }
 
 /** Returns a copy of a register. It copies field by field because a spread is several times slower. */
@@ -32,8 +34,9 @@ export function copyRegister({
   w3,
   length,
   form,
+  clusterID,
 }: Readonly<PrefixRegister>): PrefixRegister {
-  return { family, w0, w1, w2, w3, length, form };
+  return { family, w0, w1, w2, w3, length, form, clusterID };
 }
 
 /** Returns true if two registers hold the same key. */
@@ -45,11 +48,15 @@ export function sameKey(a: Readonly<PrefixRegister>, b: Readonly<PrefixRegister>
     a.family === b.family &&
     a.w1 === b.w1 &&
     a.w2 === b.w2 &&
-    a.w3 === b.w3
+    a.w3 === b.w3 &&
+    a.clusterID === b.clusterID
   );
 }
 
 const MAPPED_BITS = 96; // ::ffff:0:0/96 contains the IPv4-mapped addresses
+
+/** The highest id of a cluster, and thus of an address space. */
+const MAX_CLUSTER_ID = 511;
 
 /** Returns a decimal prefix length without sign or leading zeros, or -1. */
 function scanLength(text: string, from: number): number {
@@ -71,6 +78,7 @@ function scanLength(text: string, from: number): number {
  */
 export function parsePrefix(text: string, out: PrefixRegister): boolean {
   if (typeof text !== 'string') return false;
+  out.clusterID = 0;
   const end = scanIPv4(text, out);
   if (end < 0) return parseIPv6Prefix(text, out);
   if (end === text.length) {
@@ -107,6 +115,24 @@ function parseIPv6Prefix(text: string, out: PrefixRegister): boolean {
   return true;
 }
 
+/**
+ * Like {@link parsePrefix}, and accepts an address space at the end: `10.1.2.3@5`, `10.1.0.0/16@5` (SEMANTICS 2.1). Upstream
+ * splits at the last `@` as well (pkg/clustermesh/types/addressing.go). The id is decimal, from 0 to 511; leading zeros are
+ * accepted, and 0 is the same as no id. Costs nothing extra for text without `@`.
+ */
+export function parseKey(text: string, out: PrefixRegister): boolean {
+  return parsePrefix(text, out) || parseAnnotated(text, out);
+}
+
+function parseAnnotated(text: string, out: PrefixRegister): boolean {
+  const at = typeof text === 'string' ? text.lastIndexOf('@') : -1;
+  if (at < 0) return false;
+  const id = text.slice(at + 1);
+  if (!/^\d+$/.test(id) || Number(id) > MAX_CLUSTER_ID || !parsePrefix(text.slice(0, at), out)) return false;
+  out.clusterID = Number(id);
+  return true;
+}
+
 const scratch = prefixRegister();
 
 /** An immutable IP prefix in canonical form. It does not record if it was written as an address or as a CIDR. */
@@ -117,15 +143,23 @@ export class Prefix implements Readonly<AddressWords> {
   readonly w1: number;
   readonly w2: number;
   readonly w3: number;
+  /** The address space: 0, or the id of a cluster. */
+  readonly clusterID: number;
 
   /** `words` must be canonical for `length`; this is not checked. Use {@link Prefix.parse} for text. */
-  constructor(words: Readonly<AddressWords>, length: number) {
+  constructor(words: Readonly<AddressWords>, length: number, clusterID = 0) {
     this.family = words.family;
     this.length = length;
     this.w0 = words.w0;
     this.w1 = words.w1;
     this.w2 = words.w2;
     this.w3 = words.w3;
+    this.clusterID = clusterID;
+  }
+
+  /** Like {@link Prefix.parse}, and accepts the address space of a cluster: `10.1.0.0/16@5`. */
+  static parseKey(text: string): Prefix | undefined {
+    return parseKey(text, scratch) ? new Prefix(scratch, scratch.length, scratch.clusterID) : undefined;
   }
 
   /** Returns the prefix of an address or CIDR, or `undefined` if the text is invalid. */
@@ -138,9 +172,13 @@ export class Prefix implements Readonly<AddressWords> {
     return this.length === addressBits(this.family);
   }
 
-  /** Returns true if every address of `other` is in this prefix. */
+  /** Returns true if every address of `other` is in this prefix. Prefixes of different address spaces contain nothing of each other. */
   contains(other: Prefix): boolean {
-    return other.length >= this.length && containsWords(this, this.length, other);
+    return (
+      other.length >= this.length &&
+      other.clusterID === this.clusterID &&
+      containsWords(this, this.length, other)
+    );
   }
 
   equals(other: Prefix): boolean {
@@ -149,16 +187,16 @@ export class Prefix implements Readonly<AddressWords> {
 
   /** The canonical address without the length, as in an endpoint key. */
   get address(): string {
-    return formatAddress(this);
+    return `${formatAddress(this)}${spaceText(this.clusterID)}`;
   }
 
   /** Canonical CIDR text, always with its length: `10.1.2.3/32`. */
   toString(): string {
-    return formatPrefix(this, this.length);
+    return `${formatPrefix(this, this.length)}${spaceText(this.clusterID)}`;
   }
 }
 
-const PREFIX = objectWith({ family: NUMBER, length: NUMBER });
+const PREFIX = objectWith({ family: NUMBER, length: NUMBER, clusterID: NUMBER });
 
 checkArguments(Prefix, { contains: { other: PREFIX }, equals: { other: PREFIX } });
 
@@ -177,12 +215,13 @@ export function containsWords(
   );
 }
 
-/** Total order: IPv4 before IPv6, then by address as a number, then shorter prefixes first. */
+/** Total order: by address space, IPv4 before IPv6, then by address as a number, then shorter prefixes first. */
 export function comparePrefixes(
-  a: Readonly<Pick<PrefixRegister, keyof AddressWords | 'length'>>,
-  b: Readonly<Pick<PrefixRegister, keyof AddressWords | 'length'>>,
+  a: Readonly<Pick<PrefixRegister, keyof AddressWords | 'length' | 'clusterID'>>,
+  b: Readonly<Pick<PrefixRegister, keyof AddressWords | 'length' | 'clusterID'>>,
 ): number {
   return (
+    a.clusterID - b.clusterID ||
     a.family - b.family ||
     (a.w0 >>> 0) - (b.w0 >>> 0) ||
     (a.w1 >>> 0) - (b.w1 >>> 0) ||
@@ -197,14 +236,25 @@ export function canonicalAddress(text: string): string | undefined {
   return parsePrefix(text, scratch) && scratch.form === 'endpoint' ? formatKeyOf(text, scratch) : undefined;
 }
 
+/** Like {@link canonicalAddress}, and accepts the address space of a cluster: `10.0.0.1@5`. */
+export function canonicalEndpoint(text: string): string | undefined {
+  return parseKey(text, scratch) && scratch.form === 'endpoint' ? formatKeyOf(text, scratch) : undefined;
+}
+
 /** Returns the canonical text of a CIDR, or `undefined` if `text` is not one. A bare address is not a CIDR. */
 export function canonicalCIDR(text: string): string | undefined {
   return parsePrefix(text, scratch) && scratch.form === 'cidr' ? formatKey(scratch) : undefined;
 }
 
-/** Returns the canonical text of a key in its form: an address, or a prefix with its length. */
+/** Returns `@5` for an address space, and nothing for that of id 0. */
+function spaceText(clusterID: number): string {
+  return clusterID === 0 ? '' : `@${clusterID}`;
+}
+
+/** Returns the canonical text of a key in its form: an address, or a prefix with its length; then its address space, if not 0. */
 export function formatKey(key: Readonly<PrefixRegister>): string {
-  return key.form === 'endpoint' ? formatAddress(key) : formatPrefix(key, key.length);
+  const text = key.form === 'endpoint' ? formatAddress(key) : formatPrefix(key, key.length);
+  return key.clusterID === 0 ? text : text + spaceText(key.clusterID);
 }
 
 /**
@@ -212,16 +262,28 @@ export function formatKey(key: Readonly<PrefixRegister>): string {
  * canonical, which most addresses are.
  */
 export function formatKeyOf(text: string, key: Readonly<PrefixRegister>): string {
-  return key.form === 'endpoint' && isCanonicalAddress(text, key) ? text : formatKey(key);
+  const isCanonical = key.form === 'endpoint' && key.clusterID === 0 && isCanonicalAddress(text, key);
+  return isCanonical ? text : formatKey(key);
 }
 
-/** Like `formatPrefix`, for a key that was parsed from `text`. `text` is empty if the key was not parsed. */
+/**
+ * Returns the canonical prefix of a key, always with its length. `text` is that from which the key was parsed, or empty.
+ */
 export function formatPrefixOf(text: string, key: Readonly<PrefixRegister>): string {
+  if (key.clusterID !== 0) return formatPrefix(key, key.length) + spaceText(key.clusterID);
   const isCanonical = key.form === 'endpoint' && text !== '' && isCanonicalAddress(text, key);
   return isCanonical ? `${text}${key.family === 4 ? '/32' : '/128'}` : formatPrefix(key, key.length);
 }
 
-/** Returns the canonical text of an address or CIDR in its form, or `undefined` if `text` is neither. */
+/** Returns the prefix of a canonical key. An endpoint becomes a full-length CIDR: `10.1.2.3/32`, `10.1.2.3/32@5`. */
+export function prefixOfKey(key: string): string {
+  if (key.includes('/')) return key;
+  const length = key.includes(':') ? '/128' : '/32';
+  const at = key.indexOf('@');
+  return at < 0 ? key + length : key.slice(0, at) + length + key.slice(at);
+}
+
+/** Returns the canonical text of a key in its form, with its address space, or `undefined` if `text` is not a key. */
 export function canonicalKey(text: string): string | undefined {
-  return parsePrefix(text, scratch) ? formatKey(scratch) : undefined;
+  return parseKey(text, scratch) ? formatKey(scratch) : undefined;
 }

@@ -1,9 +1,9 @@
 import type { K8sMetadata, KeyedEntry, NamedPorts } from '../ipcache/types.ts';
-import { isNumericIdentity } from '../model/numeric-identity.ts';
+import { isNumericIdentity, MAX_CLUSTER_ID } from '../model/numeric-identity.ts';
 import { isSource, type Source } from '../model/source.ts';
 import { addressBits } from '../net/address-words.ts';
 import type { PortProtocol } from '../net/port.ts';
-import { formatKey, parsePrefix, prefixRegister } from '../net/prefix.ts';
+import { formatKey, parseKey, prefixRegister } from '../net/prefix.ts';
 import { type ByteReader, CorruptError } from './byte-reader.ts';
 import type { ByteWriter } from './byte-writer.ts';
 
@@ -18,7 +18,7 @@ const HAS_KEY = 8;
 const HAS_POD = 16;
 const HAS_PORTS = 32;
 const HAS_ACCOUNT = 64;
-const ALL_FLAGS = 127;
+const HAS_SPACE = 128;
 
 // Shared, because writer and reader are never called recursively.
 const key = prefixRegister();
@@ -26,13 +26,13 @@ const key = prefixRegister();
 /**
  * Writes an entry:
  *
- *     flags │ length, of a CIDR │ 1 or 4 words of address │ identity │ source │ owner │ host │ key │
+ *     flags │ length, of a CIDR │ address space │ 1 or 4 words of address │ identity │ source │ owner │ host │ key │
  *           │ namespace │ pod │ service account │ count of ports, and for each its name, port, protocol │
  *
  * Sources, owners, hosts, namespaces, accounts and port names are numbered, because they repeat. A typical pod takes about 40 bytes.
  */
 export function writeEntry(out: ByteWriter, entry: CheckpointEntry): void {
-  if (!parsePrefix(entry.key, key)) throw new CorruptError(`invalid key ${entry.key}`);
+  if (!parseKey(entry.key, key)) throw new CorruptError(`invalid key ${entry.key}`);
   const { hostIP, encryptKey, k8s } = entry;
   const { namedPorts: ports, serviceAccount = '' } = k8s ?? {};
   const isSixth = key.family === 6;
@@ -43,9 +43,11 @@ export function writeEntry(out: ByteWriter, entry: CheckpointEntry): void {
       (encryptKey === 0 ? 0 : HAS_KEY) |
       (k8s === undefined ? 0 : HAS_POD) |
       (ports === undefined ? 0 : HAS_PORTS) |
-      (serviceAccount === '' ? 0 : HAS_ACCOUNT),
+      (serviceAccount === '' ? 0 : HAS_ACCOUNT) |
+      (key.clusterID === 0 ? 0 : HAS_SPACE),
   );
   if (key.form === 'cidr') out.byte(key.length);
+  if (key.clusterID !== 0) out.number(key.clusterID);
   out.word(key.w0);
   if (isSixth) for (const word of [key.w1, key.w2, key.w3]) out.word(word);
   out.number(entry.identity);
@@ -72,11 +74,12 @@ function writePorts(out: ByteWriter, ports: NamedPorts): void {
 /** Reads an entry. Throws `CorruptError` if it is invalid. */
 export function readEntry(from: ByteReader): CheckpointEntry {
   const flags = from.byte();
-  if (flags > ALL_FLAGS) throw new CorruptError(`an entry has flags ${flags}`);
   key.family = flags & IS_IPV6 ? 6 : 4;
   key.form = flags & IS_CIDR ? 'cidr' : 'endpoint';
   key.length = flags & IS_CIDR ? from.byte() : addressBits(key.family);
   if (key.length > addressBits(key.family)) throw new CorruptError(`a CIDR has length ${key.length}`);
+  key.clusterID = flags & HAS_SPACE ? from.number() : 0;
+  if (key.clusterID > MAX_CLUSTER_ID) throw new CorruptError(`an entry has address space ${key.clusterID}`);
   key.w0 = from.word();
   key.w1 = flags & IS_IPV6 ? from.word() : 0;
   key.w2 = flags & IS_IPV6 ? from.word() : 0;

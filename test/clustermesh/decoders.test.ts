@@ -107,6 +107,15 @@ describe('the cluster id in a value', () => {
     ]);
   });
 
+  it('is the only address space that an IP may name', () => {
+    const decode = ipDecoder(() => LIMITS);
+    const names = ['10.0.0.1', '10.0.0.1@2', '10.0.0.1@3'];
+    expect(names.map((name) => verdict(decode, name, { IP: '10.0.0.1' }))).toEqual([
+      ...['ok', 'ok', 'cluster-id-mismatch key'],
+    ]);
+    expect(verdict(ipDecoder(() => NO_LIMITS), '10.0.0.1@3', { IP: '10.0.0.1' })).toBe('ok');
+  });
+
   it('is unrestricted while the id of the cluster is unknown, under the limits at that time', () => {
     let limits = NO_LIMITS;
     const decode = nodeDecoder('a', () => limits);

@@ -73,6 +73,13 @@ class ShortSighted extends IPCache {
   }
 }
 
+/** Falls back to the address space 0. */
+class Spaceless extends IPCache {
+  override lookup(ip: string): KeyedEntry | undefined {
+    return super.lookup(ip) ?? super.lookup(ip.split('@')[0] ?? '');
+  }
+}
+
 /** Lets one listener's failure keep the change from the others. */
 class Fragile extends IPCache {
   readonly #all: IPCacheListener[] = [];
@@ -143,6 +150,11 @@ const MUTANTS: readonly { readonly name: string; readonly law: Law; readonly mak
     name: 'I6: one that skips prefix lengths',
     law: I6_longestPrefix,
     make: (r) => new ShortSighted({ retainOverruled: r }),
+  },
+  {
+    name: 'I6: one that looks in the address space 0 as well',
+    law: I6_longestPrefix,
+    make: (r) => new Spaceless({ retainOverruled: r }),
   },
   {
     name: 'I7: one whose listeners are not isolated',

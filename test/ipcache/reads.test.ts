@@ -10,13 +10,15 @@ interface Block {
   readonly family: 4 | 6;
   readonly first: bigint;
   readonly length: number;
+  readonly space: string | undefined;
 }
 
 function blockOf(key: string): Block {
-  const [address = '', length] = key.split('/');
+  const [prefix = '', space] = key.split('@');
+  const [address = '', length] = prefix.split('/');
   const bytes = ipaddr.parse(address).toByteArray();
   const first = bytes.reduce((sum, byte) => (sum << 8n) | BigInt(byte), 0n);
-  return { family: bytes.length === 4 ? 4 : 6, first, length: Number(length ?? bytes.length * 8) };
+  return { family: bytes.length === 4 ? 4 : 6, first, length: Number(length ?? bytes.length * 8), space };
 }
 
 /** The visible entries in a block, by looking at all. */
@@ -26,6 +28,7 @@ function naiveWithin(entries: Iterable<KeyedEntry>, around: Block): readonly str
     .map(({ key }) => ({ key, block: blockOf(key) }))
     .filter(
       ({ block }) =>
+        block.space === around.space &&
         block.family === around.family &&
         block.length >= around.length &&
         block.first >> shift === around.first >> shift,

@@ -19,7 +19,7 @@ interface Key {
 function key(family: Family, length: number, w0 = 0, w1 = 0, w2 = 0, w3 = 0): Key {
   const words = { family, w0, w1, w2, w3 };
   maskWords(words, Math.min(length, addressBits(family)));
-  return { words, word: lengthWord(family, length) };
+  return { words, word: lengthWord(family, length, 0) };
 }
 
 /** The `nth` neighbour of a prefix of `length` bits, counted in its last bits. */

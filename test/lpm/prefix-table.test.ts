@@ -4,13 +4,13 @@ import { PAGE_ROWS } from '../../src/columns/int32-rows.ts';
 import { HashPrefixTable } from '../../src/lpm/hash-prefix-table.ts';
 import { KeyHash } from '../../src/lpm/key-hash.ts';
 import { maskWords } from '../../src/net/address-words.ts';
-import { type PrefixRegister, parsePrefix, prefixRegister } from '../../src/net/prefix.ts';
+import { type PrefixRegister, parseKey, prefixRegister } from '../../src/net/prefix.ts';
 import { PrefixBlock } from '../../src/net/prefix-block.ts';
 import { MapPrefixTable } from '../net/support/map-prefix-table.ts';
 
 function key(text: string): PrefixRegister {
   const register = prefixRegister();
-  expect(parsePrefix(text, register), text).toBe(true);
+  expect(parseKey(text, register), text).toBe(true);
   return register;
 }
 
@@ -19,13 +19,17 @@ const octet = fc.constantFrom(0, 1, 127, 128, 255);
 const ipv4 = fc.tuple(fc.constantFrom(10, 11), octet, octet, octet).map((octets) => octets.join('.'));
 const group = fc.constantFrom('0', '1', '8000', 'ffff');
 const ipv6 = fc.array(group, { minLength: 7, maxLength: 7 }).map((groups) => `fd00:${groups.join(':')}`);
-const address = fc.oneof(ipv4, ipv6);
+const plainAddress = fc.oneof(ipv4, ipv6);
 const ends = fc.constantFrom(0, 16, 17, 24, 31, 32);
-const prefix = fc.oneof(
-  address,
+const plainPrefix = fc.oneof(
+  plainAddress,
   fc.tuple(ipv4, fc.oneof(fc.nat(32), ends)).map(([ip, length]) => `${ip}/${length}`),
   fc.tuple(ipv6, fc.oneof(fc.nat(128), ends)).map(([ip, length]) => `${ip}/${length === 31 ? 128 : length}`),
 );
+// Three address spaces with the same keys.
+const space = fc.constantFrom('', '', '@1', '@511');
+const address = fc.tuple(plainAddress, space).map((parts) => parts.join(''));
+const prefix = fc.tuple(plainPrefix, space).map((parts) => parts.join(''));
 
 const step = fc.oneof(
   { weight: 6, arbitrary: fc.record({ op: fc.constant('insert' as const), text: prefix }) },
@@ -117,7 +121,7 @@ describe('the hash prefix table matches a naive table', () => {
     const next = randomWords();
     for (let i = 0; i < keys; i++) {
       const length = 8 + (i % 26);
-      parsePrefix(`${ipOf(next())}${length > 32 ? '' : `/${length}`}`, register);
+      parseKey(`${ipOf(next())}${length > 32 ? '' : `/${length}`}`, register);
       if (naive.find(register) >= 0) continue;
       expect(fast.insert(register)).toBe(naive.insert(register));
       if (i % 3 === 0) {
@@ -129,7 +133,7 @@ describe('the hash prefix table matches a naive table', () => {
       }
     }
     for (let i = 0; i < 200; i++) {
-      parsePrefix(ipOf(next()), register);
+      parseKey(ipOf(next()), register);
       expect(fast.longestMatch({ ...register })).toBe(naive.longestMatch(register));
     }
     const everyOtherPage = (slot: number): boolean => slot % (2 * PAGE_ROWS) === 0;
@@ -217,6 +221,10 @@ describe('a hundred thousand steps of the hash prefix table match those of the n
     ['the order of texts', keysByText],
     ['random order', keysAnywhere],
     ['clusters', keysInClusters],
+    [
+      'clusters in four address spaces',
+      (next: Next) => keysInClusters(next).map((text, i) => `${text}${['', '@1', '@2', '@511'][i % 4]}`),
+    ],
   ])('in %s', (_, keysOf) => {
     const next = randomWords();
     const keys = keysOf(next).map(key);
@@ -309,7 +317,7 @@ describe('the bytes of a hash prefix table', () => {
     const empty = table.bytes;
     const register = prefixRegister();
     for (let i = 0; i < KEYS; i++) {
-      parsePrefix(textOf(i), register);
+      parseKey(textOf(i), register);
       table.insert(register);
     }
     return (table.bytes - empty) / KEYS;

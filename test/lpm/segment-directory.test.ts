@@ -14,7 +14,7 @@ function columnOf(addresses: readonly AddressWords[]): Int32Array {
 }
 
 function compare(a: AddressWords, b: AddressWords): number {
-  return comparePrefixes({ ...a, length: 0 }, { ...b, length: 0 });
+  return comparePrefixes({ ...a, length: 0, clusterID: 0 }, { ...b, length: 0, clusterID: 0 });
 }
 
 it('an address is read from a column as it was written', () => {

@@ -5,6 +5,7 @@ import { formatAddress, formatPrefix, isCanonicalAddress } from '../../src/net/f
 import {
   canonicalAddress,
   canonicalCIDR,
+  canonicalEndpoint,
   canonicalKey,
   comparePrefixes,
   containsWords,
@@ -13,7 +14,9 @@ import {
   formatKeyOf,
   formatPrefixOf,
   Prefix,
+  parseKey,
   parsePrefix,
+  prefixOfKey,
   prefixRegister,
   sameKey,
 } from '../../src/net/prefix.ts';
@@ -298,9 +301,12 @@ describe('a key', () => {
     const word = fc.constantFrom(0, 1);
     const register = fc.record({
       ...{ family: fc.constantFrom(4, 6), form: fc.constantFrom('endpoint', 'cidr'), length: word },
-      ...{ w0: word, w1: word, w2: word, w3: word },
+      ...{ w0: word, w1: word, w2: word, w3: word, clusterID: word },
     });
-    const almost = fc.record({ which: fc.constantFrom('w0', 'w1', 'w2', 'w3', 'length'), value: word });
+    const almost = fc.record({
+      which: fc.constantFrom('w0', 'w1', 'w2', 'w3', 'length', 'clusterID'),
+      value: word,
+    });
     fc.assert(
       fc.property(register, register, almost, (a, other, { which, value }) => {
         for (const b of [
@@ -313,6 +319,61 @@ describe('a key', () => {
           expect(sameKey(a, b)).toBe(JSON.stringify(a) === JSON.stringify({ ...a, ...b }));
       }),
     );
+  });
+
+  it.each([
+    ['10.1.2.3@5', '10.1.2.3@5', '10.1.2.3/32@5'],
+    ['10.1.2.3/16@511', '10.1.0.0/16@511', '10.1.0.0/16@511'],
+    ['::ffff:10.1.2.3@007', '10.1.2.3@7', '10.1.2.3/32@7'],
+    ['FD00::0:1@1', 'fd00::1@1', 'fd00::1/128@1'],
+    ['10.1.2.3@0', '10.1.2.3', '10.1.2.3/32'],
+    ['10.1.2.100@000', '10.1.2.100', '10.1.2.100/32'],
+    ['fd00::1@0', 'fd00::1', 'fd00::1/128'],
+    ['10.1.0.0/16@0', '10.1.0.0/16', '10.1.0.0/16'],
+    ['10.1.2.30', '10.1.2.30', '10.1.2.30/32'],
+  ])('has the address space of %s', (text, canonical, prefix) => {
+    const register = prefixRegister();
+    expect(parseKey(text, register)).toBe(true);
+    expect([formatKey(register), formatKeyOf(text, register), formatPrefixOf(text, register)]).toEqual([
+      ...[canonical, canonical, prefix],
+    ]);
+    expect([canonicalKey(text), prefixOfKey(canonical), `${Prefix.parseKey(text)}`]).toEqual([
+      ...[canonical, prefix, prefix],
+    ]);
+    expect(parsePrefix(text, register)).toBe(!text.includes('@'));
+    expect(Prefix.parse(text) === undefined).toBe(text.includes('@'));
+  });
+
+  it.each([
+    '10.1.2.3@',
+    '10.1.2.3@512',
+    '10.1.2.3@-1',
+    '10.1.2.3@1.0',
+    '10.1.2.3@a',
+    '@1',
+    '10.1.2.3@1@2',
+    'x@1',
+    ' 10.1.2.3@1',
+    '10.1.2.3@1 ',
+    '10.1.2.3@1/32',
+    '10.1.2.3@99999999999999999999',
+  ])('is not %s', (text) => {
+    expect([canonicalKey(text), canonicalEndpoint(text), Prefix.parseKey(text)]).toEqual([
+      ...[undefined, undefined, undefined],
+    ]);
+  });
+
+  it('contains no address of another address space', () => {
+    const [in5, in6, plain] = ['10.0.0.0/8@5', '10.1.0.0/16@6', '10.0.0.0/8'].map(
+      (text) => Prefix.parseKey(text) ?? expect.fail(),
+    );
+    const inner = Prefix.parseKey('10.1.0.0/16@5') ?? expect.fail();
+    expect([in5?.contains(inner), plain?.contains(inner), in6?.contains(inner)]).toEqual([
+      true,
+      false,
+      false,
+    ]);
+    expect(in5?.equals(plain ?? expect.fail())).toBe(false);
   });
 
   it('is not parsed from a value that is not text', () => {

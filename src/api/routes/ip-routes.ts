@@ -7,7 +7,7 @@ import type { KeyedEntry } from '../../ipcache/types.ts';
 import type { Labels } from '../../model/labels.ts';
 import { SOURCES } from '../../model/source.ts';
 import { addressBits } from '../../net/address-words.ts';
-import { canonicalAddress, Prefix } from '../../net/prefix.ts';
+import { canonicalEndpoint, Prefix } from '../../net/prefix.ts';
 import type { ApiApp, RouteContext } from '../api-context.ts';
 import type { ChangeFeed } from '../change-feed.ts';
 import {
@@ -28,6 +28,7 @@ import {
   answers,
   COUNT,
   countItems,
+  endpointParameter,
   filterParameter,
   labelParameter,
   listName,
@@ -95,7 +96,7 @@ const IP_PARAMETER = z.object({ ip: z.string().max(64).openapi({ example: '10.10
 
 const CIDR_PARAMETERS = z.object({
   ip: z.string().max(64).openapi({ example: '10.10.0.0' }),
-  length: z.string().max(3).openapi({ example: '16' }),
+  length: z.string().max(8).openapi({ example: '16' }),
 });
 
 const LOOKUP = createRoute({
@@ -199,8 +200,8 @@ export function addIPRoutes(app: ApiApp, { model, feed, clock, instance, gate }:
   app.openapi(LOOKUP, (c) => {
     const { ip } = c.req.valid('param');
     const { at } = c.req.valid('query');
-    if (at !== undefined) return answerJSON(c, pastEntry(model, ip, pastOf(addressParameter('ip', ip), at)));
-    const entry = ipcache.lookup(addressParameter('ip', ip));
+    if (at !== undefined) return answerJSON(c, pastEntry(model, ip, pastOf(endpointParameter('ip', ip), at)));
+    const entry = ipcache.lookup(endpointParameter('ip', ip));
     if (entry === undefined) throw unknown('ip', ip);
     return answerJSON(c, entryDocument(entry, model));
   });
@@ -208,8 +209,8 @@ export function addIPRoutes(app: ApiApp, { model, feed, clock, instance, gate }:
     const { ip } = c.req.valid('param');
     const { at } = c.req.valid('query');
     if (at !== undefined)
-      return answerJSON(c, pastExplained(model, ip, pastOf(addressParameter('ip', ip), at)));
-    return answerJSON(c, explained(model, ip, ipcache.lookup(addressParameter('ip', ip))));
+      return answerJSON(c, pastExplained(model, ip, pastOf(endpointParameter('ip', ip), at)));
+    return answerJSON(c, explained(model, ip, ipcache.lookup(endpointParameter('ip', ip))));
   });
   app.openapi(EXPLAIN_CIDR, (c) => {
     const { ip, length } = c.req.valid('param');
@@ -273,7 +274,7 @@ function* lookUp(
 ): Generator<void, void, void> {
   for (const [index, item] of ips.entries()) {
     const ip = typeof item === 'string' ? item : item.address;
-    const address = canonicalAddress(ip);
+    const address = canonicalEndpoint(ip);
     if (address === undefined) errors.push({ index, ip, detail: 'not a valid IP address' });
     if (typeof item === 'string') {
       const entry = view.lookup(ip);
@@ -393,7 +394,7 @@ function labelFilter(
 }
 
 function contains(around: Prefix, key: string): boolean {
-  const prefix = Prefix.parse(key);
+  const prefix = Prefix.parseKey(key);
   return prefix !== undefined && around.contains(prefix);
 }
 

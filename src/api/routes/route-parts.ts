@@ -3,7 +3,7 @@ import { z } from '@hono/zod-openapi';
 import { assert } from '../../base/assert.ts';
 import type { TurnGate } from '../../base/turn-gate.ts';
 import { type Labels, parseLabelQuery } from '../../model/labels.ts';
-import { canonicalAddress, Prefix } from '../../net/prefix.ts';
+import { canonicalAddress, canonicalEndpoint, Prefix } from '../../net/prefix.ts';
 import { PROBLEM_TYPE, ProblemError } from '../problem.ts';
 import { PROBLEM } from '../schemas.ts';
 import type { Listing, ListPages, Page } from './list-pages.ts';
@@ -108,15 +108,21 @@ export async function countItems(gate: TurnGate, items: Iterable<unknown>): Prom
   return count;
 }
 
-/** Parses a parameter that is an IP or a CIDR. Throws `ProblemError` if it is invalid. */
+/** Parses a parameter that is an IP or a CIDR, in any address space. Throws `ProblemError` if it is invalid. */
 export function prefixParameter(field: string, text: string): Prefix {
-  const prefix = Prefix.parse(text);
+  const prefix = Prefix.parseKey(text);
   if (prefix !== undefined) return prefix;
   throw new ProblemError('invalid-parameter', `${field} is not a valid IP address or CIDR.`, {
     field,
     value: text.slice(0, 120),
-    allowed: 'an IPv4 or IPv6 address, or a CIDR such as 10.0.0.0/8',
+    allowed:
+      'an IPv4 or IPv6 address, or a CIDR such as 10.0.0.0/8; then @ and the id of its cluster, if it has an address space of its own',
   });
+}
+
+/** Parses a parameter that is an IP, in any address space. Returns its canonical form. Throws `ProblemError` if it is invalid. */
+export function endpointParameter(field: string, text: string): string {
+  return canonicalEndpoint(text) ?? addressParameter(field, text);
 }
 
 /** Parses a parameter that is an IP. Returns its canonical form. Throws `ProblemError` if it is invalid. */

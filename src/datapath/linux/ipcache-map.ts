@@ -6,11 +6,12 @@ import type {
   KeyedEntry,
   OwnerListener,
 } from '../../ipcache/types.ts';
+import { MAX_CLUSTER_ID } from '../../model/numeric-identity.ts';
 import { sourceRank } from '../../model/source.ts';
 import { type AddressWords, addressBits } from '../../net/address-words.ts';
-import { formatAddress, formatPrefix } from '../../net/format-address.ts';
+import { formatAddress } from '../../net/format-address.ts';
 import { scanIPv4 } from '../../net/parse-address.ts';
-import { type PrefixRegister, parsePrefix, prefixRegister } from '../../net/prefix.ts';
+import { formatPrefixOf, type PrefixRegister, parseKey, prefixOfKey, prefixRegister } from '../../net/prefix.ts';
 import type { Bpf } from './bpf/bpf.ts';
 import { type BatchedMap, BpfMap } from './bpf/bpf-map.ts';
 import type { MapShape } from './bpf/info.ts';
@@ -69,7 +70,10 @@ export function ipcacheShape(maxEntries: number = MAX_ENTRIES): MapShape {
   return { type: 'lpmTrie', keySize: KEY_BYTES, valueSize: VALUE_BYTES, maxEntries };
 }
 
-/** The map from prefixes to identities that Cilium's programs read: an LPM trie. Keys are prefixes, `10.1.2.3/32`. */
+/**
+ * The map from prefixes to identities that Cilium's programs read: an LPM trie. Keys are prefixes, `10.1.2.3/32`; the id of an
+ * address space, `10.1.2.3/32@5`, is a part of the key.
+ */
 export class IPCacheTable<Map extends BatchedMap = BpfMap> implements KernelTable<IPCacheItem>, Disposable {
   readonly name: string = 'ipcache';
   readonly map: Map;
@@ -105,7 +109,7 @@ export class IPCacheTable<Map extends BatchedMap = BpfMap> implements KernelTabl
 
   /** Ranks stronger sources higher, then longer prefixes. */
   rank(key: string, { strength }: IPCacheItem): number {
-    if (!parsePrefix(key, this.#key)) return 0;
+    if (!parseKey(key, this.#key)) return 0;
     return strength * 256 + 128 - (addressBits(this.#key.family) - this.#key.length);
   }
 
@@ -150,9 +154,9 @@ export class IPCacheTable<Map extends BatchedMap = BpfMap> implements KernelTabl
       return;
     }
     const key = this.#key;
-    if (!parsePrefix(text, key)) throw new RangeError(`${text} is not a prefix`);
+    if (!parseKey(text, key)) throw new RangeError(`${text} is not a prefix`);
     view.setUint32(at, STATIC_BITS + key.length, true);
-    view.setUint32(at + 4, FAMILIES[key.family] << 24, true);
+    view.setUint32(at + 4, (FAMILIES[key.family] << 24) | key.clusterID, true);
     view.setInt32(at + 8, key.w0);
     view.setInt32(at + 12, key.w1);
     view.setInt32(at + 16, key.w2);
@@ -174,8 +178,10 @@ export class IPCacheTable<Map extends BatchedMap = BpfMap> implements KernelTabl
     const at = index * KEY_BYTES;
     const length = view.getUint32(at, true) - STATIC_BITS;
     const head = view.getUint32(at + 4, true);
-    const family = head === FAMILIES[4] << 24 ? 4 : 6;
-    if (head !== FAMILIES[family] << 24 || length < 0 || length > addressBits(family))
+    const family = head >>> 24 === FAMILIES[4] ? 4 : 6;
+    const clusterID = head & 0xffff;
+    const isKnown = head === ((FAMILIES[family] << 24) | clusterID) && clusterID <= MAX_CLUSTER_ID;
+    if (!isKnown || length < 0 || length > addressBits(family))
       return RAW + Buffer.from(bytes.subarray(at, at + KEY_BYTES)).toString('hex');
     const words: AddressWords = {
       family,
@@ -184,7 +190,7 @@ export class IPCacheTable<Map extends BatchedMap = BpfMap> implements KernelTabl
       w2: view.getInt32(at + 16),
       w3: view.getInt32(at + 20),
     };
-    return formatPrefix(words, length);
+    return formatPrefixOf('', { ...words, length, form: 'cidr', clusterID });
   }
 
   #readValue(index: number): IPCacheItem {
@@ -235,14 +241,8 @@ export class DesiredIPCache implements DesiredItems<IPCacheItem> {
   }
 
   *entries(): Generator<readonly [string, IPCacheItem], void, void> {
-    for (const entry of this.#ipcache.entries()) yield [prefixOf(entry.key), itemOf(entry, this.#isOwn)];
+    for (const entry of this.#ipcache.entries()) yield [prefixOfKey(entry.key), itemOf(entry, this.#isOwn)];
   }
-}
-
-/** Returns the prefix of a cache key. Endpoints have no length in the cache. */
-function prefixOf(key: string): string {
-  if (key.includes('/')) return key;
-  return key.includes(':') ? `${key}/128` : `${key}/32`;
 }
 
 /** Returns a listener that marks the prefixes whose value in the kernel changes. */
@@ -261,7 +261,7 @@ export function markPrefixes(mark: (prefix: string) => void): IPCacheListener {
 export function rerankPrefixes(rerank: (prefix: string) => void): OwnerListener {
   return {
     onOwnerChanges: (changes) => {
-      for (const { key } of changes) rerank(prefixOf(key));
+      for (const { key } of changes) rerank(prefixOfKey(key));
     },
   };
 }

@@ -1,6 +1,6 @@
 import { type Decoded, type Fields, type RejectField, rejectInput } from '../../net/fields.ts';
 import { protocolName } from '../../net/port.ts';
-import { formatKeyOf, parsePrefix, prefixRegister } from '../../net/prefix.ts';
+import { formatKeyOf, parseKey, parsePrefix, prefixRegister } from '../../net/prefix.ts';
 import { bytesOfText } from './bytes.ts';
 import { jsonArray, jsonObject, jsonString } from './go-json.ts';
 import { scanIPIdentityPair } from './ip-pair-scanner.ts';
@@ -11,7 +11,10 @@ import { decodeJson, type EncodedValue, VALUE_LIMITS, type ValueLimits } from '.
 
 /** One IP of a cluster (WIRE, "IPIdentityPair"). */
 export interface IPIdentityPair {
-  /** Canonical: `10.1.2.3` for an endpoint, `10.1.0.0/16` for a CIDR. Equals the name in the key. */
+  /**
+   * Canonical: `10.1.2.3` for an endpoint, `10.1.0.0/16` for a CIDR, `10.1.2.3@5` in the address space of cluster 5. Equals the
+   * name in the key.
+   */
   readonly key: string;
   readonly identity: number;
   /** Canonical; undefined if the value has none. */
@@ -25,7 +28,19 @@ const register = prefixRegister();
 
 /** Returns the canonical form of the name in a key, or `undefined` if it is not an IP. */
 function canonicalName(name: string): string | undefined {
-  return parsePrefix(name, register) ? formatKeyOf(name, register) : undefined;
+  return parseKey(name, register) ? formatKeyOf(name, register) : undefined;
+}
+
+/** Returns the address or CIDR of a key without its address space, which values do not contain. */
+function withoutSpace(key: string): string {
+  const at = key.lastIndexOf('@');
+  return at < 0 ? key : key.slice(0, at);
+}
+
+/** Returns the id of the address space of a pair: 0 unless its key ends in `@` and the id of a cluster. */
+export function addressSpaceOf({ key }: Pick<IPIdentityPair, 'key'>): number {
+  const at = key.lastIndexOf('@');
+  return at < 0 ? 0 : Number(key.slice(at + 1));
 }
 
 /**
@@ -49,11 +64,13 @@ function nameInValue(fields: Fields<never>): string {
   return length === undefined ? ip : `${ip}/${length}`;
 }
 
-function checkAgreement(fields: Fields<never>, name: string): void {
+function checkAgreement(fields: Fields<never>, key: string): void {
   const claimed = nameInValue(fields);
-  if (claimed === name) return; // fast path: one comparison
-  const canonical =
-    canonicalName(claimed) ?? fields.reject('IP', 'invalid-address', 'is not a valid IP address', claimed);
+  if (claimed === key) return; // fast path: one comparison
+  const isAddress = parsePrefix(claimed, register);
+  if (!isAddress) fields.reject('IP', 'invalid-address', 'is not a valid IP address', claimed);
+  const canonical = formatKeyOf(claimed, register);
+  const name = withoutSpace(key);
   if (canonical !== name) fields.reject('IP', 'key-mismatch', `must be ${name}, as in the key`, canonical);
 }
 
@@ -125,7 +142,7 @@ const omitEmpty = (text: string | undefined): string | undefined =>
 
 /** Returns the bytes that upstream writes. `pair.key` must be canonical. The order of named ports is kept. */
 export function encodeIPIdentityPair(pair: IPIdentityPair): Uint8Array {
-  const [ip = '', length] = pair.key.split('/');
+  const [ip = '', length] = withoutSpace(pair.key).split('/');
   const mask = length === undefined ? 'null' : jsonString(maskText(ip.includes(':') ? 6 : 4, Number(length)));
   return bytesOfText(
     jsonObject([

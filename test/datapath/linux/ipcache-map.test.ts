@@ -70,12 +70,19 @@ describeOnLinux('the ipcache in the kernel', ['maps', 'bpftool'], () => {
     await turns.until(kept.adopt());
     ipcache.upsert('10.1.2.3', { identity: 258, hostIP: '192.168.0.7', encryptKey: 5, source: 'kvstore' });
     ipcache.upsert('fd00::/64', { identity: 1, hostIP: 'fd00::9', source: 'kvstore' });
+    // The id of an address space is between prefix length and family (pkg/maps/ipcache).
+    ipcache.upsert('10.1.2.3@258', { identity: 3, source: 'kvstore' });
+    ipcache.upsert('fd00::/64@5', { identity: 4, source: 'kvstore' });
     await turns.settle();
     expect(bytesOf(it.path)).toEqual([
       `40000000000000010a010203000000000000000000000000 02010000c0a80007${encryptKey}`,
+      '40000000020100010a010203000000000000000000000000 030000000000000000000000',
       '6000000000000002fd000000000000000000000000000000 010000000000000000000000',
+      '6000000005000002fd000000000000000000000000000000 040000000000000000000000',
     ]);
     expect(printed(table)).toEqual({
+      '10.1.2.3/32@258': 'identity 3',
+      'fd00::/64@5': 'identity 4',
       '10.1.2.3/32': 'identity 258 via 192.168.0.7 key 5',
       'fd00::/64': 'identity 1',
     });
@@ -133,7 +140,8 @@ describeOnLinux('the ipcache in the kernel', ['maps', 'bpftool'], () => {
     using it = setUp();
     const ipcache = new IPCache();
     const { kept, turns, table } = it.open(ipcache);
-    const key = '40 00 00 00 07 00 00 01 0a 01 02 03 00 00 00 00 00 00 00 00 00 00 00 00'.split(' ');
+    // A cluster id above 511, which nobody has.
+    const key = '40 00 00 00 07 02 00 01 0a 01 02 03 00 00 00 00 00 00 00 00 00 00 00 00'.split(' ');
     const value = Array.from({ length: 12 }, () => '1');
     exec('bpftool', 'map', 'update', 'pinned', it.path, 'key', 'hex', ...key, 'value', ...value);
     ipcache.upsert('10.1.2.3', { identity: 7, source: 'local' });
@@ -285,7 +293,9 @@ describeOnLinux('a program in the kernel', ['maps'], () => {
 /** What a listener of the cache would know, as the map has it. */
 function wanted(ipcache: IPCache): Record<string, string> {
   const rows = Array.from(ipcache.entries(), ({ key, identity, hostIP, encryptKey }) => {
-    const prefix = key.includes('/') ? key : `${key}/${key.includes(':') ? 128 : 32}`;
+    const [ip = '', ...space] = key.split('@');
+    const length = ip.includes(':') ? 128 : 32;
+    const prefix = [ip.includes('/') ? ip : `${ip}/${length}`, ...space].join('@');
     const via = hostIP === undefined || hostIP.includes(':') ? '' : ` via ${hostIP}`;
     return [prefix, `identity ${identity}${via}${encryptKey === 0 ? '' : ` key ${encryptKey}`}`] as const;
   });
@@ -304,6 +314,10 @@ const CLAIM = fc.record({
       'fd00::1/128',
       'fd00::/8',
       '::/0',
+      '10.0.0.1@5',
+      '10.0.0.1/32@5',
+      '10.0.0.0/24@511',
+      'fd00::1@5',
     ],
   ),
   source: fc.constantFrom('local' as const, 'kvstore' as const, 'k8s' as const),

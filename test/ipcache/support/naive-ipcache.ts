@@ -184,7 +184,9 @@ export class NaiveIPCache {
     const entries = this.entries();
     for (const [key, entry] of entries) if (key.includes('/')) visible.set(key, entry);
     for (const [key, entry] of entries) {
-      if (!key.includes('/')) visible.set(`${key}/${key.includes(':') ? 128 : 32}`, entry);
+      const [ip = '', ...space] = key.split('@');
+      if (!key.includes('/'))
+        visible.set([`${ip}/${ip.includes(':') ? 128 : 32}`, ...space].join('@'), entry);
     }
     return visible;
   }
@@ -197,7 +199,7 @@ export function longestMatch(keys: Iterable<string>, address: string): string | 
 }
 
 function lengthOf(key: string): number {
-  return key.includes('/') ? Number(key.slice(key.indexOf('/') + 1)) : 129;
+  return key.includes('/') ? Number.parseInt(key.slice(key.indexOf('/') + 1), 10) : 129;
 }
 
 const MAPPED = new BlockList();
@@ -208,7 +210,10 @@ const asked = new Map<string, Map<string, boolean>>();
 const MOST_ASKED = 64;
 
 /** As Node.js sees it, not our own arithmetic. An IPv4-mapped address is IPv4, one with a zone id is none. */
-function contains(key: string, address: string): boolean {
+function contains(keyInSpace: string, addressInSpace: string): boolean {
+  const [key = '', space] = keyInSpace.split('@');
+  const [address = '', own] = addressInSpace.split('@');
+  if (space !== own) return false;
   if (isIP(address) === 0 || address.includes('%')) return false;
   const known = asked.get(key)?.get(address);
   if (known !== undefined) return known;

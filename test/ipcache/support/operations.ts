@@ -25,6 +25,16 @@ export const SPELLINGS: readonly Spelling[] = [
   { text: 'FD00:0::1/128', key: 'fd00::1/128' },
   { text: 'fd00:0:0:0:1::/16', key: 'fd00::/16' },
   { text: '::/0', key: '::/0' },
+  { text: '10.0.0.1@0', key: '10.0.0.1' },
+  // The same addresses in the spaces of two clusters.
+  { text: '10.0.0.1@5', key: '10.0.0.1@5' },
+  { text: '::ffff:10.0.0.1@005', key: '10.0.0.1@5' },
+  { text: '10.0.0.1/32@5', key: '10.0.0.1/32@5' },
+  { text: '10.0.0.7/24@5', key: '10.0.0.0/24@5' },
+  { text: '10.0.0.1@511', key: '10.0.0.1@511' },
+  { text: '0.0.0.0/0@511', key: '0.0.0.0/0@511' },
+  { text: 'FD00:0::1@5', key: 'fd00::1@5' },
+  { text: 'fd00::1/128@5', key: 'fd00::1/128@5' },
 ];
 
 export const KEYS: readonly string[] = [...new Set(SPELLINGS.map(({ key }) => key))];
@@ -36,6 +46,13 @@ export const ADDRESSES: readonly string[] = [
   '11.0.0.1',
   'fd00::1',
   'fe80::1',
+  '10.0.0.1@5',
+  '10.0.0.2@5',
+  '10.1.0.1@5',
+  '10.0.0.1@511',
+  '10.0.0.1@7',
+  'fd00::1@5',
+  'fd00::2@5',
 ];
 
 const PODS: readonly (K8sMetadata | undefined)[] = [

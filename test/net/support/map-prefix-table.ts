@@ -4,7 +4,7 @@ import { type Family, maskWords } from '../../../src/net/address-words.ts';
 import { containsWords, type KeyForm, type PrefixRegister } from '../../../src/net/prefix.ts';
 
 function keyText(key: Readonly<PrefixRegister>): string {
-  return `${key.family}|${key.w0},${key.w1},${key.w2},${key.w3}/${key.length}${key.form}`;
+  return `${key.family}|${key.w0},${key.w1},${key.w2},${key.w3}/${key.length}${key.form}@${key.clusterID}`;
 }
 
 /** The obvious {@link PrefixTable}, over a `Map` of texts: the oracle of the fast one. */
@@ -78,7 +78,7 @@ export class MapPrefixTable implements PrefixTable {
   *covered(prefix: Readonly<PrefixRegister>): Generator<number, void, void> {
     for (const slot of this.slots()) {
       const key = this.#keys[slot];
-      if (key === undefined || key.length < prefix.length) continue;
+      if (key === undefined || key.length < prefix.length || key.clusterID !== prefix.clusterID) continue;
       if (containsWords(prefix, prefix.length, key)) yield slot;
     }
   }
