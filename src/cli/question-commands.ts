@@ -63,7 +63,7 @@ function parseLimit(text: string): number {
 
 /** Returns the text unchanged. Rejects an invalid one before a mesh is synced for the answer. */
 function parseIP(text: string): string {
-  if (Prefix.parseKey(text) !== undefined) return text;
+  if (Prefix.parseAnnotated(text) !== undefined) return text;
   throw new InvalidArgumentError('It must be an IP address or a CIDR.');
 }
 

@@ -43,7 +43,7 @@ const NO_PREFIX =
 
 function byPrefix(entries: readonly EntryDocument[]): readonly EntryDocument[] {
   const keyed = entries.flatMap((entry) => {
-    const prefix = Prefix.parseKey(entry.prefix);
+    const prefix = Prefix.parseAnnotated(entry.prefix);
     return prefix === undefined ? [] : [{ prefix, entry }];
   });
   return keyed.sort((a, b) => comparePrefixes(a.prefix, b.prefix)).map(({ entry }) => entry);

@@ -121,10 +121,10 @@ function parseIPv6Prefix(text: string, out: PrefixRegister): boolean {
  * accepted, and 0 is the same as no id. Costs nothing extra for text without `@`.
  */
 export function parseKey(text: string, out: PrefixRegister): boolean {
-  return parsePrefix(text, out) || parseAnnotated(text, out);
+  return parsePrefix(text, out) || parseInSpace(text, out);
 }
 
-function parseAnnotated(text: string, out: PrefixRegister): boolean {
+function parseInSpace(text: string, out: PrefixRegister): boolean {
   const at = typeof text === 'string' ? text.lastIndexOf('@') : -1;
   if (at < 0) return false;
   const id = text.slice(at + 1);
@@ -158,7 +158,7 @@ export class Prefix implements Readonly<AddressWords> {
   }
 
   /** Like {@link Prefix.parse}, and accepts the address space of a cluster: `10.1.0.0/16@5`. */
-  static parseKey(text: string): Prefix | undefined {
+  static parseAnnotated(text: string): Prefix | undefined {
     return parseKey(text, scratch) ? new Prefix(scratch, scratch.length, scratch.clusterID) : undefined;
   }
 

@@ -337,7 +337,7 @@ describe('a key', () => {
     expect([formatKey(register), formatKeyOf(text, register), formatPrefixOf(text, register)]).toEqual([
       ...[canonical, canonical, prefix],
     ]);
-    expect([canonicalKey(text), prefixOfKey(canonical), `${Prefix.parseKey(text)}`]).toEqual([
+    expect([canonicalKey(text), prefixOfKey(canonical), `${Prefix.parseAnnotated(text)}`]).toEqual([
       ...[canonical, prefix, prefix],
     ]);
     expect(parsePrefix(text, register)).toBe(!text.includes('@'));
@@ -358,16 +358,16 @@ describe('a key', () => {
     '10.1.2.3@1/32',
     '10.1.2.3@99999999999999999999',
   ])('is not %s', (text) => {
-    expect([canonicalKey(text), canonicalEndpoint(text), Prefix.parseKey(text)]).toEqual([
+    expect([canonicalKey(text), canonicalEndpoint(text), Prefix.parseAnnotated(text)]).toEqual([
       ...[undefined, undefined, undefined],
     ]);
   });
 
   it('contains no address of another address space', () => {
     const [in5, in6, plain] = ['10.0.0.0/8@5', '10.1.0.0/16@6', '10.0.0.0/8'].map(
-      (text) => Prefix.parseKey(text) ?? expect.fail(),
+      (text) => Prefix.parseAnnotated(text) ?? expect.fail(),
     );
-    const inner = Prefix.parseKey('10.1.0.0/16@5') ?? expect.fail();
+    const inner = Prefix.parseAnnotated('10.1.0.0/16@5') ?? expect.fail();
     expect([in5?.contains(inner), plain?.contains(inner), in6?.contains(inner)]).toEqual([
       true,
       false,

@@ -394,7 +394,7 @@ function labelFilter(
 }
 
 function contains(around: Prefix, key: string): boolean {
-  const prefix = Prefix.parseKey(key);
+  const prefix = Prefix.parseAnnotated(key);
   return prefix !== undefined && around.contains(prefix);
 }
 

@@ -110,7 +110,7 @@ export async function countItems(gate: TurnGate, items: Iterable<unknown>): Prom
 
 /** Parses a parameter that is an IP or a CIDR, in any address space. Throws `ProblemError` if it is invalid. */
 export function prefixParameter(field: string, text: string): Prefix {
-  const prefix = Prefix.parseKey(text);
+  const prefix = Prefix.parseAnnotated(text);
   if (prefix !== undefined) return prefix;
   throw new ProblemError('invalid-parameter', `${field} is not a valid IP address or CIDR.`, {
     field,
