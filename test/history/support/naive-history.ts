@@ -48,9 +48,11 @@ function copyOf(model: NaiveIPCache): Copy {
 
 /** A full-length prefix has two keys: the endpoint IP and the CIDR. */
 function pair(key: string): readonly string[] {
-  const [address = '', length] = key.split('/');
+  const [prefix = '', ...space] = key.split('@');
+  const [address = '', length] = prefix.split('/');
   const bits = key.includes(':') ? '128' : '32';
-  return length === undefined || length === bits ? [address, `${address}/${bits}`] : [key];
+  const pair = length === undefined || length === bits ? [address, `${address}/${bits}`] : [prefix];
+  return pair.map((text) => [text, ...space].join('@'));
 }
 
 /** A past claim as text, as a {@link Copy} has it. */
