@@ -4,9 +4,9 @@ import type { Writer } from '../ipcache/types.ts';
 import type { ClusterConfig, EndpointSlicesExportMode } from '../kvstore/codec/cluster-config.ts';
 import { endpointSliceSize } from '../kvstore/codec/cluster-endpoint-slice.ts';
 import {
+  type CopiedResource,
   clusterConfigKey,
   isServiceResource,
-  type MeshResource,
   SERVICE_RESOURCES,
   type ServiceResource,
 } from '../kvstore/codec/keys.ts';
@@ -91,7 +91,7 @@ export class ClusterStores extends ResourceStores {
     const limits = (): ClusterLimits => this.#limits;
     const { ipcache, nodes, services } = engines;
     const add = <T>(
-      resource: MeshResource,
+      resource: CopiedResource,
       decode: ValueDecoder<T>,
       observer: StoreObserver<T>,
       large: Pick<WatchStoreOptions<T>, 'decodeLarge' | 'sizeOf'> = {
@@ -154,9 +154,9 @@ export class ClusterStores extends ResourceStores {
    * Follows one resource. If it is a format of services, the state that was read in the other format is withdrawn when this one is
    * complete, so that no service loses a backend that both have. Until then, both are served.
    */
-  override async follow(resource: MeshResource, request: FollowRequest): Promise<FollowEnd> {
+  override async follow(resource: CopiedResource, request: FollowRequest): Promise<FollowEnd> {
     let replaced: Promise<void> | undefined;
-    const onListed = (listed: MeshResource): void => {
+    const onListed = (listed: CopiedResource): void => {
       replaced = this.#withdrawSkipped(request.signal).then((isDone) => {
         if (isDone) request.onListed(listed);
       });

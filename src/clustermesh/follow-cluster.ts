@@ -4,9 +4,9 @@ import { equalBytes } from '../kvstore/codec/bytes.ts';
 import { type ClusterConfig, decodeClusterConfig } from '../kvstore/codec/cluster-config.ts';
 import {
   CLUSTER_CONFIG_PREFIX,
+  type CopiedResource,
   clusterConfigKey,
   isServiceResource,
-  type MeshResource,
   syncedKey,
   syncedPrefix,
 } from '../kvstore/codec/keys.ts';
@@ -90,7 +90,7 @@ export async function followCluster(cluster: FollowParams, signal: AbortSignal):
     }
   };
   const readers = [run(() => watchConfig(cluster, request))];
-  const follow = (resource: MeshResource): unknown =>
+  const follow = (resource: CopiedResource): unknown =>
     readers.push(run(() => stores.follow(resource, request)));
   if (options.canaries) readers.push(run(() => watchCanaries(cluster, request, follow)));
   else
@@ -178,7 +178,7 @@ export function awaitConfig(
 async function watchCanaries(
   { backend, name, stores }: FollowParams,
   { layout, signal, onReading }: FollowRequest,
-  follow: (resource: MeshResource) => void,
+  follow: (resource: CopiedResource) => void,
 ): Promise<FollowEnd> {
   const waiting = new Map(
     stores.resources.map((resource) => [syncedKey(name, resource, layout), resource] as const),

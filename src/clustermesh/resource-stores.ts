@@ -3,9 +3,9 @@ import type { FaultListener } from '../base/guard.ts';
 import type { RejectionLog } from '../base/rejection.ts';
 import type { ClusterConfig } from '../kvstore/codec/cluster-config.ts';
 import {
+  type CopiedResource,
   isServiceResource,
   type KeyLayout,
-  type MeshResource,
   resourcePrefix,
   SERVICE_RESOURCES,
 } from '../kvstore/codec/keys.ts';
@@ -30,19 +30,19 @@ export type FollowEnd = 'ended' | 'diverged';
 export interface FollowRequest
   extends Pick<WatchStoreRun, 'backend' | 'signal' | 'mayDelete' | 'keepUnlisted'> {
   readonly layout: KeyLayout;
-  readonly onListed: (resource: MeshResource) => void;
+  readonly onListed: (resource: CopiedResource) => void;
   readonly onReading: OnReading;
 }
 
 /** Receives the state of each reader of a cluster: resources, configuration, canaries, and the proof of deletes. */
 export type OnReading = (
-  reading: MeshResource | 'config' | 'canaries' | 'deletes',
+  reading: CopiedResource | 'config' | 'canaries' | 'deletes',
   state: WatchState,
   failure: Failure | undefined,
 ) => void;
 
 /** Status of each followed resource. */
-export type ResourceStatuses = Readonly<Partial<Record<MeshResource, WatchStoreStatus>>>;
+export type ResourceStatuses = Readonly<Partial<Record<CopiedResource, WatchStoreStatus>>>;
 
 type AnyStore = Pick<
   WatchStore<unknown>,
@@ -56,7 +56,7 @@ type AnyStore = Pick<
 export abstract class ResourceStores {
   readonly #cluster: string;
   /** Stores in the order in which they are followed. */
-  protected readonly stores: Map<MeshResource, AnyStore> = new Map();
+  protected readonly stores: Map<CopiedResource, AnyStore> = new Map();
 
   /** @param cluster name of the followed cluster */
   constructor(cluster: string) {
@@ -64,7 +64,7 @@ export abstract class ResourceStores {
   }
 
   /** The resources that the cluster does not export, or that are read in another format. `configure` sets it. */
-  protected skipped: ReadonlySet<MeshResource> = new Set();
+  protected skipped: ReadonlySet<CopiedResource> = new Set();
   /** Must be called if the cluster exports its services in no format that is read, so that nothing waits for them. */
   protected skipServices: () => void = () => {};
   readonly #servicesSkipped = new Promise<void>((resolve) => {
@@ -72,7 +72,7 @@ export abstract class ResourceStores {
   });
 
   /** The followed resources. What is skipped is not waited for, because its canary may never be written. */
-  get resources(): readonly MeshResource[] {
+  get resources(): readonly CopiedResource[] {
     return [...this.stores.keys()].filter((resource) => !this.skipped.has(resource));
   }
 
@@ -139,7 +139,7 @@ export abstract class ResourceStores {
   abstract withdraw(signal: AbortSignal): Promise<void>;
 
   /** Follows one resource until the signal fires or the kvstore turns out to be replaced. */
-  follow(resource: MeshResource, request: FollowRequest): Promise<FollowEnd> {
+  follow(resource: CopiedResource, request: FollowRequest): Promise<FollowEnd> {
     const { layout, onListed, onReading, ...run } = request;
     const store = this.stores.get(resource);
     if (store === undefined) return Promise.resolve('ended');

@@ -4,7 +4,7 @@ import { ClusterStores } from '../../src/clustermesh/cluster-stores.ts';
 import { NO_LIMITS } from '../../src/clustermesh/decoders.ts';
 import type { MeshEngines } from '../../src/clustermesh/engines.ts';
 import type { Writer } from '../../src/ipcache/types.ts';
-import type { MeshResource } from '../../src/kvstore/codec/keys.ts';
+import type { CopiedResource } from '../../src/kvstore/codec/keys.ts';
 import { MemoryBackend } from '../../src/kvstore/memory/memory-backend.ts';
 import { IdentityCache } from '../../src/model/identity-cache.ts';
 import type { NumericIdentity } from '../../src/model/numeric-identity.ts';
@@ -67,7 +67,7 @@ class World {
     writeService(server, 'a', 's0', '10.1.0.1');
     write(server, 'cilium/state/identities/v1/id/300', 'k8s:app=x;');
     const ended = new AbortController();
-    const follow = (resource: MeshResource): Promise<unknown> =>
+    const follow = (resource: CopiedResource): Promise<unknown> =>
       this.stores.follow(resource, {
         ...{ backend: this.backend, signal: ended.signal, layout: 'state', keepUnlisted: false },
         ...{ mayDelete: undefined, onListed: () => {}, onReading: () => {} },

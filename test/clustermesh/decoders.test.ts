@@ -113,7 +113,13 @@ describe('the cluster id in a value', () => {
     expect(names.map((name) => verdict(decode, name, { IP: '10.0.0.1' }))).toEqual([
       ...['ok', 'ok', 'cluster-id-mismatch key'],
     ]);
-    expect(verdict(ipDecoder(() => NO_LIMITS), '10.0.0.1@3', { IP: '10.0.0.1' })).toBe('ok');
+    expect(
+      verdict(
+        ipDecoder(() => NO_LIMITS),
+        '10.0.0.1@3',
+        { IP: '10.0.0.1' },
+      ),
+    ).toBe('ok');
   });
 
   it('is unrestricted while the id of the cluster is unknown, under the limits at that time', () => {

@@ -2,7 +2,7 @@ import { MAX_CLUSTER_ID, type MaxConnectedClusters } from '../../model/numeric-i
 import type { Decoded, Fields, RejectField } from '../../net/fields.ts';
 import { bytesOfText } from './bytes.ts';
 import { jsonObject, jsonString } from './go-json.ts';
-import type { MeshResource } from './keys.ts';
+import type { CopiedResource } from './keys.ts';
 import { decodeJson, VALUE_LIMITS, type ValueLimits } from './value.ts';
 
 /** The configuration of a cluster, at `cilium/cluster-config/<cluster>` (since 1.13). */
@@ -32,13 +32,24 @@ export interface ClusterCapabilities {
   readonly serviceExportsEnabled?: boolean;
   /** Undefined if it exports no endpoint slices. */
   readonly endpointSlicesExportMode?: EndpointSlicesExportMode;
+  /** All other capabilities, by name, as JSON. Kvstoremesh passes them on, because newer readers may need them. */
+  readonly others?: Readonly<Record<string, string>>;
 }
 
-/** Returns true if a cluster exports a resource: services in the formats of its mode, all others always. */
+const KNOWN: ReadonlySet<string> = new Set([
+  'syncedCanaries',
+  'cached',
+  'maxConnectedClusters',
+  'serviceExportsEnabled',
+  'endpointSlicesExportMode',
+]);
+
+/** Returns true if a cluster exports a resource: services in the formats of its mode, service exports if it says so, others always. */
 export function exportsResource(
-  resource: MeshResource,
-  { endpointSlicesExportMode: mode }: Partial<ClusterCapabilities>,
+  resource: CopiedResource,
+  { endpointSlicesExportMode: mode, serviceExportsEnabled }: Partial<ClusterCapabilities>,
 ): boolean {
+  if (resource === 'serviceexports') return serviceExportsEnabled === true;
   if (resource === 'services') return mode !== 'endpointslices-only';
   return resource !== 'endpointslices' || mode !== undefined;
 }
@@ -67,23 +78,55 @@ function readExportMode(
   return drop('unknown-value', capabilities.pathOf(name), word, `must be one of ${EXPORT_MODES.join(', ')}`);
 }
 
+/** Returns the JSON of an unknown capability. Drops one that is nested too deeply for `JSON.stringify`, which is recursive. */
+function otherJson(
+  capabilities: Fields<never>,
+  name: string,
+  drop: RejectField<undefined>,
+): string | undefined {
+  try {
+    return JSON.stringify(capabilities.value(name) ?? null);
+  } catch {
+    return drop('too-deep', capabilities.pathOf(name), undefined, 'is nested too deeply');
+  }
+}
+
+/** Returns the capabilities without a field of their own, and a mode that is not known, as JSON. */
+function readOthers(
+  capabilities: Fields<never>,
+  mode: EndpointSlicesExportMode | undefined,
+  drop: RejectField<undefined>,
+): Readonly<Record<string, string>> | undefined {
+  const name = 'endpointSlicesExportMode';
+  const others: [string, string][] = [];
+  for (const each of capabilities.names) {
+    const json = KNOWN.has(each) ? undefined : otherJson(capabilities, each, drop);
+    if (json !== undefined) others.push([each, json]);
+  }
+  const word = mode === undefined ? (capabilities.string(name) ?? '') : '';
+  if (word !== '') others.push([name, JSON.stringify(word)]);
+  return others.length === 0 ? undefined : Object.fromEntries(others);
+}
+
 function readCapabilities(fields: Fields<never>, drop: RejectField<undefined>): ClusterCapabilities {
   const capabilities = fields.map('capabilities');
   const maxConnectedClusters = readMaxConnected(capabilities);
   const serviceExportsEnabled = capabilities.boolean('serviceExportsEnabled');
   const endpointSlicesExportMode = readExportMode(capabilities, drop);
+  const others = readOthers(capabilities, endpointSlicesExportMode, drop);
   return {
     syncedCanaries: capabilities.boolean('syncedCanaries') ?? false,
     cached: capabilities.boolean('cached') ?? false,
     ...(maxConnectedClusters === undefined ? {} : { maxConnectedClusters }),
     ...(serviceExportsEnabled === undefined ? {} : { serviceExportsEnabled }),
     ...(endpointSlicesExportMode === undefined ? {} : { endpointSlicesExportMode }),
+    ...(others === undefined ? {} : { others }),
   };
 }
 
 /**
  * Decodes a cluster config. Reasons of rejection: `too-large`, `invalid-json`, `wrong-type`, `out-of-range`. Drops an unknown
- * export mode: `unknown-value`.
+ * export mode, `unknown-value`, and an unknown capability that is nested too deeply, `too-deep`.
  */
 export function decodeClusterConfig(value: Uint8Array, at: string): Decoded<ClusterConfig> {
   return decodeJson(value, at, LIMITS, (fields, drop) => ({
@@ -92,10 +135,10 @@ export function decodeClusterConfig(value: Uint8Array, at: string): Decoded<Clus
   }));
 }
 
-/** Returns the bytes that upstream writes. Fields that are false or unset are omitted. */
+/** Returns the bytes that upstream writes, then other capabilities. Fields that are false or unset are omitted. */
 export function encodeClusterConfig({ id, capabilities }: ClusterConfig): Uint8Array {
   const flag = (on: boolean): string | undefined => (on ? 'true' : undefined);
-  const { maxConnectedClusters, serviceExportsEnabled, endpointSlicesExportMode } = capabilities;
+  const { maxConnectedClusters, serviceExportsEnabled, endpointSlicesExportMode, others = {} } = capabilities;
   return bytesOfText(
     jsonObject([
       ['id', id === 0 ? undefined : String(id)],
@@ -110,6 +153,7 @@ export function encodeClusterConfig({ id, capabilities }: ClusterConfig): Uint8A
             serviceExportsEnabled === undefined ? undefined : String(serviceExportsEnabled),
           ],
           ['endpointSlicesExportMode', endpointSlicesExportMode && jsonString(endpointSlicesExportMode)],
+          ...Object.entries(others),
         ]),
       ],
     ]),

@@ -14,13 +14,18 @@ export const MESH_RESOURCES: readonly MeshResource[] = [
   'ip',
 ];
 
+/** What kvstoremesh copies: also the service exports of the multi-cluster services API, which only other programs read. */
+export type CopiedResource = MeshResource | 'serviceexports';
+
+export const COPIED_RESOURCES: readonly CopiedResource[] = [...MESH_RESOURCES, 'serviceexports'];
+
 /** The two formats in which a cluster publishes its services: whole, or as endpoint slices (1.20). */
 export type ServiceResource = 'services' | 'endpointslices';
 
 export const SERVICE_RESOURCES: readonly ServiceResource[] = ['services', 'endpointslices'];
 
 /** Returns true if a resource is one of the formats of services. */
-export function isServiceResource(resource: MeshResource): resource is ServiceResource {
+export function isServiceResource(resource: CopiedResource): resource is ServiceResource {
   return resource === 'services' || resource === 'endpointslices';
 }
 
@@ -48,6 +53,7 @@ const LAYOUTS = {
     nodes: (cluster: string) => `cilium/state/nodes/v1/${cluster}/`,
     services: (cluster: string) => `cilium/state/services/v1/${cluster}/`,
     endpointslices: (cluster: string) => `cilium/state/endpointslices/v1/${cluster}/`,
+    serviceexports: (cluster: string) => `cilium/state/serviceexports/v1/${cluster}/`,
     identities: (_cluster: string) => `${IDENTITIES_PREFIX}id/`,
     ip: (_cluster: string) => `cilium/state/ip/v1/${DEFAULT_ADDRESS_SPACE}/`,
   },
@@ -56,6 +62,7 @@ const LAYOUTS = {
     nodes: (cluster: string) => `cilium/cache/nodes/v1/${cluster}/`,
     services: (cluster: string) => `cilium/cache/services/v1/${cluster}/`,
     endpointslices: (cluster: string) => `cilium/cache/endpointslices/v1/${cluster}/`,
+    serviceexports: (cluster: string) => `cilium/cache/serviceexports/v1/${cluster}/`,
     identities: (cluster: string) => `cilium/cache/identities/v1/${cluster}/id/`,
     ip: (cluster: string) => `cilium/cache/ip/v1/${cluster}/`,
   },
@@ -65,7 +72,11 @@ const LAYOUTS = {
 export type KeyLayout = keyof typeof LAYOUTS;
 
 /** Returns the watched prefix of a resource of a cluster. */
-export function resourcePrefix(resource: MeshResource, cluster: string, layout: KeyLayout = 'state'): string {
+export function resourcePrefix(
+  resource: CopiedResource,
+  cluster: string,
+  layout: KeyLayout = 'state',
+): string {
   return LAYOUTS[layout][resource](cluster);
 }
 
@@ -115,7 +126,7 @@ export function syncedPrefix(cluster: string): string {
 }
 
 /** Returns the canary that marks the prefix of a resource as complete: `cilium/synced/<cluster>/cilium/state/nodes/v1`. */
-export function syncedKey(cluster: string, resource: MeshResource, layout: KeyLayout = 'state'): string {
+export function syncedKey(cluster: string, resource: CopiedResource, layout: KeyLayout = 'state'): string {
   return `${syncedPrefix(cluster)}cilium/${layout}/${resource}/v1`;
 }
 

@@ -12,10 +12,10 @@ import {
 } from '../../kvstore/codec/cluster-config.ts';
 import {
   CLUSTER_CONFIG_PREFIX,
+  COPIED_RESOURCES,
+  type CopiedResource,
   clusterConfigKey,
   isServiceResource,
-  MESH_RESOURCES,
-  type MeshResource,
   syncedPrefix,
 } from '../../kvstore/codec/keys.ts';
 import type { WatchEvent, WatchState } from '../../kvstore/session/backend.ts';
@@ -34,7 +34,7 @@ export interface MirrorStatus {
   readonly keys: number;
   readonly pending: number;
   /** By resource: true if the local canary declares it complete. */
-  readonly canaries: Readonly<Partial<Record<MeshResource, boolean>>>;
+  readonly canaries: Readonly<Partial<Record<CopiedResource, boolean>>>;
   /** Number of failed writes into the local kvstore. The last failure may have been resolved by a retry. */
   readonly failures: number;
   readonly lastFailure: string | undefined;
@@ -52,7 +52,7 @@ const BACKOFF = { baseMs: 2_000, capMs: 60_000 };
 /** The copy of one remote cluster in the local kvstore: its configuration, and a {@link Mirror} for each resource. */
 export class MirrorStores extends ResourceStores {
   readonly #options: MirrorStoresOptions;
-  readonly #mirrors: ReadonlyMap<MeshResource, Mirror>;
+  readonly #mirrors: ReadonlyMap<CopiedResource, Mirror>;
   readonly #config: SyncStore;
   readonly #tasks: Supervisor;
   readonly #closing = new AbortController();
@@ -80,7 +80,7 @@ export class MirrorStores extends ResourceStores {
       follow: false,
     });
     this.#mirrors = new Map(
-      MESH_RESOURCES.map((resource) => [resource, new Mirror({ ...options, resource })] as const),
+      COPIED_RESOURCES.map((resource) => [resource, new Mirror({ ...options, resource })] as const),
     );
     for (const [resource, { store }] of this.#mirrors) this.stores.set(resource, store);
   }
@@ -148,10 +148,9 @@ export class MirrorStores extends ResourceStores {
     this.#capabilities = config.capabilities;
     this.#write();
     this.skipped = new Set(
-      MESH_RESOURCES.filter((resource) => !exportsResource(resource, config.capabilities)),
+      COPIED_RESOURCES.filter((resource) => !exportsResource(resource, config.capabilities)),
     );
-    const { serviceExportsEnabled: _notCopied, ...copied } = config.capabilities;
-    const capabilities = { ...copied, syncedCanaries: true, cached: true };
+    const capabilities = { ...config.capabilities, syncedCanaries: true, cached: true };
     this.#config.upsert(this.#options.cluster, encodeClusterConfig({ id: config.id, capabilities }));
     await until(this.#config.markSynced(), signal);
   }
@@ -178,10 +177,10 @@ export class MirrorStores extends ResourceStores {
    * Copies one resource. When a format of services is complete in the local kvstore, the copy of a format that the cluster does not
    * export is deleted, and its canary is written, because readers may wait for it.
    */
-  override async follow(resource: MeshResource, request: FollowRequest): Promise<FollowEnd> {
+  override async follow(resource: CopiedResource, request: FollowRequest): Promise<FollowEnd> {
     const { signal } = request;
     let emptied: Promise<void> | undefined;
-    const onListed = (listed: MeshResource): void => {
+    const onListed = (listed: CopiedResource): void => {
       const landed = this.#mirrors.get(listed)?.listed();
       if (isServiceResource(listed) && landed !== undefined)
         emptied = until(landed, signal).then(() => this.#emptySkipped(signal));

@@ -2,7 +2,7 @@ import type { Clock, Random } from '../../base/clock.ts';
 import type { RateLimit } from '../../base/rate-limit.ts';
 import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
 import type { StoreHooks } from '../../clustermesh/resource-stores.ts';
-import { type MeshResource, resourcePrefix, syncedKey } from '../../kvstore/codec/keys.ts';
+import { type CopiedResource, resourcePrefix, syncedKey } from '../../kvstore/codec/keys.ts';
 import type { KvstoreBackend, WatchEvent } from '../../kvstore/session/backend.ts';
 import type { KeyValue } from '../../kvstore/session/transport.ts';
 import { SyncStore, type SyncStoreStatus } from '../../kvstore/stores/sync-store.ts';
@@ -11,7 +11,7 @@ import { WatchStore } from '../../kvstore/stores/watch-store.ts';
 /** Options of {@link Mirror}. */
 export interface MirrorOptions extends StoreHooks {
   readonly cluster: string;
-  readonly resource: MeshResource;
+  readonly resource: CopiedResource;
   /** Destination of the copy. */
   readonly local: KvstoreBackend;
   readonly clock: Clock;

@@ -9,7 +9,7 @@ import { parseService } from '../../../src/k8s/parse-service.ts';
 import { bytesOfText } from '../../../src/kvstore/codec/bytes.ts';
 import { encodeClusterEndpointSlice } from '../../../src/kvstore/codec/cluster-endpoint-slice.ts';
 import { keyRange, prefixRange } from '../../../src/kvstore/codec/key-range.ts';
-import { endpointSliceKey, type MeshResource } from '../../../src/kvstore/codec/keys.ts';
+import { type CopiedResource, endpointSliceKey } from '../../../src/kvstore/codec/keys.ts';
 import { FaultyMemoryBackend } from '../../../src/kvstore/memory/faulty-memory-backend.ts';
 import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
 import type { KvstoreBackend } from '../../../src/kvstore/session/backend.ts';
@@ -237,7 +237,7 @@ export function sliceValue(
 export function completeCluster(
   server: MemoryServer,
   name: string,
-  resources: readonly MeshResource[] = ['nodes', 'services', 'identities', 'ip'],
+  resources: readonly CopiedResource[] = ['nodes', 'services', 'identities', 'ip'],
 ): void {
   for (const resource of resources) {
     write(server, `cilium/synced/${name}/cilium/state/${resource}/v1`, '2026-01-01T00:00:00Z');

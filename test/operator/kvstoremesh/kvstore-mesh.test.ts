@@ -52,13 +52,54 @@ describe('the copy of a cluster', () => {
       'cilium/cache/nodes/v1/a/n1',
       'cilium/cache/services/v1/a/ns/s',
       CONFIG,
-      ...['endpointslices', 'identities', 'ip', 'nodes', 'services'].map(
+      ...['endpointslices', 'identities', 'ip', 'nodes', 'serviceexports', 'services'].map(
         (of) => `${CANARIES}cilium/cache/${of}/v1`,
       ),
     ]);
     expect(others[CONFIG]).toBe('{"id":1,"capabilities":{"syncedCanaries":true,"cached":true}}');
     expect(others['cilium/cache/nodes/v1/a/n1']).toBe('no node at all');
   });
+
+  it('has the capabilities of the cluster in its configuration, known or not', async () => {
+    const capabilities = {
+      syncedCanaries: false,
+      maxConnectedClusters: 511,
+      serviceExportsEnabled: false,
+      endpointSlicesExportMode: 'a-mode-of-1.25',
+      later: { 'a <b>': [1, null, 'x'] },
+    };
+    write(copied.remote, CONFIG, { id: 1, capabilities });
+    copied.add();
+    await settle(30);
+    expect(JSON.parse(copied.copy(CONFIG)[CONFIG] ?? '')).toEqual({
+      id: 1,
+      capabilities: { ...capabilities, syncedCanaries: true, cached: true },
+    });
+  });
+
+  it.each([undefined, false, true])(
+    'has service exports if the cluster exports them: %j',
+    async (enabled) => {
+      const canary = `${CANARIES}cilium/cache/serviceexports/v1`;
+      const key = 'cilium/state/serviceexports/v1/a/ns/web';
+      write(copied.remote, CONFIG, {
+        id: 1,
+        capabilities: { syncedCanaries: true, serviceExportsEnabled: enabled },
+      });
+      write(copied.remote, key, '{"a":1}');
+      completeCluster(copied.remote, 'a');
+      copied.add();
+      await settle(30);
+      const copy = copied.copy();
+      expect(JSON.parse(copy[CONFIG] ?? '').capabilities.serviceExportsEnabled).toBe(enabled);
+      expect(copy['cilium/cache/serviceexports/v1/a/ns/web']).toBeUndefined();
+      expect(canary in copy).toBe(enabled !== true); // written for what is not copied, as upstream
+      completeCluster(copied.remote, 'a', ['serviceexports']);
+      await settle(30);
+      expect(copied.copy()['cilium/cache/serviceexports/v1/a/ns/web']).toBe(enabled ? '{"a":1}' : undefined);
+      expect(copied.copy()).toHaveProperty([canary]);
+    },
+  );
 
   it('is read from the cache of a cluster that is itself cached', async () => {
     const server = newCluster(copied.clock, 'b', 2);
@@ -94,7 +135,7 @@ describe('the copy of a cluster', () => {
     expect(Object.keys(copied.copy())).toEqual(['cilium/cluster-config/b']);
     completeCluster(server, 'b');
     await settle(12);
-    expect(Object.keys(copied.copy())).toHaveLength(7);
+    expect(Object.keys(copied.copy())).toHaveLength(8);
   });
 
   it('is written again after a lost lease', async () => {
@@ -129,6 +170,7 @@ describe('the copy of a cluster', () => {
         'cilium/cache/identities/v1/a/id/',
         'cilium/cache/ip/v1/a/',
         'cilium/cache/nodes/v1/a/',
+        'cilium/cache/serviceexports/v1/a/',
       ],
       ...['cilium/cache/services/v1/a/', 'cilium/cluster-config/', 'cilium/synced/a/'],
     ]);
@@ -202,7 +244,7 @@ describe('the copy of a cluster', () => {
     copied.link?.down();
     void copied.mesh.add('a', () => Promise.reject(new Error('no way to it')));
     await advance(copied.clock, 3_600_000);
-    expect(Object.keys(copied.copy())).toHaveLength(7);
+    expect(Object.keys(copied.copy())).toHaveLength(8);
     expect(copied.copy(IP)).toHaveProperty([IP]);
   });
 
