@@ -26,7 +26,7 @@ export {
 } from './kvstore/codec/identity.ts';
 export type { IPIdentityPair } from './kvstore/codec/ip-identity-pair.ts';
 export { decodeIPIdentityPair, encodeIPIdentityPair } from './kvstore/codec/ip-identity-pair.ts';
-export type { KeyLayout, MeshResource, ParsedKey } from './kvstore/codec/keys.ts';
+export type { CopiedResource, KeyLayout, MeshResource, ParsedKey } from './kvstore/codec/keys.ts';
 export {
   CLUSTER_CONFIG_PREFIX,
   clusterConfigKey,

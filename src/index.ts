@@ -92,7 +92,7 @@ export type {
   EndpointSlicesExportMode,
 } from './kvstore/codec/cluster-config.ts';
 export type { IPIdentityPair } from './kvstore/codec/ip-identity-pair.ts';
-export type { MeshResource } from './kvstore/codec/keys.ts';
+export type { CopiedResource, MeshResource } from './kvstore/codec/keys.ts';
 export type { PodMetadata } from './kvstore/codec/pod-metadata.ts';
 export type { ValueLimits } from './kvstore/codec/value.ts';
 export { VALUE_LIMITS } from './kvstore/codec/value.ts';
