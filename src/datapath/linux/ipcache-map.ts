@@ -11,7 +11,13 @@ import { sourceRank } from '../../model/source.ts';
 import { type AddressWords, addressBits } from '../../net/address-words.ts';
 import { formatAddress } from '../../net/format-address.ts';
 import { scanIPv4 } from '../../net/parse-address.ts';
-import { formatPrefixOf, type PrefixRegister, parseKey, prefixOfKey, prefixRegister } from '../../net/prefix.ts';
+import {
+  formatPrefixOf,
+  type PrefixRegister,
+  parseKey,
+  prefixOfKey,
+  prefixRegister,
+} from '../../net/prefix.ts';
 import type { Bpf } from './bpf/bpf.ts';
 import { type BatchedMap, BpfMap } from './bpf/bpf-map.ts';
 import type { MapShape } from './bpf/info.ts';
