@@ -64,15 +64,18 @@ beforeAll(async () => {
 afterAll(() => etcd?.dispose());
 
 it('flow-enricher names both ends of flows, wherever the stream is cut', async () => {
-  const records = new Uint8Array(24);
-  records.set([10, 1, 2, 3, 10, 1, 9, 9, 0, 0, 4, 0]);
-  records.set([8, 8, 8, 8, 10, 1, 2, 3, 0, 0, 0, 64], 12);
+  const records = new Uint8Array(48);
+  const now = [255, 255, 255, 255]; // later than now
+  records.set([10, 1, 2, 3, 10, 1, 9, 9, 0, 0, 4, 0, ...now]);
+  records.set([8, 8, 8, 8, 10, 1, 2, 3, 0, 0, 0, 64, ...now], 16);
+  records.set([8, 8, 8, 8, 10, 1, 2, 3, 0, 0, 0, 65, 0, 0, 0, 1], 32); // not held
   const program = new Program('flow-enricher.ts');
   program.feed(records.subarray(0, 5), records.subarray(5, 17), records.subarray(17), new Uint8Array(3));
   expect(await program.end()).toBe(
     [
       '10.1.2.3 (shop/checkout-0) -> 10.1.9.9 (identity 900): 1024 bytes',
       '8.8.8.8 (world) -> 10.1.2.3 (shop/checkout-0): 64 bytes',
+      '8.8.8.8 (world?) -> 10.1.2.3 (shop/checkout-0?): 65 bytes',
       '3 bytes at the end are no whole record',
       '',
     ].join('\n'),

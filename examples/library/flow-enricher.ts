@@ -1,11 +1,11 @@
 // Enriches flows: reads binary records from standard input and prints the names of both ends.
 //
-// A record has 12 bytes in network byte order: source IPv4, destination IPv4, number of bytes. A chunk of a stream may end
-// within a record, so the remainder is put before the next chunk. `lookupMany` reads the addresses from the buffer, one every
-// 12 bytes, and writes identities into an array that is reused, so nothing is allocated per address.
-import { IPCache, reservedIdentityName } from 'datapath-cache/ipcache';
+// A record has 16 bytes in network byte order: source IPv4, destination IPv4, number of bytes, end of the flow in seconds since
+// 1970. Flows arrive late, and their IPs may belong to other pods by then, so names are those of the flow's own time. A chunk of a
+// stream may end within a record, so the remainder is put before the next chunk.
+import { History, IPCache, reservedIdentityName, systemClock } from 'datapath-cache';
 
-const RECORD_BYTES = 12;
+const RECORD_BYTES = 16;
 
 const ipcache = new IPCache();
 // In an agent, OwnCluster and ClusterMesh write these claims; see follow-mesh.ts.
@@ -17,31 +17,29 @@ ipcache.upsert('10.1.2.3', {
   k8s: { namespace: 'shop', podName: 'checkout-0' },
 });
 
-/** Returns the pod, the name of a reserved identity, or the number. */
-function nameOf(ip: string, identity: number): string {
-  const pod = ipcache.lookup(ip)?.k8s;
-  if (pod !== undefined) return `${pod.namespace}/${pod.podName}`;
-  return reservedIdentityName(identity) ?? `identity ${identity}`;
+// Records every change from now on; 16 MiB hold about 400,000.
+const history = new History({ ipcache, clock: systemClock });
+history.start();
+
+/** Returns the pod, the name of a reserved identity, or the number, at a time; with `?` if that time is not held. */
+function nameOf(ip: string, at: number): string {
+  const moment = history.lookup(ip, at);
+  const entry = moment?.reason === 'before-held' ? ipcache.lookup(ip) : moment?.effective;
+  if (entry === undefined) return 'unknown';
+  const { identity, k8s } = entry;
+  const name = k8s
+    ? `${k8s.namespace}/${k8s.podName}`
+    : (reservedIdentityName(identity) ?? `identity ${identity}`);
+  return moment?.certain === false ? `${name}?` : name;
 }
 
-let sources = new Uint32Array(0);
-let destinations = new Uint32Array(0);
-
 function enrich(bytes: Uint8Array): void {
-  const flows = Math.floor(bytes.length / RECORD_BYTES);
-  if (sources.length < flows) {
-    sources = new Uint32Array(flows);
-    destinations = new Uint32Array(flows);
-  }
-  const at = { bytes, family: 4, stride: RECORD_BYTES } as const;
-  ipcache.lookupMany({ ...at, offset: 0 }, sources);
-  ipcache.lookupMany({ ...at, offset: 4 }, destinations);
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  for (let flow = 0; flow < flows; flow++) {
-    const from = flow * RECORD_BYTES;
+  for (let from = 0; from < bytes.length; from += RECORD_BYTES) {
     const source = bytes.subarray(from, from + 4).join('.');
     const destination = bytes.subarray(from + 4, from + 8).join('.');
-    const names = [nameOf(source, sources[flow] ?? 0), nameOf(destination, destinations[flow] ?? 0)];
+    const at = Math.min(view.getUint32(from + 12) * 1000, Date.now()); // the clock of the sender may be ahead
+    const names = [nameOf(source, at), nameOf(destination, at)];
     console.log(`${source} (${names[0]}) -> ${destination} (${names[1]}): ${view.getUint32(from + 8)} bytes`);
   }
 }

@@ -236,7 +236,7 @@ function claimFields({ identity, hostIP, encryptKey, k8s }: HeldClaim): object {
 /** Returns the history of an agent. Throws `ProblemError` if it records none. */
 export function historyOf({ history }: ReadModel): History {
   if (history !== undefined) return history;
-  throw new ProblemError('not-found', 'The agent records no history: --history-memory is off.');
+  throw new ProblemError('not-held', 'The agent records no history: --history-memory is off.');
 }
 
 /** Parses a moment. Throws `ProblemError` if it is invalid. */

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import type { ReadModel } from '../../../src/api/read-model.ts';
 import { TestModel } from '../support/model.ts';
 import { testApp } from '../support/test-app.ts';
 
@@ -73,6 +74,15 @@ describe('at', () => {
       status: 400,
       body: { type: 'urn:dpcache:problem:invalid-time', field: 'at', value: 'yesterday' },
     });
+  });
+
+  it('of an agent without a history is 410, too, because 404 would mean that there was no entry', async () => {
+    const model: ReadModel = new TestModel();
+    Object.defineProperty(model, 'history', { value: undefined });
+    const { app } = testApp(model as TestModel);
+    const answer = await app.request('/v1/ipcache/lookup/10.0.0.1?at=-1m');
+    expect(answer.status).toBe(410);
+    expect(await answer.json()).toMatchObject({ detail: expect.stringContaining('records no history') });
   });
 
   it('of a bulk lookup is the time of each address', async () => {
