@@ -52,6 +52,11 @@ export const BENCHES: Readonly<Record<string, Bench>> = {
       'the API: 50 monitors, 1,000 requests/s and 10,000 changes/s at a time, pages; --n prefixes (1,000,000)',
     run: async (options) => (await import('./api.ts')).benchApi(options),
   },
+  shared: {
+    summary:
+      'SharedLookup: look-ups of 1 and 2 workers during changes, beside postMessage and copies; --n prefixes (1,000,000)',
+    run: async (options) => (await import('./shared.ts')).benchShared(options),
+  },
   history: {
     summary: 'history: cost of a record, bytes, look-ups at earlier times; --n prefixes (300,000)',
     run: async (options) => (await import('./history.ts')).benchHistory(options),
