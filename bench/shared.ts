@@ -30,7 +30,7 @@ export interface SharedRow {
   readonly applied: number;
   /** Look-ups a second of all workers. */
   readonly lookups: number;
-  /** The same of the CPU time of each worker: what they reach if each of them has a free core. */
+  /** The same of the CPU time of each worker: what they reach if each of them has a free core. NaN if the main thread answers. */
   readonly lookupsOfCpu: number;
 }
 
@@ -181,7 +181,8 @@ async function measure(
       rows.push({
         ...{ kind, workers, rate, applied: changes / seconds },
         lookups: sum(({ lookups, ms }) => (lookups * 1000) / ms),
-        lookupsOfCpu: sum(({ lookups, cpuMs }) => (lookups * 1000) / cpuMs),
+        lookupsOfCpu:
+          kind === 'postMessage' ? Number.NaN : sum(({ lookups, cpuMs }) => (lookups * 1000) / cpuMs),
       });
     }
   }
@@ -232,7 +233,9 @@ function render({ entries, bytesPerEntry, copyBytesPerEntry, changeUs, rows }: S
     const scaling = (of: 'lookups' | 'lookupsOfCpu', is: number): string =>
       workers === 1 || one === undefined ? '' : short(is / one[of]);
     const cells = [`${kind}, ${workers} worker${workers === 1 ? '' : 's'}`, rate.toLocaleString('en')];
-    const counts = [applied, lookups, lookupsOfCpu].map((count) => Math.round(count).toLocaleString('en'));
+    const counts = [applied, lookups, lookupsOfCpu].map((count) =>
+      Number.isNaN(count) ? '–' : Math.round(count).toLocaleString('en'),
+    );
     return [...cells, ...counts, scaling('lookups', lookups), scaling('lookupsOfCpu', lookupsOfCpu)];
   });
   const cost = changeUs.on - changeUs.off;
