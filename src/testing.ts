@@ -37,6 +37,7 @@ export type {
   BackendStatus,
   DeleteOptions as KvstoreDeleteOptions,
   KeyRead,
+  KeyWrite,
   KvstoreBackend,
   KvstoreLock,
   LeaseLostListener,
@@ -48,6 +49,7 @@ export type {
   WatchState,
   WatchStatus,
   WriteOptions,
+  WrittenAll,
 } from './kvstore/session/backend.ts';
 export type { KvstoreErrorCode } from './kvstore/session/errors.ts';
 export { KvstoreError } from './kvstore/session/errors.ts';
