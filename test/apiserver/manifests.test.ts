@@ -4,7 +4,7 @@ import { homedir, tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { parseAllDocuments, stringify } from 'yaml';
+import { parseAllDocuments } from 'yaml';
 import { resourcePath } from '../../src/k8s/rest/resource-path.ts';
 import { ApiUser } from '../k8s/support/api-user.ts';
 import { RealApiServer } from './support/real-apiserver.ts';
@@ -31,7 +31,7 @@ function render(...args: readonly string[]): readonly Manifest[] {
 function renderChart(values: object = {}): readonly Manifest[] {
   const folder = mkdtempSync(join(tmpdir(), 'dpcache-chart-'));
   try {
-    writeFileSync(join(folder, 'values.yaml'), stringify(values));
+    writeFileSync(join(folder, 'values.yaml'), JSON.stringify(values));
     return render('chart', join(DEPLOY, 'chart'), 'kube-system', join(folder, 'values.yaml'));
   } finally {
     rmSync(folder, { recursive: true });
