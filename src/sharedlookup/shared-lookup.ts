@@ -52,8 +52,8 @@ export interface SharedLookupStatus {
  *
  *     worker.postMessage(lookup.handle)      in the worker: openLookup(handle).lookupIdentity('10.1.2.3')
  *
- * It subscribes to the cache. When a write or batch of the cache returns, all readers see it, as a whole. Cost: less than half a
- * microsecond a change. Readers do not slow down the writer. A reader that stops or dies has no effect on the others.
+ * It subscribes to the cache. When a write or batch of the cache returns, all readers see it, as a whole. Cost: 0.5 to
+ * 1 µs a change. Readers do not slow down the writer. A reader that stops or dies has no effect on the others.
  *
  * After {@link SharedLookup.close}, readers keep the last state. The memory is released when no thread refers to the lookup, its
  * handle or a reader.
