@@ -6,6 +6,7 @@ import type { Node } from '../nodemanager/node.ts';
 import type { NodeExplanation } from '../nodemanager/node-status.ts';
 import type { AnnouncedService } from '../servicecache/announcement.ts';
 import type { BackendVerdict, ServiceExplanation } from '../servicecache/explain.ts';
+import { DEFAULT_WEIGHT } from '../servicecache/weight.ts';
 import type { PastDocument } from './past-document.ts';
 import type { KnownIdentity, ReadModel, RestoredDocument } from './read-model.ts';
 
@@ -73,7 +74,10 @@ export interface BackendDocument {
   readonly cluster?: string | undefined;
   readonly nodeName?: string | undefined;
   readonly zone?: string | undefined;
+  /** `active`, `terminating`, `not-ready` or `maintenance`. */
   readonly state: string;
+  /** Absent for the default, 100. */
+  readonly weight?: number | undefined;
 }
 
 /** A service and its backends. */
@@ -248,6 +252,7 @@ type BackendLike = {
   readonly nodeName: string;
   readonly zone: string;
   readonly state: string;
+  readonly weight: number;
 };
 
 /** Returns the document of a backend. */
@@ -258,6 +263,7 @@ export function backendDocument({
   nodeName,
   zone,
   state,
+  weight,
 }: BackendLike): BackendDocument {
   return {
     address,
@@ -266,6 +272,7 @@ export function backendDocument({
     ...(nodeName && { nodeName }),
     ...(zone && { zone }),
     state,
+    ...(weight !== DEFAULT_WEIGHT && { weight }),
   };
 }
 

@@ -170,6 +170,7 @@ const BACKEND_FIELDS = {
   nodeName: z.string().optional(),
   zone: z.string().optional(),
   state: z.string().openapi({ example: 'active' }),
+  weight: z.int().optional().openapi({ description: 'Absent: 100' }),
 };
 
 const BACKEND: z.ZodType<BackendDocument> = z.object(BACKEND_FIELDS).openapi('Backend');
@@ -203,7 +204,15 @@ const SERVICE_EXPLANATION: z.ZodType<ServiceExplanationDocument> = z
       z.object({
         ...BACKEND_FIELDS,
         slice: z.string(),
-        verdict: z.enum(['effective', 'merged', 'overruled', 'not-global', 'not-ready', 'affinity']),
+        verdict: z.enum([
+          'effective',
+          'merged',
+          'overruled',
+          'not-global',
+          'not-ready',
+          'affinity',
+          'maintenance',
+        ]),
       }),
     ),
   })

@@ -1,6 +1,7 @@
 import type { BackendDocument, ServiceDocument } from '../api/documents.ts';
 import type { ExplainedServiceDocument } from '../api/schemas.ts';
 import { printable } from '../process/terminal.ts';
+import { DEFAULT_WEIGHT } from '../servicecache/weight.ts';
 import {
   type Column,
   emptyAnswer,
@@ -77,6 +78,7 @@ const BACKEND_COLUMNS: readonly Column<BackendDocument>[] = [
   { title: 'ZONE', cell: ({ zone }) => zone ?? '-', wide: true },
   { title: 'PORTS', cell: ({ ports }) => portsCell(ports) },
   { title: 'STATE', cell: ({ state }) => state },
+  { title: 'WEIGHT', cell: ({ weight = DEFAULT_WEIGHT }) => String(weight), wide: true },
 ];
 
 /** Returns the question for one service and its backends. */
@@ -107,6 +109,7 @@ const VERDICTS: Readonly<Record<ExplainedServiceDocument['explain']['backends'][
     'not-global': 'unused: the service does not include other clusters',
     'not-ready': 'unused: not ready',
     affinity: 'unused: the affinity prefers other backends',
+    maintenance: 'unused: its weight is 0',
   };
 
 /** Returns the question for all offered backends of a service, each with its verdict. */

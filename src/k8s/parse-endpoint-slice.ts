@@ -7,16 +7,20 @@ import {
   createBackend,
   type EndpointSlice,
   NO_ZONES,
-  type Ports,
   stateOfConditions,
 } from '../servicecache/backend.ts';
 import type { ServiceID } from '../servicecache/service-id.ts';
+import { DEFAULT_WEIGHT } from '../servicecache/weight.ts';
 import { type ObjectFields, type Parsed, type ParseOptions, parseObject, readID } from './parse-object.ts';
 import { readPorts } from './ports.ts';
 
 // Keys of `topology` in v1beta1; v1 has fields for them.
 const HOSTNAME_TOPOLOGY = 'kubernetes.io/hostname';
 const ZONE_TOPOLOGY = 'topology.kubernetes.io/zone';
+
+/** The weight of all backends of a slice; 0 is maintenance. */
+const WEIGHT = 'service.cilium.io/weight';
+const LARGEST_WEIGHT = 65_535;
 
 const ADDRESS_TYPES = ['IPv4', 'IPv6', 'IP'] as const;
 
@@ -53,22 +57,35 @@ function readForZones(endpoint: ObjectFields): Backend['forZones'] {
   return ImmutableSet(zones.items((list, index) => list.item(index)?.string('name')));
 }
 
+/** Returns the weight in the annotation of a slice. One that is no decimal number of 16 bits is rejected, and counts as absent. */
+function readWeight(fields: ObjectFields): number {
+  const annotations = fields.map('metadata').map('annotations');
+  const text = annotations.string(WEIGHT);
+  if (text === undefined) return DEFAULT_WEIGHT;
+  if (/^\d+$/.test(text) && Number(text) <= LARGEST_WEIGHT) return Number(text);
+  annotations.reject(WEIGHT, 'invalid-weight', `must be a number from 0 to ${LARGEST_WEIGHT}`, text);
+  return DEFAULT_WEIGHT;
+}
+
 /** Returns a function that creates the backend for each address of an endpoint. */
-function readEndpoint(endpoint: ObjectFields, ports: Ports): (address: string) => Backend {
+function readEndpoint(
+  endpoint: ObjectFields,
+  common: Pick<Backend, 'ports' | 'weight'>,
+): (address: string) => Backend {
   const topology = endpoint.object('topology') ?? endpoint.object('deprecatedTopology');
   const nodeName = endpoint.string('nodeName') ?? topology?.string(HOSTNAME_TOPOLOGY) ?? '';
   const zone = endpoint.string('zone') ?? topology?.string(ZONE_TOPOLOGY) ?? '';
   const hostname = endpoint.string('hostname') ?? '';
   const state = readState(endpoint);
   const forZones = readForZones(endpoint);
-  return (address) => createBackend({ address, ports, nodeName, zone, hostname, state, forZones });
+  return (address) => createBackend({ address, ...common, nodeName, zone, hostname, state, forZones });
 }
 
 /** Yields the backends of all endpoints of a slice. */
 function* readBackends(fields: ObjectFields): Generator<Backend> {
-  const ports = readPorts(fields);
+  const common = { ports: readPorts(fields), weight: readWeight(fields) };
   for (const endpoint of fields.list('endpoints').items((list, index) => list.item(index))) {
-    const backendAt = readEndpoint(endpoint, ports);
+    const backendAt = readEndpoint(endpoint, common);
     for (const address of endpoint.list('addresses').items((list, index) => list.address(index)))
       yield backendAt(address);
   }
@@ -76,7 +93,14 @@ function* readBackends(fields: ObjectFields): Generator<Backend> {
 
 /** The fields that {@link readEndpointSlice} reads. */
 export const ENDPOINT_SLICE_FIELDS: readonly string[] = [
-  ...['metadata.labels', 'addressType', 'ports', 'endpoints.addresses', 'endpoints.conditions'],
+  ...[
+    'metadata.annotations',
+    'metadata.labels',
+    'addressType',
+    'ports',
+    'endpoints.addresses',
+    'endpoints.conditions',
+  ],
   ...['endpoints.hostname', 'endpoints.nodeName', 'endpoints.zone', 'endpoints.hints'],
   ...['endpoints.topology', 'endpoints.deprecatedTopology'],
 ];

@@ -19,6 +19,7 @@ import {
 } from '../servicecache/service.ts';
 import type { ServiceID } from '../servicecache/service-id.ts';
 import type { ServicePart } from '../servicecache/service-parts.ts';
+import { DEFAULT_WEIGHT } from '../servicecache/weight.ts';
 
 /** A record ends after this number of characters. A larger slice or offer is divided into several records. */
 const CHARACTERS_PER_RECORD = 32_768;
@@ -33,7 +34,7 @@ const DISTRIBUTIONS: readonly TrafficDistribution[] = [
   'prefer-same-zone',
   'prefer-same-node',
 ];
-const STATES: readonly BackendState[] = ['active', 'terminating', 'not-ready'];
+const STATES: readonly BackendState[] = ['active', 'terminating', 'not-ready', 'maintenance'];
 const KINDS: readonly ServicePart['kind'][] = ['service', 'slice', 'offer', 'remote-slice'];
 
 const MOST = Number.MAX_SAFE_INTEGER;
@@ -103,7 +104,8 @@ function serviceRecord(service: Service): object {
   };
 }
 
-function backendRecord({ address, ports, nodeName, zone, hostname, state, forZones }: Backend): object {
+function backendRecord(backend: Backend): object {
+  const { address, ports, nodeName, zone, hostname, state, weight, forZones } = backend;
   return {
     address,
     ports: Array.from(ports, ([name, { port, protocol }]) => ({ name, port, protocol })),
@@ -111,6 +113,7 @@ function backendRecord({ address, ports, nodeName, zone, hostname, state, forZon
     ...(zone && { zone }),
     ...(hostname && { hostname }),
     ...(state !== 'active' && { state }),
+    ...(weight !== DEFAULT_WEIGHT && { weight }),
     ...(forZones.size > 0 && { forZones: [...forZones] }),
   };
 }
@@ -225,6 +228,7 @@ function readBackends(list: Fields<never>, cluster: string): readonly Backend[] 
       zone: fields.string('zone') ?? '',
       hostname: fields.string('hostname') ?? '',
       state: fields.word('state', STATES) ?? 'active',
+      weight: fields.integer('weight', 0, 65_535) ?? DEFAULT_WEIGHT,
       forZones: fields.list('forZones').items((zones, zone) => zones.string(zone)),
       cluster,
     });

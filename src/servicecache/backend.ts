@@ -2,6 +2,7 @@ import { Map as ImmutableMap, Set as ImmutableSet, is } from 'immutable';
 import type { EndpointConditions } from '../model/cluster-endpoint-slice.ts';
 import type { PortProtocol } from '../net/port.ts';
 import type { ServiceID } from './service-id.ts';
+import { DEFAULT_WEIGHT } from './weight.ts';
 
 /** Ports by name, which may be empty. Several names may share one port and protocol. */
 export type Ports = ImmutableMap<string, PortProtocol>;
@@ -14,9 +15,10 @@ export const NO_ZONES: ImmutableSet<string> = ImmutableSet();
 
 /**
  * The state of a backend. `active`: accepts new connections. `terminating`: still serving, used for new connections only if no
- * other backend exists. `not-ready`: used only if the service publishes not-ready addresses.
+ * other backend exists. `not-ready`: used only if the service publishes not-ready addresses. `maintenance`: weight 0; never used for
+ * new connections.
  */
-export type BackendState = 'active' | 'terminating' | 'not-ready';
+export type BackendState = 'active' | 'terminating' | 'not-ready' | 'maintenance';
 
 /** One address that serves a service. Immutable. */
 export interface Backend {
@@ -30,6 +32,8 @@ export interface Backend {
   /** The host name of the pod, for headless services; empty if there is none. */
   readonly hostname: string;
   readonly state: BackendState;
+  /** 0 to 65,535, of the slice's annotation `service.cilium.io/weight`. Only 0 has an effect here: see {@link BackendState}. */
+  readonly weight: number;
   /** Zones whose clients should use this backend (topology hints). */
   readonly forZones: ImmutableSet<string>;
   /** The remote cluster that offers it; empty for the own cluster, which sorts first and therefore wins (I4). */
@@ -97,12 +101,13 @@ export interface BackendFields extends Partial<Omit<Backend, 'address' | 'ports'
   readonly forZones?: Iterable<string> | undefined;
 }
 
-/** Returns a backend. Defaults: empty fields, active, own cluster. Immutable collections are kept, others are copied. */
+/** Returns a backend. Defaults: empty fields, weight 100, active (with weight 0: in maintenance), own cluster. Immutable collections are kept, others are copied. */
 export function createBackend(fields: BackendFields): Backend {
-  const { address, nodeName = '', zone = '', hostname = '', state = 'active', cluster = '' } = fields;
+  const { address, nodeName = '', zone = '', hostname = '', weight = DEFAULT_WEIGHT, cluster = '' } = fields;
+  const state = weight === 0 ? 'maintenance' : (fields.state ?? 'active');
   const ports = ImmutableMap(fields.ports);
   const forZones = ImmutableSet(fields.forZones);
-  return backendOf({ address, ports, nodeName, zone, hostname, state, forZones, cluster });
+  return backendOf({ address, ports, nodeName, zone, hostname, state, weight, forZones, cluster });
 }
 
 /**
@@ -117,6 +122,7 @@ export function backendOf(fields: Backend): Backend {
     zone: fields.zone,
     hostname: fields.hostname,
     state: fields.state,
+    weight: fields.weight,
     forZones: fields.forZones,
     cluster: fields.cluster,
   };
@@ -157,6 +163,7 @@ export function equalPorts(a: Ports, b: Ports): boolean {
 function equalButPorts(a: Backend, b: Backend): boolean {
   return (
     a.state === b.state &&
+    a.weight === b.weight &&
     a.cluster === b.cluster &&
     a.nodeName === b.nodeName &&
     a.zone === b.zone &&

@@ -3,6 +3,7 @@ import type { BackendZone, ClusterService } from '../model/cluster-service.ts';
 import type { PortProtocol } from '../net/port.ts';
 import { type Backend, backendComparison, backendOf, NO_PORTS, NO_ZONES, type Ports } from './backend.ts';
 import { OrderedMatcher } from './offer-difference.ts';
+import { DEFAULT_WEIGHT } from './weight.ts';
 
 const NONE: readonly never[] = [];
 
@@ -65,6 +66,7 @@ export function remoteBackends(
       zone,
       hostname,
       state: 'active',
+      weight: DEFAULT_WEIGHT,
       forZones: forZoneSet,
       cluster,
     });

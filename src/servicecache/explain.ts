@@ -9,9 +9,16 @@ import { isReady, offeredAt, type ServiceState } from './service-state.ts';
  * The verdict on a claim on a backend. `effective`: used. `merged`: another slice of its cluster is effective, and gets the
  * ports of this one as well. `overruled`: a stronger claim on the address exists (own cluster, smaller
  * cluster name). `not-global`: a remote offer, but the service is not global. `not-ready`: not ready, and
- * the service does not publish such backends. `affinity`: the service prefers other backends.
+ * the service does not publish such backends. `affinity`: the service prefers other backends. `maintenance`: its weight is 0.
  */
-export type BackendVerdict = 'effective' | 'merged' | 'overruled' | 'not-global' | 'not-ready' | 'affinity';
+export type BackendVerdict =
+  | 'effective'
+  | 'merged'
+  | 'overruled'
+  | 'not-global'
+  | 'not-ready'
+  | 'affinity'
+  | 'maintenance';
 
 /** One claim on a backend with its origin and verdict. */
 export interface ExplainedBackend {
@@ -60,7 +67,8 @@ function verdictOf(state: ServiceState, claim: BackendClaim): BackendVerdict {
   const isUsed = winner === undefined || winner.origin.cluster === origin.cluster;
   if (!isUsed) return 'overruled';
   if (winner !== undefined && compareOrigins(winner.origin, origin) !== 0) return 'merged';
-  return state.endpoints.backends.has(backend.address) ? 'effective' : 'affinity';
+  if (!state.endpoints.backends.has(backend.address)) return 'affinity';
+  return backend.state === 'maintenance' ? 'maintenance' : 'effective';
 }
 
 /** Yields all origins with their backends, effective or not. */

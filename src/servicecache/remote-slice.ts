@@ -12,6 +12,7 @@ import {
   stateOfConditions,
 } from './backend.ts';
 import type { ServiceID } from './service-id.ts';
+import { DEFAULT_WEIGHT } from './weight.ts';
 
 // Keys of `deprecatedTopology`; v1 has fields for them.
 const HOSTNAME_TOPOLOGY = 'kubernetes.io/hostname';
@@ -34,6 +35,8 @@ function backendsOf(endpoint: SliceEndpoint, ports: Ports, cluster: string): rea
     hostname: hostname ?? '',
     cluster,
     state: stateOfConditions(conditions),
+    // The format has no field for the weight.
+    weight: DEFAULT_WEIGHT,
     forZones: forZones.length === 0 ? NO_ZONES : ImmutableSet(forZones),
   };
   return addresses.map((address) => backendOf({ address, ...common }));

@@ -27,10 +27,10 @@ function isOnNode(backend: Backend, nodeName: string): boolean {
   return nodeName !== '' && backend.cluster === '' && backend.nodeName === nodeName;
 }
 
-/** Returns the backends that accept new connections; the terminating ones if there are no others. */
+/** Returns the backends that accept new connections; the terminating ones if there are no others. None in maintenance. */
 function usable(backends: Backends): Backends {
-  const serving = backends.filter((backend) => backend.state !== 'terminating');
-  return serving.size > 0 ? serving : backends;
+  const serving = backends.filter(({ state }) => state !== 'terminating' && state !== 'maintenance');
+  return serving.size > 0 ? serving : backends.filter(({ state }) => state !== 'maintenance');
 }
 
 /** Returns `preferred`, or `all` if it is empty. */
@@ -51,10 +51,12 @@ function inZone(backends: Backends, zone: string): Backends {
  * The default selection, equivalent to kube-proxy. It applies, in this order:
  *
  * 1. **Traffic policy.** `Local`: only backends on the own node; if there are none, traffic is dropped. `Cluster`: all.
- * 2. **State.** Active backends and published not-ready ones. If there are none, terminating ones.
+ * 2. **State.** Active backends and published not-ready ones. If there are none, terminating ones. Never one in maintenance.
  * 3. **Traffic distribution**, only with policy `Cluster`. `prefer-same-node`: backends on the own node, if any. Otherwise, and
  *    for `prefer-close` and `prefer-same-zone`: backends whose topology hints name the own zone. Hints are used only if every
  *    remaining backend has some and at least one names the own zone.
+ *
+ * Weights other than 0 have no effect: Cilium uses them for Maglev alone, which has no counterpart here.
  *
  * It does not balance over zones, ignores a backend's own zone (hints are derived from it, under consideration of the load),
  * and knows no health beyond the state. Service affinity was applied before. Costs one pass over the backends.

@@ -180,6 +180,36 @@ describe('an EndpointSlice', () => {
     expect(backend?.state).toBe(state);
   });
 
+  const WEIGHT = 'service.cilium.io/weight';
+
+  it.each([
+    ['0', 0, 'maintenance'],
+    ['1', 1, 'active'],
+    ['042', 42, 'active'],
+    ['65535', 65_535, 'active'],
+  ])('with the annotation weight %j weighs %i and is %s', (weight, expected, state) => {
+    const slice = sliceOf(
+      [{ addresses: ['10.0.0.1'] }, { addresses: ['10.0.0.2'], conditions: { ready: false } }],
+      { metadata: { ...SLICE_METADATA, annotations: { [WEIGHT]: weight } } },
+    );
+    const [first] = slice?.backends.values() ?? [];
+    expect([first?.weight, first?.state]).toEqual([expected, state]);
+    expect([...(slice?.notReady.keys() ?? [])]).toEqual(weight === '0' ? [] : ['10.0.0.2']);
+  });
+
+  it.each(['', '-1', '65536', '1.5', '1e2', ' 5', 'heavy'])('loses only the invalid weight %j', (weight) => {
+    const { value, rejections } = parseEndpointSlice({
+      metadata: { ...SLICE_METADATA, annotations: { [WEIGHT]: weight } },
+      addressType: 'IPv4',
+      endpoints: [{ addresses: ['10.0.0.1'] }],
+      ports: HTTP,
+    });
+    expect(value?.backends.get('10.0.0.1')).toMatchObject({ weight: 100, state: 'active' });
+    expect(rejections).toMatchObject([
+      { field: `metadata.annotations.${WEIGHT}`, reason: 'invalid-weight', value: JSON.stringify(weight) },
+    ]);
+  });
+
   it('has every protocol, TCP by default', () => {
     const ports = [
       { name: 's', port: 1, protocol: 'SCTP' },

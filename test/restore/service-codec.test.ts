@@ -29,7 +29,7 @@ const SERVICE = {
 const BACKEND = {
   address: '10.0.0.1',
   ports: [{ name: 'http', port: 8080, protocol: 17 }],
-  ...{ nodeName: 'n', zone: 'z', hostname: 'h', state: 'terminating', forZones: ['y'] },
+  ...{ nodeName: 'n', zone: 'z', hostname: 'h', state: 'terminating', weight: 7, forZones: ['y'] },
 };
 
 /** What a reader makes of records: the parts, and reason and field of what is refused. */

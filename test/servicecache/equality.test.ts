@@ -70,7 +70,8 @@ const backendFields = {
   nodeName: oneOf('', 'n'),
   zone: oneOf('', 'z'),
   hostname: oneOf('', 'h'),
-  state: oneOf<Backend['state']>('active', 'terminating', 'not-ready'),
+  state: oneOf<Backend['state']>('active', 'terminating', 'not-ready', 'maintenance'),
+  weight: oneOf(0, 7, 100),
   forZones: names,
   cluster: oneOf('', 'east'),
 };
@@ -233,7 +234,7 @@ describe('an offer of a remote cluster', () => {
     fc.assert(
       fc.property(offer, (offered) => {
         const expected = Array.from(offered.backends, ([address, offeredPorts]) => ({
-          ...{ address, nodeName: '', state: 'active', cluster: 'east' },
+          ...{ address, nodeName: '', state: 'active', weight: 100, cluster: 'east' },
           ports: offeredPorts,
           hostname: offered.hostnames?.get(address) ?? '',
           zone: offered.zones?.get(address)?.zone ?? '',
@@ -317,7 +318,7 @@ it('omitted fields of a backend or service have the usual values', () => {
   expect(text(createBackend({ address: '10.0.0.1', ports: [] }))).toBe(
     text({
       ...{ address: '10.0.0.1', ports: {}, nodeName: '', zone: '', hostname: '', state: 'active' },
-      ...{ forZones: [], cluster: '' },
+      ...{ weight: 100, forZones: [], cluster: '' },
     }),
   );
   expect(text(createService({ id: { namespace: 'ns', name: 'a' } }))).toBe(

@@ -1,10 +1,10 @@
 import { Set as ImmutableSet } from 'immutable';
 import { describe, expect, it } from 'vitest';
-import type { Backend } from '../../src/servicecache/backend.ts';
+import { type Backend, createBackend } from '../../src/servicecache/backend.ts';
 import type { FrontendKind } from '../../src/servicecache/frontends.ts';
 import { selectBackends } from '../../src/servicecache/selection.ts';
 import type { Service } from '../../src/servicecache/service.ts';
-import { cacheOf, SHOP, service, slice } from './support/scene.ts';
+import { cacheOf, offer, SHOP, service, slice } from './support/scene.ts';
 
 const HERE = { nodeName: 'n1', zone: 'z1' };
 
@@ -73,6 +73,36 @@ describe('terminating backends', () => {
       '10.0.0.2': { nodeName: 'n2' },
     } as const;
     expect(selected({ internalTrafficPolicy: 'Local' }, backends)).toEqual(['10.0.0.1']);
+  });
+});
+
+describe('weights', () => {
+  const drained = createBackend({ address: '10.0.0.1', ports: [], weight: 0, nodeName: 'n1' });
+
+  it('0 is maintenance: never selected, not even as the last one or under policy Local', () => {
+    expect(drained.state).toBe('maintenance');
+    expect(createBackend({ ...drained, state: 'terminating' }).state).toBe('maintenance');
+    expect(selected({}, { '10.0.0.1': drained, '10.0.0.2': {} })).toEqual(['10.0.0.2']);
+    expect(selected({}, { '10.0.0.1': drained, '10.0.0.2': { state: 'terminating' } })).toEqual(['10.0.0.2']);
+    expect(selected({}, { '10.0.0.1': drained })).toEqual([]);
+    expect(selected({ internalTrafficPolicy: 'Local' }, { '10.0.0.1': drained })).toEqual([]);
+  });
+
+  it('other than 0 change nothing', () => {
+    const weighted = { '10.0.0.1': { weight: 1 }, '10.0.0.2': { weight: 65_535 }, '10.0.0.3': {} };
+    expect(selected({}, weighted)).toHaveLength(3);
+  });
+
+  it('0 of all preferred backends lifts the affinity', () => {
+    const cache = cacheOf();
+    cache.updateService(service({ global: true, affinity: 'local' }));
+    cache.mergeExternalServiceUpdate(offer('east', ['10.1.0.1']));
+    cache.updateEndpoints(slice('s', ['10.0.0.1']));
+    const used = () => [...(cache.select(SHOP, 'cluster-ip')?.keys() ?? [])];
+    expect(used()).toEqual(['10.0.0.1']);
+    cache.updateEndpoints(slice('s', { '10.0.0.1': { weight: 0 } }));
+    expect(used()).toEqual(['10.1.0.1']);
+    expect(cache.explain(SHOP)?.backends.map(({ verdict }) => verdict)).toEqual(['maintenance', 'effective']);
   });
 });
 

@@ -41,6 +41,7 @@ function remoteBackends({ cluster, endpoints, ports }: ClusterEndpointSlice): re
         zone: zone ?? '',
         hostname: hostname ?? '',
         state,
+        weight: 100,
         forZones,
         cluster,
       };
@@ -304,7 +305,17 @@ export class NaiveServiceCache {
         const zone = offer.zones?.get(address)?.zone ?? '';
         const forZones = offer.zones?.get(address)?.forZones ?? [];
         const hostname = offer.hostnames?.get(address) ?? '';
-        const backend = { address, ports, nodeName: '', zone, hostname, state: 'active', forZones, cluster };
+        const backend = {
+          address,
+          ports,
+          nodeName: '',
+          zone,
+          hostname,
+          state: 'active',
+          weight: 100,
+          forZones,
+          cluster,
+        };
         claims.push([
           address,
           { cluster, slice: '', backend: plain(backend) as NaiveClaim['backend'], active: true },

@@ -1,0 +1,2 @@
+/** The weight of a backend whose slice names none, as in Cilium. */
+export const DEFAULT_WEIGHT = 100;
