@@ -19,6 +19,7 @@ import { type CommandIO, EXIT, OUTPUT_CLOSED, type RunAction } from './io.ts';
 import { addLogOptions, addMeshOptions, agentOptions, followsMesh, type MeshFlags } from './mesh-options.ts';
 import { parseDuration } from './option-table.ts';
 import { addSocketOption, type SocketFlags, socketPath } from './serve-options.ts';
+import { addTroubleshootCommand } from './troubleshoot-command.ts';
 
 interface QuestionFlags extends MeshFlags, SocketFlags {
   readonly output: ListFormat;
@@ -504,6 +505,7 @@ export function addQuestionCommands(program: Command, io: CommandIO, run: RunAct
   ).action((flags: QuestionFlags) =>
     answer(flags, async () => (await import('../client/conflict-answers.ts')).askConflicts),
   );
+  addTroubleshootCommand(clustermesh, io, run);
   question(program, 'status', 'print the status of the agent: clusters, counts and rejected items', NO_NAMES)
     .option(
       '--ready',

@@ -234,7 +234,7 @@ export function waitHealthy(member: EtcdProcess): Promise<void> {
 }
 
 /** True if somebody listens on a port of this machine. */
-async function isOpen(port: number): Promise<boolean> {
+export async function isOpen(port: number): Promise<boolean> {
   const socket = connect(port, '127.0.0.1');
   try {
     await once(socket, 'connect');

@@ -1,0 +1,49 @@
+import type { Command } from 'commander';
+import { systemClock } from '../base/system-clock.ts';
+import { writeLines } from '../process/terminal.ts';
+import { addConfiguration } from './configuration.ts';
+import { type CommandIO, EXIT, type RunAction } from './io.ts';
+import {
+  clustermeshConfigOption,
+  clusterOption,
+  kvstoreConfigOption,
+  outputOption,
+  parseName,
+} from './option-table.ts';
+
+interface TroubleshootFlags {
+  readonly cluster: string;
+  readonly kvstoreConfig?: string;
+  readonly clustermeshConfig?: string;
+  readonly output: 'text' | 'json';
+}
+
+/** Adds `dpcache clustermesh troubleshoot`. */
+export function addTroubleshootCommand(clustermesh: Command, io: CommandIO, run: RunAction): void {
+  const command = clustermesh
+    .command('troubleshoot')
+    .description(
+      'check the way to the etcd of each cluster, and its contents, without an agent; exit with status 1 if a check fails',
+    )
+    .argument('[cluster]', 'name of the only cluster to check; default: all', parseName)
+    .addOption(clusterOption())
+    .addOption(kvstoreConfigOption())
+    .addOption(clustermeshConfigOption())
+    .addOption(outputOption())
+    .action((only: string | undefined, flags: TroubleshootFlags) =>
+      run(async () => {
+        const { cluster: clusterName, kvstoreConfig, clustermeshConfig, output } = flags;
+        if (kvstoreConfig === undefined && clustermeshConfig === undefined)
+          command.error('dpcache: no etcd configuration: add --clustermesh-config or --kvstore-config');
+        const { checkLines, troubleshoot } = await import('../process/troubleshoot/troubleshoot.ts');
+        const clusters = await troubleshoot(
+          { clusterName, kvstoreConfig, clustermeshConfig, only },
+          { clock: systemClock, random: Math.random, signal: io.signal },
+        );
+        const lines = output === 'json' ? [JSON.stringify({ clusters }, null, 2)] : checkLines(clusters);
+        writeLines(io.stdout, `${lines.join('\n')}\n`);
+        return clusters.every(({ passed }) => passed) ? EXIT.ok : EXIT.failed;
+      }),
+    );
+  addConfiguration(command, io);
+}

@@ -1,0 +1,31 @@
+/** What is checked, in the order of the checks. */
+export type CheckStep =
+  | 'file'
+  | 'dns'
+  | 'tcp'
+  | 'tls'
+  | 'auth'
+  | 'cluster-id'
+  | 'heartbeat'
+  | 'cluster-config'
+  | 'canaries'
+  | 'read';
+
+/** The result of one check. */
+export interface Check {
+  readonly step: CheckStep;
+  /** What was checked: a path, a host, an endpoint, a key or a prefix. */
+  readonly subject: string;
+  /** `warning`: it works now, but needs attention. */
+  readonly status: 'ok' | 'warning' | 'failed';
+  /** The finding, or the problem. */
+  readonly text: string;
+  /** What to do about a warning or a failure. */
+  readonly remedy?: string;
+}
+
+/** Time limit of each check. */
+export const CHECK_TIMEOUT_MS = 5_000;
+
+/** The text of a check that has reached its time limit. */
+export const NO_ANSWER: string = `no answer within ${CHECK_TIMEOUT_MS / 1000} s`;

@@ -1,0 +1,210 @@
+import { X509Certificate } from 'node:crypto';
+import { lookup } from 'node:dns/promises';
+import { once } from 'node:events';
+import { connect, isIP, type Socket } from 'node:net';
+import { connect as connectTLS, type TLSSocket } from 'node:tls';
+import { messageOf } from '../../base/failure.ts';
+import { counted } from '../../base/show-value.ts';
+import type { EtcdTLS } from '../../kvstore/etcd/etcd-config.ts';
+import { CHECK_TIMEOUT_MS, type Check, NO_ANSWER } from './check.ts';
+
+/** A certificate that expires earlier is reported, because renewals by cert-manager and the kubelet are due by then. */
+const EXPIRY_WARNING_DAYS = 14;
+const DAY_MS = 86_400_000;
+
+/** The start of an HTTP/2 connection: the preface and empty settings (RFC 9113, 3.4). */
+const HTTP2_START: Buffer = Buffer.concat([
+  Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'),
+  Buffer.from([0, 0, 0, 4, 0, 0, 0, 0, 0]),
+]);
+
+const CHECK_CA = 'set trusted-ca-file to the authority that signed the certificate of the server';
+
+/** Remedies by the code of an error of DNS, TCP or TLS. */
+const REMEDIES: ReadonlyMap<string, string> = new Map([
+  ['ENOTFOUND', 'check the name, and the hostAliases or the DNS server of this host'],
+  ['EAI_AGAIN', 'check that the DNS server of this host is reachable'],
+  ['ECONNREFUSED', 'check the port, and that the server runs'],
+  ['EHOSTUNREACH', 'check the route to the host'],
+  ['ENETUNREACH', 'check the route to the host'],
+  [
+    'EPROTO',
+    'check that the port is that of an etcd with TLS, and that the authority of the server has signed cert-file',
+  ],
+  ['ECONNRESET', 'check that the port is that of an etcd with TLS'],
+  ['CERT_HAS_EXPIRED', 'renew the certificate of the server'],
+  ['CERT_NOT_YET_VALID', 'check the clocks of this host and of the server'],
+  [
+    'ERR_TLS_CERT_ALTNAME_INVALID',
+    'add the host to the certificate of the server, or use a host that it names',
+  ],
+  ['UNABLE_TO_VERIFY_LEAF_SIGNATURE', CHECK_CA],
+  ['UNABLE_TO_GET_ISSUER_CERT_LOCALLY', CHECK_CA],
+  ['UNABLE_TO_GET_ISSUER_CERT', CHECK_CA],
+  ['SELF_SIGNED_CERT_IN_CHAIN', CHECK_CA],
+  ['DEPTH_ZERO_SELF_SIGNED_CERT', CHECK_CA],
+  ['CERT_SIGNATURE_FAILURE', CHECK_CA],
+]);
+
+const CHECK_FIREWALL = 'check firewalls and the route to the host';
+
+function codeOf(error: unknown): string {
+  return error instanceof Error && 'code' in error ? String(error.code) : '';
+}
+
+/** Returns the reason in an error of OpenSSL, whose message also has positions in its sources. */
+function openSSLReason(error: unknown): string | undefined {
+  return error instanceof Error && 'reason' in error && typeof error.reason === 'string'
+    ? error.reason
+    : undefined;
+}
+
+function failureOf(step: Check['step'], subject: string, error: unknown, otherwise: string): Check {
+  const code = codeOf(error);
+  const text = code === 'ABORT_ERR' ? NO_ANSWER : (openSSLReason(error) ?? (messageOf(error) || code));
+  const remedy = REMEDIES.get(code) ?? (code === 'ABORT_ERR' ? CHECK_FIREWALL : otherwise);
+  return { step, subject, status: 'failed', text, remedy };
+}
+
+/** Returns the subject or the issuer of a certificate in one line. */
+function nameOf(lines: string | undefined): string {
+  return (lines ?? '').split('\n').join(', ') || '(empty)';
+}
+
+/** Returns the check of a certificate that is otherwise accepted. */
+function validityCheck(subject: string, certificate: X509Certificate, now: number, renewal: string): Check {
+  const validTo = Date.parse(certificate.validTo);
+  const text = `subject ${nameOf(certificate.subject)}; issuer ${nameOf(certificate.issuer)}; valid to ${new Date(validTo).toISOString()}`;
+  const days = Math.floor((validTo - now) / DAY_MS);
+  const check = { step: 'tls', subject, text } as const;
+  if (validTo <= now) return { ...check, status: 'failed', text: `has expired: ${text}`, remedy: renewal };
+  if (Date.parse(certificate.validFrom) > now)
+    return {
+      ...check,
+      status: 'failed',
+      text: `is not valid yet: ${text}`,
+      remedy: 'check the clock of this host',
+    };
+  if (days >= EXPIRY_WARNING_DAYS) return { ...check, status: 'ok' };
+  return {
+    ...check,
+    status: 'warning',
+    text: `expires in ${counted(days, 'day')}: ${text}`,
+    remedy: renewal,
+  };
+}
+
+/** Returns the check of the client certificate of a configuration; none if it has no client certificate. */
+export function checkClientCertificate({ certificate }: EtcdTLS, now: number): readonly Check[] {
+  if (certificate === undefined) return [];
+  return [validityCheck('cert-file', new X509Certificate(certificate), now, 'renew cert-file')];
+}
+
+/** Returns the checks of the way to an endpoint: DNS, TCP and TLS. The first failure is the last check. */
+export async function checkEndpoint(
+  endpoint: string,
+  tls: EtcdTLS | undefined,
+  now: number,
+): Promise<readonly Check[]> {
+  const { hostname, port, protocol } = new URL(endpoint);
+  const host = hostname.replace(/^\[(.*)\]$/, '$1');
+  const at = { host, port: Number(port || (protocol === 'https:' ? 443 : 80)) };
+  const checks: Check[] = [];
+  if (isIP(host) === 0) checks.push(await checkName(host));
+  if (checks.every(isPassed)) checks.push(await checkTCP(endpoint, at));
+  if (checks.every(isPassed) && protocol === 'https:')
+    checks.push(await checkTLS(endpoint, at, tls ?? {}, now));
+  return checks;
+}
+
+/** Returns false if a check has failed. */
+export function isPassed({ status }: Check): boolean {
+  return status !== 'failed';
+}
+
+interface Place {
+  readonly host: string;
+  readonly port: number;
+}
+
+async function checkName(host: string): Promise<Check> {
+  try {
+    const found = await withinLimit(lookup(host, { all: true }));
+    return { step: 'dns', subject: host, status: 'ok', text: found.map(({ address }) => address).join(', ') };
+  } catch (error) {
+    return failureOf('dns', host, error, 'check the DNS server of this host');
+  }
+}
+
+async function checkTCP(subject: string, place: Place): Promise<Check> {
+  const socket = connect(place);
+  try {
+    await once(socket, 'connect', { signal: AbortSignal.timeout(CHECK_TIMEOUT_MS) });
+    return { step: 'tcp', subject, status: 'ok', text: `connected to ${socket.remoteAddress}` };
+  } catch (error) {
+    return failureOf('tcp', subject, error, CHECK_FIREWALL);
+  } finally {
+    close(socket);
+  }
+}
+
+async function checkTLS(subject: string, { host, port }: Place, tls: EtcdTLS, now: number): Promise<Check> {
+  const pem = (bytes: Uint8Array | undefined): Buffer | undefined => bytes && Buffer.from(bytes);
+  const socket = connectTLS({
+    ...{ host, port, ca: pem(tls.ca), cert: pem(tls.certificate), key: pem(tls.key) },
+    ...(isIP(host) === 0 ? { servername: host } : {}),
+    ALPNProtocols: ['h2'],
+    rejectUnauthorized: false, // so that a rejected certificate can be described; nothing secret is sent
+  });
+  try {
+    const signal = AbortSignal.timeout(CHECK_TIMEOUT_MS);
+    await once(socket, 'secureConnect', { signal });
+    const check = certificateCheck(subject, socket, tls, now);
+    if (!isPassed(check)) return check;
+    // With TLS 1.3 the server verifies the client certificate after the handshake of the client: wait for its first frame.
+    socket.write(HTTP2_START);
+    const closed = once(socket, 'close', { signal }).then(() => {
+      throw new Error('the server closed the connection after the TLS handshake');
+    });
+    await Promise.race([once(socket, 'data', { signal }), closed]);
+    return check;
+  } catch (error) {
+    return failureOf('tls', subject, error, 'check that the authority of the server has signed cert-file');
+  } finally {
+    close(socket);
+  }
+}
+
+function certificateCheck(subject: string, socket: TLSSocket, tls: EtcdTLS, now: number): Check {
+  const certificate = socket.getPeerX509Certificate();
+  if (certificate === undefined)
+    return { step: 'tls', subject, status: 'failed', text: 'no certificate', remedy: 'check the server' };
+  const check = validityCheck(subject, certificate, now, 'renew the certificate of the server');
+  if (tls.insecureSkipVerify === true)
+    return {
+      ...check,
+      status: 'warning',
+      text: `not verified: ${check.text}`,
+      remedy: 'remove insecure-skip-tls-verify',
+    };
+  if (socket.authorized || !isPassed(check)) return check;
+  const code = String(socket.authorizationError);
+  const remedy = REMEDIES.get(code) ?? CHECK_CA;
+  return { ...check, status: 'failed', text: `certificate rejected (${code}): ${check.text}`, remedy };
+}
+
+/** Destroys a socket. Its late errors are ignored. */
+function close(socket: Socket): void {
+  socket.on('error', () => {});
+  socket.destroy();
+}
+
+/** Rejects like an aborted call if the result takes too long. A lookup of Node cannot be cancelled. */
+async function withinLimit<T>(result: Promise<T>): Promise<T> {
+  const signal = AbortSignal.timeout(CHECK_TIMEOUT_MS);
+  const late = new Promise<never>((_resolve, reject) => {
+    const error = Object.assign(new Error(NO_ANSWER), { code: 'ABORT_ERR' });
+    signal.addEventListener('abort', () => reject(error));
+  });
+  return Promise.race([result, late]);
+}

@@ -1,0 +1,272 @@
+import type { Clock, Random } from '../../base/clock.ts';
+import { counted } from '../../base/show-value.ts';
+import {
+  type ClusterConfig,
+  decodeClusterConfig,
+  exportsResource,
+} from '../../kvstore/codec/cluster-config.ts';
+import { type KeyRange, keyRange, prefixRange } from '../../kvstore/codec/key-range.ts';
+import {
+  CLUSTER_CONFIG_PREFIX,
+  clusterConfigKey,
+  HEARTBEAT_KEY,
+  type KeyLayout,
+  MESH_RESOURCES,
+  type MeshResource,
+  resourcePrefix,
+  syncedKey,
+  syncedPrefix,
+} from '../../kvstore/codec/keys.ts';
+import { decodeTimestamp } from '../../kvstore/codec/timestamp.ts';
+import type { EtcdConfig } from '../../kvstore/etcd/etcd-config.ts';
+import { EtcdTransport } from '../../kvstore/etcd/etcd-transport.ts';
+import { asKvstoreError, type KvstoreError } from '../../kvstore/session/errors.ts';
+import { HEARTBEAT_INTERVAL_MS } from '../../kvstore/session/health.ts';
+import type { RangeResponse } from '../../kvstore/session/transport.ts';
+import { CHECK_TIMEOUT_MS, type Check, type CheckStep, NO_ANSWER } from './check.ts';
+
+/** The cluster whose keys are checked. */
+export interface CheckedCluster {
+  readonly name: string;
+  readonly config: EtcdConfig;
+  /** True if it is the own cluster, whose agents need neither a cluster-config nor canaries. */
+  readonly isOwn: boolean;
+}
+
+/** Context of the checks of a kvstore. */
+export interface CheckContext {
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly signal: AbortSignal;
+}
+
+/** Two missed heartbeats. */
+const STALE_MS: number = 2 * HEARTBEAT_INTERVAL_MS;
+
+const CHECK_SERVER = 'check that the endpoint is an etcd, that it has a quorum, and its log';
+const CHECK_WRITER = 'check that the clustermesh-apiserver or the operator of the cluster runs, and its log';
+
+/**
+ * Returns the checks of the etcd behind endpoints that were reached: user, cluster id, heartbeat, cluster-config, canaries, and
+ * the right to read each prefix that an agent reads. Only reads; no list has values, and none more than one key.
+ */
+export async function checkKvstore(
+  cluster: CheckedCluster,
+  endpoints: readonly string[],
+  context: CheckContext,
+): Promise<readonly Check[]> {
+  const readers = endpoints.map((endpoint) => new Reader(cluster.config, endpoint, context));
+  try {
+    const logins = await Promise.all(readers.map((reader) => checkLogin(cluster, reader)));
+    const checks = logins.map(({ check }) => check);
+    const ids = logins.flatMap(({ clusterID, endpoint }) =>
+      clusterID === undefined ? [] : [{ clusterID, endpoint }],
+    );
+    checks.push(...checkClusterIDs(ids));
+    const reader = readers.find((_, index) => logins[index]?.check.status === 'ok');
+    if (reader === undefined) return checks;
+    return [...checks, ...(await checkKeys(cluster, reader, context))];
+  } finally {
+    await Promise.all(readers.map((reader) => reader.close()));
+  }
+}
+
+/** Reads from one endpoint, within the time limit of a check. */
+class Reader {
+  readonly endpoint: string;
+  readonly #transport: EtcdTransport;
+  readonly #signal: AbortSignal;
+
+  constructor(config: EtcdConfig, endpoint: string, { random, signal }: CheckContext) {
+    this.endpoint = endpoint;
+    this.#signal = signal;
+    this.#transport = new EtcdTransport(
+      { ...config, endpoints: [endpoint], deadlineMs: CHECK_TIMEOUT_MS },
+      random,
+    );
+  }
+
+  /** Returns the answer, or the error of the kvstore. */
+  async read(range: KeyRange, keysOnly = false): Promise<RangeResponse | KvstoreError> {
+    const limits = { signal: this.#signal, deadlineMs: CHECK_TIMEOUT_MS };
+    try {
+      return await this.#transport.range({ ...range, limit: 1, keysOnly }, limits);
+    } catch (error) {
+      return asKvstoreError(error);
+    }
+  }
+
+  close(): Promise<void> {
+    return this.#transport.close();
+  }
+}
+
+function isError(answer: RangeResponse | KvstoreError): answer is KvstoreError {
+  return answer instanceof Error;
+}
+
+/** Returns true if the server knows the user, but the user may not read the key. */
+function lacksRight({ code, message }: KvstoreError): boolean {
+  return code === 'forbidden' && message.includes('permission denied');
+}
+
+interface Login {
+  readonly endpoint: string;
+  readonly check: Check;
+  /** Undefined if no answer had one. */
+  readonly clusterID?: string;
+}
+
+function userOf({ auth }: EtcdConfig): string {
+  return auth === undefined ? 'without a user' : `as user ${auth.username}`;
+}
+
+async function checkLogin({ name, config }: CheckedCluster, reader: Reader): Promise<Login> {
+  const { endpoint } = reader;
+  const check = { step: 'auth', subject: endpoint } as const;
+  const accepted = { ...check, status: 'ok', text: `accepted ${userOf(config)}` } as const;
+  for (const key of [HEARTBEAT_KEY, clusterConfigKey(name)]) {
+    const answer = await reader.read(keyRange(key));
+    if (!isError(answer)) return { endpoint, check: accepted, clusterID: answer.header.clusterID };
+    if (!lacksRight(answer))
+      return { endpoint, check: { ...failed(check, answer), remedy: loginRemedy(answer) } };
+  }
+  return { endpoint, check: accepted };
+}
+
+function loginRemedy({ code }: KvstoreError): string {
+  return code === 'forbidden' || code === 'invalid-token'
+    ? 'check username and password of the configuration'
+    : CHECK_SERVER;
+}
+
+function failed<T extends { readonly step: CheckStep; readonly subject: string }>(
+  check: T,
+  { code, message }: KvstoreError,
+): T & { readonly status: 'failed'; readonly text: string } {
+  return { ...check, status: 'failed', text: code === 'deadline' ? NO_ANSWER : message };
+}
+
+/** Returns the check of a key or prefix that cannot be read. */
+function unreadableCheck(
+  check: Pick<Check, 'step' | 'subject'>,
+  error: KvstoreError,
+  { config }: CheckedCluster,
+  right: string = check.subject,
+): Check {
+  const user = config.auth === undefined ? 'the user' : `user ${config.auth.username}`;
+  const remedy = lacksRight(error) ? `grant read on ${right} to ${user}` : CHECK_SERVER;
+  return { ...failed(check, error), remedy };
+}
+
+function checkClusterIDs(
+  logins: readonly { readonly endpoint: string; readonly clusterID: string }[],
+): readonly Check[] {
+  const [first] = logins;
+  if (first === undefined) return [];
+  const hex = (id: string): string => BigInt(id).toString(16);
+  if (logins.every(({ clusterID }) => clusterID === first.clusterID))
+    return [{ step: 'cluster-id', subject: 'etcd', status: 'ok', text: hex(first.clusterID) }];
+  const text = logins.map(({ endpoint, clusterID }) => `${endpoint} has ${hex(clusterID)}`).join(', ');
+  const remedy = 'name only the members of one etcd cluster in endpoints';
+  return [{ step: 'cluster-id', subject: 'etcd', status: 'failed', text: `several etcds: ${text}`, remedy }];
+}
+
+async function checkKeys(
+  cluster: CheckedCluster,
+  reader: Reader,
+  { clock }: CheckContext,
+): Promise<readonly Check[]> {
+  const heartbeat = checkHeartbeat(cluster, reader, clock.wallTime());
+  const { check, config } = await checkConfig(cluster, reader);
+  const layout = config?.capabilities.cached === true ? 'cache' : 'state';
+  const resources = MESH_RESOURCES.filter((resource) => isRead(resource, config));
+  const canaries = config?.capabilities.syncedCanaries === true && !cluster.isOwn;
+  const prefixes = [
+    CLUSTER_CONFIG_PREFIX,
+    ...(canaries ? [syncedPrefix(cluster.name)] : []),
+    ...resources.map((resource) => resourcePrefix(resource, cluster.name, layout)),
+  ];
+  return [
+    await heartbeat,
+    check,
+    ...(canaries ? await checkCanaries(cluster, reader, resources, layout) : []),
+    ...(await Promise.all(prefixes.map((prefix) => checkRight(cluster, reader, prefix)))),
+  ];
+}
+
+/** Returns true if an agent reads a resource: services as slices only if the cluster exports nothing else. */
+function isRead(resource: MeshResource, config: ClusterConfig | undefined): boolean {
+  const capabilities = config?.capabilities ?? {};
+  if (resource === 'endpointslices') return !exportsResource('services', capabilities);
+  return exportsResource(resource, capabilities);
+}
+
+async function checkHeartbeat(cluster: CheckedCluster, reader: Reader, now: number): Promise<Check> {
+  const check = { step: 'heartbeat', subject: HEARTBEAT_KEY } as const;
+  const answer = await reader.read(keyRange(HEARTBEAT_KEY));
+  if (isError(answer)) return unreadableCheck(check, answer, cluster);
+  const [kv] = answer.kvs;
+  if (kv === undefined) return { ...check, status: 'failed', text: 'does not exist', remedy: CHECK_WRITER };
+  const decoded = decodeTimestamp(kv.value, HEARTBEAT_KEY);
+  if (!decoded.ok)
+    return { ...check, status: 'failed', text: decoded.rejection.message, remedy: CHECK_WRITER };
+  const ageMs = now - decoded.value;
+  const age = `${Math.round(Math.abs(ageMs) / 1000)} s`;
+  if (ageMs > STALE_MS) return { ...check, status: 'failed', text: `${age} old`, remedy: CHECK_WRITER };
+  if (ageMs >= -STALE_MS)
+    return { ...check, status: 'ok', text: ageMs < 0 ? `${age} in the future` : `${age} old` };
+  const remedy = 'check the clocks of this host and of the cluster';
+  return { ...check, status: 'warning', text: `${age} in the future`, remedy };
+}
+
+async function checkConfig(
+  cluster: CheckedCluster,
+  reader: Reader,
+): Promise<{ readonly check: Check; readonly config?: ClusterConfig }> {
+  const key = clusterConfigKey(cluster.name);
+  const check = { step: 'cluster-config', subject: key } as const;
+  const answer = await reader.read(keyRange(key));
+  if (isError(answer)) return { check: unreadableCheck(check, answer, cluster) };
+  const [kv] = answer.kvs;
+  if (kv === undefined) {
+    const status = cluster.isOwn ? 'warning' : 'failed';
+    const remedy = cluster.isOwn
+      ? 'check the name of --cluster; --cluster-id is needed without it'
+      : `check that the cluster is named ${cluster.name}, like this file; ${CHECK_WRITER}`;
+    return { check: { ...check, status, text: 'does not exist', remedy } };
+  }
+  const decoded = decodeClusterConfig(kv.value, key);
+  if (!decoded.ok)
+    return { check: { ...check, status: 'failed', text: decoded.rejection.message, remedy: CHECK_WRITER } };
+  const { id, capabilities } = decoded.value;
+  const { syncedCanaries, cached } = capabilities;
+  const text = `id ${id}${syncedCanaries ? ', with canaries' : ''}${cached ? ', cached by kvstoremesh' : ''}`;
+  return { check: { ...check, status: 'ok', text }, config: decoded.value };
+}
+
+async function checkCanaries(
+  cluster: CheckedCluster,
+  reader: Reader,
+  resources: readonly MeshResource[],
+  layout: KeyLayout,
+): Promise<readonly Check[]> {
+  const check = { step: 'canaries', subject: syncedPrefix(cluster.name) } as const;
+  const keys = resources.map((resource) => syncedKey(cluster.name, resource, layout));
+  const answers = await Promise.all(keys.map((key) => reader.read(keyRange(key), true)));
+  const error = answers.find(isError);
+  if (error !== undefined) return [unreadableCheck(check, error, cluster)];
+  const missing = resources.filter((_, index) => {
+    const answer = answers[index];
+    return answer !== undefined && !isError(answer) && answer.count === 0;
+  });
+  if (missing.length === 0) return [{ ...check, status: 'ok', text: `complete: ${resources.join(', ')}` }];
+  return [{ ...check, status: 'failed', text: `missing: ${missing.join(', ')}`, remedy: CHECK_WRITER }];
+}
+
+async function checkRight(cluster: CheckedCluster, reader: Reader, prefix: string): Promise<Check> {
+  const check = { step: 'read', subject: prefix } as const;
+  const answer = await reader.read(prefixRange(prefix), true);
+  if (isError(answer)) return unreadableCheck(check, answer, cluster, `the prefix ${prefix}`);
+  return { ...check, status: 'ok', text: counted(answer.count, 'key') };
+}

@@ -1,0 +1,148 @@
+import { join } from 'node:path';
+import { messageOf } from '../../base/failure.ts';
+import { counted } from '../../base/show-value.ts';
+import type { EtcdConfig } from '../../kvstore/etcd/etcd-config.ts';
+import { loadEtcdConfigFile } from '../../kvstore/etcd/etcd-config-file.ts';
+import { ConfigFolder } from '../config-folder.ts';
+import { InputError, unreadable } from '../input-error.ts';
+import { printable } from '../terminal.ts';
+import type { Check } from './check.ts';
+import { checkClientCertificate, checkEndpoint, isPassed } from './endpoint-checks.ts';
+import { type CheckContext, checkKvstore } from './kvstore-checks.ts';
+
+/** The etcd configurations to check. */
+export interface TroubleshootOptions {
+  /** Name of the own cluster. Its file in the folder is not used by agents, so it is not checked. */
+  readonly clusterName: string;
+  readonly kvstoreConfig: string | undefined;
+  readonly clustermeshConfig: string | undefined;
+  /** The only cluster to check; default: all. */
+  readonly only: string | undefined;
+}
+
+/** The checks of one etcd configuration. */
+export interface ClusterChecks {
+  readonly cluster: string;
+  /** Path of the configuration. */
+  readonly path: string;
+  readonly isOwn: boolean;
+  /** True if no check has failed. */
+  readonly passed: boolean;
+  /** In the order of the way to the data. After a failure, checks that depend on it are omitted. */
+  readonly checks: readonly Check[];
+}
+
+interface Target {
+  readonly cluster: string;
+  readonly path: string;
+  readonly isOwn: boolean;
+  /** The reason why the file cannot be used, if it is known. */
+  readonly problem?: string;
+}
+
+/**
+ * Checks the way to each etcd and its contents, all clusters at the same time. The own cluster comes first, the others follow by
+ * name. Throws `InputError` if the folder cannot be read or has no configuration.
+ */
+export async function troubleshoot(
+  options: TroubleshootOptions,
+  context: CheckContext,
+): Promise<readonly ClusterChecks[]> {
+  const targets = await listTargets(options);
+  return Promise.all(
+    targets.map(async ({ cluster, path, isOwn, problem }) => {
+      const checks =
+        problem === undefined
+          ? await checkCluster({ cluster, path, isOwn }, context)
+          : [fileFailure(path, problem)];
+      return { cluster, path, isOwn, passed: checks.every(isPassed), checks };
+    }),
+  );
+}
+
+async function listTargets(options: TroubleshootOptions): Promise<readonly Target[]> {
+  const { clusterName, kvstoreConfig, clustermeshConfig, only } = options;
+  const targets: Target[] = [];
+  if (kvstoreConfig !== undefined) targets.push({ cluster: clusterName, path: kvstoreConfig, isOwn: true });
+  if (clustermeshConfig !== undefined) targets.push(...(await listFolder(clustermeshConfig, clusterName)));
+  const chosen = targets.filter(({ cluster }) => only === undefined || cluster === only);
+  if (chosen.length > 0) return chosen;
+  if (only !== undefined && clustermeshConfig !== undefined && only !== clusterName) {
+    const path = join(clustermeshConfig, only);
+    return [{ cluster: only, path, isOwn: false, problem: 'is not an etcd configuration in the folder' }];
+  }
+  throw new InputError(
+    only === undefined
+      ? `--clustermesh-config ${clustermeshConfig}: has no etcd configuration: check the folder`
+      : `cluster ${only} has no etcd configuration: check the name, or add --kvstore-config or --clustermesh-config`,
+  );
+}
+
+async function listFolder(folder: string, ownName: string): Promise<readonly Target[]> {
+  const files = await new ConfigFolder(folder, connectNever).list().catch((cause: unknown) => {
+    throw unreadable('--clustermesh-config', folder, cause);
+  });
+  return [...files].flatMap(([cluster, file]) => {
+    if (file.kind === 'other' || cluster === ownName) return [];
+    const target = { cluster, path: join(folder, cluster), isOwn: false };
+    return [file.kind === 'unusable' ? { ...target, problem: file.reason } : target];
+  });
+}
+
+function connectNever(): never {
+  throw new Error('only the files are listed');
+}
+
+function fileFailure(path: string, text: string): Check {
+  const remedy = 'check the file, and the files that it names';
+  return { step: 'file', subject: path, status: 'failed', text, remedy };
+}
+
+async function checkCluster(
+  { cluster, path, isOwn }: Target,
+  context: CheckContext,
+): Promise<readonly Check[]> {
+  let config: EtcdConfig;
+  try {
+    ({ config } = await loadEtcdConfigFile(path));
+  } catch (error) {
+    return [fileFailure(path, messageOf(error))];
+  }
+  const now = context.clock.wallTime();
+  const read: Check = {
+    step: 'file',
+    subject: path,
+    status: 'ok',
+    text: counted(config.endpoints.length, 'endpoint'),
+  };
+  const ways = await Promise.all(
+    config.endpoints.map((endpoint) => checkEndpoint(endpoint, config.tls, now)),
+  );
+  const reached = config.endpoints.filter((_, index) => ways[index]?.every(isPassed));
+  const kvstore = await checkKvstore({ name: cluster, config, isOwn }, reached, context);
+  return [read, ...checkClientCertificate(config.tls ?? {}, now), ...ways.flat(), ...kvstore];
+}
+
+const SIGNS: Readonly<Record<Check['status'], string>> = { ok: '✓', warning: '!', failed: '✗' };
+
+const STEPS: Readonly<Record<Check['step'], string>> = {
+  ...{ file: 'file', dns: 'DNS', tcp: 'TCP', tls: 'TLS', auth: 'auth', 'cluster-id': 'cluster id of' },
+  ...{
+    heartbeat: 'heartbeat',
+    'cluster-config': 'cluster-config',
+    canaries: 'canaries',
+    read: 'right to read',
+  },
+};
+
+/** Returns the checks as text: a title for each cluster, a line for each check. Control characters are escaped. */
+export function checkLines(clusters: readonly ClusterChecks[]): readonly string[] {
+  return clusters.flatMap(({ cluster, isOwn, checks }) => [
+    printable(`cluster ${cluster}${isOwn ? ' (own)' : ''}`),
+    ...checks.map(({ step, subject, status, text, remedy }) =>
+      printable(
+        `  ${SIGNS[status]} ${STEPS[step]} ${subject}: ${text}${remedy === undefined ? '' : `: ${remedy}`}`,
+      ),
+    ),
+  ]);
+}

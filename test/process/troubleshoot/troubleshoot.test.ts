@@ -1,0 +1,266 @@
+import { rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
+import { encodeClusterConfig } from '../../../src/kvstore/codec/cluster-config.ts';
+import { MESH_RESOURCES, syncedKey } from '../../../src/kvstore/codec/keys.ts';
+import { encodeTimestamp } from '../../../src/kvstore/codec/timestamp.ts';
+import { temporaryFolder } from '../../agent/support/temporary-folder.ts';
+import { freePort } from '../../base/support/free-port.ts';
+import { until } from '../../base/support/until.ts';
+import { type CommandResult, dpcache } from '../../cli/support/run.ts';
+import { type CertificateFiles, TestAuthority } from '../../kvstore/etcd/support/certificates.ts';
+import { EtcdProcess, isOpen, startEtcd } from '../../kvstore/etcd/support/etcd-process.ts';
+
+const ROOT = 'root:root';
+const CONFIG =
+  textOfBytes(encodeClusterConfig({ id: 7, capabilities: { syncedCanaries: true, cached: false } })) ?? '';
+
+let authority: TestAuthority;
+let stranger: TestAuthority;
+/** Requires client certificates. */
+let secured: EtcdProcess;
+/** Requires users. */
+let guarded: EtcdProcess;
+/** Has an expired certificate. */
+let expired: EtcdProcess;
+let client: CertificateFiles;
+
+async function putMesh(etcd: EtcdProcess, heartbeatAt: number): Promise<void> {
+  await etcd.ctl(['put', 'cilium/.heartbeat', textOfBytes(encodeTimestamp(heartbeatAt)) ?? '']);
+  await etcd.ctl(['put', 'cilium/cluster-config/baltic', CONFIG]);
+  for (const resource of MESH_RESOURCES.filter((each) => each !== 'endpointslices'))
+    await etcd.ctl(['put', syncedKey('baltic', resource), 'now']);
+  await etcd.ctl(['put', 'cilium/state/nodes/v1/baltic/n1', '{}']);
+  await etcd.ctl(['put', 'cilium/state/nodes/v1/baltic/n2', '{}']);
+}
+
+beforeAll(async () => {
+  authority = new TestAuthority('test authority');
+  stranger = new TestAuthority('another authority');
+  client = authority.issue('client', 100);
+  const tls = { ca: authority.ca, ...authority.issue('server', 100) };
+  const ports = { client: await freePort(), peer: await freePort() };
+  expired = new EtcdProcess('old', ports, { tls: { ca: authority.ca, ...authority.issue('late', -1) } });
+  const [[first], [second]] = await Promise.all([
+    startEtcd(1, { tls, flags: ['--client-cert-auth'] }),
+    startEtcd(1, { flags: ['--bcrypt-cost', '4'] }),
+    expired.start({ waitHealthy: false }),
+  ]);
+  if (first === undefined || second === undefined) throw new Error('no etcd');
+  secured = first;
+  guarded = second;
+  await until('the third etcd listens', () => isOpen(ports.client));
+  await Promise.all([putMesh(secured, Date.now()), putMesh(guarded, Date.now())]);
+  await guarded.ctl(['user', 'add', ROOT]);
+  await guarded.ctl(['user', 'grant-role', 'root', 'root']);
+  await guarded.ctl(['user', 'add', 'remote:secret']);
+  await guarded.ctl(['role', 'add', 'remote']);
+  for (const prefix of [
+    'cilium/.heartbeat',
+    'cilium/cluster-config/',
+    'cilium/synced/',
+    'cilium/state/nodes/',
+  ])
+    await guarded.ctl(['role', 'grant-permission', 'remote', 'read', '--prefix', prefix]);
+  for (const prefix of ['services', 'identities'])
+    await guarded.ctl(['role', 'grant-permission', 'remote', 'read', '--prefix', `cilium/state/${prefix}/`]);
+  await guarded.ctl(['user', 'grant-role', 'remote', 'remote']);
+  await guarded.ctl(['auth', 'enable']);
+  guarded.user = ROOT;
+});
+
+afterAll(async () => {
+  await Promise.all([secured, guarded, expired].map((etcd) => etcd.dispose()));
+  for (const { folder } of [authority, stranger]) rmSync(folder, { recursive: true });
+});
+
+interface Configured {
+  readonly url?: string;
+  readonly ca?: string;
+  readonly files?: CertificateFiles;
+}
+
+/** Returns the configuration of the etcd with TLS, with changes. */
+function configuration({ url = secured.url, ca = authority.ca, files = client }: Configured = {}): string {
+  return `endpoints: ["${url}"]
+trusted-ca-file: ${ca}
+cert-file: ${files.certificate}
+key-file: ${files.key}
+`;
+}
+
+function withUser(password = 'secret'): string {
+  return `endpoints: ["${guarded.url}"]\nusername: remote\npassword: ${password}\n`;
+}
+
+interface Report {
+  readonly clusters: readonly {
+    readonly cluster: string;
+    readonly isOwn: boolean;
+    readonly passed: boolean;
+    readonly checks: readonly {
+      readonly step: string;
+      readonly subject: string;
+      readonly status: string;
+      readonly text: string;
+      readonly remedy?: string;
+    }[];
+  }[];
+}
+
+function check(files: Readonly<Record<string, string>>, ...words: string[]): Promise<CommandResult> {
+  const folder = temporaryFolder(files);
+  return dpcache('clustermesh', 'troubleshoot', '--clustermesh-config', folder, ...words);
+}
+
+/** Returns the checks of one configuration of the cluster `baltic` that did not pass, and the names of the steps. */
+async function problems(content: string): Promise<{ status: number; steps: string[]; failed: string[] }> {
+  const { status, stdout } = await check({ baltic: content }, '-o', 'json');
+  const { clusters } = JSON.parse(stdout) as Report;
+  const checks = clusters.flatMap((cluster) => cluster.checks);
+  return {
+    status,
+    steps: [...new Set(checks.map(({ step }) => step))],
+    failed: checks
+      .filter((each) => each.status !== 'ok')
+      .map(({ step, subject, text, remedy }) => `${step} ${subject}: ${text}: ${remedy}`),
+  };
+}
+
+describe('dpcache clustermesh troubleshoot', () => {
+  it('prints a line for each check of a healthy cluster, and exits with 0', async () => {
+    const { status, stdout, stderr } = await check({ baltic: configuration(), 'ca.crt': 'no configuration' });
+    expect(stderr).toBe('');
+    const stable = stdout
+      .replaceAll(/valid to \S+/g, 'valid to DATE')
+      .replaceAll(/\d+ s old/g, 'N s old')
+      .replaceAll(secured.url, 'URL')
+      .replace(/(id of etcd: )\w+/, '$1ID')
+      .replace(/file \S+baltic/, 'file PATH');
+    expect(stable).toBe(`cluster baltic
+  ✓ file PATH: 1 endpoint
+  ✓ TLS cert-file: subject CN=client; issuer CN=test authority; valid to DATE
+  ✓ TCP URL: connected to 127.0.0.1
+  ✓ TLS URL: subject CN=server; issuer CN=test authority; valid to DATE
+  ✓ auth URL: accepted without a user
+  ✓ cluster id of etcd: ID
+  ✓ heartbeat cilium/.heartbeat: N s old
+  ✓ cluster-config cilium/cluster-config/baltic: id 7, with canaries
+  ✓ canaries cilium/synced/baltic/: complete: nodes, services, identities, ip
+  ✓ right to read cilium/cluster-config/: 1 key
+  ✓ right to read cilium/synced/baltic/: 4 keys
+  ✓ right to read cilium/state/nodes/v1/baltic/: 2 keys
+  ✓ right to read cilium/state/services/v1/baltic/: 0 keys
+  ✓ right to read cilium/state/identities/v1/id/: 0 keys
+  ✓ right to read cilium/state/ip/v1/default/: 0 keys
+`);
+    expect(status).toBe(0);
+  });
+
+  it('names the authority of the server if the configuration has another one', async () => {
+    expect(await problems(configuration({ ca: stranger.ca }))).toEqual({
+      status: 1,
+      steps: ['file', 'tls', 'tcp'],
+      failed: [
+        expect.stringMatching(
+          /^tls https:\S+: certificate rejected \(\w+\): subject CN=server; issuer CN=test authority; .*: set trusted-ca-file to the authority that signed/,
+        ),
+      ],
+    });
+  });
+
+  it('reports a client certificate of another authority, although TLS 1.3 rejects it only after the handshake', async () => {
+    const { status, failed } = await problems(configuration({ files: stranger.issue('client', 100) }));
+    expect(failed).toEqual([
+      expect.stringMatching(
+        /^tls https:\S+: \w+ alert bad certificate: check that the authority of the server has signed cert-file$/,
+      ),
+    ]);
+    expect(status).toBe(1);
+  });
+
+  it('reports expired certificates of the server and of the client, and those that expire soon', async () => {
+    const server = await problems(configuration({ url: expired.url }));
+    expect(server.failed).toEqual([
+      expect.stringMatching(
+        /^tls https:\S+: has expired: subject CN=late; .*: renew the certificate of the server$/,
+      ),
+    ]);
+    const late = await problems(configuration({ files: authority.issue('client', -1) }));
+    expect(late.failed[0]).toMatch(/^tls cert-file: has expired: subject CN=client; .*: renew cert-file$/);
+    const soon = await problems(configuration({ files: authority.issue('client', 14) }));
+    expect(soon.failed).toEqual([
+      expect.stringMatching(/^tls cert-file: expires in 13 days: .*: renew cert-file$/),
+    ]);
+    expect([server.status, late.status, soon.status]).toEqual([1, 1, 0]);
+  });
+
+  it('reports a port without a server, and a server without TLS', async () => {
+    const closed = await problems(configuration({ url: `https://127.0.0.1:${await freePort()}` }));
+    expect(closed.failed).toEqual([expect.stringMatching(/^tcp .*: connection refused: .*: check the port/)]);
+    expect(closed.steps).toEqual(['file', 'tls', 'tcp']);
+    const plain = await problems(configuration({ url: guarded.url.replace('http:', 'https:') }));
+    expect(plain.failed).toEqual([
+      expect.stringMatching(/^tls .*: check that the port is that of an etcd with TLS/),
+    ]);
+    expect([closed.status, plain.status]).toEqual([1, 1]);
+  });
+
+  it('reports a name that DNS does not know', async () => {
+    const { failed, status } = await problems(configuration({ url: 'https://baltic.invalid:2379' }));
+    expect(failed).toEqual([expect.stringMatching(/^dns baltic\.invalid: .*: check the /)]);
+    expect(status).toBe(1);
+  });
+
+  it('reports missing files: of the configuration, of a certificate in it, and of the own kvstore', async () => {
+    const named = await problems(configuration({ ca: '/nowhere/ca.crt' }));
+    expect(named.failed).toEqual([
+      expect.stringMatching(/^file .*trusted-ca-file .*no such file or folder: check the file/),
+    ]);
+    expect(named.steps).toEqual(['file']);
+    const none = await check({ baltic: configuration() }, 'adriatic');
+    expect(none.stdout).toMatch(/^cluster adriatic\n {2}✗ file \S+adriatic: is not an etcd configuration/);
+    const own = await dpcache('clustermesh', 'troubleshoot', '--kvstore-config', '/nowhere/own');
+    expect(own.stdout).toMatch(/^cluster default \(own\)\n {2}✗ file \/nowhere\/own: no such file or folder/);
+    const folder = await dpcache('clustermesh', 'troubleshoot', '--clustermesh-config', '/nowhere');
+    expect(folder.stderr).toMatch(/^dpcache: --clustermesh-config \/nowhere: no such file or folder/);
+    expect([named.status, none.status, own.status, folder.status]).toEqual([1, 1, 1, 1]);
+  });
+
+  it('reports a cluster without a configuration of its name; the own one needs none', async () => {
+    const folder = temporaryFolder({ adriatic: configuration(), own: configuration() });
+    const mesh = [
+      '--clustermesh-config',
+      folder,
+      '--kvstore-config',
+      join(folder, 'own'),
+      '--cluster',
+      'own',
+    ];
+    const { status, stdout } = await dpcache('clustermesh', 'troubleshoot', ...mesh, '-o', 'json');
+    const { clusters } = JSON.parse(stdout) as Report;
+    const found = clusters.map(({ cluster, isOwn, passed, checks }) => {
+      const config = checks.find(({ step }) => step === 'cluster-config');
+      return [cluster, isOwn, passed, config?.status, config?.text];
+    });
+    expect(found).toEqual([
+      ['own', true, true, 'warning', 'does not exist'],
+      ['adriatic', false, false, 'failed', 'does not exist'],
+    ]);
+    expect(status).toBe(1);
+  });
+
+  it('reports the one prefix that the user may not read, and a wrong password', async () => {
+    const right = await problems(withUser());
+    expect(right.failed).toEqual([
+      expect.stringMatching(
+        /^read cilium\/state\/ip\/v1\/default\/: .*permission denied.*: grant read on the prefix cilium\/state\/ip\/v1\/default\/ to user remote$/,
+      ),
+    ]);
+    const password = await problems(withUser('wrong'));
+    expect(password.failed).toEqual([expect.stringMatching(/^auth http:.*: check username and password/)]);
+    expect(password.steps).toEqual(['file', 'tcp', 'auth']);
+    expect([right.status, password.status]).toEqual([1, 1]);
+  });
+});
