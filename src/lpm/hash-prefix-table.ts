@@ -4,7 +4,8 @@ import { containsWords, type PrefixRegister, prefixRegister } from '../net/prefi
 import { BLOCK_KEYS, type PrefixBlock } from '../net/prefix-block.ts';
 import { familyOfWord, KeyHash, lengthOfWord, lengthWord, spaceOfWord } from './key-hash.ts';
 import type { PrefixTable } from './prefix-table.ts';
-import { StemIndex } from './stem-index.ts';
+import type { SegmentDirectory } from './segment-directory.ts';
+import { type FamilyStems, StemIndex } from './stem-index.ts';
 
 /** Key lengths of a family: 0 to 128, and 129 for an endpoint. */
 const LENGTHS = 130;
@@ -141,17 +142,20 @@ export class HashPrefixTable implements PrefixTable {
   longestMatch(key: PrefixRegister): number {
     const { family, length, clusterID } = key;
     const space = this.#spaceOf(clusterID);
-    if (space === undefined) return -1;
+    const tree = this.#keys.directoryOf(family, clusterID);
+    if (space === undefined || tree === undefined) return -1;
+    const word = lengthWord(family, length, clusterID);
     if (space.countOf(family, length + 1) > 0) {
-      const endpoint = this.#keys.find(key, lengthWord(family, length + 1, clusterID));
+      const endpoint = this.#keys.findIn(tree, key, word + 1);
       if (endpoint >= 0) return endpoint;
     }
     key.form = 'cidr';
     if (space.countOf(family, length) > 0) {
-      const cidr = this.#keys.find(key, lengthWord(family, length, clusterID));
+      const cidr = this.#keys.findIn(tree, key, word);
       if (cidr >= 0) return cidr;
     }
-    return this.#longestShorter(key, space);
+    const stems = space.stems.of(family);
+    return stems === undefined ? -1 : this.#longestShorter(key, word - length, stems, tree);
   }
 
   *slots(isWanted?: (slot: number) => boolean): Generator<number, void, void> {
@@ -172,22 +176,18 @@ export class HashPrefixTable implements PrefixTable {
     }
   }
 
-  /** Returns the longest match among the prefixes that are shorter than an address. `key` is the address. */
-  #longestShorter(key: PrefixRegister, space: Space): number {
-    const stems = space.stems.of(key.family);
-    if (stems === undefined) return -1;
+  /**
+   * Returns the longest match among the prefixes that are shorter than an address. `key` is the address, which is shortened in
+   * place: its other bits are not needed afterwards. `word` is the length word for length 0.
+   */
+  #longestShorter(key: PrefixRegister, word: number, stems: FamilyStems, tree: SegmentDirectory): number {
     for (let length = stems.longest(key, key.length); length >= 0; length = stems.longest(key, length)) {
-      const slot = this.#findShortened(key, length);
+      maskWords(key, length);
+      key.length = length;
+      const slot = this.#keys.findIn(tree, key, word + length);
       if (slot >= 0) return slot;
     }
     return -1;
-  }
-
-  /** Shortens the key in place and looks it up. Its other bits are not needed afterwards. */
-  #findShortened(key: PrefixRegister, length: number): number {
-    maskWords(key, length);
-    key.length = length;
-    return this.#keys.find(key, lengthWord(key.family, length, key.clusterID));
   }
 
   #spaceOf(clusterID: number): Space | undefined {

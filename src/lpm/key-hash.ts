@@ -191,7 +191,13 @@ export class KeyHash {
 
   /** Returns the slot of a key, or -1. `words` must be masked to the length of the key. */
   find(words: Readonly<AddressWords>, word: number): number {
-    const segment = this.#treeOf(words.family, word)?.at(words) ?? -1;
+    const tree = this.#treeOf(words.family, word);
+    return tree === undefined ? -1 : this.findIn(tree, words, word);
+  }
+
+  /** Like {@link find}, in the {@link directoryOf} of the family and address space of the key: for several probes of one address. */
+  findIn(tree: SegmentDirectory, words: Readonly<AddressWords>, word: number): number {
+    const segment = tree.at(words);
     if (segment < 0) return -1;
     const tag = this.#tag(words, word);
     const kind = kindOf(words.family, word);
@@ -289,11 +295,15 @@ export class KeyHash {
     }
   }
 
-  /** Returns the directory for the family and address space of a key; undefined if the space has none yet. */
-  #treeOf(family: Family, word: number): SegmentDirectory | undefined {
-    if (word <= 1 << SPACE_SHIFT) return family === 4 ? this.#ipv4 : this.#ipv6;
-    const space = this.#spaces.get(spaceOfWord(word));
+  /** Returns the directory for a family and address space; undefined if the space has none yet. */
+  directoryOf(family: Family, clusterID: number): SegmentDirectory | undefined {
+    if (clusterID === 0) return family === 4 ? this.#ipv4 : this.#ipv6;
+    const space = this.#spaces.get(clusterID);
     return family === 4 ? space?.ipv4 : space?.ipv6;
+  }
+
+  #treeOf(family: Family, word: number): SegmentDirectory | undefined {
+    return this.directoryOf(family, word <= 1 << SPACE_SHIFT ? 0 : spaceOfWord(word));
   }
 
   #newSpace(family: Family, word: number): SegmentDirectory {
