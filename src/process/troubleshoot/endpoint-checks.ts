@@ -20,6 +20,9 @@ const HTTP2_START: Buffer = Buffer.concat([
 
 const CHECK_CA = 'set trusted-ca-file to the authority that signed the certificate of the server';
 
+const CHECK_PORT = 'check that the port is that of an etcd with TLS, and that it answers';
+const CHECK_CLIENT = 'check that the authority of the server has signed cert-file';
+
 /** Remedies by the code of an error of DNS, TCP or TLS. */
 const REMEDIES: ReadonlyMap<string, string> = new Map([
   ['ENOTFOUND', 'check the name, and the hostAliases or the DNS server of this host'],
@@ -27,11 +30,8 @@ const REMEDIES: ReadonlyMap<string, string> = new Map([
   ['ECONNREFUSED', 'check the port, and that the server runs'],
   ['EHOSTUNREACH', 'check the route to the host'],
   ['ENETUNREACH', 'check the route to the host'],
-  [
-    'EPROTO',
-    'check that the port is that of an etcd with TLS, and that the authority of the server has signed cert-file',
-  ],
-  ['ECONNRESET', 'check that the port is that of an etcd with TLS'],
+  ['EPROTO', CHECK_PORT],
+  ['ECONNRESET', CHECK_PORT],
   ['CERT_HAS_EXPIRED', 'renew the certificate of the server'],
   ['CERT_NOT_YET_VALID', 'check the clocks of this host and of the server'],
   [
@@ -59,10 +59,17 @@ function openSSLReason(error: unknown): string | undefined {
     : undefined;
 }
 
-function failureOf(step: Check['step'], subject: string, error: unknown, otherwise: string): Check {
+/** Returns the check for an error. `otherwise` and `ifLate` are remedies: without a more specific one, and without an answer. */
+function failureOf(
+  step: Check['step'],
+  subject: string,
+  error: unknown,
+  otherwise: string,
+  ifLate: string = otherwise,
+): Check {
   const code = codeOf(error);
   const text = code === 'ABORT_ERR' ? NO_ANSWER : (openSSLReason(error) ?? (messageOf(error) || code));
-  const remedy = REMEDIES.get(code) ?? (code === 'ABORT_ERR' ? CHECK_FIREWALL : otherwise);
+  const remedy = REMEDIES.get(code) ?? (code === 'ABORT_ERR' ? ifLate : otherwise);
   return { step, subject, status: 'failed', text, remedy };
 }
 
@@ -169,7 +176,7 @@ async function checkTLS(subject: string, { host, port }: Place, tls: EtcdTLS, no
     await Promise.race([once(socket, 'data', { signal }), closed]);
     return check;
   } catch (error) {
-    return failureOf('tls', subject, error, 'check that the authority of the server has signed cert-file');
+    return failureOf('tls', subject, error, CHECK_CLIENT, CHECK_PORT);
   } finally {
     close(socket);
   }

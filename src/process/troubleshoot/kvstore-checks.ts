@@ -10,6 +10,7 @@ import {
   CLUSTER_CONFIG_PREFIX,
   clusterConfigKey,
   HEARTBEAT_KEY,
+  isServiceResource,
   type KeyLayout,
   MESH_RESOURCES,
   type MeshResource,
@@ -180,7 +181,7 @@ async function checkKeys(
   const heartbeat = checkHeartbeat(cluster, reader, clock.wallTime());
   const { check, config } = await checkConfig(cluster, reader);
   const layout = config?.capabilities.cached === true ? 'cache' : 'state';
-  const resources = MESH_RESOURCES.filter((resource) => isRead(resource, config));
+  const resources = MESH_RESOURCES.filter((resource) => isRead(resource, cluster, config));
   const canaries = config?.capabilities.syncedCanaries === true && !cluster.isOwn;
   const prefixes = [
     CLUSTER_CONFIG_PREFIX,
@@ -195,9 +196,17 @@ async function checkKeys(
   ];
 }
 
-/** Returns true if an agent reads a resource: services as slices only if the cluster exports nothing else. */
-function isRead(resource: MeshResource, config: ClusterConfig | undefined): boolean {
+/**
+ * Returns true if an agent reads a resource: services as slices only if the cluster exports nothing else. Those of the own cluster
+ * are not read, because Kubernetes provides them.
+ */
+function isRead(
+  resource: MeshResource,
+  { isOwn }: CheckedCluster,
+  config: ClusterConfig | undefined,
+): boolean {
   const capabilities = config?.capabilities ?? {};
+  if (isOwn && isServiceResource(resource)) return false;
   if (resource === 'endpointslices') return !exportsResource('services', capabilities);
   return exportsResource(resource, capabilities);
 }

@@ -24,6 +24,8 @@ let secured: EtcdProcess;
 let guarded: EtcdProcess;
 /** Has an expired certificate. */
 let expired: EtcdProcess;
+/** Requires neither. Tests change its keys. */
+let open: EtcdProcess;
 let client: CertificateFiles;
 
 async function putMesh(etcd: EtcdProcess, heartbeatAt: number): Promise<void> {
@@ -42,16 +44,18 @@ beforeAll(async () => {
   const tls = { ca: authority.ca, ...authority.issue('server', 100) };
   const ports = { client: await freePort(), peer: await freePort() };
   expired = new EtcdProcess('old', ports, { tls: { ca: authority.ca, ...authority.issue('late', -1) } });
-  const [[first], [second]] = await Promise.all([
+  const [[first], [second], [third]] = await Promise.all([
     startEtcd(1, { tls, flags: ['--client-cert-auth'] }),
     startEtcd(1, { flags: ['--bcrypt-cost', '4'] }),
+    startEtcd(),
     expired.start({ waitHealthy: false }),
   ]);
-  if (first === undefined || second === undefined) throw new Error('no etcd');
+  if (first === undefined || second === undefined || third === undefined) throw new Error('no etcd');
   secured = first;
   guarded = second;
+  open = third;
   await until('the third etcd listens', () => isOpen(ports.client));
-  await Promise.all([putMesh(secured, Date.now()), putMesh(guarded, Date.now())]);
+  await Promise.all([secured, guarded, open].map((etcd) => putMesh(etcd, Date.now())));
   await guarded.ctl(['user', 'add', ROOT]);
   await guarded.ctl(['user', 'grant-role', 'root', 'root']);
   await guarded.ctl(['user', 'add', 'remote:secret']);
@@ -71,7 +75,7 @@ beforeAll(async () => {
 });
 
 afterAll(async () => {
-  await Promise.all([secured, guarded, expired].map((etcd) => etcd.dispose()));
+  await Promise.all([secured, guarded, expired, open].map((etcd) => etcd.dispose()));
   for (const { folder } of [authority, stranger]) rmSync(folder, { recursive: true });
 });
 
@@ -244,6 +248,13 @@ describe('dpcache clustermesh troubleshoot', () => {
       const config = checks.find(({ step }) => step === 'cluster-config');
       return [cluster, isOwn, passed, config?.status, config?.text];
     });
+    const own = clusters[0]?.checks.filter(({ step }) => step === 'read').map(({ subject }) => subject);
+    expect(own).toEqual([
+      'cilium/cluster-config/',
+      'cilium/state/nodes/v1/own/',
+      'cilium/state/identities/v1/id/',
+      'cilium/state/ip/v1/default/',
+    ]);
     expect(found).toEqual([
       ['own', true, true, 'warning', 'does not exist'],
       ['adriatic', false, false, 'failed', 'does not exist'],
@@ -262,5 +273,75 @@ describe('dpcache clustermesh troubleshoot', () => {
     expect(password.failed).toEqual([expect.stringMatching(/^auth http:.*: check username and password/)]);
     expect(password.steps).toEqual(['file', 'tcp', 'auth']);
     expect([right.status, password.status]).toEqual([1, 1]);
+  });
+
+  it('reports a heartbeat that is missing, too old, or in the future', async () => {
+    const config = `endpoints: ["${open.url}"]\n`;
+    const beat = async (secondsAgo: number): Promise<{ status: number; failed: string[] }> => {
+      const time = textOfBytes(encodeTimestamp(Date.now() - secondsAgo * 1000)) ?? '';
+      await open.ctl(['put', 'cilium/.heartbeat', time]);
+      return problems(config);
+    };
+    const old = await beat(150);
+    expect(old.failed).toEqual([expect.stringMatching(/^heartbeat \S+: 15\d s old: check that the cluster/)]);
+    const ahead = await beat(-300);
+    expect(ahead.failed).toEqual([
+      expect.stringMatching(/^heartbeat \S+: \d+ s in the future: check the clocks/),
+    ]);
+    await open.ctl(['del', 'cilium/.heartbeat']);
+    const missing = await problems(config);
+    expect(missing.failed).toEqual([expect.stringMatching(/^heartbeat \S+: does not exist: check that/)]);
+    const recent = await beat(100);
+    expect(recent.failed).toEqual([]);
+    expect([old.status, ahead.status, missing.status, recent.status]).toEqual([1, 0, 1, 0]);
+  });
+
+  it('reports endpoints of several etcds, and one of several that does not answer', async () => {
+    const mixed = await problems(
+      `endpoints: ["${open.url}", "${guarded.url}"]\nusername: root\npassword: root\n`,
+    );
+    expect(mixed.failed).toEqual([
+      expect.stringMatching(
+        /^cluster-id etcd: several etcds: \S+ has \w+, \S+ has \w+: name only the members of one/,
+      ),
+    ]);
+    const half = await problems(`endpoints: ["http://127.0.0.1:${await freePort()}", "${open.url}"]\n`);
+    expect(half.failed).toEqual([expect.stringMatching(/^tcp .*connection refused/)]);
+    expect(half.steps).toContain('read');
+    expect([mixed.status, half.status]).toEqual([1, 1]);
+  });
+
+  it('checks the keys that agents read: of a copy below cilium/cache, and slices if there is nothing else', async () => {
+    const capabilities = {
+      syncedCanaries: true,
+      cached: true,
+      endpointSlicesExportMode: 'endpointslices-only',
+    } as const;
+    const value = textOfBytes(encodeClusterConfig({ id: 8, capabilities })) ?? '';
+    await open.ctl(['put', 'cilium/cluster-config/caspian', value]);
+    for (const resource of ['nodes', 'identities', 'ip'] as const)
+      await open.ctl(['put', syncedKey('caspian', resource, 'cache'), 'now']);
+    const { status, stdout } = await check({ caspian: `endpoints: ["${open.url}"]\n` }, '-o', 'json');
+    const checks = (JSON.parse(stdout) as Report).clusters.flatMap((cluster) => cluster.checks);
+    expect(checks.find(({ step }) => step === 'canaries')).toMatchObject({
+      status: 'failed',
+      text: 'missing: endpointslices',
+    });
+    expect(checks.filter(({ step }) => step === 'read').map(({ subject }) => subject)).toEqual([
+      'cilium/cluster-config/',
+      'cilium/synced/caspian/',
+      'cilium/cache/nodes/v1/caspian/',
+      'cilium/cache/endpointslices/v1/caspian/',
+      'cilium/cache/identities/v1/caspian/id/',
+      'cilium/cache/ip/v1/caspian/',
+    ]);
+    expect(status).toBe(1);
+  });
+
+  it('rejects a cluster without a configuration, and a command line without one', async () => {
+    const empty = await check({ 'ca.crt': 'no configuration' });
+    expect(empty).toMatchObject({ status: 1, stdout: '' });
+    expect(empty.stderr).toMatch(/^dpcache: --clustermesh-config \S+: has no etcd configuration/);
+    expect(await dpcache('clustermesh', 'troubleshoot')).toMatchObject({ status: 2, stdout: '' });
   });
 });
