@@ -8,8 +8,10 @@ import { counted } from '../../base/show-value.ts';
 import type { EtcdTLS } from '../../kvstore/etcd/etcd-config.ts';
 import { CHECK_TIMEOUT_MS, type Check, NO_ANSWER } from './check.ts';
 
-/** A certificate that expires earlier is reported, because renewals by cert-manager and the kubelet are due by then. */
+/** A certificate with less time left gets a warning. */
 const EXPIRY_WARNING_DAYS = 14;
+/** The port of an endpoint without one, with or without TLS, as in grpc-js. */
+const GRPC_PORT = 443;
 const DAY_MS = 86_400_000;
 
 /** The start of an HTTP/2 connection: the preface and empty settings (RFC 9113, 3.4). */
@@ -113,9 +115,9 @@ export async function checkEndpoint(
   tls: EtcdTLS | undefined,
   now: number,
 ): Promise<readonly Check[]> {
-  const { hostname, port, protocol } = new URL(endpoint);
+  const { hostname, protocol } = new URL(endpoint);
   const host = hostname.replace(/^\[(.*)\]$/, '$1');
-  const at = { host, port: Number(port || (protocol === 'https:' ? 443 : 80)) };
+  const at = { host, port: Number(/:(\d+)$/.exec(endpoint)?.[1] ?? GRPC_PORT) };
   const checks: Check[] = [];
   if (isIP(host) === 0) checks.push(await checkName(host));
   if (checks.every(isPassed)) checks.push(await checkTCP(endpoint, at));
