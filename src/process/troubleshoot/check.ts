@@ -1,4 +1,4 @@
-/** What is checked, in the order of the checks. */
+/** The checks, in the order in which they run. */
 export type CheckStep =
   | 'file'
   | 'dns'
@@ -14,7 +14,7 @@ export type CheckStep =
 /** The result of one check. */
 export interface Check {
   readonly step: CheckStep;
-  /** What was checked: a path, a host, an endpoint, a key or a prefix. */
+  /** Object of the check: a path, a host, an endpoint, a key or a prefix. */
   readonly subject: string;
   /** `warning`: it works now, but needs attention. */
   readonly status: 'ok' | 'warning' | 'failed';

@@ -41,7 +41,7 @@ interface Target {
 }
 
 /**
- * Checks the way to each etcd and its contents, all clusters at the same time. The own cluster comes first, the others follow by
+ * Checks the way to each etcd and its contents, all clusters at the same time. The own cluster is first, the others follow by
  * name. Throws `InputError` if the folder cannot be read or has no configuration.
  */
 export async function troubleshoot(
