@@ -40,24 +40,33 @@ type Mutable = { -readonly [K in keyof CauseGroup]: CauseGroup[K] } & {
 };
 
 /**
- * Groups records, oldest first, by their cause, and returns the groups, largest first. Changes of claims belong together if they come
- * from one store and were on one host: a node that dies takes its pods with it, at many revisions. Other changes belong together if
- * they come from one store. A mark is its own group.
+ * Groups records by their cause. Changes of claims belong together if they come from one store and were on one host: a node that
+ * dies takes its pods with it, at many revisions. Other changes belong together if they come from one store. A mark is its own
+ * group.
  */
-export function groupCauses(
-  records: Iterable<HistoryRecord>,
-  nodeOf: NodeOfHost,
-  isEmptied: (service: string) => boolean = () => false,
-): readonly CauseGroup[] {
-  const groups = new Map<string, Mutable>();
-  for (const record of records) {
-    const { store, host, revision } = originOf(record);
-    const node = record.kind === 'node' ? record.key : host === undefined ? undefined : nodeOf(host);
-    const group = groupOf(groups, record, { store, host, node });
-    count(group, record, revision);
-    if (record.kind === 'service' && isEmptied(record.key)) group.emptied.push(record.key);
+export class CauseGroups {
+  readonly #groups = new Map<string, Mutable>();
+  readonly #nodeOf: NodeOfHost;
+  readonly #isEmptied: (service: string) => boolean;
+
+  constructor(nodeOf: NodeOfHost, isEmptied: (service: string) => boolean = () => false) {
+    this.#nodeOf = nodeOf;
+    this.#isEmptied = isEmptied;
   }
-  return [...groups.values()].sort((a, b) => sizeOf(b) - sizeOf(a) || a.at - b.at);
+
+  /** Adds a record that is newer than the ones before. */
+  add(record: HistoryRecord): void {
+    const { store, host, revision } = originOf(record);
+    const node = record.kind === 'node' ? record.key : host === undefined ? undefined : this.#nodeOf(host);
+    const group = groupOf(this.#groups, record, { store, host, node });
+    count(group, record, revision);
+    if (record.kind === 'service' && this.#isEmptied(record.key)) group.emptied.push(record.key);
+  }
+
+  /** Returns the groups, largest first. */
+  sorted(): readonly CauseGroup[] {
+    return [...this.#groups.values()].sort((a, b) => sizeOf(b) - sizeOf(a) || a.at - b.at);
+  }
 }
 
 function sizeOf({ added, changed, deleted }: CauseGroup): number {

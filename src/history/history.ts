@@ -16,7 +16,7 @@ import type { IPCache } from '../ipcache/ipcache.ts';
 import type { HeldClaim } from '../ipcache/row-reader.ts';
 import { addressBits, type Family, maskWords } from '../net/address-words.ts';
 import { copyRegister, formatKey, type PrefixRegister, parseKey, prefixRegister } from '../net/prefix.ts';
-import { type CauseGroup, groupCauses, type NodeOfHost } from './causes.ts';
+import { type CauseGroup, CauseGroups, type NodeOfHost } from './causes.ts';
 import { ChangeLog, type ChangeLogCounts, type DoubtfulSpan } from './change-log.ts';
 import { parseJSON } from './claim-codec.ts';
 import { type DocumentChange, type PastFields, undoChange } from './document-change.ts';
@@ -340,10 +340,7 @@ export class History {
       if (range.before !== undefined && segment.firstSequence >= range.before) continue;
       if (range.from !== undefined && this.#wallOf(segment.lastMs) < range.from) continue;
       if (range.to !== undefined && this.#wallOf(segment.startMs) > range.to) continue;
-      const heads = [...segment.heads()];
-      let sequence = segment.firstSequence + heads.length;
-      for (const { position, kind, ms } of heads.reverse()) {
-        sequence--;
+      for (const { position, kind, ms, sequence } of segment.newestHeads()) {
         if (kind === KIND.batch) continue;
         const at = this.#wallOf(ms);
         if (!isInRange({ sequence, at })) continue;
@@ -354,13 +351,15 @@ export class History {
   }
 
   /**
-   * Returns what changed within `windowMs` of a wall time, grouped by cause, the largest group first; see {@link groupCauses}. Costs a
+   * Returns what changed within `windowMs` of a wall time, grouped by cause, the largest group first; see {@link CauseGroups}. Costs a
    * pass over the segments of the window.
    */
   around(when: number, options: AroundOptions): readonly CauseGroup[] {
     const { windowMs, limit = MAX_GROUPS, nodeOf = () => undefined, isEmptied } = options;
     const records = [...this.records({ from: when - windowMs, to: when + windowMs })].reverse();
-    return groupCauses(records, nodeOf, isEmptied).slice(0, limit);
+    const groups = new CauseGroups(nodeOf, isEmptied);
+    for (const record of records) groups.add(record);
+    return groups.sorted().slice(0, limit);
   }
 
   #segments(): readonly Segment[] {

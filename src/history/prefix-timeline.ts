@@ -85,8 +85,9 @@ export interface EffectiveChange {
 /** The held changes of one prefix in the current life, and its claims at any time between them: an undo log from now. */
 export class PrefixTimeline {
   readonly #now: ReadonlyMap<string, readonly HeldClaim[]>;
+  readonly #keys: readonly PrefixRegister[];
   /** Newest first. */
-  readonly #changes: readonly TimelineChange[];
+  readonly #segments: readonly Segment[];
 
   /** `claimsOf` returns the current claims on a key. `segments` are ordered, oldest first. */
   constructor(
@@ -94,19 +95,24 @@ export class PrefixTimeline {
     claimsOf: (key: string) => readonly HeldClaim[],
     segments: readonly Segment[],
   ) {
-    const keys = keysOf(key);
-    this.#now = new Map(keys.map((one) => [formatKey(one), claimsOf(formatKey(one))]));
-    this.#changes = segments.toReversed().flatMap((segment) => {
-      const own = keys.map((one) => [...changesIn(segment, one)]);
-      return own.flat().sort((a, b) => b.position - a.position);
-    });
+    this.#keys = keysOf(key);
+    this.#now = new Map(this.#keys.map((one) => [formatKey(one), claimsOf(formatKey(one))]));
+    this.#segments = segments.toReversed();
+  }
+
+  /** Yields the changes, newest first, each read when it is asked for. */
+  *#changes(): Generator<TimelineChange, void, void> {
+    for (const segment of this.#segments) {
+      const [first, second] = this.#keys.map((key) => changesIn(segment, key));
+      if (first !== undefined) yield* second === undefined ? first : newestOfBoth(first, second);
+    }
   }
 
   /** Yields the changes, newest first, with the visible claim before and after each. */
   *effectiveChanges(): Generator<EffectiveChange, void, void> {
     const state = new PrefixState(this.#now);
     let visibleAfter = state.visible();
-    for (const change of this.#changes) {
+    for (const change of this.#changes()) {
       state.undo(change);
       const visibleBefore = state.visible();
       yield { change, visibleBefore, visibleAfter };
@@ -116,12 +122,13 @@ export class PrefixTimeline {
 
   /** Returns the claims before all changes for which `isLater` is true. */
   before(isLater: IsLater): PastPrefix {
-    const later = this.#changes.findIndex((change) => !isLater(change));
-    const count = later < 0 ? this.#changes.length : later;
+    const changes = [...this.#changes()];
+    const later = changes.findIndex((change) => !isLater(change));
+    const count = later < 0 ? changes.length : later;
     const state = new PrefixState(this.#now);
-    for (const change of this.#changes.slice(0, count)) state.undo(change);
+    for (const change of changes.slice(0, count)) state.undo(change);
     const held = state.claims();
-    const [ended, begun] = [this.#changes.slice(0, count).reverse(), this.#changes.slice(count)];
+    const [ended, begun] = [changes.slice(0, count).reverse(), changes.slice(count)];
     const isOf =
       (claim: PastClaim | (typeof held)[number]) =>
       ({ key, writer }: TimelineChange): boolean =>
@@ -209,5 +216,23 @@ function* changesIn(segment: Segment, key: PrefixRegister): Generator<TimelineCh
     const change = segment.claimAt(at);
     yield { ...change, key: text, segment, position: at, ms };
     at = segment.ofPrefix(segment.previous(at), key);
+  }
+}
+
+/** Yields the changes of two keys in the order of their positions, newest first. */
+function* newestOfBoth(
+  first: Iterator<TimelineChange, void, void>,
+  second: Iterator<TimelineChange, void, void>,
+): Generator<TimelineChange, void, void> {
+  let a = first.next().value;
+  let b = second.next().value;
+  while (a !== undefined || b !== undefined) {
+    if (a !== undefined && (b === undefined || a.position > b.position)) {
+      yield a;
+      a = first.next().value;
+    } else if (b !== undefined) {
+      yield b;
+      b = second.next().value;
+    }
   }
 }

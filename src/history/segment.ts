@@ -346,6 +346,24 @@ export class Segment {
     }
   }
 
+  /** Yields the heads of the records with their sequence numbers, newest first, and reads no more of them than it has to. */
+  *newestHeads(): Generator<RecordHead & { readonly sequence: number }, void, void> {
+    let end = this.#bytes.length;
+    for (let block = this.#positions.length - 1; block >= 0; block--) {
+      const heads: RecordHead[] = [];
+      const start = this.#positions[block] as number; // below the length
+      for (let at = start; at < end; at = this.#after(at)) {
+        this.#enter(at);
+        heads.push({ position: at, kind: this.#kind, ms: this.#ms });
+      }
+      for (let index = heads.length - 1; index >= 0; index--) {
+        const head = heads[index] as RecordHead; // below the length
+        yield { ...head, sequence: this.firstSequence + block * INDEX_EVERY + index };
+      }
+      end = start;
+    }
+  }
+
   /** Reads the head of a record into the fields. Returns the position of the previous record of the bucket, or -1. */
   #enter(position: number): number {
     const bytes = this.#bytes;

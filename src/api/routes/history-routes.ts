@@ -1,5 +1,5 @@
 import { createRoute, z } from '@hono/zod-openapi';
-import type { CauseGroup } from '../../history/causes.ts';
+import { CauseGroups } from '../../history/causes.ts';
 import type { History } from '../../history/history.ts';
 import type { HistoryRecord, When } from '../../history/types.ts';
 import { Prefix } from '../../net/prefix.ts';
@@ -104,7 +104,7 @@ export function addHistoryRoutes(app: ApiApp, { model, clock, gate }: RouteConte
       changes: history.status().held,
     });
   });
-  app.openapi(AROUND, (c) => {
+  app.openapi(AROUND, async (c) => {
     const { at, window, limit } = c.req.valid('query');
     const history = historyOf(model);
     const now = clock.wallTime();
@@ -112,25 +112,37 @@ export function addHistoryRoutes(app: ApiApp, { model, clock, gate }: RouteConte
     const { from } = history.held;
     if (when < from) throw notHeld(history.held);
     const windowMs = window * 1000;
+    const records: HistoryRecord[] = [];
+    await gate.runSteps(collect(history.records({ from: when - windowMs, to: when + windowMs }), records));
+    const groups = causeGroups(model, history, { when, windowMs, records });
+    await gate.runSteps(group(records, groups));
     return answerJSON(c, {
       at: new Date(when).toISOString(),
-      groups: around(model, history, { when, windowMs, limit }).map(causeDocument),
+      groups: groups.sorted().slice(0, limit).map(causeDocument),
       held: heldDocument(history.held),
     });
   });
 }
 
-/** Returns the groups of changes, with the names of the nodes of that time and the services that lost their last backend. */
-function around(
+/** Returns empty groups that know the names of the nodes of that time and the services that lost their last backend. */
+function causeGroups(
   model: ReadModel,
   history: History,
-  { when, windowMs, limit }: { readonly when: number; readonly windowMs: number; readonly limit: number },
-): readonly CauseGroup[] {
+  {
+    when,
+    windowMs,
+    records,
+  }: {
+    readonly when: number;
+    readonly windowMs: number;
+    readonly records: readonly HistoryRecord[];
+  },
+): CauseGroups {
   const nodeByHost = new Map<string, string>();
   for (const node of model.nodes.nodes())
     for (const { ip } of node.fields.addresses) nodeByHost.set(ip, node.fullName);
   // Nodes that existed only then.
-  for (const record of history.records({ from: when - windowMs, to: when + windowMs })) {
+  for (const record of records) {
     if (record.kind !== 'node') continue;
     const { addresses = [] } = (record.before ?? record.after) as { addresses?: readonly { ip: string }[] };
     for (const { ip } of addresses) if (!nodeByHost.has(ip)) nodeByHost.set(ip, record.key);
@@ -143,12 +155,18 @@ function around(
   };
   const end = Math.min(when + windowMs, model.history?.held.to ?? when);
   const begin = Math.max(when - windowMs - 1, history.held.from);
-  return history.around(when, {
-    windowMs,
-    limit,
-    nodeOf: (host) => nodeByHost.get(host),
-    isEmptied: (service) => countAt(service, end) === 0 && countAt(service, begin) > 0,
-  });
+  return new CauseGroups(
+    (host) => nodeByHost.get(host),
+    (service) => countAt(service, end) === 0 && countAt(service, begin) > 0,
+  );
+}
+
+/** Adds records, newest first, to groups in the order of time, a slice in each step. */
+function* group(records: readonly HistoryRecord[], groups: CauseGroups): Generator<void, void, void> {
+  for (let rest = records.length; rest > 0; rest--) {
+    groups.add(records[rest - 1] as HistoryRecord); // above 0
+    if (rest % RECORDS_PER_SLICE === 0) yield;
+  }
 }
 
 function serviceIDOf(text: string): { readonly namespace: string; readonly name: string } {
