@@ -34,6 +34,11 @@ const SYSTEM_ERRORS: ReadonlyMap<string, string> = new Map([
   ['ETIMEDOUT', 'connection timed out'],
 ]);
 
+/** Returns the text of a code of a system error, such as `ECONNREFUSED`; `undefined` if it is unknown. */
+export function systemErrorText(code: string): string | undefined {
+  return SYSTEM_ERRORS.get(code);
+}
+
 /**
  * Returns the message of a thrown value. For a system error of Node.js, returns a text without its code, with the network
  * address if there is one. File names are omitted, because the caller names the file.
@@ -43,7 +48,7 @@ export function messageOf(thrown: unknown): string {
   const { code, address, port, hostname }: NodeJSError = thrown;
   if (!('syscall' in thrown) || typeof code !== 'string') return thrown.message;
   const text =
-    SYSTEM_ERRORS.get(code) ?? thrown.message.replace(`${code}: `, '').replace(/, [a-z]+( '.*)?$/s, '');
+    systemErrorText(code) ?? thrown.message.replace(`${code}: `, '').replace(/, [a-z]+( '.*)?$/s, '');
   const where =
     port === undefined ? hostname : `${address?.includes(':') ? `[${address}]` : address}:${port}`;
   return where === undefined ? text : `${text}: ${where}`;

@@ -8,11 +8,11 @@ import {
   type StatusObject,
   status,
 } from '@grpc/grpc-js';
-import { abortedError, deadlineError, KvstoreError, OUT_OF_REACH } from '../session/errors.ts';
+import { abortedError, KvstoreError, OUT_OF_REACH } from '../session/errors.ts';
 import { allowManyListeners } from '../session/shared-signal.ts';
 import type { CallOptions } from '../session/transport.ts';
 import { DEADLINE_MS, type EtcdConfig, type EtcdTLS } from './etcd-config.ts';
-import { etcdError } from './etcd-errors.ts';
+import { etcdDeadlineError, etcdError } from './etcd-errors.ts';
 
 // A window of 4 MiB. With the 64 KiB default of HTTP/2, a link of 50 ms carries 2,700 keys/s (ETCD, "Listing").
 const WINDOW_BYTES = 4 << 20;
@@ -141,6 +141,7 @@ export class EtcdStream {
 
   constructor(
     call: ReturnType<ChannelInterface['createCall']>,
+    host: string,
     metadata: Metadata,
     observer: StreamObserver,
     onStatus: (failure: KvstoreError | undefined) => void,
@@ -155,7 +156,7 @@ export class EtcdStream {
         this.#observer?.onMessage(message);
       },
       onReceiveStatus: (end) => {
-        const error = endOf(end);
+        const error = endOf(end, host);
         const ended = this.#observer;
         this.#observer = undefined;
         const isOurs = ended === undefined && isAnswered; // without an answer, nothing proves that the server is reachable
@@ -187,6 +188,7 @@ export class EtcdStream {
 }
 
 function failureOf(
+  host: string,
   signal: AbortSignal | undefined,
   isLate: boolean,
   thrown: Error | null,
@@ -194,12 +196,12 @@ function failureOf(
 ): KvstoreError | undefined {
   if (signal?.aborted === true) return abortedError();
   if (thrown === null && answer !== undefined) return undefined;
-  return isLate ? deadlineError() : etcdError(thrown ?? new Error('the response is empty'));
+  return isLate ? etcdDeadlineError(host) : etcdError(thrown ?? new Error('the response is empty'), host);
 }
 
-function endOf({ code, details }: StatusObject): KvstoreError {
+function endOf({ code, details }: StatusObject, host: string): KvstoreError {
   if (code === status.OK) return new KvstoreError('unavailable', 'the server ended the stream');
-  return etcdError(Object.assign(new Error(details), { code }));
+  return etcdError(Object.assign(new Error(details), { code }), host);
 }
 
 /**
@@ -211,6 +213,8 @@ function endOf({ code, details }: StatusObject): KvstoreError {
  * waits behind them. A connection that stays silent through a ping is closed.
  */
 export class EtcdConnection {
+  /** The endpoint without its scheme. */
+  readonly host: string;
   readonly #config: EtcdConfig;
   readonly #newClient: () => Client;
   #client: Client | undefined;
@@ -228,13 +232,13 @@ export class EtcdConnection {
     const credentials = address.startsWith('https:')
       ? tlsCredentials(config.tls ?? {})
       : ChannelCredentials.createInsecure();
-    const host = address.replace(/^https?:\/\//, '');
+    this.host = address.replace(/^https?:\/\//, '');
     this.#newClient = () => {
       const observed = new ObservedCredentials(credentials, (socket) => {
         if (this.#client === client) this.#connected(socket);
         else socket.destroy(); // the client was closed during the attempt
       });
-      const client = new Client(host, observed, clientOptions(config));
+      const client = new Client(this.host, observed, clientOptions(config));
       return client;
     };
   }
@@ -247,7 +251,7 @@ export class EtcdConnection {
   stream(path: string, metadata: Metadata, observer: StreamObserver): EtcdStream {
     const channel = this.#acquireClient().getChannel();
     const call = channel.createCall(path, Number.POSITIVE_INFINITY, null, null, null);
-    const stream = new EtcdStream(call, metadata, observer, (error) => {
+    const stream = new EtcdStream(call, this.host, metadata, observer, (error) => {
       if (this.#streams.delete(stream)) this.#releaseClient(error);
     });
     this.#streams.add(stream);
@@ -272,7 +276,7 @@ export class EtcdConnection {
         metadata,
         {},
         (thrown, answer) => {
-          const error = failureOf(signal, isLate, thrown, answer);
+          const error = failureOf(this.host, signal, isLate, thrown, answer);
           this.#releaseClient(error);
           cancelDeadline();
           signal?.removeEventListener('abort', abort);

@@ -1,5 +1,5 @@
 import { Metadata } from '@grpc/grpc-js';
-import { abortedError, asKvstoreError, deadlineError, KvstoreError } from '../session/errors.ts';
+import { abortedError, asKvstoreError, KvstoreError } from '../session/errors.ts';
 import { allowManyListeners } from '../session/shared-signal.ts';
 import type { CallOptions } from '../session/transport.ts';
 import type { EtcdConfig } from './etcd-config.ts';
@@ -11,6 +11,7 @@ import {
   type UnaryCall,
 } from './etcd-connection.ts';
 import type { EtcdService } from './etcd-definitions.ts';
+import { etcdDeadlineError } from './etcd-errors.ts';
 
 const NO_USERS = 'authentication is not enabled';
 
@@ -80,6 +81,11 @@ export class EtcdEndpoint {
     return this.#connection.deadline(this.#limits(deadlineMs), late);
   }
 
+  /** Returns the error of an operation without an answer in time. */
+  deadlineError(): KvstoreError {
+    return etcdDeadlineError(this.#connection.host);
+  }
+
   /**
    * Invalidates the token, so that the next call fetches another one. A token fetched after `before`, by `performance.now`, is
    * kept, because the failure was caused by an older one.
@@ -97,7 +103,7 @@ export class EtcdEndpoint {
   explain(error: KvstoreError, startedAt: number = Number.NEGATIVE_INFINITY): KvstoreError {
     if (error.code !== 'invalid-token' && error.code !== 'forbidden') return error;
     if (this.#auth === undefined) {
-      const message = `${error.message}: the configuration has no user: set username and password`;
+      const message = `${error.message}: the configuration has no user; set username and password`;
       return new KvstoreError('forbidden', message, { cause: error });
     }
     if (this.#fetchedAt > startedAt) return error;
@@ -160,7 +166,7 @@ export class EtcdEndpoint {
     return new Promise((resolve, reject) => {
       const abort = (): void => reject(abortedError());
       const cancelDeadline = this.#connection.deadline(this.#limits(deadlineMs, startedAt), () =>
-        reject(deadlineError()),
+        reject(this.deadlineError()),
       );
       allowManyListeners(signal)?.addEventListener('abort', abort);
       const over = (): void => {

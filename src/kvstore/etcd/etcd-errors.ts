@@ -1,5 +1,6 @@
 import { status } from '@grpc/grpc-js';
 import { KvstoreError, type KvstoreErrorCode } from '../session/errors.ts';
+import { connectionFailure } from './connection-failure.ts';
 
 /** Messages of etcd that are more specific than the gRPC status. */
 const BY_MESSAGE: readonly (readonly [part: string, code: KvstoreErrorCode])[] = [
@@ -34,15 +35,48 @@ export function codeOfMessage(message: string): KvstoreErrorCode | undefined {
   return BY_MESSAGE.find(([part]) => message.includes(part))?.[1];
 }
 
-/** An empty note that grpc-js appends (its load balancers, 1.14). */
-const EMPTY_NOTE = /\.? Resolution note: $/;
+/** The status before the text, and an empty note after it, both added by grpc-js 1.14. */
+const GRPC_NOTES = /^\d+ [A-Z_]+: |\.? Resolution note: $/g;
 
-/** Returns an error of grpc-js or etcd3 as a {@link KvstoreError}. */
-export function etcdError(thrown: unknown): KvstoreError {
+/**
+ * Returns an error of grpc-js or etcd3 as a {@link KvstoreError}. The message names the problem, the endpoint and the remedy if the
+ * cause is a common one, and is the text of the server otherwise. The original error is the `cause`.
+ *
+ * @param host the endpoint without its scheme
+ */
+export function etcdError(thrown: unknown, host?: string): KvstoreError {
   if (thrown instanceof KvstoreError) return thrown;
   const error = thrown instanceof Error ? thrown : new Error(String(thrown));
   const number = 'code' in error && typeof error.code === 'number' ? error.code : undefined;
   const byStatus = number === undefined ? undefined : BY_STATUS.get(number);
-  const message = error.message.replace(EMPTY_NOTE, '');
-  return new KvstoreError(codeOfMessage(message) ?? byStatus ?? 'internal', message, { cause: error });
+  const text = number === undefined ? error.message : error.message.replace(GRPC_NOTES, '');
+  const code = codeOfMessage(text) ?? byStatus ?? 'internal';
+  return new KvstoreError(code, plainMessage(text, number, host) ?? text, { cause: error });
+}
+
+/** Returns the error of a call that an endpoint did not answer in time. */
+export function etcdDeadlineError(host: string): KvstoreError {
+  return new KvstoreError('deadline', noAnswer(serverAt(host)));
+}
+
+function plainMessage(
+  text: string,
+  number: number | undefined,
+  host: string | undefined,
+): string | undefined {
+  const server = serverAt(host);
+  if (text.includes('invalid user ID or password'))
+    return `${server} rejects the user or the password; check username and password of the configuration`;
+  // `namingRight` appends the remedy, because only the caller knows the key.
+  if (text.includes('permission denied')) return `permission denied by ${server}`;
+  if (number === status.DEADLINE_EXCEEDED) return noAnswer(server);
+  return number === status.UNAVAILABLE ? connectionFailure(text, server) : undefined;
+}
+
+function noAnswer(server: string): string {
+  return `no answer from ${server} in time; check the network and the load of etcd`;
+}
+
+function serverAt(host: string | undefined): string {
+  return host === undefined ? 'etcd' : `etcd at ${host}`;
 }

@@ -1,13 +1,6 @@
 import { assert } from '../../base/assert.ts';
 import type { Random } from '../../base/clock.ts';
-import {
-  abortedError,
-  asKvstoreError,
-  closedError,
-  deadlineError,
-  KvstoreError,
-  OUT_OF_REACH,
-} from '../session/errors.ts';
+import { abortedError, asKvstoreError, closedError, KvstoreError, OUT_OF_REACH } from '../session/errors.ts';
 import type {
   CallOptions,
   EndpointStatus,
@@ -182,7 +175,7 @@ export class EtcdTransport implements Transport {
     const atEnd = (act: () => void): void => over.signal.addEventListener('abort', act);
     try {
       const answer = await new Promise<Buffer>((resolve, reject) => {
-        atEnd(endpoint.deadline(deadlineMs, () => reject(deadlineError())));
+        atEnd(endpoint.deadline(deadlineMs, () => reject(endpoint.deadlineError())));
         signal?.addEventListener('abort', () => reject(abortedError()), { signal: over.signal });
         if (signal?.aborted === true) reject(abortedError());
         const begin = (stream: EtcdStream): void => {

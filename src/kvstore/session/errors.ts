@@ -83,7 +83,7 @@ export function asKvstoreError(thrown: unknown): KvstoreError {
 export function namingRight(thrown: unknown, right: 'read' | 'readwrite', key: string): KvstoreError {
   const cause = asKvstoreError(thrown);
   if (cause.code !== 'forbidden' || !cause.message.includes('permission denied')) return cause;
-  return new KvstoreError(cause.code, `${cause.message}: grant ${right} on ${key} to the user`, { cause });
+  return new KvstoreError(cause.code, `${cause.message}; grant ${right} on ${key} to the user`, { cause });
 }
 
 /** Returns the error of a call whose signal has fired. */
@@ -94,9 +94,4 @@ export function abortedError(): KvstoreError {
 /** Returns the error of a call of a closed client. */
 export function closedError(): KvstoreError {
   return new KvstoreError('closed', 'the client was closed');
-}
-
-/** Returns the error of a call without an answer in time. */
-export function deadlineError(): KvstoreError {
-  return new KvstoreError('deadline', 'no answer in time');
 }

@@ -123,7 +123,10 @@ describe('an etcd with users', () => {
   it('a wrong password is forbidden, with a clear message', async () => {
     const auth = { username: 'root', password: 'wrong' };
     const stranger = new EtcdBackend({ endpoints: [cluster.witness.url], auth });
-    await expect(stranger.get(`${P}a`)).rejects.toMatchObject({ code: 'forbidden' });
+    await expect(stranger.get(`${P}a`)).rejects.toMatchObject({
+      code: 'forbidden',
+      message: `etcd at ${new URL(cluster.witness.url).host} rejects the user or the password; check username and password of the configuration`,
+    });
     await stranger.close();
   });
 });

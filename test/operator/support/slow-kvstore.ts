@@ -1,7 +1,7 @@
 import type { Clock } from '../../../src/base/clock.ts';
 import type { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
 import { MemoryTransport } from '../../../src/kvstore/memory/memory-transport.ts';
-import { abortedError, deadlineError, KvstoreError } from '../../../src/kvstore/session/errors.ts';
+import { abortedError, KvstoreError } from '../../../src/kvstore/session/errors.ts';
 import type {
   CallOptions,
   Transport,
@@ -91,7 +91,9 @@ export class SlowKvstore extends SlowLink implements Transport {
         settle();
       };
       const abort = (): void => end(() => reject(abortedError()));
-      const timer = this.#clock.after(deadlineMs, () => end(() => reject(deadlineError())));
+      const timer = this.#clock.after(deadlineMs, () =>
+        end(() => reject(new KvstoreError('deadline', 'no answer in time'))),
+      );
       if (signal?.aborted === true) return abort();
       signal?.addEventListener('abort', abort);
       this.carry(run).then(

@@ -1,0 +1,187 @@
+import { status } from '@grpc/grpc-js';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { EtcdBackend } from '../../../src/kvstore/etcd/etcd-backend.ts';
+import { etcdDeadlineError, etcdError } from '../../../src/kvstore/etcd/etcd-errors.ts';
+import { freePort } from '../../base/support/free-port.ts';
+
+const HOST = 'etcd.local:2379';
+const SCHEME = 'check that etcd runs and the scheme (http or https) of the endpoint';
+const CLIENT = 'check cert-file and key-file of the configuration';
+const CA = 'check trusted-ca-file of the configuration';
+const RENEW = 'renew it, or check the clock of this machine';
+const NETWORK = 'check the network and the endpoint of the configuration';
+
+/** An error of grpc-js 1.14, with its status before the text. */
+function grpcError(code: status, details: string): Error {
+  return Object.assign(new Error(`${code} ${status[code]}: ${details}`), { code, details });
+}
+
+/** What grpc-js reports if no address of an endpoint can be connected. */
+function notConnected(lastError: string): Error {
+  const details = `No connection established. Last error: ${lastError}. Resolution note: `;
+  return grpcError(status.UNAVAILABLE, details);
+}
+
+/** An alert as OpenSSL 3 of Node.js reports it. */
+function alert(number: number, name: string): string {
+  return `80AC908C3F7F0000:error:0A000412:SSL routines:ssl3_read_bytes:${name}:../rec_layer_s3.c:1601:SSL alert number ${number}\n (2026-11-23T23:21:55.294Z)`;
+}
+
+describe('the message of a connection that failed', () => {
+  it.each([
+    [
+      'Error: connect ECONNREFUSED 10.0.0.1:2379',
+      `(10.0.0.1:2379): connection refused; check that etcd runs and the endpoint of the configuration`,
+    ],
+    ['Error: connect EHOSTUNREACH 2001:db8::1:2379', `([2001:db8::1]:2379): host unreachable; ${NETWORK}`],
+    [
+      'Error: connect ENETUNREACH 10.0.0.1:2379 - Local (0.0.0.0:0)',
+      `(10.0.0.1:2379): network unreachable; ${NETWORK}`,
+    ],
+    ['Error: connect ETIMEDOUT 10.0.0.1:2379', `(10.0.0.1:2379): connection timed out; ${NETWORK}`],
+    [
+      'Error: connect EMFILE 10.0.0.1:2379 - Local (undefined:undefined)',
+      '(10.0.0.1:2379): too many open files; raise the limit of open files',
+    ],
+    ['Error: connect EXOTIC 10.0.0.1:2379', `(10.0.0.1:2379): EXOTIC; ${NETWORK}`],
+  ])('%s', (lastError, expected) => {
+    expect(etcdError(notConnected(lastError), HOST)).toMatchObject({
+      code: 'unavailable',
+      message: `cannot connect to etcd at ${HOST} ${expected}`,
+    });
+  });
+
+  it.each([
+    ['Error: unable to verify the first certificate', `the server certificate is of an unknown CA; ${CA}`],
+    ['Error: self-signed certificate', `the server certificate is of an unknown CA; ${CA}`],
+    [
+      'Error: self signed certificate in certificate chain',
+      `the server certificate is of an unknown CA; ${CA}`,
+    ],
+    ['Error: unable to get local issuer certificate', `the server certificate is of an unknown CA; ${CA}`],
+    ['Error: unable to get issuer certificate', `the server certificate is of an unknown CA; ${CA}`],
+    ['Error: certificate has expired', `the server certificate has expired; ${RENEW}`],
+    ['Error: certificate is not yet valid', `the server certificate is not yet valid; ${RENEW}`],
+    [
+      "Error [ERR_TLS_CERT_ALTNAME_INVALID]: Hostname/IP does not match certificate's altnames: Host: etcd.local. is not cert's CN: server",
+      "the server certificate is for another name (Host: etcd.local. is not cert's CN: server); use a name of the certificate as the endpoint, or reissue it",
+    ],
+    [alert(42, 'sslv3 alert bad certificate'), `the server requires a valid client certificate; ${CLIENT}`],
+    [alert(116, 'tlsv13 alert certificate required'), `the server requires a client certificate; ${CLIENT}`],
+    [alert(45, 'sslv3 alert certificate expired'), `the client certificate has expired; ${CLIENT}`],
+    [alert(48, 'tlsv1 alert unknown ca'), `the server rejects the client certificate; ${CLIENT}`],
+    [
+      'error:0A00010B:SSL routines:ssl3_get_record:wrong version number',
+      `the server does not use TLS; ${SCHEME}`,
+    ],
+    [
+      'Error: Client network socket disconnected before secure TLS connection was established',
+      `the server closed the connection during the TLS handshake; ${SCHEME}`,
+    ],
+    ['Failed to connect (2026-11-23T23:21:55.395Z)', `the server closed the connection; ${SCHEME}`],
+    [
+      'No addresses resolved',
+      'cannot resolve the host name; check DNS and the endpoint of the configuration',
+    ],
+  ])('%s', (lastError, expected) => {
+    const thrown = notConnected(lastError);
+    expect(etcdError(thrown, HOST)).toMatchObject({
+      ...{ code: 'unavailable', cause: thrown },
+      message: `cannot connect to etcd at ${HOST}: ${expected}`,
+    });
+  });
+
+  it.each([
+    ['127.0.0.1:2379', '127.0.0.1:2379'],
+    ['[::1]:2379', '::1:2379'],
+    ['[fe80::1]:2379', 'fe80::1:2379'],
+  ])('names the endpoint %s once', (host, address) => {
+    expect(etcdError(notConnected(`Error: connect ECONNREFUSED ${address}`), host).message).toMatch(
+      `cannot connect to etcd at ${host}: connection refused; `,
+    );
+  });
+
+  it('names the host that cannot be resolved', () => {
+    const thrown = grpcError(status.UNAVAILABLE, `Name resolution failed for target dns:${HOST}`);
+    expect(etcdError(thrown, HOST).message).toBe(
+      `cannot connect to etcd at ${HOST}: cannot resolve the host name; check DNS and the endpoint of the configuration`,
+    );
+  });
+});
+
+describe('the message of a call that failed', () => {
+  it.each([
+    [
+      status.UNAVAILABLE,
+      'read ECONNRESET',
+      'unavailable',
+      `lost the connection to etcd at ${HOST}: connection reset by the peer; check the network and the log of etcd`,
+    ],
+    [
+      status.UNAVAILABLE,
+      'Connection dropped',
+      'unavailable',
+      `lost the connection to etcd at ${HOST}: connection closed by the peer; check the network and the log of etcd`,
+    ],
+    [
+      status.DEADLINE_EXCEEDED,
+      'context deadline exceeded',
+      'deadline',
+      `no answer from etcd at ${HOST} in time; check the network and the load of etcd`,
+    ],
+    [
+      status.INVALID_ARGUMENT,
+      'etcdserver: authentication failed, invalid user ID or password',
+      'forbidden',
+      `etcd at ${HOST} rejects the user or the password; check username and password of the configuration`,
+    ],
+    [
+      status.PERMISSION_DENIED,
+      'etcdserver: permission denied',
+      'forbidden',
+      `permission denied by etcd at ${HOST}`,
+    ],
+    [status.UNAVAILABLE, 'etcdserver: no leader', 'no-leader', 'etcdserver: no leader'],
+    [status.UNAVAILABLE, 'something new', 'unavailable', 'something new'],
+    [status.INVALID_ARGUMENT, 'Failed to connect', 'invalid-request', 'Failed to connect'],
+  ] as const)('%i %s', (number, details, code, message) => {
+    const thrown = grpcError(number, details);
+    expect(etcdError(thrown, HOST)).toMatchObject({ code, message, cause: thrown });
+  });
+
+  it('names the endpoint without an answer', () => {
+    expect(etcdDeadlineError(HOST)).toMatchObject({
+      code: 'deadline',
+      message: `no answer from etcd at ${HOST} in time; check the network and the load of etcd`,
+    });
+  });
+
+  it('an error without a status keeps its text', () => {
+    expect(etcdError(new RangeError('14 UNAVAILABLE: read ECONNRESET'), HOST)).toMatchObject({
+      ...{ code: 'internal', message: '14 UNAVAILABLE: read ECONNRESET' },
+    });
+  });
+});
+
+it.each(['127.0.0.1', '[::1]'])(
+  'without an etcd at any endpoint on %s, each call names the one it used',
+  async (ip) => {
+    const hosts = [`${ip}:${await freePort()}`, `${ip}:${await freePort()}`];
+    const backend = new EtcdBackend({ endpoints: hosts.map((host) => `http://${host}`) });
+    onTestFinished(() => backend.close());
+    const messages = new Set<string>();
+    for (const _ of hosts) {
+      const error: unknown = await backend.get('a').catch((thrown: unknown) => thrown);
+      expect(error).toMatchObject({ code: 'unavailable', cause: { code: status.UNAVAILABLE } });
+      messages.add((error as Error).message);
+    }
+    expect(messages).toEqual(
+      new Set(
+        hosts.map(
+          (host) =>
+            `cannot connect to etcd at ${host}: connection refused; check that etcd runs and the endpoint of the configuration`,
+        ),
+      ),
+    );
+  },
+);
