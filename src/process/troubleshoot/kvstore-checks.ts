@@ -129,8 +129,11 @@ async function checkLogin({ name, config }: CheckedCluster, reader: Reader): Pro
   for (const key of [HEARTBEAT_KEY, clusterConfigKey(name)]) {
     const answer = await reader.read(keyRange(key));
     if (!isError(answer)) return { endpoint, check: accepted, clusterID: answer.header.clusterID };
-    if (!lacksRight(answer))
-      return { endpoint, check: { ...failed(check, answer), remedy: loginRemedy(answer) } };
+    if (!lacksRight(answer)) {
+      const remedy = loginRemedy(answer);
+      const { text, ...failure } = failed(check, answer);
+      return { endpoint, check: { ...failure, text: text.replace(`; ${remedy}`, ''), remedy } };
+    }
   }
   return { endpoint, check: accepted };
 }

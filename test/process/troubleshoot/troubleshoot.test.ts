@@ -270,7 +270,11 @@ describe('dpcache clustermesh troubleshoot', () => {
       ),
     ]);
     const password = await problems(withUser('wrong'));
-    expect(password.failed).toEqual([expect.stringMatching(/^auth http:.*: check username and password/)]);
+    expect(password.failed).toEqual([
+      expect.stringMatching(
+        /^auth http:\S+: etcd at [\d.:]+ rejects the user or the password: check username and password of the configuration$/,
+      ),
+    ]);
     expect(password.steps).toEqual(['file', 'tcp', 'auth']);
     expect([right.status, password.status]).toEqual([1, 1]);
   });
