@@ -97,6 +97,10 @@ export interface ServiceDocument {
   readonly global: boolean;
   readonly shared: boolean;
   readonly affinity: string;
+  /** Only matching nodes have the frontends; absent for no selector. */
+  readonly nodeSelector?: string | undefined;
+  /** Only nodes whose label `service.cilium.io/node` has this value have the frontends; absent for all nodes. */
+  readonly nodeLabel?: string | undefined;
   readonly backends: readonly BackendDocument[];
   /** Present if parts of the service were restored and not confirmed: the age of the oldest part. */
   readonly restored?: RestoredDocument | undefined;
@@ -297,6 +301,8 @@ export function serviceDocument(
     global,
     shared,
     affinity,
+    ...(service.nodeSelector !== undefined && { nodeSelector: service.nodeSelector }),
+    ...(service.nodeLabel !== undefined && { nodeLabel: service.nodeLabel }),
     backends: [...endpoints.backends.values()]
       .sort((a, b) => ascending(a.address, b.address))
       .map(backendDocument),

@@ -187,6 +187,10 @@ const SERVICE_FIELDS = {
   global: z.boolean(),
   shared: z.boolean(),
   affinity: z.string(),
+  nodeSelector: z.string().optional().openapi({ description: 'Only matching nodes have the frontends' }),
+  nodeLabel: z.string().optional().openapi({
+    description: 'Only nodes whose label service.cilium.io/node has this value have the frontends',
+  }),
   backends: z.array(BACKEND),
   ...RESTORED_FIELD,
   ...PAST_FIELD,

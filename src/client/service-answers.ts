@@ -26,6 +26,11 @@ function serviceName({ namespace, name }: ServiceDocument): string {
   return `${namespace}/${name}`;
 }
 
+/** Returns the label selector of the nodes that have the frontends. */
+function nodesText({ nodeSelector, nodeLabel }: ServiceDocument): string {
+  return nodeSelector ?? (nodeLabel === undefined ? 'all' : `service.cilium.io/node=${nodeLabel}`);
+}
+
 const SERVICE_COLUMNS: readonly Column<ServiceDocument>[] = [
   { title: 'SERVICE', cell: serviceName },
   { title: 'TYPE', cell: ({ type }) => type },
@@ -43,6 +48,7 @@ const SERVICE_COLUMNS: readonly Column<ServiceDocument>[] = [
       '-',
   },
   { title: 'AFFINITY', cell: ({ affinity }) => affinity || '-', wide: true },
+  { title: 'NODES', cell: nodesText, wide: true },
   { title: 'BACKENDS', cell: ({ backends }) => backendsText(backends) },
   {
     title: 'ADDRESSES',
@@ -128,6 +134,9 @@ export function explainService(name: string, at?: string): Question {
       json: explain,
       lines: [
         `${printable(name)}: ${backendsText(service.backends)} of ${explain.backends.length} offered are effective.`,
+        ...(nodesText(service) === 'all'
+          ? []
+          : [`Only nodes with ${printable(nodesText(service))} have its frontends.`]),
         ...table([['BACKEND', 'CLUSTER', 'SLICE', 'VERDICT'], ...rows], view),
         ...pastLines(service.past),
       ],

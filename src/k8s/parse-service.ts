@@ -1,4 +1,6 @@
 import { Map as ImmutableMap, Set as ImmutableSet, List } from 'immutable';
+import { parseLabelSelector } from '../model/label-selector.ts';
+import { NODE_LABEL } from '../servicecache/exposure.ts';
 import type {
   Service,
   ServiceAffinity,
@@ -29,6 +31,7 @@ const DISTRIBUTIONS: ReadonlyMap<string, TrafficDistribution> = new Map([
 const GLOBAL = ['service.cilium.io/global', 'io.cilium/global-service'] as const;
 const SHARED = ['service.cilium.io/shared', 'io.cilium/shared-service'] as const;
 const AFFINITY = ['service.cilium.io/affinity', 'io.cilium/service-affinity'] as const;
+const NODE_SELECTOR = 'service.cilium.io/node-selector';
 const TOPOLOGY_MODE = [
   'service.kubernetes.io/topology-mode',
   'service.kubernetes.io/topology-aware-hints',
@@ -120,6 +123,25 @@ function readDistribution(spec: ObjectFields, annotations: Annotations): Traffic
   return DISTRIBUTIONS.get(value) ?? 'none';
 }
 
+/**
+ * Returns the restriction to nodes. A selector that does not parse is rejected and restricts nothing, and the other annotation
+ * does not count either, as in Cilium.
+ */
+function readExposure(metadata: ObjectFields): Pick<Service, 'nodeSelector' | 'nodeLabel'> {
+  const annotations = metadata.map('annotations');
+  const nodeSelector = annotations.string(NODE_SELECTOR);
+  const nodeLabel = annotations.string(NODE_LABEL);
+  if (nodeSelector === undefined) return { nodeSelector, nodeLabel };
+  try {
+    parseLabelSelector(nodeSelector);
+    return { nodeSelector, nodeLabel: undefined };
+  } catch (error) {
+    const why = error instanceof Error ? error.message : 'is no label selector';
+    annotations.reject(NODE_SELECTOR, 'invalid-selector', `is no label selector: ${why}`, nodeSelector);
+    return { nodeSelector: undefined, nodeLabel: undefined };
+  }
+}
+
 /** Returns the flags in annotations (SEMANTICS 3.1). Only `true`, in any case, sets a flag. */
 export function readFlags(annotations: Annotations): Pick<Service, 'global' | 'shared' | 'affinity'> {
   const global = annotation(annotations, GLOBAL) === 'true';
@@ -158,6 +180,7 @@ export function readService(fields: ObjectFields): Service | undefined {
     clusterIPs,
     type,
     trafficDistribution: readDistribution(spec, annotations),
+    ...readExposure(metadata),
     ports: readServicePorts(spec, type),
     externalIPs: ImmutableSet(readAddresses(spec.list('externalIPs'))),
     ingressIPs: readIngressIPs(fields),

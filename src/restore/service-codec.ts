@@ -99,6 +99,8 @@ function serviceRecord(service: Service): object {
     externalIPs: [...externalIPs],
     ingressIPs: [...ingressIPs],
     sourceRanges: sourceRanges && [...sourceRanges],
+    nodeSelector: service.nodeSelector,
+    nodeLabel: service.nodeLabel,
     labels: [...labels],
     selector: [...selector],
   };
@@ -193,6 +195,8 @@ function readService(id: ServiceID, fields: Fields<never>): Service {
     shared: fields.boolean('shared') ?? false,
     affinity: fields.word('affinity', AFFINITIES) ?? 'none',
     trafficDistribution: fields.word('trafficDistribution', DISTRIBUTIONS) ?? 'none',
+    nodeSelector: fields.string('nodeSelector'),
+    nodeLabel: fields.string('nodeLabel'),
     labels: fields.list('labels').items(readPair),
     selector: fields.list('selector').items(readPair),
   });

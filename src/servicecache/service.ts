@@ -58,6 +58,10 @@ export interface Service {
   readonly shared: boolean;
   readonly affinity: ServiceAffinity;
   readonly trafficDistribution: TrafficDistribution;
+  /** A valid label selector of Kubernetes: only matching nodes have the frontends. Undefined: see `nodeLabel`. */
+  readonly nodeSelector: string | undefined;
+  /** Without `nodeSelector`: only nodes whose label `service.cilium.io/node` has this value. Undefined: all nodes. */
+  readonly nodeLabel: string | undefined;
   readonly labels: ImmutableMap<string, string>;
   /** Empty: the endpoints are not written by Kubernetes. */
   readonly selector: ImmutableMap<string, string>;
@@ -109,6 +113,8 @@ export function createService(fields: ServiceFields): Service {
     shared: fields.shared ?? false,
     affinity: fields.affinity ?? 'none',
     trafficDistribution: fields.trafficDistribution ?? 'none',
+    nodeSelector: fields.nodeSelector,
+    nodeLabel: fields.nodeLabel,
     labels: ImmutableMap(fields.labels),
     selector: ImmutableMap(fields.selector),
   };
@@ -177,6 +183,8 @@ export function equalServices(a: Service, b: Service): boolean {
       a.shared === b.shared &&
       a.affinity === b.affinity &&
       a.trafficDistribution === b.trafficDistribution &&
+      a.nodeSelector === b.nodeSelector &&
+      a.nodeLabel === b.nodeLabel &&
       equalServicePorts(a.ports, b.ports) &&
       equalLists(a.clusterIPs, b.clusterIPs) &&
       equalAddresses(a.externalIPs, b.externalIPs) &&

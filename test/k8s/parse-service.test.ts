@@ -337,3 +337,32 @@ describe('trap: keys such as __proto__ and constructor in JSON from outside', ()
     expect(parseService(object).value).toBeUndefined();
   });
 });
+
+describe('the restriction of a service to nodes', () => {
+  const SELECTOR = 'service.cilium.io/node-selector';
+  const LABEL = 'service.cilium.io/node';
+  const read = (annotations: Readonly<Record<string, string>>) =>
+    parseService({
+      metadata: { namespace: 'shop', name: 'web', annotations },
+      spec: { clusterIP: '10.9.0.1' },
+    });
+
+  it.each([
+    [{}, undefined, undefined],
+    [{ [LABEL]: 'Beefy' }, undefined, 'Beefy'],
+    [{ [SELECTOR]: 'a in (B)' }, 'a in (B)', undefined],
+    [{ [SELECTOR]: '', [LABEL]: 'beefy' }, '', undefined],
+  ])('of %j', (annotations, nodeSelector, nodeLabel) => {
+    expect(read(annotations).rejections).toEqual([]);
+    expect(read(annotations).value).toMatchObject({ nodeSelector, nodeLabel });
+  });
+
+  it('by an invalid selector is rejected, and restricts nothing', () => {
+    const { value, rejections } = read({ [SELECTOR]: 'a in b', [LABEL]: 'beefy' });
+    expect(value).toMatchObject({ nodeSelector: undefined, nodeLabel: undefined });
+    expect(rejections).toMatchObject([
+      { field: `metadata.annotations.${SELECTOR}`, reason: 'invalid-selector', value: '"a in b"' },
+    ]);
+    expect(rejections[0]?.message).toContain('expected ( instead of "b"');
+  });
+});

@@ -20,6 +20,7 @@ const SERVICE = {
     shared: true,
   },
   ...{ affinity: 'remote', trafficDistribution: 'prefer-same-zone' },
+  ...{ nodeSelector: 'a in (b)', nodeLabel: 'beefy' },
   clusterIPs: ['10.9.0.1'],
   ports: [{ name: 'http', port: 80, protocol: 6, nodePort: 30_080 }],
   ...{ externalIPs: ['203.0.113.1'], ingressIPs: ['203.0.113.2'], sourceRanges: ['192.0.2.0/24'] },

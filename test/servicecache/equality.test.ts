@@ -124,6 +124,8 @@ describe('equality of values', () => {
         () => ({ namespace: 'ns', name: 'b' }),
         () => ({ namespace: 'other', name: 'a' }),
       ),
+      nodeSelector: oneOf<string | undefined>(undefined, '', 'a'),
+      nodeLabel: oneOf<string | undefined>(undefined, '', 'a'),
       type: oneOf<Service['type']>('ClusterIP', 'NodePort', 'LoadBalancer'),
       addressing: oneOf<Service['addressing']>('assigned', 'headless'),
       clusterIPs: made(

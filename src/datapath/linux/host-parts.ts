@@ -2,6 +2,8 @@ import { existsSync, mkdirSync, renameSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import type { Clock } from '../../base/clock.ts';
 import { disposeOnError } from '../../base/dispose-on-error.ts';
+import type { Node } from '../../nodemanager/node.ts';
+import type { NodeHandler } from '../../nodemanager/node-handler.ts';
 import type { ServiceListener } from '../../servicecache/events.ts';
 import type { NodePortOptions } from '../../servicecache/frontends.ts';
 import { Bpf } from './bpf/bpf.ts';
@@ -32,6 +34,7 @@ import { PinWatch } from './pin-watch.ts';
 import {
   DesiredServices,
   type DesiredServicesOptions,
+  type NodeLabels,
   type ServiceItem,
 } from './services/desired-services.ts';
 import { type AddressesByFamily, HostAddresses } from './services/host-addresses.ts';
@@ -66,6 +69,7 @@ interface OpenedServices extends Disposable {
   readonly desired: DesiredServices;
   readonly items: KeptItems;
   readonly listener: ServiceListener;
+  setNodeLabels(labels: NodeLabels): void;
   problems(): readonly string[];
 }
 
@@ -291,6 +295,7 @@ export class HostParts implements Disposable {
             for (const { listener } of parts) listener.onEvents(events);
           },
         },
+        nodes: this.#ownLabels(parts),
       },
       tables: [sockets, ...(isMissing ? [] : [outside.items]), ...guard.tables],
       problems,
@@ -331,10 +336,11 @@ export class HostParts implements Disposable {
    */
   nftables(): LinuxPart {
     return this.#holding('rules', () => {
-      const { desired, items, listener, problems, ...services } = this.#rules({ origin: 'outside' });
+      const opened = this.#rules({ origin: 'outside' });
+      const { desired, items, listener, problems, setNodeLabels: _, ...services } = opened;
       return {
         ...services,
-        datapath: { services: listener },
+        datapath: { services: listener, nodes: this.#ownLabels([opened]) },
         tables: [items],
         problems: () => [...affinityIsLost(desired.withAffinity), ...problems()],
         setServiceInputs: (inputs) => desired.setInputs(inputs),
@@ -408,12 +414,25 @@ export class HostParts implements Disposable {
       desired,
       items: this.#isLeading(keptItems(table, kept)),
       listener: desired.listener((frontend) => kept.mark(frontend)),
+      setNodeLabels: (labels) => {
+        for (const frontend of desired.setNodeLabels(labels)) kept.mark(frontend);
+      },
       problems: () => addresses.problems(),
       [Symbol.dispose]: () => {
         addresses[Symbol.dispose]();
         owner[Symbol.dispose]();
       },
     };
+  }
+
+  /** Returns a handler that passes the labels of the own node to services. The last labels stay if the node is deleted. */
+  #ownLabels(parts: readonly OpenedServices[]): NodeHandler {
+    const { clusterName, nodeName } = this.#context;
+    const take = ({ cluster, name, labels }: Node): void => {
+      if (cluster !== clusterName || name !== nodeName) return;
+      for (const part of parts) part.setNodeLabels(labels);
+    };
+    return { name: 'own labels', nodeAdd: take, nodeUpdate: (_, node) => take(node), nodeDelete: () => {} };
   }
 
   /** Returns the pins of open maps, by path. */

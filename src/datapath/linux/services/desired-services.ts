@@ -1,5 +1,6 @@
 import { type Backends, NO_BACKENDS } from '../../../servicecache/backend.ts';
 import type { ServiceEvent, ServiceListener } from '../../../servicecache/events.ts';
+import { isExposedOn, isRestricted } from '../../../servicecache/exposure.ts';
 import { FrontendIndex, type FrontendMatch } from '../../../servicecache/frontend-index.ts';
 import { type FrontendKind, formatFrontend, type NodePortOptions } from '../../../servicecache/frontends.ts';
 import { type BackendSelection, selectBackends } from '../../../servicecache/selection.ts';
@@ -53,6 +54,11 @@ export interface DesiredServicesOptions {
   readonly selection?: BackendSelection | undefined;
 }
 
+/** Labels of the own node by key. */
+export interface NodeLabels {
+  get(key: string): string | undefined;
+}
+
 const NO_ITEMS: readonly string[] = [];
 const REFUSED: ServiceItem = { backends: NO_ITEMS, affinitySeconds: 0, masquerade: false };
 /** Port 0 of protocol 0, in the format of `formatFrontend`. */
@@ -80,6 +86,9 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
   readonly #backends = new Map<string, Backends>();
   readonly #withAffinity = new Set<string>();
   readonly #withExternal = new Set<string>();
+  /** Services that only some nodes have. */
+  readonly #restricted = new Map<string, Service>();
+  #nodeLabels: NodeLabels | undefined;
   #inputs: ServiceInputs = NOTHING_KNOWN;
 
   constructor(options: DesiredServicesOptions) {
@@ -91,6 +100,22 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
   /** Sets the addresses that answer on node ports. Returns the frontends that may have changed. */
   setNodePort(nodePort: NodePortOptions): ReadonlySet<string> {
     return this.#index.setNodePort(nodePort);
+  }
+
+  /**
+   * Sets the labels of the own node. Services that only some nodes have are left out until then. Returns the frontends that may
+   * have changed.
+   */
+  setNodeLabels(labels: NodeLabels): ReadonlySet<string> {
+    const touched = new Set<string>();
+    const before = new Map(Array.from(this.#restricted, ([name, service]) => [name, this.#isHere(service)]));
+    this.#nodeLabels = labels;
+    for (const [name, service] of this.#restricted) {
+      if (before.get(name) === this.#isHere(service)) continue;
+      this.#place(name, service, touched);
+      for (const frontend of this.#frontendsOf(service)) touched.add(frontend);
+    }
+    return touched;
   }
 
   /** Sets the completeness of the inputs. */
@@ -105,7 +130,8 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
   isComplete(key: string): boolean {
     const { isLocalComplete, areClustersKnown, isSynced } = this.#inputs;
     const match = this.#index.get(key);
-    if (match === undefined) return isLocalComplete && isSynced;
+    const isPlaced = this.#nodeLabels !== undefined || this.#restricted.size === 0;
+    if (match === undefined) return isLocalComplete && isSynced && isPlaced;
     return isLocalComplete && (areClustersKnown || !this.#usesClusters(match));
   }
 
@@ -152,7 +178,8 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
   ): void {
     const name = formatServiceID(id);
     const isGone = action === 'delete';
-    this.#index.update(name, isGone ? undefined : service);
+    if (!isGone && isRestricted(service)) this.#restricted.set(name, service);
+    else this.#restricted.delete(name);
     if (isGone) this.#backends.delete(name);
     else this.#backends.set(name, endpoints.backends);
     if (!isGone && service.sessionAffinitySeconds > 0) this.#withAffinity.add(name);
@@ -160,11 +187,24 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
     if (!isGone && isExternal(service)) this.#withExternal.add(name);
     else this.#withExternal.delete(name);
     const touched = new Set<string>();
-    this.#setClusterIPs(name, isGone ? NO_ITEMS : service.clusterIPs, (ip) => touched.add(anyPortOf(ip)));
+    this.#place(name, isGone ? undefined : service, touched);
     for (const one of new Set([service, oldService])) {
       if (one !== undefined) for (const frontend of this.#frontendsOf(one)) touched.add(frontend);
     }
     for (const frontend of touched) mark(frontend);
+  }
+
+  /** Returns true if the own node has the frontends of a service. */
+  #isHere(service: Service): boolean {
+    if (!isRestricted(service)) return true;
+    return this.#nodeLabels !== undefined && isExposedOn(service, this.#nodeLabels);
+  }
+
+  /** Stores the frontends of a service, none if the own node has none. Adds those of its cluster IPs that change to `touched`. */
+  #place(name: string, service: Service | undefined, touched: Set<string>): void {
+    const here = service !== undefined && this.#isHere(service) ? service : undefined;
+    this.#index.update(name, here);
+    this.#setClusterIPs(name, here?.clusterIPs ?? NO_ITEMS, (ip) => touched.add(anyPortOf(ip)));
   }
 
   #frontendsOf(service: Service): readonly string[] {

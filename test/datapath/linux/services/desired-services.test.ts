@@ -91,3 +91,48 @@ it('names the services with affinity, as long as they have it', () => {
   cache.deleteService(id('c'));
   expect([...desired.withAffinity].sort()).toEqual(['shop/a', 'shop/d']);
 });
+
+it('has the frontends of a restricted service only on matching nodes, and follows the labels of the own node', () => {
+  const cache = new ServiceCache({ clusterName: 'own' });
+  cache.markSynced();
+  const desired = new DesiredServices({ nodePort: { enabled: false }, nodeName: 'here', origin: 'inside' });
+  desired.setInputs({ isLocalComplete: true, areClustersKnown: true, isSynced: true });
+  const marked: string[] = [];
+  cache.subscribe(desired.listener((frontend) => marked.push(frontend)));
+  const ports = new Map([['web', { port: 80, protocol: 6, nodePort: 0 }]]);
+  const update = (last: number, fields: Partial<Service>): void => {
+    const id = { namespace: 'shop', name: `s${last}` };
+    const clusterIPs = [`172.16.0.${last}`];
+    cache.updateService(createService({ id, addressing: 'assigned', clusterIPs, ports, ...fields }));
+    const backends = [createBackend({ address: `10.0.0.${last}`, ports })];
+    const drained = [createBackend({ address: `10.0.1.${last}`, ports, weight: 0 })];
+    cache.updateEndpoints(createEndpointSlice({ service: id, name: 'a', backends }));
+    cache.updateEndpoints(createEndpointSlice({ service: id, name: 'b', backends: drained }));
+  };
+  update(1, {});
+  update(2, { nodeLabel: 'beefy' });
+  update(3, { nodeSelector: 'zone in (a, b),!old' });
+  update(4, { nodeSelector: 'zone=a', nodeLabel: 'beefy' });
+  const here = () => [...desired.entries()].map(([key]) => key).sort();
+  const frontends = (...lasts: number[]) =>
+    lasts.flatMap((last) => [`172.16.0.${last}:0/ANY`, `172.16.0.${last}:80/TCP`]);
+  expect(here()).toEqual(frontends(1));
+  expect(desired.isComplete('172.16.0.2:80/TCP')).toBe(false);
+  expect(desired.get('172.16.0.1:80/TCP')?.backends).toEqual(['10.0.0.1:80/TCP']);
+
+  const label = 'service.cilium.io/node';
+  expect([...desired.setNodeLabels(new Map([[label, 'beefy']]))].sort()).toEqual(frontends(2));
+  expect(here()).toEqual(frontends(1, 2));
+  expect(desired.isComplete('172.16.0.3:80/TCP')).toBe(true);
+  expect([...desired.setNodeLabels(new Map([['zone', 'a']]))].sort()).toEqual(frontends(2, 3, 4));
+  expect(here()).toEqual(frontends(1, 3, 4));
+  expect(desired.setNodeLabels(new Map([['zone', 'a']]))).toEqual(new Set());
+
+  marked.length = 0;
+  update(3, { nodeSelector: 'zone=b' });
+  expect([...new Set(marked)].sort()).toEqual(frontends(3));
+  expect(here()).toEqual(frontends(1, 4));
+  update(3, {});
+  cache.deleteService({ namespace: 'shop', name: 's4' });
+  expect(here()).toEqual(frontends(1, 3));
+});

@@ -1,0 +1,158 @@
+/** A condition on one label. `exists`, `absent`: no values; `greater`, `less`: one integer. */
+interface Requirement {
+  readonly key: string;
+  readonly operator: 'in' | 'not-in' | 'exists' | 'absent' | 'greater' | 'less';
+  readonly values: ReadonlySet<string>;
+}
+
+/** A parsed selector. Labels match if they meet all requirements; without requirements everything matches. */
+export type LabelSelector = readonly Requirement[];
+
+/** A text that is no selector. The message says what is wrong with it. */
+export class LabelSelectorError extends Error {
+  readonly code = 'invalid-selector';
+}
+
+const TOKENS = /\s*(==|!=|[=!(),<>]|[^\s=!(),<>]+)/y;
+const SYMBOL = /^[=!(),<>]/;
+const NAME = /^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$/;
+const SUBDOMAIN = /^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$/;
+const INTEGER = /^[-+]?\d+$/;
+const LONGEST_NAME = 63;
+const LONGEST_PREFIX = 253;
+const INT64 = 1n << 63n;
+
+const NO_VALUES: ReadonlySet<string> = new Set();
+const OPERATORS: ReadonlyMap<string, Requirement['operator']> = new Map([
+  ['=', 'in'],
+  ['==', 'in'],
+  ['in', 'in'],
+  ['!=', 'not-in'],
+  ['notin', 'not-in'],
+  ['>', 'greater'],
+  ['<', 'less'],
+]);
+
+function isName(text: string): boolean {
+  return text.length <= LONGEST_NAME && NAME.test(text);
+}
+
+function isKey(text: string): boolean {
+  const at = text.indexOf('/');
+  const prefix = text.slice(0, Math.max(at, 0));
+  return (
+    isName(text.slice(at + 1)) && (at < 0 || (prefix.length <= LONGEST_PREFIX && SUBDOMAIN.test(prefix)))
+  );
+}
+
+/** Returns the value as an integer of 64 bits; undefined if it is none. */
+function integerOf(text: string): bigint | undefined {
+  if (!INTEGER.test(text)) return undefined;
+  const value = BigInt(text.replace('+', ''));
+  return value >= -INT64 && value < INT64 ? value : undefined;
+}
+
+/** Reads a selector from left to right. The end of the text is the token `''`. */
+class SelectorReader {
+  readonly #tokens: readonly string[];
+  #at = 0;
+
+  constructor(text: string) {
+    this.#tokens = Array.from(text.trim().matchAll(new RegExp(TOKENS, 'gy')), ([, token = '']) => token);
+  }
+
+  get #next(): string {
+    return this.#tokens[this.#at] ?? '';
+  }
+
+  #take(): string {
+    const token = this.#next;
+    this.#at++;
+    return token;
+  }
+
+  #expected(what: string, found: string): never {
+    throw new LabelSelectorError(
+      `expected ${what} instead of ${found === '' ? 'the end' : JSON.stringify(found)}`,
+    );
+  }
+
+  *requirements(): Generator<Requirement> {
+    if (this.#next === '') return;
+    for (;;) {
+      yield this.#requirement();
+      const token = this.#take();
+      if (token === '') return;
+      if (token !== ',') this.#expected('a comma', token);
+    }
+  }
+
+  #requirement(): Requirement {
+    const isNegated = this.#next === '!';
+    if (isNegated) this.#at++;
+    const key = this.#take();
+    if (!isKey(key) || key === 'in' || key === 'notin') this.#expected('the key of a label', key);
+    if (isNegated) return { key, operator: 'absent', values: NO_VALUES };
+    if (this.#next === '' || this.#next === ',') return { key, operator: 'exists', values: NO_VALUES };
+    const token = this.#take();
+    const operator = OPERATORS.get(token) ?? this.#expected('an operator', token);
+    const values = token === 'in' || token === 'notin' ? this.#set() : new Set([this.#value()]);
+    for (const value of values) {
+      const isInteger = operator !== 'greater' && operator !== 'less';
+      if (!isInteger && integerOf(value) === undefined) this.#expected('an integer', value);
+    }
+    return { key, operator, values };
+  }
+
+  /** Returns the next value, which is empty before a comma, a parenthesis and the end. */
+  #value(): string {
+    if (this.#next === '' || this.#next === ',' || this.#next === ')') return '';
+    const value = this.#take();
+    if (SYMBOL.test(value) || !isName(value)) this.#expected('the value of a label', value);
+    return value;
+  }
+
+  #set(): ReadonlySet<string> {
+    const values = new Set<string>();
+    const open = this.#take();
+    if (open !== '(') this.#expected('(', open);
+    if (this.#next === ')') this.#expected('a value', ')');
+    for (;;) {
+      values.add(this.#value());
+      const token = this.#take();
+      if (token === ')') return values;
+      if (token !== ',') this.#expected('a comma or )', token);
+    }
+  }
+}
+
+/**
+ * Returns the selector of a text in the grammar of Kubernetes: `a=b`, `a==b`, `a!=b`, `a in (b, c)`, `a notin (b, c)`, `a`, `!a`,
+ * `a>1` and `a<1`, separated by commas. The empty text selects everything.
+ *
+ * @throws {@link LabelSelectorError}
+ */
+export function parseLabelSelector(text: string): LabelSelector {
+  return [...new SelectorReader(text).requirements()];
+}
+
+function meets(label: string | undefined, { operator, values }: Requirement): boolean {
+  if (operator === 'absent') return label === undefined;
+  if (operator === 'not-in') return label === undefined || !values.has(label);
+  if (label === undefined) return false;
+  if (operator === 'exists') return true;
+  if (operator === 'in') return values.has(label);
+  const number = integerOf(label);
+  const [limit = ''] = values;
+  const bound = integerOf(limit);
+  if (number === undefined || bound === undefined) return false;
+  return operator === 'greater' ? number > bound : number < bound;
+}
+
+/** Returns true if labels, by key, meet all requirements of a selector. */
+export function matchesLabels(
+  selector: LabelSelector,
+  labels: { get(key: string): string | undefined },
+): boolean {
+  return selector.every((requirement) => meets(labels.get(requirement.key), requirement));
+}
