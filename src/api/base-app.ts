@@ -17,7 +17,7 @@ export interface BaseAppOptions {
   readonly socketOnly?: readonly string[] | undefined;
 }
 
-/** Creates an application without routes. It measures and limits every request and answers errors with a problem. */
+/** Creates an application without routes. It measures and limits every request, and answers an error with a problem document (RFC 9457). */
 export function createBaseApp(options: BaseAppOptions): ApiApp {
   const app: ApiApp = new OpenAPIHono({
     defaultHook: (result, c) => {
@@ -104,7 +104,7 @@ const TYPES: Readonly<Record<string, string>> = {
   object: 'an object',
 };
 
-/** Returns the problem of a field for the user, instead of the text of zod. */
+/** Describes an invalid field in our words, because the messages of zod do not name the allowed values. */
 function issueText(issue: SchemaIssue | undefined): string {
   const unit = UNITS[issue?.origin ?? ''] ?? '';
   switch (issue?.code) {

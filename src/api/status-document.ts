@@ -104,7 +104,7 @@ export interface KubernetesDocument {
 
 /** Status of the recorded history. */
 export interface HistoryStatusDocument {
-  /** Time from which on earlier states are held, ISO 8601; absent before the end of the initial sync. */
+  /** Oldest time of which the state can be queried, ISO 8601; absent before the end of the initial sync. */
   readonly heldFrom?: string | undefined;
   /** Number of records that are held. */
   readonly held: number;

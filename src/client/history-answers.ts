@@ -157,7 +157,7 @@ export function askHistory(query: HistoryQuery): Question {
     }
     const rows = items.map((item) => recordCells(item, query.key));
     const held_ =
-      held === undefined ? '' : `held ${timeText(held.from)} to now (${counted(changes, 'change')})`;
+      held === undefined ? '' : `history from ${timeText(held.from)} to now (${counted(changes, 'change')})`;
     return {
       json: { items, held, changes, more },
       lines: [

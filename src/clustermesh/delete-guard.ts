@@ -9,14 +9,15 @@ import type { KeyValue } from '../kvstore/session/transport.ts';
 /** Options of {@link DeleteGuard}. */
 export interface DeleteGuardOptions {
   readonly backend: KvstoreBackend;
-  /** The key that must exist for deletes to be applied, and the quorum read that has seen it. */
+  /** The key of the cluster's configuration. Deletes are applied only while it exists unchanged. */
   readonly key: string;
+  /** The quorum read that found the key when the cluster was first followed. */
   readonly initialRead: KeyRead;
   readonly clock: Clock;
   readonly random: Random;
   readonly signal: AbortSignal;
   /** Called once if the key was deleted or changed, or the store was replaced. */
-  readonly onKeyDeleted: () => void;
+  readonly onKeyLost: () => void;
   /** Called with the failure when a read fails, and with undefined when a later read succeeds. */
   readonly onFailure: (failure: Failure | undefined) => void;
 }
@@ -28,9 +29,9 @@ const BACKOFF = { baseMs: 50, capMs: 5_000 };
  * publisher dies, its lease expires and deletes the configuration with everything else in one revision. Such deletes do not mean
  * that objects of the cluster were deleted.
  *
- * A quorum read after the receipt of a delete at revision R proves it: the store is then at R or later, and if the key's create
- * revision is unchanged, the key has existed without interruption. Its value must be unchanged, too: a cluster that changes the
- * format of its services deletes the old keys after its configuration names the new format. One read proves all deletes up to the revision of the store,
+ * The proof is a quorum read after the receipt of a delete at revision R. The store is then at R or later, and if the key's create
+ * revision is unchanged, the key has existed without interruption. The value of the key must be unchanged, too: a cluster that
+ * changes the format of its services writes the new format to its configuration and then deletes the old keys. One read proves all deletes up to the revision of the store,
  * so a burst costs one read. There is at most one read at a time.
  */
 export class DeleteGuard {
@@ -38,7 +39,8 @@ export class DeleteGuard {
   #proven = 0;
   /** The highest revision passed to {@link DeleteGuard.allows}. */
   #requestedRevision = 0;
-  #isKeyDeleted = false;
+  /** True after the key was deleted or changed, or the store was replaced. */
+  #isKeyLost = false;
   #failures = 0;
   #reading: Promise<void> | undefined;
 
@@ -50,13 +52,13 @@ export class DeleteGuard {
   async allows(revision: number): Promise<boolean> {
     const { signal } = this.#options;
     this.#requestedRevision = Math.max(this.#requestedRevision, revision);
-    while (revision > this.#proven && !this.#isKeyDeleted && !signal.aborted) {
+    while (revision > this.#proven && !this.#isKeyLost && !signal.aborted) {
       this.#reading ??= this.#read(this.#requestedRevision).finally(() => {
         this.#reading = undefined;
       });
       await this.#reading;
     }
-    return !this.#isKeyDeleted && !signal.aborted;
+    return !this.#isKeyLost && !signal.aborted;
   }
 
   async #read(requestedRevision: number): Promise<void> {
@@ -74,16 +76,17 @@ export class DeleteGuard {
   }
 
   #evaluate({ kv, header }: KeyRead, requestedRevision: number): void {
-    const { initialRead, onKeyDeleted } = this.#options;
-    const sameStore =
+    const { initialRead, onKeyLost } = this.#options;
+    // Revisions of a store never decrease: a lower one means that the store was replaced or restored.
+    const isSameStore =
       header.clusterID === initialRead.header.clusterID && header.revision >= requestedRevision;
-    const isSame = (current: KeyValue, previous: KeyValue): boolean =>
+    const isUnchanged = (current: KeyValue, previous: KeyValue): boolean =>
       current.createRevision === previous.createRevision && equalBytes(current.value, previous.value);
-    if (sameStore && kv !== undefined && initialRead.kv !== undefined && isSame(kv, initialRead.kv)) {
+    if (isSameStore && kv !== undefined && initialRead.kv !== undefined && isUnchanged(kv, initialRead.kv)) {
       this.#proven = Math.max(this.#proven, header.revision);
     } else {
-      this.#isKeyDeleted = true;
-      onKeyDeleted();
+      this.#isKeyLost = true;
+      onKeyLost();
     }
   }
 }

@@ -111,7 +111,7 @@ function requestOf(cluster: FollowParams, signal: AbortSignal, leave: () => void
     clock,
     random,
     signal,
-    onKeyDeleted: leave,
+    onKeyLost: leave,
     onFailure: (error) => onReading('deletes', error === undefined ? 'ended' : 'waiting', error),
   });
   const mayDelete = {

@@ -91,7 +91,7 @@ function* readBackends(fields: ObjectFields): Generator<Backend> {
   }
 }
 
-/** The fields that {@link readEndpointSlice} reads. */
+/** Paths of the fields that {@link readEndpointSlice} reads, below the root of the object. */
 export const ENDPOINT_SLICE_FIELDS: readonly string[] = [
   ...[
     'metadata.annotations',

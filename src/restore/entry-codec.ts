@@ -10,15 +10,15 @@ import type { ByteWriter } from './byte-writer.ts';
 /** An IPCache entry in a checkpoint: the effective claim of a key. */
 export type CheckpointEntry = Omit<KeyedEntry, 'shadowed'>;
 
-// Flags of an entry: the parts that follow.
+// Flags of an entry. They select the parts that follow.
 const IS_CIDR = 1;
 const IS_IPV6 = 2;
 const HAS_HOST = 4;
-const HAS_KEY = 8;
+const HAS_ENCRYPT_KEY = 8;
 const HAS_POD = 16;
 const HAS_PORTS = 32;
 const HAS_ACCOUNT = 64;
-const HAS_SPACE = 128;
+const HAS_CLUSTER_ID = 128;
 
 // Shared, because writer and reader are never called recursively.
 const key = prefixRegister();
@@ -26,30 +26,31 @@ const key = prefixRegister();
 /**
  * Writes an entry:
  *
- *     flags │ length, of a CIDR │ address space │ 1 or 4 words of address │ identity │ source │ owner │ host │ key │
+ *     flags │ prefix length if CIDR │ cluster id │ 1 or 4 words of address │ identity │ source │ owner │ host │ encrypt key │
  *           │ namespace │ pod │ service account │ count of ports, and for each its name, port, protocol │
  *
- * Sources, owners, hosts, namespaces, accounts and port names are numbered, because they repeat. A typical pod takes about 40 bytes.
+ * Sources, owners, hosts, namespaces, accounts and port names repeat, so each is written once and then referenced by number. A typical
+ * pod takes about 40 bytes.
  */
 export function writeEntry(out: ByteWriter, entry: CheckpointEntry): void {
   if (!parseKey(entry.key, key)) throw new CorruptError(`invalid key ${entry.key}`);
   const { hostIP, encryptKey, k8s } = entry;
   const { namedPorts: ports, serviceAccount = '' } = k8s ?? {};
-  const isSixth = key.family === 6;
+  const isIPv6 = key.family === 6;
   out.byte(
     (key.form === 'cidr' ? IS_CIDR : 0) |
-      (isSixth ? IS_IPV6 : 0) |
+      (isIPv6 ? IS_IPV6 : 0) |
       (hostIP === undefined ? 0 : HAS_HOST) |
-      (encryptKey === 0 ? 0 : HAS_KEY) |
+      (encryptKey === 0 ? 0 : HAS_ENCRYPT_KEY) |
       (k8s === undefined ? 0 : HAS_POD) |
       (ports === undefined ? 0 : HAS_PORTS) |
       (serviceAccount === '' ? 0 : HAS_ACCOUNT) |
-      (key.clusterID === 0 ? 0 : HAS_SPACE),
+      (key.clusterID === 0 ? 0 : HAS_CLUSTER_ID),
   );
   if (key.form === 'cidr') out.byte(key.length);
   if (key.clusterID !== 0) out.number(key.clusterID);
   out.word(key.w0);
-  if (isSixth) for (const word of [key.w1, key.w2, key.w3]) out.word(word);
+  if (isIPv6) for (const word of [key.w1, key.w2, key.w3]) out.word(word);
   out.number(entry.identity);
   out.knownText(entry.source);
   out.knownText(entry.owner);
@@ -78,7 +79,7 @@ export function readEntry(from: ByteReader): CheckpointEntry {
   key.form = flags & IS_CIDR ? 'cidr' : 'endpoint';
   key.length = flags & IS_CIDR ? from.byte() : addressBits(key.family);
   if (key.length > addressBits(key.family)) throw new CorruptError(`a CIDR has length ${key.length}`);
-  key.clusterID = flags & HAS_SPACE ? from.number() : 0;
+  key.clusterID = flags & HAS_CLUSTER_ID ? from.number() : 0;
   if (key.clusterID > MAX_CLUSTER_ID) throw new CorruptError(`an entry has address space ${key.clusterID}`);
   key.w0 = from.word();
   key.w1 = flags & IS_IPV6 ? from.word() : 0;
@@ -91,7 +92,7 @@ export function readEntry(from: ByteReader): CheckpointEntry {
     source: sourceOf(from.knownText()),
     owner: from.knownText(),
     hostIP: flags & HAS_HOST ? from.knownText() : undefined,
-    encryptKey: flags & HAS_KEY ? from.byte() : 0,
+    encryptKey: flags & HAS_ENCRYPT_KEY ? from.byte() : 0,
     k8s: flags & HAS_POD ? readPod(from, flags) : undefined,
   };
 }

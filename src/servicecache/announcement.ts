@@ -21,7 +21,7 @@ import {
 /** An announced service and its endpoints. Immutable. */
 export interface AnnouncedService {
   readonly service: Service;
-  /** After affinity. */
+  /** The effective endpoints: if the service has an affinity, only those that the affinity selects. */
   readonly endpoints: Endpoints;
 }
 
@@ -32,8 +32,8 @@ export function announcedPart(state: ServiceState | undefined): AnnouncedService
 }
 
 /**
- * Returns the event between two states; `undefined` if they are equal for a listener (I3). Equal parts of states are the same
- * object, so comparing references is enough.
+ * Returns the event that leads from one state to the next; `undefined` if listeners would see no difference (I3). Compares only
+ * references, because {@link shareAnnounced} has replaced equal parts of the next state by the objects of the old one.
  */
 export function changeBetween(
   old: ServiceState | undefined,
@@ -71,8 +71,11 @@ export function shareAnnounced(old: ServiceState | undefined, next: ServiceState
   return withAnnouncedParts(next, service, endpoints);
 }
 
-/** Returns true if both states use the same origins and have no affinity. */
-function countsAlike(a: ServiceState, b: ServiceState): boolean {
+/**
+ * Returns true if both states select backends by the same rules: both include remote clusters and backends that are not ready, or
+ * both do not, and neither has an affinity.
+ */
+function haveSameSelection(a: ServiceState, b: ServiceState): boolean {
   return (
     a.service?.global === b.service?.global &&
     a.service?.publishNotReady === b.service?.publishNotReady &&
@@ -81,7 +84,10 @@ function countsAlike(a: ServiceState, b: ServiceState): boolean {
   );
 }
 
-/** Calls {@link everyDifference} for all origins of a kind. Identical objects are skipped. */
+/**
+ * Calls {@link everyDifference} for each name in one or both maps, until `visit` returns false. Returns true if it visited all
+ * differences. Skips names with the same object in both.
+ */
 function everyDifferenceIn<T>(
   before: ImmutableMap<string, T>,
   after: ImmutableMap<string, T>,
@@ -89,36 +95,41 @@ function everyDifferenceIn<T>(
   visit: VisitDifference,
 ): boolean {
   if (before === after) return true;
-  const stay = before.every((old, name) => {
+  const visitedOld = before.every((old, name) => {
     const next = after.get(name);
     return old === next || everyDifference(offered(old), offered(next), visit);
   });
   return (
-    stay &&
+    visitedOld &&
     after.every((next, name) => before.has(name) || everyDifference(NO_BACKENDS, offered(next), visit))
   );
 }
 
 /**
  * Returns true if the endpoints of two states of one service are equal. Endpoints follow from the inputs, so only addresses
- * with a changed input are compared: the cost is linear in the changes, plus one check of each slice and cluster. If the
- * service uses other origins now, or has an affinity, all addresses are compared.
+ * with a changed input are compared: the cost is linear in the changes, plus one check of each slice and cluster. If the states
+ * select backends by different rules, or one has an affinity, all addresses are compared.
  */
 function haveSameEndpoints(old: ServiceState, next: ServiceState): boolean {
   const before = old.endpoints.backends;
   const after = next.endpoints.backends;
   if (before === after) return true;
   if (before.size !== after.size) return false;
-  if (!countsAlike(old, next)) return equalBackendMaps(before, after);
+  if (!haveSameSelection(old, next)) return equalBackendMaps(before, after);
   const equal = backendComparison();
-  const isSame: VisitDifference = (was, is) => {
+  const isUnchanged: VisitDifference = (was, is) => {
     const address = was?.address ?? is?.address ?? '';
     const [a, b] = [before.get(address), after.get(address)];
     return a === undefined || b === undefined ? a === b : equal(a, b);
   };
   return (
-    everyDifferenceIn(old.slices, next.slices, (slice) => offeredBySlice(slice, next.service), isSame) &&
-    everyOfferDifference(old.remotes, next.remotes, (slice) => offeredBySlice(slice, next.service), isSame)
+    everyDifferenceIn(old.slices, next.slices, (slice) => offeredBySlice(slice, next.service), isUnchanged) &&
+    everyOfferDifference(
+      old.remotes,
+      next.remotes,
+      (slice) => offeredBySlice(slice, next.service),
+      isUnchanged,
+    )
   );
 }
 

@@ -44,7 +44,7 @@ describe('deletes of a cluster', () => {
       // Nothing else of it is used.
       backend: backend as KvstoreBackend,
       ...{ key: KEY, initialRead: shown(8), clock, random: () => 0.5, signal: caller.signal },
-      onKeyDeleted: () => gone++,
+      onKeyLost: () => gone++,
       onFailure: (failure) => failures.push(failure),
     });
   });

@@ -5,7 +5,7 @@ export function ipcacheDescriptions({ ipcache }: MetricSources): readonly Descri
   return [
     {
       name: 'dpcache_ipcache_entries',
-      help: 'Keys of the IPCache by family, including CIDRs that are hidden by an endpoint.',
+      help: 'Keys of the IPCache by family, including full-length CIDRs that are hidden by an entry of the same IP.',
       type: 'gauge',
       labels: ['family', 'form'],
       *samples() {
@@ -34,7 +34,7 @@ export function ipcacheDescriptions({ ipcache }: MetricSources): readonly Descri
     },
     {
       name: 'dpcache_ipcache_waiting_keys',
-      help: 'Keys that wait for room in the IPCache.',
+      help: 'Keys that are not in the IPCache because it is full.',
       type: 'gauge',
       samples: () => one(ipcache.status().waiting),
     },

@@ -20,7 +20,7 @@ export function historyDescriptions({ status }: Pick<MetricSources, 'status'>): 
     },
     {
       ...{ name: 'dpcache_history_held_from_timestamp_seconds', type: 'gauge' },
-      help: 'Time from which on earlier states are held.',
+      help: 'Oldest time of which the state can be queried.',
       samples: () => {
         const from = status().history?.heldFrom;
         return from === undefined ? [] : one(Date.parse(from) / 1000);

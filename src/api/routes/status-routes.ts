@@ -74,7 +74,8 @@ const REJECTIONS = createRoute({
 const MONITOR = createRoute({
   method: 'get',
   path: '/v1/monitor',
-  summary: 'Returns all changes as server-sent events, each key once at its latest state',
+  summary:
+    'Returns changes as server-sent events. If a key changes again before its event is sent, only the latest state is sent',
   request: {
     query: z.strictObject({
       types: z
@@ -83,7 +84,8 @@ const MONITOR = createRoute({
         .optional()
         .openapi({ description: 'Only changes of these types: ip, service, node; separated by commas' }),
       from: z.string().max(64).optional().openapi({
-        description: 'Start after this revision of a list or id of an event. Default: the current revision',
+        description:
+          'Start after this revision: the `revision` of a list, or the `id` of an event. Default: the current revision',
       }),
     }),
     headers: z.object({ 'last-event-id': z.string().max(64).optional() }),

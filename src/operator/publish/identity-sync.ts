@@ -17,13 +17,13 @@ import {
   withNamespaces,
 } from './producer.ts';
 
-/** The key of an identity. */
+/** The published key and value of an identity. */
 interface IdentityKey extends PublishedValue {
-  /** Undefined if the identity is exported from any namespace. */
+  /** The namespace that must be global for the identity to be exported; undefined if the identity is always exported. */
   readonly namespace: string | undefined;
 }
 
-/** Returns true if the identity is no pod's, so that it is exported always. */
+/** Returns true if the identity is reserved. Such an identity belongs to no pod and no namespace, so it is always exported. */
 function isReserved({ id, labels }: ParsedIdentity): boolean {
   return id < MINIMAL_ALLOCATED_IDENTITY || labels.some(({ source }) => source === 'reserved');
 }
@@ -35,9 +35,9 @@ function readKey(fields: ObjectFields, context: InputContext): IdentityKey | und
   const fault = clusterLabelFault(labels.labels, clusterName);
   if (fault !== undefined)
     return fields.reject('security-labels', 'cluster-name-mismatch', fault, formatLabels(labels.labels));
-  const isAlways = namespaces === undefined || isReserved(labels);
-  const namespace = isAlways ? undefined : namespaceOfLabels(labels.labels);
-  if (!isAlways && namespace === undefined) {
+  const isAlwaysExported = namespaces === undefined || isReserved(labels);
+  const namespace = isAlwaysExported ? undefined : namespaceOfLabels(labels.labels);
+  if (!isAlwaysExported && namespace === undefined) {
     const why = `must have k8s:${NAMESPACE_LABEL}, because only identities of global namespaces are exported`;
     return fields.reject('security-labels', 'missing-field', why, formatLabels(labels.labels));
   }
@@ -48,6 +48,7 @@ function readKey(fields: ObjectFields, context: InputContext): IdentityKey | und
 function follow(context: InputContext): ReturnType<typeof followKind> {
   const reader = keyReader('CiliumIdentity', context, (fields) => readKey(fields, context));
   const namespaceOf = ({ namespace }: IdentityKey): string | undefined => namespace;
+  // Publishes only identities that are always exported or whose namespace is global.
   const values = exportedValues('identities', { namespaceOf, change: reader.change }, context);
   const filtered = {
     ...reader,

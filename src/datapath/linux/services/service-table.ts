@@ -7,31 +7,32 @@ import { FAMILIES, MAX_BACKENDS_OF_FRONTEND, parseEndpoint } from './service-lay
 import type { ServiceMapSet } from './service-maps.ts';
 
 const E2BIG = 7;
-/** Key prefix of backends without a frontend: `unused backend 10.0.0.1:8080/TCP`. */
+/** Prefix of the keys of backends in the kernel that no frontend uses: `unused backend 10.0.0.1:8080/TCP`. */
 const UNUSED = 'unused backend ';
-/** Marks an incomplete frontend, so that it equals no desired one. */
-const CORRUPT = '(damaged)';
-const DELETED: ServiceItem = { backends: [CORRUPT], affinitySeconds: 0 };
+/** Added to the backends of a damaged frontend. No desired frontend has this backend, so a damaged one is always rewritten. */
+const DAMAGED = '(damaged)';
+/** The item of a frontend that has slots in the kernel but no entry of its own. */
+const WITHOUT_FRONTEND: ServiceItem = { backends: [DAMAGED], affinitySeconds: 0 };
 
-/** The maps that socket programs read, as a table. A frontend is one item, whatever its number of slots and backends. */
+/** The service maps of the kernel, which the socket programs read, as one table. Each frontend is one item with all its backends. */
 export class ServiceMapTable implements KernelTable<ServiceItem> {
   readonly name: string = 'services';
-  /** With 10 backends each: about 1 ms. */
+  /** Items per write. 32 frontends with 10 backends each take about 1 ms. */
   readonly chunk: number = 32;
-  /** The content of the maps of each family. */
+  /** The content of the maps of IPv4 and of IPv6. */
   readonly families: Readonly<Record<Family, FamilyServices>>;
 
-  /** The caller remains the owner of the maps. */
+  /** The caller remains the owner of the maps and closes them. */
   constructor(maps: ServiceMapSet) {
     this.families = { 4: new FamilyServices(maps[4]), 6: new FamilyServices(maps[6]) };
   }
 
-  /** Replaces the maps by others with the same entries. Must be called before they are read. */
+  /** Replaces the maps by others with the same entries. Must be called before the first `dump`. */
   replaceMaps(maps: ServiceMapSet): void {
     for (const family of FAMILIES) this.families[family].maps = maps[family];
   }
 
-  /** Returns the usage of the maps with entries of items. Cost: linear in the number of frontends. */
+  /** Returns how full each map is that stores frontends, backends or members. Cost: linear in the number of frontends. */
   maps(): readonly MapUse[] {
     return FAMILIES.flatMap((family) => this.families[family].use());
   }
@@ -94,14 +95,14 @@ function isOf({ endpoint }: FrontendStep, family: Family): boolean {
   return endpoint.ip.includes(':') === (family === 6);
 }
 
-/** Returns the item that clients observe. It is `damaged` if slots, members and frontend do not match. */
+/** Returns the item that an installed frontend implements. It contains {@link DAMAGED} if its slots or members do not match its count. */
 function itemOf({ slots, count, affinitySeconds, members }: InstalledFrontend): ServiceItem {
-  if (count === undefined) return DELETED;
+  if (count === undefined) return WITHOUT_FRONTEND;
   const backends = slots.filter((text) => text !== undefined).sort();
   const isWhole = slots.length === count && backends.length === count;
   const hasMembers =
     affinitySeconds === 0
       ? members.size === 0
       : members.size === count && backends.every((text) => members.has(text));
-  return { backends: isWhole && hasMembers ? backends : [...backends, CORRUPT], affinitySeconds };
+  return { backends: isWhole && hasMembers ? backends : [...backends, DAMAGED], affinitySeconds };
 }
