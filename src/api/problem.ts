@@ -11,7 +11,7 @@ export interface ProblemDocument {
   readonly value?: string | undefined;
   /** Description of valid values. */
   readonly allowed?: string | undefined;
-  /** Interval for which changes are held, ISO 8601, if the problem is that a moment is not. */
+  /** The interval for which the history holds changes, ISO 8601. Set if the requested time is outside of it. */
   readonly held?: { readonly from: string; readonly to: string } | undefined;
 }
 

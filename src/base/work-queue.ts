@@ -17,7 +17,7 @@ interface Delay {
   readonly timer: Timer;
 }
 
-/** The time when a key is due that was not added during the work on it. */
+/** The next due time of a key in work, if the key was not added again since the work began. */
 const NEVER = Number.POSITIVE_INFINITY;
 const BACKOFF: Backoff = { baseMs: 100, capMs: 60_000 };
 

@@ -76,7 +76,7 @@ export function engineDescriptions({ ipcache, services, nodes }: MetricSources):
     },
     {
       name: 'dpcache_services',
-      help: 'Services by state: announced, or known only from endpoints or other clusters.',
+      help: 'Services by state: announced, or unknown (only their endpoints or offers of other clusters are known).',
       type: 'gauge',
       labels: ['state'],
       samples: () => {

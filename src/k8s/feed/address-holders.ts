@@ -33,8 +33,8 @@ function strongest(holders: Holders | undefined): EndpointAddresses | undefined 
 }
 
 /**
- * The objects of one source that list an IP, by IP (K 23). The strongest one holds the IP, regardless of the order of events, and
- * its claim is in the IPCache. If the holder is deleted, the claim of the next one is written. A late delete of a pod that has
+ * Stores for each IP the objects of one source that list it (K 23). The strongest object holds the IP, regardless of the order of
+ * events, and its claim is in the IPCache. If the holder is deleted, the claim of the next object is written. A late delete of a pod that has
  * ended therefore never removes the address of its current pod (K 20, 22), and a pod that lost its address gets it back when it
  * is free.
  *
@@ -56,8 +56,8 @@ export class AddressHolders {
   }
 
   /**
-   * Replaces the addresses of an object. `before` must be the value of the previous call for this object. New addresses are
-   * written before old ones are deleted (K 20).
+   * Replaces the addresses of an object. `previous` must be the value of `current` in the last call for this object. New
+   * addresses are written before old ones are deleted (K 20).
    */
   change(current: EndpointAddresses | undefined, previous: EndpointAddresses | undefined): void {
     for (const ip of current?.ips ?? []) this.#replace(ip, previous, current);

@@ -28,9 +28,9 @@ export interface ProducerOptions extends KeyOwner {
   readonly gate?: TurnGate | undefined;
   /** Version of the value format. Default `1.17`. */
   readonly version?: FormatVersion | undefined;
-  /** Write a canary when a resource is complete. Default true; 1.8 has none. */
+  /** If true, a canary is written when a resource is complete. Default true; set it to false for 1.8, which has no canaries. */
   readonly canaries?: boolean | undefined;
-  /** The namespaces whose objects are exported (1.19). It must run, too. Default: all. */
+  /** Selects the namespaces whose objects are exported (1.19). The caller must run this object, too. Default: all namespaces. */
   readonly namespaces?: GlobalNamespaces | undefined;
   readonly sweepAfter?: PublishedPrefixOptions['sweepAfter'];
   /** Receives every rejected object or field, after it was counted. */
@@ -50,7 +50,7 @@ export interface FollowedInputs {
   stop(): Promise<void>;
 }
 
-/** The dependencies of a follower of objects, and the destination of its keys. */
+/** Options of `ProducerKind.follow`, with the destinations of keys and rejections. */
 export interface InputContext extends ProducerOptions {
   readonly keys: PublishedPrefix;
   readonly rejections: RejectionLog;
@@ -92,7 +92,7 @@ export class Producer implements Duty {
   readonly #options: ProducerOptions;
   #life: Life;
   #state: DutyState = 'waiting';
-  /** Opens when the inputs of this run, or of the next one, are complete and their keys are written. */
+  /** Resolves when the inputs are complete and their keys are written: in this run, or between runs in the next one. */
   #complete: Deferred = deferred();
 
   constructor(kind: ProducerKind, options: ProducerOptions) {
@@ -199,7 +199,7 @@ export function followKind<T>(
   };
 }
 
-/** Returns inputs that are complete when the namespaces are, too. `values` are reviewed when a namespace changes. */
+/** Returns inputs that are complete once the given inputs and the namespaces are complete. If a namespace changes, `values` are reviewed. */
 export function withNamespaces(
   inputs: FollowedInputs,
   stage: ExportStage,

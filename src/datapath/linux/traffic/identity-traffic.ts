@@ -20,13 +20,13 @@ export interface IdentityFlow {
   readonly bytes: number;
 }
 
-/** The counted packets, and the map for their identities. */
+/** Options of {@link IdentityTraffic}: the interface whose packets are counted, and the map that contains the identities. */
 export interface IdentityTrafficOptions extends TrafficPlace {
-  /** The pin of an ipcache map, of either layout: `/sys/fs/bpf/dpcache/ipcache`. */
+  /** Path of a pinned ipcache map, for example `/sys/fs/bpf/dpcache/ipcache`. Both layouts of the map are supported. */
   readonly ipcache: string;
-  /** Maximum number of pairs of identities. The least recently seen are dropped. Default 65,536. */
+  /** Maximum number of counted pairs of identities. If it is exceeded, the kernel drops the least recently seen pairs. Default 65,536. */
   readonly maxEntries?: number | undefined;
-  /** Default: a TCX link if the kernel supports it, since Linux 6.6. */
+  /** How the program is attached. Default: by a TCX link if the kernel supports it (Linux 6.6 or later). */
   readonly by?: AttachedBy | undefined;
 }
 
