@@ -7,15 +7,15 @@ interface Followers {
 const followers = new WeakMap<AbortSignal, Followers>();
 
 /**
- * Aborts `controller` when `signal` fires, until the returned function is called. Use it if the controller ends before the
- * signal, because each call of `AbortSignal.any` leaves an entry in the signal for the life of the signal in Node 20 (I11).
+ * Aborts `controller` when `signal` fires, until the returned function is called. Use it for many short-lived controllers of one
+ * long-lived signal: in Node 20 each call of `AbortSignal.any` adds an entry to the signal that is never removed.
  */
 export function followSignal(signal: AbortSignal, controller: AbortController): () => void {
   if (signal.aborted) {
     controller.abort(signal.reason);
     return () => {};
   }
-  const { all, fire } = followers.get(signal) ?? firedBy(signal);
+  const { all, fire } = followers.get(signal) ?? addListener(signal);
   all.add(controller);
   return () => {
     if (!all.delete(controller) || all.size > 0) return;
@@ -43,7 +43,7 @@ export class EitherSignal implements Disposable {
   }
 }
 
-/** Resolves when the signal fires. */
+/** Returns a promise that resolves when the signal fires. */
 export function fired(signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     if (signal.aborted) resolve();
@@ -51,13 +51,14 @@ export function fired(signal: AbortSignal): Promise<void> {
   });
 }
 
-function firedBy(signal: AbortSignal): Followers {
+/** Adds the one listener of a signal, without followers yet. */
+function addListener(signal: AbortSignal): Followers {
   const all = new Set<AbortController>();
   const fire = (): void => {
     for (const controller of all) controller.abort(signal.reason);
   };
-  const made = { all, fire };
-  followers.set(signal, made);
+  const added = { all, fire };
+  followers.set(signal, added);
   signal.addEventListener('abort', fire, { once: true });
-  return made;
+  return added;
 }

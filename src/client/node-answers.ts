@@ -72,16 +72,16 @@ export function getNode(name: string, at?: string): Question {
     const node = await find<ExplainedNodeDocument>(ask, `/v1/nodes/${pathOf(name)}${query}`);
     if (node === undefined) return emptyAnswer(name);
     const { claims, heldBack, lostAddresses } = node.explain;
-    const lost = lostAddresses.map(
-      ({ ip, holder }) =>
-        `${ip}: claimed by ${holder === undefined ? 'no writer, because the IPCache is full' : `${holder.source} ${holder.owner}`.trim()}`,
-    );
+    const lost = lostAddresses.map(({ ip, holder }) => {
+      if (holder === undefined) return `${ip}: not claimed, because the IPCache is full`;
+      return `${ip}: claimed by ${holder.source} ${holder.owner}`.trim();
+    });
     return {
       json: node,
       lines: [
         ...listed(NODE_COLUMNS, claims, view),
         ...(claims.length > 1 ? ['The first claim is effective; the others are overruled.'] : []),
-        ...(heldBack ? ['Its last change is delayed for handlers.'] : []),
+        ...(heldBack ? ['Handlers still have an earlier version of this node.'] : []),
         ...lost.map(printable),
         ...pastLines(node.past),
       ],

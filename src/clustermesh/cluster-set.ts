@@ -12,7 +12,10 @@ import {
   waitForClusters,
 } from './sync-deadline.ts';
 
-/** Outcome of {@link ClusterSet.add}. Except for the first two, nothing was added. */
+/**
+ * Outcome of {@link ClusterSet.add}. `added`: a new cluster. `reconnected`: a known cluster has the new connection. For all others
+ * nothing has changed; `stopped`: the set was stopped while the call waited for earlier operations on the cluster.
+ */
 export type AddClusterOutcome = 'added' | 'reconnected' | 'own-cluster' | 'invalid-name' | 'stopped';
 
 /** Options of {@link ClusterSet}. */
@@ -56,7 +59,7 @@ export class ClusterSet implements SyncingClusters {
     return this.#clusters.get(name);
   }
 
-  /** See `ClusterMesh.add`. */
+  /** See `ClusterMesh.add`. Throws if the set has been stopped before the call. */
   add(name: string, connect: ConnectKvstore): Promise<AddClusterOutcome> {
     assert(!this.#stopped, 'the mesh has been stopped');
     const fault = this.check(name);

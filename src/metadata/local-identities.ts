@@ -8,8 +8,8 @@ export interface LocalIdentity {
   readonly labels: Labels;
 }
 
-/** Upstream's range (pkg/identity, 1.17), which equals the capacity of a policy map. */
-const FIRST: number = LOCAL_IDENTITY_SCOPE + 1;
+// The range of Cilium 1.17 (pkg/identity): 65,535 numbers.
+const FIRST_IDENTITY: number = LOCAL_IDENTITY_SCOPE + 1;
 const LAST_IDENTITY: number = LOCAL_IDENTITY_SCOPE + 0xffff;
 
 interface CountedIdentity extends LocalIdentity {
@@ -30,13 +30,14 @@ export class LocalIdentities {
   readonly #byLabels = new Map<string, CountedIdentity>();
   readonly #withheld = new Map<number, string>();
   readonly #withheldByLabels = new Map<string, number>();
-  #next = FIRST;
+  #next = FIRST_IDENTITY;
   #changes = 0;
 
   /** @param capacity maximum number of identities in use; default 65,535 */
-  constructor(capacity: number = LAST_IDENTITY - FIRST + 1) {
-    assert(capacity >= 1 && capacity <= LAST_IDENTITY - FIRST + 1, 'all 65,535 local identities are in use');
-    this.#last = FIRST + capacity - 1;
+  constructor(capacity: number = LAST_IDENTITY - FIRST_IDENTITY + 1) {
+    const isInRange = capacity >= 1 && capacity <= LAST_IDENTITY - FIRST_IDENTITY + 1;
+    assert(isInRange, `capacity must be from 1 to 65,535, not ${capacity}`);
+    this.#last = FIRST_IDENTITY + capacity - 1;
   }
 
   /** Number of identities in use. */
@@ -98,7 +99,7 @@ export class LocalIdentities {
   withhold(known: Iterable<LocalIdentity>): void {
     for (const { identity, labels } of known) {
       const key = formatLabels(labels);
-      const isFree = identity >= FIRST && identity <= this.#last && !this.#byID.has(identity);
+      const isFree = identity >= FIRST_IDENTITY && identity <= this.#last && !this.#byID.has(identity);
       if (!isFree || this.#byLabels.has(key) || this.#withheldByLabels.has(key)) continue;
       if (this.#withheld.has(identity)) continue;
       this.#withheld.set(identity, key);
@@ -114,16 +115,16 @@ export class LocalIdentities {
 
   /** Returns the next free number, round robin. */
   #free(): number | undefined {
-    const count = this.#last - FIRST + 1;
+    const count = this.#last - FIRST_IDENTITY + 1;
     if (this.#byID.size + this.#withheld.size >= count) return undefined;
     for (;;) {
       const identity = this.#next;
-      this.#next = identity === this.#last ? FIRST : identity + 1;
+      this.#next = identity === this.#last ? FIRST_IDENTITY : identity + 1;
       if (!this.#byID.has(identity) && !this.#withheld.has(identity)) return identity;
     }
   }
 }
 
 function numeric(identity: number): NumericIdentity {
-  return identity as NumericIdentity; // between FIRST and LAST
+  return identity as NumericIdentity; // allocated between FIRST_IDENTITY and LAST_IDENTITY
 }

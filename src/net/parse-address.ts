@@ -11,7 +11,7 @@ function digitAt(text: string, at: number): number {
   return at < text.length ? (text.charCodeAt(at) - ZERO) >>> 0 : 10;
 }
 
-/** Returns the value of an octet in bits 0–7 and its number of digits above, or -1. Unrolled, because an octet has at most three digits. */
+/** Returns `(number of digits << 8) | value` of the octet at an index, or -1. Unrolled, because an octet has at most three digits. */
 function scanOctet(text: string, at: number): number {
   const first = digitAt(text, at);
   if (first > 9) return -1;
@@ -53,7 +53,7 @@ function scanOctets(text: string, from: number, out: AddressWords): number {
 
 /**
  * Scans an IPv4 address at the start of the text, up to a slash or the end, into `out`. Returns the index at which it stopped,
- * or -1, with `out` undefined, if there is none. One pass without allocation, because most keys of most meshes are IPv4.
+ * or -1 if there is none; `out` is then unspecified. One pass without allocation, because most keys of most meshes are IPv4.
  */
 export function scanIPv4(text: string, out: AddressWords): number {
   const end = scanOctets(text, 0, out);
@@ -78,10 +78,11 @@ function spreadGap(count: number, gap: number): boolean {
 }
 
 /**
- * Scans colon-separated groups with at most one `::` and an optional dotted tail into `groups`, which holds at most eight.
- * Zone ids are rejected. It never reads past the end of the text, because out-of-bounds reads are slow.
+ * Scans colon-separated groups with at most one `::` and an optional dotted tail into `groups`. Returns false if they are invalid,
+ * also if there are more than eight (writes beyond the buffer have no effect) or a zone id. `scratch` is overwritten. It never reads
+ * past the end of the text, because out-of-bounds reads are slow.
  */
-function scanGroups(text: string, to: number, tail: AddressWords): boolean {
+function scanGroups(text: string, to: number, scratch: AddressWords): boolean {
   let count = 0;
   let gap = -1;
   let i = 0;
@@ -99,9 +100,9 @@ function scanGroups(text: string, to: number, tail: AddressWords): boolean {
       value = (value << 4) | digit;
     }
     if (i < to && text.charCodeAt(i) === DOT) {
-      if (scanOctets(text, start, tail) !== to) return false;
-      groups[count++] = tail.w0 >>> 16;
-      groups[count++] = tail.w0 & 0xffff;
+      if (scanOctets(text, start, scratch) !== to) return false;
+      groups[count++] = scratch.w0 >>> 16;
+      groups[count++] = scratch.w0 & 0xffff;
       break;
     }
     if (i === start || i - start > 4) return false;
@@ -125,7 +126,7 @@ function group(index: number): number {
 
 /**
  * Parses the IPv6 address in `text[0, to)` into `out`. It does **not** convert an IPv4-mapped address to IPv4, because that
- * depends on the length of a prefix (see `parsePrefix`). Returns false, with `out` undefined, if the text is invalid.
+ * depends on the length of a prefix (see `parsePrefix`). Returns false if the text is invalid; `out` is then unspecified.
  */
 export function scanIPv6(text: string, to: number, out: AddressWords): boolean {
   if (!scanGroups(text, to, out)) return false;

@@ -24,9 +24,9 @@ import { formatServiceID, type ServiceID } from './service-id.ts';
  * The state of one service: its inputs, and the values derived from them. Immutable; a change creates a new state that shares
  * the unchanged parts.
  *
- *     service ─┬───────────────────────────────────────┐ global? publish not-ready? affinity?
- *     slices  ─┼─► correlation (a winner per address) ─┴─► endpoints (after affinity)
- *     remotes ─┘
+ *     slices, remotes ─► correlation: one winner per address ─► endpoints: the side that the affinity selects
+ *
+ * The service decides whether `remotes` are used, whether backends that are not ready are used, and which side has preference.
  */
 export interface ServiceState {
   readonly id: ServiceID;
@@ -47,8 +47,8 @@ export interface ServiceState {
 }
 
 /**
- * The offer of a remote cluster, in the format that is read of it: the whole (`services/v1`) or slices. It has both only while
- * the format changes, because the new one is complete before the old one is withdrawn.
+ * The offer of a remote cluster: either whole, as one value (`services/v1`), or as slices. It has both only while the cluster changes
+ * its format, because the old form is withdrawn after the new one is complete.
  */
 export interface Offer {
   readonly whole: readonly Backend[] | undefined;
@@ -62,8 +62,8 @@ export const NO_OFFER: Offer = { whole: undefined, slices: ImmutableMap() };
 const NONE_RESTORED: ReadonlySet<string> = new Set();
 
 /**
- * Returns the name of a part of a service: the service itself, a slice of the own cluster, the whole offer of a remote cluster, or
- * a slice of one (with its name).
+ * Returns the name of a part of a service. The parts are the service, a slice of the own cluster (`name`), the whole offer of a
+ * remote cluster (`name`), and a slice of a remote cluster (cluster `name`, slice `slice`).
  */
 export function partName(
   kind: 'service' | 'slice' | 'offer' | 'remote-slice',
@@ -143,13 +143,13 @@ function offeredByCluster(
   return service?.global === true ? (whole ?? NO_BACKENDS) : NO_BACKENDS;
 }
 
-/** Returns the slice of a remote cluster for this service, like {@link offeredBySlice}: none unless the service is global. */
+/** Returns the backends of a remote cluster's slice, like {@link offeredBySlice}; none unless the service is global. */
 function offeredByRemoteSlice(slice: EndpointSlice | undefined, service: Service | undefined): Backends {
   return service?.global === true ? offeredBySlice(slice, service) : NO_BACKENDS;
 }
 
-/** Returns the lookup of the claim of an uncontested address. See {@link applyOriginChange}. */
-function holderIn(state: ServiceState): HolderLookup {
+/** Returns a lookup of the origin of a winner: the slice that lists its address, or else the whole offer of its cluster. */
+function originLookup(state: ServiceState): HolderLookup {
   let remote: Origin = { cluster: '', slice: '' };
   return (winner, except) => {
     const { address, cluster } = winner;
@@ -182,11 +182,11 @@ function change(state: ServiceState, parts: Partial<Omit<ServiceState, 'id' | 'k
 }
 
 /**
- * Returns the endpoints of a correlation; the same object if the same backends are selected. It compares with the previous
- * correlation instead of the endpoints, because these may hold an equal map that listeners have received.
+ * Returns the endpoints of a correlation; `state.endpoints` if the old correlation selects the same map. It does not compare with the
+ * map in `state.endpoints`, because that may be an equal, older map which listeners have received ({@link withAnnouncedParts}).
  */
 function endpointsOf(state: ServiceState, correlation: Correlation): Endpoints {
-  const selected = selectSide(correlation);
+  const selected = selectSide(correlation); // the preferred side if it has an active backend, else all
   return selected === selectSide(state.correlation) ? state.endpoints : { backends: selected };
 }
 
@@ -201,7 +201,7 @@ export function withSlice(state: ServiceState, name: string, slice: EndpointSlic
   const before = offeredBySlice(state.slices.get(name), state.service);
   const after = offeredBySlice(slice, state.service);
   const origin = { cluster: '', slice: name };
-  const correlation = applyOriginChange(state.correlation, { origin, before, after }, holderIn(state));
+  const correlation = applyOriginChange(state.correlation, { origin, before, after }, originLookup(state));
   return change(state, {
     slices: slice === undefined ? state.slices.delete(name) : state.slices.set(name, slice),
     correlation,
@@ -210,7 +210,7 @@ export function withSlice(state: ServiceState, name: string, slice: EndpointSlic
   });
 }
 
-/** Returns the offers with that of a cluster replaced; without it if it is empty. */
+/** Returns `remotes` with the offer of a cluster replaced, or deleted if the new offer is empty. */
 function withOffer({ remotes }: ServiceState, cluster: string, offer: Offer): ServiceState['remotes'] {
   const isEmpty = offer.whole === undefined && offer.slices.size === 0;
   return isEmpty ? remotes.delete(cluster) : remotes.set(cluster, offer);
@@ -226,7 +226,7 @@ export function withRemote(
   const before = offeredByCluster(offer.whole, state.service);
   const after = offeredByCluster(whole, state.service);
   const origin = { cluster, slice: '' };
-  const correlation = applyOriginChange(state.correlation, { origin, before, after }, holderIn(state));
+  const correlation = applyOriginChange(state.correlation, { origin, before, after }, originLookup(state));
   return change(state, {
     remotes: withOffer(state, cluster, { whole, slices: offer.slices }),
     correlation,
@@ -246,7 +246,7 @@ export function withRemoteSlice(
   const before = offeredByRemoteSlice(slices.get(name), state.service);
   const after = offeredByRemoteSlice(slice, state.service);
   const origin = { cluster, slice: name };
-  const correlation = applyOriginChange(state.correlation, { origin, before, after }, holderIn(state));
+  const correlation = applyOriginChange(state.correlation, { origin, before, after }, originLookup(state));
   const rest = slice === undefined ? slices.delete(name) : slices.set(name, slice);
   return change(state, {
     remotes: withOffer(state, cluster, { whole, slices: rest }),
@@ -264,7 +264,7 @@ export function withoutCluster(state: ServiceState, cluster: string): ServiceSta
   return next;
 }
 
-/** Returns the correlation with the side that the service prefers. */
+/** Returns the correlation with `preferred` computed again: the backends of the side that the service prefers, if it prefers one. */
 function withPreferredSide(correlation: Correlation, service: Service | undefined): Correlation {
   const { backends, contested } = correlation;
   const preference = preferenceOf(service);
@@ -300,7 +300,7 @@ export function withAnnounced(state: ServiceState, announced: boolean): ServiceS
   return announced === state.announced ? state : change(state, { announced });
 }
 
-/** Returns the state with service and endpoints replaced by equal objects that listeners have received. */
+/** Returns the state with other objects for service and endpoints: equal ones that listeners have received, so that they are shared. */
 export function withAnnouncedParts(
   state: ServiceState,
   service: Service,

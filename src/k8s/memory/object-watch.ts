@@ -71,7 +71,7 @@ export class ObjectWatch {
     });
     this.#after(lastsMs, () => this.#end());
     if (!this.#bookmarks) return;
-    this.#after(Math.max(0, lastsMs - LAST_BOOKMARK_MS), () => this.#bookmark());
+    this.#after(Math.max(0, lastsMs - LAST_BOOKMARK_MS), () => this.#sendProgress());
     this.#after(BOOKMARK_MS, () => this.#everyMinute());
   }
 
@@ -81,7 +81,7 @@ export class ObjectWatch {
     for (const [, object] of store.list(resource, this.#from))
       if (this.#matches(object)) this.#write('ADDED', object, object.metadata.resourceVersion);
     if (this.#sendsInitial && this.#bookmarks)
-      this.#mark(this.#from, { 'k8s.io/initial-events-end': 'true' });
+      this.#writeBookmark(this.#from, { 'k8s.io/initial-events-end': 'true' });
   }
 
   #after(ms: number, callback: () => void): void {
@@ -107,19 +107,20 @@ export class ObjectWatch {
   }
 
   #everyMinute(): void {
-    this.#bookmark();
+    this.#sendProgress();
     this.#after(BOOKMARK_MS, () => this.#everyMinute());
   }
 
-  #bookmark(): void {
+  /** Writes a bookmark at the latest version of the kind, if the watch has progress to report. */
+  #sendProgress(): void {
     const { cache, idleProgress } = this.#source;
     const { type } = this.#selection;
     const version = cache.versionOf(storedAs(type));
     if (!(idleProgress || this.#hasEvents) || version < this.#from) return;
-    this.#mark(version);
+    this.#writeBookmark(version);
   }
 
-  #mark(version: number, annotations?: Readonly<Record<string, string>>): void {
+  #writeBookmark(version: number, annotations?: Readonly<Record<string, string>>): void {
     const metadata = { resourceVersion: String(version), creationTimestamp: null, annotations };
     this.#stream.write(
       `${JSON.stringify({ type: 'BOOKMARK', object: { ...this.#typeMeta(), metadata } })}\n`,

@@ -20,8 +20,8 @@ import {
 interface Version {
   readonly key: string;
   /**
-   * One character for each byte; undefined if the key was deleted. A string of 150 characters takes 170 bytes of memory, and an array
-   * of 150 bytes more than 400.
+   * The bytes as a string of one character each; undefined if the key was deleted. A string, because it takes 170 bytes of memory
+   * for a value of 150 bytes, and a `Uint8Array` more than 400.
    */
   readonly value: string | undefined;
   readonly createRevision: number;
@@ -107,7 +107,8 @@ export class MemoryStore {
   }
 
   /**
-   * The cost is that of the returned keys and of the writes since the revision, not that of all keys in the range.
+   * Returns the keys of a range as of `revision`. If `minModRevision` is in the kept history, the cost depends on the writes since
+   * then and not on the keys in the range. The count of an old revision costs the writes since that revision.
    *
    * @throws KvstoreError `compacted`, `future-revision`
    */
@@ -252,8 +253,8 @@ export class MemoryStore {
   }
 
   /**
-   * Discards the history before `revision`. Reads before it fail, and watches from it or before it. The cost is that of the discarded
-   * history.
+   * Discards the history before `revision`. After that, reads at an older revision fail, and watches that start at `revision` or
+   * before it. The cost is that of the discarded history.
    *
    * @throws KvstoreError `compacted`, `future-revision`
    */
@@ -262,7 +263,7 @@ export class MemoryStore {
     const discarded = this.#log.slice(0, revision - this.#compactRevision);
     this.#log = this.#log.slice(discarded.length);
     this.#compactRevision = revision;
-    // A version that a later one replaces, or a deleted key, has a write in the discarded history.
+    // Only these keys can have an unreadable version: the write that replaced or deleted it is in the discarded history.
     for (const versions of discarded) for (const { key } of versions) this.#discard(key, revision);
   }
 

@@ -7,8 +7,8 @@ import { type Anchor, Anchors } from './anchors.ts';
 export type ReadKey = (key: string, revision?: number) => Promise<KeyValue | undefined>;
 
 /**
- * Result of the check of a put. `shown`: the store has it in its content or history. `restored`: the store cannot have accepted the
- * put, and has something else. `unknown`: the key does not exist, and its history is compacted.
+ * Result of the check of a put. `shown`: the store has the put, or a later one of the key. `restored`: the store has another history
+ * without the put. `unknown`: the key does not exist and its history is compacted, so the store may have had the put.
  */
 type Verdict = 'shown' | 'restored' | 'unknown';
 
@@ -16,9 +16,9 @@ type Verdict = 'shown' | 'restored' | 'unknown';
  * The last writes of a client under its leases. If the history of the store lacks one of them, the store was restored from
  * a backup. A client that watches nothing detects a restore by this.
  *
- * Other clients may delete or overwrite these keys. If a key is gone, its history decides. If that is compacted, the put
- * proves nothing, and the put before it is read. Without any proof the store counts as the same: a restore costs every
- * lease and lock, so a missing key alone must not.
+ * Other clients may delete or overwrite these keys. If a key is gone, its history is read. If that is compacted, the put proves
+ * nothing, and the put before it is checked. If no put proves anything, the store counts as not restored, because after a restore the
+ * client gives up all its leases and locks.
  */
 export class OwnWrites {
   readonly #puts = new Anchors();
@@ -29,7 +29,7 @@ export class OwnWrites {
     this.#puts.drop(key);
     if (revision === this.#puts.newest) return;
     this.#puts.put(key, value, revision);
-    this.#puts.seal();
+    this.#puts.seal(); // copies the value
   }
 
   deleted(key: string, revision: number): void {
@@ -38,8 +38,8 @@ export class OwnWrites {
   }
 
   /**
-   * Removes a key that may be deleted. Call it before a delete is sent, because a concurrent check must not mistake it for a
-   * restore.
+   * Removes the put of a key that this client deletes. Call it before the delete is sent: otherwise a concurrent check could find the
+   * key missing and report a restore.
    */
   forget(key: string): void {
     this.#puts.drop(key);
@@ -56,7 +56,7 @@ export class OwnWrites {
     this.#deleted = undefined;
   }
 
-  /** Returns false if the store lacks one of the last puts, or has the last deleted key as it was before the delete. */
+  /** Returns false if the store was restored: it lacks the last put that can be checked, or still has the last deleted key. */
   async areInHistory(read: ReadKey): Promise<boolean> {
     const puts = this.#puts.newestFirst;
     if (await this.#isDeleteUndone(read)) return false;

@@ -5,6 +5,7 @@ import { ciliumEndpointReader, SlicedEndpointReader } from '../../k8s/feed/endpo
 import { CILIUM_ENDPOINT_SLICES, CILIUM_ENDPOINTS } from '../../k8s/feed/kinds.ts';
 import { encodeIPIdentityPair } from '../../kvstore/codec/ip-identity-pair.ts';
 import { RESERVED_IDENTITIES } from '../../model/numeric-identity.ts';
+import type { ExportStage } from './global-namespaces.ts';
 import {
   exportedValues,
   type FollowedInputs,
@@ -25,7 +26,7 @@ export interface IPSyncOptions extends ProducerOptions {
 function pairOf(key: string, { identity, hostIP, encryptKey = 0, k8s }: Claim): Uint8Array {
   return encodeIPIdentityPair({
     key,
-    // The feed's identity `unmanaged` is no identity, which is 0 in the kvstore (OPERATOR 40).
+    // The feed claims an endpoint without identity as `unmanaged`. The kvstore has 0 for it (OPERATOR 40).
     identity: identity === RESERVED_IDENTITIES.unmanaged ? 0 : identity,
     hostIP,
     encryptKey,
@@ -33,8 +34,8 @@ function pairOf(key: string, { identity, hostIP, encryptKey = 0, k8s }: Claim): 
   });
 }
 
-/** Returns a sink for claims of an `IPCache` that publishes them as keys. */
-function claimKeys(keys: PublishedPrefix): FedIPCache {
+/** Returns a sink in place of an `IPCache`: it publishes each claim as a key. */
+function claimPublisher(keys: PublishedPrefix): FedIPCache {
   return {
     upsert: (key, claim) => {
       keys.upsert(key, pairOf(key, claim));
@@ -48,30 +49,33 @@ function claimKeys(keys: PublishedPrefix): FedIPCache {
   };
 }
 
+/** Addresses name identities. They are put after all identities of a namespace and deleted before them. */
+const STAGE: ExportStage = 'others';
+
 function follow(context: InputContext, endpoints: IPSyncOptions['endpoints']): FollowedInputs {
-  const ipcache = claimKeys(context.keys);
+  const ipcache = claimPublisher(context.keys);
   const holders = new AddressHolders(ipcache);
-  const values = exportedValues<EndpointAddresses>(
-    'others',
+  // The filter precedes `holders`, so that only endpoints of exported namespaces compete for an address.
+  const exported = exportedValues<EndpointAddresses>(
+    STAGE,
     {
       namespaceOf: ({ k8s }) => k8s?.namespace ?? '',
       change: (current, previous) => holders.change(current, previous),
     },
     context,
   );
-  // Only endpoints of exported namespaces compete for an address.
-  const engine = { ipcache, holders: values };
+  const sinks = { ipcache, holders: exported };
   const inputs =
     endpoints === 'ciliumendpointslices'
-      ? followKind(CILIUM_ENDPOINT_SLICES, new SlicedEndpointReader(engine), context)
-      : followKind(CILIUM_ENDPOINTS, ciliumEndpointReader(engine), context);
-  return withNamespaces(inputs, 'others', values, context);
+      ? followKind(CILIUM_ENDPOINT_SLICES, new SlicedEndpointReader(sinks), context)
+      : followKind(CILIUM_ENDPOINTS, ciliumEndpointReader(sinks), context);
+  return withNamespaces(inputs, STAGE, exported, context);
 }
 
 /**
  * Publishes the addresses of CiliumEndpoints, or of the endpoints in CiliumEndpointSlices, as `cilium/state/ip/v1/default/<ip>`
- * (OPERATOR 40 to 42), with named ports. If several endpoints have one address, one of them is published (K 23). When it is
- * deleted, the next one is published. Endpoints of namespaces that are not global are ignored.
+ * (OPERATOR 40 to 42), with named ports. If several endpoints have one address, the strongest is published
+ * (KUBERNETES 23); when it is deleted, the next one. Endpoints of namespaces that are not exported are ignored.
  */
 export function ipSync(options: IPSyncOptions): Producer {
   return new Producer(
