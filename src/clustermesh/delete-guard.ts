@@ -11,7 +11,7 @@ export interface DeleteGuardOptions {
   readonly backend: KvstoreBackend;
   /** The key of the cluster's configuration. Deletes are applied only while it exists unchanged. */
   readonly key: string;
-  /** The quorum read that found the key when the cluster was first followed. */
+  /** The quorum read that found the key before the guard was created. */
   readonly initialRead: KeyRead;
   readonly clock: Clock;
   readonly random: Random;
