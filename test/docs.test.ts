@@ -92,7 +92,7 @@ describe('a citation in the sources', () => {
   });
 
   it.each<[string, RegExp]>([
-    ['KUBERNETES', /\bK (\d+)/g],
+    ['KUBERNETES', /\bKUBERNETES (\d+)/g],
     ['AGENT', /\bAGENT (\d+)/g],
   ])('names a rule of %s, and each rule there has its place and its tests', (name, pattern) => {
     const [rules = '', places = ''] = textOf(`docs/${name}.md`).split('## 11. Where each rule is');

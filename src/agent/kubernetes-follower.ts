@@ -49,7 +49,7 @@ export interface KubernetesFollowerContext {
   readonly restoredIdentities: () => Iterable<LocalIdentity>;
 }
 
-/** Maximum time without progress of a first list before the start continues without it (K 55). */
+/** Maximum time without progress of a first list before the start continues without it (KUBERNETES 55). */
 const PATIENCE_MS = 180_000;
 /** Number of failures after which the start continues without a list. More than one, because a first failure may be accidental. */
 const FAILURES = 3;
@@ -251,7 +251,7 @@ export class KubernetesFollower {
 
   /**
    * Returns a new layer for the labels of prefixes. It is refreshed for the addresses of a node that changes, because their
-   * identity changes with it (K 43).
+   * identity changes with it (KUBERNETES 43).
    */
   #labelled(): MetadataLayer {
     const { engines, onReject } = this.#context;
@@ -279,7 +279,7 @@ export class KubernetesFollower {
     return layer;
   }
 
-  /** Reports to the feed if the own kvstore is complete or lost (K 52). An empty kvstore in memory is ignored. */
+  /** Reports to the feed if the own kvstore is complete or lost (KUBERNETES 52). An empty kvstore in memory is ignored. */
   #handOver(feed: KubernetesFeed, own: OwnCluster): void {
     const look = (): void => {
       const { connected, ready, resources } = own.status();

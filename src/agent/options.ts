@@ -37,13 +37,13 @@ export interface KubernetesOptions {
   readonly identities: 'kvstore' | 'crd';
   readonly serviceProxyName?: string | undefined;
   readonly headlessServices: boolean;
-  /** Claim the addresses of this machine as host, and all unknown addresses as world (K 51). */
+  /** Claim the addresses of this machine as host, and all unknown addresses as world (KUBERNETES 51). */
   readonly ownAddresses: boolean;
-  /** Use separate identities for the world of IPv4 and of IPv6 (K 50, 51). */
+  /** Use separate identities for the world of IPv4 and of IPv6 (KUBERNETES 50, 51). */
   readonly dualStack: boolean;
-  /** Use the annotations of the own Node (K 40). */
+  /** Use the annotations of the own Node (KUBERNETES 40). */
   readonly nodeAnnotations: boolean;
-  /** Encryption key of the own node, for its pods (K 18); 0: none. */
+  /** Encryption key of the own node, for its pods (KUBERNETES 18); 0: none. */
   readonly encryptKey: number;
 }
 

@@ -12,7 +12,7 @@ export const MOST_ADDRESSES = 64;
 /** Maximum number of ports of a pod, as for a value of the kvstore. */
 const MOST_PORTS = 1024;
 
-/** Rank of an object among those with the same address (K 23). Compared by {@link outranks}. */
+/** Rank of an object among those with the same address (KUBERNETES 23). Compared by {@link outranks}. */
 export interface EndpointRank {
   /** True if the object is being deleted. */
   readonly deleting: boolean;
@@ -32,8 +32,8 @@ export interface EndpointAddresses extends Claim, EndpointRank {
 }
 
 /**
- * Returns true if `a` wins an address that both list (K 23): an object that is not being deleted, then the one that was created
- * last, then the greater `namespace/name/uid`.
+ * Returns true if `a` wins an address that both list (KUBERNETES 23): an object that is not being deleted, then the one that was
+ * created last, then the greater `namespace/name/uid`.
  */
 export function outranks(a: EndpointAddresses, b: EndpointAddresses): boolean {
   if (a.deleting !== b.deleting) return b.deleting;
@@ -87,7 +87,7 @@ export function readListedIPs(list: ObjectFields, names: readonly string[]): rea
   return [...ips];
 }
 
-/** Returns the named ports of lists; the last of equal names wins (K 19). Ports without a name are ignored. */
+/** Returns the named ports of lists; the last of equal names wins (KUBERNETES 19). Ports without a name are ignored. */
 export function readPortsByName(lists: Iterable<ObjectFields>, number: string): NamedPorts | undefined {
   let ports: Map<string, PortProtocol> | undefined;
   for (const list of lists) {

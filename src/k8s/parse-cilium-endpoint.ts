@@ -27,7 +27,7 @@ function isSpoilt(fields: ObjectFields, name: string, read: number | undefined):
 
 /**
  * Returns the addresses of an endpoint with the fields of a CiliumEndpoint's status. Returns undefined if networking, node or IP
- * is missing (K 30), or if identity or key is out of range, because they decide about traffic.
+ * is missing (KUBERNETES 30), or if identity or key is out of range, because they decide about traffic.
  */
 function readEndpoint(
   fields: ObjectFields,
@@ -55,7 +55,7 @@ export const CILIUM_ENDPOINT_FIELDS: readonly string[] = [
   'status.service-account',
 ];
 
-/** Returns the claim of a `cilium.io/v2` `CiliumEndpoint` (K 30, 31), or undefined if it has none. */
+/** Returns the claim of a `cilium.io/v2` `CiliumEndpoint` (KUBERNETES 30, 31), or undefined if it has none. */
 export function readCiliumEndpoint(fields: ObjectFields, shared: SharedParts): EndpointAddresses | undefined {
   const id = readID(fields);
   if (id === undefined) return undefined;
@@ -74,7 +74,7 @@ export const CILIUM_ENDPOINT_SLICE_FIELDS: readonly string[] = [
   'endpoints.service-account',
 ];
 
-/** The endpoints of a CiliumEndpointSlice (K 35). */
+/** The endpoints of a CiliumEndpointSlice (KUBERNETES 35). */
 export interface ParsedEndpointSlice {
   readonly name: string;
   /** Creation of the slice in milliseconds since the epoch. */

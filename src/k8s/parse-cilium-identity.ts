@@ -5,16 +5,16 @@ import { type ObjectFields, readClusterScopedName, readTime } from './parse-obje
 /** Maximum number of labels of an identity, as in the kvstore. */
 const MOST_LABELS = 1024;
 
-/** An identity with this annotation is marked for deletion (K 46). */
+/** An identity with this annotation is marked for deletion (KUBERNETES 46). */
 export const IDENTITY_HEARTBEAT = 'io.cilium.heartbeat';
 
-/** The content of a CiliumIdentity (K 44). */
+/** The content of a CiliumIdentity (KUBERNETES 44). */
 export interface ParsedIdentity {
   readonly id: NumericIdentity;
   readonly labels: Labels;
-  /** Milliseconds since the epoch. If several identities have the same labels, the oldest wins (K 45). */
+  /** Milliseconds since the epoch. If several identities have the same labels, the oldest wins (KUBERNETES 45). */
   readonly createdAt: number;
-  /** True if the identity is marked for deletion. An allocator that uses it must remove the mark (K 46). */
+  /** True if the identity is marked for deletion. An allocator that uses it must remove the mark (KUBERNETES 46). */
   readonly marked: boolean;
 }
 

@@ -11,7 +11,7 @@ export interface NodeCluster {
   readonly clusterID: number;
 }
 
-/** CIDRs of a node: the first one of a family is the primary, the others are secondary (K 36). */
+/** CIDRs of a node: the first one of a family is the primary, the others are secondary (KUBERNETES 36). */
 type AllocCIDRs = Pick<
   ClusterNode,
   'ipv4AllocCIDR' | 'ipv6AllocCIDR' | 'ipv4SecondaryAllocCIDRs' | 'ipv6SecondaryAllocCIDRs'
@@ -58,8 +58,8 @@ export const CILIUM_NODE_FIELDS: readonly string[] = [
 ];
 
 /**
- * Returns a `cilium.io/v2` `CiliumNode` as a node of the own cluster (K 36). An invalid address or CIDR is rejected alone. If the
- * key or the identity is invalid, the node is rejected.
+ * Returns a `cilium.io/v2` `CiliumNode` as a node of the own cluster (KUBERNETES 36). An invalid address or CIDR is rejected alone.
+ * If the key or the identity is invalid, the node is rejected.
  */
 export function readCiliumNode(
   fields: ObjectFields,
@@ -100,7 +100,7 @@ export function readCiliumNode(
   };
 }
 
-/** Annotations of a Node by field (K 40). The capital I is upstream's. */
+/** Annotations of a Node by field (KUBERNETES 40). The capital I is upstream's. */
 const ANNOTATED = {
   ipv4PodCIDR: 'ipv4-pod-cidr',
   ipv6PodCIDR: 'ipv6-pod-cidr',
@@ -151,7 +151,7 @@ class NodeAnnotations {
   }
 }
 
-/** Returns the first address of each type and family (K 39). */
+/** Returns the first address of each type and family (KUBERNETES 39). */
 function firstOfEach(addresses: readonly NodeAddress[]): readonly NodeAddress[] {
   const first = new Map<string, NodeAddress>();
   for (const address of addresses) {
@@ -171,7 +171,7 @@ export const NODE_FIELDS: readonly string[] = [
   ...['metadata.labels', 'metadata.annotations', 'spec.podCIDR', 'spec.podCIDRs', 'status.addresses'],
 ];
 
-/** Returns a v1 `Node` as the local node (K 39). Annotations are read only if `withAnnotations` is true (K 40). */
+/** Returns a v1 `Node` as the local node (KUBERNETES 39). Annotations are read only if `withAnnotations` is true (KUBERNETES 40). */
 export function readNode(
   fields: ObjectFields,
   { clusterName: cluster, clusterID }: NodeCluster,

@@ -12,7 +12,7 @@ import { type ObjectFields, readID, readTexts } from './parse-object.ts';
 
 const PHASES = ['Pending', 'Running', 'Succeeded', 'Failed', 'Unknown'] as const;
 
-/** The content of a pod (K 15 to 19). */
+/** The content of a pod (KUBERNETES 15 to 19). */
 export interface ParsedPod {
   readonly namespace: string;
   readonly name: string;
@@ -31,7 +31,7 @@ function readIPs(status: ObjectFields): readonly string[] {
   return first === undefined || ips.includes(first) ? ips : [first, ...ips];
 }
 
-/** Returns the claim of a pod. `encryptKey` is the key of the local node, because pods have none (K 18). */
+/** Returns the claim of a pod. `encryptKey` is the key of the local node, because pods have none (KUBERNETES 18). */
 function readAddresses(
   fields: ObjectFields,
   encryptKey: number,
@@ -58,8 +58,8 @@ export const POD_FIELDS: readonly string[] = [
 ];
 
 /**
- * Returns a v1 `Pod`, or undefined if it uses the network of the host or has ended, because it then counts as deleted (K 17).
- * `deletionTimestamp`, readiness and annotations are ignored.
+ * Returns a v1 `Pod`, or undefined if it uses the network of the host or has ended, because it then counts as deleted (KUBERNETES
+ * 17). `deletionTimestamp`, readiness and annotations are ignored.
  */
 export function readPod(
   fields: ObjectFields,

@@ -12,7 +12,7 @@ export interface CIDRRule {
   readonly except: readonly Prefix[];
 }
 
-/** The CIDRs of a policy, and its references to CIDR groups (K 48). */
+/** The CIDRs of a policy, and its references to CIDR groups (KUBERNETES 48). */
 export interface PolicyCIDRs {
   /** `namespace/name`, or only the name if the policy is cluster-scoped. */
   readonly id: string;

@@ -12,7 +12,7 @@ export interface KubernetesObject {
     readonly namespace?: string;
     /** Identifies one life of the object. An object that was deleted and created again has another uid. */
     readonly uid: string;
-    /** Opaque. Compared for equality, never ordered (K 4). */
+    /** Opaque. Compared for equality, never ordered (KUBERNETES 4). */
     readonly resourceVersion: string;
     readonly [field: string]: unknown;
   };
@@ -33,7 +33,8 @@ export function identified({ metadata: { uid, resourceVersion } }: KubernetesObj
 export type ResourceEvent =
   | { readonly type: 'put'; readonly object: KubernetesObject }
   /**
-   * A delete has the part that `keep` returned for the last known version, which may not be the last version that existed (K 6).
+   * A delete has the part that `keep` returned for the last known version, which may not be the last version that existed
+   * (KUBERNETES 6).
    */
   | { readonly type: 'delete'; readonly object: KubernetesObject };
 
@@ -52,15 +53,15 @@ export interface ResourceKind {
  * Receives the changes of one kind. Calls are synchronous and do not overlap. If a call throws, the error is counted and
  * reported, and the reflector continues.
  *
- * - Events of an object arrive in order, but states may be skipped (K 5). There is no order between objects.
+ * - Events of an object arrive in order, but states may be skipped (KUBERNETES 5). There is no order between objects.
  * - If an object was deleted and created again between two observations, the sink receives a delete and a put, adjacent in one
- *   batch, even if the reflector received no delete (K 6).
- * - A put may repeat a known state, so that the sink must compare the fields that it uses (K 10).
+ *   batch, even if the reflector received no delete (KUBERNETES 6).
+ * - A put may repeat a known state, so that the sink must compare the fields that it uses (KUBERNETES 10).
  */
 export interface ResourceSink {
   /** Applies at least one event. */
   apply(events: readonly ResourceEvent[]): void;
-  /** Called once, after the first complete list was delivered. The list may be empty (K 8). */
+  /** Called once, after the first complete list was delivered. The list may be empty (KUBERNETES 8). */
   onListed(): void;
 }
 
@@ -136,7 +137,8 @@ export interface FollowedResource {
   status(): ResourceStatus;
   /**
    * Resolves when the first list was delivered. Rejects if the signal fires, or if no data of this kind has arrived for `quietMs`
-   * (default: no limit). The limit depends on progress, not on the total time (K 55). If the kind is missing, waits for it, too.
+   * (default: no limit). The limit depends on progress, not on the total time (KUBERNETES 55). If the kind is missing, waits for
+   * it, too.
    */
   waitForListed(options?: { readonly signal?: AbortSignal; readonly quietMs?: number }): Promise<void>;
   /** Resolves when the reflector has ended. Never rejects. */
@@ -148,8 +150,8 @@ export interface ResourceSource {
   /** Starts immediately. Errors of the server are retried, never thrown. */
   follow(kind: ResourceKind, sink: ResourceSink, options?: FollowOptions): FollowedResource;
   /**
-   * Returns the first of `kinds` that the server serves, by discovery, or undefined if it serves none (K 13). Rejects if the
-   * server is unreachable.
+   * Returns the first of `kinds` that the server serves, by discovery, or undefined if it serves none (KUBERNETES 13). Rejects if
+   * the server is unreachable.
    */
   firstServed(kinds: readonly ResourceKind[], signal?: AbortSignal): Promise<ResourceKind | undefined>;
 }

@@ -1,6 +1,6 @@
 import type { Label } from './labels.ts';
 
-/** A rule of a filter. It matches labels of a source (empty: any source) whose key starts with a match of the expression (K 28). */
+/** A rule of a filter. It matches labels of a source (empty: any source) whose key starts with a match of the expression (KUBERNETES 28). */
 interface LabelRule {
   readonly source: string;
   readonly expression: RegExp;
@@ -16,7 +16,7 @@ export interface LabelPrefix {
   readonly invert?: boolean | undefined;
 }
 
-/** Configuration of a {@link LabelFilter} (K 28). */
+/** Configuration of a {@link LabelFilter} (KUBERNETES 28). */
 export interface LabelFilterOptions {
   /** Replaces the built-in rules. It should contain `reserved:.*`. */
   readonly file?: readonly LabelPrefix[] | undefined;
@@ -29,7 +29,7 @@ export class LabelRuleError extends Error {
   readonly code = 'invalid-label-rule';
 }
 
-/** The defaults of 1.17 (pkg/labelsfilter, `defaultLabelPrefixCfg`; K 29). */
+/** The defaults of 1.17 (pkg/labelsfilter, `defaultLabelPrefixCfg`; KUBERNETES 29). */
 const BUILT_IN = [
   'reserved:.*',
   String.raw`io\.kubernetes\.pod\.namespace`,
@@ -75,7 +75,7 @@ function matchLength({ source, expression }: LabelRule, label: Label): number | 
   return expression.exec(label.key)?.[0].length;
 }
 
-/** Selects the labels of an identity (K 28, 29). Expressions come from the operator and are trusted to terminate quickly. */
+/** Selects the labels of an identity (KUBERNETES 28, 29). Expressions come from the operator and are trusted to terminate quickly. */
 export class LabelFilter {
   readonly #rules: readonly LabelRule[];
   /** True if the configuration has include rules. Then labels without a match are dropped. */

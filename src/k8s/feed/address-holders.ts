@@ -33,10 +33,10 @@ function strongest(holders: Holders | undefined): EndpointAddresses | undefined 
 }
 
 /**
- * Stores for each IP the objects of one source that list it (K 23). The strongest object holds the IP, regardless of the order of
- * events, and its claim is in the IPCache. If the holder is deleted, the claim of the next object is written. A late delete of a pod that has
- * ended therefore never removes the address of its current pod (K 20, 22), and a pod that lost its address gets it back when it
- * is free.
+ * Stores for each IP the objects of one source that list it (KUBERNETES 23). The strongest object holds the IP, regardless of the
+ * order of events, and its claim is in the IPCache. If the holder is deleted, the claim of the next object is written. A late
+ * delete of a pod that has ended therefore never removes the address of its current pod (KUBERNETES 20, 22), and a pod that lost
+ * its address gets it back when it is free.
  *
  *     10.0.0.7 ─► [ pod b, created 12:05 ]   written
  *                 [ pod a, created 12:01 ]   waits
@@ -57,7 +57,7 @@ export class AddressHolders {
 
   /**
    * Replaces the addresses of an object. `previous` must be the value of `current` in the last call for this object. New
-   * addresses are written before old ones are deleted (K 20).
+   * addresses are written before old ones are deleted (KUBERNETES 20).
    */
   change(current: EndpointAddresses | undefined, previous: EndpointAddresses | undefined): void {
     for (const ip of current?.ips ?? []) this.#replace(ip, previous, current);

@@ -4,7 +4,7 @@ import { Prefix } from '../../net/prefix.ts';
 import type { EndpointSlice } from '../../servicecache/backend.ts';
 import type { PrefixMetadata } from './prefix-metadata.ts';
 
-/** Time for which the addresses of a deleted slice are kept, because the API server soon creates it again (K 43). */
+/** Time for which the addresses of a deleted slice are kept, because the API server soon creates it again (KUBERNETES 43). */
 const GRACE_MS = 30_000;
 
 const LABELS: Labels = [{ source: 'reserved', key: 'kube-apiserver', value: '' }];
@@ -17,8 +17,8 @@ interface Known {
 }
 
 /**
- * Labels the addresses in the slices of `default/kubernetes` with `reserved:kube-apiserver`, source `kube-apiserver` (K 43). Each
- * slice is a resource. If a slice is deleted, only its own claims are withdrawn.
+ * Labels the addresses in the slices of `default/kubernetes` with `reserved:kube-apiserver`, source `kube-apiserver` (KUBERNETES
+ * 43). Each slice is a resource. If a slice is deleted, only its own claims are withdrawn.
  */
 export class ApiServerAddresses {
   readonly #metadata: PrefixMetadata;

@@ -9,12 +9,12 @@ import { type ObjectFields, readClusterScopedName, readTexts } from '../parse-ob
 import type { ParsedPod } from '../parse-pod.ts';
 import type { ObjectReader } from './object-feed.ts';
 
-/** The labels of a pod if the filter removes all labels: `reserved:init` (5; K 25). */
+/** The labels of a pod if the filter removes all labels: `reserved:init` (5; KUBERNETES 25). */
 const INIT: Labels = [{ source: 'reserved', key: 'init', value: '' }];
 
 const NAMESPACE_LABELS = 'io.cilium.k8s.namespace.labels.';
 const SERVICE_ACCOUNT = 'io.cilium.k8s.policy.serviceaccount';
-/** Prefix of labels that only Cilium sets. Ignored on pods, because a pod could claim the labels of another namespace (K 26). */
+/** Prefix of labels that only Cilium sets. Ignored on pods, because a pod could claim the labels of another namespace (KUBERNETES 26). */
 const RESERVED = 'io.cilium.k8s';
 
 const BACKOFF = { baseMs: 1_000, capMs: 30_000 };
@@ -34,8 +34,8 @@ export interface EndpointLabelsOptions {
   readonly random: Random;
   readonly guard: CallbackGuard;
   /**
-   * Called with the labels of a pod of this node if they or its uid differ from the last applied ones (K 27), or with undefined
-   * if the pod is gone. If it throws, the labels are not applied, and the call is retried after a delay.
+   * Called with the labels of a pod of this node if they or its uid differ from the last applied ones (KUBERNETES 27), or with
+   * undefined if the pod is gone. If it throws, the labels are not applied, and the call is retried after a delay.
    */
   readonly onLabels: (pod: LabelledPod, labels: Labels | undefined) => void;
 }
@@ -47,8 +47,8 @@ interface LocalPod {
 }
 
 /**
- * The identity labels of the pods of this node (K 25 to 27): the labels of the pod and of its namespace, if the filter keeps
- * them. A pod waits until its namespace is known; an unknown namespace never counts as one without labels. If a namespace is
+ * The identity labels of the pods of this node (KUBERNETES 25 to 27): the labels of the pod and of its namespace, if the filter
+ * keeps them. A pod waits until its namespace is known; an unknown namespace never counts as one without labels. If a namespace is
  * deleted, its pods keep their labels.
  */
 export class EndpointLabels {
@@ -98,7 +98,7 @@ export class EndpointLabels {
         const name = (current ?? previous)?.name ?? '';
         if (current === undefined) this.#namespaces.delete(name);
         else this.#namespaces.set(name, current.labels);
-        if (current === undefined) return; // a deleted namespace changes no labels (K 27)
+        if (current === undefined) return; // a deleted namespace changes no labels (KUBERNETES 27)
         for (const [key, { pod }] of this.#pods) if (pod.namespace === name) this.#review(key);
       },
     };

@@ -15,7 +15,7 @@ export interface EndpointEngine {
   readonly holders: AddressSink;
 }
 
-/** Returns a reader that writes CiliumEndpoints to the IPCache (K 30 to 33), including those of the local node. */
+/** Returns a reader that writes CiliumEndpoints to the IPCache (KUBERNETES 30 to 33), including those of the local node. */
 export function ciliumEndpointReader({ ipcache, holders }: EndpointEngine): ObjectReader<EndpointAddresses> {
   const shared = new SharedParts();
   return {
@@ -57,10 +57,10 @@ function sameEndpoint(a: EndpointAddresses | undefined, b: EndpointAddresses | u
 }
 
 /**
- * Writes CiliumEndpointSlices to the IPCache (K 35). An endpoint that moves is in two slices for some time. The slice in which it
- * appeared or changed last wins; within one list, the slice that was created last, then the greater name. If the endpoint leaves
- * that slice, the next slice is used. If it leaves the last slice, it is deleted. Additions of an event are applied before its
- * removals, so that an endpoint is not deleted while it moves.
+ * Writes CiliumEndpointSlices to the IPCache (KUBERNETES 35). An endpoint that moves is in two slices for some time. The slice in
+ * which it appeared or changed last wins; within one list, the slice that was created last, then the greater name. If the endpoint
+ * leaves that slice, the next slice is used. If it leaves the last slice, it is deleted. Additions of an event are applied before
+ * its removals, so that an endpoint is not deleted while it moves.
  */
 export class SlicedEndpointReader implements ObjectReader<ParsedEndpointSlice> {
   readonly kind = 'CiliumEndpointSlice';

@@ -28,7 +28,7 @@ export interface KindStatus {
   readonly name: string;
   /** `resting` if the kvstore has the kind, or if no option requests it. Else the state of its reflector. */
   readonly state: ResourceState | 'resting';
-  /** True if all objects of the API server were applied or rejected (K 8). */
+  /** True if all objects of the API server were applied or rejected (KUBERNETES 8). */
   readonly complete: boolean;
   /** Number of valid objects. */
   readonly objects: number;

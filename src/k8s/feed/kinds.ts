@@ -5,11 +5,11 @@ const PROXY_NAME = 'service.kubernetes.io/service-proxy-name';
 /** Excludes the slices that Cilium's mesh controller creates for backends of other clusters. */
 const OWN_SLICES = 'endpointslice.kubernetes.io/managed-by!=endpointslice-mesh-controller.cilium.io';
 
-/** The services to list and watch (section 2 of the rules, K 14). */
+/** The services to list and watch (section 2 of the rules, KUBERNETES 14). */
 export interface ServiceSelection {
   /** Only services of this proxy. Default: services without a proxy name. */
   readonly proxyName?: string | undefined;
-  /** Includes headless services and their endpoints (K 14). */
+  /** Includes headless services and their endpoints (KUBERNETES 14). */
   readonly headless?: boolean | undefined;
 }
 
@@ -33,7 +33,7 @@ export function services(selection: ServiceSelection): ResourceKind {
 
 /**
  * Returns the kinds that contain the endpoints of services, in order of preference. The first one that the API server serves is
- * used (K 13).
+ * used (KUBERNETES 13).
  */
 export function serviceEndpoints(selection: ServiceSelection): readonly ResourceKind[] {
   const labelSelector = selection.headless === true ? OWN_SLICES : `!${HEADLESS},${OWN_SLICES}`;
@@ -45,12 +45,12 @@ export function serviceEndpoints(selection: ServiceSelection): readonly Resource
   ];
 }
 
-/** Returns the pods of one node; if `nodeName` is undefined, the pods of all nodes (K 12). */
+/** Returns the pods of one node; if `nodeName` is undefined, the pods of all nodes (KUBERNETES 12). */
 export function pods(nodeName: string | undefined): ResourceKind {
   return core('pods', nodeName === undefined ? {} : { fieldSelector: `spec.nodeName=${nodeName}` });
 }
 
-/** Returns the Node with this name only (K 39). */
+/** Returns the Node with this name only (KUBERNETES 39). */
 export function ownNode(nodeName: string): ResourceKind {
   return core('nodes', { fieldSelector: `metadata.name=${nodeName}` });
 }

@@ -43,7 +43,7 @@ import { PolicyCIDRTable } from './policy-cidrs.ts';
 import type { PrefixMetadata } from './prefix-metadata.ts';
 import { endpointSliceReader, endpointsReader, type FedServices, serviceReader } from './service-readers.ts';
 
-/** Resources that a kvstore can provide instead of Kubernetes (K 52). */
+/** Resources that a kvstore can provide instead of Kubernetes (KUBERNETES 52). */
 export const HANDOVER_RESOURCES = ['nodes', 'ip', 'identities'] as const;
 
 /** One of {@link HANDOVER_RESOURCES}. */
@@ -68,23 +68,23 @@ export interface KubernetesFeedOptions {
   readonly metadata?: PrefixMetadata | undefined;
   /** If true, policies and CIDR groups are followed. Requires `metadata`. Default true. */
   readonly policies?: boolean | undefined;
-  /** The kind that has the endpoints of other nodes (K 12, 35). Default `ciliumendpoints`. */
+  /** The kind that has the endpoints of other nodes (KUBERNETES 12, 35). Default `ciliumendpoints`. */
   readonly endpoints?: 'ciliumendpoints' | 'ciliumendpointslices' | 'pods' | undefined;
   /** `kvstore` (the default): CiliumIdentities are followed until a kvstore is complete. `crd`: always. `none`: never. */
   readonly identities?: 'kvstore' | 'crd' | 'none' | undefined;
   /** The services to follow. */
   readonly selection?: ServiceSelection | undefined;
-  /** Encryption key of the local node, for its pods (K 18). Default 0. */
+  /** Encryption key of the local node, for its pods (KUBERNETES 18). Default 0. */
   readonly encryptKey?: number | undefined;
   /** Default `single-stack`. */
   readonly world?: WorldLabels | undefined;
-  /** If true, annotations of the local Node are read (K 40). Default false. */
+  /** If true, annotations of the local Node are read (KUBERNETES 40). Default false. */
   readonly nodeAnnotations?: boolean | undefined;
-  /** If true, the caller withdraws restored nodes. If false, the first complete list does (K 41). Default false. */
+  /** If true, the caller withdraws restored nodes. If false, the first complete list does (KUBERNETES 41). Default false. */
   readonly keepRestoredNodes?: boolean | undefined;
   /**
    * Maximum delay before Kubernetes is followed again after a complete kvstore was lost. The delay is random, because the agents
-   * of all nodes lose the kvstore together; the claims of the kvstore stay in the meantime (K 52). Default 30 s.
+   * of all nodes lose the kvstore together; the claims of the kvstore stay in the meantime (KUBERNETES 52). Default 30 s.
    */
   readonly handoverSpreadMs?: number | undefined;
   readonly labelFilter?: LabelFilter | undefined;
@@ -93,10 +93,10 @@ export interface KubernetesFeedOptions {
    * followed.
    */
   readonly onLabels?: ((pod: LabelledPod, labels: Labels | undefined) => void) | undefined;
-  /** Receives the labels of the local Node, which are the labels of the host endpoint (K 39). */
+  /** Receives the labels of the local Node, which are the labels of the host endpoint (KUBERNETES 39). */
   readonly onHostLabels?: ((labels: ReadonlyMap<string, string>) => void) | undefined;
   /**
-   * Called when the objects of a kind are forgotten because the API server has not served the kind for ten minutes (K 15).
+   * Called when the objects of a kind are forgotten because the API server has not served the kind for ten minutes (KUBERNETES 15).
    */
   readonly onForget?: ((kind: string, objects: number) => void) | undefined;
   readonly onReject?: ((rejection: Rejection) => void) | undefined;
@@ -126,7 +126,7 @@ export interface KindProgress {
   readonly settled: boolean;
 }
 
-/** The local Node is not awaited, because other sources have most of its data (K 55). */
+/** The local Node is not awaited, because other sources have most of its data (KUBERNETES 55). */
 const NOT_AWAITED = 'nodes';
 
 /** The kinds that define services. */
@@ -143,9 +143,9 @@ interface Tables {
 }
 
 /**
- * Writes the objects of a Kubernetes API server to the engines (K 10 to 55). The result does not depend on the order of kinds (K
- * 54). Each kind is followed independently. If one is missing or refused, the others are not delayed. The feed is synchronous:
- * when the source has delivered a batch of objects, the engines have it. It does no I/O itself.
+ * Writes the objects of a Kubernetes API server to the engines (KUBERNETES 10 to 55). The result does not depend on the order of
+ * kinds (KUBERNETES 54). Each kind is followed independently. If one is missing or refused, the others are not delayed. The feed is
+ * synchronous: when the source has delivered a batch of objects, the engines have it. It does no I/O itself.
  *
  *     ResourceSource ─► FollowedKind ─► ObjectFeed ─► reader ─┬─► IPCache, NodeManager, ServiceCache
  *       reflector       start and end   values of objects     ├─► EndpointLabels, KubernetesIdentities
@@ -157,7 +157,7 @@ export class KubernetesFeed {
   readonly #identities = new KubernetesIdentities();
   /**
    * Identities by number and by labels, from CiliumIdentities. If several have the same labels, the oldest wins, then the lowest
-   * number (K 45).
+   * number (KUBERNETES 45).
    */
   readonly identities: IdentityCache = this.#identities.cache;
   readonly #options: KubernetesFeedOptions;
@@ -217,19 +217,19 @@ export class KubernetesFeed {
   }
 
   /**
-   * Reports that the kvstore has delivered all of a resource, or that it was lost (K 52). The feed follows the resource until it
-   * is complete, and again after it is lost.
+   * Reports that the kvstore has delivered all of a resource, or that it was lost (KUBERNETES 52). The feed follows the resource
+   * until it is complete, and again after it is lost.
    */
   kvstore(resource: HandoverResource, event: 'complete' | 'lost'): void {
     this.#step(resource, event);
   }
 
-  /** Returns the awaited kinds (K 55): all followed kinds except the local Node. */
+  /** Returns the awaited kinds (KUBERNETES 55): all followed kinds except the local Node. */
   get names(): readonly string[] {
     return [...this.#kinds.values()].filter(isAwaited).map(({ name }) => name);
   }
 
-  /** Returns true if an identity is marked for deletion. An allocator that uses it must remove the mark (K 46). */
+  /** Returns true if an identity is marked for deletion. An allocator that uses it must remove the mark (KUBERNETES 46). */
   isIdentityMarked(id: number): boolean {
     return this.#identities.isMarked(id);
   }
@@ -392,7 +392,7 @@ export class KubernetesFeed {
 
   /**
    * Follows pods of all nodes while no other source has the endpoints of other nodes: CiliumEndpoints are not served or not
-   * configured, and no kvstore has them (K 12). When the CiliumEndpoints are listed, only the pods of the local node are
+   * configured, and no kvstore has them (KUBERNETES 12). When the CiliumEndpoints are listed, only the pods of the local node are
    * followed.
    */
   #reviewPods(): void {
@@ -409,8 +409,8 @@ export class KubernetesFeed {
   }
 
   /**
-   * Follows the best kind that the API server serves (K 13), never slices and Endpoints together. Each failure is reported as a
-   * change.
+   * Follows the best kind that the API server serves (KUBERNETES 13), never slices and Endpoints together. Each failure is reported
+   * as a change.
    */
   async #chooseServiceEndpoints(): Promise<void> {
     if (this.#isChoosing) return;

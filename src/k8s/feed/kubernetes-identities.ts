@@ -3,8 +3,8 @@ import { CILIUM_IDENTITY_FIELDS, type ParsedIdentity, readCiliumIdentity } from 
 import type { ObjectReader } from './object-feed.ts';
 
 /**
- * The identities of a cluster without kvstore, by number and by labels, from CiliumIdentities (K 44 to 47). Two numbers may have
- * the same labels, because there are no locks. A lookup returns the oldest, then the lowest number (K 45).
+ * The identities of a cluster without kvstore, by number and by labels, from CiliumIdentities (KUBERNETES 44 to 47). Two numbers
+ * may have the same labels, because there are no locks. A lookup returns the oldest, then the lowest number (KUBERNETES 45).
  */
 export class KubernetesIdentities {
   readonly #labels = new Map<number, ParsedIdentity>();
@@ -12,7 +12,7 @@ export class KubernetesIdentities {
     (a, b) => this.#createdAt(a) - this.#createdAt(b) || a - b,
   );
 
-  /** Returns true if an identity is marked for deletion. An allocator that uses it must remove the mark (K 46). */
+  /** Returns true if an identity is marked for deletion. An allocator that uses it must remove the mark (KUBERNETES 46). */
   isMarked(id: number): boolean {
     return this.#labels.get(id)?.marked ?? false;
   }

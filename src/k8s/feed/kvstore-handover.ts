@@ -1,6 +1,6 @@
 /**
- * The source of the nodes, endpoints or identities of the own cluster: Kubernetes, or a kvstore that has them, too (K 52). Both
- * may write at the same time, because their claims are independent. The stronger claim wins: the one of the kvstore.
+ * The source of the nodes, endpoints or identities of the own cluster: Kubernetes, or a kvstore that has them, too (KUBERNETES 52).
+ * Both may write at the same time, because their claims are independent. The stronger claim wins: the one of the kvstore.
  *
  *                         complete                    withdrawn
  *     ┌──► following ──────────────────► withdrawing ───────────► resting

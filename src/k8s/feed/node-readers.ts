@@ -19,7 +19,7 @@ export interface NodeEngine extends NodeCluster {
   readonly nodeName: string;
 }
 
-/** Returns a reader without `same`, because the node manager compares nodes itself, including labels (K 38). */
+/** Returns a reader without `same`, because the node manager compares nodes itself, including labels (KUBERNETES 38). */
 function nodeReader(
   kind: string,
   fields: readonly string[],
@@ -38,8 +38,8 @@ function nodeReader(
 }
 
 /**
- * Returns a reader that writes CiliumNodes of other nodes to the node manager (K 36 to 38). Unless `keepRestored` is true, the
- * first complete list withdraws the restored nodes of the own cluster (K 41).
+ * Returns a reader that writes CiliumNodes of other nodes to the node manager (KUBERNETES 36 to 38). Unless `keepRestored` is true,
+ * the first complete list withdraws the restored nodes of the own cluster (KUBERNETES 41).
  */
 export function ciliumNodeReader(engine: NodeEngine, keepRestored = false): ObjectReader<NodeSpec> {
   const read = (fields: ObjectFields): NodeSpec | undefined => {
@@ -56,13 +56,13 @@ export function ciliumNodeReader(engine: NodeEngine, keepRestored = false): Obje
 
 /** Options of {@link ownNodeReader}. */
 export interface OwnNodeOptions {
-  /** If true, annotations are read (K 40). */
+  /** If true, annotations are read (KUBERNETES 40). */
   readonly annotations: boolean;
   /** Receives the labels, which are the labels of the host endpoint, with every change of the Node. */
   readonly onLabels?: ((labels: ReadonlyMap<string, string>) => void) | undefined;
 }
 
-/** Returns a reader that writes the local Node to the node manager. Other Nodes are ignored (K 39). */
+/** Returns a reader that writes the local Node to the node manager. Other Nodes are ignored (KUBERNETES 39). */
 export function ownNodeReader(
   engine: NodeEngine,
   { annotations, onLabels }: OwnNodeOptions,

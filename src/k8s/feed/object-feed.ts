@@ -48,8 +48,8 @@ export interface AnyFeed {
 }
 
 /**
- * Stores **the value of each object** of one kind and applies only differences from it (K 10). It does not compare with the
- * objects of a reflector. Therefore a reflector can be replaced ({@link ObjectFeed.start}): known values stay, and objects that
+ * Stores **the value of each object** of one kind and applies only differences from it (KUBERNETES 10). It does not compare with
+ * the objects of a reflector. Therefore a reflector can be replaced ({@link ObjectFeed.start}): known values stay, and objects that
  * are missing in the new list are deleted when that list is complete. If an object is invalid, it has no value, even if it had
  * one before, because a restart would give the same result (I9). The rejection is counted and the other objects are processed
  * (I12).

@@ -5,7 +5,7 @@ import { RESERVED_IDENTITIES } from '../../model/numeric-identity.ts';
 import { canonicalAddress } from '../../net/prefix.ts';
 import type { FedIPCache } from './address-holders.ts';
 
-/** Interval between two reads of the addresses (K 51), because changes of interfaces are not reported. */
+/** Interval between two reads of the addresses (KUBERNETES 51), because changes of interfaces are not reported. */
 const INTERVAL_MS = 60_000;
 
 /** Keeps these claims apart from those of the node manager, because it uses the local node as owner. */
@@ -23,8 +23,8 @@ export interface OwnAddressesOptions {
 }
 
 /**
- * Claims without an external source (K 51): the addresses of this machine have identity `host`, and all unknown addresses have
- * identity `world`. The claims have source `local` and no host IP, and are updated every minute.
+ * Claims without an external source (KUBERNETES 51): the addresses of this machine have identity `host`, and all unknown addresses
+ * have identity `world`. The claims have source `local` and no host IP, and are updated every minute.
  */
 export class OwnAddresses {
   readonly #options: OwnAddressesOptions;

@@ -10,7 +10,7 @@ export interface PodEngine {
   readonly holders: AddressSink;
   readonly labels?: Pick<EndpointLabels, 'podChanged'> | undefined;
   readonly nodeName: string;
-  /** Encryption key of the local node (K 18). */
+  /** Encryption key of the local node (KUBERNETES 18). */
   readonly encryptKey: number;
 }
 
@@ -34,7 +34,7 @@ function samePod(a: ParsedPod, b: ParsedPod): boolean {
   );
 }
 
-/** Returns a reader that writes pods to the IPCache (K 15 to 24) and the pods of this node to their labels (K 25). */
+/** Returns a reader that writes pods to the IPCache (KUBERNETES 15 to 24) and the pods of this node to their labels (KUBERNETES 25). */
 export function podReader({
   ipcache,
   holders,

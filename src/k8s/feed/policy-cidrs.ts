@@ -26,9 +26,10 @@ interface Entered {
 }
 
 /**
- * The CIDRs of policies, each with a node-local identity (K 48 to 50). The source is `generated`, which is weaker than that of a
- * pod. The policy is the resource, so that a CIDR stays while any policy contains it. Exceptions are subtracted. A policy may
- * arrive before its CIDR groups (K 54). The CIDRs of a group also have the labels of the group, which is another resource.
+ * The CIDRs of policies, each with a node-local identity (KUBERNETES 48 to 50). The source is `generated`, which is weaker than
+ * that of a pod. The policy is the resource, so that a CIDR stays while any policy contains it. Exceptions are subtracted. A policy
+ * may arrive before its CIDR groups (KUBERNETES 54). The CIDRs of a group also have the labels of the group, which is another
+ * resource.
  */
 export class PolicyCIDRTable {
   readonly #metadata: PrefixMetadata;

@@ -12,7 +12,7 @@ export type FedServices = Pick<
   'updateService' | 'deleteService' | 'updateEndpoints' | 'deleteEndpoints' | 'batch'
 >;
 
-/** Returns a reader that writes services to the service cache, which compares them (K 42). */
+/** Returns a reader that writes services to the service cache, which compares them (KUBERNETES 42). */
 export function serviceReader(services: FedServices): ObjectReader<Service> {
   return {
     kind: 'Service',
@@ -28,7 +28,7 @@ export function serviceReader(services: FedServices): ObjectReader<Service> {
 
 /**
  * Returns a reader that writes slices to the service cache. If the label of a slice names another service than before, the slice
- * is removed from the previous one (K 10).
+ * is removed from the previous one (KUBERNETES 10).
  */
 function sliceReader(
   object: Pick<ObjectReader<EndpointSlice>, 'kind' | 'fields' | 'read'>,
@@ -52,7 +52,7 @@ export function endpointSliceReader(services: FedServices): ObjectReader<Endpoin
   return sliceReader(object, services);
 }
 
-/** Returns the reader of Endpoints, which are never used together with slices (K 13). */
+/** Returns the reader of Endpoints, which are never used together with slices (KUBERNETES 13). */
 export function endpointsReader(services: FedServices): ObjectReader<EndpointSlice> {
   const object = { kind: 'Endpoints', fields: ENDPOINTS_FIELDS, read: readEndpoints };
   return sliceReader(object, services);

@@ -45,7 +45,7 @@ function keptObject({ namespace = '', name }: ObjectName, kept: Kept): Kubernete
 /**
  * The objects that a reflector has delivered, by name, and their version. Each method returns the events that follow from the
  * data of the server; none if the data is known. A list arrives in parts between {@link beginList} and {@link endList}. The end
- * deletes objects that the list did not contain (K 6). An incomplete list deletes nothing (K 10).
+ * deletes objects that the list did not contain (KUBERNETES 6). An incomplete list deletes nothing (KUBERNETES 10).
  */
 export class KnownObjects {
   /** An object is old if the current list has not contained it yet. */

@@ -5,7 +5,7 @@ import { resourcePath } from '../rest/resource-path.ts';
 import type { Anchor } from './known-objects.ts';
 import type { ListSource } from './reflector-machine.ts';
 
-/** Objects per page (K 1): about 400 kB, a few milliseconds of work. */
+/** Objects per page (KUBERNETES 1): about 400 kB, a few milliseconds of work. */
 const PAGE_SIZE = 500;
 
 /** Maximum size of an object. An API server stores at most 3 MB. */
@@ -31,7 +31,7 @@ export function listPath(
 ): string {
   const limit = from === 'pages' ? String(pageSize) : undefined;
   if (token !== undefined) return path(kind, { limit, continue: token });
-  // Not older than the last known version; the first list may have any age (K 1).
+  // Not older than the last known version; the first list may have any age (KUBERNETES 1).
   if (from === 'cache') return path(kind, { resourceVersion: version === '' ? '0' : version });
   return path(kind, { limit });
 }

@@ -2,7 +2,7 @@ import type { ResourceState } from '../resource.ts';
 import type { ApiErrorCode } from '../rest/api-error.ts';
 
 /**
- * The ways to request all objects (K 1):
+ * The ways to request all objects (KUBERNETES 1):
  * - `stream`: the initial events of a watch, from the server's memory; this costs the server the least. Requires Kubernetes 1.32.
  *   If a server refuses it, lists are used from then on
  * - `cache`: from the server's memory, not older than the last known version
@@ -69,7 +69,7 @@ export interface ReflectorStep {
 
 const HEALTHY_MS = 2 * 60_000;
 const INTERNAL_MS = 60_000;
-/** A watch that ends within this time and without events counts as failed (K 3). */
+/** A watch that ends within this time and without events counts as failed (KUBERNETES 3). */
 const SHORT_MS = 1000;
 
 const FIRST: ReflectorState = {
@@ -135,8 +135,8 @@ function wait(
 }
 
 /**
- * Returns the action after a failed watch or proof (K 3). After a lost connection the server may be another one, so that its
- * history must be proven. In doubt the action is a list, which is always correct but costs the most. If the connection is lost
+ * Returns the action after a failed watch or proof (KUBERNETES 3). After a lost connection the server may be another one, so that
+ * its history must be proven. In doubt the action is a list, which is always correct but costs the most. If the connection is lost
  * after progress, the backoff begins anew; after other failures it does not, because the server may repeat them after each progress.
  */
 function afterFailure(state: ReflectorState, code: ApiErrorCode, now: number): Next {

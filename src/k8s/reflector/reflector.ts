@@ -53,9 +53,9 @@ export interface ReflectorContext {
   readonly onFault?: FaultListener | undefined;
 }
 
-/** Backoff (K 3). Each delay is multiplied by a random factor from 1 to 2. */
+/** Backoff (KUBERNETES 3). Each delay is multiplied by a random factor from 1 to 2. */
 const BACKOFF_MS = { first: 800, cap: 30_000 };
-/** Range of the requested duration of a watch (K 2). */
+/** Range of the requested duration of a watch (KUBERNETES 2). */
 const WATCH_SECONDS = { min: 300, max: 600 };
 /** A watch that exceeds its duration by this time is cancelled. */
 const TIMEOUT_MARGIN_MS = 30_000;

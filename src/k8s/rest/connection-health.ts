@@ -5,7 +5,7 @@ import { type ApiError, asApiError } from './api-error.ts';
 import { type ApiAnswer, type ApiRequest, type ApiTransport, textOf } from './api-transport.ts';
 import { Exchange } from './exchange.ts';
 
-/** Time without data from the server before a health check, and timeout of the check (K 11). */
+/** Time without data from the server before a health check, and timeout of the check (KUBERNETES 11). */
 const QUIET_MS = 30_000;
 
 /**

@@ -36,7 +36,7 @@ function namesIn(text: string): readonly unknown[] {
   return resources.map((resource: unknown) => (isObject(resource) ? resource['name'] : undefined));
 }
 
-/** Returns the first of the kinds that the server serves (K 13). Each version is requested once. */
+/** Returns the first of the kinds that the server serves (KUBERNETES 13). Each version is requested once. */
 export async function firstServed(
   kinds: readonly ResourceKind[],
   options: ExchangeOptions,

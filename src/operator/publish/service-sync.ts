@@ -16,7 +16,7 @@ import { isShared, serviceValue } from './service-value.ts';
 
 /** Options of {@link serviceSync}. */
 export interface ServiceSyncOptions extends ProducerOptions {
-  /** The services to list. Default: all including headless ones, except for 1.8 (K 14). */
+  /** The services to list. Default: all including headless ones, except for 1.8 (KUBERNETES 14). */
   readonly selection?: ServiceSelection | undefined;
 }
 
