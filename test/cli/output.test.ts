@@ -46,7 +46,7 @@ it('-o wide: more columns, each at its full width', async () => {
     (await dpcache(what, 'list', ...MESH, '-o', format)).stdout.split('\n')[0]?.split(/ {2,}/) ?? [];
   for (const [what, more] of [
     ['ipcache', ['SERVICE ACCOUNT', 'PORTS', 'LABELS']],
-    ['service', ['AFFINITY', 'ADDRESSES']],
+    ['service', ['AFFINITY', 'NODES', 'ADDRESSES']],
     ['node', ['HEALTH', 'INGRESS', 'WIREGUARD KEY', 'BOOT ID', 'LABELS']],
   ] as const) {
     const narrow = await header(what, 'text');

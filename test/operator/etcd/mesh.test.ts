@@ -464,7 +464,7 @@ describe.concurrent('an operator with a problem', () => {
     cluster.etcdUser = { username: 'operator', password: 'secret' };
     await operated(cluster, async (operator) => {
       await until('the duty says so', async () =>
-        /.: grant readwrite on cilium\/state\/services\/v1\/guarded\/shop\/s0 to the user$/.test(
+        /.; grant readwrite on cilium\/state\/services\/v1\/guarded\/shop\/s0 to the user$/.test(
           (await failures(operator))['service sync'] ?? '',
         ),
       );
@@ -480,7 +480,7 @@ describe.concurrent('an operator with a problem', () => {
       await etcd.ctl(['user', 'passwd', 'operator', '--interactive=false'], 'changed');
       await apply(cluster, node(cluster, 1, 2));
       await until('the duty says so', async () =>
-        /invalid user ID or password/.test((await failures(operator))['node sync'] ?? ''),
+        /rejects the user or the password/.test((await failures(operator))['node sync'] ?? ''),
       );
       await etcd.ctl(['user', 'passwd', 'operator', '--interactive=false'], 'secret');
       await until('the node is there', async () =>
