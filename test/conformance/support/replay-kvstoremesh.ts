@@ -30,7 +30,7 @@ interface Difference {
 const SWEEP = 'ours: what the complete remote list lacks goes before the canary (OPERATOR 47)';
 const SLAVES = 'ours: slave keys of identities are not copied (OPERATOR 13, table)';
 const PUT_BACK = 'ours: a copied key that another client deletes is put back (SEMANTICS 5)';
-const SLICES = 'ours: a format of services that is not exported has a canary, too, since 1.20 (WIRE)';
+const NOT_EXPORTED = 'ours: a resource that is not exported has a canary, too, since 1.20 (WIRE)';
 const AT_ONCE =
   'ours: a new configuration is followed at once, with its canaries, and not at the next reconnect (OPERATOR 44)';
 
@@ -183,9 +183,9 @@ class Replay {
   #explain({ key, theirs, ours }: Difference): string | undefined {
     if (/^cilium\/cache\/identities\/v1\/[^/]+\/value\//.test(key))
       return ours === undefined ? SLAVES : undefined;
-    if (key.endsWith('/cilium/cache/endpointslices/v1')) {
-      const services = this.#content().get(key.replace('/endpointslices/', '/services/'));
-      return ours?.lease !== undefined && ours.lease === services?.lease ? SLICES : undefined;
+    if (/\/cilium\/cache\/(?:endpointslices|serviceexports)\/v1$/.test(key)) {
+      const services = this.#content().get(key.replace(/[a-z]+\/v1$/, 'services/v1'));
+      return ours?.lease !== undefined && ours.lease === services?.lease ? NOT_EXPORTED : undefined;
     }
     const deleted = this.#deletedByOthers.get(key);
     if (deleted !== undefined && theirs === undefined && ours?.v === deleted)
