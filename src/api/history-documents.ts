@@ -107,7 +107,9 @@ export function heldDocument({ from, to }: Held): HeldDocument {
 }
 
 /** Returns the document of a moment. */
-export function pastDocument(moment: Moment): PastDocument {
+export function pastDocument(
+  moment: Pick<Moment, 'at' | 'certain' | 'reason' | 'held' | 'effectiveSince' | 'effectiveUntil'>,
+): PastDocument {
   const { at, certain, reason, held, effectiveSince, effectiveUntil } = moment;
   return {
     at: iso(at),
@@ -144,15 +146,8 @@ export function pastExplanation(moment: Moment, model: ReadModel): ExplanationDo
   };
 }
 
-function documentPast({ at, certain, reason, held, since, until }: DocumentMoment): PastDocument {
-  return {
-    at: iso(at),
-    certain,
-    held: heldDocument(held),
-    ...(reason !== undefined && { reason }),
-    ...(since !== undefined && { effectiveSince: iso(since) }),
-    ...(until !== undefined && { effectiveUntil: iso(until) }),
-  };
+function documentPast(moment: DocumentMoment): PastDocument {
+  return pastDocument({ ...moment, effectiveSince: moment.since, effectiveUntil: moment.until });
 }
 
 /** Returns the fields of a document moment. Throws `ProblemError` if it is not held or the object did not exist. */
@@ -252,6 +247,6 @@ export function whenParameter(field: string, text: string, now: number): When {
 
 /** Returns the problem of a moment that is not held. */
 export function notHeld(held: Held): ProblemError {
-  const { from, to } = heldDocument(held);
-  return new ProblemError('not-held', `Changes are held from ${from} on.`, { held: { from, to } });
+  const document = heldDocument(held);
+  return new ProblemError('not-held', `Changes are held from ${document.from} on.`, { held: document });
 }

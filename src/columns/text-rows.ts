@@ -1,9 +1,7 @@
 import { Int32Map } from './int32-map.ts';
 import { Int32Rows, PAGE_BITS, PAGE_ROWS } from './int32-rows.ts';
+import { mix } from './mix.ts';
 import { SharedPages } from './shared-pages.ts';
-
-/** 2^32 divided by the golden ratio, as in `Int32Map`. */
-const GOLDEN = 0x9e37_79b1;
 
 /** Most tables are small: a cluster has a configuration and some nodes. */
 const FIRST_ROWS = 16;
@@ -11,10 +9,7 @@ const FIRST_ROWS = 16;
 /** Returns a hash of `text.slice(from)`. */
 function hashOf(text: string, from: number, seed: number): number {
   let hash = seed;
-  for (let at = from; at < text.length; at++) {
-    hash = Math.imul(hash ^ text.charCodeAt(at), GOLDEN);
-    hash ^= hash >>> 15;
-  }
+  for (let at = from; at < text.length; at++) hash = mix(hash, text.charCodeAt(at));
   return hash;
 }
 

@@ -95,7 +95,7 @@ interface Cut {
  * answers for any earlier moment that is held: it takes the claims of now and puts back, newest first, what each later change
  * replaced. The rules of SEMANTICS 2 then select the effective one.
  *
- * A record costs about 1 µs and 20 bytes. The oldest records are dropped when the memory is full. Nothing here does I/O.
+ * A record costs 2 to 3 µs and about 42 bytes. The oldest records are dropped when the memory is full. Nothing here does I/O.
  */
 export class History {
   readonly #options: HistoryOptions;

@@ -1,4 +1,5 @@
 import { type ByteBuffer, DamagedError } from './byte-buffer.ts';
+import { indexAtMost } from './positions.ts';
 
 /** Maximum number of numbered names of a segment. Limits the memory of its writer and readers. */
 const MAX_NAMES = 32_768;
@@ -67,7 +68,7 @@ export class Names {
     if (number >= FIRST_NUMBER) return number;
     const position = this.#bytes.at;
     this.#bytes.skipText();
-    return number === UNNUMBERED ? 0 : FIRST_NUMBER + this.#indexOf(position);
+    return number === UNNUMBERED ? 0 : FIRST_NUMBER + indexAtMost(this.#positions, this.#count, position);
   }
 
   /** Advances over a name. */
@@ -87,17 +88,5 @@ export class Names {
       this.#positions = larger;
     }
     this.#positions[this.#count++] = position;
-  }
-
-  /** Returns the index of the text at a position. Positions ascend. */
-  #indexOf(position: number): number {
-    let low = 0;
-    let high = this.#count - 1;
-    while (low < high) {
-      const middle = (low + high + 1) >>> 1;
-      if ((this.#positions[middle] ?? 0) <= position) low = middle;
-      else high = middle - 1;
-    }
-    return low;
   }
 }

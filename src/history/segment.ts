@@ -1,3 +1,4 @@
+import { mix } from '../columns/mix.ts';
 import type { HeldClaim } from '../ipcache/row-reader.ts';
 import type { ClaimWriter } from '../ipcache/types.ts';
 import { MAX_CLUSTER_ID } from '../model/numeric-identity.ts';
@@ -6,6 +7,7 @@ import { copyRegister, type PrefixRegister, prefixRegister, sameKey } from '../n
 import { ByteBuffer, DamagedError } from './byte-buffer.ts';
 import { parseWriter, readClaim, skipClaim, writeClaim, writerText } from './claim-codec.ts';
 import { Names } from './names.ts';
+import { indexAtMost } from './positions.ts';
 
 /** Kinds of records in a segment. */
 export const KIND = { prefix: 0, service: 1, node: 2, mark: 3, batch: 4 } as const;
@@ -72,25 +74,18 @@ export interface RecordHead {
   readonly ms: number;
 }
 
-const GOLDEN = 0x9e37_79b1;
-
-function mixed(hash: number, word: number): number {
-  const h = Math.imul(hash ^ word, GOLDEN);
-  return h ^ (h >>> 15);
-}
-
 /** Returns the hash of a prefix key. */
 export function keyHash(key: Readonly<PrefixRegister>): number {
   const shape = (key.family === 6 ? 512 : 0) + (key.form === 'cidr' ? 256 : 0) + key.length;
   const word = shape + 1024 * key.clusterID;
-  const hash = mixed(mixed(0, word), key.w0);
-  return key.family === 4 ? hash : mixed(mixed(mixed(hash, key.w1), key.w2), key.w3);
+  const hash = mix(mix(0, word), key.w0);
+  return key.family === 4 ? hash : mix(mix(mix(hash, key.w1), key.w2), key.w3);
 }
 
 /** Returns the hash of the key of a service or a node. */
 export function textHash(kind: Kind, key: string): number {
-  let hash = mixed(0x5bd1, kind);
-  for (let i = 0; i < key.length; i++) hash = mixed(hash, key.charCodeAt(i));
+  let hash = mix(0x5bd1, kind);
+  for (let i = 0; i < key.length; i++) hash = mix(hash, key.charCodeAt(i));
   return hash;
 }
 
@@ -301,27 +296,14 @@ export class Segment {
 
   /** Returns the position of the batch head of a record, or -1. */
   batchOf(position: number): number {
-    let low = -1;
-    let high = this.#batches.length - 1;
-    while (low < high) {
-      const middle = (low + high + 1) >> 1;
-      if ((this.#batches[middle] ?? 0) <= position) low = middle;
-      else high = middle - 1;
-    }
-    return low < 0 ? -1 : (this.#batches[low] ?? -1);
+    return this.#batches[indexAtMost(this.#batches, this.#batches.length, position)] ?? -1;
   }
 
   /** Returns the sequence number of a record. Reads at most 64 lengths. */
   sequenceOf(position: number): number {
-    let low = 0;
-    let high = this.#positions.length - 1;
-    while (low < high) {
-      const middle = (low + high + 1) >>> 1;
-      if ((this.#positions[middle] ?? 0) <= position) low = middle;
-      else high = middle - 1;
-    }
-    let sequence = this.firstSequence + low * INDEX_EVERY;
-    for (let at = this.#positions[low] ?? 0; at < position; sequence++) at = this.#after(at);
+    const block = indexAtMost(this.#positions, this.#positions.length, position);
+    let sequence = this.firstSequence + block * INDEX_EVERY;
+    for (let at = this.#positions[block] ?? 0; at < position; sequence++) at = this.#after(at);
     return sequence;
   }
 

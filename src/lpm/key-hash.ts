@@ -1,5 +1,6 @@
 import { assert } from '../base/assert.ts';
 import { Int32Rows } from '../columns/int32-rows.ts';
+import { GOLDEN, mix } from '../columns/mix.ts';
 import { SharedPages } from '../columns/shared-pages.ts';
 import { type AddressWords, addressBits, type Family } from '../net/address-words.ts';
 import { type AddressColumn, readAddress, SegmentDirectory, writeAddress } from './segment-directory.ts';
@@ -18,9 +19,6 @@ const IPV6_KINDS: number = 64 - IPV4_KINDS;
 // 8 buckets of 8 bytes are a cache line. Prefixes that differ only in their last three bits share one.
 const LINE_BITS = 3;
 const LINE_MASK: number = (1 << LINE_BITS) - 1;
-
-/** 2^32 divided by the golden ratio. Its multiples spread consecutive numbers evenly. It is odd, so the product is a bijection. */
-const GOLDEN = 0x9e37_79b1;
 
 // A page holds 4 segments: an index has few arrays, an empty one is small, and copying a shared page takes a few µs.
 const PAGE_BITS = 2;
@@ -48,12 +46,6 @@ const scratch = {
   parted: new Int32Array(4 << SEGMENT_BITS),
 };
 const register: AddressWords = { family: 4, w0: 0, w1: 0, w2: 0, w3: 0 };
-
-/** One round of hashing. For a fixed `hash` it is a bijection of `word`. */
-export function mix(hash: number, word: number): number {
-  const h = Math.imul(hash ^ word, GOLDEN);
-  return h ^ (h >>> 15);
-}
 
 // Bit 8 of a length word marks IPv6, the bits above are the address space. One is added so that the word of a key is never 0.
 const IPV6 = 256;

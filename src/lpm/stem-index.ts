@@ -1,7 +1,7 @@
 import { Int32Map } from '../columns/int32-map.ts';
 import { Int32Rows } from '../columns/int32-rows.ts';
+import { mix } from '../columns/mix.ts';
 import { type AddressWords, type Family, wordMask } from '../net/address-words.ts';
-import { mix } from './key-hash.ts';
 import { baseIndex, STRIDE, StrideSets } from './stride-sets.ts';
 
 /** The prefixes of one family that are shorter than an address. */

@@ -1,4 +1,4 @@
-import { mix } from '../lpm/key-hash.ts';
+import { mix } from '../columns/mix.ts';
 import { type AddressWords, type Family, wordMask } from '../net/address-words.ts';
 
 // All positions and lengths are in 32-bit words. Position 0 is in the header, so 0 means "none" everywhere.

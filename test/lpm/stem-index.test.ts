@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { mix } from '../../src/lpm/key-hash.ts';
+import { mix } from '../../src/columns/mix.ts';
 import { StemIndex } from '../../src/lpm/stem-index.ts';
 import { type AddressWords, maskWords } from '../../src/net/address-words.ts';
 import { containsWords } from '../../src/net/prefix.ts';

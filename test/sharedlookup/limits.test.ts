@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
+import { mix } from '../../src/columns/mix.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
-import { mix } from '../../src/lpm/key-hash.ts';
 import { type PrefixRegister, prefixRegister } from '../../src/net/prefix.ts';
 import { SharedLookup } from '../../src/sharedlookup/shared-lookup.ts';
 import { requireSharedMemory } from '../../src/sharedlookup/shared-memory.ts';

@@ -13,7 +13,6 @@ import {
   recordDocument,
   whenParameter,
 } from '../history-documents.ts';
-import { ProblemError } from '../problem.ts';
 import type { ReadModel } from '../read-model.ts';
 import { CAUSES, HISTORY } from '../schemas.ts';
 import { answerJSON } from './answer.ts';
@@ -76,14 +75,12 @@ export function addHistoryRoutes(app: ApiApp, { model, clock, gate }: RouteConte
     const { key, from, to, after, limit } = c.req.valid('query');
     const history = historyOf(model);
     const now = clock.wallTime();
-    const range = {
-      from: from && boundary(history, whenParameter('from', from, now)),
-      to: to && boundary(history, whenParameter('to', to, now)),
-    };
+    const wallTime = (field: string, text: string | undefined): number | undefined =>
+      text === undefined ? undefined : boundary(history, whenParameter(field, text, now));
     const options = {
-      ...(range.from !== undefined && range.from !== '' && { from: range.from }),
-      ...(range.to !== undefined && range.to !== '' && { to: range.to }),
-      ...(after !== undefined && { before: after }),
+      from: wallTime('from', from),
+      to: wallTime('to', to),
+      before: after,
       limit: limit + 1,
     };
     const items: HistoryRecord[] = [];
@@ -195,6 +192,5 @@ function boundary(history: History, when: When): number {
   if (typeof when === 'number') return when;
   const at = history.timeOf(when.sequence);
   if (at !== undefined) return at;
-  const problem = notHeld(history.held);
-  throw new ProblemError('not-held', problem.message, { held: heldDocument(history.held) });
+  throw notHeld(history.held);
 }

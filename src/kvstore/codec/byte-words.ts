@@ -1,5 +1,5 @@
-/** 2^32 divided by the golden ratio. It is odd, so the product is a bijection. */
-const GOLDEN = 0x9e37_79b1;
+import { mix } from '../../columns/mix.ts';
+
 /** The bits that are 0 in four ASCII characters. */
 const NOT_ASCII = 0x8080_8080 | 0;
 
@@ -14,12 +14,6 @@ export function viewOf(bytes: Uint8Array): DataView {
     view = new DataView(buffer);
   }
   return view;
-}
-
-/** One round of hashing. For a fixed `hash` it is a bijection of `word`. */
-function mix(hash: number, word: number): number {
-  const h = Math.imul(hash ^ word, GOLDEN);
-  return h ^ (h >>> 15);
 }
 
 /**
