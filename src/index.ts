@@ -5,6 +5,7 @@
 
 // ── What they knew: checkpoints, and addresses that are taken ──────────────────────────────────────────────
 export { StateFiles } from './agent/state-files.ts';
+export type { StateFile, StateFolder, StateSink } from './base/files/state-folder.ts';
 export type { TurnGateOptions } from './base/turn-gate.ts';
 export { TurnGate } from './base/turn-gate.ts';
 export type { OnClusterChange } from './clustermesh/cluster-changes.ts';
@@ -54,13 +55,14 @@ export * from './etcd.ts';
 export type { CauseGroup, NodeOfHost } from './history/causes.ts';
 export type { ChangeLogCounts, DoubtfulSpan } from './history/change-log.ts';
 export type { DocumentChange, PastFields } from './history/document-change.ts';
-export type { AroundOptions, HistoryOptions, HistoryRange, HistoryStatus } from './history/history.ts';
+export type { AroundOptions, HistoryOptions, HistoryStatus } from './history/history.ts';
 export { History } from './history/history.ts';
 export type {
   ChangeCause,
   DocumentMoment,
   DocumentRecord,
   Held,
+  HistoryRange,
   HistoryRecord,
   MarkKind,
   MarkRecord,
@@ -161,5 +163,4 @@ export type { AddressOwner, AddressUse, ReservedAddress, ReserveOutcome } from '
 export { DEFAULT_POOL, IPAM } from './restore/ipam.ts';
 export type { ImportedState, RestorationOptions, RestoreOutcome } from './restore/restoration.ts';
 export { Restoration } from './restore/restoration.ts';
-export type { StateFile, StateFolder, StateSink } from './restore/state-folder.ts';
 export * from './servicecache.ts';

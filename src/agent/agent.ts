@@ -1,3 +1,4 @@
+import { join, resolve } from 'node:path';
 import type { ClusterMetrics, KnownIdentity, ReadModel, RestoredDocument } from '../api/read-model.ts';
 import type { StatusDocument } from '../api/status-document.ts';
 import type { Clock, Random } from '../base/clock.ts';
@@ -33,7 +34,7 @@ import {
 } from './agent-status.ts';
 import { ClusterReport, type ReportedClusters } from './cluster-report.ts';
 import { DatapathKeeper } from './datapath-keeper.ts';
-import { HistoryKeeper } from './history-keeper.ts';
+import { HistoryKeeper, type HistoryKeeperOptions } from './history-keeper.ts';
 import { KubernetesFollower } from './kubernetes-follower.ts';
 import { MeshFeed } from './mesh-feed.ts';
 import type { AgentOptions } from './options.ts';
@@ -63,6 +64,12 @@ function reported(followed: Followed): ReportedClusters {
 
 /** Maximum time without progress while manifests or recorded Kubernetes objects are read. */
 const READ_MS = 180_000;
+
+/** Returns where the history is stored: in the folder of the state, unless that is off. */
+function historyDisk({ stateDir, historyDisk: maxBytes = 0 }: AgentOptions): HistoryKeeperOptions['disk'] {
+  if (stateDir === undefined || maxBytes === 0) return undefined;
+  return { path: join(resolve(stateDir), 'history'), maxBytes };
+}
 
 /** Wires the engines to their sources. */
 export class Agent implements ReadModel, PlayStage {
@@ -156,7 +163,11 @@ export class Agent implements ReadModel, PlayStage {
         serviceInputs: () => this.#serviceInputs(),
       });
     if (options.historyMemory)
-      this.#history = new HistoryKeeper({ ipcache, services, nodes, clock, memory: options.historyMemory });
+      this.#history = new HistoryKeeper({
+        ...{ ipcache, services, nodes, clock, gate, log },
+        memory: options.historyMemory,
+        disk: historyDisk(options),
+      });
     if (options.stateDir === undefined) return;
     this.#keeper = new StateKeeper({
       path: options.stateDir,
@@ -194,6 +205,7 @@ export class Agent implements ReadModel, PlayStage {
     return [
       [this.#engines()],
       ...(this.#keeper === undefined ? [] : [[this.#keeper.step()]]),
+      ...(this.#history === undefined ? [] : [[this.#history.step()]]),
       ...(this.datapath === undefined ? [] : [[this.datapath.step()]]),
       [mesh.recordedMesh()],
       [this.#firstManifests()],

@@ -1,17 +1,25 @@
+import { crc32 } from 'node:zlib';
 import type { HistoryStatusDocument } from '../api/status-document.ts';
 import type { Clock, Timer } from '../base/clock.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
+import type { TurnGate } from '../base/turn-gate.ts';
 import type { DoubtfulSpan } from '../history/change-log.ts';
 import { History } from '../history/history.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
 import type { NodeManager } from '../nodemanager/node-manager.ts';
+import type { Logger } from '../process/log.ts';
+import type { Step } from '../process/start-step.ts';
 import type { ServiceCache } from '../servicecache/service-cache.ts';
 import { isoTime } from './agent-status.ts';
 import type { ReportedClusters } from './cluster-report.ts';
 import { recordDocuments } from './recorded-documents.ts';
+import { StateFiles } from './state-files.ts';
 
-/** Interval at which the wall time is compared with the monotonic time. */
+/** Interval at which changes are written to the disk, and the wall time is compared with the monotonic time. */
 const CHECK_MS = 1000;
+
+/** Maximum time in which the segments of earlier processes are read. */
+const READ_MS = 60_000;
 
 /** Options of {@link HistoryKeeper}. */
 export interface HistoryKeeperOptions {
@@ -21,6 +29,10 @@ export interface HistoryKeeperOptions {
   readonly clock: Clock;
   /** Maximum memory in bytes. */
   readonly memory: number;
+  /** Folder and maximum size of the segments on disk; default: none. */
+  readonly disk?: { readonly path: string; readonly maxBytes: number } | undefined;
+  readonly gate: TurnGate;
+  readonly log: Logger;
 }
 
 /** Records the changes of the agent from the end of the initial sync on, and marks what happens to its clusters. */
@@ -32,11 +44,31 @@ export class HistoryKeeper {
   #documents: Unsubscribe | undefined;
   /** The last reported state of each cluster: `complete`, `unreachable` or neither. */
   readonly #states = new Map<string, string>();
+  #failure: string | undefined;
   readonly #doubts = new Map<string, DoubtfulSpan>();
 
   constructor(options: HistoryKeeperOptions) {
     this.#options = options;
-    this.history = new History(options);
+    const { disk, ...rest } = options;
+    this.history = new History({
+      ...rest,
+      disk: disk && { folder: new StateFiles(disk.path), maxBytes: disk.maxBytes, checksum: crc32 },
+    });
+  }
+
+  /** Returns the step that reads the segments of earlier processes, and completes those of this one at the stop. */
+  step(): Step {
+    return {
+      name: 'history',
+      patienceMs: READ_MS,
+      onTimeout: 'continue',
+      waitsFor: () => [`reading ${this.#options.disk?.path}`],
+      start: async () => {
+        await this.history.open();
+        this.#report();
+      },
+      stop: () => this.history.close(),
+    };
   }
 
   /** Starts to record. `clusters` are the followed ones. */
@@ -59,7 +91,7 @@ export class HistoryKeeper {
   }
 
   status(): HistoryStatusDocument {
-    const { heldFrom, held, bytes, records, lost } = this.history.status();
+    const { heldFrom, held, bytes, records, lost, disk } = this.history.status();
     const from = isoTime(heldFrom);
     return {
       ...(from !== undefined && { heldFrom: from }),
@@ -68,12 +100,32 @@ export class HistoryKeeper {
       maxBytes: this.#options.memory,
       records,
       lost,
+      ...(disk && {
+        disk: {
+          folder: this.#options.disk?.path ?? '',
+          bytes: disk.bytes,
+          maxBytes: disk.maxBytes,
+          damaged: disk.damaged,
+          ...(disk.failure && { failure: disk.failure.message }),
+        },
+      }),
     };
+  }
+
+  /** Logs a failure of the disk, and its end, once each. */
+  #report(): void {
+    const { disk, log } = this.#options;
+    const failure = this.history.status().disk?.failure?.message;
+    if (failure === this.#failure) return;
+    this.#failure = failure;
+    if (failure === undefined) log.warn(`${disk?.path}: writing the history works again`);
+    else log.warn(`${disk?.path}: cannot store the history: ${failure}; it is held in memory only`);
   }
 
   #schedule(): void {
     this.#timer = this.#options.clock.after(CHECK_MS, () => {
       this.history.checkClock();
+      void this.history.flush().then(() => this.#report());
       this.#schedule();
     });
   }

@@ -81,6 +81,8 @@ export interface AgentOptions {
   readonly importCiliumState?: string | undefined;
   /** Memory of the history of changes in bytes; 0: no history. Default: 0. */
   readonly historyMemory?: number | undefined;
+  /** Maximum size of the stored history in `stateDir` in bytes; 0: none. Default: 0. */
+  readonly historyDisk?: number | undefined;
   /** Options of the datapath of this machine's kernel; default: none. */
   readonly datapath?: HostDatapathOptions | undefined;
   /** Options for following a Kubernetes API server; default: none. */

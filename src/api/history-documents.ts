@@ -108,13 +108,15 @@ export function heldDocument({ from, to }: Held): HeldDocument {
 
 /** Returns the document of a moment. */
 export function pastDocument(
-  moment: Pick<Moment, 'at' | 'certain' | 'reason' | 'held' | 'effectiveSince' | 'effectiveUntil'>,
+  moment: Pick<Moment, 'at' | 'certain' | 'reason' | 'held' | 'effectiveSince' | 'effectiveUntil'> &
+    Partial<Pick<Moment, 'claimsComplete'>>,
 ): PastDocument {
-  const { at, certain, reason, held, effectiveSince, effectiveUntil } = moment;
+  const { at, certain, reason, held, effectiveSince, effectiveUntil, claimsComplete } = moment;
   return {
     at: iso(at),
     certain,
     ...(reason !== undefined && { reason }),
+    ...(claimsComplete === false && { claimsComplete }),
     held: heldDocument(held),
     ...(effectiveSince !== undefined && { effectiveSince: iso(effectiveSince) }),
     ...(effectiveUntil !== undefined && { effectiveUntil: iso(effectiveUntil) }),

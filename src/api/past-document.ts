@@ -13,6 +13,8 @@ export interface PastDocument {
   readonly certain: boolean;
   /** Why the answer is not certain. */
   readonly reason?: Uncertainty | undefined;
+  /** Present if other claims may have existed, because the moment is in the life of an earlier process. */
+  readonly claimsComplete?: false | undefined;
   readonly held: HeldDocument;
   /** The claim was effective from this time on; absent if that was before the held changes. */
   readonly effectiveSince?: string | undefined;

@@ -46,6 +46,10 @@ const PAST: z.ZodType<PastDocument> = z
     at: z.string(),
     certain: z.boolean(),
     reason: z.enum(UNCERTAINTIES).optional().openapi({ description: 'Why the answer is not certain' }),
+    claimsComplete: z.literal(false).optional().openapi({
+      description:
+        'Present if other claims may have existed: the moment is in the life of an earlier process',
+    }),
     held: HELD,
     effectiveSince: z.string().optional(),
     effectiveUntil: z.string().optional(),
@@ -362,6 +366,18 @@ const HISTORY_STATUS: z.ZodType<HistoryStatusDocument> = z
     maxBytes: z.int(),
     records: z.record(z.string(), z.int()).openapi({ description: 'Records by kind since the start' }),
     lost: z.record(z.string(), z.int()).openapi({ description: 'Changes that were not recorded, by reason' }),
+    disk: z
+      .object({
+        folder: z.string(),
+        bytes: z.int(),
+        maxBytes: z.int(),
+        damaged: z.int().openapi({ description: 'Files that could not be read and were dropped' }),
+        failure: z.string().optional().openapi({
+          description: 'Failure of the last write; changes are then held in memory only',
+        }),
+      })
+      .optional()
+      .openapi({ description: 'Present if the history is stored on disk' }),
   })
   .openapi('HistoryStatus');
 

@@ -115,6 +115,20 @@ export interface HistoryStatusDocument {
   readonly records: Readonly<Record<string, number>>;
   /** Changes that were not recorded, by reason. */
   readonly lost: Readonly<Record<string, number>>;
+  /** Present if the history is stored on disk. */
+  readonly disk?: HistoryDiskDocument | undefined;
+}
+
+/** Status of the history on disk. */
+export interface HistoryDiskDocument {
+  readonly folder: string;
+  /** Size of the files in bytes, and its maximum. */
+  readonly bytes: number;
+  readonly maxBytes: number;
+  /** Files that could not be read and were dropped. */
+  readonly damaged: number;
+  /** Failure of the last write, if it failed. Changes are then held in memory only. */
+  readonly failure?: string | undefined;
 }
 
 /** Status of an agent as JSON. */

@@ -31,6 +31,11 @@ export function addAgentCommand(program: Command, io: CommandIO, run: RunAction)
           command.error(
             'dpcache: --import-cilium-state requires --state-dir, because the imported state is stored there',
           );
+        const isDiskSet = command.getOptionValueSource('historyDisk') !== 'default' && flags.historyDisk > 0;
+        if (isDiskSet && flags.stateDir === undefined)
+          command.error('dpcache: --history-disk requires --state-dir, because its files are stored there');
+        if (isDiskSet && flags.historyMemory === 0)
+          command.error('dpcache: --history-disk requires --history-memory, which is off');
         const { isInCluster } = await import('../k8s/rest/in-cluster.ts');
         const why = missingSource(flags, isInCluster({ env: io.env }));
         if (why !== undefined) command.error(`dpcache: ${why}`);
@@ -47,10 +52,17 @@ export function addAgentCommand(program: Command, io: CommandIO, run: RunAction)
           const outcome = await printState(agentOptions(flags), flags.output, context);
           return outcome === 'complete' ? EXIT.ok : EXIT.failed;
         }
-        const { play: script, all = false, stateDir, importCiliumState, historyMemory } = flags;
+        const { play: script, all = false, stateDir, importCiliumState, historyMemory, historyDisk } = flags;
         const serve = await serveOptions(flags, io.env);
         const datapath = datapathOptions(flags);
-        const options = { ...agentOptions(flags), stateDir, importCiliumState, historyMemory, datapath };
+        const options = {
+          ...agentOptions(flags),
+          stateDir,
+          importCiliumState,
+          historyMemory,
+          historyDisk,
+          datapath,
+        };
         const run = { serve, reload: agentReloads(command, io) };
         const quiet = flags.logFormat === 'json';
         await followMesh(options, { script, all, quiet, ...run }, context);

@@ -48,6 +48,7 @@ export interface StateFlags {
   readonly importCiliumState?: string;
   /** Bytes; 0: off. */
   readonly historyMemory: number;
+  readonly historyDisk: number;
 }
 
 /** Adds the options of {@link StateFlags}. */
@@ -74,6 +75,14 @@ export function addStateOptions(command: Command): Command {
       )
         .argParser(parseSize)
         .default(16 << 20, '16MiB'),
+    )
+    .addOption(
+      new Option(
+        '--history-disk <size>',
+        'with --state-dir: files for more of them, which a restart keeps, such as 1GiB; off: only memory',
+      )
+        .argParser(parseSize)
+        .default(128 << 20, '128MiB'),
     )
     .optionsGroup('Options:');
 }

@@ -18,9 +18,13 @@ export function timeText(iso: string, now: Date = new Date()): string {
   return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${clock}`;
 }
 
-/** Returns the sentence about a moment that is not certain; none if it is. */
-export function doubtLines({ certain, reason }: PastDocument): readonly string[] {
-  return certain || reason === undefined ? [] : [`not certain: ${REASONS[reason]}`];
+/** Returns the sentences about a moment that is not certain, or of which not all claims are known. */
+export function doubtLines({ certain, reason, claimsComplete }: PastDocument): readonly string[] {
+  const incomplete = 'an earlier agent: only claims that changed while it ran are known';
+  return [
+    ...(claimsComplete === false ? [incomplete] : []),
+    ...(certain || reason === undefined ? [] : [`not certain: ${REASONS[reason]}`]),
+  ];
 }
 
 /** Returns the lines below an object of an earlier moment. */
@@ -35,7 +39,7 @@ export function pastLines(past: PastDocument | undefined): readonly string[] {
 const REASONS: Readonly<Record<NonNullable<PastDocument['reason']>, string>> = {
   'before-held': 'changes of that time are not held any more',
   'cluster-incomplete': 'a cluster had not delivered all its entries at that time',
-  'agent-not-running': 'no agent was running at that time',
+  'agent-not-running': 'no agent was running at that time, or none recorded a change that proves it',
   withdrawing: 'entries of a cluster were being removed at that time',
   lost: 'changes after that time were not recorded',
   clock: 'the clock of the machine was set over that time, or the time is in the future',
@@ -88,6 +92,7 @@ function spanText(
   if (effective === undefined) return `${begun}, overruled`;
   const { effectiveUntil } = effective;
   if (effectiveUntil !== undefined) return `${begun}, effective until ${timeText(effectiveUntil)}`;
+  if (effective.claimsComplete === false) return `${begun}, effective until that agent ended`;
   return until === undefined ? `${begun}, effective until now` : `${begun}, until ${timeText(until)}`;
 }
 

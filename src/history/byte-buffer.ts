@@ -16,10 +16,11 @@ export class ByteBuffer {
 
   readonly #maxDoubled: number;
 
-  /** Owns `bytes`, which are empty. The buffer doubles up to `maxDoubled` bytes, then grows as needed. */
-  constructor(bytes: Uint8Array, maxDoubled: number) {
+  /** Owns `bytes`; the first `length` of them are the content. The buffer doubles up to `maxDoubled` bytes, then grows as needed. */
+  constructor(bytes: Uint8Array, maxDoubled: number, length = 0) {
     this.#bytes = bytes;
     this.#maxDoubled = maxDoubled;
+    this.#length = length;
   }
 
   get length(): number {
@@ -86,6 +87,11 @@ export class ByteBuffer {
     this.reserve(bytes.length);
     this.#bytes.set(bytes, this.#length);
     this.#length += bytes.length;
+  }
+
+  /** Returns the content from a position on. Records in it do not change. */
+  from(position: number): Uint8Array {
+    return this.#bytes.subarray(position, this.#length);
   }
 
   byteAt(position: number): number {

@@ -26,6 +26,21 @@ export interface DoubtfulSpan {
   toMs: number | undefined;
 }
 
+/** What a {@link ChangeLog} must know of the disk that its segments are written to. */
+export interface ChangeLogDisk {
+  readonly maxBytes: number;
+  /** Sequence number of the first record. Numbers continue from life to life. */
+  readonly firstSequence: number;
+  /** Called when a segment is full. Must not throw. */
+  readonly onSealed: () => void;
+}
+
+/** Returns the size in bytes at which a segment is full: at most a sixteenth of the memory, and of the disk. */
+function segmentSize(maxMemory: number, maxDisk = Number.POSITIVE_INFINITY): number {
+  const most = Math.min(MAX_SEGMENT, Math.floor(Math.min(maxMemory, maxDisk) / SEGMENTS));
+  return Math.max(MIN_SEGMENT, most);
+}
+
 /** Counts of a {@link ChangeLog}. */
 export interface ChangeLogCounts {
   /** Records by kind since the start. */
@@ -68,13 +83,39 @@ export class ChangeLog {
   #tooLarge = 0;
   #losing: DoubtfulSpan | undefined;
   #lostInSpan = 0;
+  #stateVersion = 0;
+  #mustRoll = false;
+  readonly #disk: ChangeLogDisk | undefined;
 
-  constructor(clock: Clock, maxMemory: number, firstSequence = 1) {
+  constructor(clock: Clock, maxMemory: number, disk?: ChangeLogDisk) {
     this.life = new RunningLife(clock);
     this.#maxMemory = maxMemory;
-    this.#segmentBytes = Math.max(MIN_SEGMENT, Math.min(MAX_SEGMENT, Math.floor(maxMemory / SEGMENTS)));
+    this.#disk = disk;
+    this.#segmentBytes = segmentSize(maxMemory, disk?.maxBytes);
     this.#floorMs = this.life.now();
-    this.#segments = [this.#newSegment(firstSequence, this.#floorMs)];
+    this.#segments = [this.#newSegment(0, disk?.firstSequence ?? 1, this.#floorMs)];
+  }
+
+  /** Size in bytes at which a segment is full. */
+  get segmentBytes(): number {
+    return this.#segmentBytes;
+  }
+
+  /** Changes whenever {@link ChangeLog.spans} or the pieces of the clock do. */
+  get stateVersion(): number {
+    return this.#stateVersion;
+  }
+
+  /** Compares the wall time with the time of the life. Returns the milliseconds by which it was set, or 0. */
+  checkWall(): number {
+    const set = this.life.checkWall();
+    if (set !== 0) this.#stateVersion++;
+    return set;
+  }
+
+  /** Begins a new segment with the next record, although this one is not full. */
+  roll(): void {
+    this.#mustRoll = true;
   }
 
   /** The held segments, oldest first. The last one is written. */
@@ -145,12 +186,14 @@ export class ChangeLog {
   beginSpan(reason: Uncertainty, subject: string): DoubtfulSpan {
     const span = { reason, subject, fromMs: this.life.now(), toMs: undefined };
     this.#spans.push(span);
+    this.#stateVersion++;
     return span;
   }
 
   /** Ends an interval; states from now on are certain again. */
   endSpan(span: DoubtfulSpan): void {
     span.toMs = this.life.now();
+    this.#stateVersion++;
   }
 
   /** A change was not recorded on purpose: later records are not linked to earlier ones. */
@@ -181,10 +224,12 @@ export class ChangeLog {
   /** Returns a segment with room, after dropping the oldest ones if a new one is needed. */
   #room(ms: number): Segment {
     const current = this.#current;
-    if (current.used < this.#segmentBytes) return current;
+    if (current.used < this.#segmentBytes && !this.#mustRoll) return current;
+    this.#mustRoll = false;
     current.seal();
-    const next = this.#newSegment(current.endSequence, ms);
+    const next = this.#newSegment(current.number + 1, current.endSequence, ms);
     this.#segments.push(next);
+    this.#disk?.onSealed();
     const rest = this.#maxMemory - RESERVED * this.#segmentBytes;
     let memory = this.#segments.reduce((sum, segment) => sum + (segment === next ? 0 : segment.memory), 0);
     while (this.#segments.length > 1 && memory > rest) {
@@ -199,8 +244,9 @@ export class ChangeLog {
     return next;
   }
 
-  #newSegment(firstSequence: number, startMs: number): Segment {
-    return new Segment({ firstSequence, startMs, maxBytes: this.#segmentBytes });
+  #newSegment(number: number, firstSequence: number, startMs: number): Segment {
+    const isStored = this.#disk !== undefined;
+    return new Segment({ number, firstSequence, startMs, maxBytes: this.#segmentBytes, isStored });
   }
 
   /** Counts a change. Returns true if the last {@link FAST_SECONDS} seconds had more than {@link MAX_RATE} each. */
@@ -220,6 +266,7 @@ export class ChangeLog {
   #lose(ms: number): void {
     this.#losing ??= this.beginSpan('lost', '');
     this.#losing.toMs = ms;
+    this.#stateVersion++;
     this.#lost++;
     this.#lostInSpan++;
     this.omit();

@@ -70,19 +70,19 @@ export function readClaim(from: ByteBuffer, names: Names, { source, owner }: Cla
   return { identity, hostIP, encryptKey, k8s, source, owner };
 }
 
-/** Advances over a claim. */
-export function skipClaim(from: ByteBuffer, names: Names): void {
+/** Advances over a claim; `skipName` advances over each of its names. */
+export function skipClaim(from: ByteBuffer, skipName: () => void): void {
   const flags = from.readByte();
   if (flags > ALL_FLAGS) throw new DamagedError(`a claim has flags ${flags}`);
   from.readNumber();
-  if (flags & HAS_HOST) names.skip();
+  if (flags & HAS_HOST) skipName();
   if (flags & HAS_KEY) from.readByte();
   if ((flags & HAS_POD) === 0) return;
-  names.skip();
-  names.skip();
+  skipName();
+  skipName();
   from.skipText();
-  if (flags & HAS_ACCOUNT) names.skip();
-  if (flags & HAS_PORTS) names.skip();
+  if (flags & HAS_ACCOUNT) skipName();
+  if (flags & HAS_PORTS) skipName();
 }
 
 function readPod(from: ByteBuffer, names: Names, flags: number): K8sMetadata {

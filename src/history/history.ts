@@ -10,26 +10,30 @@ import {
 } from '../base/arguments.ts';
 import { assert } from '../base/assert.ts';
 import type { Clock } from '../base/clock.ts';
+import { type Failure, failureOf } from '../base/failure.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
+import { OPEN_GATE, type TurnGate } from '../base/turn-gate.ts';
 import { sameEntry } from '../ipcache/change.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
 import type { HeldClaim } from '../ipcache/row-reader.ts';
-import { addressBits, type Family, maskWords } from '../net/address-words.ts';
+import { addressBits, type Family } from '../net/address-words.ts';
 import { copyRegister, formatKey, type PrefixRegister, parseKey, prefixRegister } from '../net/prefix.ts';
 import { type CauseGroup, CauseGroups, type NodeOfHost } from './causes.ts';
 import { ChangeLog, type ChangeLogCounts, type DoubtfulSpan } from './change-log.ts';
-import { parseJSON } from './claim-codec.ts';
+import { type HistoryDisk, SegmentArchive } from './disk/segment-archive.ts';
+import { SegmentWriter } from './disk/segment-writer.ts';
 import { type DocumentChange, type PastFields, undoChange } from './document-change.ts';
-import { keysOf, PrefixTimeline, type TimelineChange, visibleBefore } from './prefix-timeline.ts';
-import { KIND, keyHash, type Segment, textHash } from './segment.ts';
+import { covering, PastReader, placesIn } from './past-reader.ts';
+import { keysOf, PrefixTimeline, visibleBefore } from './prefix-timeline.ts';
+import { changeAt, inRange, prefixRecord, type RecordPlace, recordAt, textRecord } from './records.ts';
+import { KIND, keyHash, type Segment } from './segment.ts';
 import type {
   ChangeCause,
   DocumentMoment,
-  DocumentRecord,
   Held,
+  HistoryRange,
   HistoryRecord,
   MarkKind,
-  MarkRecord,
   Moment,
   PastClaim,
   PrefixRecord,
@@ -43,12 +47,30 @@ export const DEFAULT_MEMORY: number = 16 << 20;
 /** Minimum of `memory`: 16 segments of 16 KiB. */
 const MIN_MEMORY: number = 256 << 10;
 
+/** Minimum of `disk.maxBytes`: 16 segments of 64 KiB. */
+const MIN_DISK: number = 1 << 20;
+
 /** Options of {@link History}. */
 export interface HistoryOptions {
   readonly ipcache: IPCache;
   readonly clock: Clock;
   /** Maximum memory of records and indexes in bytes; default 16 MiB, minimum 256 KiB. */
   readonly memory?: number | undefined;
+  /** Where segments are stored; default: only in memory. */
+  readonly disk?: HistoryDisk | undefined;
+  /** Slices the work of {@link History.past}. */
+  readonly gate?: TurnGate | undefined;
+}
+
+/** Status of the segments on disk. */
+export interface HistoryDiskStatus {
+  /** Size of the files in bytes. */
+  readonly bytes: number;
+  readonly maxBytes: number;
+  /** Segments that could not be read and were dropped. */
+  readonly damaged: number;
+  /** Failure of the last write, if it failed. Changes are then held in memory only. */
+  readonly failure: Failure | undefined;
 }
 
 /** Status of a {@link History}. */
@@ -56,17 +78,8 @@ export interface HistoryStatus extends ChangeLogCounts {
   readonly held: number;
   /** Wall time from which on states are held, in milliseconds; undefined before the start. */
   readonly heldFrom: number | undefined;
-}
-
-/** A range of the history, newest first. */
-export interface HistoryRange {
-  /** Wall time in milliseconds; default: everything that is held. */
-  readonly from?: number | undefined;
-  readonly to?: number | undefined;
-  /** Only records with lower sequence numbers: the last one that was read, to continue. */
-  readonly before?: number | undefined;
-  /** Maximum number of records. */
-  readonly limit?: number | undefined;
+  /** Undefined without a disk. */
+  readonly disk: HistoryDiskStatus | undefined;
 }
 
 /** Options of {@link History.around}. */
@@ -95,25 +108,73 @@ interface Cut {
  * answers for any earlier moment that is held: it takes the claims of now and puts back, newest first, what each later change
  * replaced. The rules of SEMANTICS 2 then select the effective one.
  *
- * A record costs 2 to 3 µs and about 42 bytes. The oldest records are dropped when the memory is full. Nothing here does I/O.
+ * A record costs 2 to 3 µs and about 42 bytes. The oldest records are dropped when the memory is full. With a disk, they are
+ * appended to files each time {@link History.flush} is called, and {@link History.past} answers from these, too, even of earlier
+ * processes. All other methods answer from memory.
  */
 export class History {
   readonly #options: HistoryOptions;
+  readonly #archive: SegmentArchive | undefined;
+  #writer: SegmentWriter | undefined;
+  #openFailure: Failure | undefined;
+  #isOpen = false;
   #log: ChangeLog | undefined;
   #observing: Unsubscribe | undefined;
+  /** Answers from memory and disk, in slices. */
+  readonly past: PastReader;
 
   constructor(options: HistoryOptions) {
-    const { memory = DEFAULT_MEMORY } = options;
+    const { memory = DEFAULT_MEMORY, disk, gate = OPEN_GATE } = options;
     assert(memory >= MIN_MEMORY, `memory must be at least ${MIN_MEMORY} bytes`);
+    assert(disk === undefined || disk.maxBytes >= MIN_DISK, `the disk must have at least ${MIN_DISK} bytes`);
     this.#options = { ...options, memory };
+    this.#archive = disk && new SegmentArchive(disk, gate);
+    const { ipcache, clock } = options;
+    const archive = (): SegmentArchive | undefined => (this.#isOpen ? this.#archive : undefined);
+    this.past = new PastReader({ ipcache, clock, gate, log: () => this.#log, archive });
+  }
+
+  /**
+   * Reads what earlier processes have stored. Without it, or if it resolves after {@link History.start}, changes are recorded in
+   * memory only. Never rejects: if the folder cannot be read, the status has the failure.
+   */
+  async open(): Promise<void> {
+    assert(this.#log === undefined, 'open must be called before start');
+    try {
+      await this.#archive?.open();
+      this.#isOpen = this.#log === undefined;
+    } catch (error) {
+      this.#openFailure = failureOf(error, this.#options.clock);
+    }
+  }
+
+  /** Writes what was recorded since the last call to the disk. Call it each second. Never rejects; the status has the failure. */
+  async flush(): Promise<void> {
+    await this.#writer?.flush();
+  }
+
+  /** Writes everything and completes the last segment. Call it after {@link History.stop}. Never rejects. */
+  async close(): Promise<void> {
+    await this.#writer?.stop();
+    this.#writer = undefined;
   }
 
   /** Starts to record. States from now on are held. Call it when the first lists are complete, because they are not changes. */
   start(): void {
     assert(this.#log === undefined, 'start must be called once');
     const { ipcache, clock, memory = DEFAULT_MEMORY } = this.#options;
-    const log = new ChangeLog(clock, memory);
+    const archive = this.#isOpen ? this.#archive : undefined;
+    const log = new ChangeLog(
+      clock,
+      memory,
+      archive && {
+        maxBytes: archive.disk.maxBytes,
+        firstSequence: archive.nextSequence,
+        onSealed: () => void this.flush(),
+      },
+    );
     this.#log = log;
+    this.#writer = archive && new SegmentWriter(archive, log, clock);
     log.addMark('start', '');
     this.#observing = ipcache.observeClaims((key, writer, before, after, effect) => {
       // A restored claim that a source has confirmed. Recording each one would fill the memory after every restart.
@@ -167,11 +228,11 @@ export class History {
 
   /** Compares the wall time with the monotonic time, and records a mark if the clock was set. Call it every second. */
   checkClock(): void {
-    const set = this.#log?.life.checkWall() ?? 0;
+    const set = this.#log?.checkWall() ?? 0;
     if (set !== 0) this.mark('clock-set', '', String(Math.round(set)));
   }
 
-  /** The interval for which changes are held. */
+  /** The interval for which changes are held in memory. */
   get held(): Held {
     const log = this.#log;
     const now = this.#options.clock.wallTime();
@@ -185,7 +246,14 @@ export class History {
       bytes: 0,
       held: 0,
     };
-    return { ...counts, heldFrom: this.#log === undefined ? undefined : this.held.from };
+    const archive = this.#archive;
+    const disk = archive && {
+      bytes: archive.bytes + (this.#writer?.bytes ?? 0),
+      maxBytes: archive.disk.maxBytes,
+      damaged: archive.damaged,
+      failure: this.#openFailure ?? this.#writer?.failure,
+    };
+    return { ...counts, heldFrom: this.#log === undefined ? undefined : this.past.held.from, disk };
   }
 
   /** Returns the wall time of the record with a sequence number; undefined if it is not held. */
@@ -261,7 +329,7 @@ export class History {
     let rest = range.limit ?? Number.POSITIVE_INFINITY;
     for (const { change, visibleBefore, visibleAfter } of this.#timeline(register).effectiveChanges()) {
       if (rest <= 0) return;
-      const record = this.#prefixRecord(change, { before: visibleBefore, after: visibleAfter });
+      const record = prefixRecord(change, log.life.clock, { before: visibleBefore, after: visibleAfter });
       if (!isInRange(record)) continue;
       rest--;
       yield record;
@@ -316,20 +384,13 @@ export class History {
       const at = this.#wallOf(ms);
       if (!isInRange({ sequence, at })) continue;
       if (rest-- <= 0) return;
-      yield this.#textRecord(segment, position, { sequence, at, kind: KIND[kind] });
+      yield textRecord(segment, position, { sequence, at, kind: KIND[kind] });
     }
   }
 
   /** Yields the places of the records of a service or a node, newest first. */
   *#placesOf(kind: 'service' | 'node', key: string): Generator<RecordPlace, void, void> {
-    const hash = textHash(KIND[kind], key);
-    for (const segment of this.#segments().toReversed()) {
-      let at = segment.ofText(segment.newest(hash), KIND[kind], key);
-      while (at >= 0) {
-        yield { segment, position: at, ms: segment.msAt(at) };
-        at = segment.ofText(segment.previous(at), KIND[kind], key);
-      }
-    }
+    for (const segment of this.#segments().toReversed()) yield* placesIn(segment, kind, key);
   }
 
   /** Yields all records of a range, newest first, without the visible claims of prefixes. */
@@ -345,7 +406,7 @@ export class History {
         const at = this.#wallOf(ms);
         if (!isInRange({ sequence, at })) continue;
         if (rest-- <= 0) return;
-        yield this.#recordAt(segment, position, sequence, at);
+        yield recordAt(segment, position, sequence, at);
       }
     }
   }
@@ -429,7 +490,8 @@ export class History {
     if (cut === undefined) {
       const none = { claims: [], effective: undefined, decidedBy: undefined };
       const times = { effectiveSince: undefined, effectiveUntil: undefined };
-      return { at: held.from, prefix, ...none, ...times, certain: false, reason, held };
+      const doubt = { certain: false, claimsComplete: false, reason };
+      return { at: held.from, prefix, ...none, ...times, ...doubt, held };
     }
     const past = this.#timeline(key).before(this.#isLater(cut));
     const wall = (ms: number | undefined): number | undefined =>
@@ -446,6 +508,7 @@ export class History {
       effectiveSince: wall(past.effectiveSince),
       effectiveUntil: wall(past.effectiveUntil),
       certain: reason === undefined,
+      claimsComplete: true,
       reason,
       held,
     };
@@ -457,7 +520,7 @@ export class History {
     cut: Cut,
     lengths: Lengths = this.#lengths(),
   ): { readonly key: PrefixRegister; readonly claim: HeldClaim } | undefined {
-    for (const key of covering(address, lengths)) {
+    for (const key of covering(address, lengths[address.family])) {
       const claim = this.#visibleAt(key, cut);
       if (claim !== undefined) return { key, claim };
     }
@@ -474,7 +537,7 @@ export class History {
     const segments = this.#segments();
     const later = segments.filter((segment) => segment.lastMs > ms);
     if (later.length === 0) return false;
-    for (const prefix of covering(address, lengths)) {
+    for (const prefix of covering(address, lengths[address.family])) {
       for (const key of keysOf(prefix)) {
         const hash = keyHash(key);
         for (const segment of later) {
@@ -504,97 +567,10 @@ export class History {
     };
     return { 4: ofFamily(4, ipv4), 6: ofFamily(6, ipv6) };
   }
-
-  #recordAt(segment: Segment, position: number, sequence: number, at: number): HistoryRecord {
-    const [head] = segment.heads(position);
-    const kind = head?.kind ?? KIND.mark;
-    if (kind === KIND.prefix) {
-      const key = prefixRegister();
-      const { writer, before, after } = segment.claimAt(position, key);
-      const cause = causeOf(segment, position);
-      const claims = { key: formatKey(key), writer, before, after, effective: undefined };
-      return { kind: 'prefix', sequence, at, ...claims, cause };
-    }
-    return this.#textRecord(segment, position, { sequence, at, kind });
-  }
-
-  #textRecord(
-    segment: Segment,
-    position: number,
-    { sequence, at, kind }: { readonly sequence: number; readonly at: number; readonly kind: number },
-  ): DocumentRecord | MarkRecord {
-    const { key, writer, before, after } = segment.textAt(position);
-    if (kind === KIND.mark)
-      return { kind: 'mark', sequence, at, mark: key as MarkKind, subject: writer, detail: after ?? '' };
-    const values = changeOfTexts(before, after);
-    const name = kind === KIND.service ? 'service' : 'node';
-    return { kind: name, sequence, at, key, writer, ...values, cause: causeOf(segment, position) };
-  }
-
-  #prefixRecord(change: TimelineChange, effective: PrefixRecord['effective']): PrefixRecord {
-    const { key, writer, before, after, segment, position, ms } = change;
-    return {
-      kind: 'prefix',
-      sequence: segment.sequenceOf(position),
-      at: this.#wallOf(ms),
-      key,
-      writer,
-      before,
-      after,
-      effective,
-      cause: causeOf(segment, position),
-    };
-  }
-}
-
-/** Where a record is. */
-type RecordPlace = Pick<TimelineChange, 'segment' | 'position' | 'ms'>;
-
-function changeAt({ segment, position }: RecordPlace): DocumentChange {
-  const { before, after } = segment.textAt(position);
-  return changeOfTexts(before, after);
-}
-
-function changeOfTexts(before: string | undefined, after: string | undefined): DocumentChange {
-  const fields = (text: string | undefined): PastFields | undefined =>
-    text === undefined ? undefined : (parseJSON(text) as PastFields); // written by recordDocument
-  return { before: fields(before), after: fields(after) };
 }
 
 /** The lengths of prefixes to try, longest first. */
 type Lengths = Readonly<Record<Family, readonly number[]>>;
-
-/** Yields the prefixes that contain an address, longest first. The register is reused. */
-function* covering(
-  address: Readonly<PrefixRegister>,
-  lengths: Lengths,
-): Generator<PrefixRegister, void, void> {
-  for (const length of lengths[address.family]) {
-    const key = copyRegister(address);
-    maskWords(key, length);
-    key.length = length;
-    key.form = 'cidr';
-    yield key;
-  }
-}
-
-function inRange({
-  from,
-  to,
-  before,
-}: HistoryRange): (record: { readonly sequence: number; readonly at: number }) => boolean {
-  return ({ sequence, at }) =>
-    (from === undefined || at >= from) &&
-    (to === undefined || at <= to) &&
-    (before === undefined || sequence < before);
-}
-
-function causeOf(segment: Segment, position: number): ChangeCause | undefined {
-  const batch = segment.batchOf(position);
-  if (batch < 0) return undefined;
-  const { key: store, after: revision = '' } = segment.textAt(batch);
-  return store === '' ? undefined : { store, revision };
-}
 
 const WHEN: Check = (value) =>
   typeof value === 'number' ? undefined : objectWith({ sequence: NUMBER })(value);

@@ -18,11 +18,19 @@ export class Names {
   readonly #bytes: ByteBuffer;
   readonly #numbers = new Map<string, number>();
   /** Position of each numbered text. */
-  #positions = new Int32Array(64);
+  #positions: Int32Array = new Int32Array(64);
   #count = 0;
-
-  constructor(bytes: ByteBuffer) {
+  /** `positions` are those of the numbered texts in `bytes`. */
+  constructor(bytes: ByteBuffer, positions?: Int32Array) {
     this.#bytes = bytes;
+    if (positions === undefined) return;
+    this.#positions = positions;
+    this.#count = positions.length;
+  }
+
+  /** Returns the positions of the numbered texts. */
+  get positions(): Int32Array {
+    return this.#positions.subarray(0, this.#count);
   }
 
   /** Memory in bytes, without the texts. An entry of the writer's map takes about 40 bytes. */
@@ -74,6 +82,18 @@ export class Names {
   /** Advances over a name. */
   skip(): void {
     if (this.#bytes.readNumber() < FIRST_NUMBER) this.#bytes.skipText();
+  }
+
+  /** Advances over a name of a stored record, and numbers it as its writer did. Call it for each name in order. */
+  learn(): void {
+    const number = this.#bytes.readNumber();
+    if (number >= FIRST_NUMBER + this.#count) throw new DamagedError(`unknown name ${number}`);
+    if (number >= FIRST_NUMBER) return;
+    if (number === NEXT_NUMBER) {
+      if (this.#count >= MAX_NAMES) throw new DamagedError('too many names');
+      this.#add(this.#bytes.at);
+    }
+    this.#bytes.skipText();
   }
 
   /** Frees the map of the writer. */

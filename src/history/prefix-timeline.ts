@@ -1,7 +1,7 @@
 import { sameEntry } from '../ipcache/change.ts';
 import { decidingRule } from '../ipcache/explain.ts';
 import type { HeldClaim } from '../ipcache/row-reader.ts';
-import type { DecidingRule } from '../ipcache/types.ts';
+import type { ClaimWriter, DecidingRule } from '../ipcache/types.ts';
 import { compareWriters } from '../model/source.ts';
 import { addressBits } from '../net/address-words.ts';
 import { copyRegister, formatKey, type PrefixRegister } from '../net/prefix.ts';
@@ -19,7 +19,7 @@ export interface TimelineChange extends ClaimChange {
 }
 
 /** Returns true if a change happened after the moment of a question. */
-export type IsLater = (change: TimelineChange) => boolean;
+export type IsLater = (place: Pick<TimelineChange, 'segment' | 'position' | 'ms'>) => boolean;
 
 /** Returns the keys of a prefix: for a full-length one the endpoint IP and the CIDR, the endpoint first (I4). */
 export function keysOf(key: Readonly<PrefixRegister>): readonly PrefixRegister[] {
@@ -27,27 +27,86 @@ export function keysOf(key: Readonly<PrefixRegister>): readonly PrefixRegister[]
   return (['endpoint', 'cidr'] as const).map((form) => ({ ...copyRegister(key), form }));
 }
 
-/** The claims on the keys of one prefix at some moment, which changes move back in time. */
-class PrefixState {
+/** The claims on the keys of a prefix, by key. */
+export type ClaimsByKey = ReadonlyMap<string, readonly HeldClaim[]>;
+
+/** Returns the claims on the keys of a prefix. */
+export function claimsByKey(
+  keys: readonly PrefixRegister[],
+  claimsOf: (key: string) => readonly HeldClaim[],
+): ClaimsByKey {
+  return new Map(keys.map((key) => [formatKey(key), claimsOf(formatKey(key))]));
+}
+
+/** Text of the key and the writer of a claim. */
+function claimName(key: string, writer: ClaimWriter): string {
+  return `${key} ${writerText(writer)}`;
+}
+
+/** The claims on the keys of one prefix, which changes move back in time, newest first. */
+export class PastState {
   /** Claims by key and writer. */
   readonly #claims: Map<string, Map<string, HeldClaim>>;
+  readonly #until = new Map<string, number>();
+  #effectiveUntil: number | undefined;
+  /** The state at the moment, once an earlier change was seen. */
+  #moment: readonly (HeldClaim & { readonly key: string; readonly effective: boolean })[] | undefined;
+  readonly #since = new Map<string, number>();
+  #effectiveSince: number | undefined;
 
-  constructor(now: ReadonlyMap<string, readonly HeldClaim[]>) {
+  constructor(now: ClaimsByKey) {
     this.#claims = new Map(
       Array.from(now, ([key, claims]) => [key, new Map(claims.map((claim) => [writerText(claim), claim]))]),
     );
   }
 
-  undo({ key, writer, before }: TimelineChange): void {
-    this.#set(key, writerText(writer), before);
+  /** Undoes a change after the moment. */
+  undo(change: TimelineChange): void {
+    const after = this.visible();
+    this.#put(change);
+    this.#until.set(claimName(change.key, change.writer), change.ms);
+    if (!sameVisible(after, this.visible())) this.#effectiveUntil = change.ms;
   }
 
-  redo({ key, writer, after }: TimelineChange): void {
-    this.#set(key, writerText(writer), after);
+  /** Notes a change at or before the moment: since when a claim existed. Returns true if no older change matters. */
+  note(change: TimelineChange): boolean {
+    const moment = this.#fix();
+    const name = claimName(change.key, change.writer);
+    const exists = moment.some(({ key, ...claim }) => claimName(key, claim) === name);
+    if (exists && !this.#since.has(name)) this.#since.set(name, change.ms);
+    this.#put(change);
+    if (this.#effectiveSince === undefined && !sameVisible(moment[0], this.visible()))
+      this.#effectiveSince = change.ms;
+    return this.#effectiveSince !== undefined && this.#since.size === moment.length;
   }
 
-  /** Returns the claims in the order of `explain`: the endpoint's, then the CIDR's, strongest first (I4). */
-  claims(): readonly (HeldClaim & { readonly key: string; readonly effective: boolean })[] {
+  /** Returns the visible claim. */
+  visible(): HeldClaim | undefined {
+    return this.#sorted()[0];
+  }
+
+  /** Returns the current claims by key. */
+  now(): ClaimsByKey {
+    return new Map(Array.from(this.#claims, ([key, claims]) => [key, [...claims.values()]]));
+  }
+
+  result(): PastPrefix {
+    const claims = this.#fix().map(({ key, ...claim }) => {
+      const name = claimName(key, claim);
+      return { ...claim, key, since: this.#since.get(name), until: this.#until.get(name) };
+    });
+    const decidedBy = decidingRule(claims.map((claim) => ({ ...claim, shadowed: false })));
+    const times = { effectiveSince: this.#effectiveSince, effectiveUntil: this.#effectiveUntil };
+    return { claims, decidedBy, ...times };
+  }
+
+  /** Keeps the claims of the moment. They are in the order of `explain`: the endpoint's, then the CIDR's, strongest first (I4). */
+  #fix(): readonly (HeldClaim & { readonly key: string; readonly effective: boolean })[] {
+    this.#moment ??= this.#sorted();
+    return this.#moment;
+  }
+
+  #sorted(): readonly (HeldClaim & { readonly key: string; readonly effective: boolean })[] {
     return Array.from(this.#claims, ([key, claims]) =>
       [...claims.values()]
         .sort(compareWriters)
@@ -55,15 +114,10 @@ class PrefixState {
     ).flat();
   }
 
-  /** Returns the visible claim. */
-  visible(): HeldClaim | undefined {
-    return this.claims()[0];
-  }
-
-  #set(key: string, writer: string, claim: HeldClaim | undefined): void {
+  #put({ key, writer, before }: TimelineChange): void {
     const claims = this.#claims.get(key);
-    if (claim === undefined) claims?.delete(writer);
-    else claims?.set(writer, claim);
+    if (before === undefined) claims?.delete(writerText(writer));
+    else claims?.set(writerText(writer), before);
   }
 }
 
@@ -84,7 +138,7 @@ export interface EffectiveChange {
 
 /** The held changes of one prefix in the current life, and its claims at any time between them: an undo log from now. */
 export class PrefixTimeline {
-  readonly #now: ReadonlyMap<string, readonly HeldClaim[]>;
+  readonly #now: ClaimsByKey;
   readonly #keys: readonly PrefixRegister[];
   /** Newest first. */
   readonly #segments: readonly Segment[];
@@ -96,21 +150,18 @@ export class PrefixTimeline {
     segments: readonly Segment[],
   ) {
     this.#keys = keysOf(key);
-    this.#now = new Map(this.#keys.map((one) => [formatKey(one), claimsOf(formatKey(one))]));
+    this.#now = claimsByKey(this.#keys, claimsOf);
     this.#segments = segments.toReversed();
   }
 
   /** Yields the changes, newest first, each read when it is asked for. */
   *#changes(): Generator<TimelineChange, void, void> {
-    for (const segment of this.#segments) {
-      const [first, second] = this.#keys.map((key) => changesIn(segment, key));
-      if (first !== undefined) yield* second === undefined ? first : newestOfBoth(first, second);
-    }
+    for (const segment of this.#segments) yield* changesOfKeys(segment, this.#keys);
   }
 
   /** Yields the changes, newest first, with the visible claim before and after each. */
   *effectiveChanges(): Generator<EffectiveChange, void, void> {
-    const state = new PrefixState(this.#now);
+    const state = new PastState(this.#now);
     let visibleAfter = state.visible();
     for (const change of this.#changes()) {
       state.undo(change);
@@ -122,44 +173,12 @@ export class PrefixTimeline {
 
   /** Returns the claims before all changes for which `isLater` is true. */
   before(isLater: IsLater): PastPrefix {
-    const changes = [...this.#changes()];
-    const later = changes.findIndex((change) => !isLater(change));
-    const count = later < 0 ? changes.length : later;
-    const state = new PrefixState(this.#now);
-    for (const change of changes.slice(0, count)) state.undo(change);
-    const held = state.claims();
-    const [ended, begun] = [changes.slice(0, count).reverse(), changes.slice(count)];
-    const isOf =
-      (claim: PastClaim | (typeof held)[number]) =>
-      ({ key, writer }: TimelineChange): boolean =>
-        key === claim.key && writerText(writer) === writerText(claim);
-    const claims = held.map((claim) => ({
-      ...claim,
-      since: begun.find(isOf(claim))?.ms,
-      until: ended.find(isOf(claim))?.ms,
-    }));
-    const explained = claims.map((claim) => ({ ...claim, shadowed: false }));
-    return { claims, decidedBy: decidingRule(explained), ...this.#effective(state, ended, begun) };
-  }
-
-  /** Returns the times of the last change before and the first change after a state that changed its visible claim. */
-  #effective(
-    state: PrefixState,
-    ended: readonly TimelineChange[],
-    begun: readonly TimelineChange[],
-  ): Pick<PastPrefix, 'effectiveSince' | 'effectiveUntil'> {
-    const visible = state.visible();
-    const differs = (): boolean => !sameVisible(visible, state.visible());
-    const until = ended.findIndex((change) => {
-      state.redo(change);
-      return differs();
-    });
-    for (const change of ended.slice(0, until < 0 ? ended.length : until + 1).reverse()) state.undo(change);
-    const since = begun.find((change) => {
-      state.undo(change);
-      return differs();
-    });
-    return { effectiveSince: since?.ms, effectiveUntil: ended[until]?.ms };
+    const state = new PastState(this.#now);
+    for (const change of this.#changes()) {
+      if (isLater(change)) state.undo(change);
+      else if (state.note(change)) break;
+    }
+    return state.result();
   }
 }
 
@@ -217,6 +236,15 @@ function* changesIn(segment: Segment, key: PrefixRegister): Generator<TimelineCh
     yield { ...change, key: text, segment, position: at, ms };
     at = segment.ofPrefix(segment.previous(at), key);
   }
+}
+
+/** Yields the changes of the keys of a prefix in a segment, newest first. */
+export function* changesOfKeys(
+  segment: Segment,
+  keys: readonly PrefixRegister[],
+): Generator<TimelineChange, void, void> {
+  const [first, second] = keys.map((key) => changesIn(segment, key));
+  if (first !== undefined) yield* second === undefined ? first : newestOfBoth(first, second);
 }
 
 /** Yields the changes of two keys in the order of their positions, newest first. */

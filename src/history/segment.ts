@@ -6,6 +6,7 @@ import { addressBits } from '../net/address-words.ts';
 import { copyRegister, type PrefixRegister, prefixRegister, sameKey } from '../net/prefix.ts';
 import { ByteBuffer, DamagedError } from './byte-buffer.ts';
 import { parseWriter, readClaim, skipClaim, writeClaim, writerText } from './claim-codec.ts';
+import { addToFilter, emptyFilter } from './key-filter.ts';
 import { Names } from './names.ts';
 import { indexAtMost } from './positions.ts';
 
@@ -47,8 +48,6 @@ const LONG_HEAD = 5;
 const FIXED_BYTES = 54;
 const CLAIM_BYTES = 22;
 
-const LENGTHS = 129;
-
 /** A change of one claim on a prefix, as it is recorded. */
 export interface ClaimChange {
   readonly writer: ClaimWriter;
@@ -73,6 +72,43 @@ export interface RecordHead {
   /** Milliseconds since the life began. */
   readonly ms: number;
 }
+
+/** What finds the records of a segment. */
+export interface SegmentIndex {
+  /** Position of the newest record of each bucket. The number of buckets is a power of two. */
+  readonly heads: Int32Array;
+  /** Positions of numbered names, of every 64th record and of batch heads, each ascending. */
+  readonly names: Int32Array;
+  readonly positions: Int32Array;
+  readonly batches: Int32Array;
+  /** One byte for each length of a prefix: 1 if there is a record of one. */
+  readonly lengths4: Uint8Array;
+  readonly lengths6: Uint8Array;
+  readonly filter: Uint8Array;
+  /** Number of records. */
+  readonly count: number;
+  readonly lastMs: number;
+}
+
+/** Options of a {@link Segment}. */
+export interface SegmentOptions {
+  readonly number: number;
+  readonly firstSequence: number;
+  readonly startMs: number;
+  /** Size in bytes at which the segment is full. */
+  readonly maxBytes: number;
+  /** True if the segment is stored on disk: it collects the keys for its filter. */
+  readonly isStored?: boolean | undefined;
+  /** Records of a stored segment. Without `index`, {@link Segment.reindex} must run before any read. */
+  readonly content?: Uint8Array | undefined;
+  readonly index?: SegmentIndex | undefined;
+}
+
+/** Number of lengths of a prefix in an index. */
+export const LENGTHS = 129;
+
+/** Records that {@link Segment.reindex} reads in one step. */
+const RECORDS_PER_STEP = 512;
 
 /** Returns the hash of a prefix key. */
 export function keyHash(key: Readonly<PrefixRegister>): number {
@@ -99,47 +135,54 @@ export function textHash(kind: Kind, key: string): number {
  * Integers are groups of 7 bits. Each segment begins with its own names, so that any segment can be dropped.
  */
 export class Segment {
+  /** Consecutive number in its life, from 0. */
+  readonly number: number;
   /** Sequence number of the first record. */
   readonly firstSequence: number;
   /** Milliseconds of the life at which the segment began: state after that time can be computed from it and later segments. */
   readonly startMs: number;
+  /** Keys that have a record; undefined if the segment is not stored on disk. */
+  readonly filter: Uint8Array | undefined;
   readonly #bytes: ByteBuffer;
   readonly #names: Names;
   readonly #heads: Int32Array;
   readonly #bucketMask: number;
   readonly #scratch: PrefixRegister = prefixRegister();
   /** Positions of every 64th record. */
-  readonly #positions: number[] = [];
+  readonly #positions: number[];
   /** Positions of batch heads, ascending. */
-  readonly #batches: number[] = [];
+  readonly #batches: number[];
   /** Lengths of the recorded prefixes by family: 1 if there is one. */
-  readonly #lengths4 = new Uint8Array(LENGTHS);
-  readonly #lengths6 = new Uint8Array(LENGTHS);
+  readonly #lengths4: Uint8Array;
+  readonly #lengths6: Uint8Array;
   #lastWriter: ClaimWriter = { source: 'unspec', owner: '' };
   #lastWriterText = 'unspec';
   /** Kind and time of the record that was entered last. */
   #kind: Kind = KIND.prefix;
   #ms = 0;
-  #count = 0;
+  #count: number;
   #lastMs: number;
   /** Records before this position are not linked, because changes were lost after them. */
   #linkFloor = 0;
 
-  constructor(options: {
-    readonly firstSequence: number;
-    readonly startMs: number;
-    /** Size in bytes at which the segment is full. */
-    readonly maxBytes: number;
-  }) {
-    const { firstSequence, startMs, maxBytes } = options;
+  constructor(options: SegmentOptions) {
+    const { number, firstSequence, startMs, maxBytes, isStored = false, content, index } = options;
+    this.number = number;
     this.firstSequence = firstSequence;
     this.startMs = startMs;
-    this.#lastMs = startMs;
-    this.#bytes = new ByteBuffer(new Uint8Array(Math.min(maxBytes, FIRST_BYTES)), maxBytes);
-    this.#names = new Names(this.#bytes);
+    const bytes = content ?? new Uint8Array(Math.min(maxBytes, FIRST_BYTES));
+    this.#bytes = new ByteBuffer(bytes, maxBytes, content?.length);
+    this.#names = new Names(this.#bytes, index?.names);
     const buckets = 2 ** Math.ceil(Math.log2(Math.max(64, maxBytes / BYTES_PER_BUCKET)));
-    this.#heads = new Int32Array(buckets).fill(-1);
-    this.#bucketMask = buckets - 1;
+    this.#heads = index?.heads ?? new Int32Array(buckets).fill(-1);
+    this.#bucketMask = this.#heads.length - 1;
+    this.#positions = Array.from(index?.positions ?? []);
+    this.#batches = Array.from(index?.batches ?? []);
+    this.#lengths4 = index?.lengths4 ?? new Uint8Array(LENGTHS);
+    this.#lengths6 = index?.lengths6 ?? new Uint8Array(LENGTHS);
+    this.#count = index?.count ?? 0;
+    this.#lastMs = index?.lastMs ?? startMs;
+    this.filter = index?.filter ?? (isStored ? emptyFilter(maxBytes) : undefined);
   }
 
   /** Number of records. */
@@ -159,12 +202,90 @@ export class Segment {
   /** Bytes of the records and their indexes. */
   get used(): number {
     const positions = 8 * (this.#positions.length + this.#batches.length);
-    return this.#bytes.length + this.#heads.byteLength + this.#names.memory + positions;
+    const filter = this.filter?.length ?? 0;
+    return this.#bytes.length + this.#heads.byteLength + this.#names.memory + positions + filter;
   }
 
   /** Memory in bytes, with the unused part of the buffer. */
   get memory(): number {
     return this.used + this.#bytes.capacity - this.#bytes.length;
+  }
+
+  /** Returns the bytes of the records from a position on. */
+  bytesFrom(position: number): Uint8Array {
+    return this.#bytes.from(position);
+  }
+
+  /** Length of the records in bytes. */
+  get length(): number {
+    return this.#bytes.length;
+  }
+
+  /** Returns the index. `filter` is empty if the segment is not stored. */
+  index(): SegmentIndex {
+    return {
+      heads: this.#heads,
+      names: this.#names.positions,
+      positions: Int32Array.from(this.#positions),
+      batches: Int32Array.from(this.#batches),
+      lengths4: this.#lengths4,
+      lengths6: this.#lengths6,
+      filter: this.filter ?? new Uint8Array(),
+      count: this.#count,
+      lastMs: this.#lastMs,
+    };
+  }
+
+  /**
+   * Builds the index of stored records that have none, in steps of {@link RECORDS_PER_STEP} records. Throws {@link DamagedError} if a
+   * record is invalid.
+   */
+  *reindex(): Generator<void, void, void> {
+    const bytes = this.#bytes;
+    const learn = (): void => this.#names.learn();
+    for (let at = 0; at < bytes.length; ) {
+      const end = this.#after(at);
+      if (end > bytes.length || end <= at) throw new DamagedError('a record ends after the segment');
+      this.#enter(at);
+      if (this.#ms < this.#lastMs) throw new DamagedError('a record is older than the one before');
+      const hash = this.#learnBody(learn);
+      if (bytes.at !== end) throw new DamagedError('a record has another length');
+      if (this.#count % INDEX_EVERY === 0) this.#positions.push(at);
+      if (this.#kind === KIND.batch) this.#batches.push(at);
+      if (hash !== undefined) {
+        this.#heads[hash & this.#bucketMask] = at;
+        if (this.filter !== undefined) addToFilter(this.filter, hash);
+      }
+      this.#lastMs = this.#ms;
+      this.#count++;
+      at = end;
+      if (this.#count % RECORDS_PER_STEP === 0) yield;
+    }
+  }
+
+  /** Reads the body of the entered record, and returns the hash of its key; undefined if it has none. */
+  #learnBody(learn: () => void): number | undefined {
+    const bytes = this.#bytes;
+    if (this.#kind === KIND.prefix) {
+      const key = this.#scratch;
+      const flags = this.#readKey(key);
+      (key.family === 4 ? this.#lengths4 : this.#lengths6)[key.length] = 1;
+      learn();
+      if (flags & HAS_BEFORE) skipClaim(bytes, learn);
+      if (flags & HAS_AFTER) skipClaim(bytes, learn);
+      return keyHash(key);
+    }
+    const flags = bytes.readByte();
+    const start = bytes.at;
+    learn();
+    const end = bytes.at;
+    bytes.at = start;
+    const key = this.#names.read();
+    bytes.at = end;
+    learn();
+    if (flags & HAS_BEFORE) bytes.skipText();
+    if (flags & HAS_AFTER) bytes.skipText();
+    return this.#kind === KIND.service || this.#kind === KIND.node ? textHash(this.#kind, key) : undefined;
   }
 
   /** Prevents links to records before now, because changes after them were not recorded. */
@@ -182,7 +303,9 @@ export class Segment {
   addClaim(ms: number, key: Readonly<PrefixRegister>, change: ClaimChange): void {
     const { before, after, effect } = change;
     const bytes = this.#bytes;
-    const bucket = keyHash(key) & this.#bucketMask;
+    const hash = keyHash(key);
+    if (this.filter !== undefined) addToFilter(this.filter, hash);
+    const bucket = hash & this.#bucketMask;
     const writer = this.#writerText(change.writer);
     const isLinked = before !== undefined && this.#isLinked(this.#heads[bucket] ?? -1, key, writer);
     const stored = isLinked ? undefined : before;
@@ -214,7 +337,9 @@ export class Segment {
   /** Appends a change of a service or node, a mark, or a batch head; `key` is the subject. */
   addText(ms: number, kind: Exclude<Kind, 0>, key: string, { writer, before, after }: TextChange): void {
     const isKeyed = kind === KIND.service || kind === KIND.node;
-    const bucket = isKeyed ? textHash(kind, key) & this.#bucketMask : -1;
+    const hash = isKeyed ? textHash(kind, key) : 0;
+    if (isKeyed && this.filter !== undefined) addToFilter(this.filter, hash);
+    const bucket = isKeyed ? hash & this.#bucketMask : -1;
     if (kind === KIND.batch) this.#batches.push(this.#bytes.length);
     const start = this.#begin(kind, ms, bucket, true);
     this.#bytes.byte((before === undefined ? 0 : HAS_BEFORE) | (after === undefined ? 0 : HAS_AFTER));
@@ -271,6 +396,12 @@ export class Segment {
     return this.#ms;
   }
 
+  /** Returns the kind of a record. */
+  kindAt(position: number): Kind {
+    this.#enter(position);
+    return this.#kind;
+  }
+
   /** Reads the change of a prefix. Its key is read into `key` if that is passed. */
   claimAt(position: number, key: PrefixRegister = this.#scratch): ClaimChange {
     const previous = this.#enter(position);
@@ -314,18 +445,6 @@ export class Segment {
     let at = this.#positions[Math.floor(index / INDEX_EVERY)] ?? 0;
     for (let skip = index % INDEX_EVERY; skip > 0; skip--) at = this.#after(at);
     return at;
-  }
-
-  /** Yields the heads of the records from a position on, oldest first. */
-  *heads(from = 0): Generator<RecordHead, void, void> {
-    const end = this.#bytes.length;
-    for (let at = from; at < end; ) {
-      this.#enter(at);
-      const head = { position: at, kind: this.#kind, ms: this.#ms };
-      const next = this.#after(at);
-      yield head;
-      at = next;
-    }
   }
 
   /** Yields the heads of the records with their sequence numbers, newest first, and reads no more of them than it has to. */
@@ -431,7 +550,7 @@ export class Segment {
       if (this.#kind === KIND.prefix) {
         const flags = this.#readKey(this.#scratch);
         if (sameKey(this.#scratch, sought) && this.#names.read() === name) {
-          if (flags & HAS_BEFORE) skipClaim(this.#bytes, this.#names);
+          if (flags & HAS_BEFORE) skipClaim(this.#bytes, () => this.#names.skip());
           if ((flags & HAS_AFTER) === 0) break;
           return readClaim(this.#bytes, this.#names, writer);
         }

@@ -54,8 +54,10 @@ export interface Moment {
   /** Times between which this claim was effective without interruption; undefined if not held, or if it is effective now. */
   readonly effectiveSince: number | undefined;
   readonly effectiveUntil: number | undefined;
-  /** True if no other claims existed, as far as the recorder can know. */
+  /** True if this was the effective claim, or if there was none, as far as the recorder can know. */
   readonly certain: boolean;
+  /** False in the life of an earlier process: only claims that a record names are known. */
+  readonly claimsComplete: boolean;
   /** Present if the answer is not certain. */
   readonly reason: Uncertainty | undefined;
   readonly held: Held;
@@ -144,3 +146,14 @@ export interface MarkRecord {
 
 /** One item of the history. */
 export type HistoryRecord = PrefixRecord | DocumentRecord | MarkRecord;
+
+/** A range of the history, newest first. */
+export interface HistoryRange {
+  /** Wall time in milliseconds; default: everything that is held. */
+  readonly from?: number | undefined;
+  readonly to?: number | undefined;
+  /** Only records with lower sequence numbers: the last one that was read, to continue. */
+  readonly before?: number | undefined;
+  /** Maximum number of records. */
+  readonly limit?: number | undefined;
+}

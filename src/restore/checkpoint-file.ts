@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import { messageOf } from '../base/failure.ts';
-import type { StateFile, StateFolder } from './state-folder.ts';
+import type { StateFile, StateFolder } from '../base/files/state-folder.ts';
 
 /** Name of the last complete checkpoint. */
 export const CHECKPOINT = 'checkpoint';

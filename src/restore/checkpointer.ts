@@ -1,8 +1,8 @@
 import type { Clock, Timer } from '../base/clock.ts';
 import { type Failure, failureOf } from '../base/failure.ts';
+import type { StateFolder } from '../base/files/state-folder.ts';
 import { CallbackGuard } from '../base/guard.ts';
 import { type Section, writeCheckpoint } from './checkpoint-file.ts';
-import type { StateFolder } from './state-folder.ts';
 
 /** Interval of checkpoints while the state changes. */
 const INTERVAL_MS = 60_000;

@@ -10,6 +10,7 @@ import {
 } from '../base/arguments.ts';
 import { assert } from '../base/assert.ts';
 import { messageOf } from '../base/failure.ts';
+import type { StateFile, StateFolder } from '../base/files/state-folder.ts';
 import { type Rejection, rejection } from '../base/rejection.ts';
 import type { TurnGate } from '../base/turn-gate.ts';
 import type { Claim } from '../ipcache/types.ts';
@@ -38,7 +39,6 @@ import {
 } from './checkpoint-file.ts';
 import { type CheckpointEntry, readEntry } from './entry-codec.ts';
 import { ServicePartReader } from './service-codec.ts';
-import type { StateFile, StateFolder } from './state-folder.ts';
 
 /** Options of {@link Restoration}. */
 export interface RestorationOptions extends CheckpointEngines {

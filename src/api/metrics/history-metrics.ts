@@ -19,6 +19,30 @@ export function historyDescriptions({ status }: Pick<MetricSources, 'status'>): 
       samples: () => (status().history?.bytes === undefined ? [] : one(status().history?.bytes ?? 0)),
     },
     {
+      ...{ name: 'dpcache_history_disk_bytes', type: 'gauge' },
+      help: 'Size of the files of the history.',
+      samples: () => {
+        const disk = status().history?.disk;
+        return disk === undefined ? [] : one(disk.bytes);
+      },
+    },
+    {
+      ...{ name: 'dpcache_history_disk_failed', type: 'gauge' },
+      help: '1 if the history cannot be written to the disk; changes are then held in memory only.',
+      samples: () => {
+        const disk = status().history?.disk;
+        return disk === undefined ? [] : one(disk.failure === undefined ? 0 : 1);
+      },
+    },
+    {
+      ...{ name: 'dpcache_history_disk_damaged_total', type: 'counter' },
+      help: 'Files of the history that could not be read and were dropped.',
+      samples: () => {
+        const disk = status().history?.disk;
+        return disk === undefined ? [] : one(disk.damaged);
+      },
+    },
+    {
       ...{ name: 'dpcache_history_held_from_timestamp_seconds', type: 'gauge' },
       help: 'Oldest time of which the state can be queried.',
       samples: () => {

@@ -167,14 +167,14 @@ export function addEngineRoutes(app: ApiApp, { model, feed, clock, instance, gat
     });
   });
 
-  app.openapi(GET_SERVICE, (c) => {
+  app.openapi(GET_SERVICE, async (c) => {
     const id = c.req.valid('param');
     const announced = services.get(id);
     const { at } = c.req.valid('query');
     if (at !== undefined) {
       const current = announced && { ...serviceDocument(announced, model) };
       const when = whenParameter('at', at, clock.wallTime());
-      const past = historyOf(model).documentAt('service', formatServiceID(id), current, when);
+      const past = await historyOf(model).past.documentAt('service', formatServiceID(id), current, when);
       return answerJSON(c, pastService(past, `${id.namespace}/${id.name}`));
     }
     const explanation = services.explain(id);
@@ -209,7 +209,7 @@ export function addEngineRoutes(app: ApiApp, { model, feed, clock, instance, gat
     return answerJSON(c, { count: await countItems(gate, matching(nodes.nodes(), wanted)), revision });
   });
 
-  app.openapi(GET_NODE, (c) => {
+  app.openapi(GET_NODE, async (c) => {
     const { cluster, name } = c.req.valid('param');
     const fullName = `${cluster}/${name}`;
     const node = nodes.get(fullName);
@@ -217,7 +217,8 @@ export function addEngineRoutes(app: ApiApp, { model, feed, clock, instance, gat
     if (at !== undefined) {
       const current = node && { ...nodeDocument(node, model) };
       const when = whenParameter('at', at, clock.wallTime());
-      return answerJSON(c, pastNode(historyOf(model).documentAt('node', fullName, current, when), fullName));
+      const past = await historyOf(model).past.documentAt('node', fullName, current, when);
+      return answerJSON(c, pastNode(past, fullName));
     }
     const explanation = nodes.explain(fullName);
     if (node === undefined || explanation === undefined)

@@ -1,6 +1,6 @@
 import { createRoute, z } from '@hono/zod-openapi';
 import { CauseGroups } from '../../history/causes.ts';
-import type { History } from '../../history/history.ts';
+import type { PastReader } from '../../history/past-reader.ts';
 import type { HistoryRecord, When } from '../../history/types.ts';
 import { Prefix } from '../../net/prefix.ts';
 import type { ApiApp, RouteContext } from '../api-context.ts';
@@ -74,57 +74,58 @@ export function addHistoryRoutes(app: ApiApp, { model, clock, gate }: RouteConte
   app.openapi(LIST, async (c) => {
     const { key, from, to, after, limit } = c.req.valid('query');
     const history = historyOf(model);
+    const { past } = history;
     const now = clock.wallTime();
-    const wallTime = (field: string, text: string | undefined): number | undefined =>
-      text === undefined ? undefined : boundary(history, whenParameter(field, text, now));
+    const wallTime = async (field: string, text: string | undefined): Promise<number | undefined> =>
+      text === undefined ? undefined : await boundary(past, whenParameter(field, text, now));
     const options = {
-      from: wallTime('from', from),
-      to: wallTime('to', to),
+      from: await wallTime('from', from),
+      to: await wallTime('to', to),
       before: after,
       limit: limit + 1,
     };
     const items: HistoryRecord[] = [];
     const isName = key !== undefined && Prefix.parse(key) === undefined && /^[^/]+\/[^/]+$/.test(key);
-    const records = isName
-      ? both(history.documentsOf('service', key, options), history.documentsOf('node', key, options))
-      : key === undefined
-        ? history.records(options)
-        : history.of(
-            prefixParameter('key', key).isFullLength ? key : prefixParameter('key', key).toString(),
-            options,
-          );
-    await gate.runSteps(collect(records, items));
+    if (isName) {
+      await collect(past.documentsOf('service', key, options), items);
+      await collect(past.documentsOf('node', key, options), items);
+      items.sort((a, b) => b.sequence - a.sequence);
+    } else if (key === undefined) await collect(past.records(options), items);
+    else {
+      const prefix = prefixParameter('key', key);
+      await collect(past.of(prefix.isFullLength ? key : prefix.toString(), options), items);
+    }
     return answerJSON(c, {
       items: items.slice(0, limit).map(recordDocument),
-      held: heldDocument(history.held),
+      held: heldDocument(past.held),
       more: items.length > limit,
       changes: history.status().held,
     });
   });
   app.openapi(AROUND, async (c) => {
     const { at, window, limit } = c.req.valid('query');
-    const history = historyOf(model);
+    const { past } = historyOf(model);
     const now = clock.wallTime();
-    const when = at === undefined ? now : boundary(history, whenParameter('at', at, now));
-    const { from } = history.held;
-    if (when < from) throw notHeld(history.held);
+    const when = at === undefined ? now : await boundary(past, whenParameter('at', at, now));
+    const { held } = past;
+    if (when < held.from) throw notHeld(held);
     const windowMs = window * 1000;
     const records: HistoryRecord[] = [];
-    await gate.runSteps(collect(history.records({ from: when - windowMs, to: when + windowMs }), records));
-    const groups = causeGroups(model, history, { when, windowMs, records });
+    await collect(past.records({ from: when - windowMs, to: when + windowMs }), records);
+    const groups = await causeGroups(model, past, { when, windowMs, records });
     await gate.runSteps(group(records, groups));
     return answerJSON(c, {
       at: new Date(when).toISOString(),
       groups: groups.sorted().slice(0, limit).map(causeDocument),
-      held: heldDocument(history.held),
+      held: heldDocument(held),
     });
   });
 }
 
 /** Returns empty groups that know the names of the nodes of that time and the services that lost their last backend. */
-function causeGroups(
+async function causeGroups(
   model: ReadModel,
-  history: History,
+  past: PastReader,
   {
     when,
     windowMs,
@@ -134,7 +135,7 @@ function causeGroups(
     readonly windowMs: number;
     readonly records: readonly HistoryRecord[];
   },
-): CauseGroups {
+): Promise<CauseGroups> {
   const nodeByHost = new Map<string, string>();
   for (const node of model.nodes.nodes())
     for (const { ip } of node.fields.addresses) nodeByHost.set(ip, node.fullName);
@@ -144,17 +145,21 @@ function causeGroups(
     const { addresses = [] } = (record.before ?? record.after) as { addresses?: readonly { ip: string }[] };
     for (const { ip } of addresses) if (!nodeByHost.has(ip)) nodeByHost.set(ip, record.key);
   }
-  const countAt = (service: string, moment: number): number => {
+  const countAt = async (service: string, moment: number): Promise<number> => {
     const announced = model.services.get(serviceIDOf(service));
     const current = announced && { ...serviceDocument(announced, model) };
-    const { document } = history.documentAt('service', service, current, moment);
+    const { document } = await past.documentAt('service', service, current, moment);
     return (document as { readonly backends?: readonly unknown[] } | undefined)?.backends?.length ?? 0;
   };
-  const end = Math.min(when + windowMs, model.history?.held.to ?? when);
-  const begin = Math.max(when - windowMs - 1, history.held.from);
+  const { held } = past;
+  const end = Math.min(when + windowMs, held.to);
+  const begin = Math.max(when - windowMs - 1, held.from);
+  const emptied = new Set<string>();
+  for (const service of new Set(records.flatMap((one) => (one.kind === 'service' ? one.key : []))))
+    if ((await countAt(service, end)) === 0 && (await countAt(service, begin)) > 0) emptied.add(service);
   return new CauseGroups(
     (host) => nodeByHost.get(host),
-    (service) => countAt(service, end) === 0 && countAt(service, begin) > 0,
+    (service) => emptied.has(service),
   );
 }
 
@@ -171,26 +176,18 @@ function serviceIDOf(text: string): { readonly namespace: string; readonly name:
   return { namespace, name };
 }
 
-/** Yields the records of a name: it is that of a service or of a node, rarely of both. */
-function* both(
-  services: Iterable<HistoryRecord>,
-  nodes: Iterable<HistoryRecord>,
-): Generator<HistoryRecord, void, void> {
-  const all = [...services, ...nodes];
-  yield* all.sort((a, b) => b.sequence - a.sequence);
-}
-
-function* collect(records: Iterable<HistoryRecord>, into: HistoryRecord[]): Generator<void, void, void> {
-  for (const record of records) {
-    into.push(record);
-    if (into.length % RECORDS_PER_SLICE === 0) yield;
-  }
+/** Adds all records of slices to a list. */
+async function collect(
+  slices: AsyncIterable<readonly HistoryRecord[]>,
+  into: HistoryRecord[],
+): Promise<void> {
+  for await (const slice of slices) for (const record of slice) into.push(record);
 }
 
 /** Returns the wall time of a boundary. */
-function boundary(history: History, when: When): number {
+async function boundary(past: PastReader, when: When): Promise<number> {
   if (typeof when === 'number') return when;
-  const at = history.timeOf(when.sequence);
+  const at = await past.timeOf(when.sequence);
   if (at !== undefined) return at;
-  throw notHeld(history.held);
+  throw notHeld(past.held);
 }

@@ -169,10 +169,17 @@ export function addIPRoutes(app: ApiApp, { model, feed, clock, instance, gate }:
   ipcache.countByIdentity(0);
   ipcache.lookupByPod('', '');
   ipcache.lookupByHost('');
-  const pastOf = (key: string, at: string): Moment | undefined => {
+  const pastOf = (key: string, at: string): Promise<Moment | undefined> => {
+    const { past } = historyOf(model);
+    const when = whenParameter('at', at, clock.wallTime());
+    return key.includes('/') ? past.at(key, when) : past.lookup(key, when);
+  };
+  /** Moments in memory are answered at once, because a request may have many. */
+  const entryOf = (key: string, at: string): PastAnswer => {
     const history = historyOf(model);
     const when = whenParameter('at', at, clock.wallTime());
-    return key.includes('/') ? history.at(key, when) : history.lookup(key, when);
+    const moment = history.lookup(key, when);
+    return moment?.reason === 'before-held' ? () => history.past.lookup(key, when) : moment;
   };
   app.openapi(LIST, async (c) => {
     const query = c.req.valid('query');
@@ -197,26 +204,27 @@ export function addIPRoutes(app: ApiApp, { model, feed, clock, instance, gate }:
     const items = matching(model, snapshot, parseFilters(query, model));
     return answerJSON(c, { count: await countItems(gate, items), revision });
   });
-  app.openapi(LOOKUP, (c) => {
+  app.openapi(LOOKUP, async (c) => {
     const { ip } = c.req.valid('param');
     const { at } = c.req.valid('query');
-    if (at !== undefined) return answerJSON(c, pastEntry(model, ip, pastOf(endpointParameter('ip', ip), at)));
+    if (at !== undefined)
+      return answerJSON(c, pastEntry(model, ip, await pastOf(endpointParameter('ip', ip), at)));
     const entry = ipcache.lookup(endpointParameter('ip', ip));
     if (entry === undefined) throw unknown('ip', ip);
     return answerJSON(c, entryDocument(entry, model));
   });
-  app.openapi(EXPLAIN_IP, (c) => {
+  app.openapi(EXPLAIN_IP, async (c) => {
     const { ip } = c.req.valid('param');
     const { at } = c.req.valid('query');
     if (at !== undefined)
-      return answerJSON(c, pastExplained(model, ip, pastOf(endpointParameter('ip', ip), at)));
+      return answerJSON(c, pastExplained(model, ip, await pastOf(endpointParameter('ip', ip), at)));
     return answerJSON(c, explained(model, ip, ipcache.lookup(endpointParameter('ip', ip))));
   });
-  app.openapi(EXPLAIN_CIDR, (c) => {
+  app.openapi(EXPLAIN_CIDR, async (c) => {
     const { ip, length } = c.req.valid('param');
     const cidr = prefixParameter('ip', `${ip}/${length}`).toString();
     const { at } = c.req.valid('query');
-    if (at !== undefined) return answerJSON(c, pastExplained(model, cidr, pastOf(cidr, at)));
+    if (at !== undefined) return answerJSON(c, pastExplained(model, cidr, await pastOf(cidr, at)));
     return answerJSON(c, explained(model, cidr, ipcache.lookupByPrefix(cidr)));
   });
   app.openapi(LOOKUP_MANY, async (c) => {
@@ -225,7 +233,10 @@ export function addIPRoutes(app: ApiApp, { model, feed, clock, instance, gate }:
     const entries: (EntryDocument | null)[] = [];
     const errors: LookupError[] = [];
     const view = ips.length > ADDRESSES_PER_SLICE ? ipcache.snapshot() : ipcache;
-    await gate.runSteps(lookUp(model, view, ips, { entries, errors, pastOf }));
+    const stored: StoredLookup[] = [];
+    await gate.runSteps(lookUp(model, view, ips, { entries, errors, stored, entryOf }));
+    for (const { index, ip, moment } of stored)
+      addPast(model, { index, ip }, await moment(), { entries, errors });
     return c.json({ revision, entries, errors }, 200);
   });
 }
@@ -257,6 +268,43 @@ interface LookupError {
   readonly detail: string;
 }
 
+/** The answer of a lookup of an earlier moment, or a function that reads it from the disk. */
+type PastAnswer = Moment | undefined | (() => Promise<Moment | undefined>);
+
+/** An item that is answered from the disk. */
+interface StoredLookup {
+  readonly index: number;
+  readonly ip: string;
+  readonly moment: () => Promise<Moment | undefined>;
+}
+
+interface LookupAnswers {
+  readonly entries: (EntryDocument | null)[];
+  readonly errors: LookupError[];
+}
+
+/** Calls `answer`. If it throws a problem other than an unknown IP, adds it to the errors. */
+function inSlot({ index, ip }: Omit<LookupError, 'detail'>, errors: LookupError[], answer: () => void): void {
+  try {
+    answer();
+  } catch (error) {
+    if (!(error instanceof ProblemError)) throw error;
+    if (error.document.status !== 404) errors.push({ index, ip, detail: error.document.detail });
+  }
+}
+
+/** Sets the entry of an earlier moment. */
+function addPast(
+  model: ReadModel,
+  item: Omit<LookupError, 'detail'>,
+  moment: Moment | undefined,
+  { entries, errors }: LookupAnswers,
+): void {
+  inSlot(item, errors, () => {
+    entries[item.index] = pastEntry(model, item.ip, moment);
+  });
+}
+
 /** Looks up IPs, {@link ADDRESSES_PER_SLICE} per step. Adds an entry or null for each IP, and an error if it is not an IP. */
 function* lookUp(
   model: ReadModel,
@@ -265,11 +313,11 @@ function* lookUp(
   {
     entries,
     errors,
-    pastOf,
-  }: {
-    readonly entries: (EntryDocument | null)[];
-    readonly errors: LookupError[];
-    readonly pastOf: (key: string, at: string) => Moment | undefined;
+    stored,
+    entryOf,
+  }: LookupAnswers & {
+    readonly stored: StoredLookup[];
+    readonly entryOf: (key: string, at: string) => PastAnswer;
   },
 ): Generator<void, void, void> {
   for (const [index, item] of ips.entries()) {
@@ -279,14 +327,15 @@ function* lookUp(
     if (typeof item === 'string') {
       const entry = view.lookup(ip);
       entries.push(entry === undefined ? null : entryDocument(entry, model));
-    } else
-      try {
-        entries.push(address === undefined ? null : pastEntry(model, ip, pastOf(address, item.at)));
-      } catch (error) {
-        if (!(error instanceof ProblemError)) throw error;
-        entries.push(null);
-        if (error.document.status !== 404) errors.push({ index, ip, detail: error.document.detail });
-      }
+    } else {
+      entries.push(null);
+      if (address !== undefined)
+        inSlot({ index, ip }, errors, () => {
+          const moment = entryOf(address, item.at);
+          if (typeof moment === 'function') stored.push({ index, ip, moment });
+          else addPast(model, { index, ip }, moment, { entries, errors });
+        });
+    }
     if (entries.length % ADDRESSES_PER_SLICE === 0) yield;
   }
 }

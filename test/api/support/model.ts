@@ -6,6 +6,7 @@ import type {
 } from '../../../src/api/read-model.ts';
 import type { KubernetesDocument, StatusDocument } from '../../../src/api/status-document.ts';
 import type { RejectionStatus } from '../../../src/base/rejection.ts';
+import { TurnGate } from '../../../src/base/turn-gate.ts';
 import { History } from '../../../src/history/history.ts';
 import { IPCache } from '../../../src/ipcache/ipcache.ts';
 import type { Labels } from '../../../src/model/labels.ts';
@@ -24,7 +25,11 @@ export class TestModel implements ReadModel {
   readonly services: ServiceCache = new ServiceCache({ clusterName: 'own', nodePort: { enabled: true } });
   readonly nodes: NodeManager;
   /** Records from the start. */
-  readonly history: History = new History({ ipcache: this.ipcache, clock: this.clock });
+  readonly history: History = new History({
+    ipcache: this.ipcache,
+    clock: this.clock,
+    gate: new TurnGate({ clock: this.clock, nextTurn: setImmediate }),
+  });
 
   constructor() {
     const { clock, ipcache } = this;

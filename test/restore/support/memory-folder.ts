@@ -1,4 +1,4 @@
-import type { StateFile, StateFolder, StateSink } from '../../../src/restore/state-folder.ts';
+import type { StateFile, StateFolder, StateSink } from '../../../src/base/files/state-folder.ts';
 
 /** A folder in memory that may be full or read-only, and notes what is done to it. */
 export class MemoryFolder implements StateFolder {

@@ -13,7 +13,7 @@ import {
 } from '../../../src/restore/checkpoint.ts';
 import { writeCheckpoint } from '../../../src/restore/checkpoint-file.ts';
 import { Restoration, type RestorationOptions } from '../../../src/restore/restoration.ts';
-import type { StateFolder } from '../../../src/restore/state-folder.ts';
+import type { StateFolder } from '../../../src/base/files/state-folder.ts';
 import { ServiceCache } from '../../../src/servicecache/service-cache.ts';
 import type { ServicePart } from '../../../src/servicecache/service-parts.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';

@@ -1,0 +1,85 @@
+import { DamagedError } from '../byte-buffer.ts';
+
+/** Returns the CRC-32 of bytes, as `node:zlib` computes it. Passed in, because this room imports nothing of Node. */
+export type Checksum = (bytes: Uint8Array) => number;
+
+const MAGIC: Uint8Array = new TextEncoder().encode('dphist\n');
+
+/** The version that is written, and the only one that can be read. */
+const VERSION = 1;
+
+/** Bytes before the first frame. */
+export const PREAMBLE: number = MAGIC.length + 1;
+
+const HEAD = 5; // length and kind
+const TAIL = 4; // checksum
+
+/** Bytes of a frame in addition to its payload. */
+export const FRAME_BYTES: number = HEAD + TAIL;
+
+/** Kinds of frames. */
+export const FRAME = {
+  /** JSON: a `SegmentHead`. Always the first frame. */
+  head: 1,
+  /** Records, with the time until which they are complete. */
+  records: 2,
+  /** The index. Always the last frame of a complete segment. */
+  end: 3,
+} as const;
+
+/** One of {@link FRAME}. */
+export type FrameKind = (typeof FRAME)[keyof typeof FRAME];
+
+/** The file was written by a later version. */
+export class NewerVersionError extends Error {}
+
+/** Returns the first bytes of a file. */
+export function preamble(): Uint8Array {
+  return Uint8Array.of(...MAGIC, VERSION);
+}
+
+/** Throws {@link DamagedError} if the bytes are not the beginning of a segment, {@link NewerVersionError} if it is of another version. */
+export function checkPreamble(bytes: Uint8Array): void {
+  if (bytes.length < PREAMBLE || !MAGIC.every((byte, at) => bytes[at] === byte))
+    throw new DamagedError('not a segment of a history');
+  const version = bytes[MAGIC.length];
+  if (version !== VERSION)
+    throw new NewerVersionError(`version ${version} is not supported; the current one is ${VERSION}`);
+}
+
+/** Returns a frame, as `src/restore` writes them: length of the payload (32 bits) │ kind (8) │ payload │ CRC-32 of all three (32). */
+export function frameOf(kind: FrameKind, parts: readonly Uint8Array[], checksum: Checksum): Uint8Array {
+  const length = parts.reduce((sum, part) => sum + part.length, 0);
+  const frame = new Uint8Array(length + FRAME_BYTES);
+  const view = new DataView(frame.buffer);
+  view.setUint32(0, length);
+  view.setUint8(4, kind);
+  let at = HEAD;
+  for (const part of parts) {
+    frame.set(part, at);
+    at += part.length;
+  }
+  view.setUint32(at, checksum(frame.subarray(0, at)));
+  return frame;
+}
+
+/** A frame of a file. */
+export interface Frame {
+  readonly kind: FrameKind;
+  readonly payload: Uint8Array;
+  /** Position after it. */
+  readonly end: number;
+}
+
+/** Returns the frame at a position; undefined if it is torn. Throws {@link NewerVersionError} if its kind is unknown. */
+export function readFrame(bytes: Uint8Array, at: number, checksum: Checksum): Frame | undefined {
+  if (at + FRAME_BYTES > bytes.length) return undefined;
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+  const end = at + FRAME_BYTES + view.getUint32(at);
+  if (end > bytes.length) return undefined;
+  if (view.getUint32(end - TAIL) !== checksum(bytes.subarray(at, end - TAIL))) return undefined;
+  const kind = view.getUint8(at + 4);
+  const known = Object.values<number>(FRAME).includes(kind);
+  if (!known) throw new NewerVersionError(`unknown frame ${kind}`);
+  return { kind: kind as FrameKind, payload: bytes.subarray(at + HEAD, end - TAIL), end }; // checked
+}

@@ -1,0 +1,232 @@
+import type { StateFile, StateFolder } from '../../base/files/state-folder.ts';
+import type { TurnGate } from '../../base/turn-gate.ts';
+import { DamagedError } from '../byte-buffer.ts';
+import { mayContain } from '../key-filter.ts';
+import type { Segment } from '../segment.ts';
+import { type Checksum, NewerVersionError, PREAMBLE } from './frames.ts';
+import { endFrameAt, readEnd, readHead, readSegment, type StoredFacts } from './segment-file.ts';
+
+/** Where the segments of a history are stored. */
+export interface HistoryDisk {
+  /** A folder for segments only. */
+  readonly folder: StateFolder;
+  /** Maximum size of all segments in bytes; minimum 1 MiB. */
+  readonly maxBytes: number;
+  /** CRC-32, such as that of `node:zlib`. */
+  readonly checksum: Checksum;
+}
+
+/** Segments that stay in memory after they were read, because the next page of a list reads them again. */
+const CACHED = 4;
+
+/** Bytes that contain the head of a segment. */
+const HEAD_BYTES = 4096;
+
+const NAME = /^(\d{1,12})-(\d{1,12})$/;
+const DIGITS = 6;
+
+/** Returns the name of the file of a segment. */
+export function segmentName({ life, number }: { readonly life: number; readonly number: number }): string {
+  return [life, number].map((part) => String(part).padStart(DIGITS, '0')).join('-');
+}
+
+/** A complete segment on disk, or the valid part of a torn one. */
+export class StoredSegment {
+  readonly facts: StoredFacts;
+  readonly #load: (stored: StoredSegment) => Promise<Segment>;
+
+  constructor(facts: StoredFacts, load: (stored: StoredSegment) => Promise<Segment>) {
+    this.facts = facts;
+    this.#load = load;
+  }
+
+  get number(): number {
+    return this.facts.head.number;
+  }
+
+  get firstSequence(): number {
+    return this.facts.head.firstSequence;
+  }
+
+  get endSequence(): number {
+    return this.facts.head.firstSequence + this.facts.count;
+  }
+
+  get startMs(): number {
+    return this.facts.head.startMs;
+  }
+
+  get lastMs(): number {
+    return this.facts.lastMs;
+  }
+
+  /** Returns false if the segment has no record of a key with this hash. */
+  mayContain(hash: number): boolean {
+    return mayContain(this.facts.filter, hash);
+  }
+
+  /** Returns true if the segment has a record of a prefix of this length. */
+  hasLength(family: 4 | 6, length: number): boolean {
+    return (family === 4 ? this.facts.lengths4 : this.facts.lengths6)[length] === 1;
+  }
+
+  /** Reads the segment. Rejects with an error of the file system, or `DamagedError`. */
+  load(): Promise<Segment> {
+    return this.#load(this);
+  }
+}
+
+/** The stored segments of all lives, oldest first. At most a few are in memory; of the others, only their facts. */
+export class SegmentArchive {
+  readonly disk: HistoryDisk;
+  readonly #gate: TurnGate;
+  #stored: StoredSegment[] = [];
+  #life = 1;
+  readonly #cache = new Map<StoredSegment, Promise<Segment>>();
+  #dropped = 0;
+
+  constructor(disk: HistoryDisk, gate: TurnGate) {
+    this.disk = disk;
+    this.#gate = gate;
+  }
+
+  /** The segments, in the order of their lives and numbers. */
+  get stored(): readonly StoredSegment[] {
+    return this.#stored;
+  }
+
+  /** Number of the life that begins now. */
+  get life(): number {
+    return this.#life;
+  }
+
+  /** Sequence number of the first record of the life that begins now. */
+  get nextSequence(): number {
+    return this.#stored.reduce((next, { endSequence }) => Math.max(next, endSequence), 1);
+  }
+
+  /** Size of the files in bytes. */
+  get bytes(): number {
+    return this.#stored.reduce((sum, { facts }) => sum + facts.bytes, 0);
+  }
+
+  /** Number of segments that could not be read and were dropped. */
+  get damaged(): number {
+    return this.#dropped;
+  }
+
+  /**
+   * Reads the facts of the segments of earlier lives. A torn segment is kept up to its last valid frame. A file of a later version is
+   * renamed to `NAME.newer`, a damaged one is removed. Rejects with an error of the file system if the folder cannot be read.
+   */
+  async open(): Promise<void> {
+    const names = await this.disk.folder.names();
+    const lives = names.map((name) => Number(/^\d{1,12}/.exec(name)?.[0] ?? 0));
+    this.#life = Math.max(0, ...lives) + 1;
+    for (const name of names.filter((one) => NAME.test(one))) {
+      const facts = await this.#readFacts(name);
+      if (facts !== undefined) this.#stored.push(new StoredSegment(facts, this.#load));
+    }
+    this.#stored.sort((a, b) => a.facts.head.life - b.facts.head.life || a.number - b.number);
+    await this.makeRoom(0);
+  }
+
+  /** Adds a segment that was written. */
+  add(facts: StoredFacts): void {
+    this.#stored.push(new StoredSegment(facts, this.#load));
+  }
+
+  /** Removes the oldest segments until there is room for another one of `bytes`. Rejects with an error of the file system. */
+  async makeRoom(bytes: number): Promise<void> {
+    while (this.#stored[0] !== undefined && this.bytes + bytes > this.disk.maxBytes) {
+      const [oldest] = this.#stored;
+      await this.disk.folder.remove(segmentName(oldest.facts.head));
+      this.#stored = this.#stored.filter((one) => one !== oldest);
+    }
+  }
+
+  /** Forgets a segment that cannot be read. Answers for moments around it are not certain from now on. */
+  drop(stored: StoredSegment): void {
+    this.#dropped++;
+    this.#stored = this.#stored.filter((one) => one !== stored);
+    this.#cache.delete(stored);
+    // Ignored, because the file is only one that is not used any more.
+    this.disk.folder.remove(segmentName(stored.facts.head)).catch(() => {});
+  }
+
+  async #readFacts(name: string): Promise<StoredFacts | undefined> {
+    const { folder } = this.disk;
+    const file = await folder.open(name);
+    if (file === undefined) return undefined;
+    try {
+      const facts = await this.#factsOf(file);
+      if (segmentName(facts.head) === name) return facts;
+      throw new DamagedError(`the head of ${name} is of another segment`);
+    } catch (error) {
+      if (error instanceof NewerVersionError) await folder.rename(name, `${name}.newer`);
+      else if (error instanceof DamagedError) {
+        this.#dropped++;
+        await folder.remove(name);
+      } else throw error;
+      return undefined;
+    } finally {
+      await file.close();
+    }
+  }
+
+  /** Reads the beginning and the end of a complete segment, or all of a torn one. */
+  async #factsOf(file: StateFile): Promise<StoredFacts> {
+    const { checksum } = this.disk;
+    const start = await readPart(file, 0, Math.min(file.size, HEAD_BYTES));
+    const head = readHead(start, checksum)?.head;
+    const tail = await readPart(file, Math.max(PREAMBLE, file.size - HEAD_BYTES), file.size);
+    const at = endFrameAt(tail, file.size);
+    if (head !== undefined && at !== undefined) {
+      const facts = readEnd(head, await readPart(file, at, file.size), file.size, checksum);
+      if (facts !== undefined) return facts;
+    }
+    const { facts } = await this.#read(await readPart(file, 0, file.size));
+    return facts;
+  }
+
+  readonly #load = (stored: StoredSegment): Promise<Segment> => {
+    const cached = this.#cache.get(stored);
+    if (cached !== undefined) return cached;
+    const segment = this.#loadSegment(stored);
+    this.#cache.set(stored, segment);
+    segment.catch(() => this.#cache.delete(stored));
+    const [oldest] = this.#cache.keys();
+    if (this.#cache.size > CACHED && oldest !== undefined) this.#cache.delete(oldest);
+    return segment;
+  };
+
+  async #loadSegment({ facts }: StoredSegment): Promise<Segment> {
+    const name = segmentName(facts.head);
+    const file = await this.disk.folder.open(name);
+    if (file === undefined) throw new DamagedError(`${name} was removed`);
+    try {
+      const { segment } = await this.#read(await readPart(file, 0, file.size));
+      if (segment.endSequence === facts.head.firstSequence + facts.count) return segment;
+      throw new DamagedError(`${name} has changed`);
+    } finally {
+      await file.close();
+    }
+  }
+
+  async #read(bytes: Uint8Array): Promise<{ readonly segment: Segment; readonly facts: StoredFacts }> {
+    const steps = readSegment(bytes, this.disk.checksum);
+    for (;;) {
+      let step = { done: false } as ReturnType<typeof steps.next>;
+      await this.#gate.run(this.#gate.slice, () => {
+        step = steps.next();
+      });
+      if (step.done === true) return step.value;
+    }
+  }
+}
+
+async function readPart(file: StateFile, from: number, to: number): Promise<Uint8Array> {
+  const bytes = new Uint8Array(Math.max(0, to - from));
+  const read = await file.read(bytes, from);
+  return bytes.subarray(0, read);
+}

@@ -1,0 +1,301 @@
+import { DamagedError } from '../byte-buffer.ts';
+import type { DoubtfulSpan } from '../change-log.ts';
+import type { ClockPiece } from '../life-clock.ts';
+import { LENGTHS, Segment, type SegmentIndex } from '../segment.ts';
+import { UNCERTAINTIES } from '../types.ts';
+import { type Checksum, checkPreamble, FRAME, frameOf, PREAMBLE, preamble, readFrame } from './frames.ts';
+
+/** The first frame of a segment. */
+export interface SegmentHead {
+  /** Number of the process that wrote it. */
+  readonly life: number;
+  /** Number of the segment in its life, from 0. */
+  readonly number: number;
+  readonly firstSequence: number;
+  readonly startMs: number;
+  readonly maxBytes: number;
+}
+
+/** What is known of a life besides its records. */
+export interface LifeState {
+  readonly pieces: readonly ClockPiece[];
+  readonly spans: readonly DoubtfulSpan[];
+}
+
+/** Everything about a stored segment except its records. */
+export interface StoredFacts extends LifeState {
+  readonly head: SegmentHead;
+  /** Size of the valid part of the file in bytes. */
+  readonly bytes: number;
+  /** Number of records. */
+  readonly count: number;
+  /** Time of the newest record. */
+  readonly lastMs: number;
+  /** Time until which, exclusively, all changes are contained. */
+  readonly endMs: number;
+  /** True if the process ended in order at `endMs`. */
+  readonly stopped: boolean;
+  /** True if bytes after the valid part were dropped, so changes may be missing after `endMs`. */
+  readonly torn: boolean;
+  readonly filter: Uint8Array;
+  readonly lengths4: Uint8Array;
+  readonly lengths6: Uint8Array;
+}
+
+const encoder = new TextEncoder();
+const decoder = new TextDecoder();
+
+/** Bytes of the first values of a frame of records: the time, and the length of the state. */
+const RECORDS_HEAD = 12;
+/** Bytes of the number at the end of the last frame: the length of its payload. */
+const LENGTH_BYTES = 4;
+/** Number of lists in the last frame. */
+const LISTS = 7;
+
+/** Returns the first bytes of the file of a segment. */
+export function headBytes(head: SegmentHead, checksum: Checksum): Uint8Array {
+  const frame = frameOf(FRAME.head, [encoder.encode(JSON.stringify(head))], checksum);
+  return joined([preamble(), frame]);
+}
+
+/** Returns a frame of records, complete up to `endMs` exclusively. `state` is undefined if it has not changed since the last frame. */
+export function recordsFrame(
+  endMs: number,
+  records: Uint8Array,
+  state: LifeState | undefined,
+  checksum: Checksum,
+): Uint8Array {
+  const json = state === undefined ? new Uint8Array() : encoder.encode(JSON.stringify(state));
+  const head = new Uint8Array(RECORDS_HEAD);
+  const view = new DataView(head.buffer);
+  view.setFloat64(0, endMs);
+  view.setUint32(8, json.length);
+  return frameOf(FRAME.records, [head, json, records], checksum);
+}
+
+/** Returns the last frame of a complete segment. */
+export function endFrame(
+  segment: Segment,
+  { endMs, stopped, state }: { readonly endMs: number; readonly stopped: boolean; readonly state: LifeState },
+  checksum: Checksum,
+): Uint8Array {
+  const { heads, names, positions, batches, lengths4, lengths6, filter, count, lastMs } = segment.index();
+  const json = encoder.encode(JSON.stringify({ ...state, endMs, stopped, count, lastMs }));
+  const words = [heads, names, positions, batches].map(
+    ({ buffer, byteOffset, byteLength }) => new Uint8Array(buffer, byteOffset, byteLength),
+  );
+  const lists = [json, lengths4, lengths6, filter, ...words];
+  const lengths = new Uint8Array(4 * lists.length);
+  const view = new DataView(lengths.buffer);
+  for (const [index, { length }] of lists.entries()) view.setUint32(4 * index, length);
+  const total = new Uint8Array(LENGTH_BYTES);
+  const size = [lengths, ...lists, total].reduce((sum, { length }) => sum + length, 0);
+  new DataView(total.buffer).setUint32(0, size);
+  return frameOf(FRAME.end, [lengths, ...lists, total], checksum);
+}
+
+/** Returns the position of the last frame of a file that ends with `tail`; undefined if it has none. */
+export function endFrameAt(tail: Uint8Array, size: number): number | undefined {
+  if (tail.length < 9) return undefined;
+  const length = new DataView(tail.buffer, tail.byteOffset, tail.length).getUint32(tail.length - 8);
+  const at = size - length - 9;
+  return at < PREAMBLE ? undefined : at;
+}
+
+/** Returns the facts of a complete segment from the frame at its end; undefined if the frame is torn. */
+export function readEnd(
+  head: SegmentHead,
+  end: Uint8Array,
+  size: number,
+  checksum: Checksum,
+): StoredFacts | undefined {
+  const frame = readFrame(end, 0, checksum);
+  if (frame?.kind !== FRAME.end || frame.end !== end.length) return undefined;
+  const { facts } = parseEnd(head, frame.payload);
+  return { ...facts, bytes: size };
+}
+
+/** Returns the head of a file, and the position after it; undefined if it is torn. */
+export function readHead(
+  bytes: Uint8Array,
+  checksum: Checksum,
+): { readonly head: SegmentHead; readonly end: number } | undefined {
+  checkPreamble(bytes);
+  const frame = readFrame(bytes, PREAMBLE, checksum);
+  if (frame === undefined) return undefined;
+  if (frame.kind !== FRAME.head) throw new DamagedError('the head is not the first frame');
+  const fields = parseFields(frame.payload);
+  const number = (name: string): number => numberField(fields, name);
+  const head = {
+    life: number('life'),
+    number: number('number'),
+    firstSequence: number('firstSequence'),
+    startMs: number('startMs'),
+    maxBytes: number('maxBytes'),
+  };
+  if (head.maxBytes > MAX_BYTES) throw new DamagedError(`a segment has ${head.maxBytes} bytes`);
+  return { head, end: frame.end };
+}
+
+/** Maximum size of a segment. Limits the memory for a file that is not one. */
+const MAX_BYTES: number = 64 << 20;
+
+/** Steps after which {@link readSegment} lets other work run. */
+const FRAMES_PER_STEP = 64;
+
+/**
+ * Reads the whole file of a segment, in steps. The result is the segment and its facts. A file that is not complete is read up to
+ * its last valid frame, and its index is built. Throws {@link DamagedError} if a valid frame has invalid contents, and
+ * `NewerVersionError` if a later version wrote it.
+ */
+export function* readSegment(
+  bytes: Uint8Array,
+  checksum: Checksum,
+): Generator<void, { readonly segment: Segment; readonly facts: StoredFacts }, void> {
+  const start = readHead(bytes, checksum);
+  if (start === undefined) throw new DamagedError('the head of a segment is torn');
+  const { head } = start;
+  const content = new Uint8Array(bytes.length);
+  let [at, length, endMs, frames] = [start.end, 0, head.startMs, 0];
+  let state: LifeState = { pieces: [], spans: [] };
+  let end: { readonly index: SegmentIndex; readonly facts: StoredFacts } | undefined;
+  while (end === undefined) {
+    const frame = readFrame(bytes, at, checksum);
+    if (frame === undefined) break;
+    at = frame.end;
+    if (frame.kind === FRAME.end) end = parseEnd(head, frame.payload);
+    else if (frame.kind !== FRAME.records) throw new DamagedError('a second head');
+    else {
+      const read = parseRecords(frame.payload);
+      endMs = read.endMs;
+      state = read.state ?? state;
+      content.set(read.records, length);
+      length += read.records.length;
+    }
+    if (++frames % FRAMES_PER_STEP === 0) yield;
+  }
+  const records = content.subarray(0, length);
+  const segment = new Segment({ ...head, isStored: true, content: records, index: end?.index });
+  if (end !== undefined) {
+    // Positions outside of the records would be read as damaged ones, not as another answer.
+    return { segment, facts: { ...end.facts, bytes: at } };
+  }
+  yield* segment.reindex();
+  const { filter, lengths4, lengths6, count, lastMs } = segment.index();
+  const torn = at < bytes.length;
+  const facts = { head, ...state, bytes: bytes.length, count, lastMs, endMs, stopped: false, torn };
+  return { segment, facts: { ...facts, filter, lengths4, lengths6 } };
+}
+
+function parseRecords(payload: Uint8Array): {
+  readonly endMs: number;
+  readonly state: LifeState | undefined;
+  readonly records: Uint8Array;
+} {
+  if (payload.length < RECORDS_HEAD) throw new DamagedError('a frame of records is too short');
+  const view = new DataView(payload.buffer, payload.byteOffset, payload.length);
+  const endMs = view.getFloat64(0);
+  const length = view.getUint32(8);
+  const from = RECORDS_HEAD + length;
+  if (from > payload.length || !Number.isFinite(endMs))
+    throw new DamagedError('a frame of records is invalid');
+  const state = length === 0 ? undefined : readState(parseFields(payload.subarray(RECORDS_HEAD, from)));
+  return { endMs, state, records: payload.subarray(from) };
+}
+
+function parseEnd(
+  head: SegmentHead,
+  payload: Uint8Array,
+): { readonly index: SegmentIndex; readonly facts: StoredFacts } {
+  const view = new DataView(payload.buffer, payload.byteOffset, payload.length);
+  const start = 4 * (LISTS + 1);
+  if (payload.length < start) throw new DamagedError('the last frame is too short');
+  let at = start;
+  const lists = Array.from({ length: LISTS + 1 }, (_, index) => {
+    const length = view.getUint32(4 * index);
+    const list = payload.slice(at, at + length);
+    if (list.length !== length) throw new DamagedError('the last frame is too short');
+    at += length;
+    return list;
+  });
+  const [json, lengths4, lengths6, filter, ...rest] = lists as [
+    Uint8Array,
+    Uint8Array,
+    Uint8Array,
+    Uint8Array,
+  ]; // LISTS + 1
+  const [heads, names, positions, batches] = (rest as readonly Uint8Array[]).map(words) as [
+    Int32Array,
+    Int32Array,
+    Int32Array,
+    Int32Array,
+  ]; // LISTS + 1
+  if (lengths4.length !== LENGTHS || lengths6.length !== LENGTHS) throw new DamagedError('invalid lengths');
+  if (!isPowerOfTwo(heads.length) || !isPowerOfTwo(filter.length)) throw new DamagedError('an invalid index');
+  const fields = parseFields(json);
+  const [count, lastMs, endMs] = ['count', 'lastMs', 'endMs'].map((name) => numberField(fields, name)) as [
+    number,
+    number,
+    number,
+  ];
+  const stopped = fields['stopped'] === true;
+  const index = { heads, names, positions, batches, lengths4, lengths6, filter, count, lastMs };
+  const facts = { head, ...readState(fields), bytes: 0, count, lastMs, endMs, stopped, torn: false };
+  return { index, facts: { ...facts, filter, lengths4, lengths6 } };
+}
+
+function words(bytes: Uint8Array): Int32Array {
+  if (bytes.length % 4 !== 0) throw new DamagedError('a list of an index is torn');
+  return new Int32Array(bytes.buffer, bytes.byteOffset, bytes.length / 4);
+}
+
+function isPowerOfTwo(value: number): boolean {
+  return value > 0 && (value & (value - 1)) === 0;
+}
+
+function parseFields(bytes: Uint8Array): Readonly<Record<string, unknown>> {
+  try {
+    const value: unknown = JSON.parse(decoder.decode(bytes));
+    if (typeof value === 'object' && value !== null) return value as Readonly<Record<string, unknown>>;
+  } catch (error) {
+    throw new DamagedError('invalid JSON', { cause: error });
+  }
+  throw new DamagedError('invalid JSON');
+}
+
+function numberField(fields: Readonly<Record<string, unknown>>, name: string): number {
+  const value = fields[name];
+  if (typeof value === 'number' && Number.isFinite(value) && value >= 0) return value;
+  throw new DamagedError(`${name} is not a number`);
+}
+
+function readState({ pieces, spans }: Readonly<Record<string, unknown>>): LifeState {
+  const list = (value: unknown): readonly Readonly<Record<string, unknown>>[] => {
+    if (!Array.isArray(value)) throw new DamagedError('not a list');
+    return value as readonly Readonly<Record<string, unknown>>[];
+  };
+  return {
+    pieces: list(pieces).map((piece) => {
+      const { offset } = piece;
+      if (typeof offset !== 'number') throw new DamagedError('offset is not a number');
+      return { ms: numberField(piece, 'ms'), offset };
+    }),
+    spans: list(spans).map((span) => {
+      const reason = UNCERTAINTIES.find((one) => one === span['reason']);
+      if (reason === undefined) throw new DamagedError('an unknown reason');
+      const toMs = span['toMs'] === undefined ? undefined : numberField(span, 'toMs');
+      return { reason, subject: String(span['subject'] ?? ''), fromMs: numberField(span, 'fromMs'), toMs };
+    }),
+  };
+}
+
+/** Returns byte sequences as one. */
+function joined(parts: readonly Uint8Array[]): Uint8Array {
+  const all = new Uint8Array(parts.reduce((sum, { length }) => sum + length, 0));
+  let at = 0;
+  for (const part of parts) {
+    all.set(part, at);
+    at += part.length;
+  }
+  return all;
+}

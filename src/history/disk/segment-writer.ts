@@ -1,0 +1,159 @@
+import type { Clock } from '../../base/clock.ts';
+import { type Failure, failureOf } from '../../base/failure.ts';
+import type { StateSink } from '../../base/files/state-folder.ts';
+import type { ChangeLog } from '../change-log.ts';
+import type { Segment } from '../segment.ts';
+import { type SegmentArchive, segmentName } from './segment-archive.ts';
+import { endFrame, headBytes, type LifeState, recordsFrame, type SegmentHead } from './segment-file.ts';
+
+/** Time after a failure until the segment is written again. */
+const RETRY_MS = 10_000;
+
+/** Room for one file, in segments: records, index, and the times and states that are appended each second. */
+const ROOM = 3;
+
+/** The file that is written. */
+interface OpenFile {
+  readonly segment: Segment;
+  readonly head: SegmentHead;
+  readonly sink: StateSink;
+  /** Bytes of the file, and of the records in it. */
+  bytes: number;
+  records: number;
+  /** Version of the written state of the life. */
+  state: number;
+}
+
+/**
+ * Appends the records of a life to files: those of the current segment with each {@link SegmentWriter.flush}, and the index when a
+ * segment is full. If a write fails, the segment is written again from its beginning later, while it is in memory. Never rejects.
+ */
+export class SegmentWriter {
+  readonly #archive: SegmentArchive;
+  readonly #log: ChangeLog;
+  readonly #clock: Clock;
+  readonly #life: number;
+  /** Number of the oldest segment that is not complete on disk. */
+  #next = 0;
+  #file: OpenFile | undefined;
+  #writing: Promise<void> = Promise.resolve();
+  #waiting = false;
+  #failure: Failure | undefined;
+  #retryAt = 0;
+
+  constructor(archive: SegmentArchive, log: ChangeLog, clock: Clock) {
+    this.#archive = archive;
+    this.#log = log;
+    this.#clock = clock;
+    this.#life = archive.life;
+  }
+
+  /** Failure of the last write, if it failed. */
+  get failure(): Failure | undefined {
+    return this.#failure;
+  }
+
+  /** Bytes of the file that is written. */
+  get bytes(): number {
+    return this.#file?.bytes ?? 0;
+  }
+
+  /** Writes what was recorded since the last call. Call it each second. */
+  flush(): Promise<void> {
+    if (this.#waiting) return this.#writing;
+    this.#waiting = true;
+    this.#writing = this.#writing.then(() => {
+      this.#waiting = false;
+      return this.#write(false);
+    });
+    return this.#writing;
+  }
+
+  /** Writes everything, completes the last segment and waits for the disk. Nothing is recorded afterwards. */
+  async stop(): Promise<void> {
+    await this.#writing;
+    await this.#write(true);
+  }
+
+  async #write(isLast: boolean): Promise<void> {
+    if (this.#clock.now() < this.#retryAt && !isLast) return;
+    try {
+      while (await this.#writeSegment(isLast));
+      this.#failure = undefined;
+    } catch (error) {
+      this.#failure = failureOf(error, this.#clock);
+      this.#retryAt = this.#clock.now() + RETRY_MS;
+      const sink = this.#file?.sink;
+      this.#file = undefined;
+      await sink?.close().catch(() => {});
+    }
+  }
+
+  /** Writes the oldest incomplete segment. Returns true if it is complete and another one follows. */
+  async #writeSegment(isLast: boolean): Promise<boolean> {
+    const { segments } = this.#log;
+    const index = segments.findIndex(({ number }) => number >= this.#next);
+    const segment = segments[index];
+    if (segment === undefined) return false;
+    const following = segments[index + 1];
+    const file = await this.#openFile(segment);
+    // Read together, before the next record.
+    const endMs = following?.startMs ?? this.#log.life.now();
+    const state = this.#state();
+    const version = this.#log.stateVersion;
+    const records = segment.bytesFrom(file.records);
+    file.records += records.length;
+    const changed = version === file.state ? undefined : state;
+    file.state = version;
+    const { checksum } = this.#archive.disk;
+    await append(file, recordsFrame(endMs, records, changed, checksum));
+    // Only times were appended for hours.
+    if (file.bytes - file.records > this.#log.segmentBytes / 2) this.#log.roll();
+    if (following === undefined && !isLast) return false;
+    const stopped = following === undefined;
+    await append(file, endFrame(segment, { endMs, stopped, state }, checksum));
+    await file.sink.sync();
+    await file.sink.close();
+    this.#file = undefined;
+    this.#next = segment.number + 1;
+    const { filter, lengths4, lengths6, count, lastMs } = segment.index();
+    const { head, bytes } = file;
+    const facts = { head, ...state, bytes, count, lastMs, endMs, stopped, torn: false };
+    this.#archive.add({ ...facts, filter, lengths4, lengths6 });
+    return !stopped;
+  }
+
+  /** Returns the file of a segment. Creates it if it is another one than the last, or if a write has failed. */
+  async #openFile(segment: Segment): Promise<OpenFile> {
+    if (this.#file?.segment === segment) return this.#file;
+    const { disk } = this.#archive;
+    const { number, firstSequence, startMs } = segment;
+    if (this.#file !== undefined) {
+      // Its segment has left the memory before it was complete.
+      const abandoned = this.#file;
+      this.#file = undefined;
+      await abandoned.sink.close();
+      await disk.folder.remove(segmentName(abandoned.head));
+    }
+    const maxBytes = this.#log.segmentBytes;
+    await this.#archive.makeRoom(ROOM * maxBytes);
+    const head = { life: this.#life, number, firstSequence, startMs, maxBytes };
+    const name = segmentName(head);
+    await disk.folder.remove(name);
+    const sink = await disk.folder.create(name);
+    const file = { segment, head, sink, bytes: 0, records: 0, state: -1 };
+    this.#file = file;
+    await append(file, headBytes(head, disk.checksum));
+    return file;
+  }
+
+  #state(): LifeState {
+    const { spans, life } = this.#log;
+    return { pieces: [...life.clock.pieces], spans: spans.map((span) => ({ ...span })) };
+  }
+}
+
+async function append(file: OpenFile, bytes: Uint8Array): Promise<void> {
+  file.bytes += bytes.length;
+  await file.sink.write(bytes);
+}

@@ -1,0 +1,118 @@
+import { sameEntry } from '../ipcache/change.ts';
+import { EFFECT } from '../ipcache/claims/claim-state.ts';
+import { decidingRule } from '../ipcache/explain.ts';
+import type { HeldClaim } from '../ipcache/row-reader.ts';
+import type { ClaimWriter } from '../ipcache/types.ts';
+import { compareWriters } from '../model/source.ts';
+import { writerText } from './claim-codec.ts';
+import type { PastPrefix, TimelineChange } from './prefix-timeline.ts';
+
+/** What is known of the effective claim of a key: nothing, that there was none, or the claim. */
+type Known = { readonly claim: HeldClaim | undefined } | undefined;
+
+/** A claim at the moment, from the newest change before it or else the oldest one after it. */
+interface NamedClaim {
+  readonly claim: HeldClaim | undefined;
+  readonly since: number | undefined;
+  readonly until: number | undefined;
+}
+
+/** The changes of one key, read newest first. */
+class EndedKey {
+  readonly claims = new Map<string, NamedClaim & { readonly writer: ClaimWriter }>();
+  /** The nearest changes of the effective claim at or before the moment, and after it. */
+  #left: TimelineChange | undefined;
+  #right: TimelineChange | undefined;
+
+  add(change: TimelineChange, isLater: boolean): void {
+    const { writer, before, after, effect, ms } = change;
+    const name = writerText(writer);
+    const known = this.claims.get(name);
+    if (isLater) {
+      this.claims.set(name, { writer, claim: before, since: undefined, until: ms });
+      if (effect !== 0) this.#right = change;
+      return;
+    }
+    if (known?.since === undefined)
+      this.claims.set(name, { writer, claim: after, since: ms, until: known?.until });
+    if (effect !== 0) this.#left ??= change;
+  }
+
+  /** Times at which the effective claim was last set, and next changed. */
+  get span(): { readonly since: number | undefined; readonly until: number | undefined } {
+    return { since: this.#left?.ms, until: this.#right?.ms };
+  }
+
+  /** Returns the effective claim, as far as a record proves it. */
+  known(ms: number, isLost: (fromMs: number, toMs: number) => boolean): Known {
+    const [left, right] = [this.#left, this.#right];
+    const isLeft = left !== undefined && (left.effect & EFFECT.is) !== 0 && !isLost(left.ms, ms);
+    const isRight = right !== undefined && (right.effect & EFFECT.was) !== 0 && !isLost(ms, right.ms);
+    if (isLeft && isRight && !sameEntry(left.after, right.before)) return undefined;
+    if (isLeft) return { claim: left.after };
+    return isRight ? { claim: right.before } : undefined;
+  }
+}
+
+/** The claims on a prefix in an earlier life. */
+export interface EndedPrefix extends PastPrefix {
+  /** True if a record proves which claim was visible, or that none was. */
+  readonly isKnown: boolean;
+}
+
+/**
+ * The claims on a prefix at a moment of a life that has ended. There is no present to go back from, so only claims that a record names
+ * are known: the newest change of a writer before the moment has it as `after`, else the oldest later one as `before`.
+ */
+export class EndedState {
+  readonly #keys: ReadonlyMap<string, EndedKey>;
+  #changes = 0;
+
+  constructor(keys: readonly string[]) {
+    this.#keys = new Map(keys.map((key) => [key, new EndedKey()]));
+  }
+
+  /** False if there is no record of the prefix. */
+  get hasRecords(): boolean {
+    return this.#changes > 0;
+  }
+
+  /** Adds a change, older than the ones before. */
+  add(change: TimelineChange, isLater: boolean): void {
+    this.#changes++;
+    this.#keys.get(change.key)?.add(change, isLater);
+  }
+
+  /** Returns the claims at a time. `isLost` returns true if changes between two times may be missing. */
+  result(ms: number, isLost: (fromMs: number, toMs: number) => boolean): EndedPrefix {
+    let isKnown = true;
+    let isDecided = false;
+    let since: number | undefined;
+    let until: number | undefined;
+    const claims = Array.from(this.#keys, ([key, ended]) => {
+      const known = ended.known(ms, isLost);
+      // The endpoint is first. If it has a claim, the CIDR is shadowed (I4).
+      if (!isDecided) {
+        if (known === undefined) isKnown = false;
+        isDecided = known === undefined || known.claim !== undefined;
+        const { span } = ended;
+        since = Math.max(since ?? 0, span.since ?? 0) || undefined;
+        until = Math.min(until ?? Number.POSITIVE_INFINITY, span.until ?? Number.POSITIVE_INFINITY);
+      }
+      const named = [...ended.claims.values()].flatMap(({ claim, ...times }) =>
+        claim === undefined ? [] : [{ ...claim, since: times.since, until: times.until }],
+      );
+      const first = known?.claim;
+      const isFirst = (claim: ClaimWriter): boolean => writerText(claim) === (first && writerText(first));
+      const own = named.find(isFirst);
+      const effective = first && { ...first, since: own?.since, until: own?.until };
+      const others = known !== undefined && first === undefined ? [] : named.filter((one) => !isFirst(one));
+      return [...(effective === undefined ? [] : [effective]), ...others.sort(compareWriters)].map(
+        (claim, index) => ({ ...claim, key, effective: index === 0 }),
+      );
+    }).flat();
+    const decidedBy = decidingRule(claims.map((claim) => ({ ...claim, shadowed: false })));
+    const effectiveUntil = until === Number.POSITIVE_INFINITY ? undefined : until;
+    return { claims, decidedBy, effectiveSince: since, effectiveUntil, isKnown };
+  }
+}

@@ -1,0 +1,94 @@
+import { formatKey, prefixRegister } from '../net/prefix.ts';
+import { parseJSON } from './claim-codec.ts';
+import type { DocumentChange, PastFields } from './document-change.ts';
+import type { LifeClock } from './life-clock.ts';
+import type { TimelineChange } from './prefix-timeline.ts';
+import { KIND, type Segment } from './segment.ts';
+import type {
+  ChangeCause,
+  DocumentRecord,
+  HistoryRange,
+  HistoryRecord,
+  MarkKind,
+  MarkRecord,
+  PrefixRecord,
+} from './types.ts';
+
+/** Where a record is. */
+export type RecordPlace = Pick<TimelineChange, 'segment' | 'position' | 'ms'>;
+
+/** Returns the record at a position. */
+export function recordAt(segment: Segment, position: number, sequence: number, at: number): HistoryRecord {
+  const kind = segment.kindAt(position);
+  if (kind !== KIND.prefix) return textRecord(segment, position, { sequence, at, kind });
+  const key = prefixRegister();
+  const { writer, before, after } = segment.claimAt(position, key);
+  const cause = causeOf(segment, position);
+  const claims = { key: formatKey(key), writer, before, after, effective: undefined };
+  return { kind: 'prefix', sequence, at, ...claims, cause };
+}
+
+/** Returns the record of a mark, a service or a node. */
+export function textRecord(
+  segment: Segment,
+  position: number,
+  { sequence, at, kind }: { readonly sequence: number; readonly at: number; readonly kind: number },
+): DocumentRecord | MarkRecord {
+  const { key, writer, before, after } = segment.textAt(position);
+  if (kind === KIND.mark)
+    return { kind: 'mark', sequence, at, mark: key as MarkKind, subject: writer, detail: after ?? '' };
+  const values = changeOfTexts(before, after);
+  const name = kind === KIND.service ? 'service' : 'node';
+  return { kind: name, sequence, at, key, writer, ...values, cause: causeOf(segment, position) };
+}
+
+/** Returns the record of a change of a prefix. */
+export function prefixRecord(
+  change: TimelineChange,
+  clock: LifeClock,
+  effective: PrefixRecord['effective'],
+): PrefixRecord {
+  const { key, writer, before, after, segment, position, ms } = change;
+  return {
+    kind: 'prefix',
+    sequence: segment.sequenceOf(position),
+    at: clock.wallOf(ms),
+    key,
+    writer,
+    before,
+    after,
+    effective,
+    cause: causeOf(segment, position),
+  };
+}
+
+/** Returns the change of a service or a node. */
+export function changeAt({ segment, position }: RecordPlace): DocumentChange {
+  const { before, after } = segment.textAt(position);
+  return changeOfTexts(before, after);
+}
+
+function changeOfTexts(before: string | undefined, after: string | undefined): DocumentChange {
+  const fields = (text: string | undefined): PastFields | undefined =>
+    text === undefined ? undefined : (parseJSON(text) as PastFields); // written by recordDocument
+  return { before: fields(before), after: fields(after) };
+}
+
+/** Returns a test for the records of a range. */
+export function inRange({
+  from,
+  to,
+  before,
+}: HistoryRange): (record: { readonly sequence: number; readonly at: number }) => boolean {
+  return ({ sequence, at }) =>
+    (from === undefined || at >= from) &&
+    (to === undefined || at <= to) &&
+    (before === undefined || sequence < before);
+}
+
+function causeOf(segment: Segment, position: number): ChangeCause | undefined {
+  const batch = segment.batchOf(position);
+  if (batch < 0) return undefined;
+  const { key: store, after: revision = '' } = segment.textAt(batch);
+  return store === '' ? undefined : { store, revision };
+}

@@ -1,0 +1,161 @@
+import { crc32 } from 'node:zlib';
+import fc from 'fast-check';
+import { History } from '../../../src/history/history.ts';
+import type { Moment } from '../../../src/history/types.ts';
+import { IPCache } from '../../../src/ipcache/ipcache.ts';
+import { ManualClock } from '../../base/support/manual-clock.ts';
+import { NaiveIPCache } from '../../ipcache/support/naive-ipcache.ts';
+import { apply, applyNaively, history, KEYS, type Operation } from '../../ipcache/support/operations.ts';
+import { MemoryFolder } from '../../restore/support/memory-folder.ts';
+import { claimText, NaiveHistory } from './naive-history.ts';
+
+/** What happens to the files when a process ends. */
+export type Ending = 'stop' | 'kill' | 'torn' | 'flipped' | 'dropped';
+
+/** One process: writes before it records, then writes while it records, each after a pause, with a flush or without. */
+export interface LifePlan {
+  readonly away: number;
+  /** By how much the wall clock is set while no process runs. */
+  readonly clockSet: number;
+  readonly before: readonly Operation[];
+  readonly steps: readonly {
+    readonly operation: Operation;
+    readonly pause: number;
+    readonly flush: boolean;
+    /** By how much the wall clock is set before the write. */
+    readonly clockSet: number;
+  }[];
+  readonly ending: Ending;
+  readonly damage: number;
+}
+
+/** An interval of wall time in which one process ran and its clock was not set. */
+interface Lived {
+  readonly naive: NaiveHistory;
+  readonly from: number;
+  readonly to: number;
+}
+
+const step = fc.record({
+  operation: history.filter((all) => all.length > 0).map((all) => all[0] as Operation),
+  pause: fc.constantFrom(0, 0, 1, 7, 600),
+  flush: fc.boolean(),
+  clockSet: fc.constantFrom(...Array.from({ length: 30 }, () => 0), -4000, 9000),
+});
+
+/** Plans of one to four processes. */
+export const plans: fc.Arbitrary<readonly LifePlan[]> = fc.array(
+  fc.record({
+    away: fc.constantFrom(0, 1, 50, 3000),
+    clockSet: fc.constantFrom(0, 0, 0, 0, -2500, 5000),
+    before: history.map((all) => all.slice(0, 6)),
+    steps: fc.array(step, { maxLength: 14 }),
+    ending: fc.constantFrom<Ending>('stop', 'stop', 'kill', 'kill', 'torn', 'flipped', 'dropped'),
+    damage: fc.nat(10_000),
+  }),
+  { minLength: 1, maxLength: 4 },
+);
+
+/** Several processes on one folder, of which the last one still runs. */
+export interface World {
+  readonly lived: readonly Lived[];
+  readonly recorded: History;
+  readonly clock: ManualClock;
+  readonly model: NaiveIPCache;
+}
+
+/** Runs the plans. */
+export async function runLives(
+  all: readonly LifePlan[],
+  folder: MemoryFolder = new MemoryFolder(),
+): Promise<World> {
+  const clock = new ManualClock();
+  clock.setWallTimeBy(1_000_000);
+  const lived: Lived[] = [];
+  const model = new NaiveIPCache(true);
+  const written: Operation[] = [];
+  for (const [index, plan] of all.entries()) {
+    clock.advance(plan.away);
+    clock.setWallTimeBy(plan.clockSet);
+    const cache = new IPCache();
+    for (const operation of plan.before) applyNaively(model, operation);
+    written.push(...plan.before);
+    for (const operation of written) apply(cache, operation);
+    const disk = { folder, maxBytes: 1 << 20, checksum: (bytes: Uint8Array) => crc32(bytes) };
+    const recorded = new History({ ipcache: cache, clock, memory: 256 << 10, disk });
+    await recorded.open();
+    recorded.start();
+    let naive = new NaiveHistory();
+    let from = clock.wallTime();
+    naive.note(from, model);
+    for (const { operation, pause, flush, clockSet } of plan.steps) {
+      clock.advance(pause);
+      if (clockSet !== 0) {
+        lived.push({ naive, from, to: clock.wallTime() });
+        clock.setWallTimeBy(clockSet);
+        recorded.checkClock();
+        naive = new NaiveHistory();
+        from = clock.wallTime();
+        naive.note(from, model);
+      }
+      apply(cache, operation);
+      applyNaively(model, operation);
+      written.push(operation);
+      naive.note(clock.wallTime(), model);
+      if (flush) await recorded.flush();
+    }
+    if (index === all.length - 1) {
+      clock.advance(5);
+      lived.push({ naive, from, to: Number.POSITIVE_INFINITY });
+      return { lived, recorded, clock, model };
+    }
+    await end(recorded, folder, plan);
+    lived.push({ naive, from, to: clock.wallTime() });
+  }
+  throw new Error('no plan');
+}
+
+async function end(recorded: History, folder: MemoryFolder, { ending, damage }: LifePlan): Promise<void> {
+  recorded.stop();
+  if (ending === 'stop') await recorded.close();
+  const name = [...folder.files.keys()].sort().at(-1);
+  const bytes = name === undefined ? undefined : folder.files.get(name);
+  if (name === undefined || bytes === undefined) return;
+  if (ending === 'torn') folder.files.set(name, bytes.slice(0, damage % (bytes.length + 1)));
+  if (ending === 'dropped') folder.files.delete(name);
+  if (ending !== 'flipped' || bytes.length === 0) return;
+  const flipped = bytes.slice();
+  const at = damage % flipped.length;
+  flipped[at] = (flipped[at] ?? 0) ^ (1 + (damage % 255));
+  folder.files.set(name, flipped);
+}
+
+/** The moments worth asking for. */
+export function momentsOf({ lived }: World): readonly number[] {
+  const all = lived.flatMap(({ naive, from, to }) => [
+    ...naive.times.flatMap((at) => [at - 1, at, at + 1]),
+    ...[from - 1, to, to + 1].filter(Number.isFinite),
+  ]);
+  return [...new Set(all)];
+}
+
+/** Returns what is wrong with an answer; undefined if it is right or not certain. */
+export function fault(
+  { lived, clock }: World,
+  at: number,
+  key: string,
+  moment: Moment | undefined,
+): string | undefined {
+  if (moment?.certain !== true) return undefined;
+  const running = lived.filter(({ from, to }) => at >= from && at <= to);
+  if (at > clock.wallTime()) return 'the future is certain';
+  if (running.length === 0) return 'no process ran';
+  const got = moment.claims.map(claimText);
+  const isRight = running.some(({ naive }) => {
+    const expected = naive.claims(at, key);
+    return moment.claimsComplete ? got.join('\n') === expected.join('\n') : got[0] === expected[0];
+  });
+  return isRight ? undefined : `${key} at ${at}: ${got.join(', ') || 'none'}`;
+}
+
+export { KEYS };
