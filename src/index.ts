@@ -54,9 +54,12 @@ export * from './etcd.ts';
 // ── What was where, when ───────────────────────────────────────────────────────────────────────────────────
 export type { CauseGroup, NodeOfHost } from './history/causes.ts';
 export type { ChangeLogCounts, DoubtfulSpan } from './history/change-log.ts';
+export type { Checksum } from './history/disk/frames.ts';
+export type { HistoryDisk } from './history/disk/segment-archive.ts';
 export type { DocumentChange, PastFields } from './history/document-change.ts';
-export type { AroundOptions, HistoryOptions, HistoryStatus } from './history/history.ts';
+export type { AroundOptions, HistoryDiskStatus, HistoryOptions, HistoryStatus } from './history/history.ts';
 export { History } from './history/history.ts';
+export type { PastReader } from './history/past-reader.ts';
 export type {
   ChangeCause,
   DocumentMoment,
