@@ -1,4 +1,5 @@
 import fc from 'fast-check';
+import type { StateFolder } from '../../../src/base/files/state-folder.ts';
 import { TurnGate } from '../../../src/base/turn-gate.ts';
 import { IPCache } from '../../../src/ipcache/ipcache.ts';
 import type { K8sMetadata } from '../../../src/ipcache/types.ts';
@@ -13,7 +14,6 @@ import {
 } from '../../../src/restore/checkpoint.ts';
 import { writeCheckpoint } from '../../../src/restore/checkpoint-file.ts';
 import { Restoration, type RestorationOptions } from '../../../src/restore/restoration.ts';
-import type { StateFolder } from '../../../src/base/files/state-folder.ts';
 import { ServiceCache } from '../../../src/servicecache/service-cache.ts';
 import type { ServicePart } from '../../../src/servicecache/service-parts.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
