@@ -5,16 +5,20 @@ import { build } from 'esbuild';
 
 const from = new URL('../ui/', import.meta.url);
 const to = new URL('../dist/ui/', import.meta.url);
+const path = (name, base) => fileURLToPath(new URL(name, base));
 
 await mkdir(to, { recursive: true });
-for (const name of ['index.html', 'page.css']) await copyFile(new URL(name, from), new URL(name, to));
+await copyFile(new URL('index.html', from), new URL('index.html', to));
 await build({
-  entryPoints: [fileURLToPath(new URL('page.tsx', from))],
-  outfile: fileURLToPath(new URL('page.js', to)),
+  entryPoints: [
+    { in: path('page.tsx', from), out: 'page' },
+    { in: path('styles/page.css', from), out: 'page' },
+  ],
+  outdir: path('.', to),
   bundle: true,
   minify: true,
   format: 'esm',
-  target: 'es2022',
+  target: ['es2022', 'chrome123', 'firefox120', 'safari17.5'],
   jsx: 'automatic',
   jsxImportSource: 'preact',
   define: { 'process.env.NODE_ENV': '"production"' },

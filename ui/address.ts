@@ -1,38 +1,68 @@
 import { useEffect, useState } from 'preact/hooks';
 
-/** The view and its parameters. Both are in the address, so that it can be shared. */
+/** The view, the thing it shows, and its parameters. All three are in the address, so that it can be shared. */
 export interface Address {
   readonly view: string;
+  /** An IP or CIDR, `namespace/name`, `cluster/name`, an identity or a cluster; empty for a list. */
+  readonly name: string;
   readonly parameters: URLSearchParams;
 }
 
+type Parameters = Readonly<Record<string, string>>;
+
+/** Views of one thing under their addresses of earlier versions. */
+const EARLIER: Readonly<Record<string, readonly [parameter: string, view: string]>> = {
+  prefixes: ['ip', 'ip'],
+  services: ['name', 'service'],
+};
+
+/** Parses the part of an address after `#`. */
+function parseAddress(hash: string): Address {
+  const [path = '', query = ''] = hash.replace(/^#\/?/, '').split('?');
+  const parameters = new URLSearchParams(query);
+  const [view = '', ...names] = path.split('/');
+  const [parameter = '', card = ''] = EARLIER[view] ?? [];
+  const earlier = parameters.get(parameter);
+  if (earlier !== null && parameter !== '') return { view: card, name: earlier, parameters };
+  return { view: view || 'overview', name: names.map(decoded).join('/'), parameters };
+}
+
+/** Returns the decoded text, or the text itself if it is not valid. */
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
 function current(): Address {
-  const [view = '', query = ''] = location.hash.slice(1).split('?');
-  return { view: view || 'overview', parameters: new URLSearchParams(query) };
+  return parseAddress(location.hash);
 }
 
-/** Returns the address of a view. */
-export function addressOf(view: string, parameters: Readonly<Record<string, string>> = {}): string {
+/** Returns the moment that the whole page shows; empty for now. */
+export function momentOf({ parameters }: Address): string {
+  return parameters.get('at') ?? '';
+}
+
+/** Returns the address of a view or of a thing. It keeps the moment, unless the parameters have their own `at`. */
+export function addressOf(view: string, name = '', parameters: Parameters = {}): string {
   const query = new URLSearchParams();
-  for (const [name, value] of Object.entries(parameters)) if (value !== '') query.set(name, value);
-  return query.size === 0 ? `#${view}` : `#${view}?${query}`;
+  const at = momentOf(current());
+  for (const [key, value] of Object.entries({ at, ...parameters })) if (value !== '') query.set(key, value);
+  const path = [view, ...(name === '' ? [] : name.split('/'))].map(encodeURIComponent).join('/');
+  return query.size === 0 ? `#${path}` : `#${path}?${query}`;
 }
 
-/** Opens another view. */
-export function go(view: string, parameters: Readonly<Record<string, string>> = {}): void {
-  location.hash = addressOf(view, parameters);
+/** Changes parameters of the view, without a new history entry. Empty values remove a parameter. */
+export function adjust(changes: Parameters): void {
+  const { view, name, parameters } = current();
+  location.replace(addressOf(view, name, { ...Object.fromEntries(parameters), ...changes }));
 }
 
-/** Changes the parameters of the view without a new history entry, while the user types. */
-export function adjust(view: string, parameters: Readonly<Record<string, string>>): void {
-  location.replace(addressOf(view, parameters));
-}
-
-/** Returns the address of a prefix: the lookup of a single IP, or the claims on exactly this CIDR. */
-export function addressOfPrefix(prefix: string): string {
-  return addressOf('prefixes', {
-    ip: prefix.replace(prefix.includes(':') ? /\/128(?=@|$)/ : /\/32(?=@|$)/, ''),
-  });
+/** Returns the IP of a full-length prefix, or the prefix. */
+export function shortPrefix(prefix: string): string {
+  return prefix.replace(prefix.includes(':') ? /\/128(?=@|$)/ : /\/32(?=@|$)/, '');
 }
 
 /** Returns the current address and follows its changes. */

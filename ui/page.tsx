@@ -1,79 +1,82 @@
 import { render, type VNode } from 'preact';
-import { useEffect, useState } from 'preact/hooks';
-import { addressOf, useAddress } from './address.ts';
-import { Feed } from './feed.ts';
-import { Live } from './live.tsx';
-import { Nodes } from './nodes.tsx';
-import { Overview } from './overview.tsx';
-import { Prefixes } from './prefixes.tsx';
-import { Services } from './services.tsx';
-import { isTokenNeeded, onTokenNeeded, TokenForm } from './token.tsx';
+import { useEffect, useMemo, useState } from 'preact/hooks';
+import type { StatusDocument } from '../src/api/status-document.ts';
+import { type Address, useAddress } from './address.ts';
+import { useAnswer } from './agent/ask.ts';
+import { Feed } from './agent/feed.ts';
+import { type ProcessStatus, SharedContext, useTick } from './agent/live.ts';
+import { isTokenNeeded, onTokenNeeded, TokenForm } from './agent/token.tsx';
+import { Header } from './parts/header.tsx';
+import { applyPreferences } from './preferences.ts';
+import { Cluster } from './views/cluster.tsx';
+import { Clusters } from './views/clusters.tsx';
+import { Datapath } from './views/datapath.tsx';
+import { Identities } from './views/identities.tsx';
+import { Identity } from './views/identity.tsx';
+import { IP } from './views/ip.tsx';
+import { Kubernetes } from './views/kubernetes.tsx';
+import { Live } from './views/live.tsx';
+import { Node } from './views/node.tsx';
+import { Nodes } from './views/nodes.tsx';
+import { Overview } from './views/overview.tsx';
+import { Prefixes } from './views/prefixes.tsx';
+import { Service } from './views/service.tsx';
+import { Services } from './views/services.tsx';
 
-const VIEWS = ['overview', 'prefixes', 'services', 'nodes', 'live'] as const;
+/** Time between two reads of the status. */
+const STATUS_MS = 2_000;
 
-const CONNECTIONS = {
-  connecting: 'connecting',
-  live: 'live',
-  lost: 'not connected: the page may be stale',
-};
-
-/** Returns a number that increases with each change of the feed. */
-function useFeed(feed: Feed): number {
-  const [count, setCount] = useState(0);
-  useEffect(() => feed.onChange(() => setCount((before) => before + 1)), [feed]);
-  return count;
-}
-
-function View({ feed, count }: { feed: Feed; count: number }): VNode {
-  const { view, parameters } = useAddress();
-  const second = Math.floor(performance.now() / 1000);
+function View({ address: { view, name, parameters } }: { address: Address }): VNode {
   switch (view) {
     case 'prefixes':
-      return (
-        <Prefixes key={parameters.toString()} parameters={parameters} second={second} epoch={feed.epoch} />
-      );
+      return <Prefixes parameters={parameters} />;
+    case 'ip':
+      return <IP key={name} name={name} />;
     case 'services':
-      return (
-        <Services
-          parameters={parameters}
-          version={`${feed.epoch}.${feed.versions.service}`}
-          second={second}
-        />
-      );
+      return <Services parameters={parameters} />;
+    case 'service':
+      return <Service key={name} name={name} />;
     case 'nodes':
-      return <Nodes parameters={parameters} version={`${feed.epoch}.${feed.versions.node}`} />;
+      return <Nodes parameters={parameters} />;
+    case 'node':
+      return <Node key={name} name={name} />;
+    case 'identities':
+      return <Identities parameters={parameters} />;
+    case 'identity':
+      return <Identity key={name} name={name} />;
+    case 'clusters':
+      return <Clusters />;
+    case 'cluster':
+      return <Cluster key={name} name={name} />;
     case 'live':
-      return <Live feed={feed} parameters={parameters} />;
+      return <Live parameters={parameters} />;
+    case 'kubernetes':
+      return <Kubernetes />;
+    case 'datapath':
+      return <Datapath />;
     default:
-      return <Overview key={count < 0} feed={feed} second={second} />;
+      return <Overview />;
   }
 }
 
-function Page({ feed }: { feed: Feed }): VNode {
-  const count = useFeed(feed);
+function Page(): VNode {
+  const feed = useMemo(() => new Feed(), []);
   const [, setNeeded] = useState(isTokenNeeded());
   useEffect(() => onTokenNeeded(() => setNeeded(true)), []);
-  const { view } = useAddress();
+  const status = useAnswer<StatusDocument | ProcessStatus>('/v1/status', useTick(STATUS_MS));
+  const address = useAddress();
+  useEffect(() => scrollTo(0, 0), [address.view, address.name]);
   return (
-    <>
-      <header>
-        <h1>dpcache</h1>
-        <nav aria-label="Views">
-          {VIEWS.map((name) => (
-            <a key={name} href={addressOf(name)} aria-current={view === name ? 'page' : undefined}>
-              {name}
-            </a>
-          ))}
-        </nav>
-        <output class={feed.connection}>{CONNECTIONS[feed.connection]}</output>
-      </header>
-      <main>{isTokenNeeded() ? <TokenForm /> : <View feed={feed} count={count} />}</main>
-    </>
+    <SharedContext.Provider value={{ feed, status }}>
+      <Header address={address} />
+      <main>{isTokenNeeded() ? <TokenForm /> : <View address={address} />}</main>
+    </SharedContext.Provider>
   );
 }
 
+applyPreferences();
 const root = document.getElementById('page');
 if (root !== null) {
   root.replaceChildren();
-  render(<Page feed={new Feed()} />, root);
+  render(<Page />, root);
 }

@@ -40,21 +40,32 @@ export function TokenForm(): VNode {
     location.reload();
   };
   return (
-    <section>
-      <h2>Token required</h2>
-      <form onSubmit={submit}>
-        <p>{isWrong ? 'The agent rejected this token.' : 'The agent requires a bearer token.'}</p>
-        <label for="token">Content of the file of --listen-token</label>{' '}
-        <input
-          id="token"
-          type="password"
-          autocomplete="off"
-          required
-          value={token}
-          onInput={({ currentTarget }) => setToken(currentTarget.value)}
-        />{' '}
-        <button type="submit">Continue</button>
-      </form>
+    <section class="panel" aria-label="Token">
+      <div class="body">
+        <h1>Token required</h1>
+        <form onSubmit={submit}>
+          <p class="soft">
+            {isWrong ? 'The agent rejected this token.' : 'The agent requires a bearer token.'} It is the
+            content of the file of <code>--listen-token</code>. The page keeps it until the tab is closed.
+          </p>
+          <div class="filters">
+            <label>
+              token
+              <input
+                id="token"
+                type="password"
+                autocomplete="off"
+                required
+                value={token}
+                onInput={({ currentTarget }) => setToken(currentTarget.value)}
+              />
+            </label>
+            <button type="submit" class="primary">
+              Continue
+            </button>
+          </div>
+        </form>
+      </div>
     </section>
   );
 }

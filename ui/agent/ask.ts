@@ -1,5 +1,5 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
-import type { ProblemDocument } from '../src/api/problem.ts';
+import type { ProblemDocument } from '../../src/api/problem.ts';
 import { fetchAgent } from './token.tsx';
 
 /** The last answer: a document, a problem, or undefined while loading. */

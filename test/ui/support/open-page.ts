@@ -1,0 +1,145 @@
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { type Browser, type BrowserContextOptions, chromium, type Page } from 'playwright-core';
+import { afterAll, beforeAll, expect, onTestFinished } from 'vitest';
+import type { PageFile } from '../../../src/api/routes/page-routes.ts';
+import { ApiServer } from '../../../src/api/server/api-server.ts';
+import { systemClock } from '../../../src/base/system-clock.ts';
+import { readPage } from '../../../src/process/page-files.ts';
+import type { TestModel } from '../../api/support/model.ts';
+import { type TestApp, testApp } from '../../api/support/test-app.ts';
+import { freePort } from '../../base/support/free-port.ts';
+import { MeshModel } from './mesh-model.ts';
+
+const ROOT = fileURLToPath(new URL('../../..', import.meta.url));
+/** Pictures of the last run, for people. */
+export const SCREENSHOTS: string = join(ROOT, '.screenshots');
+const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+
+/** Without the network that a browser uses by itself. */
+const QUIET = [
+  ...['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run'],
+  ...['--disable-background-networking', '--disable-component-update', '--disable-sync'],
+];
+
+/** A browser is slow on a machine with other work. */
+export const PATIENCE_MS = 60_000;
+
+/** A browser and the built files of the page. */
+export interface Opener {
+  /** The files of the page. */
+  readonly files: () => readonly PageFile[];
+  readonly newPage: (options?: BrowserContextOptions) => Promise<Page>;
+  /** The page of an agent with this model, at a view. Fails a test with an error of the page or a request to another origin. */
+  readonly open: (hash?: string, options?: OpenOptions) => Promise<Opened>;
+}
+
+/** Options of {@link Opener.open}. */
+export interface OpenOptions extends BrowserContextOptions {
+  readonly model?: TestModel;
+  readonly spoil?: (feed: TestApp['feed']) => void;
+}
+
+/** An open page and its agent. */
+export interface Opened extends TestApp {
+  readonly server: ApiServer;
+  readonly page: Page;
+  readonly url: string;
+  /** Opens another view. */
+  readonly show: (hash: string) => Promise<void>;
+}
+
+/** A program for the page that opens another view, and ends when the view before is not shown any more. */
+const leadTo = (hash: string): string => `new Promise((shown) => {
+  addEventListener('hashchange', () => setTimeout(shown), { once: true });
+  location.hash = ${JSON.stringify(hash)};
+})`;
+
+/** Builds the page and starts a browser for the tests of a file. */
+export function usePages(): Opener {
+  let browser: Browser;
+  let files: readonly PageFile[] = [];
+  beforeAll(async () => {
+    execFileSync(process.execPath, [join(ROOT, 'scripts/build-page.mjs')]);
+    files = await readPage();
+    mkdirSync(SCREENSHOTS, { recursive: true });
+    const executablePath = '/usr/bin/chromium';
+    browser = await chromium.launch({ executablePath, args: QUIET, timeout: PATIENCE_MS });
+  });
+  afterAll(() => browser?.close());
+
+  const newPage = async (options: BrowserContextOptions = {}): Promise<Page> => {
+    const page = await browser.newPage({ viewport: { width: 1200, height: 800 }, ...options });
+    page.setDefaultTimeout(PATIENCE_MS);
+    return page;
+  };
+
+  const open = async (hash = '', { model, spoil, ...options }: OpenOptions = {}): Promise<Opened> => {
+    const world = testApp(model ?? new MeshModel().fill(), files, systemClock);
+    spoil?.(world.feed);
+    const server = new ApiServer({ app: world.app, tcp: { host: '127.0.0.1', port: await freePort() } });
+    await server.start();
+    const url = server.url ?? '';
+    const page = await newPage(options);
+    const faults: string[] = [];
+    page.on('pageerror', ({ message }) => faults.push(message));
+    page.on('console', (message) => {
+      if (message.type() === 'error' && !message.text().startsWith('Failed to load'))
+        faults.push(message.text());
+    });
+    page.on('request', (request) => {
+      if (!request.url().startsWith(url) && !request.url().startsWith('data:')) faults.push(request.url());
+    });
+    onTestFinished(async () => {
+      await page.close();
+      await server.stop();
+      expect(faults).toEqual([]);
+    });
+    await page.goto(`${url}/${hash}`);
+    await page.waitForSelector('output.live');
+    const show = async (next: string): Promise<void> => {
+      if (new URL(page.url()).hash !== next) await page.evaluate(leadTo(next));
+      await page.waitForSelector('main h1');
+    };
+    return { ...world, server, page, url, show };
+  };
+  return { files: () => files, newPage, open };
+}
+
+/** Returns the faults that axe-core finds in the page. */
+export async function violations(page: Page): Promise<unknown> {
+  await page.evaluate(AXE);
+  return page.evaluate(async () => {
+    const { axe } = globalThis as unknown as {
+      axe: { run(): Promise<{ violations: readonly { id: string; nodes: readonly { html: string }[] }[] }> };
+    };
+    const found = await axe.run();
+    return found.violations.map(({ id, nodes }) => ({ id, html: nodes.map(({ html }) => html) }));
+  });
+}
+
+/** Waits until a view has its content: no skeleton is left. */
+export async function settled(page: Page): Promise<void> {
+  await page.waitForSelector('main h1');
+  await page.waitForFunction('document.querySelector("main .skeleton") === null');
+}
+
+/** An address of each view. */
+export const VIEWS: Readonly<Record<string, string>> = {
+  overview: '',
+  prefixes: '#prefixes',
+  ip: '#ip/10.0.0.1',
+  cidr: '#ip/10.0.0.0/8',
+  services: '#services',
+  service: '#service/shop/checkout',
+  nodes: '#nodes',
+  node: '#node/baltic/node-1',
+  identities: '#identities',
+  identity: '#identity/1234',
+  clusters: '#clusters',
+  cluster: '#cluster/baltic',
+  live: '#live',
+};

@@ -1,0 +1,273 @@
+import { describe, expect, it } from 'vitest';
+import { createBackend, createEndpointSlice } from '../../src/servicecache/backend.ts';
+import { createService } from '../../src/servicecache/service.ts';
+import { TestModel } from '../api/support/model.ts';
+import { until } from '../base/support/until.ts';
+import { MeshModel } from './support/mesh-model.ts';
+import { settled, usePages, violations } from './support/open-page.ts';
+
+const { open } = usePages();
+
+const flat = (text: string): string => text.replaceAll(/\s+/g, ' ').trim();
+
+describe('the card of an IP', () => {
+  it('shows the claims, the strongest first, and the reason why the first one is effective', async () => {
+    const { page } = await open('#ip/10.0.0.1');
+    await page.waitForSelector('.claim');
+    const claims = (await page.locator('.claim').allInnerTexts()).map(flat);
+    expect(claims).toHaveLength(2);
+    expect(claims[0]).toMatch(
+      /^kvstore 10\.0\.0\.1 is 1234 checkout, pod shop\/checkout-1, on 192\.168\.0\.1 effective/,
+    );
+    expect(claims[1]).toMatch(/^k8s .* hidden/);
+    expect(await page.locator('.why').textContent()).toContain(
+      'An endpoint IP hides the CIDR of the same single address.',
+    );
+  });
+
+  it('leads from every name to its card', async () => {
+    const { page } = await open('#ip/10.0.0.1');
+    await page.locator('.claim').first().getByRole('link', { name: /1234/ }).click();
+    await page.waitForSelector('h1:has-text("1234")');
+    await page.getByRole('link', { name: '10.0.0.1', exact: true }).click();
+    await page.waitForSelector('h1:has-text("10.0.0.1")');
+    await page.locator('.claim').first().getByRole('link', { name: 'shop/checkout-1' }).click();
+    await page.waitForSelector('h1:has-text("Prefixes")');
+    expect(page.url()).toContain('#prefixes?pod=shop%2Fcheckout-1');
+  });
+
+  it('names the longest prefix if the IP has no entry, and reports an unknown IP', async () => {
+    const { page, show } = await open('#ip/10.9.9.9');
+    await page.getByText('No entry of its own').waitFor();
+    expect(flat(await page.locator('main').innerText())).toContain(
+      'The longest prefix that contains it is 10.0.0.0/8',
+    );
+    await show('#ip/11.0.0.1');
+    expect(await page.getByRole('alert').textContent()).toBe('No entry for 11.0.0.1.');
+  });
+
+  it('leads from an IPv6 CIDR of 32 bits to exactly that one', async () => {
+    const model = new MeshModel();
+    model.ipcache.upsert('2001:db8::/32', { identity: 9, source: 'k8s' });
+    model.ipcache.upsert('2001:db8::', { identity: 8, source: 'k8s' });
+    const { page } = await open('#prefixes', { model });
+    await page.getByRole('link', { name: '2001:db8::/32' }).click();
+    await page.waitForSelector('.claim');
+    expect(await page.locator('.claim').innerText()).toContain('2001:db8::/32');
+  });
+});
+
+describe('lists', () => {
+  it('of prefixes can be filtered and sorted', async () => {
+    const { page } = await open('#prefixes');
+    const prefixes = (): Promise<readonly string[]> =>
+      page.locator('.rows .row > :first-child').allInnerTexts();
+    await until('all are shown', async () => (await prefixes()).length === 3);
+    await page.getByRole('button', { name: 'identity' }).click();
+    await until(
+      'they are sorted',
+      async () => (await prefixes()).join() === '192.168.7.1,10.0.0.0/8,10.0.0.1',
+    );
+    expect(await page.getByRole('columnheader', { name: 'identity' }).getAttribute('aria-sort')).toBe(
+      'ascending',
+    );
+    await page.getByLabel('within CIDR').fill('10.0.0.0/24');
+    await until('one is shown', async () => (await prefixes()).join() === '10.0.0.1');
+    expect(page.url()).toContain('within=10.0.0.0%2F24');
+    await page.getByRole('link', { name: 'Clear filters' }).click();
+    await page.getByLabel('source').selectOption('clustermesh');
+    await until(
+      'one is shown',
+      async () => (await prefixes()).includes('10.0.0.0/8') && !(await prefixes()).includes('10.0.0.1'),
+    );
+    await page.getByLabel('family').selectOption('6');
+    await page.getByText('No matching prefixes.').waitFor();
+  });
+
+  it('that are short follow the changes; a long one shows how many it misses', async () => {
+    const model = new MeshModel().fill();
+    const { page } = await open('#prefixes', { model });
+    const rows = page.locator('.rows .row');
+    await until('all are shown', async () => (await rows.count()) === 3);
+    model.ipcache.upsert('10.7.7.7', { identity: 9, source: 'k8s' });
+    await until('the new one is shown', async () => (await rows.count()) === 4);
+    for (let i = 0; i < 1_200; i++)
+      model.ipcache.upsert(`10.1.${i >> 8}.${i & 255}`, { identity: 300, source: 'k8s' });
+    await until('it is long', async () =>
+      (await page.locator('main').innerText()).includes('1,204 prefixes'),
+    );
+    model.ipcache.upsert('10.7.7.8', { identity: 9, source: 'k8s' });
+    await page.getByText(/\d+ changes? since \d\d:\d\d:\d\d/).waitFor();
+    await page.getByRole('button', { name: 'Reload' }).click();
+    await until('it is read again', async () =>
+      (await page.locator('main').innerText()).includes('1,205 prefixes'),
+    );
+  });
+
+  it('are read again after missed changes, and the live view reports it', async () => {
+    const { page, model, show } = await open('#prefixes', {
+      spoil: (feed) => {
+        const { read } = feed;
+        // The first read after the second change is too late.
+        feed.read = (from, limit, types) =>
+          read.call(feed, feed.revision >= 2 && from < 2 ? -5 : from, limit, types);
+      },
+    });
+    const rows = page.locator('.rows .row');
+    await until('rows are shown', async () => (await rows.count()) === 3);
+    model.ipcache.batch(() => {
+      for (const ip of ['10.8.8.8', '10.8.8.9']) model.ipcache.upsert(ip, { identity: 9, source: 'k8s' });
+    });
+    await until('the list is read again', async () => (await rows.count()) === 5);
+    await show('#live');
+    expect(await page.locator('main').textContent()).toContain('Changes were lost');
+  });
+
+  it('of services and nodes show the first ones of many, and more on request', async () => {
+    const model = new TestModel();
+    for (let i = 0; i < 1_100; i++) {
+      model.services.updateService(
+        createService({
+          ...{ id: { namespace: 'shop', name: `s-${i}` }, clusterIPs: [`172.16.${i >> 8}.${i & 255}`] },
+          ...{ addressing: 'assigned', ports: [['http', { port: 80, protocol: 6, nodePort: 0 }]] },
+        }),
+      );
+      model.nodes.nodeUpdated({ cluster: 'baltic', name: `n-${i}`, source: 'clustermesh' });
+    }
+    model.services.markSynced();
+    const { page, show } = await open('#services', { model });
+    for (const view of ['services', 'nodes']) {
+      await show(`#${view}`);
+      await page.getByText('250 of 1,100').click();
+      await until('more are shown', async () => (await page.locator('tbody tr').count()) === 500);
+    }
+  });
+
+  it('mark entries that are only restored, with their age', async () => {
+    const model = new TestModel();
+    const knownAt = new Date(Date.UTC(2026, 0, 2, 3, 4, 5));
+    model.restored = { knownAt: knownAt.toISOString(), ageSeconds: 60 };
+    model.ipcache.upsert('10.0.0.7', { identity: 7, source: 'restored' });
+    model.ipcache.upsert('10.0.0.8', { identity: 8, source: 'kvstore' });
+    model.nodes.nodeUpdated({ cluster: 'own', name: 'n7', source: 'restored', addresses: [] });
+    const { page, show } = await open('#prefixes', { model });
+    const mark = page.locator('.restored');
+    await mark.waitFor(); // of one of the two
+    expect(await mark.textContent()).toMatch(/^restored, as of .*2026/);
+    await show('#nodes');
+    await page.waitForSelector('tbody .restored');
+    expect(await mark.locator('xpath=ancestor::tr').textContent()).toContain('n7');
+    await show('#ip/10.0.0.7');
+    await page.waitForSelector('.claim .restored');
+  });
+});
+
+describe('the cards of services and nodes', () => {
+  it('show the external frontends, the backends and all fields (regression: some were not shown)', async () => {
+    const model = new MeshModel();
+    const service = createService({
+      ...{ id: { namespace: 'shop', name: 'web' }, type: 'LoadBalancer', clusterIPs: ['172.16.0.11'] },
+      ...{ externalIPs: ['198.51.100.7'], ingressIPs: ['203.0.113.9'], addressing: 'assigned' },
+      ports: [['http', { port: 80, protocol: 6, nodePort: 30_080 }]],
+    });
+    model.services.updateService(service);
+    model.services.updateEndpoints(
+      createEndpointSlice({
+        ...{ service: service.id, name: 'web-1' },
+        backends: [createBackend({ address: '10.0.0.9', ports: [] })],
+      }),
+    );
+    model.services.markSynced();
+    model.nodes.nodeUpdated({
+      ...{ cluster: 'own', name: 'n1', source: 'kvstore', ipv4AllocCIDR: '10.2.0.0/24' },
+      ...{ ipv4SecondaryAllocCIDRs: ['10.3.0.0/24'], ipv4HealthIP: '10.2.0.4', ipv4IngressIP: '10.2.0.5' },
+      ...{ wireguardPubKey: 'key-of-n1', bootID: 'boot-of-n1' },
+    });
+    const { page, show } = await open('#services', { model });
+    const text = async (): Promise<string> => flat(await page.locator('main').innerText());
+    await page.waitForSelector('text=shop/web');
+    expect(await text()).toContain(
+      'shop/web LoadBalancer 172.16.0.11 203.0.113.9 load balancer 198.51.100.7 external IP http 80/TCP (node port 30080)',
+    );
+    expect(await violations(page)).toEqual([]);
+    await show('#service/shop/web');
+    await page.waitForSelector('text=web-1');
+    expect(await text()).toMatch(/10\.0\.0\.9 own active 100 web-1 effective/);
+    await show('#node/own/n1');
+    await page.waitForSelector('text=boot-of-n1');
+    expect(await text()).toContain('health 10.2.0.4 ingress 10.2.0.5 pod CIDRs 10.2.0.0/24 10.3.0.0/24');
+    expect(await text()).toContain('WireGuard key key-of-n1');
+  });
+});
+
+describe('the live view', () => {
+  it('starts with the last changes, and has marks for added, changed and removed', async () => {
+    const { page, model } = await open('#live');
+    const lines = page.locator('.feed li');
+    const text = async (): Promise<string> => flat(await lines.first().innerText());
+    await until('the changes before are shown', async () => (await lines.count()) > 2);
+    model.ipcache.upsert('10.7.7.7', { identity: 9, source: 'k8s', hostIP: '192.168.0.1' });
+    await until('it is shown', async () =>
+      /added prefix 10\.7\.7\.7 9.* on 192\.168\.0\.1/.test(await text()),
+    );
+    model.ipcache.upsert('10.7.7.7', { identity: 1234, source: 'k8s', hostIP: '192.168.0.2' });
+    await until('old and new are shown', async () =>
+      /changed prefix 10\.7\.7\.7 9.*→ ?1234 checkout on 192\.168\.0\.1 ?→ ?192\.168\.0\.2/.test(
+        await text(),
+      ),
+    );
+    model.ipcache.delete('10.7.7.7', { source: 'k8s' });
+    await until('it is removed', async () => /removed prefix 10\.7\.7\.7/.test(await text()));
+    expect(await violations(page)).toEqual([]);
+  });
+
+  it('can be paused and filtered', async () => {
+    const { page, model, show } = await open('#live');
+    const lines = page.locator('.feed li');
+    await until('the changes before are shown', async () => (await lines.count()) > 2);
+    const before = await lines.count();
+    await page.getByRole('button', { name: 'Pause' }).click();
+    model.ipcache.upsert('10.7.7.7', { identity: 9, source: 'k8s' });
+    await page.waitForTimeout(1_500);
+    expect(await lines.count()).toBe(before);
+    await page.getByRole('button', { name: 'Continue' }).click();
+    await until('it is shown', async () => (await lines.count()) === before + 1);
+    await show('#live?contains=10.7');
+    await until('only that is shown', async () => (await lines.count()) === 1);
+  });
+});
+
+describe('the page at an earlier moment', () => {
+  it('shows the claims of then under a banner, steps with the keys, and returns to now', async () => {
+    const model = new MeshModel();
+    model.ipcache.upsert('10.7.7.7', { identity: 100, source: 'k8s' });
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    model.ipcache.upsert('10.7.7.7', { identity: 200, source: 'k8s' });
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    model.ipcache.upsert('10.7.7.7', { identity: 300, source: 'k8s' });
+    const { page } = await open('#ip/10.7.7.7', { model });
+    const identity = async (): Promise<string> => (await page.locator('.claim a').first().innerText()).trim();
+    await page.waitForSelector('.change');
+    expect(await page.locator('.change').count()).toBe(3);
+    expect(await identity()).toBe('300');
+    await page.locator('.change button').nth(1).click();
+    await page.getByRole('region', { name: 'Moment' }).waitFor();
+    await until('the claim of then is shown', async () => (await identity()) === '200');
+    await page.locator('h1').click();
+    await page.keyboard.press('ArrowLeft');
+    await until('the claim before is shown', async () => (await identity()) === '100');
+    await page.keyboard.press('ArrowRight');
+    await until('the claim after is shown', async () => (await identity()) === '200');
+    expect(page.url()).toContain('at=');
+    expect(await violations(page)).toEqual([]);
+    await page.getByRole('button', { name: /Back to now/ }).click();
+    await until('the claim of now is shown', async () => (await identity()) === '300');
+    expect(page.url()).not.toContain('at=');
+  });
+
+  it('reports a moment that is not held', async () => {
+    const { page } = await open('#ip/10.0.0.1?at=2020-01-01T00:00:00Z');
+    await settled(page);
+    expect(await page.getByRole('alert').first().textContent()).toContain('Changes are held from');
+  });
+});

@@ -1,0 +1,150 @@
+import type { ChangeDocument } from '../../src/api/routes/monitor-stream.ts';
+import { fetchAgent, isTokenNeeded } from './token.tsx';
+
+/** Number of changes kept for the live view. */
+const KEPT = 500;
+
+/** Delay before the next attempt to connect. */
+const RETRY_MS = 3_000;
+
+/** The agent sends something at least every 15 s. After this silence, the connection counts as broken. */
+const SILENT_MS = 20_000;
+
+/** Length of an interval of {@link Feed.rates}, and their number. */
+export const RATE_MS = 10_000;
+const RATES = 360;
+
+/** An event of a stream, with the fields that the agent sends. */
+type StreamEvent = { readonly [field in 'event' | 'id' | 'data']?: string };
+
+/** State of the connection to the agent. `stale`: it is open, but silent. */
+export type Connection = 'connecting' | 'live' | 'stale' | 'disconnected';
+
+/** Types of changes. */
+export type ChangeType = ChangeDocument['type'];
+
+function fieldOf(line: string): readonly [name: string, value: string] {
+  const colon = line.indexOf(': ');
+  return [line.slice(0, colon), line.slice(colon + 2)];
+}
+
+/**
+ * Receives the changes of the agent while the page is open. Keeps the last 500, and counts of changes that make views read again.
+ * Reconnects and resumes after the last change.
+ */
+export class Feed {
+  connection: Connection = 'connecting';
+  /** Time of the last data from the agent; 0 before the first. */
+  heardAt = 0;
+  /** Newest first. */
+  changes: readonly ChangeDocument[] = [];
+  /** Number of changes of each type since the page was opened. */
+  readonly counts: Record<ChangeType, number> = { ip: 0, service: 0, node: 0 };
+  /** Increases when all views must reload: after a reconnect or lost changes. */
+  epoch = 0;
+  /** Time of the last lost changes. */
+  missedAt: Date | undefined;
+  /** Counts of changes in intervals of {@link RATE_MS}, oldest first, since the page was opened and at most of the last hour. */
+  readonly rates: { readonly at: number; readonly counts: Record<ChangeType, number> }[] = [];
+  #last = '';
+  readonly #listeners = new Set<() => void>();
+  #waiting: ChangeDocument[] = [];
+
+  constructor() {
+    void this.#open();
+    setInterval(() => this.#watch(), 1_000);
+    setInterval(() => this.#flush(), 250);
+  }
+
+  /** Calls the listener after changes, at most four times per second. Returns a function that unsubscribes it. */
+  onChange(listener: () => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  /** Does not use an EventSource, because it cannot send a token. */
+  async #open(): Promise<void> {
+    const closed = new AbortController();
+    try {
+      const answer = await fetchAgent(
+        this.#last === '' ? '/v1/monitor' : `/v1/monitor?from=${this.#last}`,
+        closed.signal,
+      );
+      if (answer.ok && answer.body !== null) await this.#read(answer.body, closed);
+    } catch {
+      // all errors mean a lost connection
+    }
+    this.#set('disconnected');
+    if (!isTokenNeeded()) setTimeout(() => this.#open(), RETRY_MS);
+  }
+
+  async #read(body: ReadableStream<Uint8Array>, closed: AbortController): Promise<void> {
+    const reader = body.getReader();
+    const decoder = new TextDecoder();
+    // A stream that stays silent much longer is opened again, because its other side may be gone.
+    const guard = setInterval(() => Date.now() - this.heardAt > 3 * SILENT_MS && closed.abort(), 1_000);
+    try {
+      let rest = '';
+      for (let { done, value } = await reader.read(); !done; { done, value } = await reader.read()) {
+        this.heardAt = Date.now();
+        if (this.connection === 'stale') this.#set('live');
+        const events = (rest + decoder.decode(value, { stream: true })).split('\n\n');
+        rest = events.pop() ?? '';
+        for (const event of events) this.#receive(Object.fromEntries(event.split('\n').map(fieldOf)));
+      }
+    } finally {
+      clearInterval(guard);
+    }
+  }
+
+  #receive({ event, id, data }: StreamEvent): void {
+    if (id !== undefined) this.#last = id;
+    if (event === 'synced') {
+      if (this.connection !== 'connecting') this.epoch++;
+      this.#set('live');
+    } else if (event === 'resync') {
+      this.epoch++;
+      this.missedAt = new Date();
+      this.#set('live');
+    } else if (event === 'change' && data !== undefined) {
+      const change: ChangeDocument = JSON.parse(data);
+      this.counts[change.type]++;
+      this.#rate().counts[change.type]++;
+      this.#waiting.push(change);
+      if (this.#waiting.length > KEPT) this.#waiting.shift();
+    }
+  }
+
+  /** Returns the current interval of the rates. */
+  #rate(): Feed['rates'][number] {
+    const at = Math.floor(Date.now() / RATE_MS) * RATE_MS;
+    const last = this.rates.at(-1);
+    if (last !== undefined && last.at >= at) return last;
+    const next = { at, counts: { ip: 0, service: 0, node: 0 } };
+    this.rates.push(next);
+    if (this.rates.length > RATES) this.rates.shift();
+    return next;
+  }
+
+  #set(connection: Connection): void {
+    if (this.connection === connection) return;
+    this.connection = connection;
+    this.#notify();
+  }
+
+  #watch(): void {
+    this.#rate();
+    if (this.connection === 'live' && Date.now() - this.heardAt > SILENT_MS) this.#set('stale');
+  }
+
+  #flush(): void {
+    if (this.#waiting.length === 0) return;
+    this.changes = [...this.#waiting.reverse(), ...this.changes].slice(0, KEPT);
+    this.#waiting = [];
+    this.#notify();
+  }
+
+  #notify(): void {
+    for (const listener of this.#listeners) listener();
+  }
+}

@@ -1,0 +1,40 @@
+import { useEffect, useState } from 'preact/hooks';
+import type { IdentityDocument } from '../../src/api/documents.ts';
+import { reservedIdentityName } from '../../src/model/numeric-identity.ts';
+import { ask } from './ask.ts';
+
+/** Labels of identities that were read since the page was opened. */
+const KNOWN = new Map<number, Promise<readonly string[]>>();
+
+/** Maximum number of identities that are kept. */
+const KEPT = 2_000;
+
+function labelsOf(identity: number): Promise<readonly string[]> {
+  const known = KNOWN.get(identity);
+  if (known !== undefined) return known;
+  const read = ask<IdentityDocument>(`/v1/identities/${identity}`).then(
+    ({ labels }) => labels,
+    () => {
+      KNOWN.delete(identity); // unknown now, but perhaps not later
+      return [];
+    },
+  );
+  KNOWN.set(identity, read);
+  const [oldest] = KNOWN.keys();
+  if (KNOWN.size > KEPT && oldest !== undefined) KNOWN.delete(oldest);
+  return read;
+}
+
+/** Returns the labels of an identity for a document that has only its number; empty until they are read. */
+export function useLabels(identity: number): readonly string[] {
+  const [labels, setLabels] = useState<readonly string[]>([]);
+  useEffect(() => {
+    if (reservedIdentityName(identity) !== undefined) return;
+    let isShown = true;
+    void labelsOf(identity).then((read) => isShown && setLabels(read));
+    return () => {
+      isShown = false;
+    };
+  }, [identity]);
+  return labels;
+}

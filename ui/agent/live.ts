@@ -1,0 +1,77 @@
+import { type Context, createContext } from 'preact';
+import { useContext, useEffect, useState } from 'preact/hooks';
+import type { StatusDocument } from '../../src/api/status-document.ts';
+import { momentOf, useAddress } from '../address.ts';
+import type { Answered } from './ask.ts';
+import type { ChangeType, Feed } from './feed.ts';
+
+/** The status of a process without engines: an operator or a kvstoremesh. */
+export type ProcessStatus = Pick<StatusDocument, 'steps'> & {
+  readonly blockers: readonly string[];
+  readonly [field: string]: unknown;
+};
+
+/** What all views share. */
+export interface Shared {
+  readonly feed: Feed;
+  readonly status: Answered<StatusDocument | ProcessStatus>;
+}
+
+/** The context of {@link Shared}. */
+export const SharedContext: Context<Shared | undefined> = createContext<Shared | undefined>(undefined);
+
+/** Returns what all views share. */
+export function useShared(): Shared {
+  const shared = useContext(SharedContext);
+  if (shared === undefined) throw new Error('no context');
+  return shared;
+}
+
+/** Returns true for the status of an agent. */
+export function isAgent(status: StatusDocument | ProcessStatus | undefined): status is StatusDocument {
+  return status !== undefined && 'ipcache' in status && 'clusters' in status;
+}
+
+/** Returns the status of the agent; undefined until it is known, and for other processes. */
+export function useStatus(): StatusDocument | undefined {
+  const { document } = useShared().status;
+  return isAgent(document) ? document : undefined;
+}
+
+/** Returns a number that increases at this interval. */
+export function useTick(ms: number): number {
+  const [tick, setTick] = useState(0);
+  useEffect(() => {
+    const timer = setInterval(() => {
+      if (!document.hidden) setTick((before) => before + 1);
+    }, ms);
+    return () => clearInterval(timer);
+  }, [ms]);
+  return tick;
+}
+
+/** Renders again after changes of the feed, at most four times per second. */
+export function useFeed(): Feed {
+  const { feed } = useShared();
+  const [, setCount] = useState(0);
+  useEffect(() => feed.onChange(() => setCount((before) => before + 1)), [feed]);
+  return feed;
+}
+
+/** Returns the moment that the page shows, for `at` parameters; undefined for now. */
+export function useMoment(): string | undefined {
+  return momentOf(useAddress()) || undefined;
+}
+
+/** Returns a text that changes, at most once per second, after changes of these types or a reconnect. */
+export function useVersion(...types: readonly ChangeType[]): string {
+  const { feed } = useShared();
+  const moment = useMoment();
+  const read = (): string => [feed.epoch, ...types.map((type) => feed.counts[type])].join('.');
+  const [version, setVersion] = useState(read);
+  useEffect(() => {
+    const timer = setInterval(() => setVersion(read()), 1_000);
+    return () => clearInterval(timer);
+  }, [feed, types.join()]);
+  return moment ?? version;
+}

@@ -1,0 +1,45 @@
+const CLOCK = new Intl.DateTimeFormat(undefined, {
+  hour: '2-digit',
+  minute: '2-digit',
+  second: '2-digit',
+  hourCycle: 'h23',
+});
+const DAY = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium' });
+const COUNT = new Intl.NumberFormat('en');
+
+/** Returns a number with separators of thousands. */
+export function countText(count: number): string {
+  return COUNT.format(count);
+}
+
+/** Returns a number and its noun: `1 prefix`, `2 prefixes`. */
+export function counted(count: number, one: string, many = `${one}s`): string {
+  return `${countText(count)} ${count === 1 ? one : many}`;
+}
+
+/** Returns the time of day as `14:03:05`. */
+export function clockText(time: string | number | Date): string {
+  return CLOCK.format(new Date(time));
+}
+
+/** Returns the time of day, with the date if it is not today. */
+export function timeText(time: string | number | Date, now: number = Date.now()): string {
+  const date = new Date(time);
+  return date.toDateString() === new Date(now).toDateString()
+    ? clockText(date)
+    : `${DAY.format(date)}, ${clockText(date)}`;
+}
+
+const UNITS: readonly (readonly [name: string, seconds: number])[] = [
+  ['d', 86_400],
+  ['h', 3_600],
+  ['min', 60],
+  ['s', 1],
+];
+
+/** Returns a duration with one unit, such as `4 min`. */
+export function durationText(ms: number): string {
+  const seconds = Math.max(0, ms) / 1_000;
+  const [name, size] = UNITS.find(([, of]) => seconds >= of) ?? ['ms', 0.001];
+  return `${Math.floor(seconds / size)} ${name}`;
+}

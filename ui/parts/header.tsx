@@ -1,0 +1,127 @@
+import type { VNode } from 'preact';
+import { useState } from 'preact/hooks';
+import { type Address, addressOf } from '../address.ts';
+import { isAgent, useFeed, useShared, useTick } from '../agent/live.ts';
+import { clockText } from '../format.ts';
+import { density, setDensity, setTheme, theme } from '../preferences.ts';
+import { Find } from './find.tsx';
+import { Icon } from './icons.tsx';
+import { MomentBar, MomentButton } from './moment.tsx';
+
+/** A view of the navigation, and the views of single things that belong to it. */
+const TABS: readonly (readonly [view: string, ...of: readonly string[]])[] = [
+  ['overview'],
+  ['prefixes', 'ip'],
+  ['services', 'service'],
+  ['nodes', 'node'],
+  ['identities', 'identity'],
+  ['clusters', 'cluster'],
+  ['live'],
+];
+
+function nameOf(view: string): string {
+  return view.slice(0, 1).toUpperCase() + view.slice(1);
+}
+
+/** The state of the connection to the agent, as its heartbeats show it. */
+function ConnectionMark(): VNode {
+  const feed = useFeed();
+  useTick(1_000);
+  const since = feed.heardAt === 0 ? '' : ` since ${clockText(feed.heardAt)}`;
+  const texts = {
+    connecting: 'connecting',
+    live: 'live',
+    stale: `stale${since}`,
+    disconnected: `disconnected${since}`,
+  };
+  return <output class={`connection ${feed.connection}`}>{texts[feed.connection]}</output>;
+}
+
+function Tabs({ view }: { view: string }): VNode {
+  const { document } = useShared().status;
+  const more = isAgent(document)
+    ? [
+        ...(document.kubernetes === undefined ? [] : ['kubernetes']),
+        ...(document.datapath === undefined ? [] : ['datapath']),
+      ]
+    : [];
+  const tabs = document !== undefined && !isAgent(document) ? [['overview'] as const] : TABS;
+  return (
+    <nav class="tabs" aria-label="Views">
+      {[...tabs, ...more.map((name) => [name] as const)].map(([name, ...of]) => (
+        <a
+          key={name}
+          href={addressOf(name)}
+          aria-current={name === view || (of as readonly string[]).includes(view) ? 'page' : undefined}
+        >
+          {nameOf(name)}
+        </a>
+      ))}
+    </nav>
+  );
+}
+
+const THEMES = ['system', 'light', 'dark'] as const;
+
+function Preferences(): VNode {
+  const [, setCount] = useState(0);
+  const changed = (): void => setCount((before) => before + 1);
+  const colours = theme();
+  const rows = density();
+  const next = THEMES[(THEMES.indexOf(colours) + 1) % THEMES.length] ?? 'system';
+  const other = rows === 'normal' ? 'compact' : 'normal';
+  return (
+    <>
+      <button
+        type="button"
+        class="plain icon"
+        title={`Rows: ${rows}`}
+        aria-label={`Rows: ${rows}. Change to ${other}`}
+        onClick={() => {
+          setDensity(other);
+          changed();
+        }}
+      >
+        <Icon name={rows} />
+      </button>
+      <button
+        type="button"
+        class="plain icon"
+        title={`Colours: ${colours}`}
+        aria-label={`Colours: ${colours}. Change to ${next}`}
+        onClick={() => {
+          setTheme(next);
+          changed();
+        }}
+      >
+        <Icon name={colours} />
+      </button>
+    </>
+  );
+}
+
+/** The header of all views: navigation, search, time, and the state of the connection. */
+export function Header({ address }: { address: Address }): VNode {
+  const { document } = useShared().status;
+  const hasCaches = document === undefined || isAgent(document);
+  const hasHistory = isAgent(document) && document.history !== undefined;
+  return (
+    <header class="top">
+      <div class="bar">
+        <a class="brand" href={addressOf('overview')}>
+          <Icon name="brand" />
+          dpcache
+          {isAgent(document) && <span class="faint">{document.cluster}</span>}
+        </a>
+        {hasCaches ? <Find /> : <span class="find" />}
+        <div class="tools">
+          <ConnectionMark />
+          {hasHistory && <MomentButton />}
+          <Preferences />
+        </div>
+      </div>
+      <Tabs view={address.view} />
+      {hasHistory && <MomentBar address={address} />}
+    </header>
+  );
+}

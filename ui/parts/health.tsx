@@ -1,0 +1,64 @@
+import type { VNode } from 'preact';
+import { useAnswer } from '../agent/ask.ts';
+import { useFeed, useShared, useTick } from '../agent/live.ts';
+import { type HealthProblem, problemsOf, type Readiness } from '../agent/problems.ts';
+import { counted } from '../format.ts';
+import { Mark } from './marks.tsx';
+
+/** Problems that are listed. */
+const LISTED = 12;
+
+/** Returns the problems of the process and of the connection to it; undefined before the first status. */
+export function useProblems(): {
+  readonly problems?: readonly HealthProblem[];
+  readonly isReady: boolean;
+} {
+  const { status } = useShared();
+  const feed = useFeed();
+  const { document: readiness } = useAnswer<Readiness>('/readyz', useTick(2_000));
+  if (status.document === undefined && feed.connection !== 'disconnected') return { isReady: false };
+  const hasFeed = status.document === undefined || 'ipcache' in status.document;
+  const problems = problemsOf(status.document, readiness, hasFeed ? feed : undefined);
+  return { problems, isReady: readiness?.ready === true };
+}
+
+/** Names each problem. Says that all is well only if there is none. */
+export function Health(): VNode {
+  const { problems, isReady } = useProblems();
+  if (problems === undefined)
+    return (
+      <section class="health idle" aria-label="Health" aria-live="polite">
+        <Mark tone="idle">Reading the status…</Mark>
+      </section>
+    );
+  if (problems.length === 0)
+    return (
+      <section class="health" aria-label="Health" aria-live="polite">
+        <Mark tone={isReady ? 'good' : 'idle'}>
+          <strong>{isReady ? 'No problems' : 'Reading the status…'}</strong>
+        </Mark>
+        <span class="soft">{isReady && 'All sources are complete and followed.'}</span>
+      </section>
+    );
+  const tone = problems.some((problem) => problem.tone === 'bad') ? 'bad' : 'warn';
+  return (
+    <section class={`health ${tone}`} aria-label="Health" aria-live="polite">
+      <Mark tone={tone}>
+        <strong>
+          {isReady ? '' : 'Not ready: '}
+          {counted(problems.length, 'problem')}
+        </strong>
+      </Mark>
+      <span />
+      <ul>
+        {problems.slice(0, LISTED).map(({ tone: of, subject, text }) => (
+          <li key={`${subject} ${text}`}>
+            <Mark tone={of}>{subject}</Mark>
+            <span>{text}</span>
+          </li>
+        ))}
+        {problems.length > LISTED && <li>and {problems.length - LISTED} more</li>}
+      </ul>
+    </section>
+  );
+}

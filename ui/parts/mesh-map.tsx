@@ -1,0 +1,198 @@
+import type { VNode } from 'preact';
+import type { ClusterDocument } from '../../src/api/status-document.ts';
+import { addressOf } from '../address.ts';
+import { useWidth } from '../agent/width.ts';
+import { counted, countText } from '../format.ts';
+import { clusterTone } from './cluster-parts.tsx';
+import type { Tone } from './marks.tsx';
+
+/** Figures of the link to a cluster. */
+export interface LinkFigures {
+  readonly revision?: number | undefined;
+  readonly lagMs?: number | undefined;
+  readonly p99Ms?: number | undefined;
+}
+
+/** Size of the box of a cluster. */
+const BOX = { width: 196, height: 68 };
+
+const GAP = 22;
+
+/** Width below which the clusters stand in one column. */
+const NARROW = 700;
+
+/** Clusters that are drawn; the others are in the list of clusters. */
+const DRAWN = 12;
+
+const ORDER: readonly Tone[] = ['bad', 'warn', 'idle', 'good'];
+
+interface Place {
+  readonly cluster: ClusterDocument;
+  readonly x: number;
+  readonly y: number;
+}
+
+/** Returns a duration of a link with few digits. */
+function msText(ms: number): string {
+  return ms < 10
+    ? `${ms.toFixed(1)} ms`
+    : ms < 1_000
+      ? `${Math.round(ms)} ms`
+      : `${(ms / 1_000).toFixed(1)} s`;
+}
+
+function linkText({ revision, lagMs, p99Ms }: LinkFigures): readonly [string, string] {
+  const delays = [
+    p99Ms !== undefined && `p99 ${msText(p99Ms)}`,
+    p99Ms === undefined && lagMs !== undefined && `lag ${msText(lagMs)}`,
+  ].filter(Boolean);
+  return [revision === undefined ? '' : `revision ${countText(revision)}`, delays.join(' · ')];
+}
+
+/** A cluster as a box that leads to its card. */
+function Box({ place: { cluster, x, y } }: { place: Place }): VNode {
+  const { name, own, keys } = cluster;
+  const tone = clusterTone(cluster);
+  const figures = [
+    counted(keys.nodes ?? 0, 'node'),
+    keys.services === undefined ? '' : counted(keys.services, 'service'),
+    `${countText(keys.ip ?? 0)} IPs`,
+  ].filter(Boolean);
+  return (
+    <a href={addressOf('cluster', name)} class={`node ${own ? 'own' : ''} ${tone}`}>
+      <rect x={x} y={y} width={BOX.width} height={BOX.height} rx="8" />
+      <text class="name" x={x + 14} y={y + 23}>
+        {name.length > 20 ? `${name.slice(0, 19)}…` : name}
+      </text>
+      <text class="small" x={x + BOX.width - 14} y={y + 23} text-anchor="end">
+        {own ? 'this cluster' : cluster.id === 0 ? '' : `id ${cluster.id}`}
+      </text>
+      <text class={`small ${tone}`} x={x + 14} y={y + 41}>
+        {tone === 'good' ? '●' : tone === 'warn' ? '■' : '▲'}{' '}
+        {tone === 'good' ? 'ready' : cluster.connected ? cluster.state : 'unreachable'}
+      </text>
+      <text class="small" x={x + 14} y={y + 57}>
+        {figures.join(' · ')}
+      </text>
+    </a>
+  );
+}
+
+/** Returns the clusters that are drawn: those with problems first. */
+function drawn(clusters: readonly ClusterDocument[]): readonly ClusterDocument[] {
+  const remote = clusters.filter(({ own }) => !own);
+  return remote.sort((a, b) => ORDER.indexOf(clusterTone(a)) - ORDER.indexOf(clusterTone(b))).slice(0, DRAWN);
+}
+
+/** Returns the places of the remote clusters: on both sides of the own one, or below it. */
+function placesOf(
+  clusters: readonly ClusterDocument[],
+  width: number,
+  height: number,
+  isNarrow: boolean,
+): readonly Place[] {
+  if (isNarrow)
+    return clusters.map((cluster, at) => ({
+      cluster,
+      x: Math.max(28, width - BOX.width - 1),
+      y: (at + 1) * (BOX.height + GAP * 1.6),
+    }));
+  const left = Math.ceil(clusters.length / 2);
+  return clusters.map((cluster, at) => {
+    const isLeft = at < left;
+    const rows = isLeft ? left : clusters.length - left;
+    const row = isLeft ? at : at - left;
+    const step = BOX.height + GAP;
+    return {
+      cluster,
+      x: isLeft ? 1 : width - BOX.width - 1,
+      y: (height - rows * step + GAP) / 2 + row * step,
+    };
+  });
+}
+
+/** A map of the mesh as this agent sees it: the clusters, and the link to each. */
+export function MeshMap({
+  clusters,
+  figures,
+}: {
+  clusters: readonly ClusterDocument[];
+  figures: ReadonlyMap<string, LinkFigures>;
+}): VNode {
+  const { ref, width } = useWidth<HTMLDivElement>();
+  const isNarrow = width < NARROW;
+  const remote = drawn(clusters);
+  const own = clusters.find((cluster) => cluster.own);
+  const rows = isNarrow ? remote.length + 1 : Math.max(1, Math.ceil(remote.length / 2));
+  const height = Math.max(
+    BOX.height + 2,
+    rows * (BOX.height + (isNarrow ? GAP * 1.6 : GAP)) - GAP + (isNarrow ? 0 : 40),
+  );
+  const center = isNarrow ? { x: 1, y: 1 } : { x: (width - BOX.width) / 2, y: (height - BOX.height) / 2 };
+  const places = placesOf(remote, width, height, isNarrow);
+  return (
+    <div ref={ref}>
+      {width > 0 && (
+        <svg class="mesh" viewBox={`0 0 ${width} ${height}`} role="group" aria-label="Map of the mesh">
+          {places.map((place) => (
+            <Link
+              key={place.cluster.name}
+              place={place}
+              center={center}
+              isNarrow={isNarrow}
+              figures={figures.get(place.cluster.name) ?? {}}
+            />
+          ))}
+          {own !== undefined && <Box place={{ cluster: own, ...center }} />}
+          {places.map((place) => (
+            <Box key={place.cluster.name} place={place} />
+          ))}
+        </svg>
+      )}
+      {clusters.length - 1 > remote.length && (
+        <p class="faint">
+          {counted(clusters.length - 1 - remote.length, 'more cluster')}: see{' '}
+          <a href={addressOf('clusters')}>all clusters</a>
+        </p>
+      )}
+    </div>
+  );
+}
+
+/** The link from a cluster to the own one, with its figures. Its line is dashed if it does not deliver. */
+function Link({
+  place: { cluster, x, y },
+  center,
+  isNarrow,
+  figures,
+}: {
+  place: Place;
+  center: { readonly x: number; readonly y: number };
+  isNarrow: boolean;
+  figures: LinkFigures;
+}): VNode {
+  const tone = clusterTone(cluster);
+  const middle = y + BOX.height / 2;
+  const isLeft = x < center.x;
+  const [from, to] = isLeft ? [x + BOX.width, center.x] : [x, center.x + BOX.width];
+  const end = center.y + BOX.height / 2;
+  const path = isNarrow
+    ? `M ${x} ${middle} H 22 Q 14 ${middle} 14 ${middle - 8} V ${center.y + BOX.height}`
+    : `M ${from} ${middle} C ${(from + to) / 2} ${middle}, ${(from + to) / 2} ${end}, ${to} ${end}`;
+  const [revision, delays] = linkText(figures);
+  // Beside the box, where the links of several clusters are still apart.
+  const labelX = isNarrow ? 26 : isLeft ? from + 12 : from - 12;
+  const anchor = isNarrow || isLeft ? 'start' : 'end';
+  return (
+    <g>
+      <path class={`link ${tone}`} d={path} />
+      {tone === 'good' && <path class="flow" d={path} />}
+      <text class="label" x={labelX} y={middle - 7} text-anchor={anchor}>
+        {revision}
+      </text>
+      <text class="label" x={labelX} y={middle + 17} text-anchor={anchor}>
+        {delays}
+      </text>
+    </g>
+  );
+}

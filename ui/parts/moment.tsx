@@ -1,0 +1,157 @@
+import type { VNode } from 'preact';
+import { useEffect, useState } from 'preact/hooks';
+import type { HistoryDocument } from '../../src/api/history-documents.ts';
+import type { PastDocument } from '../../src/api/past-document.ts';
+import { type Address, adjust, momentOf } from '../address.ts';
+import { ask, withQuery } from '../agent/ask.ts';
+import { clockText, timeText } from '../format.ts';
+import { Icon } from './icons.tsx';
+
+/** Kinds of views whose changes the keys step through: those of the shown thing, else all. */
+const THINGS = ['ip', 'service', 'node'];
+
+/** Returns the key of the shown thing in the history; undefined for all changes. */
+function keyOf({ view, name }: Address): string | undefined {
+  return THINGS.includes(view) ? name : undefined;
+}
+
+/** Returns the time of a local date and time as RFC 3339; undefined if it is invalid. */
+function instantOf(local: string): string | undefined {
+  const time = new Date(local);
+  return Number.isNaN(time.getTime()) ? undefined : time.toISOString();
+}
+
+/** Returns a time as the value of a field for local dates and times. */
+function localOf(time: number): string {
+  const offset = new Date(time).getTimezoneOffset() * 60_000;
+  return new Date(time - offset).toISOString().slice(0, 19);
+}
+
+/** Opens the time picker. */
+export function MomentButton(): VNode {
+  return (
+    <button
+      type="button"
+      class="plain icon"
+      title="Show the state of an earlier time"
+      aria-label="Show the state of an earlier time"
+      onClick={() => adjust({ at: new Date(Math.floor(Date.now() / 1_000) * 1_000).toISOString() })}
+    >
+      <Icon name="clock" />
+    </button>
+  );
+}
+
+/** Window of the first search for the next change; each search without a result is for a longer one. */
+const FIRST_WINDOW_MS = 1_000;
+
+/** Returns the time of the first change after a moment; undefined if there is none. */
+async function nextChange(key: string | undefined, time: number): Promise<string | undefined> {
+  for (let window = FIRST_WINDOW_MS; ; window *= 8) {
+    const to = Math.min(time + window, Date.now());
+    const range = { from: new Date(time + 1).toISOString(), to: new Date(to).toISOString() };
+    if (to <= time) return undefined;
+    const { items } = await ask<HistoryDocument>(withQuery('/v1/history', { key, ...range, limit: '1000' }));
+    if (items.length > 0) return items.at(-1)?.at;
+    if (to < time + window) return undefined;
+  }
+}
+
+/** Opens the state at the change before or after a moment; now, if there is no later change. */
+async function step(address: Address, at: string, isLater: boolean): Promise<void> {
+  const time = Date.parse(at);
+  const key = keyOf(address);
+  if (isLater) {
+    adjust({ at: (await nextChange(key, time)) ?? '' });
+    return;
+  }
+  const to = new Date(time - 1).toISOString();
+  const { items } = await ask<HistoryDocument>(withQuery('/v1/history', { key, to, limit: '1' }));
+  const [before] = items;
+  if (before === undefined) throw new Error('No earlier change is held.');
+  adjust({ at: before.at });
+}
+
+/** The banner of a page that shows an earlier moment, with the way back. The arrow keys step through the changes. */
+export function MomentBar({ address }: { address: Address }): VNode | null {
+  const at = momentOf(address);
+  const [problem, setProblem] = useState('');
+  const [isStepping, setStepping] = useState(false);
+  const go = (isLater: boolean): void => {
+    if (isStepping) return;
+    setStepping(true);
+    step(address, at, isLater)
+      .then(
+        () => setProblem(''),
+        (error: Error) => setProblem(error.message),
+      )
+      .finally(() => setStepping(false));
+  };
+  useEffect(() => {
+    if (at === '') return;
+    const pressed = (event: KeyboardEvent): void => {
+      const isField = document.activeElement?.matches('input, select, textarea, .virtual, .scroll') === true;
+      if (isField || event.ctrlKey || event.metaKey || event.altKey) return;
+      if (event.key === 'ArrowLeft' || event.key === 'ArrowRight') go(event.key === 'ArrowRight');
+    };
+    addEventListener('keydown', pressed);
+    return () => removeEventListener('keydown', pressed);
+  });
+  if (at === '') return null;
+  const time = Date.parse(at);
+  return (
+    <section class="as-of" aria-label="Moment">
+      <span role="status">
+        <strong>As of {Number.isNaN(time) ? at : timeText(time)}</strong>
+        {THINGS.includes(address.view)
+          ? ''
+          : ' · This view shows the current state. IPs, services and nodes show that of the moment.'}
+      </span>
+      <label>
+        <span class="hidden">Time</span>
+        <input
+          type="datetime-local"
+          step="1"
+          value={Number.isNaN(time) ? '' : localOf(time)}
+          onChange={({ currentTarget }) => {
+            const next = instantOf(currentTarget.value);
+            if (next !== undefined) adjust({ at: next });
+          }}
+        />
+      </label>
+      <button type="button" onClick={() => go(false)} title="Change before (←)">
+        ← change before
+      </button>
+      <button type="button" onClick={() => go(true)} title="Next change (→)">
+        next change →
+      </button>
+      {problem !== '' && <span role="alert">{problem}</span>}
+      <span class="spacer" />
+      <button type="button" class="primary" onClick={() => adjust({ at: '' })}>
+        Back to now, {clockText(Date.now())}
+      </button>
+    </section>
+  );
+}
+
+const REASONS: Readonly<Record<NonNullable<PastDocument['reason']>, string>> = {
+  'before-held': 'the moment is before the held changes',
+  'cluster-incomplete': 'a cluster was not complete then',
+  'agent-not-running': 'the agent was not running then',
+  withdrawing: 'a cluster was being withdrawn',
+  lost: 'changes were lost',
+  clock: 'the clock of the agent was set',
+};
+
+/** Tells why an answer about an earlier moment is not certain; nothing if it is. */
+export function Certainty({ past }: { past: PastDocument | undefined }): VNode | null {
+  if (past === undefined || past.certain) return null;
+  return (
+    <p class="health warn">
+      <strong>Not certain</strong>
+      <span>
+        {past.reason === undefined ? 'The answer may be incomplete.' : `Because ${REASONS[past.reason]}.`}
+      </span>
+    </p>
+  );
+}

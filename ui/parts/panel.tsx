@@ -1,0 +1,111 @@
+import type { ComponentChildren, VNode } from 'preact';
+import { useEffect } from 'preact/hooks';
+import { useStatus } from '../agent/live.ts';
+
+/** A part of a view with a heading. */
+export function Panel({
+  title,
+  side,
+  className = '',
+  flush = false,
+  children,
+}: {
+  title: string;
+  /** Stands beside the heading. */
+  side?: ComponentChildren;
+  /** Its place in a grid: `half`, `third`, `two-thirds`. */
+  className?: string;
+  /** True if the content reaches the borders: a table. */
+  flush?: boolean;
+  children: ComponentChildren;
+}): VNode {
+  return (
+    <section class={`panel ${className}`} aria-label={title}>
+      <header>
+        <h2>{title}</h2>
+        {side}
+      </header>
+      <div class={flush ? 'body flush' : 'body'}>{children}</div>
+    </section>
+  );
+}
+
+/** The title of a view: its heading, and the title of the document. */
+export function Title({
+  children,
+  kind,
+  mono = false,
+  side,
+}: {
+  children: string;
+  /** The kind of the thing, before its name. */
+  kind?: string;
+  /** True for addresses. */
+  mono?: boolean;
+  side?: ComponentChildren;
+}): VNode {
+  const cluster = useStatus()?.cluster;
+  useEffect(() => {
+    const name = kind === undefined ? children : `${children} (${kind})`;
+    document.title = [name, cluster, 'dpcache'].filter(Boolean).join(' · ');
+  }, [children, kind, cluster]);
+  return (
+    <div class="title">
+      <h1 class={mono ? 'mono' : undefined}>{children}</h1>
+      {kind !== undefined && <span class="chip">{kind}</span>}
+      {side}
+    </div>
+  );
+}
+
+/** Stands for content that is being loaded. */
+export function Skeleton(): VNode {
+  return (
+    <div class="skeleton" role="status">
+      <i />
+      <i />
+      <i />
+      <span class="hidden">Loading…</span>
+    </div>
+  );
+}
+
+/** Shows the problem of a request. */
+export function Problem({ children }: { children: ComponentChildren }): VNode {
+  return (
+    <p class="problem" role="alert">
+      {children}
+    </p>
+  );
+}
+
+/** Stands for missing content: a problem, or a skeleton until there is an answer. */
+export function Pending({ problem }: { problem: string | undefined }): VNode {
+  return problem === undefined ? <Skeleton /> : <Problem>{problem}</Problem>;
+}
+
+/** Tells that there is nothing, and what to do next. */
+export function Empty({ title, children }: { title: string; children?: ComponentChildren }): VNode {
+  return (
+    <div class="empty">
+      <p>{title}</p>
+      {children !== undefined && <p>{children}</p>}
+    </div>
+  );
+}
+
+/** A list of names with their values. Values that are undefined are left out. */
+export function Facts({ of }: { of: readonly (readonly [name: string, value: ComponentChildren])[] }): VNode {
+  return (
+    <dl class="facts">
+      {of.map(([name, value]) =>
+        value === undefined || value === null || value === '' || value === false ? null : (
+          <>
+            <dt>{name}</dt>
+            <dd>{value}</dd>
+          </>
+        ),
+      )}
+    </dl>
+  );
+}

@@ -1,0 +1,170 @@
+import type { ComponentChildren, VNode } from 'preact';
+import type { HistoryRecordDocument } from '../../src/api/history-documents.ts';
+import { addressOf } from '../address.ts';
+import { useLabels } from '../agent/identity-names.ts';
+import { counted } from '../format.ts';
+import { IdentityLink, NodeLink, PrefixLink, ServiceLink } from './links.tsx';
+
+/** What a change did. */
+export type Sign = 'added' | 'changed' | 'removed' | 'event';
+
+/** A word for a change, with its own mark. */
+export function SignMark({ sign }: { sign: Sign }): VNode {
+  return <span class={`sign ${sign}`}>{sign}</span>;
+}
+
+/** Returns what a record did to its claim. */
+export function signOf({ kind, before, after }: HistoryRecordDocument): Sign {
+  if (kind === 'mark') return 'event';
+  if (before === undefined) return 'added';
+  return after === undefined ? 'removed' : 'changed';
+}
+
+/** The fields of a claim, a part of a service or a node, as a record has them. */
+export interface Recorded {
+  readonly identity?: number;
+  readonly namespace?: string;
+  readonly podName?: string;
+  readonly hostIP?: string;
+  readonly encryptKey?: number;
+  readonly backends?: readonly { readonly address: string; readonly state?: string }[];
+  readonly addresses?: readonly { readonly ip: string }[];
+  readonly [field: string]: unknown;
+}
+
+/** Returns the old or the new value of a record. */
+export function recorded(value: unknown): Recorded {
+  return typeof value === 'object' && value !== null ? (value as Recorded) : {};
+}
+
+/** An identity of a document that has only its number. */
+export function NamedIdentity({ identity }: { identity: number }): VNode {
+  return <IdentityLink identity={identity} labels={useLabels(identity)} />;
+}
+
+/** An old and a new value: only one of them, if they are equal or there is no other. */
+function Change({ from, to }: { from: ComponentChildren; to: ComponentChildren }): VNode {
+  return (
+    <span>
+      {from !== undefined && <del>{from}</del>}
+      {from !== undefined && to !== undefined && <span class="arrow">→</span>}
+      {to !== undefined && <ins>{to}</ins>}
+    </span>
+  );
+}
+
+/** The changed fields of a prefix, with those that stay the same. */
+function PrefixChange({ from, to }: { from: Recorded | undefined; to: Recorded | undefined }): VNode {
+  const podOf = (of: Recorded | undefined): string | undefined =>
+    of?.podName === undefined ? undefined : `${of.namespace}/${of.podName}`;
+  const fields: readonly (readonly [name: string, from: string | undefined, to: string | undefined])[] = [
+    ['', podOf(from), podOf(to)],
+    ['on', from?.hostIP, to?.hostIP],
+    ['key', from?.encryptKey?.toString(), to?.encryptKey?.toString()],
+  ];
+  const is = to?.identity ?? from?.identity;
+  const was = from?.identity;
+  return (
+    <span class="fields">
+      {was !== undefined && to !== undefined && was !== is && (
+        <>
+          <del>
+            <NamedIdentity identity={was} />
+          </del>
+          <span class="arrow">→</span>
+        </>
+      )}
+      {is !== undefined && <NamedIdentity identity={is} />}{' '}
+      {fields.map(([name, old, now]) =>
+        old === undefined && now === undefined ? null : (
+          <span key={name}>
+            {name !== '' && <span class="faint">{name} </span>}
+            {from === undefined || to === undefined || old === now ? (
+              (now ?? old)
+            ) : (
+              <Change from={old ?? 'none'} to={now ?? 'none'} />
+            )}{' '}
+          </span>
+        ),
+      )}
+    </span>
+  );
+}
+
+/** The backends that a cluster added to a service and removed from it, or changed. */
+function ServiceChange({ from, to }: { from: Recorded; to: Recorded }): VNode {
+  const [gone, came] = [from.backends ?? [], to.backends ?? []];
+  const isIn = (list: typeof gone, address: string): boolean =>
+    list.some((other) => other.address === address);
+  const added = came.filter(({ address }) => !isIn(gone, address));
+  const removed = gone.filter(({ address }) => !isIn(came, address));
+  const changed = came.filter(({ address }) => isIn(gone, address));
+  const others = Object.keys({ ...from, ...to }).filter((field) => field !== 'backends');
+  const parts: readonly (readonly [sign: Sign, list: typeof gone])[] = [
+    ['added', added],
+    ['changed', changed],
+    ['removed', removed],
+  ];
+  return (
+    <span class="fields">
+      {parts.map(([sign, list]) =>
+        list.length === 0 ? null : (
+          <span key={sign} title={list.map(({ address }) => address).join(' ')}>
+            {counted(list.length, 'backend')} {sign}{' '}
+            <span class="faint mono">
+              {list
+                .slice(0, 2)
+                .map(({ address }) => address)
+                .join(' ')}
+              {list.length > 2 && ' …'}
+            </span>{' '}
+          </span>
+        ),
+      )}
+      {others.length > 0 && <span class="soft">{others.join(', ')}</span>}
+    </span>
+  );
+}
+
+/** Shows what a record changed: the old value and the new one. */
+export function RecordText({ record }: { record: HistoryRecordDocument }): VNode {
+  const { kind, before, after, mark, detail } = record;
+  if (mark !== undefined)
+    return (
+      <span>
+        {mark} <span class="faint">{detail}</span>
+      </span>
+    );
+  const from = before === undefined ? undefined : recorded(before);
+  const to = after === undefined ? undefined : recorded(after);
+  if (kind === 'prefix') return <PrefixChange from={from} to={to} />;
+  if (kind === 'service') return <ServiceChange from={from ?? {}} to={to ?? {}} />;
+  const text = (of: Recorded | undefined): string | undefined => of?.addresses?.map(({ ip }) => ip).join(' ');
+  const [old, now] = [text(from), text(to)];
+  if (from === undefined || to === undefined || old === now) {
+    const fields = Object.keys(to ?? {}).filter(
+      (field) => from !== undefined && JSON.stringify(from[field]) !== JSON.stringify(to?.[field]),
+    );
+    return (
+      <span>
+        <span class="soft mono">{now ?? old}</span> {fields.length > 0 && `changed: ${fields.join(', ')}`}
+      </span>
+    );
+  }
+  return <Change from={old} to={now} />;
+}
+
+/** A link to the thing that a record is about. */
+export function RecordLink({ record }: { record: HistoryRecordDocument }): VNode {
+  const { kind, key = '', subject } = record;
+  if (kind === 'prefix') return <PrefixLink prefix={key} />;
+  if (kind === 'service') return <ServiceLink name={key} />;
+  if (kind === 'node') return <NodeLink name={key} />;
+  return subject === undefined ? <span>agent</span> : <a href={addressOf('cluster', subject)}>{subject}</a>;
+}
+
+/** Returns where a record came from: the store and its revision, or the source of the claim. */
+export function causeText({ cause, source, owner }: HistoryRecordDocument): string {
+  if (cause !== undefined && cause.revision !== '') return `${cause.store} revision ${cause.revision}`;
+  return [source, owner].filter(Boolean).join(' ');
+}

@@ -1,0 +1,56 @@
+import type { VNode } from 'preact';
+import type { BackendDocument, ServiceDocument } from '../../src/api/documents.ts';
+import { useStatus } from '../agent/live.ts';
+
+/** Returns ports by name as one line. */
+export function portsText(ports: Readonly<Record<string, string>>): string {
+  return Object.entries(ports)
+    .map(([name, port]) => (name === '' ? port : `${name} ${port}`))
+    .join(', ');
+}
+
+/** Returns the ports of a service, each with its node port if it has one. */
+export function servicePortsText({
+  ports,
+  nodePorts = {},
+}: Pick<ServiceDocument, 'ports' | 'nodePorts'>): string {
+  const entries = Object.entries(ports).map(([name, port]): [string, string] => {
+    const nodePort = nodePorts[name];
+    return [name, nodePort === undefined ? port : `${port} (node port ${nodePort})`];
+  });
+  return portsText(Object.fromEntries(entries));
+}
+
+/** Returns the number of backends of each cluster, the own cluster first. */
+export function countByCluster(
+  backends: readonly Pick<BackendDocument, 'cluster'>[],
+  own: string,
+): readonly (readonly [cluster: string, count: number])[] {
+  const counts = new Map<string, number>();
+  for (const { cluster = own } of backends) counts.set(cluster, (counts.get(cluster) ?? 0) + 1);
+  return [...counts].sort(([a], [b]) => Number(b === own) - Number(a === own) || a.localeCompare(b));
+}
+
+/** A bar of the backends of a service: those of the own cluster, and those of each remote one. */
+export function Spread({
+  backends,
+  hasText = true,
+}: {
+  backends: readonly Pick<BackendDocument, 'cluster'>[];
+  /** False if the counts are shown elsewhere. */
+  hasText?: boolean;
+}): VNode {
+  const own = useStatus()?.cluster ?? 'local';
+  const counts = countByCluster(backends, own);
+  const text = counts.map(([cluster, count]) => `${count} ${cluster}`).join(', ') || 'none';
+  return (
+    <div title={text}>
+      <div class="bars" aria-hidden="true">
+        {counts.map(([cluster, count]) => (
+          <i key={cluster} class={cluster === own ? 'local' : undefined} style={{ flexGrow: count }} />
+        ))}
+      </div>
+      {hasText && <span class="faint">{text}</span>}
+    </div>
+  );
+}

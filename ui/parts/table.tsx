@@ -1,0 +1,108 @@
+import type { ComponentChildren, VNode } from 'preact';
+import { useState } from 'preact/hooks';
+
+/** A column of a {@link Table}. */
+export interface Column<T> {
+  readonly name: string;
+  readonly cell: (row: T) => ComponentChildren;
+  /** Makes the column sortable. */
+  readonly by?: (row: T) => string | number;
+  /** True for figures, which are aligned at the right. */
+  readonly number?: boolean;
+  readonly className?: string;
+}
+
+const COLLATOR = new Intl.Collator('en', { numeric: true });
+
+/** Compares figures by value, and texts in the order of a reader: `node-2` before `node-10`. */
+export function compare(a: string | number, b: string | number): number {
+  return typeof a === 'number' && typeof b === 'number' ? a - b : COLLATOR.compare(String(a), String(b));
+}
+
+/** The order of a table: the number of a column, negative for descending; 0 for the order of the agent. */
+type Order = number;
+
+/** A table that can be sorted, and scrolls by itself on a narrow screen. The first column is the name of the row. */
+export function Table<T>({
+  label,
+  columns,
+  rows,
+  keyOf,
+  className = '',
+}: {
+  label: string;
+  columns: readonly Column<T>[];
+  rows: readonly T[];
+  keyOf: (row: T) => string;
+  className?: string;
+}): VNode {
+  const [order, setOrder] = useState<Order>(0);
+  const by = columns[Math.abs(order) - 1]?.by;
+  const sorted = by === undefined ? rows : [...rows].sort((a, b) => Math.sign(order) * compare(by(a), by(b)));
+  return (
+    <section class={`scroll ${className}`} tabIndex={0} aria-label={label}>
+      <table>
+        <thead>
+          <tr>
+            {columns.map((column, at) => (
+              <Head key={column.name} column={column} place={at + 1} order={order} onOrder={setOrder} />
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {sorted.map((row) => (
+            <tr key={keyOf(row)}>
+              {columns.map(({ name, cell, number, className: of }, at) => {
+                const classes = [number === true && 'number', of].filter(Boolean).join(' ') || undefined;
+                return at === 0 ? (
+                  <th key={name} scope="row" class={classes}>
+                    {cell(row)}
+                  </th>
+                ) : (
+                  <td key={name} class={classes}>
+                    {cell(row)}
+                  </td>
+                );
+              })}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </section>
+  );
+}
+
+/** Returns the next order after a click on the column at a place. */
+export function nextOrder(order: Order, place: number): Order {
+  return order === place ? -place : order === -place ? 0 : place;
+}
+
+/** Returns the value of `aria-sort` of the column at a place. */
+export function sortOf(order: Order, place: number): 'ascending' | 'descending' | undefined {
+  return order === place ? 'ascending' : order === -place ? 'descending' : undefined;
+}
+
+function Head<T>({
+  column,
+  place,
+  order,
+  onOrder,
+}: {
+  column: Column<T>;
+  place: number;
+  order: Order;
+  onOrder: (order: Order) => void;
+}): VNode {
+  const { name, number, by } = column;
+  return (
+    <th scope="col" class={number === true ? 'number' : undefined} aria-sort={sortOf(order, place)}>
+      {by === undefined ? (
+        name
+      ) : (
+        <button type="button" onClick={() => onOrder(nextOrder(order, place))}>
+          {name}
+        </button>
+      )}
+    </th>
+  );
+}

@@ -1,0 +1,95 @@
+import type { VNode } from 'preact';
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { nextOrder, sortOf } from './table.tsx';
+
+/** Height of a row in pixels. A browser shows elements of at most 33,554,432 pixels, so of a million rows. */
+const ROW = 32;
+
+/** Maximum number of rows of a list. */
+export const MOST_ROWS = 1_000_000;
+
+/** Rows that are rendered above and below the visible ones. */
+const BEYOND = 12;
+
+/** A column of a {@link VirtualTable}. */
+export interface VirtualColumn {
+  readonly name: string;
+  /** A track of a CSS grid, such as `2fr`. */
+  readonly width: string;
+}
+
+/** Options of a {@link VirtualTable}. */
+export interface VirtualTableOptions {
+  readonly label: string;
+  readonly columns: readonly VirtualColumn[];
+  /** Width below which the table scrolls, such as `52rem`. */
+  readonly least: string;
+  /** Number of loaded rows. */
+  readonly count: number;
+  /** Returns the cells of a row; undefined while it is loaded. */
+  readonly row: (index: number) => readonly VNode[] | undefined;
+  /** The sorted column, from 1; negative for descending, 0 for the order of the agent. */
+  readonly order: number;
+  readonly onOrder: (order: number) => void;
+  /** Called with the range of rendered rows after each scroll. */
+  readonly onShow: (first: number, end: number) => void;
+}
+
+/** A table of any length. Only visible rows are in the page. All rows have the same height. */
+export function VirtualTable(options: VirtualTableOptions): VNode {
+  const { label, columns, least, count, row, order, onOrder, onShow } = options;
+  const box = useRef<HTMLDivElement>(null);
+  const [first, setFirst] = useState(0);
+  const [height, setHeight] = useState(480);
+  const end = Math.min(count, first + Math.ceil(height / ROW) + 2 * BEYOND);
+  useEffect(() => {
+    const element = box.current;
+    if (element === null) return;
+    const observer = new ResizeObserver(() => setHeight(element.clientHeight));
+    observer.observe(element);
+    return () => observer.disconnect();
+  }, []);
+  useEffect(() => onShow(first, end), [first, end, count]);
+  const scrolled = (): void =>
+    setFirst(Math.max(0, Math.floor((box.current?.scrollTop ?? 0) / ROW) - BEYOND));
+  const rows: VNode[] = [];
+  for (let index = Math.min(first, count); index < end; index++) {
+    const cells = row(index);
+    rows.push(
+      <div class="row" role="row" key={index} aria-rowindex={index + 2}>
+        {(cells ?? columns.map(() => <span key="wait">…</span>)).map((cell, at) => (
+          <div role="cell" key={columns[at]?.name}>
+            {cell}
+          </div>
+        ))}
+      </div>,
+    );
+  }
+  const style = { '--columns': columns.map(({ width }) => width).join(' '), '--least': least };
+  return (
+    <section class="virtual" ref={box} onScroll={scrolled} tabIndex={0} aria-label={label} style={style}>
+      <div
+        class="inner"
+        role="table"
+        aria-label={label}
+        aria-rowcount={count + 1}
+        style={{ height: `${(count + 1) * ROW}px` }}
+      >
+        <div class="head" role="rowgroup">
+          <div class="row" role="row" aria-rowindex={1}>
+            {columns.map(({ name }, at) => (
+              <div role="columnheader" key={name} aria-sort={sortOf(order, at + 1)}>
+                <button type="button" onClick={() => onOrder(nextOrder(order, at + 1))}>
+                  {name}
+                </button>
+              </div>
+            ))}
+          </div>
+        </div>
+        <div class="rows" role="rowgroup" style={{ transform: `translateY(${first * ROW}px)` }}>
+          {rows}
+        </div>
+      </div>
+    </section>
+  );
+}

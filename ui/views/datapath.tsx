@@ -1,0 +1,116 @@
+import type { VNode } from 'preact';
+import type { DatapathTableDocument } from '../../src/api/datapath-document.ts';
+import { useShared, useStatus } from '../agent/live.ts';
+import { countText } from '../format.ts';
+import { Chip, Mark } from '../parts/marks.tsx';
+import { Empty, Facts, Panel, Pending, Problem, Title } from '../parts/panel.tsx';
+import { type Column, Table } from '../parts/table.tsx';
+
+function count(
+  name: string,
+  of: (table: DatapathTableDocument) => number | undefined,
+): Column<DatapathTableDocument> {
+  return {
+    name,
+    number: true,
+    by: (table) => of(table) ?? 0,
+    cell: (table) => {
+      const value = of(table);
+      return value === undefined ? <span class="faint">–</span> : countText(value);
+    },
+  };
+}
+
+const TABLES: readonly Column<DatapathTableDocument>[] = [
+  { name: 'table', by: ({ name }) => name, cell: ({ name }) => <code>{name}</code> },
+  {
+    name: 'state',
+    by: ({ state }) => state,
+    cell: ({ state, failures }) => (
+      <Mark
+        tone={state === 'degraded' ? 'bad' : state === 'unread' ? 'idle' : 'good'}
+        title={failures.map(({ key, reason }) => `${key}: ${reason}`).join('\n')}
+      >
+        {state}
+      </Mark>
+    ),
+  },
+  count('items', ({ actual }) => actual),
+  count('wanted', ({ desired }) => desired),
+  count('capacity', ({ capacity }) => capacity),
+  count('pending', ({ pending }) => pending),
+  count('held', ({ held }) => held),
+  count('no room', ({ noRoom }) => noRoom),
+  count('failing', ({ failing }) => failing),
+  count('repaired', ({ repairs }) => repairs),
+];
+
+/** Shows the kernel tables of the agent's machine. */
+export function Datapath(): VNode {
+  const status = useStatus();
+  const { problem } = useShared().status;
+  const datapath = status?.datapath;
+  if (datapath === undefined)
+    return (
+      <>
+        <Title>Datapath</Title>
+        {status === undefined ? (
+          <Pending problem={problem} />
+        ) : (
+          <Empty title="No datapath is configured.">Start the agent with --datapath linux.</Empty>
+        )}
+      </>
+    );
+  const { kernel, pinFolder, cgroup, layout, dryRun, parts, tables, waitsFor, failures } = datapath;
+  const isHeld = tables.some(({ held }) => held > 0);
+  return (
+    <>
+      <Title side={dryRun && <Chip tone="warn">dry run, nothing is written</Chip>}>Datapath</Title>
+      {[...failures, ...(isHeld ? waitsFor : [])].map((text) => (
+        <Problem key={text}>{text}</Problem>
+      ))}
+      <div class="grid">
+        <Panel title="Machine" className="half">
+          <Facts
+            of={[
+              ['kernel', `Linux ${kernel}`],
+              ['pins', <code key="pins">{pinFolder}</code>],
+              ['cgroup', cgroup],
+              ['layout', layout],
+            ]}
+          />
+        </Panel>
+        <Panel title="Parts" className="half">
+          <Facts
+            of={parts.map(({ name, state, missing }) => [
+              name,
+              <>
+                <Mark
+                  tone={
+                    state === 'unavailable' || missing.length > 0 ? 'bad' : state === 'off' ? 'idle' : 'good'
+                  }
+                >
+                  {state}
+                </Mark>
+                {missing.map((text) => (
+                  <div key={text}>{text}</div>
+                ))}
+              </>,
+            ])}
+          />
+        </Panel>
+        <Panel
+          title="Kernel tables"
+          flush
+          side={
+            <span class="soft">
+              <code>dpcache datapath diff</code> prints the differences from the caches
+            </span>
+          }
+        >
+          <Table label="Table of the kernel" columns={TABLES} rows={tables} keyOf={({ name }) => name} />
+        </Panel>
+      </div>
+    </>
+  );
+}

@@ -1,0 +1,195 @@
+import type { VNode } from 'preact';
+import type { ExplanationDocument, NodeDocument } from '../../src/api/documents.ts';
+import { addressOf } from '../address.ts';
+import { useAnswer, withQuery } from '../agent/ask.ts';
+import type { ClaimWithOrigin, ExplainedIP, Role } from '../agent/documents.ts';
+import { useMoment, useVersion } from '../agent/live.ts';
+import { counted, timeText } from '../format.ts';
+import { Changes } from '../parts/changes.tsx';
+import { IdentityLink, NodeLink, PodLink, PrefixLink, ServiceLink } from '../parts/links.tsx';
+import { Chip, Restored } from '../parts/marks.tsx';
+import { Certainty } from '../parts/moment.tsx';
+import { Facts, Panel, Pending, Title } from '../parts/panel.tsx';
+import { portsText } from '../parts/service-parts.tsx';
+
+const RULES: Readonly<Record<NonNullable<ExplanationDocument['decidedBy']>, string>> = {
+  'only-claim': 'It is the only claim.',
+  'source-precedence': 'Its source is stronger than the source of the next claim.',
+  'owner-name': 'The sources are equal and the name of its owner sorts first.',
+  'endpoint-over-cidr': 'An endpoint IP hides the CIDR of the same single address.',
+};
+
+/** One claim: who says so, what it says, and whether it is effective. */
+function Claim({ claim, isFirst }: { claim: ClaimWithOrigin; isFirst: boolean }): VNode {
+  const { key, source, owner, identity, labels, hostIP, namespace, podName, shadowed, restored } = claim;
+  const { origin, since, until } = claim;
+  const verdict = isFirst ? 'effective' : shadowed ? 'hidden' : 'overruled';
+  return (
+    <li class={isFirst ? 'claim wins' : 'claim'}>
+      <span class="who">
+        {source}
+        {owner !== undefined && <span class="soft"> {owner}</span>}
+      </span>
+      <span>
+        <code>{key}</code> is <IdentityLink identity={identity} labels={labels} />
+        {podName !== undefined && (
+          <>
+            , pod <PodLink namespace={namespace ?? ''} pod={podName} />
+          </>
+        )}
+        {hostIP !== undefined && (
+          <>
+            , on <PrefixLink prefix={hostIP} />
+          </>
+        )}{' '}
+        <Restored restored={restored} />
+      </span>
+      <span class="verdict">
+        <Chip tone={isFirst ? 'accent' : ''}>{verdict}</Chip>
+      </span>
+      {(origin !== undefined || since !== undefined || until !== undefined) && (
+        <span class="origin">
+          {origin?.text}
+          {since !== undefined && ` since ${timeText(since)}`}
+          {until !== undefined && ` until ${timeText(until)}`}
+        </span>
+      )}
+    </li>
+  );
+}
+
+/** What the address is of a service or a node. */
+function RoleText({ role }: { role: Role }): VNode {
+  return (
+    <div>
+      {role.kind === 'service' ? <ServiceLink name={role.name} /> : <NodeLink name={role.name} />}{' '}
+      <span class="faint">
+        {role.as} {role.ports?.join(', ')}
+      </span>
+    </div>
+  );
+}
+
+/** The node that has an address as its own; undefined if there is none or it is not known yet. */
+function useNodeOf(ip: string | undefined): NodeDocument | undefined {
+  const { document } = useAnswer<{ roles?: readonly Role[] }>(
+    ip === undefined ? undefined : `/v1/ipcache/explain/${encodeURIComponent(ip)}`,
+  );
+  const name = document?.roles?.find(({ kind }) => kind === 'node')?.name;
+  const { document: node } = useAnswer<NodeDocument>(
+    name === undefined ? undefined : `/v1/nodes/${name.split('/').map(encodeURIComponent).join('/')}`,
+  );
+  return node;
+}
+
+function CardOf({ document }: { document: ExplainedIP }): VNode {
+  const { prefix, claims, decidedBy, roles = [] } = document;
+  const [first] = claims;
+  const node = useNodeOf(first?.hostIP);
+  const reason = first !== undefined && decidedBy !== undefined ? RULES[decidedBy] : undefined;
+  return (
+    <div class="grid">
+      <Panel
+        title="Who says so"
+        className="wide"
+        flush
+        side={<span class="soft">{counted(claims.length, 'claim')}</span>}
+      >
+        <ol class="claims">
+          {claims.map((claim, at) => (
+            <Claim
+              key={`${claim.key} ${claim.source} ${claim.owner ?? ''}`}
+              claim={claim}
+              isFirst={at === 0}
+            />
+          ))}
+        </ol>
+        {reason !== undefined && <p class="why">Why the first one is effective: {reason}</p>}
+      </Panel>
+      <Panel title="What it is" className="narrow">
+        <Facts
+          of={[
+            ['prefix', <code key="prefix">{prefix}</code>],
+            ['identity', first && <IdentityLink identity={first.identity} labels={first.labels} />],
+            [
+              'labels',
+              first?.labels && (
+                <span class="chips">
+                  {first.labels.map((label) => (
+                    <a key={label} class="chip" href={addressOf('prefixes', '', { label })}>
+                      {label}
+                    </a>
+                  ))}
+                </span>
+              ),
+            ],
+            ['pod', first?.podName && <PodLink namespace={first.namespace ?? ''} pod={first.podName} />],
+            ['service account', first?.serviceAccount],
+            ['ports', first?.namedPorts && portsText(first.namedPorts)],
+            [
+              'host',
+              first?.hostIP && (
+                <>
+                  <PrefixLink prefix={first.hostIP} />
+                  {node !== undefined && (
+                    <>
+                      {' '}
+                      <NodeLink name={`${node.cluster}/${node.name}`} />
+                    </>
+                  )}
+                </>
+              ),
+            ],
+            ['encryption key', first !== undefined && first.encryptKey !== 0 && String(first.encryptKey)],
+            ['belongs to', roles.length > 0 && roles.map((role) => <RoleText key={role.text} role={role} />)],
+          ]}
+        />
+      </Panel>
+    </div>
+  );
+}
+
+/** Shows one IP or CIDR: its claims, what it belongs to, and its last changes. */
+export function IP({ name }: { name: string }): VNode {
+  const at = useMoment();
+  const path = name.split('/').map(encodeURIComponent).join('/');
+  const { document, problem } = useAnswer<ExplainedIP>(
+    withQuery(`/v1/ipcache/explain/${path}`, { at }),
+    useVersion('ip'),
+  );
+  const covering =
+    document !== undefined &&
+    document.claims.length > 0 &&
+    !name.includes('/') &&
+    document.prefix.split('/')[0] !== name;
+  return (
+    <>
+      <Title
+        kind={name.includes('/') ? 'CIDR' : 'IP'}
+        mono
+        side={name.includes('/') && <a href={addressOf('prefixes', '', { within: name })}>Prefixes within</a>}
+      >
+        {name}
+      </Title>
+      <Certainty past={document?.past} />
+      {covering && (
+        <p class="soft">
+          No entry of its own. The longest prefix that contains it is <PrefixLink prefix={document.prefix} />.
+        </p>
+      )}
+      {document === undefined ? (
+        <>
+          <Pending problem={problem} />
+          {problem !== undefined && (
+            <p class="soft">
+              <a href={addressOf('prefixes')}>All prefixes</a>, or search for a part of a name with /.
+            </p>
+          )}
+        </>
+      ) : (
+        <CardOf document={document} />
+      )}
+      <Changes of={name} type="ip" />
+    </>
+  );
+}

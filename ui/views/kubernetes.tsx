@@ -1,0 +1,113 @@
+import type { VNode } from 'preact';
+import type { KindDocument } from '../../src/api/status-document.ts';
+import { useShared, useStatus } from '../agent/live.ts';
+import { countText, durationText, timeText } from '../format.ts';
+import { Chip, Mark, type Tone } from '../parts/marks.tsx';
+import { Empty, Facts, Panel, Pending, Title } from '../parts/panel.tsx';
+import { type Column, Table } from '../parts/table.tsx';
+
+const TONES: Readonly<Record<KindDocument['state'], Tone>> = {
+  watching: 'good',
+  listing: 'warn',
+  waiting: 'warn',
+  missing: 'idle',
+  forbidden: 'bad',
+  stopped: 'bad',
+  resting: 'idle',
+};
+
+const COLUMNS: readonly Column<KindDocument>[] = [
+  { name: 'kind', by: ({ name }) => name, cell: ({ name }) => <code>{name}</code> },
+  {
+    name: 'state',
+    by: ({ state }) => state,
+    cell: ({ state, retryInMs, behindMs }) => (
+      <>
+        <Mark tone={behindMs === undefined ? TONES[state] : 'bad'}>{state}</Mark>
+        {behindMs !== undefined && <span class="faint"> behind for {durationText(behindMs)}</span>}
+        {retryInMs !== undefined && <span class="faint">, next attempt in {durationText(retryInMs)}</span>}
+      </>
+    ),
+  },
+  { name: 'objects', number: true, by: ({ objects }) => objects, cell: ({ objects }) => countText(objects) },
+  {
+    name: 'rejected',
+    number: true,
+    by: ({ rejected }) => rejected,
+    cell: ({ rejected }) => countText(rejected),
+  },
+  { name: 'events', number: true, by: ({ events }) => events, cell: ({ events }) => countText(events) },
+  {
+    name: 'last event',
+    by: ({ lastEventAt = '' }) => lastEventAt,
+    cell: ({ lastEventAt }) =>
+      lastEventAt === undefined ? <span class="faint">–</span> : timeText(lastEventAt),
+  },
+  { name: 'lists', number: true, by: ({ lists }) => lists, cell: ({ lists }) => countText(lists) },
+  {
+    name: 'age',
+    number: true,
+    by: ({ lagMs = 0 }) => lagMs,
+    cell: ({ lagMs }) => (lagMs === undefined ? <span class="faint">–</span> : durationText(lagMs)),
+  },
+  {
+    name: 'last failure',
+    by: ({ failures }) => failures,
+    cell: ({ failures, lastFailure }) =>
+      failures === 0 ? <span class="faint">–</span> : `${countText(failures)}: ${lastFailure ?? ''}`,
+  },
+];
+
+/** Shows the reflectors of the Kubernetes API server. */
+export function Kubernetes(): VNode {
+  const status = useStatus();
+  const { problem } = useShared().status;
+  const kubernetes = status?.kubernetes;
+  return (
+    <>
+      <Title>Kubernetes</Title>
+      {status === undefined ? (
+        <Pending problem={problem} />
+      ) : kubernetes === undefined ? (
+        <Empty title="This agent follows no API server.">
+          Start it with --kubeconfig or --k8s-api-server.
+        </Empty>
+      ) : (
+        <>
+          <Panel
+            title="API server"
+            side={
+              <Mark tone={kubernetes.synced ? 'good' : 'warn'}>
+                {kubernetes.synced ? 'synced' : 'initial lists'}
+              </Mark>
+            }
+          >
+            <Facts
+              of={[
+                ['server', <code key="server">{kubernetes.server}</code>],
+                ...Object.entries(kubernetes.handover).map(([group, state]): [string, VNode] => [
+                  group,
+                  <Chip key={group} tone={state === 'following' ? 'accent' : ''}>
+                    {state === 'following'
+                      ? 'from Kubernetes'
+                      : state === 'resting'
+                        ? 'from a kvstore'
+                        : 'being withdrawn'}
+                  </Chip>,
+                ]),
+              ]}
+            />
+          </Panel>
+          <Panel title="Reflectors" flush>
+            <Table
+              label="Table of reflectors"
+              columns={COLUMNS}
+              rows={kubernetes.kinds}
+              keyOf={({ name }) => name}
+            />
+          </Panel>
+        </>
+      )}
+    </>
+  );
+}

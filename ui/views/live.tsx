@@ -1,0 +1,130 @@
+import type { VNode } from 'preact';
+import { useState } from 'preact/hooks';
+import type { HistoryDocument, HistoryRecordDocument } from '../../src/api/history-documents.ts';
+import type { ChangeDocument } from '../../src/api/routes/monitor-stream.ts';
+import { useAnswer } from '../agent/ask.ts';
+import { isAgent, useFeed, useShared, useVersion } from '../agent/live.ts';
+import { clockText, countText } from '../format.ts';
+import { Choice, TextFilter } from '../parts/filters.tsx';
+import { Empty, Pending, Title } from '../parts/panel.tsx';
+import { causeText, RecordLink, RecordText, SignMark, signOf } from '../parts/record.tsx';
+
+const SHOWN = 200;
+
+const TYPES = ['prefix', 'service', 'node', 'mark'] as const;
+
+/** Returns a change of the feed as a record. Without a history, the old value is not known. */
+function recordOf({ revision, at, type, kind, key, value }: ChangeDocument): HistoryRecordDocument {
+  return {
+    sequence: revision,
+    at,
+    kind: type === 'ip' ? 'prefix' : type,
+    key,
+    ...(kind === 'delete' ? { before: {} } : { before: {}, after: value }),
+  };
+}
+
+/** Returns the last changes, newest first: those of the history, or of the feed if the agent records none. */
+function useRecords(): {
+  readonly records?: readonly HistoryRecordDocument[];
+  readonly problem?: string | undefined;
+} {
+  const { status } = useShared();
+  const feed = useFeed();
+  const version = useVersion('ip', 'service', 'node');
+  const hasHistory = isAgent(status.document) && status.document.history !== undefined;
+  const { document, problem } = useAnswer<HistoryDocument>(
+    hasHistory ? '/v1/history?limit=250' : undefined,
+    version,
+  );
+  if (status.document === undefined) return {};
+  if (!hasHistory) return { records: feed.changes.map(recordOf) };
+  return document === undefined ? { problem } : { records: document.items };
+}
+
+function Line({ record }: { record: HistoryRecordDocument }): VNode {
+  return (
+    <li class="change">
+      <time dateTime={record.at}>{clockText(record.at)}</time>
+      <SignMark sign={signOf(record)} />
+      <span class="faint">{record.kind === 'mark' ? 'cluster' : record.kind}</span>
+      <RecordLink record={record} />
+      <RecordText record={record} />
+      <span class="faint">{causeText(record)}</span>
+    </li>
+  );
+}
+
+/** Shows all changes, the newest first. Starts with the last ones; can be paused and filtered. */
+export function Live({ parameters }: { parameters: URLSearchParams }): VNode {
+  const feed = useFeed();
+  const { records, problem } = useRecords();
+  const [held, setHeld] = useState<readonly HistoryRecordDocument[]>();
+  const of = (name: string): string => parameters.get(name) ?? '';
+  const [kind, sign, contains] = [of('type') === 'ip' ? 'prefix' : of('type'), of('change'), of('contains')];
+  const all = held ?? records ?? [];
+  const changes = all.filter(
+    (record) =>
+      (kind === '' || record.kind === kind) &&
+      (sign === '' || signOf(record) === sign) &&
+      (record.key ?? record.subject ?? '').includes(contains),
+  );
+  return (
+    <>
+      <Title
+        side={
+          <>
+            <span class="soft">{held === undefined ? 'newest first' : 'paused'}</span>
+            <span class="spacer" />
+            <button
+              type="button"
+              aria-pressed={held !== undefined}
+              onClick={() => setHeld(held === undefined ? records : undefined)}
+            >
+              {held === undefined ? 'Pause' : 'Continue'}
+            </button>
+          </>
+        }
+      >
+        Live
+      </Title>
+      <search class="filters" aria-label="Filters of the changes">
+        <Choice
+          name="type"
+          label="type"
+          value={kind}
+          options={TYPES}
+          text={(name) => (name === 'mark' ? 'cluster' : name)}
+        />
+        <Choice name="change" label="change" value={sign} options={['added', 'changed', 'removed']} />
+        <TextFilter name="contains" label="key contains" value={contains} example="10.10." />
+      </search>
+      {feed.missedAt !== undefined && (
+        <p class="health warn">
+          <strong>Lost</strong>
+          <span>Changes were lost before {clockText(feed.missedAt)}. All lists were read again.</span>
+        </p>
+      )}
+      <div class="panel">
+        {records === undefined ? (
+          <Pending problem={problem} />
+        ) : changes.length === 0 ? (
+          <Empty title={all.length === 0 ? 'No changes yet.' : 'No matching changes.'}>
+            {all.length === 0 ? 'Changes appear here as they happen.' : 'Remove a filter to see the others.'}
+          </Empty>
+        ) : (
+          <ol class="changes feed" aria-live="off">
+            {changes.slice(0, SHOWN).map((record) => (
+              <Line key={record.sequence} record={record} />
+            ))}
+          </ol>
+        )}
+      </div>
+      {changes.length > SHOWN && (
+        <p class="faint">
+          The last {SHOWN} of {countText(changes.length)} changes are listed. Filter them to see others.
+        </p>
+      )}
+    </>
+  );
+}

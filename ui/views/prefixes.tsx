@@ -1,0 +1,214 @@
+import type { VNode } from 'preact';
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { SOURCES } from '../../src/model/source.ts';
+import { addressOf } from '../address.ts';
+import { useAnswer, withQuery } from '../agent/ask.ts';
+import { useFeed, useStatus } from '../agent/live.ts';
+import { type Row, Rows } from '../agent/rows.ts';
+import { clockText, counted, countText, timeText } from '../format.ts';
+import { Choice, TextFilter } from '../parts/filters.tsx';
+import { IdentityLink, PrefixLink } from '../parts/links.tsx';
+import { SourceText } from '../parts/marks.tsx';
+import { Empty, Problem, Skeleton, Title } from '../parts/panel.tsx';
+import { compare } from '../parts/table.tsx';
+import { MOST_ROWS, type VirtualColumn, VirtualTable } from '../parts/virtual.tsx';
+
+const FILTERS = ['within', 'identity', 'label', 'pod', 'node', 'source', 'cluster'] as const;
+
+/** A list of at most this many rows is read again after changes. Of a longer one, the page shows the number of changes. */
+const FOLLOWED = 1_000;
+
+/** Rows that are loaded ahead of the shown ones. */
+const AHEAD = 3_000;
+
+/** Time between two reads of a list that is followed. */
+const FOLLOW_MS = 2_000;
+
+const COLUMNS: readonly VirtualColumn[] = [
+  { name: 'prefix', width: 'minmax(9rem, 1.5fr)' },
+  { name: 'identity', width: 'minmax(9rem, 1.4fr)' },
+  { name: 'pod', width: 'minmax(9rem, 2fr)' },
+  { name: 'node', width: 'minmax(7rem, 1fr)' },
+  { name: 'source', width: 'minmax(9rem, 1.2fr)' },
+];
+
+const KEYS: readonly ((row: Row) => string | number)[] = [
+  ({ prefix }) => prefix,
+  ({ identity }) => identity,
+  ({ pod = '' }) => pod,
+  ({ host = '' }) => host,
+  ({ source, owner = '' }) => `${source} ${owner}`,
+];
+
+function cellsOf({ prefix, identity, labels, pod, host, source, owner, restored }: Row): readonly VNode[] {
+  return [
+    <PrefixLink key="prefix" prefix={prefix} />,
+    <IdentityLink key="identity" identity={identity} labels={labels} />,
+    <span key="pod">{pod ?? ''}</span>,
+    host === undefined ? (
+      <span key="host" />
+    ) : (
+      <a key="host" class="mono" href={addressOf('ip', host)}>
+        {host}
+      </a>
+    ),
+    restored === undefined ? (
+      <SourceText key="source" source={source} owner={owner} />
+    ) : (
+      <span key="source" class="restored">
+        restored, as of {timeText(restored)}
+      </span>
+    ),
+  ];
+}
+
+/** Returns the filters of the API for the parameters of the address. The family is a filter for all addresses of it. */
+function filtersOf(parameters: URLSearchParams): Readonly<Record<string, string>> {
+  const filters: Record<string, string> = {};
+  for (const name of FILTERS) {
+    const value = parameters.get(name);
+    if (value !== null && value !== '') filters[name] = value;
+  }
+  const family = parameters.get('family');
+  if (filters['within'] === undefined && family !== null && family !== '')
+    filters['within'] = family === '6' ? '::/0' : '0.0.0.0/0';
+  return filters;
+}
+
+/** Returns the rows of a list, and the number of changes since it was read. */
+function useRows(filters: Readonly<Record<string, string>>): {
+  readonly rows: Rows | undefined;
+  readonly missed: number;
+  readonly reload: () => void;
+} {
+  const feed = useFeed();
+  const [shown, setShown] = useState<Rows>();
+  const [, setCount] = useState(0);
+  const latest = useRef<Rows>();
+  const readAt = useRef({ changes: 0, epoch: feed.epoch });
+  const name = JSON.stringify(filters);
+  const begin = (): void => {
+    latest.current?.end();
+    readAt.current = { changes: feed.counts.ip, epoch: feed.epoch };
+    const rows: Rows = new Rows(filters, () => {
+      setShown(rows);
+      setCount((before) => before + 1);
+    });
+    latest.current = rows;
+  };
+  useEffect(() => {
+    setShown(undefined);
+    begin();
+    return () => latest.current?.end();
+  }, [name]);
+  const missed = feed.counts.ip - readAt.current.changes;
+  const isShort = shown?.isComplete === true && shown.count <= FOLLOWED;
+  const isBroken = shown?.problem !== undefined;
+  const isOther = feed.epoch !== readAt.current.epoch;
+  const isDue = isOther || ((isShort || isBroken) && missed > 0);
+  useEffect(() => {
+    if (!isDue) return;
+    const since = Date.now() - (latest.current?.readAt ?? 0);
+    const timer = setTimeout(begin, isOther ? 0 : Math.max(0, FOLLOW_MS - since));
+    return () => clearTimeout(timer);
+  }, [isDue, name]);
+  return { rows: shown, missed: isShort ? 0 : missed, reload: begin };
+}
+
+/** Shows the list of prefixes with its filters. */
+export function Prefixes({ parameters }: { parameters: URLSearchParams }): VNode {
+  const filters = filtersOf(parameters);
+  const status = useStatus();
+  const { rows, missed, reload } = useRows(filters);
+  const [order, setOrder] = useState(0);
+  const isFiltered = Object.keys(filters).length > 0;
+  const counting = useAnswer<{ count: number }>(withQuery('/v1/ipcache/count', filters), rows?.readAt);
+  const total = rows?.isComplete === true ? rows.count : counting.document?.count;
+  const sorted = useMemo(() => sortedRows(rows, order), [rows, rows?.count, order]);
+  const clusters = (status?.clusters ?? []).filter(({ own }) => !own).map(({ name }) => name);
+  const of = (name: string): string => parameters.get(name) ?? '';
+  return (
+    <>
+      <Title
+        side={
+          <>
+            <span class="soft">{total === undefined ? '' : counted(total, 'prefix', 'prefixes')}</span>
+            <span class="spacer" />
+            {missed > 0 && rows !== undefined && (
+              <span class="notice" role="status">
+                {counted(missed, 'change')} since {clockText(rows.readAt)}
+                <button type="button" onClick={reload}>
+                  Reload
+                </button>
+              </span>
+            )}
+          </>
+        }
+      >
+        Prefixes
+      </Title>
+      <search class="filters" aria-label="Filters of the prefixes">
+        <TextFilter name="within" label="within CIDR" value={of('within')} example="10.10.0.0/24" />
+        <TextFilter name="identity" label="identity" value={of('identity')} example="66536" />
+        <TextFilter name="label" label="label" value={of('label')} example="app=checkout" />
+        <TextFilter name="pod" label="pod" value={of('pod')} example="shop/checkout-0" />
+        <TextFilter name="node" label="host IP" value={of('node')} example="192.168.10.1" />
+        <Choice name="source" label="source" value={of('source')} options={SOURCES} />
+        <Choice name="cluster" label="remote cluster" value={of('cluster')} options={clusters} />
+        <Choice
+          name="family"
+          label="family"
+          value={of('family')}
+          options={['4', '6']}
+          text={(name) => `IPv${name}`}
+        />
+        {isFiltered && (
+          <a href={addressOf('prefixes')} class="nowrap">
+            Clear filters
+          </a>
+        )}
+      </search>
+      {rows?.problem !== undefined && <Problem>{rows.problem}</Problem>}
+      <div class="panel">
+        {rows === undefined ? (
+          <Skeleton />
+        ) : rows.count === 0 && rows.isComplete ? (
+          <Empty title={isFiltered ? 'No matching prefixes.' : 'No prefixes yet.'}>
+            {isFiltered
+              ? 'Remove a filter, or search for a part of a name with /.'
+              : 'A source has not sent any. The overview shows the state of each source.'}
+          </Empty>
+        ) : (
+          <VirtualTable
+            label="List of prefixes"
+            columns={COLUMNS}
+            least="52rem"
+            count={Math.min(rows.count, MOST_ROWS)}
+            order={order}
+            onOrder={(next) => {
+              setOrder(next);
+              if (next !== 0) rows.want(Rows.SORTED);
+            }}
+            onShow={(_, end) => rows.want(Math.min(end + AHEAD, MOST_ROWS))}
+            row={(index) => {
+              const row = sorted === undefined || index >= sorted.length ? rows.at(index) : sorted[index];
+              return row && cellsOf(row);
+            }}
+          />
+        )}
+      </div>
+      {order !== 0 && sorted !== undefined && rows?.isComplete === false && (
+        <p class="faint">
+          Only the first {countText(sorted.length)} rows are sorted. Filter the list to sort all of it.
+        </p>
+      )}
+    </>
+  );
+}
+
+/** Returns the rows that can be sorted, in an order; undefined for the order of the agent. */
+function sortedRows(rows: Rows | undefined, order: number): readonly Row[] | undefined {
+  const key = KEYS[Math.abs(order) - 1];
+  if (rows === undefined || key === undefined) return undefined;
+  return [...rows.sortable()].sort((a, b) => Math.sign(order) * compare(key(a), key(b)));
+}

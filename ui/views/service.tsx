@@ -1,0 +1,169 @@
+import type { VNode } from 'preact';
+import type { ExplainedServiceDocument } from '../../src/api/schemas.ts';
+import { addressOf } from '../address.ts';
+import { useAnswer, withQuery } from '../agent/ask.ts';
+import { useMoment, useStatus, useVersion } from '../agent/live.ts';
+import { counted } from '../format.ts';
+import { Changes } from '../parts/changes.tsx';
+import { ClusterLink, NodeLink, PrefixLink } from '../parts/links.tsx';
+import { Chip, Mark, Restored } from '../parts/marks.tsx';
+import { Certainty } from '../parts/moment.tsx';
+import { Empty, Facts, Panel, Pending, Title } from '../parts/panel.tsx';
+import { countByCluster, portsText, Spread, servicePortsText } from '../parts/service-parts.tsx';
+import { type Column, Table } from '../parts/table.tsx';
+
+type Offered = ExplainedServiceDocument['explain']['backends'][number];
+
+/** Returns the columns of the table. A column without any value is left out. */
+function columns(own: string, backends: readonly Offered[]): readonly Column<Offered>[] {
+  const has = (of: (backend: Offered) => string | undefined): boolean =>
+    backends.some((backend) => of(backend));
+  const all: readonly (Column<Offered> | false)[] = [
+    { name: 'backend', by: ({ address }) => address, cell: ({ address }) => <PrefixLink prefix={address} /> },
+    {
+      name: 'cluster',
+      by: ({ cluster = own }) => cluster,
+      cell: ({ cluster = own }) => <ClusterLink name={cluster} />,
+    },
+    { name: 'ports', cell: ({ ports }) => portsText(ports) },
+    {
+      name: 'state',
+      by: ({ state }) => state,
+      cell: ({ state }) => <Mark tone={state === 'active' ? 'good' : 'warn'}>{state}</Mark>,
+    },
+    { name: 'weight', number: true, by: ({ weight = 100 }) => weight, cell: ({ weight = 100 }) => weight },
+    has(({ nodeName }) => nodeName) && {
+      name: 'node',
+      by: ({ nodeName = '' }) => nodeName,
+      cell: ({ nodeName, cluster = own }) =>
+        nodeName === undefined ? (
+          <span class="faint">–</span>
+        ) : (
+          <NodeLink name={`${cluster}/${nodeName}`} short />
+        ),
+    },
+    has(({ zone }) => zone) && {
+      name: 'zone',
+      by: ({ zone = '' }) => zone,
+      cell: ({ zone }) => zone ?? <span class="faint">–</span>,
+    },
+    has(({ slice }) => slice) && {
+      name: 'slice',
+      cell: ({ slice }) => <span class="soft">{slice || '–'}</span>,
+    },
+    {
+      name: 'verdict',
+      by: ({ verdict }) => verdict,
+      cell: ({ verdict }) => <Mark tone={verdict === 'effective' ? 'good' : 'warn'}>{verdict}</Mark>,
+    },
+  ];
+  return all.filter((column) => column !== false);
+}
+
+/** Shows one service: its frontends, and who offers which backend. */
+export function Service({ name }: { name: string }): VNode {
+  const at = useMoment();
+  const own = useStatus()?.cluster ?? 'local';
+  const path = name.split('/').map(encodeURIComponent).join('/');
+  const { document, problem } = useAnswer<ExplainedServiceDocument>(
+    withQuery(`/v1/services/${path}`, { at }),
+    useVersion('service'),
+  );
+  const refused = document?.explain.backends.filter(({ verdict }) => verdict !== 'effective').length ?? 0;
+  return (
+    <>
+      <Title kind="service" side={<Restored restored={document?.restored} />}>
+        {name}
+      </Title>
+      <Certainty past={document?.past} />
+      {document === undefined ? (
+        <Pending problem={problem} />
+      ) : (
+        <div class="grid">
+          <Panel title="Frontends" className="half">
+            <Facts
+              of={[
+                ['type', document.type],
+                [
+                  'cluster IP',
+                  document.clusterIPs.length > 0 &&
+                    document.clusterIPs.map((ip) => (
+                      <div key={ip}>
+                        <PrefixLink prefix={ip} />
+                      </div>
+                    )),
+                ],
+                ['load balancer', document.loadBalancerIPs?.map((ip) => <PrefixLink key={ip} prefix={ip} />)],
+                ['external IP', document.externalIPs?.map((ip) => <PrefixLink key={ip} prefix={ip} />)],
+                ['ports', servicePortsText(document)],
+                ['node selector', document.nodeSelector ?? document.nodeLabel],
+                [
+                  'mesh',
+                  <span class="chips" key="mesh">
+                    <Chip tone={document.global ? 'accent' : ''}>
+                      {document.global ? 'global' : 'not global'}
+                    </Chip>
+                    {document.global && <Chip>{document.shared ? 'shared' : 'not shared'}</Chip>}
+                    {document.affinity !== 'none' && <Chip>affinity {document.affinity}</Chip>}
+                  </span>,
+                ],
+                [
+                  'namespace',
+                  <a key="of" href={addressOf('services', '', { namespace: document.namespace })}>
+                    {document.namespace}
+                  </a>,
+                ],
+              ]}
+            />
+          </Panel>
+          <Panel
+            title="Backends by cluster"
+            className="half"
+            side={
+              countByCluster(document.backends, own).length === 1 && document.global ? (
+                <Chip tone="warn">only one cluster serves it</Chip>
+              ) : undefined
+            }
+          >
+            {document.backends.length === 0 ? (
+              <Empty title="No backend serves this service.">
+                {refused > 0
+                  ? `${counted(refused, 'backend')} of the table below cannot be used.`
+                  : 'No cluster offers one. Check the endpoints of its pods.'}
+              </Empty>
+            ) : (
+              <>
+                <Spread backends={document.backends} hasText={false} />
+                <ul class="lines spread-list">
+                  {countByCluster(document.backends, own).map(([cluster, count]) => (
+                    <li key={cluster}>
+                      <ClusterLink name={cluster} /> <span class="soft">{counted(count, 'backend')}</span>
+                    </li>
+                  ))}
+                </ul>
+              </>
+            )}
+          </Panel>
+          <Panel
+            title="Offered backends"
+            flush
+            side={
+              <span class="soft">
+                {counted(document.explain.backends.length, 'backend')}
+                {refused > 0 && `, ${refused} not used`}
+              </span>
+            }
+          >
+            <Table
+              label="Table of backends"
+              columns={columns(own, document.explain.backends)}
+              rows={document.explain.backends}
+              keyOf={({ address, cluster = '', slice }) => `${address} ${cluster} ${slice}`}
+            />
+          </Panel>
+        </div>
+      )}
+      <Changes of={name} type="service" />
+    </>
+  );
+}
