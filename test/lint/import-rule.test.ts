@@ -26,6 +26,7 @@ const ROOMS: Readonly<Record<string, readonly string[]>> = {
   sharedlookup: [...VALUES, 'ipcache'],
   restore: [...CACHES, 'metadata'],
   history: CACHES,
+  ciliumdump: ['base', 'net', 'model'],
   datapath: CACHES,
   kvstore: VALUES,
   clustermesh: [...CACHES, 'kvstore'],
@@ -35,8 +36,14 @@ const ROOMS: Readonly<Record<string, readonly string[]>> = {
   process: BELOW_PROCESSES,
   recording: [...BELOW_PROCESSES, 'process'],
   client: [...BELOW_PROCESSES, 'process'],
+  sysdump: [
+    ...BELOW_PROCESSES.filter((room) => room !== 'sharedlookup'),
+    'process',
+    'recording',
+    'ciliumdump',
+  ],
   agent: BELOW_AGENT,
-  cli: [...BELOW_AGENT, 'agent'],
+  cli: [...BELOW_AGENT, 'ciliumdump', 'sysdump', 'agent'],
 };
 
 /** What each room of `src/kvstore` may import of the others. */
@@ -58,6 +65,7 @@ const ENGINES = [
   'metadata',
   'history',
   'sharedlookup',
+  'ciliumdump',
 ].filter((room) => room !== 'base');
 const NAMES = Object.keys(ROOMS);
 const REPO = new URL('../..', import.meta.url).pathname;

@@ -1,0 +1,79 @@
+/** The outputs of commands that this room reads. */
+export type OutputKind =
+  | 'ip-list'
+  | 'bpf-ipcache'
+  | 'map-events'
+  | 'service-list'
+  | 'node-list'
+  | 'identity-list'
+  | 'endpoint-list'
+  | 'hostname';
+
+/** A command that failed. */
+export interface CommandFailure {
+  readonly command: string;
+  readonly error: string;
+}
+
+/** The content of a file that `cilium-bugtool` wrote for one command. */
+export interface CommandOutput {
+  /** The output, without a heading and the fence of a Markdown block. */
+  readonly text: string;
+  /** The command as it was run, and the error with which it failed; undefined if it succeeded. */
+  readonly failure: CommandFailure | undefined;
+}
+
+/** Commands without the name of the program. Newer agents have a second version of some maps. */
+const COMMANDS: readonly (readonly [RegExp, OutputKind])[] = [
+  [/^ip-list--n--o-json$/, 'ip-list'],
+  [/^bpf-ipcache-list(--o-json)?$/, 'bpf-ipcache'],
+  [/^map-events-cilium_ipcache(_v\d)?(--o-json)?$/, 'map-events'],
+  [/^service-list--o-json$/, 'service-list'],
+  [/^node-list--o-json$/, 'node-list'],
+  [/^identity-list(--o-json)?$/, 'identity-list'],
+  [/^endpoint-list(--o-json)?$/, 'endpoint-list'],
+];
+
+/** Before 1.16 the program is `cilium`. With `--k8s-mode`, the name begins with the call of `kubectl exec`. */
+const PROGRAM = /^(?:kubectl-exec-.*----)?cilium(?:-dbg)?-(.*)$/;
+
+/**
+ * Returns the kind of output in a file of the folder `cmd` of a bug report, or undefined if the file is not read. The name is the
+ * command line with `/` and blanks replaced by `-`.
+ */
+export function outputKind(file: string): OutputKind | undefined {
+  const command = file.replace(/\.(md|json|txt)$/, '');
+  if (command === 'hostname') return 'hostname';
+  const words = PROGRAM.exec(command)?.[1];
+  return words === undefined ? undefined : COMMANDS.find(([pattern]) => pattern.test(words))?.[1];
+}
+
+const FAILURE = '> Error while running ';
+const FENCE = '```';
+
+/** Length of the end of a file that is searched for the error. */
+const TAIL = 4096;
+
+/** Splits a file of a bug report into output and error. Plain output is returned unchanged. Costs one pass over the end. */
+export function commandOutput(file: string): CommandOutput {
+  const from = Math.max(0, file.length - TAIL);
+  const at = file.indexOf(FAILURE, from);
+  const isLine = at === 0 || file[at - 1] === '\n';
+  const failure = at >= 0 && isLine ? failureOf(file.slice(at + FAILURE.length)) : undefined;
+  return { text: unfenced(failure === undefined ? file : file.slice(0, at)), failure };
+}
+
+/** Returns command and error of the rest of the last line. */
+function failureOf(line: string): CommandFailure {
+  const [, command = '', error = line] = /^'(.*?)':\s+(.*)$/s.exec(line.trim()) ?? [];
+  return { command, error: error.trim().split('\n', 1)[0] ?? '' };
+}
+
+function unfenced(text: string): string {
+  if (!text.startsWith('# ')) return text;
+  const open = text.indexOf(`\n${FENCE}`);
+  if (open < 0) return text;
+  const begin = text.indexOf('\n', open + 1) + 1;
+  const end = text.lastIndexOf(`\n${FENCE}`);
+  return text.slice(begin, end <= open ? undefined : end + 1);
+}

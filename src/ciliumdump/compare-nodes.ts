@@ -1,0 +1,56 @@
+import { comparePrefixes, Prefix } from '../net/prefix.ts';
+import type { ListedNode } from './node-list.ts';
+import type { Truth } from './truth.ts';
+
+/** A difference between the nodes of the sources and those that an agent knows. */
+export interface NodeDifference {
+  /** `missing`: the agent does not know the node. `stale`: no source has it. `address`: its primary address is of no source. */
+  readonly kind: 'missing' | 'stale' | 'address';
+  /** `cluster/name`. */
+  readonly node: string;
+  readonly there: readonly string[];
+  readonly truth: readonly string[];
+}
+
+/** Compares the nodes that an agent knows with those of the sources. Nodes of other clusters are not compared, unless the sources have them. */
+export function compareNodes(truth: Truth, listed: readonly ListedNode[]): readonly NodeDifference[] {
+  const differences: NodeDifference[] = [];
+  const seen = new Set<string>();
+  for (const { cluster, name, primary } of listed) {
+    // Before 1.8, the name has no cluster.
+    const node = `${cluster === '' ? truth.clusterName : cluster}/${name}`;
+    const known = truth.nodes.get(node);
+    seen.add(node);
+    if (known !== undefined) {
+      const isOther = primary.some((ip) => !known.addresses.includes(ip));
+      if (isOther) differences.push({ kind: 'address', node, there: primary, truth: known.addresses });
+    } else if (truth.hasAllClusters || cluster === '' || cluster === truth.clusterName)
+      differences.push({ kind: 'stale', node, there: primary, truth: [] });
+  }
+  for (const [node, { addresses }] of truth.nodes)
+    if (!seen.has(node)) differences.push({ kind: 'missing', node, there: [], truth: addresses });
+  return differences;
+}
+
+/** A node with one of its prefixes of pods. */
+export interface NodePods {
+  /** `cluster/name`. */
+  readonly node: string;
+  readonly podCIDR: string;
+}
+
+/** Returns the pairs of different nodes whose prefixes of pods overlap, in the order of prefixes. Costs n log n, and the result. */
+export function overlappingPods(all: Iterable<NodePods>): readonly (readonly [NodePods, NodePods])[] {
+  const sorted = Array.from(all, (pods) => ({ pods, prefix: Prefix.parse(pods.podCIDR) }))
+    .flatMap(({ pods, prefix }) => (prefix === undefined ? [] : { pods, prefix }))
+    .sort((a, b) => comparePrefixes(a.prefix, b.prefix));
+  const pairs: [NodePods, NodePods][] = [];
+  // In this order, the open prefixes contain each other, and a prefix that does not contain the current one contains no later one.
+  const open: typeof sorted = [];
+  for (const one of sorted) {
+    while (open.length > 0 && open.at(-1)?.prefix.contains(one.prefix) !== true) open.pop();
+    for (const { pods } of open) if (pods.node !== one.pods.node) pairs.push([pods, one.pods]);
+    open.push(one);
+  }
+  return pairs;
+}

@@ -1,0 +1,56 @@
+import type { ListedService } from './service-list.ts';
+import type { Truth } from './truth.ts';
+
+/**
+ * The kind of a difference between the sources and the services of a node. `no-backends`: the sources have backends for new
+ * connections, the node has none. `backends`: another selection. `missing`, `stale`: the node lacks a frontend, or no source has it.
+ */
+export interface ServiceDifference {
+  readonly kind: 'no-backends' | 'backends' | 'missing' | 'stale';
+  readonly frontend: string;
+  /** `namespace/name`; empty if unknown. */
+  readonly service: string;
+  /** Backends that only the sources have, and those that only the node has. */
+  readonly lacking: readonly string[];
+  readonly surplus: readonly string[];
+}
+
+/**
+ * Compares the frontends of a node with the cluster IPs of the sources. Frontends of other types (node ports, external addresses)
+ * are not compared. Backends of services with a local traffic policy or topology hints are compared only with none. Linear.
+ */
+export function compareServices(
+  truth: Truth,
+  listed: readonly ListedService[],
+): readonly ServiceDifference[] {
+  const differences: ServiceDifference[] = [];
+  const there = new Map<string, ListedService>();
+  // A frontend with scope `internal` selects backends of the node itself; the other one is compared.
+  for (const one of listed)
+    if (one.scope !== 'internal' || !there.has(one.frontend)) there.set(one.frontend, one);
+  for (const known of truth.frontends.values()) {
+    const { frontend, service, active, selects } = known;
+    const found = there.get(frontend);
+    if (found === undefined) {
+      differences.push({ kind: 'missing', frontend, service, lacking: active, surplus: [] });
+      continue;
+    }
+    if (found.isLocal) continue;
+    const has = new Set(found.active);
+    const lacking = active.filter((backend) => !has.has(backend));
+    if (found.active.length === 0 && active.length > 0) {
+      // Terminating backends serve while there are no others.
+      differences.push({ kind: 'no-backends', frontend, service, lacking, surplus: [] });
+      continue;
+    }
+    const expected = new Set(active);
+    const surplus = known.global ? [] : found.active.filter((backend) => !expected.has(backend));
+    if (!selects && (lacking.length > 0 || surplus.length > 0))
+      differences.push({ kind: 'backends', frontend, service, lacking, surplus });
+  }
+  for (const { frontend, service, type, cluster } of there.values()) {
+    const isKnown = truth.frontends.has(frontend) || type !== 'ClusterIP' || cluster !== '' || service === '';
+    if (!isKnown) differences.push({ kind: 'stale', frontend, service, lacking: [], surplus: [] });
+  }
+  return differences;
+}

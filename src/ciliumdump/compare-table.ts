@@ -1,0 +1,231 @@
+import {
+  clusterIDOf,
+  identityScope,
+  LOCAL_IDENTITY_SCOPE,
+  MINIMAL_ALLOCATED_IDENTITY,
+  REMOTE_NODE_IDENTITY_SCOPE,
+  RESERVED_IDENTITIES,
+} from '../model/numeric-identity.ts';
+import type { TableEntry } from './table-entry.ts';
+import type { KnownPrefix, PrefixValue, Truth } from './truth.ts';
+
+/**
+ * The kind of a difference between the sources and a table. `missing`: the table lacks the prefix. `stale`: no source has it.
+ * `identity`, `host`: both have it with other values. `duplicate`: the table has it more than once.
+ */
+export type DifferenceKind = 'identity' | 'stale' | 'missing' | 'host' | 'duplicate';
+
+/**
+ * Differences that are no faults. `local-identity`: each node numbers the identities of CIDRs itself. `reserved`: entries that
+ * every agent creates. `own-endpoint`: endpoints of the node itself have no host. `other-cluster`: the sources have one cluster
+ * only. `native-routing`: no entry has a host. `unfinished`: the endpoint has no identity yet. `younger`: the entry changed while
+ * the archive was written.
+ */
+export type ExpectedKind =
+  | 'local-identity'
+  | 'reserved'
+  | 'own-endpoint'
+  | 'other-cluster'
+  | 'native-routing'
+  | 'unfinished'
+  | 'younger';
+
+/** A difference between the sources and a table. */
+export interface Difference {
+  readonly kind: DifferenceKind;
+  readonly prefix: string;
+  /** The value of the table; undefined if it lacks the prefix. */
+  readonly there: PrefixValue | undefined;
+  /** The value of the sources; undefined if they lack the prefix. */
+  readonly truth: KnownPrefix | undefined;
+}
+
+/** The node whose table is compared. */
+export interface TableOwner {
+  /** Its name in the sources; undefined if it is unknown. */
+  readonly name: string | undefined;
+  readonly addresses: ReadonlySet<string>;
+  /** Addresses of its own endpoints. */
+  readonly endpoints: ReadonlySet<string>;
+  /** Addresses of nodes of other clusters. */
+  readonly otherClusters: ReadonlySet<string>;
+}
+
+/** The result of one comparison. `hostless`: the host is missing, which is a fault only if entries of the table have hosts. */
+export type Verdict = 'equal' | 'hostless' | DifferenceKind | ExpectedKind;
+
+const DIFFERENCES: ReadonlySet<string> = new Set<DifferenceKind>([
+  'identity',
+  'stale',
+  'missing',
+  'host',
+  'duplicate',
+]);
+
+function isDifference(verdict: DifferenceKind | ExpectedKind): verdict is DifferenceKind {
+  return DIFFERENCES.has(verdict);
+}
+
+/** The result of a comparison. */
+export interface TableComparisonResult {
+  readonly entries: number;
+  /** Number of entries that are equal to the sources. */
+  readonly equal: number;
+  readonly differences: readonly Difference[];
+  readonly expected: Readonly<Partial<Record<ExpectedKind, number>>>;
+}
+
+const { host, health, ingress, unmanaged } = RESERVED_IDENTITIES;
+const REMOTE_NODE = RESERVED_IDENTITIES['remote-node'];
+const API_SERVER = RESERVED_IDENTITIES['kube-apiserver'];
+
+/** Returns true if an identity means a node: own, remote, with an API server, or numbered by the agent. */
+export function meansNode(identity: number): boolean {
+  return (
+    identity === host ||
+    identity === REMOTE_NODE ||
+    identity === API_SERVER ||
+    identityScope(identity) === REMOTE_NODE_IDENTITY_SCOPE
+  );
+}
+
+/** Returns true if an identity means another node, its health endpoint or its ingress. */
+function meansRemoteNode(identity: number): boolean {
+  const isRemote = identity === REMOTE_NODE || identity === health || identity === ingress;
+  return isRemote || identityScope(identity) === REMOTE_NODE_IDENTITY_SCOPE;
+}
+
+/** Returns the address of a full-length prefix, else undefined. */
+function addressOf(prefix: string): string | undefined {
+  const slash = prefix.indexOf('/');
+  const length = prefix.slice(slash + 1);
+  return length === '32' || length === '128' ? prefix.slice(0, slash) : undefined;
+}
+
+/**
+ * Compares one table of a node with the sources. Call {@link TableComparison.add} for each entry of the table, in any order, then
+ * {@link TableComparison.finish} once. Memory: one reference for each prefix of the table, and its differences. Encryption keys
+ * are not compared, because they belong to the settings of each node.
+ */
+export class TableComparison {
+  readonly #truth: Truth;
+  readonly #owner: TableOwner;
+  readonly #seen = new Set<string>();
+  readonly #differences: Difference[] = [];
+  /** Entries of pods of other nodes without a host. They are faults only if other entries have one. */
+  readonly #hostless: Difference[] = [];
+  readonly #expected: Partial<Record<ExpectedKind, number>> = {};
+  #entries = 0;
+  #equal = 0;
+  /** True if the entry of a pod of another node has a host. */
+  #hasHosts = false;
+
+  constructor(truth: Truth, owner: TableOwner) {
+    this.#truth = truth;
+    this.#owner = owner;
+  }
+
+  /** Compares an entry and returns the verdict. `hostless` becomes `host` or `native-routing` at the end. */
+  add(entry: TableEntry): Verdict {
+    const { prefix, identity, hostIP } = entry;
+    const truth = this.#truth.prefixes.get(prefix);
+    this.#entries++;
+    const isRepeated = this.#seen.has(prefix);
+    this.#seen.add(prefix);
+    const verdict = isRepeated ? 'duplicate' : this.#judge(entry, truth);
+    this.#record(verdict, prefix, { identity, hostIP }, truth);
+    return verdict;
+  }
+
+  /** Returns the result, with the prefixes that the table lacks. */
+  finish(): TableComparisonResult {
+    for (const [prefix, truth] of this.#truth.prefixes)
+      if (!this.#seen.has(prefix)) this.#record(this.#judgeMissing(prefix, truth), prefix, undefined, truth);
+    for (const difference of this.#hostless) {
+      if (this.#hasHosts) this.#differences.push(difference);
+      else this.#expect('native-routing');
+    }
+    return {
+      entries: this.#entries,
+      equal: this.#equal,
+      differences: this.#differences,
+      expected: this.#expected,
+    };
+  }
+
+  #record(
+    verdict: Verdict,
+    prefix: string,
+    there: PrefixValue | undefined,
+    truth: KnownPrefix | undefined,
+  ): void {
+    if (verdict === 'equal') this.#equal++;
+    else if (verdict === 'hostless') this.#hostless.push({ kind: 'host', prefix, there, truth });
+    else if (isDifference(verdict)) this.#differences.push({ kind: verdict, prefix, there, truth });
+    else this.#expect(verdict);
+  }
+
+  #judge(entry: TableEntry, truth: KnownPrefix | undefined): Verdict {
+    if (truth === undefined) return this.#judgeUnknown(entry);
+    const value = [truth, ...(truth.others ?? [])].find((one) => sameIdentity(entry, one, truth));
+    if (value !== undefined) return truth.kind === 'endpoint' ? this.#judgeHost(entry, value) : 'equal';
+    if (isLocal(entry.identity) && isLocal(truth.identity)) return 'local-identity';
+    return truth.identity === unmanaged ? 'unfinished' : 'identity';
+  }
+
+  /** Returns `stale`, unless an entry without a source is no fault. */
+  #judgeUnknown({ prefix, identity }: TableEntry): Verdict {
+    const { clusterID, hasAllClusters, has } = this.#truth;
+    const address = addressOf(prefix);
+    if (prefix.includes('@') && !hasAllClusters) return 'other-cluster';
+    if (address !== undefined && this.#owner.otherClusters.has(address)) return 'other-cluster';
+    if (identityScope(identity) === LOCAL_IDENTITY_SCOPE) return 'local-identity';
+    if (meansRemoteNode(identity)) return has.nodes && address !== undefined ? 'stale' : 'reserved';
+    if (identity < MINIMAL_ALLOCATED_IDENTITY) return 'reserved';
+    if (!hasAllClusters && clusterIDOf(identity) !== clusterID) return 'other-cluster';
+    if (address !== undefined && this.#owner.endpoints.has(address)) return 'own-endpoint';
+    return has.endpoints ? 'stale' : 'unfinished';
+  }
+
+  #judgeHost({ hostIP, skipTunnel }: TableEntry, value: PrefixValue): Verdict {
+    if (value.hostIP === undefined) return 'equal';
+    if (this.#owner.addresses.has(value.hostIP)) {
+      if (hostIP === undefined) return 'own-endpoint';
+      return this.#owner.addresses.has(hostIP) ? 'equal' : 'host';
+    }
+    if (hostIP === undefined) return skipTunnel ? 'native-routing' : 'hostless';
+    this.#hasHosts = true;
+    return this.#sameNode(hostIP, value.hostIP) ? 'equal' : 'host';
+  }
+
+  #judgeMissing(prefix: string, { kind, identity }: KnownPrefix): Verdict {
+    const address = addressOf(prefix);
+    if (identity === unmanaged) return 'unfinished';
+    if (isLocal(identity)) return 'local-identity';
+    const isOwn = address !== undefined && this.#owner.addresses.has(address);
+    if (kind === 'node' && isOwn) return 'reserved';
+    return kind === 'other' && identity < MINIMAL_ALLOCATED_IDENTITY ? 'reserved' : 'missing';
+  }
+
+  /** Returns true if two addresses belong to one node. */
+  #sameNode(a: string, b: string): boolean {
+    if (a === b) return true;
+    const [one, other] = [a, b].map((ip) =>
+      this.#truth.prefixes.get(`${ip}${ip.includes(':') ? '/128' : '/32'}`),
+    );
+    return one?.kind === 'node' && other?.kind === 'node' && one.name !== '' && one.name === other.name;
+  }
+
+  #expect(kind: ExpectedKind): void {
+    this.#expected[kind] = (this.#expected[kind] ?? 0) + 1;
+  }
+}
+
+function isLocal(identity: number): boolean {
+  return identityScope(identity) !== 0;
+}
+
+function sameIdentity(entry: TableEntry, value: PrefixValue, { kind }: KnownPrefix): boolean {
+  if (entry.identity === value.identity) return true;
+  return kind === 'node' && meansNode(entry.identity) && meansNode(value.identity);
+}

@@ -1,0 +1,53 @@
+import { type Rejection, rejection } from '../base/rejection.ts';
+import { isObject } from '../net/fields.ts';
+import { parseOutputJson } from './output-json.ts';
+import { identityOf } from './table-entry.ts';
+
+/**
+ * Reads `identity list`, as a table or with `-o json`: the labels of each identity (`k8s:app=web`), in the order of the output.
+ * An unreadable line or element is rejected alone.
+ */
+export function readIdentityList(
+  text: string,
+  at: string,
+  onReject: (rejection: Rejection) => void,
+): ReadonlyMap<number, readonly string[]> {
+  if (/^\s*\[/.test(text)) return identitiesOfJson(text, at, onReject);
+  const identities = new Map<number, string[]>();
+  let labels: string[] = [];
+  for (const line of text.split('\n').slice(1)) {
+    const [, number = '', label = ''] = /^(\d{0,10})\s+(\S.*?)\s*$/.exec(line) ?? [];
+    const identity = number === '' ? undefined : identityOf(Number(number));
+    if (identity !== undefined) {
+      labels = [label];
+      identities.set(identity, labels);
+    } else if (number === '' && label !== '') labels.push(label);
+    else if (line.trim() !== '')
+      onReject(rejection('invalid-line', 'identity list', line, 'must have a number and labels', at));
+  }
+  return identities;
+}
+
+function identitiesOfJson(
+  text: string,
+  at: string,
+  onReject: (rejection: Rejection) => void,
+): ReadonlyMap<number, readonly string[]> {
+  const identities = new Map<number, readonly string[]>();
+  const json = parseOutputJson(text);
+  const list = 'value' in json && Array.isArray(json.value) ? json.value : [];
+  if ('problem' in json)
+    onReject(rejection('invalid-json', 'identity list', text.slice(0, 64), json.problem, at));
+  for (const [index, item] of list.entries()) {
+    const identity = isObject(item) ? identityOf(item['id']) : undefined;
+    const labels: unknown = isObject(item) ? item['labels'] : undefined;
+    if (identity === undefined)
+      onReject(rejection('invalid-identity', `[${index}].id`, item, 'must be a number', at));
+    else
+      identities.set(
+        identity,
+        Array.isArray(labels) ? labels.filter((label) => typeof label === 'string') : [],
+      );
+  }
+  return identities;
+}

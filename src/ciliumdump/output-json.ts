@@ -1,0 +1,48 @@
+/** The result of {@link parseOutputJson}: a value, or the reason why there is none. */
+export type OutputJson = { readonly value: unknown } | { readonly problem: string };
+
+/**
+ * Parses the JSON in the output of a command. Lines before it, such as warnings of the program, are skipped. Empty output is null,
+ * because a command prints nothing for an empty list.
+ */
+export function parseOutputJson(text: string): OutputJson {
+  const start = jsonStart(text);
+  if (start < 0) return text.trim() === '' ? { value: null } : { problem: 'has no JSON' };
+  try {
+    const value: unknown = JSON.parse(start === 0 ? text : text.slice(start));
+    return { value };
+  } catch (error) {
+    return { problem: error instanceof Error ? error.message : 'is not JSON' };
+  }
+}
+
+/** Returns the offset of the first line that begins like JSON, or -1. */
+function jsonStart(text: string): number {
+  const match = /^(?:[[{]|null\s*$)/m.exec(text);
+  return match?.index ?? -1;
+}
+
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+
+/** Yields the objects of a text that has one after another, on one or several lines each, or in a list. Ends at the first error. */
+export function* objectsIn(text: string): Generator<string, void, void> {
+  let depth = 0;
+  let start = -1;
+  for (let at = 0; at < text.length; at++) {
+    const code = text.charCodeAt(at);
+    if (code === QUOTE && depth > 0) at = endOfString(text, at);
+    else if (code === 0x7b && depth++ === 0) start = at;
+    else if (code === 0x7d && depth > 0 && --depth === 0) yield text.slice(start, at + 1);
+  }
+}
+
+/** Returns the offset of the quote that ends a string; of the last character if none does. */
+function endOfString(text: string, from: number): number {
+  for (let at = from + 1; at < text.length; at++) {
+    const code = text.charCodeAt(at);
+    if (code === BACKSLASH) at++;
+    else if (code === QUOTE) return at;
+  }
+  return text.length;
+}

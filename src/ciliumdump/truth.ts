@@ -1,0 +1,63 @@
+import type { Labels } from '../model/labels.ts';
+
+/** Identity and host of a prefix. */
+export interface PrefixValue {
+  readonly identity: number;
+  /** Undefined if the prefix has no host. */
+  readonly hostIP: string | undefined;
+}
+
+/** A prefix in the sources. */
+export interface KnownPrefix extends PrefixValue {
+  /** `endpoint`: a pod. `node`: an address of a node. `other`: a CIDR, or an entry of the agent's own. */
+  readonly kind: 'endpoint' | 'node' | 'other';
+  /** `namespace/name` of the pod, or the name of the node; empty if there is neither. */
+  readonly name: string;
+  /** Values of further objects that list the same address; undefined in the usual case. */
+  readonly others?: readonly PrefixValue[] | undefined;
+}
+
+/** A node of the sources. */
+export interface KnownNode {
+  readonly cluster: string;
+  readonly name: string;
+  readonly addresses: readonly string[];
+  readonly podCIDRs: readonly string[];
+}
+
+/** A frontend of a service: the cluster IP with a port. */
+export interface KnownFrontend {
+  /** `10.96.0.1:443/TCP`. */
+  readonly frontend: string;
+  /** `namespace/name`. */
+  readonly service: string;
+  /** Backends for new connections, sorted: `10.0.0.1:8080`. */
+  readonly active: readonly string[];
+  /** True if each node may have another selection of the backends, so that only an empty one is a fault. */
+  readonly selects: boolean;
+  /** True if backends of other clusters are added. */
+  readonly global: boolean;
+}
+
+/** The content of the sources, in the form of the tables of a node. */
+export interface Truth {
+  readonly clusterName: string;
+  readonly clusterID: number;
+  /** True if the sources contain all clusters of the mesh. If false, entries of other clusters are not compared. */
+  readonly hasAllClusters: boolean;
+  /** The kinds of objects that the sources contain. Missing kinds are not compared. */
+  readonly has: {
+    readonly endpoints: boolean;
+    readonly nodes: boolean;
+    readonly services: boolean;
+    readonly identities: boolean;
+  };
+  /** By canonical prefix with a length. */
+  readonly prefixes: ReadonlyMap<string, KnownPrefix>;
+  /** By `cluster/name`. */
+  readonly nodes: ReadonlyMap<string, KnownNode>;
+  /** By frontend. */
+  readonly frontends: ReadonlyMap<string, KnownFrontend>;
+  /** Returns the labels of an identity; undefined if the sources do not have it. */
+  readonly labelsOf: (identity: number) => Labels | undefined;
+}

@@ -1,0 +1,103 @@
+import { InputError } from '../../process/input-error.ts';
+
+/** A file of an archive or folder. */
+export interface ArchiveEntry {
+  /**
+   * Path within the archive, with `/`. Files of an archive in the archive have its path before theirs. It names a file in reports;
+   * it is never opened as a path of this machine.
+   */
+  readonly name: string;
+  /** Wall time of the last modification in milliseconds since the epoch; undefined if unknown. */
+  readonly modifiedAt: number | undefined;
+  /** Returns the content. May be called once, before the next entry is requested. Entries that are not opened are skipped. */
+  readonly content: () => AsyncIterable<Uint8Array>;
+}
+
+/** A folder or archive. */
+export interface Archive {
+  /** Yields all regular files. May be called again after the end, or after it was left. */
+  entries(): AsyncGenerator<ArchiveEntry, void, void>;
+  close(): Promise<void>;
+}
+
+/** The reason why an archive cannot be read. */
+export type ArchiveErrorCode =
+  | 'not-an-archive'
+  | 'truncated'
+  | 'corrupt'
+  | 'unsupported'
+  | 'too-many-entries'
+  | 'entry-too-large'
+  | 'archive-too-large';
+
+/** The archive cannot be read. Its message names the file and the remedy. */
+export class ArchiveError extends InputError {
+  readonly code: ArchiveErrorCode;
+
+  constructor(code: ArchiveErrorCode, path: string, why: string, options?: ErrorOptions) {
+    super(`${path}: ${why}`, options);
+    this.code = code;
+  }
+}
+
+/** Limits of an archive and of everything that it contains, so that a small file cannot fill the memory. */
+export interface ArchiveLimits {
+  /** Files of an archive, of a folder, and of each archive within. */
+  readonly entries: number;
+  /** Bytes of one file after decompression, if the file is read as a whole. */
+  readonly entryBytes: number;
+  /** Bytes of one archive after decompression. */
+  readonly archiveBytes: number;
+}
+
+/** A sysdump of 100 nodes has about 30,000 files and 1 GB; the largest file is the list of endpoints. */
+export const DEFAULT_LIMITS: ArchiveLimits = {
+  entries: 200_000,
+  entryBytes: 256 << 20,
+  archiveBytes: 64 * 2 ** 30,
+};
+
+/** Throws if there are more entries than allowed. */
+export function checkCount(count: number, path: string, { entries }: ArchiveLimits): void {
+  if (count > entries)
+    throw new ArchiveError(
+      'too-many-entries',
+      path,
+      `has more than ${entries} files: unpack the part that is needed`,
+    );
+}
+
+/** Returns the whole content of an entry. Throws if it is larger than the limit. */
+export async function readEntry(entry: ArchiveEntry, limits: ArchiveLimits): Promise<Buffer> {
+  const chunks: Uint8Array[] = [];
+  let size = 0;
+  for await (const chunk of entry.content()) {
+    size += chunk.length;
+    if (size > limits.entryBytes)
+      throw new ArchiveError(
+        'entry-too-large',
+        entry.name,
+        `has more than ${limits.entryBytes >> 20} MiB: remove it from the archive`,
+      );
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks);
+}
+
+/** Returns the last `most` bytes of an entry. Memory: that number of bytes and one chunk. */
+export async function readTail(entry: ArchiveEntry, most: number): Promise<Buffer> {
+  let tail: Uint8Array[] = [];
+  let size = 0;
+  for await (const chunk of entry.content()) {
+    tail.push(chunk);
+    size += chunk.length;
+    if (size < 64 * most) continue;
+    const joined = Buffer.concat(tail);
+    // Copied, so that the rest of the chunks can be freed.
+    const kept = Buffer.from(joined.subarray(Math.max(0, joined.length - most)));
+    tail = [kept];
+    size = kept.length;
+  }
+  const joined = Buffer.concat(tail);
+  return joined.subarray(Math.max(0, joined.length - most));
+}

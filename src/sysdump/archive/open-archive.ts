@@ -1,0 +1,170 @@
+import { createReadStream } from 'node:fs';
+import { lstat, open, readdir, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { createGunzip } from 'node:zlib';
+import { unreadable } from '../../process/input-error.ts';
+import { type Archive, type ArchiveEntry, ArchiveError, type ArchiveLimits, checkCount } from './archive.ts';
+import { readTar } from './tar-reader.ts';
+import { ZipArchive } from './zip-reader.ts';
+
+/** Folders are read to this depth, and archives within archives to this one. */
+const DEPTH = 8;
+const ARCHIVE_DEPTH = 2;
+const TAR = /\.(tar|tar\.gz|tgz)$/;
+
+function isGzip(name: string): boolean {
+  return name.endsWith('gz');
+}
+
+async function* gunzipped(
+  packed: AsyncIterable<Uint8Array>,
+  path: string,
+): AsyncGenerator<Uint8Array, void, void> {
+  const { Readable } = await import('node:stream');
+  const source = Readable.from(packed);
+  const gunzip = createGunzip({ chunkSize: 256 << 10 });
+  source.on('error', (error) => gunzip.destroy(error));
+  source.pipe(gunzip);
+  try {
+    for await (const chunk of gunzip) yield chunk;
+  } catch (cause) {
+    if (cause instanceof ArchiveError) throw cause;
+    const code = cause instanceof Error && 'code' in cause ? cause.code : '';
+    throw code === 'Z_BUF_ERROR'
+      ? new ArchiveError('truncated', path, 'ends early: copy the archive again', { cause })
+      : new ArchiveError('corrupt', path, 'cannot be decompressed: copy the archive again', { cause });
+  } finally {
+    gunzip.destroy();
+    source.destroy();
+  }
+}
+
+/** A tar file, compressed or not. Each reading begins at its start. */
+class TarArchive implements Archive {
+  readonly #path: string;
+  readonly #limits: ArchiveLimits;
+  readonly #compressed: boolean;
+
+  constructor(path: string, limits: ArchiveLimits, compressed: boolean) {
+    this.#path = path;
+    this.#limits = limits;
+    this.#compressed = compressed;
+  }
+
+  entries(): AsyncGenerator<ArchiveEntry, void, void> {
+    const file: AsyncIterable<Uint8Array> = createReadStream(this.#path, { highWaterMark: 256 << 10 });
+    return readTar(this.#compressed ? gunzipped(file, this.#path) : file, this.#path, this.#limits);
+  }
+
+  async close(): Promise<void> {}
+}
+
+/** The files of a folder and its subfolders, sorted by name. Links are not followed. */
+class FolderArchive implements Archive {
+  readonly #path: string;
+  readonly #limits: ArchiveLimits;
+
+  constructor(path: string, limits: ArchiveLimits) {
+    this.#path = path;
+    this.#limits = limits;
+  }
+
+  async *entries(): AsyncGenerator<ArchiveEntry, void, void> {
+    let count = 0;
+    for await (const entry of this.#within('', 0)) {
+      checkCount(++count, this.#path, this.#limits);
+      yield entry;
+    }
+    if (count === 0)
+      throw new ArchiveError(
+        'not-an-archive',
+        this.#path,
+        'has no files: name the folder of an unpacked sysdump or bug report',
+      );
+  }
+
+  async *#within(folder: string, depth: number): AsyncGenerator<ArchiveEntry, void, void> {
+    const items = await readdir(join(this.#path, folder), { withFileTypes: true });
+    items.sort((a, b) => (a.name < b.name ? -1 : 1));
+    for (const item of items) {
+      const name = folder === '' ? item.name : `${folder}/${item.name}`;
+      const path = join(this.#path, name);
+      if (item.isDirectory() && depth < DEPTH) yield* this.#within(name, depth + 1);
+      if (!item.isFile()) continue;
+      const { mtimeMs: modifiedAt } = await lstat(path);
+      yield { name, modifiedAt, content: () => createReadStream(path, { highWaterMark: 256 << 10 }) };
+    }
+  }
+
+  async close(): Promise<void> {}
+}
+
+/**
+ * Opens a folder, or a zip, tar or tar.gz file, by its content. Throws {@link ArchiveError} if it is another file, and `InputError`
+ * if it cannot be read.
+ */
+export async function openArchive(path: string, limits: ArchiveLimits): Promise<Archive> {
+  let head: Buffer;
+  try {
+    const kind = await stat(path);
+    if (kind.isDirectory()) return new FolderArchive(path, limits);
+    head = await firstBytes(path);
+  } catch (cause) {
+    throw unreadable('sysdump', path, cause);
+  }
+  if (head.readUInt32LE(0) === 0x0403_4b50 || head.readUInt32LE(0) === 0x0605_4b50)
+    return ZipArchive.open(path, limits);
+  const isCompressed = head[0] === 0x1f && head[1] === 0x8b;
+  if (isCompressed || head.toString('latin1', 257, 262) === 'ustar')
+    return new TarArchive(path, limits, isCompressed);
+  throw new ArchiveError(
+    'not-an-archive',
+    path,
+    'is no zip, tar or tar.gz file: name a Cilium sysdump, a bug report, or a folder',
+  );
+}
+
+/** Returns the first bytes of a file, filled with zeros. */
+async function firstBytes(path: string): Promise<Buffer> {
+  const file = await open(path, 'r');
+  try {
+    const head = Buffer.alloc(512);
+    await file.read(head, 0, head.length, 0);
+    return head;
+  } finally {
+    await file.close();
+  }
+}
+
+/** Options of {@link allEntries}. */
+export interface NestedOptions {
+  readonly limits: ArchiveLimits;
+  /** Receives the error of an archive within the archive. Its files up to there were yielded. */
+  readonly onBroken: (error: ArchiveError) => void;
+  /** If false for the name of an archive within the archive, it is yielded as a file. Default: all are opened. */
+  readonly opens?: (name: string) => boolean;
+}
+
+/** Yields the files of an archive, and those of tar archives within. */
+export async function* allEntries(
+  entries: AsyncIterable<ArchiveEntry>,
+  options: NestedOptions,
+  depth = 1,
+): AsyncGenerator<ArchiveEntry, void, void> {
+  for await (const entry of entries) {
+    const { name } = entry;
+    if (depth >= ARCHIVE_DEPTH + 1 || !TAR.test(name) || options.opens?.(name) === false) {
+      yield entry;
+      continue;
+    }
+    const content = entry.content();
+    const nested = readTar(isGzip(name) ? gunzipped(content, name) : content, name, options.limits);
+    try {
+      for await (const inner of allEntries(nested, options, depth + 1))
+        yield { ...inner, name: `${name}/${inner.name}` };
+    } catch (error) {
+      if (!(error instanceof ArchiveError) || error.code === 'entry-too-large') throw error;
+      options.onBroken(error);
+    }
+  }
+}

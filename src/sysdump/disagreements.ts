@@ -1,0 +1,65 @@
+/** Prefixes that are compared between nodes. Further ones are counted. */
+const MOST_PREFIXES = 500_000;
+
+/** A prefix with different values on different nodes. */
+export interface Disagreement {
+  readonly prefix: string;
+  /** Nodes by value, the value of the most nodes first. `undefined`: the nodes that do not have the prefix. */
+  readonly values: readonly { readonly value: string | undefined; readonly nodes: readonly string[] }[];
+}
+
+/**
+ * Compares the tables of nodes with each other, for prefixes that no source has: those of other clusters. Add the entries of one
+ * node after another. Memory: about 8 bytes for each prefix and node.
+ */
+export class Disagreements {
+  readonly #prefixes = new Map<string, Map<string, number[]>>();
+  readonly #nodes: string[] = [];
+  #omitted = 0;
+
+  /** Begins the table of a node. */
+  begin(node: string): void {
+    this.#nodes.push(node);
+  }
+
+  /** Removes the current node, which must have no entries. Its table could not be read. */
+  cancel(): void {
+    this.#nodes.pop();
+  }
+
+  /** Adds an entry of the current node. */
+  add(prefix: string, value: string): void {
+    const values = this.#prefixes.get(prefix);
+    const index = this.#nodes.length - 1;
+    if (values === undefined) {
+      if (this.#prefixes.size < MOST_PREFIXES) this.#prefixes.set(prefix, new Map([[value, [index]]]));
+      else this.#omitted++;
+      return;
+    }
+    const nodes = values.get(value);
+    if (nodes === undefined) values.set(value, [index]);
+    else if (nodes.at(-1) !== index) nodes.push(index);
+  }
+
+  /** Number of entries that were not compared, because there are too many prefixes. */
+  get omitted(): number {
+    return this.#omitted;
+  }
+
+  /** Yields the prefixes that the nodes do not agree about. */
+  *all(): Generator<Disagreement, void, void> {
+    for (const [prefix, values] of this.#prefixes) {
+      const having = new Set<number>();
+      for (const nodes of values.values()) for (const node of nodes) having.add(node);
+      if (values.size === 1 && having.size === this.#nodes.length) continue;
+      const parts: { readonly value: string | undefined; readonly nodes: readonly string[] }[] = Array.from(
+        values,
+        ([value, nodes]) => ({ value, nodes: nodes.map((index) => this.#nodes[index] ?? '') }),
+      );
+      const lacking = this.#nodes.filter((_, index) => !having.has(index));
+      if (lacking.length > 0) parts.push({ value: undefined, nodes: lacking });
+      parts.sort((a, b) => b.nodes.length - a.nodes.length || ((a.value ?? '~') < (b.value ?? '~') ? -1 : 1));
+      yield { prefix, values: parts };
+    }
+  }
+}

@@ -1,0 +1,297 @@
+import type { Rejection } from '../base/rejection.ts';
+import { compareNodes } from '../ciliumdump/compare-nodes.ts';
+import { compareServices, type ServiceDifference } from '../ciliumdump/compare-services.ts';
+import { type Difference, meansNode, TableComparison, type TableOwner } from '../ciliumdump/compare-table.ts';
+import { readEndpointList } from '../ciliumdump/endpoint-list.ts';
+import { readIdentityList } from '../ciliumdump/identity-list.ts';
+import { readIPList, readMapList, type TableReader } from '../ciliumdump/ipcache-tables.ts';
+import { type MapEvent, readMapEvents } from '../ciliumdump/map-events.ts';
+import { type ListedNode, readNodeList } from '../ciliumdump/node-list.ts';
+import { readServiceList } from '../ciliumdump/service-list.ts';
+import type { PrefixValue, Truth } from '../ciliumdump/truth.ts';
+import { MINIMAL_ALLOCATED_IDENTITY, reservedIdentityName } from '../model/numeric-identity.ts';
+import type { Disagreements } from './disagreements.ts';
+import type { FindingKind, Findings, LastEvent, TableCounts, TableName } from './findings.ts';
+import type { NodeDump } from './node-dump.ts';
+import { labelText } from './truth-builder.ts';
+
+/** The sources that all nodes of an archive are compared with, and the receivers of the results. */
+export interface Examination {
+  readonly truth: Truth;
+  /** Nodes by the name of the pod of their agent. */
+  readonly agents: ReadonlyMap<string, string>;
+  readonly createdAt: (prefix: string) => number;
+  /** Wall time since which the sources may lack changes; undefined if unknown. */
+  readonly youngSince: number | undefined;
+  readonly findings: Findings;
+  readonly disagreements: Disagreements;
+  readonly onReject: (rejection: Rejection) => void;
+  /** Receives the nodes of other clusters that an agent knows. */
+  readonly onOtherNode: (node: ListedNode) => void;
+}
+
+/** The result of one node. Its findings are in {@link Examination.findings}. */
+export interface NodeResult {
+  readonly name: string;
+  /** Path of its bug report in the archive. */
+  readonly report: string;
+  readonly tables: Readonly<Partial<Record<TableName, TableCounts>>>;
+  /** Number of compared frontends of services. */
+  readonly services: number;
+  readonly failures: number;
+}
+
+/** Labels that are shown of an identity. */
+const MOST_LABELS = 3;
+
+/** Compares the outputs of one node with the sources. */
+export function examineNode(dump: NodeDump, examination: Examination): NodeResult {
+  return new NodeExamination(dump, examination).run();
+}
+
+class NodeExamination {
+  readonly #dump: NodeDump;
+  readonly #examination: Examination;
+  readonly #nodes: readonly ListedNode[] | undefined;
+  readonly #name: string;
+  readonly #owner: TableOwner;
+  #events: ReadonlyMap<string, MapEvent> | undefined;
+
+  constructor(dump: NodeDump, examination: Examination) {
+    const { truth, onReject } = examination;
+    this.#dump = dump;
+    this.#examination = examination;
+    const nodes = dump.outputs.get('node-list');
+    this.#nodes = nodes === undefined ? undefined : readNodeList(nodes, this.#at('node list'), onReject);
+    const own = this.#nodes?.find(({ source }) => source === 'local');
+    this.#name = own?.name ?? this.#nameOfPod();
+    const known = truth.nodes.get(`${truth.clusterName}/${this.#name}`);
+    const endpoints = dump.outputs.get('endpoint-list');
+    this.#owner = {
+      name: known?.name,
+      addresses: new Set([...(known?.addresses ?? []), ...(own?.addresses ?? [])]),
+      endpoints:
+        endpoints === undefined
+          ? new Set()
+          : readEndpointList(endpoints, this.#at('endpoint list'), onReject),
+      otherClusters: new Set(
+        (this.#nodes ?? []).flatMap((node) => (this.#isOther(node) ? node.addresses : [])),
+      ),
+    };
+  }
+
+  run(): NodeResult {
+    const { outputs, path, failures } = this.#dump;
+    const { truth, onOtherNode } = this.#examination;
+    for (const { command, error } of failures) this.#add('failed-command', command, error);
+    for (const node of this.#nodes ?? []) if (this.#isOther(node)) onOtherNode(node);
+    const agent = this.#table('agent', outputs.get('ip-list'), readIPList);
+    const map = this.#table('map', outputs.get('bpf-ipcache'), readMapList, agent === undefined);
+    if (agent === undefined && map === undefined && failures.length === 0)
+      this.#add(
+        'unreadable',
+        'ip list',
+        'the report has neither the output of ip list nor of bpf ipcache list',
+      );
+    if (this.#nodes !== undefined && truth.has.nodes) this.#compareNodes(this.#nodes);
+    this.#compareIdentities();
+    const services = truth.has.services ? this.#compareServices() : 0;
+    const tables = { ...(agent === undefined ? {} : { agent }), ...(map === undefined ? {} : { map }) };
+    return { name: this.#name, report: path, tables, services, failures: failures.length };
+  }
+
+  #at(output: string): string {
+    return this.#dump.path === '' ? output : `${this.#dump.path} ${output}`;
+  }
+
+  #nameOfPod(): string {
+    const { pod, outputs, path } = this.#dump;
+    const { truth, agents } = this.#examination;
+    const byPod = pod === undefined ? undefined : agents.get(pod);
+    const host = outputs.get('hostname')?.trim() ?? '';
+    const known = truth.nodes.has(`${truth.clusterName}/${host}`) ? host : undefined;
+    return (
+      byPod ?? known ?? pod ?? (host === '' ? path.slice(path.lastIndexOf('/') + 1) || 'the node' : host)
+    );
+  }
+
+  #isOther({ cluster }: ListedNode): boolean {
+    const { truth } = this.#examination;
+    return cluster !== '' && cluster !== truth.clusterName;
+  }
+
+  #table(
+    table: TableName,
+    output: string | undefined,
+    read: (text: string, reader: TableReader) => boolean,
+    isOnly = true,
+  ): TableCounts | undefined {
+    if (output === undefined) return undefined;
+    const { truth, disagreements, onReject } = this.#examination;
+    const comparison = new TableComparison(truth, this.#owner);
+    const at = this.#at(table === 'agent' ? 'ip list' : 'bpf ipcache list');
+    if (isOnly) disagreements.begin(this.#name);
+    const isRead = read(output, {
+      at,
+      onReject,
+      onEntry: (entry) => {
+        const verdict = comparison.add(entry);
+        if (!isOnly || (verdict !== 'other-cluster' && verdict !== 'unfinished')) return;
+        const { prefix, identity, hostIP } = entry;
+        const hasHost = table === 'agent' && verdict === 'other-cluster' && hostIP !== undefined;
+        const host = hasHost ? ` at host ${hostIP}` : '';
+        disagreements.add(prefix, meansNode(identity) ? 'a node' : `identity ${identity}${host}`);
+      },
+    });
+    if (!isRead) {
+      if (isOnly) disagreements.cancel();
+      this.#add(
+        'unreadable',
+        table === 'agent' ? 'ip list' : 'bpf ipcache list',
+        'the output is not in a known format',
+      );
+      return undefined;
+    }
+    const { entries, equal, differences, expected } = comparison.finish();
+    const counts: Partial<Record<Difference['kind'], number>> = {};
+    let younger = 0;
+    for (const difference of differences) {
+      if (this.#isYounger(difference.prefix)) younger++;
+      else {
+        counts[difference.kind] = (counts[difference.kind] ?? 0) + 1;
+        this.#addDifference(table, difference);
+      }
+    }
+    return {
+      entries,
+      equal,
+      differences: counts,
+      expected: younger === 0 ? expected : { ...expected, younger },
+    };
+  }
+
+  /** Returns the last writes of the map. They are read only if there is a difference. */
+  get #mapEvents(): ReadonlyMap<string, MapEvent> {
+    const output = this.#dump.outputs.get('map-events') ?? '';
+    this.#events ??= readMapEvents(output, this.#at('map events'), this.#examination.onReject);
+    return this.#events;
+  }
+
+  #isYounger(prefix: string): boolean {
+    const { youngSince, createdAt } = this.#examination;
+    if (youngSince === undefined) return false;
+    const { time = '' } = this.#mapEvents.get(prefix) ?? {};
+    return Date.parse(time) >= youngSince || createdAt(prefix) >= youngSince;
+  }
+
+  #lastEvent(prefix: string): LastEvent | undefined {
+    const event = this.#mapEvents.get(prefix);
+    if (event === undefined) return undefined;
+    const { time, action, value, error } = event;
+    const at = Date.parse(time);
+    return {
+      node: this.#name,
+      at: Number.isNaN(at) ? undefined : new Date(at).toISOString(),
+      action,
+      identity: value?.identity,
+      error: error === '' ? undefined : error,
+    };
+  }
+
+  #addDifference(table: TableName, { kind, prefix, there, truth }: Difference): void {
+    const { findings } = this.#examination;
+    const has = there === undefined ? '' : this.#valueText(there);
+    const source =
+      truth === undefined ? '' : `${this.#valueText(truth)}${truth.name === '' ? '' : ` of ${truth.name}`}`;
+    const texts: Readonly<Record<Difference['kind'], string>> = {
+      identity: `${has}; the sources have ${source}`,
+      stale: `${has}; no source has it`,
+      missing: `the sources have ${source}`,
+      host: `host ${there?.hostIP ?? 'none'}; the sources have ${truth?.hostIP ?? 'none'} of ${truth?.name ?? ''}`,
+      duplicate: `twice; one has ${has}`,
+    };
+    // The host of a map is none for some prefixes, so that the text of both tables would differ.
+    findings.add({
+      kind,
+      subject: prefix,
+      text: texts[kind],
+      node: this.#name,
+      table,
+      last: this.#lastEvent(prefix),
+    });
+  }
+
+  #valueText({ identity }: PrefixValue): string {
+    const { truth } = this.#examination;
+    const reserved = reservedIdentityName(identity);
+    if (reserved !== undefined) return `identity ${identity} (${reserved})`;
+    if (identity < MINIMAL_ALLOCATED_IDENTITY) return `identity ${identity}`;
+    const labels = (truth.labelsOf(identity) ?? []).map(labelText).filter((label) => !label.includes(':io.'));
+    const shown = labels.slice(0, MOST_LABELS).join(' ');
+    return shown === '' ? `identity ${identity}` : `identity ${identity} (${shown})`;
+  }
+
+  #compareNodes(nodes: readonly ListedNode[]): void {
+    for (const { kind, node, there, truth } of compareNodes(this.#examination.truth, nodes)) {
+      const texts = {
+        missing: `the agent does not know it; the sources have ${truth.join(' ')}`,
+        stale: `${there.join(' ')}; no source has it`,
+        address: `${there.join(' ')}; the sources have ${truth.join(' ')}`,
+      };
+      this.#add(`node-${kind}`, node, texts[kind]);
+    }
+  }
+
+  #compareIdentities(): void {
+    const output = this.#dump.outputs.get('identity-list');
+    if (output === undefined) return;
+    const { truth, onReject } = this.#examination;
+    for (const [identity, labels] of readIdentityList(output, this.#at('identity list'), onReject)) {
+      const known = identity < MINIMAL_ALLOCATED_IDENTITY ? undefined : truth.labelsOf(identity);
+      if (known === undefined || labels.length === 0) continue;
+      const expected = known.map(labelText).sort();
+      const has = [...labels].sort();
+      if (expected.length === has.length && expected.every((label, index) => label === has[index])) continue;
+      const only = has.filter((label) => !expected.includes(label));
+      const lacks = expected.filter((label) => !has.includes(label));
+      const parts = [
+        only.length === 0 ? '' : `only there: ${only.join(' ')}`,
+        lacks.length === 0 ? '' : `only in the sources: ${lacks.join(' ')}`,
+      ];
+      this.#add('identity-labels', String(identity), parts.filter((part) => part !== '').join('; '));
+    }
+  }
+
+  #compareServices(): number {
+    const output = this.#dump.outputs.get('service-list');
+    const { truth, onReject } = this.#examination;
+    const listed =
+      output === undefined ? undefined : readServiceList(output, this.#at('service list'), onReject);
+    if (listed === undefined) return 0;
+    const kinds: Readonly<Record<ServiceDifference['kind'], FindingKind>> = {
+      'no-backends': 'no-backends',
+      backends: 'service-backends',
+      missing: 'service-missing',
+      stale: 'service-stale',
+    };
+    for (const { kind, frontend, service, lacking, surplus } of compareServices(truth, listed)) {
+      const parts = [
+        lacking.length === 0 ? '' : `lacks ${shortList(lacking)}`,
+        surplus.length === 0 ? '' : `has also ${shortList(surplus)}`,
+      ];
+      const what = parts.filter((part) => part !== '').join('; ');
+      const text = kind === 'stale' ? 'no source has it' : what === '' ? 'the service has no backends' : what;
+      this.#add(kinds[kind], service === '' ? frontend : `${service} ${frontend}`, text);
+    }
+    return listed.length;
+  }
+
+  #add(kind: FindingKind, subject: string, text: string): void {
+    this.#examination.findings.add({ kind, subject, text, node: this.#name });
+  }
+}
+
+function shortList(texts: readonly string[]): string {
+  const more = texts.length - MOST_LABELS;
+  return `${texts.slice(0, MOST_LABELS).join(' ')}${more > 0 ? ` and ${more} more` : ''}`;
+}

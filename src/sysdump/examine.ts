@@ -1,0 +1,329 @@
+import { type Rejection, RejectionLog, type RejectionStatus } from '../base/rejection.ts';
+import { counted } from '../base/show-value.ts';
+import { outputKind } from '../ciliumdump/command-output.ts';
+import { type NodePods, overlappingPods } from '../ciliumdump/compare-nodes.ts';
+import type { Truth } from '../ciliumdump/truth.ts';
+import { clusterIDOf, MINIMAL_ALLOCATED_IDENTITY } from '../model/numeric-identity.ts';
+import { isObject } from '../net/fields.ts';
+import {
+  type Archive,
+  type ArchiveEntry,
+  ArchiveError,
+  type ArchiveLimits,
+  DEFAULT_LIMITS,
+  readEntry,
+  readTail,
+} from './archive/archive.ts';
+import { allEntries, openArchive } from './archive/open-archive.ts';
+import { Disagreements } from './disagreements.ts';
+import { type Examination, examineNode, type NodeResult } from './examine-node.ts';
+import { FINDING_KINDS, type Finding, type FindingKind, Findings } from './findings.ts';
+import { commandFile, NodeDumpBuilder } from './node-dump.ts';
+import { type DumpedObject, isConfigFile, isEndpointFile, isObjectFile, objectsOf } from './object-files.ts';
+import { TruthBuilder } from './truth-builder.ts';
+
+/** The result of {@link examineSysdump}, as plain data. */
+export interface SysdumpReport {
+  readonly archive: string;
+  readonly cluster: { readonly name: string; readonly id: number };
+  /** Number of objects by kind. */
+  readonly objects: Readonly<Record<string, number>>;
+  readonly nodes: readonly NodeResult[];
+  /** Nodes of the sources without a bug report. */
+  readonly withoutReport: readonly string[];
+  /** Number of different findings by kind, worst first. */
+  readonly counts: Readonly<Partial<Record<FindingKind, number>>>;
+  /** Worst first; at most 1,000 of each kind. */
+  readonly findings: readonly Finding[];
+  /** The kinds of objects that are missing, and the comparisons that were omitted. */
+  readonly notes: readonly string[];
+  /** Parts of files that could not be read. */
+  readonly unread: RejectionStatus;
+  /** Files that are not needed. */
+  readonly ignoredFiles: number;
+}
+
+/** Options of {@link examineSysdump}. */
+export interface ExamineOptions {
+  readonly limits?: ArchiveLimits | undefined;
+  readonly signal?: AbortSignal | undefined;
+  /** Receives a line for each step. */
+  readonly onProgress?: ((line: string) => void) | undefined;
+  /** Receives each object of the sources. */
+  readonly onObject?: ((object: DumpedObject) => void) | undefined;
+}
+
+/** Changes shortly before the objects were listed may be missing in a list, and appear in a table. */
+const YOUNG_MS = 5_000;
+/** Bytes of the end of an output that has the error. */
+const TAIL_BYTES = 4096;
+/** Bytes of the outputs of one node that are held in memory together. */
+const MOST_NODE_BYTES: number = 512 << 20;
+
+/**
+ * Reads a sysdump or bug report of Cilium (zip, tar, tar.gz or folder), and compares the tables of each node with the Kubernetes
+ * objects in it, one node at a time. Nothing is written to disk. Throws {@link ArchiveError} if the archive cannot be read, is
+ * truncated, or has neither objects nor reports.
+ */
+export async function examineSysdump(path: string, options: ExamineOptions = {}): Promise<SysdumpReport> {
+  const limits = options.limits ?? DEFAULT_LIMITS;
+  const archive = await openArchive(path, limits);
+  try {
+    return await new Sysdump(path, archive, limits, options).examine();
+  } finally {
+    await archive.close();
+  }
+}
+
+/** One reading of an archive. */
+class Sysdump {
+  readonly #path: string;
+  readonly #archive: Archive;
+  readonly #limits: ArchiveLimits;
+  readonly #options: ExamineOptions;
+  readonly #rejections = new RejectionLog();
+  readonly #findings = new Findings();
+  readonly #notes: string[] = [];
+  readonly #broken = new Map<string, ArchiveError>();
+  readonly #onReject = (rejection: Rejection): void => this.#rejections.add(rejection);
+  #ignored = 0;
+
+  constructor(path: string, archive: Archive, limits: ArchiveLimits, options: ExamineOptions) {
+    this.#path = path;
+    this.#archive = archive;
+    this.#limits = limits;
+    this.#options = options;
+  }
+
+  async examine(): Promise<SysdumpReport> {
+    const found = await this.#survey();
+    const builder = new TruthBuilder({
+      ...found.cluster,
+      endpoints: found.endpoints,
+      onReject: this.#onReject,
+    });
+    await builder.start();
+    const listedAt = await this.#readObjects(builder);
+    const truth = await builder.finish();
+    this.#noteMissing(truth);
+    this.#examineSources(truth, builder);
+    const disagreements = new Disagreements();
+    const others = new Map<string, NodePods>();
+    const nodes = await this.#examineNodes({
+      truth,
+      agents: builder.agents,
+      createdAt: (prefix) => builder.createdAt(prefix),
+      youngSince: listedAt === undefined ? undefined : listedAt - YOUNG_MS,
+      findings: this.#findings,
+      disagreements,
+      onReject: this.#onReject,
+      onOtherNode: ({ cluster, name, podCIDRs }) => {
+        for (const podCIDR of podCIDRs)
+          others.set(`${cluster}/${name} ${podCIDR}`, { node: `${cluster}/${name}`, podCIDR });
+      },
+    });
+    if (nodes.length === 0 && builder.counts.size === 0)
+      throw new ArchiveError(
+        'not-an-archive',
+        this.#path,
+        'has no output of cilium-bugtool (a folder cmd) and no Kubernetes objects: name a Cilium sysdump, a bug report, or a folder with one',
+      );
+    this.#addDisagreements(disagreements);
+    this.#addOverlaps(truth, others.values());
+    for (const [name, { message }] of this.#broken)
+      this.#findings.add({ kind: 'unreadable', subject: name, text: message, node: undefined });
+    return this.#report(truth, builder, nodes);
+  }
+
+  #entries(): AsyncGenerator<ArchiveEntry, void, void> {
+    const onBroken = (error: ArchiveError): void => {
+      this.#broken.set(error.message.split(':', 1)[0] ?? '', error);
+    };
+    return allEntries(this.#archive.entries(), { limits: this.#limits, onBroken });
+  }
+
+  #checkSignal(): void {
+    this.#options.signal?.throwIfAborted();
+  }
+
+  /** Returns the name and id of the cluster, and the kind that has the endpoints. */
+  async #survey(): Promise<{
+    readonly cluster: { readonly clusterName: string; readonly clusterID: number };
+    readonly endpoints: 'ciliumendpoints' | 'ciliumendpointslices';
+  }> {
+    let settings: Readonly<Record<string, unknown>> = {};
+    const kinds = new Set<string>();
+    // Only the names of files within a zip or a folder are read here; archives within are opened later.
+    for await (const entry of allEntries(this.#archive.entries(), {
+      limits: this.#limits,
+      onBroken: () => {},
+      opens: () => false,
+    })) {
+      this.#checkSignal();
+      if (commandFile(entry.name) !== undefined) continue;
+      const kind = isEndpointFile(entry.name);
+      if (kind !== undefined) kinds.add(kind);
+      if (!isConfigFile(entry.name)) continue;
+      const text = (await readEntry(entry, this.#limits)).toString('utf8');
+      for await (const { object } of objectsOf(text, entry.name, this.#onReject))
+        if (isObject(object['data'])) settings = object['data'];
+    }
+    const { 'cluster-name': name, 'cluster-id': id } = settings;
+    const isID = typeof id === 'string' && /^\d{1,3}$/.test(id);
+    return {
+      cluster: {
+        clusterName: typeof name === 'string' && name !== '' ? name : 'default',
+        clusterID: isID ? Number(id) : 0,
+      },
+      endpoints: kinds.has('slices') && !kinds.has('endpoints') ? 'ciliumendpointslices' : 'ciliumendpoints',
+    };
+  }
+
+  /** Reads all objects. Returns the wall time at which the first list was written; undefined if unknown. */
+  async #readObjects(builder: TruthBuilder): Promise<number | undefined> {
+    let listedAt: number | undefined;
+    for await (const entry of this.#entries()) {
+      this.#checkSignal();
+      const { name, modifiedAt } = entry;
+      if (commandFile(name) !== undefined || !isObjectFile(name)) continue;
+      this.#options.onProgress?.(`reading ${name}`);
+      const text = (await readEntry(entry, this.#limits)).toString('utf8');
+      for await (const object of objectsOf(text, name, this.#onReject)) {
+        builder.add(object);
+        this.#options.onObject?.(object);
+      }
+      if (modifiedAt !== undefined) listedAt = Math.min(listedAt ?? modifiedAt, modifiedAt);
+    }
+    return listedAt;
+  }
+
+  #noteMissing({ has }: Truth): void {
+    const missing: readonly (readonly [boolean, string])[] = [
+      [has.endpoints, 'no CiliumEndpoints: the entries of pods are compared between nodes only'],
+      [has.nodes, 'no CiliumNodes: the addresses of nodes are not compared'],
+      [has.services, 'no Services: services are not compared'],
+      [has.identities, 'no CiliumIdentities: identities are not looked up'],
+    ];
+    for (const [isThere, text] of missing) if (!isThere) this.#notes.push(text);
+  }
+
+  /** Adds the findings about the sources themselves. */
+  #examineSources(truth: Truth, builder: TruthBuilder): void {
+    for (const [address, claimants] of builder.contested()) {
+      const text = claimants
+        .map(({ object, identity, hostIP }) =>
+          hostIP === undefined ? object : `${object} (identity ${identity} at host ${hostIP})`,
+        )
+        .sort()
+        .join(', ');
+      this.#findings.add({ kind: 'claimed-twice', subject: address, text, node: undefined });
+    }
+    if (!truth.has.identities) return;
+    const unknown = new Map<number, { count: number; first: string }>();
+    for (const [prefix, { identity, kind, name }] of truth.prefixes) {
+      if (
+        kind !== 'endpoint' ||
+        identity < MINIMAL_ALLOCATED_IDENTITY ||
+        truth.labelsOf(identity) !== undefined
+      )
+        continue;
+      const known = unknown.get(identity);
+      if (known === undefined) unknown.set(identity, { count: 1, first: `${prefix} of ${name}` });
+      else known.count++;
+    }
+    for (const [identity, { count, first }] of unknown) {
+      const other =
+        clusterIDOf(identity) === truth.clusterID ? '' : `, of cluster id ${clusterIDOf(identity)}`;
+      const text = `${counted(count, 'endpoint')}, such as ${first}; no CiliumIdentity has this number${other}`;
+      this.#findings.add({ kind: 'unknown-identity', subject: String(identity), text, node: undefined });
+    }
+  }
+
+  /** Examines the bug reports, one at a time. The files of a report follow each other in an archive. */
+  async #examineNodes(examination: Examination): Promise<readonly NodeResult[]> {
+    const nodes: NodeResult[] = [];
+    const reports = new Set<string>();
+    let current: NodeDumpBuilder | undefined;
+    let bytes = 0;
+    const finish = (): void => {
+      if (current === undefined) return;
+      this.#ignored += current.ignored;
+      if (reports.has(current.path))
+        this.#notes.push(`${current.path}: its files are not together; only the first ones were read`);
+      else nodes.push(examineNode(current, examination));
+      reports.add(current.path);
+      this.#options.onProgress?.(`examined ${nodes.at(-1)?.name}, ${counted(nodes.length, 'node')} so far`);
+      current = undefined;
+      bytes = 0;
+    };
+    for await (const entry of this.#entries()) {
+      this.#checkSignal();
+      const command = commandFile(entry.name);
+      if (command === undefined) {
+        if (!isObjectFile(entry.name)) this.#ignored++;
+        continue;
+      }
+      if (current?.path !== command.report) finish();
+      current ??= new NodeDumpBuilder(command.report);
+      // The end of an output that is not compared has the error, if it failed.
+      const isRead = outputKind(command.file) !== undefined;
+      const content = await (isRead ? readEntry(entry, this.#limits) : readTail(entry, TAIL_BYTES));
+      const text = content.toString('utf8');
+      bytes += text.length;
+      if (bytes > MOST_NODE_BYTES)
+        throw new ArchiveError(
+          'entry-too-large',
+          entry.name,
+          `the report has more than ${MOST_NODE_BYTES >> 20} MiB of output`,
+        );
+      current.add(command.file, text);
+    }
+    finish();
+    return nodes;
+  }
+
+  #addDisagreements(disagreements: Disagreements): void {
+    for (const { prefix, values } of disagreements.all()) {
+      const [most, ...rest] = values;
+      const text = values
+        .map(({ value, nodes }) => `${value ?? 'none'} at ${counted(nodes.length, 'node')}`)
+        .join(', ');
+      for (const node of most === undefined ? [] : rest.flatMap(({ nodes }) => nodes))
+        this.#findings.add({ kind: 'disagreement', subject: prefix, text, node });
+    }
+    if (disagreements.omitted > 0)
+      this.#notes.push(
+        `${counted(disagreements.omitted, 'entry', 'entries')} of other clusters not compared between nodes: too many`,
+      );
+  }
+
+  #addOverlaps(truth: Truth, others: Iterable<NodePods>): void {
+    const own = Array.from(truth.nodes, ([node, { podCIDRs }]) =>
+      podCIDRs.map((podCIDR) => ({ node, podCIDR })),
+    );
+    for (const [a, b] of overlappingPods([...own.flat(), ...others])) {
+      const text = `${a.podCIDR} of ${a.node} and ${b.podCIDR} of ${b.node}`;
+      this.#findings.add({ kind: 'overlapping-pod-cidrs', subject: b.podCIDR, text, node: undefined });
+    }
+  }
+
+  #report(truth: Truth, builder: TruthBuilder, nodes: readonly NodeResult[]): SysdumpReport {
+    const reported = new Set(nodes.map(({ name }) => name));
+    const { clusterName: name, clusterID: id } = truth;
+    const present = FINDING_KINDS.filter((kind) => this.#findings.count(kind) > 0);
+    return {
+      archive: this.#path,
+      cluster: { name, id },
+      objects: Object.fromEntries([...builder.counts].sort()),
+      nodes,
+      withoutReport: [...truth.nodes.values()]
+        .flatMap((node) => (reported.has(node.name) ? [] : node.name))
+        .sort(),
+      counts: Object.fromEntries(present.map((kind) => [kind, this.#findings.count(kind)])),
+      findings: present.flatMap((kind) => this.#findings.of(kind)),
+      notes: this.#notes,
+      unread: this.#rejections.status(),
+      ignoredFiles: this.#ignored,
+    };
+  }
+}

@@ -1,0 +1,123 @@
+import type { Difference, ExpectedKind } from '../ciliumdump/compare-table.ts';
+
+/** The kinds of findings, worst first. */
+export const FINDING_KINDS = [
+  'identity',
+  'stale',
+  'missing',
+  'host',
+  'duplicate',
+  'disagreement',
+  'claimed-twice',
+  'overlapping-pod-cidrs',
+  'unknown-identity',
+  'identity-labels',
+  'no-backends',
+  'service-backends',
+  'service-missing',
+  'service-stale',
+  'node-missing',
+  'node-stale',
+  'node-address',
+  'failed-command',
+  'unreadable',
+] as const;
+
+/** One of {@link FINDING_KINDS}. */
+export type FindingKind = (typeof FINDING_KINDS)[number];
+
+/** The last write of a map for a prefix. */
+export interface LastEvent {
+  readonly node: string;
+  /** RFC 3339; undefined if the output has no time. */
+  readonly at: string | undefined;
+  readonly action: string;
+  /** Identity that was written; undefined for a delete. */
+  readonly identity: number | undefined;
+  /** Error of the write; undefined if it succeeded. */
+  readonly error: string | undefined;
+}
+
+/** A fault, on one or several nodes. */
+export interface Finding {
+  readonly kind: FindingKind;
+  /** A prefix, an identity, a frontend, a node or a command. */
+  readonly subject: string;
+  /** One sentence part: what differs from what. */
+  readonly text: string;
+  /** Names of the nodes, sorted; empty if the finding is about the sources only. */
+  readonly nodes: readonly string[];
+  /** The tables that have the fault: of the agent, of the kernel. Empty if it is not about a table. */
+  readonly tables: readonly TableName[];
+  /** The last write of the prefix on the first of the nodes that has an event. */
+  readonly last: LastEvent | undefined;
+}
+
+/** `agent`: `ip list`. `map`: `bpf ipcache list`. */
+export type TableName = 'agent' | 'map';
+
+/** Number of differences by kind, and of expected ones. */
+export interface TableCounts {
+  readonly entries: number;
+  readonly equal: number;
+  readonly differences: Readonly<Partial<Record<Difference['kind'], number>>>;
+  readonly expected: Readonly<Partial<Record<ExpectedKind, number>>>;
+}
+
+/** Distinct findings of one kind that are kept. All are counted. */
+const MOST_KEPT = 1000;
+
+interface Group {
+  readonly kind: FindingKind;
+  readonly subject: string;
+  readonly text: string;
+  readonly nodes: Set<string>;
+  readonly tables: Set<TableName>;
+  last: LastEvent | undefined;
+}
+
+/** A finding of one node. */
+export type Found = Omit<Finding, 'nodes' | 'tables' | 'last'> & {
+  readonly node: string | undefined;
+  readonly table?: TableName | undefined;
+  readonly last?: LastEvent | undefined;
+};
+
+/** Joins equal findings of several nodes. Keeps the first 1,000 different ones of each kind, and counts all. */
+export class Findings {
+  readonly #groups = new Map<FindingKind, Map<string, Group>>(FINDING_KINDS.map((kind) => [kind, new Map()]));
+  readonly #omitted = new Map<FindingKind, Set<string>>();
+
+  add({ kind, subject, text, node, table, last }: Found): void {
+    const groups = this.#groups.get(kind);
+    const key = `${subject}\n${text}`;
+    const group = groups?.get(key) ?? this.#newGroup(kind, subject, text);
+    if (group === undefined) return;
+    groups?.set(key, group);
+    if (node !== undefined) group.nodes.add(node);
+    if (table !== undefined) group.tables.add(table);
+    group.last ??= last;
+  }
+
+  #newGroup(kind: FindingKind, subject: string, text: string): Group | undefined {
+    if ((this.#groups.get(kind)?.size ?? 0) < MOST_KEPT)
+      return { kind, subject, text, nodes: new Set(), tables: new Set(), last: undefined };
+    const omitted = this.#omitted.get(kind) ?? new Set();
+    this.#omitted.set(kind, omitted.add(subject));
+    return undefined;
+  }
+
+  /** Returns the findings of a kind: those of the most nodes first, then by subject. */
+  of(kind: FindingKind): readonly Finding[] {
+    return Array.from(this.#groups.get(kind)?.values() ?? [], ({ nodes, tables, ...rest }) => ({
+      ...rest,
+      nodes: [...nodes].sort(),
+      tables: [...tables].sort(),
+    })).sort((a, b) => b.nodes.length - a.nodes.length || (a.subject < b.subject ? -1 : 1));
+  }
+
+  /** Number of different findings of a kind, including those that are not kept. */
+  count(kind: FindingKind): number {
+    return (this.#groups.get(kind)?.size ?? 0) + (this.#omitted.get(kind)?.size ?? 0);
+  }
+}

@@ -1,0 +1,61 @@
+import {
+  type CommandFailure,
+  commandOutput,
+  type OutputKind,
+  outputKind,
+} from '../ciliumdump/command-output.ts';
+
+/** The outputs of one node: of one bug report. */
+export interface NodeDump {
+  /** Path of the bug report in the archive; empty if the archive is one. */
+  readonly path: string;
+  /** Name of the pod of the agent; undefined if the path does not have it. */
+  readonly pod: string | undefined;
+  /** Text by kind of output, without those of failed commands, because they may be incomplete. */
+  readonly outputs: ReadonlyMap<OutputKind, string>;
+  /** Commands that failed, with their error. */
+  readonly failures: readonly CommandFailure[];
+  /** Files of kinds that are not read. */
+  readonly ignored: number;
+}
+
+/** Collects the files of one bug report. */
+export class NodeDumpBuilder implements NodeDump {
+  readonly path: string;
+  readonly outputs: Map<OutputKind, string> = new Map();
+  readonly failures: CommandFailure[] = [];
+  ignored = 0;
+
+  constructor(path: string) {
+    this.path = path;
+  }
+
+  get pod(): string | undefined {
+    return podOf(this.path);
+  }
+
+  /** Adds a file. Of two outputs of a kind, the longer one is kept: the other one is of another program or of an earlier version. */
+  add(file: string, content: string): void {
+    const kind = outputKind(file);
+    const { text, failure } = commandOutput(content);
+    if (failure !== undefined) this.failures.push(failure);
+    if (kind === undefined) this.ignored++;
+    else if (failure === undefined && text.length >= (this.outputs.get(kind)?.length ?? 0))
+      this.outputs.set(kind, text);
+  }
+}
+
+const COMMAND_FILE = /^(?:(.*)\/)?cmd\/([^/]+)$/;
+
+/** Returns the path of the bug report and the name of a file in its folder `cmd`, or undefined if the file is another one. */
+export function commandFile(name: string): { readonly report: string; readonly file: string } | undefined {
+  const [, report = '', file] = COMMAND_FILE.exec(name) ?? [];
+  return file === undefined ? undefined : { report, file };
+}
+
+/** `cilium-bugtool-cilium-x7k2p-20260101-120000.tar.gz`, as a file or as a folder. */
+const REPORT = /(?:^|\/)cilium-bugtool-(cilium-[a-z0-9-]+?)-\d{8}-\d{6}[^/]*/;
+
+function podOf(path: string): string | undefined {
+  return REPORT.exec(path)?.[1];
+}

@@ -1,0 +1,141 @@
+import { counted, nounOf } from '../base/show-value.ts';
+import type { ExpectedKind } from '../ciliumdump/compare-table.ts';
+import { printable } from '../process/terminal.ts';
+import type { SysdumpReport } from './examine.ts';
+import { FINDING_KINDS, type Finding, type FindingKind, type LastEvent } from './findings.ts';
+
+/** Lines of the summary, so that it fits on a page. */
+const MOST_LINES = 40;
+const MOST_NODES = 3;
+
+/** Singular and plural of each kind of finding. */
+const TITLES: Readonly<Record<FindingKind, readonly [string, string]>> = {
+  identity: ['prefix with another identity', 'prefixes with another identity'],
+  stale: ['stale prefix', 'stale prefixes'],
+  missing: ['missing prefix', 'missing prefixes'],
+  host: ['prefix with another host', 'prefixes with another host'],
+  duplicate: ['prefix twice in a table', 'prefixes twice in a table'],
+  disagreement: ['prefix that nodes do not agree about', 'prefixes that nodes do not agree about'],
+  'claimed-twice': ['address of two objects', 'addresses of several objects'],
+  'overlapping-pod-cidrs': ['overlap of pod CIDRs', 'overlaps of pod CIDRs'],
+  'unknown-identity': ['identity without a CiliumIdentity', 'identities without a CiliumIdentity'],
+  'identity-labels': ['identity with other labels', 'identities with other labels'],
+  'no-backends': ['service without backends on some nodes', 'services without backends on some nodes'],
+  'service-backends': ['service with other backends', 'services with other backends'],
+  'service-missing': ['missing service', 'missing services'],
+  'service-stale': ['stale service', 'stale services'],
+  'node-missing': ['missing node', 'missing nodes'],
+  'node-stale': ['stale node', 'stale nodes'],
+  'node-address': ['node with another address', 'nodes with another address'],
+  'failed-command': ['failed command', 'failed commands'],
+  unreadable: ['part that cannot be read', 'parts that cannot be read'],
+};
+
+/** Words for the expected differences. */
+const EXPECTED: Readonly<Record<ExpectedKind, string>> = {
+  'local-identity': 'node-local identities',
+  reserved: 'reserved entries',
+  'own-endpoint': 'own endpoints',
+  'other-cluster': 'other clusters',
+  'native-routing': 'native routing',
+  unfinished: 'endpoints without identity or source',
+  younger: 'younger than the dump',
+};
+
+/** Returns `at node-1, node-2 and 3 more`, or nothing without nodes. */
+function nodesText(nodes: readonly string[]): string {
+  if (nodes.length === 0) return '';
+  const more = nodes.length - MOST_NODES;
+  return ` at ${nodes.slice(0, MOST_NODES).join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
+}
+
+function lastText({ node, at, action, identity, error }: LastEvent): string {
+  const what = identity === undefined ? action : `${action} to identity ${identity}`;
+  const failed = error === undefined ? '' : `, failed: ${error}`;
+  return `; last write on ${node}: ${what}${at === undefined ? '' : ` at ${at}`}${failed}`;
+}
+
+/** Returns a finding as one line: subject, nodes, difference, and last write. */
+function findingLine({ subject, nodes, text, tables, last }: Finding): string {
+  const one = tables.length === 1 ? tables[0] : undefined;
+  const table = one === undefined ? '' : one === 'agent' ? ', only in the agent' : ', only in the map';
+  return printable(
+    `  ${subject}${nodesText(nodes)}: ${text}${table}${last === undefined ? '' : lastText(last)}`,
+  );
+}
+
+function sum(counts: Iterable<number>): number {
+  let total = 0;
+  for (const count of counts) total += count;
+  return total;
+}
+
+function headLines({
+  archive,
+  cluster,
+  nodes,
+  objects,
+  withoutReport,
+  notes,
+}: SysdumpReport): readonly string[] {
+  const tables = nodes.flatMap(({ tables: { agent, map } }) => [agent, map]);
+  const entries = sum(tables.map((table) => table?.entries ?? 0));
+  const [endpoints = 0, services = 0] = [
+    objects['CiliumEndpoint'] ?? objects['CiliumEndpointSlice'],
+    objects['Service'],
+  ];
+  const without = withoutReport.length === 0 ? '' : `; without a report:${nodesText(withoutReport).slice(3)}`;
+  return [
+    `${archive}: cluster ${cluster.name}, ${counted(nodes.length, 'node')}${without}`,
+    `${counted(entries, 'entry', 'entries')} compared with ${counted(endpoints, 'endpoint')} and ${counted(services, 'service')}`,
+    ...notes,
+  ].map((line) => printable(line));
+}
+
+function tailLines({ nodes, unread, ignoredFiles }: SysdumpReport): readonly string[] {
+  const expected = new Map<ExpectedKind, number>();
+  for (const { tables } of nodes)
+    for (const table of [tables.agent, tables.map])
+      for (const kind of Object.keys(EXPECTED) as ExpectedKind[])
+        expected.set(kind, (expected.get(kind) ?? 0) + (table?.expected[kind] ?? 0));
+  const parts = [...expected].flatMap(([kind, count]) => (count === 0 ? [] : `${EXPECTED[kind]} ${count}`));
+  const [reason = ''] = unread.recent.map(({ message }) => message);
+  return [
+    ...(parts.length === 0 ? [] : [`expected differences: ${parts.join(', ')}`]),
+    ...(unread.total === 0 ? [] : [`${counted(unread.total, 'value')} not read, such as ${reason}`]),
+    ...(ignoredFiles === 0 ? [] : [`${counted(ignoredFiles, 'file')} not needed`]),
+  ].map((line) => printable(line));
+}
+
+/** Returns the report as text: at most 40 lines, worst findings first. */
+export function reportLines(report: SysdumpReport): readonly string[] {
+  const head = headLines(report);
+  const tail = tailLines(report);
+  const kinds = FINDING_KINDS.filter((kind) => (report.counts[kind] ?? 0) > 0);
+  if (kinds.length === 0) return [...head, 'no faults found', ...tail];
+  const of = (kind: FindingKind): readonly Finding[] =>
+    report.findings.filter((finding) => finding.kind === kind);
+  // A title for each kind; then examples, one for each kind in turn, worst first.
+  let room = MOST_LINES - head.length - tail.length - kinds.length;
+  const shown = new Map<FindingKind, number>(kinds.map((kind) => [kind, 0]));
+  for (let before = -1; room > 0 && before !== room; ) {
+    before = room;
+    for (const kind of kinds) {
+      const count = shown.get(kind) ?? 0;
+      if (room === 0 || count >= of(kind).length) continue;
+      shown.set(kind, count + 1);
+      room--;
+    }
+  }
+  const body = kinds.flatMap((kind) => {
+    const total = report.counts[kind] ?? 0;
+    const count = shown.get(kind) ?? 0;
+    const rest = count < total ? `, ${count} shown` : '';
+    const [singular, plural] = TITLES[kind];
+    return [
+      `${total} ${nounOf(total, singular, plural)}${rest}`,
+      ...of(kind).slice(0, count).map(findingLine),
+    ];
+  });
+  return [...head, ...body, ...tail];
+}

@@ -1,0 +1,294 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import type { Rejection } from '../base/rejection.ts';
+import { systemClock } from '../base/system-clock.ts';
+import { hostPort } from '../ciliumdump/service-list.ts';
+import type { KnownFrontend, KnownNode, KnownPrefix, PrefixValue, Truth } from '../ciliumdump/truth.ts';
+import { IPCache } from '../ipcache/ipcache.ts';
+import { KubernetesFeed } from '../k8s/feed/kubernetes-feed.ts';
+import { readTime } from '../k8s/parse-object.ts';
+import type { Label } from '../model/labels.ts';
+import { Fields, isObject } from '../net/fields.ts';
+import { canonicalAddress } from '../net/prefix.ts';
+import { NodeManager } from '../nodemanager/node-manager.ts';
+import { formatFrontend, frontendsOf } from '../servicecache/frontends.ts';
+import { resolvePort } from '../servicecache/resolve.ts';
+import { ServiceCache } from '../servicecache/service-cache.ts';
+import type { DumpedObject } from './object-files.ts';
+import { ObjectSource } from './object-source.ts';
+
+/** The plural of each kind that is read. */
+const PLURALS: ReadonlyMap<string, string> = new Map([
+  ['CiliumEndpoint', 'ciliumendpoints'],
+  ['CiliumEndpointSlice', 'ciliumendpointslices'],
+  ['CiliumNode', 'ciliumnodes'],
+  ['CiliumIdentity', 'ciliumidentities'],
+  ['Service', 'services'],
+  ['EndpointSlice', 'endpointslices'],
+]);
+
+/** An object that lists an address. */
+export interface Claimant extends PrefixValue {
+  /** `CiliumEndpoint shop/cart-1`, `CiliumNode node-1`. */
+  readonly object: string;
+}
+
+/** Options of {@link TruthBuilder}. */
+export interface TruthOptions {
+  readonly clusterName: string;
+  readonly clusterID: number;
+  /** The kind that has the endpoints. */
+  readonly endpoints: 'ciliumendpoints' | 'ciliumendpointslices';
+  readonly onReject: (rejection: Rejection) => void;
+}
+
+/** A name that no node has, so that all nodes are other nodes. */
+const OBSERVER = 'no node: an observer of all';
+
+/** Feeds the engines with the objects of an archive and returns their state as {@link Truth}. */
+export class TruthBuilder {
+  readonly #options: TruthOptions;
+  readonly #source = new ObjectSource();
+  readonly #ipcache: IPCache;
+  readonly #services: ServiceCache;
+  readonly #nodes: NodeManager;
+  readonly #feed: KubernetesFeed;
+  readonly #claimants = new Map<string, Claimant | Claimant[]>();
+  readonly #createdAt = new Map<string, number>();
+  readonly #agents = new Map<string, string>();
+  readonly #counts = new Map<string, number>();
+
+  constructor(options: TruthOptions) {
+    const { clusterName, clusterID, endpoints, onReject } = options;
+    const clock = systemClock;
+    this.#options = options;
+    this.#ipcache = new IPCache({ onReject });
+    this.#services = new ServiceCache({ clusterName, onReject });
+    this.#nodes = new NodeManager({
+      ipcache: this.#ipcache,
+      clock,
+      clusterName,
+      localNodeName: OBSERVER,
+      onReject,
+      remoteNodeIdentities: true,
+      encryption: false,
+      nodeEncryption: false,
+      hostFirewall: false,
+      underlay: 'ipv4',
+    });
+    this.#feed = new KubernetesFeed({
+      source: this.#source,
+      clusterName,
+      clusterID,
+      nodeName: OBSERVER,
+      clock,
+      ipcache: this.#ipcache,
+      services: this.#services,
+      nodes: this.#nodes,
+      endpoints,
+      identities: 'crd',
+      onReject,
+    });
+  }
+
+  /** Begins. Objects may be added when it has resolved. */
+  async start(): Promise<void> {
+    this.#feed.start();
+    await nextTurn(); // the kind of service endpoints is chosen asynchronously
+  }
+
+  /** Adds an object. Kinds that are not read are ignored. */
+  add({ kind, object }: DumpedObject): void {
+    this.#counts.set(kind, (this.#counts.get(kind) ?? 0) + 1);
+    const plural = PLURALS.get(kind);
+    if (plural !== undefined) this.#source.put(plural, object);
+    if (kind === 'CiliumEndpoint') this.#noteEndpoint(object);
+    if (kind === 'CiliumNode') this.#noteNode(object);
+    if (kind === 'Pod') this.#notePod(object);
+  }
+
+  /** Number of objects by kind. */
+  get counts(): ReadonlyMap<string, number> {
+    return this.#counts;
+  }
+
+  /** Nodes by the name of the pod of their agent. */
+  get agents(): ReadonlyMap<string, string> {
+    return this.#agents;
+  }
+
+  /** Returns the creation of the object that has a prefix, in milliseconds since the epoch; 0 if unknown. */
+  createdAt(prefix: string): number {
+    return this.#createdAt.get(prefix) ?? 0;
+  }
+
+  /** Yields the addresses that several objects list, with the objects. */
+  *contested(): Generator<readonly [string, readonly Claimant[]], void, void> {
+    for (const [address, claimants] of this.#claimants)
+      if (Array.isArray(claimants)) yield [address, claimants];
+  }
+
+  /** Ends the input and returns the state. May be called once. */
+  async finish(): Promise<Truth> {
+    this.#source.end();
+    const { clusterName, clusterID, endpoints } = this.#options;
+    const has = {
+      endpoints:
+        (this.#counts.get(endpoints === 'ciliumendpoints' ? 'CiliumEndpoint' : 'CiliumEndpointSlice') ?? 0) >
+        0,
+      nodes: this.#counts.has('CiliumNode'),
+      services: this.#counts.has('Service'),
+      identities: this.#counts.has('CiliumIdentity'),
+    };
+    const nodes = this.#knownNodes();
+    const truth: Truth = {
+      clusterName,
+      clusterID,
+      hasAllClusters: false,
+      has,
+      prefixes: this.#prefixes(nodes),
+      nodes,
+      frontends: this.#frontends(),
+      labelsOf: (identity) => this.#feed.identities.lookupByID(identity),
+    };
+    await this.#feed.stop();
+    this.#nodes.close();
+    return truth;
+  }
+
+  #prefixes(nodes: ReadonlyMap<string, KnownNode>): ReadonlyMap<string, KnownPrefix> {
+    const prefixes = new Map<string, KnownPrefix>();
+    const nodeOf = new Map<string, string>();
+    for (const [name, { addresses }] of nodes) for (const address of addresses) nodeOf.set(address, name);
+    const end = this.#ipcache.subscribe({
+      onChanges: (changes) => {
+        for (const { prefix, new: entry } of changes) {
+          if (entry === undefined) continue;
+          const { identity, hostIP, k8s } = entry;
+          const address = prefix.slice(0, prefix.indexOf('/'));
+          const claimants = this.#claimants.get(address);
+          const others = Array.isArray(claimants) ? claimants : undefined;
+          const pod = k8s && `${k8s.namespace}/${k8s.podName}`;
+          const kind = pod === undefined ? 'node' : 'endpoint';
+          prefixes.set(prefix, { identity, hostIP, kind, name: pod ?? nodeOf.get(address) ?? '', others });
+        }
+      },
+    });
+    end();
+    return prefixes;
+  }
+
+  #knownNodes(): ReadonlyMap<string, KnownNode> {
+    const known = new Map<string, KnownNode>();
+    for (const { fullName, fields } of this.#nodes.nodes()) {
+      const { ipv4HealthIP, ipv6HealthIP, ipv4IngressIP, ipv6IngressIP } = fields;
+      const extra = [ipv4HealthIP, ipv6HealthIP, ipv4IngressIP, ipv6IngressIP];
+      const primary = [fields.ipv4AllocCIDR, fields.ipv6AllocCIDR];
+      const secondary = [
+        ...(fields.ipv4SecondaryAllocCIDRs ?? []),
+        ...(fields.ipv6SecondaryAllocCIDRs ?? []),
+      ];
+      known.set(fullName, {
+        cluster: fields.cluster,
+        name: fields.name,
+        addresses: [...fields.addresses.map(({ ip }) => ip), ...extra.flatMap((ip) => ip ?? [])],
+        podCIDRs: [...primary.flatMap((cidr) => cidr ?? []), ...secondary],
+      });
+    }
+    return known;
+  }
+
+  #frontends(): ReadonlyMap<string, KnownFrontend> {
+    const frontends = new Map<string, KnownFrontend>();
+    for (const service of this.#services.services().values()) {
+      const name = `${service.id.namespace}/${service.id.name}`;
+      const announced = this.#services.get(service.id);
+      const selects = service.internalTrafficPolicy === 'Local' || service.trafficDistribution !== 'none';
+      for (const front of frontendsOf(service, { enabled: false })) {
+        if (front.kind !== 'cluster-ip') continue;
+        const backends = announced === undefined ? [] : (resolvePort(announced, front.portName) ?? []);
+        const sameFamily = backends.filter(
+          ({ address, backend }) =>
+            backend.state === 'active' && address.includes(':') === front.ip.includes(':'),
+        );
+        const active = new Set(sameFamily.map(({ address, port }) => hostPort(address, port)));
+        const frontend = formatFrontend(front);
+        frontends.set(frontend, {
+          frontend,
+          service: name,
+          active: [...active].sort(),
+          selects,
+          global: service.global,
+        });
+      }
+    }
+    return frontends;
+  }
+
+  #noteEndpoint(object: Readonly<Record<string, unknown>>): void {
+    const fields = Fields.of(object, ignore, 'object');
+    if (fields === undefined) return;
+    const metadata = fields.map('metadata');
+    if (metadata.value('deletionTimestamp') !== undefined) return;
+    const status = fields.map('status');
+    const networking = status.map('networking');
+    const identity = status.map('identity').integer('id', 0, 0xffff_ffff);
+    const hostIP = networking.address('node');
+    if (identity === undefined || hostIP === undefined) return;
+    const createdAt = readTime(metadata, 'creationTimestamp');
+    const claimant = {
+      object: `CiliumEndpoint ${metadata.string('namespace') ?? 'default'}/${metadata.string('name')}`,
+      identity,
+      hostIP,
+    };
+    const pairs = networking.list('addressing');
+    for (let index = 0; index < pairs.size; index++)
+      for (const family of ['ipv4', 'ipv6']) {
+        const ip = pairs.item(index)?.address(family);
+        if (ip === undefined) continue;
+        this.#claim(ip, claimant);
+        if (createdAt > 0) this.#createdAt.set(`${ip}${ip.includes(':') ? '/128' : '/32'}`, createdAt);
+      }
+  }
+
+  #noteNode(object: Readonly<Record<string, unknown>>): void {
+    const fields = Fields.of(object, ignore, 'object');
+    if (fields === undefined) return;
+    const spec = fields.map('spec');
+    const claimant = {
+      object: `CiliumNode ${fields.map('metadata').string('name')}`,
+      identity: 0,
+      hostIP: undefined,
+    };
+    const list = spec.list('addresses');
+    const listed = list.items((addresses, index) => addresses.item(index)?.string('ip'));
+    const [health, ingress] = [spec.map('health'), spec.map('ingress')];
+    const extra = [health, ingress].flatMap((one) => [one.string('ipv4'), one.string('ipv6')]);
+    // A node may list an address under several types.
+    const addresses = new Set([...listed, ...extra].flatMap((ip) => canonicalAddress(ip ?? '') ?? []));
+    for (const address of addresses) this.#claim(address, claimant);
+  }
+
+  #claim(address: string, claimant: Claimant): void {
+    const held = this.#claimants.get(address);
+    if (held === undefined) this.#claimants.set(address, claimant);
+    else if (Array.isArray(held)) held.push(claimant);
+    else if (held.object !== claimant.object) this.#claimants.set(address, [held, claimant]);
+  }
+
+  #notePod(object: Readonly<Record<string, unknown>>): void {
+    const { metadata, spec } = object;
+    const name = isObject(metadata) ? metadata['name'] : undefined;
+    const node = isObject(spec) ? spec['nodeName'] : undefined;
+    if (typeof name === 'string' && typeof node === 'string' && name.includes('cilium'))
+      this.#agents.set(name, node);
+  }
+}
+
+function ignore(): undefined {
+  return undefined;
+}
+
+/** Returns labels as the agents print them: `k8s:app=web`, `reserved:host`. */
+export function labelText({ source, key, value }: Label): string {
+  return value === '' ? `${source}:${key}` : `${source}:${key}=${value}`;
+}
