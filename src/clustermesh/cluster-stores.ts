@@ -17,6 +17,7 @@ import {
   type ClusterLimits,
   identityDecoder,
   ipDecoder,
+  ipScanner,
   largeSliceDecoder,
   NO_LIMITS,
   nodeDecoder,
@@ -94,7 +95,7 @@ export class ClusterStores extends ResourceStores {
       resource: CopiedResource,
       decode: ValueDecoder<T>,
       observer: StoreObserver<T>,
-      large: Pick<WatchStoreOptions<T>, 'decodeLarge' | 'sizeOf'> = {
+      large: Pick<WatchStoreOptions<T>, 'decodeLarge' | 'sizeOf' | 'scan'> = {
         decodeLarge: decodeInPieces(decode, valueLimits),
       },
     ): void => {
@@ -129,7 +130,11 @@ export class ClusterStores extends ResourceStores {
     add('identities', identityDecoder(writer.owner, limits, valueLimits), identityObserver(identities));
     if (ipcache !== undefined) {
       const peerHost = RESERVED_IDENTITIES[engines.remoteNodeIdentities === false ? 'host' : 'remote-node'];
-      add('ip', ipDecoder(limits, valueLimits), ipObserver(ipcache, writer, peerHost));
+      const decode = ipDecoder(limits, valueLimits);
+      add('ip', decode, ipObserver(ipcache, writer, peerHost), {
+        decodeLarge: decodeInPieces(decode, valueLimits),
+        scan: ipScanner(limits, valueLimits),
+      });
     }
   }
 

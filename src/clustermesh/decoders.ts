@@ -9,9 +9,10 @@ import {
   decodeIPIdentityPair,
   type IPIdentityPair,
 } from '../kvstore/codec/ip-identity-pair.ts';
+import { scanIPIdentityPair } from '../kvstore/codec/ip-pair-scanner.ts';
 import { decodeNode } from '../kvstore/codec/node.ts';
-import type { ValueDecoder, ValueLimits } from '../kvstore/codec/value.ts';
-import type { WatchStoreOptions } from '../kvstore/stores/watch-store.ts';
+import { VALUE_LIMITS, type ValueDecoder, type ValueLimits } from '../kvstore/codec/value.ts';
+import type { StoreScanner, WatchStoreOptions } from '../kvstore/stores/watch-store.ts';
 import type { ClusterEndpointSlice } from '../model/cluster-endpoint-slice.ts';
 import { clusterLabelFault } from '../model/cluster-label.ts';
 import type { ClusterNode } from '../model/cluster-node.ts';
@@ -47,6 +48,11 @@ export function splitServiceName(text: string): { namespace: string; name: strin
   return namespace === '' || name === '' || more !== undefined ? undefined : { namespace, name };
 }
 
+function isAllowed(identity: number, range: IdentityRange | undefined): boolean {
+  if (range === undefined || identity < MINIMAL_ALLOCATED_IDENTITY) return true;
+  return identity >= range.min && identity <= range.max;
+}
+
 function identityFault(
   identity: number,
   field: string,
@@ -54,8 +60,7 @@ function identityFault(
   at: string,
 ): Decoded<never> | undefined {
   const range = limits.identities;
-  if (range === undefined || identity < MINIMAL_ALLOCATED_IDENTITY) return undefined;
-  if (identity >= range.min && identity <= range.max) return undefined;
+  if (range === undefined || isAllowed(identity, range)) return undefined;
   const why = `must be reserved or in the range of the cluster, ${range.min} to ${range.max}`;
   return rejectedAs('identity-out-of-range', field, identity, why, at);
 }
@@ -84,6 +89,21 @@ export function ipDecoder(
       identityFault(decoded.value.identity, 'ID', of, at) ??
       decoded
     );
+  };
+}
+
+/** Returns the fast form of {@link ipDecoder}, for values in the form that Go writes. */
+export function ipScanner(
+  limits: () => ClusterLimits,
+  valueLimits: ValueLimits = VALUE_LIMITS,
+): StoreScanner<IPIdentityPair> {
+  return (name, buffer, from, to) => {
+    const pair = scanIPIdentityPair(name, buffer, from, to, valueLimits);
+    if (pair === undefined) return undefined;
+    const { clusterID, identities } = limits();
+    const space = clusterID === undefined ? 0 : addressSpaceOf(pair);
+    const isValid = (space === 0 || space === clusterID) && isAllowed(pair.identity, identities);
+    return isValid ? pair : undefined;
   };
 }
 

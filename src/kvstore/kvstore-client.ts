@@ -57,6 +57,7 @@ import {
   type TxnResponse,
   type WriteOperation,
 } from './session/transport.ts';
+import { plainKeyValue } from './session/wire-key-value.ts';
 import { guardedTxn, WriteFence } from './session/write-fence.ts';
 import { ListAndWatch } from './watch/list-and-watch.ts';
 import { OwnWrites, type ReadKey } from './watch/own-writes.ts';
@@ -206,7 +207,7 @@ export class KvstoreClient implements KvstoreBackend {
   async read(key: string, options?: CallOptions): Promise<KeyRead> {
     const read = this.#call(() => this.#transport.range(keyRange(key), options), options);
     const { header, kvs } = await read.catch(throwNaming('read', key));
-    return { kv: kvs[0], header };
+    return { kv: kvs[0] && plainKeyValue(kvs[0]), header };
   }
 
   async listPrefix(prefix: string, options: ListOptions = {}): Promise<readonly KeyValue[]> {
@@ -215,7 +216,9 @@ export class KvstoreClient implements KvstoreBackend {
     const limit = WATCH_LIMITS.firstPageKeys;
     const first = this.#call(() => this.#transport.range({ ...range, limit, minModRevision }, call), call);
     const page = await first.catch(noneIfTooLarge).catch(throwNaming('read', prefix));
-    return page === undefined || page.more ? this.#listPages(prefix, minModRevision, call) : page.kvs;
+    return page === undefined || page.more
+      ? this.#listPages(prefix, minModRevision, call)
+      : page.kvs.map(plainKeyValue);
   }
 
   /** Lists all pages beside an open stream. A restore of the store ends the stream, so all pages are of one history. */
@@ -243,7 +246,7 @@ export class KvstoreClient implements KvstoreBackend {
         size: new PageSize(WATCH_LIMITS),
         read: (page) => this.#call(() => session.range(page, call.deadlineMs), call),
       });
-      for await (const { kvs } of pages) for (const kv of kvs) all.push(kv);
+      for await (const { kvs } of pages) for (const kv of kvs) all.push(plainKeyValue(kv));
       return all;
     } catch (thrown) {
       throw this.#asFailure(thrown, call.signal);

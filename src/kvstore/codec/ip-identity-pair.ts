@@ -99,7 +99,8 @@ export function decodeIPIdentityPair(
   at: string,
   limits: ValueLimits = VALUE_LIMITS,
 ): Decoded<IPIdentityPair> {
-  const scanned = value instanceof Uint8Array ? scanIPIdentityPair(name, value, limits) : undefined;
+  const scanned =
+    value instanceof Uint8Array ? scanIPIdentityPair(name, value, 0, value.length, limits) : undefined;
   return scanned === undefined ? parseIPIdentityPair(name, value, at, limits) : { ok: true, value: scanned };
 }
 

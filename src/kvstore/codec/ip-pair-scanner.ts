@@ -131,16 +131,21 @@ function isCanonical(name: string): boolean {
 /**
  * Returns the value of `…/ip/v1/<address space>/<name>` if it has the form that Go writes and nothing in it is rejected or dropped;
  * `undefined` otherwise. The result equals that of the general decoder. Results share their hosts, namespaces and ports.
+ *
+ * @param from index in `buffer` of the value
+ * @param to index behind it
  */
 export function scanIPIdentityPair(
   name: string,
-  value: Uint8Array,
+  buffer: Uint8Array,
+  from: number,
+  to: number,
   limits: ValueLimits,
 ): IPIdentityPair | undefined {
-  if (value.length > limits.bytes) return undefined;
-  bytes = viewOf(value);
-  at = value.byteOffset;
-  end = at + value.length;
+  if (to - from > limits.bytes) return undefined;
+  bytes = viewOf(buffer);
+  at = buffer.byteOffset + from;
+  end = buffer.byteOffset + to;
   if (!skipAddress(name)) return undefined;
   const hostFrom = at;
   if (!endString()) return undefined;
@@ -151,7 +156,7 @@ export function scanIPIdentityPair(
   const encryptKey = scanInteger(0xff);
   if (encryptKey < 0 || !skip(METADATA)) return undefined;
   const namespace = skip(NAMESPACE) ? scanRepeated() : '';
-  const podName = skip(POD_NAME) ? scanUnique(value) : '';
+  const podName = skip(POD_NAME) ? scanUnique(buffer) : '';
   const serviceAccount = skip(SERVICE_ACCOUNT) ? scanRepeated() : '';
   if (namespace === undefined || podName === undefined || serviceAccount === undefined) return undefined;
   const ports = skip(NAMED_PORTS) ? scanPorts() : NO_PORTS;
@@ -174,10 +179,10 @@ function scanRepeated(): string | undefined {
 }
 
 /** Returns the rest of a string of the value, and moves behind it; undefined if it has another form. */
-function scanUnique(value: Uint8Array): string | undefined {
-  const from = at - value.byteOffset;
+function scanUnique(buffer: Uint8Array): string | undefined {
+  const from = at - buffer.byteOffset;
   if (!endString()) return undefined;
-  return asBuffer(value).toString('latin1', from, at++ - value.byteOffset);
+  return asBuffer(buffer).toString('latin1', from, at++ - buffer.byteOffset);
 }
 
 const NO_PORTS: NamedPorts = { ports: undefined, count: 0 };

@@ -1,6 +1,5 @@
 import { X509Certificate } from 'node:crypto';
 import { createSecureContext } from 'node:tls';
-import { Lexer, parse } from 'yaml';
 import { messageOf } from '../../base/failure.ts';
 import { readFileHead } from '../../base/regular-file.ts';
 import { showValue } from '../../base/show-value.ts';
@@ -92,7 +91,10 @@ function endpoint(list: Fields<never>, index: number, plain: 'http' | 'https'): 
   return known ? url.replace(/\/$/, '') : list.reject(index, 'invalid-url', 'must be an http or https URL');
 }
 
-function checkSize(content: string): void {
+/** The parser takes 40 ms to load, and a client whose configuration is no file does not need it. */
+type Yaml = typeof import('yaml');
+
+function checkSize(content: string, { Lexer }: Yaml): void {
   if (content.length > MAX_CONFIG_BYTES) throw new EtcdConfigError('is larger than 64 kB');
   let tokens = 0;
   for (const token of new Lexer().lex(content)) {
@@ -102,11 +104,12 @@ function checkSize(content: string): void {
   }
 }
 
-function parseFields(content: string): Fields<never> {
-  checkSize(content);
+async function parseFields(content: string): Promise<Fields<never>> {
+  const yaml = await import('yaml');
+  checkSize(content, yaml);
   let document: unknown;
   try {
-    document = parse(content, { logLevel: 'error' });
+    document = yaml.parse(content, { logLevel: 'error' });
   } catch (error) {
     const [why = ''] = messageOf(error).split('\n', 1);
     throw new EtcdConfigError(`is not YAML: ${why.endsWith(':') ? why.slice(0, -1) : why}`);
@@ -178,7 +181,7 @@ export async function loadEtcdConfigFile(path: string): Promise<LoadedEtcdConfig
  * it. Ignores unknown fields. Throws {@link EtcdConfigError} if it is invalid, or if key and certificate do not match.
  */
 export async function loadEtcdConfig(content: string, read: ReadPem = readPem): Promise<LoadedEtcdConfig> {
-  const fields = parseFields(content);
+  const fields = await parseFields(content);
   const [authorities, certificateFile, keyFile] = await Promise.all([
     file(fields, read, 'trusted-ca-file', 'ca-file'),
     file(fields, read, 'cert-file'),

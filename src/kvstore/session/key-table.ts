@@ -1,4 +1,6 @@
-import { TextRows } from '../../columns/text-rows.ts';
+import { ByteRows } from '../../columns/byte-rows.ts';
+import { keyOfBytes } from '../codec/bytes.ts';
+import type { KeyBytes } from './wire-key-value.ts';
 
 /** Columns of a row: the low and high word of the mod revision, the checksum of the value, and two marks. */
 const LOW = 0;
@@ -19,7 +21,7 @@ const TWO_32 = 2 ** 32;
  *     row    mod revision │ checksum │ listing │ held          listing < first of this watch: unknown to the watch
  */
 export class KeyTable {
-  readonly #names = new TextRows(COLUMNS, Math.random() * TWO_32);
+  readonly #names = new ByteRows(COLUMNS, Math.random() * TWO_32);
   /** Number of the current listing. */
   #listing = 1;
   /** Number of the first listing of this watch. */
@@ -40,19 +42,25 @@ export class KeyTable {
     this.#listing++;
   }
 
-  /** Returns the row of the name in `key.slice(from)`, known or held, or -1. */
-  find(key: string, from: number): number {
-    return this.#names.find(key, from);
+  /** Returns the row, known or held, of the name after the first `prefix` bytes of a key, or -1. */
+  find({ buffer, keyAt, keyEnd }: KeyBytes, prefix: number): number {
+    return this.#names.find(buffer, keyAt + prefix, keyEnd);
   }
 
-  /** Adds a name. It is neither known nor held. */
-  add(name: string): number {
-    return this.#names.add(name);
+  /** Returns true if this is the row of the key. Faster than {@link KeyTable.find}. */
+  isRowOf(row: number, { buffer, keyAt, keyEnd }: KeyBytes, prefix: number): boolean {
+    return this.#names.isAt(row, buffer, keyAt + prefix, keyEnd);
+  }
+
+  /** Adds the name after the first `prefix` bytes of a key. It is neither known nor held. */
+  add({ buffer, keyAt, keyEnd }: KeyBytes, prefix: number): number {
+    return this.#names.add(buffer, keyAt + prefix, keyEnd);
   }
 
   /** Returns the name of a row; `undefined` if the row is free. */
   nameAt(row: number): string | undefined {
-    return this.#names.textAt(row);
+    const bytes = this.#names.textAt(row);
+    return bytes && keyOfBytes(bytes);
   }
 
   /** Returns true if the watch knows the key. */

@@ -1,5 +1,6 @@
 import type { TurnGate } from '../../base/turn-gate.ts';
 import type { WatchEvent } from '../session/backend.ts';
+import { valueLength } from '../session/table-event.ts';
 
 /** An event has weight one, plus one for each of these bytes: decoding takes about 10 ns a byte, an event 2 to 3 µs. */
 const BYTES_OF_WEIGHT = 256;
@@ -23,12 +24,14 @@ export interface Slice {
  */
 export function* slicesOf(
   batch: readonly WatchEvent[],
-  sizeOf: (value: Uint8Array) => number = ({ length }) => length,
+  sizeOf?: (value: Uint8Array) => number,
 ): Generator<Slice, void, void> {
   let from = 0;
   let weight = 0;
-  for (const [index, { value }] of batch.entries()) {
-    const next = 1 + Math.floor(sizeOf(value) / BYTES_OF_WEIGHT);
+  for (let index = 0; index < batch.length; index++) {
+    const event = batch[index] as WatchEvent;
+    const bytes = sizeOf === undefined ? valueLength(event) : sizeOf(event.value);
+    const next = 1 + Math.floor(bytes / BYTES_OF_WEIGHT);
     if (index > from && weight + next > SLICE_WEIGHT) {
       yield { events: batch.slice(from, index), weight };
       from = index;

@@ -1,3 +1,5 @@
+import { WireKeyValue } from '../session/wire-key-value.ts';
+
 /** A put of a key, with enough data to recognise it in a store. */
 export interface Anchor {
   readonly key: string;
@@ -42,24 +44,28 @@ export class Anchors {
   }
 
   /** Records a put of a key, unless a later one is recorded. Drop the previous version of the key before. */
-  put(key: string, value: Uint8Array, modRevision: number): void {
-    if (modRevision < this.newest) return;
-    this.drop(key, modRevision); // a listing repeats keys
-    this.#arrived.push({ key, value, modRevision });
+  put(anchor: Anchor): void {
+    if (anchor.modRevision < this.newest) return;
+    this.drop(anchor, anchor.modRevision); // a listing repeats keys
+    this.#arrived.push(anchor);
     if (this.#arrived.length > LATEST) this.#arrived.shift();
   }
 
   /** Removes the put of a key, because the key was deleted or is put again. Costs less with the revision of the put. */
-  drop(key: string, modRevision?: number): void {
-    remove(this.#older, key, modRevision);
-    remove(this.#latest, key, modRevision);
-    remove(this.#arrived, key, modRevision);
+  drop(kv: Pick<Anchor, 'key'>, modRevision?: number): void {
+    remove(this.#older, kv, modRevision);
+    remove(this.#latest, kv, modRevision);
+    remove(this.#arrived, kv, modRevision);
   }
 
   /** Copies the values of the batch, because they may pin its message. Call it after each batch. */
   seal(): void {
     if (this.#arrived.length === 0) return;
-    const sealed = this.#arrived.map((anchor) => ({ ...anchor, value: Uint8Array.from(anchor.value) }));
+    const sealed = this.#arrived.map(({ key, value, modRevision }) => ({
+      key,
+      value: Uint8Array.from(value),
+      modRevision,
+    }));
     this.#arrived = [];
     const all = [...this.#latest, ...sealed];
     this.#latest = all.slice(-LATEST);
@@ -87,11 +93,20 @@ export class Anchors {
   }
 }
 
-function remove(anchors: Anchor[], key: string, modRevision: number | undefined): void {
+function remove(anchors: Anchor[], kv: Pick<Anchor, 'key'>, modRevision: number | undefined): void {
   for (let i = anchors.length - 1; i >= 0; i--) {
     const anchor = anchors[i];
     // Numbers first, because this runs for every event.
     if (modRevision !== undefined && anchor?.modRevision !== modRevision) continue;
-    if (anchor?.key === key) anchors.splice(i, 1);
+    if (anchor !== undefined && hasSameKey(anchor, kv)) anchors.splice(i, 1);
   }
+}
+
+function hasSameKey(a: Pick<Anchor, 'key'>, b: Pick<Anchor, 'key'>): boolean {
+  if (!(a instanceof WireKeyValue && b instanceof WireKeyValue)) return a.key === b.key;
+  const length = a.keyEnd - a.keyAt;
+  if (b.keyEnd - b.keyAt !== length) return false;
+  // From the end, because the keys of a prefix begin with the same bytes.
+  for (let i = 1; i <= length; i++) if (a.buffer[a.keyEnd - i] !== b.buffer[b.keyEnd - i]) return false;
+  return true;
 }

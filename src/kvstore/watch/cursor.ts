@@ -93,16 +93,17 @@ export class Cursor {
    * @param listed receives the row of a key that is confirmed
    */
   list(kv: KeyValue, isCovered: boolean, listed?: ListedRows): void {
-    const { key, value, modRevision } = kv;
-    const row = this.known.find(key);
+    const row = this.known.find(kv);
     if (this.known.confirm(row, kv)) {
       listed?.add(row);
       return;
     }
+    const { modRevision } = kv;
     if (modRevision >= (isCovered ? this.#next : this.#unconfirmedNext)) {
-      this.known.put(row, key, value, modRevision);
+      this.known.put(row, kv);
       return;
     }
+    const { key } = kv;
     const known = this.known.revisionOf(key);
     const difference =
       known === modRevision

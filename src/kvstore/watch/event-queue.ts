@@ -1,4 +1,6 @@
 import type { WatchEvent } from '../session/backend.ts';
+import { TableEvent } from '../session/table-event.ts';
+import { entrySize } from '../session/wire-key-value.ts';
 import type { WatchLimits } from './watch-limits.ts';
 
 // Memory of an item in addition to key and value: the object and its array slot.
@@ -6,8 +8,8 @@ const ENTRY_BYTES = 80;
 
 const LIST_DONE: WatchEvent = { type: 'list-done', key: '', value: new Uint8Array(0), modRevision: 0 };
 
-function weight({ key, value }: WatchEvent): number {
-  return ENTRY_BYTES + key.length + value.length;
+function weight(event: WatchEvent): number {
+  return ENTRY_BYTES + entrySize(event instanceof TableEvent ? event.kv : event);
 }
 
 /** The limits of an {@link EventQueue}. */
@@ -147,17 +149,18 @@ export class EventQueue {
     const kept: WatchEvent[] = [];
     let latest = new Map<string, WatchEvent>();
     for (const event of this.#items.slice(this.#head)) {
+      const { key } = event;
       if (event === LIST_DONE) {
         for (const earlier of latest.values()) kept.push(earlier);
         kept.push(LIST_DONE);
         latest = new Map();
         continue;
       }
-      const isNew = (latest.get(event.key) ?? event).type === 'create';
-      latest.delete(event.key); // moves the key to the end
+      const isNew = (latest.get(key) ?? event).type === 'create';
+      latest.delete(key); // moves the key to the end
       const type = event.type === 'delete' ? 'delete' : isNew ? 'create' : 'modify';
       if (isNew && type === 'delete') continue;
-      latest.set(event.key, type === event.type ? event : { ...event, type });
+      latest.set(key, withType(event, type));
     }
     for (const event of latest.values()) kept.push(event);
     this.#items = kept;
@@ -165,4 +168,10 @@ export class EventQueue {
     this.#bytes = kept.reduce((sum, event) => sum + weight(event), 0);
     this.#coalesceAt = Math.max(this.#limits.highWaterBytes, this.#bytes * 1.5);
   }
+}
+
+function withType(event: WatchEvent, type: 'create' | 'modify' | 'delete'): WatchEvent {
+  if (type === event.type) return event;
+  if (event instanceof TableEvent && type !== 'delete') return new TableEvent(type, event.kv, event.row);
+  return { ...event, type };
 }

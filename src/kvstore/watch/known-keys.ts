@@ -1,7 +1,10 @@
 import { hashOfBytes, viewOf } from '../codec/byte-words.ts';
+import { bytesOfKey } from '../codec/bytes.ts';
 import { KeyTable } from '../session/key-table.ts';
-import type { KeyValue, TransportEvent } from '../session/transport.ts';
-import { Anchors } from './anchors.ts';
+import { TableEvent } from '../session/table-event.ts';
+import type { TransportEvent } from '../session/transport.ts';
+import { bytesOf, WireKeyValue } from '../session/wire-key-value.ts';
+import { type Anchor, Anchors } from './anchors.ts';
 import type { EventQueue } from './event-queue.ts';
 import { LastDeletes } from './last-deletes.ts';
 
@@ -22,17 +25,21 @@ export class KnownKeys {
   readonly anchors: Anchors = new Anchors();
   readonly lastDeletes: LastDeletes = new LastDeletes();
   readonly #prefix: string;
+  readonly #prefixBytes: number;
   readonly #queue: EventQueue;
   readonly #keys: KeyTable;
+  readonly #isShared: boolean;
   #size = 0;
   #confirmed = 0;
 
   /** @param keys the table of the reader, if it has one */
-  constructor(prefix: string, queue: EventQueue, keys: KeyTable = new KeyTable()) {
+  constructor(prefix: string, queue: EventQueue, keys?: KeyTable) {
     this.#prefix = prefix;
+    this.#prefixBytes = bytesOfKey(prefix).length;
     this.#queue = queue;
-    this.#keys = keys;
-    keys.beginWatch();
+    this.#keys = keys ?? new KeyTable();
+    this.#isShared = keys !== undefined;
+    this.#keys.beginWatch();
   }
 
   get size(): number {
@@ -46,47 +53,50 @@ export class KnownKeys {
 
   /** Returns the mod revision of a key; `undefined` if the key is not known. */
   revisionOf(key: string): number | undefined {
-    const row = this.#rowOf(key);
+    const row = this.#rowOf({ key });
     return row < 0 ? undefined : this.#keys.revisionOf(row);
   }
 
   /** Returns the row of a key for {@link confirm} and {@link put}. */
-  find(key: string): number {
-    return this.#keys.find(key, this.#prefix.length);
+  find(kv: Pick<Anchor, 'key'>): number {
+    return this.#keys.find(bytesOf(kv), this.#prefixBytes);
   }
 
   /** Confirms a listed key. Returns false, without an effect, if it is new or differs from the known version. */
-  confirm(row: number, { key, value, modRevision }: KeyValue): boolean {
-    if (row < 0 || !this.#keys.isKnown(row) || this.#keys.revisionOf(row) !== modRevision) return false;
-    if (this.#keys.checksumOf(row) !== checksumOf(value)) return false;
+  confirm(row: number, kv: Anchor): boolean {
+    if (row < 0 || !this.#keys.isKnown(row) || this.#keys.revisionOf(row) !== kv.modRevision) return false;
+    if (this.#keys.checksumOf(row) !== checksumOf(kv)) return false;
     this.#confirmRow(row);
-    this.anchors.put(key, value, modRevision);
+    this.anchors.put(kv);
     return true;
   }
 
   /** Sets and queues the present version of a key. */
-  put(row: number, key: string, value: Uint8Array, modRevision: number): void {
+  put(row: number, kv: Anchor): void {
     const isKnown = row >= 0 && this.#keys.isKnown(row);
     if (isKnown) {
-      this.anchors.drop(key, this.#keys.revisionOf(row));
+      this.anchors.drop(kv, this.#keys.revisionOf(row));
       this.#confirmRow(row);
     } else {
       this.#size++;
       this.#confirmed++;
     }
-    const at = row < 0 ? this.#keys.add(key.slice(this.#prefix.length)) : row;
-    this.#keys.setVersion(at, modRevision, checksumOf(value));
-    this.anchors.put(key, value, modRevision);
-    this.#queue.push({ type: isKnown ? 'modify' : 'create', key, value, modRevision });
+    const at = row < 0 ? this.#keys.add(bytesOf(kv), this.#prefixBytes) : row;
+    this.#keys.setVersion(at, kv.modRevision, checksumOf(kv));
+    this.anchors.put(kv);
+    const type = isKnown ? 'modify' : 'create';
+    if (this.#isShared) this.#queue.push(new TableEvent(type, kv, at));
+    else this.#queue.push({ type, key: kv.key, value: kv.value, modRevision: kv.modRevision });
   }
 
   /** Applies an event of a stream. */
-  apply({ key, value, modRevision }: TransportEvent): void {
-    const row = this.find(key);
-    if (value !== undefined) {
-      this.put(row, key, value, modRevision);
+  apply(event: TransportEvent): void {
+    const row = this.find(event);
+    if (isPut(event)) {
+      this.put(row, event);
       return;
     }
+    const { key, modRevision } = event;
     this.lastDeletes.add(key, modRevision);
     if (row >= 0 && this.#keys.isKnown(row)) this.#dropRow(row, key, modRevision);
   }
@@ -110,8 +120,8 @@ export class KnownKeys {
   }
 
   /** Adds a listed key to `listed` if it is confirmed. Returns its known revision; `undefined` if it is not known. */
-  markListed(key: string, listed: ListedRows): number | undefined {
-    const row = this.#rowOf(key);
+  markListed(kv: Pick<Anchor, 'key'>, listed: ListedRows): number | undefined {
+    const row = this.#rowOf(kv);
     if (row < 0) return undefined;
     if (this.#keys.isConfirmed(row)) listed.add(row);
     return this.#keys.revisionOf(row);
@@ -127,7 +137,7 @@ export class KnownKeys {
   }
 
   #dropRow(row: number, key: string, revision: number): void {
-    this.anchors.drop(key, this.#keys.revisionOf(row));
+    this.anchors.drop({ key }, this.#keys.revisionOf(row));
     this.#size--;
     if (this.#keys.isConfirmed(row)) this.#confirmed--;
     this.#keys.forget(row);
@@ -135,8 +145,8 @@ export class KnownKeys {
   }
 
   /** Returns the row of a known key, or -1. */
-  #rowOf(key: string): number {
-    const row = this.find(key);
+  #rowOf(kv: Pick<Anchor, 'key'>): number {
+    const row = this.find(kv);
     return row >= 0 && this.#keys.isKnown(row) ? row : -1;
   }
 
@@ -147,9 +157,18 @@ export class KnownKeys {
   }
 }
 
-function checksumOf(value: Uint8Array): number {
-  const { byteOffset, length } = value;
-  return hashOfBytes(viewOf(value), byteOffset, byteOffset + length);
+/** Returns true if an event has a value. */
+function isPut(event: TransportEvent): event is Anchor {
+  return event instanceof WireKeyValue || event.value !== undefined;
+}
+
+function checksumOf(kv: Pick<Anchor, 'value'>): number {
+  if (kv instanceof WireKeyValue) {
+    const { buffer, valueAt, valueEnd } = kv;
+    return hashOfBytes(viewOf(buffer), buffer.byteOffset + valueAt, buffer.byteOffset + valueEnd);
+  }
+  const { value } = kv;
+  return hashOfBytes(viewOf(value), value.byteOffset, value.byteOffset + value.length);
 }
 
 /** A set of rows of known keys, one bit each. */

@@ -26,9 +26,9 @@ export class OwnWrites {
 
   /** Records a put. Of the puts of one transaction the first is enough, because the store has all of them or none. */
   put(key: string, value: Uint8Array, revision: number): void {
-    this.#puts.drop(key);
+    this.#puts.drop({ key });
     if (revision === this.#puts.newest) return;
-    this.#puts.put(key, value, revision);
+    this.#puts.put({ key, value, modRevision: revision });
     this.#puts.seal(); // copies the value
   }
 
@@ -42,12 +42,12 @@ export class OwnWrites {
    * key missing and report a restore.
    */
   forget(key: string): void {
-    this.#puts.drop(key);
+    this.#puts.drop({ key });
   }
 
   /** Like {@link forget} for every key that starts with `prefix`. */
   forgetBelow(prefix: string): void {
-    for (const { key } of this.#puts.newestFirst) if (key.startsWith(prefix)) this.#puts.drop(key);
+    for (const { key } of this.#puts.newestFirst) if (key.startsWith(prefix)) this.#puts.drop({ key });
   }
 
   /** Resets the state after the store was replaced or restored. */

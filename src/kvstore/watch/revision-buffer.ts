@@ -1,4 +1,5 @@
 import type { TransportEvent } from '../session/transport.ts';
+import { entrySize } from '../session/wire-key-value.ts';
 import { CannotResumeError } from './sync.ts';
 import type { WatchLimits } from './watch-limits.ts';
 
@@ -62,7 +63,7 @@ export class RevisionBuffer {
 
   #add(event: TransportEvent): void {
     this.#events.push(event);
-    this.#bytes += EVENT_BYTES + event.key.length + (event.value?.length ?? 0);
+    this.#bytes += EVENT_BYTES + entrySize(event);
     if (this.#bytes > this.#limits.revisionBytes)
       throw new CannotResumeError(
         `revision ${event.modRevision} of the watch exceeds ${this.#limits.revisionBytes} bytes`,

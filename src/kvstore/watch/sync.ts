@@ -216,9 +216,9 @@ class Sync {
 
   /** Compares the revisions of keys that must all be known. */
   async #compareRevisions(kvs: readonly KeyValue[], listed: ListedRows): Promise<void> {
-    for (const { key, modRevision } of kvs)
-      if (this.#cursor.known.markListed(key, listed) !== modRevision)
-        throw new DivergedError(`${key} has another revision than the one that was read`);
+    for (const kv of kvs)
+      if (this.#cursor.known.markListed(kv, listed) !== kv.modRevision)
+        throw new DivergedError(`${kv.key} has another revision than the one that was read`);
     await this.#options.yieldTurn();
   }
 

@@ -134,7 +134,7 @@ function swapped(bytes: Uint8Array, { at, length }: Mutation): Uint8Array {
 
 /** The scanner gives the result of the general decoder, or leaves the value to it. Returns true if it gave one. */
 function checkAgreement(at: string, value: Uint8Array): boolean {
-  const scanned = scanIPIdentityPair(at, value, LIMITS);
+  const scanned = scanIPIdentityPair(at, value, 0, value.length, LIMITS);
   if (scanned === undefined) return false;
   expect({ ok: true, value: scanned }).toStrictEqual(parseIPIdentityPair(at, value, at, LIMITS));
   return true;
@@ -174,8 +174,10 @@ describe('the scanner of IPs', () => {
 
   it('leaves values to the general decoder that are too large or have too many ports', () => {
     const bytes = encodeIPIdentityPair({ key: '10.1.2.3', identity: 7, encryptKey: 0 });
-    expect(scanIPIdentityPair('10.1.2.3', bytes, { ...LIMITS, bytes: bytes.length })).toBeDefined();
-    expect(scanIPIdentityPair('10.1.2.3', bytes, { ...LIMITS, bytes: bytes.length - 1 })).toBeUndefined();
+    const scan = (limit: number) =>
+      scanIPIdentityPair('10.1.2.3', bytes, 0, bytes.length, { ...LIMITS, bytes: limit });
+    expect(scan(bytes.length)).toBeDefined();
+    expect(scan(bytes.length - 1)).toBeUndefined();
     const repeated = bytesOfText(
       '{"IP":"10.1.2.3","Mask":null,"HostIP":"","ID":1,"Key":0,"Metadata":"","NamedPorts":[' +
         '{"Name":"a","Port":1,"Protocol":"TCP"},{"Name":"a","Port":2,"Protocol":"TCP"}]}',
@@ -195,13 +197,10 @@ describe('the scanner of IPs', () => {
       podName: 'a',
       namedPorts: new Map([['http', { port: 80, protocol: 6 }]]),
     };
-    const [first, second] = ['10.1.2.3', '10.1.2.4'].map((key) =>
-      scanIPIdentityPair(
-        key,
-        encodeIPIdentityPair({ key, identity: 7, encryptKey: 0, hostIP: '10.0.0.1', k8s }),
-        LIMITS,
-      ),
-    );
+    const [first, second] = ['10.1.2.3', '10.1.2.4'].map((key) => {
+      const value = encodeIPIdentityPair({ key, identity: 7, encryptKey: 0, hostIP: '10.0.0.1', k8s });
+      return scanIPIdentityPair(key, value, 0, value.length, LIMITS);
+    });
     expect(first?.k8s?.namedPorts).toBeDefined();
     expect(second?.k8s?.namedPorts).toBe(first?.k8s?.namedPorts);
   });

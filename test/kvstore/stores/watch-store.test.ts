@@ -78,6 +78,35 @@ describe('a watch store', () => {
     expect(store.cursor).toBe(backend.server.header.revision + 1);
   });
 
+  it('a key that takes the row of a deleted one while both wait is delivered as itself', async () => {
+    await put('z', '0');
+    const store = newStore();
+    let allow: (isAllowed: boolean) => void = () => {};
+    const mayDelete = (): Promise<boolean> =>
+      new Promise((resolve) => {
+        allow = resolve;
+      });
+    ended = new AbortController();
+    running = store.run({ backend, prefix: P, signal: ended.signal, mayDelete });
+    await settle(4);
+    await backend.delete(`${P}z`);
+    await settle(4);
+    await put('a', '1');
+    await backend.delete(`${P}a`);
+    await put('b', '2'); // reuses the row of `a`, which nobody holds
+    allow(true);
+    await settle(4);
+    allow(true);
+    await settle(4);
+    expect(story).toEqual(['z=0', 'z gone', 'a=1', 'a gone', 'b=2']);
+    expect(store.size).toBe(1);
+    await backend.delete(`${P}b`);
+    await settle(4);
+    allow(true);
+    await settle(4);
+    expect([story.at(-1), store.size]).toEqual(['b gone', 0]);
+  });
+
   it('a key whose value is rejected is absent, until it is accepted again', async () => {
     const store = newStore();
     await start(store);

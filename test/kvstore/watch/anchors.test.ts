@@ -1,11 +1,13 @@
 import { describe, expect, it } from 'vitest';
 import { bytesOfText, textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
-import { Anchors } from '../../../src/kvstore/watch/anchors.ts';
+import { type Anchor, Anchors } from '../../../src/kvstore/watch/anchors.ts';
+
+const put = (key: string, value: Uint8Array, modRevision: number): Anchor => ({ key, value, modRevision });
 
 /** Puts `k<revision>` for each revision of each batch. */
 function putIn(anchors: Anchors, ...batches: readonly (readonly number[])[]): void {
   for (const batch of batches) {
-    for (const revision of batch) anchors.put(`k${revision}`, bytesOfText(`v${revision}`), revision);
+    for (const revision of batch) anchors.put(put(`k${revision}`, bytesOfText(`v${revision}`), revision));
     anchors.seal();
   }
 }
@@ -31,15 +33,15 @@ describe('the anchors of a watch', () => {
   it('are known before the batch is complete, without those that were replaced or deleted since', () => {
     const anchors = new Anchors();
     putIn(anchors, [1], [2], [3]);
-    anchors.put('k4', bytesOfText('v4'), 4);
-    anchors.drop('k2', 2);
-    anchors.put('k2', bytesOfText('again'), 5);
+    anchors.put(put('k4', bytesOfText('v4'), 4));
+    anchors.drop({ key: 'k2' }, 2);
+    anchors.put(put('k2', bytesOfText('again'), 5));
     expect([anchors.newest, revisions(anchors)]).toEqual([5, [5, 4, 3, 1]]);
-    anchors.drop('k2');
+    anchors.drop({ key: 'k2' });
     expect(anchors.newest).toBe(4);
-    anchors.drop('k4');
+    anchors.drop({ key: 'k4' });
     expect([anchors.newest, revisions(anchors)]).toEqual([3, [3, 1]]);
-    for (const key of ['k3', 'k1']) anchors.drop(key);
+    for (const key of ['k3', 'k1']) anchors.drop({ key });
     expect([anchors.newest, anchors.newestFirst]).toEqual([0, []]);
   });
 
@@ -60,7 +62,7 @@ describe('the anchors of a watch', () => {
   it('copy their values, so that no message is pinned', () => {
     const anchors = new Anchors();
     const message = bytesOfText('value of a message');
-    anchors.put('k', message.subarray(0, 5), 1);
+    anchors.put(put('k', message.subarray(0, 5), 1));
     anchors.seal();
     expect(anchors.newestFirst[0]?.value.buffer.byteLength).toBe(5);
   });
@@ -68,7 +70,7 @@ describe('the anchors of a watch', () => {
   it('are none after they were cleared', () => {
     const anchors = new Anchors();
     putIn(anchors, [1], [2], [3], [4], [5]);
-    anchors.put('k', bytesOfText('v'), 9);
+    anchors.put(put('k', bytesOfText('v'), 9));
     anchors.clear();
     expect([anchors.newest, anchors.newestFirst]).toEqual([0, []]);
   });

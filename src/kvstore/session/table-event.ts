@@ -1,0 +1,34 @@
+import type { WatchEvent } from './backend.ts';
+import { WireKeyValue } from './wire-key-value.ts';
+
+/** A put of a key, with its row in the `KeyTable` that the watch shares with its reader. */
+export class TableEvent implements WatchEvent {
+  readonly type: 'create' | 'modify';
+  readonly kv: Pick<WatchEvent, 'key' | 'value' | 'modRevision'>;
+  /** The row at the time of the event. It belongs to another key if the key was deleted since. */
+  readonly row: number;
+
+  constructor(type: TableEvent['type'], kv: TableEvent['kv'], row: number) {
+    this.type = type;
+    this.kv = kv;
+    this.row = row;
+  }
+
+  get key(): string {
+    return this.kv.key;
+  }
+
+  get value(): Uint8Array {
+    return this.kv.value;
+  }
+
+  get modRevision(): number {
+    return this.kv.modRevision;
+  }
+}
+
+/** Returns the number of bytes of the value of an event, without creating a view of the value. */
+export function valueLength(event: WatchEvent): number {
+  if (!(event instanceof TableEvent && event.kv instanceof WireKeyValue)) return event.value.length;
+  return event.kv.valueEnd - event.kv.valueAt;
+}

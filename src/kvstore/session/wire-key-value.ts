@@ -1,0 +1,103 @@
+import { isAscii, viewOf } from '../codec/byte-words.ts';
+import { bytesOfKey, keyOfBytes } from '../codec/bytes.ts';
+import type { KeyValue } from './transport.ts';
+
+/** The bytes of a key: `buffer[keyAt, keyEnd)`. */
+export interface KeyBytes {
+  readonly buffer: Uint8Array;
+  readonly keyAt: number;
+  readonly keyEnd: number;
+}
+
+/**
+ * A key with its value, in the buffer of the message that contains both, which it pins. A listing compares most keys by their
+ * bytes, so the text of the key and the view of the value are created on each access.
+ */
+export class WireKeyValue implements KeyValue, KeyBytes {
+  readonly buffer: Buffer;
+  readonly keyAt: number;
+  readonly keyEnd: number;
+  readonly valueAt: number;
+  readonly valueEnd: number;
+  readonly createRevision: number;
+  readonly modRevision: number;
+
+  constructor(
+    buffer: Buffer,
+    keyAt: number,
+    keyEnd: number,
+    valueAt: number,
+    valueEnd: number,
+    createRevision: number,
+    modRevision: number,
+  ) {
+    this.buffer = buffer;
+    this.keyAt = keyAt;
+    this.keyEnd = keyEnd;
+    this.valueAt = valueAt;
+    this.valueEnd = valueEnd;
+    this.createRevision = createRevision;
+    this.modRevision = modRevision;
+  }
+
+  get key(): string {
+    return this.keyFrom(0);
+  }
+
+  get value(): Uint8Array {
+    return this.buffer.subarray(this.valueAt, this.valueEnd);
+  }
+
+  /** Number of bytes of key and value. */
+  get size(): number {
+    return this.keyEnd - this.keyAt + this.valueEnd - this.valueAt;
+  }
+
+  /** Returns the key without its first `from` bytes. */
+  keyFrom(from: number): string {
+    return textOf(this.buffer, this.keyAt + from, this.keyEnd);
+  }
+}
+
+/** Returns the key in `buffer[from, to)`. */
+function textOf(buffer: Buffer, from: number, to: number): string {
+  const { byteOffset } = buffer;
+  return isAscii(viewOf(buffer), byteOffset + from, byteOffset + to)
+    ? buffer.toString('latin1', from, to)
+    : keyOfBytes(buffer.subarray(from, to));
+}
+
+/** Returns the number of bytes of a key and its value, without creating either. The length of a text counts as its bytes. */
+export function entrySize(kv: { readonly key: string; readonly value: Uint8Array | undefined }): number {
+  return kv instanceof WireKeyValue ? kv.size : kv.key.length + (kv.value?.length ?? 0);
+}
+
+/** Returns the same key and value as a plain object. */
+export function plainKeyValue({ key, value, createRevision, modRevision }: KeyValue): KeyValue {
+  return { key, value, createRevision, modRevision };
+}
+
+const FIRST_BYTES = 256;
+
+/** The bytes of the last text. */
+const encoded = { buffer: Buffer.alloc(FIRST_BYTES), keyAt: 0, keyEnd: 0 };
+
+/** Returns the bytes of a key. Those of a text are valid until the next call. */
+export function bytesOf(kv: { readonly key: string }): KeyBytes {
+  if (kv instanceof WireKeyValue) return kv;
+  const { key } = kv;
+  if (key.length > encoded.buffer.length) encoded.buffer = Buffer.alloc(2 * key.length);
+  const { buffer } = encoded;
+  for (let i = 0; i < key.length; i++) {
+    const code = key.charCodeAt(i);
+    if (code > 0x7f) return wholeBytes(key);
+    buffer[i] = code;
+  }
+  encoded.keyEnd = key.length;
+  return encoded;
+}
+
+function wholeBytes(key: string): KeyBytes {
+  const buffer = bytesOfKey(key);
+  return { buffer, keyAt: 0, keyEnd: buffer.length };
+}
