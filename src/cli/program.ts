@@ -6,6 +6,7 @@ import { addAgentCommand } from './agent-command.ts';
 import { addCompletionCommand } from './completion-command.ts';
 import { addConfigCommand } from './configuration.ts';
 import { addDatapathCommands } from './datapath-command.ts';
+import { addDiffCommand } from './diagnose/diff-command.ts';
 import { addSysdumpCommand } from './diagnose/sysdump-command.ts';
 import { type CommandIO, EXIT, type ExitStatus, type RunAction } from './io.ts';
 import { addKvstoreMeshCommand } from './kvstoremesh-command.ts';
@@ -45,6 +46,7 @@ function createProgram(io: CommandIO, run: RunAction): Command {
   addKvstoreMeshCommand(program, io, run);
   addRecordCommand(program, io, run);
   addRestoreCommand(program, io, run);
+  addDiffCommand(program, io, run);
   addSysdumpCommand(program, io, run);
   addConfigCommand(program, io, run);
   addCompletionCommand(program, io, run);

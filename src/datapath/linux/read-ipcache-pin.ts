@@ -1,0 +1,48 @@
+import { closeSync } from 'node:fs';
+import { formatAddress } from '../../net/format-address.ts';
+import { Bpf } from './bpf/bpf.ts';
+import { BpfMap } from './bpf/bpf-map.ts';
+import { mapInfo } from './bpf/info.ts';
+import { openPin } from './bpf/pin.ts';
+import { type IPCacheLayout, IPCacheTable, ipcacheShape } from './ipcache-map.ts';
+import { Kernel } from './syscall/kernel.ts';
+
+/** An entry of a pinned ipcache. */
+export interface PinnedEntry {
+  /** Canonical, with a length. */
+  readonly prefix: string;
+  readonly identity: number;
+  /** Undefined if the entry has no tunnel endpoint. */
+  readonly hostIP: string | undefined;
+  readonly skipTunnel: boolean;
+}
+
+const SKIP_TUNNEL = 1;
+
+/**
+ * Returns the entries of an ipcache map of Cilium or of ours, of any capacity. Reads only. Throws `SyscallError` if the kernel
+ * refuses, and `ForeignMapError` if the pin is another map.
+ */
+export function readIPCachePin(path: string, layout: IPCacheLayout = '1.17'): readonly PinnedEntry[] {
+  const bpf = new Bpf(new Kernel());
+  const map = BpfMap.open(bpf, ipcacheShape(capacityOf(bpf, path)), path);
+  if (map === undefined)
+    throw new Error('no map is pinned there: check the path, and mount the bpf file system');
+  using table = new IPCacheTable(map, layout);
+  return Array.from(table.dump(), ([prefix, { identity, tunnel, flags }]) => ({
+    prefix,
+    identity,
+    hostIP: tunnel === 0 ? undefined : formatAddress({ family: 4, w0: tunnel, w1: 0, w2: 0, w3: 0 }),
+    skipTunnel: (flags & SKIP_TUNNEL) !== 0,
+  }));
+}
+
+function capacityOf(bpf: Bpf, path: string): number | undefined {
+  const fd = openPin(bpf, path);
+  if (fd === undefined) return undefined;
+  try {
+    return mapInfo(bpf, fd).maxEntries;
+  } finally {
+    closeSync(fd);
+  }
+}

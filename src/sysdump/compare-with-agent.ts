@@ -1,0 +1,343 @@
+import { ApiClient, ApiError, type Ask } from '../api/api-client.ts';
+import type { EntryDocument, NodeDocument, ServiceDocument } from '../api/documents.ts';
+import type { StatusDocument } from '../api/status-document.ts';
+import { readFileHead } from '../base/regular-file.ts';
+import { RejectionLog } from '../base/rejection.ts';
+import { counted } from '../base/show-value.ts';
+import { commandOutput } from '../ciliumdump/command-output.ts';
+import { compareNodes } from '../ciliumdump/compare-nodes.ts';
+import { compareServices } from '../ciliumdump/compare-services.ts';
+import { type Difference, type ExpectedKind, TableComparison } from '../ciliumdump/compare-table.ts';
+import { readIPList, readMapList } from '../ciliumdump/ipcache-tables.ts';
+import { type ListedNode, readNodeList } from '../ciliumdump/node-list.ts';
+import { frontendText, hostPort, type ListedService, readServiceList } from '../ciliumdump/service-list.ts';
+import type { TableEntry } from '../ciliumdump/table-entry.ts';
+import type { KnownFrontend, KnownNode, KnownPrefix, PrefixValue, Truth } from '../ciliumdump/truth.ts';
+import { RESERVED_IDENTITIES } from '../model/numeric-identity.ts';
+import { InputError, unreadable } from '../process/input-error.ts';
+import { printable } from '../process/terminal.ts';
+
+/** A table of Cilium: of its agent, of the kernel, or in a file. */
+export interface TableOperand {
+  readonly kind: 'cilium' | 'bpf' | 'file';
+  /** As it was given on the command line. */
+  readonly text: string;
+  /** Path of the socket, of the pin, or of the file. */
+  readonly path: string;
+}
+
+/** The differences between two operands. */
+export interface DiffReport {
+  /** For `-o json`. */
+  readonly json: unknown;
+  /** As text: differences first, the expected ones are counted in the last line. */
+  readonly lines: readonly string[];
+  readonly differences: number;
+}
+
+/** A difference as plain data. */
+interface DifferenceDocument {
+  readonly kind: string;
+  readonly subject: string;
+  readonly agent: string | undefined;
+  readonly there: string | undefined;
+}
+
+/** Larger files are rejected. */
+const MAX_BYTES: number = 512 << 20;
+const PAGE = 1_000;
+/** Differences that are printed as text. `-o json` has all. */
+const MOST_LINES = 100;
+
+/** The parts of a table. Those that the operand does not have are undefined. */
+interface Parts {
+  readonly entries: readonly TableEntry[] | undefined;
+  readonly services: readonly ListedService[] | undefined;
+  readonly nodes: readonly ListedNode[] | undefined;
+}
+
+/**
+ * Compares the state of an agent of dpcache with a table of Cilium: entries, services and nodes, each if the table has them. Throws
+ * `InputError` if the table cannot be read, and `ApiError` if the agent cannot be asked.
+ */
+export async function compareWithTable(
+  ask: Ask,
+  operand: TableOperand,
+  { signal }: { readonly signal: AbortSignal },
+): Promise<DiffReport> {
+  const rejections = new RejectionLog();
+  const parts = await readParts(operand, signal, rejections);
+  const truth = await agentTruth(ask, parts);
+  const differences: DifferenceDocument[] = [];
+  const expected = new Map<ExpectedKind, number>();
+  let compared = 0;
+  if (parts.entries !== undefined) {
+    const comparison = new TableComparison(truth, ownerOf(truth, parts.entries, parts.nodes));
+    for (const entry of parts.entries) comparison.add(entry);
+    const result = comparison.finish();
+    compared += result.entries;
+    for (const [kind, count] of Object.entries(result.expected)) expected.set(kind as ExpectedKind, count);
+    differences.push(...result.differences.map(prefixDocument));
+  }
+  if (parts.services !== undefined) {
+    compared += parts.services.length;
+    for (const { kind, frontend, service, lacking, surplus } of compareServices(truth, parts.services)) {
+      const [only, more] = [lacking, surplus].map((backends) =>
+        backends.length === 0 ? undefined : backends.join(' '),
+      );
+      const subject = service === '' ? frontend : `${service} ${frontend}`;
+      differences.push({ kind: `service-${kind}`, subject, agent: only, there: more });
+    }
+  }
+  if (parts.nodes !== undefined) {
+    compared += parts.nodes.length;
+    for (const { kind, node, there, truth: known } of compareNodes(truth, parts.nodes)) {
+      const [agent, other] = [known, there].map((addresses) =>
+        addresses.length === 0 ? undefined : addresses.join(' '),
+      );
+      differences.push({ kind: `node-${kind}`, subject: node, agent, there: other });
+    }
+  }
+  const unread = rejections.status();
+  const json = {
+    operand: operand.text,
+    compared,
+    differences,
+    expected: Object.fromEntries(expected),
+    unread,
+  };
+  return {
+    json,
+    lines: diffLines(operand, compared, differences, expected, unread.total),
+    differences: differences.length,
+  };
+}
+
+function diffLines(
+  { text }: TableOperand,
+  compared: number,
+  differences: readonly DifferenceDocument[],
+  expected: ReadonlyMap<ExpectedKind, number>,
+  unread: number,
+): readonly string[] {
+  const shown = differences
+    .slice(0, MOST_LINES)
+    .map(
+      ({ kind, subject, agent, there }) =>
+        `  ${kind} ${subject}   agent: ${agent ?? 'none'}   there: ${there ?? 'none'}`,
+    );
+  const more = differences.length - shown.length;
+  const apart = Array.from(expected, ([kind, count]) => `${kind} ${count}`);
+  return [
+    `${text}: ${counted(compared, 'item')} compared, ${differences.length === 0 ? 'no differences' : counted(differences.length, 'difference')}`,
+    ...shown,
+    ...(more > 0 ? [`… and ${more} more: see -o json`] : []),
+    ...(unread === 0 ? [] : [`${counted(unread, 'value')} of ${text} not read`]),
+    ...(apart.length === 0 ? [] : [`expected differences: ${apart.join(', ')}`]),
+  ].map((line) => printable(line));
+}
+
+function valueText({ identity, hostIP }: PrefixValue): string {
+  return hostIP === undefined ? `identity ${identity}` : `identity ${identity} at host ${hostIP}`;
+}
+
+function prefixDocument({ kind, prefix, there, truth }: Difference): DifferenceDocument {
+  const name = truth === undefined || truth.name === '' ? '' : ` of ${truth.name}`;
+  return {
+    kind,
+    subject: prefix,
+    agent: truth === undefined ? undefined : `${valueText(truth)}${name}`,
+    there: there === undefined ? undefined : valueText(there),
+  };
+}
+
+/** Yields the items of a list of the agent, page by page. */
+async function* items<T>(ask: Ask, path: string): AsyncGenerator<T, void, void> {
+  for (let query = `limit=${PAGE}`; ; ) {
+    const page = (await ask(`${path}?${query}`)) as {
+      readonly items: readonly T[];
+      readonly continue?: string;
+    };
+    yield* page.items;
+    if (page.continue === undefined) return;
+    query = `limit=${PAGE}&continue=${encodeURIComponent(page.continue)}`;
+  }
+}
+
+/** Returns the state of an agent. Lists that the table does not need are not requested. */
+async function agentTruth(ask: Ask, parts: Parts): Promise<Truth> {
+  const { cluster, clusterID, clusters } = (await ask('/v1/status')) as StatusDocument;
+  const nodes = new Map<string, KnownNode>();
+  const prefixes = new Map<string, KnownPrefix>();
+  const frontends = new Map<string, KnownFrontend>();
+  for await (const node of items<NodeDocument>(ask, '/v1/nodes'))
+    nodes.set(`${node.cluster}/${node.name}`, knownNode(node));
+  if (parts.entries !== undefined)
+    for await (const entry of items<EntryDocument>(ask, '/v1/ipcache'))
+      prefixes.set(entry.prefix, knownPrefix(entry, nodes));
+  if (parts.services !== undefined)
+    for await (const service of items<ServiceDocument>(ask, '/v1/services'))
+      for (const frontend of knownFrontends(service)) frontends.set(frontend.frontend, frontend);
+  return {
+    clusterName: cluster,
+    clusterID,
+    hasAllClusters: clusters.some(({ name }) => name !== cluster),
+    has: { endpoints: true, nodes: true, services: true, identities: false },
+    prefixes,
+    nodes,
+    frontends,
+    labelsOf: () => undefined,
+  };
+}
+
+function knownNode(node: NodeDocument): KnownNode {
+  const { cluster, name, addresses, ipv4HealthIP, ipv6HealthIP, ipv4IngressIP, ipv6IngressIP } = node;
+  const extra = [ipv4HealthIP, ipv6HealthIP, ipv4IngressIP, ipv6IngressIP].flatMap((ip) => ip ?? []);
+  return { cluster, name, addresses: [...addresses.map(({ ip }) => ip), ...extra], podCIDRs: [] };
+}
+
+function knownPrefix(entry: EntryDocument, nodes: ReadonlyMap<string, KnownNode>): KnownPrefix {
+  const { identity, hostIP, namespace, podName, owner = '' } = entry;
+  if (podName !== undefined) return { identity, hostIP, kind: 'endpoint', name: `${namespace}/${podName}` };
+  const isNode = nodes.has(owner);
+  return { identity, hostIP, kind: isNode ? 'node' : 'other', name: isNode ? owner : '' };
+}
+
+function knownFrontends({
+  namespace,
+  name,
+  clusterIPs,
+  ports,
+  backends,
+  global,
+}: ServiceDocument): readonly KnownFrontend[] {
+  return clusterIPs.flatMap((ip) =>
+    Object.entries(ports).map(([portName, text]) => {
+      const [port = '', protocol = 'TCP'] = text.split('/');
+      const active = backends.flatMap(({ address, state, ports: offered }) => {
+        const target = Number(offered[portName]?.split('/', 1)[0]);
+        const isUsed =
+          state === 'active' && !Number.isNaN(target) && address.includes(':') === ip.includes(':');
+        return isUsed ? [hostPort(address, target)] : [];
+      });
+      return {
+        frontend: frontendText(ip, Number(port), protocol),
+        service: `${namespace}/${name}`,
+        active: [...new Set(active)].sort(),
+        // The agent does not return the policies that select backends of a node.
+        selects: false,
+        global,
+      };
+    }),
+  );
+}
+
+/** Returns the node of a table: its addresses have the identity of the host. */
+function ownerOf(
+  truth: Truth,
+  entries: readonly TableEntry[],
+  nodes: readonly ListedNode[] | undefined,
+): ConstructorParameters<typeof TableComparison>[1] {
+  const own = entries.flatMap(({ prefix, identity }) =>
+    identity === RESERVED_IDENTITIES.host ? [prefix.slice(0, prefix.indexOf('/'))] : [],
+  );
+  const others = (nodes ?? []).filter(({ cluster }) => cluster !== '' && cluster !== truth.clusterName);
+  return {
+    name: undefined,
+    addresses: new Set(own),
+    endpoints: new Set(),
+    otherClusters: new Set(truth.hasAllClusters ? [] : others.flatMap(({ addresses }) => addresses)),
+  };
+}
+
+async function readParts(
+  operand: TableOperand,
+  signal: AbortSignal,
+  rejections: RejectionLog,
+): Promise<Parts> {
+  if (operand.kind === 'bpf')
+    return { entries: await readPinnedMap(operand), services: undefined, nodes: undefined };
+  return operand.kind === 'cilium' ? askCilium(operand, signal, rejections) : readFile(operand, rejections);
+}
+
+/** Asks the agent of Cilium over its socket. */
+async function askCilium(
+  { path, text: at }: TableOperand,
+  signal: AbortSignal,
+  rejections: RejectionLog,
+): Promise<Parts> {
+  const { ask } = new ApiClient(path, signal);
+  const answer = async (route: string): Promise<string> => {
+    try {
+      return JSON.stringify(await ask(route));
+    } catch (cause) {
+      if (!(cause instanceof ApiError)) throw cause;
+      throw new InputError(`${at}: ${cause.message}: check the path, and run as root`, { cause });
+    }
+  };
+  const onReject = rejections.add.bind(rejections);
+  const entries: TableEntry[] = [];
+  readIPList(await answer('/v1/ip'), { at, onReject, onEntry: (entry) => entries.push(entry) });
+  return {
+    entries,
+    services: readServiceList(await answer('/v1/service'), at, onReject),
+    nodes: readNodeList(await answer('/v1/cluster/nodes'), at, onReject),
+  };
+}
+
+/** Reads the output of a command, which may be in the Markdown of a bug report. The kind of output is determined by its content. */
+async function readFile({ path, text: at }: TableOperand, rejections: RejectionLog): Promise<Parts> {
+  const head = await readFileHead(path, MAX_BYTES + 1).catch((cause: unknown) => {
+    throw unreadable('diff', path, cause);
+  });
+  if (head.bytes.length > MAX_BYTES)
+    throw new InputError(`${path}: has more than ${MAX_BYTES >> 20} MiB: print fewer entries`);
+  const { text, failure } = commandOutput(head.bytes.toString('utf8'));
+  if (failure !== undefined)
+    throw new InputError(`${path}: the command failed: ${failure.error}: run it again`);
+  const onReject = rejections.add.bind(rejections);
+  const none: Parts = { entries: undefined, services: undefined, nodes: undefined };
+  const kind = contentKind(text);
+  if (kind === 'services')
+    return checked(path, rejections, { ...none, services: readServiceList(text, at, onReject) });
+  if (kind === 'nodes')
+    return checked(path, rejections, { ...none, nodes: readNodeList(text, at, onReject) });
+  const entries: TableEntry[] = [];
+  const reader = { at, onReject, onEntry: (entry: TableEntry): unknown => entries.push(entry) };
+  const isRead =
+    kind !== undefined && (kind === 'map' ? readMapList(text, reader) : readIPList(text, reader));
+  return checked(path, rejections, { ...none, entries: isRead ? entries : undefined });
+}
+
+function checked(path: string, rejections: RejectionLog, parts: Parts): Parts {
+  if (Object.values(parts).some((part) => part !== undefined)) return parts;
+  const why = rejections.status().recent[0]?.message;
+  throw new InputError(
+    `${path}: is not the output of ip list -n -o json, bpf ipcache list, service list -o json or node list -o json${why === undefined ? '' : ` (${why})`}: name such a file, or cilium:SOCKET, bpf:PATH or unix:SOCKET`,
+  );
+}
+
+const HEAD = 64 << 10;
+
+function contentKind(text: string): 'ips' | 'map' | 'services' | 'nodes' | undefined {
+  const head = text.slice(0, HEAD);
+  if (
+    head.includes('IP PREFIX/ADDRESS') ||
+    /^\s*\{\s*"[\da-fA-F.:]+\/\d+/.test(head) ||
+    head.includes('No entries found.')
+  )
+    return 'map';
+  if (head.includes('"frontend-address"')) return 'services';
+  if (head.includes('"primary-address"') || head.includes('"nodes-added"')) return 'nodes';
+  return head.includes('"cidr"') || /^\s*\[\s*\]/.test(head) ? 'ips' : undefined;
+}
+
+/** Reads the pinned map of the kernel. Nothing is written. */
+async function readPinnedMap({ path, text }: TableOperand): Promise<readonly TableEntry[]> {
+  const { readIPCachePin } = await import('../datapath/linux/read-ipcache-pin.ts');
+  try {
+    return readIPCachePin(path).map((entry) => ({ ...entry, source: undefined, pod: undefined }));
+  } catch (cause) {
+    throw unreadable('diff', text, cause);
+  }
+}
