@@ -7,6 +7,7 @@ import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
 import { createApp } from '../src/api/app.ts';
 import { ChangeFeed } from '../src/api/change-feed.ts';
+import type { OriginDocument } from '../src/api/documents.ts';
 import { AgentMetrics } from '../src/api/metrics/agent-metrics.ts';
 import type { ReadModel } from '../src/api/read-model.ts';
 import { ApiServer } from '../src/api/server/api-server.ts';
@@ -86,6 +87,7 @@ class BenchModel implements ReadModel {
   readonly labelsOf = (): Labels => LABELS;
   readonly restoredOf = (): undefined => undefined;
   readonly clusterOf = (): string => '';
+  readonly originOf = (): OriginDocument => ({ text: 'this agent', store: 'agent' });
   readonly restoredIdentity = (): undefined => undefined;
   readonly identities = (): readonly [] => [];
   readonly clusterMetrics = (): readonly [] => [];

@@ -1,4 +1,5 @@
 import { join, resolve } from 'node:path';
+import type { OriginDocument } from '../api/documents.ts';
 import type { ClusterMetrics, KnownIdentity, ReadModel, RestoredDocument } from '../api/read-model.ts';
 import type { StatusDocument } from '../api/status-document.ts';
 import type { Clock, Random } from '../base/clock.ts';
@@ -11,6 +12,7 @@ import type { EngineContents } from '../client/state-document.ts';
 import type { ServiceInputs } from '../datapath/linux/services/desired-services.ts';
 import type { History } from '../history/history.ts';
 import { IPCache } from '../ipcache/ipcache.ts';
+import type { ExplainedClaim } from '../ipcache/types.ts';
 import { isInCluster } from '../k8s/rest/in-cluster.ts';
 import type { KvstoreBackend } from '../kvstore/session/backend.ts';
 import type { Labels } from '../model/labels.ts';
@@ -32,6 +34,7 @@ import {
   clusterStatuses,
   type Followed,
 } from './agent-status.ts';
+import { claimOrigin } from './claim-origin.ts';
 import { ClusterReport, type ReportedClusters } from './cluster-report.ts';
 import { DatapathKeeper } from './datapath-keeper.ts';
 import { HistoryKeeper, type HistoryKeeperOptions } from './history-keeper.ts';
@@ -361,6 +364,20 @@ export class Agent implements ReadModel, PlayStage {
 
   readonly restoredOf = (cluster: string): RestoredDocument | undefined =>
     this.#keeper?.restored(cluster || this.#options.clusterName);
+
+  readonly originOf = (claim: Pick<ExplainedClaim, 'key' | 'source' | 'owner' | 'k8s'>): OriginDocument => {
+    const { clusterName } = this.#options;
+    return claimOrigin(claim, {
+      clusterName,
+      isInProcess: (cluster) => this.#mesh.isInProcess(cluster),
+      versionOf: (cluster, resource, name) => {
+        const { own, mesh } = this.#mesh.followed ?? {};
+        return cluster === clusterName
+          ? own?.versionOf(resource, name)
+          : mesh?.versionOf(cluster, resource, name);
+      },
+    });
+  };
 
   readonly restoredIdentity = (identity: number): RestoredDocument | undefined => {
     if (this.#reportedLabels(identity) !== undefined) return undefined;

@@ -199,6 +199,12 @@ export class MeshFeed {
     return this.#recorded.get(cluster);
   }
 
+  /** Returns true if the kvstore of a cluster is in the process: a recorded one, or that of `--kvstore memory`. */
+  isInProcess(cluster: string): boolean {
+    const { clusterName, kvstore } = this.#options;
+    return cluster === clusterName ? kvstore === 'memory' : this.#recorded.get(cluster) !== undefined;
+  }
+
   /** Removes a remote cluster and its state from the mesh. Resolves to false if the mesh does not contain it. */
   async leave(cluster: string): Promise<boolean> {
     return (await this.#followed?.mesh.remove(cluster)) ?? false;

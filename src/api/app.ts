@@ -6,6 +6,7 @@ import { addEngineRoutes } from './routes/engine-routes.ts';
 import { addHistoryRoutes } from './routes/history-routes.ts';
 import { addIPRoutes } from './routes/ip-routes.ts';
 import { addPageRoutes, type PageFile } from './routes/page-routes.ts';
+import { addSearchRoutes } from './routes/search-routes.ts';
 import { addStatusRoutes } from './routes/status-routes.ts';
 
 /** Options of {@link createApp}. */
@@ -23,6 +24,7 @@ export function createApp(options: AppOptions): ApiApp {
   addIPRoutes(app, { ...options, gate });
   addEngineRoutes(app, { ...options, gate });
   addHistoryRoutes(app, { ...options, gate });
+  addSearchRoutes(app, { ...options, gate });
   addStatusRoutes(app, { ...options, gate });
   addDatapathRoutes(app, options);
   if (options.page !== undefined) addPageRoutes(app, options.page);

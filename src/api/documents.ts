@@ -7,6 +7,7 @@ import type { NodeExplanation } from '../nodemanager/node-status.ts';
 import type { AnnouncedService } from '../servicecache/announcement.ts';
 import type { BackendVerdict, ServiceExplanation } from '../servicecache/explain.ts';
 import { DEFAULT_WEIGHT } from '../servicecache/weight.ts';
+import type { AddressRoleDocument } from './address-roles.ts';
 import type { PastDocument } from './past-document.ts';
 import type { KnownIdentity, ReadModel, RestoredDocument } from './read-model.ts';
 
@@ -32,6 +33,22 @@ export interface EntryDocument {
   readonly past?: PastDocument | undefined;
 }
 
+/** Stores of claims. `memory`: a kvstore in the process, such as a recorded one. `agent`: no store, the process makes the claim. */
+export const STORES = ['etcd', 'memory', 'kubernetes', 'checkpoint', 'agent'] as const;
+
+/** Where a claim comes from. */
+export interface OriginDocument {
+  /** All fields as text: `atlantic's etcd, cilium/state/ip/v1/default/10.10.0.12, revision 88124`. */
+  readonly text: string;
+  /** The cluster that wrote the claim; absent if no cluster did. */
+  readonly cluster?: string | undefined;
+  readonly store: (typeof STORES)[number];
+  /** Key in the kvstore, or `pod NAMESPACE/NAME` and `node NAME` of Kubernetes; absent if it is not known. */
+  readonly key?: string | undefined;
+  /** Revision of the key that was read last. */
+  readonly revision?: number | undefined;
+}
+
 /** One claim on a prefix. */
 export interface ClaimDocument extends EntryDocument {
   /** The claimed key: an IP or a CIDR. */
@@ -40,6 +57,8 @@ export interface ClaimDocument extends EntryDocument {
   readonly effective: boolean;
   /** True if the key is a full-length CIDR shadowed by an endpoint IP. */
   readonly shadowed: boolean;
+  /** Where the claim comes from; absent for a claim of an earlier moment. */
+  readonly origin?: OriginDocument | undefined;
   /** Times between which an earlier claim was live, ISO 8601; absent if not held, or if it is live now. */
   readonly since?: string | undefined;
   readonly until?: string | undefined;
@@ -48,8 +67,12 @@ export interface ClaimDocument extends EntryDocument {
 /** All claims on a prefix, strongest first, and the rule that selected the first. */
 export interface ExplanationDocument {
   readonly prefix: string;
-  readonly decidedBy: DecidingRule;
+  /** Absent if there are no claims. */
+  readonly decidedBy?: DecidingRule | undefined;
+  /** Empty for the address of a service that no prefix contains. */
   readonly claims: readonly ClaimDocument[];
+  /** The services and nodes with the requested IP. Empty for a CIDR, and absent for an earlier moment. */
+  readonly roles?: readonly AddressRoleDocument[] | undefined;
   /** Present if the claims are those of an earlier moment. */
   readonly past?: PastDocument | undefined;
 }
@@ -222,7 +245,8 @@ export function entryDocument(
 function claimDocument(claim: ExplainedClaim, model: ReadModel): ClaimDocument {
   const { key, effective, shadowed } = claim;
   // A shadowed CIDR has an effective claim, but lookups of the prefix return the endpoint.
-  return { ...entryDocument(claim, model), key, effective: effective && !shadowed, shadowed };
+  const origin = model.originOf(claim);
+  return { ...entryDocument(claim, model), key, effective: effective && !shadowed, shadowed, origin };
 }
 
 /** Returns the document of an explanation; `undefined` if the prefix has no claims. */

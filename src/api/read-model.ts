@@ -2,10 +2,12 @@ import type { LatencyStatus } from '../base/latency-histogram.ts';
 import type { RejectionStatus } from '../base/rejection.ts';
 import type { History } from '../history/history.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
+import type { ExplainedClaim } from '../ipcache/types.ts';
 import type { Labels } from '../model/labels.ts';
 import type { NodeManager } from '../nodemanager/node-manager.ts';
 import type { ServiceCache } from '../servicecache/service-cache.ts';
 import type { DatapathStepDocument } from './datapath-document.ts';
+import type { OriginDocument } from './documents.ts';
 import type { StatusDocument } from './status-document.ts';
 
 /** Age of state restored from a checkpoint and not confirmed by a source. */
@@ -82,6 +84,8 @@ export interface ReadModel extends EngineViews {
   identities(): Iterable<KnownIdentity>;
   /** Returns the cluster that allocated an identity; empty for a reserved or unknown one. */
   readonly clusterOf: (identity: number) => string;
+  /** Returns where a live claim comes from. */
+  readonly originOf: (claim: Pick<ExplainedClaim, 'key' | 'source' | 'owner' | 'k8s'>) => OriginDocument;
   /** Returns the age of an identity whose labels were restored and not confirmed. */
   readonly restoredIdentity: (identity: number) => RestoredDocument | undefined;
   /** Returns the figures of all followed clusters. */

@@ -1,22 +1,26 @@
 import { z } from '@hono/zod-openapi';
 import { UNCERTAINTIES } from '../history/types.ts';
 import { MESH_RESOURCES } from '../kvstore/codec/keys.ts';
+import type { AddressRoleDocument } from './address-roles.ts';
 import type { DatapathDocument } from './datapath-document.ts';
-import type {
-  BackendDocument,
-  ClaimDocument,
-  EntryDocument,
-  ExplanationDocument,
-  IdentityDocument,
-  NodeDocument,
-  NodeExplanationDocument,
-  ServiceDocument,
-  ServiceExplanationDocument,
+import {
+  type BackendDocument,
+  type ClaimDocument,
+  type EntryDocument,
+  type ExplanationDocument,
+  type IdentityDocument,
+  type NodeDocument,
+  type NodeExplanationDocument,
+  type OriginDocument,
+  type ServiceDocument,
+  type ServiceExplanationDocument,
+  STORES,
 } from './documents.ts';
 import type { CausesDocument, HistoryDocument, HistoryRecordDocument } from './history-documents.ts';
 import type { HeldDocument, PastDocument } from './past-document.ts';
 import type { ProblemDocument } from './problem.ts';
 import type { RestoredDocument } from './read-model.ts';
+import { SEARCH_KINDS, SEARCH_MATCHES, type SearchDocument } from './search.ts';
 import type {
   CheckpointDocument,
   ClusterDocument,
@@ -135,12 +139,35 @@ const ENTRY_FIELDS = {
 /** See {@link EntryDocument}. */
 export const ENTRY: z.ZodType<EntryDocument> = z.object(ENTRY_FIELDS).openapi('Entry');
 
+const ORIGIN: z.ZodType<OriginDocument> = z
+  .object({
+    text: z.string().openapi({
+      example: "atlantic's etcd, cilium/state/ip/v1/default/10.10.0.12, revision 88124",
+    }),
+    cluster: z.string().optional(),
+    store: z.enum(STORES),
+    key: z.string().optional(),
+    revision: z.int().optional(),
+  })
+  .openapi('Origin');
+
+const ROLE: z.ZodType<AddressRoleDocument> = z
+  .object({
+    kind: z.enum(['service', 'node']),
+    name: z.string(),
+    as: z.string().openapi({ example: 'cluster-ip' }),
+    ports: z.array(z.string()).optional(),
+    text: z.string().openapi({ example: 'cluster IP of shop/checkout (80/TCP)' }),
+  })
+  .openapi('AddressRole');
+
 const CLAIM: z.ZodType<ClaimDocument> = z
   .object({
     ...ENTRY_FIELDS,
     key: z.string(),
     effective: z.boolean(),
     shadowed: z.boolean(),
+    origin: ORIGIN.optional().openapi({ description: 'Absent with `at`' }),
     since: z.string().optional(),
     until: z.string().optional(),
   })
@@ -150,8 +177,15 @@ const CLAIM: z.ZodType<ClaimDocument> = z
 export const EXPLANATION: z.ZodType<ExplanationDocument> = z
   .object({
     prefix: z.string(),
-    decidedBy: z.enum(['only-claim', 'source-precedence', 'owner-name', 'endpoint-over-cidr']),
+    decidedBy: z
+      .enum(['only-claim', 'source-precedence', 'owner-name', 'endpoint-over-cidr'])
+      .optional()
+      .openapi({ description: 'Absent if there are no claims' }),
     claims: z.array(CLAIM).openapi({ description: 'Strongest first' }),
+    roles: z
+      .array(ROLE)
+      .optional()
+      .openapi({ description: 'Services and nodes with the IP; absent for a CIDR and with `at`' }),
     ...PAST_FIELD,
   })
   .openapi('Explanation');
@@ -520,3 +554,28 @@ export const STATUS: z.ZodType<StatusDocument> = z
     }),
   })
   .openapi('Status');
+
+/** See {@link SearchDocument}. */
+export const SEARCH: z.ZodType<SearchDocument> = z
+  .object({
+    query: z.string(),
+    truncated: z.boolean().openapi({ description: 'True if not all names were compared' }),
+    groups: z
+      .array(
+        z.object({
+          kind: z.enum(SEARCH_KINDS),
+          total: z.int(),
+          items: z.array(
+            z.object({
+              kind: z.enum(SEARCH_KINDS),
+              key: z.string(),
+              title: z.string(),
+              detail: z.string(),
+              match: z.enum(SEARCH_MATCHES),
+            }),
+          ),
+        }),
+      )
+      .openapi({ description: 'The group with the best result first' }),
+  })
+  .openapi('SearchResults');

@@ -49,6 +49,7 @@ const ofHistory = () => import('../client/history-answers.ts');
 const ofPrefixes = () => import('../client/prefix-answers.ts');
 const ofServices = () => import('../client/service-answers.ts');
 const ofNodes = () => import('../client/node-answers.ts');
+const ofSearch = () => import('../client/search-answers.ts');
 const ofIdentities = () => import('../client/identity-answers.ts');
 
 function parseIdentity(text: string): number {
@@ -422,6 +423,24 @@ export function addQuestionCommands(program: Command, io: CommandIO, run: RunAct
         among(ofHistory, ({ askHistory }) => askHistory({ key, from, to, limit })),
       );
     });
+
+  question(
+    program,
+    'whois',
+    'print what has an IP, a name, a label or a number: pods, services, nodes, identities',
+  )
+    .argument('<text>', 'IP, CIDR, number of an identity, label such as app=web, or a part of a name')
+    .addOption(
+      new Option('--limit <n>', 'maximum number of results of each kind, up to 50')
+        .argParser(parseLimit)
+        .default(8),
+    )
+    .action((text: string, flags: QuestionFlags & { readonly limit: number }) =>
+      answer(
+        flags,
+        among(ofSearch, ({ askSearch }) => askSearch(text, flags.limit)),
+      ),
+    );
 
   const service = program.command('service').description('print services and their backends');
   const services = question(service, 'list', 'list all services with their backends')

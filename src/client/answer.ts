@@ -1,11 +1,11 @@
 import { ApiError, type Ask } from '../api/api-client.ts';
 import type { RestoredDocument } from '../api/read-model.ts';
 import { cutText } from '../base/show-value.ts';
+import { labelName } from '../model/label-name.ts';
 import { isObject } from '../net/fields.ts';
 import { InputError } from '../process/input-error.ts';
 import { alignColumns, printable } from '../process/terminal.ts';
 import { identityText } from './change-text.ts';
-import { labelName } from './label-name.ts';
 
 /** An answer, as data and as lines of text. */
 export interface Answer {

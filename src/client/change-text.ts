@@ -3,12 +3,12 @@ import type { EngineViews } from '../api/read-model.ts';
 import { counted } from '../base/show-value.ts';
 import type { IPCacheChange, IPCacheEntry } from '../ipcache/types.ts';
 import type { NodeAddress } from '../model/cluster-node.ts';
+import { labelName } from '../model/label-name.ts';
 import { reservedIdentityName } from '../model/numeric-identity.ts';
 import type { Source } from '../model/source.ts';
 import type { Node } from '../nodemanager/node.ts';
 import type { Backends } from '../servicecache/backend.ts';
 import type { ServiceEvent } from '../servicecache/events.ts';
-import { labelName } from './label-name.ts';
 
 /** An addition, a change or a deletion. */
 export type ChangeSign = '+' | '~' | '-';

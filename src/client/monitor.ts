@@ -49,7 +49,7 @@ export async function monitor(
   }
 }
 
-/** Returns the events of a running agent. The first one confirms that the stream has begun. Throws `ApiError`. */
+/** Returns the events of a running agent, without heartbeats. The first one confirms that the stream has begun. Throws `ApiError`. */
 export function monitorEvents(
   client: Pick<ApiClient, 'lines'>,
   { types, from }: Pick<MonitorOptions, 'types' | 'from'>,
@@ -68,7 +68,7 @@ async function* events(lines: AsyncIterable<string>): AsyncGenerator<SentEvent, 
     if (line.startsWith('event: ')) name = line.slice('event: '.length);
     else if (line.startsWith('data: ')) data = line.slice('data: '.length);
     else if (line === '' && name !== '') {
-      yield { name, data };
+      if (name !== 'heartbeat') yield { name, data };
       name = '';
     }
   }

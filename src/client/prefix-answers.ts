@@ -99,19 +99,25 @@ export function explainPrefix(key: string): Question {
     const path = pathOf(key);
     const explanation = await find<ExplanationDocument>(ask, `/v1/ipcache/explain/${path}`);
     if (explanation === undefined) return emptyAnswer(key);
-    const { prefix, decidedBy, claims } = explanation;
+    const { prefix, decidedBy, claims, roles = [] } = explanation;
     const columns: readonly Column<(typeof claims)[number]>[] = [
       { title: '', cell: (claim) => (claim === claims[0] ? '*' : '') },
       { title: 'KEY', cell: ({ key }) => key },
       ...PREFIX_COLUMNS.slice(1).map((column) =>
         column.title === 'KEY' ? { ...column, title: 'ENCRYPT' } : column,
       ),
+      { title: 'ORIGIN', cell: ({ origin }) => origin?.text ?? '-' },
     ];
     return {
       json: explanation,
       lines: [
-        `${prefix}: the first claim (*) is effective, because ${RULES[decidedBy]}.`,
-        ...listed(columns, claims, view),
+        ...roles.map(({ text }) => `${key}: ${text}`),
+        ...(decidedBy === undefined
+          ? [`${prefix}: no prefix contains it`]
+          : [
+              `${prefix}: the first claim (*) is effective, because ${RULES[decidedBy]}.`,
+              ...listed(columns, claims, view),
+            ]),
       ],
       found: true,
     };

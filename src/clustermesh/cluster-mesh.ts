@@ -2,6 +2,7 @@ import { checkArguments, FUNCTION, NUMBER, objectWith, optional, SIGNAL, TEXT } 
 import type { Clock, Random } from '../base/clock.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import type { ClusterConfig } from '../kvstore/codec/cluster-config.ts';
+import type { CopiedResource } from '../kvstore/codec/keys.ts';
 import type { IdentityCache } from '../model/identity-cache.ts';
 import type { MaxConnectedClusters } from '../model/numeric-identity.ts';
 import type { OnClusterChange } from './cluster-changes.ts';
@@ -13,6 +14,7 @@ import { clusterLimits } from './decoders.ts';
 import type { MeshEngines } from './engines.ts';
 import { type ConnectKvstore, FollowedCluster, type FollowingOptions } from './followed-cluster.ts';
 import { GlobalServices } from './global-services.ts';
+import type { KeyVersion } from './resource-stores.ts';
 import type { ServiceV2 } from './service-v2.ts';
 import type { SyncDeadline, SyncingClusters, SyncProgress } from './sync-deadline.ts';
 
@@ -130,6 +132,11 @@ export class ClusterMesh implements SyncingClusters {
     }
     this.#byID.set(clusterID, found);
     return [found.identities];
+  }
+
+  /** Like `OwnCluster.versionOf`, for a remote cluster; `undefined` also if the cluster is unknown. */
+  versionOf(cluster: string, resource: CopiedResource, name: string): KeyVersion | undefined {
+    return this.#clusters.get(cluster)?.versionOf(resource, name);
   }
 
   /** Returns the status of a cluster; `undefined` if it is unknown. */

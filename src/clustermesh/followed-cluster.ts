@@ -8,7 +8,7 @@ import { sleep } from '../base/sleep.ts';
 import { interruptible, Supervisor, type Work } from '../base/supervisor.ts';
 import type { TurnGate } from '../base/turn-gate.ts';
 import type { ClusterConfig } from '../kvstore/codec/cluster-config.ts';
-import { isServiceResource } from '../kvstore/codec/keys.ts';
+import { type CopiedResource, isServiceResource } from '../kvstore/codec/keys.ts';
 import type { ValueLimits } from '../kvstore/codec/value.ts';
 import type { KeyRead, KvstoreBackend } from '../kvstore/session/backend.ts';
 import { IdentityCache } from '../model/identity-cache.ts';
@@ -22,7 +22,7 @@ import type {
 } from './cluster-state.ts';
 import { ClusterView, type RemoteClusterStatus } from './cluster-status.ts';
 import { awaitConfig, followCluster, isReplaced, readHandshake } from './follow-cluster.ts';
-import type { OnReading, ResourceStores, StoreHooks } from './resource-stores.ts';
+import type { KeyVersion, OnReading, ResourceStores, StoreHooks } from './resource-stores.ts';
 import type { RetryPacer } from './retry-pacer.ts';
 import type { SyncProgress } from './sync-deadline.ts';
 import { WatchStates } from './watch-states.ts';
@@ -155,6 +155,11 @@ export class FollowedCluster {
       failures,
       settled: phase === 'unconfigured',
     };
+  }
+
+  /** See {@link ResourceStores.versionOf}. */
+  versionOf(resource: CopiedResource, name: string): KeyVersion | undefined {
+    return this.#stores.versionOf(resource, name);
   }
 
   status(): RemoteClusterStatus {

@@ -2,6 +2,7 @@ import { checkArguments, FUNCTION, NUMBER, objectWith, optional, SIGNAL } from '
 import type { Clock, Random } from '../base/clock.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import { systemClock } from '../base/system-clock.ts';
+import type { CopiedResource } from '../kvstore/codec/keys.ts';
 import type { KvstoreBackend } from '../kvstore/session/backend.ts';
 import type { IdentityCache } from '../model/identity-cache.ts';
 import { ClusterChanges, type OnClusterChange } from './cluster-changes.ts';
@@ -11,6 +12,7 @@ import { ClusterStores } from './cluster-stores.ts';
 import { NO_LIMITS } from './decoders.ts';
 import type { MeshEngines } from './engines.ts';
 import { FollowedCluster, type FollowingOptions } from './followed-cluster.ts';
+import type { KeyVersion } from './resource-stores.ts';
 import {
   type SyncDeadline,
   type SyncingClusters,
@@ -120,6 +122,11 @@ export class OwnCluster implements SyncingClusters {
   /** Calls back when the state, `connected`, the failures or their reason changes. */
   onChange(callback: OnClusterChange): Unsubscribe {
     return this.#changes.add(callback);
+  }
+
+  /** Returns the kvstore key of a resource's name (below its prefix) and its revision; `undefined` if the name is not held. */
+  versionOf(resource: CopiedResource, name: string): KeyVersion | undefined {
+    return this.#cluster.versionOf(resource, name);
   }
 
   status(): OwnClusterStatus {

@@ -41,12 +41,18 @@ export type OnReading = (
   failure: Failure | undefined,
 ) => void;
 
+/** A key of a kvstore and its mod revision. */
+export interface KeyVersion {
+  readonly key: string;
+  readonly revision: number;
+}
+
 /** Status of each followed resource. */
 export type ResourceStatuses = Readonly<Partial<Record<CopiedResource, WatchStoreStatus>>>;
 
 type AnyStore = Pick<
   WatchStore<unknown>,
-  'run' | 'drain' | 'size' | 'rejected' | 'status' | 'synced' | 'isSynced'
+  'run' | 'drain' | 'size' | 'rejected' | 'status' | 'synced' | 'isSynced' | 'revisionOf'
 >;
 
 /**
@@ -57,6 +63,9 @@ export abstract class ResourceStores {
   readonly #cluster: string;
   /** Stores in the order in which they are followed. */
   protected readonly stores: Map<CopiedResource, AnyStore> = new Map();
+
+  /** The prefixes of the last runs. */
+  readonly #prefixes = new Map<CopiedResource, string>();
 
   /** @param cluster name of the followed cluster */
   constructor(cluster: string) {
@@ -126,6 +135,16 @@ export abstract class ResourceStores {
     return Object.fromEntries(shown.map(([resource, store]) => [resource, store.status()]));
   }
 
+  /**
+   * Returns the kvstore key of a name of a resource and the revision that was read last; `undefined` if the name is not held. The
+   * revision may be of an earlier connection while the kvstore does not answer.
+   */
+  versionOf(resource: CopiedResource, name: string): KeyVersion | undefined {
+    const revision = this.stores.get(resource)?.revisionOf(name);
+    const prefix = this.#prefixes.get(resource);
+    return revision === undefined || prefix === undefined ? undefined : { key: prefix + name, revision };
+  }
+
   /** Applies the configuration from the handshake. Nothing is followed before it resolves or the signal fires. */
   abstract configure(config: ClusterConfig | undefined, signal: AbortSignal): void | Promise<void>;
 
@@ -143,9 +162,11 @@ export abstract class ResourceStores {
     const { layout, onListed, onReading, ...run } = request;
     const store = this.stores.get(resource);
     if (store === undefined) return Promise.resolve('ended');
+    const prefix = resourcePrefix(resource, this.#cluster, layout);
+    this.#prefixes.set(resource, prefix);
     return store.run({
       ...run,
-      prefix: resourcePrefix(resource, this.#cluster, layout),
+      prefix,
       endOnDivergence: true,
       onListed: () => onListed(resource),
       onState: (state, failure) => onReading(resource, state, failure),

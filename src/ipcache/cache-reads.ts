@@ -102,9 +102,9 @@ export class CacheReads {
   /**
    * Returns the visible entries whose prefixes are in `prefix` (a CIDR or an IP), ordered by address, a prefix before those that
    * it contains. Returns an empty list if `prefix` is invalid. Cost: a scan of the result and about a thousand neighbours (a
-   * few µs), and a sort.
+   * few µs), and a sort. With `limit`, returns any `limit` of them, and the cost does not grow with the others.
    */
-  within(prefix: string): readonly KeyedEntry[] {
+  within(prefix: string, limit: number = Number.POSITIVE_INFINITY): readonly KeyedEntry[] {
     const around = prefixRegister();
     if (!parseKey(prefix, around)) return [];
     const found: { readonly slot: number; readonly key: PrefixRegister }[] = [];
@@ -113,6 +113,7 @@ export class CacheReads {
       const key = prefixRegister();
       this.table.keyOf(slot, key);
       found.push({ slot, key });
+      if (found.length >= limit) break;
     }
     return found.sort((a, b) => comparePrefixes(a.key, b.key)).map(({ slot }) => this.entryAt(slot));
   }

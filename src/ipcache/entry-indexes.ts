@@ -20,6 +20,10 @@ class SlotsByText {
     return typeof slots === 'number' ? [slots] : slots;
   }
 
+  texts(): Iterable<string> {
+    return this.#slots.keys();
+  }
+
   get size(): number {
     return this.#slots.size;
   }
@@ -41,6 +45,16 @@ class SlotsByText {
 /** Index of entries by pod. */
 export class PodIndex implements EntryIndex {
   readonly #namespaces = new Map<string, SlotsByText>();
+
+  /** Returns the namespaces with pods, unordered. */
+  namespaces(): Iterable<string> {
+    return this.#namespaces.keys();
+  }
+
+  /** Returns the names of the pods of a namespace, unordered. */
+  podsOf(namespace: string): Iterable<string> {
+    return this.#namespaces.get(namespace)?.texts() ?? [];
+  }
 
   of(namespace: string, podName: string): Iterable<number> {
     return this.#namespaces.get(namespace)?.of(podName) ?? NONE;

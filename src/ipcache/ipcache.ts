@@ -221,6 +221,21 @@ export class IPCache extends CacheReads {
     return Array.from(this.#pods.of(namespace, podName), (slot) => this.keyAt(slot));
   }
 
+  /** Yields the namespaces that have entries of pods, unordered. The first call costs as that of {@link IPCache.lookupByPod}. */
+  namespaces(): Iterable<string> {
+    this.#pods ??= this.#state.track(new PodIndex());
+    return this.#pods.namespaces();
+  }
+
+  /**
+   * Yields the names of the pods of a namespace, unordered. The first call costs as that of {@link IPCache.lookupByPod}. If the
+   * cache is written during the iteration, a pod that exists all the time is yielded once.
+   */
+  podsOf(namespace: string): Iterable<string> {
+    this.#pods ??= this.#state.track(new PodIndex());
+    return this.#pods.podsOf(namespace);
+  }
+
   /**
    * Returns the canonical keys of the entries on a host (an IP in any spelling), unordered, shadowed ones included. Costs are
    * those of {@link IPCache.lookupByPod}.

@@ -41,6 +41,8 @@ export class FrontendIndex {
   readonly #isIndexed: (frontend: Frontend) => boolean;
   readonly #claims = new Map<string, readonly Claim[]>();
   readonly #indexed = new Map<string, Service>();
+  /** The frontends of each IP, as formatted by {@link formatFrontend}. */
+  readonly #byAddress = new Map<string, Set<string>>();
 
   /** Indexes the frontends for which `isIndexed` returns true; by default all. */
   constructor(nodePort: NodePortOptions, isIndexed: (frontend: Frontend) => boolean = () => true) {
@@ -87,6 +89,15 @@ export class FrontendIndex {
     return address === undefined ? undefined : this.get(formatFrontend({ ip: address, port, protocol }));
   }
 
+  /** Returns the services of all frontends on an IP in any spelling, ordered by rank, `namespace/name` and port. */
+  ofAddress(ip: string): readonly FrontendMatch[] {
+    const texts = this.#byAddress.get(canonicalAddress(ip) ?? '') ?? [];
+    const claims = [...texts].flatMap((text) => this.#claims.get(text) ?? []);
+    return claims
+      .sort((a, b) => compareClaims(a, b) || a.frontend.port - b.frontend.port)
+      .map(({ service, frontend }) => ({ id: service.id, service, frontend, overruled: [] }));
+  }
+
   /** Returns all frontends, as formatted by {@link formatFrontend}. */
   keys(): IterableIterator<string> {
     return this.#claims.keys();
@@ -115,6 +126,9 @@ export class FrontendIndex {
       const text = formatFrontend(frontend);
       const claims = [...(this.#claims.get(text) ?? []), { key, service, frontend }];
       this.#claims.set(text, claims.sort(compareClaims));
+      const ofAddress = this.#byAddress.get(frontend.ip);
+      if (ofAddress === undefined) this.#byAddress.set(frontend.ip, new Set([text]));
+      else ofAddress.add(text);
     }
   }
 
@@ -122,8 +136,14 @@ export class FrontendIndex {
     for (const frontend of this.frontendsOf(service)) {
       const text = formatFrontend(frontend);
       const remaining = (this.#claims.get(text) ?? []).filter((claim) => claim.key !== key);
-      if (remaining.length === 0) this.#claims.delete(text);
-      else this.#claims.set(text, remaining);
+      if (remaining.length > 0) {
+        this.#claims.set(text, remaining);
+        continue;
+      }
+      this.#claims.delete(text);
+      const ofAddress = this.#byAddress.get(frontend.ip);
+      ofAddress?.delete(text);
+      if (ofAddress?.size === 0) this.#byAddress.delete(frontend.ip);
     }
   }
 }

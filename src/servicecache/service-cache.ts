@@ -382,6 +382,16 @@ export class ServiceCache {
   }
 
   /**
+   * Returns the services and frontends on an address (in any spelling): each port on it as a cluster IP, external IP, ingress IP or
+   * configured address of node ports. Costs as those of {@link ServiceCache.lookupFrontend}.
+   */
+  lookupAddress(ip: string): readonly FrontendMatch[] {
+    this.#frontends ??= new FrontendIndex(this.#nodePort);
+    this.#table.refresh(this.#frontends);
+    return this.#frontends.ofAddress(ip);
+  }
+
+  /**
    * Returns the backends for traffic to a frontend of that kind on this node: the endpoints, filtered by the selection (default
    * {@link selectBackends}). An empty result means that traffic must be rejected; `undefined` that the service is unknown.
    * Costs one pass over the backends.

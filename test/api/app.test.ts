@@ -519,13 +519,14 @@ describe('/openapi.json', () => {
         .replace('{ip}', '10.0.0.1')
         .replace('{namespace}/{name}', 'shop/checkout')
         .replace('{cluster}/{name}', 'baltic/node-1')
-        .replace('{identity}', '1234');
+        .replace('{identity}', '1234')
+        .replace('/v1/search', '/v1/search?q=checkout');
     const checked: string[] = [];
     for (const path of Object.keys(paths).filter((each) => 'get' in (paths[each] ?? {}))) {
       if (path === '/v1/monitor' || path === '/metrics') continue;
       for (const [asked, status] of [
         [filled(path), '200'],
-        [`${filled(path)}?limit=x`, 'default'],
+        [`${path === '/v1/search' ? path : filled(path)}?limit=x`, 'default'],
       ] as const) {
         const answer = await get(asked, app);
         const media = status === '200' ? 'application~1json' : 'application~1problem+json';

@@ -61,13 +61,37 @@ describe('dpcache ipcache', () => {
       prefix: '10.10.0.12/32',
       decidedBy: 'endpoint-over-cidr',
       claims: [
-        { key: '10.10.0.12', identity: 66_536, effective: true, shadowed: false },
+        {
+          ...{ key: '10.10.0.12', identity: 66_536, effective: true, shadowed: false },
+          origin: {
+            text: expect.stringMatching(/^atlantic's kvstore in memory, .*, revision \d+$/),
+            ...{ cluster: 'atlantic', store: 'memory', key: 'cilium/state/ip/v1/default/10.10.0.12' },
+            revision: expect.any(Number),
+          },
+        },
         { key: '10.10.0.12/32', identity: 66_539, effective: false, shadowed: true },
       ],
     });
     expect((await lines('ipcache', 'explain', '10.10.0.12'))[0]).toBe(
       '10.10.0.12/32: the first claim (*) is effective, because an endpoint IP hides the CIDR of the same single address.',
     );
+  });
+
+  it('explain: the service that has an IP', async () => {
+    expect(await lines('ipcache', 'explain', '172.16.0.10')).toEqual([
+      '172.16.0.10: cluster IP of shop/checkout (8080/TCP)',
+      '172.16.0.10/32: no prefix contains it',
+    ]);
+  });
+
+  it('whois: what matches a text, and status 1 if nothing does', async () => {
+    expect((await lines('whois', '172.16.0.10'))[1]).toMatch(/^service +shop\/checkout +172\.16\.0\.10, /);
+    expect(await json('whois', 'catalog', '--limit', '1')).toMatchObject({
+      groups: [{ kind: 'service', items: [{ key: 'shop/catalog' }] }, { kind: 'pod' }, {}, {}],
+    });
+    expect(await dpcache('whois', 'nowhere', ...MESH)).toMatchObject({
+      ...{ status: 1, stderr: 'dpcache: nowhere: not found\n' },
+    });
   });
 
   it.each([

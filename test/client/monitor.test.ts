@@ -90,7 +90,7 @@ describe('dpcache monitor', () => {
   it('prints each change once, even if heartbeats follow', async () => {
     const lines = async function* (): AsyncGenerator<string, void, void> {
       yield* ['event: synced', 'id: a.0', 'data: {"revision":0}', ''];
-      for (let beat = 0; beat < 3; beat++) yield* [': still here', 'id: a.0', ''];
+      for (let beat = 0; beat < 3; beat++) yield* ['event: heartbeat', 'id: a.0', 'data: {"revision":0}', ''];
       yield* ['event: resync', 'id: a.5', 'data: {"revision":5}', ''];
     };
     const client = { lines } satisfies Pick<ApiClient, 'lines'>;

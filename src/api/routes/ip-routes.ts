@@ -8,6 +8,7 @@ import type { Labels } from '../../model/labels.ts';
 import { SOURCES } from '../../model/source.ts';
 import { addressBits } from '../../net/address-words.ts';
 import { canonicalEndpoint, Prefix } from '../../net/prefix.ts';
+import { addressRoles } from '../address-roles.ts';
 import type { ApiApp, RouteContext } from '../api-context.ts';
 import type { ChangeFeed } from '../change-feed.ts';
 import {
@@ -218,7 +219,7 @@ export function addIPRoutes(app: ApiApp, { model, feed, clock, instance, gate }:
     const { at } = c.req.valid('query');
     if (at !== undefined)
       return answerJSON(c, pastExplained(model, ip, await pastOf(endpointParameter('ip', ip), at)));
-    return answerJSON(c, explained(model, ip, ipcache.lookup(endpointParameter('ip', ip))));
+    return answerJSON(c, explainedIP(model, ip, endpointParameter('ip', ip)));
   });
   app.openapi(EXPLAIN_CIDR, async (c) => {
     const { ip, length } = c.req.valid('param');
@@ -381,6 +382,15 @@ class SnapshotViews {
 /** Returns the problem of an unknown IP or CIDR. */
 function unknown(field: string, value: string): ProblemError {
   return new ProblemError('not-found', `No entry for ${value}.`, { field, value });
+}
+
+/** Returns the claims on the prefix of an IP, and its roles. An IP of a service may have no prefix. */
+function explainedIP(model: ReadModel, asked: string, ip: string): ExplanationDocument {
+  const roles = addressRoles(model, ip);
+  const entry = model.ipcache.lookup(ip);
+  if (entry === undefined && roles.length > 0)
+    return { prefix: Prefix.parse(ip)?.toString() ?? ip, claims: [], roles };
+  return { ...explained(model, asked, entry), roles };
 }
 
 function explained(model: ReadModel, asked: string, entry: KeyedEntry | undefined): ExplanationDocument {

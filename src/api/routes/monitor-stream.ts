@@ -31,7 +31,16 @@ export interface MonitorRequest {
 }
 
 /** A heartbeat is sent after this time without an event, so that both sides notice a broken connection. */
-const HEARTBEAT_MS = 15_000;
+export const HEARTBEAT_MS = 5_000;
+
+/** Data of a heartbeat. */
+export interface HeartbeatDocument {
+  readonly revision: number;
+  /** Time of the heartbeat, ISO 8601. */
+  readonly at: string;
+  /** Maximum time until the next event. A client that receives nothing for longer may consider its state stale. */
+  readonly intervalMs: number;
+}
 
 /** Maximum number of changes in a part. A part ends early when its text reaches 64 kB. */
 const CHANGES_AT_A_TIME = 256;
@@ -109,8 +118,9 @@ export class MonitorParts {
 /**
  * Yields changes as server-sent events. The first event is `synced` with the start revision. `change` carries a
  * {@link ChangeDocument}. `resync` means that changes were missed and the client must read the lists again. If it is the first
- * event, there is no `synced`. A client resumes with the id of its last event as `Last-Event-ID`. Ids advance with changes of
- * other types, too. A part is encoded when the client has read the previous one, so nothing is queued for slow clients.
+ * event, there is no `synced`. `heartbeat` carries a {@link HeartbeatDocument} if nothing else was sent for 5 s. A client resumes
+ * with the id of its last event as `Last-Event-ID`. Ids advance with changes of other types, too. A part is encoded when the client
+ * has read the previous one, so nothing is queued for slow clients.
  */
 export async function* monitorEvents(
   { feed, clock }: Pick<ApiContext, 'feed' | 'clock'>,
@@ -136,7 +146,9 @@ export async function* monitorEvents(
     if (revision !== feed.revision) continue;
     await feed.changed(revision, signal, lastReported + HEARTBEAT_MS - clock.now());
     if (clock.now() - lastReported < HEARTBEAT_MS) continue;
-    yield ENCODER.encode(`: still here\nid: ${parts.idOf(revision)}\n\n`);
+    const at = new Date(clock.wallTime()).toISOString();
+    const heartbeat: HeartbeatDocument = { revision, at, intervalMs: HEARTBEAT_MS };
+    yield ENCODER.encode(eventText('heartbeat', parts.idOf(revision), heartbeat));
     lastReported = clock.now();
   }
 }

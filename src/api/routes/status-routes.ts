@@ -92,7 +92,8 @@ const MONITOR = createRoute({
   },
   responses: {
     200: {
-      description: 'Events `synced`, `change`, and `resync` if changes were lost',
+      description:
+        'Events `synced`, `change`, `resync` if changes were lost, and `heartbeat` after 5 s without another event',
       content: { 'text/event-stream': { schema: z.string() } },
     },
   },

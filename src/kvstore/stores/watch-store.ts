@@ -206,6 +206,12 @@ export class WatchStore<T> {
     return state === 'watching' && nextRevision !== undefined ? Math.min(this.#cursor, nextRevision) : 0;
   }
 
+  /** Returns the mod revision of a key in the observer, as read last; `undefined` if the observer does not have the key. */
+  revisionOf(name: string): number | undefined {
+    const row = this.#keys.find(bytesOf({ key: name }), 0);
+    return row < 0 || this.#keys.heldBy(row) === 0 ? undefined : this.#keys.revisionOf(row);
+  }
+
   status(): WatchStoreStatus {
     return {
       keys: this.#size,
@@ -463,6 +469,7 @@ export class WatchStore<T> {
 checkArguments(WatchStore, {
   run: { run: objectWith({ backend: objectWith({ watch: FUNCTION }), prefix: TEXT, signal: SIGNAL }) },
   drain: { signal: optional(SIGNAL) },
+  revisionOf: { name: TEXT },
 });
 
 /** Returns the first revision that is known not to have the keys removed by a batch. */

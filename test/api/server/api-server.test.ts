@@ -521,8 +521,10 @@ describe('a monitor over a connection', () => {
     await reader?.read();
     const beat = reader?.read();
     await settle();
-    await model.clock.advance(15_000);
-    expect(new TextDecoder().decode((await beat)?.value)).toBe(': still here\nid: abc.0\n\n');
+    await model.clock.advance(5_000);
+    expect(new TextDecoder().decode((await beat)?.value)).toMatch(
+      /^event: heartbeat\nid: abc\.0\ndata: \{"revision":0,"at":"[^"]+","intervalMs":5000\}\n\n$/,
+    );
     await reader?.cancel();
   });
 
@@ -536,7 +538,9 @@ describe('a monitor over a connection', () => {
       await settle();
       await model.clock.advance(1_000);
     }
-    expect(new TextDecoder().decode((await beat)?.value)).toBe(': still here\nid: abc.15\n\n');
+    expect(new TextDecoder().decode((await beat)?.value)).toMatch(
+      /^event: heartbeat\nid: abc\.5\ndata: \{"revision":5,/,
+    );
     await reader?.cancel();
   });
 

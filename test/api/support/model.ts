@@ -1,3 +1,4 @@
+import type { OriginDocument } from '../../../src/api/documents.ts';
 import type {
   ClusterMetrics,
   KnownIdentity,
@@ -46,6 +47,10 @@ export class TestModel implements ReadModel {
   restored: RestoredDocument | undefined;
   readonly restoredOf = (): RestoredDocument | undefined => this.restored;
   readonly clusterOf = (identity: number): string => (identity === 1234 ? 'own' : '');
+  readonly originOf = ({ source }: { readonly source: string }): OriginDocument => ({
+    text: `test, ${source}`,
+    store: 'agent',
+  });
   readonly restoredIdentity = (): undefined => undefined;
 
   identities(): readonly KnownIdentity[] {

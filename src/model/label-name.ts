@@ -1,4 +1,4 @@
-import type { Label, Labels } from '../model/labels.ts';
+import type { Label, Labels } from './labels.ts';
 
 /** Labels that name a workload, the most specific first: Kubernetes' recommended labels and older conventions. */
 const NAME_LABELS = ['app.kubernetes.io/name', 'app', 'k8s-app', 'name'];

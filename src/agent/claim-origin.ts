@@ -1,0 +1,48 @@
+import type { OriginDocument } from '../api/documents.ts';
+import type { KeyVersion } from '../clustermesh/resource-stores.ts';
+import type { ExplainedClaim } from '../ipcache/types.ts';
+import type { CopiedResource } from '../kvstore/codec/keys.ts';
+
+/** What {@link claimOrigin} asks. */
+export interface OriginSources {
+  /** Name of the own cluster. */
+  readonly clusterName: string;
+  /** True if the kvstore of a cluster is in the process. */
+  readonly isInProcess: (cluster: string) => boolean;
+  /** Returns the key and revision of a resource of a cluster; `undefined` if it is not held. */
+  readonly versionOf: (cluster: string, resource: CopiedResource, name: string) => KeyVersion | undefined;
+}
+
+/** Returns where a claim comes from. Its key and revision are those of the store now. Costs two look-ups. */
+export function claimOrigin(
+  { key, source, owner, k8s }: Pick<ExplainedClaim, 'key' | 'source' | 'owner' | 'k8s'>,
+  { clusterName, isInProcess, versionOf }: OriginSources,
+): OriginDocument {
+  const slash = owner.indexOf('/');
+  // Claims on the addresses of a node have the owner `cluster/name` (SEMANTICS 6).
+  const node = slash < 0 ? undefined : owner.slice(slash + 1);
+  switch (source) {
+    case 'kvstore':
+    case 'clustermesh': {
+      const cluster = (slash < 0 ? owner : owner.slice(0, slash)) || clusterName;
+      const inProcess = isInProcess(cluster);
+      const version = node === undefined ? versionOf(cluster, 'ip', key) : versionOf(cluster, 'nodes', node);
+      const at = version === undefined ? '' : `, ${version.key}, revision ${version.revision}`;
+      const text = `${cluster}'s ${inProcess ? 'kvstore in memory' : 'etcd'}${at}`;
+      return { text, cluster, store: inProcess ? 'memory' : 'etcd', ...version };
+    }
+    case 'k8s':
+    case 'custom-resource': {
+      const pod = k8s?.podName ? `pod ${k8s.namespace}/${k8s.podName}` : undefined;
+      const of = node === undefined ? pod : `node ${node}`;
+      const text = `Kubernetes of ${clusterName}${of === undefined ? '' : `, ${of}`}`;
+      return { text, cluster: clusterName, store: 'kubernetes', ...(of !== undefined && { key: of }) };
+    }
+    case 'restored': {
+      const cluster = (slash < 0 ? owner : owner.slice(0, slash)) || clusterName;
+      return { text: `checkpoint of ${cluster}, not confirmed yet`, cluster, store: 'checkpoint' };
+    }
+    default:
+      return { text: `this agent (${owner === '' ? source : `${source}, ${owner}`})`, store: 'agent' };
+  }
+}

@@ -1,0 +1,50 @@
+import { createRoute, z } from '@hono/zod-openapi';
+import type { ApiApp, RouteContext } from '../api-context.ts';
+import { ProblemError } from '../problem.ts';
+import { SEARCH } from '../schemas.ts';
+import { search } from '../search.ts';
+import { answerJSON } from './answer.ts';
+import { answers } from './route-parts.ts';
+
+/** Maximum number of results of each kind. */
+const MAX_RESULTS = 50;
+
+const SEARCH_ALL = createRoute({
+  method: 'get',
+  path: '/v1/search',
+  summary: 'Returns what matches a text, grouped by kind, the best results first',
+  request: {
+    query: z.strictObject({
+      q: z.string().min(1).max(253).openapi({
+        description:
+          'An IP, a CIDR, the start of an IPv4 address, an identity, a label (`app=web`, `k8s:app=web`), or a part of a name',
+        example: 'checkout',
+      }),
+      limit: z.coerce
+        .number()
+        .int()
+        .min(1)
+        .max(MAX_RESULTS)
+        .default(8)
+        .openapi({ description: 'Maximum number of results of each kind' }),
+    }),
+  },
+  responses: answers(SEARCH, 'The results'),
+});
+
+/** Adds the route of the search. */
+export function addSearchRoutes(app: ApiApp, { model, gate }: RouteContext): void {
+  app.openapi(SEARCH_ALL, async (c) => {
+    const { q, limit } = c.req.valid('query');
+    const query = q.trim();
+    if (query !== '') return answerJSON(c, await search(model, gate, query, limit));
+    throw new ProblemError(
+      'invalid-parameter',
+      'q is empty: set it to an IP, a number or a part of a name.',
+      {
+        field: 'q',
+        value: q,
+      },
+    );
+  });
+}

@@ -1,0 +1,401 @@
+import { counted } from '../base/show-value.ts';
+import type { TurnGate } from '../base/turn-gate.ts';
+import type { KeyedEntry } from '../ipcache/types.ts';
+import { labelName } from '../model/label-name.ts';
+import { type Label, type Labels, parseLabelQuery } from '../model/labels.ts';
+import { isNumericIdentity, reservedIdentityName } from '../model/numeric-identity.ts';
+import { Prefix, prefixOfKey } from '../net/prefix.ts';
+import type { AnnouncedService } from '../servicecache/announcement.ts';
+import { addressRoles } from './address-roles.ts';
+import { ascending } from './documents.ts';
+import type { ReadModel } from './read-model.ts';
+
+/** The kinds of results, in the order of groups with equal matches. */
+export const SEARCH_KINDS = [
+  'prefix',
+  'service',
+  'node',
+  'pod',
+  'identity',
+  'label',
+  'namespace',
+  'cluster',
+] as const;
+
+/** One of {@link SEARCH_KINDS}. */
+export type SearchKind = (typeof SEARCH_KINDS)[number];
+
+/** How a result matches, best first: it is the query, it starts with the query, it contains the query, or it belongs to a match. */
+export const SEARCH_MATCHES = ['exact', 'start', 'part', 'related'] as const;
+
+/** One of {@link SEARCH_MATCHES}. */
+export type SearchMatch = (typeof SEARCH_MATCHES)[number];
+
+/** A result of a search. */
+export interface SearchResultDocument {
+  readonly kind: SearchKind;
+  /** A CIDR, `namespace/name` of a service or pod, `cluster/name` of a node, an identity number, a label, or a name. */
+  readonly key: string;
+  readonly title: string;
+  /** One line about the result. */
+  readonly detail: string;
+  readonly match: SearchMatch;
+}
+
+/** The results of one kind, best first. */
+export interface SearchGroupDocument {
+  readonly kind: SearchKind;
+  /** Number of results that were found; more than `items` if the limit was reached. Of prefixes, at most one more is counted. */
+  readonly total: number;
+  readonly items: readonly SearchResultDocument[];
+}
+
+/** The results of a search. */
+export interface SearchDocument {
+  readonly query: string;
+  /** True if not all names were compared, so that results may be missing. A longer or more exact query finds them. */
+  readonly truncated: boolean;
+  /** The kinds with results. The kind of the best result is the first. */
+  readonly groups: readonly SearchGroupDocument[];
+}
+
+/**
+ * Maximum number of names that one search compares, in units of one name: about 10 ms. An identity counts as 16, because it has
+ * about as many labels.
+ */
+const MAX_COMPARED = 200_000;
+const IDENTITY_COST = 16;
+
+/** Names compared in one step: less than a millisecond. */
+const NAMES_PER_STEP = 4_096;
+
+/** Partial addresses are completed to at most this many CIDRs: `1` matches 1, 10 to 19 and 100 to 199. */
+const MAX_OCTET = 255;
+
+type SearchModel = Pick<
+  ReadModel,
+  'ipcache' | 'services' | 'nodes' | 'labelsOf' | 'clusterOf' | 'identities' | 'status'
+>;
+
+/** Returns how a name matches a query; `undefined` if it does not. */
+function matchOf(name: string, query: string): SearchMatch | undefined {
+  const at = name.indexOf(query);
+  if (at < 0) return undefined;
+  if (at > 0) return 'part';
+  return name.length === query.length ? 'exact' : 'start';
+}
+
+function rank({ match }: Pick<SearchResultDocument, 'match'>): number {
+  return SEARCH_MATCHES.indexOf(match);
+}
+
+/** A found name. Its title and detail are written only if it is shown. */
+interface Found {
+  readonly key: string;
+  readonly match: SearchMatch;
+}
+
+function compareFound(a: Found, b: Found): number {
+  return rank(a) - rank(b) || a.key.length - b.key.length || ascending(a.key, b.key);
+}
+
+/** The best results of one kind, each key once. */
+class BestOf {
+  readonly #limit: number;
+  readonly #found: Found[] = [];
+  readonly #keys = new Set<string>();
+  total = 0;
+
+  constructor(limit: number) {
+    this.#limit = limit;
+  }
+
+  add(key: string, match: SearchMatch | undefined): void {
+    if (match === undefined || this.#keys.has(key)) return;
+    this.total++;
+    const found = { key, match };
+    const last = this.#found.at(-1);
+    if (this.#found.length >= this.#limit && last !== undefined && compareFound(found, last) >= 0) return;
+    let at = this.#found.length;
+    while (at > 0 && compareFound(found, this.#found[at - 1] as Found) < 0) at--; // above 0
+    this.#found.splice(at, 0, found);
+    this.#keys.add(key);
+    if (this.#found.length <= this.#limit) return;
+    const dropped = this.#found.pop();
+    if (dropped !== undefined) this.#keys.delete(dropped.key);
+  }
+
+  get found(): readonly Found[] {
+    return this.#found;
+  }
+}
+
+/** One search. */
+class Search {
+  readonly #model: SearchModel;
+  readonly #query: string;
+  readonly #limit: number;
+  readonly #best = new Map<SearchKind, BestOf>();
+  #compared = 0;
+  truncated = false;
+
+  constructor(model: SearchModel, query: string, limit: number) {
+    this.#model = model;
+    this.#query = query;
+    this.#limit = limit;
+  }
+
+  /** Compares everything with the query, in steps. Exact keys first, then all names. */
+  *steps(): Generator<void, void, void> {
+    this.#exact();
+    yield;
+    const name = this.#query.toLowerCase();
+    yield* this.#names(name);
+    yield* this.#pods(name);
+    yield* this.#labels(name);
+  }
+
+  #add(kind: SearchKind, key: string, match: SearchMatch | undefined): void {
+    if (match === undefined) return;
+    const best = this.#best.get(kind) ?? new BestOf(this.#limit);
+    this.#best.set(kind, best);
+    best.add(key, match);
+  }
+
+  /** Counts a comparison. Returns true if the search must stop. */
+  #spend(cost: number): boolean {
+    this.#compared += cost;
+    if (this.#compared <= MAX_COMPARED) return false;
+    this.truncated = true;
+    return true;
+  }
+
+  #exact(): void {
+    const { ipcache } = this.#model;
+    const query = this.#query;
+    const prefix = Prefix.parseAnnotated(query);
+    if (prefix !== undefined) this.#address(query, prefix);
+    else this.#partialAddress(query);
+    const identity = /^\d{1,10}$/.test(query) ? Number(query) : Number.NaN;
+    if (!isNumericIdentity(identity)) return;
+    if (this.#model.labelsOf(identity) === undefined && ipcache.countByIdentity(identity) === 0) return;
+    this.#add('identity', query, 'exact');
+  }
+
+  #address(query: string, prefix: Prefix): void {
+    const { ipcache } = this.#model;
+    if (query.includes('/')) {
+      if (ipcache.lookupByPrefix(query) !== undefined) this.#add('prefix', prefix.toString(), 'exact');
+      this.#within(prefix.toString(), 'part');
+      return;
+    }
+    const entry = ipcache.lookup(query);
+    if (entry !== undefined) {
+      const found = prefixOfKey(entry.key);
+      this.#add('prefix', found, found === prefix.toString() ? 'exact' : 'related');
+      const { k8s } = entry;
+      if (k8s?.podName) this.#add('pod', `${k8s.namespace}/${k8s.podName}`, 'related');
+    }
+    for (const { kind, name } of addressRoles(this.#model, query)) this.#add(kind, name, 'exact');
+  }
+
+  /** Adds the prefixes whose text starts with an incomplete IPv4 address. */
+  #partialAddress(query: string): void {
+    if (!/^\d{1,3}(\.\d{1,3}){0,2}\.\d{0,3}$/.test(query)) return;
+    const octets = query.split('.');
+    const last = octets.pop() ?? '';
+    const base = octets.map(Number);
+    if (base.some((octet) => octet > MAX_OCTET)) return;
+    const cidrOf = (parts: readonly number[]): string =>
+      `${[...parts, 0, 0, 0, 0].slice(0, 4).join('.')}/${parts.length * 8}`;
+    if (last === '') {
+      this.#within(cidrOf(base), 'start');
+      return;
+    }
+    for (let octet = 0; octet <= MAX_OCTET; octet++)
+      if (String(octet).startsWith(last)) this.#within(cidrOf([...base, octet]), 'start');
+  }
+
+  #within(cidr: string, match: SearchMatch): void {
+    for (const { key } of this.#model.ipcache.within(cidr, this.#limit + 1))
+      this.#add('prefix', prefixOfKey(key), match);
+  }
+
+  *#names(name: string): Generator<void, void, void> {
+    const { services, nodes, ipcache } = this.#model;
+    for (const { name: cluster } of this.#model.status().clusters)
+      this.#add('cluster', cluster, matchOf(cluster, name));
+    for (const namespace of ipcache.namespaces()) this.#add('namespace', namespace, matchOf(namespace, name));
+    yield;
+    let step = 0;
+    for (const [key, { service }] of services.snapshot()) {
+      this.#add('service', key, matchOf(service.id.name, name) ?? matchOf(key, name));
+      this.#add('namespace', service.id.namespace, matchOf(service.id.namespace, name));
+      if (this.#spend(1)) return;
+      if (++step % NAMES_PER_STEP === 0) yield;
+    }
+    for (const { fullName, name: node } of nodes.nodes()) {
+      this.#add('node', fullName, matchOf(node, name) ?? matchOf(fullName, name));
+      if (this.#spend(1)) return;
+      if (++step % NAMES_PER_STEP === 0) yield;
+    }
+  }
+
+  /** Compares the names of pods. A query with a slash starts with the namespace. Exact names are found in all namespaces. */
+  *#pods(name: string): Generator<void, void, void> {
+    const { ipcache } = this.#model;
+    const slash = name.indexOf('/');
+    const space = slash < 0 ? undefined : name.slice(0, slash);
+    const pod = name.slice(slash + 1);
+    const namespaces = space === undefined ? [...ipcache.namespaces()] : [space];
+    for (const namespace of namespaces)
+      if (pod !== '' && ipcache.lookupByPod(namespace, pod).length > 0)
+        this.#add('pod', `${namespace}/${pod}`, 'exact');
+    let step = 0;
+    for (const namespace of namespaces) {
+      for (const known of ipcache.podsOf(namespace)) {
+        const match = matchOf(known, pod);
+        if (match !== undefined && known !== '') this.#add('pod', `${namespace}/${known}`, match);
+        if (this.#spend(1)) return;
+        if (++step % NAMES_PER_STEP === 0) yield;
+      }
+    }
+  }
+
+  /** Compares the labels of identities. `key=value` is exact; other texts are searched in keys and values. */
+  *#labels(name: string): Generator<void, void, void> {
+    const wanted = this.#query.includes('=') ? parseLabelQuery(this.#query) : undefined;
+    let step = 0;
+    for (const { identity, labels } of this.#model.identities()) {
+      if (wanted === undefined) {
+        for (const label of labels) {
+          const match = matchOf(label.value, name) ?? matchOf(label.key, name);
+          if (match === undefined) continue;
+          this.#add('label', labelText(label), match === 'exact' ? 'start' : match);
+          this.#add('identity', String(identity), 'related');
+        }
+      } else if (wanted(labels)) {
+        this.#add('identity', String(identity), 'related');
+        for (const label of labels) if (wanted([label])) this.#add('label', labelText(label), 'exact');
+      }
+      if (this.#spend(IDENTITY_COST)) return;
+      if (++step % (NAMES_PER_STEP / IDENTITY_COST) === 0) yield;
+    }
+  }
+
+  /** Returns the groups, the one with the best result first. */
+  groups(): readonly SearchGroupDocument[] {
+    const groups: SearchGroupDocument[] = [];
+    for (const kind of SEARCH_KINDS) {
+      const best = this.#best.get(kind);
+      if (best === undefined) continue;
+      const items = best.found.map(({ key, match }) => ({ kind, key, match, ...this.#text(kind, key) }));
+      groups.push({ kind, total: best.total, items });
+    }
+    const rankOf = ({ items: [first] }: SearchGroupDocument): number =>
+      first === undefined ? SEARCH_MATCHES.length : rank(first);
+    return groups.sort((a, b) => rankOf(a) - rankOf(b));
+  }
+
+  #text(kind: SearchKind, key: string): Pick<SearchResultDocument, 'title' | 'detail'> {
+    switch (kind) {
+      case 'prefix':
+        return { title: key, detail: this.#prefixText(key) };
+      case 'pod':
+        return { title: key, detail: this.#podText(key) };
+      case 'service':
+        return { title: key, detail: serviceText(this.#model.services.get(serviceIDOf(key))) };
+      case 'node':
+        return { title: key, detail: this.#nodeText(key) };
+      case 'identity':
+        return { title: key, detail: this.#identityText(Number(key)) };
+      case 'label':
+        return { title: key, detail: 'label of identities' };
+      case 'namespace':
+        return { title: key, detail: 'namespace' };
+      case 'cluster':
+        return { title: key, detail: this.#clusterText(key) };
+    }
+  }
+
+  #nameOf(identity: number): string {
+    const name = reservedIdentityName(identity) ?? labelName(this.#model.labelsOf(identity) ?? []);
+    return name === undefined ? `identity ${identity}` : `identity ${identity} (${name})`;
+  }
+
+  #prefixText(key: string): string {
+    const entry = this.#model.ipcache.lookupByPrefix(key);
+    return entry === undefined ? 'removed' : this.#entryParts(entry).join(', ');
+  }
+
+  #entryParts({ identity, hostIP, k8s, source, owner }: KeyedEntry): readonly string[] {
+    return [
+      ...(k8s?.podName ? [`pod ${k8s.namespace}/${k8s.podName}`] : []),
+      this.#nameOf(identity),
+      ...(hostIP === undefined ? [] : [`on ${hostIP}`]),
+      owner === '' ? `by ${source}` : `by ${source} (${owner})`,
+    ];
+  }
+
+  #podText(key: string): string {
+    const { namespace, name } = serviceIDOf(key);
+    const { ipcache } = this.#model;
+    const entries = ipcache.lookupByPod(namespace, name).flatMap((at) => ipcache.get(at) ?? []);
+    const [first] = entries;
+    if (first === undefined) return 'removed';
+    return [...entries.map(({ key: at }) => at), ...this.#entryParts(first).slice(1)].join(', ');
+  }
+
+  #nodeText(key: string): string {
+    const node = this.#model.nodes.get(key);
+    return node?.fields.addresses.map(({ ip }) => ip).join(', ') ?? 'removed';
+  }
+
+  #identityText(identity: number): string {
+    const labels: Labels = this.#model.labelsOf(identity) ?? [];
+    const name = reservedIdentityName(identity) ?? labelName(labels);
+    const cluster = this.#model.clusterOf(identity);
+    const prefixes = counted(this.#model.ipcache.countByIdentity(identity), 'prefix', 'prefixes');
+    return [...(name === undefined ? [] : [name]), ...(cluster === '' ? [] : [cluster]), prefixes].join(', ');
+  }
+
+  #clusterText(name: string): string {
+    const cluster = this.#model.status().clusters.find((other) => other.name === name);
+    if (cluster === undefined) return 'removed';
+    const keys = Object.values(cluster.keys).reduce((sum, count) => sum + count, 0);
+    return `${cluster.state}, ${counted(keys, 'key')}`;
+  }
+}
+
+function labelText({ source, key, value }: Label): string {
+  return value === '' ? `${source}:${key}` : `${source}:${key}=${value}`;
+}
+
+function serviceIDOf(key: string): { readonly namespace: string; readonly name: string } {
+  const slash = key.indexOf('/');
+  return { namespace: key.slice(0, slash), name: key.slice(slash + 1) };
+}
+
+function serviceText(announced: AnnouncedService | undefined): string {
+  if (announced === undefined) return 'removed';
+  const { service, endpoints } = announced;
+  const backends = counted(endpoints.backends.size, 'backend');
+  return [...service.clusterIPs, backends, ...(service.global ? ['global'] : [])].join(', ');
+}
+
+/**
+ * Searches everything that is known for a text: an IP, a CIDR or the start of an IPv4 address, the number or a label of an identity,
+ * and a part of the name of a cluster, namespace, service, node or pod, in any case of letters. Exact keys are always found. Names
+ * are compared until {@link MAX_COMPARED}. `limit` is the maximum number of results of each kind. The work is done in turns of the
+ * gate.
+ */
+export async function search(
+  model: SearchModel,
+  gate: TurnGate,
+  query: string,
+  limit: number,
+): Promise<SearchDocument> {
+  const found = new Search(model, query, limit);
+  await gate.runSteps(found.steps());
+  return { query, truncated: found.truncated, groups: found.groups() };
+}

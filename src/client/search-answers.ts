@@ -1,0 +1,29 @@
+import type { SearchDocument, SearchResultDocument } from '../api/search.ts';
+import { type Column, emptyAnswer, listed, type Question } from './answer.ts';
+
+const RESULT_COLUMNS: readonly Column<SearchResultDocument>[] = [
+  { title: 'KIND', cell: ({ kind }) => kind },
+  { title: 'NAME', cell: ({ title }) => title },
+  { title: 'DETAILS', cell: ({ detail }) => detail },
+];
+
+/** Returns the question for everything that matches a text, the best kind first. `limit` is the maximum number of results of a kind. */
+export function askSearch(text: string, limit: number): Question {
+  return async (ask, view) => {
+    const query = new URLSearchParams({ q: text, limit: String(limit) });
+    const found = (await ask(`/v1/search?${query}`)) as SearchDocument;
+    const results = found.groups.flatMap(({ items }) => items);
+    if (results.length === 0) return { ...emptyAnswer(text), json: found };
+    const cut = found.groups.filter(({ total, items }) => total > items.length).map(({ kind }) => kind);
+    return {
+      json: found,
+      lines: [
+        ...listed(RESULT_COLUMNS, results, view),
+        ...(cut.length === 0 ? [] : [`There are more results (${cut.join(', ')}): see --limit.`]),
+        ...(found.truncated ? ['Not all names were compared: use a longer text.'] : []),
+      ],
+      found: true,
+      names: results.map(({ key }) => key),
+    };
+  };
+}

@@ -1,0 +1,46 @@
+import { describe, expect, it } from 'vitest';
+import { claimOrigin, type OriginSources } from '../../src/agent/claim-origin.ts';
+import type { Source } from '../../src/model/source.ts';
+
+const sources: OriginSources = {
+  clusterName: 'atlantic',
+  isInProcess: (cluster) => cluster === 'recorded',
+  versionOf: (cluster, resource, name) =>
+    name === 'gone' ? undefined : { key: `cilium/state/${resource}/v1/${cluster}/${name}`, revision: 7 },
+};
+
+function textOf(source: Source, owner: string, key = '10.0.0.1', podName = ''): string {
+  const k8s = podName === '' ? undefined : { namespace: 'shop', podName, namedPorts: new Map() };
+  return claimOrigin({ key, source, owner, k8s }, sources).text;
+}
+
+describe('claimOrigin', () => {
+  it.each<[string, Source, string]>([
+    ["atlantic's etcd, cilium/state/ip/v1/atlantic/10.0.0.1, revision 7", 'kvstore', ''],
+    ["baltic's etcd, cilium/state/ip/v1/baltic/10.0.0.1, revision 7", 'clustermesh', 'baltic'],
+    ["baltic's etcd, cilium/state/nodes/v1/baltic/n1, revision 7", 'clustermesh', 'baltic/n1'],
+    [
+      "recorded's kvstore in memory, cilium/state/ip/v1/recorded/10.0.0.1, revision 7",
+      'clustermesh',
+      'recorded',
+    ],
+    ['Kubernetes of atlantic', 'k8s', ''],
+    ['Kubernetes of atlantic, node n1', 'custom-resource', 'atlantic/n1'],
+    ['checkpoint of baltic, not confirmed yet', 'restored', 'baltic'],
+    ['checkpoint of atlantic, not confirmed yet', 'restored', ''],
+    ['this agent (local, own-addresses)', 'local', 'own-addresses'],
+    ['this agent (generated)', 'generated', ''],
+  ])('%s', (text, source, owner) => {
+    expect(textOf(source, owner)).toBe(text);
+  });
+
+  it('names the pod of a claim of Kubernetes', () => {
+    expect(textOf('k8s', '', '10.0.0.1', 'web-1')).toBe('Kubernetes of atlantic, pod shop/web-1');
+  });
+
+  it('has no key and no revision if the kvstore does not hold the key any more', () => {
+    expect(claimOrigin({ key: 'gone', source: 'kvstore', owner: '', k8s: undefined }, sources)).toEqual({
+      ...{ text: "atlantic's etcd", cluster: 'atlantic', store: 'etcd' },
+    });
+  });
+});

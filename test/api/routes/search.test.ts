@@ -1,0 +1,103 @@
+import { describe, expect, it } from 'vitest';
+import { search } from '../../../src/api/search.ts';
+import { systemClock } from '../../../src/base/system-clock.ts';
+import { TurnGate } from '../../../src/base/turn-gate.ts';
+import { TestModel } from '../support/model.ts';
+import { testApp } from '../support/test-app.ts';
+
+const gate = new TurnGate({ clock: systemClock, nextTurn: setImmediate });
+
+async function found(text: string, model: TestModel = new TestModel().fill()): Promise<readonly string[]> {
+  const { groups } = await search(model, gate, text, 8);
+  return groups.flatMap(({ items }) => items.map(({ kind, key, match }) => `${kind} ${key} ${match}`));
+}
+
+/** Returns a function that sends a GET request to a filled API. */
+function requests(): (path: string) => Promise<{ readonly status: number; readonly body: unknown }> {
+  const { app } = testApp();
+  return async (path) => {
+    const answer = await app.request(path);
+    return { status: answer.status, body: await answer.json() };
+  };
+}
+
+describe('search', () => {
+  it.each([
+    ['10.0.0.1', ['prefix 10.0.0.1/32 exact', 'pod shop/checkout-1 related']],
+    ['10.9.9.9', ['prefix 10.0.0.0/8 related']],
+    ['10.0.0.0/8', ['prefix 10.0.0.0/8 exact', 'prefix 10.0.0.1/32 part']],
+    ['10.0.0.', ['prefix 10.0.0.1/32 start']],
+    ['172.16.0.10', ['service shop/checkout exact']],
+    ['192.168.7.1', ['prefix 192.168.7.1/32 exact', 'node baltic/node-1 exact']],
+    ['1234', ['identity 1234 exact']],
+    ['NODE-1', ['node baltic/node-1 exact']],
+    ['shop/checkout-1', ['pod shop/checkout-1 exact']],
+    ['k8s:app=checkout', ['label k8s:app=checkout exact', 'identity 1234 related']],
+    ['app=checkout', ['label k8s:app=checkout exact', 'identity 1234 related']],
+    ['shop', ['namespace shop exact', 'service shop/checkout start']],
+    ['300.1.1.', []],
+    ['nothing', []],
+  ])('%s', async (text, expected) => {
+    expect(await found(text)).toEqual(expect.arrayContaining(expected));
+    expect((await found(text))[0]).toEqual(expected[0]);
+  });
+
+  it('answers with at most the limit of each kind, the best first, and says that there are more', async () => {
+    const model = new TestModel();
+    for (let host = 1; host <= 40; host++)
+      model.ipcache.upsert(`10.0.0.${host}`, {
+        ...{ identity: host, source: 'k8s' },
+        k8s: { namespace: 'shop', podName: `web-${host}`, namedPorts: new Map() },
+      });
+    const { groups } = await search(model, gate, 'web-1', 3);
+    expect(groups.map(({ kind, total }) => [kind, total])).toEqual([['pod', 11]]);
+    expect(groups[0]?.items.map(({ key }) => key)).toEqual(['shop/web-1', 'shop/web-10', 'shop/web-11']);
+  });
+
+  it('compares a bounded number of names, says so, and still finds exact names', async () => {
+    const model = new TestModel();
+    const k8s = (pod: number) => ({ namespace: 'shop', podName: `web-${pod}`, namedPorts: new Map() });
+    for (let pod = 0; pod < 250_000; pod++)
+      model.ipcache.upsert(`10.${pod >> 16}.${(pod >> 8) & 255}.${pod & 255}`, {
+        ...{ identity: 1234, source: 'k8s', k8s: k8s(pod) },
+      });
+    const result = await search(model, gate, 'web-249999', 8);
+    expect(result.truncated).toBe(true);
+    expect(result.groups[0]?.items).toMatchObject([{ key: 'shop/web-249999', match: 'exact' }]);
+    expect((await search(model, gate, '10.3.208.143', 8)).groups[0]?.items).toMatchObject([
+      { kind: 'prefix', key: '10.3.208.143/32' },
+    ]);
+  });
+
+  it('GET /v1/search refuses an empty text and a limit that is too large', async () => {
+    const get = requests();
+    expect(await get('/v1/search?q=%20')).toMatchObject({ status: 400, body: { field: 'q' } });
+    expect(await get('/v1/search?q=a&limit=51')).toMatchObject({ status: 400 });
+    expect(await get('/v1/search?q=checkout')).toMatchObject({
+      status: 200,
+      body: { query: 'checkout', truncated: false, groups: [{ kind: 'service' }, {}, {}, {}] },
+    });
+  });
+});
+
+describe('GET /v1/ipcache/explain', () => {
+  it('answers for the cluster IP of a service that no prefix contains', async () => {
+    const get = requests();
+    expect(await get('/v1/ipcache/explain/172.16.0.10')).toMatchObject({
+      status: 200,
+      body: {
+        prefix: '172.16.0.10/32',
+        claims: [],
+        roles: [{ kind: 'service', name: 'shop/checkout', text: 'cluster IP of shop/checkout (80/TCP)' }],
+      },
+    });
+    expect(await get('/v1/ipcache/explain/172.16.0.11')).toMatchObject({ status: 404 });
+  });
+
+  it('names the origin of each claim', async () => {
+    const get = requests();
+    expect(await get('/v1/ipcache/explain/10.0.0.1')).toMatchObject({
+      body: { claims: [{ origin: { text: 'test, kvstore' } }, { origin: { text: 'test, k8s' } }], roles: [] },
+    });
+  });
+});
