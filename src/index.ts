@@ -167,3 +167,21 @@ export { DEFAULT_POOL, IPAM } from './restore/ipam.ts';
 export type { ImportedState, RestorationOptions, RestoreOutcome } from './restore/restoration.ts';
 export { Restoration } from './restore/restoration.ts';
 export * from './servicecache.ts';
+// ── What would change ──────────────────────────────────────────────────────────────────────────────────────
+export type {
+  NodeDifference,
+  PrefixDifference,
+  PrefixKind,
+  ServiceDifference,
+  ServiceKind,
+} from './whatif/differences.ts';
+export type { Edit } from './whatif/edits.ts';
+export { EditError } from './whatif/edits.ts';
+export type {
+  EngineRevisions,
+  WhatIfAnswer,
+  WhatIfEngines,
+  WhatIfOptions,
+  WhatIfSummary,
+} from './whatif/what-if.ts';
+export { whatIf } from './whatif/what-if.ts';

@@ -1,10 +1,16 @@
 import { join, resolve } from 'node:path';
 import type { OriginDocument } from '../api/documents.ts';
-import type { ClusterMetrics, KnownIdentity, ReadModel, RestoredDocument } from '../api/read-model.ts';
+import type {
+  ClusterMetrics,
+  KnownIdentity,
+  ParsedManifest,
+  ReadModel,
+  RestoredDocument,
+} from '../api/read-model.ts';
 import type { StatusDocument } from '../api/status-document.ts';
 import type { Clock, Random } from '../base/clock.ts';
 import type { RateLimitOptions } from '../base/rate-limit.ts';
-import type { Rejection, RejectionStatus } from '../base/rejection.ts';
+import { type Rejection, type RejectionStatus, rejection } from '../base/rejection.ts';
 import { unsubscribeOnce } from '../base/subscription.ts';
 import { TurnGate } from '../base/turn-gate.ts';
 import { missingClusters } from '../client/cluster-text.ts';
@@ -24,6 +30,7 @@ import type { Step } from '../process/start-step.ts';
 import { Startup } from '../process/startup.ts';
 import { openSteps } from '../process/step-text.ts';
 import { FollowedManifests } from '../recording/followed-manifests.ts';
+import { parseManifestObject } from '../recording/manifest-object.ts';
 import type { PlayStage } from '../recording/play.ts';
 import { RecordedKubernetes } from '../recording/recorded-kubernetes.ts';
 import { ServiceCache } from '../servicecache/service-cache.ts';
@@ -357,6 +364,14 @@ export class Agent implements ReadModel, PlayStage {
     const { ipcache, nodes, services } = this;
     return { entries: ipcache.entries(), nodes: nodes.nodes(), services: services.snapshot() };
   }
+
+  readonly parseManifest = (object: Readonly<Record<string, unknown>>): ParsedManifest => {
+    const { value, rejections } = parseManifestObject({ object, at: 'manifest' });
+    const [rejected] = rejections;
+    return (
+      value ?? { rejected: rejected ?? rejection('malformed-manifest', 'object', object, 'is unusable') }
+    );
+  };
 
   /** Returns the labels of an identity, or the restored ones if no source has them. */
   readonly labelsOf = (identity: number): Labels | undefined =>

@@ -14,7 +14,7 @@ export class ApiError extends Error {
   }
 }
 
-/** Requests a path of the API and returns the answer. */
+/** Requests a path of the API and returns the answer: a document, or a list for JSON lines. */
 export type Ask = (path: string, body?: unknown) => Promise<unknown>;
 
 /** Sends requests to an agent over its unix socket. */
@@ -60,7 +60,7 @@ export class ApiClient {
     } catch (cause) {
       throw this.#gone(cause);
     }
-    return parsed(this.#socket, text);
+    return parsed(this.#socket, answer.headers['content-type'], text);
   }
 
   #gone(cause: unknown): ApiError {
@@ -98,9 +98,19 @@ function refusal({ statusCode }: IncomingMessage, document: unknown): ApiError {
   return new ApiError(problem.detail ?? `unexpected status ${statusCode} of the agent`, problem);
 }
 
-function parsed(socket: string, text: string): unknown {
+/** The media type of JSON lines. */
+export const NDJSON_TYPE = 'application/x-ndjson';
+
+/** Parses an answer. JSON lines are returned as a list. Throws `SyntaxError`. */
+export function parseAnswer(type: string | undefined, text: string): unknown {
+  if (type?.startsWith(NDJSON_TYPE) !== true) return JSON.parse(text);
+  const lines = text.split('\n').filter((line) => line !== '');
+  return lines.map((line): unknown => JSON.parse(line));
+}
+
+function parsed(socket: string, type: string | undefined, text: string): unknown {
   try {
-    return JSON.parse(text);
+    return parseAnswer(type, text);
   } catch (cause) {
     throw new ApiError(`${socket}: not the socket of an agent: its answer is not JSON`, undefined, cause);
   }

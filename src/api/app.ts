@@ -8,6 +8,7 @@ import { addIPRoutes } from './routes/ip-routes.ts';
 import { addPageRoutes, type PageFile } from './routes/page-routes.ts';
 import { addSearchRoutes } from './routes/search-routes.ts';
 import { addStatusRoutes } from './routes/status-routes.ts';
+import { addWhatIfRoutes } from './routes/whatif-routes.ts';
 
 /** Options of {@link createApp}. */
 export interface AppOptions extends ApiContext {
@@ -26,6 +27,7 @@ export function createApp(options: AppOptions): ApiApp {
   addHistoryRoutes(app, { ...options, gate });
   addSearchRoutes(app, { ...options, gate });
   addStatusRoutes(app, { ...options, gate });
+  addWhatIfRoutes(app, { ...options, gate });
   addDatapathRoutes(app, options);
   if (options.page !== undefined) addPageRoutes(app, options.page);
   describe(app, options.version, 'IP, service and node caches of a cluster mesh.');

@@ -1,10 +1,12 @@
 import type { LatencyStatus } from '../base/latency-histogram.ts';
-import type { RejectionStatus } from '../base/rejection.ts';
+import type { Rejection, RejectionStatus } from '../base/rejection.ts';
 import type { History } from '../history/history.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
 import type { ExplainedClaim } from '../ipcache/types.ts';
 import type { Labels } from '../model/labels.ts';
 import type { NodeManager } from '../nodemanager/node-manager.ts';
+import type { EndpointSlice } from '../servicecache/backend.ts';
+import type { Service } from '../servicecache/service.ts';
 import type { ServiceCache } from '../servicecache/service-cache.ts';
 import type { DatapathStepDocument } from './datapath-document.ts';
 import type { OriginDocument } from './documents.ts';
@@ -74,12 +76,20 @@ export interface DatapathModel {
   repair(): Promise<readonly DatapathStepDocument[]>;
 }
 
+/** A parsed Kubernetes object; the first rejection if it is unusable. */
+export type ParsedManifest =
+  | { readonly service: Service }
+  | { readonly slice: EndpointSlice }
+  | { readonly rejected: Rejection };
+
 /** The agent's state as the API reads it. All methods are synchronous and read-only, except those of `datapath`. */
 export interface ReadModel extends EngineViews {
   /** Undefined if no history is recorded. */
   readonly history?: History | undefined;
   /** Undefined if no datapath is configured. */
   readonly datapath?: DatapathModel | undefined;
+  /** Parses a Kubernetes Service, Endpoints or EndpointSlice. Absent if the process reads no manifests. */
+  readonly parseManifest?: ((object: Readonly<Record<string, unknown>>) => ParsedManifest) | undefined;
   /** Returns all identities with known labels, unordered. */
   identities(): Iterable<KnownIdentity>;
   /** Returns the cluster that allocated an identity; empty for a reserved or unknown one. */

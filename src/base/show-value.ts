@@ -72,3 +72,29 @@ export function nounOf(count: number, noun: string, plural: string = `${noun}s`)
 export function counted(count: number, noun: string, plural?: string): string {
   return `${count} ${nounOf(count, noun, plural)}`;
 }
+
+/** Returns the number of characters to insert, delete or replace that make the words equal (Levenshtein). */
+export function distance(from: string, to: string): number {
+  let row = Array.from({ length: to.length + 1 }, (_, index) => index);
+  for (const [i, letter] of [...from].entries()) {
+    const next = [i + 1];
+    for (const [j, other] of [...to].entries()) {
+      const replaced = (row[j] ?? 0) + Number(letter !== other);
+      next.push(Math.min(replaced, (row[j + 1] ?? 0) + 1, (next[j] ?? 0) + 1));
+    }
+    row = next;
+  }
+  return row[to.length] ?? 0;
+}
+
+/** Longer words are not compared, because no known word is that long. */
+const MAX_WORD = 64;
+
+/** Returns the most similar known word if at most a third of the characters, or two of them, differ. */
+export function nearest(word: string, known: readonly string[]): string | undefined {
+  if (word.length > MAX_WORD) return undefined;
+  const lower = word.toLowerCase();
+  const ranked = known.map((name) => ({ name, far: distance(lower, name.toLowerCase()) }));
+  const [best] = ranked.sort((a, b) => a.far - b.far);
+  return best !== undefined && best.far <= Math.max(2, word.length / 3) ? best.name : undefined;
+}

@@ -1,11 +1,11 @@
 import { InvalidArgumentError } from 'commander';
 import { z } from 'zod';
 import { readFileHead } from '../base/regular-file.ts';
-import { showValue } from '../base/show-value.ts';
+import { nearest, showValue } from '../base/show-value.ts';
 import { isObject } from '../net/fields.ts';
 import { InputError, unreadable } from '../process/input-error.ts';
 import { parseYaml } from '../recording/yaml-documents.ts';
-import { nearest, type Setting, SWITCH_VALUES } from './settings.ts';
+import { type Setting, SWITCH_VALUES } from './settings.ts';
 
 /** The contents of a file: values by commander's attribute, and one sentence for each problem. */
 export interface ConfigFile {

@@ -24,6 +24,8 @@ export const EXIT = {
   failed: 1,
   /** The command line is invalid. */
   usage: 2,
+  /** `whatif`: the change would lose a prefix, a service, or the last backend of one. */
+  loses: 3,
 } as const;
 
 /** One of {@link EXIT}. */

@@ -8,6 +8,7 @@ import { addConfigCommand } from './configuration.ts';
 import { addDatapathCommands } from './datapath-command.ts';
 import { addDiffCommand } from './diagnose/diff-command.ts';
 import { addSysdumpCommand } from './diagnose/sysdump-command.ts';
+import { addWhatIfCommands } from './diagnose/whatif-command.ts';
 import { type CommandIO, EXIT, type ExitStatus, type RunAction } from './io.ts';
 import { addKvstoreMeshCommand } from './kvstoremesh-command.ts';
 import { addMonitorCommand } from './monitor-command.ts';
@@ -18,7 +19,8 @@ import { addRestoreCommand } from './restore-command.ts';
 
 const EXIT_STATUSES = `
 Exit status: 0 if the command succeeds (rejected items are reported on stderr); 1 if an input cannot be read, a cluster
-is incomplete, or the requested object does not exist; 2 if the command line or the environment is invalid.`;
+is incomplete, or the requested object does not exist; 2 if the command line or the environment is invalid; 3 if a change
+of whatif would lose something.`;
 
 /** Shows only one line of usage after an error, so that the error stays visible. */
 function addUsage(command: Command, parents: string): void {
@@ -41,6 +43,7 @@ function createProgram(io: CommandIO, run: RunAction): Command {
   addAgentCommand(program, io, run);
   addQuestionCommands(program, io, run);
   addMonitorCommand(program, io, run);
+  addWhatIfCommands(program, io, run);
   addDatapathCommands(program, io, run);
   addOperatorCommand(program, io, run);
   addKvstoreMeshCommand(program, io, run);

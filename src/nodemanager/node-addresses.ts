@@ -125,6 +125,11 @@ export class NodeAddresses {
     return Array.from(entry.lost ?? [], (ip) => this.#lostAddress(entry, ip));
   }
 
+  /** Returns the claims of a node under a configuration. */
+  claimsOf(node: Node, configuration: NodeConfiguration): NodeClaims {
+    return this.#claims(node, configuration);
+  }
+
   /** Stops watching owner changes. Claims are left as they are. */
   close(): void {
     this.#unsubscribe();

@@ -33,6 +33,11 @@ export class NodeEntry {
     return this.#overruled;
   }
 
+  /** All claims, strongest first. */
+  get claims(): readonly Node[] {
+    return this.effective === undefined ? NONE : [this.effective, ...this.#overruled];
+  }
+
   claimOf(source: Source): Node | undefined {
     if (this.effective?.source === source) return this.effective;
     return this.#overruled.find((claim) => claim.source === source);
@@ -65,12 +70,8 @@ export class NodeEntry {
     return true;
   }
 
-  #claims(): readonly Node[] {
-    return this.effective === undefined ? [] : [this.effective, ...this.#overruled];
-  }
-
   #without(source: Source): readonly Node[] {
-    return this.#claims().filter((claim) => claim.source !== source);
+    return this.claims.filter((claim) => claim.source !== source);
   }
 
   #rank(claims: readonly Node[]): void {

@@ -3,6 +3,7 @@ import {
   checkArguments,
   FUNCTION,
   ITERABLE,
+  LIST,
   NUMBER,
   OBJECT,
   objectWith,
@@ -17,7 +18,7 @@ import { type Unsubscribe, unsubscribeOnce } from '../base/subscription.ts';
 import type { NodeName } from '../model/cluster-node.ts';
 import type { Source } from '../model/source.ts';
 import type { Decoded } from '../net/fields.ts';
-import type { NodeConfiguration } from './address-claims.ts';
+import type { AddressClaim, NodeConfiguration } from './address-claims.ts';
 import { BackgroundValidation } from './background-validation.ts';
 import { type AppliedOutcome, HandlerFeeds } from './handler-feeds.ts';
 import type { Node } from './node.ts';
@@ -46,6 +47,9 @@ import { parseNode } from './parse-node.ts';
 
 const NONE: readonly never[] = [];
 
+/** Receives the claims on a node, strongest first, before and after a change. It must not throw and must not change nodes. */
+export type NodeClaimObserver = (fullName: string, before: readonly Node[], after: readonly Node[]) => void;
+
 /** Upstream's `baseBackgroundSyncInterval`: one minute for one or two nodes, ten minutes for 20,000. */
 const VALIDATION_BASE_MS = 60_000;
 
@@ -72,6 +76,7 @@ export class NodeManager {
   readonly #reject = (rejection: Rejection): void => this.#rejections.add(rejection);
   readonly #outcomes = new NodeOutcomeCounts();
   #validation: BackgroundValidation<NodeEntry> | undefined;
+  #observers: readonly NodeClaimObserver[] = NONE;
   #revision = 0;
   #closed = false;
 
@@ -259,6 +264,32 @@ export class NodeManager {
     return ImmutableMap(Array.from(this.nodes(), (node): [string, Node] => [node.fullName, node]));
   }
 
+  /** Yields the claims on each node, strongest first, unordered. Nodes may change during the iteration. */
+  *claims(): Generator<readonly [fullName: string, claims: readonly Node[]], void, void> {
+    for (const entry of this.#nodes.entries()) yield [entry.fullName, entry.claims];
+  }
+
+  /** Returns the claims on a node, strongest first; none if it is unknown. */
+  claimsOf(fullName: string): readonly Node[] {
+    return this.#nodes.find(fullName)?.claims ?? NONE;
+  }
+
+  /** Returns the claims that a node has in the IPCache while it is effective, or would have under another configuration. */
+  addressClaims(node: Node, configuration: NodeConfiguration = this.configuration): Iterable<AddressClaim> {
+    return this.#addresses.claimsOf(node, configuration);
+  }
+
+  /**
+   * Calls `observer` for every later change of a claim on a node, effective or not, synchronously and before handlers are called.
+   * Without observers, writes cost one comparison more.
+   */
+  observeClaims(observer: NodeClaimObserver): Unsubscribe {
+    this.#observers = [...this.#observers, observer];
+    return unsubscribeOnce(() => {
+      this.#observers = this.#observers.filter((other) => other !== observer);
+    });
+  }
+
   /** Returns all claims on a node, the state of each handler, and lost addresses; `undefined` for an unknown node. */
   explain(fullName: string): NodeExplanation | undefined {
     const entry = this.#nodes.find(fullName);
@@ -309,7 +340,7 @@ export class NodeManager {
     if (known !== undefined && claim?.equals(node)) return this.#repeated(known, claim);
     const entry = known ?? new NodeEntry(node.fullName);
     const previous = entry.effective;
-    entry.put(node, this.#retain);
+    this.#edit(entry, () => entry.put(node, this.#retain));
     if (known === undefined) this.#nodes.add(node, entry);
     if (entry.effective === previous) return 'overruled';
     this.#changed(entry);
@@ -338,7 +369,7 @@ export class NodeManager {
       return 'closed';
     }
     const previous = entry.effective;
-    if (!entry.remove(node.source)) return 'not-owner';
+    if (!this.#edit(entry, () => entry.remove(node.source))) return 'not-owner';
     if (entry.effective !== previous) this.#changed(entry);
     return 'applied';
   }
@@ -360,7 +391,7 @@ export class NodeManager {
     let count = 0;
     for (const entry of this.#nodes.entries(cluster)) {
       const previous = entry.effective;
-      if (!remove(entry)) continue;
+      if (!this.#edit(entry, () => remove(entry))) continue;
       count++;
       if (entry.effective === previous) continue;
       changed.push(entry);
@@ -371,6 +402,16 @@ export class NodeManager {
       for (const entry of changed) this.#announce(entry);
     });
     return count;
+  }
+
+  /** Runs a change of the claims on a node and reports it to the observers. */
+  #edit<T>(entry: NodeEntry, change: () => T): T {
+    if (this.#observers.length === 0) return change();
+    const before = entry.claims;
+    const result = change();
+    const after = entry.claims;
+    for (const observer of this.#observers) observer(entry.fullName, before, after);
+    return result;
   }
 
   /** Handles a change or deletion of the effective node. */
@@ -428,6 +469,12 @@ checkArguments(NodeManager, {
   sweep: { handler: OBJECT },
   startValidation: { baseMs: optional(NUMBER) },
   get: { fullName: TEXT },
+  claimsOf: { fullName: TEXT },
+  addressClaims: {
+    node: objectWith({ fullName: TEXT, source: TEXT, fields: objectWith({ addresses: LIST }) }),
+    configuration: optional(OBJECT),
+  },
+  observeClaims: { observer: FUNCTION },
   exists: { fullName: TEXT },
   explain: { fullName: TEXT },
   clusterSizeDependantInterval: { base: NUMBER },

@@ -1,4 +1,4 @@
-import { ApiError, type Ask } from '../api/api-client.ts';
+import { ApiError, type Ask, parseAnswer } from '../api/api-client.ts';
 import type { ApiApp } from '../api/api-context.ts';
 import type { ProcessMetrics } from '../api/metrics/process-metrics.ts';
 import type { ProblemDocument } from '../api/problem.ts';
@@ -53,7 +53,7 @@ export class ServedApi {
             body: JSON.stringify(body),
             headers: { 'content-type': 'application/json' },
           });
-    const document: unknown = await answer.json();
+    const document = parseAnswer(answer.headers.get('content-type') ?? undefined, await answer.text());
     if (answer.ok) return document;
     const problem = document as ProblemDocument;
     throw new ApiError(problem.detail, problem);

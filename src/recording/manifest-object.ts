@@ -4,6 +4,7 @@ import { parseEndpoints } from '../k8s/parse-endpoints.ts';
 import type { Parsed } from '../k8s/parse-object.ts';
 import { parseService } from '../k8s/parse-service.ts';
 import type { EndpointSlice } from '../servicecache/backend.ts';
+import type { Service } from '../servicecache/service.ts';
 import type { ServiceCache } from '../servicecache/service-cache.ts';
 import type { Manifest } from './manifests.ts';
 
@@ -17,40 +18,48 @@ export interface ManifestObject {
   readonly withdraw: () => void;
 }
 
-/** Parses one kind of object. */
-type Read = (manifest: Manifest, services: ServiceCache) => Parsed<ManifestObject>;
+/** The value of a manifest's object. */
+export type ManifestValue = { readonly service: Service } | { readonly slice: EndpointSlice };
 
-const readService: Read = ({ object, at }, services) => {
+/** Parses one kind of object. */
+type Read = (object: unknown, at: string) => Parsed<ManifestValue>;
+
+const readService: Read = (object, at) => {
   const { value: service, rejections } = parseService(object, { at });
-  if (service === undefined) return { value: undefined, rejections };
-  const { id } = service;
-  const value: ManifestObject = {
-    key: `Service ${id.namespace}/${id.name}`,
-    apply: () => services.updateService(service),
-    withdraw: () => services.deleteService(id),
-  };
-  return { value, rejections };
+  return { value: service && { service }, rejections };
 };
 
-function endpointsReader(parse: (manifest: Manifest) => Parsed<EndpointSlice>): Read {
-  return (manifest, services) => {
-    const { value: slice, rejections } = parse(manifest);
-    if (slice === undefined) return { value: undefined, rejections };
-    const { service: id, name } = slice;
-    const value: ManifestObject = {
-      key: `Endpoints ${id.namespace}/${id.name} ${name}`,
-      apply: () => services.updateEndpoints(slice),
-      withdraw: () => services.deleteEndpoints(id, name),
+function endpointsReader(parse: (object: unknown, at: string) => Parsed<EndpointSlice>): Read {
+  return (object, at) => {
+    const { value: slice, rejections } = parse(object, at);
+    return { value: slice && { slice }, rejections };
+  };
+}
+
+function manifestObject(value: ManifestValue, services: ServiceCache): ManifestObject {
+  if ('service' in value) {
+    const { service } = value;
+    const { id } = service;
+    return {
+      key: `Service ${id.namespace}/${id.name}`,
+      apply: () => services.updateService(service),
+      withdraw: () => services.deleteService(id),
     };
-    return { value, rejections };
+  }
+  const { slice } = value;
+  const { service: id, name } = slice;
+  return {
+    key: `Endpoints ${id.namespace}/${id.name} ${name}`,
+    apply: () => services.updateEndpoints(slice),
+    withdraw: () => services.deleteEndpoints(id, name),
   };
 }
 
 /** Readers by API group and kind. The group matters because `serving.knative.dev` has a different kind `Service`. */
 const READERS: ReadonlyMap<string, Read> = new Map([
   ['/Service', readService],
-  ['/Endpoints', endpointsReader(({ object, at }) => parseEndpoints(object, { at }))],
-  ['discovery.k8s.io/EndpointSlice', endpointsReader(({ object, at }) => parseEndpointSlice(object, { at }))],
+  ['/Endpoints', endpointsReader((object, at) => parseEndpoints(object, { at }))],
+  ['discovery.k8s.io/EndpointSlice', endpointsReader((object, at) => parseEndpointSlice(object, { at }))],
 ]);
 
 function groupOf(apiVersion: string): string {
@@ -63,6 +72,16 @@ const IMPLIED_API_VERSIONS: ReadonlyMap<unknown, string> = new Map([
   ['EndpointSlice', 'discovery.k8s.io/v1'],
 ]);
 
+/** Parses a Service, Endpoints or EndpointSlice. The only rejection of an object of another kind has the reason `unknown-kind`. */
+export function parseManifestObject({ object, at }: Manifest): Parsed<ManifestValue> {
+  const { kind, apiVersion = IMPLIED_API_VERSIONS.get(kind) ?? 'v1' } = object;
+  const read = typeof apiVersion === 'string' ? READERS.get(`${groupOf(apiVersion)}/${kind}`) : undefined;
+  if (read !== undefined) return read(object, at);
+  const named = typeof apiVersion === 'string' && apiVersion !== 'v1' ? `${apiVersion} ${kind}` : kind;
+  const why = 'must be Service, Endpoints or EndpointSlice';
+  return { value: undefined, rejections: [rejection('unknown-kind', 'kind', named, why, at)] };
+}
+
 /**
  * Parses a Service, Endpoints or EndpointSlice. Counts rejections in the cache (I12). Returns `unusable` if it is invalid, and
  * `foreign` if it is of another kind.
@@ -71,15 +90,8 @@ export function readManifestObject(
   manifest: Manifest,
   services: ServiceCache,
 ): ManifestObject | 'unusable' | 'foreign' {
-  const { kind, apiVersion = IMPLIED_API_VERSIONS.get(kind) ?? 'v1' } = manifest.object;
-  const read = typeof apiVersion === 'string' ? READERS.get(`${groupOf(apiVersion)}/${kind}`) : undefined;
-  if (read !== undefined) {
-    const { value, rejections } = read(manifest, services);
-    for (const rejected of rejections) services.reject(rejected);
-    return value ?? 'unusable';
-  }
-  const named = typeof apiVersion === 'string' && apiVersion !== 'v1' ? `${apiVersion} ${kind}` : kind;
-  const why = 'must be Service, Endpoints or EndpointSlice';
-  services.reject(rejection('unknown-kind', 'kind', named, why, manifest.at));
-  return 'foreign';
+  const { value, rejections } = parseManifestObject(manifest);
+  for (const rejected of rejections) services.reject(rejected);
+  if (value !== undefined) return manifestObject(value, services);
+  return rejections.some(({ reason }) => reason === 'unknown-kind') ? 'foreign' : 'unusable';
 }

@@ -4,6 +4,7 @@ import {
   checkArguments,
   FUNCTION,
   isObjectOrList,
+  LIST,
   NUMBER,
   objectWith,
   optional,
@@ -16,10 +17,10 @@ import { DeliveryQueue } from '../base/delivery-queue.ts';
 import { CallbackGuard, type FaultListener } from '../base/guard.ts';
 import { ListenerSet } from '../base/listener-set.ts';
 import { type Rejection, RejectionLog, rejection } from '../base/rejection.ts';
-import type { Unsubscribe } from '../base/subscription.ts';
+import { type Unsubscribe, unsubscribeOnce } from '../base/subscription.ts';
 import { type ClusterEndpointSlice, SERVICE_NAME_LABEL } from '../model/cluster-endpoint-slice.ts';
 import type { ClusterService, ClusterServiceKey } from '../model/cluster-service.ts';
-import { type AnnouncedService, announcedPart, changeBetween } from './announcement.ts';
+import { type AnnouncedService, announcedPart, changeBetween, shareAnnounced } from './announcement.ts';
 import type { Backends, EndpointSlice } from './backend.ts';
 import { isSameOffer, remoteBackends } from './cluster-service.ts';
 import type { ServiceEvent, ServiceListener } from './events.ts';
@@ -59,7 +60,7 @@ import {
   withSlice,
 } from './service-state.ts';
 import { ServiceStream } from './service-stream.ts';
-import { ServiceTable } from './service-table.ts';
+import { ServiceTable, type StateObserver } from './service-table.ts';
 import { countServices, type ServiceCacheStatus } from './status.ts';
 
 /** Options of {@link ServiceCache}. */
@@ -261,6 +262,36 @@ export class ServiceCache {
    */
   *parts(): Generator<ServicePart, void, void> {
     for (const state of this.#table.values()) yield* servicePartsOf(state);
+  }
+
+  /** Yields the states of all services, unordered. Services may change during the iteration. */
+  states(): Iterable<ServiceState> {
+    return this.#table.values();
+  }
+
+  /** Calls `observer` for every later change of a state, announced or not, before listeners are called. See {@link StateObserver}. */
+  observeStates(observer: StateObserver): Unsubscribe {
+    this.#table.observers.add(observer);
+    return unsubscribeOnce(() => void this.#table.observers.delete(observer));
+  }
+
+  /**
+   * Returns the event that listeners would receive if the changes were made to the inputs of a service, in one batch; `undefined` if
+   * there would be none. It writes nothing. The first change receives the current state, an empty one for an unknown service.
+   */
+  preview(
+    id: ServiceID,
+    changes: readonly ((state: ServiceState) => ServiceState)[],
+  ): ServiceEvent | undefined {
+    const old = this.#stateOf(id);
+    let next = old ?? emptyState(id);
+    for (const change of changes) next = this.#table.settle(change(next));
+    return changeBetween(old, shareAnnounced(old, next));
+  }
+
+  /** Returns a service without the frontends that are not served here; `undefined` if the service is not served. */
+  served(service: Service): Service | undefined {
+    return this.#serves(service) ? this.#asServed(service) : undefined;
   }
 
   /**
@@ -606,6 +637,9 @@ checkArguments(ServiceCache, {
   restorePart: { part: objectWith({ kind: TEXT, id: ID }) },
   withdrawRestoredSteps: { cluster: TEXT, limit: optional(NUMBER) },
   restoredFrom: { id: ID },
+  observeStates: { observer: FUNCTION },
+  preview: { id: ID, changes: LIST },
+  served: { service: SERVICE },
   batch: { write: FUNCTION },
   subscribe: { listener: objectWith({ onEvents: FUNCTION }) },
   stream: { signal: optional(SIGNAL) },

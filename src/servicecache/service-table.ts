@@ -11,6 +11,13 @@ type Undo = Map<string, ServiceState | undefined>;
 /** Receives the events of each change or batch. `inputsComplete` is true for `markSynced`. */
 type Publish = (events: readonly ServiceEvent[], inputsComplete: boolean) => void;
 
+/** Receives the states of a service before and after a write; undefined: the service is unknown. It must not throw. */
+export type StateObserver = (
+  key: string,
+  before: ServiceState | undefined,
+  after: ServiceState | undefined,
+) => void;
+
 /** Compares names by UTF-16 code unit. */
 function ascending(a: string, b: string): number {
   return a < b ? -1 : Number(a > b);
@@ -30,6 +37,8 @@ export class ServiceTable {
   readonly #forSnapshot = new TouchedKeys();
   #snapshot: ImmutableMap<string, AnnouncedService> = ImmutableMap();
   readonly #forFrontends = new TouchedKeys();
+  /** Receive every write of a state, also one that a failed batch rolls back. */
+  readonly observers: Set<StateObserver> = new Set();
 
   constructor(publish: Publish) {
     this.#publish = publish;
@@ -67,7 +76,7 @@ export class ServiceTable {
   put(next: ServiceState): void {
     const { key } = next;
     const old = this.#states.get(key);
-    const state = this.#settle(next);
+    const state = this.settle(next);
     this.#write(key, state);
     if (this.#undo !== undefined) {
       if (!this.#undo.has(key)) this.#undo.set(key, old);
@@ -130,7 +139,7 @@ export class ServiceTable {
   }
 
   /** Sets `announced`: a service is announced when it is known and ready, or known and the inputs are complete. It stays so until it is deleted. */
-  #settle(state: ServiceState): ServiceState {
+  settle(state: ServiceState): ServiceState {
     const known = state.service !== undefined;
     return withAnnounced(state, known && (state.announced || this.#synced || isReady(state)));
   }
@@ -138,10 +147,17 @@ export class ServiceTable {
   /** Stores a state; deletes it if it is empty. */
   #write(key: string, state: ServiceState | undefined): void {
     this.#changes++;
+    if (this.observers.size > 0) this.#observe(key, state);
     if (state === undefined || isEmptyState(state)) this.#states.delete(key);
     else this.#states.set(key, state);
     this.#forSnapshot.touch(key);
     this.#forFrontends.touch(key);
+  }
+
+  #observe(key: string, state: ServiceState | undefined): void {
+    const before = this.#states.get(key);
+    const after = state === undefined || isEmptyState(state) ? undefined : state;
+    for (const observer of this.observers) observer(key, before, after);
   }
 
   /** Publishes the net effect of a batch. Parts that returned to their old value are the old objects (I3). */

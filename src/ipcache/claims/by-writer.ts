@@ -1,4 +1,5 @@
-import type { Writer } from '../types.ts';
+import type { Source } from '../../model/source.ts';
+import type { ClaimWriter, Writer } from '../types.ts';
 
 /** Returns true if a claim belongs to a writer. */
 export function isOf(claim: Writer, writer: Writer): boolean {
@@ -26,6 +27,14 @@ export class ByWriter<P> {
   /** Returns the places of a writer. Places may be deleted and added while the keys are iterated. */
   of(writer: Writer): Pick<ClaimPlaces<P>, 'size' | 'keys'> {
     return this.#places.get(keyOf(writer)) ?? this.#newPlaces();
+  }
+
+  /** Yields the writers with a place, unordered. */
+  *writers(): Generator<ClaimWriter, void, void> {
+    for (const key of this.#places.keys()) {
+      const space = key.indexOf(' ');
+      yield { source: key.slice(0, space) as Source, owner: key.slice(space + 1) }; // keyOf wrote a source
+    }
   }
 
   add(writer: Writer, place: P): void {

@@ -145,6 +145,12 @@ export class ClaimState {
     return 'applied';
   }
 
+  /** Returns the writers with a claim, unordered. */
+  writers(): readonly ClaimWriter[] {
+    const overruled = Array.from(this.overruled.writers()).filter((by) => this.rows.writers.find(by) < 0);
+    return [...this.rows.writers.all(), ...overruled];
+  }
+
   /** Returns true if a writer has a claim. */
   holds(writer: Writer): boolean {
     return this.rows.writers.find(writer) >= 0 || this.overruled.slotsOf(writer).size > 0;

@@ -1,7 +1,7 @@
 import { PagedMap } from '../../columns/paged-map.ts';
 import { compareWriters } from '../../model/source.ts';
 import type { HeldClaim } from '../row-reader.ts';
-import type { Writer } from '../types.ts';
+import type { ClaimWriter, Writer } from '../types.ts';
 import { ByWriter, type ClaimPlaces, isOf } from './by-writer.ts';
 
 /** The overruled claims by slot, strongest first (I4). Few keys have any. */
@@ -49,6 +49,11 @@ export class OverruledClaims {
     this.#count += claims.length - previous.length;
     if (claims.length > 0) this.#bySlot.set(slot, claims);
     else this.#bySlot.delete(slot);
+  }
+
+  /** Yields the writers with overruled claims, unordered. */
+  writers(): Generator<ClaimWriter, void, void> {
+    return this.#byWriter.writers();
   }
 
   /** Returns the slots with overruled claims of a writer. */

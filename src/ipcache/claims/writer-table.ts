@@ -63,6 +63,18 @@ export class WriterTable {
     return writer;
   }
 
+  /** Returns a byte for each number: 1 if a writer with effective claims has it and is wanted. */
+  ids(isWanted: (writer: ClaimWriter) => boolean): Uint8Array {
+    const wanted = new Uint8Array(this.#claims.length);
+    for (const writer of this.all()) if (isWanted(writer)) wanted[this.find(writer)] = 1;
+    return wanted;
+  }
+
+  /** Yields the writers with effective claims, unordered. */
+  *all(): Generator<ClaimWriter, void, void> {
+    for (const ids of this.#ids.values()) for (const id of ids.values()) yield this.writer(id);
+  }
+
   /** Returns the number of effective claims of each source. */
   entriesBySource(): Readonly<Partial<Record<Source, number>>> {
     const counts: Partial<Record<Source, number>> = {};

@@ -1,0 +1,172 @@
+import { Argument, type Command, InvalidArgumentError, Option } from 'commander';
+import { counted } from '../../base/show-value.ts';
+import { isNumericIdentity } from '../../model/numeric-identity.ts';
+import { SOURCES } from '../../model/source.ts';
+import { canonicalAddress, canonicalKey } from '../../net/prefix.ts';
+import { InputError } from '../../process/input-error.ts';
+import { writeLines } from '../../process/terminal.ts';
+import { addConfiguration } from '../configuration.ts';
+import { type CommandIO, EXIT, type RunAction } from '../io.ts';
+import { outputOption, parseName, parsePath } from '../option-table.ts';
+import { addSocketOption, type SocketFlags, socketPath } from '../serve-options.ts';
+
+interface WhatIfFlags extends SocketFlags {
+  readonly output: 'text' | 'json';
+}
+
+interface ClaimFlags extends WhatIfFlags {
+  readonly identity: number;
+  readonly source: string;
+  readonly owner?: string;
+  readonly hostIp?: string;
+  readonly encryptKey?: number;
+  readonly pod?: { readonly namespace: string; readonly podName: string };
+}
+
+const HELP = `
+Nothing is written: the running agent evaluates the change.
+Exit status: 3 if the change would lose a prefix, a service, or the last backend of one; 1 if a name is unknown.`;
+
+const SETTINGS = ['remote-node-identities', 'encryption', 'node-encryption', 'host-firewall', 'underlay'];
+
+function parseKey(text: string): string {
+  if (canonicalKey(text) !== undefined) return text;
+  throw new InvalidArgumentError('It must be an IP address or a CIDR.');
+}
+
+function parseHost(text: string): string {
+  const address = canonicalAddress(text);
+  if (address !== undefined) return address;
+  throw new InvalidArgumentError('It must be an IP address.');
+}
+
+function parseIdentity(text: string): number {
+  const identity = /^\d{1,10}$/.test(text) ? Number(text) : Number.NaN;
+  if (isNumericIdentity(identity)) return identity;
+  throw new InvalidArgumentError('It must be a number from 0 to 4294967295.');
+}
+
+function parseEncryptKey(text: string): number {
+  const key = /^\d{1,3}$/.test(text) ? Number(text) : Number.NaN;
+  if (key <= 255) return key;
+  throw new InvalidArgumentError('It must be a number from 0 to 255.');
+}
+
+function parsePod(text: string): NonNullable<ClaimFlags['pod']> {
+  const [, namespace, podName] = /^([^/]+)\/([^/]+)$/.exec(text) ?? [];
+  if (namespace !== undefined && podName !== undefined) return { namespace, podName };
+  throw new InvalidArgumentError('It must be namespace/name.');
+}
+
+function parseNode(text: string): string {
+  if (/^[^/]+\/[^/]+$/.test(text)) return text;
+  throw new InvalidArgumentError('It must be cluster/name.');
+}
+
+function parseSetting(text: string): { readonly name: string; readonly value: string } {
+  const [, name = '', value = ''] = /^([^=]+)=(.+)$/.exec(text) ?? [];
+  const allowed = name === 'underlay' ? ['ipv4', 'ipv6'] : ['true', 'false'];
+  if (SETTINGS.includes(name) && allowed.includes(value)) return { name, value };
+  throw new InvalidArgumentError(
+    `It must be SETTING=VALUE: underlay=ipv4 or ipv6; ${SETTINGS.slice(0, 4).join(', ')}: true or false.`,
+  );
+}
+
+/** Adds `dpcache whatif`. */
+export function addWhatIfCommands(program: Command, io: CommandIO, run: RunAction): void {
+  const whatif = program
+    .command('whatif')
+    .description('print what a change would do to prefixes, nodes and services, without making it')
+    .addHelpText('after', HELP);
+  const command = (name: string, description: string): Command => {
+    const one = whatif.command(name).description(description).addOption(outputOption());
+    return addConfiguration(addSocketOption(one), io);
+  };
+  const ask = (flags: WhatIfFlags, edit: object): Promise<void> =>
+    run(async () => {
+      const { askAgent } = await import('../../client/ask-agent.ts');
+      const { askWhatIf } = await import('../../client/whatif-answers.ts');
+      const { lines, json, loses } = await askAgent(
+        socketPath(flags, io.env),
+        (client) => askWhatIf(client.ask, [edit], { wide: false, width: io.stdout.columns }),
+        io.signal,
+      );
+      writeLines(
+        io.stdout,
+        `${flags.output === 'json' ? JSON.stringify(json, null, 1) : lines.join('\n')}\n`,
+      );
+      return loses ? EXIT.loses : EXIT.ok;
+    });
+  const source = (name: string): Argument => new Argument(name, 'source of claims').choices(SOURCES);
+  const addWriter = (one: Command): Command =>
+    one
+      .addOption(
+        new Option('--source <source>', 'source of the claim').choices(SOURCES).makeOptionMandatory(),
+      )
+      .option('--owner <name>', 'owner of the claim: a cluster, or a node');
+
+  command('remove-cluster', 'a remote cluster leaves the mesh')
+    .argument('<name>', 'name of the cluster', parseName)
+    .action((cluster: string, flags: WhatIfFlags) => ask(flags, { edit: 'remove-cluster', cluster }));
+  command('remove-node', 'all claims on a node are deleted')
+    .argument('<node>', 'cluster/name', parseNode)
+    .action((node: string, flags: WhatIfFlags) => ask(flags, { edit: 'remove-node', node }));
+  command('remove-source', 'all claims of a source, or of one owner of it, are deleted')
+    .addArgument(source('<source>'))
+    .argument('[owner]', 'only its claims: a cluster, or a node')
+    .action((from: string, owner: string | undefined, flags: WhatIfFlags) =>
+      ask(flags, { edit: 'remove-source', source: from, owner }),
+    );
+  command('rank', 'a source ranks directly above or below another')
+    .addArgument(source('<source>'))
+    .addArgument(new Argument('<place>', 'above or below').choices(['above', 'below']))
+    .addArgument(source('<other>'))
+    .action((from: string, place: string, other: string, flags: WhatIfFlags) =>
+      ask(flags, { edit: 'rank', source: from, place, other }),
+    );
+  command('setting', 'a setting of node addresses has another value')
+    .argument('<setting>', `SETTING=VALUE; settings: ${SETTINGS.join(', ')}`, parseSetting)
+    .action((setting: object, flags: WhatIfFlags) => ask(flags, { edit: 'setting', ...setting }));
+  addWriter(command('upsert', 'a source claims a prefix'))
+    .argument('<key>', 'IP address or CIDR', parseKey)
+    .addOption(
+      new Option('--identity <n>', 'identity of the claim').argParser(parseIdentity).makeOptionMandatory(),
+    )
+    .option('--host-ip <ip>', 'node of the claim', parseHost)
+    .option('--encrypt-key <n>', 'encryption key of the claim', parseEncryptKey)
+    .option('--pod <namespace/name>', 'pod of the claim', parsePod)
+    .action(
+      (
+        key: string,
+        { identity, source: from, owner, hostIp: hostIP, encryptKey, pod, ...flags }: ClaimFlags,
+      ) => ask(flags, { edit: 'upsert', key, identity, source: from, owner, hostIP, encryptKey, ...pod }),
+    );
+  addWriter(command('delete', 'the claim of a source on a prefix is deleted'))
+    .argument('<key>', 'IP address or CIDR', parseKey)
+    .action((key: string, { source: from, owner, ...flags }: ClaimFlags) =>
+      ask(flags, { edit: 'delete', key, source: from, owner }),
+    );
+  command('manifest', 'Services, Endpoints and EndpointSlices of a file are created or replaced')
+    .argument('<file>', 'YAML or JSON, a file or a folder', parsePath)
+    .action(async (file: string, flags: WhatIfFlags) => {
+      const { readManifests } = await import('../../recording/manifests.ts');
+      const objects: unknown[] = [];
+      const rejected: string[] = [];
+      const read = async (): Promise<void> => {
+        for await (const { object } of readManifests(
+          file,
+          ({ message }) => rejected.push(message),
+          'manifest',
+        ))
+          objects.push(object);
+        const [first] = rejected;
+        if (first !== undefined)
+          throw new InputError(`${counted(rejected.length, 'invalid document')}, the first one: ${first}`);
+      };
+      await run(async () => {
+        await read();
+        return EXIT.ok;
+      });
+      await ask(flags, { edit: 'manifest', objects });
+    });
+}

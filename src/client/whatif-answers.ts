@@ -1,0 +1,107 @@
+import type { Ask } from '../api/api-client.ts';
+import type { EntryDocument } from '../api/documents.ts';
+import type { WhatIfLine } from '../api/whatif-documents.ts';
+import { counted } from '../base/show-value.ts';
+import { printable } from '../process/terminal.ts';
+import { identityCell, table, type View } from './answer.ts';
+
+/** Prefixes and services that the text shows; all are counted, and `-o json` has more. */
+const SHOWN = 20;
+
+type LineOf<T extends WhatIfLine['type']> = Extract<WhatIfLine, { type: T }>;
+
+/** The answer of a what-if, as data and as text. */
+export interface WhatIfText {
+  readonly json: unknown;
+  readonly lines: readonly string[];
+  /** True if something would be lost. */
+  readonly loses: boolean;
+}
+
+/** Sends edits to `/v1/whatif` and returns the answer. */
+export async function askWhatIf(ask: Ask, edits: readonly object[], view: View): Promise<WhatIfText> {
+  const answer = (await ask('/v1/whatif', { edits })) as readonly WhatIfLine[]; // the same version wrote it
+  const of = <T extends WhatIfLine['type']>(type: T): readonly LineOf<T>[] =>
+    answer.filter((line): line is LineOf<T> => line.type === type);
+  const [summary] = of('summary');
+  if (summary === undefined) throw new Error('what-if: the answer has no summary');
+  const lines = [
+    ...prefixLines(of('prefix'), summary, view),
+    nodeLine(summary),
+    ...serviceLines(of('service'), summary),
+    ...(summary.identities.unknown === 0
+      ? []
+      : [`identities ${count(summary.identities.unknown)} not known any more`]),
+  ];
+  return { json: { changes: answer.slice(0, -1), summary }, lines, loses: summary.loses };
+}
+
+function count(number: number): string {
+  return number.toLocaleString('en-US');
+}
+
+/** Returns counts with their words; those that are 0 are omitted. */
+function counts(of: readonly (readonly [number, string])[]): string {
+  const named = of.filter(([number]) => number > 0).map(([number, word]) => `${count(number)} ${word}`);
+  return named.length === 0 ? 'no changes' : named.join(', ');
+}
+
+function prefixLines(
+  prefixes: readonly LineOf<'prefix'>[],
+  { prefixes: all }: LineOf<'summary'>,
+  view: View,
+): readonly string[] {
+  const head = counts([
+    [all.gone, 'gone'],
+    [all.changed, 'change hands'],
+    [all.revealed, 'become visible'],
+    [all.created, 'new'],
+  ]);
+  // Changed ones first: a list of gone prefixes is long and its items are alike.
+  const order = ['changed', 'revealed', 'created', 'gone'];
+  const sorted = prefixes.toSorted((a, b) => order.indexOf(a.kind) - order.indexOf(b.kind));
+  const rows = sorted.slice(0, SHOWN).map(({ prefix, old, new: next, coveredBy, kind }) => {
+    if (kind !== 'gone') return [`  ${prefix}`, `${entryText(old)} → ${entryText(next)}`];
+    const cover = coveredBy && `${coveredBy.prefix} ${entryText(coveredBy)}`;
+    return [
+      `  ${prefix}`,
+      `${entryText(old)} gone; ${cover ? `covered then by ${cover}` : 'no prefix covers it then'}`,
+    ];
+  });
+  const total = all.gone + all.changed + all.revealed + all.created;
+  const more = total > rows.length ? [`  and ${count(total - rows.length)} more`] : [];
+  return [`prefixes   ${head}`, ...table(rows, view), ...more];
+}
+
+function entryText(entry: EntryDocument | undefined): string {
+  if (entry === undefined) return 'none';
+  const { identity, labels, source, owner, namespace, podName } = entry;
+  const pod = podName === undefined ? '' : ` ${namespace ?? ''}/${podName}`;
+  return `${identityCell(identity, labels)} ${source}${owner === undefined ? '' : ` ${owner}`}${pod}`;
+}
+
+function nodeLine({ nodes }: LineOf<'summary'>): string {
+  const head = counts([
+    [nodes.gone, 'gone'],
+    [nodes.changed, 'change'],
+  ]);
+  if (nodes.gone === 0) return `nodes      ${head}`;
+  const routes = counted(nodes.podCIDRs, 'pod CIDR');
+  return `nodes      ${head}: ${nodes.addresses} addresses, ${routes} (routes of --datapath linux)`;
+}
+
+function serviceLines(
+  services: readonly LineOf<'service'>[],
+  { services: all }: LineOf<'summary'>,
+): readonly string[] {
+  const head = counts([
+    [all.fewer + all.empty, 'lose backends'],
+    [all.empty, 'have none left'],
+    [all.gone, 'gone'],
+    [all.changed, 'change'],
+    [all.created, 'new'],
+  ]);
+  const lost = services.filter(({ kind }) => kind === 'empty' || kind === 'gone').slice(0, SHOWN);
+  const names = lost.map(({ service }) => printable(service)).join(', ');
+  return [`services   ${head}${names === '' ? '' : `: ${names}`}`];
+}

@@ -1,0 +1,189 @@
+import type { Rejection } from '../base/rejection.ts';
+import { claimFault, hostFault, writerFault } from '../ipcache/claims/claim-intake.ts';
+import type { PrefixClaims } from '../ipcache/ipcache.ts';
+import { metadataOrNone } from '../ipcache/k8s-metadata.ts';
+import type { HeldClaim } from '../ipcache/row-reader.ts';
+import type { ClaimWriter } from '../ipcache/types.ts';
+import type { NumericIdentity } from '../model/numeric-identity.ts';
+import { canonicalAddress, formatPrefixOf, type KeyForm, parseKey, prefixRegister } from '../net/prefix.ts';
+import type { AddressClaim } from '../nodemanager/address-claims.ts';
+import { comparison, type Edit, EditError, orderAfter, removesWriter } from './edits.ts';
+
+/** The claim of a writer on a key, as an edit sets it; without `claim` it is deleted. */
+interface KeyEdit {
+  readonly form: KeyForm;
+  readonly writer: ClaimWriter;
+  readonly claim: HeldClaim | undefined;
+  /** Deletes only the claim that names this pod. */
+  readonly ifPod?: { readonly namespace: string; readonly podName: string } | undefined;
+}
+
+/** A claim and the form of its key. */
+export interface Visible {
+  readonly claim: HeldClaim;
+  readonly form: KeyForm;
+}
+
+const register = prefixRegister();
+
+/** Returns the prefix and the form of a key; undefined if it is invalid. */
+function parsed(key: string): { readonly prefix: string; readonly form: KeyForm } | undefined {
+  return parseKey(key, register) ? { prefix: formatPrefixOf(key, register), form: register.form } : undefined;
+}
+
+/** Returns the claim that listeners see: the strongest on the endpoint, else the strongest on the CIDR (I4). */
+export function visibleOf({ endpoint, cidr }: PrefixClaims): Visible | undefined {
+  const [own] = endpoint;
+  if (own !== undefined) return { claim: own, form: 'endpoint' };
+  const [wide] = cidr;
+  return wide && { claim: wide, form: 'cidr' };
+}
+
+/**
+ * The claims of prefixes under the edits. Claims of the IPCache are given with each question, so that they may change. Edits apply in
+ * their order, after the changes of nodes.
+ */
+export class ClaimOverlay {
+  readonly #edits: readonly Edit[];
+  /** By prefix, then by the index of the edit. */
+  readonly #keyEdits = new Map<string, Map<number, KeyEdit>>();
+  /** The changed claims of nodes: by prefix, then by node. */
+  readonly #nodeEdits = new Map<string, Map<string, readonly KeyEdit[]>>();
+  readonly #compare: ReturnType<typeof comparison>;
+  readonly #removals: readonly { readonly index: number; readonly edit: Edit }[];
+
+  /** Throws {@link EditError} if a claim or key of an edit is invalid. */
+  constructor(edits: readonly Edit[]) {
+    this.#edits = edits;
+    this.#compare = comparison(orderAfter(edits));
+    this.#removals = edits.flatMap((edit, index) =>
+      edit.edit === 'remove-cluster' || edit.edit === 'remove-source' ? [{ index, edit }] : [],
+    );
+    for (const [index, edit] of edits.entries()) {
+      if (edit.edit !== 'upsert' && edit.edit !== 'delete') continue;
+      const at = parsed(edit.key);
+      if (at === undefined)
+        throw new EditError('must be an IP address or a CIDR', { index, field: 'key', value: edit.key });
+      const { prefix, form } = at;
+      const edited = this.#keyEdits.get(prefix) ?? new Map<number, KeyEdit>();
+      this.#keyEdits.set(prefix, edited.set(index, keyEdit(edit, form, index)));
+    }
+  }
+
+  /** The prefixes that edits name. */
+  get named(): Iterable<string> {
+    return this.#keyEdits.keys();
+  }
+
+  /** Returns true if an edit removes claims of this writer. */
+  readonly removes = (writer: ClaimWriter): boolean =>
+    this.#removals.some(({ edit }) => removesWriter(edit, writer));
+
+  /** True if the edits change the order of sources. */
+  get reorders(): boolean {
+    return this.#edits.some(({ edit }) => edit === 'rank');
+  }
+
+  /** Replaces the changes of a node's address claims. Returns the prefixes with changes, before or now. */
+  setNode(
+    fullName: string,
+    previous: readonly string[],
+    before: Iterable<AddressClaim>,
+    after: Iterable<AddressClaim>,
+  ): readonly string[] {
+    for (const prefix of previous) {
+      const nodes = this.#nodeEdits.get(prefix);
+      nodes?.delete(fullName);
+      if (nodes?.size === 0) this.#nodeEdits.delete(prefix);
+    }
+    const next = new Map([...after].map((claim) => [claim.ip, claim]));
+    const edits = new Map<string, KeyEdit[]>();
+    const add = (ip: string, edit: Omit<KeyEdit, 'form'>): void => {
+      const at = parsed(ip);
+      if (at === undefined) return;
+      edits.set(at.prefix, [...(edits.get(at.prefix) ?? []), { ...edit, form: at.form }]);
+    };
+    for (const claim of before) {
+      const same = next.get(claim.ip);
+      if (same?.equals(claim) === true) next.delete(claim.ip);
+      else add(claim.ip, { writer: writerOf(claim), claim: undefined });
+    }
+    for (const claim of next.values()) add(claim.ip, { writer: writerOf(claim), claim: heldClaim(claim) });
+    for (const [prefix, list] of edits) {
+      const nodes = this.#nodeEdits.get(prefix) ?? new Map<string, readonly KeyEdit[]>();
+      this.#nodeEdits.set(prefix, nodes.set(fullName, list));
+    }
+    return [...edits.keys()];
+  }
+
+  /** Returns the claim that listeners would see. `claims` are the current claims of the prefix. */
+  after(claims: PrefixClaims): Visible | undefined {
+    const endpoint = this.#afterOn(claims.prefix, 'endpoint', claims.endpoint);
+    if (endpoint !== undefined) return { claim: endpoint, form: 'endpoint' };
+    const cidr = this.#afterOn(claims.prefix, 'cidr', claims.cidr);
+    return cidr && { claim: cidr, form: 'cidr' };
+  }
+
+  #afterOn(prefix: string, form: KeyForm, current: readonly HeldClaim[]): HeldClaim | undefined {
+    let claims = current;
+    for (const edits of this.#nodeEdits.get(prefix)?.values() ?? [])
+      for (const edit of edits) claims = edited(claims, edit, form);
+    const named = this.#keyEdits.get(prefix);
+    if (named === undefined) {
+      if (this.#removals.length > 0) claims = claims.filter((claim) => !this.removes(claim));
+    } else
+      for (const [index, edit] of this.#edits.entries()) {
+        const one = named.get(index);
+        if (one !== undefined) claims = edited(claims, one, form);
+        else claims = claims.filter((claim) => !removesWriter(edit, claim));
+      }
+    let [best] = claims;
+    for (const claim of claims) if (best !== undefined && this.#compare(claim, best) < 0) best = claim;
+    return best;
+  }
+}
+
+function writerOf({ source, owner }: AddressClaim): ClaimWriter {
+  return { source, owner };
+}
+
+function heldClaim({ source, owner, identity, hostIP, encryptKey }: AddressClaim): HeldClaim {
+  return { source, owner, identity, hostIP, encryptKey, k8s: undefined };
+}
+
+function edited(
+  claims: readonly HeldClaim[],
+  { form, writer, claim, ifPod }: KeyEdit,
+  of: KeyForm,
+): readonly HeldClaim[] {
+  if (form !== of) return claims;
+  const rest = claims.filter(
+    ({ source, owner, k8s }) =>
+      source !== writer.source ||
+      owner !== writer.owner ||
+      (ifPod !== undefined && (k8s?.namespace !== ifPod.namespace || k8s.podName !== ifPod.podName)),
+  );
+  return claim === undefined ? rest : [...rest, claim];
+}
+
+function keyEdit(edit: Extract<Edit, { edit: 'upsert' | 'delete' }>, form: KeyForm, index: number): KeyEdit {
+  if (edit.edit === 'delete') {
+    refuse(index, writerFault(edit.by, edit.key));
+    const { source, owner = '', ifPod } = edit.by;
+    return { form, writer: { source, owner }, claim: undefined, ifPod };
+  }
+  const { claim, key } = edit;
+  refuse(index, claimFault(claim, key) ?? writerFault(claim, key));
+  const { source, owner = '', identity, encryptKey = 0, k8s } = claim;
+  const hostIP = claim.hostIP === undefined ? undefined : canonicalAddress(claim.hostIP);
+  if (claim.hostIP !== undefined && hostIP === undefined) refuse(index, hostFault(claim.hostIP, key));
+  const held = { source, owner, hostIP, encryptKey, identity: identity as NumericIdentity }; // checked by claimFault
+  return { form, writer: { source, owner }, claim: { ...held, k8s: metadataOrNone(k8s) } };
+}
+
+/** Throws {@link EditError} if there is a fault. */
+function refuse(index: number, fault: Rejection | undefined): void {
+  if (fault === undefined) return;
+  const { field, value, message } = fault;
+  throw new EditError(message, { index, field, value });
+}

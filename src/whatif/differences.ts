@@ -1,0 +1,94 @@
+import type { HeldClaim } from '../ipcache/row-reader.ts';
+import type { Node } from '../nodemanager/node.ts';
+import type { ServiceEvent } from '../servicecache/events.ts';
+
+/** `gone`: no entry any more. `changed`: another entry. `revealed`: the CIDR under an endpoint IP. `created`: a new entry. */
+export type PrefixKind = 'gone' | 'changed' | 'revealed' | 'created';
+
+/** The change of a prefix that listeners would receive. */
+export interface PrefixDifference {
+  readonly kind: PrefixKind;
+  /** Canonical CIDR text. */
+  readonly prefix: string;
+  readonly old: HeldClaim | undefined;
+  readonly new: HeldClaim | undefined;
+  /** If the prefix is gone: the longest prefix that would contain it, and its claim; undefined if there is none. */
+  readonly coveredBy?: { readonly prefix: string; readonly claim: HeldClaim } | undefined;
+}
+
+/** The change of an effective node. */
+export interface NodeDifference {
+  readonly kind: 'gone' | 'changed';
+  /** `cluster/name`. */
+  readonly node: string;
+  readonly old: Node;
+  readonly new: Node | undefined;
+  /** Number of its addresses and of its pod CIDRs (routes of a datapath) that would be gone. */
+  readonly addresses: number;
+  readonly podCIDRs: number;
+}
+
+/** `gone`: deleted. `empty`: it has backends now, and would have none. `fewer`: it would lose some of them. `changed`: else. */
+export type ServiceKind = 'gone' | 'empty' | 'fewer' | 'changed' | 'created';
+
+/** The change of an announced service. */
+export interface ServiceDifference {
+  readonly kind: ServiceKind;
+  /** `namespace/name`. */
+  readonly service: string;
+  /** The event that listeners would receive. */
+  readonly event: ServiceEvent;
+  /** Number of backends now, then, and of those that would be gone. */
+  readonly before: number;
+  readonly after: number;
+  readonly lost: number;
+}
+
+/** Differences by key. All are counted; the first ones of each kind are kept. */
+export class Differences<D extends { readonly kind: string }> {
+  readonly #limit: number;
+  /** The kind of each difference, so that a key can be evaluated again. */
+  readonly #kinds = new Map<string, D['kind']>();
+  readonly #kept = new Map<string, D>();
+  readonly #counts = new Map<D['kind'], { all: number; kept: number }>();
+
+  constructor(limit: number) {
+    this.#limit = limit;
+  }
+
+  /** Replaces the difference of a key; `undefined` means none. */
+  set(key: string, difference: D | undefined): void {
+    const earlier = this.#kinds.get(key);
+    if (earlier !== undefined) {
+      const counts = this.#countsOf(earlier);
+      counts.all--;
+      if (this.#kept.delete(key)) counts.kept--;
+      if (difference === undefined) this.#kinds.delete(key);
+    }
+    if (difference === undefined) return;
+    const counts = this.#countsOf(difference.kind);
+    counts.all++;
+    this.#kinds.set(key, difference.kind);
+    if (counts.kept >= this.#limit) return;
+    counts.kept++;
+    this.#kept.set(key, difference);
+  }
+
+  /** Number of differences of a kind. */
+  count(kind: D['kind']): number {
+    return this.#counts.get(kind)?.all ?? 0;
+  }
+
+  /** The kept differences. */
+  get kept(): readonly D[] {
+    return [...this.#kept.values()];
+  }
+
+  #countsOf(kind: D['kind']): { all: number; kept: number } {
+    const known = this.#counts.get(kind);
+    if (known !== undefined) return known;
+    const counts = { all: 0, kept: 0 };
+    this.#counts.set(kind, counts);
+    return counts;
+  }
+}

@@ -1,0 +1,112 @@
+import type { Claim, PrefixDeleteOptions } from '../ipcache/types.ts';
+import { SOURCES, type Source } from '../model/source.ts';
+import type { NodeConfiguration } from '../nodemanager/address-claims.ts';
+import type { EndpointSlice } from '../servicecache/backend.ts';
+import type { Service } from '../servicecache/service.ts';
+
+/**
+ * An assumed change. `remove-cluster`: the remote cluster left the mesh. `remove-node`: all claims on a node (`cluster/name`).
+ * `remove-source`: all claims of a source, or those of one owner of it: a cluster, or a node for sources of nodes; the services of
+ * other clusters have the source `clustermesh`, those of the own cluster `k8s`. `rank`: the source ranks directly above or below
+ * another. `setting`: settings of the node manager. `upsert`, `delete`: the claim of a writer on a prefix. `service`, `slice`: a
+ * Kubernetes service or one of its endpoint slices is created or replaced.
+ */
+export type Edit =
+  | { readonly edit: 'remove-cluster'; readonly cluster: string }
+  | { readonly edit: 'remove-node'; readonly node: string }
+  | { readonly edit: 'remove-source'; readonly source: Source; readonly owner?: string | undefined }
+  | {
+      readonly edit: 'rank';
+      readonly source: Source;
+      readonly place: 'above' | 'below';
+      readonly other: Source;
+    }
+  | { readonly edit: 'setting'; readonly settings: Partial<NodeConfiguration> }
+  | { readonly edit: 'upsert'; readonly key: string; readonly claim: Claim }
+  | { readonly edit: 'delete'; readonly key: string; readonly by: PrefixDeleteOptions }
+  | { readonly edit: 'service'; readonly service: Service }
+  | { readonly edit: 'slice'; readonly slice: EndpointSlice };
+
+/** An edit names something that does not exist, or a value that is not valid. */
+export class EditError extends Error {
+  /** Index of the edit. */
+  readonly index: number;
+  /** The field of the edit. */
+  readonly field: string;
+  readonly value: string;
+  /** The existing names, if the name is unknown; else undefined. */
+  readonly known: readonly string[] | undefined;
+
+  constructor(
+    message: string,
+    about: { index: number; field: string; value: string; known?: readonly string[] | undefined },
+  ) {
+    super(message);
+    this.name = 'EditError';
+    this.index = about.index;
+    this.field = about.field;
+    this.value = about.value;
+    this.known = about.known;
+  }
+}
+
+/** Returns the order of sources after the edits, strongest first. */
+export function orderAfter(edits: readonly Edit[]): readonly Source[] {
+  const order: Source[] = [...SOURCES];
+  for (const edit of edits) {
+    if (edit.edit !== 'rank' || edit.source === edit.other) continue;
+    order.splice(order.indexOf(edit.source), 1);
+    order.splice(order.indexOf(edit.other) + (edit.place === 'above' ? 0 : 1), 0, edit.source);
+  }
+  return order;
+}
+
+/** Returns a comparison of claims, strongest first, for an order of sources; ties by the owner's name (I4). */
+export function comparison(
+  order: readonly Source[],
+): (
+  a: { readonly source: Source; readonly owner: string },
+  b: { readonly source: Source; readonly owner: string },
+) => number {
+  const ranks = new Map(order.map((source, rank) => [source, rank]));
+  const rankOf = (source: Source): number => ranks.get(source) ?? order.length;
+  return (a, b) =>
+    rankOf(a.source) - rankOf(b.source) || (a.owner < b.owner ? -1 : Number(a.owner > b.owner));
+}
+
+/** The sources of the claims of a remote cluster: its own, and those restored from a checkpoint. */
+function isOfRemote(source: Source): boolean {
+  return source === 'clustermesh' || source === 'restored';
+}
+
+/** Returns true if an edit removes the claims of a writer in the IPCache. Those of nodes are removed with their node. */
+export function removesWriter(
+  edit: Edit,
+  { source, owner }: { readonly source: Source; readonly owner: string },
+): boolean {
+  if (edit.edit === 'remove-cluster') return isOfRemote(source) && owner === edit.cluster;
+  if (edit.edit !== 'remove-source' || source !== edit.source) return false;
+  return edit.owner === undefined || owner === edit.owner;
+}
+
+/** Returns true if an edit removes the claim of a source on a node. */
+export function removesNode(
+  edit: Edit,
+  node: { readonly source: Source; readonly cluster: string; readonly fullName: string },
+): boolean {
+  if (edit.edit === 'remove-cluster') return isOfRemote(node.source) && node.cluster === edit.cluster;
+  if (edit.edit === 'remove-node') return node.fullName === edit.node;
+  if (edit.edit !== 'remove-source' || node.source !== edit.source) return false;
+  return edit.owner === undefined || edit.owner === node.cluster || edit.owner === node.fullName;
+}
+
+/** Returns the remote cluster whose services an edit removes; `'*'` for all, undefined for none. */
+export function removedOffers(edit: Edit): string | undefined {
+  if (edit.edit === 'remove-cluster') return edit.cluster;
+  return edit.edit === 'remove-source' && edit.source === 'clustermesh' ? (edit.owner ?? '*') : undefined;
+}
+
+/** Returns true if an edit removes the services and slices of the own cluster. */
+export function removesOwnServices(edit: Edit): boolean {
+  return edit.edit === 'remove-source' && edit.source === 'k8s' && edit.owner === undefined;
+}

@@ -1,0 +1,279 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { TurnGate } from '../../src/base/turn-gate.ts';
+import { IPCache } from '../../src/ipcache/ipcache.ts';
+import { IPCacheSnapshot } from '../../src/ipcache/snapshot.ts';
+import { type Edit, EditError } from '../../src/whatif/edits.ts';
+import { type WhatIfAnswer, whatIf } from '../../src/whatif/what-if.ts';
+import { ManualClock } from '../base/support/manual-clock.ts';
+import {
+  apply,
+  EDIT,
+  type Engines,
+  makeEdits,
+  newEngines,
+  renaming,
+  WRITE,
+  WRITES,
+  type Write,
+} from './support/states.ts';
+
+const EDITS = fc.array(EDIT, { minLength: 1, maxLength: 3 });
+
+function stateOf(writes: readonly Write[], rename?: ReturnType<typeof renaming>): Engines {
+  const engines = newEngines();
+  for (const write of writes) apply(engines, write, rename);
+  return engines;
+}
+
+/** The visible changes of prefixes, as text, without their writers. */
+function prefixText(
+  changes: readonly {
+    readonly prefix: string;
+    readonly old: object | undefined;
+    readonly new: object | undefined;
+  }[],
+): readonly string[] {
+  const entry = (one: object | undefined): string => {
+    if (one === undefined) return 'none';
+    const { identity, hostIP, encryptKey, k8s } = one as Record<string, unknown>;
+    return JSON.stringify([identity, hostIP ?? null, encryptKey, k8s ?? null]);
+  };
+  return changes.map(({ prefix, old, new: next }) => `${prefix} ${entry(old)} ${entry(next)}`).sort();
+}
+
+function nodeTexts(engines: Engines): ReadonlyMap<string, string> {
+  return new Map(
+    Array.from(engines.nodes.nodes(), (node) => {
+      const { source: _, ...fields } = node.toJSON();
+      return [node.fullName, JSON.stringify(fields)];
+    }),
+  );
+}
+
+function backendsOf(engines: Engines): ReadonlyMap<string, readonly string[]> {
+  return new Map(
+    Array.from(engines.services.snapshot(), ([key, { endpoints }]) => [
+      key,
+      [...endpoints.backends.keys()].sort(),
+    ]),
+  );
+}
+
+/** Returns the answer; undefined if an edit names something unknown. */
+async function answerOf(
+  engines: Engines,
+  edits: readonly Edit[],
+  gate?: TurnGate,
+): Promise<WhatIfAnswer | undefined> {
+  try {
+    return await whatIf(engines, edits, gate && { gate });
+  } catch (error) {
+    if (error instanceof EditError) return undefined;
+    throw error;
+  }
+}
+
+function plain(answer: WhatIfAnswer) {
+  const { prefixes, nodes, services } = answer;
+  const { began: _, readAgain: _again, ...summary } = answer.summary;
+  return {
+    prefixes: prefixText(prefixes),
+    covers: prefixes.map(({ prefix, coveredBy }) => `${prefix} ${coveredBy?.prefix}`).sort(),
+    nodes: nodes.map(({ kind, node }) => `${kind} ${node}`).sort(),
+    services: services
+      .map(({ kind, service, before, after, lost }) => `${kind} ${service} ${before} ${after} ${lost}`)
+      .sort(),
+    summary,
+  };
+}
+
+describe('W1: the answer is the difference after the edits are made on a copy', () => {
+  it('for random states and edits', async () => {
+    await fc.assert(
+      fc.asyncProperty(WRITES, EDITS, async (writes, edits) => {
+        const engines = stateOf(writes);
+        const answer = await answerOf(engines, edits);
+        fc.pre(answer !== undefined);
+        const rename = renaming(edits);
+        const copy = stateOf(writes, rename);
+        makeEdits(copy, edits, rename);
+
+        const changes = IPCacheSnapshot.diff(engines.ipcache.snapshot(), copy.ipcache.snapshot());
+        expect(prefixText(answer.prefixes)).toEqual(prefixText(changes));
+        for (const { prefix, kind, coveredBy } of answer.prefixes)
+          if (kind === 'gone') {
+            const found = copy.ipcache.lookup(prefix.replace(/\/\d+/, ''));
+            expect(coveredBy?.claim.identity).toEqual(
+              found === undefined ? undefined : coveredBy?.claim.identity,
+            );
+            if (/\/(32|128)/.test(prefix)) expect(coveredBy?.claim.identity).toBe(found?.identity);
+          }
+
+        const [nodesBefore, nodesAfter] = [nodeTexts(engines), nodeTexts(copy)];
+        const gone = [...nodesBefore.keys()].filter((name) => !nodesAfter.has(name));
+        expect(
+          answer.nodes
+            .filter(({ kind }) => kind === 'gone')
+            .map(({ node }) => node)
+            .sort(),
+        ).toEqual(gone.sort());
+        for (const [name, text] of nodesBefore)
+          if (nodesAfter.has(name) && nodesAfter.get(name) !== text)
+            expect(answer.nodes.map(({ node }) => node)).toContain(name);
+
+        const [before, after] = [backendsOf(engines), backendsOf(copy)];
+        for (const [key, backends] of before) {
+          const change = answer.services.find(({ service }) => service === key);
+          const then = after.get(key);
+          const lost = backends.filter((address) => then?.includes(address) !== true).length;
+          expect(change?.lost ?? 0).toBe(lost);
+          expect(change?.kind === 'gone').toBe(then === undefined);
+          expect(change?.kind === 'empty').toBe(backends.length > 0 && then?.length === 0);
+          if (change !== undefined) expect(change.after).toBe(then?.length ?? 0);
+        }
+        const created = [...after.keys()].filter((key) => !before.has(key));
+        expect(
+          answer.services
+            .filter(({ kind }) => kind === 'created')
+            .map(({ service }) => service)
+            .sort(),
+        ).toEqual(created.sort());
+      }),
+      { numRuns: process.env['PROPERTY_RUNS'] === undefined ? 400 : Number(process.env['PROPERTY_RUNS']) },
+    );
+  });
+});
+
+describe('W2: nothing is written', () => {
+  it('keeps dumps, revisions and outcomes, and calls no listener', async () => {
+    await fc.assert(
+      fc.asyncProperty(WRITES, EDITS, async (writes, edits) => {
+        const engines = stateOf(writes);
+        let calls = 0;
+        const count = (): void => void calls++;
+        engines.ipcache.subscribe({ onChanges: count });
+        engines.ipcache.subscribeOwners({ onOwnerChanges: count });
+        engines.services.subscribe({ onEvents: count });
+        engines.nodes.subscribe({ nodeAdd: count, nodeUpdate: count, nodeDelete: count });
+        calls = 0;
+        const dump = (): unknown => [
+          [...engines.ipcache.entries({ includeShadowed: true })],
+          [...engines.ipcache.contested()],
+          engines.ipcache.status(),
+          engines.services.status(),
+          engines.services.revision,
+          [...engines.services.parts()].length,
+          engines.nodes.status(),
+          engines.nodes.configuration,
+        ];
+        const before = dump();
+        await answerOf(engines, edits);
+        expect(dump()).toEqual(before);
+        expect(calls).toBe(0);
+      }),
+      { numRuns: 60 },
+    );
+  });
+});
+
+describe('W3: writes go on during the evaluation', () => {
+  it('answers for the moment at which it ends', async () => {
+    await fc.assert(
+      fc.asyncProperty(WRITES, fc.array(WRITE, { maxLength: 12 }), EDITS, async (writes, later, edits) => {
+        const engines = stateOf(writes);
+        const rest = [...later];
+        // One step in each turn, and a write between two turns.
+        const gate = new TurnGate({
+          clock: { now: () => 0 },
+          weightPerTurn: 1,
+          nextTurn: (callback) =>
+            setImmediate(() => {
+              const write = rest.shift();
+              if (write !== undefined) apply(engines, write);
+              callback();
+            }),
+        });
+        const answer = await answerOf(engines, edits, gate);
+        const settled = await answerOf(engines, edits);
+        if (answer === undefined || settled === undefined) {
+          expect(answer).toBe(settled);
+          return;
+        }
+        expect(plain(answer)).toEqual(plain(settled));
+        expect(answer.summary.ended.ipcache).toBe(engines.ipcache.revision);
+      }),
+      { numRuns: 150 },
+    );
+  });
+});
+
+describe('an edit that names nothing', () => {
+  const engines = stateOf([
+    { write: 'claim', key: '10.0.0.1', claim: { identity: 1, source: 'clustermesh', owner: 'baltic' } },
+  ]);
+  const refusals: readonly (readonly [Edit, string])[] = [
+    [{ edit: 'remove-cluster', cluster: 'baltik' }, 'cluster'],
+    [{ edit: 'remove-node', node: 'own/none' }, 'node'],
+    [{ edit: 'remove-source', source: 'kvstore', owner: 'baltic' }, 'owner'],
+    [{ edit: 'delete', key: '10.0.0.1', by: { source: 'k8s' } }, 'key'],
+    [{ edit: 'upsert', key: '10.0.0.256', claim: { identity: 1, source: 'k8s' } }, 'key'],
+    [{ edit: 'upsert', key: '10.0.0.1', claim: { identity: -1, source: 'k8s' } }, 'identity'],
+    [{ edit: 'upsert', key: '10.0.0.1', claim: { identity: 1, source: 'k8s', hostIP: 'x' } }, 'hostIP'],
+  ];
+  it.each(refusals)('is refused: %o', async (edit, field) => {
+    await expect(whatIf(engines, [edit])).rejects.toMatchObject({ name: 'EditError', index: 0, field });
+  });
+
+  it('names the known clusters', async () => {
+    const asked = whatIf(engines, [{ edit: 'remove-cluster', cluster: 'baltik' }]);
+    await expect(asked).rejects.toMatchObject({ known: ['baltic'], value: 'baltik' });
+  });
+});
+
+describe('a large withdrawal', () => {
+  it('counts everything, keeps the first ones, and evaluates at most 256 keys in a step', async () => {
+    const ipcache = new IPCache();
+    const keys = Array.from({ length: 20_000 }, (_, i) => `10.${i >> 16}.${(i >> 8) & 255}.${i & 255}`);
+    for (const [i, key] of keys.entries())
+      ipcache.upsert(key, {
+        identity: i % 50,
+        source: 'clustermesh',
+        owner: i % 4 === 0 ? 'baltic' : 'caspian',
+      });
+    let inTurn = 0;
+    let most = 0;
+    const { claimsOfPrefix } = ipcache;
+    ipcache.claimsOfPrefix = (key) => {
+      inTurn++;
+      most = Math.max(most, inTurn);
+      return claimsOfPrefix.call(ipcache, key);
+    };
+    const gate = new TurnGate({
+      clock: new ManualClock(),
+      weightPerTurn: 1,
+      nextTurn: (callback) =>
+        setImmediate(() => {
+          inTurn = 0;
+          callback();
+        }),
+    });
+    const { prefixes, summary } = await whatIf({ ipcache }, [{ edit: 'remove-cluster', cluster: 'baltic' }], {
+      gate,
+      limit: 100,
+    });
+    expect(summary.prefixes).toEqual({ gone: 5_000, changed: 0, revealed: 0, created: 0 });
+    expect(summary.loses).toBe(true);
+    expect(prefixes.length).toBe(100);
+    expect(most).toBeLessThanOrEqual(256);
+  });
+
+  it('ends with the reason of the signal', async () => {
+    const gate = new TurnGate({ clock: new ManualClock(), nextTurn: setImmediate, weightPerTurn: 1 });
+    const asked = whatIf(stateOf([]), [{ edit: 'rank', source: 'k8s', place: 'above', other: 'kvstore' }], {
+      gate,
+      signal: AbortSignal.abort(new Error('enough')),
+    });
+    await expect(asked).rejects.toThrow('enough');
+  });
+});
