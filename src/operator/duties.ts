@@ -17,6 +17,7 @@ import { identitySync } from './publish/identity-sync.ts';
 import { ipSync } from './publish/ip-sync.ts';
 import { nodeSync } from './publish/node-sync.ts';
 import type { Producer, ProducerOptions } from './publish/producer.ts';
+import { ServiceObjects } from './publish/service-objects.ts';
 import { serviceSync } from './publish/service-sync.ts';
 import { sliceSync } from './publish/slice-sync.ts';
 import type { SliceMode } from './slices/endpoint-slices.ts';
@@ -131,12 +132,17 @@ export function operatorDuties(options: OperatorDutiesOptions): OperatorDuties {
     onFailure,
     onAction,
   };
+  const objects = new ServiceObjects({
+    ...producing,
+    selection: { headless: true },
+    producers: hasSlices ? 2 : 1,
+  });
   const made: readonly (readonly [boolean, () => Producer])[] = [
     [isCRD && publish.identities, () => identitySync({ ...producing, sweepAfter })],
     [publish.nodes, () => nodeSync(producing)],
     [isCRD && publish.ips, () => ipSync({ ...producing, endpoints })],
-    [publish.services, () => serviceSync(producing)],
-    ...(hasSlices ? ([[publish.services, () => sliceSync(producing)]] as const) : []),
+    [publish.services, () => serviceSync({ ...producing, objects })],
+    ...(hasSlices ? ([[publish.services, () => sliceSync(producing, objects)]] as const) : []),
   ];
   const producers = made.flatMap(([isOn, make]) => (isOn ? make() : []));
   const config = new ClusterConfigKeeper({

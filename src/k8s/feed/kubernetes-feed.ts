@@ -15,6 +15,7 @@ import type { EndpointSlice } from '../../servicecache/backend.ts';
 import type { ResourceKind, ResourceSource } from '../resource.ts';
 import { AddressHolders, type FedIPCache } from './address-holders.ts';
 import { ApiServerAddresses } from './api-server-addresses.ts';
+import { bothFeeds } from './both-feeds.ts';
 import { EndpointLabels, type LabelledPod } from './endpoint-labels.ts';
 import { ciliumEndpointReader, SlicedEndpointReader } from './endpoint-readers.ts';
 import { FollowedKind, type KindStatus } from './followed-kind.ts';
@@ -37,7 +38,7 @@ import {
 import { KubernetesIdentities } from './kubernetes-identities.ts';
 import { type HandoverEvent, type HandoverState, handover } from './kvstore-handover.ts';
 import { ciliumNodeReader, type FedNodes, ownNodeReader } from './node-readers.ts';
-import { ObjectFeed, type ObjectReader } from './object-feed.ts';
+import { type AnyFeed, ObjectFeed, type ObjectReader } from './object-feed.ts';
 import { podReader } from './pod-reader.ts';
 import { PolicyCIDRTable } from './policy-cidrs.ts';
 import type { PrefixMetadata } from './prefix-metadata.ts';
@@ -74,6 +75,8 @@ export interface KubernetesFeedOptions {
   readonly identities?: 'kvstore' | 'crd' | 'none' | undefined;
   /** The services to follow. */
   readonly selection?: ServiceSelection | undefined;
+  /** Further feeds by the plural of their kind, if this feed follows it. They receive the same objects. */
+  readonly moreFeeds?: ReadonlyMap<string, AnyFeed> | undefined;
   /** Encryption key of the local node, for its pods (KUBERNETES 18). Default 0. */
   readonly encryptKey?: number | undefined;
   /** Default `single-stack`. */
@@ -292,13 +295,15 @@ export class KubernetesFeed {
   }
 
   #add<T>(name: string, reader: ObjectReader<T>): ObjectFeed<T> {
-    const { source, clock, gate } = this.#options;
+    const { source, clock, gate, moreFeeds } = this.#options;
     const feed = new ObjectFeed(reader, { rejections: this.#rejections, gate });
+    const more = moreFeeds?.get(name);
+    const followed = more === undefined ? feed : bothFeeds(feed, more);
     const onChange = (): void => this.#changed(name);
     const onForget = (objects: number): void => {
       this.#guard.call(this.#options.onForget, name, objects);
     };
-    this.#kinds.set(name, new FollowedKind(name, feed, { source, clock, gate, onChange, onForget }));
+    this.#kinds.set(name, new FollowedKind(name, followed, { source, clock, gate, onChange, onForget }));
     return feed;
   }
 

@@ -1,5 +1,4 @@
 import type { ServiceSelection } from '../../k8s/feed/kinds.ts';
-import { KubernetesFeed } from '../../k8s/feed/kubernetes-feed.ts';
 import type { FedServices } from '../../k8s/feed/service-readers.ts';
 import { ServiceCache } from '../../servicecache/service-cache.ts';
 import { formatServiceID, type ServiceID } from '../../servicecache/service-id.ts';
@@ -12,12 +11,15 @@ import {
   type ProducerOptions,
   withNamespaces,
 } from './producer.ts';
+import { ServiceObjects } from './service-objects.ts';
 import { isShared, serviceValue } from './service-value.ts';
 
 /** Options of {@link serviceSync}. */
 export interface ServiceSyncOptions extends ProducerOptions {
   /** The services to list. Default: all including headless ones, except for 1.8 (KUBERNETES 14). */
   readonly selection?: ServiceSelection | undefined;
+  /** The objects, if another producer reads them, too. `selection` is ignored. */
+  readonly objects?: ServiceObjects | undefined;
 }
 
 /**
@@ -105,32 +107,13 @@ class ServiceKeys {
   }
 }
 
-function follow(context: InputContext, selection: ServiceSelection): FollowedInputs {
-  const { source, clusterName, clock, random, gate } = context;
+function follow(context: InputContext, objects: ServiceObjects): FollowedInputs {
   const services = new ServiceKeys(context);
-  const feed = new KubernetesFeed({
-    source,
-    clusterName,
-    clock,
-    random,
-    gate,
-    selection,
-    onReject: (rejection) => context.rejections.add(rejection),
+  const inputs = objects.join({
     services: services.engine,
-    nodeName: '',
-    identities: 'none',
+    onReject: (rejection) => context.rejections.add(rejection),
+    onChange: context.onChange,
   });
-  feed.onChange(context.onChange);
-  feed.start();
-  const inputs: FollowedInputs = {
-    get complete() {
-      return feed.synced;
-    },
-    get kinds() {
-      return feed.status().kinds;
-    },
-    stop: () => feed.stop(),
-  };
   return withNamespaces(inputs, 'others', services.exported, context);
 }
 
@@ -140,11 +123,12 @@ function follow(context: InputContext, selection: ServiceSelection): FollowedInp
  */
 export function serviceSync(options: ServiceSyncOptions): Producer {
   const { version = '1.17', selection = { headless: version !== '1.8' } } = options;
+  const { objects = new ServiceObjects({ ...options, selection, producers: 1 }) } = options;
   return new Producer(
     {
       name: 'service sync',
       resource: 'services',
-      follow: (context) => follow(context, selection),
+      follow: (context) => follow(context, objects),
     },
     options,
   );

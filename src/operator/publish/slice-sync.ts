@@ -1,7 +1,4 @@
-import type { TurnGate } from '../../base/turn-gate.ts';
-import { FollowedKind } from '../../k8s/feed/followed-kind.ts';
-import { serviceEndpoints, services } from '../../k8s/feed/kinds.ts';
-import { ObjectFeed, type ObjectReader } from '../../k8s/feed/object-feed.ts';
+import { type AnyFeed, ObjectFeed, type ObjectReader } from '../../k8s/feed/object-feed.ts';
 import { readSharedSlice, SHARED_SLICE_FIELDS, type SharedSlice } from '../../k8s/parse-cluster-slice.ts';
 import { readID } from '../../k8s/parse-object.ts';
 import { readFlags } from '../../k8s/parse-service.ts';
@@ -17,6 +14,7 @@ import {
   type ProducerOptions,
   withNamespaces,
 } from './producer.ts';
+import type { ServiceObjects } from './service-objects.ts';
 
 /** Number of slices that are encoded in one step: 100 endpoints take about 0.2 ms. */
 const SLICES_PER_STEP = 16;
@@ -151,44 +149,33 @@ function serviceOf({ namespace, labels }: SharedSlice): string {
   return formatServiceID({ namespace, name: labels.get(SERVICE_NAME_LABEL) ?? '' });
 }
 
-function followed<T>(
-  name: string,
-  reader: ObjectReader<T>,
-  { source, clock, gate, rejections, onChange }: InputContext,
-): FollowedKind {
-  const feed = new ObjectFeed(reader, { rejections, gate: gate as TurnGate | undefined });
-  return new FollowedKind(name, feed, { source, clock, gate, onChange });
-}
-
-function follow(context: InputContext): FollowedInputs {
+function follow(context: InputContext, objects: ServiceObjects): FollowedInputs {
+  const { rejections, gate } = context;
   const keys = new SliceKeys(context);
-  const selection = { headless: true };
-  const [slices] = serviceEndpoints(selection);
-  const kinds = [
-    followed('services', keys.services(), context),
-    followed('endpointslices', keys.slices(), context),
-  ];
-  kinds[0]?.follow(services(selection));
-  if (slices !== undefined) kinds[1]?.follow(slices);
+  const moreFeeds = new Map<string, AnyFeed>([
+    ['services', new ObjectFeed(keys.services(), { rejections, gate })],
+    ['endpointslices', new ObjectFeed(keys.slices(), { rejections, gate })],
+  ]);
+  const joined = objects.join({ moreFeeds, onChange: context.onChange });
   const inputs: FollowedInputs = {
     get complete() {
-      // An API server without slices of v1 has nothing to publish.
-      return keys.isIdle && kinds.every((kind) => kind.complete || kind.state === 'missing');
+      return keys.isIdle && joined.complete;
     },
     get kinds() {
-      return kinds.map((kind) => kind.status());
+      return joined.kinds;
     },
-    stop: async () => {
-      await Promise.all(kinds.map((kind) => kind.stop()));
-    },
+    stop: () => joined.stop(),
   };
   return withNamespaces(inputs, 'others', keys.exported, context);
 }
 
 /**
  * Publishes the EndpointSlices of shared services as `cilium/state/endpointslices/v1/<cluster>/<namespace>/<name>` (1.20), with all
- * endpoints, ready or not.
+ * endpoints, ready or not. An API server without slices has nothing to publish.
  */
-export function sliceSync(options: ProducerOptions): Producer {
-  return new Producer({ name: 'slice sync', resource: 'endpointslices', follow }, options);
+export function sliceSync(options: ProducerOptions, objects: ServiceObjects): Producer {
+  return new Producer(
+    { name: 'slice sync', resource: 'endpointslices', follow: (context) => follow(context, objects) },
+    options,
+  );
 }

@@ -46,6 +46,8 @@ class World {
     { readonly of: string; readonly ips: readonly number[]; readonly ready: boolean }
   >();
   isGlobal = true;
+  /** Number of lists of each kind. */
+  readonly listed = { services: 0, endpointslices: 0 };
   readonly #transport = new MemoryApiTransport(this.api);
   readonly #serviceFormats: 'both' | 'legacy';
   #stop: () => Promise<void> = () => Promise.resolve();
@@ -66,7 +68,14 @@ class World {
   start(): void {
     const { clock } = this;
     const runtime = { clock, random: () => 0.5 };
-    const kubernetes = new KubernetesClient(new MemoryApiTransport(this.api), runtime);
+    const transport = new MemoryApiTransport({
+      handle: (request) => {
+        const listed = /\/(services|endpointslices)\?(?!.*watch=)/.exec(request.path)?.[1];
+        if (listed === 'services' || listed === 'endpointslices') this.listed[listed]++;
+        return this.api.handle(request);
+      },
+    });
+    const kubernetes = new KubernetesClient(transport, runtime);
     const backend = new MemoryBackend({ ...runtime, server: this.server });
     const { all } = operatorDuties({
       ...{ clusterName: 'a', clusterID: 1, maxConnectedClusters: 255, identityAllocation: 'crd' },
@@ -237,6 +246,18 @@ describe('the endpoint slices of a cluster', () => {
     expect(await count()).toBe(0);
     await annotate('true');
     expect(await count()).toBe(500);
+    await world.stop();
+  });
+
+  it('and services are listed once for both formats, also by the next run', async () => {
+    const world = new World();
+    await world.begin();
+    await advance(world.clock, 5000);
+    expect(world.listed).toEqual({ services: 1, endpointslices: 1 });
+    await world.stop();
+    world.start();
+    await advance(world.clock, 5000);
+    expect(world.listed).toEqual({ services: 2, endpointslices: 2 });
     await world.stop();
   });
 
