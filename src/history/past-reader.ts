@@ -275,8 +275,7 @@ export class PastReader {
     const [cut] = candidates;
     if (cut === undefined) return outsideOf(lives, when);
     const life = this.#lifeOf(reading, cut);
-    // The time of the current life has no fractions.
-    const isFuture = when > this.#options.clock.wallTime() + (life.isLive ? 1 : 0);
+    const isFuture = when > this.#options.clock.wallTime();
     if (candidates.length > 1 || isFuture) return { cut, reason: 'clock' };
     return { cut, reason: doubtAt(life, cut.ms) };
   }

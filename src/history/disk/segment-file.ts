@@ -177,7 +177,6 @@ export function* readSegment(
   const records = content.subarray(0, length);
   const segment = new Segment({ ...head, isStored: true, content: records, index: end?.index });
   if (end !== undefined) {
-    // Positions outside of the records would be read as damaged ones, not as another answer.
     return { segment, facts: { ...end.facts, bytes: at } };
   }
   yield* segment.reindex();
@@ -213,7 +212,8 @@ function parseEnd(
   let at = start;
   const lists = Array.from({ length: LISTS + 1 }, (_, index) => {
     const length = view.getUint32(4 * index);
-    const list = payload.slice(at, at + length);
+    // A copy, because the index outlives the bytes of the file, and because of the alignment of words.
+    const list = new Uint8Array(payload.subarray(at, at + length));
     if (list.length !== length) throw new DamagedError('the last frame is too short');
     at += length;
     return list;

@@ -24,6 +24,8 @@ export interface LifePlan {
     readonly flush: boolean;
     /** By how much the wall clock is set before the write. */
     readonly clockSet: number;
+    /** Before the write, changes of other keys fill a segment. */
+    readonly fill: boolean;
   }[];
   readonly ending: Ending;
   readonly damage: number;
@@ -41,7 +43,19 @@ const step = fc.record({
   pause: fc.constantFrom(0, 0, 1, 7, 600),
   flush: fc.boolean(),
   clockSet: fc.constantFrom(...Array.from({ length: 30 }, () => 0), -4000, 9000),
+  fill: fc.constantFrom(false, false, false, false, false, true),
 });
+
+/** Number of changes that fill a segment of 16 KiB. */
+const FILL = 70;
+
+/** Changes keys that no operation uses. */
+function fillSegment(cache: IPCache, round: number): void {
+  for (let i = 0; i < FILL; i++) {
+    const k8s = { namespace: 'fill', podName: `${'x'.repeat(120)}${round}-${'y'.repeat(30)}${i}` };
+    cache.upsert(`10.250.0.${i}`, { source: 'kvstore', identity: 5, k8s });
+  }
+}
 
 /** Plans of one to four processes. */
 export const plans: fc.Arbitrary<readonly LifePlan[]> = fc.array(
@@ -88,7 +102,7 @@ export async function runLives(
     let naive = new NaiveHistory();
     let from = clock.wallTime();
     naive.note(from, model);
-    for (const { operation, pause, flush, clockSet } of plan.steps) {
+    for (const [round, { operation, pause, flush, clockSet, fill }] of plan.steps.entries()) {
       clock.advance(pause);
       if (clockSet !== 0) {
         lived.push({ naive, from, to: clock.wallTime() });
@@ -98,6 +112,7 @@ export async function runLives(
         from = clock.wallTime();
         naive.note(from, model);
       }
+      if (fill) fillSegment(cache, round);
       apply(cache, operation);
       applyNaively(model, operation);
       written.push(operation);
@@ -118,8 +133,9 @@ export async function runLives(
 async function end(recorded: History, folder: MemoryFolder, { ending, damage }: LifePlan): Promise<void> {
   recorded.stop();
   if (ending === 'stop') await recorded.close();
-  const name = [...folder.files.keys()].sort().at(-1);
-  const bytes = name === undefined ? undefined : folder.files.get(name);
+  const names = [...folder.files.keys()].sort();
+  const name = ending === 'dropped' ? names[damage % names.length] : names.at(-1);
+  const bytes = name === undefined ? undefined : new Uint8Array(folder.files.get(name) ?? []);
   if (name === undefined || bytes === undefined) return;
   if (ending === 'torn') folder.files.set(name, bytes.slice(0, damage % (bytes.length + 1)));
   if (ending === 'dropped') folder.files.delete(name);

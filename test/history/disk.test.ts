@@ -1,0 +1,310 @@
+import { crc32 } from 'node:zlib';
+import { describe, expect, it } from 'vitest';
+import { History, type HistoryOptions } from '../../src/history/history.ts';
+import { IPCache } from '../../src/ipcache/ipcache.ts';
+import type { Claim } from '../../src/ipcache/types.ts';
+import { ManualClock } from '../base/support/manual-clock.ts';
+import { MemoryFolder } from '../restore/support/memory-folder.ts';
+import { FIXED_SUM, mutated, random, readAll } from './support/fuzz.ts';
+
+const MIB = 1 << 20;
+const KVSTORE = { source: 'kvstore' } as const;
+
+function podClaim(i: number): Claim {
+  const k8s = { namespace: `shop-${i % 7}`, podName: `checkout-${i.toString(36)}-${(i * 7919) % 65_536}` };
+  return { ...KVSTORE, identity: 1000 + i, hostIP: `192.168.0.${i % 200}`, k8s };
+}
+
+interface Started {
+  readonly cache: IPCache;
+  readonly history: History;
+}
+
+/** A folder, a clock, and processes that store their history there. */
+class Machine {
+  readonly clock: ManualClock = new ManualClock();
+  readonly folder: MemoryFolder = new MemoryFolder();
+
+  constructor() {
+    this.clock.setWallTimeBy(1_000_000);
+  }
+
+  async start(
+    options: Partial<HistoryOptions> = {},
+    maxBytes: number = MIB,
+    checksum = crc32,
+  ): Promise<Started> {
+    const cache = new IPCache();
+    const { clock, folder } = this;
+    const disk = { folder, maxBytes, checksum };
+    const history = new History({ ipcache: cache, clock, memory: 256 << 10, disk, ...options });
+    await history.open();
+    history.start();
+    return { cache, history };
+  }
+
+  get size(): number {
+    return [...this.folder.files.values()].reduce((sum, { length }) => sum + length, 0);
+  }
+}
+
+async function end({ history }: Started): Promise<void> {
+  history.stop();
+  await history.close();
+}
+
+/** Writes changes, ten in a millisecond, and flushes each second. */
+async function write(
+  machine: Machine,
+  { cache, history }: Started,
+  count: number,
+  each: (i: number) => unknown = () => {},
+): Promise<void> {
+  for (let i = 0; i < count; i++) {
+    if (i % 10 === 0) machine.clock.advance(1);
+    const key = `10.0.${(i >> 8) & 7}.${i & 255}`;
+    if (i % 3 === 2) cache.delete(key, KVSTORE);
+    else cache.upsert(key, podClaim(i));
+    if (i % 1000 === 0) await history.flush();
+    await each(i);
+  }
+}
+
+describe('a history on disk', () => {
+  it('answers for moments that have left the memory, and these are certain', async () => {
+    const machine = new Machine();
+    const started = await machine.start({}, 16 * MIB);
+    const { cache, history } = started;
+    cache.upsert('10.9.0.1', podClaim(7));
+    machine.clock.advance(10);
+    const at = machine.clock.wallTime();
+    machine.clock.advance(10);
+    cache.delete('10.9.0.1', KVSTORE);
+    await write(machine, started, 40_000);
+    expect(history.at('10.9.0.1', at)).toMatchObject({ certain: false, reason: 'before-held' });
+    const moment = await history.past.at('10.9.0.1', at);
+    expect(moment).toMatchObject({ certain: true, claimsComplete: true, effective: { identity: 1007 } });
+    expect(await history.past.lookup('10.9.0.1', at)).toMatchObject({ certain: true, prefix: '10.9.0.1/32' });
+    const records: number[] = [];
+    for await (const slice of history.past.records()) records.push(...slice.map(({ sequence }) => sequence));
+    expect(records).toEqual(records.map((_, i) => records.length - i));
+    expect(records.length).toBeGreaterThan(30_000);
+  });
+
+  it('H5: stays below its maximum, and the oldest segments are dropped first', async () => {
+    const machine = new Machine();
+    const started = await machine.start();
+    await write(machine, started, 100_000, (i) => {
+      if (i % 500 === 0) expect(machine.size).toBeLessThanOrEqual(MIB);
+    });
+    await end(started);
+    expect(machine.size).toBeLessThanOrEqual(MIB);
+    expect(machine.size).toBeGreaterThan(MIB / 2);
+    const numbers = [...machine.folder.files.keys()]
+      .map((name) => Number(name.slice(7)))
+      .sort((a, b) => a - b);
+    expect(numbers[0]).toBeGreaterThan(0);
+    expect(numbers).toEqual(numbers.map((_, i) => (numbers[0] ?? 0) + i));
+    expect(started.history.status().disk).toMatchObject({ bytes: machine.size, failure: undefined });
+  });
+
+  it('continues the sequence numbers of the process before', async () => {
+    const machine = new Machine();
+    const first = await machine.start();
+    first.cache.upsert('10.0.0.1', podClaim(1));
+    await end(first);
+    const second = await machine.start();
+    machine.clock.advance(1);
+    second.cache.upsert('10.0.0.1', podClaim(2));
+    const records: (readonly [number, string])[] = [];
+    for await (const slice of second.history.past.records())
+      records.push(...slice.map((one) => [one.sequence, one.kind === 'mark' ? one.mark : one.kind] as const));
+    expect(records).toEqual([
+      [4, 'prefix'],
+      [3, 'start'],
+      [2, 'prefix'],
+      [1, 'start'],
+    ]);
+    expect(await second.history.past.at('10.0.0.1', { sequence: 2 })).toMatchObject({
+      ...{ certain: true, claimsComplete: false, effective: { identity: 1001 } },
+    });
+  });
+
+  it('of an earlier process is certain only if a change proves the effective claim', async () => {
+    const machine = new Machine();
+    const first = await machine.start();
+    first.cache.upsert('10.0.0.1', podClaim(1)); // before: nothing is known of 10.0.0.2
+    first.cache.upsert('10.0.0.2', podClaim(2));
+    machine.clock.advance(10);
+    const at = machine.clock.wallTime();
+    machine.clock.advance(10);
+    first.cache.delete('10.0.0.2', KVSTORE);
+    machine.clock.advance(10);
+    const after = machine.clock.wallTime();
+    machine.clock.advance(10);
+    await end(first);
+    machine.clock.advance(500);
+    const between = machine.clock.wallTime();
+    machine.clock.advance(500);
+    const { cache, history } = await machine.start();
+    cache.upsert('10.0.0.3', podClaim(3));
+    const ask = (key: string, when: number): Promise<unknown> => history.past.at(key, when);
+    expect(await ask('10.0.0.1', at)).toMatchObject({ certain: true, effective: { identity: 1001 } });
+    expect(await ask('10.0.0.1', after)).toMatchObject({ certain: true, effective: { identity: 1001 } });
+    // That no CIDR 10.0.0.2/32 was behind it is not recorded.
+    expect(await ask('10.0.0.2', after)).toMatchObject({
+      certain: false,
+      reason: 'agent-not-running',
+      claims: [],
+    });
+    expect(await ask('10.0.0.1', between)).toMatchObject({
+      ...{ certain: false, reason: 'agent-not-running', effective: { identity: 1001 } },
+    });
+    expect(await ask('10.0.0.3', at)).toMatchObject({ certain: false, reason: 'agent-not-running' });
+    expect(await history.past.lookup('10.0.0.1', at)).toMatchObject({ certain: true });
+  });
+
+  it('keeps services and nodes over a restart', async () => {
+    const machine = new Machine();
+    const first = await machine.start();
+    const backends = [{ address: '10.0.0.1' }, { address: '10.0.0.2' }];
+    const times: number[] = [];
+    const record = (change: Parameters<History['recordDocument']>[3]): void => {
+      machine.clock.advance(5);
+      first.history.recordDocument('service', 'shop/cart', 'baltic', change);
+      machine.clock.advance(5);
+      times.push(machine.clock.wallTime());
+    };
+    record({ before: undefined, after: { name: 'cart', backends } });
+    record({ before: { backends: backends.slice(1) }, after: { backends: [] } });
+    record({ before: { backends: [] }, after: { backends: backends.slice(1) } });
+    machine.clock.advance(5);
+    await end(first);
+    machine.clock.advance(5);
+    const { history } = await machine.start();
+    const states = await Promise.all(
+      times.map(async (at) => history.past.documentAt('service', 'shop/cart', undefined, at)),
+    );
+    expect(states.map(({ certain }) => certain)).toEqual([true, true, true]);
+    expect(states.map(({ document }) => document?.['backends'])).toEqual([
+      backends,
+      backends.slice(0, 1),
+      backends,
+    ]);
+    const before = await history.past.documentAt('service', 'shop/cart', undefined, (times[0] ?? 0) - 7);
+    expect(before).toMatchObject({ certain: true, document: undefined });
+    const slices: unknown[] = [];
+    for await (const slice of history.past.documentsOf('service', 'shop/cart')) slices.push(...slice);
+    expect(slices).toHaveLength(3);
+  });
+});
+
+describe('a disk that fails', () => {
+  it('leaves the memory, names the failure, and is complete again after it', async () => {
+    const machine = new Machine();
+    const started = await machine.start();
+    const { cache, history } = started;
+    cache.upsert('10.0.0.1', podClaim(1));
+    await history.flush();
+    machine.folder.room = 100;
+    machine.clock.advance(1000);
+    cache.upsert('10.0.0.1', podClaim(2));
+    await history.flush();
+    expect(history.status().disk?.failure).toMatchObject({ code: 'ENOSPC' });
+    machine.clock.advance(1000);
+    cache.upsert('10.0.0.1', podClaim(3));
+    await history.flush();
+    const at = machine.clock.wallTime();
+    machine.folder.room = MIB;
+    machine.clock.advance(10_000);
+    await history.flush();
+    expect(history.status().disk?.failure).toBeUndefined();
+    machine.clock.advance(1000);
+    await history.flush();
+    history.stop(); // killed
+    const next = await machine.start();
+    expect(await next.history.past.at('10.0.0.1', at)).toMatchObject({
+      ...{ certain: true, effective: { identity: 1003 } },
+    });
+    let count = 0;
+    for await (const slice of next.history.past.of('10.0.0.1')) count += slice.length;
+    expect(count).toBe(3);
+  });
+
+  it('whose folder cannot be read leaves the memory', async () => {
+    const machine = new Machine();
+    machine.folder.names = (): Promise<never> => Promise.reject(new Error('input/output error'));
+    const { cache, history } = await machine.start();
+    cache.upsert('10.0.0.1', podClaim(1));
+    await history.flush();
+    expect(history.status().disk?.failure).toMatchObject({ message: 'input/output error' });
+    expect(await history.past.at('10.0.0.1', machine.clock.wallTime())).toMatchObject({ certain: true });
+    expect(machine.folder.files.size).toBe(0);
+  });
+
+  it('with a file of a later version has it renamed, and begins another life', async () => {
+    const machine = new Machine();
+    const first = await machine.start();
+    first.cache.upsert('10.0.0.1', podClaim(1));
+    await end(first);
+    const [[name = '', bytes] = []] = machine.folder.files;
+    if (bytes !== undefined) bytes[7] = 2;
+    await end(await machine.start());
+    expect([...machine.folder.files.keys()].sort()).toEqual([`${name}.newer`, '000002-000000']);
+  });
+
+  it('with a removed segment in the middle has lost answers around it', async () => {
+    const machine = new Machine();
+    const first = await machine.start();
+    first.cache.upsert('10.9.0.1', podClaim(1));
+    const at = machine.clock.wallTime() + 1;
+    await write(machine, first, 6000);
+    const after = machine.clock.wallTime();
+    first.cache.delete('10.9.0.1', KVSTORE);
+    machine.clock.advance(1);
+    await end(first);
+    const names = [...machine.folder.files.keys()].sort();
+    expect(names.length).toBeGreaterThan(4);
+    machine.folder.files.delete(names[2] ?? '');
+    machine.clock.advance(10);
+    const { history } = await machine.start();
+    // The change before the gap proves it until the gap, the one after it from there on.
+    expect(await history.past.at('10.9.0.1', at)).toMatchObject({
+      certain: true,
+      effective: { identity: 1001 },
+    });
+    expect(await history.past.at('10.9.0.1', after - 1)).toMatchObject({ certain: true });
+    const middle = await history.past.at('10.0.0.1', Math.floor((at + after) / 2));
+    expect(middle?.certain === false || middle?.effective !== undefined).toBe(true);
+  });
+});
+
+describe('a file of a history', () => {
+  it('that is changed is torn, damaged or of a later version, never something else', async () => {
+    for (const checked of [true, false]) {
+      const machine = new Machine();
+      const started = await machine.start({}, MIB, checked ? crc32 : (): number => FIXED_SUM);
+      await write(machine, started, 300);
+      started.history.mark('joined', 'baltic');
+      started.history.recordDocument('node', 'baltic/n1', 'kvstore', {
+        before: undefined,
+        after: { name: 'n1' },
+      });
+      await started.history.flush();
+      const [open = new Uint8Array()] = machine.folder.files.values();
+      const torn = new Uint8Array(open);
+      await end(started);
+      const [complete = new Uint8Array()] = machine.folder.files.values();
+      expect(readAll(torn, checked)).toBe('complete');
+      expect(readAll(complete, checked)).toBe('complete');
+      const next = random(1);
+      const counts = new Map<string, number>();
+      for (let i = 0; i < 600; i++) {
+        const outcome = readAll(mutated(i % 2 === 0 ? torn : complete, next), checked);
+        counts.set(outcome, (counts.get(outcome) ?? 0) + 1);
+      }
+      expect(counts.get('damaged')).toBeGreaterThan(0);
+      expect(counts.get('torn') ?? 0).toBeGreaterThan(0);
+    }
+  });
+});

@@ -1,0 +1,144 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { crc32 } from 'node:zlib';
+import { build } from 'esbuild';
+import { expect, onTestFinished } from 'vitest';
+import { StateFiles } from '../../../src/agent/state-files.ts';
+import { systemClock } from '../../../src/base/system-clock.ts';
+import { History } from '../../../src/history/history.ts';
+import { IPCache } from '../../../src/ipcache/ipcache.ts';
+import { temporaryFolder } from '../../agent/support/temporary-folder.ts';
+
+const WRITER = fileURLToPath(new URL('history-writer.ts', import.meta.url));
+const CACHE = fileURLToPath(new URL('../../../node_modules/.cache', import.meta.url));
+const KEYS = 20;
+/** Time of a writer, after its first change. */
+const MIN_MS = 150;
+const SPREAD_MS = 400;
+/** Wall time and monotonic time are read one after the other, in whole milliseconds. */
+const TOLERANCE_MS = 4;
+/** Questions after each kill. */
+const QUESTIONS = 150;
+
+interface Change {
+  readonly key: number;
+  /** 0: deleted. */
+  readonly identity: number;
+  readonly begun: number;
+  readonly ended: number;
+}
+
+/** What one process printed before it was killed. */
+interface Run {
+  readonly from: number;
+  readonly to: number;
+  readonly changes: readonly Change[];
+  /** Everything before this time was stored. */
+  readonly flushed: number;
+}
+
+async function bundled(folder: string): Promise<string> {
+  const outfile = join(folder, 'writer.mjs');
+  const entryPoints = [WRITER];
+  await build({ entryPoints, outfile, bundle: true, platform: 'node', format: 'esm', logLevel: 'error' });
+  return outfile;
+}
+
+async function killed(script: string, path: string, afterMs: number): Promise<Run> {
+  const writer = spawn(process.execPath, [script, path, String(KEYS)], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  let printed = '';
+  writer.stdout.on('data', (chunk: Buffer) => {
+    printed += chunk.toString();
+  });
+  const exit = once(writer, 'close');
+  await Promise.race([once(writer.stdout, 'data'), exit]);
+  await new Promise((resolve) => setTimeout(resolve, afterMs));
+  writer.kill('SIGKILL');
+  const [, signal] = await exit;
+  expect(signal).toBe('SIGKILL');
+  const lines = printed.split('\n').slice(0, -1);
+  const starts = lines.flatMap((line) => /^start (\d+)/.exec(line)?.[1] ?? []);
+  const flushes = lines.flatMap((line) => /^flushed (\d+)/.exec(line)?.[1] ?? []);
+  const changes = lines.flatMap((line) => {
+    const [key = 0, identity = 0, begun = 0, ended = 0] = line.split(' ').map(Number);
+    return /^\d/.test(line) ? [{ key, identity, begun, ended }] : [];
+  });
+  return { from: Number(starts[0]), to: Date.now(), changes, flushed: Number(flushes.at(-1) ?? 0) };
+}
+
+/** Returns the identities that a key may have had at a time; undefined if no process ran for sure. */
+function possible({ from, changes }: Run, key: number, at: number): ReadonlySet<number> | undefined {
+  if (at < from - TOLERANCE_MS) return undefined;
+  const own = changes.filter((change) => change.key === key);
+  const last = own.filter(({ ended }) => ended < at - TOLERANCE_MS).at(-1);
+  const near = own.filter(({ begun, ended }) => ended >= at - TOLERANCE_MS && begun <= at + TOLERANCE_MS);
+  return new Set([last?.identity ?? 1, ...near.map(({ identity }) => identity)]);
+}
+
+/**
+ * Kills a process that stores a history, again and again, at random moments. After each kill, everything that was stored must be found,
+ * and no certain answer may be wrong. Returns the number of certain answers.
+ */
+export async function killHistories(kills: number): Promise<number> {
+  const folder = temporaryFolder({});
+  mkdirSync(CACHE, { recursive: true });
+  const scripts = mkdtempSync(join(CACHE, 'history-writer-'));
+  onTestFinished(() => rmSync(scripts, { recursive: true }));
+  const script = await bundled(scripts);
+  const path = join(folder, 'history');
+  const runs: Run[] = [];
+  let certain = 0;
+  for (let kill = 0; kill < kills; kill++) {
+    const run = await killed(script, path, MIN_MS + ((kill * 67.3) % SPREAD_MS));
+    runs.push(run);
+    const disk = { folder: new StateFiles(path), maxBytes: 1 << 20, checksum: crc32 };
+    const history = new History({ ipcache: new IPCache(), clock: systemClock, memory: 256 << 10, disk });
+    await history.open();
+    const readAt = Date.now();
+    history.start();
+    expect(history.status().disk).toMatchObject({ damaged: 0, failure: undefined });
+    await expectStored(history, run);
+    for (let n = 0; n < QUESTIONS; n++) certain += await ask(history, runs, n, readAt);
+  }
+  return certain;
+}
+
+/** Expects that all changes before the last flush are found. */
+async function expectStored(history: History, { from, changes, flushed }: Run): Promise<void> {
+  const stored = changes.filter(({ ended }) => ended < flushed);
+  const found = new Set<number>();
+  for await (const slice of history.past.records({ from: from - TOLERANCE_MS }))
+    for (const record of slice) {
+      if (record.kind === 'prefix' && record.after !== undefined) found.add(record.after.identity);
+    }
+  const missing = stored.filter(({ identity }) => identity !== 0 && !found.has(identity));
+  expect(missing).toEqual([]);
+  const written = new Set(changes.map(({ identity }) => identity));
+  expect([...found].filter((identity) => !written.has(identity))).toEqual([]);
+}
+
+/** Asks for a random key and time. Returns 1 if the answer is certain. */
+async function ask(history: History, runs: readonly Run[], n: number, readAt: number): Promise<number> {
+  const first = runs[0]?.from ?? 0;
+  const newest = runs.at(-1) as Run; // there is one
+  // Half of them in the last life.
+  const from = n % 2 === 0 ? newest.from : first;
+  const at = Math.min(readAt - 1, Math.floor(from - 50 + Math.random() * (newest.to - from + 100)));
+  const key = Math.floor(Math.random() * KEYS);
+  const moment = await history.past.at(`10.0.0.${key}`, at);
+  if (moment?.certain !== true) return 0;
+  const run = runs.findLast(({ from }) => from - TOLERANCE_MS <= at);
+  const identities = run === undefined ? undefined : possible(run, key, at);
+  const identity = moment.effective?.identity ?? 0;
+  expect([...(identities ?? [])], `10.0.0.${key} at ${at}: ${JSON.stringify(moment.claims)}`).toContain(
+    identity,
+  );
+  // No process ran after the kill.
+  if (run !== undefined) expect(at).toBeLessThanOrEqual(run.to + TOLERANCE_MS);
+  return 1;
+}
