@@ -247,6 +247,13 @@ export function whenParameter(field: string, text: string, now: number): When {
   });
 }
 
+/** Returns the problem of a list of a moment before the running process. */
+export function notListed(held: Held): ProblemError {
+  const detail =
+    'The moment is not held, or is before the start of this agent: of an earlier one, only single prefixes can be queried.';
+  return new ProblemError('not-held', detail, { held: heldDocument(held) });
+}
+
 /** Returns the problem of a moment that is not held. */
 export function notHeld(held: Held): ProblemError {
   const document = heldDocument(held);

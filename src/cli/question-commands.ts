@@ -328,11 +328,12 @@ export function addQuestionCommands(program: Command, io: CommandIO, run: RunAct
     .option('--of-cluster <name>', 'only prefixes whose effective claim is from this remote cluster')
     .option('--label <label>', 'only prefixes whose identity has this label, such as app=web or k8s:app=web')
     .option('--pod <namespace/name>', 'only prefixes of this pod', parsePath('namespace/name'))
-    .option('--node <ip>', 'only prefixes on the node with this IP', parseIP);
+    .option('--node <ip>', 'only prefixes on the node with this IP', parseIP)
+    .addOption(atOption().conflicts(['count', 'watch']));
   list<ClusterFlags>(prefixes, 'ip', ({ ofCluster: cluster, ...flags }) =>
     among(ofPrefixes, ({ listPrefixes }) =>
       listPrefixes({
-        ...filtersOf(flags, ['identity', 'within', 'source', 'label', 'pod', 'node']),
+        ...filtersOf(flags, ['identity', 'within', 'source', 'label', 'pod', 'node', 'at']),
         cluster,
       }),
     ),

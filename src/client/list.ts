@@ -20,6 +20,8 @@ export interface List<T> {
    * undefined.
    */
   readonly sort?: (items: readonly T[]) => readonly T[];
+  /** Lines below the list, from its last item. */
+  readonly footer?: (last: T) => readonly string[];
 }
 
 /** Output format of a list; `name`: one key per line. */
@@ -158,7 +160,7 @@ interface ListWriter<T> {
 }
 
 async function listWriter<T>(
-  { columns, nameOf, hint }: List<T>,
+  { columns, nameOf, hint, footer }: List<T>,
   { format, view }: PrintOptions,
 ): Promise<ListWriter<T>> {
   const lines = (all: readonly string[]): string => all.map((line) => `${line}\n`).join('');
@@ -180,9 +182,13 @@ async function listWriter<T>(
     case 'text':
     case 'wide': {
       const widths: number[] = [];
+      let last: T | undefined;
       return {
-        items: (items, isFirst) => lines(listed(columns, items, view, widths).slice(isFirst ? 0 : 1)),
-        end: (isEmpty) => (isEmpty ? `${hint}\n` : ''),
+        items: (items, isFirst) => {
+          last = items.at(-1);
+          return lines(listed(columns, items, view, widths).slice(isFirst ? 0 : 1));
+        },
+        end: (isEmpty) => (isEmpty || last === undefined ? `${hint}\n` : lines(footer?.(last) ?? [])),
       };
     }
   }

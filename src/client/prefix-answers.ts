@@ -15,7 +15,7 @@ import {
   type Question,
   type View,
 } from './answer.ts';
-import { doubtLines } from './history-answers.ts';
+import { doubtLines, timeText } from './history-answers.ts';
 import { type ListFilters, type Listing, listing } from './list.ts';
 
 const PREFIX_COLUMNS: readonly Column<EntryDocument>[] = [
@@ -49,7 +49,7 @@ function byPrefix(entries: readonly EntryDocument[]): readonly EntryDocument[] {
   return keyed.sort((a, b) => comparePrefixes(a.prefix, b.prefix)).map(({ entry }) => entry);
 }
 
-/** Returns the listing of visible prefixes. */
+/** Returns the listing of visible prefixes, with `at` of a moment. */
 export function listPrefixes(filters: ListFilters): Listing {
   const some = Object.values(filters).some((value) => value !== undefined);
   return listing<EntryDocument>({
@@ -59,6 +59,7 @@ export function listPrefixes(filters: ListFilters): Listing {
     nameOf: ({ prefix }) => prefix,
     hint: some ? 'No matching prefixes.' : NO_PREFIX,
     sort: byPrefix,
+    footer: ({ past }) => (past === undefined ? [] : [`as of ${timeText(past.at)}`, ...doubtLines(past)]),
   });
 }
 

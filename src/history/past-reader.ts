@@ -7,6 +7,7 @@ import { addressBits, type Family, maskWords } from '../net/address-words.ts';
 import { copyRegister, formatKey, type PrefixRegister, parseKey, prefixRegister } from '../net/prefix.ts';
 import { DamagedError } from './byte-buffer.ts';
 import type { ChangeLog } from './change-log.ts';
+import { ChangedPrefixes, type VisibleClaim } from './changed-prefixes.ts';
 import type { SegmentArchive } from './disk/segment-archive.ts';
 import { type DocumentChange, type PastFields, undoChange } from './document-change.ts';
 import { EndedState } from './ended-state.ts';
@@ -21,7 +22,7 @@ import {
   type TimelineChange,
 } from './prefix-timeline.ts';
 import { changeAt, inRange, prefixRecord, type RecordPlace, recordAt, textRecord } from './records.ts';
-import { KIND, keyHash, type Segment, textHash } from './segment.ts';
+import { type ClaimChange, KIND, keyHash, type Segment, textHash } from './segment.ts';
 import type {
   DocumentMoment,
   Held,
@@ -55,6 +56,12 @@ interface Cut {
   readonly ms: number;
   /** Records from this sequence number on are later; undefined: records after `ms` are. */
   readonly endSequence: number | undefined;
+}
+
+/** The prefixes that changed after a moment; see {@link PastReader.changedSince}. */
+export interface ChangedSince extends Pick<Moment, 'at' | 'certain' | 'reason' | 'held'> {
+  /** The visible claim of the moment by CIDR; undefined: there was none. Prefixes that are not contained are as they are now. */
+  readonly prefixes: ReadonlyMap<string, VisibleClaim | undefined>;
 }
 
 /** A question: the lives when it was asked, and whether a segment could not be read since. */
@@ -127,6 +134,65 @@ export class PastReader {
       return isKnown ? moment : { ...moment, certain: false, reason };
     }
     return undefined;
+  }
+
+  /**
+   * Returns the prefixes that changed after a moment of the current process, as they were then: together with a snapshot that was
+   * taken at the call, all prefixes of the moment. Resolves to `earlier` if the moment is not in the current process, to
+   * `too-many` if more than `maxKeys` keys have changed. Costs a pass over all later records.
+   */
+  async changedSince(when: When, maxKeys: number): Promise<ChangedSince | 'earlier' | 'too-many'> {
+    const reading = this.#read();
+    const asked = await this.#cutOf(reading, when);
+    const { cut } = asked;
+    const life = cut && this.#lifeOf(reading, cut);
+    if (cut === undefined || life?.isLive !== true) return 'earlier';
+    const { ipcache } = this.#options;
+    const changed = new ChangedPrefixes((key) => ipcache.claimsOf(key));
+    const register = prefixRegister();
+    const isLater = this.#isLater(cut);
+    for (const part of life.parts.toReversed()) {
+      if (part.lastMs < cut.ms) break;
+      const segment = await this.#load(reading, part);
+      if (segment === undefined) continue;
+      let read = 0;
+      for (const { position, kind, ms } of segment.newestHeads()) {
+        if (++read % PER_SLICE === 0) await this.#pass();
+        if (kind !== KIND.prefix || position >= part.endPosition) continue;
+        if (!isLater({ segment, position, ms })) break;
+        changed.addOlder(...claimChange(segment, position, register));
+      }
+      if (changed.size > maxKeys) return 'too-many';
+    }
+    const prefixes = new Map<string, VisibleClaim | undefined>();
+    let next = this.#addLater(changed, reading.nextSequence);
+    for (const [prefix, claim] of changed.visible()) {
+      prefixes.set(prefix, claim);
+      if (prefixes.size % PER_SLICE !== 0) continue;
+      await this.#pass();
+      next = this.#addLater(changed, next);
+    }
+    const reason = asked.reason ?? (reading.isLost ? 'lost' : undefined);
+    const doubt = { certain: reason === undefined, reason, held: this.held };
+    return { at: life.clock.wallOf(cut.ms), ...doubt, prefixes };
+  }
+
+  /** Adds the changes from a sequence number on, because they are not in the claims of now. Returns the next sequence number. */
+  #addLater(changed: ChangedPrefixes, from: number): number {
+    const log = this.#options.log();
+    if (log === undefined) return from;
+    const register = prefixRegister();
+    for (const segment of log.segments) {
+      if (segment.endSequence <= from) continue;
+      const positions: number[] = [];
+      for (const { position, kind, sequence } of segment.newestHeads()) {
+        if (sequence < from) break;
+        if (kind === KIND.prefix) positions.push(position);
+      }
+      for (const position of positions.reverse())
+        changed.addNewer(...claimChange(segment, position, register));
+    }
+    return log.nextSequence;
   }
 
   /** See `History.of`. Yields slices. In an earlier life, `effective` is present only if the record has both sides. */
@@ -507,6 +573,16 @@ export class PastReader {
         lives.some(({ parts }) => parts.some((part) => part.hasLength(family, length))),
     );
   }
+}
+
+/** Returns the key and the change of a record. */
+function claimChange(
+  segment: Segment,
+  position: number,
+  register: PrefixRegister,
+): readonly [key: string, change: ClaimChange] {
+  const change = segment.claimAt(position, register);
+  return [formatKey(register), change];
 }
 
 /** A change of a service or a node, and its time. */

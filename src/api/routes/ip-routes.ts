@@ -1,5 +1,6 @@
 import { createRoute, z } from '@hono/zod-openapi';
 import type { Clock } from '../../base/clock.ts';
+import type { ChangedSince } from '../../history/past-reader.ts';
 import type { Moment } from '../../history/types.ts';
 import type { IPCache } from '../../ipcache/ipcache.ts';
 import type { IPCacheSnapshot } from '../../ipcache/snapshot.ts';
@@ -7,7 +8,7 @@ import type { KeyedEntry } from '../../ipcache/types.ts';
 import type { Labels } from '../../model/labels.ts';
 import { SOURCES } from '../../model/source.ts';
 import { addressBits } from '../../net/address-words.ts';
-import { canonicalEndpoint, Prefix } from '../../net/prefix.ts';
+import { canonicalEndpoint, Prefix, prefixOfKey } from '../../net/prefix.ts';
 import { addressRoles } from '../address-roles.ts';
 import type { ApiApp, RouteContext } from '../api-context.ts';
 import type { ChangeFeed } from '../change-feed.ts';
@@ -17,12 +18,19 @@ import {
   entryDocument,
   explanationDocument,
 } from '../documents.ts';
-import { historyOf, notHeld, pastDocument, pastExplanation, whenParameter } from '../history-documents.ts';
+import {
+  historyOf,
+  notHeld,
+  notListed,
+  pastDocument,
+  pastExplanation,
+  whenParameter,
+} from '../history-documents.ts';
 import { ProblemError } from '../problem.ts';
 import type { ReadModel } from '../read-model.ts';
 import { ENTRY, EXPLANATION } from '../schemas.ts';
 import { answerJSON } from './answer.ts';
-import { ListPages } from './list-pages.ts';
+import { type Listing, ListPages } from './list-pages.ts';
 import {
   AT,
   addressParameter,
@@ -38,6 +46,9 @@ import {
   prefixParameter,
   readPage,
 } from './route-parts.ts';
+
+/** Maximum number of prefixes that changed since the moment of a list. Limits its memory: about 300 bytes each. */
+const CHANGED = 200_000;
 
 /** Maximum number of IPs of one lookup request. */
 const LOOKED_UP = 10_000;
@@ -78,7 +89,17 @@ const LIST = createRoute({
   method: 'get',
   path: '/v1/ipcache',
   summary: 'Returns a page of prefixes with their entries, in no particular order',
-  request: { query: z.strictObject({ ...FILTER_FIELDS, ...PAGE_PARAMETERS }).openapi('IPFilters') },
+  request: {
+    query: z
+      .strictObject({
+        ...FILTER_FIELDS,
+        at: filterParameter(
+          'The prefixes of this moment, each with `past`: RFC 3339, `-10m` or `#SEQUENCE`. The moment must be one of the running process',
+        ),
+        ...PAGE_PARAMETERS,
+      })
+      .openapi('IPFilters'),
+  },
   responses: answers(
     pageOf(ENTRY),
     'A page of prefixes; if `continue` is present, the page may be short or empty',
@@ -166,6 +187,7 @@ export function addIPRoutes(app: ApiApp, { model, feed, clock, instance, gate }:
   const { ipcache } = model;
   const pages = new ListPages<EntryDocument>(clock, feed.end);
   const views = new SnapshotViews(model, feed, clock);
+  let pastLists = 0;
   // The first call of each scans all entries to build its index. Call them now, because the cache is still empty.
   ipcache.countByIdentity(0);
   ipcache.lookupByPod('', '');
@@ -182,9 +204,28 @@ export function addIPRoutes(app: ApiApp, { model, feed, clock, instance, gate }:
     const moment = history.lookup(key, when);
     return moment?.reason === 'before-held' ? () => history.past.lookup(key, when) : moment;
   };
+  const pastListing = async (at: string, query: Filters): Promise<Listing<EntryDocument>> => {
+    const { past } = historyOf(model);
+    const filters = parseFilters(query, model);
+    const when = whenParameter('at', at, clock.wallTime());
+    // Together, so that the changes are those since the snapshot.
+    const { snapshot, revision } = views.snapshot(false);
+    const changed = await past.changedSince(when, CHANGED);
+    if (changed === 'earlier') throw notListed(past.held);
+    if (changed === 'too-many')
+      throw new ProblemError('invalid-parameter', `More than ${CHANGED} prefixes have changed since then.`, {
+        field: 'at',
+        value: at.slice(0, 120),
+      });
+    // No two of these lists are shared, because the agent does not compare them.
+    const name = listName(instance, `ipcache ${++pastLists}`, snapshot.revision, { limit: 0, ...query });
+    return { name, revision, view: snapshot, items: pastEntries(model, snapshot, changed, filters) };
+  };
   app.openapi(LIST, async (c) => {
     const query = c.req.valid('query');
+    const { at, ...rest } = query;
     const page = await readPage(pages, gate, query, () => {
+      if (at !== undefined) return pastListing(at, rest);
       const filters = parseFilters(query, model);
       // The indexes by pod and host show the current cache, so the snapshot must be current, too.
       const isOfNow = filters.pod !== undefined || filters.host !== undefined;
@@ -474,6 +515,27 @@ function* listing(
   query: Query,
 ): Generator<EntryDocument | undefined, void, void> {
   for (const entry of matching(model, snapshot, query)) yield entry && entryDocument(entry, model);
+}
+
+/** Yields the entries of an earlier moment that match, and `undefined` for others. */
+function* pastEntries(
+  model: ReadModel,
+  snapshot: IPCacheSnapshot,
+  changed: ChangedSince,
+  { exact, matches }: Query,
+): Generator<EntryDocument | undefined, void, void> {
+  const past = pastDocument({ ...changed, effectiveSince: undefined, effectiveUntil: undefined });
+  const asked = exact?.toString();
+  const isMatch = (entry: KeyedEntry): boolean =>
+    (asked === undefined || prefixOfKey(entry.key) === asked) && matches(entry);
+  for (const entry of snapshot.entries()) {
+    const isSame = !changed.prefixes.has(prefixOfKey(entry.key));
+    yield isSame && isMatch(entry) ? { ...entryDocument(entry, model), past } : undefined;
+  }
+  for (const claim of changed.prefixes.values()) {
+    const entry = claim && { ...claim, shadowed: false };
+    yield entry !== undefined && isMatch(entry) ? { ...entryDocument(entry, model), past } : undefined;
+  }
 }
 
 /** Yields the entries of a list, and `undefined` for each other entry that was read. */

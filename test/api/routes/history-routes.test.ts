@@ -57,6 +57,28 @@ describe('at', () => {
     });
   });
 
+  it('of a list gives all prefixes of that moment, filtered by their entries of then', async () => {
+    const { ask, begun } = await lived();
+    const at = iso(begun + 1500);
+    expect(await ask(`/v1/ipcache?at=${at}`)).toMatchObject({
+      status: 200,
+      body: {
+        items: [
+          { prefix: '10.0.0.0/8', past: { certain: true } },
+          { prefix: '10.0.0.1/32', identity: 55, source: 'k8s' },
+        ],
+      },
+    });
+    expect(await ask(`/v1/ipcache?at=${at}&source=k8s`)).toMatchObject({
+      body: { items: [{ identity: 55 }] },
+    });
+    expect(await ask(`/v1/ipcache?at=${at}&node=192.168.0.1`)).toMatchObject({ body: { items: [] } });
+    expect(await ask(`/v1/ipcache?at=${iso(begun + 500)}&prefix=10.0.0.1`)).toMatchObject({
+      body: { items: [] },
+    });
+    expect(await ask(`/v1/ipcache?at=${iso(begun - 500)}`)).toMatchObject({ status: 410 });
+  });
+
   it('of a CIDR asks for exactly this prefix', async () => {
     const { ask, begun } = await lived();
     expect(await ask(`/v1/ipcache/explain/10.0.0.0/8?at=${iso(begun + 10)}`)).toMatchObject({

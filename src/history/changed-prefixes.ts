@@ -1,0 +1,77 @@
+import type { HeldClaim } from '../ipcache/row-reader.ts';
+import { compareWriters } from '../model/source.ts';
+import { formatKey, type PrefixRegister, parseKey, prefixRegister } from '../net/prefix.ts';
+import { writerText } from './claim-codec.ts';
+import { keysOf } from './prefix-timeline.ts';
+import type { ClaimChange } from './segment.ts';
+
+/** The visible claim of a prefix at a moment, and its key. */
+export interface VisibleClaim extends HeldClaim {
+  readonly key: string;
+}
+
+/**
+ * The claims that changed after a moment, as they were then: for each key and writer, `before` of the oldest change after the moment.
+ * Other claims are as they are now.
+ */
+export class ChangedPrefixes {
+  readonly #claimsOf: (key: string) => readonly HeldClaim[];
+  /** Claims of the moment by key and writer; undefined: there was none. */
+  readonly #before = new Map<string, Map<string, HeldClaim | undefined>>();
+
+  constructor(claimsOf: (key: string) => readonly HeldClaim[]) {
+    this.#claimsOf = claimsOf;
+  }
+
+  /** Number of keys. */
+  get size(): number {
+    return this.#before.size;
+  }
+
+  /** Adds a change that is older than the ones before. */
+  addOlder(key: string, { writer, before }: ClaimChange): void {
+    this.#of(key).set(writerText(writer), before);
+  }
+
+  /** Adds a change that is newer than all others. */
+  addNewer(key: string, { writer, before }: ClaimChange): void {
+    const claims = this.#of(key);
+    const name = writerText(writer);
+    if (!claims.has(name)) claims.set(name, before);
+  }
+
+  /** Yields the changed prefixes as CIDRs, each once, with the visible claim of the moment. Call it only when all changes were added. */
+  *visible(): Generator<readonly [prefix: string, claim: VisibleClaim | undefined], void, void> {
+    const register = prefixRegister();
+    for (const text of this.#before.keys()) {
+      parseKey(text, register);
+      const keys = keysOf(register).map(formatKey);
+      // The other key of a full-length prefix may have changed, too: the endpoint is first.
+      const isSecond = keys.length > 1 && keys[1] === text && this.#before.has(keys[0] ?? '');
+      if (isSecond) continue;
+      const prefix = formatKey({ ...(register as PrefixRegister), form: 'cidr' });
+      const found = keys.flatMap((key) => {
+        const [first] = this.#claimsAt(key);
+        return first === undefined ? [] : [{ ...first, key }];
+      });
+      yield [prefix, found[0]];
+    }
+  }
+
+  #claimsAt(key: string): readonly HeldClaim[] {
+    const before = this.#before.get(key);
+    const now = this.#claimsOf(key);
+    if (before === undefined) return now;
+    const unchanged = now.filter((claim) => !before.has(writerText(claim)));
+    const changed = [...before.values()].filter((claim) => claim !== undefined);
+    return [...unchanged, ...changed].sort(compareWriters);
+  }
+
+  #of(key: string): Map<string, HeldClaim | undefined> {
+    const known = this.#before.get(key);
+    if (known !== undefined) return known;
+    const claims = new Map<string, HeldClaim | undefined>();
+    this.#before.set(key, claims);
+    return claims;
+  }
+}
