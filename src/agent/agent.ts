@@ -141,7 +141,11 @@ export class Agent implements ReadModel, PlayStage {
       random,
       gate,
       onReject,
-      engines: { ipcache, services, nodes, onCause: (cause) => this.#history?.history.setCause(cause) },
+      engines: {
+        ...{ ipcache, services, nodes },
+        onCause: (cause) => this.#history?.history.setCause(cause),
+        onWithdrawal: (cluster, isRunning) => this.#history?.noteWithdrawal(cluster, isRunning),
+      },
       count: (rejection) => this.#rejected.count(rejection),
     });
     const { kubernetes } = options;

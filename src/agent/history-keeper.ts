@@ -46,6 +46,7 @@ export class HistoryKeeper {
   readonly #states = new Map<string, string>();
   #failure: string | undefined;
   readonly #doubts = new Map<string, DoubtfulSpan>();
+  readonly #withdrawals = new Map<string, DoubtfulSpan>();
 
   constructor(options: HistoryKeeperOptions) {
     this.#options = options;
@@ -139,6 +140,20 @@ export class HistoryKeeper {
     } else if (missing === 0 && doubt !== undefined) {
       this.history.endDoubt(doubt);
       this.#doubts.delete(name);
+    }
+  }
+
+  /** Marks the beginning and the end of the withdrawal of a cluster. Answers for the time between are not certain. */
+  noteWithdrawal(cluster: string, isRunning: boolean): void {
+    const doubt = this.#withdrawals.get(cluster);
+    if (isRunning && doubt === undefined) {
+      this.history.mark('withdrawing', cluster);
+      const begun = this.history.beginDoubt('withdrawing', cluster);
+      if (begun !== undefined) this.#withdrawals.set(cluster, begun);
+    } else if (!isRunning && doubt !== undefined) {
+      this.history.mark('withdrawn', cluster);
+      this.history.endDoubt(doubt);
+      this.#withdrawals.delete(cluster);
     }
   }
 

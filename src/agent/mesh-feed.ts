@@ -287,10 +287,10 @@ export class MeshFeed {
     const { serviceV2 } = this.#options;
     const { remoteNodeIdentities } = network;
     const { clock, random, gate, onReject, engines } = this.#context;
-    const { ipcache, nodes, services, onCause } = engines;
+    const { ipcache, nodes, services, onCause, onWithdrawal } = engines;
     const own = new OwnCluster({
       clusterName,
-      engines: { ipcache, nodes, remoteNodeIdentities, onCause },
+      engines: { ipcache, nodes, remoteNodeIdentities, onCause, onWithdrawal },
       failStatic,
       backend,
       clock,
@@ -309,6 +309,7 @@ export class MeshFeed {
       services,
       remoteNodeIdentities,
       onCause,
+      onWithdrawal,
       clock,
       random,
       gate,

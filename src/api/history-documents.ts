@@ -32,7 +32,9 @@ export interface HistoryRecordDocument {
   readonly after?: unknown;
   /** The visible identity of the prefix before and after the change; absent if the list is not of one prefix. */
   readonly effective?: { readonly before: number | null; readonly after: number | null } | undefined;
-  readonly cause?: { readonly store: string; readonly revision: string } | undefined;
+  readonly cause?:
+    | { readonly store: string; readonly revision: string; readonly withdrawal?: boolean | undefined }
+    | undefined;
   readonly mark?: string | undefined;
   readonly subject?: string | undefined;
   readonly detail?: string | undefined;
@@ -67,6 +69,8 @@ export interface CauseDocument {
   readonly emptied: readonly string[];
   readonly samples: readonly string[];
   readonly mark?: { readonly subject: string; readonly detail: string } | undefined;
+  /** Present if the state of the store was withdrawn, because its cluster left or was replaced. */
+  readonly withdrawal?: true | undefined;
 }
 
 /** The groups of changes around a moment. */
@@ -78,7 +82,7 @@ export interface CausesDocument {
 
 /** Returns the document of a group. */
 export function causeDocument(group: CauseGroup): CauseDocument {
-  const { at, until, store, revisions, host, node, mark } = group;
+  const { at, until, store, revisions, host, node, mark, withdrawal } = group;
   const { added, changed, deleted, kinds, emptied, samples } = group;
   const [first, last] = revisions;
   return {
@@ -95,6 +99,7 @@ export function causeDocument(group: CauseGroup): CauseDocument {
     emptied,
     samples,
     ...(mark !== undefined && { mark }),
+    ...(withdrawal && { withdrawal: true as const }),
   };
 }
 

@@ -77,7 +77,10 @@ export const HISTORY_RECORD: z.ZodType<HistoryRecordDocument> = z
       .object({ before: z.int().nullable(), after: z.int().nullable() })
       .optional()
       .openapi({ description: 'Visible identity of the prefix before and after' }),
-    cause: z.object({ store: z.string(), revision: z.string() }).optional(),
+    cause: z
+      .object({ store: z.string(), revision: z.string(), withdrawal: z.boolean().optional() })
+      .optional()
+      .openapi({ description: '`withdrawal`: all state of the store was withdrawn' }),
     mark: z.string().optional(),
     subject: z.string().optional(),
     detail: z.string().optional(),
@@ -108,6 +111,9 @@ export const CAUSES: z.ZodType<CausesDocument> = z
         emptied: z.array(z.string()).openapi({ description: 'Services that lost their last backend' }),
         samples: z.array(z.string()),
         mark: z.object({ subject: z.string(), detail: z.string() }).optional(),
+        withdrawal: z.literal(true).optional().openapi({
+          description: 'Present if the state of the store was withdrawn',
+        }),
       }),
     ),
     held: HELD,

@@ -190,8 +190,13 @@ function recordCells(record: HistoryRecordDocument, asked: string | undefined): 
     effective === undefined || effective.before === effective.after
       ? ''
       : `effective ${effective.before ?? 'none'} → ${effective.after ?? 'none'}`,
-    cause === undefined ? '' : `${cause.store}${cause.revision === '' ? '' : ` rev ${cause.revision}`}`,
+    cause === undefined ? '' : originText(cause),
   ];
+}
+
+function originText({ store, revision, withdrawal }: NonNullable<HistoryRecordDocument['cause']>): string {
+  if (withdrawal === true) return `${store} withdrawn`;
+  return revision === '' ? store : `${store} rev ${revision}`;
 }
 
 /** Returns the number of changed backends: `-3 +2 backends`. */
@@ -231,8 +236,10 @@ export function askAround(at: string, windowMs: number, limit: number): Question
 }
 
 function causeText(group: CauseDocument): string {
-  const { store, revisions, host, node, mark, emptied, samples } = group;
-  if (mark !== undefined) return [store, mark.subject, mark.detail].filter((part) => part !== '').join(' ');
+  const { revisions, host, node, mark, emptied, samples, withdrawal } = group;
+  const store = withdrawal === true ? `${group.store} withdrawn` : group.store;
+  if (mark !== undefined)
+    return [group.store, mark.subject, mark.detail].filter((part) => part !== '').join(' ');
   const revision =
     revisions === undefined
       ? ''

@@ -24,7 +24,7 @@ import {
   serviceDecoder,
   sliceDecoder,
 } from './decoders.ts';
-import type { MeshEngines } from './engines.ts';
+import type { MeshCause, MeshEngines } from './engines.ts';
 import type { GlobalServices } from './global-services.ts';
 import { identityObserver, ipObserver, nodeObserver, serviceObserver, sliceObserver } from './observers.ts';
 import { type FollowEnd, type FollowRequest, ResourceStores, type StoreHooks } from './resource-stores.ts';
@@ -58,15 +58,23 @@ export function serviceFormat(
   return setting === 'legacy' ? undefined : 'endpointslices';
 }
 
+/** Returns the cause of changes that withdraw the state of a cluster. */
+function withdrawalOf(cluster: string): MeshCause {
+  return { store: cluster, revision: '', withdrawal: true };
+}
+
 /** Returns the observer, which reports the revision of each event before it is applied. */
 function withCause<T>(
   observer: StoreObserver<T>,
   cluster: string,
   onCause: MeshEngines['onCause'],
+  isWithdrawing: () => boolean,
 ): Pick<WatchStoreOptions<T>, 'observer' | 'onEvent'> {
   if (onCause === undefined) return { observer };
   const batch = (apply: () => void): void => {
     try {
+      // The deletes of a withdrawal are no events.
+      if (isWithdrawing()) onCause(withdrawalOf(cluster));
       if (observer.batch === undefined) apply();
       else observer.batch(apply);
     } finally {
@@ -83,6 +91,7 @@ function withCause<T>(
 export class ClusterStores extends ResourceStores {
   readonly #options: ClusterStoresOptions;
   #limits: ClusterLimits = NO_LIMITS;
+  #withdrawing = false;
 
   constructor(options: ClusterStoresOptions) {
     super(options.cluster);
@@ -106,7 +115,7 @@ export class ClusterStores extends ResourceStores {
         gate,
         onApplied,
         onFault,
-        ...withCause(observer, cluster, engines.onCause),
+        ...withCause(observer, cluster, engines.onCause, () => this.#withdrawing),
       });
       this.stores.set(resource, store);
     };
@@ -188,7 +197,7 @@ export class ClusterStores extends ResourceStores {
 
   /** Withdraws all services. They must not be followed any more. Signal and errors as with {@link withdraw}. */
   withdrawServices(signal: AbortSignal): Promise<void> {
-    return runAllSteps(signal, [
+    return this.#withdraw(signal, [
       ...SERVICE_RESOURCES.map((format) => () => this.stores.get(format)?.drain(signal)),
       () => this.#options.engines.services?.withdrawCluster(this.#options.cluster),
     ]);
@@ -203,7 +212,7 @@ export class ClusterStores extends ResourceStores {
   withdraw(signal: AbortSignal): Promise<void> {
     const { cluster, writer, engines, identities } = this.#options;
     const { nodes, ...others } = Object.fromEntries(this.stores);
-    return runAllSteps(signal, [
+    return this.#withdraw(signal, [
       ...Object.values(others).map((store) => () => store.drain(signal)),
       () => nodes?.drain(signal),
       () => engines.services?.withdrawCluster(cluster),
@@ -211,6 +220,31 @@ export class ClusterStores extends ResourceStores {
       () => engines.nodes?.withdraw({ source: writer.source, cluster }),
       () => identities.clear(),
     ]);
+  }
+
+  /** Runs the steps of a withdrawal, and reports it, unless there is nothing to withdraw. */
+  async #withdraw(signal: AbortSignal, steps: readonly (() => unknown)[]): Promise<void> {
+    const { cluster, engines } = this.#options;
+    const { onCause, onWithdrawal } = engines;
+    const isEmpty = this.size === 0;
+    if (!isEmpty) onWithdrawal?.(cluster, true);
+    this.#withdrawing = true;
+    try {
+      await runAllSteps(
+        signal,
+        steps.map((step) => () => {
+          onCause?.(withdrawalOf(cluster));
+          try {
+            return step();
+          } finally {
+            onCause?.(undefined);
+          }
+        }),
+      );
+      if (!isEmpty && !signal.aborted) onWithdrawal?.(cluster, false);
+    } finally {
+      this.#withdrawing = false;
+    }
   }
 }
 

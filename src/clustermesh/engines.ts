@@ -29,6 +29,16 @@ export interface NodeSink {
   withdraw(by: { readonly source: Source; readonly cluster: string }): unknown;
 }
 
+/** Why engines change. */
+export interface MeshCause {
+  /** The cluster. */
+  readonly store: string;
+  /** Revision of its kvstore; empty if the state of the cluster is withdrawn. */
+  readonly revision: string;
+  /** True if the state of the cluster is withdrawn. */
+  readonly withdrawal?: boolean | undefined;
+}
+
 /** The engines that a mesh feeds. If one is absent, its keys are not watched. */
 export interface MeshEngines {
   readonly ipcache?: IPSink | undefined;
@@ -38,9 +48,12 @@ export interface MeshEngines {
    * Called with the cluster and the revision of each kvstore event before it is applied, and with `undefined` after the batch. It
    * must not throw. Default: none.
    */
-  readonly onCause?:
-    | ((cause: { readonly store: string; readonly revision: string } | undefined) => void)
-    | undefined;
+  readonly onCause?: ((cause: MeshCause | undefined) => void) | undefined;
+  /**
+   * Called before the state of a cluster is withdrawn, with true, and when all of it was, with false. After an interruption, it is
+   * called with true again. It must not throw. Default: none.
+   */
+  readonly onWithdrawal?: ((cluster: string, isRunning: boolean) => void) | undefined;
   /**
    * The setting of the node manager (SEMANTICS 4); default true. The identity `host` from a peer means *its* host, so it becomes
    * `remote-node` here. If false, all nodes have the identity `host`.

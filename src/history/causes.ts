@@ -27,6 +27,8 @@ export interface CauseGroup {
   readonly samples: readonly string[];
   /** Subject and detail of a mark. */
   readonly mark: { readonly subject: string; readonly detail: string } | undefined;
+  /** True if the changes withdraw the state of the store. */
+  readonly withdrawal: boolean;
 }
 
 /** Names a node by an address of it. */
@@ -41,8 +43,8 @@ type Mutable = { -readonly [K in keyof CauseGroup]: CauseGroup[K] } & {
 
 /**
  * Groups records by their cause. Changes of claims belong together if they come from one store and were on one host: a node that
- * dies takes its pods with it, at many revisions. Other changes belong together if they come from one store. A mark is its own
- * group.
+ * dies takes its pods with it, at many revisions. Other changes belong together if they come from one store. The withdrawal of a
+ * store is one group. A mark is its own group.
  */
 export class CauseGroups {
   readonly #groups = new Map<string, Mutable>();
@@ -56,9 +58,15 @@ export class CauseGroups {
 
   /** Adds a record that is newer than the ones before. */
   add(record: HistoryRecord): void {
-    const { store, host, revision } = originOf(record);
-    const node = record.kind === 'node' ? record.key : host === undefined ? undefined : this.#nodeOf(host);
-    const group = groupOf(this.#groups, record, { store, host, node });
+    const { store, host, revision, withdrawal } = originOf(record);
+    const node = withdrawal
+      ? undefined
+      : record.kind === 'node'
+        ? record.key
+        : host === undefined
+          ? undefined
+          : this.#nodeOf(host);
+    const group = groupOf(this.#groups, record, { store, host, node, withdrawal });
     count(group, record, revision);
     if (record.kind === 'service' && this.#isEmptied(record.key)) group.emptied.push(record.key);
   }
@@ -77,25 +85,30 @@ function originOf(record: HistoryRecord): {
   readonly store: string;
   readonly host: string | undefined;
   readonly revision: string;
+  readonly withdrawal: boolean;
 } {
-  if (record.kind === 'mark') return { store: record.mark, host: undefined, revision: '' };
+  const none = { host: undefined, revision: '', withdrawal: false };
+  if (record.kind === 'mark') return { ...none, store: record.mark };
   const { cause } = record;
+  if (cause?.withdrawal === true) return { ...none, store: cause.store, withdrawal: true };
   const revision = cause?.revision ?? '';
-  if (record.kind !== 'prefix') return { store: cause?.store ?? record.writer, host: undefined, revision };
+  if (record.kind !== 'prefix') return { ...none, store: cause?.store ?? record.writer, revision };
   const { source, owner } = record.writer;
   // The claims of a node have its full name as the owner.
   const cluster = owner.split('/', 1)[0] ?? '';
   const host = record.before?.hostIP ?? record.after?.hostIP;
-  return { store: cause?.store ?? (cluster || source), host, revision };
+  return { ...none, store: cause?.store ?? (cluster || source), host, revision };
 }
 
 function groupOf(
   groups: Map<string, Mutable>,
   record: HistoryRecord,
-  { store, host, node }: Pick<CauseGroup, 'store' | 'host' | 'node'>,
+  { store, host, node, withdrawal }: Pick<CauseGroup, 'store' | 'host' | 'node' | 'withdrawal'>,
 ): Mutable {
   const key = JSON.stringify(
-    record.kind === 'mark' ? ['mark', record.sequence] : [store, node ?? host ?? record.kind],
+    record.kind === 'mark'
+      ? ['mark', record.sequence]
+      : [store, withdrawal ? 'withdrawal' : (node ?? host ?? record.kind)],
   );
   const known = groups.get(key);
   if (known !== undefined) {
@@ -108,6 +121,7 @@ function groupOf(
     store,
     host,
     node,
+    withdrawal,
     added: 0,
     changed: 0,
     deleted: 0,

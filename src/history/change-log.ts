@@ -1,7 +1,7 @@
 import type { Clock } from '../base/clock.ts';
 import type { PrefixRegister } from '../net/prefix.ts';
 import { RunningLife } from './life-clock.ts';
-import { type ClaimChange, KIND, Segment, type TextChange } from './segment.ts';
+import { type ClaimChange, KIND, Segment, type TextChange, WITHDRAWAL } from './segment.ts';
 import type { ChangeCause, MarkKind, Uncertainty } from './types.ts';
 
 /** Memory of a segment, unless a sixteenth of all memory is less. */
@@ -39,6 +39,12 @@ export interface ChangeLogDisk {
 function segmentSize(maxMemory: number, maxDisk = Number.POSITIVE_INFINITY): number {
   const most = Math.min(MAX_SEGMENT, Math.floor(Math.min(maxMemory, maxDisk) / SEGMENTS));
   return Math.max(MIN_SEGMENT, most);
+}
+
+/** Returns true if two changes with these causes share a batch head. */
+function sameCause(a: ChangeCause | undefined, b: ChangeCause | undefined): boolean {
+  if (a === b) return true;
+  return a?.store === b?.store && a?.revision === b?.revision && a?.withdrawal === b?.withdrawal;
 }
 
 /** Counts of a {@link ChangeLog}. */
@@ -209,13 +215,14 @@ export class ChangeLog {
   #ready(ms: number): Segment {
     const before = this.#current;
     const segment = this.#room(ms);
-    if (this.#written === this.#cause && segment === before) return segment;
+    if (segment === before && sameCause(this.#written, this.#cause)) return segment;
     if (this.#cause === undefined && segment !== before) {
       this.#written = undefined;
       return segment;
     }
-    const { store = '', revision = '' } = this.#cause ?? {};
-    segment.addText(ms, KIND.batch, store, { writer: '', before: undefined, after: revision });
+    const { store = '', revision = '', withdrawal = false } = this.#cause ?? {};
+    const writer = withdrawal ? WITHDRAWAL : '';
+    segment.addText(ms, KIND.batch, store, { writer, before: undefined, after: revision });
     this.#records.batch++;
     this.#written = this.#cause;
     return segment;

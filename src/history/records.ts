@@ -3,7 +3,7 @@ import { parseJSON } from './claim-codec.ts';
 import type { DocumentChange, PastFields } from './document-change.ts';
 import type { LifeClock } from './life-clock.ts';
 import type { TimelineChange } from './prefix-timeline.ts';
-import { KIND, type Segment } from './segment.ts';
+import { KIND, type Segment, WITHDRAWAL } from './segment.ts';
 import type {
   ChangeCause,
   DocumentRecord,
@@ -89,6 +89,7 @@ export function inRange({
 function causeOf(segment: Segment, position: number): ChangeCause | undefined {
   const batch = segment.batchOf(position);
   if (batch < 0) return undefined;
-  const { key: store, after: revision = '' } = segment.textAt(batch);
-  return store === '' ? undefined : { store, revision };
+  const { key: store, writer, after: revision = '' } = segment.textAt(batch);
+  if (store === '') return undefined;
+  return { store, revision, ...(writer === WITHDRAWAL && { withdrawal: true }) };
 }

@@ -16,6 +16,9 @@ export const KIND = { prefix: 0, service: 1, node: 2, mark: 3, batch: 4 } as con
 /** One of {@link KIND}. */
 export type Kind = (typeof KIND)[keyof typeof KIND];
 
+/** The writer of a batch head whose changes withdraw the state of a store. */
+export const WITHDRAWAL = 'withdrawal';
+
 const LAST_KIND: number = KIND.batch;
 
 // Flags of the record of a prefix.

@@ -1,6 +1,9 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { TurnGate } from '../../src/base/turn-gate.ts';
 import { ClusterMesh } from '../../src/clustermesh/cluster-mesh.ts';
+import { History } from '../../src/history/history.ts';
+import { IPCache } from '../../src/ipcache/ipcache.ts';
+import { FaultyMemoryBackend } from '../../src/kvstore/memory/faulty-memory-backend.ts';
 import type { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
 import { settle } from '../kvstore/support/settle.ts';
@@ -62,6 +65,40 @@ beforeEach(async () => {
 afterEach(async () => {
   const stopped = done(agent.stop());
   await turnUntil(stopped);
+});
+
+it('reports the withdrawal as the cause of all its changes, from its beginning to its end', async () => {
+  const calls: (readonly [string, boolean])[] = [];
+  const nextTurn = (callback: () => void): number => asked.push(callback);
+  const gate = new TurnGate({ clock, nextTurn, weightPerTurn: SLICES });
+  const random = (): number => 0.5;
+  const ipcache = new IPCache();
+  const history = new History({ ipcache, clock });
+  const mesh = new ClusterMesh({
+    ...{ clusterName: 'own', clusterID: 9, clock, random, gate, ipcache },
+    onCause: (cause) => history.setCause(cause),
+    onWithdrawal: (cluster, isRunning) => calls.push([cluster, isRunning]),
+  });
+  void mesh.add('a', () => new FaultyMemoryBackend({ server, clock, random }));
+  await turnUntil(() => mesh.statusOf('a')?.state === 'ready');
+  history.start();
+  clock.advance(1);
+  const left = done(mesh.remove('a'));
+  await turnUntil(() => ipcache.size > 0 && ipcache.size < IPS / 2);
+  expect(calls).toEqual([['a', true]]);
+  await turnUntil(left);
+  expect(calls).toEqual([
+    ['a', true],
+    ['a', false],
+  ]);
+  const causes = [...history.records()].flatMap((record) => (record.kind === 'prefix' ? [record.cause] : []));
+  expect(causes).toHaveLength(IPS);
+  expect(new Set(causes.map((cause) => JSON.stringify(cause)))).toEqual(
+    new Set([JSON.stringify({ store: 'a', revision: '', withdrawal: true })]),
+  );
+  expect(history.status().records.batch).toBeLessThan(10);
+  const groups = history.around(clock.wallTime(), { windowMs: 1000 });
+  expect(groups[0]).toMatchObject({ store: 'a', withdrawal: true, deleted: IPS });
 });
 
 describe('a cluster of 4,000 IPs that is removed', () => {
