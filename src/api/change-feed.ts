@@ -2,13 +2,9 @@ import { assert } from '../base/assert.ts';
 import type { Clock, Timer } from '../base/clock.ts';
 import { type Unsubscribe, unsubscribeOnce } from '../base/subscription.ts';
 import { formatServiceID } from '../servicecache/service-id.ts';
+import { ChangeRates, type RatesDocument } from './change-rates.ts';
+import { ALL_TYPES, CHANGE_TYPES, type ChangeType } from './change-types.ts';
 import type { ReadModel } from './read-model.ts';
-
-/** The kinds of objects with changes. */
-export const CHANGE_TYPES = ['ip', 'service', 'node'] as const;
-
-/** One of {@link CHANGE_TYPES}. */
-export type ChangeType = (typeof CHANGE_TYPES)[number];
 
 /** A change of a key. The current value is read from the engine. */
 export interface FeedChange {
@@ -32,9 +28,6 @@ export interface FeedRead {
 
 /** Number of changes that the feed keeps. */
 const HISTORY_SIZE = 65_536;
-
-/** The set of all change types. */
-export const ALL_TYPES: ReadonlySet<ChangeType> = new Set(CHANGE_TYPES);
 
 /** Number of full tables that hold the latest revision of each key. Each covers an equal share of the changes. */
 const GENERATIONS = 8;
@@ -66,6 +59,7 @@ export class ChangeFeed {
    */
   readonly #generations: Readonly<Record<ChangeType, Map<string, number>>>[] = [];
   readonly #generation: number;
+  readonly #rates: ChangeRates;
   readonly #lastOf: Record<ChangeType, number> = { ip: 0, service: 0, node: 0 };
   readonly #waiting = new Set<() => void>();
   readonly #end = new AbortController();
@@ -77,6 +71,7 @@ export class ChangeFeed {
     this.#model = model;
     this.#clock = clock;
     this.#capacity = capacity;
+    this.#rates = new ChangeRates(clock.now());
     this.#types = new Uint8Array(capacity);
     this.#times = new Float64Array(capacity);
     this.#keys = new Array<string | undefined>(capacity).fill(undefined);
@@ -91,6 +86,11 @@ export class ChangeFeed {
   /** Returns the revision of the latest change of this type. */
   lastOf(type: ChangeType): number {
     return this.#lastOf[type];
+  }
+
+  /** Returns the numbers of changes in the last hour. */
+  rates(): RatesDocument {
+    return this.#rates.document(this.#clock.now(), this.#clock.wallTime());
   }
 
   /** Subscribes to the engines. Their current content is not a change. Unsubscribing ends the feed and wakes all readers. */
@@ -177,7 +177,9 @@ export class ChangeFeed {
   #add(type: ChangeType, key: string): void {
     const revision = ++this.#revision;
     const slot = revision % this.#capacity;
-    this.#types[slot] = CHANGE_TYPES.indexOf(type);
+    const index = CHANGE_TYPES.indexOf(type);
+    this.#types[slot] = index;
+    this.#rates.count(index, this.#clock.now());
     this.#times[slot] = this.#clock.wallTime();
     this.#keys[slot] = key;
     this.#lastOf[type] = revision;

@@ -1,5 +1,5 @@
 import { type Command, InvalidArgumentError } from 'commander';
-import { CHANGE_TYPES } from '../api/change-feed.ts';
+import { CHANGE_TYPES } from '../api/change-types.ts';
 import { addConfiguration } from './configuration.ts';
 import { type CommandIO, EXIT, type RunAction } from './io.ts';
 import { outputOption } from './option-table.ts';

@@ -1,7 +1,7 @@
 import { Command, InvalidArgumentError, Option } from 'commander';
 import type { LoadedSource } from '../agent/run-agent.ts';
 import type { Ask } from '../api/api-client.ts';
-import type { ChangeType } from '../api/change-feed.ts';
+import type { ChangeType } from '../api/change-types.ts';
 import { parseWhen, WHEN_FORMS, whenText } from '../api/when.ts';
 import { messageOf } from '../base/failure.ts';
 import { counted } from '../base/show-value.ts';

@@ -1,5 +1,5 @@
 import type { ApiClient } from '../api/api-client.ts';
-import type { ChangeType } from '../api/change-feed.ts';
+import type { ChangeType } from '../api/change-types.ts';
 import { sleep } from '../base/sleep.ts';
 import { systemClock } from '../base/system-clock.ts';
 import { monitorEvents } from './monitor.ts';

@@ -1,5 +1,6 @@
 import type { ApiContext } from '../api-context.ts';
-import type { ChangeFeed, ChangeType, FeedChange } from '../change-feed.ts';
+import type { ChangeFeed, FeedChange } from '../change-feed.ts';
+import type { ChangeType } from '../change-types.ts';
 import {
   type EntryDocument,
   entryDocument,

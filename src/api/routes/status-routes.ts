@@ -3,7 +3,7 @@ import type { HttpBindings } from '@hono/node-server';
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import { createRoute, z } from '@hono/zod-openapi';
 import type { ApiApp, ApiContext, RouteContext } from '../api-context.ts';
-import { ALL_TYPES, CHANGE_TYPES, type ChangeType } from '../change-feed.ts';
+import { ALL_TYPES, CHANGE_TYPES, type ChangeType } from '../change-types.ts';
 import { CONFLICT_KINDS, ConflictScan } from '../conflicts.ts';
 import { ProblemError } from '../problem.ts';
 import { CLUSTERMESH, STATUS } from '../schemas.ts';
@@ -71,6 +71,24 @@ const REJECTIONS = createRoute({
   ),
 });
 
+const COUNTS = z.array(z.int());
+
+const RATES = createRoute({
+  method: 'get',
+  path: '/v1/rates',
+  summary: 'Returns the number of changes in each interval of the last hour',
+  responses: answers(
+    z.object({
+      intervalMs: z.int(),
+      from: z.string().openapi({ description: 'Start of the first interval' }),
+      counts: z
+        .object({ ip: COUNTS, service: COUNTS, node: COUNTS })
+        .openapi({ description: 'Changes in each complete interval, oldest first' }),
+    }),
+    'The counts',
+  ),
+});
+
 const MONITOR = createRoute({
   method: 'get',
   path: '/v1/monitor',
@@ -104,7 +122,7 @@ const MONITORS = 256;
 
 /** Adds the routes of status, health, rejections and the monitor. */
 export function addStatusRoutes(app: ApiApp, context: RouteContext): void {
-  const { model, metrics, onFault, gate, clock } = context;
+  const { model, metrics, onFault, gate, clock, feed } = context;
   const conflicts = new ConflictScan(model, gate, clock);
   metrics.conflicts = () => conflicts.counts();
   app.openapi(CONFLICTS, async (c) => answerJSON(c, await conflicts.scan()));
@@ -119,6 +137,7 @@ export function addStatusRoutes(app: ApiApp, context: RouteContext): void {
     const { total, byReason, recent } = model.rejections();
     return answerJSON(c, { total, byReason, recent });
   });
+  app.openapi(RATES, (c) => answerJSON(c, feed.rates()));
   app.openapi(MONITOR, (c) => {
     const { types, from } = c.req.valid('query');
     const request = {

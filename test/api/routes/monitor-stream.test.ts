@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { ALL_TYPES } from '../../../src/api/change-feed.ts';
+import { ALL_TYPES } from '../../../src/api/change-types.ts';
 import { MonitorParts } from '../../../src/api/routes/monitor-stream.ts';
 import { testApp } from '../support/test-app.ts';
 

@@ -1,0 +1,60 @@
+import { CHANGE_TYPES, type ChangeType } from './change-types.ts';
+
+/** Length of an interval, and the number of complete intervals that are kept: one hour. */
+const INTERVAL_MS = 10_000;
+const INTERVALS = 360;
+
+/** Numbers of changes in the last hour. */
+export interface RatesDocument {
+  readonly intervalMs: number;
+  /** Start of the first interval, ISO 8601. */
+  readonly from: string;
+  /** Changes in each complete interval by type, oldest first. At most 360; fewer if the agent started later. */
+  readonly counts: Readonly<Record<ChangeType, readonly number[]>>;
+}
+
+/** Counts changes in intervals of 10 s over the last hour. Counting costs some 10 ns; memory does not grow. */
+export class ChangeRates {
+  readonly #begun: number;
+  /** One more than the complete intervals, for the current one. */
+  readonly #counts = new Uint32Array((INTERVALS + 1) * CHANGE_TYPES.length);
+  /** The current interval. */
+  #last: number;
+
+  /** @param nowMs time of a monotonic clock, as in all methods */
+  constructor(nowMs: number) {
+    this.#begun = Math.floor(nowMs / INTERVAL_MS);
+    this.#last = this.#begun;
+  }
+
+  /** Counts a change; `type` is an index of {@link CHANGE_TYPES}. */
+  count(type: number, nowMs: number): void {
+    this.#advance(nowMs);
+    const at = this.#slotOf(this.#last) + type;
+    this.#counts[at] = (this.#counts[at] ?? 0) + 1;
+  }
+
+  /** Returns the counts of the complete intervals. `wallMs`: the wall time of now. */
+  document(nowMs: number, wallMs: number): RatesDocument {
+    this.#advance(nowMs);
+    const first = Math.max(this.#begun, this.#last - INTERVALS);
+    const counts: Record<ChangeType, number[]> = { ip: [], service: [], node: [] };
+    for (let interval = first; interval < this.#last; interval++)
+      for (const [index, type] of CHANGE_TYPES.entries())
+        counts[type].push(this.#counts[this.#slotOf(interval) + index] ?? 0);
+    const from = new Date(wallMs - nowMs + first * INTERVAL_MS).toISOString();
+    return { intervalMs: INTERVAL_MS, from, counts };
+  }
+
+  /** Makes the interval of `nowMs` the current one. Clears those in between, at most all. */
+  #advance(nowMs: number): void {
+    const now = Math.floor(nowMs / INTERVAL_MS);
+    for (let interval = Math.max(this.#last + 1, now - INTERVALS); interval <= now; interval++)
+      this.#counts.fill(0, this.#slotOf(interval), this.#slotOf(interval) + CHANGE_TYPES.length);
+    this.#last = Math.max(this.#last, now);
+  }
+
+  #slotOf(interval: number): number {
+    return (interval % (INTERVALS + 1)) * CHANGE_TYPES.length;
+  }
+}
