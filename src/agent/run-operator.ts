@@ -102,6 +102,7 @@ const STOP_MS = 10_000;
 class OperatorProcess implements ServedProcess {
   readonly #options: OperatorOptions;
   readonly #context: ProcessContext;
+  readonly #gate: TurnGate;
   readonly #recorded: RecordedKubernetes | undefined;
   readonly #rejected: RejectionReport;
   readonly #tasks: Supervisor;
@@ -117,6 +118,7 @@ class OperatorProcess implements ServedProcess {
     const { log, clock, random } = context;
     this.#options = options;
     this.#context = context;
+    this.#gate = new TurnGate({ clock, nextTurn: setImmediate });
     this.#rejected = new RejectionReport(log, clock);
     this.#tasks = new Supervisor({ clock, random });
     if (options.load.length > 0) this.#recorded = new RecordedKubernetes(clock);
@@ -267,7 +269,7 @@ class OperatorProcess implements ServedProcess {
         };
         this.#kvstore =
           kvstoreConfig === undefined
-            ? new MemoryBackend({ clock, random })
+            ? new MemoryBackend({ clock, random, gate: this.#gate })
             : await openOwnEtcd(kvstoreConfig, rateLimit, {
                 clock,
                 random,
@@ -275,6 +277,7 @@ class OperatorProcess implements ServedProcess {
                 onProblem,
                 leaseSeconds,
                 witnessLeases: true,
+                gate: this.#gate,
                 ...this.#fence(),
               });
       },
@@ -302,7 +305,7 @@ class OperatorProcess implements ServedProcess {
       start: async () => {
         const onFault = (error: unknown): void => log.error({ err: error }, 'a duty failed');
         const access = this.#recorded?.transport ?? (await kubernetesAccess(this.#options, clock));
-        this.#kubernetes = new KubernetesClient(access, { clock, random, onFault });
+        this.#kubernetes = new KubernetesClient(access, { clock, random, gate: this.#gate, onFault });
       },
       stop: () => this.#kubernetes?.close(),
     };
@@ -414,7 +417,7 @@ class OperatorProcess implements ServedProcess {
           print === undefined
             ? this.#kvstore
             : new DryRunBackend(this.#kvstore, print, (key, value) => this.#reasonOf(key, value)),
-        gate: new TurnGate({ clock, nextTurn: setImmediate }),
+        gate: this.#gate,
         onReject: (rejection) => this.#rejected.add(rejection),
         onFailure: (error, duty) => {
           // The status shows what a duty waits for at its start.

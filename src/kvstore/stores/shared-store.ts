@@ -16,7 +16,7 @@ import {
 
 /** Options of {@link SharedStore}. */
 export interface SharedStoreOptions<T>
-  extends Pick<SyncStoreOptions, 'leased' | 'canary' | 'canaryLeased' | 'concurrency' | 'batched'> {
+  extends Pick<SyncStoreOptions, 'leased' | 'canary' | 'canaryLeased' | 'concurrency' | 'batched' | 'gate'> {
   readonly backend: KvstoreBackend;
   /** Ends in `/`. */
   readonly prefix: string;
@@ -60,7 +60,7 @@ export class SharedStore<T> {
 
   constructor(options: SharedStoreOptions<T>) {
     this.#options = options;
-    const { clock, random, decode, rejections, deleteDelayMs = DELETE_DELAY_MS, onFailure } = options;
+    const { clock, random, decode, rejections, deleteDelayMs = DELETE_DELAY_MS, gate, onFailure } = options;
     const onFault = (error: unknown): void => onFailure?.(error, 'shared keys');
     this.#tasks = new Supervisor({ clock, random, onFailure });
     this.#local = new SyncStore({ ...options, follow: false });
@@ -69,6 +69,7 @@ export class SharedStore<T> {
     this.#shared = new WatchStore({
       decode,
       rejections,
+      gate,
       onFault,
       observer: this.#deletes,
       onEvent: (name, event) => this.#local.observed(name, event),

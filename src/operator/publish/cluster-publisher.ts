@@ -2,6 +2,7 @@ import { checkArguments, ITERABLE, LIST, NUMBER, objectWith, SIGNAL, TEXT } from
 import type { Clock, Random } from '../../base/clock.ts';
 import { type Rejection, RejectionLog } from '../../base/rejection.ts';
 import { systemClock } from '../../base/system-clock.ts';
+import { TurnGate } from '../../base/turn-gate.ts';
 import {
   type ClusterLimits,
   clusterLimits,
@@ -46,6 +47,8 @@ export interface ClusterPublisherOptions extends KeyOwner {
   readonly clock?: Clock | undefined;
   /** Default: `Math.random`. */
   readonly random?: Random | undefined;
+  /** Slices the work on many keys. Share one between all parts of a process. Default: a new one. */
+  readonly gate?: TurnGate | undefined;
   /** Receives values that are not published because readers would reject them. They are counted before. */
   readonly onReject?: ((rejection: Rejection) => void) | undefined;
   /** Receives background failures, with the name of the task. All are retried, and are in `status()`. */
@@ -105,11 +108,13 @@ export class ClusterPublisher {
   constructor(options: ClusterPublisherOptions) {
     if (!isClusterName(options.clusterName)) throw new ClusterNameError(options.clusterName);
     const { backend, clock = systemClock, random = Math.random, onFailure } = options;
+    const { gate = new TurnGate({ clock, nextTurn: setImmediate }) } = options;
     const surroundings = { backend, clock, random, onFailure };
     this.#owner = options;
     const prefixOf = (resource: MeshResource): PublishedPrefix =>
       new PublishedPrefix({
         ...surroundings,
+        gate,
         ...keyRules(resource, options),
         rejections: new RejectionLog(options.onReject),
         prefix: resourcePrefix(resource, options.clusterName),

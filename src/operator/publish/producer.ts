@@ -24,7 +24,7 @@ export interface ProducerOptions extends KeyOwner {
   readonly backend: KvstoreBackend;
   readonly clock: Clock;
   readonly random: Random;
-  /** Spreads large sweeps over turns of the event loop. Default: one turn. */
+  /** Slices the work on many objects and keys. Default: not sliced. */
   readonly gate?: TurnGate | undefined;
   /** Version of the value format. Default `1.17`. */
   readonly version?: FormatVersion | undefined;
@@ -147,7 +147,7 @@ export class Producer implements Duty {
   }
 
   #newLife(): Life {
-    const { backend, clusterName, clock, random, canaries = true } = this.#options;
+    const { backend, clusterName, clock, random, gate, canaries = true } = this.#options;
     const { onReject, onFailure, onAction, sweepAfter } = this.#options;
     const { resource, keepWhenEmpty } = this.#kind;
     const prefix = resourcePrefix(resource, clusterName);
@@ -161,6 +161,7 @@ export class Producer implements Duty {
         backend,
         clock,
         random,
+        gate,
         onFailure,
         ...keyRules(resource, this.#options),
         prefix,

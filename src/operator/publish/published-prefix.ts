@@ -1,6 +1,7 @@
 import type { Clock, Random } from '../../base/clock.ts';
 import type { Failure } from '../../base/failure.ts';
 import { type Rejection, type RejectionLog, rejection } from '../../base/rejection.ts';
+import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
 import { bytesOfText, equalBytes } from '../../kvstore/codec/bytes.ts';
 import { VALUE_LIMITS } from '../../kvstore/codec/value.ts';
 import type { KvstoreBackend } from '../../kvstore/session/backend.ts';
@@ -36,6 +37,8 @@ export interface PublishedPrefixOptions {
   readonly onSweep?: ((keys: number) => void) | undefined;
   /** Receives background failures, with the name of the task. */
   readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
+  /** Slices the work on many keys: writes, the list of existing keys, sweeps. Default: not sliced. */
+  readonly gate?: TurnGate | undefined;
 }
 
 /** etcd limits the whole request. Fence and framing take less than 128 bytes, measured. */
@@ -68,6 +71,8 @@ export class PublishedPrefix {
   /** The existing values, if other writers may write equivalent ones. */
   readonly #found = new Map<string, Uint8Array>();
   #listed = false;
+  /** Resolves when the desired keys that waited for the list of existing keys are handed to the store. */
+  readonly #handedOver: Promise<unknown>;
   #synced = false;
   /** True if the content is complete but empty, so that the sweep waits for the first key. */
   #isSweepDue = false;
@@ -82,15 +87,28 @@ export class PublishedPrefix {
       deleteDelayMs: 0,
       batched: true,
     });
-    void this.#store.synced.then(() => {
-      this.#listed = true;
-      if (options.isAsGood !== undefined) for (const name of this.#wanted.keys()) this.#publish(name);
-    });
+    this.#handedOver = this.#handOverWhenListed();
+  }
+
+  async #handOverWhenListed(): Promise<void> {
+    const { isAsGood, gate = OPEN_GATE } = this.#options;
+    await this.#store.synced;
+    this.#listed = true;
+    if (isAsGood !== undefined) await gate.runSteps(this.#handOver(gate.slice));
+  }
+
+  /** Hands the desired keys to the store, in steps of `slice` keys. */
+  *#handOver(slice: number): Generator<void, void, void> {
+    let handed = 0;
+    for (const name of this.#wanted.keys()) {
+      this.#publish(name);
+      if (++handed % slice === 0) yield;
+    }
   }
 
   status(): PublishedPrefixStatus {
     const { local, background, shared } = this.#store.status();
-    const held = this.#mayPut ? 0 : this.#wanted.size;
+    const held = this.#wanted.size - this.#published.size;
     const pending = local.pending + held;
     return {
       synced: this.#options.canary === undefined ? this.#synced && pending === 0 : local.canaryWritten,
@@ -122,7 +140,7 @@ export class PublishedPrefix {
     this.#wanted.set(name, value);
     this.#leftovers.delete(name);
     if (this.#mayPut) this.#publish(name);
-    if (this.#isSweepDue) this.#sweep();
+    if (this.#isSweepDue) void this.#sweep();
   }
 
   /** Counts a value that readers would reject, and deletes the key and its earlier value. */
@@ -143,9 +161,9 @@ export class PublishedPrefix {
    * and the canary is written if there is one.
    */
   async markSynced(): Promise<void> {
-    await this.#store.synced;
+    await this.#handedOver;
     if (this.#leftovers.size > 0) await this.#options.sweepAfter?.();
-    this.#sweep();
+    await this.#sweep();
     await this.#store.markSynced();
     this.#synced = true;
   }
@@ -155,12 +173,22 @@ export class PublishedPrefix {
     return this.#store.flushed();
   }
 
-  #sweep(): void {
-    this.#isSweepDue = this.#options.keepWhenEmpty === true && this.#wanted.size === 0;
+  async #sweep(): Promise<void> {
+    const { keepWhenEmpty, onSweep, gate = OPEN_GATE } = this.#options;
+    this.#isSweepDue = keepWhenEmpty === true && this.#wanted.size === 0;
     if (this.#isSweepDue || this.#leftovers.size === 0) return;
-    this.#options.onSweep?.(this.#leftovers.size);
-    for (const name of this.#leftovers) this.#store.deleteLocalKey(name);
-    this.#leftovers.clear();
+    onSweep?.(this.#leftovers.size);
+    await gate.runSteps(this.#deleteLeftovers(gate.slice));
+  }
+
+  /** Deletes the leftovers in steps of `slice` keys. One that is desired meanwhile stays. */
+  *#deleteLeftovers(slice: number): Generator<void, void, void> {
+    let deleted = 0;
+    for (const name of this.#leftovers) {
+      this.#leftovers.delete(name);
+      this.#store.deleteLocalKey(name);
+      if (++deleted % slice === 0) yield;
+    }
   }
 
   /**
