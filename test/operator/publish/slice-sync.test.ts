@@ -282,6 +282,18 @@ describe('the endpoint slices of a cluster', () => {
   });
 });
 
+it('services and slices are watched once for both formats', async () => {
+  const watches: number[] = [];
+  for (const formats of ['legacy', 'both'] as const) {
+    const world = new World(formats);
+    await world.begin();
+    await advance(world.clock, 5000);
+    watches.push(world.api.watches);
+    await world.stop();
+  }
+  expect(watches).toEqual([6, 6]);
+});
+
 it('slices that are derived from a service have its backends, at most 100 in each', () => {
   const http = new Map([['http', { port: 80, protocol: 6 }]]);
   const backends = new Map([
