@@ -1,4 +1,5 @@
 import { rejectInput } from '../../net/fields.ts';
+import { hasEndlessWeights } from './zstd-huffman.ts';
 
 /*
  * The structure of a zstd frame (RFC 8878, section 3.1.1), without the content of its blocks:
@@ -118,6 +119,8 @@ function readBlocks(
     if (length > most) invalid(size, 'has a block that is larger than its window or 128 KiB');
     isLast = (header & 1) !== 0;
     atMost += type === 2 ? most : length;
+    if (type === 2 && hasEndlessWeights(frame.subarray(at + BLOCK_HEADER, at + BLOCK_HEADER + length)))
+      invalid(size, 'has a block with an invalid Huffman table');
     if (type === 0) raw.push(frame.subarray(at + BLOCK_HEADER, at + BLOCK_HEADER + length));
     at += BLOCK_HEADER + (type === 1 ? 1 : length);
   }

@@ -1,0 +1,44 @@
+/*
+ * A compressed block begins with its literals (RFC 8878, section 3.1.1.3.1):
+ *
+ *     header            Huffman table: [size of the weights]  [FSE table: accuracy, probabilities …]  [weights …]
+ *     3, 4 or 5 bytes                  1, below 128 if FSE    from bit 4 of its first byte
+ */
+
+/** The accuracy is stored as the difference from this. */
+const LEAST_ACCURACY = 5;
+/** Maximum accuracy of a table for weights. */
+const MOST_ACCURACY = 6;
+
+/** Returns `count` bits of `bytes`, at most 8, from the bit `at`. */
+function bitsAt(bytes: Uint8Array, at: number, count: number): number {
+  const byte = at >> 3;
+  return (((bytes[byte] ?? 0) | ((bytes[byte + 1] ?? 0) << 8)) >> (at & 7)) & ((1 << count) - 1);
+}
+
+/**
+ * Returns true if the Huffman weights of a compressed block have a table in which one weight has the whole probability, or a table
+ * that does not end within its size. No encoder writes such a table. Reading a weight of it takes no bits, so that `fzstd` 0.1.1
+ * never ends.
+ */
+export function hasEndlessWeights(block: Uint8Array): boolean {
+  const first = block[0] ?? 0;
+  if ((first & 3) !== 2) return false; // the literals have no table
+  const format = (first >> 2) & 3;
+  const at = format < 2 ? 3 : format + 2;
+  const size = block[at] ?? 0;
+  if (size >= 128) return false; // the weights are not compressed
+  const accuracy = ((block[at + 1] ?? 0) & 15) + LEAST_ACCURACY;
+  if (accuracy > MOST_ACCURACY) return false; // decoders reject it
+  const whole = (1 << (accuracy + 1)) - 1;
+  const end = Math.min(block.length, at + 1 + size) * 8;
+  for (let bit = (at + 1) * 8 + 4; bit < end; ) {
+    // While nothing is assigned, the number 1 is the probability 0, and that of all ones is the whole.
+    const number = bitsAt(block, bit, accuracy + 1);
+    if (number === whole) return true;
+    if ((number & (whole >> 1)) !== 1) return false;
+    bit += accuracy;
+    for (let repeat = 3; repeat === 3 && bit < end; bit += 2) repeat = bitsAt(block, bit, 2);
+  }
+  return true;
+}
