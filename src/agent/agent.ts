@@ -157,6 +157,7 @@ export class Agent implements ReadModel, PlayStage {
         random,
         gate,
         onReject,
+        onCause: (cause) => this.#history?.history.setCause(cause && { store: 'k8s', ...cause }),
         engines: { ipcache, services, nodes },
         recorded: () => this.#recordedKubernetes?.transport,
         own: () => this.#mesh.followed?.own,

@@ -10,6 +10,7 @@ import type { OwnCluster } from '../clustermesh/own-cluster.ts';
 import { waitForClusters } from '../clustermesh/sync-deadline.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
 import { HANDOVER_RESOURCES, KubernetesFeed } from '../k8s/feed/kubernetes-feed.ts';
+import type { CauseListener } from '../k8s/feed/object-feed.ts';
 import { OwnAddresses } from '../k8s/feed/own-addresses.ts';
 import { KubernetesClient } from '../k8s/kubernetes-client.ts';
 import type { ApiTransport } from '../k8s/rest/api-transport.ts';
@@ -40,6 +41,8 @@ export interface KubernetesFollowerContext {
     readonly nodes: NodeManager;
   };
   readonly onReject: (rejection: Rejection) => void;
+  /** See `KubernetesFeedOptions`. */
+  readonly onCause: CauseListener;
   /** Returns the recorded API server; undefined if a real one is followed. */
   readonly recorded: () => ApiTransport | undefined;
   /** Returns the own cluster; undefined before it is followed. */
@@ -214,7 +217,7 @@ export class KubernetesFollower {
       nodeAnnotations,
       encryptKey,
     } = this.#kubernetes;
-    const { log, clock, random, gate, engines, onReject, clusterID } = this.#context;
+    const { log, clock, random, gate, engines, onReject, onCause, clusterID } = this.#context;
     return new KubernetesFeed({
       source,
       clusterName,
@@ -224,6 +227,7 @@ export class KubernetesFollower {
       random,
       gate,
       onReject,
+      onCause,
       onFault,
       ipcache: watch.includes('endpoints') ? engines.ipcache : undefined,
       services: watch.includes('services') ? engines.services : undefined,

@@ -33,7 +33,12 @@ export interface HistoryRecordDocument {
   /** The visible identity of the prefix before and after the change; absent if the list is not of one prefix. */
   readonly effective?: { readonly before: number | null; readonly after: number | null } | undefined;
   readonly cause?:
-    | { readonly store: string; readonly revision: string; readonly withdrawal?: boolean | undefined }
+    | {
+        readonly store: string;
+        readonly revision: string;
+        readonly kind?: string | undefined;
+        readonly withdrawal?: boolean | undefined;
+      }
     | undefined;
   readonly mark?: string | undefined;
   readonly subject?: string | undefined;

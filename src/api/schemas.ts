@@ -78,9 +78,16 @@ export const HISTORY_RECORD: z.ZodType<HistoryRecordDocument> = z
       .optional()
       .openapi({ description: 'Visible identity of the prefix before and after' }),
     cause: z
-      .object({ store: z.string(), revision: z.string(), withdrawal: z.boolean().optional() })
+      .object({
+        store: z.string(),
+        revision: z.string(),
+        kind: z.string().optional(),
+        withdrawal: z.boolean().optional(),
+      })
       .optional()
-      .openapi({ description: '`withdrawal`: all state of the store was withdrawn' }),
+      .openapi({
+        description: '`kind` of a Kubernetes object; `withdrawal`: all state of the store was withdrawn',
+      }),
     mark: z.string().optional(),
     subject: z.string().optional(),
     detail: z.string().optional(),

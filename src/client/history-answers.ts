@@ -194,8 +194,14 @@ function recordCells(record: HistoryRecordDocument, asked: string | undefined): 
   ];
 }
 
-function originText({ store, revision, withdrawal }: NonNullable<HistoryRecordDocument['cause']>): string {
+function originText({
+  store,
+  revision,
+  kind,
+  withdrawal,
+}: NonNullable<HistoryRecordDocument['cause']>): string {
   if (withdrawal === true) return `${store} withdrawn`;
+  if (kind !== undefined) return `${store} ${kind} ${revision}`;
   return revision === '' ? store : `${store} rev ${revision}`;
 }
 

@@ -44,7 +44,8 @@ function segmentSize(maxMemory: number, maxDisk = Number.POSITIVE_INFINITY): num
 /** Returns true if two changes with these causes share a batch head. */
 function sameCause(a: ChangeCause | undefined, b: ChangeCause | undefined): boolean {
   if (a === b) return true;
-  return a?.store === b?.store && a?.revision === b?.revision && a?.withdrawal === b?.withdrawal;
+  const isSame = a?.store === b?.store && a?.revision === b?.revision && a?.kind === b?.kind;
+  return isSame && a?.withdrawal === b?.withdrawal;
 }
 
 /** Counts of a {@link ChangeLog}. */
@@ -91,6 +92,8 @@ export class ChangeLog {
   #lostInSpan = 0;
   #stateVersion = 0;
   #mustRoll = false;
+  /** Time of the last change of a prefix. */
+  #batchMs = 0;
   readonly #disk: ChangeLogDisk | undefined;
 
   constructor(clock: Clock, maxMemory: number, disk?: ChangeLogDisk) {
@@ -157,9 +160,10 @@ export class ChangeLog {
     this.#cause = cause;
   }
 
-  /** Appends a change of a prefix, unless there are too many. */
-  addClaim(key: Readonly<PrefixRegister>, change: ClaimChange): void {
-    const ms = this.life.now();
+  /** Appends a change of a prefix, unless there are too many. `continues`: it has the time of the change before. */
+  addClaim(key: Readonly<PrefixRegister>, change: ClaimChange, continues = false): void {
+    const ms = continues ? this.#batchMs : this.life.now();
+    this.#batchMs = ms;
     if (this.#isTooFast(ms)) {
       this.#lose(ms);
       return;
@@ -202,8 +206,9 @@ export class ChangeLog {
     this.#stateVersion++;
   }
 
-  /** A change was not recorded on purpose: later records are not linked to earlier ones. */
-  omit(): void {
+  /** A change of a prefix was not recorded on purpose: later records are not linked to earlier ones. */
+  omit(continues = false): void {
+    if (!continues) this.#batchMs = this.life.now();
     this.#current.unlink();
   }
 
@@ -220,9 +225,9 @@ export class ChangeLog {
       this.#written = undefined;
       return segment;
     }
-    const { store = '', revision = '', withdrawal = false } = this.#cause ?? {};
+    const { store = '', revision = '', kind, withdrawal = false } = this.#cause ?? {};
     const writer = withdrawal ? WITHDRAWAL : '';
-    segment.addText(ms, KIND.batch, store, { writer, before: undefined, after: revision });
+    segment.addText(ms, KIND.batch, store, { writer, before: kind, after: revision });
     this.#records.batch++;
     this.#written = this.#cause;
     return segment;
@@ -276,7 +281,7 @@ export class ChangeLog {
     this.#stateVersion++;
     this.#lost++;
     this.#lostInSpan++;
-    this.omit();
+    this.#current.unlink();
   }
 
   #endLoss(): void {

@@ -176,14 +176,14 @@ export class History {
     this.#log = log;
     this.#writer = archive && new SegmentWriter(archive, log, clock);
     log.addMark('start', '');
-    this.#observing = ipcache.observeClaims((key, writer, before, after, effect) => {
+    this.#observing = ipcache.observeClaims((key, writer, before, after, effect, continues) => {
       // A restored claim that a source has confirmed. Recording each one would fill the memory after every restart.
       const isReleased = writer.source === 'restored' && after === undefined && effect === 0;
       if (isReleased && sameEntry(ipcache.get(formatKey(key)), before)) {
-        log.omit();
+        log.omit(continues);
         return;
       }
-      log.addClaim(key, { writer, before, after, effect });
+      log.addClaim(key, { writer, before, after, effect }, continues);
     });
   }
 

@@ -89,7 +89,12 @@ export function inRange({
 function causeOf(segment: Segment, position: number): ChangeCause | undefined {
   const batch = segment.batchOf(position);
   if (batch < 0) return undefined;
-  const { key: store, writer, after: revision = '' } = segment.textAt(batch);
+  const { key: store, writer, before: kind, after: revision = '' } = segment.textAt(batch);
   if (store === '') return undefined;
-  return { store, revision, ...(writer === WITHDRAWAL && { withdrawal: true }) };
+  return {
+    store,
+    revision,
+    ...(kind !== undefined && { kind }),
+    ...(writer === WITHDRAWAL && { withdrawal: true }),
+  };
 }

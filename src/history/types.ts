@@ -69,6 +69,8 @@ export interface ChangeCause {
   readonly store: string;
   /** Revision of the store; empty if unknown. */
   readonly revision: string;
+  /** Kind of the Kubernetes object that changed. */
+  readonly kind?: string | undefined;
   /** True if all state of the store was withdrawn, because its cluster left or was replaced. */
   readonly withdrawal?: boolean | undefined;
 }

@@ -100,8 +100,8 @@ export class ChangeJournal implements ClaimSink {
     if (this.#heldBack.length === 0) return;
     const changes = this.#heldBack;
     this.#heldBack = [];
-    for (const { key, writer, before, after, effect } of changes)
-      for (const observer of this.#observers) observer(key, writer, before, after, effect);
+    for (const [index, { key, writer, before, after, effect }] of changes.entries())
+      for (const observer of this.#observers) observer(key, writer, before, after, effect, index > 0);
   }
 
   /** Runs `write` as a batch or as part of the current one. If it throws, its steps are undone in reverse order. */

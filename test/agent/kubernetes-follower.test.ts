@@ -36,7 +36,14 @@ it('keeps following Kubernetes while the own kvstore is connected and listed, bu
       ...{ nodeAnnotations: false, encryptKey: 0 },
     },
     {
-      ...{ clock, random: () => 0.5, onReject: () => {}, clusterID: () => 1, restoredIdentities: () => [] },
+      ...{
+        clock,
+        random: () => 0.5,
+        onReject: () => {},
+        onCause: () => {},
+        clusterID: () => 1,
+        restoredIdentities: () => [],
+      },
       log: createLog('silent', 'text', { write: () => {} }),
       gate: new TurnGate({ clock, nextTurn: setImmediate }),
       engines: {

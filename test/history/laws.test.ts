@@ -6,6 +6,8 @@ import { ManualClock } from '../base/support/manual-clock.ts';
 import { attributes, writerName } from '../ipcache/support/naive-ipcache.ts';
 import { apply, KEYS, history as operations } from '../ipcache/support/operations.ts';
 
+const never = { cancel: (): void => {} };
+
 /** The claims on a key as text. */
 function claimsOn(cache: IPCache, key: string): Map<string, string> {
   return new Map(cache.claimsOf(key).map((claim) => [writerName(claim), attributes(claim)]));
@@ -83,6 +85,36 @@ it('lists the changes of all keys in the order of their sequence numbers', () =>
     }),
     { numRuns: 100 },
   );
+});
+
+it('has no moment within a batch, even if time passes while it is recorded (I8)', () => {
+  const clock = new ManualClock();
+  const cache = new IPCache();
+  // Each look at the time takes a millisecond.
+  const slow = {
+    now: () => {
+      clock.advance(1);
+      return clock.now();
+    },
+    wallTime: () => clock.wallTime(),
+    after: () => never,
+  };
+  const history = new History({ ipcache: cache, clock: slow });
+  const claims = [
+    { source: 'kvstore', identity: 1 },
+    { source: 'k8s', identity: 2 },
+  ] as const;
+  cache.upsert('10.0.0.1', claims[0]);
+  history.start();
+  for (const [add, remove] of [claims.toReversed(), claims]) {
+    cache.batch(() => {
+      if (add !== undefined) cache.upsert('10.0.0.1', add);
+      if (remove !== undefined) cache.delete('10.0.0.1', remove);
+    });
+  }
+  const { from } = history.held;
+  const counts = Array.from({ length: 12 }, (_, at) => history.at('10.0.0.1', from + at)?.claims.length);
+  expect(new Set(counts)).toEqual(new Set([1]));
 });
 
 it('records the release of a restored claim only if its source has another one', () => {

@@ -45,7 +45,8 @@ export interface ClaimSink {
 
 /**
  * Receives every change of a claim as it happens. `key` is a reused register. `before` and `after` are the writer's claim; one of
- * them may be missing. `effect` is a sum of {@link EFFECT}. It must not throw and must not write to the cache.
+ * them may be missing. `effect` is a sum of {@link EFFECT}. `continues` is true for all changes of a batch except the first one: they
+ * happen at the same time (I8). It must not throw and must not write to the cache.
  */
 export type ClaimObserver = (
   key: Readonly<PrefixRegister>,
@@ -53,6 +54,7 @@ export type ClaimObserver = (
   before: HeldClaim | undefined,
   after: HeldClaim | undefined,
   effect: number,
+  continues?: boolean,
 ) => void;
 
 /** How a change of a claim affects the effective claim of its key. */

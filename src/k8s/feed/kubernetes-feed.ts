@@ -38,7 +38,7 @@ import {
 import { KubernetesIdentities } from './kubernetes-identities.ts';
 import { type HandoverEvent, type HandoverState, handover } from './kvstore-handover.ts';
 import { ciliumNodeReader, type FedNodes, ownNodeReader } from './node-readers.ts';
-import { type AnyFeed, ObjectFeed, type ObjectReader } from './object-feed.ts';
+import { type AnyFeed, type CauseListener, ObjectFeed, type ObjectReader } from './object-feed.ts';
 import { podReader } from './pod-reader.ts';
 import { PolicyCIDRTable } from './policy-cidrs.ts';
 import type { PrefixMetadata } from './prefix-metadata.ts';
@@ -102,6 +102,8 @@ export interface KubernetesFeedOptions {
    * Called when the objects of a kind are forgotten because the API server has not served the kind for ten minutes (KUBERNETES 15).
    */
   readonly onForget?: ((kind: string, objects: number) => void) | undefined;
+  /** Called with the kind and the resourceVersion of each object before it is applied, with undefined after the batch. Must not throw. */
+  readonly onCause?: CauseListener | undefined;
   readonly onReject?: ((rejection: Rejection) => void) | undefined;
   /** Receives the errors that callbacks throw. */
   readonly onFault?: FaultListener | undefined;
@@ -295,8 +297,8 @@ export class KubernetesFeed {
   }
 
   #add<T>(name: string, reader: ObjectReader<T>): ObjectFeed<T> {
-    const { source, clock, gate, moreFeeds } = this.#options;
-    const feed = new ObjectFeed(reader, { rejections: this.#rejections, gate });
+    const { source, clock, gate, moreFeeds, onCause } = this.#options;
+    const feed = new ObjectFeed(reader, { rejections: this.#rejections, gate, onCause });
     const more = moreFeeds?.get(name);
     const followed = more === undefined ? feed : bothFeeds(feed, more);
     const onChange = (): void => this.#changed(name);

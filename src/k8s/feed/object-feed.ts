@@ -33,7 +33,12 @@ export interface ObjectFeedOptions {
   readonly rejections: RejectionLog;
   /** Distributes large sweeps over turns of the event loop. Default: one turn. */
   readonly gate?: TurnGate | undefined;
+  /** See `KubernetesFeedOptions`. */
+  readonly onCause?: CauseListener | undefined;
 }
+
+/** Receives the kind and the resourceVersion of an object before it is applied, and undefined after the batch. */
+export type CauseListener = (cause: { readonly kind: string; readonly revision: string } | undefined) => void;
 
 /** An {@link ObjectFeed} with values of any type. */
 export interface AnyFeed {
@@ -102,9 +107,17 @@ export class ObjectFeed<T> implements AnyFeed {
     return {
       apply: (events) => {
         if (run !== this.#run) return;
-        this.#batch(() => {
-          for (const event of events) this.#apply(event);
-        });
+        const { onCause } = this.#options;
+        try {
+          this.#batch(() => {
+            for (const event of events) {
+              onCause?.({ kind: this.#reader.kind, revision: event.object.metadata.resourceVersion });
+              this.#apply(event);
+            }
+          });
+        } finally {
+          onCause?.(undefined);
+        }
       },
       onListed: () => {
         if (run === this.#run) this.#sweep(run, onComplete);

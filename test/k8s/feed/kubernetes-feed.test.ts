@@ -21,6 +21,21 @@ function selectors(world: FeedWorld): readonly string[] {
 }
 
 describe('a feed of Kubernetes', () => {
+  it('reports the kind and the version of each object before it is applied, and the end of each batch', async () => {
+    const ipcache = new IPCache();
+    const log: unknown[] = [];
+    ipcache.observeClaims((_key, _writer, _before, after) => log.push([after?.identity]));
+    const world = new FeedWorld({
+      ipcache,
+      onCause: (cause) => log.push(cause && `${cause.kind} ${cause.revision}`),
+    });
+    await world.started();
+    log.length = 0;
+    world.cluster.put('ciliumendpoints', ciliumEndpoint('a', { ips: ['10.1.0.1'], identity: 77 }));
+    await Promise.resolve();
+    expect(log).toEqual([expect.stringMatching(/^CiliumEndpoint \S+$/), [77], undefined]);
+  });
+
   it('requests the kinds that it needs, with these selectors', async () => {
     const world = await new FeedWorld({ metadata: new RecordingMetadata(), onLabels: () => {} }).started();
     expect([...selectors(world)].sort()).toEqual([
