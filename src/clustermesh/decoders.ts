@@ -100,10 +100,8 @@ export function ipScanner(
   return (name, buffer, from, to) => {
     const pair = scanIPIdentityPair(name, buffer, from, to, valueLimits);
     if (pair === undefined) return undefined;
-    const { clusterID, identities } = limits();
-    const space = clusterID === undefined ? 0 : addressSpaceOf(pair);
-    const isValid = (space === 0 || space === clusterID) && isAllowed(pair.identity, identities);
-    return isValid ? pair : undefined;
+    // The scanner leaves names with an address space to the decoder.
+    return isAllowed(pair.identity, limits().identities) ? pair : undefined;
   };
 }
 

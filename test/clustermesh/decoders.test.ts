@@ -3,12 +3,14 @@ import {
   type ClusterLimits,
   identityDecoder,
   ipDecoder,
+  ipScanner,
   NO_LIMITS,
   nodeDecoder,
   serviceDecoder,
   splitServiceName,
 } from '../../src/clustermesh/decoders.ts';
 import { bytesOfText } from '../../src/kvstore/codec/bytes.ts';
+import { encodeIPIdentityPair } from '../../src/kvstore/codec/ip-identity-pair.ts';
 import type { ValueDecoder } from '../../src/kvstore/codec/value.ts';
 import type { IdentityRange } from '../../src/model/numeric-identity.ts';
 
@@ -25,6 +27,37 @@ function verdict(decode: ValueDecoder<unknown>, name: string, value: unknown): s
   expect(decoded.rejection.at).toBe(AT);
   return `${decoded.rejection.reason} ${decoded.rejection.field}`;
 }
+
+describe('the scanner of IPs', () => {
+  const ids = [1, 255, 256, 0x2_00ff, 0x2_0100, 0x2_ffff, 0x3_0000];
+  const names = [
+    '10.0.0.1',
+    '10.0.0.0/8',
+    '10.0.0.1@2',
+    '10.0.0.1@3',
+    '10.0.0.0/8@2',
+    'fd00::1',
+    'fd00::1@3',
+  ];
+
+  it.each([
+    ['of a cluster', LIMITS],
+    ['without limits', NO_LIMITS],
+  ])('reads exactly what the decoder accepts, and leaves address spaces to it: %s', (_, limits) => {
+    const decode = ipDecoder(() => limits);
+    const scan = ipScanner(() => limits);
+    for (const key of names) {
+      for (const identity of ids) {
+        const value = encodeIPIdentityPair({ key, identity, encryptKey: 0 });
+        const message = Buffer.concat([Buffer.from('before'), value, Buffer.from('behind')]);
+        const scanned = scan(key, message, 6, 6 + value.length);
+        const decoded = decode(key, value, AT);
+        const expected = decoded.ok && !key.includes('@') ? decoded.value : undefined;
+        expect([key, identity, scanned]).toEqual([key, identity, expected]);
+      }
+    }
+  });
+});
 
 describe('the identities that a value of a cluster may contain', () => {
   const pair = (ID: number): object => ({ IP: '10.0.0.1', Mask: null, HostIP: '192.0.2.1', ID, Key: 0 });

@@ -44,6 +44,16 @@ export function asBuffer(bytes: Uint8Array): Buffer {
   return Buffer.isBuffer(bytes) ? bytes : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 }
 
+/** `Buffer.toString` without its checks of the encoding and the range. */
+interface Latin1Slice {
+  latin1Slice(from: number, to: number): string;
+}
+
+/** Returns the text of the ASCII bytes `bytes[from, to)`. About 60 ns for a short text. */
+export function asciiText(bytes: Uint8Array, from: number, to: number): string {
+  return (asBuffer(bytes) as Buffer & Latin1Slice).latin1Slice(from, to);
+}
+
 /** Returns the text of UTF-8 bytes, or `undefined` if they are not UTF-8. About 70 ns for a typical value. */
 export function textOfBytes(bytes: Uint8Array): string | undefined {
   const text = asBuffer(bytes).toString('utf8');

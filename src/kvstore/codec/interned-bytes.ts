@@ -17,6 +17,8 @@ interface Place<T> {
  */
 export class InternedBytes<T> {
   readonly #make: (text: string) => T;
+  /** The last text, because most pods have the ports of the one before. */
+  #last: Place<T> | undefined;
   #places: (Place<T> | undefined)[] = new Array(FIRST_PLACES).fill(undefined);
   /** Number of texts that were replaced since the number of places grew. */
   #replaced = 0;
@@ -28,11 +30,15 @@ export class InternedBytes<T> {
 
   /** Returns the value of the text in `bytes[from, to)`; undefined if it is not ASCII. */
   get(bytes: DataView, from: number, to: number): T | undefined {
+    const last = this.#last;
+    if (last !== undefined && isAt(last, bytes, from, to)) return last.value;
     const hash = hashOfBytes(bytes, from, to);
     const place = hash ^ (hash >>> 16);
     const known = this.#places[place & (this.#places.length - 1)];
-    if (known !== undefined && known.bytes.byteLength === to - from && equalFrom(bytes, from, known.bytes))
+    if (known !== undefined && isAt(known, bytes, from, to)) {
+      this.#last = known;
       return known.value;
+    }
     return isAscii(bytes, from, to) ? this.#add(place, bytes, from, to) : undefined;
   }
 
@@ -52,4 +58,8 @@ export class InternedBytes<T> {
     }
     this.#places[place & (this.#places.length - 1)] = text;
   }
+}
+
+function isAt({ bytes: known }: Place<unknown>, bytes: DataView, from: number, to: number): boolean {
+  return known.byteLength === to - from && equalFrom(bytes, from, known);
 }

@@ -2,7 +2,7 @@ import { decodeWith, Fields, rejectInput } from '../../net/fields.ts';
 import { scanIPv4 } from '../../net/parse-address.ts';
 import { canonicalAddress, formatKeyOf, parsePrefix, prefixRegister } from '../../net/prefix.ts';
 import { equalFrom, viewOf } from './byte-words.ts';
-import { asBuffer } from './bytes.ts';
+import { asciiText } from './bytes.ts';
 import { InternedBytes } from './interned-bytes.ts';
 import type { IPIdentityPair } from './ip-identity-pair.ts';
 import { maskText } from './mask.ts';
@@ -182,7 +182,7 @@ function scanRepeated(): string | undefined {
 function scanUnique(buffer: Uint8Array): string | undefined {
   const from = at - buffer.byteOffset;
   if (!endString()) return undefined;
-  return asBuffer(buffer).toString('latin1', from, at++ - buffer.byteOffset);
+  return asciiText(buffer, from, at++ - buffer.byteOffset);
 }
 
 const NO_PORTS: NamedPorts = { ports: undefined, count: 0 };

@@ -74,8 +74,9 @@ export class KeyTable {
   }
 
   revisionOf(row: number): number {
-    const { rows } = this.#names;
-    return (rows.get(row, HIGH) >>> 0) * TWO_32 + (rows.get(row, LOW) >>> 0);
+    const page = this.#names.rows.pageOf(row);
+    const at = this.#names.rows.offsetOf(row);
+    return ((page[at + HIGH] ?? 0) >>> 0) * TWO_32 + ((page[at + LOW] ?? 0) >>> 0);
   }
 
   checksumOf(row: number): number {
@@ -108,10 +109,14 @@ export class KeyTable {
     return this.#names.rows.get(row, HELD);
   }
 
-  /** Sets the mark of the reader. With 0 the reader no longer holds the key. */
-  hold(row: number, mark: number): void {
-    this.#names.rows.set(row, HELD, mark);
+  /** Sets the mark of the reader and returns the previous one. With 0 the reader no longer holds the key. */
+  hold(row: number, mark: number): number {
+    const page = this.#names.rows.writablePageOf(row);
+    const at = this.#names.rows.offsetOf(row) + HELD;
+    const previous = page[at] ?? 0;
+    page[at] = mark;
     if (mark === 0) this.release(row);
+    return previous;
   }
 
   /** Frees a row that is neither known nor held. */

@@ -1,5 +1,5 @@
 import { isAscii, viewOf } from '../codec/byte-words.ts';
-import { bytesOfKey, keyOfBytes } from '../codec/bytes.ts';
+import { asciiText, bytesOfKey, keyOfBytes } from '../codec/bytes.ts';
 import type { KeyValue } from './transport.ts';
 
 /** The bytes of a key: `buffer[keyAt, keyEnd)`. */
@@ -63,7 +63,7 @@ export class WireKeyValue implements KeyValue, KeyBytes {
 function textOf(buffer: Buffer, from: number, to: number): string {
   const { byteOffset } = buffer;
   return isAscii(viewOf(buffer), byteOffset + from, byteOffset + to)
-    ? buffer.toString('latin1', from, to)
+    ? asciiText(buffer, from, to)
     : keyOfBytes(buffer.subarray(from, to));
 }
 

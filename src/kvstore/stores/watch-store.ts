@@ -408,8 +408,7 @@ export class WatchStore<T> {
   }
 
   #hold(row: number): void {
-    if (this.#keys.heldBy(row) === 0) this.#size++;
-    this.#keys.hold(row, this.#run);
+    if (this.#keys.hold(row, this.#run) === 0) this.#size++;
   }
 
   #delete(row: number, name: string): void {

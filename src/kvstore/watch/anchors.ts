@@ -27,6 +27,7 @@ export class Anchors {
   /** The latest puts of the current batch. Their values may be views that pin a whole message. */
   #arrived: Anchor[] = [];
   #promoted = 0;
+  #newest = 0;
 
   /** Returns all anchors, newest first. */
   get newestFirst(): readonly Anchor[] {
@@ -40,13 +41,15 @@ export class Anchors {
 
   /** Returns the revision of the latest put that is still current; 0 if there is none. */
   get newest(): number {
-    return (this.#arrived.at(-1) ?? this.#latest.at(-1) ?? this.#older.at(-1))?.modRevision ?? 0;
+    return this.#newest;
   }
 
   /** Records a put of a key, unless a later one is recorded. Drop the previous version of the key before. */
   put(anchor: Anchor): void {
-    if (anchor.modRevision < this.newest) return;
-    this.drop(anchor, anchor.modRevision); // a listing repeats keys
+    const { modRevision } = anchor;
+    if (modRevision < this.#newest) return;
+    if (modRevision === this.#newest) this.drop(anchor, modRevision); // a listing repeats keys
+    this.#newest = modRevision;
     this.#arrived.push(anchor);
     if (this.#arrived.length > LATEST) this.#arrived.shift();
   }
@@ -56,6 +59,7 @@ export class Anchors {
     remove(this.#older, kv, modRevision);
     remove(this.#latest, kv, modRevision);
     remove(this.#arrived, kv, modRevision);
+    if (modRevision === undefined || modRevision === this.#newest) this.#newest = this.#lastRevision();
   }
 
   /** Copies the values of the batch, because they may pin its message. Call it after each batch. */
@@ -77,6 +81,11 @@ export class Anchors {
     this.#older = [];
     this.#latest = [];
     this.#arrived = [];
+    this.#newest = 0;
+  }
+
+  #lastRevision(): number {
+    return (this.#arrived.at(-1) ?? this.#latest.at(-1) ?? this.#older.at(-1))?.modRevision ?? 0;
   }
 
   /** Moves an anchor to the older ones. If many are replaced together, the others are dropped. */
