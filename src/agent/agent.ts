@@ -150,7 +150,8 @@ export class Agent implements ReadModel, PlayStage {
     });
     const { kubernetes } = options;
     if (kubernetes !== undefined && (!kubernetes.ifInCluster || isInCluster())) {
-      this.#recordedKubernetes = kubernetes.load.length > 0 ? new RecordedKubernetes(clock) : undefined;
+      const isRecorded = kubernetes.load.length > 0 || kubernetes.objects !== undefined;
+      this.#recordedKubernetes = isRecorded ? new RecordedKubernetes(clock) : undefined;
       this.#kubernetes = new KubernetesFollower(options, kubernetes, {
         log,
         clock,
@@ -306,8 +307,9 @@ export class Agent implements ReadModel, PlayStage {
       patienceMs: READ_MS,
       start: async ({ progress }) => {
         const onReject = (rejection: Rejection): void => this.#rejected.add(rejection);
-        for (const path of this.#options.kubernetes?.load ?? [])
-          await kubernetes.load(path, onReject, progress);
+        const { load = [], objects } = this.#options.kubernetes ?? {};
+        for (const path of load) await kubernetes.load(path, onReject, progress);
+        if (objects !== undefined) await kubernetes.store(objects(), onReject, progress);
       },
     };
   }

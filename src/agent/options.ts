@@ -5,6 +5,7 @@ import type { HostDatapathOptions } from '../datapath/linux/host-options.ts';
 
 import type { MaxConnectedClusters } from '../model/numeric-identity.ts';
 import type { NodeConfiguration } from '../nodemanager/address-claims.ts';
+import type { Manifest } from '../recording/manifests.ts';
 
 /** The kvstore of an agent. `memory`: one in this process with recorded keys; `etcd`: a real one. */
 export const KVSTORE_KINDS = ['memory', 'etcd'] as const;
@@ -31,6 +32,8 @@ export interface KubernetesOptions {
   readonly context?: string | undefined;
   /** Files or folders with recorded objects. If not empty, an API server in this process serves them instead of a real one. */
   readonly load: readonly string[];
+  /** Returns recorded objects of another source than files. If present, the API server in this process serves them, too. */
+  readonly objects?: (() => AsyncIterable<Manifest>) | undefined;
   readonly watch: readonly KubernetesPart[];
   readonly endpoints: (typeof KUBERNETES_ENDPOINTS)[number];
   /** `crd`: CiliumIdentities are also used beside a kvstore; `kvstore`: only without one. */

@@ -11,6 +11,7 @@ interface Line {
 
 const SPACE = 0x20;
 const DASH = 0x2d;
+const HASH = 0x23;
 
 /** A plain scalar that begins like one of these has a meaning that this subset does not know. */
 const INDICATOR = /^[&*!|>%@`{}[\]#?,"']/;
@@ -176,12 +177,13 @@ function addLine(lines: Line[], indent: number, line: string): void {
  * than a complete parser.
  */
 export function parseBlockYaml(text: string): unknown {
+  if (text.includes('\t')) throw new UnusualYamlError('a tab');
   const lines: Line[] = [];
   for (const line of text.split('\n')) {
     let indent = 0;
     while (line.charCodeAt(indent) === SPACE) indent++;
     const code = line.charCodeAt(indent);
-    if (code === 0x09 || code === 0x23) throw new UnusualYamlError('a tab or a comment');
+    if (code === HASH) throw new UnusualYamlError('a comment');
     addLine(lines, indent, line.slice(indent));
   }
   return new BlockParser(lines).document();

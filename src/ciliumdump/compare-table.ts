@@ -49,6 +49,8 @@ export interface TableOwner {
   readonly endpoints: ReadonlySet<string>;
   /** Addresses of nodes of other clusters. */
   readonly otherClusters: ReadonlySet<string>;
+  /** False if `otherClusters` may lack addresses, because the nodes that the agent knows are not known. */
+  readonly knowsOtherClusters: boolean;
 }
 
 /** The result of one comparison. `hostless`: the host is missing, which is a fault only if entries of the table have hosts. */
@@ -180,7 +182,10 @@ export class TableComparison {
     if (prefix.includes('@') && !hasAllClusters) return 'other-cluster';
     if (address !== undefined && this.#owner.otherClusters.has(address)) return 'other-cluster';
     if (identityScope(identity) === LOCAL_IDENTITY_SCOPE) return 'local-identity';
-    if (meansRemoteNode(identity)) return has.nodes && address !== undefined ? 'stale' : 'reserved';
+    if (meansRemoteNode(identity)) {
+      if (!hasAllClusters && !this.#owner.knowsOtherClusters) return 'other-cluster';
+      return has.nodes && address !== undefined ? 'stale' : 'reserved';
+    }
     if (identity < MINIMAL_ALLOCATED_IDENTITY) return 'reserved';
     if (!hasAllClusters && clusterIDOf(identity) !== clusterID) return 'other-cluster';
     if (address !== undefined && this.#owner.endpoints.has(address)) return 'own-endpoint';

@@ -24,12 +24,14 @@ export interface ServeFlags {
   readonly ui?: true;
 }
 
-interface ListenAddress {
+/** An address of the API over TCP. */
+export interface ListenAddress {
   readonly host: string;
   readonly port: number;
 }
 
-function parseListen(text: string): ListenAddress {
+/** Parses a port (of loopback) or `address:port`. */
+export function parseListen(text: string): ListenAddress {
   const [, six, four, digits = ''] = /^(?:(?:\[([^\]]+)\]|([^:[\]]*)):)?(\d{1,5})$/.exec(text) ?? [];
   const port = digits === '' ? Number.NaN : Number(digits);
   if (port <= 65_535) return { host: six || four || '127.0.0.1', port };

@@ -5,7 +5,7 @@ import { MemoryApiTransport } from '../k8s/memory/memory-api-transport.ts';
 import { CLUSTER_TYPES, type ResourceType } from '../k8s/memory/resource-types.ts';
 import type { ApiTransport } from '../k8s/rest/api-transport.ts';
 import { isObject } from '../net/fields.ts';
-import { readManifests } from './manifests.ts';
+import { type Manifest, readManifests } from './manifests.ts';
 
 /** A Kubernetes object, as in a manifest. */
 export type RecordedObject = Readonly<Record<string, unknown>>;
@@ -56,7 +56,16 @@ export class RecordedKubernetes {
    * stored. Throws `InputError` if the path cannot be read.
    */
   async load(path: string, onReject: (rejection: Rejection) => void, onProgress: () => void): Promise<void> {
-    for await (const { object, at } of readManifests(path, onReject, '--k8s-load')) {
+    await this.store(readManifests(path, onReject, '--k8s-load'), onReject, onProgress);
+  }
+
+  /** Stores objects; see {@link RecordedKubernetes.load}. Rejects if `objects` throws. */
+  async store(
+    objects: AsyncIterable<Manifest>,
+    onReject: (rejection: Rejection) => void,
+    onProgress: () => void,
+  ): Promise<void> {
+    for await (const { object, at } of objects) {
       const why = await this.apply(object);
       if (why !== undefined) onReject(rejection('unusable-object', 'object', object, why, at));
       onProgress();

@@ -246,6 +246,7 @@ function ownerOf(
     name: undefined,
     addresses: new Set(own),
     endpoints: new Set(),
+    knowsOtherClusters: nodes !== undefined,
     otherClusters: new Set(truth.hasAllClusters ? [] : others.flatMap(({ addresses }) => addresses)),
   };
 }

@@ -74,6 +74,7 @@ class NodeExamination {
         endpoints === undefined
           ? new Set()
           : readEndpointList(endpoints, this.#at('endpoint list'), onReject),
+      knowsOtherClusters: this.#nodes !== undefined,
       otherClusters: new Set(
         (this.#nodes ?? []).flatMap((node) => (this.#isOther(node) ? node.addresses : [])),
       ),

@@ -3,12 +3,15 @@ import { counted } from '../base/show-value.ts';
 import { outputKind } from '../ciliumdump/command-output.ts';
 import { type NodePods, overlappingPods } from '../ciliumdump/compare-nodes.ts';
 import type { Truth } from '../ciliumdump/truth.ts';
+import { CLUSTER_TYPES } from '../k8s/memory/resource-types.ts';
 import { clusterIDOf, MINIMAL_ALLOCATED_IDENTITY } from '../model/numeric-identity.ts';
 import { isObject } from '../net/fields.ts';
+import type { Manifest } from '../recording/manifests.ts';
 import {
   type Archive,
   type ArchiveEntry,
   ArchiveError,
+  type ArchiveErrorCode,
   type ArchiveLimits,
   DEFAULT_LIMITS,
   readEntry,
@@ -19,13 +22,15 @@ import { Disagreements } from './disagreements.ts';
 import { type Examination, examineNode, type NodeResult } from './examine-node.ts';
 import { FINDING_KINDS, type Finding, type FindingKind, Findings } from './findings.ts';
 import { commandFile, NodeDumpBuilder } from './node-dump.ts';
-import { type DumpedObject, isConfigFile, isEndpointFile, isObjectFile, objectsOf } from './object-files.ts';
-import { TruthBuilder } from './truth-builder.ts';
+import { isConfigFile, isEndpointFile, isObjectFile, objectsOf } from './object-files.ts';
+import { PLURALS, TruthBuilder } from './truth-builder.ts';
 
 /** The result of {@link examineSysdump}, as plain data. */
 export interface SysdumpReport {
   readonly archive: string;
   readonly cluster: { readonly name: string; readonly id: number };
+  /** The kind of object that has the endpoints. */
+  readonly endpoints: 'ciliumendpoints' | 'ciliumendpointslices';
   /** Number of objects by kind. */
   readonly objects: Readonly<Record<string, number>>;
   readonly nodes: readonly NodeResult[];
@@ -49,8 +54,6 @@ export interface ExamineOptions {
   readonly signal?: AbortSignal | undefined;
   /** Receives a line for each step. */
   readonly onProgress?: ((line: string) => void) | undefined;
-  /** Receives each object of the sources. */
-  readonly onObject?: ((object: DumpedObject) => void) | undefined;
 }
 
 /** Changes shortly before the objects were listed may be missing in a list, and appear in a table. */
@@ -74,6 +77,42 @@ export async function examineSysdump(path: string, options: ExamineOptions = {})
     await archive.close();
   }
 }
+
+/**
+ * Yields the Kubernetes objects of a sysdump with their API version and kind, for an agent that serves them. Throws
+ * {@link ArchiveError}.
+ */
+export async function* sysdumpObjects(
+  path: string,
+  limits: ArchiveLimits = DEFAULT_LIMITS,
+): AsyncGenerator<Manifest, void, void> {
+  const archive = await openArchive(path, limits);
+  try {
+    for await (const entry of allEntries(archive.entries(), { limits, onBroken: () => {} })) {
+      if (commandFile(entry.name) !== undefined || !isObjectFile(entry.name)) continue;
+      const text = (await readEntry(entry, limits)).toString('utf8');
+      for await (const { kind, object } of objectsOf(text, entry.name, () => {})) {
+        const type = PLURALS.has(kind) ? CLUSTER_TYPES.find((one) => one.kind === kind) : undefined;
+        const apiVersion =
+          type === undefined || type.group === '' ? type?.version : `${type.group}/${type.version}`;
+        if (type !== undefined)
+          yield { at: entry.name, object: { apiVersion, kind, ...object, metadata: newLife(object) } };
+      }
+    }
+  } finally {
+    await archive.close();
+  }
+}
+
+/** Returns the metadata of an object without the fields that an API server sets, because it refuses those of another server. */
+function newLife({ metadata }: Readonly<Record<string, unknown>>): unknown {
+  if (!isObject(metadata)) return metadata;
+  const { uid: _uid, resourceVersion: _version, ...rest } = metadata;
+  return rest;
+}
+
+/** Errors of one file, or of an archive within the archive. The others are still read. */
+const BROKEN: ReadonlySet<ArchiveErrorCode> = new Set(['truncated', 'corrupt', 'unsupported']);
 
 /** One reading of an archive. */
 class Sysdump {
@@ -132,13 +171,11 @@ class Sysdump {
     this.#addOverlaps(truth, others.values());
     for (const [name, { message }] of this.#broken)
       this.#findings.add({ kind: 'unreadable', subject: name, text: message, node: undefined });
-    return this.#report(truth, builder, nodes);
+    return this.#report(truth, builder, found.endpoints, nodes);
   }
 
   #entries(): AsyncGenerator<ArchiveEntry, void, void> {
-    const onBroken = (error: ArchiveError): void => {
-      this.#broken.set(error.message.split(':', 1)[0] ?? '', error);
-    };
+    const onBroken = (error: ArchiveError): void => this.#noteBroken(error);
     return allEntries(this.#archive.entries(), { limits: this.#limits, onBroken });
   }
 
@@ -190,7 +227,6 @@ class Sysdump {
       const text = (await readEntry(entry, this.#limits)).toString('utf8');
       for await (const object of objectsOf(text, name, this.#onReject)) {
         builder.add(object);
-        this.#options.onObject?.(object);
       }
       if (modifiedAt !== undefined) listedAt = Math.min(listedAt ?? modifiedAt, modifiedAt);
     }
@@ -264,11 +300,11 @@ class Sysdump {
         continue;
       }
       if (current?.path !== command.report) finish();
-      current ??= new NodeDumpBuilder(command.report);
       // The end of an output that is not compared has the error, if it failed.
       const isRead = outputKind(command.file) !== undefined;
-      const content = await (isRead ? readEntry(entry, this.#limits) : readTail(entry, TAIL_BYTES));
-      const text = content.toString('utf8');
+      const text = await this.#readOutput(entry, isRead);
+      if (text === undefined) continue;
+      current ??= new NodeDumpBuilder(command.report);
       bytes += text.length;
       if (bytes > MOST_NODE_BYTES)
         throw new ArchiveError(
@@ -280,6 +316,24 @@ class Sysdump {
     }
     finish();
     return nodes;
+  }
+
+  /** Returns the text of an output, or its end only; undefined if it is broken, which is then noted. Throws if it is too large. */
+  async #readOutput(entry: ArchiveEntry, isRead: boolean): Promise<string | undefined> {
+    try {
+      const content = await (isRead ? readEntry(entry, this.#limits) : readTail(entry, TAIL_BYTES));
+      return content.toString('utf8');
+    } catch (error) {
+      if (!(error instanceof ArchiveError) || !BROKEN.has(error.code)) throw error;
+      this.#noteBroken(error);
+      return undefined;
+    }
+  }
+
+  #noteBroken(error: ArchiveError): void {
+    const name = error.message.split(':', 1)[0] ?? '';
+    // The first error of an archive is the cause of the others.
+    if (!this.#broken.has(name)) this.#broken.set(name, error);
   }
 
   #addDisagreements(disagreements: Disagreements): void {
@@ -307,13 +361,19 @@ class Sysdump {
     }
   }
 
-  #report(truth: Truth, builder: TruthBuilder, nodes: readonly NodeResult[]): SysdumpReport {
+  #report(
+    truth: Truth,
+    builder: TruthBuilder,
+    endpoints: SysdumpReport['endpoints'],
+    nodes: readonly NodeResult[],
+  ): SysdumpReport {
     const reported = new Set(nodes.map(({ name }) => name));
     const { clusterName: name, clusterID: id } = truth;
     const present = FINDING_KINDS.filter((kind) => this.#findings.count(kind) > 0);
     return {
       archive: this.#path,
       cluster: { name, id },
+      endpoints,
       objects: Object.fromEntries([...builder.counts].sort()),
       nodes,
       withoutReport: [...truth.nodes.values()]

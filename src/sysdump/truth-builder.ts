@@ -16,8 +16,8 @@ import { ServiceCache } from '../servicecache/service-cache.ts';
 import type { DumpedObject } from './object-files.ts';
 import { ObjectSource } from './object-source.ts';
 
-/** The plural of each kind that is read. */
-const PLURALS: ReadonlyMap<string, string> = new Map([
+/** The plural of each kind that the engines are fed with. */
+export const PLURALS: ReadonlyMap<string, string> = new Map([
   ['CiliumEndpoint', 'ciliumendpoints'],
   ['CiliumEndpointSlice', 'ciliumendpointslices'],
   ['CiliumNode', 'ciliumnodes'],

@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { parse, stringify } from 'yaml';
 import { examineSysdump, type SysdumpReport } from '../../src/sysdump/examine.ts';
 import { reportLines } from '../../src/sysdump/report-text.ts';
 import { tarGzOf, tarOf, type WrittenFile, writeFolder, zipOf } from './support/archive-writer.ts';
@@ -103,5 +104,106 @@ describe('dpcache sysdump finds every planted fault and nothing else', () => {
       ),
       { numRuns: 60 },
     );
+  });
+
+  it('counts changes that are younger than the objects apart', async () => {
+    const how = {
+      nodes: 3,
+      podsPerNode: 4,
+      old: false,
+      markdown: false,
+      mapAsJson: false,
+      nativeRouting: false,
+      nested: false,
+    };
+    const faults: Fault[] = [
+      { kind: 'missing', node: 1, pod: 0, tables: BOTH },
+      { kind: 'stale', node: 2, pod: 1, tables: ['map'] },
+    ];
+    const { files } = dumpedCluster(how, faults);
+    // The objects were written at 22:13:20.
+    const late = files.map(({ name, content }) => ({
+      name,
+      content: String(content).replaceAll('2023-11-14T20:00:00Z', '2023-11-14T22:13:16Z'),
+    }));
+    expect((await examine(files, 'zip')).counts).toEqual({ missing: 1, stale: 1 });
+    const { counts, nodes } = await examine(late, 'zip');
+    expect(counts).toEqual({});
+    expect(
+      nodes.map(({ tables: { agent, map } }) => [agent?.expected.younger, map?.expected.younger]),
+    ).toEqual([
+      [undefined, undefined],
+      [1, 1],
+      [undefined, 1],
+    ]);
+  });
+
+  it('compares nodes with each other if there are no objects', async () => {
+    const how = {
+      nodes: 4,
+      podsPerNode: 3,
+      old: false,
+      markdown: false,
+      mapAsJson: false,
+      nativeRouting: false,
+      nested: true,
+    };
+    const faults: Fault[] = [
+      { kind: 'identity', node: 1, pod: 8, tables: ['agent'] },
+      { kind: 'missing', node: 2, pod: 7, tables: ['agent'] },
+      { kind: 'node-stale', node: 1 },
+    ];
+    const { files } = dumpedCluster(how, faults);
+    const { findings, notes } = await examine(
+      files.filter(({ name }) => !/(ciliumendpoints|ciliumnodes|ciliumidentities|k8s-)/.test(name)),
+      'tar.gz',
+    );
+    expect(findings.map(({ kind, subject, nodes }) => [kind, subject, nodes])).toEqual([
+      ['disagreement', '10.12.1.2/32', ['node-2']],
+      ['disagreement', '10.12.1.3/32', ['node-1']],
+    ]);
+    expect(notes).toHaveLength(4);
+  });
+
+  it('builds the endpoints from CiliumEndpointSlices if there are no CiliumEndpoints', async () => {
+    const how = {
+      nodes: 2,
+      podsPerNode: 3,
+      old: false,
+      markdown: false,
+      mapAsJson: false,
+      nativeRouting: false,
+      nested: false,
+    };
+    const { files } = dumpedCluster(how, [{ kind: 'missing', node: 1, pod: 0, tables: ['map'] }]);
+    const slices = files.map(({ name, content }) => {
+      if (!name.includes('ciliumendpoints-')) return { name, content };
+      const endpoints = (
+        parse(String(content)) as {
+          readonly items: readonly {
+            readonly metadata: { readonly name: string };
+            readonly status: { readonly identity: { readonly id: number }; readonly networking: object };
+          }[];
+        }
+      ).items;
+      const items = [
+        {
+          metadata: { name: 'ces-1', uid: 'a', resourceVersion: '1' },
+          namespace: 'shop',
+          endpoints: endpoints.map(({ metadata, status }) => ({
+            name: metadata.name,
+            id: status.identity.id,
+            networking: status.networking,
+          })),
+        },
+      ];
+      return {
+        name: name.replace('ciliumendpoints', 'ciliumendpointslices'),
+        content: stringify({ apiVersion: 'cilium.io/v2alpha1', kind: 'CiliumEndpointSliceList', items }),
+      };
+    });
+    const { findings, notes } = await examine(slices, 'folder');
+    expect(findings.map(({ kind, subject }) => [kind, subject])).toEqual([['missing', '10.10.1.1/32']]);
+    expect(notes).toEqual([]);
   });
 });

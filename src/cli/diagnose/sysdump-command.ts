@@ -1,10 +1,59 @@
 import type { Command } from 'commander';
+import type { AgentOptions } from '../../agent/options.ts';
+import type { SysdumpReport } from '../../sysdump/examine.ts';
 import { type CommandIO, EXIT, type RunAction } from '../io.ts';
 import { outputOption, parsePath } from '../option-table.ts';
+import { type ListenAddress, parseListen, serveOptions } from '../serve-options.ts';
 
 interface SysdumpFlags {
+  readonly serve?: ListenAddress;
   readonly output: 'text' | 'json';
   readonly quiet?: true;
+}
+
+/** Runs an agent whose Kubernetes objects are those of the sysdump, with its page, until the signal fires. */
+async function serveState(
+  file: string,
+  { cluster, endpoints }: SysdumpReport,
+  listen: ListenAddress,
+  io: CommandIO,
+): Promise<void> {
+  const { createLog } = await import('../../process/log.ts');
+  const { followMesh } = await import('../../agent/run-agent.ts');
+  const { sysdumpObjects } = await import('../../sysdump/examine.ts');
+  const serve = await serveOptions({ socket: false, listen, ui: true }, io.env);
+  const options: AgentOptions = {
+    kvstore: 'memory',
+    clusterName: cluster.name,
+    clusterID: cluster.id,
+    maxConnectedClusters: 255,
+    nodeName: 'sysdump',
+    network: {
+      remoteNodeIdentities: true,
+      encryption: false,
+      nodeEncryption: false,
+      hostFirewall: false,
+      underlay: 'ipv4',
+    },
+    load: [],
+    manifests: [],
+    kubernetes: {
+      ifInCluster: false,
+      load: [],
+      objects: () => sysdumpObjects(file),
+      watch: ['services', 'endpoints', 'nodes', 'identities'],
+      endpoints,
+      identities: 'crd',
+      headlessServices: false,
+      ownAddresses: false,
+      dualStack: false,
+      nodeAnnotations: false,
+      encryptKey: 0,
+    },
+  };
+  const log = createLog('warn', 'text', io.stderr);
+  const context = { log, output: io.stderr, env: io.env, signal: io.signal };
+  await followMesh(options, { script: undefined, all: false, quiet: false, serve }, context);
 }
 
 /** Adds `dpcache sysdump`. */
@@ -16,8 +65,13 @@ export function addSysdumpCommand(program: Command, io: CommandIO, run: RunActio
     )
     .argument('<file>', 'sysdump (zip), bug report (tar, tar.gz), or the folder of one', parsePath)
     .addOption(outputOption())
+    .option(
+      '--serve <address>',
+      'afterwards, serve the page with the state of the objects until Ctrl-C, at a port (of loopback) or address:port',
+      parseListen,
+    )
     .option('-q, --quiet', 'do not print the progress on stderr')
-    .action((file: string, { output, quiet }: SysdumpFlags) =>
+    .action((file: string, { output, quiet, serve }: SysdumpFlags) =>
       run(async () => {
         const { examineSysdump } = await import('../../sysdump/examine.ts');
         const { reportLines } = await import('../../sysdump/report-text.ts');
@@ -27,6 +81,7 @@ export function addSysdumpCommand(program: Command, io: CommandIO, run: RunActio
         const report = await examineSysdump(file, { signal: io.signal, onProgress });
         const lines = output === 'json' ? [JSON.stringify(report, null, 1)] : reportLines(report);
         writeLines(io.stdout, `${lines.join('\n')}\n`);
+        if (serve !== undefined) await serveState(file, report, serve, io);
         return report.findings.length === 0 ? EXIT.ok : EXIT.failed;
       }),
     );

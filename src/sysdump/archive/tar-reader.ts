@@ -158,7 +158,11 @@ export async function* readTar(
           );
         return;
       }
-      if (block.length === BLOCK && block.every((byte) => byte === NUL)) return;
+      if (block.every((byte) => byte === NUL)) {
+        // Read to the end, so that a compressed stream is checked as a whole.
+        while ((await source.some(BLOCK)).length > 0);
+        return;
+      }
       if (!isHeader(block))
         throw count === 0
           ? new ArchiveError(

@@ -1,0 +1,230 @@
+import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { gzipSync } from 'node:zlib';
+import fc from 'fast-check';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import {
+  type ArchiveEntry,
+  ArchiveError,
+  type ArchiveErrorCode,
+  type ArchiveLimits,
+  DEFAULT_LIMITS,
+  readEntry,
+  readTail,
+} from '../../src/sysdump/archive/archive.ts';
+import { allEntries, openArchive } from '../../src/sysdump/archive/open-archive.ts';
+import { examineSysdump } from '../../src/sysdump/examine.ts';
+import { tarGzOf, tarOf, type WrittenFile, writeFolder, zipOf } from './support/archive-writer.ts';
+import { dumpedCluster } from './support/dumped-cluster.ts';
+
+const WRITERS = { zip: zipOf, tar: tarOf, 'tar.gz': tarGzOf } as const;
+const KINDS = ['zip', 'tar', 'tar.gz'] as const;
+const HEALTHY = dumpedCluster(
+  {
+    nodes: 2,
+    podsPerNode: 3,
+    old: false,
+    markdown: false,
+    mapAsJson: false,
+    nativeRouting: false,
+    nested: true,
+  },
+  [],
+).files;
+
+describe('archives', () => {
+  let folder = '';
+  beforeAll(() => {
+    folder = mkdtempSync(join(tmpdir(), 'dpcache-archive-'));
+  });
+  afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+  function written(bytes: Buffer): string {
+    const path = join(folder, 'archive');
+    writeFileSync(path, bytes);
+    return path;
+  }
+
+  /** Returns name and content of all files, also of archives within. */
+  async function contents(
+    path: string,
+    limits: ArchiveLimits = DEFAULT_LIMITS,
+    onBroken: (error: ArchiveError) => void = (error) => {
+      throw error;
+    },
+  ): Promise<readonly (readonly [string, string])[]> {
+    const archive = await openArchive(path, limits);
+    try {
+      const found: [string, string][] = [];
+      for await (const entry of allEntries(archive.entries(), { limits, onBroken }))
+        found.push([entry.name, (await readEntry(entry, limits)).toString()]);
+      return found;
+    } finally {
+      await archive.close();
+    }
+  }
+
+  async function codeOf(work: Promise<unknown>): Promise<ArchiveErrorCode | 'none'> {
+    try {
+      await work;
+      return 'none';
+    } catch (error) {
+      if (error instanceof ArchiveError) return error.code;
+      throw error;
+    }
+  }
+
+  it.each(KINDS)('%s: yields the files in order, with long names and archives within', async (kind) => {
+    const files = [
+      { name: 'a/b.txt', content: 'one' },
+      { name: `a/${'long-'.repeat(40)}.txt`, content: 'x'.repeat(300_000) },
+      { name: 'a/empty', content: '' },
+      { name: 'a/inner.tar.gz', content: tarGzOf([{ name: 'c/d', content: 'two' }]) },
+    ];
+    expect(await contents(written(WRITERS[kind](files)))).toEqual([
+      ...files.slice(0, 3).map(({ name, content }) => [name, content]),
+      ['a/inner.tar.gz/c/d', 'two'],
+    ]);
+  });
+
+  it.each(KINDS)('%s: gives a typed error, or fewer files, wherever it is cut', async (kind) => {
+    const whole = WRITERS[kind](HEALTHY);
+    await fc.assert(
+      fc.asyncProperty(fc.integer({ min: 1, max: whole.length - 1 }), async (length) => {
+        const code = await codeOf(examineSysdump(written(whole.subarray(0, length))));
+        // A tar that is cut between two files cannot be told from a shorter one.
+        expect(
+          kind === 'tar'
+            ? ['none', 'truncated', 'not-an-archive', 'corrupt']
+            : ['truncated', 'not-an-archive', 'corrupt'],
+        ).toContain(code);
+      }),
+      { numRuns: 60 },
+    );
+  });
+
+  it.each(KINDS)('%s: never fails with another error for changed bytes', async (kind) => {
+    const whole = WRITERS[kind](HEALTHY);
+    await fc.assert(
+      fc.asyncProperty(
+        fc.array(fc.tuple(fc.nat({ max: whole.length - 1 }), fc.nat({ max: 255 })), {
+          minLength: 1,
+          maxLength: 20,
+        }),
+        async (changes) => {
+          const bytes = Buffer.from(whole);
+          for (const [at, byte] of changes) bytes[at] = byte;
+          await codeOf(examineSysdump(written(bytes)));
+        },
+      ),
+      { numRuns: 60 },
+    );
+  });
+
+  it('refuses other files, empty folders, and archives without a dump, with the remedy', async () => {
+    await expect(examineSysdump(written(Buffer.from('hello')))).rejects.toThrow(
+      'name a Cilium sysdump, a bug report, or a folder',
+    );
+    await expect(examineSysdump(written(Buffer.alloc(0)))).rejects.toThrow('is no zip, tar or tar.gz file');
+    await expect(examineSysdump(written(zipOf([{ name: 'notes.txt', content: 'x' }])))).rejects.toThrow(
+      'has no output of cilium-bugtool',
+    );
+    await expect(examineSysdump(join(folder, 'none'))).rejects.toThrow('check the path');
+    const empty = join(folder, 'empty');
+    mkdirSync(empty, { recursive: true });
+    await expect(examineSysdump(empty)).rejects.toThrow('has no files');
+  });
+
+  it('limits files, bytes of a file and bytes of an archive', async () => {
+    const files = Array.from({ length: 5 }, (_, index) => ({
+      name: String(index),
+      content: 'x'.repeat(2000),
+    }));
+    for (const kind of KINDS) {
+      const path = written(WRITERS[kind](files));
+      expect(await codeOf(contents(path, { ...DEFAULT_LIMITS, entries: 4 }))).toBe('too-many-entries');
+      expect(await codeOf(contents(path, { ...DEFAULT_LIMITS, entryBytes: 1999 }))).toBe('entry-too-large');
+    }
+    expect(await codeOf(contents(written(tarGzOf(files)), { ...DEFAULT_LIMITS, archiveBytes: 5000 }))).toBe(
+      'archive-too-large',
+    );
+    expect(await codeOf(contents(written(zipOf(files)), { ...DEFAULT_LIMITS, archiveBytes: 1999 }))).toBe(
+      'archive-too-large',
+    );
+  });
+
+  it('stops a bomb when the limit is reached, not when it is unpacked', async () => {
+    const bomb = zipOf([{ name: 'ciliumendpoints.yaml', content: Buffer.alloc(64 << 20) }]);
+    expect(bomb.length).toBeLessThan(100_000);
+    const before = process.memoryUsage().rss;
+    expect(
+      await codeOf(examineSysdump(written(bomb), { limits: { ...DEFAULT_LIMITS, entryBytes: 1 << 20 } })),
+    ).toBe('entry-too-large');
+    expect(process.memoryUsage().rss - before).toBeLessThan(64 << 20);
+  });
+
+  it('refuses content that is larger than the directory of a zip states', async () => {
+    const bytes = zipOf([{ name: 'a', content: 'x'.repeat(100) }]);
+    const at = bytes.indexOf(Buffer.from('PK\x01\x02'));
+    bytes.writeUInt32LE(10, at + 24);
+    expect(await codeOf(contents(written(bytes)))).toBe('corrupt');
+  });
+
+  it('refuses encrypted entries', async () => {
+    const bytes = zipOf([{ name: 'a', content: 'x' }]);
+    const at = bytes.indexOf(Buffer.from('PK\x01\x02'));
+    bytes.writeUInt16LE(1, at + 8);
+    expect(await codeOf(contents(written(bytes)))).toBe('unsupported');
+  });
+
+  it('names files above the archive without opening them, and skips links', async () => {
+    const files: WrittenFile[] = [
+      { name: '../../etc/passwd', content: 'not the real one' },
+      { name: '/etc/passwd', content: 'nor this' },
+    ];
+    for (const kind of KINDS)
+      expect(await contents(written(WRITERS[kind](files)))).toEqual(
+        files.map(({ name, content }) => [name, content]),
+      );
+    const linked = join(folder, 'linked');
+    writeFolder(linked, [{ name: 'real.txt', content: 'x' }]);
+    symlinkSync('/etc', join(linked, 'etc'));
+    symlinkSync('/etc/passwd', join(linked, 'passwd'));
+    expect(await contents(linked)).toEqual([['real.txt', 'x']]);
+  });
+
+  it('reports a broken archive within the archive, and examines the others', async () => {
+    const files = HEALTHY.map((file) =>
+      file.name.includes('pod1') ? { ...file, content: Buffer.from(file.content).subarray(0, 900) } : file,
+    );
+    const report = await examineSysdump(written(zipOf(files)));
+    expect(report.nodes.map(({ name }) => name)).toContain('node-0');
+    expect(report.findings.map(({ kind, subject }) => [kind, subject.includes('pod1')])).toEqual([
+      ['unreadable', true],
+    ]);
+  });
+
+  it('reads a single bug report', async () => {
+    const report = HEALTHY.find(({ name }) => name.includes('pod0'));
+    const { nodes, notes } = await examineSysdump(written(Buffer.from(report?.content ?? '')));
+    expect(nodes.map(({ name }) => name)).toEqual(['node-0']);
+    expect(notes).toHaveLength(4);
+  });
+
+  it('keeps the end of a large entry only', async () => {
+    const chunks = Array.from({ length: 100 }, (_, index) => Buffer.from(`${index} `.repeat(50)));
+    const entry: ArchiveEntry = {
+      name: 'a',
+      modifiedAt: undefined,
+      content: async function* () {
+        yield* chunks;
+      },
+    };
+    expect((await readTail(entry, 64)).toString()).toBe(Buffer.concat(chunks).subarray(-64).toString());
+  });
+
+  it('reads gzip that is no tar as an error', async () => {
+    expect(await codeOf(examineSysdump(written(gzipSync('x'.repeat(2000)))))).toBe('not-an-archive');
+  });
+});
