@@ -34,7 +34,7 @@ function optionsOf(width: number): uPlot.Options {
     height: HEIGHT,
     legend: { show: false },
     cursor: { sync: { key: SYNC }, y: false, points: { size: 6 } },
-    padding: [8, 8, 0, 0],
+    padding: [8, 18, 0, 0],
     scales: {
       x: { time: true, range: (_, __, max) => [max - HOUR_S, max] },
       y: { range: (_, __, max) => [0, Math.max(1, max * 1.15)] },

@@ -1,6 +1,6 @@
 import type { VNode } from 'preact';
 import { useAnswer } from '../agent/ask.ts';
-import { useFeed, useShared, useTick } from '../agent/live.ts';
+import { useFeed, useShared, useStatus, useTick } from '../agent/live.ts';
 import { type HealthProblem, problemsOf, type Readiness } from '../agent/problems.ts';
 import { counted } from '../format.ts';
 import { Mark } from './marks.tsx';
@@ -25,6 +25,7 @@ export function useProblems(): {
 /** Names each problem. Says that all is well only if there is none. */
 export function Health(): VNode {
   const { problems, isReady } = useProblems();
+  const rejected = useStatus()?.rejected.total ?? 0;
   if (problems === undefined)
     return (
       <section class="health idle" aria-label="Health" aria-live="polite">
@@ -37,7 +38,10 @@ export function Health(): VNode {
         <Mark tone={isReady ? 'good' : 'idle'}>
           <strong>{isReady ? 'No problems' : 'Reading the status…'}</strong>
         </Mark>
-        <span class="soft">{isReady && 'All sources are complete and followed.'}</span>
+        <span class="soft">
+          {isReady && 'All sources are complete and followed.'}
+          {isReady && rejected > 0 && ` ${counted(rejected, 'item was', 'items were')} rejected: see below.`}
+        </span>
       </section>
     );
   const tone = problems.some((problem) => problem.tone === 'bad') ? 'bad' : 'warn';

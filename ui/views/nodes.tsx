@@ -25,12 +25,15 @@ const COLUMNS: readonly Column<NodeDocument>[] = [
   { name: 'cluster', by: ({ cluster }) => cluster, cell: ({ cluster }) => <ClusterLink name={cluster} /> },
   {
     name: 'addresses',
-    cell: (node) =>
-      addressesOf(node).map(({ type, ip }) => (
-        <div key={`${type} ${ip}`} class="nowrap">
-          <PrefixLink prefix={ip} /> <span class="faint">{type}</span>
-        </div>
-      )),
+    cell: (node) => (
+      <div class="flow">
+        {addressesOf(node).map(({ type, ip }) => (
+          <span key={`${type} ${ip}`} class="nowrap">
+            <PrefixLink prefix={ip} /> <span class="faint">{type}</span>
+          </span>
+        ))}
+      </div>
+    ),
   },
   {
     name: 'pods',

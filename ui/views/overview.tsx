@@ -107,7 +107,7 @@ function Agent({ status }: { status: StatusDocument }): VNode {
     <>
       <Figures status={status} conflicts={total} />
       <div class="grid">
-        <Panel title="Mesh" className="wide">
+        <Panel title="Mesh" className="wide centered">
           <MeshMap clusters={status.clusters} figures={new Map()} />
         </Panel>
         <Panel
