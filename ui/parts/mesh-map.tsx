@@ -1,5 +1,5 @@
 import type { VNode } from 'preact';
-import type { ClusterDocument } from '../../src/api/status-document.ts';
+import type { ClusterDocument, KindDocument } from '../../src/api/status-document.ts';
 import { addressOf } from '../address.ts';
 import { useWidth } from '../agent/width.ts';
 import { counted, countText } from '../format.ts';
@@ -50,7 +50,7 @@ function linkText({ revision, lagMs, p99Ms }: LinkFigures): readonly [string, st
 }
 
 /** A cluster as a box that leads to its card. */
-function Box({ place: { cluster, x, y } }: { place: Place }): VNode {
+function Box({ place: { cluster, x, y }, text }: { place: Place; text?: string | undefined }): VNode {
   const { name, own, keys } = cluster;
   const tone = clusterTone(cluster);
   const figures = [
@@ -72,7 +72,7 @@ function Box({ place: { cluster, x, y } }: { place: Place }): VNode {
         {tone === 'good' ? 'ready' : cluster.connected ? cluster.state : 'unreachable'}
       </text>
       <text class="small" x={x + 14} y={y + 57}>
-        {figures.join(' · ')}
+        {text ?? figures.join(' · ')}
       </text>
     </a>
   );
@@ -111,13 +111,24 @@ function placesOf(
   });
 }
 
+/** Returns the number of followed Kubernetes objects as text. */
+function ownText(kinds: readonly KindDocument[]): string {
+  return `Kubernetes · ${counted(
+    kinds.reduce((sum, { objects }) => sum + objects, 0),
+    'object',
+  )}`;
+}
+
 /** A map of the mesh as this agent sees it: the clusters, and the link to each. */
 export function MeshMap({
   clusters,
   figures,
+  kinds,
 }: {
   clusters: readonly ClusterDocument[];
   figures: ReadonlyMap<string, LinkFigures>;
+  /** The followed Kubernetes objects of the own cluster, if a kvstore does not provide them. */
+  kinds?: readonly KindDocument[] | undefined;
 }): VNode {
   const { ref, width } = useWidth<HTMLDivElement>();
   const isNarrow = width < NARROW;
@@ -143,7 +154,7 @@ export function MeshMap({
               figures={figures.get(place.cluster.name) ?? {}}
             />
           ))}
-          {own !== undefined && <Box place={{ cluster: own, ...center }} />}
+          {own !== undefined && <Box place={{ cluster: own, ...center }} text={kinds && ownText(kinds)} />}
           {places.map((place) => (
             <Box key={place.cluster.name} place={place} />
           ))}

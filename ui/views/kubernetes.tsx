@@ -58,6 +58,11 @@ const COLUMNS: readonly Column<KindDocument>[] = [
   },
 ];
 
+/** The table of the reflectors. */
+export function Reflectors({ kinds }: { kinds: readonly KindDocument[] }): VNode {
+  return <Table label="Table of reflectors" columns={COLUMNS} rows={kinds} keyOf={({ name }) => name} />;
+}
+
 /** Shows the reflectors of the Kubernetes API server. */
 export function Kubernetes(): VNode {
   const status = useStatus();
@@ -99,12 +104,7 @@ export function Kubernetes(): VNode {
             />
           </Panel>
           <Panel title="Reflectors" flush>
-            <Table
-              label="Table of reflectors"
-              columns={COLUMNS}
-              rows={kubernetes.kinds}
-              keyOf={({ name }) => name}
-            />
+            <Reflectors kinds={kubernetes.kinds} />
           </Panel>
         </>
       )}

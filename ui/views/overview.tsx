@@ -10,6 +10,7 @@ import { Health } from '../parts/health.tsx';
 import { AllServices, MATRIX_ROWS, Matrix, type MatrixRow } from '../parts/matrix.tsx';
 import { MeshMap } from '../parts/mesh-map.tsx';
 import { Empty, Panel, Pending, Title } from '../parts/panel.tsx';
+import { Reflectors } from './kubernetes.tsx';
 import { Charts } from './overview-charts.tsx';
 import { Process } from './process.tsx';
 
@@ -107,9 +108,15 @@ function Agent({ status }: { status: StatusDocument }): VNode {
     <>
       <Figures status={status} conflicts={total} />
       <div class="grid">
-        <Panel title="Mesh" className="wide centered">
-          <MeshMap clusters={status.clusters} figures={new Map()} />
-        </Panel>
+        {status.kubernetes !== undefined && status.clusters.length < 2 ? (
+          <Panel title="Kubernetes" className="wide" flush>
+            <Reflectors kinds={status.kubernetes.kinds} />
+          </Panel>
+        ) : (
+          <Panel title="Mesh" className="wide centered">
+            <MeshMap clusters={status.clusters} figures={new Map()} kinds={status.kubernetes?.kinds} />
+          </Panel>
+        )}
         <Panel
           title="Backends by cluster"
           className="narrow"
