@@ -1,4 +1,4 @@
-import type { ChangeDocument } from '../../src/api/routes/monitor-stream.ts';
+import type { ChangeDocument, HeartbeatDocument } from '../../src/api/routes/monitor-stream.ts';
 import { fetchAgent, isTokenNeeded } from './token.tsx';
 
 /** Number of changes kept for the live view. */
@@ -7,8 +7,8 @@ const KEPT = 500;
 /** Delay before the next attempt to connect. */
 const RETRY_MS = 3_000;
 
-/** The agent sends something at least every 15 s. After this silence, the connection counts as broken. */
-const SILENT_MS = 20_000;
+/** After this number of missing heartbeats, the connection counts as broken. */
+const MISSED_HEARTBEATS = 3;
 
 /** Length of an interval of {@link Feed.rates}, and their number. */
 export const RATE_MS = 10_000;
@@ -47,6 +47,8 @@ export class Feed {
   /** Counts of changes in intervals of {@link RATE_MS}, oldest first, since the page was opened and at most of the last hour. */
   readonly rates: { readonly at: number; readonly counts: Record<ChangeType, number> }[] = [];
   #last = '';
+  /** Longest silence of a connection that works. The heartbeats tell their interval; this is the default one. */
+  #silentMs = MISSED_HEARTBEATS * 5_000;
   readonly #listeners = new Set<() => void>();
   #waiting: ChangeDocument[] = [];
 
@@ -82,7 +84,7 @@ export class Feed {
     const reader = body.getReader();
     const decoder = new TextDecoder();
     // A stream that stays silent much longer is opened again, because its other side may be gone.
-    const guard = setInterval(() => Date.now() - this.heardAt > 3 * SILENT_MS && closed.abort(), 1_000);
+    const guard = setInterval(() => Date.now() - this.heardAt > 3 * this.#silentMs && closed.abort(), 1_000);
     try {
       let rest = '';
       for (let { done, value } = await reader.read(); !done; { done, value } = await reader.read()) {
@@ -106,6 +108,9 @@ export class Feed {
       this.epoch++;
       this.missedAt = new Date();
       this.#set('live');
+    } else if (event === 'heartbeat' && data !== undefined) {
+      const { intervalMs }: HeartbeatDocument = JSON.parse(data);
+      this.#silentMs = MISSED_HEARTBEATS * intervalMs;
     } else if (event === 'change' && data !== undefined) {
       const change: ChangeDocument = JSON.parse(data);
       this.counts[change.type]++;
@@ -134,7 +139,7 @@ export class Feed {
 
   #watch(): void {
     this.#rate();
-    if (this.connection === 'live' && Date.now() - this.heardAt > SILENT_MS) this.#set('stale');
+    if (this.connection === 'live' && Date.now() - this.heardAt > this.#silentMs) this.#set('stale');
   }
 
   #flush(): void {

@@ -1,28 +1,10 @@
 import { useEffect, useState } from 'preact/hooks';
+import type { SearchDocument, SearchResultDocument } from '../../src/api/search.ts';
 import { addressOf, shortPrefix } from '../address.ts';
 import { ask, withQuery } from './ask.ts';
 
 /** A result of a search. */
-export interface Result {
-  readonly kind: 'prefix' | 'service' | 'node' | 'pod' | 'identity' | 'label' | 'namespace' | 'cluster';
-  readonly key: string;
-  readonly title: string;
-  readonly detail: string;
-}
-
-/** The results of one kind, best first. */
-export interface ResultGroup {
-  readonly kind: Result['kind'];
-  readonly total: number;
-  readonly items: readonly Result[];
-}
-
-/** The results of a search. */
-export interface Results {
-  readonly query: string;
-  readonly truncated: boolean;
-  readonly groups: readonly ResultGroup[];
-}
+export type Result = SearchResultDocument;
 
 /** Time after the last key stroke until the agent is asked. */
 const SETTLED_MS = 120;
@@ -52,8 +34,8 @@ export function addressOfResult({ kind, key }: Result): string {
 }
 
 /** Returns the results for a text; undefined before the first answer. Keeps the last results while the next ones are read. */
-export function useResults(text: string): { readonly results?: Results; readonly problem?: string } {
-  const [state, setState] = useState<{ readonly results?: Results; readonly problem?: string }>({});
+export function useResults(text: string): { readonly results?: SearchDocument; readonly problem?: string } {
+  const [state, setState] = useState<{ readonly results?: SearchDocument; readonly problem?: string }>({});
   const query = text.trim();
   useEffect(() => {
     if (query === '') {
@@ -62,7 +44,7 @@ export function useResults(text: string): { readonly results?: Results; readonly
     }
     const ended = new AbortController();
     const timer = setTimeout(() => {
-      ask<Results>(withQuery('/v1/search', { q: query }), ended.signal).then(
+      ask<SearchDocument>(withQuery('/v1/search', { q: query }), ended.signal).then(
         (results) => setState({ results }),
         (error: Error) => ended.signal.aborted || setState({ problem: error.message }),
       );

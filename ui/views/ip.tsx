@@ -1,8 +1,8 @@
 import type { VNode } from 'preact';
-import type { ExplanationDocument, NodeDocument } from '../../src/api/documents.ts';
+import type { AddressRoleDocument } from '../../src/api/address-roles.ts';
+import type { ClaimDocument, ExplanationDocument, NodeDocument } from '../../src/api/documents.ts';
 import { addressOf } from '../address.ts';
 import { useAnswer, withQuery } from '../agent/ask.ts';
-import type { ClaimWithOrigin, ExplainedIP, Role } from '../agent/documents.ts';
 import { useMoment, useVersion } from '../agent/live.ts';
 import { counted, timeText } from '../format.ts';
 import { Changes } from '../parts/changes.tsx';
@@ -20,7 +20,7 @@ const RULES: Readonly<Record<NonNullable<ExplanationDocument['decidedBy']>, stri
 };
 
 /** One claim: who says so, what it says, and whether it is effective. */
-function Claim({ claim, isFirst }: { claim: ClaimWithOrigin; isFirst: boolean }): VNode {
+function Claim({ claim, isFirst }: { claim: ClaimDocument; isFirst: boolean }): VNode {
   const { key, source, owner, identity, labels, hostIP, namespace, podName, shadowed, restored } = claim;
   const { origin, since, until } = claim;
   const verdict = isFirst ? 'effective' : shadowed ? 'hidden' : 'overruled';
@@ -59,7 +59,7 @@ function Claim({ claim, isFirst }: { claim: ClaimWithOrigin; isFirst: boolean })
 }
 
 /** What the address is of a service or a node. */
-function RoleText({ role }: { role: Role }): VNode {
+function RoleText({ role }: { role: AddressRoleDocument }): VNode {
   return (
     <div>
       {role.kind === 'service' ? <ServiceLink name={role.name} /> : <NodeLink name={role.name} />}{' '}
@@ -72,7 +72,7 @@ function RoleText({ role }: { role: Role }): VNode {
 
 /** The node that has an address as its own; undefined if there is none or it is not known yet. */
 function useNodeOf(ip: string | undefined): NodeDocument | undefined {
-  const { document } = useAnswer<{ roles?: readonly Role[] }>(
+  const { document } = useAnswer<{ roles?: readonly AddressRoleDocument[] }>(
     ip === undefined ? undefined : `/v1/ipcache/explain/${encodeURIComponent(ip)}`,
   );
   const name = document?.roles?.find(({ kind }) => kind === 'node')?.name;
@@ -82,7 +82,7 @@ function useNodeOf(ip: string | undefined): NodeDocument | undefined {
   return node;
 }
 
-function CardOf({ document }: { document: ExplainedIP }): VNode {
+function CardOf({ document }: { document: ExplanationDocument }): VNode {
   const { prefix, claims, decidedBy, roles = [] } = document;
   const [first] = claims;
   const node = useNodeOf(first?.hostIP);
@@ -153,7 +153,7 @@ function CardOf({ document }: { document: ExplainedIP }): VNode {
 export function IP({ name }: { name: string }): VNode {
   const at = useMoment();
   const path = name.split('/').map(encodeURIComponent).join('/');
-  const { document, problem } = useAnswer<ExplainedIP>(
+  const { document, problem } = useAnswer<ExplanationDocument>(
     withQuery(`/v1/ipcache/explain/${path}`, { at }),
     useVersion('ip'),
   );
