@@ -10,6 +10,9 @@ import { Icon } from './icons.tsx';
 /** Kinds of views whose changes the keys step through: those of the shown thing, else all. */
 const THINGS = ['ip', 'service', 'node'];
 
+/** Views that show the state of the moment. */
+const SHOWN = [...THINGS, 'prefixes'];
+
 /** Returns the key of the shown thing in the history; undefined for all changes. */
 function keyOf({ view, name }: Address): string | undefined {
   return THINGS.includes(view) ? name : undefined;
@@ -103,9 +106,9 @@ export function MomentBar({ address }: { address: Address }): VNode | null {
     <section class="as-of" aria-label="Moment">
       <span role="status">
         <strong>As of {Number.isNaN(time) ? at : timeText(time)}</strong>
-        {THINGS.includes(address.view)
+        {SHOWN.includes(address.view)
           ? ''
-          : ' · This view shows the current state. IPs, services and nodes show that of the moment.'}
+          : ' · This view shows the current state. Prefixes, and the cards of IPs, services and nodes show that of the moment.'}
       </span>
       <label>
         <span class="hidden">Time</span>

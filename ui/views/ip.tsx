@@ -1,16 +1,21 @@
 import type { VNode } from 'preact';
 import type { AddressRoleDocument } from '../../src/api/address-roles.ts';
-import type { ClaimDocument, ExplanationDocument, NodeDocument } from '../../src/api/documents.ts';
+import type {
+  ClaimDocument,
+  ExplanationDocument,
+  NodeDocument,
+  ServiceDocument,
+} from '../../src/api/documents.ts';
 import { addressOf } from '../address.ts';
 import { useAnswer, withQuery } from '../agent/ask.ts';
-import { useMoment, useVersion } from '../agent/live.ts';
+import { useMoment, useStatus, useVersion } from '../agent/live.ts';
 import { counted, timeText } from '../format.ts';
 import { Changes } from '../parts/changes.tsx';
-import { IdentityLink, NodeLink, PodLink, PrefixLink, ServiceLink } from '../parts/links.tsx';
+import { ClusterLink, IdentityLink, NodeLink, PodLink, PrefixLink, ServiceLink } from '../parts/links.tsx';
 import { Chip, Restored } from '../parts/marks.tsx';
 import { Certainty } from '../parts/moment.tsx';
 import { Facts, Panel, Pending, Title } from '../parts/panel.tsx';
-import { portsText } from '../parts/service-parts.tsx';
+import { countByCluster, portsText } from '../parts/service-parts.tsx';
 
 const RULES: Readonly<Record<NonNullable<ExplanationDocument['decidedBy']>, string>> = {
   'only-claim': 'It is the only claim.',
@@ -18,6 +23,9 @@ const RULES: Readonly<Record<NonNullable<ExplanationDocument['decidedBy']>, stri
   'owner-name': 'The sources are equal and the name of its owner sorts first.',
   'endpoint-over-cidr': 'An endpoint IP hides the CIDR of the same single address.',
 };
+
+/** Backends of a cluster that are listed. */
+const BACKENDS = 4;
 
 /** One claim: who says so, what it says, and whether it is effective. */
 function Claim({ claim, isFirst }: { claim: ClaimDocument; isFirst: boolean }): VNode {
@@ -82,30 +90,76 @@ function useNodeOf(ip: string | undefined): NodeDocument | undefined {
   return node;
 }
 
+/** Returns the service that has the address; undefined if there is none. */
+function serviceOf({ roles = [] }: ExplanationDocument): string | undefined {
+  return roles.find(({ kind }) => kind === 'service')?.name;
+}
+
+/** The backends of the service that has the address. */
+function Backends({ name }: { name: string }): VNode {
+  const own = useStatus()?.cluster ?? 'local';
+  const path = name.split('/').map(encodeURIComponent).join('/');
+  const { document, problem } = useAnswer<ServiceDocument>(`/v1/services/${path}`, useVersion('service'));
+  return (
+    <Panel title="Address of a service" className="wide" side={<ServiceLink name={name} />}>
+      {document === undefined ? (
+        <Pending problem={problem} />
+      ) : (
+        <>
+          <p class="soft">
+            No prefix contains it. Connections to it go to {counted(document.backends.length, 'backend')}.
+          </p>
+          <ul class="lines spread-list">
+            {countByCluster(document.backends, own).map(([cluster, count]) => (
+              <li key={cluster}>
+                <ClusterLink name={cluster} /> <span class="soft">{counted(count, 'backend')}</span>{' '}
+                {document.backends
+                  .filter(({ cluster: of = own }) => of === cluster)
+                  .slice(0, BACKENDS)
+                  .map(({ address }) => (
+                    <span key={address}>
+                      <PrefixLink prefix={address} />{' '}
+                    </span>
+                  ))}
+                {count > BACKENDS && '…'}
+              </li>
+            ))}
+          </ul>
+        </>
+      )}
+    </Panel>
+  );
+}
+
 function CardOf({ document }: { document: ExplanationDocument }): VNode {
   const { prefix, claims, decidedBy, roles = [] } = document;
   const [first] = claims;
   const node = useNodeOf(first?.hostIP);
+  const service = serviceOf(document);
   const reason = first !== undefined && decidedBy !== undefined ? RULES[decidedBy] : undefined;
   return (
     <div class="grid">
-      <Panel
-        title="Who says so"
-        className="wide"
-        flush
-        side={<span class="soft">{counted(claims.length, 'claim')}</span>}
-      >
-        <ol class="claims">
-          {claims.map((claim, at) => (
-            <Claim
-              key={`${claim.key} ${claim.source} ${claim.owner ?? ''}`}
-              claim={claim}
-              isFirst={at === 0}
-            />
-          ))}
-        </ol>
-        {reason !== undefined && <p class="why">Why the first one is effective: {reason}</p>}
-      </Panel>
+      {first === undefined && service !== undefined ? (
+        <Backends name={service} />
+      ) : (
+        <Panel
+          title="Who says so"
+          className="wide"
+          flush
+          side={<span class="soft">{counted(claims.length, 'claim')}</span>}
+        >
+          <ol class="claims">
+            {claims.map((claim, at) => (
+              <Claim
+                key={`${claim.key} ${claim.source} ${claim.owner ?? ''}`}
+                claim={claim}
+                isFirst={at === 0}
+              />
+            ))}
+          </ol>
+          {reason !== undefined && <p class="why">Why the first one is effective: {reason}</p>}
+        </Panel>
+      )}
       <Panel title="What it is" className="narrow">
         <Facts
           of={[
@@ -157,6 +211,7 @@ export function IP({ name }: { name: string }): VNode {
     withQuery(`/v1/ipcache/explain/${path}`, { at }),
     useVersion('ip'),
   );
+  const service = document && serviceOf(document);
   const covering =
     document !== undefined &&
     document.claims.length > 0 &&
@@ -189,7 +244,11 @@ export function IP({ name }: { name: string }): VNode {
       ) : (
         <CardOf document={document} />
       )}
-      <Changes of={name} type="ip" />
+      {service !== undefined && document?.claims.length === 0 ? (
+        <Changes of={service} type="service" />
+      ) : (
+        <Changes of={name} type="ip" />
+      )}
     </>
   );
 }

@@ -3,7 +3,7 @@ import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { SOURCES } from '../../src/model/source.ts';
 import { addressOf } from '../address.ts';
 import { useAnswer, withQuery } from '../agent/ask.ts';
-import { useFeed, useStatus } from '../agent/live.ts';
+import { useFeed, useMoment, useStatus } from '../agent/live.ts';
 import { type Row, Rows } from '../agent/rows.ts';
 import { clockText, counted, countText, timeText } from '../format.ts';
 import { Choice, TextFilter } from '../parts/filters.tsx';
@@ -118,11 +118,16 @@ function useRows(filters: Readonly<Record<string, string>>): {
 /** Shows the list of prefixes with its filters. */
 export function Prefixes({ parameters }: { parameters: URLSearchParams }): VNode {
   const filters = filtersOf(parameters);
+  const at = useMoment();
+  const isPast = at !== undefined;
   const status = useStatus();
-  const { rows, missed, reload } = useRows(filters);
+  const { rows, missed, reload } = useRows(at === undefined ? filters : { ...filters, at });
   const [order, setOrder] = useState(0);
   const isFiltered = Object.keys(filters).length > 0;
-  const counting = useAnswer<{ count: number }>(withQuery('/v1/ipcache/count', filters), rows?.readAt);
+  const counting = useAnswer<{ count: number }>(
+    isPast ? undefined : withQuery('/v1/ipcache/count', filters),
+    rows?.readAt,
+  );
   const total = rows?.isComplete === true ? rows.count : counting.document?.count;
   const sorted = useMemo(() => sortedRows(rows, order), [rows, rows?.count, order]);
   const clusters = (status?.clusters ?? []).filter(({ own }) => !own).map(({ name }) => name);
@@ -134,7 +139,7 @@ export function Prefixes({ parameters }: { parameters: URLSearchParams }): VNode
           <>
             <span class="soft">{total === undefined ? '' : counted(total, 'prefix', 'prefixes')}</span>
             <span class="spacer" />
-            {missed > 0 && rows !== undefined && (
+            {missed > 0 && !isPast && rows !== undefined && (
               <span class="notice" role="status">
                 {counted(missed, 'change')} since {clockText(rows.readAt)}
                 <button type="button" onClick={reload}>
