@@ -1,5 +1,5 @@
 import type { VNode } from 'preact';
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { addressOfResult, type Result, useResults } from '../agent/search.ts';
 import { counted, countText } from '../format.ts';
 import { Icon } from './icons.tsx';
@@ -189,7 +189,8 @@ export function Find(): VNode {
     addEventListener('keydown', pressed);
     return () => removeEventListener('keydown', pressed);
   }, []);
-  useEffect(() => {
+  // Before the next key: otherwise the first letters would be lost.
+  useLayoutEffect(() => {
     if (!isOpen) return;
     palette.current?.showModal();
     field.current?.focus();

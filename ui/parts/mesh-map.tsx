@@ -14,12 +14,12 @@ export interface LinkFigures {
 }
 
 /** Size of the box of a cluster. */
-const BOX = { width: 196, height: 68 };
+const BOX = { width: 188, height: 68 };
 
 const GAP = 22;
 
 /** Width below which the clusters stand in one column. */
-const NARROW = 700;
+const NARROW = 640;
 
 /** Clusters that are drawn; the others are in the list of clusters. */
 const DRAWN = 12;
@@ -61,17 +61,17 @@ function Box({ place: { cluster, x, y }, text }: { place: Place; text?: string |
   return (
     <a href={addressOf('cluster', name)} class={`node ${own ? 'own' : ''} ${tone}`}>
       <rect x={x} y={y} width={BOX.width} height={BOX.height} rx="8" />
-      <text class="name" x={x + 14} y={y + 23}>
+      <text class="name" x={x + 11} y={y + 23}>
         {name.length > 20 ? `${name.slice(0, 19)}…` : name}
       </text>
-      <text class="small" x={x + BOX.width - 14} y={y + 23} text-anchor="end">
+      <text class="small" x={x + BOX.width - 11} y={y + 23} text-anchor="end">
         {own ? 'this cluster' : cluster.id === 0 ? '' : `id ${cluster.id}`}
       </text>
-      <text class={`small ${tone}`} x={x + 14} y={y + 41}>
+      <text class={`small ${tone}`} x={x + 11} y={y + 41}>
         {tone === 'good' ? '●' : tone === 'warn' ? '■' : '▲'}{' '}
         {tone === 'good' ? 'ready' : cluster.connected ? cluster.state : 'unreachable'}
       </text>
-      <text class="small" x={x + 14} y={y + 57}>
+      <text class="small" x={x + 11} y={y + 57}>
         {text ?? figures.join(' · ')}
       </text>
     </a>
