@@ -123,3 +123,28 @@ function unreachableText(socket: string, cause: Error): string {
       : messageOf(cause);
   return `${socket}: ${why}`;
 }
+
+/** Returns requests to an agent over TCP at an origin such as `https://node-b:8080`. They throw `ApiError`. */
+export function askOrigin(origin: string, token: string | undefined, signal: AbortSignal): Ask {
+  return async (path, body) => {
+    const headers = {
+      ...(token !== undefined && { authorization: `Bearer ${token}` }),
+      ...(body !== undefined && { 'content-type': 'application/json' }),
+    };
+    const init = body === undefined ? {} : { method: 'POST', body: JSON.stringify(body) };
+    let document: unknown;
+    let status: number;
+    try {
+      // A redirect could send the token to another host.
+      const answer = await fetch(new URL(path, origin), { headers, signal, redirect: 'error', ...init });
+      status = answer.status;
+      document = parseAnswer(answer.headers.get('content-type') ?? undefined, await answer.text());
+    } catch (cause) {
+      const why = cause instanceof Error && cause.cause instanceof Error ? cause.cause : cause;
+      throw new ApiError(`${origin}: ${messageOf(why)}`, undefined, cause);
+    }
+    if (status >= 200 && status < 300) return document;
+    const problem = (document ?? {}) as ProblemDocument;
+    throw new ApiError(`${origin}: ${problem.detail ?? `unexpected status ${status}`}`, problem);
+  };
+}

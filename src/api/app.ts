@@ -2,6 +2,7 @@ import { TurnGate } from '../base/turn-gate.ts';
 import type { ApiApp, ApiContext } from './api-context.ts';
 import { createBaseApp, describe } from './base-app.ts';
 import { addDatapathRoutes, SOCKET_ONLY_PATHS } from './routes/datapath-routes.ts';
+import { addDigestRoutes } from './routes/digest-routes.ts';
 import { addEngineRoutes } from './routes/engine-routes.ts';
 import { addHistoryRoutes } from './routes/history-routes.ts';
 import { addIPRoutes } from './routes/ip-routes.ts';
@@ -28,6 +29,7 @@ export function createApp(options: AppOptions): ApiApp {
   addSearchRoutes(app, { ...options, gate });
   addStatusRoutes(app, { ...options, gate });
   addWhatIfRoutes(app, { ...options, gate });
+  addDigestRoutes(app, { ...options, gate });
   addDatapathRoutes(app, options);
   if (options.page !== undefined) addPageRoutes(app, options.page);
   describe(app, options.version, 'IP, service and node caches of a cluster mesh.');

@@ -298,13 +298,22 @@ export class IPCache extends CacheReads {
 
   /**
    * Yields the canonical keys with a claim of a wanted writer, unordered, in steps that take less than 1 ms; a step may be empty.
-   * Claims may change between steps: a key that has such a claim all the time is yielded, once or twice.
+   * Claims may change between steps: a key that has such a claim all the time is yielded, once or twice. Keys for which `matches` is
+   * false are omitted; its argument is a reused register.
    */
-  *keysOfWriters(isWanted: (writer: ClaimWriter) => boolean): Generator<readonly string[], void, void> {
+  *keysOfWriters(
+    isWanted: (writer: ClaimWriter) => boolean,
+    matches?: (key: Readonly<PrefixRegister>) => boolean,
+  ): Generator<readonly string[], void, void> {
     const { table, rows, overruled } = this.#state;
+    const isMatch = (slot: number): boolean => {
+      if (matches === undefined) return true;
+      table.keyOf(slot, this.#key);
+      return matches(this.#key);
+    };
     let keys: string[] = [];
     for (const slot of overruled.slots()) {
-      if (!overruled.of(slot).some(isWanted)) continue;
+      if (!overruled.of(slot).some(isWanted) || !isMatch(slot)) continue;
       if (keys.push(this.keyAt(slot)) < KEYS_PER_STEP) continue;
       yield keys;
       keys = [];
@@ -314,7 +323,7 @@ export class IPCache extends CacheReads {
     for (let from = 0; from < table.slotLimit; ) {
       const end = Math.min(table.slotLimit, from + ROWS_PER_STEP);
       for (; from < end && keys.length < KEYS_PER_STEP; from++)
-        if (wanted[rows.writer(from)] === 1) keys.push(this.keyAt(from));
+        if (wanted[rows.writer(from)] === 1 && isMatch(from)) keys.push(this.keyAt(from));
       yield keys;
       keys = [];
     }
