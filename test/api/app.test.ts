@@ -520,6 +520,7 @@ describe('/openapi.json', () => {
         .replace('{namespace}/{name}', 'shop/checkout')
         .replace('{cluster}/{name}', 'baltic/node-1')
         .replace('{identity}', '1234')
+        .replace('{writer}', 'kvstore')
         .replace('/v1/search', '/v1/search?q=checkout');
     const checked: string[] = [];
     for (const path of Object.keys(paths).filter((each) => 'get' in (paths[each] ?? {}))) {

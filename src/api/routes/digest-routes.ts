@@ -21,7 +21,7 @@ const CLAIMS = 10_000;
 export interface DigestDocument {
   readonly version: number;
   readonly cluster: string;
-  /** Name of the node of the agent, if it is known, and its settings, which determine the claims of nodes. */
+  /** The settings that determine the claims of nodes. */
   readonly settings: NodeConfiguration;
   readonly revision: number;
   readonly writers: readonly GroupDigest[];
@@ -53,15 +53,51 @@ export interface DigestClaim {
   readonly podName?: string | undefined;
 }
 
+const DIGEST: z.ZodType<DigestDocument> = z
+  .object({
+    version: z.int(),
+    cluster: z.string(),
+    settings: z.object({
+      remoteNodeIdentities: z.boolean(),
+      encryption: z.boolean(),
+      nodeEncryption: z.boolean(),
+      hostFirewall: z.boolean(),
+      underlay: z.enum(['ipv4', 'ipv6']),
+    }),
+    revision: z.int(),
+    writers: z.array(z.object({ writer: z.string(), claims: z.int(), sum: z.string() })),
+  })
+  .openapi('Digest');
+
+const GROUP_DIGEST: z.ZodType<GroupDigestDocument> = z
+  .object({
+    writer: z.string(),
+    buckets: z.array(z.string()).optional(),
+    places: z.record(z.string(), z.string()).optional(),
+    claims: z
+      .array(
+        z.object({
+          key: z.string(),
+          owner: z.string().optional(),
+          identity: z.int(),
+          labels: z.string().optional(),
+          hostIP: z.string().optional(),
+          encryptKey: z.int(),
+          namespace: z.string().optional(),
+          podName: z.string().optional(),
+        }),
+      )
+      .optional(),
+    omitted: z.int().optional(),
+  })
+  .openapi('GroupDigest');
+
 const GET_DIGEST = createRoute({
   method: 'get',
   path: '/v1/digest',
   summary:
     'Returns sums of the claims of each group of writers, to compare two agents. The first request starts them',
-  responses: answers(
-    z.object({ version: z.int(), writers: z.array(z.any()) }).openapi('Digest'),
-    'The digests',
-  ),
+  responses: answers(DIGEST, 'The digests'),
 });
 
 const LIST_OF_NUMBERS = z.string().regex(/^\d{1,5}(,\d{1,5}){0,255}$/, {
@@ -80,7 +116,7 @@ const GET_GROUP = createRoute({
       place: LIST_OF_NUMBERS.optional().openapi({ description: 'Places whose claims are returned' }),
     }),
   },
-  responses: answers(z.object({ writer: z.string() }).openapi('GroupDigest'), 'The sums or the claims'),
+  responses: answers(GROUP_DIGEST, 'The sums or the claims'),
 });
 
 /** Adds the routes of digests. */
@@ -105,7 +141,7 @@ export function addDigestRoutes(app: ApiApp, { model, gate }: RouteContext): voi
       revision: model.ipcache.revision,
       writers: digest.groups(),
     };
-    return answerJSON(c, document as never); // the schema names the fixed fields only
+    return answerJSON(c, document);
   });
 
   app.openapi(GET_GROUP, async (c) => {
