@@ -10,6 +10,7 @@ import { KvstoreClient, type KvstoreClientOptions } from '../kvstore-client.ts';
 import { abortedError } from '../session/errors.ts';
 import type { EtcdConfig } from './etcd-config.ts';
 import { type LoadedEtcdConfig, loadEtcdConfigFile } from './etcd-config-file.ts';
+import { loadDefinitions } from './etcd-endpoint.ts';
 import { EtcdTransport } from './etcd-transport.ts';
 
 /** Options of {@link EtcdBackend}. */
@@ -62,6 +63,8 @@ export class EtcdBackend extends KvstoreClient {
    */
   static async open(path: string, options: OpenEtcdOptions = {}): Promise<EtcdBackend> {
     const loaded = await loadEtcdConfigFile(path);
+    // A publisher needs leases. The first one would load the definitions, in a turn of 100 ms while thousands of keys wait.
+    if (options.witnessLeases === true) await loadDefinitions();
     const backend = new EtcdBackend(loaded.config, options);
     void backend.#followFile(path, loaded, options);
     return backend;

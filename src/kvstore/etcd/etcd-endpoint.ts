@@ -10,17 +10,23 @@ import {
   type StreamObserver,
   type UnaryCall,
 } from './etcd-connection.ts';
+import type { EtcdService } from './etcd-definitions.ts';
 import { etcdDeadlineError } from './etcd-errors.ts';
-import { decodeAuthenticate, encodeAuthenticate } from './rare-messages.ts';
 
 const NO_USERS = 'authentication is not enabled';
 
-/** The etcd services in use. */
-type EtcdService = 'KV' | 'Watch' | 'Lease' | 'Maintenance' | 'Auth';
-
 const passThrough = (bytes: Buffer): Buffer => bytes;
 
-const pathOf = (service: EtcdService, method: string): string => `/etcdserverpb.${service}/${method}`;
+/** Loads the definitions of etcd3. Otherwise, the first rare call loads them. */
+export async function loadDefinitions(): Promise<void> {
+  await import('./etcd-definitions.ts');
+}
+
+/** Returns a call in the encoding of etcd3, which takes 150 ms to load: a client that only lists and watches does not need it. */
+async function encoded<T>(service: EtcdService, method: string, payload: object): Promise<UnaryCall<T>> {
+  const { encodedCall } = await import('./etcd-definitions.ts');
+  return encodedCall<T>(service, method, payload);
+}
 
 /**
  * One endpoint of an etcd cluster: its own connection, so that the answering server is known, and the token of the user. Every call
@@ -52,16 +58,21 @@ export class EtcdEndpoint {
     return this.#connection.streams;
   }
 
-  /** Calls a method and returns the undecoded answer. */
+  /** Calls a method in the encoding of etcd3, for rare calls. Longs are decimal text. */
+  async call<T>(service: EtcdService, method: string, payload: object, options?: CallOptions): Promise<T> {
+    return this.#unary(await encoded<T>(service, method, payload), options);
+  }
+
+  /** Calls a method and returns the undecoded answer, for large answers. */
   raw(service: EtcdService, method: string, request: Buffer, options?: CallOptions): Promise<Buffer> {
-    return this.#unary({ path: pathOf(service, method), request, decode: passThrough }, options);
+    return this.#unary({ path: `/etcdserverpb.${service}/${method}`, request, decode: passThrough }, options);
   }
 
   /** Opens a stream. Closing the endpoint cancels it. */
   async stream(service: EtcdService, method: string, observer: StreamObserver): Promise<EtcdStream> {
     const metadata = await this.#authenticated();
     if (this.#closed) throw disconnectedError();
-    return this.#connection.stream(pathOf(service, method), metadata, {
+    return this.#connection.stream(`/etcdserverpb.${service}/${method}`, metadata, {
       onMessage: (message) => observer.onMessage(message),
       onEnd: (error) => observer.onEnd(this.#failure(error)),
     });
@@ -134,11 +145,11 @@ export class EtcdEndpoint {
     // With this, a member that lost its cluster fails immediately instead of serving stale data.
     metadata.set('hasleader', 'true');
     if (this.#auth === undefined) return metadata;
-    const { username, password } = this.#auth;
-    const request = encodeAuthenticate(username, password);
-    const call = { path: pathOf('Auth', 'Authenticate'), request, decode: decodeAuthenticate };
+    const payload = { name: this.#auth.username, password: this.#auth.password };
+    const call = await encoded<{ readonly token: string }>('Auth', 'authenticate', payload);
     try {
-      metadata.set('token', await this.#send(call, metadata));
+      const { token } = await this.#send(call, metadata);
+      metadata.set('token', token);
     } catch (error) {
       // A cluster without users accepts every client and name. The clients of etcd behave the same.
       if (!(error instanceof KvstoreError && error.message.includes(NO_USERS))) throw error;

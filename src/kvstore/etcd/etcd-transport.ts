@@ -20,8 +20,14 @@ import { EtcdEndpoint } from './etcd-endpoint.ts';
 import { etcdError } from './etcd-errors.ts';
 import { EtcdWatchStream } from './etcd-watch-stream.ts';
 import { decodeKeepAlive, decodeRange, encodeKeepAlive, encodeRange } from './messages.ts';
-import { decodeLeaseGrant, decodeStatus, encodeLeaseGrant, encodeLeaseRevoke } from './rare-messages.ts';
 import { decodeTxn, encodeTxn } from './txn-messages.ts';
+
+interface GeneratedStatus {
+  readonly header: { readonly member_id: string };
+  readonly version: string;
+  readonly dbSize: string;
+  readonly leader: string;
+}
 
 /** Errors after which the next endpoint is used. */
 const TRY_NEXT_ENDPOINT: ReadonlySet<KvstoreError['code']> = new Set([...OUT_OF_REACH, 'internal']);
@@ -93,11 +99,12 @@ export class EtcdTransport implements Transport {
     });
   }
 
-  grantLease(ttlSeconds: number, options?: CallOptions): Promise<LeaseID> {
-    const request = encodeLeaseGrant(ttlSeconds);
-    return this.#call(async (endpoint) =>
-      decodeLeaseGrant(await endpoint.raw('Lease', 'LeaseGrant', request, options)),
+  async grantLease(ttlSeconds: number, options?: CallOptions): Promise<LeaseID> {
+    const payload = { TTL: String(ttlSeconds), ID: '0' };
+    const { ID } = await this.#call((endpoint) =>
+      endpoint.call<{ readonly ID: string }>('Lease', 'leaseGrant', payload, options),
     );
+    return ID;
   }
 
   async keepLeaseAlive(lease: LeaseID, options?: CallOptions): Promise<number> {
@@ -107,8 +114,7 @@ export class EtcdTransport implements Transport {
   }
 
   async revokeLease(lease: LeaseID, options?: CallOptions): Promise<void> {
-    const request = encodeLeaseRevoke(lease);
-    await this.#call((endpoint) => endpoint.raw('Lease', 'LeaseRevoke', request, options));
+    await this.#call((endpoint) => endpoint.call('Lease', 'leaseRevoke', { ID: lease }, options));
   }
 
   endpoints(options?: CallOptions): Promise<readonly EndpointStatus[]> {
@@ -194,10 +200,14 @@ export class EtcdTransport implements Transport {
 
 async function endpointStatus(endpoint: EtcdEndpoint, options?: CallOptions): Promise<EndpointStatus> {
   try {
-    const answer = await endpoint.raw('Maintenance', 'Status', Buffer.alloc(0), options);
-    const { member, leader, version, dbSizeBytes } = decodeStatus(answer);
-    const healthy = leader !== '0';
-    return { endpoint: endpoint.address, healthy, version, isLeader: leader === member, dbSizeBytes };
+    const answer = await endpoint.call<GeneratedStatus>('Maintenance', 'status', {}, options);
+    return {
+      endpoint: endpoint.address,
+      healthy: answer.leader !== '0',
+      version: answer.version,
+      isLeader: answer.leader === answer.header.member_id,
+      dbSizeBytes: Number(answer.dbSize),
+    };
   } catch (error) {
     return { endpoint: endpoint.address, healthy: false, error: asKvstoreError(error).message };
   }

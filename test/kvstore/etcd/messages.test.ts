@@ -13,14 +13,6 @@ import {
   encodeWatchCreate,
   encodeWatchProgress,
 } from '../../../src/kvstore/etcd/messages.ts';
-import {
-  decodeAuthenticate,
-  decodeLeaseGrant,
-  decodeStatus,
-  encodeAuthenticate,
-  encodeLeaseGrant,
-  encodeLeaseRevoke,
-} from '../../../src/kvstore/etcd/rare-messages.ts';
 import type { TransportEvent } from '../../../src/kvstore/session/transport.ts';
 import { plainKeyValue } from '../../../src/kvstore/session/wire-key-value.ts';
 
@@ -190,43 +182,6 @@ describe('answers, against protobufjs', () => {
     );
   });
 
-  it('a granted lease, a token and a status are read as they were written', () => {
-    const int64 = fc.bigInt({ min: -(1n << 63n), max: (1n << 63n) - 1n });
-    fc.assert(
-      fc.property(
-        header,
-        int64,
-        fc.string(),
-        uint64,
-        uint64,
-        fc.maxSafeNat(),
-        (head, id, text, member, leader, size) => {
-          const lease = { header: protoHeader(head), ID: bigLong(id), TTL: long(900) };
-          expect(decodeLeaseGrant(encode('LeaseGrantResponse', lease))).toBe(id.toString());
-          const token = { header: protoHeader(head), token: text };
-          expect(decodeAuthenticate(encode('AuthenticateResponse', token))).toBe(text);
-          const status = {
-            header: { ...protoHeader(head), member_id: bigLong(member, true) },
-            version: text,
-            dbSize: long(size),
-            leader: bigLong(leader, true),
-            raftIndex: long(7),
-            raftTerm: long(8),
-          };
-          expect(decodeStatus(encode('StatusResponse', status))).toEqual({
-            member: member.toString(),
-            leader: leader.toString(),
-            version: text,
-            dbSizeBytes: size,
-          });
-        },
-      ),
-    );
-    const empty = Buffer.alloc(0);
-    expect([decodeLeaseGrant(empty), decodeAuthenticate(empty)]).toEqual(['0', '']);
-    expect(decodeStatus(empty)).toEqual({ member: '0', leader: '0', version: '', dbSizeBytes: 0 });
-  });
-
   it('a large range is decoded with other turns in between (regression: a page in one)', async () => {
     const kvs = Array.from({ length: 4 * 4096 }, (_, i) => ({
       key: Buffer.from(`${i}`),
@@ -348,26 +303,6 @@ describe('requests, against protobufjs', () => {
           });
         },
       ),
-    );
-  });
-
-  it('a lease, its end, and a token', () => {
-    fc.assert(
-      fc.property(fc.nat(), fc.bigInt({ min: -(1n << 63n), max: (1n << 63n) - 1n }), (seconds, id) => {
-        expect(decode('LeaseGrantRequest', encodeLeaseGrant(seconds))).toEqual({
-          TTL: `${seconds}`,
-          ID: '0',
-        });
-        expect(decode('LeaseRevokeRequest', encodeLeaseRevoke(`${id}`))).toEqual({ ID: `${id}` });
-      }),
-    );
-    fc.assert(
-      fc.property(fc.string(), fc.string(), (name, password) => {
-        expect(decode('AuthenticateRequest', encodeAuthenticate(name, password))).toMatchObject({
-          name,
-          password,
-        });
-      }),
     );
   });
 
