@@ -2,7 +2,7 @@ import { ApiClient, ApiError, type Ask } from '../api/api-client.ts';
 import type { EntryDocument, NodeDocument, ServiceDocument } from '../api/documents.ts';
 import type { StatusDocument } from '../api/status-document.ts';
 import { readFileHead } from '../base/regular-file.ts';
-import { RejectionLog } from '../base/rejection.ts';
+import { RejectionLog, rejection } from '../base/rejection.ts';
 import { counted } from '../base/show-value.ts';
 import { commandOutput } from '../ciliumdump/command-output.ts';
 import { compareNodes } from '../ciliumdump/compare-nodes.ts';
@@ -11,7 +11,7 @@ import { type Difference, type ExpectedKind, TableComparison } from '../ciliumdu
 import { readIPList, readMapList } from '../ciliumdump/ipcache-tables.ts';
 import { type ListedNode, readNodeList } from '../ciliumdump/node-list.ts';
 import { frontendText, hostPort, type ListedService, readServiceList } from '../ciliumdump/service-list.ts';
-import type { TableEntry } from '../ciliumdump/table-entry.ts';
+import { type TableEntry, tablePrefix } from '../ciliumdump/table-entry.ts';
 import type { KnownFrontend, KnownNode, KnownPrefix, PrefixValue, Truth } from '../ciliumdump/truth.ts';
 import { RESERVED_IDENTITIES } from '../model/numeric-identity.ts';
 import { InputError, unreadable } from '../process/input-error.ts';
@@ -257,7 +257,7 @@ async function readParts(
   rejections: RejectionLog,
 ): Promise<Parts> {
   if (operand.kind === 'bpf')
-    return { entries: await readPinnedMap(operand), services: undefined, nodes: undefined };
+    return { entries: await readPinnedMap(operand, rejections), services: undefined, nodes: undefined };
   return operand.kind === 'cilium' ? askCilium(operand, signal, rejections) : readFile(operand, rejections);
 }
 
@@ -334,10 +334,19 @@ function contentKind(text: string): 'ips' | 'map' | 'services' | 'nodes' | undef
 }
 
 /** Reads the pinned map of the kernel. Nothing is written. */
-async function readPinnedMap({ path, text }: TableOperand): Promise<readonly TableEntry[]> {
+async function readPinnedMap(
+  { path, text }: TableOperand,
+  rejections: RejectionLog,
+): Promise<readonly TableEntry[]> {
   const { readIPCachePin } = await import('../datapath/linux/read-ipcache-pin.ts');
   try {
-    return readIPCachePin(path).map((entry) => ({ ...entry, source: undefined, pod: undefined }));
+    return readIPCachePin(path).flatMap((entry) => {
+      // A key that is no prefix is shown as its bytes.
+      const prefix = tablePrefix(entry.prefix);
+      if (prefix !== undefined) return { ...entry, prefix, source: undefined, pod: undefined };
+      rejections.add(rejection('invalid-prefix', 'key', entry.prefix, 'must be a prefix', text));
+      return [];
+    });
   } catch (cause) {
     throw unreadable('diff', text, cause);
   }
