@@ -88,6 +88,6 @@ describe('dpcache sysdump', () => {
 describe('dpcache diff', () => {
   it('refuses operands of another form', async () => {
     expect((await dpcache('diff', 'agent', 'file')).status).toBe(2);
-    expect((await dpcache('diff', 'unix:/tmp/none.sock', 'unix:/tmp/none.sock')).status).toBe(2);
+    expect((await dpcache('diff', 'cilium:/tmp/none.sock', 'file')).status).toBe(2);
   });
 });
