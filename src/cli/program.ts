@@ -6,6 +6,7 @@ import { addAgentCommand } from './agent-command.ts';
 import { addCompletionCommand } from './completion-command.ts';
 import { addConfigCommand } from './configuration.ts';
 import { addDatapathCommands } from './datapath-command.ts';
+import { addBundleCommand } from './diagnose/bundle-command.ts';
 import { addDiffCommand } from './diagnose/diff-command.ts';
 import { addSysdumpCommand } from './diagnose/sysdump-command.ts';
 import { addWhatIfCommands } from './diagnose/whatif-command.ts';
@@ -44,6 +45,7 @@ function createProgram(io: CommandIO, run: RunAction): Command {
   addQuestionCommands(program, io, run);
   addMonitorCommand(program, io, run);
   addWhatIfCommands(program, io, run);
+  addBundleCommand(program, io, run);
   addDatapathCommands(program, io, run);
   addOperatorCommand(program, io, run);
   addKvstoreMeshCommand(program, io, run);

@@ -1,0 +1,82 @@
+import { open } from 'node:fs/promises';
+import { type Command, Option } from 'commander';
+import { messageOf } from '../../base/failure.ts';
+import { systemClock } from '../../base/system-clock.ts';
+import { InputError, unreadable } from '../../process/input-error.ts';
+import { printable } from '../../process/terminal.ts';
+import { version } from '../../process/version.ts';
+import { addConfiguration } from '../configuration.ts';
+import { type CommandIO, EXIT, type RunAction } from '../io.ts';
+import { parsePath } from '../option-table.ts';
+import { addSocketOption, type SocketFlags, socketPath } from '../serve-options.ts';
+
+interface BundleFlags extends SocketFlags {
+  readonly out: string;
+  readonly logFile?: string;
+}
+
+/** Bytes of the end of a log. */
+const LOG_TAIL: number = 1 << 20;
+
+const HELP = `
+The bundle has the status, rejected values, conflicts, digests, settings of nodes, and the last 1,000 changes: addresses, labels and
+names of the whole mesh, but no tokens, passwords, keys or certificates. Exit status: 1 if the agent does not answer a question; the
+bundle then has the rest.`;
+
+/** Adds `dpcache bundle`. */
+export function addBundleCommand(program: Command, io: CommandIO, run: RunAction): void {
+  const command = program
+    .command('bundle')
+    .description(
+      'write an archive for a bug report: the state of the running agent, without secrets, at most 20 MB',
+    )
+    .addOption(
+      new Option('--out <file>', 'write to this file, which must not exist')
+        .argParser(parsePath)
+        .default('dpcache-bundle.tar.gz'),
+    )
+    .option('--log-file <file>', 'add the last 1 MiB of this log', parsePath)
+    .addHelpText('after', HELP)
+    .action((flags: BundleFlags) =>
+      run(async () => {
+        const { ApiClient } = await import('../../api/api-client.ts');
+        const { agentFiles, archive, textFile } = await import('../../client/bundle.ts');
+        const { ask } = new ApiClient(socketPath(flags, io.env), io.signal);
+        const { files, errors } = await agentFiles(ask);
+        const now = new Date(systemClock.wallTime());
+        const about = { name: 'about.txt', text: `dpcache ${version()}\n${now.toISOString()}\n` };
+        const log = flags.logFile === undefined ? [] : [textFile('log.txt', await tail(flags.logFile))];
+        const packed = await archive([about, ...files, ...log], now);
+        await write(flags.out, packed);
+        for (const error of errors) io.stderr.write(`dpcache: not in the bundle: ${printable(error)}\n`);
+        io.stderr.write(`dpcache: ${packed.length} bytes written to ${printable(flags.out)}\n`);
+        return errors.length === 0 ? EXIT.ok : EXIT.failed;
+      }),
+    );
+  addConfiguration(addSocketOption(command), io);
+}
+
+/** Writes a file that only its owner may read. Throws `InputError`, also if the file exists. */
+async function write(path: string, content: Buffer): Promise<void> {
+  try {
+    await using file = await open(path, 'wx', 0o600);
+    await file.writeFile(content);
+  } catch (cause) {
+    throw new InputError(`--out ${path}: ${messageOf(cause)}`, { cause });
+  }
+}
+
+/** Returns the end of a file. */
+async function tail(path: string): Promise<string> {
+  try {
+    await using file = await open(path, 'r');
+    const { size } = await file.stat();
+    const { buffer, bytesRead } = await file.read({
+      buffer: Buffer.alloc(Math.min(size, LOG_TAIL)),
+      position: Math.max(0, size - LOG_TAIL),
+    });
+    return buffer.subarray(0, bytesRead).toString('utf8');
+  } catch (cause) {
+    throw unreadable('--log-file', path, cause);
+  }
+}

@@ -1,0 +1,116 @@
+import { promisify } from 'node:util';
+import { gzip } from 'node:zlib';
+import type { Ask } from '../api/api-client.ts';
+import { messageOf } from '../base/failure.ts';
+
+/** Maximum size of a bundle in bytes. */
+export const MAX_BUNDLE: number = 20 * 1000 * 1000;
+
+/** Maximum size of one file before compression. The sum of all files is below {@link MAX_BUNDLE} even if they cannot be compressed. */
+const MAX_FILE: number = 2 << 20;
+
+/** The answers of a bundle by file name. */
+const QUESTIONS: readonly (readonly [file: string, path: string])[] = [
+  ['status.json', '/v1/status'],
+  ['rejections.json', '/v1/rejections'],
+  ['conflicts.json', '/v1/conflicts'],
+  ['digest.json', '/v1/digest'],
+  ['history.json', '/v1/history?limit=1000'],
+];
+
+/** A file of a bundle. */
+export interface BundleFile {
+  readonly name: string;
+  readonly text: string;
+}
+
+/**
+ * Returns the answers of an agent, and `errors.txt` with the questions that it did not answer. One failure does not affect the other
+ * questions.
+ */
+export async function agentFiles(ask: Ask): Promise<{
+  readonly files: readonly BundleFile[];
+  readonly errors: readonly string[];
+}> {
+  const files: BundleFile[] = [];
+  const errors: string[] = [];
+  for (const [name, path] of QUESTIONS) {
+    try {
+      files.push({ name, text: `${JSON.stringify(await ask(path), cleanField, 1)}\n` });
+    } catch (error) {
+      errors.push(`${path}: ${messageOf(error)}`);
+    }
+  }
+  if (errors.length > 0) files.push(textFile('errors.txt', `${errors.join('\n')}\n`));
+  return { files, errors };
+}
+
+/** Returns a file with a text without its secrets. */
+export function textFile(name: string, text: string): BundleFile {
+  return { name, text: withoutSecrets(text) };
+}
+
+/** Removes the secrets of a field of a JSON document. Fields are cleaned before they are quoted, so the document stays valid. */
+function cleanField(name: string, value: unknown): unknown {
+  if (typeof value !== 'string') return value;
+  return SECRET_NAME.test(name) ? '[removed]' : withoutSecrets(value);
+}
+
+const NAMES = 'password|passwd|pwd|token|secret|api[-_]?key|authorization|private[-_]?key|client[-_]?key';
+
+const SECRET_NAME = new RegExp(NAMES, 'i');
+
+/** Texts that may be secrets, and their replacements. Repetitions of words are bounded, so that the cost is linear in the text. */
+const SECRETS: readonly (readonly [RegExp, string])[] = [
+  [/-----BEGIN [^-\n]*-----[\s\S]*?(-----END [^-\n]*-----|$)/g, '[removed]'],
+  // The begin is missing if the end of a file is read.
+  [/^[\s\S]{0,8192}?-----END [^-\n]*-----/, '[removed]'],
+  [/\b(bearer|basic)\s+[\w.~+/=-]+/gi, '$1 [removed]'],
+  [/\beyJ[\w-]+\.[\w-]+\.[\w-]*/g, '[removed]'],
+  [/([a-z][\w+.-]{0,20}:\/\/)[^/\s"'@]+@/gi, '$1[removed]@'],
+  [
+    new RegExp(
+      `([\\w-]{0,40}(?:${NAMES})[\\w-]{0,40}(?:\\\\{0,8}["'])?\\s*[:=]\\s*)(?:\\\\{0,8}"[^"\\n]*"|'[^'\\n]*'|[^\\s,;&}"']+)`,
+      'gi',
+    ),
+    '$1"[removed]"',
+  ],
+];
+
+/** Returns a text without passwords, tokens, private keys and certificates, as far as their form shows what they are. */
+export function withoutSecrets(text: string): string {
+  return SECRETS.reduce((rest, [pattern, replacement]) => rest.replace(pattern, replacement), text);
+}
+
+/** Returns a tar archive (POSIX ustar), compressed with gzip. Long files are cut at their end. Throws if it exceeds {@link MAX_BUNDLE}. */
+export async function archive(files: readonly BundleFile[], modified: Date): Promise<Buffer> {
+  const blocks: Buffer[] = [];
+  for (const { name, text } of files) {
+    const whole = Buffer.from(text);
+    const content = whole.length > MAX_FILE ? whole.subarray(0, MAX_FILE) : whole;
+    blocks.push(tarHeader(name, content.length, modified), content, Buffer.alloc(-content.length & 511));
+  }
+  blocks.push(Buffer.alloc(1024));
+  const packed: Buffer = await promisify(gzip)(Buffer.concat(blocks));
+  if (packed.length > MAX_BUNDLE)
+    throw new Error(`the bundle has ${packed.length} bytes, more than ${MAX_BUNDLE}`);
+  return packed;
+}
+
+/** Returns the header of a file: fields of fixed width, numbers in octal, and the sum of its bytes. */
+function tarHeader(name: string, size: number, modified: Date): Buffer {
+  const header = Buffer.alloc(512);
+  const octal = (value: number, width: number): string => `${value.toString(8).padStart(width - 1, '0')}\0`;
+  header.write(name, 0, 100);
+  header.write(octal(0o600, 8), 100);
+  header.write(octal(0, 8), 108);
+  header.write(octal(0, 8), 116);
+  header.write(octal(size, 12), 124);
+  header.write(octal(Math.floor(modified.getTime() / 1000), 12), 136);
+  header.write(' '.repeat(8), 148);
+  header.write('0', 156);
+  header.write('ustar\u000000', 257);
+  const sum = header.reduce((total, byte) => total + byte, 0);
+  header.write(`${sum.toString(8).padStart(6, '0')}\0 `, 148);
+  return header;
+}

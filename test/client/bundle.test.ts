@@ -1,0 +1,81 @@
+import { execFileSync } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { gunzipSync } from 'node:zlib';
+import { describe, expect, it } from 'vitest';
+import type { Ask } from '../../src/api/api-client.ts';
+import { agentFiles, archive, MAX_BUNDLE, textFile, withoutSecrets } from '../../src/client/bundle.ts';
+
+const SECRET = 'pl4nted-S3cret';
+
+/** Places of the secret in a log, a failure or a setting. */
+const PLANTED: readonly string[] = [
+  `Authorization: Bearer ${SECRET}`,
+  `https://root:${SECRET}@etcd:2379`,
+  `https://${SECRET}@etcd:2379`,
+  `password: ${SECRET}`,
+  `"etcd-password":"${SECRET}"`,
+  `{\\"token\\":\\"${SECRET}\\"}`,
+  `--listen-token=${SECRET}`,
+  `-----BEGIN PRIVATE KEY-----\n${SECRET}\n-----END PRIVATE KEY-----`,
+  `-----BEGIN CERTIFICATE-----\n${SECRET}`,
+  `{"key":"-----BEGIN EC PRIVATE KEY-----\\n${SECRET}\\n-----END EC PRIVATE KEY-----"}`,
+  `eyJhbGciOi.${SECRET}.c2ln`,
+  `client_key = '${SECRET}'`,
+];
+
+describe('a bundle', () => {
+  it('contains no planted secret, in any file', async () => {
+    const ask: Ask = (path) =>
+      Promise.resolve({ path, failures: PLANTED, password: SECRET, nested: JSON.stringify(PLANTED) });
+    const { files, errors } = await agentFiles(ask);
+    expect(errors).toEqual([]);
+    for (const { text } of files) expect(() => JSON.parse(text)).not.toThrow();
+    const log = textFile(
+      'log.txt',
+      `half of a key ${SECRET}\n-----END PRIVATE KEY-----\n${PLANTED.join('\n')}\n`,
+    );
+    const packed = await archive([...files, log], new Date(0));
+    const text = gunzipSync(packed).toString('latin1');
+    expect(text).toContain('/v1/history');
+    expect(text).not.toContain(SECRET);
+  });
+
+  it.each(PLANTED)('removes a secret: %s', (text) => {
+    expect(withoutSecrets(text)).not.toContain(SECRET);
+  });
+
+  it('keeps addresses, labels and revisions', () => {
+    const text =
+      '{"prefix":"10.0.0.1/32","labels":["k8s:app=checkout"],"revision":88124,"url":"https://etcd:2379"}';
+    expect(withoutSecrets(text)).toBe(text);
+  });
+
+  it('is an archive that tar reads', async () => {
+    const packed = await archive(
+      [
+        { name: 'a.txt', text: 'x'.repeat(513) },
+        { name: 'b.json', text: '{}' },
+      ],
+      new Date(0),
+    );
+    const listed = execFileSync('tar', ['-tzvf', '-'], { input: packed, encoding: 'utf8' });
+    expect(listed).toMatch(/-rw------- .* 513 .* a\.txt\n-rw------- .* 2 .* b\.json/);
+  });
+
+  it('has what answers, and the failures', async () => {
+    const ask: Ask = (path) =>
+      path === '/v1/status' ? Promise.resolve({ ok: 1 }) : Promise.reject(new Error('no answer'));
+    const { files, errors } = await agentFiles(ask);
+    expect(files.map(({ name }) => name)).toEqual(['status.json', 'errors.txt']);
+    expect(errors.length).toBe(4);
+    expect(files[1]?.text).toContain('/v1/digest: no answer');
+  });
+
+  it('stays below its limit for any answers', async () => {
+    const ask: Ask = () => Promise.resolve({ noise: randomBytes(6 << 20).toString('latin1') });
+    const { files } = await agentFiles(ask);
+    const log = { name: 'log.txt', text: randomBytes(1 << 20).toString('latin1') };
+    const packed = await archive([...files, log], new Date(0));
+    expect(packed.length).toBeLessThan(MAX_BUNDLE);
+  });
+});
