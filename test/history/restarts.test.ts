@@ -1,18 +1,18 @@
-import fc from 'fast-check';
 import { expect, it } from 'vitest';
-
-import { fault, KEYS, momentsOf, plans, runLives } from './support/lives.ts';
+import {
+  H1_theDiskHasWhatTheMemoryHasNot,
+  H2_aCertainAnswerIsRight,
+  H2_aLossIsNotCertain,
+} from './support/lives.ts';
 
 it('H1, H2: over restarts, a certain answer is right, whatever happened to the files', async () => {
-  await fc.assert(
-    fc.asyncProperty(plans, async (all) => {
-      const world = await runLives(all);
-      for (const at of momentsOf(world))
-        for (const key of KEYS) {
-          const moment = await world.recorded.past.at(key, at);
-          expect(fault(world, at, key, moment)).toBeUndefined();
-        }
-    }),
-    { numRuns: Number(process.env['HISTORY_RUNS'] ?? 100) },
-  );
+  await H2_aCertainAnswerIsRight(100);
+});
+
+it('H1: changes that have left the memory are read from the disk', async () => {
+  expect(await H1_theDiskHasWhatTheMemoryHasNot()).toBe(12);
+});
+
+it('H2: with one file of an earlier process removed, a certain answer is right', async () => {
+  expect(await H2_aLossIsNotCertain()).toBeGreaterThan(100);
 });

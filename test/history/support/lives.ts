@@ -10,10 +10,10 @@ import { MemoryFolder } from '../../restore/support/memory-folder.ts';
 import { claimText, NaiveHistory } from './naive-history.ts';
 
 /** What happens to the files when a process ends. */
-export type Ending = 'stop' | 'kill' | 'torn' | 'flipped' | 'dropped';
+type Ending = 'stop' | 'kill' | 'torn' | 'flipped' | 'dropped';
 
 /** One process: writes before it records, then writes while it records, each after a pause, with a flush or without. */
-export interface LifePlan {
+interface LifePlan {
   readonly away: number;
   /** By how much the wall clock is set while no process runs. */
   readonly clockSet: number;
@@ -58,7 +58,7 @@ function fillSegment(cache: IPCache, round: number): void {
 }
 
 /** Plans of one to four processes. */
-export const plans: fc.Arbitrary<readonly LifePlan[]> = fc.array(
+const plans: fc.Arbitrary<readonly LifePlan[]> = fc.array(
   fc.record({
     away: fc.constantFrom(0, 1, 50, 3000),
     clockSet: fc.constantFrom(0, 0, 0, 0, -2500, 5000),
@@ -71,7 +71,7 @@ export const plans: fc.Arbitrary<readonly LifePlan[]> = fc.array(
 );
 
 /** Several processes on one folder, of which the last one still runs. */
-export interface World {
+interface World {
   readonly lived: readonly Lived[];
   readonly recorded: History;
   readonly clock: ManualClock;
@@ -79,10 +79,7 @@ export interface World {
 }
 
 /** Runs the plans. */
-export async function runLives(
-  all: readonly LifePlan[],
-  folder: MemoryFolder = new MemoryFolder(),
-): Promise<World> {
+async function runLives(all: readonly LifePlan[], folder: MemoryFolder = new MemoryFolder()): Promise<World> {
   const clock = new ManualClock();
   clock.setWallTimeBy(1_000_000);
   const lived: Lived[] = [];
@@ -147,7 +144,7 @@ async function end(recorded: History, folder: MemoryFolder, { ending, damage }: 
 }
 
 /** The moments worth asking for. */
-export function momentsOf({ lived }: World): readonly number[] {
+function momentsOf({ lived }: World): readonly number[] {
   const all = lived.flatMap(({ naive, from, to }) => [
     ...naive.times.flatMap((at) => [at - 1, at, at + 1]),
     ...[from - 1, to, to + 1].filter(Number.isFinite),
@@ -156,7 +153,7 @@ export function momentsOf({ lived }: World): readonly number[] {
 }
 
 /** Returns what is wrong with an answer; undefined if it is right or not certain. */
-export function fault(
+function fault(
   { lived, clock }: World,
   at: number,
   key: string,
@@ -174,4 +171,96 @@ export function fault(
   return isRight ? undefined : `${key} at ${at}: ${got.join(', ') || 'none'}`;
 }
 
-export { KEYS };
+/** H1, H2: over restarts, a certain answer is right, whatever happened to the files. */
+export async function H2_aCertainAnswerIsRight(numRuns: number): Promise<void> {
+  await fc.assert(
+    fc.asyncProperty(plans, async (all) => {
+      const world = await runLives(all);
+      for (const at of momentsOf(world))
+        for (const key of KEYS) {
+          const wrong = fault(world, at, key, await world.recorded.past.at(key, at));
+          if (wrong !== undefined) throw new Error(wrong);
+        }
+    }),
+    { numRuns, endOnFailure: numRuns < 1000 },
+  );
+}
+
+/** Several changes of one prefix that have left the memory are found on the disk. Returns the number of certain answers. */
+export async function H1_theDiskHasWhatTheMemoryHasNot(): Promise<number> {
+  const clock = new ManualClock();
+  const cache = new IPCache();
+  const disk = {
+    folder: new MemoryFolder(),
+    maxBytes: 16 << 20,
+    checksum: (bytes: Uint8Array) => crc32(bytes),
+  };
+  const history = new History({ ipcache: cache, clock, memory: 256 << 10, disk });
+  await history.open();
+  history.start();
+  const answers: [at: number, identity: number][] = [];
+  for (let i = 0; i < 12; i++) {
+    clock.advance(5);
+    cache.upsert('10.0.0.1', { source: 'k8s', identity: 500 + i });
+    answers.push([clock.wallTime() + 1, 500 + i]);
+    for (let round = 0; round < 30; round++) {
+      fillSegment(cache, 100 * i + round);
+      clock.advance(1);
+      await history.flush();
+    }
+  }
+  let certain = 0;
+  for (const [at, identity] of answers) {
+    const moment = await history.past.at('10.0.0.1', at);
+    if (moment?.certain !== true) continue;
+    certain++;
+    if (moment.effective?.identity !== identity)
+      throw new Error(`${identity} at ${at}: ${moment.effective?.identity}`);
+  }
+  return certain;
+}
+
+/** Removes each file of a life in turn: no answer around the loss is certain and wrong. Returns the number of certain answers. */
+export async function H2_aLossIsNotCertain(): Promise<number> {
+  const clock = new ManualClock();
+  const folder = new MemoryFolder();
+  const checksum = (bytes: Uint8Array): number => crc32(bytes);
+  const open = async (cache: IPCache, on: MemoryFolder): Promise<History> => {
+    const disk = { folder: on, maxBytes: 1 << 20, checksum };
+    const history = new History({ ipcache: cache, clock, memory: 1 << 20, disk });
+    await history.open();
+    history.start();
+    return history;
+  };
+  const cache = new IPCache();
+  const history = await open(cache, folder);
+  const answers: [at: number, identity: number][] = [];
+  for (let i = 0; i < 6; i++) {
+    clock.advance(5);
+    cache.upsert('10.0.0.1', { source: 'k8s', identity: 500 + i });
+    for (let round = 0; round < 10; round++) {
+      fillSegment(cache, 100 * i + round);
+      clock.advance(1);
+      answers.push([clock.wallTime(), 500 + i]);
+      clock.advance(1);
+    }
+    await history.flush();
+  }
+  history.stop();
+  await history.close();
+  clock.advance(100);
+  let certain = 0;
+  for (const name of folder.files.keys()) {
+    const copy = new MemoryFolder();
+    for (const [other, bytes] of folder.files) if (other !== name) copy.files.set(other, bytes);
+    const next = await open(new IPCache(), copy);
+    for (const [at, identity] of answers) {
+      const moment = await next.past.at('10.0.0.1', at);
+      if (moment?.certain !== true) continue;
+      certain++;
+      if (moment.effective?.identity !== identity)
+        throw new Error(`${name}: ${identity} at ${at}: ${moment.effective?.identity}`);
+    }
+  }
+  return certain;
+}
