@@ -17,7 +17,7 @@ import {
 } from '../session/transport.ts';
 
 /** A version of a key, from one revision on. */
-interface Version {
+export interface Version {
   readonly key: string;
   /**
    * The bytes as a string of one character each; undefined if the key was deleted. A string, because it takes 170 bytes of memory
@@ -225,23 +225,13 @@ export class MemoryStore {
   }
 
   /**
-   * Returns the events of at most `revisions` revisions from `startRevision` on, of the keys with `prefix`, one array for each
-   * revision.
+   * Returns the versions of at most `revisions` revisions from `startRevision` on, one array for each revision. Their values are
+   * not copied: see {@link eventOf}.
    *
    * @throws KvstoreError `compacted`
    */
-  eventsFrom(
-    startRevision: number,
-    revisions: number = Number.POSITIVE_INFINITY,
-    prefix = '',
-  ): readonly (readonly TransportEvent[])[] {
-    return this.#logFrom(startRevision, revisions).map((versions) => {
-      const events: TransportEvent[] = [];
-      for (const { key, value, modRevision } of versions)
-        if (key.startsWith(prefix))
-          events.push({ key, value: value === undefined ? undefined : bytesOf(value), modRevision });
-      return events;
-    });
+  versionsFrom(startRevision: number, revisions?: number): readonly (readonly Version[])[] {
+    return this.#logFrom(startRevision, revisions);
   }
 
   #logFrom(startRevision: number, revisions: number = Number.POSITIVE_INFINITY): (readonly Version[])[] {
@@ -306,6 +296,11 @@ export class MemoryStore {
     this.#log = [...snapshot.log];
     for (const versions of snapshot.versions.values()) for (const version of versions) this.#record(version);
   }
+}
+
+/** Returns the event of a version. */
+export function eventOf({ key, value, modRevision }: Version): TransportEvent {
+  return { key, value: value === undefined ? undefined : bytesOf(value), modRevision };
 }
 
 function charactersOf(value: Uint8Array): string {

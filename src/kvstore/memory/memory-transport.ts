@@ -1,4 +1,5 @@
 import { setImmediate as eventLoopTurn } from 'node:timers/promises';
+import { keyAfter } from '../codec/key-range.ts';
 import { abortedError, asKvstoreError, closedError, KvstoreError } from '../session/errors.ts';
 import type {
   CallOptions,
@@ -17,6 +18,8 @@ import type { MemoryServer } from './memory-server.ts';
 
 // A write takes about 10 µs with the store and its watches, so this is 3 ms.
 const OPERATIONS_PER_TURN = 256;
+// A key takes about 1 µs, so this is 4 ms.
+const KEYS_PER_TURN = 4096;
 
 /**
  * The connection of a client to a {@link MemoryServer}. Every call is answered in a later microtask, and after many of them in a later
@@ -37,7 +40,36 @@ export class MemoryTransport implements Transport {
   }
 
   range(request: RangeRequest, options?: CallOptions): Promise<RangeResponse> {
-    return this.#call(options, () => this.#server.range(request));
+    return this.#range(request, options);
+  }
+
+  /**
+   * Reads a range, in several turns if it has many keys. All of them are as of the revision of the first turn. Each turn that reads
+   * only recent writes would visit all of them again, so these are read in one.
+   */
+  async #range(
+    request: RangeRequest,
+    options: CallOptions | undefined,
+    isOpen: () => boolean = () => true,
+  ): Promise<RangeResponse> {
+    const read = (part: RangeRequest): Promise<RangeResponse> =>
+      this.#call(options, () => {
+        if (!isOpen()) throw new KvstoreError('unavailable', 'the stream ended');
+        return this.#server.range(part);
+      });
+    const { minModRevision = 0, revision = 0 } = request;
+    if (minModRevision > 0) return read(request);
+    const limit = request.limit || Number.POSITIVE_INFINITY;
+    let page = await read({ ...request, limit: Math.min(limit, KEYS_PER_TURN) });
+    const { header, count } = page;
+    const kvs = [...page.kvs];
+    for (let last = kvs.at(-1); last !== undefined && page.more && kvs.length < limit; last = kvs.at(-1)) {
+      await eventLoopTurn();
+      const rest = { start: keyAfter(last.key), limit: Math.min(limit - kvs.length, KEYS_PER_TURN) };
+      page = await read({ ...request, ...rest, revision: revision || header.revision });
+      for (const kv of page.kvs) kvs.push(kv);
+    }
+    return { header, kvs, more: page.more, count };
   }
 
   txn(request: TxnRequest, options?: CallOptions): Promise<TxnResponse> {
@@ -66,11 +98,7 @@ export class MemoryTransport implements Transport {
     this.#streams.add(end);
     if (this.#closed) end();
     return {
-      range: (read, options) =>
-        this.#call(options, () => {
-          if (!stream.isOpen) throw new KvstoreError('unavailable', 'the stream ended');
-          return this.#server.range(read);
-        }),
+      range: (read, options) => this.#range(read, options, () => stream.isOpen),
       pause: () => stream.pause(),
       resume: () => stream.resume(),
       requestProgress: () => stream.requestProgress(),
