@@ -66,6 +66,11 @@ export function bytesOfText(text: string): Uint8Array {
   return Buffer.from(text);
 }
 
+/** Returns the number of UTF-8 bytes of a text. */
+export function byteLengthOf(text: string): number {
+  return Buffer.byteLength(text);
+}
+
 /** Returns true if two values have the same bytes. */
 export function equalBytes(a: Uint8Array, b: Uint8Array): boolean {
   return a === b || (a.length === b.length && Buffer.compare(a, b) === 0);

@@ -5,6 +5,8 @@ export interface CanaryWait {
   laterCount: number;
 }
 
+const NONE: readonly CanaryWait[] = [];
+
 /**
  * The waiters for the canary of a {@link SyncStore}. Each requires the names that were unfinished when it asked, and those that are
  * touched later. The cost of a waiter does not depend on their number: the names that a waiter does *not* require are counted.
@@ -59,6 +61,7 @@ export class CanaryWaits {
 
   /** Returns the waiters for which a canary written now would be true. */
   due(): readonly CanaryWait[] {
+    if (this.#waits.size === 0) return NONE;
     const due: CanaryWait[] = [];
     let required = this.#unfinished() - this.#laterCount;
     for (const wait of this.#waits) {
@@ -73,6 +76,7 @@ export class CanaryWaits {
    * Resolves the waiters of `due` that require no further names. Returns false if there are none, because the canary was premature.
    */
   complete(due: readonly CanaryWait[]): boolean {
+    if (due.length === 0) return false;
     const asked = new Set(due);
     const over = this.due().filter((wait) => asked.has(wait));
     for (const wait of over) {

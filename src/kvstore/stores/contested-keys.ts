@@ -55,7 +55,7 @@ export class ContestedKeys<K> {
 
   /** Cancels a put-back, because the key has its value or will be written anyway. */
   cancel(key: K): void {
-    this.#waiting.delete(key);
+    if (this.#waiting.size > 0) this.#waiting.delete(key);
   }
 
   /** Cancels all put-backs. */

@@ -501,7 +501,9 @@ export class SyncStore {
     const wanted = this.#desired.get(name);
     const mayBeThere = this.#mayBeThere(name);
     const isEqualSeen = this.#isWatching && !this.#failed.has(name);
-    for (const names of [this.#other, this.#failed, this.#unknown]) if (names.size > 0) names.delete(name);
+    this.#other.delete(name);
+    this.#failed.delete(name);
+    this.#unknown.delete(name);
     this.#stored.delete(name);
     this.#contested.cancel(name);
     if (wanted !== undefined) this.#writing.set(name, undefined);

@@ -2,7 +2,7 @@ import type { Clock, Random } from '../../base/clock.ts';
 import type { Failure } from '../../base/failure.ts';
 import { type Rejection, type RejectionLog, rejection } from '../../base/rejection.ts';
 import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
-import { bytesOfText, equalBytes } from '../../kvstore/codec/bytes.ts';
+import { byteLengthOf, equalBytes } from '../../kvstore/codec/bytes.ts';
 import { VALUE_LIMITS } from '../../kvstore/codec/value.ts';
 import type { KvstoreBackend } from '../../kvstore/session/backend.ts';
 import { SharedStore } from '../../kvstore/stores/shared-store.ts';
@@ -66,7 +66,7 @@ export class PublishedPrefix {
   readonly #wanted = new Map<string, Uint8Array>();
   /** Own keys that exist and are not desired. They are deleted once, when the content is complete. */
   readonly #leftovers = new Set<string>();
-  /** The values handed to the store for desired keys: the desired values, or equivalent ones. */
+  /** The values handed to the store for desired keys, if other writers may write equivalent ones: those, or the desired values. */
   readonly #published = new Map<string, Uint8Array>();
   /** The existing values, if other writers may write equivalent ones. */
   readonly #found = new Map<string, Uint8Array>();
@@ -108,7 +108,7 @@ export class PublishedPrefix {
 
   status(): PublishedPrefixStatus {
     const { local, background, shared } = this.#store.status();
-    const held = this.#wanted.size - this.#published.size;
+    const held = this.#options.isAsGood === undefined ? 0 : this.#wanted.size - this.#published.size;
     const pending = local.pending + held;
     return {
       synced: this.#options.canary === undefined ? this.#synced && pending === 0 : local.canaryWritten,
@@ -131,15 +131,20 @@ export class PublishedPrefix {
    * kvstore that refused it would delay the canary.
    */
   upsert(name: string, value: Uint8Array): void {
-    const at = `${this.#options.prefix}${name}`;
-    if (value.length + bytesOfText(at).length > MOST_BYTES) {
+    const { prefix, isAsGood } = this.#options;
+    if (value.length + byteLengthOf(prefix) + byteLengthOf(name) > MOST_BYTES) {
+      const at = `${prefix}${name}`;
       const why = `must have at most ${MOST_BYTES} bytes with its key`;
       this.refuse(name, rejection('too-large', 'value', `${value.length} bytes`, why, at));
       return;
     }
+    const previous = this.#wanted.get(name);
     this.#wanted.set(name, value);
     this.#leftovers.delete(name);
-    if (this.#mayPut) this.#publish(name);
+    if (isAsGood !== undefined) {
+      if (this.#listed) this.#publish(name);
+    } else if (previous === undefined || !equalBytes(previous, value))
+      this.#store.updateLocalKey(name, value);
     if (this.#isSweepDue) void this.#sweep();
   }
 
@@ -199,10 +204,7 @@ export class PublishedPrefix {
     return this.#store.run(signal);
   }
 
-  get #mayPut(): boolean {
-    return this.#listed || this.#options.isAsGood === undefined;
-  }
-
+  /** Hands a desired key to the store, or the equivalent value that another writer has put. */
   #publish(name: string): void {
     const wanted = this.#wanted.get(name);
     if (wanted === undefined) return;
@@ -213,13 +215,7 @@ export class PublishedPrefix {
     if (published !== undefined && equalBytes(published, value)) return;
     this.#published.set(name, value);
     if (isAsGood) this.#store.adoptLocalKey(name, value);
-    else this.#store.updateLocalKey(name, value, this.#isOther(found, value));
-  }
-
-  /** Returns true if the existing value is missing or differs. Always false if the values of others are not observed. */
-  #isOther(found: Uint8Array | undefined, value: Uint8Array): boolean {
-    if (this.#options.isAsGood === undefined) return false;
-    return found === undefined || !equalBytes(found, value);
+    else this.#store.updateLocalKey(name, value, found === undefined || !equalBytes(found, value));
   }
 
   /** Returns the observer of the existing keys. */
