@@ -1,4 +1,5 @@
 import type { DecidingRule, ExplainedClaim, Explanation, KeyedEntry } from '../ipcache/types.ts';
+import { DEFAULT_WEIGHT } from '../model/backend-weight.ts';
 import type { Labels } from '../model/labels.ts';
 import { type PortProtocol, protocolName } from '../net/port.ts';
 import { prefixOfKey } from '../net/prefix.ts';
@@ -6,7 +7,6 @@ import type { Node } from '../nodemanager/node.ts';
 import type { NodeExplanation } from '../nodemanager/node-status.ts';
 import type { AnnouncedService } from '../servicecache/announcement.ts';
 import type { BackendVerdict, ServiceExplanation } from '../servicecache/explain.ts';
-import { DEFAULT_WEIGHT } from '../servicecache/weight.ts';
 import type { AddressRoleDocument } from './address-roles.ts';
 import type { PastDocument } from './past-document.ts';
 import type { KnownIdentity, ReadModel, RestoredDocument } from './read-model.ts';

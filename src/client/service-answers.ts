@@ -1,7 +1,7 @@
 import type { BackendDocument, ServiceDocument } from '../api/documents.ts';
 import type { ExplainedServiceDocument } from '../api/schemas.ts';
+import { DEFAULT_WEIGHT } from '../model/backend-weight.ts';
 import { printable } from '../process/terminal.ts';
-import { DEFAULT_WEIGHT } from '../servicecache/weight.ts';
 import {
   type Column,
   emptyAnswer,

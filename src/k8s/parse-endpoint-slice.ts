@@ -1,4 +1,5 @@
 import { Set as ImmutableSet } from 'immutable';
+import { DEFAULT_WEIGHT, parseWeight, WEIGHT_ANNOTATION, WEIGHT_RULE } from '../model/backend-weight.ts';
 import { SERVICE_NAME_LABEL } from '../model/cluster-endpoint-slice.ts';
 import {
   type Backend,
@@ -10,17 +11,12 @@ import {
   stateOfConditions,
 } from '../servicecache/backend.ts';
 import type { ServiceID } from '../servicecache/service-id.ts';
-import { DEFAULT_WEIGHT } from '../servicecache/weight.ts';
 import { type ObjectFields, type Parsed, type ParseOptions, parseObject, readID } from './parse-object.ts';
 import { readPorts } from './ports.ts';
 
 // Keys of `topology` in v1beta1; v1 has fields for them.
 const HOSTNAME_TOPOLOGY = 'kubernetes.io/hostname';
 const ZONE_TOPOLOGY = 'topology.kubernetes.io/zone';
-
-/** The weight of all backends of a slice; 0 is maintenance. */
-const WEIGHT = 'service.cilium.io/weight';
-const LARGEST_WEIGHT = 65_535;
 
 const ADDRESS_TYPES = ['IPv4', 'IPv6', 'IP'] as const;
 
@@ -60,11 +56,11 @@ function readForZones(endpoint: ObjectFields): Backend['forZones'] {
 /** Returns the weight in the annotation of a slice. One that is no decimal number of 16 bits is rejected, and counts as absent. */
 function readWeight(fields: ObjectFields): number {
   const annotations = fields.map('metadata').map('annotations');
-  const text = annotations.string(WEIGHT);
+  const text = annotations.string(WEIGHT_ANNOTATION);
   if (text === undefined) return DEFAULT_WEIGHT;
-  if (/^\d+$/.test(text) && Number(text) <= LARGEST_WEIGHT) return Number(text);
-  annotations.reject(WEIGHT, 'invalid-weight', `must be a number from 0 to ${LARGEST_WEIGHT}`, text);
-  return DEFAULT_WEIGHT;
+  const weight = parseWeight(text);
+  if (weight === undefined) annotations.reject(WEIGHT_ANNOTATION, 'invalid-weight', WEIGHT_RULE, text);
+  return weight ?? DEFAULT_WEIGHT;
 }
 
 /** Returns a function that creates the backend for each address of an endpoint. */

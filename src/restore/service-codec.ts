@@ -1,4 +1,5 @@
 import type { Rejection } from '../base/rejection.ts';
+import { DEFAULT_WEIGHT } from '../model/backend-weight.ts';
 import { decodeWith, Fields, rejectInput } from '../net/fields.ts';
 import type { PortProtocol } from '../net/port.ts';
 import {
@@ -19,7 +20,6 @@ import {
 } from '../servicecache/service.ts';
 import type { ServiceID } from '../servicecache/service-id.ts';
 import type { ServicePart } from '../servicecache/service-parts.ts';
-import { DEFAULT_WEIGHT } from '../servicecache/weight.ts';
 
 /** A record ends after this number of characters. A larger slice or offer is divided into several records. */
 const CHARACTERS_PER_RECORD = 32_768;

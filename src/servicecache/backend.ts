@@ -1,8 +1,8 @@
 import { Map as ImmutableMap, Set as ImmutableSet, is } from 'immutable';
+import { DEFAULT_WEIGHT } from '../model/backend-weight.ts';
 import type { EndpointConditions } from '../model/cluster-endpoint-slice.ts';
 import type { PortProtocol } from '../net/port.ts';
 import type { ServiceID } from './service-id.ts';
-import { DEFAULT_WEIGHT } from './weight.ts';
 
 /** Ports by name, which may be empty. Several names may share one port and protocol. */
 export type Ports = ImmutableMap<string, PortProtocol>;

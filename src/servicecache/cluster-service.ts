@@ -1,9 +1,9 @@
 import { Map as ImmutableMap, Set as ImmutableSet } from 'immutable';
+import { DEFAULT_WEIGHT } from '../model/backend-weight.ts';
 import type { BackendZone, ClusterService } from '../model/cluster-service.ts';
 import type { PortProtocol } from '../net/port.ts';
 import { type Backend, backendComparison, backendOf, NO_PORTS, NO_ZONES, type Ports } from './backend.ts';
 import { OrderedMatcher } from './offer-difference.ts';
-import { DEFAULT_WEIGHT } from './weight.ts';
 
 const NONE: readonly never[] = [];
 

@@ -1,4 +1,5 @@
 import { Map as ImmutableMap, Set as ImmutableSet } from 'immutable';
+import { DEFAULT_WEIGHT, parseWeight, WEIGHT_ANNOTATION } from '../model/backend-weight.ts';
 import type { ClusterEndpointSlice, SliceEndpoint } from '../model/cluster-endpoint-slice.ts';
 import { SERVICE_NAME_LABEL } from '../model/cluster-endpoint-slice.ts';
 import {
@@ -12,7 +13,6 @@ import {
   stateOfConditions,
 } from './backend.ts';
 import type { ServiceID } from './service-id.ts';
-import { DEFAULT_WEIGHT } from './weight.ts';
 
 // Keys of `deprecatedTopology`; v1 has fields for them.
 const HOSTNAME_TOPOLOGY = 'kubernetes.io/hostname';
@@ -23,23 +23,28 @@ export function serviceOfSlice({ namespace, labels }: ClusterEndpointSlice): Ser
   return { namespace, name: labels.get(SERVICE_NAME_LABEL) ?? '' };
 }
 
-/** Returns the backends of an endpoint, one for each address. They share `ports`. */
-function backendsOf(endpoint: SliceEndpoint, ports: Ports, cluster: string): readonly Backend[] {
+/** Returns the weight in the annotation of a slice. The decoder has rejected an invalid one, which has no effect. */
+function weightOf({ annotations }: ClusterEndpointSlice): number {
+  return parseWeight(annotations.get(WEIGHT_ANNOTATION) ?? '') ?? DEFAULT_WEIGHT;
+}
+
+/** Returns the backends of an endpoint, one for each address. They share `common`. */
+function backendsOf(
+  endpoint: SliceEndpoint,
+  common: Pick<Backend, 'ports' | 'cluster' | 'weight'>,
+): readonly Backend[] {
   const { addresses, conditions, hostname, forZones, deprecatedTopology } = endpoint;
   const nodeName = endpoint.nodeName ?? deprecatedTopology.get(HOSTNAME_TOPOLOGY) ?? '';
   const zone = endpoint.zone ?? deprecatedTopology.get(ZONE_TOPOLOGY) ?? '';
-  const common = {
-    ports,
+  const fields = {
+    ...common,
     nodeName,
     zone,
     hostname: hostname ?? '',
-    cluster,
-    state: stateOfConditions(conditions),
-    // The format has no field for the weight.
-    weight: DEFAULT_WEIGHT,
+    state: common.weight === 0 ? 'maintenance' : stateOfConditions(conditions),
     forZones: forZones.length === 0 ? NO_ZONES : ImmutableSet(forZones),
   };
-  return addresses.map((address) => backendOf({ address, ...common }));
+  return addresses.map((address) => backendOf({ address, ...fields }));
 }
 
 /** Returns a slice of a remote cluster for the service in its label. Of equal port names, the last one is used. */
@@ -49,6 +54,7 @@ export function remoteSlice(slice: ClusterEndpointSlice): EndpointSlice {
     slice.ports.length === 0
       ? NO_PORTS
       : ImmutableMap(slice.ports.map((port) => [port.name, { port: port.port, protocol: port.protocol }]));
-  const backends = endpoints.flatMap((endpoint) => backendsOf(endpoint, ports, cluster));
+  const common = { ports, cluster, weight: weightOf(slice) };
+  const backends = endpoints.flatMap((endpoint) => backendsOf(endpoint, common));
   return { service: serviceOfSlice(slice), name, ...backendsByReadiness(backends) };
 }

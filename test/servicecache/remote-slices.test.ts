@@ -57,6 +57,22 @@ describe('slices of a remote cluster', () => {
     expect(cache.status().remoteServices).toBe(0);
   });
 
+  it('of weight 0 are in maintenance: known, and never selected (regression: the weight of a remote slice had no effect)', () => {
+    const cache = withGlobalService();
+    const weight = (value: string): ReadonlyMap<string, string> =>
+      new Map([['service.cilium.io/weight', value]]);
+    cache.mergeExternalSliceUpdate(remote('s-1', ['10.0.0.1'], { annotations: weight('0') }));
+    cache.mergeExternalSliceUpdate(remote('s-2', ['10.0.0.2'], { annotations: weight('7') }));
+    cache.mergeExternalSliceUpdate(remote('s-3', ['10.0.0.3'], { annotations: weight('many') }));
+    const states = (): unknown[] => Object.values(JSON.parse(JSON.stringify(backendsOf(cache))));
+    expect(states()).toMatchObject([
+      { address: '10.0.0.1', state: 'maintenance', weight: 0 },
+      { address: '10.0.0.2', state: 'active', weight: 7 },
+      { address: '10.0.0.3', state: 'active', weight: 100 },
+    ]);
+    expect([...(cache.select(SHOP, 'cluster-ip')?.keys() ?? [])]).toEqual(['10.0.0.2', '10.0.0.3']);
+  });
+
   it('that claim one address: the first by name wins and gets the port names of the other', () => {
     const cache = withGlobalService();
     const ports = [

@@ -1,3 +1,4 @@
+import { parseWeight, WEIGHT_ANNOTATION, WEIGHT_RULE } from '../../model/backend-weight.ts';
 import {
   type ClusterEndpointSlice,
   type ClusterEndpointSliceKey,
@@ -110,6 +111,9 @@ class SliceReader {
           reader.skip();
       }
     }
+    const weight = annotations.get(WEIGHT_ANNOTATION);
+    if (weight !== undefined && parseWeight(weight) === undefined)
+      this.#drop('invalid-weight', `annotations.${WEIGHT_ANNOTATION}`, weight, WEIGHT_RULE);
     const key = { cluster, namespace, name, clusterID };
     return { ...key, labels, annotations, addressType: this.#family(addressType), endpoints, ports };
   }
@@ -315,7 +319,8 @@ function* readSlice(
  * Decodes the value of `…/endpointslices/v1/<cluster>/<namespace>/<slice>`. Reasons of rejection: `too-large`, `invalid-zstd`,
  * `invalid-protobuf`, `wrong-type`, `invalid-utf8`, `too-many`, `missing-field`, `key-mismatch`, `out-of-range`, `missing` (no
  * label with the name of the service), `unknown-value` (the address type), `invalid-address`, `wrong-family`. Drops a port alone
- * if its number or protocol is invalid: `out-of-range`, `unknown-protocol`.
+ * if its number or protocol is invalid: `out-of-range`, `unknown-protocol`. An invalid weight in the annotations has no effect:
+ * `invalid-weight`.
  */
 export function decodeClusterEndpointSlice(
   expected: ClusterEndpointSliceKey,

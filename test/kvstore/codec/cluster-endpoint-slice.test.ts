@@ -97,6 +97,16 @@ describe('a slice published by upstream', () => {
     expect(written).toEqual({ ...ECHO, ...mapped });
   });
 
+  it('may have an invalid weight, which is dropped alone', () => {
+    const annotations = { 'service.cilium.io/weight': '65536' };
+    const decoded = decodeWithFields({ annotations });
+    expect(decoded).toMatchObject({ ok: true, dropped: [{ reason: 'invalid-weight' }] });
+    expect(decoded.ok && decoded.dropped?.[0]?.message).toContain('annotations.service.cilium.io/weight');
+    expect(
+      accepted(decodeWithFields({ annotations: { 'service.cilium.io/weight': '65535' } })),
+    ).toBeDefined();
+  });
+
   it('has the key of its slice, not of its service', () => {
     expect(AT).toBe('cilium/state/endpointslices/v1/cluster3/test/echo-kvlm2');
   });

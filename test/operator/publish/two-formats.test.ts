@@ -29,10 +29,13 @@ const address = {
 /** An EndpointSlice of the service as an API server sends it. Some addresses are in several slices. */
 const slice = fc.constantFrom('IPv4', 'IPv6').chain((addressType) =>
   fc.record({
-    metadata: fc.constantFrom('web-1', 'web-2', 'web-3', 'a').map((name) => ({
-      ...{ namespace: ID.namespace, name: `${name}-${addressType}` },
-      labels: { 'kubernetes.io/service-name': ID.name },
-    })),
+    metadata: fc
+      .tuple(fc.constantFrom('web-1', 'web-2', 'web-3', 'a'), fc.constantFrom(undefined, undefined, '0', '7'))
+      .map(([name, weight]) => ({
+        ...{ namespace: ID.namespace, name: `${name}-${addressType}` },
+        labels: { 'kubernetes.io/service-name': ID.name },
+        annotations: weight === undefined ? {} : { 'service.cilium.io/weight': weight },
+      })),
     addressType: fc.constant(addressType),
     endpoints: fc.array(
       fc.record({

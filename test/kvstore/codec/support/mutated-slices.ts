@@ -20,7 +20,7 @@ const REASONS: ReadonlySet<string> = new Set([
   ...['missing-field', 'key-mismatch', 'out-of-range', 'missing', 'unknown-value', 'invalid-address'],
   'wrong-family',
 ]);
-const DROPPED: ReadonlySet<string> = new Set(['out-of-range', 'unknown-protocol']);
+const DROPPED: ReadonlySet<string> = new Set(['out-of-range', 'unknown-protocol', 'invalid-weight']);
 
 function messageOf(endpoints: number): Buffer {
   const pod = (i: number): object => ({
