@@ -24,7 +24,7 @@ import { EtcdTransport } from '../../kvstore/etcd/etcd-transport.ts';
 import { asKvstoreError, type KvstoreError } from '../../kvstore/session/errors.ts';
 import { HEARTBEAT_INTERVAL_MS } from '../../kvstore/session/health.ts';
 import type { RangeResponse } from '../../kvstore/session/transport.ts';
-import { CHECK_TIMEOUT_MS, type Check, type CheckStep, NO_ANSWER } from './check.ts';
+import { CHECK_TIMEOUT_MS, type Check, NO_ANSWER } from './check.ts';
 
 /** The cluster whose keys are checked. */
 export interface CheckedCluster {
@@ -129,11 +129,7 @@ async function checkLogin({ name, config }: CheckedCluster, reader: Reader): Pro
   for (const key of [HEARTBEAT_KEY, clusterConfigKey(name)]) {
     const answer = await reader.read(keyRange(key));
     if (!isError(answer)) return { endpoint, check: accepted, clusterID: answer.header.clusterID };
-    if (!lacksRight(answer)) {
-      const remedy = loginRemedy(answer);
-      const { text, ...failure } = failed(check, answer);
-      return { endpoint, check: { ...failure, text: text.replace(`; ${remedy}`, ''), remedy } };
-    }
+    if (!lacksRight(answer)) return { endpoint, check: failed(check, answer, loginRemedy(answer)) };
   }
   return { endpoint, check: accepted };
 }
@@ -144,11 +140,16 @@ function loginRemedy({ code }: KvstoreError): string {
     : CHECK_SERVER;
 }
 
-function failed<T extends { readonly step: CheckStep; readonly subject: string }>(
-  check: T,
+/** Returns the check for an error. If its message ends with a remedy, as in `etcd-errors.ts`, that replaces `otherwise`. */
+function failed(
+  check: Pick<Check, 'step' | 'subject'>,
   { code, message }: KvstoreError,
-): T & { readonly status: 'failed'; readonly text: string } {
-  return { ...check, status: 'failed', text: code === 'deadline' ? NO_ANSWER : message };
+  otherwise: string,
+): Check {
+  if (code === 'deadline') return { ...check, status: 'failed', text: NO_ANSWER, remedy: otherwise };
+  const at = message.lastIndexOf('; ');
+  const [text, remedy] = at < 0 ? [message, otherwise] : [message.slice(0, at), message.slice(at + 2)];
+  return { ...check, status: 'failed', text, remedy };
 }
 
 /** Returns the check of a key or prefix that cannot be read. */
@@ -160,7 +161,7 @@ function unreadableCheck(
 ): Check {
   const user = config.auth === undefined ? 'the user' : `user ${config.auth.username}`;
   const remedy = lacksRight(error) ? `grant read on ${right} to ${user}` : CHECK_SERVER;
-  return { ...failed(check, error), remedy };
+  return failed(check, error, remedy);
 }
 
 function checkClusterIDs(

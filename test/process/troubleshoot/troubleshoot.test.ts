@@ -211,6 +211,24 @@ describe('dpcache clustermesh troubleshoot', () => {
     expect([closed.status, plain.status]).toEqual([1, 1]);
   });
 
+  it('reports the remedy of a failed connection once (regression: twice)', async () => {
+    const { failed, steps } = await problems(`endpoints: ["${secured.url.replace('https:', 'http:')}"]\n`);
+    expect(steps).toEqual(['file', 'tcp', 'auth']);
+    expect(failed).toEqual([
+      expect.stringMatching(/^auth .*: check that etcd runs and the scheme \(http or https\)/),
+    ]);
+    expect(failed[0]?.match(/check that etcd runs/g)).toHaveLength(1);
+  });
+
+  it('reports an endpoint of IPv6 without a server; its address needs no DNS', async () => {
+    const place = `[::1]:${await freePort()}`;
+    const { failed, steps } = await problems(`endpoints: ["http://${place}"]\n`);
+    expect(steps).toEqual(['file', 'tcp']);
+    expect(failed).toEqual([
+      `tcp http://${place}: connection refused: ${place}: check the port, and that the server runs`,
+    ]);
+  });
+
   it('reports a name that DNS does not know', async () => {
     const { failed, status } = await problems(configuration({ url: 'https://baltic.invalid:2379' }));
     expect(failed).toEqual([expect.stringMatching(/^dns baltic\.invalid: .*: check the /)]);
