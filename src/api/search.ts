@@ -59,15 +59,12 @@ export interface SearchDocument {
   readonly groups: readonly SearchGroupDocument[];
 }
 
-/**
- * Maximum number of names that one search compares, in units of one name: about 10 ms. An identity counts as 16, because it has
- * about as many labels.
- */
-const MAX_COMPARED = 200_000;
-const IDENTITY_COST = 16;
+/** Maximum number of items of a kind that one search compares. All together take about 20 ms. */
+export const MAX_COMPARED = { service: 50_000, node: 50_000, pod: 150_000, identity: 10_000 } as const;
 
-/** Names compared in one step: less than a millisecond. */
+/** Names compared in one step, and identities, which have about ten labels each: less than a millisecond. */
 const NAMES_PER_STEP = 4_096;
+const IDENTITIES_PER_STEP = 256;
 
 /** Partial addresses are completed to at most this many CIDRs: `1` matches 1, 10 to 19 and 100 to 199. */
 const MAX_OCTET = 255;
@@ -99,20 +96,31 @@ function compareFound(a: Found, b: Found): number {
   return rank(a) - rank(b) || a.key.length - b.key.length || ascending(a.key, b.key);
 }
 
+/** Kinds that are found by several objects, such as the label of many identities. Each counts once. */
+const SHARED_KINDS: ReadonlySet<SearchKind> = new Set<SearchKind>([
+  'identity',
+  'label',
+  'namespace',
+  'prefix',
+]);
+
 /** The best results of one kind, each key once. */
 class BestOf {
   readonly #limit: number;
+  readonly #isShared: boolean;
   readonly #found: Found[] = [];
   readonly #keys = new Set<string>();
   total = 0;
 
-  constructor(limit: number) {
+  constructor(kind: SearchKind, limit: number) {
+    this.#isShared = SHARED_KINDS.has(kind);
     this.#limit = limit;
   }
 
   add(key: string, match: SearchMatch | undefined): void {
     if (match === undefined || this.#keys.has(key)) return;
     this.total++;
+    if (this.#isShared) this.#keys.add(key);
     const found = { key, match };
     const last = this.#found.at(-1);
     if (this.#found.length >= this.#limit && last !== undefined && compareFound(found, last) >= 0) return;
@@ -122,7 +130,7 @@ class BestOf {
     this.#keys.add(key);
     if (this.#found.length <= this.#limit) return;
     const dropped = this.#found.pop();
-    if (dropped !== undefined) this.#keys.delete(dropped.key);
+    if (dropped !== undefined && !this.#isShared) this.#keys.delete(dropped.key);
   }
 
   get found(): readonly Found[] {
@@ -136,7 +144,6 @@ class Search {
   readonly #query: string;
   readonly #limit: number;
   readonly #best = new Map<SearchKind, BestOf>();
-  #compared = 0;
   truncated = false;
 
   constructor(model: SearchModel, query: string, limit: number) {
@@ -150,24 +157,35 @@ class Search {
     this.#exact();
     yield;
     const name = this.#query.toLowerCase();
-    yield* this.#names(name);
-    yield* this.#pods(name);
+    const isLabel = name.includes('='); // no name contains it
+    if (!isLabel) yield* this.#names(name);
+    if (!isLabel) yield* this.#pods(name);
     yield* this.#labels(name);
   }
 
   #add(kind: SearchKind, key: string, match: SearchMatch | undefined): void {
     if (match === undefined) return;
-    const best = this.#best.get(kind) ?? new BestOf(this.#limit);
+    const best = this.#best.get(kind) ?? new BestOf(kind, this.#limit);
     this.#best.set(kind, best);
     best.add(key, match);
   }
 
-  /** Counts a comparison. Returns true if the search must stop. */
-  #spend(cost: number): boolean {
-    this.#compared += cost;
-    if (this.#compared <= MAX_COMPARED) return false;
-    this.truncated = true;
-    return true;
+  /** Calls `add` for at most {@link MAX_COMPARED} items of a kind, in steps. The other kinds are compared in any case. */
+  *#some<T>(
+    items: Iterable<T>,
+    kind: keyof typeof MAX_COMPARED,
+    add: (item: T) => void,
+  ): Generator<void, void, void> {
+    const perStep = kind === 'identity' ? IDENTITIES_PER_STEP : NAMES_PER_STEP;
+    let compared = 0;
+    for (const item of items) {
+      if (compared === MAX_COMPARED[kind]) {
+        this.truncated = true;
+        return;
+      }
+      add(item);
+      if (++compared % perStep === 0) yield;
+    }
   }
 
   #exact(): void {
@@ -227,18 +245,13 @@ class Search {
       this.#add('cluster', cluster, matchOf(cluster, name));
     for (const namespace of ipcache.namespaces()) this.#add('namespace', namespace, matchOf(namespace, name));
     yield;
-    let step = 0;
-    for (const [key, { service }] of services.snapshot()) {
+    yield* this.#some(services.snapshot(), 'service', ([key, { service }]) => {
       this.#add('service', key, matchOf(service.id.name, name) ?? matchOf(key, name));
       this.#add('namespace', service.id.namespace, matchOf(service.id.namespace, name));
-      if (this.#spend(1)) return;
-      if (++step % NAMES_PER_STEP === 0) yield;
-    }
-    for (const { fullName, name: node } of nodes.nodes()) {
-      this.#add('node', fullName, matchOf(node, name) ?? matchOf(fullName, name));
-      if (this.#spend(1)) return;
-      if (++step % NAMES_PER_STEP === 0) yield;
-    }
+    });
+    yield* this.#some(nodes.nodes(), 'node', (node) =>
+      this.#add('node', node.fullName, matchOf(node.name, name) ?? matchOf(node.fullName, name)),
+    );
   }
 
   /** Compares the names of pods. A query with a slash starts with the namespace. Exact names are found in all namespaces. */
@@ -251,36 +264,27 @@ class Search {
     for (const namespace of namespaces)
       if (pod !== '' && ipcache.lookupByPod(namespace, pod).length > 0)
         this.#add('pod', `${namespace}/${pod}`, 'exact');
-    let step = 0;
-    for (const namespace of namespaces) {
-      for (const known of ipcache.podsOf(namespace)) {
-        const match = matchOf(known, pod);
-        if (match !== undefined && known !== '') this.#add('pod', `${namespace}/${known}`, match);
-        if (this.#spend(1)) return;
-        if (++step % NAMES_PER_STEP === 0) yield;
-      }
-    }
+    const known = function* (): Generator<readonly [namespace: string, pod: string], void, void> {
+      for (const namespace of namespaces)
+        for (const name of ipcache.podsOf(namespace)) yield [namespace, name];
+    };
+    yield* this.#some(known(), 'pod', ([namespace, other]) => {
+      const match = matchOf(other, pod);
+      if (match !== undefined && other !== '') this.#add('pod', `${namespace}/${other}`, match);
+    });
   }
 
   /** Compares the labels of identities. `key=value` is exact; other texts are searched in keys and values. */
   *#labels(name: string): Generator<void, void, void> {
     const wanted = this.#query.includes('=') ? parseLabelQuery(this.#query) : undefined;
-    let step = 0;
-    for (const { identity, labels } of this.#model.identities()) {
-      if (wanted === undefined) {
-        for (const label of labels) {
-          const match = matchOf(label.value, name) ?? matchOf(label.key, name);
-          if (match === undefined) continue;
-          this.#add('label', labelText(label), match === 'exact' ? 'start' : match);
-          this.#add('identity', String(identity), 'related');
-        }
-      } else if (wanted(labels)) {
+    yield* this.#some(this.#model.identities(), 'identity', ({ identity, labels }) => {
+      for (const label of labels) {
+        const match = wanted === undefined ? labelMatch(label, name) : wanted([label]) ? 'exact' : undefined;
+        if (match === undefined) continue;
+        this.#add('label', labelText(label), match);
         this.#add('identity', String(identity), 'related');
-        for (const label of labels) if (wanted([label])) this.#add('label', labelText(label), 'exact');
       }
-      if (this.#spend(IDENTITY_COST)) return;
-      if (++step % (NAMES_PER_STEP / IDENTITY_COST) === 0) yield;
-    }
+    });
   }
 
   /** Returns the groups, the one with the best result first. */
@@ -367,6 +371,12 @@ class Search {
   }
 }
 
+/** Returns how a text matches the value or the key of a label. */
+function labelMatch({ key, value }: Label, text: string): SearchMatch | undefined {
+  const match = matchOf(value, text) ?? matchOf(key, text);
+  return match === 'exact' ? 'start' : match;
+}
+
 function labelText({ source, key, value }: Label): string {
   return value === '' ? `${source}:${key}` : `${source}:${key}=${value}`;
 }
@@ -386,7 +396,7 @@ function serviceText(announced: AnnouncedService | undefined): string {
 /**
  * Searches everything that is known for a text: an IP, a CIDR or the start of an IPv4 address, the number or a label of an identity,
  * and a part of the name of a cluster, namespace, service, node or pod, in any case of letters. Exact keys are always found. Names
- * are compared until {@link MAX_COMPARED}. `limit` is the maximum number of results of each kind. The work is done in turns of the
+ * are compared up to {@link MAX_COMPARED}. `limit` is the maximum number of results of each kind. The work is done in turns of the
  * gate.
  */
 export async function search(

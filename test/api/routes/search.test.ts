@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { search } from '../../../src/api/search.ts';
+import { MAX_COMPARED, search } from '../../../src/api/search.ts';
 import { systemClock } from '../../../src/base/system-clock.ts';
 import { TurnGate } from '../../../src/base/turn-gate.ts';
 import { TestModel } from '../support/model.ts';
@@ -61,11 +61,42 @@ describe('search', () => {
       model.ipcache.upsert(`10.${pod >> 16}.${(pod >> 8) & 255}.${pod & 255}`, {
         ...{ identity: 1234, source: 'k8s', k8s: k8s(pod) },
       });
+    expect(MAX_COMPARED.pod).toBeLessThan(250_000);
     const result = await search(model, gate, 'web-249999', 8);
     expect(result.truncated).toBe(true);
     expect(result.groups[0]?.items).toMatchObject([{ key: 'shop/web-249999', match: 'exact' }]);
     expect((await search(model, gate, '10.3.208.143', 8)).groups[0]?.items).toMatchObject([
       { kind: 'prefix', key: '10.3.208.143/32' },
+    ]);
+  });
+
+  it('compares labels even if there are more pods than it compares', async () => {
+    const model = new TestModel();
+    for (let pod = 0; pod <= MAX_COMPARED.pod; pod++)
+      model.ipcache.upsert(`10.${pod >> 16}.${(pod >> 8) & 255}.${pod & 255}`, {
+        ...{ identity: 1234, source: 'k8s' },
+        k8s: { namespace: 'shop', podName: `web-${pod}`, namedPorts: new Map() },
+      });
+    expect(await found('checkou', model)).toEqual(['label k8s:app=checkout start', 'identity 1234 related']);
+    const { truncated, groups } = await search(model, gate, 'app=checkout', 8);
+    expect(truncated).toBe(false);
+    expect(groups.map(({ kind, total }) => [kind, total])).toEqual([
+      ['label', 1],
+      ['identity', 1],
+    ]);
+  });
+
+  it('counts a label of many identities once, also beyond the limit', async () => {
+    const model = new TestModel();
+    const label = (value: string) => ({ source: 'k8s', key: 'app', value });
+    model.identities = () =>
+      Array.from({ length: 100 }, (_, at) => ({
+        ...{ identity: 1000 + at, cluster: 'own', labels: [label('web-long'), label('web'), label('we')] },
+      }));
+    const { groups } = await search(model, gate, 'we', 1);
+    expect(groups.map(({ kind, total, items }) => [kind, total, items.length])).toEqual([
+      ['label', 3, 1],
+      ['identity', 100, 1],
     ]);
   });
 
