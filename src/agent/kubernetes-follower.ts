@@ -190,6 +190,7 @@ export class KubernetesFollower {
         rejected,
         events: resource?.events ?? 0,
         lastEventAt: isoTime(resource?.lastEventAt),
+        resourceVersion: resource?.resourceVersion,
         lists: resource?.lists ?? 0,
         bookmarks: resource?.bookmarks ?? 0,
         lagMs: rounded(resource?.lagMs),
@@ -197,6 +198,7 @@ export class KubernetesFollower {
         retryInMs: rounded(resource?.retryInMs),
         failures: resource?.failures ?? 0,
         lastFailure: resource?.lastFailure?.message,
+        lastFailureAt: isoTime(resource?.lastFailure?.at),
       })),
     };
   }

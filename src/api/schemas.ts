@@ -459,6 +459,10 @@ const KUBERNETES: z.ZodType<KubernetesDocument> = z
         rejected: z.int(),
         events: z.int(),
         lastEventAt: z.string().optional(),
+        resourceVersion: z
+          .string()
+          .optional()
+          .openapi({ description: 'Resource version up to which changes were received' }),
         lists: z.int(),
         bookmarks: z.int(),
         lagMs: z
@@ -471,6 +475,7 @@ const KUBERNETES: z.ZodType<KubernetesDocument> = z
         retryInMs: z.int().optional().openapi({ description: 'Time until the next attempt after a failure' }),
         failures: z.int(),
         lastFailure: z.string().optional(),
+        lastFailureAt: z.string().optional(),
       }),
     ),
   })

@@ -79,6 +79,8 @@ export interface KindDocument {
   readonly events: number;
   /** ISO 8601. */
   readonly lastEventAt?: string | undefined;
+  /** The resource version up to which changes were received; absent before the first list. */
+  readonly resourceVersion?: string | undefined;
   /** Number of completed lists. All except the first are relists. */
   readonly lists: number;
   readonly bookmarks: number;
@@ -89,7 +91,10 @@ export interface KindDocument {
   /** Time until the next attempt after a failure. */
   readonly retryInMs?: number | undefined;
   readonly failures: number;
+  /** The last failure, even if a later attempt succeeded. */
   readonly lastFailure?: string | undefined;
+  /** ISO 8601. */
+  readonly lastFailureAt?: string | undefined;
 }
 
 /** Status of a followed Kubernetes API server. */

@@ -96,6 +96,8 @@ export interface ResourceStatus {
   /** Number of rejected objects, for example without a name or uid. */
   readonly refused: number;
   readonly bookmarks: number;
+  /** The resource version up to which the server's changes were delivered. Undefined before the first list. */
+  readonly resourceVersion: string | undefined;
   /** Number of complete lists; all except the first are relists. */
   readonly lists: number;
   /** Number of opened watches. */

@@ -46,6 +46,7 @@ export class ObjectSource implements ResourceSource {
         events: follower.objects,
         lastEventAt: undefined,
         ...{ refused: 0, bookmarks: 0, lists: 1, watches: 0 },
+        resourceVersion: undefined,
         ...{ lagMs: undefined, behindMs: undefined, retryInMs: undefined },
         failures: 0,
         lastFailure: undefined,

@@ -139,6 +139,7 @@ export class Reflector implements FollowedResource {
       lastEventAt: this.#lastEventAt,
       refused: this.#refused,
       bookmarks: this.#bookmarks,
+      resourceVersion: this.#listed ? this.#known.version : undefined,
       lists: this.#lists,
       watches: this.#watches,
       lagMs: this.#listed && this.#lastBytesAt !== undefined ? now - this.#lastBytesAt : undefined,

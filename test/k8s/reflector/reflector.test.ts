@@ -111,10 +111,20 @@ describe('the status of a reflector', () => {
     expect(reflector.status()).toMatchObject({ behindMs: undefined, retryInMs: undefined });
   });
 
+  it('contains the version up to which changes were delivered, of puts and of bookmarks', async () => {
+    const watch = await followedFrom([pod('a', '1')]);
+    await watch.say(added(pod('a', '7')));
+    expect(reflector.status().resourceVersion).toBe('7');
+    await watch.say(bookmark('9'));
+    expect(reflector.status().resourceVersion).toBe('9');
+  });
+
   it('contains no lag before the first list', async () => {
     follow();
     await (await api.takes('stream')).say(added(pod('a', '1')));
-    expect(reflector.status()).toMatchObject({ listed: false, objects: 1, lagMs: undefined });
+    expect(reflector.status()).toMatchObject({
+      ...{ listed: false, objects: 1, lagMs: undefined, resourceVersion: undefined },
+    });
   });
 
   it('is reported whenever its state changes', async () => {
