@@ -26,7 +26,7 @@ const config: ViteUserConfig = defineConfig({
         test: {
           name: 'properties',
           include: [
-            'test/{base,columns,net,lpm,model,ipcache,servicecache,nodemanager,metadata,sharedlookup,restore,clustermesh,ciliumdump,k8s}/**/*.test.ts',
+            'test/{base,columns,net,lpm,model,ipcache,servicecache,nodemanager,metadata,sharedlookup,restore,clustermesh,ciliumdump,whatif,k8s}/**/*.test.ts',
             'test/kvstore/{allocator,codec,memory,session,stores,watch}/*.test.ts',
           ],
           setupFiles: ['test/property-runs.ts'],
