@@ -67,7 +67,7 @@ async function take(page: Page, url: string, name: string, { hash, act }: Pictur
   await page.goto(`${url}/${hash}`);
   await page.waitForSelector('output.live');
   await page.waitForSelector('main h1');
-  await page.waitForFunction('document.querySelector(".skeleton") === null');
+  await page.waitForSelector('.skeleton', { state: 'detached' });
   await act?.(page);
   await page.waitForTimeout(1_500); // for the charts and the names of identities
   const path = join(values.out, `${name}.png`);
@@ -96,7 +96,12 @@ const browser = await chromium.launch({
 try {
   mkdirSync(values.out, { recursive: true });
   const page = await browser.newPage();
-  await new Promise((resolve) => setTimeout(resolve, 3_000));
+  const isUp = (): Promise<boolean> =>
+    fetch(`http://127.0.0.1:${port}/healthz`).then(
+      ({ ok }) => ok,
+      () => false,
+    );
+  while (agent.exitCode === null && !(await isUp())) await new Promise((resolve) => setTimeout(resolve, 200));
   // An open page collects the rates of the charts.
   await page.goto(`http://127.0.0.1:${port}/`);
   await new Promise((resolve) => setTimeout(resolve, SCRIPT_MS));

@@ -82,6 +82,18 @@ describe('the mesh map', () => {
     expect(await page.locator('main').innerText()).toContain('connected since');
   });
 
+  it('shows within which time 99 of 100 changes arrive from a cluster', async () => {
+    const model = new MeshModel().fill();
+    const delays = { counts: [0, 0, 90, 10, 0, 0, 0, 0, 0, 0, 0, 0, 0], sumMs: 500 };
+    const watch = { queuedBytes: 0, listings: 1, resumptions: 0, failures: 0, delays };
+    model.followed.push({
+      ...{ name: 'baltic', firstSyncMs: undefined, lastSyncMs: undefined, kvstore: undefined },
+      watches: [watch],
+    });
+    const { page } = await open('', { model });
+    await page.getByRole('group', { name: 'Map of the mesh' }).getByText('≤ 10 ms').waitFor();
+  });
+
   it('draws twelve of 255 clusters, those with problems first, and leads to the others', async () => {
     const model = new MeshModel();
     model.clusters = Array.from({ length: 255 }, (_, id) =>

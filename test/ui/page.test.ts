@@ -61,7 +61,11 @@ describe('each view', () => {
     const titles = new Set<string>();
     for (const hash of Object.values(VIEWS)) {
       await show(hash);
-      await page.waitForFunction(`document.title.startsWith(document.querySelector('main h1').textContent)`);
+      await until('it has a new title, with its heading', async () => {
+        const title = await page.title();
+        const heading = (await page.locator('main h1').textContent()) ?? '';
+        return title.startsWith(heading) && !titles.has(title);
+      });
       titles.add(await page.title());
     }
     expect(titles.size).toBe(Object.keys(VIEWS).length);

@@ -6,17 +6,13 @@ import { counted, countText } from '../format.ts';
 import { clusterTone } from './cluster-parts.tsx';
 import type { Tone } from './marks.tsx';
 
-/** Figures of the link to a cluster. */
-export interface LinkFigures {
-  readonly revision?: number | undefined;
-  readonly lagMs?: number | undefined;
-  readonly p99Ms?: number | undefined;
-}
-
 /** Size of the box of a cluster. */
 const BOX = { width: 188, height: 68 };
 
 const GAP = 22;
+
+/** Distance of the label of a link from the box. */
+const LABEL = 29;
 
 /** Width below which the clusters stand in one column. */
 const NARROW = 640;
@@ -32,21 +28,10 @@ interface Place {
   readonly y: number;
 }
 
-/** Returns a duration of a link with few digits. */
-function msText(ms: number): string {
-  return ms < 10
-    ? `${ms.toFixed(1)} ms`
-    : ms < 1_000
-      ? `${Math.round(ms)} ms`
-      : `${(ms / 1_000).toFixed(1)} s`;
-}
-
-function linkText({ revision, lagMs, p99Ms }: LinkFigures): readonly [string, string] {
-  const delays = [
-    p99Ms !== undefined && `p99 ${msText(p99Ms)}`,
-    p99Ms === undefined && lagMs !== undefined && `lag ${msText(lagMs)}`,
-  ].filter(Boolean);
-  return [revision === undefined ? '' : `revision ${countText(revision)}`, delays.join(' · ')];
+/** Returns a bound of a histogram as text. */
+function boundText(ms: number): string {
+  if (ms === Number.POSITIVE_INFINITY) return '> 30 s';
+  return ms < 1_000 ? `≤ ${ms} ms` : `≤ ${ms / 1_000} s`;
 }
 
 /** A cluster as a box that leads to its card. */
@@ -122,11 +107,12 @@ function ownText(kinds: readonly KindDocument[]): string {
 /** A map of the mesh as this agent sees it: the clusters, and the link to each. */
 export function MeshMap({
   clusters,
-  figures,
+  p99,
   kinds,
 }: {
   clusters: readonly ClusterDocument[];
-  figures: ReadonlyMap<string, LinkFigures>;
+  /** The p99 of the propagation from each cluster in milliseconds. */
+  p99: ReadonlyMap<string, number>;
   /** The followed Kubernetes objects of the own cluster, if a kvstore does not provide them. */
   kinds?: readonly KindDocument[] | undefined;
 }): VNode {
@@ -151,7 +137,7 @@ export function MeshMap({
               place={place}
               center={center}
               isNarrow={isNarrow}
-              figures={figures.get(place.cluster.name) ?? {}}
+              p99={p99.get(place.cluster.name)}
             />
           ))}
           {own !== undefined && <Box place={{ cluster: own, ...center }} text={kinds && ownText(kinds)} />}
@@ -170,17 +156,17 @@ export function MeshMap({
   );
 }
 
-/** The link from a cluster to the own one, with its figures. Its line is dashed if it does not deliver. */
+/** The link from a cluster to the own one, with the p99 of its propagation. Its line is dashed if it does not deliver. */
 function Link({
   place: { cluster, x, y },
   center,
   isNarrow,
-  figures,
+  p99,
 }: {
   place: Place;
   center: { readonly x: number; readonly y: number };
   isNarrow: boolean;
-  figures: LinkFigures;
+  p99: number | undefined;
 }): VNode {
   const tone = clusterTone(cluster);
   const middle = y + BOX.height / 2;
@@ -190,20 +176,22 @@ function Link({
   const path = isNarrow
     ? `M ${x} ${middle} H 22 Q 14 ${middle} 14 ${middle - 8} V ${center.y + BOX.height}`
     : `M ${from} ${middle} C ${(from + to) / 2} ${middle}, ${(from + to) / 2} ${end}, ${to} ${end}`;
-  const [revision, delays] = linkText(figures);
   // Beside the box, where the links of several clusters are still apart.
-  const labelX = isNarrow ? 26 : isLeft ? from + 12 : from - 12;
-  const anchor = isNarrow || isLeft ? 'start' : 'end';
+  const labelX = isNarrow ? 54 : from + (isLeft ? LABEL : -LABEL);
   return (
     <g>
       <path class={`link ${tone}`} d={path} />
       {tone === 'good' && <path class="flow" d={path} />}
-      <text class="label" x={labelX} y={middle - 7} text-anchor={anchor}>
-        {revision}
-      </text>
-      <text class="label" x={labelX} y={middle + 17} text-anchor={anchor}>
-        {delays}
-      </text>
+      {p99 !== undefined && (
+        <>
+          <text class="label" x={labelX} y={middle - 8} text-anchor="middle">
+            p99
+          </text>
+          <text class="label" x={labelX} y={middle + 18} text-anchor="middle">
+            {boundText(p99)}
+          </text>
+        </>
+      )}
     </g>
   );
 }

@@ -124,7 +124,7 @@ export async function violations(page: Page): Promise<unknown> {
 /** Waits until a view has its content: no skeleton is left. */
 export async function settled(page: Page): Promise<void> {
   await page.waitForSelector('main h1');
-  await page.waitForFunction('document.querySelector("main .skeleton") === null');
+  await page.waitForSelector('main .skeleton', { state: 'detached' });
 }
 
 /** An address of each view. */
