@@ -138,6 +138,31 @@ describe('the calls of a sync store', () => {
     expect([backend.take(), store.status().canaryWritten]).toEqual([[`put ${CANARY} fenced leased`], true]);
   });
 
+  it('write the canary again if a key was lost and written during its write', async () => {
+    want('a');
+    await settle();
+    backend.take();
+    let release = (): void => {};
+    backend.held.set(
+      CANARY,
+      new Promise((resolve) => {
+        release = resolve;
+      }),
+    );
+    const written = store.markSynced();
+    await settle();
+    backend.lose(['own/a']);
+    await settle();
+    expect(store.status()).toMatchObject({ pending: 0, canaryWritten: false });
+    backend.held.clear();
+    release();
+    await written;
+    const calls = backend.take();
+    expect(calls.filter((call) => call === `put ${CANARY} fenced leased`)).toHaveLength(2);
+    expect(calls.at(-1)).toBe(`put ${CANARY} fenced leased`);
+    expect(store.status()).toMatchObject({ canaryWritten: true, failures: 0 });
+  });
+
   it('keep a valid canary if another key is written with it', async () => {
     want('a');
     await settle();

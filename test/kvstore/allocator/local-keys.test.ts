@@ -1,0 +1,23 @@
+import { describe, expect, it } from 'vitest';
+import type { IdentityKeys } from '../../../src/kvstore/allocator/identity-keys.ts';
+import { LocalKeys } from '../../../src/kvstore/allocator/local-keys.ts';
+import { formatLabels, type Labels } from '../../../src/model/labels.ts';
+import type { NumericIdentity } from '../../../src/model/numeric-identity.ts';
+import { ManualClock } from '../../base/support/manual-clock.ts';
+
+describe('the local keys of a node', () => {
+  it('keep a number that was given to other labels when its former labels are released', async () => {
+    const keys = { deleteSlave: () => Promise.resolve() } as unknown as IdentityKeys;
+    const options = { keys, clock: new ManualClock(), random: () => 0.5, onReassigned: () => {} };
+    const local = new LocalKeys(options);
+    const former: Labels = [{ source: 'k8s', key: 'a', value: '1' }];
+    const present: Labels = [{ source: 'k8s', key: 'a', value: '2' }];
+    const id = 300 as NumericIdentity;
+    local.assign(formatLabels(former), id, former);
+    local.assign(formatLabels(present), id, present);
+    expect([local.size, local.reassigned]).toEqual([2, 1]);
+    expect(await local.release(former)).toBe('released');
+    expect(local.byID(id)?.labels).toEqual(present);
+    expect([local.size, local.reassigned]).toEqual([1, 0]);
+  });
+});
