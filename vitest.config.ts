@@ -30,7 +30,6 @@ const PURE = [
 const SLOWEST = [
   ...['kvstore/etcd/etcd-contract', 'kvstore/chaos/chaos', 'package/packed', 'datapath/linux/services'],
   ...[
-    'operator/etcd/large',
     'operator/etcd/mesh',
     'ui/page',
     'cli/signals',

@@ -1,15 +1,15 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { systemClock } from '../../../src/base/system-clock.ts';
-import { TurnGate } from '../../../src/base/turn-gate.ts';
-import { bytesOfText } from '../../../src/kvstore/codec/bytes.ts';
-import { encodeClusterConfig } from '../../../src/kvstore/codec/cluster-config.ts';
-import { clusterConfigKey, resourcePrefix, syncedKey } from '../../../src/kvstore/codec/keys.ts';
-import { EtcdBackend } from '../../../src/kvstore/etcd/etcd-backend.ts';
-import { type KvstoreBackend, MAX_WRITES } from '../../../src/kvstore/session/backend.ts';
-import { KvstoreMesh } from '../../../src/operator/kvstoremesh/kvstore-mesh.ts';
-import { ClusterPublisher } from '../../../src/operator/publish/cluster-publisher.ts';
-import { until } from '../../base/support/until.ts';
-import { type EtcdProcess, startEtcd } from '../../kvstore/etcd/support/etcd-process.ts';
+import { systemClock } from '../../src/base/system-clock.ts';
+import { TurnGate } from '../../src/base/turn-gate.ts';
+import { bytesOfText } from '../../src/kvstore/codec/bytes.ts';
+import { encodeClusterConfig } from '../../src/kvstore/codec/cluster-config.ts';
+import { clusterConfigKey, resourcePrefix, syncedKey } from '../../src/kvstore/codec/keys.ts';
+import { EtcdBackend } from '../../src/kvstore/etcd/etcd-backend.ts';
+import { type KvstoreBackend, MAX_WRITES } from '../../src/kvstore/session/backend.ts';
+import { KvstoreMesh } from '../../src/operator/kvstoremesh/kvstore-mesh.ts';
+import { ClusterPublisher } from '../../src/operator/publish/cluster-publisher.ts';
+import { until } from '../base/support/until.ts';
+import { type EtcdProcess, startEtcd } from '../kvstore/etcd/support/etcd-process.ts';
 
 const KEYS = 100_000;
 /**
