@@ -1,7 +1,7 @@
 import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { gzipSync } from 'node:zlib';
+import { deflateRawSync, gzipSync } from 'node:zlib';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import {
@@ -203,6 +203,73 @@ describe('archives', () => {
     expect(report.findings.map(({ kind, subject }) => [kind, subject.includes('pod1')])).toEqual([
       ['unreadable', true],
     ]);
+  });
+
+  it('does not wait for ever after an error at the start of a large deflated file', async () => {
+    const noise = Buffer.from(Array.from({ length: 3 << 20 }, (_, at) => (at * 7919 * (at >> 3)) >> 5));
+    const bytes = zipOf([{ name: 'large', content: noise }]);
+    expect(deflateRawSync(noise).length).toBeGreaterThan(3 * (256 << 10));
+    bytes.fill(0xff, 30 + 5, 30 + 5 + 1000);
+    expect(await codeOf(contents(written(bytes)))).toBe('corrupt');
+  });
+
+  it('reads the files behind a broken archive within a tar', async () => {
+    const noise = Buffer.from(Array.from({ length: 3 << 20 }, (_, at) => (at * 7919 * (at >> 3)) >> 5));
+    const inner = tarGzOf([{ name: 'noise', content: noise }]);
+    inner.fill(0xff, 1000, 2000);
+    const broken: string[] = [];
+    const archive = await openArchive(
+      written(
+        tarGzOf([
+          { name: 'inner.tar.gz', content: inner },
+          { name: 'behind', content: 'text' },
+        ]),
+      ),
+      DEFAULT_LIMITS,
+    );
+    const names: string[] = [];
+    const onBroken = ({ path, code }: ArchiveError): unknown => broken.push(`${code} ${path}`);
+    for await (const { name } of allEntries(archive.entries(), { limits: DEFAULT_LIMITS, onBroken }))
+      names.push(name);
+    await archive.close();
+    expect([broken, names.at(-1)]).toEqual([['corrupt inner.tar.gz'], 'behind']);
+  });
+
+  it('names each broken file of a zip', async () => {
+    const bytes = zipOf([
+      ...HEALTHY,
+      { name: 'one/cmd/hostname', content: 'a'.repeat(99) },
+      { name: 'two/cmd/hostname', content: 'b'.repeat(99) },
+    ]);
+    for (const name of ['one/cmd/hostname', 'two/cmd/hostname'])
+      bytes.fill(0xff, bytes.indexOf(name) + name.length, bytes.indexOf(name) + name.length + 3);
+    const { findings } = await examineSysdump(written(bytes));
+    expect(findings.map(({ kind, subject }) => `${kind} ${subject.split(': ')[1]}`)).toEqual([
+      'unreadable one/cmd/hostname',
+      'unreadable two/cmd/hostname',
+    ]);
+  });
+
+  it('refuses offsets of a zip that no file has', async () => {
+    const bytes = zipOf([{ name: 'a', content: 'one' }]);
+    const locator = Buffer.alloc(20);
+    locator.writeUInt32LE(0x0706_4b50);
+    locator.writeBigUInt64LE(2n ** 62n, 8);
+    const end = Buffer.from(bytes.subarray(-22));
+    end.writeUInt32LE(0xffff_ffff, 16);
+    const far = Buffer.concat([bytes.subarray(0, -22), locator, end]);
+    expect(await codeOf(contents(written(far)))).toBe('corrupt');
+  });
+
+  it('takes the time 0 of a tar as unknown, so that not all differences are young', async () => {
+    const bytes = tarOf([{ name: 'a', content: 'one' }]);
+    bytes.write('00000000000\0', 136);
+    bytes.write('        ', 148);
+    const sum = bytes.subarray(0, 512).reduce((total, byte) => total + byte, 0);
+    bytes.write(`${sum.toString(8).padStart(6, '0')}\0 `, 148);
+    const archive = await openArchive(written(bytes), DEFAULT_LIMITS);
+    for await (const { modifiedAt } of archive.entries()) expect(modifiedAt).toBeUndefined();
+    await archive.close();
   });
 
   it('reads a single bug report', async () => {

@@ -33,10 +33,13 @@ export type ArchiveErrorCode =
 /** The archive cannot be read. Its message names the file and the remedy. */
 export class ArchiveError extends InputError {
   readonly code: ArchiveErrorCode;
+  /** The file that it is about, with the path of its archive. */
+  readonly path: string;
 
   constructor(code: ArchiveErrorCode, path: string, why: string, options?: ErrorOptions) {
     super(`${path}: ${why}`, options);
     this.code = code;
+    this.path = path;
   }
 }
 

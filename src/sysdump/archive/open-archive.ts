@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { createGunzip } from 'node:zlib';
 import { unreadable } from '../../process/input-error.ts';
 import { type Archive, type ArchiveEntry, ArchiveError, type ArchiveLimits, checkCount } from './archive.ts';
+import { decompressed } from './decompressed.ts';
 import { readTar } from './tar-reader.ts';
 import { ZipArchive } from './zip-reader.ts';
 
@@ -20,22 +21,14 @@ async function* gunzipped(
   packed: AsyncIterable<Uint8Array>,
   path: string,
 ): AsyncGenerator<Uint8Array, void, void> {
-  const { Readable } = await import('node:stream');
-  const source = Readable.from(packed);
-  const gunzip = createGunzip({ chunkSize: 256 << 10 });
-  source.on('error', (error) => gunzip.destroy(error));
-  source.pipe(gunzip);
   try {
-    for await (const chunk of gunzip) yield chunk;
+    yield* decompressed(packed, createGunzip({ chunkSize: 256 << 10 }));
   } catch (cause) {
     if (cause instanceof ArchiveError) throw cause;
     const code = cause instanceof Error && 'code' in cause ? cause.code : '';
     throw code === 'Z_BUF_ERROR'
       ? new ArchiveError('truncated', path, 'ends early: copy the archive again', { cause })
       : new ArchiveError('corrupt', path, 'cannot be decompressed: copy the archive again', { cause });
-  } finally {
-    gunzip.destroy();
-    source.destroy();
   }
 }
 

@@ -76,7 +76,7 @@ class BlockSource {
 interface Header {
   readonly name: string;
   readonly size: number;
-  readonly modifiedAt: number;
+  readonly modifiedAt: number | undefined;
   readonly type: string;
 }
 
@@ -111,10 +111,12 @@ function header(block: Buffer): Header {
   const isUstar = text(block, 257, 263).startsWith('ustar');
   const folder = isUstar ? text(block, 345, 500) : '';
   const name = text(block, 0, 100);
+  const seconds = number(block, 136, 148);
   return {
     name: folder === '' ? name : `${folder}/${name}`,
     size: number(block, 124, 136),
-    modifiedAt: number(block, 136, 148) * 1000,
+    // Archives that are made without times have 0.
+    modifiedAt: seconds > 0 ? seconds * 1000 : undefined,
     type: String.fromCharCode(block[156] ?? 0),
   };
 }

@@ -1,6 +1,7 @@
 import { type FileHandle, open } from 'node:fs/promises';
 import { crc32, createInflateRaw } from 'node:zlib';
 import { type Archive, type ArchiveEntry, ArchiveError, type ArchiveLimits, checkCount } from './archive.ts';
+import { decompressed } from './decompressed.ts';
 
 const END = 0x0605_4b50;
 const END_64 = 0x0606_4b50;
@@ -115,33 +116,17 @@ export class ZipArchive implements Archive {
 }
 
 async function* inflated(packed: AsyncIterable<Buffer>, at: string): AsyncGenerator<Buffer, void, void> {
-  const stream = createInflateRaw({ chunkSize: CHUNK });
-  const feed = (async () => {
-    for await (const chunk of packed) if (!stream.write(chunk)) await drained(stream);
-    stream.end();
-  })().catch((error: unknown) => {
-    stream.destroy(error instanceof Error ? error : new Error(String(error)));
-  });
   try {
-    for await (const chunk of stream) yield chunk;
+    yield* decompressed(packed, createInflateRaw({ chunkSize: CHUNK }));
   } catch (cause) {
     if (cause instanceof ArchiveError) throw cause;
     throw new ArchiveError('corrupt', at, 'cannot be decompressed: copy the archive again', { cause });
-  } finally {
-    stream.destroy();
-    await feed;
   }
 }
 
-/** Resolves when a stream accepts data again, or has ended. */
-function drained(stream: NodeJS.WritableStream): Promise<void> {
-  return new Promise((resolve) => {
-    stream.once('drain', resolve);
-    stream.once('close', resolve);
-  });
-}
-
+/** Returns the bytes at a position; fewer at the end of the file, and none if the position is not a possible one. */
 async function readAt(file: FileHandle, position: number, length: number): Promise<Buffer> {
+  if (!Number.isSafeInteger(position + length)) return Buffer.alloc(0);
   const buffer = Buffer.allocUnsafe(length);
   let done = 0;
   while (done < length) {
@@ -225,7 +210,7 @@ function listedAt(bytes: Buffer, at: number, names: number, extras: number): Lis
   for (let field = 0; field + 4 <= extra.length; ) {
     const data = extra.subarray(field + 4, field + 4 + extra.readUInt16LE(field + 2));
     if (extra.readUInt16LE(field) === EXTRA_TIME && data.length >= 5)
-      modifiedAt = data.readUInt32LE(1) * 1000;
+      modifiedAt = data.readUInt32LE(1) * 1000 || undefined;
     if (extra.readUInt16LE(field) === EXTRA_64) {
       // Only the fields that are too large for 32 bits are present, in this order.
       let next = 0;
