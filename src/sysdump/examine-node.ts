@@ -137,7 +137,8 @@ class NodeExamination {
       onReject,
       onEntry: (entry) => {
         const verdict = comparison.add(entry);
-        if (!isOnly || (verdict !== 'other-cluster' && verdict !== 'unfinished')) return;
+        const isOwn = verdict === 'own-endpoint' && !truth.has.endpoints;
+        if (!isOnly || (verdict !== 'other-cluster' && verdict !== 'unfinished' && !isOwn)) return;
         const { prefix, identity, hostIP } = entry;
         const hasHost = table === 'agent' && verdict === 'other-cluster' && hostIP !== undefined;
         const host = hasHost ? ` at host ${hostIP}` : '';

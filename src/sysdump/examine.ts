@@ -22,7 +22,7 @@ import { Disagreements } from './disagreements.ts';
 import { type Examination, examineNode, type NodeResult } from './examine-node.ts';
 import { FINDING_KINDS, type Finding, type FindingKind, Findings } from './findings.ts';
 import { commandFile, NodeDumpBuilder } from './node-dump.ts';
-import { isConfigFile, isEndpointFile, isObjectFile, objectsOf } from './object-files.ts';
+import { isConfigFile, isEndpointFile, isObjectFile, objectsOf, serviceEndpointsIn } from './object-files.ts';
 import { PLURALS, TruthBuilder } from './truth-builder.ts';
 
 /** The result of {@link examineSysdump}, as plain data. */
@@ -139,6 +139,7 @@ class Sysdump {
     const builder = new TruthBuilder({
       ...found.cluster,
       endpoints: found.endpoints,
+      serviceEndpoints: found.serviceEndpoints,
       onReject: this.#onReject,
     });
     await builder.start();
@@ -183,13 +184,15 @@ class Sysdump {
     this.#options.signal?.throwIfAborted();
   }
 
-  /** Returns the name and id of the cluster, and the kind that has the endpoints. */
+  /** Returns the name and id of the cluster, and the kinds that have the endpoints. */
   async #survey(): Promise<{
     readonly cluster: { readonly clusterName: string; readonly clusterID: number };
     readonly endpoints: 'ciliumendpoints' | 'ciliumendpointslices';
+    readonly serviceEndpoints: 'endpointslices' | 'endpoints';
   }> {
     let settings: Readonly<Record<string, unknown>> = {};
     const kinds = new Set<string>();
+    const ofServices = new Set<string | undefined>();
     // Only the names of files within a zip or a folder are read here; archives within are opened later.
     for await (const entry of allEntries(this.#archive.entries(), {
       limits: this.#limits,
@@ -200,6 +203,7 @@ class Sysdump {
       if (commandFile(entry.name) !== undefined) continue;
       const kind = isEndpointFile(entry.name);
       if (kind !== undefined) kinds.add(kind);
+      ofServices.add(serviceEndpointsIn(entry.name));
       if (!isConfigFile(entry.name)) continue;
       const text = (await readEntry(entry, this.#limits)).toString('utf8');
       for await (const { object } of objectsOf(text, entry.name, this.#onReject))
@@ -213,6 +217,8 @@ class Sysdump {
         clusterID: isID ? Number(id) : 0,
       },
       endpoints: kinds.has('slices') && !kinds.has('endpoints') ? 'ciliumendpointslices' : 'ciliumendpoints',
+      serviceEndpoints:
+        ofServices.has('endpoints') && !ofServices.has('endpointslices') ? 'endpoints' : 'endpointslices',
     };
   }
 
@@ -237,7 +243,7 @@ class Sysdump {
     const missing: readonly (readonly [boolean, string])[] = [
       [has.endpoints, 'no CiliumEndpoints: the entries of pods are compared between nodes only'],
       [has.nodes, 'no CiliumNodes: the addresses of nodes are not compared'],
-      [has.services, 'no Services: services are not compared'],
+      [has.services, 'no Services, or no EndpointSlices or Endpoints: services are not compared'],
       [has.identities, 'no CiliumIdentities: identities are not looked up'],
     ];
     for (const [isThere, text] of missing) if (!isThere) this.#notes.push(text);
@@ -331,7 +337,7 @@ class Sysdump {
   }
 
   #noteBroken(error: ArchiveError): void {
-    const name = error.message.split(':', 1)[0] ?? '';
+    const name = error.path;
     // The first error of an archive is the cause of the others.
     if (!this.#broken.has(name)) this.#broken.set(name, error);
   }

@@ -19,6 +19,13 @@ export function isObjectFile(name: string): boolean {
   return FILE.test(name.slice(name.lastIndexOf('/') + 1));
 }
 
+/** Returns the kind of service endpoints that a file has, or undefined. */
+export function serviceEndpointsIn(name: string): 'endpointslices' | 'endpoints' | undefined {
+  const kind = FILE.exec(name.slice(name.lastIndexOf('/') + 1))?.[1]?.toLowerCase() ?? '';
+  if (/^endpoint-?slices?$/.test(kind)) return 'endpointslices';
+  return kind === 'endpoints' ? 'endpoints' : undefined;
+}
+
 /** Returns true if a file has the settings of Cilium, which name the cluster. */
 export function isConfigFile(name: string): boolean {
   return /(?:^|\/)cilium-config(?:map)?(?:-[^/]*)?\.(?:ya?ml|json)$/i.test(name);

@@ -28,6 +28,12 @@ interface Follower {
 export class ObjectSource implements ResourceSource {
   readonly #followers = new Set<Follower>();
   readonly #delivered = new Set<string>();
+  readonly #serviceEndpoints: string;
+
+  /** `serviceEndpoints`: the plural of the kind that has the endpoints of services. */
+  constructor(serviceEndpoints: 'endpointslices' | 'endpoints') {
+    this.#serviceEndpoints = serviceEndpoints;
+  }
 
   follow(kind: ResourceKind, sink: ResourceSink, options: FollowOptions = {}): FollowedResource {
     const selector = parseLabelSelector(kind.labelSelector ?? '');
@@ -57,7 +63,7 @@ export class ObjectSource implements ResourceSource {
   }
 
   async firstServed(kinds: readonly ResourceKind[]): Promise<ResourceKind | undefined> {
-    return kinds[0];
+    return kinds.find(({ plural }) => plural === this.#serviceEndpoints);
   }
 
   /** Delivers an object of a kind, by its plural. Objects without identity get one, because a printed list may lack them. */

@@ -24,6 +24,7 @@ export const PLURALS: ReadonlyMap<string, string> = new Map([
   ['CiliumIdentity', 'ciliumidentities'],
   ['Service', 'services'],
   ['EndpointSlice', 'endpointslices'],
+  ['Endpoints', 'endpoints'],
 ]);
 
 /** An object that lists an address. */
@@ -38,6 +39,8 @@ export interface TruthOptions {
   readonly clusterID: number;
   /** The kind that has the endpoints. */
   readonly endpoints: 'ciliumendpoints' | 'ciliumendpointslices';
+  /** The kind that has the endpoints of services. `cilium sysdump` writes Endpoints. */
+  readonly serviceEndpoints: 'endpointslices' | 'endpoints';
   readonly onReject: (rejection: Rejection) => void;
 }
 
@@ -47,7 +50,7 @@ const OBSERVER = 'no node: an observer of all';
 /** Feeds the engines with the objects of an archive and returns their state as {@link Truth}. */
 export class TruthBuilder {
   readonly #options: TruthOptions;
-  readonly #source = new ObjectSource();
+  readonly #source: ObjectSource;
   readonly #ipcache: IPCache;
   readonly #services: ServiceCache;
   readonly #nodes: NodeManager;
@@ -61,6 +64,7 @@ export class TruthBuilder {
     const { clusterName, clusterID, endpoints, onReject } = options;
     const clock = systemClock;
     this.#options = options;
+    this.#source = new ObjectSource(options.serviceEndpoints);
     this.#ipcache = new IPCache({ onReject });
     this.#services = new ServiceCache({ clusterName, onReject });
     this.#nodes = new NodeManager({
@@ -130,13 +134,15 @@ export class TruthBuilder {
   /** Ends the input and returns the state. May be called once. */
   async finish(): Promise<Truth> {
     this.#source.end();
-    const { clusterName, clusterID, endpoints } = this.#options;
+    const { clusterName, clusterID, endpoints, serviceEndpoints } = this.#options;
     const has = {
       endpoints:
         (this.#counts.get(endpoints === 'ciliumendpoints' ? 'CiliumEndpoint' : 'CiliumEndpointSlice') ?? 0) >
         0,
       nodes: this.#counts.has('CiliumNode'),
-      services: this.#counts.has('Service'),
+      services:
+        this.#counts.has('Service') &&
+        this.#counts.has(serviceEndpoints === 'endpoints' ? 'Endpoints' : 'EndpointSlice'),
       identities: this.#counts.has('CiliumIdentity'),
     };
     const nodes = this.#knownNodes();

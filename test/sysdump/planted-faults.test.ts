@@ -165,6 +165,52 @@ describe('dpcache sysdump finds every planted fault and nothing else', () => {
     expect(notes).toHaveLength(4);
   });
 
+  it('does not report an own endpoint as missing if there are no objects', async () => {
+    const entry = [{ cidr: '10.0.0.1/32', identity: 4711, hostIP: '192.168.0.1' }];
+    const own = [{ status: { networking: { addressing: [{ ipv4: '10.0.0.1' }] } } }];
+    const report = (node: string, endpoints: readonly object[]): readonly WrittenFile[] => [
+      { name: `${node}/cmd/cilium-dbg-ip-list--n--o-json.md`, content: JSON.stringify(entry) },
+      { name: `${node}/cmd/cilium-dbg-endpoint-list--o-json.md`, content: JSON.stringify(endpoints) },
+    ];
+    const { findings } = await examine([...report('a', own), ...report('b', [])], 'tar');
+    expect(findings).toEqual([]);
+  });
+
+  it('reads the Endpoints of a sysdump without EndpointSlices, and compares no services without both', async () => {
+    const how = {
+      nodes: 2,
+      podsPerNode: 3,
+      old: false,
+      markdown: false,
+      mapAsJson: false,
+      nativeRouting: false,
+      nested: true,
+    };
+    const { files } = dumpedCluster(how, [{ kind: 'service-backends', node: 1, service: 0 }]);
+    const rest = files.filter(({ name }) => !name.includes('endpointslices-'));
+    const slices = files.find(({ name }) => name.includes('k8s-endpointslices-'));
+    const { items } = parse(String(slices?.content)) as {
+      readonly items: readonly {
+        readonly endpoints: readonly { readonly addresses: readonly string[] }[];
+        readonly metadata: { readonly labels: Readonly<Record<string, string>> };
+        readonly ports: readonly object[];
+      }[];
+    };
+    const endpoints = items.map(({ endpoints: all, metadata: { labels }, ports }) => ({
+      apiVersion: 'v1',
+      kind: 'Endpoints',
+      metadata: { name: labels['kubernetes.io/service-name'], namespace: 'shop' },
+      subsets: [{ addresses: all.map(({ addresses: [ip] }) => ({ ip })), ports }],
+    }));
+    const content = stringify({ apiVersion: 'v1', items: endpoints, kind: 'List' });
+    const with1 = await examine([...rest, { name: 'k8s-endpoints-20260101-120000.yaml', content }], 'zip');
+    expect(with1.findings.map(({ kind, nodes }) => [kind, nodes])).toEqual([
+      ['service-backends', ['node-1']],
+    ]);
+    const without = await examine(rest, 'zip');
+    expect([without.findings, without.notes.length]).toEqual([[], 1]);
+  });
+
   it('builds the endpoints from CiliumEndpointSlices if there are no CiliumEndpoints', async () => {
     const how = {
       nodes: 2,
