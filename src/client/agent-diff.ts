@@ -92,7 +92,7 @@ export async function diffAgents(askA: Ask, askB: Ask): Promise<AgentDiff> {
     const kept = group.pairs.filter((pair) => !isOwnNode(pair));
     expected.ownNode += group.pairs.length - kept.length;
     if (kept.length === 0) continue;
-    found.push(...kept);
+    for (const pair of kept) found.push(pair);
     writers.push({ writer, claimsA: inA?.claims ?? 0, claimsB: inB?.claims ?? 0, differ: kept.length });
   }
   if (found.length === 0) return { writers, differences: [], expected, omitted };

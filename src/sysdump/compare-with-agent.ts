@@ -77,7 +77,7 @@ export async function compareWithTable(
     const result = comparison.finish();
     compared += result.entries;
     for (const [kind, count] of Object.entries(result.expected)) expected.set(kind as ExpectedKind, count);
-    differences.push(...result.differences.map(prefixDocument));
+    for (const difference of result.differences) differences.push(prefixDocument(difference));
   }
   if (parts.services !== undefined) {
     compared += parts.services.length;

@@ -7,6 +7,7 @@ import { FINDING_KINDS, type Finding, type FindingKind, type LastEvent } from '.
 /** Lines of the summary, so that it fits on a page. */
 const MOST_LINES = 40;
 const MOST_NODES = 3;
+const MOST_NOTES = 5;
 
 /** Singular and plural of each kind of finding. */
 const TITLES: Readonly<Record<FindingKind, readonly [string, string]>> = {
@@ -88,7 +89,10 @@ function headLines({
   return [
     `${archive}: cluster ${cluster.name}, ${counted(nodes.length, 'node')}${without}`,
     `${counted(entries, 'entry', 'entries')} compared with ${counted(endpoints, 'endpoint')} and ${counted(services, 'service')}`,
-    ...notes,
+    ...notes.slice(0, MOST_NOTES),
+    ...(notes.length > MOST_NOTES
+      ? [`${counted(notes.length - MOST_NOTES, 'further note')}: see -o json`]
+      : []),
   ].map((line) => printable(line));
 }
 

@@ -209,6 +209,20 @@ describe('dpcache diff unix:SOCKET TABLE', () => {
     await expect(compareWithTable(ask, fileOf(content), { signal })).rejects.toThrow(message);
   });
 
+  it('counts 300,000 prefixes that a table lacks', async () => {
+    const items = Array.from({ length: 300_000 }, (_, at) => ({
+      prefix: `10.${at >> 16}.${(at >> 8) & 255}.${at & 255}/32`,
+      identity: 4711,
+      namespace: 'shop',
+      podName: `pod-${at}`,
+    }));
+    const askMany: Ask = async (path) => (path.startsWith('/v1/ipcache') ? { items } : ask(path));
+    const path = join(folder, 'empty');
+    writeFileSync(path, '[]');
+    const report = await compareWithTable(askMany, { kind: 'file', text: path, path }, { signal });
+    expect(report.differences).toBe(300_000);
+  });
+
   it('refuses a missing file and a missing socket', async () => {
     const path = join(folder, 'none');
     await expect(compareWithTable(ask, { kind: 'file', text: path, path }, { signal })).rejects.toThrow(
