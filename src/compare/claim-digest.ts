@@ -207,13 +207,13 @@ export class ClaimDigest {
   }
 
   /**
-   * Yields steps that read the claims of a group in some buckets, and adds them to `claims`. Cost: a scan of all keys, about 60 ns
-   * each, and 1 µs for each claim that is found.
+   * Yields steps that pass the claims of a group in some buckets to `onClaim`. Cost: a scan of all keys, about 60 ns each, and 1 µs
+   * for each claim that is found.
    */
   *claimsIn(
     writer: string,
     isWanted: (place: number) => boolean,
-    claims: (HeldClaim & { readonly key: string; readonly place: number })[],
+    onClaim: (claim: HeldClaim, key: string, place: number) => void,
   ): Generator<void, void, void> {
     const isOf = (by: ClaimWriter): boolean => groupName(by) === writer;
     const seen = new Set<string>();
@@ -222,24 +222,26 @@ export class ClaimDigest {
         if (seen.has(key) || !parseKey(key, this.#key)) continue;
         seen.add(key);
         const place = placeOf(this.#key);
-        for (const claim of this.#ipcache.claimsOf(key))
-          if (isOf(claim)) claims.push({ ...claim, key, place });
+        for (const claim of this.#ipcache.claimsOf(key)) if (isOf(claim)) onClaim(claim, key, place);
       }
       yield;
     }
   }
 
-  /** Returns the sums of the parts of some buckets, from the claims in them. */
-  partSums(claims: Iterable<HeldClaim & { readonly key: string }>): ReadonlyMap<number, string> {
-    const sums = new Map<number, [number, number]>();
-    for (const claim of claims) {
-      if (!parseKey(claim.key, this.#key)) continue;
-      const place = placeOf(this.#key);
+  /** Yields steps that read the claims of a group in some buckets, and sets the sum of each part of them in `sums`. */
+  *partSums(
+    writer: string,
+    isWanted: (place: number) => boolean,
+    sums: Map<number, string>,
+  ): Generator<void, void, void> {
+    const lanes = new Map<number, [number, number]>();
+    yield* this.claimsIn(writer, isWanted, (claim, key, place) => {
+      if (!parseKey(key, this.#key)) return;
       this.#hash(this.#key, claim);
-      const [a, b] = sums.get(place) ?? [0, 0];
-      sums.set(place, [(a + laneA) | 0, (b + laneB) | 0]);
-    }
-    return new Map(Array.from(sums, ([place, [a, b]]) => [place, hex(a, b)]));
+      const [a, b] = lanes.get(place) ?? [0, 0];
+      lanes.set(place, [(a + laneA) | 0, (b + laneB) | 0]);
+    });
+    for (const [place, [a, b]] of lanes) sums.set(place, hex(a, b));
   }
 
   #addText(key: string, claim: HeldClaim): void {

@@ -98,6 +98,23 @@ describe('D2: equal states give no bucket', () => {
     );
   });
 
+  it('adds the parts of buckets in turns: at most 256 claims in one', () => {
+    const ipcache = new IPCache();
+    let hashed = 0;
+    const digest = new ClaimDigest({ ipcache, labelsOf: () => String(hashed++) });
+    for (const _ of digest.start());
+    for (let at = 0; at < 5_000; at++)
+      ipcache.upsert(`10.0.${at >> 8}.${at & 255}/32`, { source: 'generated', identity: (1 << 24) + at });
+    const sums = new Map<number, string>();
+    const turns: number[] = [];
+    for (const _ of digest.partSums('generated', () => true, sums)) {
+      turns.push(hashed);
+      hashed = 0;
+    }
+    expect([hashed, turns.reduce((a, b) => a + b), sums.size > 4_000]).toEqual([0, 5_000, true]);
+    expect(Math.max(...turns)).toBeLessThanOrEqual(256);
+  });
+
   it('reads the state at the start and the changes during its steps once each', () => {
     const ipcache = new IPCache();
     const put = (i: number, identity: number): unknown =>

@@ -162,19 +162,26 @@ export function addDigestRoutes(app: ApiApp, { model, gate }: RouteContext): voi
         field: place === undefined ? 'bucket' : 'place',
         value: (place ?? bucket ?? '').slice(0, 120),
       });
-    const found: (HeldClaim & { readonly key: string; readonly place: number })[] = [];
     const isWanted = (at: number): boolean => wanted.has(place === undefined ? at >>> 8 : at);
-    await gate.runSteps(digest.claimsIn(writer, isWanted, found));
-    if (place === undefined)
-      return answerJSON(c, { writer, places: Object.fromEntries(digest.partSums(found)) });
-    const claims = found.slice(0, CLAIMS).map((claim) => claimDocument(claim, labelsOf));
-    const omitted = found.length - claims.length;
+    if (place === undefined) {
+      const sums = new Map<number, string>();
+      await gate.runSteps(digest.partSums(writer, isWanted, sums));
+      return answerJSON(c, { writer, places: Object.fromEntries(sums) });
+    }
+    const claims: DigestClaim[] = [];
+    let omitted = 0;
+    const add = (claim: HeldClaim, key: string): void => {
+      if (claims.length < CLAIMS) claims.push(claimDocument(claim, key, labelsOf));
+      else omitted++;
+    };
+    await gate.runSteps(digest.claimsIn(writer, isWanted, add));
     return answerJSON(c, { writer, claims, ...(omitted > 0 && { omitted }) });
   });
 }
 
 function claimDocument(
-  { key, owner, identity, hostIP, encryptKey, k8s }: HeldClaim & { readonly key: string },
+  { owner, identity, hostIP, encryptKey, k8s }: HeldClaim,
+  key: string,
   labelsOf: (identity: number) => string,
 ): DigestClaim {
   const labels = labelsOf(identity);
