@@ -33,10 +33,14 @@ const PLAIN_KEY = /^[\w./][^\s#]*$/;
 /** Text that ends a plain scalar or makes it a mapping. */
 const PLAIN_END = /: |:$| #/;
 
+/** Deeper collections are left to a complete parser, so that a text cannot exhaust the stack. */
+const DEPTH = 200;
+
 /** Parses the lines of one block collection after another. Each nested call begins at `at` and leaves it behind its collection. */
 class BlockParser {
   readonly #lines: readonly Line[];
   #at = 0;
+  #depth = 0;
 
   constructor(lines: readonly Line[]) {
     this.#lines = lines;
@@ -54,7 +58,10 @@ class BlockParser {
   #block(indent: number): unknown {
     const line = this.#lines[this.#at];
     if (line === undefined || line.indent !== indent) throw new UnusualYamlError('unexpected indent');
-    return line.text === '-' ? this.#list(indent) : this.#map(indent);
+    if (++this.#depth > DEPTH) throw new UnusualYamlError('too deep');
+    const value = line.text === '-' ? this.#list(indent) : this.#map(indent);
+    this.#depth--;
+    return value;
   }
 
   #list(indent: number): readonly unknown[] {
@@ -160,13 +167,14 @@ function singleQuoted(text: string): string {
   return text.slice(1, -1).replaceAll("''", "'");
 }
 
-function addLine(lines: Line[], indent: number, line: string): void {
+function addLine(lines: Line[], indent: number, line: string, dashes = 0): void {
   const text = line.trimEnd();
   if (text === '') return;
   if (text.charCodeAt(0) === DASH && (text.length === 1 || text.charCodeAt(1) === SPACE)) {
+    if (dashes > DEPTH) throw new UnusualYamlError('too deep');
     lines.push({ indent, text: '-' });
     const rest = text.slice(1).trimStart();
-    if (rest !== '') addLine(lines, indent + text.length - rest.length, rest);
+    if (rest !== '') addLine(lines, indent + text.length - rest.length, rest, dashes + 1);
   } else lines.push({ indent, text });
 }
 

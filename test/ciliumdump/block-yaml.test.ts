@@ -130,4 +130,11 @@ describe('block YAML', () => {
       'constructor',
     ]);
   });
+
+  it.each([
+    ['dashes', `a:\n${'- '.repeat(100_000)}x`],
+    ['maps', Array.from({ length: 3_000 }, (_, at) => `${' '.repeat(at)}a:`).join('\n')],
+  ])('leaves 100,000 nested %s to a complete parser, without exhausting the stack', (_, text) => {
+    expect(() => parseBlockYaml(text)).toThrow(UnusualYamlError);
+  });
 });
