@@ -124,9 +124,7 @@ async function* inflated(packed: AsyncIterable<Buffer>, at: string): AsyncGenera
   }
 }
 
-/** Returns the bytes at a position; fewer at the end of the file, and none if the position is not a possible one. */
 async function readAt(file: FileHandle, position: number, length: number): Promise<Buffer> {
-  if (!Number.isSafeInteger(position + length)) return Buffer.alloc(0);
   const buffer = Buffer.allocUnsafe(length);
   let done = 0;
   while (done < length) {
