@@ -15,7 +15,8 @@ export function readEndpointList(
 /** The columns of addresses depend on the version and labels have lines of their own, so that each word is examined. */
 function addressesOfTable(text: string): ReadonlySet<string> {
   const addresses = new Set<string>();
-  for (const word of text.split(/\s+/)) {
+  // Not split, because a list of all words could exceed the memory.
+  for (const [word] of text.matchAll(/\S+/g)) {
     const address = /[.:]/.test(word) ? canonicalAddress(word) : undefined;
     if (address !== undefined) addresses.add(address);
   }

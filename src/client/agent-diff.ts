@@ -237,7 +237,7 @@ class Reasons {
     const setting = this.#setting(pair);
     if (setting !== undefined) return ['setting', setting];
     for (const side of ['a', 'b'] as const) {
-      const incomplete = incompleteText(this.#statuses[side], pair.writer);
+      const incomplete = incompleteText(this.#statuses[side], pair);
       if (incomplete !== undefined) return ['incomplete', `${side}: ${incomplete}`];
     }
     const [a, b] = await Promise.all([this.#explain('a', pair.key), this.#explain('b', pair.key)]);
@@ -293,13 +293,18 @@ function names(text: string, key: string): boolean {
   return new RegExp(`(^|[^0-9a-f.:])${address.replaceAll('.', '\\.')}([^0-9a-f.:]|$)`).test(text);
 }
 
-/** Returns what is incomplete of the source of a group. */
-function incompleteText(status: StatusDocument, writer: string): string | undefined {
+/** Kinds that make claims of the API server's addresses only, or none. */
+const SERVICE_KINDS: ReadonlySet<string> = new Set(['services', 'endpointslices', 'endpoints']);
+
+/** Returns what is incomplete of the source of a claim. */
+function incompleteText(status: StatusDocument, { writer, a, b }: Pair): string | undefined {
   const [source = '', owner] = writer.split(' ');
   if (source === 'k8s' || source === 'custom-resource') {
+    const isPod = (a ?? b)?.podName !== undefined;
     const kind = status.kubernetes?.kinds.find(
-      ({ state, complete, behindMs }) =>
-        state === 'forbidden' || (state !== 'resting' && (!complete || behindMs !== undefined)),
+      ({ name, state, complete, behindMs }) =>
+        !(isPod && SERVICE_KINDS.has(name)) &&
+        (state === 'forbidden' || (state !== 'resting' && (!complete || behindMs !== undefined))),
     );
     return kind && `kind ${kind.name} is ${kind.state}${kind.complete ? '' : ', incomplete'}`;
   }
@@ -315,14 +320,17 @@ function incompleteText(status: StatusDocument, writer: string): string | undefi
 
 /** Returns the revisions of the claim if one agent has an older one. */
 function behindText(
-  { writer }: Pair,
+  { writer, key, ...pair }: Pair,
   a: ExplanationDocument | undefined,
   b: ExplanationDocument | undefined,
 ): string | undefined {
-  const [source = '', owner] = writer.split(' ');
+  const [source = ''] = writer.split(' ');
+  const owner = (pair.a ?? pair.b)?.owner;
   const revisionOf = (explanation: ExplanationDocument | undefined): number | undefined =>
-    explanation?.claims.find((claim) => claim.source === source && claim.owner?.split('/')[0] === owner)
-      ?.origin?.revision;
+    explanation?.claims.find(
+      // An explanation has the claims of larger prefixes too.
+      (claim) => claim.key === key && claim.source === source && claim.owner === owner,
+    )?.origin?.revision;
   const [revisionA, revisionB] = [revisionOf(a), revisionOf(b)];
   if (revisionA === undefined || revisionB === undefined || revisionA === revisionB) return undefined;
   const side = revisionA < revisionB ? 'a' : 'b';
@@ -369,7 +377,7 @@ export function diffLines({ writers, differences, expected, omitted }: AgentDiff
     omitted > 0 ? [`${counted(omitted, 'claim')} not compared: the agents differ in too many.`] : [];
   const { ownNode, localSource } = expected;
   return [
-    ...(heads.length === 0 ? ['No differences.'] : heads),
+    ...(heads.length === 0 ? ['No differences.'] : heads.map(printable)),
     ...alignColumns(rows.map((row) => row.map(printable))),
     ...more,
     ...left,

@@ -74,6 +74,7 @@ function sum(counts: Iterable<number>): number {
 function headLines({
   archive,
   cluster,
+  endpoints,
   nodes,
   objects,
   withoutReport,
@@ -81,14 +82,15 @@ function headLines({
 }: SysdumpReport): readonly string[] {
   const tables = nodes.flatMap(({ tables: { agent, map } }) => [agent, map]);
   const entries = sum(tables.map((table) => table?.entries ?? 0));
-  const [endpoints = 0, services = 0] = [
-    objects['CiliumEndpoint'] ?? objects['CiliumEndpointSlice'],
-    objects['Service'],
-  ];
+  const { Service: services = 0, CiliumEndpointSlice: slices = 0 } = objects;
+  const endpointText =
+    endpoints === 'ciliumendpointslices'
+      ? counted(slices, 'CiliumEndpointSlice')
+      : counted(objects['CiliumEndpoint'] ?? 0, 'endpoint');
   const without = withoutReport.length === 0 ? '' : `; without a report:${nodesText(withoutReport).slice(3)}`;
   return [
     `${archive}: cluster ${cluster.name}, ${counted(nodes.length, 'node')}${without}`,
-    `${counted(entries, 'entry', 'entries')} compared with ${counted(endpoints, 'endpoint')} and ${counted(services, 'service')}`,
+    `${counted(entries, 'entry', 'entries')} compared with ${endpointText} and ${counted(services, 'service')}`,
     ...notes.slice(0, MOST_NOTES),
     ...(notes.length > MOST_NOTES
       ? [`${counted(notes.length - MOST_NOTES, 'further note')}: see -o json`]

@@ -153,6 +153,31 @@ describe('the reasons of a difference', () => {
     expect(diffLines(diff).join('\n')).toContain('no reason found');
   });
 
+  it('does not compare revisions of larger prefixes, and does not blame Services for a pod', async () => {
+    const [a, b] = [testApp(), testApp()];
+    const pod = { namespace: 'shop', podName: 'cart' };
+    a.model.ipcache.upsert('10.7.0.1', { identity: 900, source: 'k8s', k8s: pod });
+    a.model.ipcache.upsert('10.7.0.2', { identity: 900, source: 'kvstore' });
+    for (const { model } of [a, b]) await model.clock.advance(60_000);
+    const changed = (app: TestApp, claim: object): Ask => {
+      const ask = asking(app);
+      return async (path) => {
+        const document = (await ask(path)) as object;
+        if (path === '/v1/status')
+          return { ...document, kubernetes: { kinds: [{ name: 'services', state: 'forbidden' }] } };
+        return path.startsWith('/v1/ipcache/explain/') ? { ...document, claims: [claim] } : document;
+      };
+    };
+    const { differences } = await diffAgents(
+      changed(a, { key: '10.7.0.2', source: 'kvstore', origin: { revision: 900 } }),
+      changed(b, { key: '10.7.0.0/16', source: 'kvstore', origin: { revision: 7 } }),
+    );
+    expect(differences.map(({ key, reason }) => [key, reason])).toEqual([
+      ['10.7.0.1', 'none-found'],
+      ['10.7.0.2', 'none-found'],
+    ]);
+  });
+
   it('names a change of the last seconds', async () => {
     const [a, b] = [testApp(), testApp()];
     for (const { model } of [a, b]) await model.clock.advance(60_000);

@@ -211,6 +211,18 @@ describe('dpcache sysdump finds every planted fault and nothing else', () => {
     expect([without.findings, without.notes.length]).toEqual([[], 1]);
   });
 
+  it('prints at most 40 lines if the files of many reports are not together', async () => {
+    const files = Array.from({ length: 100 }, (_, at) => ({
+      name: `report-${(at * 7) % 50}/cmd/${at < 50 ? 'hostname' : 'cilium-dbg-ip-list--n--o-json.md'}`,
+      content: at < 50 ? 'host' : '[]',
+    }));
+    const report = await examine(files, 'tar');
+    expect(report.notes.length).toBeGreaterThan(50);
+    const lines = reportLines(report);
+    expect(lines.length).toBeLessThanOrEqual(40);
+    expect(lines.join('\n')).toContain('further notes: see -o json');
+  });
+
   it('builds the endpoints from CiliumEndpointSlices if there are no CiliumEndpoints', async () => {
     const how = {
       nodes: 2,
@@ -248,7 +260,9 @@ describe('dpcache sysdump finds every planted fault and nothing else', () => {
         content: stringify({ apiVersion: 'cilium.io/v2alpha1', kind: 'CiliumEndpointSliceList', items }),
       };
     });
-    const { findings, notes } = await examine(slices, 'folder');
+    const report = await examine(slices, 'folder');
+    const { findings, notes } = report;
+    expect(reportLines(report)[1]).toContain('with 1 CiliumEndpointSlice and');
     expect(findings.map(({ kind, subject }) => [kind, subject])).toEqual([['missing', '10.10.1.1/32']]);
     expect(notes).toEqual([]);
   });
