@@ -88,6 +88,16 @@ describe('dpcache sysdump', () => {
 describe('dpcache diff', () => {
   it('refuses operands of another form', async () => {
     expect((await dpcache('diff', 'agent', 'file')).status).toBe(2);
+    for (const url of ['https://user:planted@127.0.0.1:1', 'https://127.0.0.1:1/planted'])
+      for (const operands of [
+        [url, 'file'],
+        ['unix:/tmp/none.sock', url],
+      ]) {
+        const refused = await dpcache('diff', ...operands);
+        expect(refused.status).toBe(2);
+        expect(refused.stderr).toContain('invalid URL of an agent');
+        expect(refused.stdout + refused.stderr).not.toContain('planted');
+      }
     expect((await dpcache('diff', 'cilium:/tmp/none.sock', 'file')).status).toBe(2);
   });
 });

@@ -14,12 +14,16 @@ function socketOf(text: string): string | undefined {
   return text.startsWith('unix:') && text.length > 5 ? text.slice(5) : undefined;
 }
 
+function isOrigin(text: string): boolean {
+  return /^https?:\/\/[^/@?#]+\/?$/.test(text) && URL.canParse(text);
+}
+
 /** Returns requests to the agent of an operand; undefined if it is not an agent. */
 async function askOf(text: string, token: string | undefined, signal: AbortSignal): Promise<Ask | undefined> {
   const { ApiClient, askOrigin } = await import('../../api/api-client.ts');
   const socket = socketOf(text);
   if (socket !== undefined) return new ApiClient(socket, signal).ask;
-  if (!/^https?:\/\/[^/]+\/?$/.test(text) || !URL.canParse(text)) return undefined;
+  if (!isOrigin(text)) return undefined;
   return askOrigin(text, token, signal);
 }
 
@@ -59,6 +63,11 @@ export function addDiffCommand(program: Command, io: CommandIO, run: RunAction):
         const { InputError } = await import('../../process/input-error.ts');
         const { writeLines } = await import('../../process/terminal.ts');
         const token = tokenFile === undefined ? undefined : await tokenOf(tokenFile);
+        // Such a text is not repeated, because it may have a password.
+        if ([agent, other].some((text) => /^https?:/.test(text) && !isOrigin(text)))
+          return command.error(
+            'dpcache: invalid URL of an agent: it must be https://HOST:PORT without user, path or query',
+          );
         const ask = await askOf(agent, token, io.signal);
         if (ask === undefined)
           return command.error(
