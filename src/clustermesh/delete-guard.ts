@@ -2,21 +2,19 @@ import { backoffDelay } from '../base/backoff.ts';
 import type { Clock, Random } from '../base/clock.ts';
 import { type Failure, failureOf } from '../base/failure.ts';
 import { sleep } from '../base/sleep.ts';
-import { equalBytes } from '../kvstore/codec/bytes.ts';
 import type { KeyRead, KvstoreBackend } from '../kvstore/session/backend.ts';
-import type { KeyValue } from '../kvstore/session/transport.ts';
 
 /** Options of {@link DeleteGuard}. */
 export interface DeleteGuardOptions {
   readonly backend: KvstoreBackend;
-  /** The key of the cluster's configuration. Deletes are applied only while it exists unchanged. */
+  /** The key of the cluster's configuration. Deletes are applied only while it exists at the revision of `initialRead`. */
   readonly key: string;
   /** The quorum read that found the key before the guard was created. */
   readonly initialRead: KeyRead;
   readonly clock: Clock;
   readonly random: Random;
   readonly signal: AbortSignal;
-  /** Called once if the key was deleted or changed, or the store was replaced. */
+  /** Called once if the key was deleted or written again, or the store was replaced. */
   readonly onKeyLost: () => void;
   /** Called with the failure when a read fails, and with undefined when a later read succeeds. */
   readonly onFailure: (failure: Failure | undefined) => void;
@@ -29,17 +27,19 @@ const BACKOFF = { baseMs: 50, capMs: 5_000 };
  * publisher dies, its lease expires and deletes the configuration with everything else in one revision. Such deletes do not mean
  * that objects of the cluster were deleted.
  *
- * The proof is a quorum read after the receipt of a delete at revision R. The store is then at R or later, and if the key's create
- * revision is unchanged, the key has existed without interruption. The value of the key must be unchanged, too: a cluster that
- * changes the format of its services writes the new format to its configuration and then deletes the old keys. One read proves all deletes up to the revision of the store,
- * so a burst costs one read. There is at most one read at a time.
+ * The proof is a quorum read after the receipt of a delete at revision R. The store is then at R or later, and if the key has
+ * the revision of the handshake, it existed unchanged at R. Its value matters, too: a cluster that changes the format of its
+ * services writes the new format to its configuration and then deletes the old keys. Equal values are no proof, because the
+ * cluster may have changed to another format and back in the meantime. A configuration that was written again without a change
+ * therefore ends the guard, too, which costs one handshake. One read proves all deletes up to the revision of the store, so a
+ * burst costs one read. There is at most one read at a time.
  */
 export class DeleteGuard {
   readonly #options: DeleteGuardOptions;
   #proven = 0;
   /** The highest revision passed to {@link DeleteGuard.allows}. */
   #requestedRevision = 0;
-  /** True after the key was deleted or changed, or the store was replaced. */
+  /** True after the key was deleted or written again, or the store was replaced. */
   #isKeyLost = false;
   #failures = 0;
   #reading: Promise<void> | undefined;
@@ -80,9 +80,8 @@ export class DeleteGuard {
     // Revisions of a store never decrease: a lower one means that the store was replaced or restored.
     const isSameStore =
       header.clusterID === initialRead.header.clusterID && header.revision >= requestedRevision;
-    const isUnchanged = (current: KeyValue, previous: KeyValue): boolean =>
-      current.createRevision === previous.createRevision && equalBytes(current.value, previous.value);
-    if (isSameStore && kv !== undefined && initialRead.kv !== undefined && isUnchanged(kv, initialRead.kv)) {
+    const isUnchanged = kv !== undefined && kv.modRevision === initialRead.kv?.modRevision;
+    if (isSameStore && isUnchanged) {
       this.#proven = Math.max(this.#proven, header.revision);
     } else {
       this.#isKeyLost = true;
