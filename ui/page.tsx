@@ -4,7 +4,7 @@ import type { StatusDocument } from '../src/api/status-document.ts';
 import { type Address, useAddress } from './address.ts';
 import { useAnswer } from './agent/ask.ts';
 import { Feed } from './agent/feed.ts';
-import { type ProcessStatus, SharedContext, useTick } from './agent/live.ts';
+import { isAgent, type ProcessStatus, SharedContext, useShared, useTick } from './agent/live.ts';
 import { isTokenNeeded, onTokenNeeded, TokenForm } from './agent/token.tsx';
 import { Header } from './parts/header.tsx';
 import { applyPreferences } from './preferences.ts';
@@ -27,6 +27,8 @@ import { Services } from './views/services.tsx';
 const STATUS_MS = 2_000;
 
 function View({ address: { view, name, parameters } }: { address: Address }): VNode {
+  const { document } = useShared().status;
+  if (document !== undefined && !isAgent(document)) return <Overview />;
   switch (view) {
     case 'prefixes':
       return <Prefixes parameters={parameters} />;
@@ -64,6 +66,11 @@ function Page(): VNode {
   const [, setNeeded] = useState(isTokenNeeded());
   useEffect(() => onTokenNeeded(() => setNeeded(true)), []);
   const status = useAnswer<StatusDocument | ProcessStatus>('/v1/status', useTick(STATUS_MS));
+  useEffect(() => {
+    const { document, problem } = status;
+    if (isAgent(document)) feed.follow();
+    else if (document !== undefined || problem !== undefined) feed.answered(problem === undefined);
+  }, [status]);
   const address = useAddress();
   useEffect(() => scrollTo(0, 0), [address.view, address.name]);
   return (

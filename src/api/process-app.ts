@@ -4,6 +4,7 @@ import { type BaseAppOptions, createBaseApp, describe } from './base-app.ts';
 import type { ProcessMetrics } from './metrics/process-metrics.ts';
 import { answerJSON } from './routes/answer.ts';
 import { addHealthRoutes, type HealthContext } from './routes/health-routes.ts';
+import { addPageRoutes, type PageFile } from './routes/page-routes.ts';
 import { answers } from './routes/route-parts.ts';
 
 /** Options of {@link createProcessApp}. */
@@ -13,6 +14,8 @@ export interface ProcessAppOptions extends BaseAppOptions, HealthContext {
   readonly status: () => object;
   /** Package version for the API description. */
   readonly version: string;
+  /** Files of the page, if it is served. */
+  readonly page?: readonly PageFile[] | undefined;
 }
 
 const GET_STATUS = createRoute({
@@ -22,11 +25,12 @@ const GET_STATUS = createRoute({
   responses: answers(z.looseObject({}), 'The status'),
 });
 
-/** Creates the application of a process without engines. It serves health, metrics and status only. */
+/** Creates the application of a process without engines. It serves health, metrics, status and the page only. */
 export function createProcessApp(options: ProcessAppOptions): ApiApp {
   const app = createBaseApp(options);
   addHealthRoutes(app, options);
   app.openapi(GET_STATUS, (c) => answerJSON(c, options.status()));
+  if (options.page !== undefined) addPageRoutes(app, options.page);
   describe(app, options.version, 'Status of the process, read-only.');
   return app;
 }

@@ -18,7 +18,7 @@ import {
 import { type OperatorFlags, operatorContradiction } from './operator-options.ts';
 import { parsePath } from './option-table.ts';
 import {
-  addServeOptions,
+  addListenOptions,
   addStateOptions,
   type ServeFlags,
   serveProblems,
@@ -37,7 +37,7 @@ function agentCommand(): Command {
 
 /** Adds the options of an agent that a file and the environment can set. */
 export function addAgentOptions(command: Command): Command {
-  return addMeshOptions(addFollowNothing(addDatapathOptions(addStateOptions(addServeOptions(command)))));
+  return addMeshOptions(addFollowNothing(addDatapathOptions(addStateOptions(addListenOptions(command)))));
 }
 
 /** Returns the path of the configuration file, from `--config` or the environment. */

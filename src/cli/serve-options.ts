@@ -103,15 +103,7 @@ export function socketPath({ socket }: SocketFlags, env: CommandIO['env'], name?
   return socket || defaultSocketPath(env, name);
 }
 
-/** Adds the options of {@link ServeFlags} for an agent. */
-export function addServeOptions(command: Command): Command {
-  return addListenOptions(command)
-    .optionsGroup('API:')
-    .option('--ui', 'with --listen: serve the web page, too')
-    .optionsGroup('Options:');
-}
-
-/** Adds the options of {@link ServeFlags} for any process. */
+/** Adds the options of {@link ServeFlags}. */
 export function addListenOptions(command: Command, name = 'dpcache.sock'): Command {
   return command
     .optionsGroup('API:')
@@ -144,6 +136,7 @@ export function addListenOptions(command: Command, name = 'dpcache.sock'): Comma
       'with --listen: accept only clients with a certificate of this CA (PEM)',
       parsePath,
     )
+    .option('--ui', 'with --listen: serve the web page, too')
     .optionsGroup('Options:');
 }
 

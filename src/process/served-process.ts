@@ -87,6 +87,7 @@ export async function runProcess(
   { log, signal }: RunContext,
 ): Promise<void> {
   const clock = systemClock;
+  const page = options.serve?.page;
   const ended = new AbortController();
   const process = make({ log, clock, random: Math.random, end: (why) => ended.abort(why) });
   const startup = new Startup({ log, clock });
@@ -100,6 +101,7 @@ export async function runProcess(
     clock,
     blockers,
     version: version(),
+    page,
     metrics,
     status: () => ({ ...process.status(), steps: startup.status(), blockers: blockers() }),
     onFault: (error) => log.error({ err: error }, 'an API request failed'),
@@ -112,7 +114,7 @@ export async function runProcess(
   const context = { log, signal: either.signal };
   await runStepped(
     stepped,
-    new ServedApi(app, { log, clock, metrics }),
+    new ServedApi(app, { log, clock, metrics, page }),
     options,
     context,
     async (isStarted, reloads) => {

@@ -30,7 +30,8 @@ function fieldOf(line: string): readonly [name: string, value: string] {
 
 /**
  * Receives the changes of the agent while the page is open. Keeps the last 500, and counts of changes that make views read again.
- * Reconnects and resumes after the last change.
+ * Reconnects and resumes after the last change. A process without engines has no changes: answers to requests for its status show
+ * the state of the connection to it.
  */
 export class Feed {
   connection: Connection = 'connecting';
@@ -51,9 +52,9 @@ export class Feed {
   #silentMs = MISSED_HEARTBEATS * 5_000;
   readonly #listeners = new Set<() => void>();
   #waiting: ChangeDocument[] = [];
+  #follows = false;
 
   constructor() {
-    void this.#open();
     setInterval(() => this.#watch(), 1_000);
     setInterval(() => this.#flush(), 250);
   }
@@ -62,6 +63,23 @@ export class Feed {
   onChange(listener: () => void): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
+  }
+
+  /** Starts to receive the changes of an agent. Later calls have no effect. */
+  follow(): void {
+    if (this.#follows) return;
+    this.#follows = true;
+    void this.#open();
+  }
+
+  /**
+   * Sets the connection to a process without changes after each request for its status. Has no effect while the changes of an
+   * agent are received.
+   */
+  answered(isAnswered: boolean): void {
+    if (this.#follows) return;
+    if (isAnswered) this.heardAt = Date.now();
+    this.#set(isAnswered ? 'live' : 'disconnected');
   }
 
   /** Does not use an EventSource, because it cannot send a token. */

@@ -5,9 +5,45 @@ import { momentOf, useAddress } from '../address.ts';
 import type { Answered } from './ask.ts';
 import type { ChangeType, Feed } from './feed.ts';
 
+/** A duty of an operator. */
+export interface DutyDocument {
+  readonly name: string;
+  readonly state: string;
+  readonly failures: number;
+  readonly lastFailure?: { readonly message: string };
+  readonly published?: { readonly keys: number; readonly pending: number };
+  readonly rounds?: {
+    readonly marked: number;
+    readonly deleted: number;
+    readonly conflicts: number;
+    /** Wall times in milliseconds. */
+    readonly lastRoundMs?: number;
+    readonly nextRoundMs?: number;
+  };
+}
+
+/** A cluster that a kvstoremesh copies. */
+export interface CopiedClusterDocument {
+  readonly name: string;
+  readonly state: string;
+  readonly ready: boolean;
+  readonly connected: boolean;
+  readonly config?: { readonly id: number };
+  readonly copy: { readonly keys: number; readonly pending: number; readonly failures: number };
+  readonly lastFailure?: string;
+}
+
 /** The status of a process without engines: an operator or a kvstoremesh. */
 export type ProcessStatus = Pick<StatusDocument, 'steps'> & {
+  readonly cluster: string;
   readonly blockers: readonly string[];
+  /** Of an operator. */
+  readonly duties?: readonly DutyDocument[];
+  readonly rejected?: { readonly total: number; readonly recent: readonly string[] };
+  /** Of a kvstoremesh. */
+  readonly clusters?: readonly CopiedClusterDocument[];
+  readonly problems?: readonly string[];
+  readonly configProblems?: readonly string[];
   readonly [field: string]: unknown;
 };
 
@@ -30,6 +66,12 @@ export function useShared(): Shared {
 /** Returns true for the status of an agent. */
 export function isAgent(status: StatusDocument | ProcessStatus | undefined): status is StatusDocument {
   return status !== undefined && 'ipcache' in status && 'clusters' in status;
+}
+
+/** Returns the name of the process with this status; `agent` before the status is known. */
+export function processName(status: StatusDocument | ProcessStatus | undefined): string {
+  if (status === undefined || isAgent(status)) return 'agent';
+  return 'duties' in status ? 'operator' : 'kvstoremesh';
 }
 
 /** Returns the status of the agent; undefined until it is known, and for other processes. */

@@ -1,7 +1,7 @@
 import type { StatusDocument } from '../../src/api/status-document.ts';
 import { clockText, counted, durationText } from '../format.ts';
 import type { Feed } from './feed.ts';
-import type { ProcessStatus } from './live.ts';
+import { isAgent, type ProcessStatus, processName } from './live.ts';
 
 /** A problem that the user must know: `bad` if answers are missing or wrong, `warn` if they may become so. */
 export interface HealthProblem {
@@ -17,12 +17,18 @@ export interface Readiness {
   readonly blockers: readonly string[];
 }
 
-function connectionProblems({ connection, heardAt }: Feed): readonly HealthProblem[] {
+function connectionProblems({ connection, heardAt }: Feed, name: string): readonly HealthProblem[] {
   const since = heardAt === 0 ? '' : ` The page shows the state of ${clockText(heardAt)}.`;
   if (connection === 'disconnected')
-    return [{ tone: 'bad', subject: 'this page', text: `The agent is unreachable.${since}` }];
+    return [{ tone: 'bad', subject: 'this page', text: `The ${name} is unreachable.${since}` }];
   if (connection === 'stale')
-    return [{ tone: 'warn', subject: 'this page', text: `The agent has sent no heartbeat.${since}` }];
+    return [
+      {
+        tone: 'warn',
+        subject: 'this page',
+        text: `The ${name} has sent no ${name === 'agent' ? 'heartbeat' : 'answer'}.${since}`,
+      },
+    ];
   return [];
 }
 
@@ -98,16 +104,36 @@ function agentProblems(status: StatusDocument): readonly HealthProblem[] {
   return found;
 }
 
+function processProblems(status: ProcessStatus): readonly HealthProblem[] {
+  const { duties = [], clusters = [], problems = [], configProblems = [] } = status;
+  return [
+    ...configProblems.map((text) => ({ tone: 'bad', subject: 'configuration', text }) as const),
+    ...problems.map((text) => ({ tone: 'warn', subject: 'kvstoremesh', text }) as const),
+    ...clusters
+      .filter(({ ready }) => !ready)
+      .map(({ name, connected, state, lastFailure }) => {
+        const why = connected || lastFailure === undefined ? '' : ` ${lastFailure}.`;
+        const what = connected ? `Not complete: ${state}.` : 'Kvstore unreachable.';
+        return { tone: 'warn', subject: name, text: `${what}${why}` } as const;
+      }),
+    ...duties.flatMap(({ name, state, lastFailure }) =>
+      state === 'waiting' && lastFailure !== undefined
+        ? [{ tone: 'warn', subject: name, text: `waiting: ${lastFailure.message}` } as const]
+        : [],
+    ),
+  ];
+}
+
 /** Returns all problems, the worst first. An empty list means that everything works. */
 export function problemsOf(
   status: StatusDocument | ProcessStatus | undefined,
   readiness: Readiness | undefined,
-  feed: Feed | undefined,
+  feed: Feed,
 ): readonly HealthProblem[] {
-  const found: HealthProblem[] = feed === undefined ? [] : [...connectionProblems(feed)];
+  const found: HealthProblem[] = [...connectionProblems(feed, processName(status))];
   if (status !== undefined) {
     found.push(...stepProblems(status));
-    if ('ipcache' in status && 'clusters' in status) found.push(...agentProblems(status as StatusDocument));
+    found.push(...(isAgent(status) ? agentProblems(status) : processProblems(status)));
   }
   const known = found.map(({ subject, text }) => `${subject} ${text}`);
   for (const text of readiness?.blockers ?? [])

@@ -1,7 +1,7 @@
 import type { VNode } from 'preact';
 import { useState } from 'preact/hooks';
 import { type Address, addressOf } from '../address.ts';
-import { isAgent, useFeed, useShared, useTick } from '../agent/live.ts';
+import { isAgent, processName, useFeed, useShared, useTick } from '../agent/live.ts';
 import { clockText } from '../format.ts';
 import { density, setDensity, setTheme, theme } from '../preferences.ts';
 import { Find } from './find.tsx';
@@ -23,7 +23,7 @@ function nameOf(view: string): string {
   return view.slice(0, 1).toUpperCase() + view.slice(1);
 }
 
-/** The state of the connection to the agent, as its heartbeats show it. */
+/** The state of the connection, as heartbeats of an agent or answers of another process show it. */
 function ConnectionMark(): VNode {
   const feed = useFeed();
   useTick(1_000);
@@ -111,7 +111,12 @@ export function Header({ address }: { address: Address }): VNode {
         <a class="brand" href={addressOf('overview')}>
           <Icon name="brand" />
           dpcache
-          {isAgent(document) && <span class="faint">{document.cluster}</span>}
+          {document !== undefined && (
+            <span class="faint">
+              {document.cluster}
+              {!hasCaches && ` ${processName(document)}`}
+            </span>
+          )}
         </a>
         {hasCaches ? <Find /> : <span class="find" />}
         <div class="tools">

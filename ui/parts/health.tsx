@@ -1,6 +1,6 @@
 import type { VNode } from 'preact';
 import { useAnswer } from '../agent/ask.ts';
-import { useFeed, useShared, useStatus, useTick } from '../agent/live.ts';
+import { isAgent, useFeed, useShared, useTick } from '../agent/live.ts';
 import { type HealthProblem, problemsOf, type Readiness } from '../agent/problems.ts';
 import { counted } from '../format.ts';
 import { Mark } from './marks.tsx';
@@ -17,15 +17,15 @@ export function useProblems(): {
   const feed = useFeed();
   const { document: readiness } = useAnswer<Readiness>('/readyz', useTick(2_000));
   if (status.document === undefined && feed.connection !== 'disconnected') return { isReady: false };
-  const hasFeed = status.document === undefined || 'ipcache' in status.document;
-  const problems = problemsOf(status.document, readiness, hasFeed ? feed : undefined);
+  const problems = problemsOf(status.document, readiness, feed);
   return { problems, isReady: readiness?.ready === true };
 }
 
 /** Names each problem. Says that all is well only if there is none. */
 export function Health(): VNode {
   const { problems, isReady } = useProblems();
-  const rejected = useStatus()?.rejected.total ?? 0;
+  const { document } = useShared().status;
+  const rejected = document?.rejected?.total ?? 0;
   if (problems === undefined)
     return (
       <section class="health idle" aria-label="Health" aria-live="polite">
@@ -39,7 +39,8 @@ export function Health(): VNode {
           <strong>{isReady ? 'No problems' : 'Reading the status…'}</strong>
         </Mark>
         <span class="soft">
-          {isReady && 'All sources are complete and followed.'}
+          {isReady &&
+            (isAgent(document) ? 'All sources are complete and followed.' : 'The process is ready.')}
           {isReady && rejected > 0 && ` ${counted(rejected, 'item was', 'items were')} rejected: see below.`}
         </span>
       </section>

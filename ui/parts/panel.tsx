@@ -1,6 +1,6 @@
 import type { ComponentChildren, VNode } from 'preact';
 import { useEffect } from 'preact/hooks';
-import { useStatus } from '../agent/live.ts';
+import { isAgent, processName, useShared } from '../agent/live.ts';
 
 /** A part of a view with a heading. */
 export function Panel({
@@ -44,11 +44,13 @@ export function Title({
   mono?: boolean;
   side?: ComponentChildren;
 }): VNode {
-  const cluster = useStatus()?.cluster;
+  const { document: status } = useShared().status;
+  const process = status === undefined || isAgent(status) ? undefined : processName(status);
+  const cluster = status?.cluster;
   useEffect(() => {
     const name = kind === undefined ? children : `${children} (${kind})`;
-    document.title = [name, cluster, 'dpcache'].filter(Boolean).join(' · ');
-  }, [children, kind, cluster]);
+    document.title = [name, process, cluster, 'dpcache'].filter(Boolean).join(' · ');
+  }, [children, kind, process, cluster]);
   return (
     <div class="title">
       <h1 class={mono ? 'mono' : undefined}>{children}</h1>

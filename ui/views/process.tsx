@@ -1,9 +1,14 @@
 import type { VNode } from 'preact';
-import type { ProcessStatus } from '../agent/live.ts';
-import { durationText } from '../format.ts';
+import {
+  type CopiedClusterDocument,
+  type DutyDocument,
+  type ProcessStatus,
+  processName,
+} from '../agent/live.ts';
+import { countText, durationText, timeText } from '../format.ts';
 import { Mark, type Tone } from '../parts/marks.tsx';
 import { Facts, Panel } from '../parts/panel.tsx';
-import { Table } from '../parts/table.tsx';
+import { type Column, Table } from '../parts/table.tsx';
 
 type Step = ProcessStatus['steps'][number];
 
@@ -28,37 +33,61 @@ function valueText(value: unknown): string {
   return String(value);
 }
 
-function isTable(value: unknown): value is readonly Readonly<Record<string, unknown>>[] {
-  return (
-    Array.isArray(value) && value.length > 0 && value.every((row) => typeof row === 'object' && row !== null)
-  );
+const MISSING = <span class="faint">–</span>;
+
+/** Returns a column of figures that some rows do not have. */
+function figures<T>(name: string, of: (row: T) => number | undefined): Column<T> {
+  return {
+    name,
+    number: true,
+    by: (row) => of(row) ?? -1,
+    cell: (row) => {
+      const value = of(row);
+      return value === undefined ? MISSING : countText(value);
+    },
+  };
 }
 
-/** A list of a status as a table: a column for each field. */
-function StatusTable({
-  name,
-  rows,
-}: {
-  name: string;
-  rows: readonly Readonly<Record<string, unknown>>[];
-}): VNode {
-  const fields = [...new Set(rows.flatMap((row) => Object.keys(row)))];
-  return (
-    <Panel title={titleOf(name)} flush>
-      <Table<Readonly<Record<string, unknown>>>
-        label={`Table of ${name}`}
-        rows={rows}
-        keyOf={(row) => JSON.stringify(row)}
-        columns={fields.map((field) => ({
-          name: field,
-          by: (row) => (typeof row[field] === 'number' ? row[field] : valueText(row[field] ?? '')),
-          number: rows.every((row) => row[field] === undefined || typeof row[field] === 'number'),
-          cell: (row) => (row[field] === undefined ? <span class="faint">–</span> : valueText(row[field])),
-        }))}
-      />
-    </Panel>
-  );
+/** Returns a column of times that some rows do not have. */
+function times<T>(name: string, of: (row: T) => number | undefined): Column<T> {
+  return {
+    name,
+    className: 'nowrap',
+    by: (row) => of(row) ?? 0,
+    cell: (row) => {
+      const value = of(row);
+      return value === undefined ? MISSING : timeText(value);
+    },
+  };
 }
+
+const DUTY_COLUMNS: readonly Column<DutyDocument>[] = [
+  { name: 'duty', by: ({ name }) => name, cell: ({ name }) => name },
+  { name: 'state', by: ({ state }) => state, cell: ({ state }) => state },
+  figures('keys', ({ published }) => published?.keys),
+  figures('pending', ({ published }) => published?.pending),
+  times('last round', ({ rounds }) => rounds?.lastRoundMs),
+  figures('marked', ({ rounds }) => rounds?.marked),
+  figures('deleted', ({ rounds }) => rounds?.deleted),
+  figures('conflicts', ({ rounds }) => rounds?.conflicts),
+  times('next round', ({ rounds }) => rounds?.nextRoundMs),
+  figures('failures', ({ failures }) => failures),
+  { name: 'last failure', cell: ({ lastFailure }) => lastFailure?.message ?? MISSING },
+];
+
+const CLUSTER_COLUMNS: readonly Column<CopiedClusterDocument>[] = [
+  { name: 'cluster', by: ({ name }) => name, cell: ({ name }) => name },
+  figures('id', ({ config }) => config?.id),
+  {
+    name: 'state',
+    by: ({ state }) => state,
+    cell: ({ state, ready }) => <Mark tone={ready ? 'good' : 'warn'}>{state}</Mark>,
+  },
+  figures('keys', ({ copy }) => copy.keys),
+  figures('pending', ({ copy }) => copy.pending),
+  figures('failed writes', ({ copy }) => copy.failures),
+  { name: 'last failure', cell: ({ lastFailure }) => lastFailure ?? MISSING },
+];
 
 function titleOf(name: string): string {
   const words = name.replaceAll(/([a-z])([A-Z])/g, '$1 $2').toLowerCase();
@@ -67,16 +96,15 @@ function titleOf(name: string): string {
 
 /** Shows the status of a process without engines: an operator or a kvstoremesh. */
 export function Process({ status }: { status: ProcessStatus }): VNode {
-  const { steps, blockers: _, ...others } = status;
-  const entries = Object.entries(others).filter(([, value]) => value !== undefined);
+  const { steps, duties, clusters, rejected } = status;
+  const entries = Object.entries(status).filter(([, value]) => value !== undefined);
   const plain = entries.filter(([, value]) => typeof value !== 'object');
   const objects = entries.filter(
-    ([, value]) => typeof value === 'object' && value !== null && !Array.isArray(value),
+    ([name, value]) => name !== 'rejected' && typeof value === 'object' && !Array.isArray(value),
   );
-  const tables = entries.filter(([, value]) => isTable(value));
   return (
     <div class="grid">
-      <Panel title="Process" className="half">
+      <Panel title={titleOf(processName(status))} className="half">
         <Facts of={plain.map(([name, value]) => [titleOf(name), valueText(value)])} />
       </Panel>
       <Panel title="Steps of the start" className="half">
@@ -97,7 +125,30 @@ export function Process({ status }: { status: ProcessStatus }): VNode {
           />
         </Panel>
       ))}
-      {tables.map(([name, value]) => isTable(value) && <StatusTable key={name} name={name} rows={value} />)}
+      {duties !== undefined && (
+        <Panel title="Duties" flush>
+          <Table label="Table of duties" rows={duties} keyOf={({ name }) => name} columns={DUTY_COLUMNS} />
+        </Panel>
+      )}
+      {clusters !== undefined && (
+        <Panel title="Copied clusters" flush>
+          <Table
+            label="Table of copied clusters"
+            rows={clusters}
+            keyOf={({ name }) => name}
+            columns={CLUSTER_COLUMNS}
+          />
+        </Panel>
+      )}
+      {rejected !== undefined && rejected.total > 0 && (
+        <Panel title="Rejected">
+          <ul>
+            {rejected.recent.map((message) => (
+              <li key={message}>{message}</li>
+            ))}
+          </ul>
+        </Panel>
+      )}
     </div>
   );
 }
