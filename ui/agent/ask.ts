@@ -19,8 +19,24 @@ export async function ask<T>(path: string, signal?: AbortSignal): Promise<T> {
     if (answer.ok || answer.status === 503) return document as T;
     throw new Error((document as ProblemDocument).detail);
   } catch (error) {
-    throw error instanceof TypeError ? new NoAnswer('The agent is unreachable.') : error;
+    throw withSentence(error);
   }
+}
+
+/** Sends a body to a path of the agent and returns the JSON lines of the answer. Throws an error with one sentence. */
+export async function askLines<T>(path: string, body: object, signal: AbortSignal): Promise<readonly T[]> {
+  try {
+    const answer = await fetchAgent(path, signal, body);
+    if (!answer.ok) throw new Error(((await answer.json()) as ProblemDocument).detail);
+    const lines = (await answer.text()).trimEnd().split('\n');
+    return lines.map((line) => JSON.parse(line) as T);
+  } catch (error) {
+    throw withSentence(error);
+  }
+}
+
+function withSentence(error: unknown): unknown {
+  return error instanceof TypeError ? new NoAnswer('The agent is unreachable.') : error;
 }
 
 /**

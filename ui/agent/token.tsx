@@ -18,11 +18,19 @@ export function onTokenNeeded(listener: () => void): () => void {
   return () => listeners.delete(listener);
 }
 
-/** Sends a request to the agent that serves the page, with the token if there is one. */
-export async function fetchAgent(path: string, signal?: AbortSignal): Promise<Response> {
+/** Sends a request to the agent that serves the page, with the token if there is one. A body is sent as JSON with POST. */
+export async function fetchAgent(path: string, signal?: AbortSignal, body?: object): Promise<Response> {
   const token = sessionStorage.getItem(KEY);
   const headers: Record<string, string> = token === null ? {} : { authorization: `Bearer ${token}` };
-  const answer = await fetch(path, { headers, signal: signal ?? null });
+  const sent =
+    body === undefined
+      ? { headers }
+      : {
+          method: 'POST',
+          headers: { ...headers, 'content-type': 'application/json' },
+          body: JSON.stringify(body),
+        };
+  const answer = await fetch(path, { ...sent, signal: signal ?? null });
   if (answer.status === 401 && !needed) {
     needed = true;
     for (const listener of listeners) listener();

@@ -6,6 +6,7 @@ import { ClusterMark } from '../parts/cluster-parts.tsx';
 import { Chip } from '../parts/marks.tsx';
 import { Empty, Facts, Panel, Pending, Title } from '../parts/panel.tsx';
 import { Table } from '../parts/table.tsx';
+import { WhatIfItLeft } from '../parts/what-if.tsx';
 
 /** The list of each resource. */
 const LISTS: Readonly<Record<string, string>> = {
@@ -105,6 +106,7 @@ export function Cluster({ name }: { name: string }): VNode {
               ]}
             />
           </Panel>
+          {!cluster.own && <WhatIfItLeft key={name} cluster={name} />}
         </div>
       )}
     </>

@@ -11,6 +11,7 @@ import { Certainty } from '../parts/moment.tsx';
 import { addressesOf, podCIDRs } from '../parts/node-parts.tsx';
 import { Empty, Facts, Panel, Pending, Title } from '../parts/panel.tsx';
 import { type Column, Table } from '../parts/table.tsx';
+import { WhatIfItLeft } from '../parts/what-if.tsx';
 
 const PODS = 500;
 
@@ -159,6 +160,7 @@ export function Node({ name }: { name: string }): VNode {
             />
           </Panel>
           {host !== undefined && <Pods hostIP={host} />}
+          <WhatIfItLeft key={name} node={name} />
         </div>
       )}
       <Changes of={name} type="node" />

@@ -1,0 +1,152 @@
+import { join } from 'node:path';
+import type { Page } from 'playwright-core';
+import { describe, expect, it } from 'vitest';
+import { createService } from '../../src/servicecache/service.ts';
+import { MeshModel } from './support/mesh-model.ts';
+import { SCREENSHOTS, settled, usePages, violations } from './support/open-page.ts';
+
+const { open } = usePages();
+
+const flat = (text: string): string => text.replaceAll(/\s+/g, ' ').trim();
+
+/** Keys of the cluster baltic that no other source has. */
+const KEYS = 20_000;
+
+/** A mesh in which baltic has 20,000 prefixes, another one that caspian claims too, all of `web`, and one backend of `checkout`. */
+function largeModel(): MeshModel {
+  const model = new MeshModel().fill();
+  const source = 'clustermesh';
+  for (let i = 0; i < KEYS; i++)
+    model.ipcache.upsert(`10.20.${i >> 8}.${i & 255}`, { identity: 131_077, source, owner: 'baltic' });
+  model.ipcache.upsert('10.7.0.2', { identity: 131_077, source, owner: 'baltic' });
+  model.ipcache.upsert('10.7.0.2', { identity: 196_613, source, owner: 'caspian' });
+  model.services.updateService(
+    createService({
+      ...{ id: { namespace: 'shop', name: 'web' }, clusterIPs: ['172.16.0.11'], addressing: 'assigned' },
+      ...{ global: true, ports: [['http', { port: 80, protocol: 6, nodePort: 0 }]] },
+    }),
+  );
+  for (const [name, address] of [
+    ['web', '10.20.0.1'],
+    ['checkout', '10.20.0.2'],
+  ] as const)
+    model.services.mergeExternalServiceUpdate({
+      ...{ cluster: 'baltic', namespace: 'shop', name, clusterID: 2, shared: true, includeExternal: true },
+      ...{ frontends: new Map(), labels: new Map(), selector: new Map() },
+      ...{ hostnames: new Map(), zones: new Map() },
+      backends: new Map([[address, new Map([['http', { port: 8080, protocol: 6 }]])]]),
+    });
+  return model;
+}
+
+const panelOf = (page: Page): ReturnType<Page['getByRole']> =>
+  page.getByRole('region', { name: /^Without this / });
+
+async function ask(page: Page): Promise<void> {
+  await settled(page);
+  await page.getByRole('button', { name: 'What if it left?' }).click();
+}
+
+describe('"What if it left?" on the card of a cluster', () => {
+  it('shows what would be lost, with links and at most 50 rows of each kind of 20,000 keys', async () => {
+    const { page, model } = await open('#cluster/baltic', { model: largeModel() });
+    await ask(page);
+    const panel = panelOf(page);
+    await panel.getByText('prefixes or services would be lost').waitFor();
+    const text = flat(await panel.innerText());
+    expect(text).toContain('services 2 lose backends, 1 have none left');
+    // With 10.0.0.0/8 and the address of the node.
+    expect(text).toContain('prefixes 20,002 gone, 1 change hands');
+    expect(text).toContain('nodes 1 gone: 1 address, 0 pod CIDRs');
+    expect((await panel.getByRole('heading', { level: 3 }).allInnerTexts()).map(flat)).toEqual([
+      'Services with no backend left 1',
+      'Services that lose some backends 1',
+      'Prefixes gone the first 50 of 20,002',
+      'Prefixes that change hands 1',
+      'Nodes gone 1',
+    ]);
+    const rows = async (kind: string): Promise<readonly string[]> =>
+      (await panel.getByRole('region', { name: kind, exact: true }).locator('tbody tr').allInnerTexts()).map(
+        flat,
+      );
+    expect(await rows('Services with no backend left')).toEqual(['shop/web 1 0 1']);
+    expect(await rows('Services that lose some backends')).toEqual(['shop/checkout 2 1 1']);
+    expect(await rows('Prefixes gone')).toHaveLength(50);
+    expect(await rows('Prefixes that change hands')).toEqual([
+      '10.7.0.2 131077 clustermesh baltic 196613 clustermesh caspian',
+    ]);
+    expect(await violations(page)).toEqual([]);
+    expect(model.ipcache.get('10.7.0.2')?.identity).toBe(131_077);
+    await panel.getByRole('link', { name: 'shop/web' }).click();
+    await page.waitForSelector('h1:has-text("shop/web")');
+  });
+
+  it('fits a phone and has no faults in dark colours', async () => {
+    const { page } = await open('#cluster/baltic', {
+      ...{ model: largeModel(), colorScheme: 'dark', viewport: { width: 390, height: 844 } },
+    });
+    await ask(page);
+    await panelOf(page).getByRole('heading', { level: 3 }).first().waitFor();
+    expect(await page.evaluate('document.documentElement.scrollWidth')).toBe(390);
+    expect(await violations(page)).toEqual([]);
+    await page.screenshot({ path: join(SCREENSHOTS, 'what-if-phone.png'), fullPage: true });
+  });
+
+  it('sends the token, shows that it loads, then the reason of a refusal, and that the agent is unreachable', async () => {
+    const { page, server } = await open('#cluster/baltic');
+    await page.evaluate("sessionStorage.setItem('dpcache-token', 'a token')");
+    let release = (): void => {};
+    const held = new Promise<void>((resolve) => {
+      release = resolve;
+    });
+    const detail = 'More than 4 concurrent what-ifs: try again later.';
+    let sent: unknown;
+    await page.route('**/v1/whatif', async (route) => {
+      const request = route.request();
+      sent = [request.method(), request.headers()['authorization'], request.postDataJSON()];
+      await held;
+      await route.fulfill({ status: 429, contentType: 'application/problem+json', json: { detail } });
+    });
+    await ask(page);
+    const panel = panelOf(page);
+    await panel.getByText('Loading…').waitFor({ state: 'attached' });
+    release();
+    await panel.getByRole('alert').getByText(detail).waitFor();
+    expect(sent).toEqual([
+      ...['POST', 'Bearer a token'],
+      { edits: [{ edit: 'remove-cluster', cluster: 'baltic' }] },
+    ]);
+    expect(await violations(page)).toEqual([]);
+    await page.unroute('**/v1/whatif');
+    await ask(page);
+    await panel.getByText('prefixes or services would be lost').waitFor();
+    await server.stop();
+    await ask(page);
+    await panel.getByRole('alert').getByText('The agent is unreachable.').waitFor();
+  });
+
+  it('is not shown for the own cluster', async () => {
+    const { page } = await open('#cluster/own');
+    await settled(page);
+    await page.getByRole('region', { name: 'Resources', exact: true }).waitFor();
+    expect(await page.getByRole('button', { name: 'What if it left?' }).count()).toBe(0);
+  });
+});
+
+describe('"What if it left?" on the card of a node', () => {
+  it('shows the prefixes that would be gone and those that other sources have, but not of an earlier moment', async () => {
+    const model = new MeshModel().fill();
+    model.ipcache.upsert('192.168.7.0/24', { identity: 9, source: 'k8s' });
+    const { page, show } = await open('#node/baltic/node-1', { model });
+    await ask(page);
+    const panel = panelOf(page);
+    await panel.getByText('prefixes or services would be lost').waitFor();
+    const text = flat(await panel.innerText());
+    expect(text).toContain('prefixes 1 gone');
+    expect(text).toContain('covered by 192.168.7.0/24 9');
+    expect(text).toContain('Nodes gone 1');
+    await show(`#node/baltic/node-1?at=${new Date().toISOString()}`);
+    await settled(page);
+    await panel.waitFor({ state: 'detached' });
+  });
+});

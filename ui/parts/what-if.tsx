@@ -1,0 +1,281 @@
+import type { VNode } from 'preact';
+import { useEffect, useRef, useState } from 'preact/hooks';
+import type { EntryDocument } from '../../src/api/documents.ts';
+import type { WhatIfLine } from '../../src/api/whatif-documents.ts';
+import { addressOf } from '../address.ts';
+import { askLines } from '../agent/ask.ts';
+import { useMoment } from '../agent/live.ts';
+import { counted, countText, timeText } from '../format.ts';
+import { IdentityLink, NodeLink, PrefixLink, ServiceLink } from './links.tsx';
+import { Mark, SourceText } from './marks.tsx';
+import { Facts, Panel, Problem, Skeleton } from './panel.tsx';
+import { type Column, Table } from './table.tsx';
+
+/** Maximum number of rows of each kind. */
+const ROWS = 50;
+
+type LineOf<T extends WhatIfLine['type']> = Extract<WhatIfLine, { readonly type: T }>;
+
+/** The kinds of each type with their headings, those with losses first. */
+const SERVICES = {
+  empty: 'Services with no backend left',
+  gone: 'Services gone',
+  fewer: 'Services that lose some backends',
+  changed: 'Services that change',
+  created: 'New services',
+} as const satisfies Record<LineOf<'service'>['kind'], string>;
+
+const PREFIXES = {
+  gone: 'Prefixes gone',
+  changed: 'Prefixes that change hands',
+  revealed: 'Prefixes that become visible',
+  created: 'New prefixes',
+} as const satisfies Record<LineOf<'prefix'>['kind'], string>;
+
+const NODES = { gone: 'Nodes gone', changed: 'Nodes that change' } as const satisfies Record<
+  LineOf<'node'>['kind'],
+  string
+>;
+
+function EntryText({ entry }: { entry: EntryDocument | undefined }): VNode {
+  if (entry === undefined) return <span class="faint">none</span>;
+  const { identity, labels, source, owner } = entry;
+  return (
+    <span class="nowrap">
+      <IdentityLink identity={identity} labels={labels} /> <SourceText source={source} owner={owner} />
+    </span>
+  );
+}
+
+const PREFIX_COLUMNS: readonly Column<LineOf<'prefix'>>[] = [
+  { name: 'prefix', by: ({ prefix }) => prefix, cell: ({ prefix }) => <PrefixLink prefix={prefix} /> },
+  { name: 'now', by: ({ old }) => old?.identity ?? 0, cell: ({ old }) => <EntryText entry={old} /> },
+  {
+    name: 'then',
+    cell: ({ new: next, coveredBy }) =>
+      coveredBy === undefined ? (
+        <EntryText entry={next} />
+      ) : (
+        <span class="nowrap">
+          covered by <PrefixLink prefix={coveredBy.prefix} /> <EntryText entry={coveredBy} />
+        </span>
+      ),
+  },
+];
+
+const SERVICE_COLUMNS: readonly Column<LineOf<'service'>>[] = [
+  { name: 'service', by: ({ service }) => service, cell: ({ service }) => <ServiceLink name={service} /> },
+  {
+    name: 'backends now',
+    number: true,
+    by: ({ before }) => before,
+    cell: ({ before }) => countText(before),
+  },
+  { name: 'then', number: true, by: ({ after }) => after, cell: ({ after }) => countText(after) },
+  { name: 'lost', number: true, by: ({ lost }) => lost, cell: ({ lost }) => countText(lost) },
+];
+
+const NODE_COLUMNS: readonly Column<LineOf<'node'>>[] = [
+  { name: 'node', by: ({ node }) => node, cell: ({ node }) => <NodeLink name={node} /> },
+  { name: 'source now', cell: ({ oldSource }) => oldSource },
+  { name: 'then', cell: ({ newSource }) => newSource ?? <span class="faint">none</span> },
+  {
+    name: 'addresses',
+    number: true,
+    by: ({ addresses }) => addresses,
+    cell: ({ addresses }) => countText(addresses),
+  },
+  {
+    name: 'pod CIDRs',
+    number: true,
+    by: ({ podCIDRs }) => podCIDRs,
+    cell: ({ podCIDRs }) => countText(podCIDRs),
+  },
+];
+
+/** Returns counts with their words; those that are 0 are omitted. */
+function countsText(of: readonly (readonly [count: number, word: string])[]): string {
+  const named = of.flatMap(([count, word]) => (count > 0 ? `${countText(count)} ${word}` : []));
+  return named.join(', ') || 'no changes';
+}
+
+function Summary({ of, cluster, at }: { of: LineOf<'summary'>; cluster?: string; at: number }): VNode {
+  const { prefixes, services, nodes, identities, loses } = of;
+  const unknown = counted(identities.unknown, 'identity', 'identities');
+  const nodeText = countsText([
+    [nodes.gone, 'gone'],
+    [nodes.changed, 'change'],
+  ]);
+  const lost = `${counted(nodes.addresses, 'address', 'addresses')}, ${counted(nodes.podCIDRs, 'pod CIDR')}`;
+  return (
+    <Facts
+      of={[
+        [
+          'result',
+          <Mark key="result" tone={loses ? 'bad' : 'idle'}>
+            {loses ? 'prefixes or services would be lost' : 'no prefix and no service would be lost'}
+          </Mark>,
+        ],
+        [
+          'services',
+          countsText([
+            [services.empty + services.fewer, 'lose backends'],
+            [services.empty, 'have none left'],
+            [services.gone, 'gone'],
+            [services.changed, 'change'],
+            [services.created, 'new'],
+          ]),
+        ],
+        [
+          'prefixes',
+          countsText([
+            [prefixes.gone, 'gone'],
+            [prefixes.changed, 'change hands'],
+            [prefixes.revealed, 'become visible'],
+            [prefixes.created, 'new'],
+          ]),
+        ],
+        ['nodes', nodes.gone === 0 ? nodeText : `${nodeText}: ${lost}`],
+        [
+          'identities',
+          identities.unknown === 0 ? (
+            'no changes'
+          ) : cluster === undefined ? (
+            `${unknown} unknown then`
+          ) : (
+            <>
+              <a href={addressOf('identities', '', { cluster })}>{unknown}</a> unknown then
+            </>
+          ),
+        ],
+        ['evaluated', timeText(at)],
+      ]}
+    />
+  );
+}
+
+/** A table for each kind that has lines. */
+function Groups<T extends LineOf<'prefix' | 'service' | 'node'>>({
+  lines,
+  titles,
+  counts,
+  columns,
+  keyOf,
+}: {
+  lines: readonly T[];
+  titles: Readonly<Record<string, string>>;
+  /** Number of all differences of each kind; the agent sends the first ones. */
+  counts: Readonly<Record<string, number>>;
+  columns: readonly Column<T>[];
+  keyOf: (line: T) => string;
+}): VNode {
+  return (
+    <>
+      {Object.entries(titles).map(([kind, title]) => {
+        const rows = lines.filter((line) => line.kind === kind).slice(0, ROWS);
+        const { [kind]: count = 0 } = counts;
+        if (rows.length === 0) return null;
+        return (
+          <section key={kind} class="difference" aria-label={title}>
+            <h3>
+              {title}{' '}
+              <span class="soft">
+                {count > rows.length ? `the first ${rows.length} of ${countText(count)}` : countText(count)}
+              </span>
+            </h3>
+            <Table label={`Table: ${title}`} columns={columns} rows={rows} keyOf={keyOf} />
+          </section>
+        );
+      })}
+    </>
+  );
+}
+
+interface Evaluated {
+  readonly lines: readonly WhatIfLine[];
+  readonly summary: LineOf<'summary'>;
+  readonly at: number;
+}
+
+/** The last evaluation. */
+interface State {
+  readonly isLoading?: boolean;
+  readonly answer?: Evaluated;
+  readonly problem?: string;
+}
+
+/** Evaluates an edit. Throws an error with one sentence. */
+async function evaluate(edit: object, signal: AbortSignal): Promise<Evaluated> {
+  const lines = await askLines<WhatIfLine>('/v1/whatif', { edits: [edit] }, signal);
+  const summary = lines.find((line) => line.type === 'summary');
+  if (summary === undefined) throw new Error('The answer is incomplete: try again.');
+  return { lines, summary, at: Date.now() };
+}
+
+/**
+ * A button that asks what would change if a remote cluster or a node (`cluster/name`) left the mesh, and the answer. Not shown for
+ * earlier moments, because the agent evaluates its current state. Needs a `key`, so that another object begins without an answer.
+ */
+export function WhatIfItLeft(of: { cluster: string } | { node: string }): VNode | null {
+  const isNow = useMoment() === undefined;
+  const [{ isLoading = false, answer, problem }, setState] = useState<State>({});
+  const ended = useRef<AbortController>();
+  useEffect(() => () => ended.current?.abort(), []);
+  const ask = (): void => {
+    if (isLoading) return;
+    const request = new AbortController();
+    ended.current = request;
+    setState({ isLoading: true });
+    const edit = 'node' in of ? { edit: 'remove-node', ...of } : { edit: 'remove-cluster', ...of };
+    evaluate(edit, request.signal).then(
+      (next) => setState({ answer: next }),
+      (error: Error) => request.signal.aborted || setState({ problem: error.message }),
+    );
+  };
+  if (!isNow) return null;
+  const linesOf = <T extends WhatIfLine['type']>(type: T): readonly LineOf<T>[] =>
+    answer?.lines.filter((line): line is LineOf<T> => line.type === type) ?? [];
+  return (
+    <Panel
+      title={'node' in of ? 'Without this node' : 'Without this cluster'}
+      side={
+        <button type="button" aria-disabled={isLoading} onClick={ask}>
+          What if it left?
+        </button>
+      }
+    >
+      {problem !== undefined ? (
+        <Problem>{problem}</Problem>
+      ) : isLoading ? (
+        <Skeleton />
+      ) : answer === undefined ? (
+        <p class="soft">Shows which prefixes, services and nodes would change. Nothing is written.</p>
+      ) : (
+        <>
+          <Summary of={answer.summary} at={answer.at} {...('cluster' in of && of)} />
+          <Groups
+            lines={linesOf('service')}
+            titles={SERVICES}
+            counts={answer.summary.services}
+            columns={SERVICE_COLUMNS}
+            keyOf={({ service }) => service}
+          />
+          <Groups
+            lines={linesOf('prefix')}
+            titles={PREFIXES}
+            counts={answer.summary.prefixes}
+            columns={PREFIX_COLUMNS}
+            keyOf={({ prefix }) => prefix}
+          />
+          <Groups
+            lines={linesOf('node')}
+            titles={NODES}
+            counts={answer.summary.nodes}
+            columns={NODE_COLUMNS}
+            keyOf={({ node }) => node}
+          />
+        </>
+      )}
+    </Panel>
+  );
+}
