@@ -29,17 +29,3 @@ export function timeText(time: string | number | Date, now: number = Date.now())
     ? clockText(date)
     : `${DAY.format(date)}, ${clockText(date)}`;
 }
-
-const UNITS: readonly (readonly [name: string, seconds: number])[] = [
-  ['d', 86_400],
-  ['h', 3_600],
-  ['min', 60],
-  ['s', 1],
-];
-
-/** Returns a duration with one unit, such as `4 min`. */
-export function durationText(ms: number): string {
-  const seconds = Math.max(0, ms) / 1_000;
-  const [name, size] = UNITS.find(([, of]) => seconds >= of) ?? ['ms', 0.001];
-  return `${Math.floor(seconds / size)} ${name}`;
-}

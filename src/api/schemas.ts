@@ -19,6 +19,7 @@ import {
 import type { CausesDocument, HistoryDocument, HistoryRecordDocument } from './history-documents.ts';
 import type { HeldDocument, PastDocument } from './past-document.ts';
 import type { ProblemDocument } from './problem.ts';
+import { type ProblemsDocument, SEVERITIES } from './problems.ts';
 import type { RestoredDocument } from './read-model.ts';
 import { SEARCH_KINDS, SEARCH_MATCHES, type SearchDocument } from './search.ts';
 import type {
@@ -572,6 +573,33 @@ export const STATUS: z.ZodType<StatusDocument> = z
     }),
   })
   .openapi('Status');
+
+/** See {@link ProblemsDocument}. */
+export const PROBLEMS: z.ZodType<ProblemsDocument> = z
+  .object({
+    ready: z
+      .boolean()
+      .openapi({ description: 'The same as in /readyz. If false, there is at least one problem' }),
+    items: z
+      .array(
+        z.object({
+          severity: z
+            .enum(SEVERITIES)
+            .openapi({
+              description: 'error: answers are missing or wrong; warning: they may become so, or are old',
+            }),
+          subject: z.string().openapi({ description: 'What has the problem', example: 'cluster baltic' }),
+          text: z.string(),
+          since: z.string().optional().openapi({
+            description: 'Start of the problem, or time of the state that is served because of it',
+          }),
+          remedy: z.string().optional().openapi({ description: 'What to do' }),
+        }),
+      )
+      .readonly()
+      .openapi({ description: 'The worst first' }),
+  })
+  .openapi('Problems');
 
 /** See {@link SearchDocument}. */
 export const SEARCH: z.ZodType<SearchDocument> = z

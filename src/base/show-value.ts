@@ -73,6 +73,20 @@ export function counted(count: number, noun: string, plural?: string): string {
   return `${count} ${nounOf(count, noun, plural)}`;
 }
 
+const UNITS: readonly (readonly [name: string, seconds: number])[] = [
+  ['d', 86_400],
+  ['h', 3_600],
+  ['min', 60],
+  ['s', 1],
+];
+
+/** Returns a duration with one unit, such as `4 min`. */
+export function durationText(ms: number): string {
+  const seconds = Math.max(0, ms) / 1_000;
+  const [name, size] = UNITS.find(([, of]) => seconds >= of) ?? ['ms', 0.001];
+  return `${Math.floor(seconds / size)} ${name}`;
+}
+
 /** Returns the number of characters to insert, delete or replace that make the words equal (Levenshtein). */
 export function distance(from: string, to: string): number {
   let row = Array.from({ length: to.length + 1 }, (_, index) => index);

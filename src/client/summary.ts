@@ -1,5 +1,6 @@
 import { ApiError, type Ask } from '../api/api-client.ts';
 import { ascending, type ServiceDocument, serviceDocument } from '../api/documents.ts';
+import type { HealthProblem, ProblemsDocument } from '../api/problems.ts';
 import type { EngineViews } from '../api/read-model.ts';
 import type { ClustermeshDocument } from '../api/schemas.ts';
 import type {
@@ -114,11 +115,21 @@ function kubernetesLines(kubernetes: KubernetesDocument | undefined): readonly s
   return ['', `Kubernetes at ${printable(kubernetes.server)}:`, ...table];
 }
 
-/** Returns the status of the agent, for `dpcache status`. */
+/** Returns a line for each problem with its remedy, the worst first, followed by an empty line; none if there are no problems. */
+function problemLines(problems: readonly HealthProblem[]): readonly string[] {
+  if (problems.length === 0) return [];
+  const lines = problems.map(({ severity, subject, text, remedy }) =>
+    printable(`  ${severity}: ${subject}: ${text}${remedy === undefined ? '' : ` (${remedy})`}`),
+  );
+  return ['problems:', ...lines, ''];
+}
+
+/** Returns the status of the agent, its problems first, for `dpcache status`. */
 export const askStatus: Question = async (ask) => {
   const status = statusOf<StatusDocument>(await ask('/v1/status'), 'ipcache', 'an agent');
-  const { clusters, ipcache, nodes, services, rejected, configProblems, steps } = status;
-  const failed = clusters.filter(({ lastFailure }) => lastFailure !== undefined);
+  const problems = (await ask('/v1/problems')) as ProblemsDocument;
+  const { clusters, ipcache, nodes, services, rejected } = status;
+  const failed = clusters.filter(({ ready, lastFailure }) => ready && lastFailure !== undefined);
   const counts = countsText({
     prefixes: ipcache.prefixes,
     nodes: nodes.nodes,
@@ -126,15 +137,12 @@ export const askStatus: Question = async (ask) => {
     backends: services.backends,
   });
   const sentence = rejectedText(rejected);
-  const restored = status.checkpoint?.restored ?? [];
   const lines = [
-    ...openStepLines(steps),
+    ...problemLines(problems.items),
     ...clusterLines(clusters),
-    ...failed.map(({ name, lastFailure }) => `${name}: ${lastFailure}`).map(printable),
-    ...configProblems.map(printable),
-    ...restored.map(({ cluster, knownAt }) =>
-      printable(`${cluster}: restored, serving the state of ${knownAt}`),
-    ),
+    ...failed
+      .map(({ name, lastFailure }) => `${name}: last failure, resolved: ${lastFailure}`)
+      .map(printable),
     ...kubernetesLines(status.kubernetes),
     '',
     `${counts}; ${counted(ipcache.overruled, 'overruled claim')}, ${counted(ipcache.shadowed, 'CIDR')} hidden by an endpoint.`,

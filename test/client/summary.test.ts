@@ -53,13 +53,36 @@ it('the status shows for how long a kind of Kubernetes has missed changes, and t
     nodes: {},
     services: {},
   };
-  const { lines } = await askStatus(async () => ({ ...parts, kubernetes }), { wide: false });
+  const { lines } = await askStatus(async () => ({ ...parts, kubernetes, items: [] }), { wide: false });
   expect(lines.find((line) => line.startsWith('pods'))).toMatch(
     /14 s ago +behind for 12 s, retrying in 3 s: no route$/,
   );
   expect(lines.find((line) => line.startsWith('services'))).toMatch(
     /behind for 1 s, retrying now: no route$/,
   );
+});
+
+it('the status prints the problems first, and nothing about problems if there are none', async () => {
+  const status = {
+    ...{ clusters: [], configProblems: [], steps: [], ipcache: {}, nodes: {}, services: {} },
+    rejected: { total: 0, byReason: {}, recent: [] },
+  };
+  const items = [
+    { severity: 'error', subject: 'cluster far', text: 'Kvstore unreachable for 2 min.', remedy: 'Call.' },
+    { severity: 'warning', subject: 'checkpoint', text: 'disk\u001b full' },
+  ];
+  const asked = (found: readonly object[]) => async (path: string) =>
+    path === '/v1/problems' ? { ready: false, items: found } : status;
+  const { lines, json } = await askStatus(asked(items), { wide: false });
+  expect(lines.slice(0, 5)).toEqual([
+    'problems:',
+    '  error: cluster far: Kvstore unreachable for 2 min. (Call.)',
+    expect.not.stringContaining('\u001b'),
+    '',
+    expect.stringContaining('CLUSTER'),
+  ]);
+  expect(json).toBe(status);
+  expect((await askStatus(asked([]), { wide: false })).lines[0]).toContain('CLUSTER');
 });
 
 describe('a status of another kind of process', () => {

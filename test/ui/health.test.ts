@@ -48,9 +48,9 @@ describe('the banner of the overview', () => {
     expect(lines).toEqual(
       expect.arrayContaining([
         'initial sync overdue: cluster baltic: nodes',
-        'configuration baltic.yaml: endpoints is empty',
-        'baltic Kvstore unreachable for 2 min. connect ECONNREFUSED 127.0.0.1:2379. The state of 2 min ago is served.',
-        'baltic Restored state that no source has confirmed, 2 min old.',
+        'configuration baltic.yaml: endpoints is empty Correct the file, then run dpcache clustermesh troubleshoot.',
+        'cluster baltic Kvstore unreachable for 2 min. connect ECONNREFUSED 127.0.0.1:2379. The state of 2 min ago is served. Run dpcache clustermesh troubleshoot baltic.',
+        'cluster baltic Restored state that no source has confirmed, 2 min old.',
       ]),
     );
     expect(await health.locator('.good').count()).toBe(0);

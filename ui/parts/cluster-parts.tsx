@@ -1,6 +1,6 @@
 import type { VNode } from 'preact';
 import type { ClusterDocument } from '../../src/api/status-document.ts';
-import { durationText } from '../format.ts';
+import { durationText } from '../../src/base/show-value.ts';
 import { Mark, type Tone } from './marks.tsx';
 
 /** Returns how the state of a cluster is judged. A cluster whose last known state is served is a warning. */

@@ -1,9 +1,12 @@
 import type { VNode } from 'preact';
+import type { HealthProblem } from '../../src/api/problems.ts';
 import { useAnswer } from '../agent/ask.ts';
 import { isAgent, useFeed, useShared, useTick } from '../agent/live.ts';
-import { type HealthProblem, problemsOf, type Readiness } from '../agent/problems.ts';
+import { problemsOf, type Readiness } from '../agent/problems.ts';
 import { counted } from '../format.ts';
 import { Mark } from './marks.tsx';
+
+const TONES = { error: 'bad', warning: 'warn' } as const;
 
 /** Problems that are listed. */
 const LISTED = 12;
@@ -45,7 +48,7 @@ export function Health(): VNode {
         </span>
       </section>
     );
-  const tone = problems.some((problem) => problem.tone === 'bad') ? 'bad' : 'warn';
+  const tone = TONES[problems[0]?.severity ?? 'warning']; // the worst is the first
   return (
     <section class={`health ${tone}`} aria-label="Health" aria-live="polite">
       <Mark tone={tone}>
@@ -56,10 +59,13 @@ export function Health(): VNode {
       </Mark>
       <span />
       <ul>
-        {problems.slice(0, LISTED).map(({ tone: of, subject, text }) => (
+        {problems.slice(0, LISTED).map(({ severity, subject, text, remedy }) => (
           <li key={`${subject} ${text}`}>
-            <Mark tone={of}>{subject}</Mark>
-            <span>{text}</span>
+            <Mark tone={TONES[severity]}>{subject}</Mark>
+            <span>
+              {text}
+              {remedy !== undefined && <span class="soft"> {remedy}</span>}
+            </span>
           </li>
         ))}
         {problems.length > LISTED && <li>and {problems.length - LISTED} more</li>}

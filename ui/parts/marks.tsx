@@ -1,6 +1,7 @@
 import type { ComponentChildren, VNode } from 'preact';
 import type { RestoredDocument } from '../../src/api/read-model.ts';
-import { durationText, timeText } from '../format.ts';
+import { durationText } from '../../src/base/show-value.ts';
+import { timeText } from '../format.ts';
 
 /** How a state is judged. Each has its own shape, so that no reader needs the colour. */
 export type Tone = 'good' | 'warn' | 'bad' | 'idle';

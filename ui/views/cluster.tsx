@@ -1,7 +1,8 @@
 import type { VNode } from 'preact';
+import { durationText } from '../../src/base/show-value.ts';
 import { addressOf } from '../address.ts';
 import { useShared, useStatus } from '../agent/live.ts';
-import { countText, durationText, timeText } from '../format.ts';
+import { countText, timeText } from '../format.ts';
 import { ClusterMark } from '../parts/cluster-parts.tsx';
 import { Chip } from '../parts/marks.tsx';
 import { Empty, Facts, Panel, Pending, Title } from '../parts/panel.tsx';

@@ -1,7 +1,8 @@
 import type { VNode } from 'preact';
 import type { ClusterDocument } from '../../src/api/status-document.ts';
+import { durationText } from '../../src/base/show-value.ts';
 import { useShared, useStatus } from '../agent/live.ts';
-import { counted, countText, durationText } from '../format.ts';
+import { counted, countText } from '../format.ts';
 import { ClusterMark } from '../parts/cluster-parts.tsx';
 import { ClusterLink } from '../parts/links.tsx';
 import { Chip } from '../parts/marks.tsx';

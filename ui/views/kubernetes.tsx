@@ -1,7 +1,8 @@
 import type { VNode } from 'preact';
 import type { KindDocument } from '../../src/api/status-document.ts';
+import { durationText } from '../../src/base/show-value.ts';
 import { useShared, useStatus } from '../agent/live.ts';
-import { countText, durationText, timeText } from '../format.ts';
+import { countText, timeText } from '../format.ts';
 import { Chip, Mark, type Tone } from '../parts/marks.tsx';
 import { Empty, Facts, Panel, Pending, Title } from '../parts/panel.tsx';
 import { type Column, Table } from '../parts/table.tsx';

@@ -1,11 +1,12 @@
 import type { VNode } from 'preact';
+import { durationText } from '../../src/base/show-value.ts';
 import {
   type CopiedClusterDocument,
   type DutyDocument,
   type ProcessStatus,
   processName,
 } from '../agent/live.ts';
-import { countText, durationText, timeText } from '../format.ts';
+import { countText, timeText } from '../format.ts';
 import { Mark, type Tone } from '../parts/marks.tsx';
 import { Facts, Panel } from '../parts/panel.tsx';
 import { type Column, Table } from '../parts/table.tsx';

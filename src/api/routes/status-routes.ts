@@ -6,7 +6,8 @@ import type { ApiApp, ApiContext, RouteContext } from '../api-context.ts';
 import { ALL_TYPES, CHANGE_TYPES, type ChangeType } from '../change-types.ts';
 import { CONFLICT_KINDS, ConflictScan } from '../conflicts.ts';
 import { ProblemError } from '../problem.ts';
-import { CLUSTERMESH, STATUS } from '../schemas.ts';
+import { healthProblems } from '../problems.ts';
+import { CLUSTERMESH, PROBLEMS, STATUS } from '../schemas.ts';
 import { answerJSON } from './answer.ts';
 import { EVENT_STREAM_HEADERS, streamOf, writeEvents } from './event-stream.ts';
 import { addHealthRoutes } from './health-routes.ts';
@@ -18,6 +19,13 @@ const GET_STATUS = createRoute({
   path: '/v1/status',
   summary: 'Returns the status of the agent: clusters, counts and rejected items',
   responses: answers(STATUS, 'The status'),
+});
+
+const GET_PROBLEMS = createRoute({
+  method: 'get',
+  path: '/v1/problems',
+  summary: 'Returns the current problems of the agent, the worst first; at least one while it is not ready',
+  responses: answers(PROBLEMS, 'The problems'),
 });
 
 const GET_CLUSTERMESH = createRoute({
@@ -122,13 +130,18 @@ const MONITORS = 256;
 
 /** Adds the routes of status, health, rejections and the monitor. */
 export function addStatusRoutes(app: ApiApp, context: RouteContext): void {
-  const { model, metrics, onFault, gate, clock, feed } = context;
+  const { model, metrics, onFault, gate, clock, feed, blockers } = context;
   const conflicts = new ConflictScan(model, gate, clock);
   metrics.conflicts = () => conflicts.counts();
   app.openapi(CONFLICTS, async (c) => answerJSON(c, await conflicts.scan()));
   const parts = new MonitorParts(context);
   addHealthRoutes(app, context);
   app.openapi(GET_STATUS, (c) => answerJSON(c, model.status()));
+  app.openapi(GET_PROBLEMS, (c) => {
+    const waited = blockers();
+    const items = healthProblems(model.status(), waited, clock.wallTime());
+    return answerJSON(c, { ready: waited.length === 0, items });
+  });
   app.openapi(GET_CLUSTERMESH, (c) => {
     const { cluster, clusterID, clusters, configProblems, steps } = model.status();
     return answerJSON(c, { cluster, clusterID, clusters, configProblems, steps });

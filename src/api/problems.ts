@@ -1,0 +1,234 @@
+import { counted, durationText } from '../base/show-value.ts';
+import type { DatapathDocument } from './datapath-document.ts';
+import type {
+  CheckpointDocument,
+  ClusterDocument,
+  KindDocument,
+  StatusDocument,
+  StepDocument,
+} from './status-document.ts';
+
+/** Severities, the worst first. `error`: answers are missing or wrong. `warning`: they may become so, or are old. */
+export const SEVERITIES = ['error', 'warning'] as const;
+
+/** A current problem of an agent. */
+export interface HealthProblem {
+  readonly severity: (typeof SEVERITIES)[number];
+  /** What has the problem: `cluster baltic`, `configuration`, a step of the start. */
+  readonly subject: string;
+  readonly text: string;
+  /** Start of the problem, or time of the state that is served because of it, ISO 8601. */
+  readonly since?: string | undefined;
+  /** What to do, one sentence. */
+  readonly remedy?: string | undefined;
+}
+
+/** The current problems of an agent. */
+export interface ProblemsDocument {
+  /** The same as `ready` of `/readyz`. If it is false, `items` is not empty. */
+  readonly ready: boolean;
+  /** The worst first. */
+  readonly items: readonly HealthProblem[];
+}
+
+/** The status of an agent, or the steps of another process. */
+export type ProblemSource = Pick<StatusDocument, 'steps'> & Partial<StatusDocument>;
+
+/** A problem, and the beginnings of the blockers that say the same. */
+interface Found extends HealthProblem {
+  readonly blockers?: readonly string[];
+}
+
+/** Maximum number of conditions in the text of a step. */
+const LISTED = 3;
+
+function isoBefore(now: number, ms: number | undefined): string | undefined {
+  return ms === undefined ? undefined : new Date(now - ms).toISOString();
+}
+
+/** Returns the time since an ISO 8601 time, such as `4 min`. */
+function sinceText(now: number, iso: string): string {
+  return durationText(now - Date.parse(iso));
+}
+
+/** Returns the first of the conditions, without those that are problems themselves. */
+function waitsText({ waitsFor }: StepDocument, others: readonly Found[]): string {
+  const prefixes = others.flatMap(({ blockers = [] }) => blockers);
+  const own = waitsFor.filter((what) => !prefixes.some((prefix) => what.startsWith(prefix)));
+  const more = waitsFor.length - Math.min(own.length, LISTED);
+  const rest = more === 0 ? [] : [own.length === 0 ? `waits for ${counted(more, 'source')}` : `${more} more`];
+  return [...own.slice(0, LISTED), ...rest].join('; ');
+}
+
+/** Returns the problem of a step that is not finished, or failed; none if it is pending, done or stopped. */
+function stepProblem(
+  step: StepDocument,
+  index: number,
+  { steps }: ProblemSource,
+  others: readonly Found[],
+  now: number,
+): readonly Found[] {
+  const { name, state, ms, idleMs = 0, waitsFor, failure } = step;
+  if (state === 'pending' || state === 'done' || state === 'stopped') return [];
+  const idle = state === 'running' && idleMs > 1_000 ? `, no progress for ${durationText(idleMs)}` : '';
+  return [
+    {
+      severity: state === 'running' || state === 'stopping' ? 'warning' : 'error',
+      subject: name,
+      text: [`${state}${idle}`, failure, waitsText(step, others)].filter(Boolean).join(': '),
+      since: state === 'running' ? isoBefore(now, ms) : undefined,
+      remedy: state === 'failed' || state === 'hanging' ? 'The log has the whole error.' : undefined,
+      blockers: [`step ${index + 1} of ${steps.length}, ${name}: `, ...waitsFor],
+    },
+  ];
+}
+
+function clusterProblem(cluster: ClusterDocument, now: number): readonly Found[] {
+  const { name, state, ready, connected, connectedSince, knownAt, missing, lastFailure } = cluster;
+  if (ready) return [];
+  const served = knownAt && `The state of ${sinceText(now, knownAt)} ago is served.`;
+  const severity = connected || knownAt !== undefined ? 'warning' : 'error';
+  const found = {
+    severity,
+    subject: `cluster ${name}`,
+    blockers: [`cluster ${name} is incomplete: `],
+  } as const;
+  const textOf = (...parts: readonly (string | undefined)[]): string => parts.filter(Boolean).join(' ');
+  if (!connected) {
+    const what = `Kvstore unreachable for ${sinceText(now, connectedSince)}.`;
+    return [
+      {
+        ...found,
+        text: textOf(what, lastFailure && `${lastFailure}.`, served),
+        since: connectedSince,
+        remedy: `Run dpcache clustermesh troubleshoot${cluster.own ? '' : ` ${name}`}.`,
+      },
+    ];
+  }
+  if (state === 'no-configuration')
+    return [
+      {
+        ...found,
+        text: textOf('Its kvstore contains no configuration of the cluster.', served),
+        since: knownAt,
+        remedy: 'Check that the operator or the clustermesh-apiserver of this cluster runs.',
+      },
+    ];
+  const lacks = missing.length === 0 ? '' : `: ${missing.join(', ')} missing`;
+  return [{ ...found, text: textOf(`Not complete${lacks}.`, served), since: knownAt }];
+}
+
+function checkpointProblems(
+  { folder, restored, failure, writtenAt }: CheckpointDocument,
+  own: string,
+  now: number,
+): readonly Found[] {
+  const found: Found[] = restored.map(({ cluster, knownAt, ageSeconds }) => ({
+    severity: 'warning',
+    subject: `cluster ${cluster || own}`,
+    text: `Restored state that no source has confirmed, ${durationText(ageSeconds * 1_000)} old.`,
+    since: knownAt,
+  }));
+  if (failure !== undefined)
+    found.push({
+      severity: 'warning',
+      subject: 'checkpoint',
+      text: `${failure}${writtenAt === undefined ? '' : `; the last one was written ${sinceText(now, writtenAt)} ago`}`,
+      remedy: `Check the free space and the permissions of ${folder}.`,
+    });
+  return found;
+}
+
+function kindProblem(kind: KindDocument, now: number): readonly Found[] {
+  const { name, state, behindMs, lastFailure } = kind;
+  if (state !== 'forbidden' && state !== 'stopped' && behindMs === undefined) return [];
+  const behind = behindMs === undefined ? '' : `, behind for ${durationText(behindMs)}`;
+  return [
+    {
+      severity: 'error',
+      subject: `Kubernetes ${name}`,
+      text: `${state}${behind}${lastFailure === undefined ? '' : `: ${lastFailure}`}`,
+      since: isoBefore(now, behindMs),
+      remedy: state === 'forbidden' ? `Allow the service account to list and watch ${name}.` : undefined,
+      blockers: [`Kubernetes: ${name} are not complete `],
+    },
+  ];
+}
+
+function* datapathProblems({ failures, parts, tables }: DatapathDocument): Generator<Found, void, void> {
+  const severity = 'error';
+  for (const text of failures) yield { severity, subject: 'datapath', text };
+  for (const { name, state, failing, noRoom } of tables)
+    if (state === 'degraded')
+      yield {
+        severity,
+        subject: `table ${name}`,
+        text: `${counted(failing, 'key')} cannot be written, ${noRoom} without room.`,
+        remedy: 'Run dpcache datapath status: it prints the reason for each key.',
+      };
+  for (const { name, state, missing } of parts)
+    if (state === 'unavailable') yield { severity, subject: `datapath ${name}`, text: missing.join('; ') };
+}
+
+/** Yields the problems of an agent, except those of its steps. */
+function* agentProblems(status: Partial<StatusDocument>, now: number): Generator<Found, void, void> {
+  const { clusters = [], checkpoint, configProblems = [], kubernetes, datapath, history } = status;
+  for (const cluster of clusters) yield* clusterProblem(cluster, now);
+  if (checkpoint !== undefined) yield* checkpointProblems(checkpoint, status.cluster ?? '', now);
+  for (const text of configProblems)
+    yield {
+      severity: 'error',
+      subject: 'configuration',
+      text,
+      remedy: 'Correct the file, then run dpcache clustermesh troubleshoot.',
+      blockers: [text],
+    };
+  for (const kind of kubernetes?.kinds ?? []) yield* kindProblem(kind, now);
+  if (datapath !== undefined) yield* datapathProblems(datapath);
+  if (history?.disk?.failure !== undefined)
+    yield {
+      severity: 'warning',
+      subject: 'history',
+      text: `${history.disk.failure}; changes are held in memory only`,
+      remedy: `Check the free space and the permissions of ${history.disk.folder}.`,
+    };
+  const faults = (status.ipcache?.listenerFaults ?? 0) + (status.services?.listenerFaults ?? 0);
+  if (faults > 0)
+    yield {
+      severity: 'warning',
+      subject: 'listeners',
+      text: `${counted(faults, 'call')} failed since the start.`,
+      remedy: 'The log has the error of each call.',
+    };
+  const contested = status.services?.contested ?? 0;
+  if (contested > 0)
+    yield {
+      severity: 'warning',
+      subject: 'services',
+      text: `${counted(contested, 'backend address', 'backend addresses')} with more than one claim.`,
+      remedy: 'Run dpcache service explain NAME: it prints which claim is used.',
+    };
+}
+
+/**
+ * Returns the current problems, the worst first. The list is empty only if there are no blockers. A blocker that says the same as a
+ * problem of the status is not repeated.
+ *
+ * @param blockers - The blockers of `/readyz`.
+ * @param now - Wall-clock time in milliseconds.
+ */
+export function healthProblems(
+  status: ProblemSource,
+  blockers: readonly string[],
+  now: number,
+): readonly HealthProblem[] {
+  const others = [...agentProblems(status, now)];
+  const steps = status.steps.flatMap((step, index) => stepProblem(step, index, status, others, now));
+  const known = [...steps, ...others];
+  const prefixes = known.flatMap((problem) => problem.blockers ?? []);
+  const unknown = blockers
+    .filter((text) => !prefixes.some((prefix) => text.startsWith(prefix)))
+    .map((text): Found => ({ severity: 'error', subject: 'not ready', text }));
+  const found = [...unknown, ...known].map(({ blockers: _, ...problem }): HealthProblem => problem);
+  return SEVERITIES.flatMap((severity) => found.filter((problem) => problem.severity === severity));
+}
