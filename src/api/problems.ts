@@ -32,7 +32,7 @@ export interface ProblemsDocument {
 }
 
 /** The status of an agent, or the steps of another process. */
-export type ProblemSource = Pick<StatusDocument, 'steps'> & Partial<StatusDocument>;
+type ProblemSource = Pick<StatusDocument, 'steps'> & Partial<StatusDocument>;
 
 /** A problem, and the beginnings of the blockers that say the same. */
 interface Found extends HealthProblem {
