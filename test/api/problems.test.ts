@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { DatapathTableDocument } from '../../src/api/datapath-document.ts';
+import type { DatapathDocument, DatapathTableDocument } from '../../src/api/datapath-document.ts';
 import { type HealthProblem, healthProblems } from '../../src/api/problems.ts';
 import type { ClusterDocument, KindDocument, StatusDocument } from '../../src/api/status-document.ts';
 import { missingClusters } from '../../src/client/cluster-text.ts';
@@ -42,10 +42,10 @@ const TABLE: DatapathTableDocument = {
   ...{ name: 'ipcache', state: 'degraded', desired: 9, actual: 6, maps: [], pending: 3, waiting: 0, held: 0 },
   ...{ noRoom: 2, noRoomErrors: 2, failing: 3, failures: [], upserts: 6, deletes: 0, repairs: 0 },
 };
-const DATAPATH = {
+const DATAPATH: DatapathDocument = {
   ...{ kind: 'linux', kernel: '6.1', pinFolder: '/sys/fs/bpf', layout: '1.18', dryRun: false },
   ...{ parts: [], tables: [], waitsFor: [], failures: [] },
-} as const;
+};
 const CHECKPOINT = { folder: '/state', restored: [], written: 1 };
 const DISK = { folder: '/history', bytes: 1, maxBytes: 2, damaged: 0 };
 const HISTORY = { held: 0, bytes: 0, maxBytes: 1, records: {}, lost: {} };
