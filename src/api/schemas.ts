@@ -583,11 +583,9 @@ export const PROBLEMS: z.ZodType<ProblemsDocument> = z
     items: z
       .array(
         z.object({
-          severity: z
-            .enum(SEVERITIES)
-            .openapi({
-              description: 'error: answers are missing or wrong; warning: they may become so, or are old',
-            }),
+          severity: z.enum(SEVERITIES).openapi({
+            description: 'error: answers are missing or wrong; warning: they may become so, or are old',
+          }),
           subject: z.string().openapi({ description: 'What has the problem', example: 'cluster baltic' }),
           text: z.string(),
           since: z.string().optional().openapi({
