@@ -21,14 +21,15 @@ export type {
   ConfigSource,
 } from './clustermesh/config-follower.ts';
 export { ConfigFollower } from './clustermesh/config-follower.ts';
-export type { IPSink, MeshEngines, NodeSink, ServiceSink } from './clustermesh/engines.ts';
+// ── Engines ────────────────────────────────────────────────────────────────────────────────────────────────
+export type { IPSink, MeshCause, MeshEngines, NodeSink, ServiceSink } from './clustermesh/engines.ts';
 export type { ConnectKvstore, FollowingOptions } from './clustermesh/followed-cluster.ts';
 export type { GlobalServices } from './clustermesh/global-services.ts';
 export type { IdentityResolverOptions } from './clustermesh/identity-resolver.ts';
 export { IdentityResolver } from './clustermesh/identity-resolver.ts';
 export type { OwnClusterOptions, OwnClusterStatus } from './clustermesh/own-cluster.ts';
 export { OwnCluster } from './clustermesh/own-cluster.ts';
-export type { ResourceStatuses } from './clustermesh/resource-stores.ts';
+export type { KeyVersion, ResourceStatuses } from './clustermesh/resource-stores.ts';
 export type { ServiceV2 } from './clustermesh/service-v2.ts';
 export type { SyncDeadline, SyncingClusters, SyncProgress } from './clustermesh/sync-deadline.ts';
 export { waitForClusters } from './clustermesh/sync-deadline.ts';
@@ -54,12 +55,13 @@ export * from './etcd.ts';
 // ── What was where, when ───────────────────────────────────────────────────────────────────────────────────
 export type { CauseGroup, NodeOfHost } from './history/causes.ts';
 export type { ChangeLogCounts, DoubtfulSpan } from './history/change-log.ts';
+export type { VisibleClaim } from './history/changed-prefixes.ts';
 export type { Checksum } from './history/disk/frames.ts';
 export type { HistoryDisk } from './history/disk/segment-archive.ts';
 export type { DocumentChange, PastFields } from './history/document-change.ts';
 export type { AroundOptions, HistoryDiskStatus, HistoryOptions, HistoryStatus } from './history/history.ts';
 export { History } from './history/history.ts';
-export type { PastReader } from './history/past-reader.ts';
+export type { ChangedSince, PastReader } from './history/past-reader.ts';
 export type {
   ChangeCause,
   DocumentMoment,
@@ -140,7 +142,6 @@ export type { IdentityCache } from './model/identity-cache.ts';
 export type { Label, Labels } from './model/labels.ts';
 export { formatLabels, parseLabels } from './model/labels.ts';
 export type { Decoded } from './net/fields.ts';
-// ── Engines ────────────────────────────────────────────────────────────────────────────────────────────────
 export * from './nodemanager.ts';
 export type { DutyRounds, DutyState, DutyStatus, PublishedKeys } from './operator/duty.ts';
 // ── Publishing a cluster ───────────────────────────────────────────────────────────────────────────────────

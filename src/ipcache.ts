@@ -11,6 +11,7 @@ export type { ChangeBatch } from './ipcache/change-reader.ts';
 export type { ClaimObserver } from './ipcache/claims/claim-state.ts';
 export { EFFECT } from './ipcache/claims/claim-state.ts';
 export type { WaitingClaim } from './ipcache/claims/waiting-claims.ts';
+export type { PrefixClaims } from './ipcache/ipcache.ts';
 export { IPCache } from './ipcache/ipcache.ts';
 export type { NamedPortSets } from './ipcache/named-port-index.ts';
 export type { HeldClaim } from './ipcache/row-reader.ts';

@@ -12,7 +12,7 @@ export type {
 export type { LatencyStatus } from './base/latency-histogram.ts';
 export * from './ipcache.ts';
 export type { ClusterNode, NodeAddress, NodeName } from './model/cluster-node.ts';
-export type { NodeConfiguration } from './nodemanager/address-claims.ts';
+export type { AddressClaim, NodeConfiguration } from './nodemanager/address-claims.ts';
 export { tunnelEndpoint } from './nodemanager/address-claims.ts';
 export type { AppliedOutcome } from './nodemanager/handler-feeds.ts';
 export type { Node } from './nodemanager/node.ts';
@@ -29,6 +29,7 @@ export type {
 } from './nodemanager/node-handler.ts';
 export type { NodeIDPair } from './nodemanager/node-ids.ts';
 export { MAX_NODE_ID, NodeIDs, NodeIDsExhaustedError } from './nodemanager/node-ids.ts';
+export type { NodeClaimObserver } from './nodemanager/node-manager.ts';
 export { NodeManager } from './nodemanager/node-manager.ts';
 export type {
   NodeManagerOptions,

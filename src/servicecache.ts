@@ -14,6 +14,7 @@ export type {
   SlicePort,
 } from './model/cluster-endpoint-slice.ts';
 export type { BackendZone, ClusterService, ClusterServiceKey } from './model/cluster-service.ts';
+export type { PreferredSide } from './servicecache/affinity.ts';
 export type { AnnouncedService } from './servicecache/announcement.ts';
 export type {
   Backend,
@@ -26,7 +27,7 @@ export type {
   Ports,
 } from './servicecache/backend.ts';
 export { createBackend, createEndpointSlice } from './servicecache/backend.ts';
-export type { Origin } from './servicecache/correlation.ts';
+export type { BackendClaim, Correlation, Origin } from './servicecache/correlation.ts';
 export type { ServiceEvent, ServiceListener } from './servicecache/events.ts';
 export type {
   BackendVerdict,
@@ -62,6 +63,8 @@ export { ServiceCache } from './servicecache/service-cache.ts';
 export type { ServiceID } from './servicecache/service-id.ts';
 export { formatServiceID, parseServiceIDFrom } from './servicecache/service-id.ts';
 export type { ServicePart } from './servicecache/service-parts.ts';
+export type { Offer, ServiceState } from './servicecache/service-state.ts';
 export type { ServiceSource, StreamedServiceEvent } from './servicecache/service-stream.ts';
 export { ServiceStream, ServiceStreamClosedError } from './servicecache/service-stream.ts';
+export type { StateObserver } from './servicecache/service-table.ts';
 export type { ServiceCacheStatus, ServiceCounts } from './servicecache/status.ts';

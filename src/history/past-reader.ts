@@ -85,6 +85,7 @@ interface Asked {
 export class PastReader {
   readonly #options: PastReaderOptions;
 
+  /** @internal */
   constructor(options: PastReaderOptions) {
     this.#options = options;
   }

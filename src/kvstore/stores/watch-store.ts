@@ -17,6 +17,7 @@ import { runSteps, slicesOf } from './batch-slices.ts';
 export type StoreDecoder<T> = (name: string, value: Uint8Array, at: string) => Decoded<T>;
 
 /**
+ * @internal
  * Decodes the value `buffer[from, to)` of a key if that is possible without a rejection and without dropping a detail; returns
  * `undefined` otherwise.
  */
