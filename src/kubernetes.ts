@@ -18,6 +18,7 @@ export type {
 export { HANDOVER_RESOURCES, KubernetesFeed } from './k8s/feed/kubernetes-feed.ts';
 export type { HandoverState } from './k8s/feed/kvstore-handover.ts';
 export type { FedNodes } from './k8s/feed/node-readers.ts';
+export type { CauseListener } from './k8s/feed/object-feed.ts';
 export type { OwnAddressesOptions } from './k8s/feed/own-addresses.ts';
 export { OwnAddresses } from './k8s/feed/own-addresses.ts';
 export type { PrefixMetadata } from './k8s/feed/prefix-metadata.ts';

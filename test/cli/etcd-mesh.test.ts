@@ -100,9 +100,17 @@ describe('dpcache over three real etcds and a folder of configurations', () => {
     const socket = ['--socket', join(folder, 'dpcache.sock')];
     const stop = new AbortController();
     const agent = await startAgent([...words, ...manifests, ...socket, '--listen', '0'], stop.signal);
+    // The origins of claims differ: a real etcd has other revisions.
+    const answerOf = async (...words: readonly string[]): Promise<unknown> => {
+      const { stdout, ...rest } = await dpcache(...words);
+      const alike = stdout
+        .replaceAll(/(?:etcd|kvstore in memory), (\S+), revision \d+/g, 'store, $1')
+        .replaceAll(/("store": ")\w+"|("revision": )\d+/g, '$1$2');
+      return { ...rest, stdout: alike };
+    };
     for (const question of QUESTIONS)
-      expect(await dpcache(...question, ...socket)).toEqual(
-        await dpcache(...question, ...ATLANTIC, ...manifests),
+      expect(await answerOf(...question, ...socket)).toEqual(
+        await answerOf(...question, ...ATLANTIC, ...manifests),
       );
     for (const question of [['status'], ['clustermesh', 'status'], ['ipcache', 'lookup', '10.10.0.12']])
       expect(await dpcache(...question, ...socket)).toMatchObject({ status: 0, stderr: '' });

@@ -222,16 +222,23 @@ describe('an agent that is starting', () => {
     const run = runCommand(words, io);
     await once(silent, 'connection');
     const { stdout } = await dpcache('status', '--socket', socket);
-    expect(stdout).toMatch(/^Step 5 of 9, own kvstore: running for \d+ s$/m);
+    expect(stdout).toMatch(/^ {2}warning: own kvstore: running/m);
     const { ask } = new ApiClient(socket, ended.signal);
     const { steps } = (await ask('/v1/status')) as StatusDocument;
     expect(steps.map(({ name, state }) => `${name}: ${state}`)).toEqual([
-      ...['API: done', 'engines: done', 'recorded mesh: done', 'manifests: done', 'own kvstore: running'],
+      ...[
+        'API: done',
+        'engines: done',
+        'history: done',
+        'recorded mesh: done',
+        'manifests: done',
+        'own kvstore: running',
+      ],
       ...['clusters: pending', 'initial sync of the own cluster: pending'],
       ...['initial sync of the remote clusters: pending', 'end of the initial sync: pending'],
     ]);
     await expect(ask('/readyz')).rejects.toMatchObject({
-      problem: { blockers: [expect.stringMatching(/^step 5 of 9, own kvstore: running for \d+ s$/)] },
+      problem: { blockers: [expect.stringMatching(/^step 6 of 10, own kvstore: running for \d+ s$/)] },
     });
     ended.abort();
     expect(await run).toBe(1);

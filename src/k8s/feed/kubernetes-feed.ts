@@ -75,7 +75,10 @@ export interface KubernetesFeedOptions {
   readonly identities?: 'kvstore' | 'crd' | 'none' | undefined;
   /** The services to follow. */
   readonly selection?: ServiceSelection | undefined;
-  /** Further feeds by the plural of their kind, if this feed follows it. They receive the same objects. */
+  /**
+   * @internal
+   * Further feeds by the plural of their kind, if this feed follows it. They receive the same objects.
+   */
   readonly moreFeeds?: ReadonlyMap<string, AnyFeed> | undefined;
   /** Encryption key of the local node, for its pods (KUBERNETES 18). Default 0. */
   readonly encryptKey?: number | undefined;
