@@ -120,13 +120,21 @@ describe('dpcache over three real etcds and a folder of configurations', () => {
       readonly paths: Readonly<Record<string, Readonly<Record<string, unknown>>>>;
     };
     const values: Readonly<Record<string, string>> = {
-      ...{ ip: '10.10.0.12', length: '32', namespace: 'shop', cluster: 'baltic', identity: '66536' },
+      ...{
+        ip: '10.10.0.12',
+        length: '32',
+        namespace: 'shop',
+        cluster: 'baltic',
+        identity: '66536',
+        writer: 'kvstore',
+      },
     };
     const asked: string[] = [];
     for (const path of Object.keys(api.paths).filter((each) => 'get' in (api.paths[each] ?? {}))) {
       const named = path.includes('/nodes/') ? 'baltic-node-1' : 'checkout';
       const at = path.replaceAll(/\{(\w+)\}/g, (_, name: string) => values[name] ?? named);
-      const answer = await fetch(`${base}${at}`, { signal: stop.signal });
+      const query = path === '/v1/search' ? '?q=checkout' : '';
+      const answer = await fetch(`${base}${at}${query}`, { signal: stop.signal });
       asked.push(`${answer.status} ${at}`);
       await answer.body?.cancel();
     }
