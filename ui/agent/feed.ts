@@ -10,10 +10,6 @@ const RETRY_MS = 3_000;
 /** After this number of missing heartbeats, the connection counts as broken. */
 const MISSED_HEARTBEATS = 3;
 
-/** Length of an interval of {@link Feed.rates}, and their number. */
-export const RATE_MS = 10_000;
-const RATES = 360;
-
 /** An event of a stream, with the fields that the agent sends. */
 type StreamEvent = { readonly [field in 'event' | 'id' | 'data']?: string };
 
@@ -45,8 +41,6 @@ export class Feed {
   epoch = 0;
   /** Time of the last lost changes. */
   missedAt: Date | undefined;
-  /** Counts of changes in intervals of {@link RATE_MS}, oldest first, since the page was opened and at most of the last hour. */
-  readonly rates: { readonly at: number; readonly counts: Record<ChangeType, number> }[] = [];
   #last = '';
   /** Longest silence of a connection that works. The heartbeats tell their interval; this is the default one. */
   #silentMs = MISSED_HEARTBEATS * 5_000;
@@ -132,21 +126,9 @@ export class Feed {
     } else if (event === 'change' && data !== undefined) {
       const change: ChangeDocument = JSON.parse(data);
       this.counts[change.type]++;
-      this.#rate().counts[change.type]++;
       this.#waiting.push(change);
       if (this.#waiting.length > KEPT) this.#waiting.shift();
     }
-  }
-
-  /** Returns the current interval of the rates. */
-  #rate(): Feed['rates'][number] {
-    const at = Math.floor(Date.now() / RATE_MS) * RATE_MS;
-    const last = this.rates.at(-1);
-    if (last !== undefined && last.at >= at) return last;
-    const next = { at, counts: { ip: 0, service: 0, node: 0 } };
-    this.rates.push(next);
-    if (this.rates.length > RATES) this.rates.shift();
-    return next;
   }
 
   #set(connection: Connection): void {
@@ -156,7 +138,6 @@ export class Feed {
   }
 
   #watch(): void {
-    this.#rate();
     if (this.connection === 'live' && Date.now() - this.heardAt > this.#silentMs) this.#set('stale');
   }
 
