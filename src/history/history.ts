@@ -17,9 +17,10 @@ import { sameEntry } from '../ipcache/change.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
 import type { HeldClaim } from '../ipcache/row-reader.ts';
 import { addressBits, type Family } from '../net/address-words.ts';
-import { copyRegister, formatKey, type PrefixRegister, parseKey, prefixRegister } from '../net/prefix.ts';
+import { formatKey, type PrefixRegister, parseKey, prefixRegister } from '../net/prefix.ts';
 import { type CauseGroup, CauseGroups, type NodeOfHost } from './causes.ts';
 import { ChangeLog, type ChangeLogCounts, type DoubtfulSpan } from './change-log.ts';
+import { type Cut, isLaterThan, momentOf, unheldMoment } from './cut.ts';
 import { type HistoryDisk, SegmentArchive } from './disk/segment-archive.ts';
 import { SegmentWriter } from './disk/segment-writer.ts';
 import { type DocumentChange, type PastFields, undoChange } from './document-change.ts';
@@ -35,7 +36,6 @@ import type {
   HistoryRecord,
   MarkKind,
   Moment,
-  PastClaim,
   PrefixRecord,
   Uncertainty,
   When,
@@ -95,13 +95,6 @@ export interface AroundOptions {
 }
 
 const MAX_GROUPS = 100;
-
-/** The state of one key at a moment: the time of the life, or a sequence number. */
-interface Cut {
-  readonly ms: number;
-  /** Records from this sequence number on are later; undefined: records after `ms` are. */
-  readonly endSequence: number | undefined;
-}
 
 /**
  * What was where, when, and who claimed it. Records every change of a claim of an `IPCache` from {@link History.start} on, and
@@ -356,7 +349,7 @@ export class History {
         reason,
         held,
       };
-    const isLater = this.#isLater(cut);
+    const isLater = isLaterThan(cut);
     let document = current;
     let until: number | undefined;
     let since: number | undefined;
@@ -474,44 +467,15 @@ export class History {
     return new PrefixTimeline(key, (text) => this.#options.ipcache.claimsOf(text), this.#segments());
   }
 
-  #isLater({ ms, endSequence }: Cut): (change: RecordPlace) => boolean {
-    if (endSequence === undefined) return (change) => change.ms > ms;
-    return ({ segment, position }) =>
-      segment.firstSequence >= endSequence ||
-      (segment.endSequence > endSequence && position >= segment.positionOf(endSequence));
-  }
-
   #moment(
     key: Readonly<PrefixRegister>,
     { cut, reason }: { readonly cut: Cut | undefined; readonly reason: Uncertainty | undefined },
   ): Moment {
     const { held } = this;
-    const prefix = formatKey({ ...copyRegister(key), form: 'cidr' });
-    if (cut === undefined) {
-      const none = { claims: [], effective: undefined, decidedBy: undefined };
-      const times = { effectiveSince: undefined, effectiveUntil: undefined };
-      const doubt = { certain: false, claimsComplete: false, reason };
-      return { at: held.from, prefix, ...none, ...times, ...doubt, held };
-    }
-    const past = this.#timeline(key).before(this.#isLater(cut));
-    const wall = (ms: number | undefined): number | undefined =>
-      ms === undefined ? undefined : this.#wallOf(ms);
-    const claims = past.claims.map(
-      (claim): PastClaim => ({ ...claim, since: wall(claim.since), until: wall(claim.until) }),
-    );
-    return {
-      at: this.#wallOf(cut.ms),
-      prefix,
-      claims,
-      effective: claims[0],
-      decidedBy: past.decidedBy,
-      effectiveSince: wall(past.effectiveSince),
-      effectiveUntil: wall(past.effectiveUntil),
-      certain: reason === undefined,
-      claimsComplete: true,
-      reason,
-      held,
-    };
+    if (cut === undefined) return unheldMoment(key, held, reason);
+    const past = this.#timeline(key).before(isLaterThan(cut));
+    const wallOf = (ms: number): number => this.#wallOf(ms);
+    return momentOf(key, { ms: cut.ms, past, wallOf, claimsComplete: true, reason, held });
   }
 
   /** Returns the longest prefix of an address that had a claim, and its visible claim. */
@@ -529,7 +493,7 @@ export class History {
 
   #visibleAt(key: Readonly<PrefixRegister>, cut: Cut): HeldClaim | undefined {
     const claimsOf = (text: string): readonly HeldClaim[] => this.#options.ipcache.claimsOf(text);
-    return visibleBefore(key, claimsOf, this.#segments(), this.#isLater(cut));
+    return visibleBefore(key, claimsOf, this.#segments(), isLaterThan(cut));
   }
 
   /** Returns true if a prefix that contains an address has a record after a moment. */

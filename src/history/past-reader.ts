@@ -8,6 +8,7 @@ import { copyRegister, formatKey, type PrefixRegister, parseKey, prefixRegister 
 import { DamagedError } from './byte-buffer.ts';
 import type { ChangeLog } from './change-log.ts';
 import { ChangedPrefixes, type VisibleClaim } from './changed-prefixes.ts';
+import { type Cut, isLaterThan, momentOf, unheldMoment } from './cut.ts';
 import type { SegmentArchive } from './disk/segment-archive.ts';
 import { type DocumentChange, type PastFields, undoChange } from './document-change.ts';
 import { EndedState } from './ended-state.ts';
@@ -29,7 +30,6 @@ import type {
   HistoryRange,
   HistoryRecord,
   Moment,
-  PastClaim,
   PrefixRecord,
   Uncertainty,
   When,
@@ -49,13 +49,10 @@ export interface PastReaderOptions {
   readonly archive: () => SegmentArchive | undefined;
 }
 
-/** The place of a moment between the records. */
-interface Cut {
+/** The place of a moment between the records of all lives. */
+interface LifeCut extends Cut {
   /** Index of its life. */
   readonly life: number;
-  readonly ms: number;
-  /** Records from this sequence number on are later; undefined: records after `ms` are. */
-  readonly endSequence: number | undefined;
 }
 
 /** The prefixes that changed after a moment; see {@link PastReader.changedSince}. */
@@ -73,7 +70,7 @@ interface Reading {
 
 /** A moment that was asked for. Without `cut`, it is not held. */
 interface Asked {
-  readonly cut: Cut | undefined;
+  readonly cut: LifeCut | undefined;
   readonly reason: Uncertainty | undefined;
 }
 
@@ -151,7 +148,7 @@ export class PastReader {
     const { ipcache } = this.#options;
     const changed = new ChangedPrefixes((key) => ipcache.claimsOf(key));
     const register = prefixRegister();
-    const isLater = this.#isLater(cut);
+    const isLater = isLaterThan(cut);
     for (const part of life.parts.toReversed()) {
       if (part.lastMs < cut.ms) break;
       const segment = await this.#load(reading, part);
@@ -314,7 +311,7 @@ export class PastReader {
     return { lives, nextSequence: changes.nextSequence, isLost: false };
   }
 
-  #lifeOf({ lives }: Reading, { life }: Pick<Cut, 'life'>): Life {
+  #lifeOf({ lives }: Reading, { life }: Pick<LifeCut, 'life'>): Life {
     const found = lives[life];
     assert(found !== undefined, 'a moment is in a held life');
     return found;
@@ -333,7 +330,7 @@ export class PastReader {
   async #cutOf(reading: Reading, when: When): Promise<Asked> {
     if (typeof when === 'object') return this.#cutOfSequence(reading, when.sequence);
     const { lives } = reading;
-    const candidates: Cut[] = [];
+    const candidates: LifeCut[] = [];
     for (let life = lives.length - 1; life >= 0; life--) {
       const { clock, floorMs, endMs } = lives[life] as Life; // below the length
       for (const ms of clock.timesOf(when).toReversed())
@@ -434,11 +431,6 @@ export class PastReader {
     }
   }
 
-  #isLater({ ms, endSequence }: Cut): (place: RecordPlace) => boolean {
-    if (endSequence === undefined) return (place) => place.ms > ms;
-    return ({ segment, position }) => segment.sequenceOf(position) >= endSequence;
-  }
-
   async #moment(
     reading: Reading,
     key: Readonly<PrefixRegister>,
@@ -446,38 +438,17 @@ export class PastReader {
     now: ClaimsByKey,
   ): Promise<Moment> {
     const { held } = this;
-    const prefix = formatKey({ ...copyRegister(key), form: 'cidr' });
-    if (cut === undefined) {
-      const none = { claims: [], effective: undefined, decidedBy: undefined };
-      const times = { effectiveSince: undefined, effectiveUntil: undefined };
-      const doubt = { certain: false, claimsComplete: false, reason };
-      return { at: held.from, prefix, ...none, ...times, ...doubt, held };
-    }
+    if (cut === undefined) return unheldMoment(key, held, reason);
     const life = this.#lifeOf(reading, cut);
     const { past, isKnown } = await this.#pastIn(reading, keysOf(key), cut, now);
-    const wall = (ms: number | undefined): number | undefined =>
-      ms === undefined ? undefined : life.clock.wallOf(ms);
-    const claims = past.claims.map(
-      (claim): PastClaim => ({ ...claim, since: wall(claim.since), until: wall(claim.until) }),
-    );
     const doubt = reason ?? (reading.isLost ? 'lost' : isKnown ? undefined : this.#unknown(life, cut));
-    return {
-      at: life.clock.wallOf(cut.ms),
-      prefix,
-      claims,
-      effective: claims[0],
-      decidedBy: past.decidedBy,
-      effectiveSince: wall(past.effectiveSince),
-      effectiveUntil: wall(past.effectiveUntil),
-      certain: doubt === undefined,
-      claimsComplete: life.isLive,
-      reason: doubt,
-      held,
-    };
+    const wallOf = (ms: number): number => life.clock.wallOf(ms);
+    const known = { claimsComplete: life.isLive, reason: doubt, held };
+    return momentOf(key, { ms: cut.ms, past, wallOf, ...known });
   }
 
   /** Returns why nothing proves a claim of an earlier life. */
-  #unknown(life: Life, { ms }: Cut): Uncertainty {
+  #unknown(life: Life, { ms }: LifeCut): Uncertainty {
     return isLostBetween(life, ms, ms) ? 'lost' : 'agent-not-running';
   }
 
@@ -485,20 +456,20 @@ export class PastReader {
   async #pastIn(
     reading: Reading,
     keys: readonly PrefixRegister[],
-    cut: Cut,
+    cut: LifeCut,
     now: ClaimsByKey,
   ): Promise<{ readonly past: PastPrefix; readonly isKnown: boolean }> {
     const { lives } = reading;
     const asked = this.#lifeOf(reading, cut);
     if (!asked.isLive) {
       const state = new EndedState(keys.map(formatKey));
-      const isLater = this.#isLater(cut);
+      const isLater = isLaterThan(cut);
       for await (const changes of this.#changesOf(reading, asked, keys))
         for (const change of changes) state.add(change, isLater(change));
       const past = state.result(cut.ms, (fromMs, toMs) => isLostBetween(asked, fromMs, toMs));
       if (state.hasRecords) return { past, isKnown: past.isKnown };
       // What the next life began with.
-      const next: Cut = { life: cut.life + 1, ms: -1, endSequence: undefined };
+      const next: LifeCut = { life: cut.life + 1, ms: -1, endSequence: undefined };
       if (next.life >= lives.length) return { past, isKnown: false };
       const later = await this.#pastIn(reading, keys, next, now);
       const claims = later.past.claims.map((claim) => ({ ...claim, since: undefined, until: undefined }));
@@ -506,7 +477,7 @@ export class PastReader {
       return { past: { claims, decidedBy: later.past.decidedBy, ...unknown }, isKnown: false };
     }
     const state = new PastState(now);
-    const isLater = this.#isLater(cut);
+    const isLater = isLaterThan(cut);
     for await (const changes of this.#changesOf(reading, asked, keys))
       for (const change of changes) {
         if (isLater(change)) state.undo(change);
@@ -523,7 +494,7 @@ export class PastReader {
       readonly key: string;
       readonly current: PastFields | undefined;
     },
-    cut: Cut,
+    cut: LifeCut,
   ): Promise<{
     readonly document: PastFields | undefined;
     readonly isKnown: boolean;
@@ -532,7 +503,7 @@ export class PastReader {
   }> {
     const { kind, key, current } = asked;
     const life = this.#lifeOf(reading, cut);
-    const isLater = this.#isLater(cut);
+    const isLater = isLaterThan(cut);
     const later: DatedChange[] = [];
     const earlier: DatedChange[] = [];
     let document = current;
