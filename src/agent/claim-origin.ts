@@ -2,6 +2,7 @@ import type { OriginDocument } from '../api/documents.ts';
 import type { KeyVersion } from '../clustermesh/resource-stores.ts';
 import type { ExplainedClaim } from '../ipcache/types.ts';
 import type { CopiedResource } from '../kvstore/codec/keys.ts';
+import { ownerCluster } from '../model/source.ts';
 
 /** What {@link claimOrigin} asks. */
 export interface OriginSources {
@@ -18,13 +19,13 @@ export function claimOrigin(
   { key, source, owner, k8s }: Pick<ExplainedClaim, 'key' | 'source' | 'owner' | 'k8s'>,
   { clusterName, isInProcess, versionOf }: OriginSources,
 ): OriginDocument {
-  const slash = owner.indexOf('/');
+  const ofCluster = ownerCluster(owner);
+  const cluster = ofCluster || clusterName;
   // Claims on the addresses of a node have the owner `cluster/name` (SEMANTICS 6).
-  const node = slash < 0 ? undefined : owner.slice(slash + 1);
+  const node = ofCluster === owner ? undefined : owner.slice(ofCluster.length + 1);
   switch (source) {
     case 'kvstore':
     case 'clustermesh': {
-      const cluster = (slash < 0 ? owner : owner.slice(0, slash)) || clusterName;
       const inProcess = isInProcess(cluster);
       const version = node === undefined ? versionOf(cluster, 'ip', key) : versionOf(cluster, 'nodes', node);
       const at = version === undefined ? '' : `, ${version.key}, revision ${version.revision}`;
@@ -38,10 +39,8 @@ export function claimOrigin(
       const text = `Kubernetes of ${clusterName}${of === undefined ? '' : `, ${of}`}`;
       return { text, cluster: clusterName, store: 'kubernetes', ...(of !== undefined && { key: of }) };
     }
-    case 'restored': {
-      const cluster = (slash < 0 ? owner : owner.slice(0, slash)) || clusterName;
+    case 'restored':
       return { text: `checkpoint of ${cluster}, not confirmed yet`, cluster, store: 'checkpoint' };
-    }
     default:
       return { text: `this agent (${owner === '' ? source : `${source}, ${owner}`})`, store: 'agent' };
   }

@@ -1,6 +1,6 @@
 import type { Clock } from '../base/clock.ts';
 import type { TurnGate } from '../base/turn-gate.ts';
-import type { Source } from '../model/source.ts';
+import { ownerCluster, type Source } from '../model/source.ts';
 import { Prefix, prefixOfKey } from '../net/prefix.ts';
 import type { NodeFields } from '../nodemanager/node-spec.ts';
 import type { ReadModel } from './read-model.ts';
@@ -115,7 +115,7 @@ function* prefixConflicts(
   for (const claims of ipcache.contested()) {
     const sides = new Map<string, ConflictSide>();
     for (const { source, owner, identity, hostIP } of claims) {
-      const remote = source === 'clustermesh' ? (owner.split('/', 1)[0] ?? '') : undefined;
+      const remote = source === 'clustermesh' ? ownerCluster(owner) : undefined;
       const cluster = remote ?? (OWN_SOURCES.has(source) ? own : undefined);
       if (cluster === undefined || sides.has(cluster)) continue;
       const host = hostIP === undefined ? '' : ` on ${hostIP}`;

@@ -1,6 +1,7 @@
 import type { DecidingRule, ExplainedClaim, Explanation, KeyedEntry } from '../ipcache/types.ts';
 import { DEFAULT_WEIGHT } from '../model/backend-weight.ts';
 import type { Labels } from '../model/labels.ts';
+import { ownerCluster } from '../model/source.ts';
 import { type PortProtocol, protocolName } from '../net/port.ts';
 import { prefixOfKey } from '../net/prefix.ts';
 import type { Node } from '../nodemanager/node.ts';
@@ -224,8 +225,7 @@ export function entryDocument(
 ): EntryDocument {
   const { key, identity, hostIP, encryptKey, source, owner, k8s } = entry;
   const labels = labelsOf(identity);
-  // The owner is a cluster, or one of its nodes (`cluster/name`).
-  const restored = source === 'restored' ? restoredOf(owner.split('/', 1)[0] ?? '') : undefined;
+  const restored = source === 'restored' ? restoredOf(ownerCluster(owner)) : undefined;
   return {
     prefix: prefixOfKey(key),
     identity,

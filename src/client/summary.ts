@@ -11,6 +11,7 @@ import type {
 } from '../api/status-document.ts';
 import { counted } from '../base/show-value.ts';
 import type { KeyedEntry } from '../ipcache/types.ts';
+import { ownerCluster } from '../model/source.ts';
 import { prefixOfKey } from '../net/prefix.ts';
 import { tunnelEndpoint } from '../nodemanager/address-claims.ts';
 import { rejectedText } from '../process/rejection-report.ts';
@@ -179,7 +180,7 @@ async function readiness(ask: Ask): Promise<Readiness> {
  * Returns a key for similar entries. Only one entry of each key is shown. The key contains the writer and the presence of a pod.
  */
 function sampleKind({ key, source, owner, k8s, identity }: KeyedEntry): string {
-  const writer = source === 'clustermesh' || source === 'kvstore' ? owner.split('/', 1)[0] : owner;
+  const writer = source === 'clustermesh' || source === 'kvstore' ? ownerCluster(owner) : owner;
   return [source, writer, k8s !== undefined, key.includes('/'), identity < 256].join(' ');
 }
 

@@ -4,6 +4,7 @@ import type { IPCache } from '../ipcache/ipcache.ts';
 import type { HeldClaim } from '../ipcache/row-reader.ts';
 import type { ClaimWriter } from '../ipcache/types.ts';
 import { identityScope } from '../model/numeric-identity.ts';
+import { ownerCluster } from '../model/source.ts';
 import { formatKey, type PrefixRegister, parseKey, prefixRegister } from '../net/prefix.ts';
 
 /** Number of buckets of a digest, and of parts of each bucket. The first bytes of the hash of a key select them. */
@@ -342,9 +343,7 @@ function countLocal({ locals }: Group, key: Readonly<PrefixRegister>, sign: 1 | 
 
 /** Returns the group of a writer: its source, and the cluster of its owner. */
 function groupName({ source, owner }: ClaimWriter): string {
-  if (owner === '') return source;
-  const slash = owner.indexOf('/');
-  return `${source} ${slash < 0 ? owner : owner.slice(0, slash)}`;
+  return owner === '' ? source : `${source} ${ownerCluster(owner)}`;
 }
 
 function newGroup(name: string): Group {

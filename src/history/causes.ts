@@ -1,3 +1,4 @@
+import { ownerCluster } from '../model/source.ts';
 import type { HistoryRecord } from './types.ts';
 
 /** Number of samples of a group. */
@@ -94,8 +95,7 @@ function originOf(record: HistoryRecord): {
   const revision = cause?.revision ?? '';
   if (record.kind !== 'prefix') return { ...none, store: cause?.store ?? record.writer, revision };
   const { source, owner } = record.writer;
-  // The claims of a node have its full name as the owner.
-  const cluster = owner.split('/', 1)[0] ?? '';
+  const cluster = ownerCluster(owner);
   const host = record.before?.hostIP ?? record.after?.hostIP;
   return { ...none, store: cause?.store ?? (cluster || source), host, revision };
 }

@@ -56,3 +56,9 @@ export function compareWriters(
   if (a.owner === b.owner) return 0;
   return a.owner < b.owner ? -1 : 1;
 }
+
+/** Returns the cluster of an owner: the owner is a cluster, or a node (`cluster/name`). Empty if there is no owner. */
+export function ownerCluster(owner: string): string {
+  const slash = owner.indexOf('/');
+  return slash < 0 ? owner : owner.slice(0, slash);
+}

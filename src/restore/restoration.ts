@@ -16,6 +16,7 @@ import type { TurnGate } from '../base/turn-gate.ts';
 import type { Claim } from '../ipcache/types.ts';
 import type { ClusterNode, NodeName } from '../model/cluster-node.ts';
 import type { Labels } from '../model/labels.ts';
+import { ownerCluster } from '../model/source.ts';
 import { isObject } from '../net/fields.ts';
 import { clusterOfPart } from '../servicecache/service-parts.ts';
 import { ByteReader, CorruptError, type TextNumbers } from './byte-reader.ts';
@@ -325,7 +326,7 @@ export class Restoration {
   /** Returns the cluster that an entry belongs to. */
   #writerKey(source: CheckpointEntry['source'], owner: string): string {
     const isRemote = source === 'clustermesh' || source === 'restored';
-    return (isRemote && owner.split('/', 1)[0]) || this.#options.clusterName;
+    return (isRemote && ownerCluster(owner)) || this.#options.clusterName;
   }
 
   #ownerOf(cluster: string): string {
