@@ -63,12 +63,18 @@ beforeAll(async () => {
 
 afterAll(() => etcd?.dispose());
 
-it('flow-enricher names both ends of flows, wherever the stream is cut', async () => {
+/** Three flow records: two that end after now, and one whose time the history does not hold. */
+function flowRecords(): Uint8Array {
   const records = new Uint8Array(48);
-  const now = [255, 255, 255, 255]; // later than now
-  records.set([10, 1, 2, 3, 10, 1, 9, 9, 0, 0, 4, 0, ...now]);
-  records.set([8, 8, 8, 8, 10, 1, 2, 3, 0, 0, 0, 64, ...now], 16);
-  records.set([8, 8, 8, 8, 10, 1, 2, 3, 0, 0, 0, 65, 0, 0, 0, 1], 32); // not held
+  const later = [255, 255, 255, 255];
+  records.set([10, 1, 2, 3, 10, 1, 9, 9, 0, 0, 4, 0, ...later]);
+  records.set([8, 8, 8, 8, 10, 1, 2, 3, 0, 0, 0, 64, ...later], 16);
+  records.set([8, 8, 8, 8, 10, 1, 2, 3, 0, 0, 0, 65, 0, 0, 0, 1], 32);
+  return records;
+}
+
+it('flow-enricher names both ends of flows, wherever the stream is cut', async () => {
+  const records = flowRecords();
   const program = new Program('flow-enricher.ts');
   program.feed(records.subarray(0, 5), records.subarray(5, 17), records.subarray(17), new Uint8Array(3));
   expect(await program.end()).toBe(
@@ -80,6 +86,25 @@ it('flow-enricher names both ends of flows, wherever the stream is cut', async (
       '',
     ].join('\n'),
   );
+});
+
+it('flow-enricher --workers names identities in the order of the stream', async () => {
+  const rounds = 20_000; // many chunks of a pipe
+  const stream = Buffer.concat(Array.from({ length: rounds }, flowRecords));
+  const program = new Program('flow-enricher.ts', '--workers', '2');
+  program.feed(stream, new Uint8Array(3));
+  const lines = [
+    '10.1.2.3 (identity 66000) -> 10.1.9.9 (identity 900): 1024 bytes',
+    '8.8.8.8 (world) -> 10.1.2.3 (identity 66000): 64 bytes',
+    '8.8.8.8 (world) -> 10.1.2.3 (identity 66000): 65 bytes',
+    '',
+  ].join('\n');
+  expect(await program.end()).toBe(`${lines.repeat(rounds)}3 bytes at the end are no whole record\n`);
+});
+
+it('flow-enricher names a wrong number of workers', async () => {
+  const program = new Program('flow-enricher.ts', '--workers', '2x');
+  await program.shows('--workers: invalid number 2x: use 0 to 64');
 });
 
 it('node-handler keeps routes after a failed call', async () => {

@@ -3,52 +3,134 @@
 // A record has 16 bytes in network byte order: source IPv4, destination IPv4, number of bytes, end of the flow in seconds since
 // 1970. Flows arrive late, and their IPs may belong to other pods by then, so names are those of the flow's own time. A chunk of a
 // stream may end within a record, so the remainder is put before the next chunk.
+//
+// With `--workers N`, N threads enrich, in the order of the stream. They read the current identities from shared memory. Pods and
+// the history stay in the main thread, so a name is then that of an identity.
+import { once } from 'node:events';
+import { parseArgs } from 'node:util';
+import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads';
 import { History, IPCache, reservedIdentityName, systemClock } from 'datapath-cache';
+import { openLookup, SharedLookup } from 'datapath-cache/shared';
 
 const RECORD_BYTES = 16;
 
-const ipcache = new IPCache();
-// In an agent, OwnCluster and ClusterMesh write these claims; see follow-mesh.ts.
-ipcache.upsert('0.0.0.0/0', { identity: 2, source: 'local' });
-ipcache.upsert('10.1.0.0/16', { identity: 900, source: 'kvstore' });
-ipcache.upsert('10.1.2.3', {
-  identity: 66_000,
-  source: 'kvstore',
-  k8s: { namespace: 'shop', podName: 'checkout-0' },
-});
+/** Loads this file in a worker. Without tsx, which registers itself only in the main thread, `new URL(import.meta.url)` is enough. */
+const PROGRAM = `import('tsx/esm/api').then((tsx) => tsx.register(), () => {}).then(() => import('${import.meta.url}'))`;
 
-// Records every change from now on; 16 MiB hold about 400,000.
-const history = new History({ ipcache, clock: systemClock });
-history.start();
+/** Returns the name of an address at a time. */
+type NameOf = (ip: string, at: number) => string;
 
-/** Returns the pod, the name of a reserved identity, or the number, at a time; with `?` if that time is not held. */
-function nameOf(ip: string, at: number): string {
-  const moment = history.lookup(ip, at);
-  const entry = moment?.reason === 'before-held' ? ipcache.lookup(ip) : moment?.effective;
-  if (entry === undefined) return 'unknown';
-  const { identity, k8s } = entry;
-  const name = k8s
-    ? `${k8s.namespace}/${k8s.podName}`
-    : (reservedIdentityName(identity) ?? `identity ${identity}`);
-  return moment?.certain === false ? `${name}?` : name;
+function nameOfIdentity(identity: number): string {
+  return reservedIdentityName(identity) ?? `identity ${identity}`;
 }
 
-function enrich(bytes: Uint8Array): void {
+function startCache(): IPCache {
+  const ipcache = new IPCache();
+  // In an agent, OwnCluster and ClusterMesh write these claims; see follow-mesh.ts.
+  ipcache.upsert('0.0.0.0/0', { identity: 2, source: 'local' });
+  ipcache.upsert('10.1.0.0/16', { identity: 900, source: 'kvstore' });
+  ipcache.upsert('10.1.2.3', {
+    identity: 66_000,
+    source: 'kvstore',
+    k8s: { namespace: 'shop', podName: 'checkout-0' },
+  });
+  return ipcache;
+}
+
+/** Returns names by the history of a cache: the pod, the name of a reserved identity, or the number; with `?` if that time is not held. */
+function namesOfHistory(ipcache: IPCache): NameOf {
+  const history = new History({ ipcache, clock: systemClock }); // records every change from now on; 16 MiB hold about 400,000
+  history.start();
+  return (ip, at) => {
+    const moment = history.lookup(ip, at);
+    const entry = moment?.reason === 'before-held' ? ipcache.lookup(ip) : moment?.effective;
+    if (entry === undefined) return 'unknown';
+    const { identity, k8s } = entry;
+    const name = k8s ? `${k8s.namespace}/${k8s.podName}` : nameOfIdentity(identity);
+    return moment?.certain === false ? `${name}?` : name;
+  };
+}
+
+function linesOf(bytes: Uint8Array, nameOf: NameOf): string {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  let lines = '';
   for (let from = 0; from < bytes.length; from += RECORD_BYTES) {
     const source = bytes.subarray(from, from + 4).join('.');
     const destination = bytes.subarray(from + 4, from + 8).join('.');
     const at = Math.min(view.getUint32(from + 12) * 1000, Date.now()); // the clock of the sender may be ahead
     const names = [nameOf(source, at), nameOf(destination, at)];
-    console.log(`${source} (${names[0]}) -> ${destination} (${names[1]}): ${view.getUint32(from + 8)} bytes`);
+    lines += `${source} (${names[0]}) -> ${destination} (${names[1]}): ${view.getUint32(from + 8)} bytes\n`;
+  }
+  return lines;
+}
+
+/** In a worker: answers each chunk of records with its lines. */
+function serve(): void {
+  const reader = openLookup(workerData);
+  const nameOf: NameOf = (ip) => {
+    const identity = reader.lookupIdentity(ip);
+    return identity === undefined ? 'unknown' : nameOfIdentity(identity);
+  };
+  parentPort?.on('message', (bytes: Uint8Array) => parentPort?.postMessage(linesOf(bytes, nameOf)));
+}
+
+/** A thread that enriches one chunk after the other. */
+class EnrichingWorker {
+  readonly #worker: Worker;
+  #last: Promise<string> = Promise.resolve('');
+
+  constructor(lookup: SharedLookup) {
+    this.#worker = new Worker(PROGRAM, { eval: true, workerData: lookup.handle });
+  }
+
+  enrich(bytes: Uint8Array): Promise<string> {
+    this.#last = this.#last.then(async () => {
+      this.#worker.postMessage(bytes);
+      const [lines] = await once(this.#worker, 'message');
+      return lines;
+    });
+    return this.#last;
+  }
+
+  async end(): Promise<void> {
+    await this.#worker.terminate();
   }
 }
 
-let rest: Uint8Array = new Uint8Array(0);
-for await (const chunk of process.stdin) {
-  const bytes = Buffer.concat([rest, chunk]);
-  const complete = bytes.length - (bytes.length % RECORD_BYTES);
-  enrich(bytes.subarray(0, complete));
-  rest = bytes.subarray(complete);
+function startWorkers(ipcache: IPCache, count: number): readonly EnrichingWorker[] {
+  if (count === 0) return [];
+  const lookup = new SharedLookup(ipcache);
+  return Array.from({ length: count }, () => new EnrichingWorker(lookup));
 }
-if (rest.length > 0) console.error(`${rest.length} bytes at the end are no whole record`);
+
+async function main(): Promise<void> {
+  const { values } = parseArgs({ options: { workers: { type: 'string', default: '0' } } });
+  const count = Number(values.workers);
+  if (!Number.isSafeInteger(count) || count < 0 || count > 64)
+    throw new RangeError(`--workers: invalid number ${values.workers}: use 0 to 64`);
+
+  const ipcache = startCache();
+  const nameOf = namesOfHistory(ipcache);
+  const workers = startWorkers(ipcache, count);
+  let chunks = 0;
+  const pending: (string | Promise<string>)[] = [];
+  const print = async (atMost: number): Promise<void> => {
+    while (pending.length > atMost) process.stdout.write((await pending.shift()) ?? '');
+  };
+
+  let rest: Uint8Array = new Uint8Array(0);
+  for await (const chunk of process.stdin) {
+    const bytes = Buffer.concat([rest, chunk]);
+    const complete = bytes.length - (bytes.length % RECORD_BYTES);
+    const records = bytes.subarray(0, complete);
+    pending.push(workers[chunks++ % count]?.enrich(records) ?? linesOf(records, nameOf));
+    rest = bytes.subarray(complete);
+    await print(2 * count); // the stream is read no faster than it is enriched
+  }
+  await print(0);
+  for (const worker of workers) await worker.end();
+  if (rest.length > 0) console.error(`${rest.length} bytes at the end are no whole record`);
+}
+
+if (isMainThread) await main();
+else serve();
