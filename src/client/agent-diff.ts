@@ -89,7 +89,7 @@ export async function diffAgents(askA: Ask, askB: Ask): Promise<AgentDiff> {
     }
     const group = await differingClaims(askA, askB, writer);
     omitted += group.omitted;
-    const kept = group.pairs.filter((pair) => !isOwnNode(pair));
+    const kept = group.pairs.filter((pair) => !isOwnNode(pair, a.node, b.node));
     expected.ownNode += group.pairs.length - kept.length;
     if (kept.length === 0) continue;
     for (const pair of kept) found.push(pair);
@@ -108,9 +108,14 @@ interface Pair {
   readonly b: DigestClaim | undefined;
 }
 
-/** Returns true for an address of a node that one of the agents runs on: its identity is `host` there only. */
-function isOwnNode({ a, b }: Pair): boolean {
-  if (a?.owner?.includes('/') !== true || b?.owner?.includes('/') !== true) return false;
+/**
+ * Returns true for an address of a node on which one of the agents runs: its identity is `host` there only, or it has no claim there,
+ * because an agent takes its own node from Kubernetes in another way than the others.
+ */
+function isOwnNode({ a, b }: Pair, nodeA: string, nodeB: string): boolean {
+  if (a === undefined) return b?.owner === nodeA;
+  if (b === undefined) return a.owner === nodeB;
+  if (a.owner?.includes('/') !== true) return false;
   const { host, 'remote-node': remote } = RESERVED_IDENTITIES;
   const isPair = (x: number, y: number): boolean => x === host && y === remote;
   if (!isPair(a.identity, b.identity) && !isPair(b.identity, a.identity)) return false;
@@ -296,14 +301,19 @@ function names(text: string, key: string): boolean {
 /** Kinds that make claims of the API server's addresses only, or none. */
 const SERVICE_KINDS: ReadonlySet<string> = new Set(['services', 'endpointslices', 'endpoints']);
 
+/** Kinds that make claims of nodes only. */
+const NODE_KINDS: ReadonlySet<string> = new Set(['ciliumnodes', 'nodes']);
+
 /** Returns what is incomplete of the source of a claim. */
 function incompleteText(status: StatusDocument, { writer, a, b }: Pair): string | undefined {
   const [source = '', owner] = writer.split(' ');
   if (source === 'k8s' || source === 'custom-resource') {
-    const isPod = (a ?? b)?.podName !== undefined;
+    const claim = a ?? b;
+    const isNode = claim?.owner?.includes('/') === true;
     const kind = status.kubernetes?.kinds.find(
       ({ name, state, complete, behindMs }) =>
-        !(isPod && SERVICE_KINDS.has(name)) &&
+        NODE_KINDS.has(name) === isNode &&
+        !(claim?.podName !== undefined && SERVICE_KINDS.has(name)) &&
         (state === 'forbidden' || (state !== 'resting' && (!complete || behindMs !== undefined))),
     );
     return kind && `kind ${kind.name} is ${kind.state}${kind.complete ? '' : ', incomplete'}`;

@@ -101,6 +101,12 @@ export class NodeManager {
     });
   }
 
+  /** Cluster and name of the local node, as given in the options. */
+  get localNode(): NodeName {
+    const { clusterName, localNodeName } = this.#options;
+    return { cluster: clusterName, name: localNodeName };
+  }
+
   /** Sets a source's claim on a node. Rejected fields are counted; see {@link parseNode}. */
   nodeUpdated(spec: NodeSpec): NodeUpdateOutcome {
     this.#assertNotWriting();

@@ -202,6 +202,43 @@ describe('the reasons of a difference', () => {
     ]);
   });
 
+  it('blames no forbidden endpoints for a node, and expects the own node to be absent (regression: demo:diagnose)', async () => {
+    const [a, b] = [testApp(), testApp()];
+    const [onA, onB, other] = ['own/n-a', 'own/n-b', 'own/n-c'];
+    for (const [{ model }, owners] of [
+      [a, [onB, other]],
+      [b, [onA]],
+    ] as const)
+      for (const owner of owners)
+        model.ipcache.upsert(`10.7.1.${owner.charCodeAt(6)}`, {
+          identity: 6,
+          source: 'custom-resource',
+          owner,
+        });
+    for (const { model } of [a, b]) await model.clock.advance(60_000);
+    const running = (app: TestApp, node: string, state: string): Ask => {
+      const ask = asking(app);
+      const kinds = [
+        { name: 'ciliumendpoints', state: 'forbidden', complete: false },
+        { name: 'ciliumnodes', state, complete: state === 'watching' },
+      ];
+      return async (path) => {
+        const document = (await ask(path)) as object;
+        if (path === '/v1/status') return { ...document, kubernetes: { kinds } };
+        return path === '/v1/digest' ? { ...document, node } : document;
+      };
+    };
+    const reasons = async (state: string): Promise<unknown> => {
+      const { differences, expected } = await diffAgents(running(a, onA, 'watching'), running(b, onB, state));
+      expect(expected.ownNode).toBe(2);
+      return differences.map(({ key, reason, why }) => [key, reason, why]);
+    };
+    expect(await reasons('watching')).toEqual([['10.7.1.99', 'none-found', '']]);
+    expect(await reasons('forbidden')).toEqual([
+      ['10.7.1.99', 'incomplete', 'b: kind ciliumnodes is forbidden, incomplete'],
+    ]);
+  });
+
   it('names the setting that differs', async () => {
     const [a, b] = [testApp(), testApp()];
     for (const { model } of [a, b])

@@ -9,7 +9,7 @@ import { answerJSON } from './answer.ts';
 import { answers } from './route-parts.ts';
 
 /** The version of the hashes. Digests of different versions cannot be compared. */
-const VERSION = 1;
+const VERSION = 2;
 
 /** Maximum number of buckets or places of a request. */
 const SELECTED = 256;
@@ -21,6 +21,8 @@ const CLAIMS = 10_000;
 export interface DigestDocument {
   readonly version: number;
   readonly cluster: string;
+  /** Cluster and name of the node of the agent: `atlantic/node-1`. */
+  readonly node: string;
   /** The settings that determine the claims of nodes. */
   readonly settings: NodeConfiguration;
   readonly revision: number;
@@ -57,6 +59,7 @@ const DIGEST: z.ZodType<DigestDocument> = z
   .object({
     version: z.int(),
     cluster: z.string(),
+    node: z.string(),
     settings: z.object({
       remoteNodeIdentities: z.boolean(),
       encryption: z.boolean(),
@@ -137,6 +140,7 @@ export function addDigestRoutes(app: ApiApp, { model, gate }: RouteContext): voi
     const document: DigestDocument = {
       version: VERSION,
       cluster: model.status().cluster,
+      node: `${model.nodes.localNode.cluster}/${model.nodes.localNode.name}`,
       settings: model.nodes.configuration,
       revision: model.ipcache.revision,
       writers: digest.groups(),
