@@ -36,7 +36,13 @@ const SLOWEST = [
     'datapath/linux/paths/kept-equal',
     'datapath/linux/node-ports',
   ],
-  ...['demo-mesh', 'kvstore/etcd/etcd-auth', 'kvstore/etcd/etcd-auth-changes', 'kvstore/etcd/etcd-slow-link'],
+  ...[
+    'demo-mesh',
+    'demo-diagnose',
+    'kvstore/etcd/etcd-auth',
+    'kvstore/etcd/etcd-auth-changes',
+    'kvstore/etcd/etcd-slow-link',
+  ],
   ...[
     'clustermesh/mesh-laws',
     'nodemanager/laws',
