@@ -1,4 +1,5 @@
 import { useEffect, useState } from 'preact/hooks';
+import { namePath } from '../src/api/name-path.ts';
 
 /** The view, the thing it shows, and its parameters. All three are in the address, so that it can be shared. */
 export interface Address {
@@ -50,7 +51,7 @@ export function addressOf(view: string, name = '', parameters: Parameters = {}):
   const query = new URLSearchParams();
   const at = momentOf(current());
   for (const [key, value] of Object.entries({ at, ...parameters })) if (value !== '') query.set(key, value);
-  const path = [view, ...(name === '' ? [] : name.split('/'))].map(encodeURIComponent).join('/');
+  const path = namePath(name === '' ? view : `${view}/${name}`);
   return query.size === 0 ? `#${path}` : `#${path}?${query}`;
 }
 

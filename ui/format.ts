@@ -29,3 +29,8 @@ export function timeText(time: string | number | Date, now: number = Date.now())
     ? clockText(date)
     : `${DAY.format(date)}, ${clockText(date)}`;
 }
+
+/** Returns a name with a capital first letter. */
+export function nameOf(name: string): string {
+  return name.slice(0, 1).toUpperCase() + name.slice(1);
+}

@@ -69,11 +69,6 @@ export function hinted(lines: readonly string[], hint: string): readonly string[
   return lines.length > 1 ? lines : [hint];
 }
 
-/** Returns a name as a URL path; each part between slashes is encoded. */
-export function pathOf(name: string): string {
-  return name.split('/').map(encodeURIComponent).join('/');
-}
-
 /** Returns the document at a path; `undefined` if the API responds with 404. */
 export async function find<T>(ask: Ask, path: string): Promise<T | undefined> {
   try {

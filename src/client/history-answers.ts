@@ -5,9 +5,10 @@ import type {
   HistoryDocument,
   HistoryRecordDocument,
 } from '../api/history-documents.ts';
+import { namePath } from '../api/name-path.ts';
 import type { HeldDocument, PastDocument } from '../api/past-document.ts';
 import { counted } from '../base/show-value.ts';
-import { type Answer, emptyAnswer, find, identityCell, pathOf, type Question, table } from './answer.ts';
+import { type Answer, emptyAnswer, find, identityCell, type Question, table } from './answer.ts';
 
 /** Returns a time of today as `14:03:05.123`, any other with its date, in the local time zone. */
 export function timeText(iso: string, now: Date = new Date()): string {
@@ -48,7 +49,7 @@ const REASONS: Readonly<Record<NonNullable<PastDocument['reason']>, string>> = {
 /** Returns the question for all claims on a prefix at a moment, as the API takes it. */
 export function explainPast(key: string, at: string): Question {
   return async (ask, view) => {
-    const path = `/v1/ipcache/explain/${pathOf(key)}`;
+    const path = `/v1/ipcache/explain/${namePath(key)}`;
     const past = await find<ExplanationDocument>(ask, `${path}?at=${encodeURIComponent(at)}`);
     if (past?.past === undefined) return emptyAnswer(`${key} at ${at}`);
     const current = await find<ExplanationDocument>(ask, path);

@@ -1,7 +1,8 @@
 import type { NodeDocument } from '../api/documents.ts';
+import { namePath } from '../api/name-path.ts';
 import type { ExplainedNodeDocument } from '../api/schemas.ts';
 import { printable } from '../process/terminal.ts';
-import { ageText, type Column, emptyAnswer, find, listed, pathOf, type Question } from './answer.ts';
+import { ageText, type Column, emptyAnswer, find, listed, type Question } from './answer.ts';
 import { pastLines } from './history-answers.ts';
 import { type ListFilters, type Listing, listing } from './list.ts';
 
@@ -69,7 +70,7 @@ export function listNodes(filters: ListFilters): Listing {
 export function getNode(name: string, at?: string): Question {
   const query = at === undefined ? '' : `?at=${encodeURIComponent(at)}`;
   return async (ask, view) => {
-    const node = await find<ExplainedNodeDocument>(ask, `/v1/nodes/${pathOf(name)}${query}`);
+    const node = await find<ExplainedNodeDocument>(ask, `/v1/nodes/${namePath(name)}${query}`);
     if (node === undefined) return emptyAnswer(name);
     const { claims, heldBack, lostAddresses } = node.explain;
     const lost = lostAddresses.map(({ ip, holder }) => {

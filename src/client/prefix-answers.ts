@@ -1,5 +1,6 @@
 import type { Ask } from '../api/api-client.ts';
 import type { EntryDocument, ExplanationDocument } from '../api/documents.ts';
+import { namePath } from '../api/name-path.ts';
 import type { DecidingRule } from '../ipcache/types.ts';
 import { comparePrefixes, Prefix } from '../net/prefix.ts';
 import {
@@ -10,7 +11,6 @@ import {
   find,
   identityCell,
   listed,
-  pathOf,
   portsCell,
   type Question,
   type View,
@@ -79,7 +79,7 @@ export function getPrefix(key: string, at?: string): Question {
 
 /** Returns the entry of a moment. */
 async function getPast(key: string, at: string, ask: Ask, view: View): Promise<Answer> {
-  const path = `/v1/ipcache/explain/${pathOf(key)}?at=${encodeURIComponent(at)}`;
+  const path = `/v1/ipcache/explain/${namePath(key)}?at=${encodeURIComponent(at)}`;
   const past = await find<ExplanationDocument>(ask, path);
   const [entry] = past?.claims ?? [];
   if (entry === undefined || past?.past === undefined) return emptyAnswer(`${key} at ${at}`);
@@ -97,7 +97,7 @@ const RULES: Readonly<Record<DecidingRule, string>> = {
 /** Returns the question for all claims on the prefix that {@link getPrefix} finds, the strongest first, and the deciding rule. */
 export function explainPrefix(key: string): Question {
   return async (ask, view) => {
-    const path = pathOf(key);
+    const path = namePath(key);
     const explanation = await find<ExplanationDocument>(ask, `/v1/ipcache/explain/${path}`);
     if (explanation === undefined) return emptyAnswer(key);
     const { prefix, decidedBy, claims, roles = [] } = explanation;

@@ -1,4 +1,5 @@
 import type { BackendDocument, ServiceDocument } from '../api/documents.ts';
+import { namePath } from '../api/name-path.ts';
 import type { ExplainedServiceDocument } from '../api/schemas.ts';
 import { DEFAULT_WEIGHT } from '../model/backend-weight.ts';
 import { printable } from '../process/terminal.ts';
@@ -8,7 +9,6 @@ import {
   find,
   hinted,
   listed,
-  pathOf,
   portsCell,
   type Question,
   restoredText,
@@ -74,7 +74,7 @@ export function listServices(filters: ListFilters): Listing {
 }
 
 function servicePath(name: string, at: string | undefined): string {
-  return `/v1/services/${pathOf(name)}${at === undefined ? '' : `?at=${encodeURIComponent(at)}`}`;
+  return `/v1/services/${namePath(name)}${at === undefined ? '' : `?at=${encodeURIComponent(at)}`}`;
 }
 
 const BACKEND_COLUMNS: readonly Column<BackendDocument>[] = [

@@ -2,7 +2,7 @@ import type { VNode } from 'preact';
 import { useState } from 'preact/hooks';
 import { type Address, addressOf } from '../address.ts';
 import { isAgent, processName, useFeed, useShared, useTick } from '../agent/live.ts';
-import { clockText } from '../format.ts';
+import { clockText, nameOf } from '../format.ts';
 import { density, setDensity, setTheme, theme } from '../preferences.ts';
 import { Find } from './find.tsx';
 import { Icon } from './icons.tsx';
@@ -18,10 +18,6 @@ const TABS: readonly (readonly [view: string, ...of: readonly string[]])[] = [
   ['clusters', 'cluster'],
   ['live'],
 ];
-
-function nameOf(view: string): string {
-  return view.slice(0, 1).toUpperCase() + view.slice(1);
-}
 
 /** The state of the connection, as heartbeats of an agent or answers of another process show it. */
 function ConnectionMark(): VNode {

@@ -14,7 +14,7 @@ export function Panel({
   /** Stands beside the heading. */
   side?: ComponentChildren;
   /** Its place in a grid: `half`, `third`, `two-thirds`. */
-  className?: string;
+  className?: string | undefined;
   /** True if the content reaches the borders: a table. */
   flush?: boolean;
   children: ComponentChildren;

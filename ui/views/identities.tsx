@@ -1,14 +1,12 @@
 import type { VNode } from 'preact';
 import type { IdentityDocument } from '../../src/api/documents.ts';
 import { addressOf } from '../address.ts';
-import { useList } from '../agent/list.ts';
 import { useTick } from '../agent/live.ts';
-import { counted, countText } from '../format.ts';
+import { countText } from '../format.ts';
 import { TextFilter } from '../parts/filters.tsx';
 import { ClusterLink, IdentityLink } from '../parts/links.tsx';
-import { LongTable } from '../parts/long-table.tsx';
+import { Listing } from '../parts/listing.tsx';
 import { Chip, Restored } from '../parts/marks.tsx';
-import { Empty, Pending, Title } from '../parts/panel.tsx';
 import type { Column } from '../parts/table.tsx';
 
 /** Identities have no events of their own, so the list is read again at this interval. */
@@ -53,37 +51,20 @@ const COLUMNS: readonly Column<IdentityDocument>[] = [
 
 /** Shows all identities with their labels. */
 export function Identities({ parameters }: { parameters: URLSearchParams }): VNode {
-  const filters = {
-    cluster: parameters.get('cluster') ?? undefined,
-    label: parameters.get('label') ?? undefined,
-  };
-  const { list, problem } = useList<IdentityDocument>('/v1/identities', filters, String(useTick(READ_MS)));
-  const isFiltered = filters.cluster !== undefined || filters.label !== undefined;
+  const of = (name: string): string => parameters.get(name) ?? '';
   return (
-    <>
-      <Title side={<span class="soft">{list && counted(list.items.length, 'identity', 'identities')}</span>}>
-        Identities
-      </Title>
-      <search class="filters" aria-label="Filters of the identities">
-        <TextFilter name="label" label="label" value={filters.label ?? ''} example="app=checkout" />
-        <TextFilter name="cluster" label="cluster" value={filters.cluster ?? ''} example="baltic" />
-        {isFiltered && <a href={addressOf('identities')}>Clear filters</a>}
-      </search>
-      <div class="panel">
-        {list === undefined ? (
-          <Pending problem={problem} />
-        ) : list.items.length === 0 ? (
-          <Empty title={isFiltered ? 'No matching identities.' : 'No identities with known labels.'} />
-        ) : (
-          <LongTable
-            label="Table of identities"
-            columns={COLUMNS}
-            rows={list.items}
-            isCut={list.isCut}
-            keyOf={({ identity, cluster = '' }) => `${cluster} ${identity}`}
-          />
-        )}
-      </div>
-    </>
+    <Listing
+      view="identities"
+      one="identity"
+      parameters={parameters}
+      filters={['cluster', 'label']}
+      version={String(useTick(READ_MS))}
+      columns={COLUMNS}
+      keyOf={({ identity, cluster = '' }) => `${cluster} ${identity}`}
+      hint="Identities come from the kvstore of each cluster, or from Kubernetes."
+    >
+      <TextFilter name="label" label="label" value={of('label')} example="app=checkout" />
+      <TextFilter name="cluster" label="cluster" value={of('cluster')} example="baltic" />
+    </Listing>
   );
 }

@@ -6,6 +6,7 @@ import type {
   NodeDocument,
   ServiceDocument,
 } from '../../src/api/documents.ts';
+import { namePath } from '../../src/api/name-path.ts';
 import { addressOf } from '../address.ts';
 import { useAnswer, withQuery } from '../agent/ask.ts';
 import { useMoment, useStatus, useVersion } from '../agent/live.ts';
@@ -81,11 +82,11 @@ function RoleText({ role }: { role: AddressRoleDocument }): VNode {
 /** The node that has an address as its own; undefined if there is none or it is not known yet. */
 function useNodeOf(ip: string | undefined): NodeDocument | undefined {
   const { document } = useAnswer<{ roles?: readonly AddressRoleDocument[] }>(
-    ip === undefined ? undefined : `/v1/ipcache/explain/${encodeURIComponent(ip)}`,
+    ip === undefined ? undefined : `/v1/ipcache/explain/${namePath(ip)}`,
   );
   const name = document?.roles?.find(({ kind }) => kind === 'node')?.name;
   const { document: node } = useAnswer<NodeDocument>(
-    name === undefined ? undefined : `/v1/nodes/${name.split('/').map(encodeURIComponent).join('/')}`,
+    name === undefined ? undefined : `/v1/nodes/${namePath(name)}`,
   );
   return node;
 }
@@ -98,8 +99,10 @@ function serviceOf({ roles = [] }: ExplanationDocument): string | undefined {
 /** The backends of the service that has the address. */
 function Backends({ name }: { name: string }): VNode {
   const own = useStatus()?.cluster ?? 'local';
-  const path = name.split('/').map(encodeURIComponent).join('/');
-  const { document, problem } = useAnswer<ServiceDocument>(`/v1/services/${path}`, useVersion('service'));
+  const { document, problem } = useAnswer<ServiceDocument>(
+    `/v1/services/${namePath(name)}`,
+    useVersion('service'),
+  );
   return (
     <Panel title="Address of a service" className="wide" side={<ServiceLink name={name} />}>
       {document === undefined ? (
@@ -206,9 +209,8 @@ function CardOf({ document }: { document: ExplanationDocument }): VNode {
 /** Shows one IP or CIDR: its claims, what it belongs to, and its last changes. */
 export function IP({ name }: { name: string }): VNode {
   const at = useMoment();
-  const path = name.split('/').map(encodeURIComponent).join('/');
   const { document, problem } = useAnswer<ExplanationDocument>(
-    withQuery(`/v1/ipcache/explain/${path}`, { at }),
+    withQuery(`/v1/ipcache/explain/${namePath(name)}`, { at }),
     useVersion('ip'),
   );
   const service = document && serviceOf(document);

@@ -1,87 +1,29 @@
 import type { VNode } from 'preact';
-import type { EntryDocument } from '../../src/api/documents.ts';
+import { namePath } from '../../src/api/name-path.ts';
 import type { ExplainedNodeDocument } from '../../src/api/schemas.ts';
 import { addressOf } from '../address.ts';
 import { useAnswer, withQuery } from '../agent/ask.ts';
 import { useMoment, useVersion } from '../agent/live.ts';
-import { Changes } from '../parts/changes.tsx';
-import { ClusterLink, IdentityLink, PodLink, PrefixLink } from '../parts/links.tsx';
-import { Chip, Mark, Restored } from '../parts/marks.tsx';
-import { Certainty } from '../parts/moment.tsx';
+import { Card } from '../parts/card.tsx';
+import { ClusterLink, PrefixLink } from '../parts/links.tsx';
+import { Chip, Mark } from '../parts/marks.tsx';
 import { addressesOf, podCIDRs } from '../parts/node-parts.tsx';
-import { Empty, Facts, Panel, Pending, Title } from '../parts/panel.tsx';
-import { type Column, Table } from '../parts/table.tsx';
+import { Facts, Panel } from '../parts/panel.tsx';
+import { PrefixPanel } from '../parts/prefix-panel.tsx';
 import { WhatIfItLeft } from '../parts/what-if.tsx';
-
-const PODS = 500;
-
-const COLUMNS: readonly Column<EntryDocument>[] = [
-  { name: 'prefix', by: ({ prefix }) => prefix, cell: ({ prefix }) => <PrefixLink prefix={prefix} /> },
-  {
-    name: 'pod',
-    by: ({ podName = '' }) => podName,
-    cell: ({ namespace = '', podName }) =>
-      podName === undefined ? <span class="faint">–</span> : <PodLink namespace={namespace} pod={podName} />,
-  },
-  {
-    name: 'identity',
-    by: ({ identity }) => identity,
-    cell: ({ identity, labels }) => <IdentityLink identity={identity} labels={labels} />,
-  },
-];
-
-/** The prefixes whose host is a node. */
-function Pods({ hostIP }: { hostIP: string }): VNode {
-  const version = useVersion('ip');
-  const { document, problem } = useAnswer<{ items: readonly EntryDocument[]; continue?: string }>(
-    withQuery('/v1/ipcache', { node: hostIP, limit: String(PODS) }),
-    version,
-  );
-  return (
-    <Panel
-      title="Pods and prefixes"
-      flush
-      side={
-        <a href={addressOf('prefixes', '', { node: hostIP })}>
-          {document?.continue === undefined ? 'Open as a list' : `The first ${PODS}: open all`}
-        </a>
-      }
-    >
-      {document === undefined ? (
-        <Pending problem={problem} />
-      ) : document.items.length === 0 ? (
-        <Empty title="No prefix is on this node." />
-      ) : (
-        <Table
-          label="Table of prefixes on the node"
-          columns={COLUMNS}
-          rows={document.items}
-          keyOf={({ prefix }) => prefix}
-        />
-      )}
-    </Panel>
-  );
-}
 
 /** Shows one node: its addresses, the claims of its sources, and its pods. */
 export function Node({ name }: { name: string }): VNode {
   const at = useMoment();
-  const path = name.split('/').map(encodeURIComponent).join('/');
-  const { document, problem } = useAnswer<ExplainedNodeDocument>(
-    withQuery(`/v1/nodes/${path}`, { at }),
+  const answer = useAnswer<ExplainedNodeDocument>(
+    withQuery(`/v1/nodes/${namePath(name)}`, { at }),
     useVersion('node'),
   );
-  const host = document?.addresses.find(({ type }) => type === 'InternalIP')?.ip;
+  const host = answer.document?.addresses.find(({ type }) => type === 'InternalIP')?.ip;
   return (
-    <>
-      <Title kind="node" side={<Restored restored={document?.restored} />}>
-        {name}
-      </Title>
-      <Certainty past={document?.past} />
-      {document === undefined ? (
-        <Pending problem={problem} />
-      ) : (
-        <div class="grid">
+    <Card kind="node" name={name} answer={answer}>
+      {(document) => (
+        <>
           <Panel title="Addresses and routes" className="half">
             <Facts
               of={[
@@ -159,11 +101,17 @@ export function Node({ name }: { name: string }): VNode {
               ]}
             />
           </Panel>
-          {host !== undefined && <Pods hostIP={host} />}
+          {host !== undefined && (
+            <PrefixPanel
+              title="Pods and prefixes"
+              filter="node"
+              value={host}
+              empty="No prefix is on this node."
+            />
+          )}
           <WhatIfItLeft key={name} node={name} />
-        </div>
+        </>
       )}
-      <Changes of={name} type="node" />
-    </>
+    </Card>
   );
 }

@@ -6,7 +6,7 @@ import {
   type ProcessStatus,
   processName,
 } from '../agent/live.ts';
-import { countText, timeText } from '../format.ts';
+import { countText, nameOf, timeText } from '../format.ts';
 import { Mark, type Tone } from '../parts/marks.tsx';
 import { Facts, Panel } from '../parts/panel.tsx';
 import { type Column, Table } from '../parts/table.tsx';
@@ -91,8 +91,7 @@ const CLUSTER_COLUMNS: readonly Column<CopiedClusterDocument>[] = [
 ];
 
 function titleOf(name: string): string {
-  const words = name.replaceAll(/([a-z])([A-Z])/g, '$1 $2').toLowerCase();
-  return words.slice(0, 1).toUpperCase() + words.slice(1);
+  return nameOf(name.replaceAll(/([a-z])([A-Z])/g, '$1 $2').toLowerCase());
 }
 
 /** Shows the status of a process without engines: an operator or a kvstoremesh. */

@@ -1,14 +1,14 @@
 import type { VNode } from 'preact';
+import { namePath } from '../../src/api/name-path.ts';
 import type { ExplainedServiceDocument } from '../../src/api/schemas.ts';
 import { addressOf } from '../address.ts';
 import { useAnswer, withQuery } from '../agent/ask.ts';
 import { useMoment, useStatus, useVersion } from '../agent/live.ts';
 import { counted } from '../format.ts';
-import { Changes } from '../parts/changes.tsx';
+import { Card } from '../parts/card.tsx';
 import { ClusterLink, NodeLink, PrefixLink } from '../parts/links.tsx';
-import { Chip, Mark, Restored } from '../parts/marks.tsx';
-import { Certainty } from '../parts/moment.tsx';
-import { Empty, Facts, Panel, Pending, Title } from '../parts/panel.tsx';
+import { Chip, Mark } from '../parts/marks.tsx';
+import { Empty, Facts, Panel } from '../parts/panel.tsx';
 import { countByCluster, portsText, Spread, servicePortsText } from '../parts/service-parts.tsx';
 import { type Column, Table } from '../parts/table.tsx';
 
@@ -64,22 +64,16 @@ function columns(own: string, backends: readonly Offered[]): readonly Column<Off
 export function Service({ name }: { name: string }): VNode {
   const at = useMoment();
   const own = useStatus()?.cluster ?? 'local';
-  const path = name.split('/').map(encodeURIComponent).join('/');
-  const { document, problem } = useAnswer<ExplainedServiceDocument>(
-    withQuery(`/v1/services/${path}`, { at }),
+  const answer = useAnswer<ExplainedServiceDocument>(
+    withQuery(`/v1/services/${namePath(name)}`, { at }),
     useVersion('service'),
   );
-  const refused = document?.explain.backends.filter(({ verdict }) => verdict !== 'effective').length ?? 0;
+  const refused =
+    answer.document?.explain.backends.filter(({ verdict }) => verdict !== 'effective').length ?? 0;
   return (
-    <>
-      <Title kind="service" side={<Restored restored={document?.restored} />}>
-        {name}
-      </Title>
-      <Certainty past={document?.past} />
-      {document === undefined ? (
-        <Pending problem={problem} />
-      ) : (
-        <div class="grid">
+    <Card kind="service" name={name} answer={answer}>
+      {(document) => (
+        <>
           <Panel title="Frontends" className="half">
             <Facts
               of={[
@@ -161,9 +155,8 @@ export function Service({ name }: { name: string }): VNode {
               keyOf={({ address, cluster = '', slice }) => `${address} ${cluster} ${slice}`}
             />
           </Panel>
-        </div>
+        </>
       )}
-      <Changes of={name} type="service" />
-    </>
+    </Card>
   );
 }

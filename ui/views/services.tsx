@@ -1,14 +1,10 @@
 import type { VNode } from 'preact';
 import type { ServiceDocument } from '../../src/api/documents.ts';
-import { addressOf } from '../address.ts';
-import { useList } from '../agent/list.ts';
 import { useVersion } from '../agent/live.ts';
-import { counted } from '../format.ts';
 import { TextFilter } from '../parts/filters.tsx';
 import { PrefixLink, ServiceLink } from '../parts/links.tsx';
-import { LongTable } from '../parts/long-table.tsx';
+import { Listing } from '../parts/listing.tsx';
 import { Chip, Restored } from '../parts/marks.tsx';
-import { Empty, Pending, Title } from '../parts/panel.tsx';
 import { Spread, servicePortsText } from '../parts/service-parts.tsx';
 import type { Column } from '../parts/table.tsx';
 
@@ -68,48 +64,20 @@ const COLUMNS: readonly Column<ServiceDocument>[] = [
 
 /** Shows all services. */
 export function Services({ parameters }: { parameters: URLSearchParams }): VNode {
-  const filters = {
-    namespace: parameters.get('namespace') ?? undefined,
-    cluster: parameters.get('cluster') ?? undefined,
-  };
-  const { list, problem } = useList<ServiceDocument>('/v1/services', filters, useVersion('service'));
-  const isFiltered = parameters.get('namespace') !== null || parameters.get('cluster') !== null;
+  const of = (name: string): string => parameters.get(name) ?? '';
   return (
-    <>
-      <Title side={<span class="soft">{list && counted(list.items.length, 'service')}</span>}>Services</Title>
-      <search class="filters" aria-label="Filters of the services">
-        <TextFilter
-          name="namespace"
-          label="namespace"
-          value={parameters.get('namespace') ?? ''}
-          example="shop"
-        />
-        <TextFilter
-          name="cluster"
-          label="backends in remote cluster"
-          value={parameters.get('cluster') ?? ''}
-          example="baltic"
-        />
-        {isFiltered && <a href={addressOf('services')}>Clear filters</a>}
-      </search>
-      {problem !== undefined && list !== undefined && <p class="problem">{problem}</p>}
-      <div class="panel">
-        {list === undefined ? (
-          <Pending problem={problem} />
-        ) : list.items.length === 0 ? (
-          <Empty title={isFiltered ? 'No matching services.' : 'No services.'}>
-            Services come from Kubernetes, from --manifests, and from global services of remote clusters.
-          </Empty>
-        ) : (
-          <LongTable
-            label="Table of services"
-            columns={COLUMNS}
-            rows={list.items}
-            isCut={list.isCut}
-            keyOf={({ namespace, name }) => `${namespace}/${name}`}
-          />
-        )}
-      </div>
-    </>
+    <Listing
+      view="services"
+      one="service"
+      parameters={parameters}
+      filters={['namespace', 'cluster']}
+      version={useVersion('service')}
+      columns={COLUMNS}
+      keyOf={({ namespace, name }) => `${namespace}/${name}`}
+      hint="Services come from Kubernetes, from --manifests, and from global services of remote clusters."
+    >
+      <TextFilter name="namespace" label="namespace" value={of('namespace')} example="shop" />
+      <TextFilter name="cluster" label="backends in remote cluster" value={of('cluster')} example="baltic" />
+    </Listing>
   );
 }

@@ -1,0 +1,93 @@
+import type { ComponentChildren, VNode } from 'preact';
+import type { EntryDocument } from '../../src/api/documents.ts';
+import { addressOf } from '../address.ts';
+import { useAnswer, withQuery } from '../agent/ask.ts';
+import { useVersion } from '../agent/live.ts';
+import { countText } from '../format.ts';
+import { IdentityLink, PodLink, PrefixLink } from './links.tsx';
+import { SourceText } from './marks.tsx';
+import { Empty, Panel, Pending } from './panel.tsx';
+import { type Column, Table } from './table.tsx';
+
+/** Prefixes that are listed. */
+const LISTED = 200;
+
+const NONE = <span class="faint">–</span>;
+
+/** The columns with the filter that makes one of them the same in all rows. */
+const COLUMNS: readonly (Column<EntryDocument> & { readonly filter?: string })[] = [
+  { name: 'prefix', by: ({ prefix }) => prefix, cell: ({ prefix }) => <PrefixLink prefix={prefix} /> },
+  {
+    name: 'pod',
+    by: ({ podName = '' }) => podName,
+    cell: ({ namespace = '', podName }) =>
+      podName === undefined ? NONE : <PodLink namespace={namespace} pod={podName} />,
+  },
+  {
+    name: 'identity',
+    filter: 'identity',
+    by: ({ identity }) => identity,
+    cell: ({ identity, labels }) => <IdentityLink identity={identity} labels={labels} />,
+  },
+  {
+    name: 'host',
+    filter: 'node',
+    by: ({ hostIP = '' }) => hostIP,
+    cell: ({ hostIP }) => (hostIP === undefined ? NONE : <PrefixLink prefix={hostIP} />),
+  },
+  {
+    name: 'source',
+    by: ({ source, owner = '' }) => `${source} ${owner}`,
+    cell: ({ source, owner }) => <SourceText source={source} owner={owner} />,
+  },
+];
+
+/** The first prefixes of an identity or a node, with a link to the list of all. */
+export function PrefixPanel({
+  title,
+  filter,
+  value,
+  className,
+  side = 'Open as a list',
+  empty,
+}: {
+  title: string;
+  filter: 'identity' | 'node';
+  value: string;
+  className?: string;
+  /** The text of the link. */
+  side?: ComponentChildren;
+  empty: string;
+}): VNode {
+  const filters = { [filter]: value };
+  const { document, problem } = useAnswer<{ items: readonly EntryDocument[]; continue?: string }>(
+    withQuery('/v1/ipcache', { ...filters, limit: String(LISTED) }),
+    useVersion('ip'),
+  );
+  return (
+    <Panel
+      title={title}
+      className={className}
+      flush
+      side={
+        <a href={addressOf('prefixes', '', filters)}>
+          {side}
+          {document?.continue !== undefined && `, the first ${countText(LISTED)} are listed`}
+        </a>
+      }
+    >
+      {document === undefined ? (
+        <Pending problem={problem} />
+      ) : document.items.length === 0 ? (
+        <Empty title={empty} />
+      ) : (
+        <Table
+          label={`Table: ${title}`}
+          columns={COLUMNS.filter((column) => column.filter !== filter)}
+          rows={document.items}
+          keyOf={({ prefix }) => prefix}
+        />
+      )}
+    </Panel>
+  );
+}
