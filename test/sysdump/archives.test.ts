@@ -20,18 +20,7 @@ import { dumpedCluster } from './support/dumped-cluster.ts';
 
 const WRITERS = { zip: zipOf, tar: tarOf, 'tar.gz': tarGzOf } as const;
 const KINDS = ['zip', 'tar', 'tar.gz'] as const;
-const HEALTHY = dumpedCluster(
-  {
-    nodes: 2,
-    podsPerNode: 3,
-    old: false,
-    markdown: false,
-    mapAsJson: false,
-    nativeRouting: false,
-    nested: true,
-  },
-  [],
-).files;
+const HEALTHY = dumpedCluster({ nodes: 2, podsPerNode: 3, nested: true }, []).files;
 
 describe('archives', () => {
   let folder = '';

@@ -107,15 +107,7 @@ describe('dpcache sysdump finds every planted fault and nothing else', () => {
   });
 
   it('counts changes that are younger than the objects apart', async () => {
-    const how = {
-      nodes: 3,
-      podsPerNode: 4,
-      old: false,
-      markdown: false,
-      mapAsJson: false,
-      nativeRouting: false,
-      nested: false,
-    };
+    const how = { nodes: 3, podsPerNode: 4 };
     const faults: Fault[] = [
       { kind: 'missing', node: 1, pod: 0, tables: BOTH },
       { kind: 'stale', node: 2, pod: 1, tables: ['map'] },
@@ -139,15 +131,7 @@ describe('dpcache sysdump finds every planted fault and nothing else', () => {
   });
 
   it('compares nodes with each other if there are no objects', async () => {
-    const how = {
-      nodes: 4,
-      podsPerNode: 3,
-      old: false,
-      markdown: false,
-      mapAsJson: false,
-      nativeRouting: false,
-      nested: true,
-    };
+    const how = { nodes: 4, podsPerNode: 3, nested: true };
     const faults: Fault[] = [
       { kind: 'identity', node: 1, pod: 8, tables: ['agent'] },
       { kind: 'missing', node: 2, pod: 7, tables: ['agent'] },
@@ -177,15 +161,7 @@ describe('dpcache sysdump finds every planted fault and nothing else', () => {
   });
 
   it('reads the Endpoints of a sysdump without EndpointSlices, and compares no services without both', async () => {
-    const how = {
-      nodes: 2,
-      podsPerNode: 3,
-      old: false,
-      markdown: false,
-      mapAsJson: false,
-      nativeRouting: false,
-      nested: true,
-    };
+    const how = { nodes: 2, podsPerNode: 3, nested: true };
     const { files } = dumpedCluster(how, [{ kind: 'service-backends', node: 1, service: 0 }]);
     const rest = files.filter(({ name }) => !name.includes('endpointslices-'));
     const slices = files.find(({ name }) => name.includes('k8s-endpointslices-'));
@@ -224,15 +200,7 @@ describe('dpcache sysdump finds every planted fault and nothing else', () => {
   });
 
   it('builds the endpoints from CiliumEndpointSlices if there are no CiliumEndpoints', async () => {
-    const how = {
-      nodes: 2,
-      podsPerNode: 3,
-      old: false,
-      markdown: false,
-      mapAsJson: false,
-      nativeRouting: false,
-      nested: false,
-    };
+    const how = { nodes: 2, podsPerNode: 3 };
     const { files } = dumpedCluster(how, [{ kind: 'missing', node: 1, pod: 0, tables: ['map'] }]);
     const slices = files.map(({ name, content }) => {
       if (!name.includes('ciliumendpoints-')) return { name, content };

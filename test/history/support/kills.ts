@@ -1,19 +1,15 @@
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { crc32 } from 'node:zlib';
-import { build } from 'esbuild';
-import { expect, onTestFinished } from 'vitest';
+import { expect } from 'vitest';
 import { StateFiles } from '../../../src/agent/state-files.ts';
 import { systemClock } from '../../../src/base/system-clock.ts';
 import { History } from '../../../src/history/history.ts';
 import { IPCache } from '../../../src/ipcache/ipcache.ts';
 import { temporaryFolder } from '../../agent/support/temporary-folder.ts';
+import { bundledScript, linesUntilKilled } from '../../base/support/killed-process.ts';
 
 const WRITER = fileURLToPath(new URL('history-writer.ts', import.meta.url));
-const CACHE = fileURLToPath(new URL('../../../node_modules/.cache', import.meta.url));
 const KEYS = 20;
 /** Time of a writer, after its first change. */
 const MIN_MS = 150;
@@ -40,28 +36,8 @@ interface Run {
   readonly flushed: number;
 }
 
-async function bundled(folder: string): Promise<string> {
-  const outfile = join(folder, 'writer.mjs');
-  const entryPoints = [WRITER];
-  await build({ entryPoints, outfile, bundle: true, platform: 'node', format: 'esm', logLevel: 'error' });
-  return outfile;
-}
-
 async function killed(script: string, path: string, afterMs: number): Promise<Run> {
-  const writer = spawn(process.execPath, [script, path, String(KEYS)], {
-    stdio: ['ignore', 'pipe', 'inherit'],
-  });
-  let printed = '';
-  writer.stdout.on('data', (chunk: Buffer) => {
-    printed += chunk.toString();
-  });
-  const exit = once(writer, 'close');
-  await Promise.race([once(writer.stdout, 'data'), exit]);
-  await new Promise((resolve) => setTimeout(resolve, afterMs));
-  writer.kill('SIGKILL');
-  const [, signal] = await exit;
-  expect(signal).toBe('SIGKILL');
-  const lines = printed.split('\n').slice(0, -1);
+  const lines = await linesUntilKilled(script, [path, KEYS], afterMs);
   const starts = lines.flatMap((line) => /^start (\d+)/.exec(line)?.[1] ?? []);
   const flushes = lines.flatMap((line) => /^flushed (\d+)/.exec(line)?.[1] ?? []);
   const changes = lines.flatMap((line) => {
@@ -86,10 +62,7 @@ function possible({ from, changes }: Run, key: number, at: number): ReadonlySet<
  */
 export async function killHistories(kills: number): Promise<number> {
   const folder = temporaryFolder({});
-  mkdirSync(CACHE, { recursive: true });
-  const scripts = mkdtempSync(join(CACHE, 'history-writer-'));
-  onTestFinished(() => rmSync(scripts, { recursive: true }));
-  const script = await bundled(scripts);
+  const script = await bundledScript(WRITER);
   const path = join(folder, 'history');
   const runs: Run[] = [];
   let certain = 0;

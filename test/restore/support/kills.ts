@@ -1,50 +1,20 @@
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { build } from 'esbuild';
-import { expect, onTestFinished } from 'vitest';
+import { expect } from 'vitest';
 import { StateFiles } from '../../../src/agent/state-files.ts';
 import { temporaryFolder } from '../../agent/support/temporary-folder.ts';
+import { bundledScript, linesUntilKilled } from '../../base/support/killed-process.ts';
 import { restart } from './world.ts';
 
 const WRITER = fileURLToPath(new URL('checkpoint-writer.ts', import.meta.url));
-const CACHE = fileURLToPath(new URL('../../../node_modules/.cache', import.meta.url));
 const ENTRIES = 3_000;
 /** A checkpoint takes some ms: kills are spread over several of them. */
 const SPREAD_MS = 60;
 
-/** Returns the writer as one file, because it is started often. It is in this package, so that it finds `immutable`. */
-async function bundled(folder: string): Promise<string> {
-  const outfile = join(folder, 'writer.mjs');
-  await build({
-    entryPoints: [WRITER],
-    outfile,
-    bundle: true,
-    platform: 'node',
-    format: 'esm',
-    logLevel: 'error',
-  });
-  return outfile;
-}
-
-/** Runs the writer from a generation on, kills it at some moment, and gives the last generation that it has written. */
+/** Runs the writer from a generation on, kills it at some moment, and returns the last generation that it has written. */
 async function killed(script: string, path: string, first: number, afterMs: number): Promise<number> {
-  const writer = spawn(process.execPath, [script, path, String(first), String(ENTRIES)], {
-    stdio: ['ignore', 'pipe', 'inherit'],
-  });
-  let written = '';
-  writer.stdout.on('data', (chunk: Buffer) => {
-    written += chunk.toString();
-  });
-  const exit = once(writer, 'close');
-  await Promise.race([once(writer.stdout, 'data'), exit]);
-  await new Promise((resolve) => setTimeout(resolve, afterMs));
-  writer.kill('SIGKILL');
-  const [, signal] = await exit;
-  expect(signal).toBe('SIGKILL');
-  return Number(written.trim().split('\n').at(-1));
+  const lines = await linesUntilKilled(script, [path, first, ENTRIES], afterMs);
+  return Number(lines.at(-1));
 }
 
 /**
@@ -53,10 +23,7 @@ async function killed(script: string, path: string, first: number, afterMs: numb
  */
 export async function killWriters(kills: number): Promise<number> {
   const folder = temporaryFolder({});
-  mkdirSync(CACHE, { recursive: true });
-  const scripts = mkdtempSync(join(CACHE, 'checkpoint-writer-'));
-  onTestFinished(() => rmSync(scripts, { recursive: true }));
-  const script = await bundled(scripts);
+  const script = await bundledScript(WRITER);
   const path = join(folder, 'state');
   let generation = 1;
   let unfinished = 0;

@@ -23,12 +23,12 @@ export type Table = 'agent' | 'map';
 export interface DumpStyle {
   readonly nodes: number;
   readonly podsPerNode: number;
-  readonly old: boolean;
-  readonly markdown: boolean;
-  readonly mapAsJson: boolean;
-  readonly nativeRouting: boolean;
+  readonly old?: boolean;
+  readonly markdown?: boolean;
+  readonly mapAsJson?: boolean;
+  readonly nativeRouting?: boolean;
   /** The reports are tar.gz files in the archive, not folders. */
-  readonly nested: boolean;
+  readonly nested?: boolean;
 }
 
 /** An expected finding: kind, subject and nodes. */

@@ -1,0 +1,45 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { basename, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { build } from 'esbuild';
+import { expect, onTestFinished } from 'vitest';
+
+const CACHE = fileURLToPath(new URL('../../../node_modules/.cache', import.meta.url));
+
+/**
+ * Returns the path of a TypeScript program as one file, because it is started often. The file is in this package, so that it finds
+ * its packages, and is removed after the test.
+ */
+export async function bundledScript(source: string): Promise<string> {
+  mkdirSync(CACHE, { recursive: true });
+  const folder = mkdtempSync(join(CACHE, `${basename(source, '.ts')}-`));
+  onTestFinished(() => rmSync(folder, { recursive: true }));
+  const outfile = join(folder, 'script.mjs');
+  const entryPoints = [source];
+  await build({ entryPoints, outfile, bundle: true, platform: 'node', format: 'esm', logLevel: 'error' });
+  return outfile;
+}
+
+/** Runs a script, kills it `afterMs` after its first output, and returns the complete lines that it printed. */
+export async function linesUntilKilled(
+  script: string,
+  words: readonly (string | number)[],
+  afterMs: number,
+): Promise<readonly string[]> {
+  const child = spawn(process.execPath, [script, ...words.map(String)], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  let printed = '';
+  child.stdout.on('data', (chunk: Buffer) => {
+    printed += chunk.toString();
+  });
+  const exit = once(child, 'close');
+  await Promise.race([once(child.stdout, 'data'), exit]);
+  await new Promise((resolve) => setTimeout(resolve, afterMs));
+  child.kill('SIGKILL');
+  const [, signal] = await exit;
+  expect(signal).toBe('SIGKILL');
+  return printed.split('\n').slice(0, -1);
+}
