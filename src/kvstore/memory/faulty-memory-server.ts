@@ -42,6 +42,12 @@ export class FaultyMemoryServer extends MemoryServer {
   }
 
   /** @internal */
+  override txnInTurns(request: TxnRequest): TxnResponse | Promise<TxnResponse> {
+    this.#serve();
+    return super.txnInTurns(request);
+  }
+
+  /** @internal */
   override grantLease(ttlSeconds: number): LeaseID {
     this.#serve();
     return super.grantLease(ttlSeconds);

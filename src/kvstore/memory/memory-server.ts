@@ -1,5 +1,6 @@
 import { checkArguments, NUMBER, OBJECT, objectWith, optional } from '../../base/arguments.ts';
 import type { Clock, Timer } from '../../base/clock.ts';
+import { TurnGate } from '../../base/turn-gate.ts';
 import { keyRange } from '../codec/key-range.ts';
 import { KvstoreError } from '../session/errors.ts';
 import {
@@ -12,8 +13,9 @@ import {
   type TxnResponse,
   type WatchObserver,
   type WatchRequest,
+  type WriteOperation,
 } from '../session/transport.ts';
-import { MemoryStore, type MemoryStoreSnapshot } from './memory-store.ts';
+import { complete, MemoryStore, type MemoryStoreSnapshot, type StoreTxn, type Work } from './memory-store.ts';
 import { MemoryWatchStream } from './memory-watch-stream.ts';
 
 /** Options of a {@link MemoryServer}. */
@@ -61,12 +63,17 @@ export class MemoryServer {
   readonly #sliceEvents: number;
   readonly #leases = new Map<LeaseID, Lease>();
   readonly #streams = new Set<MemoryWatchStream>();
+  readonly #gate: TurnGate;
+  /** Work that needs more than one turn, in its order. No other call may use the store before it is complete. */
+  #pending: readonly Generator<void, void, void>[] = [];
+  #idle: Promise<void> | undefined;
   #lastLease = 1n << 60n; // large like etcd's 64-bit ids, so that readers do not treat them as numbers
 
   constructor(options: MemoryServerOptions) {
     this.#clock = options.clock;
     this.#keepRevisions = options.keepRevisions ?? KEEP_REVISIONS;
     this.#sliceEvents = options.sliceEvents ?? SLICE_EVENTS;
+    this.#gate = new TurnGate({ clock: this.#clock, nextTurn: (callback) => setImmediate(callback) });
     this.#store = new MemoryStore(options.clusterID ?? 'memory', (key, from, to) =>
       this.#moveKey(key, from, to),
     );
@@ -88,19 +95,32 @@ export class MemoryServer {
 
   // ── Calls of a `MemoryTransport` ─────────────────────────────────────────────────────────────────────────────────────
 
-  /** @internal */
-  range(request: RangeRequest): RangeResponse {
-    return this.#store.range(request);
+  /**
+   * @internal Resolves when the store can be used again; undefined if no work is pending. Calls of several clients that wait for it
+   * continue in their order.
+   */
+  get idle(): Promise<void> | undefined {
+    return this.#idle;
   }
 
   /** @internal */
+  range(request: RangeRequest): RangeResponse {
+    this.#finish();
+    return this.#store.range(request);
+  }
+
+  /** @internal Applies a transaction in this turn of the event loop. */
   txn(request: TxnRequest): TxnResponse {
-    for (const operation of [...request.writes, ...(request.otherwise ?? [])]) {
-      if (operation.op === 'put') this.#checkLease(operation.lease);
-    }
-    const { response, changed } = this.#store.txn(request);
-    if (changed > 0) this.#advanced();
-    return response;
+    this.#finish();
+    return complete(this.#apply(request));
+  }
+
+  /**
+   * @internal Applies a transaction, in several turns if it changes many keys. It stays one change at one revision, because no call
+   * is served between its turns.
+   */
+  txnInTurns(request: TxnRequest): TxnResponse | Promise<TxnResponse> {
+    return this.#start(this.#apply(request));
   }
 
   /**
@@ -140,23 +160,23 @@ export class MemoryServer {
 
   // ── Operations of tests and operators ──────────────────────────────────────────────────────────────────
 
-  /** Expires a lease now: deletes its keys in one revision. */
+  /** Expires a lease now: deletes its keys in one revision, in several turns if they are many. */
   expireLease(id: LeaseID): void {
     const lease = this.#leases.get(id);
     if (lease === undefined) return;
     lease.timer.cancel();
-    this.#leases.delete(id);
-    const writes = [...lease.keys].map((key) => ({ op: 'delete', range: keyRange(key) }) as const);
-    if (this.#store.txn({ compare: [], writes }).changed > 0) this.#advanced();
+    void this.#start(this.#expire(id, lease));
   }
 
   /** Discards the history before `revision` (default: the current one). */
   compact(revision: number = this.#store.revision): void {
-    this.#store.compact(revision);
+    this.#finish();
+    void this.#start(this.#store.compact(revision));
     this.#wake();
   }
 
   snapshot(): ServerSnapshot {
+    this.#finish();
     const leases = [...this.#leases].map(
       ([id, { ttlSeconds, keys }]) => [id, { ttlSeconds, keys: new Set(keys) }] as const,
     );
@@ -168,6 +188,7 @@ export class MemoryServer {
    * cluster id does not change.
    */
   restore(snapshot: ServerSnapshot): void {
+    this.#finish();
     this.#store.restore(snapshot.store);
     for (const lease of this.#leases.values()) lease.timer.cancel();
     this.#leases.clear();
@@ -186,8 +207,10 @@ export class MemoryServer {
     throw new KvstoreError('lease-not-found', `lease ${id} not found`);
   }
 
-  #checkLease(id: LeaseID): void {
-    if (id !== NO_LEASE) this.#lease(id);
+  *#expire(id: LeaseID, lease: Lease): Work<void> {
+    if (this.#leases.get(id) !== lease) return;
+    this.#leases.delete(id);
+    yield* this.#write({ compare: [], writes: deletesOf(lease.keys) });
   }
 
   #expiry(id: LeaseID, ttlSeconds: number): Timer {
@@ -199,15 +222,66 @@ export class MemoryServer {
     this.#leases.get(to)?.keys.add(key);
   }
 
-  #advanced(): void {
+  *#apply(request: TxnRequest): Work<TxnResponse> {
+    const { writes, otherwise = [] } = request;
+    for (const operations of [writes, otherwise])
+      for (const operation of operations)
+        if (operation.op === 'put' && operation.lease !== NO_LEASE) this.#lease(operation.lease);
+    return yield* this.#write(request);
+  }
+
+  *#write(request: StoreTxn): Work<TxnResponse> {
+    const before = this.#store.revision;
+    const response = yield* this.#store.txn(request);
+    if (this.#store.revision === before) return response;
     const surplus = this.#store.revision - this.#store.compactRevision - this.#keepRevisions;
     if (surplus > Math.min(this.#keepRevisions, COMPACTED_REVISIONS))
-      this.#store.compact(this.#store.revision - this.#keepRevisions);
+      yield* this.#store.compact(this.#store.revision - this.#keepRevisions);
     this.#wake();
+    return response;
+  }
+
+  /** Begins work now, or after the pending work. Work of one step is complete when this returns. */
+  #start<T>(work: Work<T>): T | Promise<T> {
+    const first = this.#pending.length === 0 ? work.next() : undefined;
+    if (first?.done === true) return first.value;
+    return new Promise((resolve, reject) => {
+      this.#pending = [...this.#pending, stepsOf(work, resolve, reject)];
+      this.#idle ??= this.#workOff();
+    });
+  }
+
+  async #workOff(): Promise<void> {
+    for (let [work] = this.#pending; work !== undefined; [work] = this.#pending) {
+      await this.#gate.runSteps(work);
+      this.#pending = this.#pending.slice(1);
+    }
+    this.#idle = undefined;
+  }
+
+  /** Completes the pending work in this turn, for a call that cannot wait. */
+  #finish(): void {
+    for (const work of this.#pending) complete(work);
   }
 
   #wake(): void {
     for (const stream of this.#streams) stream.wake();
+  }
+}
+
+function* deletesOf(keys: Iterable<string>): Generator<WriteOperation, void, void> {
+  for (const key of keys) yield { op: 'delete', range: keyRange(key) };
+}
+
+function* stepsOf<T>(
+  work: Work<T>,
+  onDone: (result: T) => void,
+  onError: (reason: unknown) => void,
+): Generator<void, void, void> {
+  try {
+    onDone(yield* work);
+  } catch (error) {
+    onError(error);
   }
 }
 

@@ -29,11 +29,21 @@ export interface Version {
   readonly lease: LeaseID;
 }
 
-/** A version that a transaction writes, and the one that it replaces if the key exists. */
-interface Change {
-  readonly version: Version;
-  readonly old: Version | undefined;
+/** A transaction of any number of operations. */
+export interface StoreTxn extends Pick<TxnRequest, 'compare'> {
+  readonly writes: Iterable<WriteOperation>;
+  readonly otherwise?: Iterable<WriteOperation> | undefined;
 }
+
+/** The versions that a transaction writes, and at the same index the one that each replaces if the key exists. */
+interface Plan {
+  readonly versions: readonly Version[];
+  readonly replaced: readonly (Version | undefined)[];
+  readonly deleted: number;
+}
+
+/** Work on a store, in steps of less than 1 ms. */
+export type Work<T> = Generator<void, T, void>;
 
 /** A frozen copy of a store, like one of `etcdctl snapshot save`. */
 export interface MemoryStoreSnapshot {
@@ -44,6 +54,9 @@ export interface MemoryStoreSnapshot {
 }
 
 const EMPTY = new Uint8Array(0);
+
+// As a slice of a `TurnGate`. A key takes about 1 µs.
+const KEYS_PER_STEP = 512;
 
 /**
  * The multi-version store of etcd in one process: revisions, history, compaction, transactions. Keeps every version of a key until
@@ -169,47 +182,55 @@ export class MemoryStore {
     }
   }
 
-  /** Applies a transaction completely or throws. Returns the number of changed keys; if it is 0, the revision is the same. */
-  txn(request: TxnRequest): { readonly response: TxnResponse; readonly changed: number } {
-    const succeeded = request.compare.every((compare) => this.#holds(compare));
-    const changes = this.#plan(succeeded ? request.writes : (request.otherwise ?? []));
-    if (changes.length > 0) this.#commit(changes);
-    const deleted = changes.reduce((count, { version }) => count + (version.value === undefined ? 1 : 0), 0);
-    return { response: { header: this.header, succeeded, deleted }, changed: changes.length };
+  /**
+   * Applies a transaction completely or throws, one slice of keys for each step. It changes nothing before its first write, and
+   * nobody may read or write the store between two steps. A watch may read the log, because the new revision is added at the end.
+   */
+  *txn({ compare, writes, otherwise = [] }: StoreTxn): Work<TxnResponse> {
+    const succeeded = compare.every((condition) => this.#holds(condition));
+    const { versions, replaced, deleted } = yield* this.#plan(succeeded ? writes : otherwise);
+    if (versions.length > 0) yield* this.#commit(versions, replaced);
+    return { header: this.header, succeeded, deleted };
   }
 
-  /** Returns the versions that the operations write at the next revision. Changes nothing. */
-  #plan(operations: readonly WriteOperation[]): readonly Change[] {
+  /** Returns the versions that the operations write at the next revision, and those that they replace. Changes nothing. */
+  *#plan(operations: Iterable<WriteOperation>): Work<Plan> {
     const modRevision = this.#revision + 1;
-    const changes: Change[] = [];
+    const versions: Version[] = [];
+    const replaced: (Version | undefined)[] = [];
+    let deleted = 0;
+    let visited = 0;
     for (const operation of operations) {
+      if (++visited % KEYS_PER_STEP === 0) yield;
       if (operation.op === 'put') {
         const { key, lease } = operation;
         const old = this.#versionAt(key, this.#revision);
         const value = charactersOf(operation.value);
         const createRevision = old?.createRevision ?? modRevision;
-        changes.push({ version: { key, value, createRevision, modRevision, lease }, old });
+        versions.push({ key, value, createRevision, modRevision, lease });
+        replaced.push(old);
         continue;
       }
       for (const key of this.#keysIn(operation.range)) {
+        if (++visited % KEYS_PER_STEP === 0) yield;
         const old = this.#versionAt(key, this.#revision);
         if (old === undefined) continue;
-        changes.push({
-          version: { key, value: undefined, createRevision: 0, modRevision, lease: NO_LEASE },
-          old,
-        });
+        versions.push({ key, value: undefined, createRevision: 0, modRevision, lease: NO_LEASE });
+        replaced.push(old);
+        deleted++;
       }
     }
-    return changes;
+    return { versions, replaced, deleted };
   }
 
-  #commit(changes: readonly Change[]): void {
-    for (const { version, old } of changes) {
+  *#commit(versions: readonly Version[], replaced: Plan['replaced']): Work<void> {
+    for (const [index, version] of versions.entries()) {
+      if (index % KEYS_PER_STEP === KEYS_PER_STEP - 1) yield;
       this.#record(version);
-      this.#onLeaseChange(version.key, old?.lease ?? NO_LEASE, version.lease);
+      this.#onLeaseChange(version.key, replaced[index]?.lease ?? NO_LEASE, version.lease);
     }
     this.#revision++;
-    this.#log.push(changes.map(({ version }) => version));
+    this.#log.push(versions);
   }
 
   #record(version: Version): void {
@@ -243,18 +264,23 @@ export class MemoryStore {
   }
 
   /**
-   * Discards the history before `revision`. After that, reads at an older revision fail, and watches that start at `revision` or
-   * before it. The cost is that of the discarded history.
+   * Discards the history before `revision`, one slice of keys for each step. From the first step on, reads at an older revision fail,
+   * and watches that start at `revision` or before it. The cost is that of the discarded history.
    *
    * @throws KvstoreError `compacted`, `future-revision`
    */
-  compact(revision: number): void {
+  *compact(revision: number): Work<void> {
     this.#checkKept(revision);
     const discarded = this.#log.slice(0, revision - this.#compactRevision);
     this.#log = this.#log.slice(discarded.length);
     this.#compactRevision = revision;
     // Only these keys can have an unreadable version: the write that replaced or deleted it is in the discarded history.
-    for (const versions of discarded) for (const { key } of versions) this.#discard(key, revision);
+    let visited = 0;
+    for (const versions of discarded)
+      for (const { key } of versions) {
+        if (++visited % KEYS_PER_STEP === 0) yield;
+        this.#discard(key, revision);
+      }
   }
 
   /** Discards the versions of a key that no read as of `revision` or later returns. */
@@ -296,6 +322,13 @@ export class MemoryStore {
     this.#log = [...snapshot.log];
     for (const versions of snapshot.versions.values()) for (const version of versions) this.#record(version);
   }
+}
+
+/** Runs all steps. */
+export function complete<T>(work: Work<T>): T {
+  let step = work.next();
+  while (step.done !== true) step = work.next();
+  return step.value;
 }
 
 /** Returns the event of a version. */

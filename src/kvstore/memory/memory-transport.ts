@@ -73,7 +73,7 @@ export class MemoryTransport implements Transport {
   }
 
   txn(request: TxnRequest, options?: CallOptions): Promise<TxnResponse> {
-    return this.#call(options, () => this.#server.txn(request), request.writes.length);
+    return this.#call(options, () => this.#server.txnInTurns(request), request.writes.length);
   }
 
   grantLease(ttlSeconds: number, options?: CallOptions): Promise<LeaseID> {
@@ -112,8 +112,9 @@ export class MemoryTransport implements Transport {
     return Promise.resolve();
   }
 
-  async #call<T>(options: CallOptions | undefined, run: () => T, operations = 1): Promise<T> {
+  async #call<T>(options: CallOptions | undefined, run: () => T | Promise<T>, operations = 1): Promise<T> {
     await this.#admitted(operations);
+    while (this.#server.idle !== undefined) await this.#server.idle;
     if (this.#closed) throw closedError();
     if (options?.signal?.aborted === true) throw abortedError();
     try {

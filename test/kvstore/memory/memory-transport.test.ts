@@ -1,9 +1,15 @@
 import { describe, expect, it } from 'vitest';
-import { bytesOfText } from '../../../src/kvstore/codec/bytes.ts';
+import { bytesOfText, textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
 import { prefixRange } from '../../../src/kvstore/codec/key-range.ts';
 import { MemoryBackend } from '../../../src/kvstore/memory/memory-backend.ts';
 import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
 import { MemoryTransport } from '../../../src/kvstore/memory/memory-transport.ts';
+import {
+  type LeaseID,
+  NO_LEASE,
+  type TxnResponse,
+  type WriteOperation,
+} from '../../../src/kvstore/session/transport.ts';
 import { SyncStore } from '../../../src/kvstore/stores/sync-store.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 
@@ -99,5 +105,128 @@ describe('a memory kvstore', () => {
     isOver = true;
     await counting;
     await transport.close();
+  });
+
+  describe('a change of many keys at one revision', () => {
+    const KEYS = 40_000;
+    /** A step visits 512 keys, a turn has 8 steps; each key is visited when the change is planned and when it is applied. */
+    const TURNS = (2 * KEYS) / 4096 - 1;
+
+    function world(isLeased = false): {
+      readonly clock: ManualClock;
+      readonly server: MemoryServer;
+      readonly open: () => MemoryTransport;
+      readonly puts: (lease: LeaseID) => readonly WriteOperation[];
+    } {
+      const clock = new ManualClock();
+      const server = new MemoryServer({ clock });
+      const value = bytesOfText('1');
+      const bound = isLeased ? server.grantLease(10) : NO_LEASE;
+      const puts = (of: LeaseID): readonly WriteOperation[] =>
+        Array.from({ length: KEYS }, (_, i) => ({ op: 'put', key: `p/${i}`, value, lease: of }) as const);
+      server.txn({ compare: [], writes: puts(bound) });
+      return { clock, server, open: () => new MemoryTransport(server), puts };
+    }
+
+    /** Counts the turns of the event loop until the work is done. */
+    async function turnsOf(work: Promise<unknown>, eachTurn: () => void = () => {}): Promise<number> {
+      let isOver = false;
+      void work.then(() => {
+        isOver = true;
+      });
+      for (let turns = 0; ; turns++) {
+        if (isOver) return turns;
+        eachTurn();
+        await new Promise((resolve) => setImmediate(resolve));
+      }
+    }
+
+    it('takes many turns, and no reader or writer comes between (regression: deletePrefix took one turn)', async () => {
+      const { open, server } = world();
+      const [writer, reader] = [open(), open()];
+      const seen: Promise<string>[] = [];
+      const see = async (): Promise<string> => {
+        const { count, kvs, header } = await reader.range({ ...prefixRange('p/'), limit: 1 });
+        return `${count} ${kvs.length} at ${header.revision}`;
+      };
+      const deleted = writer.txn({ compare: [], writes: [{ op: 'delete', range: prefixRange('p/') }] });
+      const turns = await turnsOf(deleted, () => {
+        if (seen.length < 5) seen.push(see());
+      });
+      expect(turns).toBeGreaterThan(TURNS);
+      expect(await deleted).toMatchObject({ succeeded: true, deleted: KEYS, header: { revision: 3 } });
+      // The first reader was asked before the change had begun.
+      const answers = await Promise.all(seen);
+      expect([...new Set(answers)].filter((answer) => answer !== `${KEYS} 1 at 2`)).toEqual(['0 0 at 3']);
+      expect(answers.at(-1)).toBe('0 0 at 3');
+      expect(server.idle).toBeUndefined();
+    });
+
+    it('is completed at once for a caller that cannot wait', async () => {
+      const { open, server } = world();
+      const deleted = open().txn({ compare: [], writes: [{ op: 'delete', range: prefixRange('p/') }] });
+      await new Promise((resolve) => setImmediate(resolve));
+      expect([server.header.revision, server.idle === undefined]).toEqual([2, false]);
+      expect(server.range(prefixRange('p/'))).toMatchObject({ count: 0, header: { revision: 3 } });
+      expect(await deleted).toMatchObject({ deleted: KEYS });
+    });
+
+    it('lets writers wait in their order', async () => {
+      const { open } = world();
+      const writer = open();
+      const put = (text: string): Promise<TxnResponse> =>
+        writer.txn({
+          compare: [],
+          writes: [{ op: 'put', key: 'p/0', value: bytesOfText(text), lease: NO_LEASE }],
+        });
+      const deleted = writer.txn({ compare: [], writes: [{ op: 'delete', range: prefixRange('p/') }] });
+      const [first, second] = [put('first'), put('second')];
+      const revisions = (await Promise.all([deleted, first, second])).map(({ header }) => header.revision);
+      expect(revisions).toEqual([3, 4, 5]);
+      const { kvs } = await writer.range(prefixRange('p/'));
+      expect(kvs.map(({ key, value, createRevision }) => [key, textOfBytes(value), createRevision])).toEqual([
+        ['p/0', 'second', 4],
+      ]);
+    });
+
+    it('takes many turns if a lease expires, and deletes none of its keys that have another lease by then', async () => {
+      const { clock, open, server, puts } = world(true);
+      const client = open();
+      const other = server.grantLease(60);
+      const rebound = client.txn({ compare: [], writes: puts(other).slice(0, KEYS / 2) });
+      await new Promise((resolve) => setImmediate(resolve));
+      expect(server.idle).toBeDefined();
+      clock.advance(10_000); // while the keys are bound to the other lease
+      await rebound;
+      const left = client.range({ ...prefixRange('p/'), limit: 1 });
+      expect(await turnsOf(left)).toBeGreaterThan(TURNS / 4);
+      expect(await left).toMatchObject({ count: KEYS / 2, header: { revision: 4 } });
+      expect(server.leases).toEqual([other]);
+      clock.advance(60_000);
+      expect(await client.range({ ...prefixRange('p/'), limit: 1 })).toMatchObject({ count: 0 });
+    });
+
+    it('is rejected if its lease expires before it begins', async () => {
+      const { clock, open, server, puts } = world();
+      const client = open();
+      const brief = server.grantLease(1);
+      const deleted = client.txn({ compare: [], writes: [{ op: 'delete', range: prefixRange('p/') }] });
+      const put = client.txn({ compare: [], writes: puts(brief).slice(0, 1) });
+      await new Promise((resolve) => setImmediate(resolve));
+      clock.advance(1000);
+      await expect(put).rejects.toMatchObject({ code: 'lease-not-found' });
+      expect(await deleted).toMatchObject({ deleted: KEYS });
+    });
+
+    it('takes many turns to forget, after a compaction', async () => {
+      const { open, server } = world();
+      const client = open();
+      await client.txn({ compare: [], writes: [{ op: 'delete', range: prefixRange('p/') }] });
+      server.compact();
+      const read = client.range(prefixRange('p/'));
+      expect(await turnsOf(read)).toBeGreaterThan(TURNS / 2);
+      expect(await read).toMatchObject({ count: 0 });
+      expect(server.snapshot().store.versions.size).toBe(0);
+    });
   });
 });
