@@ -40,6 +40,7 @@ export {
   nodeKey,
   parseKey,
   resourcePrefix,
+  serviceExportKey,
   serviceKey,
   syncedKey,
   syncedPrefix,
@@ -48,6 +49,7 @@ export type { NodeWriter } from './kvstore/codec/node.ts';
 export { decodeNode, encodeNode } from './kvstore/codec/node.ts';
 export type { PodMetadata } from './kvstore/codec/pod-metadata.ts';
 export type { PortConfiguration } from './kvstore/codec/ports.ts';
+export { decodeServiceExport, encodeServiceExport } from './kvstore/codec/service-export.ts';
 export { decodeTimestamp, encodeTimestamp } from './kvstore/codec/timestamp.ts';
 export type {
   EncodedValue,
@@ -71,6 +73,12 @@ export type { BackendZone, ClusterService, ClusterServiceKey } from './model/clu
 export type { Label, Labels } from './model/labels.ts';
 export { formatLabels, parseLabels } from './model/labels.ts';
 export type { MaxConnectedClusters, NumericIdentity } from './model/numeric-identity.ts';
+export type {
+  ExportedPort,
+  ExportedService,
+  ServiceExport,
+  ServiceExportKey,
+} from './model/service-export.ts';
 export type { Decoded } from './net/fields.ts';
 export type { PortProtocol } from './net/port.ts';
 export { PROTOCOL_NUMBERS, protocolName, protocolNumber } from './net/port.ts';

@@ -151,6 +151,7 @@ export type {
   PublishedNode,
   PublishedResources,
   PublishedService,
+  PublishedServiceExport,
 } from './operator/publish/cluster-publisher.ts';
 export { ClusterPublisher } from './operator/publish/cluster-publisher.ts';
 export type { KeyOwner } from './operator/publish/mesh-keys.ts';

@@ -165,8 +165,8 @@ export class ClusterMesh implements SyncingClusters {
       serviceTTLMs,
       maxConnectedClusters = 255,
     } = this.#options;
-    const { ipcache, services, nodes, remoteNodeIdentities, onCause, onWithdrawal, serviceV2 } =
-      this.#options;
+    const { ipcache, services, nodes, exports, identities, remoteNodeIdentities, onCause } = this.#options;
+    const { onWithdrawal, serviceV2 } = this.#options;
     return new FollowedCluster({
       name,
       clock,
@@ -184,7 +184,10 @@ export class ClusterMesh implements SyncingClusters {
           valueLimits,
           serviceV2,
           writer: { source: 'clustermesh', owner: name },
-          engines: { ipcache, services, nodes, remoteNodeIdentities, onCause, onWithdrawal },
+          engines: {
+            ...{ ipcache, services, nodes, exports, identities },
+            ...{ remoteNodeIdentities, onCause, onWithdrawal },
+          },
           globalServices: this.globalServices,
           limits: (config) => clusterLimits(config?.id ?? 0, maxConnectedClusters),
         }),

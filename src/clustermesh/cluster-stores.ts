@@ -1,7 +1,11 @@
 import { rejection } from '../base/rejection.ts';
 import type { TurnGate } from '../base/turn-gate.ts';
 import type { Writer } from '../ipcache/types.ts';
-import type { ClusterConfig, EndpointSlicesExportMode } from '../kvstore/codec/cluster-config.ts';
+import {
+  type ClusterConfig,
+  type EndpointSlicesExportMode,
+  exportsResource,
+} from '../kvstore/codec/cluster-config.ts';
 import { endpointSliceSize } from '../kvstore/codec/cluster-endpoint-slice.ts';
 import {
   type CopiedResource,
@@ -15,6 +19,7 @@ import { type StoreObserver, WatchStore, type WatchStoreOptions } from '../kvsto
 import { RESERVED_IDENTITIES } from '../model/numeric-identity.ts';
 import {
   type ClusterLimits,
+  exportDecoder,
   identityDecoder,
   ipDecoder,
   ipScanner,
@@ -26,7 +31,14 @@ import {
 } from './decoders.ts';
 import type { MeshCause, MeshEngines } from './engines.ts';
 import type { GlobalServices } from './global-services.ts';
-import { identityObserver, ipObserver, nodeObserver, serviceObserver, sliceObserver } from './observers.ts';
+import {
+  exportObserver,
+  identityObserver,
+  ipObserver,
+  nodeObserver,
+  serviceObserver,
+  sliceObserver,
+} from './observers.ts';
 import { type FollowEnd, type FollowRequest, ResourceStores, type StoreHooks } from './resource-stores.ts';
 import type { ServiceV2 } from './service-v2.ts';
 
@@ -99,7 +111,7 @@ export class ClusterStores extends ResourceStores {
     const { cluster, writer, engines, identities, globalServices, rejections, gate, onApplied } = options;
     const { valueLimits, onFault } = options;
     const limits = (): ClusterLimits => this.#limits;
-    const { ipcache, nodes, services } = engines;
+    const { ipcache, nodes, services, exports } = engines;
     const add = <T>(
       resource: CopiedResource,
       decode: ValueDecoder<T>,
@@ -135,8 +147,11 @@ export class ClusterStores extends ResourceStores {
       );
       this.skipped = new Set(['endpointslices']);
     }
+    if (exports !== undefined)
+      add('serviceexports', exportDecoder(cluster, valueLimits), exportObserver(exports, cluster));
     // The own kvstore may hold identities of other clusters.
-    add('identities', identityDecoder(writer.owner, limits, valueLimits), identityObserver(identities));
+    if (engines.identities !== false)
+      add('identities', identityDecoder(writer.owner, limits, valueLimits), identityObserver(identities));
     if (ipcache !== undefined) {
       const peerHost = RESERVED_IDENTITIES[engines.remoteNodeIdentities === false ? 'host' : 'remote-node'];
       const decode = ipDecoder(limits, valueLimits);
@@ -153,7 +168,10 @@ export class ClusterStores extends ResourceStores {
     this.#limits = limits(config);
     const mode = config?.capabilities.endpointSlicesExportMode;
     const format = serviceFormat(serviceV2, mode);
-    this.skipped = new Set(SERVICE_RESOURCES.filter((resource) => resource !== format));
+    const skipped = new Set<CopiedResource>(SERVICE_RESOURCES.filter((resource) => resource !== format));
+    if (!exportsResource('serviceexports', config?.capabilities ?? {})) skipped.add('serviceexports');
+    this.skipped = skipped;
+    await this.#skipExports(config !== undefined, signal);
     if (format !== undefined || !this.stores.has('services')) return;
     const why = `exports its services only as slices, which the setting service-v2 ${serviceV2} does not read`;
     rejections.add(
@@ -162,6 +180,13 @@ export class ClusterStores extends ResourceStores {
     this.skipServices();
     // No other format becomes complete, and nothing proves that the services still exist.
     await this.#withdrawSkipped(signal);
+  }
+
+  /** Waits for no service exports if the cluster has none, and withdraws those of an earlier configuration. */
+  async #skipExports(isConfigured: boolean, signal: AbortSignal): Promise<void> {
+    if (!this.skipped.has('serviceexports')) return;
+    this.skipExports();
+    if (isConfigured) await this.stores.get('serviceexports')?.drain(signal);
   }
 
   /**

@@ -11,6 +11,7 @@ import {
 } from '../kvstore/codec/ip-identity-pair.ts';
 import { scanIPIdentityPair } from '../kvstore/codec/ip-pair-scanner.ts';
 import { decodeNode } from '../kvstore/codec/node.ts';
+import { decodeServiceExport } from '../kvstore/codec/service-export.ts';
 import { VALUE_LIMITS, type ValueDecoder, type ValueLimits } from '../kvstore/codec/value.ts';
 import type { StoreScanner, WatchStoreOptions } from '../kvstore/stores/watch-store.ts';
 import type { ClusterEndpointSlice } from '../model/cluster-endpoint-slice.ts';
@@ -24,6 +25,7 @@ import {
   type MaxConnectedClusters,
   MINIMAL_ALLOCATED_IDENTITY,
 } from '../model/numeric-identity.ts';
+import type { ServiceExport } from '../model/service-export.ts';
 import { type Decoded, rejectedAs } from '../net/fields.ts';
 
 /** Limits of a cluster's values. They are read for every key, because a handshake may change them. */
@@ -144,6 +146,15 @@ export function sliceDecoder(
     if (parts === undefined) return rejectedAs('invalid-key', 'key', name, 'is not <namespace>/<name>', at);
     const decoded = decodeClusterEndpointSlice({ cluster, ...parts }, value, at, valueLimits);
     return decoded.ok ? (sliceFault(decoded.value, limits(), at) ?? decoded) : decoded;
+  };
+}
+
+/** Returns a decoder of service exports. It rejects those of other clusters. */
+export function exportDecoder(cluster: string, valueLimits?: ValueLimits): ValueDecoder<ServiceExport> {
+  return (name, value, at) => {
+    const parts = splitServiceName(name);
+    if (parts === undefined) return rejectedAs('invalid-key', 'key', name, 'is not <namespace>/<name>', at);
+    return decodeServiceExport({ cluster, ...parts }, value, at, valueLimits);
   };
 }
 

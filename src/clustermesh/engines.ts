@@ -2,6 +2,7 @@ import type { Claim, PrefixDeleteOptions, Writer } from '../ipcache/types.ts';
 import type { ClusterEndpointSlice } from '../model/cluster-endpoint-slice.ts';
 import type { ClusterNode } from '../model/cluster-node.ts';
 import type { ClusterService, ClusterServiceKey } from '../model/cluster-service.ts';
+import type { ServiceExport, ServiceExportKey } from '../model/service-export.ts';
 import type { Source } from '../model/source.ts';
 import type { RemoteSliceID } from '../servicecache/service-cache.ts';
 
@@ -29,6 +30,12 @@ export interface NodeSink {
   withdraw(by: { readonly source: Source; readonly cluster: string }): unknown;
 }
 
+/** Receives the service exports of remote clusters. */
+export interface ExportSink {
+  exportUpdated(service: ServiceExport): unknown;
+  exportDeleted(service: ServiceExportKey): unknown;
+}
+
 /** Why engines change. */
 export interface MeshCause {
   /** The cluster. */
@@ -44,6 +51,10 @@ export interface MeshEngines {
   readonly ipcache?: IPSink | undefined;
   readonly services?: ServiceSink | undefined;
   readonly nodes?: NodeSink | undefined;
+  /** Default: service exports are not watched, because agents do not need them. */
+  readonly exports?: ExportSink | undefined;
+  /** If false, identities are not watched. Default true. */
+  readonly identities?: boolean | undefined;
   /**
    * Called with the cluster and the revision of each kvstore event before it is applied, and with `undefined` after the batch. It
    * must not throw. Default: none.

@@ -89,6 +89,7 @@ export async function followCluster(cluster: FollowParams, signal: AbortSignal):
       leave();
     }
   };
+  if (stores.resources.length === 0) cluster.onComplete(); // the cluster exports nothing that is read
   const readers = [run(() => watchConfig(cluster, request))];
   const follow = (resource: CopiedResource): unknown =>
     readers.push(run(() => stores.follow(resource, request)));

@@ -7,11 +7,12 @@ import type { ClusterNode } from '../model/cluster-node.ts';
 import type { ClusterService } from '../model/cluster-service.ts';
 import type { IdentityCache } from '../model/identity-cache.ts';
 import { type NumericIdentity, RESERVED_IDENTITIES } from '../model/numeric-identity.ts';
+import type { ServiceExport } from '../model/service-export.ts';
 import type { Source } from '../model/source.ts';
 import { serviceOfSlice } from '../servicecache/remote-slice.ts';
 import { formatServiceID, type ServiceID } from '../servicecache/service-id.ts';
 import { splitServiceName } from './decoders.ts';
-import type { IPSink, NodeSink, ServiceSink } from './engines.ts';
+import type { ExportSink, IPSink, NodeSink, ServiceSink } from './engines.ts';
 import type { GlobalServices } from './global-services.ts';
 
 /**
@@ -96,6 +97,19 @@ export function sliceObserver(
       const id = serviceOf.get(name);
       serviceOf.delete(name);
       if (id !== undefined) withdraw(name, id);
+    },
+  };
+}
+
+/** Returns an observer for the service exports of a remote cluster. */
+export function exportObserver(exports: ExportSink, cluster: string): StoreObserver<ServiceExport> {
+  return {
+    onUpdate: (_name, service) => {
+      exports.exportUpdated(service);
+    },
+    onDelete: (name) => {
+      const parts = splitServiceName(name);
+      if (parts !== undefined) exports.exportDeleted({ cluster, ...parts });
     },
   };
 }

@@ -79,13 +79,18 @@ export abstract class ResourceStores {
   readonly #servicesSkipped = new Promise<void>((resolve) => {
     this.skipServices = resolve;
   });
+  /** Must be called if the cluster exports no services by the multi-cluster services API. */
+  protected skipExports: () => void = () => {};
+  readonly #exportsSkipped = new Promise<void>((resolve) => {
+    this.skipExports = resolve;
+  });
 
   /** The followed resources. What is skipped is not waited for, because its canary may never be written. */
   get resources(): readonly CopiedResource[] {
     return [...this.stores.keys()].filter((resource) => !this.skipped.has(resource));
   }
 
-  /** True if every resource has been complete once; services in one of their formats, unless both are skipped. */
+  /** True if every resource that is not skipped has been complete once; services in one of their formats. */
   get isSynced(): boolean {
     let isRead = false;
     let areServicesSynced = false;
@@ -93,7 +98,7 @@ export abstract class ResourceStores {
       if (isServiceResource(resource)) {
         isRead ||= !this.skipped.has(resource);
         areServicesSynced ||= store.isSynced;
-      } else if (!store.isSynced) return false;
+      } else if (!store.isSynced && !this.skipped.has(resource)) return false;
     }
     return areServicesSynced || !isRead;
   }
@@ -111,7 +116,11 @@ export abstract class ResourceStores {
   async synced(): Promise<void> {
     const others = [...this.stores].filter(([resource]) => !isServiceResource(resource));
     const services = SERVICE_RESOURCES.flatMap((resource) => this.stores.get(resource)?.synced ?? []);
-    await Promise.all(others.map(([, store]) => store.synced));
+    await Promise.all(
+      others.map(([resource, { synced }]) =>
+        resource === 'serviceexports' ? Promise.race([synced, this.#exportsSkipped]) : synced,
+      ),
+    );
     if (services.length > 0) await Promise.race([...services, this.#servicesSkipped]);
   }
 

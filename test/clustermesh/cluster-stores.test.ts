@@ -19,7 +19,9 @@ class World {
   readonly told: string[] = [];
   readonly identities: IdentityCache = new IdentityCache();
   readonly backend: MemoryBackend = new MemoryBackend({ clock: new ManualClock() });
-  readonly engines: Required<Omit<MeshEngines, 'remoteNodeIdentities' | 'onCause' | 'onWithdrawal'>>;
+  readonly engines: Required<
+    Omit<MeshEngines, 'remoteNodeIdentities' | 'exports' | 'identities' | 'onCause' | 'onWithdrawal'>
+  >;
   readonly stores: ClusterStores;
 
   constructor(choose: (engines: World['engines']) => MeshEngines = (engines) => engines) {

@@ -14,7 +14,7 @@ export const MESH_RESOURCES: readonly MeshResource[] = [
   'ip',
 ];
 
-/** What kvstoremesh copies: also the service exports of the multi-cluster services API, which only other programs read. */
+/** What kvstoremesh copies: also the service exports of the multi-cluster services API, which operators read. */
 export type CopiedResource = MeshResource | 'serviceexports';
 
 export const COPIED_RESOURCES: readonly CopiedResource[] = [...MESH_RESOURCES, 'serviceexports'];
@@ -93,6 +93,11 @@ export function endpointSliceKey(cluster: string, namespace: string, name: strin
   return `${resourcePrefix('endpointslices', cluster)}${namespace}/${name}`;
 }
 
+/** Returns the key of a ServiceExport of the multi-cluster services API. */
+export function serviceExportKey(cluster: string, namespace: string, name: string): string {
+  return `${resourcePrefix('serviceexports', cluster)}${namespace}/${name}`;
+}
+
 /** @param prefix an endpoint IP or a CIDR in canonical form */
 export function ipKey(prefix: string): string {
   return `${resourcePrefix('ip', '')}${prefix}`;
@@ -130,12 +135,19 @@ export function syncedKey(cluster: string, resource: CopiedResource, layout: Key
   return `${syncedPrefix(cluster)}cilium/${layout}/${resource}/v1`;
 }
 
+/** The resources whose keys end in `<cluster>/<namespace>/<name>`. */
+const NAMESPACED_KINDS = {
+  services: 'service',
+  endpointslices: 'endpointslice',
+  serviceexports: 'serviceexport',
+} as const;
+
 /** A parsed key, by kind. */
 export type ParsedKey =
   | { readonly kind: 'node'; readonly layout: KeyLayout; readonly cluster: string; readonly name: string }
   | {
-      /** `name` is that of the slice, not of its service. */
-      readonly kind: 'service' | 'endpointslice';
+      /** If it is a slice, `name` is that of the slice, not of its service. */
+      readonly kind: (typeof NAMESPACED_KINDS)[keyof typeof NAMESPACED_KINDS];
       readonly layout: KeyLayout;
       readonly cluster: string;
       readonly namespace: string;
@@ -199,10 +211,11 @@ function parseResource(layout: KeyLayout, resource: string, rest: string): Parse
       return { kind: 'node', layout, cluster, name };
     }
     case 'services':
-    case 'endpointslices': {
+    case 'endpointslices':
+    case 'serviceexports': {
       const [cluster, namespace, name] = splitParts(rest, 3) ?? [];
       if (cluster === undefined || namespace === undefined || name === undefined) return undefined;
-      const kind = resource === 'services' ? 'service' : 'endpointslice';
+      const kind = NAMESPACED_KINDS[resource];
       return name.includes('/') ? undefined : { kind, layout, cluster, namespace, name };
     }
     case 'identities': {

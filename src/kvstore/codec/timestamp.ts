@@ -12,6 +12,11 @@ export function decodeTimestamp(value: Uint8Array, at: string): Decoded<number> 
 }
 
 /** Returns whole seconds of UTC, as Go's `time.RFC3339` formats them: `2026-11-20T12:00:00Z`. */
+export function timestampText(millis: number): string {
+  return `${new Date(millis).toISOString().slice(0, 19)}Z`;
+}
+
+/** Returns the bytes of {@link timestampText}. */
 export function encodeTimestamp(millis: number): Uint8Array {
-  return bytesOfText(`${new Date(millis).toISOString().slice(0, 19)}Z`);
+  return bytesOfText(timestampText(millis));
 }

@@ -35,6 +35,8 @@ export interface ClusterConfigOptions {
   readonly after?: readonly Completable[] | undefined;
   /** How services are published; undefined: only as `services/v1`. */
   readonly endpointSlicesExportMode?: EndpointSlicesExportMode | undefined;
+  /** True if service exports are published, or would be; undefined if the writer does not know them. */
+  readonly serviceExportsEnabled?: boolean | undefined;
   readonly clock: Clock;
   readonly random: Random;
   /** Receives failures, with the name of the task. */
@@ -71,13 +73,14 @@ export class ClusterConfigKeeper implements Duty {
     this.#tasks = new Supervisor({ clock, random, onFailure: options.onFailure });
     this.#key = clusterConfigKey(clusterName);
     const syncedCanaries = after !== undefined;
-    const mode = options.endpointSlicesExportMode;
+    const { endpointSlicesExportMode: mode, serviceExportsEnabled } = options;
     this.#value = encodeClusterConfig({
       id,
       capabilities: {
         syncedCanaries,
         cached: false,
         maxConnectedClusters,
+        ...(serviceExportsEnabled === undefined ? {} : { serviceExportsEnabled }),
         ...(mode === undefined ? {} : { endpointSlicesExportMode: mode }),
       },
     });

@@ -1,4 +1,5 @@
 import { checkArguments, ITERABLE, LIST, NUMBER, objectWith, SIGNAL, TEXT } from '../../base/arguments.ts';
+import { assert } from '../../base/assert.ts';
 import type { Clock, Random } from '../../base/clock.ts';
 import { type Rejection, RejectionLog } from '../../base/rejection.ts';
 import { systemClock } from '../../base/system-clock.ts';
@@ -6,6 +7,7 @@ import { TurnGate } from '../../base/turn-gate.ts';
 import {
   type ClusterLimits,
   clusterLimits,
+  exportDecoder,
   identityDecoder,
   ipDecoder,
   nodeDecoder,
@@ -16,8 +18,9 @@ import { encodeClusterEndpointSlice } from '../../kvstore/codec/cluster-endpoint
 import { encodeClusterService } from '../../kvstore/codec/cluster-service.ts';
 import { encodeIdentity } from '../../kvstore/codec/identity.ts';
 import { encodeIPIdentityPair, type IPIdentityPair } from '../../kvstore/codec/ip-identity-pair.ts';
-import { type MeshResource, resourcePrefix, syncedKey } from '../../kvstore/codec/keys.ts';
+import { type CopiedResource, resourcePrefix, syncedKey } from '../../kvstore/codec/keys.ts';
 import { encodeNode } from '../../kvstore/codec/node.ts';
+import { encodeServiceExport } from '../../kvstore/codec/service-export.ts';
 import type { ValueDecoder } from '../../kvstore/codec/value.ts';
 import type { KvstoreBackend } from '../../kvstore/session/backend.ts';
 import { withClusterLabel } from '../../model/cluster-label.ts';
@@ -25,6 +28,7 @@ import { ClusterNameError, isClusterName } from '../../model/cluster-name.ts';
 import type { ClusterNode } from '../../model/cluster-node.ts';
 import type { ClusterService } from '../../model/cluster-service.ts';
 import type { Labels } from '../../model/labels.ts';
+import type { ServiceExport } from '../../model/service-export.ts';
 import { canonicalKey } from '../../net/prefix.ts';
 import { formatServiceID } from '../../servicecache/service-id.ts';
 import type { DutyStatus } from '../duty.ts';
@@ -43,6 +47,11 @@ export interface ClusterPublisherOptions extends KeyOwner {
    * `both`.
    */
   readonly serviceFormats?: 'both' | 'legacy' | undefined;
+  /**
+   * Publish service exports of the multi-cluster services API, and tell readers by the capability `serviceExportsEnabled`. Default
+   * false.
+   */
+  readonly serviceExports?: boolean | undefined;
   /** Default: the system clock. */
   readonly clock?: Clock | undefined;
   /** Default: `Math.random`. */
@@ -55,9 +64,12 @@ export interface ClusterPublisherOptions extends KeyOwner {
   readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
 }
 
-/** A value for each published resource. Services have a second format unless it is switched off. */
-export type PublishedResources<T> = Readonly<Record<Exclude<MeshResource, 'endpointslices'>, T>> & {
+/** A value for each published resource: a second format of services, and service exports, only if they are switched on. */
+export type PublishedResources<T> = Readonly<
+  Record<Exclude<CopiedResource, 'endpointslices' | 'serviceexports'>, T>
+> & {
   readonly endpointslices?: T;
+  readonly serviceexports?: T;
 };
 
 /** A node of the published cluster. The cluster's name and id are added. */
@@ -65,6 +77,9 @@ export type PublishedNode = Omit<ClusterNode, 'cluster' | 'clusterID'>;
 
 /** A service that the cluster shares. The cluster's name and id are added. */
 export type PublishedService = Omit<ClusterService, 'cluster' | 'clusterID'>;
+
+/** A service that the cluster exports by a ServiceExport. The cluster's name is added. */
+export type PublishedServiceExport = Omit<ServiceExport, 'cluster'>;
 
 /** The state of a {@link ClusterPublisher}. */
 export interface ClusterPublisherStatus {
@@ -94,12 +109,12 @@ export interface ClusterPublisherStatus {
  */
 export class ClusterPublisher {
   readonly #owner: KeyOwner;
-  /** Without `endpointslices` if services are published in the legacy format only. */
+  /** Without the resources that are switched off. */
   readonly #prefixes: PublishedResources<PublishedPrefix>;
   /** Names of the slices of each service: `namespace/name`. */
   readonly #slices = new Map<string, Iterable<string>>();
   /** The decoders of readers of the mesh. */
-  readonly #decoders: Readonly<Record<MeshResource, ValueDecoder<unknown>>>;
+  readonly #decoders: Readonly<Record<CopiedResource, ValueDecoder<unknown>>>;
   readonly #config: ClusterConfigKeeper;
   readonly #heartbeat: HeartbeatDuty;
   readonly #conflictReported = deferred();
@@ -111,7 +126,7 @@ export class ClusterPublisher {
     const { gate = new TurnGate({ clock, nextTurn: setImmediate }) } = options;
     const surroundings = { backend, clock, random, onFailure };
     this.#owner = options;
-    const prefixOf = (resource: MeshResource): PublishedPrefix =>
+    const prefixOf = (resource: CopiedResource): PublishedPrefix =>
       new PublishedPrefix({
         ...surroundings,
         gate,
@@ -124,6 +139,7 @@ export class ClusterPublisher {
       nodes: prefixOf('nodes'),
       services: prefixOf('services'),
       ...(options.serviceFormats === 'legacy' ? {} : { endpointslices: prefixOf('endpointslices') }),
+      ...(options.serviceExports === true ? { serviceexports: prefixOf('serviceexports') } : {}),
       identities: prefixOf('identities'),
       ip: prefixOf('ip'),
     };
@@ -140,6 +156,7 @@ export class ClusterPublisher {
       nodes: nodeDecoder(clusterName, limits),
       services: serviceDecoder(clusterName, limits),
       endpointslices: sliceDecoder(clusterName, limits),
+      serviceexports: exportDecoder(clusterName),
       identities: identityDecoder(clusterName, limits),
       ip: ipDecoder(limits),
     };
@@ -150,6 +167,7 @@ export class ClusterPublisher {
       maxConnectedClusters,
       after,
       endpointSlicesExportMode: this.#prefixes.endpointslices && 'services-and-endpointslices',
+      serviceExportsEnabled: this.#prefixes.serviceexports && true,
     });
     this.#heartbeat = new HeartbeatDuty(backend, clock, { random, onFailure });
   }
@@ -192,6 +210,18 @@ export class ClusterPublisher {
     this.#slices.delete(id);
   }
 
+  /** Publishes a service export. Throws if service exports are switched off, because readers would not wait for it. */
+  upsertServiceExport(service: PublishedServiceExport): void {
+    const { namespace, name } = service;
+    assert(this.#prefixes.serviceexports !== undefined, 'the option serviceExports is true');
+    const value = encodeServiceExport({ ...service, cluster: this.#owner.clusterName });
+    this.#upsert('serviceexports', `${namespace}/${name}`, value);
+  }
+
+  deleteServiceExport({ namespace, name }: { readonly namespace: string; readonly name: string }): void {
+    this.#prefixes.serviceexports?.delete(`${namespace}/${name}`);
+  }
+
   /**
    * Publishes an identity. Adds the label `k8s:io.cilium.k8s.policy.cluster=<cluster>` if it is missing, because Cilium 1.17
    * ignores identities without it.
@@ -228,7 +258,7 @@ export class ClusterPublisher {
   }
 
   /** Publishes a value if a reader accepts all of it. If not, the value is counted and the key is deleted. */
-  #upsert(resource: MeshResource, name: string, value: Uint8Array): void {
+  #upsert(resource: CopiedResource, name: string, value: Uint8Array): void {
     const prefix = this.#prefixes[resource];
     if (prefix === undefined) return;
     const decoded = this.#decoders[resource](
@@ -242,11 +272,12 @@ export class ClusterPublisher {
   }
 
   status(): ClusterPublisherStatus {
-    const { nodes, services, endpointslices, identities, ip } = this.#prefixes;
+    const { nodes, services, endpointslices, serviceexports, identities, ip } = this.#prefixes;
     const resources = {
       nodes: nodes.status(),
       services: services.status(),
       ...(endpointslices && { endpointslices: endpointslices.status() }),
+      ...(serviceexports && { serviceexports: serviceexports.status() }),
       identities: identities.status(),
       ip: ip.status(),
     };
@@ -292,11 +323,24 @@ const SERVICE = objectWith({
   selector: ITERABLE,
 });
 
+const SERVICE_EXPORT = objectWith({
+  namespace: TEXT,
+  name: TEXT,
+  annotations: ITERABLE,
+  labels: ITERABLE,
+  createdAt: NUMBER,
+  ports: LIST,
+  type: TEXT,
+  ipFamilies: LIST,
+});
+
 checkArguments(ClusterPublisher, {
   upsertNode: { node: NODE },
   deleteNode: { name: TEXT },
   upsertService: { service: SERVICE },
   deleteService: { service: SERVICE_ID },
+  upsertServiceExport: { service: SERVICE_EXPORT },
+  deleteServiceExport: { service: SERVICE_ID },
   upsertIdentity: { id: NUMBER, labels: LIST },
   deleteIdentity: { id: NUMBER },
   upsertIP: { pair: objectWith({ key: TEXT, identity: NUMBER, encryptKey: NUMBER }) },

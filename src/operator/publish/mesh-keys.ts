@@ -1,6 +1,6 @@
 import { equalBytes, textOfBytes } from '../../kvstore/codec/bytes.ts';
 import { parseIdentityText } from '../../kvstore/codec/identity.ts';
-import type { MeshResource } from '../../kvstore/codec/keys.ts';
+import type { CopiedResource } from '../../kvstore/codec/keys.ts';
 import { decodeNode, encodeNode } from '../../kvstore/codec/node.ts';
 import { clusterIDOf, type MaxConnectedClusters } from '../../model/numeric-identity.ts';
 import { isObject } from '../../net/fields.ts';
@@ -64,7 +64,7 @@ function identityRules({ clusterID, maxConnectedClusters }: KeyOwner): KeyRules 
 }
 
 /** Returns the rules of a resource. */
-export function keyRules(resource: MeshResource, owner: KeyOwner): KeyRules {
+export function keyRules(resource: CopiedResource, owner: KeyOwner): KeyRules {
   switch (resource) {
     case 'nodes':
       return nodeRules(owner);
@@ -72,6 +72,7 @@ export function keyRules(resource: MeshResource, owner: KeyOwner): KeyRules {
       return identityRules(owner);
     case 'services':
     case 'endpointslices':
+    case 'serviceexports':
       return { isOwn: (name) => /^[^/]+\/[^/]+$/.test(name) };
     case 'ip':
       return { isOwn: () => true };

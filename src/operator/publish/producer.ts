@@ -5,7 +5,7 @@ import { FollowedKind, type KindStatus } from '../../k8s/feed/followed-kind.ts';
 import { ObjectFeed, type ObjectReader } from '../../k8s/feed/object-feed.ts';
 import type { ObjectFields } from '../../k8s/parse-object.ts';
 import type { ResourceKind, ResourceSource } from '../../k8s/resource.ts';
-import { type MeshResource, resourcePrefix, syncedKey } from '../../kvstore/codec/keys.ts';
+import { type CopiedResource, resourcePrefix, syncedKey } from '../../kvstore/codec/keys.ts';
 import type { FormatVersion } from '../../kvstore/codec/value.ts';
 import type { KvstoreBackend } from '../../kvstore/session/backend.ts';
 import type { Action } from '../collect/rounds.ts';
@@ -61,7 +61,7 @@ export interface InputContext extends ProducerOptions {
 /** The definition of one producer. */
 export interface ProducerKind {
   readonly name: string;
-  readonly resource: MeshResource;
+  readonly resource: CopiedResource;
   /**
    * Keep the keys of earlier runs while there are no objects, because the objects may not have been created yet. Default false.
    */
@@ -87,7 +87,7 @@ interface Life {
  */
 export class Producer implements Duty {
   readonly name: string;
-  readonly resource: MeshResource;
+  readonly resource: CopiedResource;
   readonly #kind: ProducerKind;
   readonly #options: ProducerOptions;
   #life: Life;

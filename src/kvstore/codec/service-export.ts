@@ -1,0 +1,145 @@
+import {
+  EXPORT_TYPES,
+  type ExportedPort,
+  IP_FAMILIES,
+  SESSION_AFFINITIES,
+  type ServiceExport,
+  type ServiceExportKey,
+  TRAFFIC_DISTRIBUTIONS,
+  TRAFFIC_POLICIES,
+} from '../../model/service-export.ts';
+import type { Decoded, Fields, RejectField } from '../../net/fields.ts';
+import { PROTOCOL_NUMBERS, protocolName } from '../../net/port.ts';
+import { bytesOfText } from './bytes.ts';
+import { jsonArray, jsonObject, jsonString, jsonStringMap } from './go-json.ts';
+import { timestampText } from './timestamp.ts';
+import { decodeJson, type EncodedValue, VALUE_LIMITS, type ValueLimits } from './value.ts';
+
+/** Ports that Kubernetes stores in a service. */
+const MOST_PORTS = 250;
+/** Timeout that Kubernetes allows: one day. */
+const LONGEST_AFFINITY_SECONDS = 86_400;
+/** A ServiceExport has the name of its Service, a DNS label. */
+const DNS_LABEL = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/;
+const RFC3339 = /^\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)$/;
+const PROTOCOLS = ['TCP', 'UDP', 'SCTP'] as const;
+
+/** Returns a field that must be equal to a part of the key. */
+function readPart(fields: Fields<never>, field: keyof ServiceExportKey, expected: string): string {
+  const value = fields.text(field);
+  if (value !== expected) fields.reject(field, 'key-mismatch', `must be ${expected}, as in the key`, value);
+  if (field !== 'cluster' && !DNS_LABEL.test(value))
+    fields.reject(field, 'invalid-name', 'must be a DNS label', value);
+  return value;
+}
+
+function readCreation(fields: Fields<never>): number {
+  const field = 'exportCreationTimestamp';
+  const text = fields.text(field);
+  const time = RFC3339.test(text) ? Date.parse(text) : Number.NaN;
+  return Number.isNaN(time) ? fields.reject(field, 'invalid-time', 'is not an RFC 3339 time', text) : time;
+}
+
+/** Returns a required word. */
+function readType(fields: Fields<never>): ServiceExport['type'] {
+  fields.text('type');
+  return fields.word('type', EXPORT_TYPES) ?? fields.reject('type', 'missing-field', 'is missing');
+}
+
+/** Returns a port. Drops it if its number or protocol is invalid, because a Service with it would be invalid. */
+function readPort(fields: Fields<never>, drop: RejectField<undefined>): ExportedPort | undefined {
+  const port = fields.value('port');
+  if (typeof port !== 'number' || !Number.isInteger(port) || port < 1 || port > 0xffff)
+    return drop('out-of-range', fields.pathOf('port'), port, 'must be an integer from 1 to 65535');
+  const word = fields.string('protocol') || 'TCP';
+  const protocol = PROTOCOLS.find((known) => known === word);
+  if (protocol === undefined)
+    return drop('unknown-protocol', fields.pathOf('protocol'), word, 'must be TCP, UDP or SCTP');
+  return {
+    name: fields.string('name') ?? '',
+    port,
+    protocol: PROTOCOL_NUMBERS[protocol],
+    appProtocol: fields.string('appProtocol') || undefined,
+  };
+}
+
+/** Returns the families without duplicates. */
+function readFamilies(fields: Fields<never>): ServiceExport['ipFamilies'] {
+  const families = fields.list('ipFamilies', 2);
+  return [...new Set(families.items((list, index) => list.word(index, IP_FAMILIES)))];
+}
+
+/**
+ * Decodes the value of `…/serviceexports/v1/<cluster>/<namespace>/<name>`. Reasons of rejection: `too-large`, `too-many`,
+ * `missing-field`, `key-mismatch`, `invalid-name`, `invalid-time`, `unknown-value`, `invalid-json`, `wrong-type`, `out-of-range`.
+ * Drops a port if its number or protocol is invalid: `out-of-range`, `unknown-protocol`.
+ */
+export function decodeServiceExport(
+  expected: ServiceExportKey,
+  value: EncodedValue,
+  at: string,
+  limits: ValueLimits = VALUE_LIMITS,
+): Decoded<ServiceExport> {
+  return decodeJson(value, at, limits, (fields, drop) => {
+    // Some versions write the names of the fields in the source, which differ by their first letter.
+    const texts = (field: string, old: string): ReadonlyMap<string, string> => {
+      const found = fields.strings(field, limits.labels);
+      return found.size > 0 ? found : fields.strings(old, limits.labels);
+    };
+    const clientIP = fields.map('sessionAffinityConfig').map('clientIP');
+    return {
+      cluster: readPart(fields, 'cluster', expected.cluster),
+      namespace: readPart(fields, 'namespace', expected.namespace),
+      name: readPart(fields, 'name', expected.name),
+      annotations: texts('annotations', 'Annotations'),
+      labels: texts('labels', 'Labels'),
+      createdAt: readCreation(fields),
+      ports: fields.list('ports', MOST_PORTS).items((list, index) => readPort(list.item(index), drop)),
+      type: readType(fields),
+      sessionAffinity: fields.word('sessionAffinity', SESSION_AFFINITIES),
+      sessionAffinitySeconds: clientIP.integer('timeoutSeconds', 1, LONGEST_AFFINITY_SECONDS),
+      ipFamilies: readFamilies(fields),
+      internalTrafficPolicy: fields.word('internalTrafficPolicy', TRAFFIC_POLICIES),
+      trafficDistribution: fields.word('trafficDistribution', TRAFFIC_DISTRIBUTIONS),
+    };
+  });
+}
+
+function writePort({ name, protocol, appProtocol, port }: ExportedPort): string {
+  return jsonObject([
+    ['name', name === '' ? undefined : jsonString(name)],
+    ['protocol', jsonString(protocolName(protocol))],
+    ['appProtocol', appProtocol && jsonString(appProtocol)],
+    ['port', String(port)],
+  ]);
+}
+
+/** Returns the bytes that upstream writes. */
+export function encodeServiceExport(service: ServiceExport): Uint8Array {
+  const texts = (map: ReadonlyMap<string, string>): string | undefined =>
+    map.size === 0 ? undefined : jsonStringMap(map);
+  const word = (text: string | undefined): string | undefined => text && jsonString(text);
+  const { sessionAffinitySeconds: seconds, ipFamilies } = service;
+  return bytesOfText(
+    jsonObject([
+      ['cluster', jsonString(service.cluster)],
+      ['name', jsonString(service.name)],
+      ['namespace', jsonString(service.namespace)],
+      ['annotations', texts(service.annotations)],
+      ['labels', texts(service.labels)],
+      ['exportCreationTimestamp', jsonString(timestampText(service.createdAt))],
+      ['ports', jsonArray(service.ports, writePort)],
+      ['type', jsonString(service.type)],
+      ['sessionAffinity', jsonString(service.sessionAffinity ?? '')],
+      [
+        'sessionAffinityConfig',
+        seconds === undefined
+          ? undefined
+          : jsonObject([['clientIP', jsonObject([['timeoutSeconds', String(seconds)]])]]),
+      ],
+      ['ipFamilies', ipFamilies.length === 0 ? undefined : jsonArray(ipFamilies, jsonString)],
+      ['internalTrafficPolicy', word(service.internalTrafficPolicy)],
+      ['trafficDistribution', word(service.trafficDistribution)],
+    ]),
+  );
+}

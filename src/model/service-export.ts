@@ -1,0 +1,45 @@
+import type { SliceAddressType, SlicePort } from './cluster-endpoint-slice.ts';
+
+/** The full name of a service export in a mesh. */
+export interface ServiceExportKey {
+  readonly cluster: string;
+  readonly namespace: string;
+  readonly name: string;
+}
+
+/** A port of an exported service. Its name may be empty. */
+export interface ExportedPort extends SlicePort {
+  readonly appProtocol?: string | undefined;
+}
+
+export const EXPORT_TYPES = ['ClusterSetIP', 'Headless'] as const;
+export const SESSION_AFFINITIES = ['ClientIP', 'None'] as const;
+export const IP_FAMILIES: readonly SliceAddressType[] = ['IPv4', 'IPv6'];
+export const TRAFFIC_POLICIES = ['Cluster', 'Local'] as const;
+export const TRAFFIC_DISTRIBUTIONS = ['PreferClose', 'PreferSameZone', 'PreferSameNode'] as const;
+
+/** The properties of an exported service that all clusters should agree on. */
+export interface ExportedService {
+  readonly annotations: ReadonlyMap<string, string>;
+  readonly labels: ReadonlyMap<string, string>;
+  readonly ports: readonly ExportedPort[];
+  readonly type: (typeof EXPORT_TYPES)[number];
+  /** Undefined if the writer left it empty, which means `None`. */
+  readonly sessionAffinity?: (typeof SESSION_AFFINITIES)[number] | undefined;
+  /** Timeout of the affinity `ClientIP`, in seconds. */
+  readonly sessionAffinitySeconds?: number | undefined;
+  /** In the order of the service. Empty: written by Cilium 1.18 or earlier, so it is unknown. */
+  readonly ipFamilies: readonly SliceAddressType[];
+  /** Undefined means `Cluster`. */
+  readonly internalTrafficPolicy?: (typeof TRAFFIC_POLICIES)[number] | undefined;
+  readonly trafficDistribution?: (typeof TRAFFIC_DISTRIBUTIONS)[number] | undefined;
+}
+
+/**
+ * A service that a cluster exports by a ServiceExport of the multi-cluster services API: the value at
+ * `cilium/state/serviceexports/v1/…` (WIRE, "ServiceExport"). Callers must not change it after passing it in.
+ */
+export interface ServiceExport extends ServiceExportKey, ExportedService {
+  /** Creation time of the ServiceExport, in milliseconds since the epoch. The oldest export wins conflicts. */
+  readonly createdAt: number;
+}
