@@ -1,0 +1,212 @@
+import type { ExportedPort, ExportedService, ServiceExport } from '../../model/service-export.ts';
+import { protocolName } from '../../net/port.ts';
+
+/** Reasons of the condition `Conflict`, in the order in which they are reported. The names are those of the API. */
+export type ConflictReason =
+  | 'PortConflict'
+  | 'IPFamilyConflict'
+  | 'TypeConflict'
+  | 'SessionAffinityConflict'
+  | 'SessionAffinityConfigConflict'
+  | 'AnnotationsConflict'
+  | 'LabelsConflict'
+  | 'InternalTrafficPolicyConflict'
+  | 'TrafficDistributionConflict';
+
+/** A property in which clusters disagree. */
+export interface ExportConflict {
+  readonly reason: ConflictReason;
+  /** A sentence in the words of upstream. */
+  readonly message: string;
+}
+
+/** The service that all clusters import. */
+export interface MergedService extends ExportedService {
+  /** Names of the exporting clusters, oldest export first. */
+  readonly clusters: readonly string[];
+  /** The first conflict in the order of {@link ConflictReason}. */
+  readonly conflict: ExportConflict | undefined;
+}
+
+interface Property {
+  readonly name: string;
+  readonly reason: ConflictReason;
+  /** Returns the value as text; equal values have equal texts. */
+  readonly text: (service: ServiceExport) => string;
+}
+
+/** Returns a map as text, in the format of Go: `map[a:1 b:2]`. */
+function mapText(map: ReadonlyMap<string, string>): string {
+  const entries = [...map].sort(([a], [b]) => (a < b ? -1 : 1));
+  return `map[${entries.map(([key, value]) => `${key}:${value}`).join(' ')}]`;
+}
+
+/** The properties whose oldest value wins. */
+const PROPERTIES: readonly Property[] = [
+  { name: 'type', reason: 'TypeConflict', text: ({ type }) => type },
+  {
+    name: 'sessionAffinity',
+    reason: 'SessionAffinityConflict',
+    text: ({ sessionAffinity = 'None' }) => sessionAffinity,
+  },
+  {
+    name: 'sessionAffinityConfig.clientIP',
+    reason: 'SessionAffinityConfigConflict',
+    text: ({ sessionAffinitySeconds = '' }) => String(sessionAffinitySeconds),
+  },
+  { name: 'annotations', reason: 'AnnotationsConflict', text: ({ annotations }) => mapText(annotations) },
+  { name: 'labels', reason: 'LabelsConflict', text: ({ labels }) => mapText(labels) },
+  {
+    name: 'internalTrafficPolicy',
+    reason: 'InternalTrafficPolicyConflict',
+    text: ({ internalTrafficPolicy = 'Cluster' }) => internalTrafficPolicy,
+  },
+  {
+    name: 'trafficDistribution',
+    reason: 'TrafficDistributionConflict',
+    text: ({ trafficDistribution = '' }) => trafficDistribution,
+  },
+];
+
+function isOlder(a: ServiceExport, b: ServiceExport): number {
+  if (a.createdAt !== b.createdAt) return a.createdAt - b.createdAt;
+  return a.cluster < b.cluster ? -1 : 1;
+}
+
+function portText({ name, port, protocol }: ExportedPort): string {
+  return `${name === '' ? '' : `${name} `}${port}/${protocolName(protocol)}`;
+}
+
+function samePort(a: ExportedPort, b: ExportedPort | undefined): boolean {
+  return (
+    b !== undefined &&
+    a.name === b.name &&
+    a.port === b.port &&
+    a.protocol === b.protocol &&
+    (a.appProtocol ?? '') === (b.appProtocol ?? '')
+  );
+}
+
+interface OwnedPort {
+  readonly port: ExportedPort;
+  readonly cluster: string;
+}
+
+/** The union of the ports of all clusters, without those that conflict with an older one. */
+class PortUnion {
+  readonly #byNumber = new Map<string, OwnedPort>();
+  readonly #byName = new Map<string, OwnedPort>();
+
+  get ports(): readonly ExportedPort[] {
+    return [...this.#byNumber.values()].map(({ port }) => port);
+  }
+
+  /** Adds a port. Returns the conflict with an older port; its name, or its number, is then not used. */
+  add(port: ExportedPort, cluster: string): string | undefined {
+    const number = `${port.port}/${port.protocol}`;
+    const named = this.#byName.get(port.name);
+    if (named !== undefined && `${named.port.port}/${named.port.protocol}` !== number)
+      return `Duplicated port name "${port.name}". Using port definition "${portText(named.port)}" from oldest service export in cluster "${named.cluster}".`;
+    const older = this.#byNumber.get(number);
+    if (older !== undefined) return conflictOf(port, older);
+    const owned = { port, cluster };
+    this.#byNumber.set(number, owned);
+    this.#byName.set(port.name, owned);
+    return undefined;
+  }
+}
+
+/** Returns the conflict of a port with an older one of the same number and protocol. */
+function conflictOf(port: ExportedPort, { port: older, cluster }: OwnedPort): string | undefined {
+  const text = portText(port);
+  if (port.name !== older.name)
+    return `Conflicting port name on "${text}". Using the port name "${older.name}" from oldest service export in cluster "${cluster}".`;
+  if ((port.appProtocol ?? '') !== (older.appProtocol ?? ''))
+    return `Conflicting appProtocol on "${text}". Using the appProtocol "${older.appProtocol ?? ''}" from oldest service export in cluster "${cluster}".`;
+  return undefined;
+}
+
+function mergePorts(exports: readonly ServiceExport[]): {
+  readonly ports: readonly ExportedPort[];
+  readonly message: string | undefined;
+} {
+  const union = new PortUnion();
+  let message: string | undefined;
+  for (const { ports, cluster } of exports)
+    for (const port of ports) {
+      const conflict = union.add(port, cluster);
+      message ??= conflict;
+    }
+  const { ports } = union;
+  const different = exports.find(
+    (one) => one.ports.length !== ports.length || one.ports.some((port, at) => !samePort(port, ports[at])),
+  );
+  message ??=
+    different &&
+    `Ports from cluster "${different.cluster}" does not match ports of oldest service export in cluster "${exports[0]?.cluster}".`;
+  return { ports, message };
+}
+
+/**
+ * Returns the families that all clusters have, in the order of the oldest, because a family that one of them lacks would reach only
+ * a part of the backends. A cluster without any of them is ignored.
+ */
+function mergeFamilies(exports: readonly ServiceExport[]): {
+  readonly families: ExportedService['ipFamilies'];
+  readonly message: string | undefined;
+} {
+  const [first, ...others] = exports.filter(({ ipFamilies }) => ipFamilies.length > 0);
+  let families = first?.ipFamilies ?? [];
+  let message: string | undefined;
+  for (const { ipFamilies, cluster } of others) {
+    const common = families.filter((family) => ipFamilies.includes(family));
+    if (common.length > 0) families = common;
+    else message ??= `IPFamilies conflict. Cluster '${cluster}' has no IPFamilies in common.`;
+  }
+  return { families, message };
+}
+
+/** Returns the first property in which a younger export differs from the oldest. */
+function propertyConflict(
+  oldest: ServiceExport,
+  exports: readonly ServiceExport[],
+): ExportConflict | undefined {
+  for (const { name, reason, text } of PROPERTIES) {
+    const wanted = text(oldest);
+    const others = exports.filter((one) => text(one) !== wanted).length;
+    if (others === 0) continue;
+    const disagree = `${others}/${exports.length} clusters disagree`;
+    const message = `Conflicting ${name}. ${disagree}. Using "${wanted}" from oldest service export in cluster "${oldest.cluster}".`;
+    return { reason, message };
+  }
+  return undefined;
+}
+
+/**
+ * Merges the exports of one name, at most one for each cluster, in any order. The oldest export wins; of two equally old ones that
+ * of the first cluster by name. Returns undefined if there are none. Pure.
+ */
+export function mergeExports(services: Iterable<ServiceExport>): MergedService | undefined {
+  const exports = [...services].sort(isOlder);
+  const [oldest] = exports;
+  if (oldest === undefined) return undefined;
+  const { ports, message: portMessage } = mergePorts(exports);
+  const { families, message: familyMessage } = mergeFamilies(exports);
+  const conflict: ExportConflict | undefined =
+    (portMessage === undefined ? undefined : { reason: 'PortConflict', message: portMessage }) ??
+    (familyMessage === undefined ? undefined : { reason: 'IPFamilyConflict', message: familyMessage }) ??
+    propertyConflict(oldest, exports);
+  return {
+    annotations: oldest.annotations,
+    labels: oldest.labels,
+    ports,
+    type: oldest.type,
+    sessionAffinity: oldest.sessionAffinity,
+    sessionAffinitySeconds: oldest.sessionAffinitySeconds,
+    ipFamilies: families,
+    internalTrafficPolicy: oldest.internalTrafficPolicy,
+    trafficDistribution: oldest.trafficDistribution,
+    clusters: exports.map(({ cluster }) => cluster),
+    conflict,
+  };
+}
