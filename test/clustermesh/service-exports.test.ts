@@ -5,7 +5,10 @@ import { encodeClusterConfig } from '../../src/kvstore/codec/cluster-config.ts';
 import { clusterConfigKey, syncedKey } from '../../src/kvstore/codec/keys.ts';
 import { MemoryBackend } from '../../src/kvstore/memory/memory-backend.ts';
 import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
-import { ClusterPublisher } from '../../src/operator/publish/cluster-publisher.ts';
+import {
+  ClusterPublisher,
+  type PublishedServiceExport,
+} from '../../src/operator/publish/cluster-publisher.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
 import { advance } from '../kvstore/support/settle.ts';
 
@@ -61,10 +64,10 @@ class World {
   }
 }
 
-const EXPORT = {
+const EXPORT: PublishedServiceExport = {
   ...{ namespace: 'shop', name: 'cart', annotations: new Map(), labels: new Map() },
   ...{ createdAt: 0, ports: [], type: 'Headless', ipFamilies: [] },
-} as const;
+};
 
 describe('the service exports of a cluster', () => {
   it('are read as its publisher writes them, and nothing else is', async () => {
