@@ -90,6 +90,7 @@ class BenchModel implements ReadModel {
   readonly originOf = (): OriginDocument => ({ text: 'this agent', store: 'agent' });
   readonly restoredIdentity = (): undefined => undefined;
   readonly identities = (): readonly [] => [];
+  readonly cluster = (): undefined => undefined;
   readonly clusterMetrics = (): readonly [] => [];
   readonly rejections = (): RejectionStatus => ({
     ...{ total: 0, byReason: {}, recent: [] },

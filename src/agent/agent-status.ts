@@ -2,18 +2,25 @@ import type { DatapathDocument } from '../api/datapath-document.ts';
 import type { ClusterMetrics } from '../api/read-model.ts';
 import type {
   CheckpointDocument,
+  ClusterDetailDocument,
   ClusterDocument,
   HistoryStatusDocument,
   KubernetesDocument,
+  ReadProgress,
   StatusDocument,
   StepDocument,
+  StoreDocument,
 } from '../api/status-document.ts';
+import { quantileBound } from '../base/latency-histogram.ts';
 import type { RejectionStatus } from '../base/rejection.ts';
 import type { ClusterMesh } from '../clustermesh/cluster-mesh.ts';
 import type { IdentityResolver } from '../clustermesh/identity-resolver.ts';
 import type { OwnCluster, OwnClusterStatus } from '../clustermesh/own-cluster.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
-import { MESH_RESOURCES } from '../kvstore/codec/keys.ts';
+import type { ClusterConfig } from '../kvstore/codec/cluster-config.ts';
+import { COPIED_RESOURCES, type CopiedResource, MESH_RESOURCES } from '../kvstore/codec/keys.ts';
+import type { WatchStatus } from '../kvstore/session/backend.ts';
+import type { WatchStoreStatus } from '../kvstore/stores/watch-store.ts';
 import type { NodeManager } from '../nodemanager/node-manager.ts';
 import type { ServiceCache } from '../servicecache/service-cache.ts';
 import type { AgentOptions } from './options.ts';
@@ -50,13 +57,58 @@ export function isoTime(at: number | undefined): string | undefined {
   return at === undefined ? undefined : new Date(at).toISOString();
 }
 
-function statusOfCluster(cluster: OwnClusterStatus, own: boolean, id: number): ClusterDocument {
+/** Returns the progress of all watches together. */
+function progressOf(watches: readonly WatchStatus[]): ReadProgress {
+  if (watches.length === 0) return {};
+  const revision = Math.max(...watches.map(({ nextRevision }) => nextRevision)) - 1;
+  return {
+    ...(revision > 0 && { revision }),
+    queuedBytes: watches.reduce((sum, watch) => sum + watch.queuedBytes, 0),
+    p99Ms: quantileBound(
+      watches.map(({ delays }) => delays),
+      0.99,
+    ),
+  };
+}
+
+function storeDocument(
+  resource: CopiedResource,
+  { watch, synced, keys, rejected }: WatchStoreStatus,
+): StoreDocument {
+  return {
+    resource,
+    state: watch?.state ?? 'stopped',
+    complete: synced,
+    keys,
+    rejected,
+    lists: watch?.listings ?? 0,
+    failures: watch?.failures ?? 0,
+    lastFailure: watch?.lastFailure?.message,
+    lastFailureAt: isoTime(watch?.lastFailure?.at),
+    ...progressOf(watch === undefined ? [] : [watch]),
+  };
+}
+
+function configDocument({ id, capabilities }: ClusterConfig): ClusterDetailDocument['config'] {
+  const { others, ...known } = capabilities;
+  return { id, capabilities: { ...known, ...others } };
+}
+
+function watchesOf({ resources }: Pick<OwnClusterStatus, 'resources'>): readonly WatchStatus[] {
+  return Object.values(resources).flatMap(({ watch }) => watch ?? []);
+}
+
+function statusOfCluster(
+  cluster: OwnClusterStatus,
+  { own, ownID }: Pick<Followed, 'own' | 'ownID'>,
+): ClusterDocument {
   const { name, state, ready, connected, failures, lastFailure, resources } = cluster;
   const counts = Object.entries(resources).map(([resource, { keys }]) => [resource, keys] as const);
+  const isOwn = own.names.includes(name);
   return {
     name,
-    own,
-    id,
+    own: isOwn,
+    id: isOwn ? ownID : (cluster.config?.id ?? 0),
     state,
     ready,
     connected,
@@ -68,14 +120,33 @@ function statusOfCluster(cluster: OwnClusterStatus, own: boolean, id: number): C
     lastFailureAt: isoTime(cluster.lastFailureAt),
     keys: Object.fromEntries(counts),
     missing: MESH_RESOURCES.filter((resource) => resources[resource]?.synced === false),
+    ...progressOf(watchesOf(cluster)),
   };
 }
 
 /** Returns the status of a followed cluster; `undefined` if the name is unknown. */
-export function clusterStatus({ own, ownID, mesh }: Followed, name: string): ClusterDocument | undefined {
-  if (own.names.includes(name)) return statusOfCluster(own.status(), true, ownID);
-  const status = mesh.statusOf(name);
-  return status && statusOfCluster(status, false, status.config?.id ?? 0);
+export function clusterStatus(followed: Followed, name: string): ClusterDocument | undefined {
+  const status = followedStatus(followed, name);
+  return status && statusOfCluster(status, followed);
+}
+
+/** Returns the status of a followed cluster and of its stores; `undefined` if the name is unknown. */
+export function clusterDetail(followed: Followed, name: string): ClusterDetailDocument | undefined {
+  const status = followedStatus(followed, name);
+  if (status === undefined) return undefined;
+  const { config, resources } = status;
+  const stores = COPIED_RESOURCES.flatMap((resource) => {
+    const store = resources[resource];
+    return store === undefined ? [] : [storeDocument(resource, store)];
+  });
+  return { ...statusOfCluster(status, followed), stores, ...(config && { config: configDocument(config) }) };
+}
+
+function followedStatus(
+  { own, mesh }: Pick<Followed, 'own' | 'mesh'>,
+  name: string,
+): OwnClusterStatus | undefined {
+  return own.names.includes(name) ? own.status() : mesh.statusOf(name);
 }
 
 /** Returns the status of all followed clusters, the own one first. */
@@ -89,15 +160,11 @@ export function* clusterMetrics({
   own,
   mesh,
 }: Pick<Followed, 'own' | 'mesh'>): Generator<ClusterMetrics, void, void> {
-  const statuses = [
-    ...(own.names.length > 0 ? [own.status()] : []),
-    ...mesh.names.map((name) => mesh.statusOf(name)),
-  ];
-  for (const status of statuses) {
+  for (const name of [...own.names, ...mesh.names]) {
+    const status = followedStatus({ own, mesh }, name);
     if (status === undefined) continue;
-    const { name, firstSyncMs, lastSyncMs, kvstore, resources } = status;
-    const watches = Object.values(resources).flatMap(({ watch }) => watch ?? []);
-    yield { name, firstSyncMs, lastSyncMs, kvstore, watches };
+    const { firstSyncMs, lastSyncMs, kvstore } = status;
+    yield { name, firstSyncMs, lastSyncMs, kvstore, watches: watchesOf(status) };
   }
 }
 

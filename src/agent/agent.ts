@@ -7,7 +7,7 @@ import type {
   ReadModel,
   RestoredDocument,
 } from '../api/read-model.ts';
-import type { StatusDocument } from '../api/status-document.ts';
+import type { ClusterDetailDocument, StatusDocument } from '../api/status-document.ts';
 import type { Clock, Random } from '../base/clock.ts';
 import type { RateLimitOptions } from '../base/rate-limit.ts';
 import { type Rejection, type RejectionStatus, rejection } from '../base/rejection.ts';
@@ -36,6 +36,7 @@ import { RecordedKubernetes } from '../recording/recorded-kubernetes.ts';
 import { ServiceCache } from '../servicecache/service-cache.ts';
 import {
   agentStatus,
+  clusterDetail,
   clusterMetrics,
   clusterStatus,
   clusterStatuses,
@@ -449,6 +450,11 @@ export class Agent implements ReadModel, PlayStage {
     const remote = mesh?.names.map((name) => mesh.identitiesOf(name)?.changes ?? 0) ?? [];
     const local = (own?.identities.changes ?? 0) + (this.#kubernetes?.identityChanges ?? 0);
     return remote.reduce((sum, changes) => sum + 1 + changes, local);
+  }
+
+  cluster(name: string): ClusterDetailDocument | undefined {
+    const { followed } = this.#mesh;
+    return followed && clusterDetail(followed, name);
   }
 
   *clusterMetrics(): Generator<ClusterMetrics, void, void> {

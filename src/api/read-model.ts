@@ -10,7 +10,7 @@ import type { Service } from '../servicecache/service.ts';
 import type { ServiceCache } from '../servicecache/service-cache.ts';
 import type { DatapathStepDocument } from './datapath-document.ts';
 import type { OriginDocument } from './documents.ts';
-import type { StatusDocument } from './status-document.ts';
+import type { ClusterDetailDocument, StatusDocument } from './status-document.ts';
 
 /** Age of state restored from a checkpoint and not confirmed by a source. */
 export interface RestoredDocument {
@@ -98,6 +98,8 @@ export interface ReadModel extends EngineViews {
   readonly originOf: (claim: Pick<ExplainedClaim, 'key' | 'source' | 'owner' | 'k8s'>) => OriginDocument;
   /** Returns the age of an identity whose labels were restored and not confirmed. */
   readonly restoredIdentity: (identity: number) => RestoredDocument | undefined;
+  /** Returns the status of a cluster with its stores; `undefined` if it is not followed. */
+  cluster(name: string): ClusterDetailDocument | undefined;
   /** Returns the figures of all followed clusters. */
   clusterMetrics(): Iterable<ClusterMetrics>;
   status(): StatusDocument;

@@ -1,6 +1,6 @@
 import { z } from '@hono/zod-openapi';
 import { UNCERTAINTIES } from '../history/types.ts';
-import { MESH_RESOURCES } from '../kvstore/codec/keys.ts';
+import { COPIED_RESOURCES, MESH_RESOURCES } from '../kvstore/codec/keys.ts';
 import type { AddressRoleDocument } from './address-roles.ts';
 import type { DatapathDocument } from './datapath-document.ts';
 import {
@@ -22,13 +22,16 @@ import type { ProblemDocument } from './problem.ts';
 import { type ProblemsDocument, SEVERITIES } from './problems.ts';
 import type { RestoredDocument } from './read-model.ts';
 import { SEARCH_KINDS, SEARCH_MATCHES, type SearchDocument } from './search.ts';
-import type {
-  CheckpointDocument,
-  ClusterDocument,
-  HistoryStatusDocument,
-  KubernetesDocument,
-  StatusDocument,
-  StepDocument,
+import {
+  type CheckpointDocument,
+  type ClusterDetailDocument,
+  type ClusterDocument,
+  type HistoryStatusDocument,
+  type KubernetesDocument,
+  STORE_STATES,
+  type StatusDocument,
+  type StepDocument,
+  type StoreDocument,
 } from './status-document.ts';
 
 /** A record of strings. */
@@ -349,29 +352,68 @@ export const PROBLEM: z.ZodType<ProblemDocument> = z
 
 const RESOURCE = z.enum(MESH_RESOURCES);
 
-const CLUSTER: z.ZodType<ClusterDocument> = z
+const READ_PROGRESS = {
+  revision: z.int().optional().openapi({ description: 'Changes up to this revision were received' }),
+  queuedBytes: z.int().optional().openapi({ description: 'Bytes received and not yet applied' }),
+  p99Ms: z.int().nullable().optional().openapi({
+    description: 'Upper bound of the time in which 99 of 100 changes were applied; null: more than 30 s',
+  }),
+};
+
+const CLUSTER_FIELDS = {
+  name: z.string(),
+  own: z.boolean(),
+  id: z.int().openapi({ description: '0: none or unknown' }),
+  state: z.string(),
+  ready: z
+    .boolean()
+    .openapi({ description: 'True if the state of the cluster is complete and its kvstore is followed' }),
+  knownAt: z
+    .string()
+    .optional()
+    .openapi({ description: 'Last time the cluster was ready, if it is not ready now' }),
+  keys: z.partialRecord(RESOURCE, z.int()).openapi({ description: 'Number of keys by resource' }),
+  missing: z.array(RESOURCE).openapi({ description: 'Resources whose initial sync is not done' }),
+  rejected: z.int(),
+  connected: z.boolean(),
+  connectedSince: z.string(),
+  failures: z.int(),
+  lastFailure: z.string().optional(),
+  lastFailureAt: z.string().optional(),
+  ...READ_PROGRESS,
+};
+
+const CLUSTER: z.ZodType<ClusterDocument> = z.object(CLUSTER_FIELDS).openapi('Cluster');
+
+const STORE: z.ZodType<StoreDocument> = z
   .object({
-    name: z.string(),
-    own: z.boolean(),
-    id: z.int().openapi({ description: '0: none or unknown' }),
-    state: z.string(),
-    ready: z
-      .boolean()
-      .openapi({ description: 'True if the state of the cluster is complete and its kvstore is followed' }),
-    knownAt: z
-      .string()
-      .optional()
-      .openapi({ description: 'Last time the cluster was ready, if it is not ready now' }),
-    keys: z.partialRecord(RESOURCE, z.int()).openapi({ description: 'Number of keys by resource' }),
-    missing: z.array(RESOURCE).openapi({ description: 'Resources whose initial sync is not done' }),
-    rejected: z.int(),
-    connected: z.boolean(),
-    connectedSince: z.string(),
+    resource: z.enum(COPIED_RESOURCES),
+    state: z.enum(STORE_STATES),
+    complete: z.boolean().openapi({ description: 'True if its list was complete once' }),
+    keys: z.int(),
+    rejected: z.int().openapi({ description: 'Number of keys whose present value is rejected' }),
+    lists: z.int(),
     failures: z.int(),
     lastFailure: z.string().optional(),
     lastFailureAt: z.string().optional(),
+    ...READ_PROGRESS,
   })
-  .openapi('Cluster');
+  .openapi('Store');
+
+/** See {@link ClusterDetailDocument}. */
+export const CLUSTER_DETAIL: z.ZodType<ClusterDetailDocument> = z
+  .object({
+    ...CLUSTER_FIELDS,
+    stores: z.array(STORE).readonly(),
+    config: z
+      .object({
+        id: z.int(),
+        capabilities: z.record(z.string(), z.union([z.boolean(), z.int(), z.string()])),
+      })
+      .optional()
+      .openapi({ description: 'The configuration of the cluster in its kvstore' }),
+  })
+  .openapi('ClusterDetail');
 
 const STEP: z.ZodType<StepDocument> = z
   .object({

@@ -1,8 +1,63 @@
-import type { MeshResource } from '../kvstore/codec/keys.ts';
+import type { CopiedResource, MeshResource } from '../kvstore/codec/keys.ts';
 import type { DatapathDocument } from './datapath-document.ts';
 
+/** Progress of what is read from a kvstore. */
+export interface ReadProgress {
+  /** All changes up to this revision of the kvstore were received; absent before the first list. */
+  readonly revision?: number | undefined;
+  /** Bytes that were received and are not yet applied. */
+  readonly queuedBytes?: number | undefined;
+  /**
+   * Upper bound in milliseconds of the time from the arrival to the application of 99 of 100 changes, since the kvstore was
+   * connected: one of `LATENCY_BOUNDS_MS`; null if it is above all of them. Absent if there was no change. Changes of lists are
+   * not counted.
+   */
+  readonly p99Ms?: number | null | undefined;
+}
+
+/** State of the watch of a resource; `stopped` while its kvstore is not followed. The others: see `WatchState`. */
+export const STORE_STATES = [
+  'listing',
+  'watching',
+  'waiting',
+  'forbidden',
+  'ended',
+  'diverged',
+  'stopped',
+] as const;
+
+/** Status of one resource that is read from a cluster. */
+export interface StoreDocument extends ReadProgress {
+  readonly resource: CopiedResource;
+  readonly state: (typeof STORE_STATES)[number];
+  /** True if its list was complete once. */
+  readonly complete: boolean;
+  readonly keys: number;
+  /** Number of keys whose present value is rejected. */
+  readonly rejected: number;
+  /** Number of lists. All except the first are relists. */
+  readonly lists: number;
+  readonly failures: number;
+  /** The last failure, even if a later attempt succeeded. */
+  readonly lastFailure?: string | undefined;
+  readonly lastFailureAt?: string | undefined;
+}
+
+/** Status of a cluster with its stores. */
+export interface ClusterDetailDocument extends ClusterDocument {
+  readonly stores: readonly StoreDocument[];
+  /** The configuration of the cluster in its kvstore; absent until it is read, and for clusters older than 1.13. */
+  readonly config?:
+    | {
+        readonly id: number;
+        /** By name, unknown ones included. */
+        readonly capabilities: Readonly<Record<string, boolean | number | string>>;
+      }
+    | undefined;
+}
+
 /** Status of a cluster of the mesh. */
-export interface ClusterDocument {
+export interface ClusterDocument extends ReadProgress {
   readonly name: string;
   readonly own: boolean;
   /** 0 if the cluster has no id or it is not known yet. */

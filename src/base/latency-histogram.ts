@@ -13,6 +13,21 @@ export interface LatencyStatus {
   readonly sumMs: number;
 }
 
+/**
+ * Returns the smallest bound in milliseconds that this share of the durations does not exceed; null if no bound is that large,
+ * `undefined` if there are no durations.
+ */
+export function quantileBound(statuses: readonly LatencyStatus[], share: number): number | null | undefined {
+  const counts = [...LATENCY_BOUNDS_MS, undefined].map((_, at) =>
+    statuses.reduce((sum, status) => sum + (status.counts[at] ?? 0), 0),
+  );
+  const total = counts.reduce((sum, count) => sum + count, 0);
+  if (total === 0) return undefined;
+  let below = 0;
+  const at = counts.findIndex((count) => (below += count) >= total * share);
+  return LATENCY_BOUNDS_MS[at] ?? null;
+}
+
 /** Counts durations in buckets, in constant memory. */
 export class LatencyHistogram {
   readonly #counts = new Array<number>(LATENCY_BOUNDS_MS.length + 1).fill(0);

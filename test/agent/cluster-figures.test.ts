@@ -1,6 +1,7 @@
 import { expect, it } from 'vitest';
-import { clusterMetrics } from '../../src/agent/agent-status.ts';
-import { newCluster, OWN } from '../clustermesh/support/mesh-world.ts';
+import { clusterDetail, clusterMetrics, type Followed } from '../../src/agent/agent-status.ts';
+import { IdentityResolver } from '../../src/clustermesh/identity-resolver.ts';
+import { newCluster, OWN, write, writeIP } from '../clustermesh/support/mesh-world.ts';
 import { agent, agentForEachTest, clock } from '../clustermesh/support/set-up.ts';
 import { settle } from '../kvstore/support/settle.ts';
 
@@ -24,4 +25,35 @@ it('measures the own cluster and each remote one, including one that is unreacha
   const requests = [OWN, 'a'].map((name) => agent.links.get(name)?.status().requests);
   expect(figures.map(({ kvstore }) => kvstore?.requests)).toEqual([...requests, undefined]);
   expect(requests[0]?.ok).toBeGreaterThan(0);
+});
+
+it('shows the progress of each store of a cluster, and its configuration', async () => {
+  const own = agent.followOwnOn(agent.connect(OWN, newCluster(clock, OWN, 9)));
+  const server = newCluster(clock, 'a', 1);
+  await agent.add('a', server);
+  await agent.mesh.add('b', () => Promise.reject(new Error('no such certificate')));
+  await settle(8);
+  const followed: Followed = {
+    ...{ own, ownID: 9, mesh: agent.mesh },
+    identities: new IdentityResolver({ own, mesh: agent.mesh }),
+  };
+  expect(clusterDetail(followed, OWN)).toMatchObject({ own: true, id: 9 });
+  expect(clusterDetail(followed, 'nobody')).toBeUndefined();
+  expect(clusterDetail(followed, 'b')?.config).toBeUndefined();
+  expect(clusterDetail(followed, 'b')?.stores[0]).toMatchObject({ state: 'stopped', complete: false });
+
+  const { revision = 0 } = clusterDetail(followed, 'a') ?? {};
+  expect(revision).toBeGreaterThan(0);
+  writeIP(server, '10.1.0.1', 65_792);
+  write(server, 'cilium/state/ip/v1/default/10.1.0.2', 'no JSON');
+  await settle(8);
+  const detail = clusterDetail(followed, 'a');
+  expect(detail?.config).toMatchObject({ id: 1, capabilities: { cached: false } });
+  const ip = detail?.stores.find(({ resource }) => resource === 'ip');
+  expect(ip).toMatchObject({
+    ...{ state: 'watching', complete: true, rejected: 1, lists: 1, failures: 0 },
+    ...{ keys: 1, queuedBytes: 0, p99Ms: 1 },
+  });
+  expect(ip?.revision).toBe(revision + 2);
+  expect(detail).toMatchObject({ revision: revision + 2, queuedBytes: 0, p99Ms: 1 });
 });

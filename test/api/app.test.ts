@@ -519,6 +519,7 @@ describe('/openapi.json', () => {
         .replace('{ip}', '10.0.0.1')
         .replace('{namespace}/{name}', 'shop/checkout')
         .replace('{cluster}/{name}', 'baltic/node-1')
+        .replace('{cluster}', 'baltic')
         .replace('{identity}', '1234')
         .replace('{writer}', 'kvstore')
         .replace('/v1/search', '/v1/search?q=checkout');

@@ -72,6 +72,29 @@ describe('the banner of the overview', () => {
   });
 });
 
+describe('the card of a cluster', () => {
+  it('shows each store with its state, and the configuration, and follows them', async () => {
+    const model = new MeshModel().fill();
+    const { page } = await open('#cluster/baltic', { model });
+    const rows = page.getByRole('region', { name: 'Table of stores' }).getByRole('row');
+    await rows.nth(2).waitFor();
+    const text = async (place: number): Promise<string> =>
+      (await rows.nth(place).innerText()).replaceAll(/\s+/g, ' ');
+    expect(await text(1)).toBe('nodes watching 1 88,124 ≤ 25 ms 0 0 1 0 –');
+    expect(await text(2)).toMatch(
+      /^services waiting, not complete 0 – > 30 s 3 kB 1 2 1 etcdserver: request timed out, /,
+    );
+    expect(await page.getByRole('region', { name: 'Configuration' }).innerText()).toMatch(
+      /maxConnectedClusters\s+255/,
+    );
+    expect(await violations(page)).toEqual([]);
+    model.clusters = model.clusters.map((cluster) => ({ ...cluster, revision: 88_125 }));
+    await page.getByText('88,125').waitFor();
+    model.clusters = [];
+    await page.getByText('The mesh has no cluster baltic.').waitFor();
+  });
+});
+
 describe('the mesh map', () => {
   it('shows each cluster with its state, and leads to its card', async () => {
     const { page } = await open();
@@ -82,16 +105,22 @@ describe('the mesh map', () => {
     expect(await page.locator('main').innerText()).toContain('connected since');
   });
 
-  it('shows within which time 99 of 100 changes arrive from a cluster', async () => {
+  it('shows the lag of each link, its revision, and within which time 99 of 100 changes arrive', async () => {
     const model = new MeshModel().fill();
-    const delays = { counts: [0, 0, 90, 10, 0, 0, 0, 0, 0, 0, 0, 0, 0], sumMs: 500 };
-    const watch = { queuedBytes: 0, listings: 1, resumptions: 0, failures: 0, delays };
-    model.followed.push({
-      ...{ name: 'baltic', firstSyncMs: undefined, lastSyncMs: undefined, kvstore: undefined },
-      watches: [watch],
-    });
+    const knownAt = new Date(Date.now() - 130_000).toISOString();
+    model.clusters = [
+      clusterDocument('own', { own: true }),
+      clusterDocument('baltic', { revision: 88_124, queuedBytes: 0, p99Ms: 10 }),
+      clusterDocument('caspian', { revision: 7, queuedBytes: 1_200_000, p99Ms: null }),
+      clusterDocument('doggerland', { ready: false, connected: false, knownAt }),
+    ];
     const { page } = await open('', { model });
-    await page.getByRole('group', { name: 'Map of the mesh' }).getByText('≤ 10 ms').waitFor();
+    const box = (name: string): Promise<string | null> =>
+      page.locator('.mesh a', { hasText: name }).textContent();
+    await page.waitForSelector('.mesh a');
+    expect(await box('baltic')).toMatch(/ready.*no lag.*revision 88,124.*p99 ≤ 10 ms/);
+    expect(await box('caspian')).toMatch(/1\.2 MB waiting.*revision 7.*p99 > 30 s/);
+    expect(await box('doggerland')).toMatch(/unreachable.*lag 2 min/);
   });
 
   it('draws twelve of 255 clusters, those with problems first, and leads to the others', async () => {

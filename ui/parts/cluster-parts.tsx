@@ -20,6 +20,24 @@ export function clusterText(
   return connected ? state : 'unreachable';
 }
 
+/** Returns a bound of a latency as text; null: above all bounds. */
+export function boundText(ms: number | null): string {
+  if (ms === null) return '> 30 s';
+  return ms < 1_000 ? `≤ ${ms} ms` : `≤ ${ms / 1_000} s`;
+}
+
+/** Returns a number of bytes with a unit: `2 kB`. */
+export function bytesText(bytes: number): string {
+  return bytes < 1_000_000 ? `${Math.ceil(bytes / 1_000)} kB` : `${(bytes / 1_000_000).toFixed(1)} MB`;
+}
+
+/** Returns how far the applied state is behind the kvstore, as far as it is known. */
+export function lagText({ ready, knownAt, queuedBytes = 0 }: ClusterDocument, now = Date.now()): string {
+  if (knownAt !== undefined) return `lag ${durationText(now - Date.parse(knownAt))}`;
+  if (queuedBytes > 0) return `${bytesText(queuedBytes)} waiting`;
+  return ready ? 'no lag' : '';
+}
+
 /** The state of a cluster as a mark. */
 export function ClusterMark({ cluster }: { cluster: ClusterDocument }): VNode {
   return (

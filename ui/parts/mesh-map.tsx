@@ -3,16 +3,13 @@ import type { ClusterDocument, KindDocument } from '../../src/api/status-documen
 import { addressOf } from '../address.ts';
 import { useWidth } from '../agent/width.ts';
 import { counted, countText } from '../format.ts';
-import { clusterTone } from './cluster-parts.tsx';
+import { boundText, clusterTone, lagText } from './cluster-parts.tsx';
 import type { Tone } from './marks.tsx';
 
 /** Size of the box of a cluster. */
-const BOX = { width: 188, height: 68 };
+const BOX = { width: 200, height: 88 };
 
 const GAP = 22;
-
-/** Distance of the label of a link from the box. */
-const LABEL = 29;
 
 /** Width below which the clusters stand in one column. */
 const NARROW = 640;
@@ -28,15 +25,9 @@ interface Place {
   readonly y: number;
 }
 
-/** Returns a bound of a histogram as text. */
-function boundText(ms: number): string {
-  if (ms === Number.POSITIVE_INFINITY) return '> 30 s';
-  return ms < 1_000 ? `≤ ${ms} ms` : `≤ ${ms / 1_000} s`;
-}
-
 /** A cluster as a box that leads to its card. */
 function Box({ place: { cluster, x, y }, text }: { place: Place; text?: string | undefined }): VNode {
-  const { name, own, keys } = cluster;
+  const { name, own, keys, revision, p99Ms } = cluster;
   const tone = clusterTone(cluster);
   const figures = [
     counted(keys.nodes ?? 0, 'node'),
@@ -52,12 +43,21 @@ function Box({ place: { cluster, x, y }, text }: { place: Place; text?: string |
       <text class="small" x={x + BOX.width - 11} y={y + 23} text-anchor="end">
         {own ? 'this cluster' : cluster.id === 0 ? '' : `id ${cluster.id}`}
       </text>
-      <text class={`small ${tone}`} x={x + 11} y={y + 41}>
+      <text class={`small ${tone}`} x={x + 11} y={y + 42}>
         {tone === 'good' ? '●' : tone === 'warn' ? '■' : '▲'}{' '}
         {tone === 'good' ? 'ready' : cluster.connected ? cluster.state : 'unreachable'}
       </text>
-      <text class="small" x={x + 11} y={y + 57}>
+      <text class="small" x={x + BOX.width - 11} y={y + 42} text-anchor="end">
+        {lagText(cluster)}
+      </text>
+      <text class="small" x={x + 11} y={y + 59}>
         {text ?? figures.join(' · ')}
+      </text>
+      <text class="small" x={x + 11} y={y + 76}>
+        {revision !== undefined && `revision ${countText(revision)}`}
+      </text>
+      <text class="small" x={x + BOX.width - 11} y={y + 76} text-anchor="end">
+        {p99Ms !== undefined && `p99 ${boundText(p99Ms)}`}
       </text>
     </a>
   );
@@ -107,12 +107,9 @@ function ownText(kinds: readonly KindDocument[]): string {
 /** A map of the mesh as this agent sees it: the clusters, and the link to each. */
 export function MeshMap({
   clusters,
-  p99,
   kinds,
 }: {
   clusters: readonly ClusterDocument[];
-  /** The p99 of the propagation from each cluster in milliseconds. */
-  p99: ReadonlyMap<string, number>;
   /** The followed Kubernetes objects of the own cluster, if a kvstore does not provide them. */
   kinds?: readonly KindDocument[] | undefined;
 }): VNode {
@@ -132,13 +129,7 @@ export function MeshMap({
       {width > 0 && (
         <svg class="mesh" viewBox={`0 0 ${width} ${height}`} role="group" aria-label="Map of the mesh">
           {places.map((place) => (
-            <Link
-              key={place.cluster.name}
-              place={place}
-              center={center}
-              isNarrow={isNarrow}
-              p99={p99.get(place.cluster.name)}
-            />
+            <Link key={place.cluster.name} place={place} center={center} isNarrow={isNarrow} />
           ))}
           {own !== undefined && <Box place={{ cluster: own, ...center }} text={kinds && ownText(kinds)} />}
           {places.map((place) => (
@@ -156,17 +147,15 @@ export function MeshMap({
   );
 }
 
-/** The link from a cluster to the own one, with the p99 of its propagation. Its line is dashed if it does not deliver. */
+/** The link from a cluster to the own one. Its line is dashed if it does not deliver. */
 function Link({
   place: { cluster, x, y },
   center,
   isNarrow,
-  p99,
 }: {
   place: Place;
   center: { readonly x: number; readonly y: number };
   isNarrow: boolean;
-  p99: number | undefined;
 }): VNode {
   const tone = clusterTone(cluster);
   const middle = y + BOX.height / 2;
@@ -176,22 +165,10 @@ function Link({
   const path = isNarrow
     ? `M ${x} ${middle} H 22 Q 14 ${middle} 14 ${middle - 8} V ${center.y + BOX.height}`
     : `M ${from} ${middle} C ${(from + to) / 2} ${middle}, ${(from + to) / 2} ${end}, ${to} ${end}`;
-  // Beside the box, where the links of several clusters are still apart.
-  const labelX = isNarrow ? 54 : from + (isLeft ? LABEL : -LABEL);
   return (
     <g>
       <path class={`link ${tone}`} d={path} />
       {tone === 'good' && <path class="flow" d={path} />}
-      {p99 !== undefined && (
-        <>
-          <text class="label" x={labelX} y={middle - 8} text-anchor="middle">
-            p99
-          </text>
-          <text class="label" x={labelX} y={middle + 18} text-anchor="middle">
-            {boundText(p99)}
-          </text>
-        </>
-      )}
     </g>
   );
 }

@@ -1,45 +1,152 @@
 import type { VNode } from 'preact';
+import { namePath } from '../../src/api/name-path.ts';
+import type { ClusterDetailDocument, StoreDocument } from '../../src/api/status-document.ts';
 import { durationText } from '../../src/base/show-value.ts';
 import { addressOf } from '../address.ts';
-import { useShared, useStatus } from '../agent/live.ts';
+import { useAnswer } from '../agent/ask.ts';
+import { useStatus, useTick } from '../agent/live.ts';
 import { countText, timeText } from '../format.ts';
-import { ClusterMark } from '../parts/cluster-parts.tsx';
-import { Chip } from '../parts/marks.tsx';
+import { boundText, bytesText, ClusterMark, lagText } from '../parts/cluster-parts.tsx';
+import { Chip, Mark, type Tone } from '../parts/marks.tsx';
 import { Empty, Facts, Panel, Pending, Title } from '../parts/panel.tsx';
-import { Table } from '../parts/table.tsx';
+import { type Column, Table } from '../parts/table.tsx';
 import { WhatIfItLeft } from '../parts/what-if.tsx';
 
-/** The list of each resource. */
+/** The list of each resource that has one. */
 const LISTS: Readonly<Record<string, string>> = {
   nodes: 'nodes',
   services: 'services',
   identities: 'identities',
   ip: 'prefixes',
+  endpointslices: 'services',
 };
 
-/** Shows one cluster: its state, the resources that it delivers, and its failures. */
+const READ_MS = 2_000;
+
+const TONES: Readonly<Record<StoreDocument['state'], Tone>> = {
+  listing: 'warn',
+  watching: 'good',
+  waiting: 'bad',
+  forbidden: 'bad',
+  ended: 'idle',
+  diverged: 'bad',
+  stopped: 'idle',
+};
+
+const NONE = <span class="faint">–</span>;
+
+/** Returns a column of figures that some stores do not have. */
+function figures(
+  name: string,
+  of: (store: StoreDocument) => number | undefined,
+  text: (figure: number) => string = countText,
+): Column<StoreDocument> {
+  return {
+    name,
+    number: true,
+    by: (store) => of(store) ?? -1,
+    cell: (store) => {
+      const figure = of(store);
+      return figure === undefined ? NONE : text(figure);
+    },
+  };
+}
+
+/** Returns the columns of the stores of a cluster. */
+function columns(name: string, isOwn: boolean): readonly Column<StoreDocument>[] {
+  return [
+    {
+      name: 'resource',
+      by: ({ resource }) => resource,
+      cell: ({ resource }) => {
+        const list = LISTS[resource];
+        const filter = isOwn && resource !== 'nodes' ? {} : { cluster: name };
+        return list === undefined ? resource : <a href={addressOf(list, '', filter)}>{resource}</a>;
+      },
+    },
+    {
+      name: 'state',
+      by: ({ state }) => state,
+      cell: ({ state, complete }) => (
+        <>
+          <Mark tone={TONES[state]}>{state}</Mark>
+          {!complete && <span class="faint">, not complete</span>}
+        </>
+      ),
+    },
+    figures('keys', ({ keys }) => keys),
+    figures('revision', ({ revision }) => revision),
+    {
+      name: 'p99',
+      number: true,
+      by: ({ p99Ms }) => (p99Ms === undefined ? -1 : (p99Ms ?? Number.POSITIVE_INFINITY)),
+      cell: ({ p99Ms }) => (p99Ms === undefined ? NONE : boundText(p99Ms)),
+    },
+    figures(
+      'waiting',
+      ({ queuedBytes }) => queuedBytes,
+      (bytes) => (bytes === 0 ? '0' : bytesText(bytes)),
+    ),
+    figures('rejected', ({ rejected }) => rejected),
+    figures('lists', ({ lists }) => lists),
+    figures('failures', ({ failures }) => failures),
+    {
+      name: 'last failure',
+      cell: ({ lastFailure, lastFailureAt }) =>
+        lastFailure === undefined
+          ? NONE
+          : `${lastFailure}${lastFailureAt === undefined ? '' : `, ${timeText(lastFailureAt)}`}`,
+    },
+  ];
+}
+
+/** The configuration that a cluster published in its kvstore. */
+function Config({ config }: { config: ClusterDetailDocument['config'] }): VNode {
+  if (config === undefined)
+    return (
+      <Empty title="No configuration.">
+        The kvstore has no key cilium/cluster-config of this cluster, or it was not read yet.
+      </Empty>
+    );
+  const { id, capabilities } = config;
+  return (
+    <Facts
+      of={[
+        ['id', String(id)],
+        ...Object.entries(capabilities).map(([capability, value]): [string, VNode] => [
+          capability,
+          <code key={capability}>{String(value)}</code>,
+        ]),
+      ]}
+    />
+  );
+}
+
+/** Shows one cluster: its state, its configuration, and each store that is read from it. */
 export function Cluster({ name }: { name: string }): VNode {
+  const { problem, document: cluster } = useAnswer<ClusterDetailDocument>(
+    `/v1/clustermesh/${namePath(name)}`,
+    useTick(READ_MS),
+  );
   const status = useStatus();
-  const { problem } = useShared().status;
-  const cluster = status?.clusters.find((other) => other.name === name);
   const restored = status?.checkpoint?.restored.find((item) => item.cluster === name);
+  const isMember = status?.clusters.some((other) => other.name === name) !== false;
   return (
     <>
       <Title kind="cluster" side={cluster && <ClusterMark cluster={cluster} />}>
         {name}
       </Title>
-      {status === undefined ? (
-        <Pending problem={problem} />
-      ) : cluster === undefined ? (
+      {cluster === undefined && !isMember ? (
         <Empty title={`The mesh has no cluster ${name}.`}>
           <a href={addressOf('clusters')}>All clusters</a>
         </Empty>
+      ) : cluster === undefined ? (
+        <Pending problem={problem} />
       ) : (
         <div class="grid">
           <Panel title="State" className="half">
             <Facts
               of={[
-                ['id', cluster.id === 0 ? 'unknown' : String(cluster.id)],
                 [
                   'role',
                   cluster.own ? (
@@ -50,11 +157,15 @@ export function Cluster({ name }: { name: string }): VNode {
                     'remote cluster'
                   ),
                 ],
+                ['id', cluster.id === 0 ? 'unknown' : String(cluster.id)],
                 ['state', cluster.state],
                 [
                   'kvstore',
                   `${cluster.connected ? 'connected' : 'not connected'} since ${timeText(cluster.connectedSince)}`,
                 ],
+                ['revision', cluster.revision !== undefined && countText(cluster.revision)],
+                ['lag', lagText(cluster)],
+                ['propagation', cluster.p99Ms !== undefined && `p99 ${boundText(cluster.p99Ms)}`],
                 [
                   'served state',
                   cluster.knownAt &&
@@ -68,44 +179,23 @@ export function Cluster({ name }: { name: string }): VNode {
                   cluster.lastFailure &&
                     `${cluster.lastFailure}${cluster.lastFailureAt === undefined ? '' : `, ${timeText(cluster.lastFailureAt)}`}`,
                 ],
-                ['missing', cluster.missing.join(', ')],
               ]}
             />
           </Panel>
-          <Panel title="Resources" className="half" flush>
-            <Table
-              label="Table of resources"
-              rows={Object.entries(cluster.keys)}
-              keyOf={([resource]) => resource}
-              columns={[
-                {
-                  name: 'resource',
-                  by: ([resource]) => resource,
-                  cell: ([resource]) => (
-                    <a
-                      href={addressOf(
-                        LISTS[resource] ?? 'overview',
-                        '',
-                        cluster.own && resource !== 'nodes' ? {} : { cluster: name },
-                      )}
-                    >
-                      {resource}
-                    </a>
-                  ),
-                },
-                {
-                  name: 'keys',
-                  number: true,
-                  by: ([, count = 0]) => count,
-                  cell: ([, count = 0]) => countText(count),
-                },
-                {
-                  name: 'initial list',
-                  cell: ([resource]) =>
-                    cluster.missing.some((other) => other === resource) ? 'not complete' : 'complete',
-                },
-              ]}
-            />
+          <Panel title="Configuration" className="half">
+            <Config config={cluster.config} />
+          </Panel>
+          <Panel title="Stores" flush>
+            {cluster.stores.length === 0 ? (
+              <Empty title="Nothing is read from its kvstore." />
+            ) : (
+              <Table
+                label="Table of stores"
+                rows={cluster.stores}
+                keyOf={({ resource }) => resource}
+                columns={columns(name, cluster.own)}
+              />
+            )}
           </Panel>
           {!cluster.own && <WhatIfItLeft key={name} cluster={name} />}
         </div>

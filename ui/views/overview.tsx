@@ -6,7 +6,6 @@ import { durationText } from '../../src/base/show-value.ts';
 import { addressOf } from '../address.ts';
 import { useAnswer } from '../agent/ask.ts';
 import { isAgent, useShared, useTick, useVersion } from '../agent/live.ts';
-import { usePropagation } from '../agent/propagation.ts';
 import { counted, countText, timeText } from '../format.ts';
 import { Health } from '../parts/health.tsx';
 import { AllServices, MATRIX_ROWS, Matrix, type MatrixRow } from '../parts/matrix.tsx';
@@ -105,7 +104,6 @@ function Agent({ status }: { status: StatusDocument }): VNode {
   );
   const { document: conflicts } = useAnswer<ConflictsDocument>('/v1/conflicts', tick);
   const total = conflicts === undefined ? 0 : Object.values(conflicts.counts).reduce((a, b) => a + b, 0);
-  const p99 = usePropagation();
   const clusters = status.clusters.map(({ name }) => name);
   return (
     <>
@@ -117,7 +115,7 @@ function Agent({ status }: { status: StatusDocument }): VNode {
           </Panel>
         ) : (
           <Panel title="Mesh" className="wide centered">
-            <MeshMap clusters={status.clusters} p99={p99} kinds={status.kubernetes?.kinds} />
+            <MeshMap clusters={status.clusters} kinds={status.kubernetes?.kinds} />
           </Panel>
         )}
         <Panel

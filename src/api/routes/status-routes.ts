@@ -7,7 +7,7 @@ import { ALL_TYPES, CHANGE_TYPES, type ChangeType } from '../change-types.ts';
 import { CONFLICT_KINDS, ConflictScan } from '../conflicts.ts';
 import { ProblemError } from '../problem.ts';
 import { healthProblems } from '../problems.ts';
-import { CLUSTERMESH, PROBLEMS, STATUS } from '../schemas.ts';
+import { CLUSTER_DETAIL, CLUSTERMESH, PROBLEMS, STATUS } from '../schemas.ts';
 import { answerJSON } from './answer.ts';
 import { EVENT_STREAM_HEADERS, streamOf, writeEvents } from './event-stream.ts';
 import { addHealthRoutes } from './health-routes.ts';
@@ -33,6 +33,14 @@ const GET_CLUSTERMESH = createRoute({
   path: '/v1/clustermesh',
   summary: 'Returns the status of each cluster of the mesh',
   responses: answers(CLUSTERMESH, 'The clusters'),
+});
+
+const GET_CLUSTER = createRoute({
+  method: 'get',
+  path: '/v1/clustermesh/{cluster}',
+  summary: 'Returns the status of a cluster, of each resource that is read from it, and its configuration',
+  request: { params: z.object({ cluster: z.string().min(1).max(253) }) },
+  responses: answers(CLUSTER_DETAIL, 'The cluster'),
 });
 
 const CONFLICTS = createRoute({
@@ -145,6 +153,12 @@ export function addStatusRoutes(app: ApiApp, context: RouteContext): void {
   app.openapi(GET_CLUSTERMESH, (c) => {
     const { cluster, clusterID, clusters, configProblems, steps } = model.status();
     return answerJSON(c, { cluster, clusterID, clusters, configProblems, steps });
+  });
+  app.openapi(GET_CLUSTER, (c) => {
+    const { cluster } = c.req.valid('param');
+    const document = model.cluster(cluster);
+    if (document !== undefined) return answerJSON(c, document);
+    throw new ProblemError('not-found', 'No such cluster.', { field: 'cluster', value: cluster });
   });
   app.openapi(REJECTIONS, (c) => {
     const { total, byReason, recent } = model.rejections();

@@ -5,7 +5,11 @@ import type {
   ReadModel,
   RestoredDocument,
 } from '../../../src/api/read-model.ts';
-import type { KubernetesDocument, StatusDocument } from '../../../src/api/status-document.ts';
+import type {
+  ClusterDetailDocument,
+  KubernetesDocument,
+  StatusDocument,
+} from '../../../src/api/status-document.ts';
 import type { RejectionStatus } from '../../../src/base/rejection.ts';
 import { TurnGate } from '../../../src/base/turn-gate.ts';
 import { History } from '../../../src/history/history.ts';
@@ -18,6 +22,25 @@ import { ServiceCache } from '../../../src/servicecache/service-cache.ts';
 import { FakeClock } from '../../agent/support/fake-clock.ts';
 
 const CHECKOUT: Labels = [{ source: 'k8s', key: 'app', value: 'checkout' }];
+
+/** A followed cluster with a store of each state. */
+const BALTIC: ClusterDetailDocument = {
+  ...{ name: 'baltic', own: false, id: 2, state: 'watching', ready: false, connected: true, failures: 1 },
+  ...{ connectedSince: '2026-01-02T03:04:05.000Z', missing: ['services'], keys: { nodes: 1, services: 0 } },
+  ...{ rejected: 1, revision: 88_124, queuedBytes: 2_048, p99Ms: 25 },
+  stores: [
+    {
+      ...{ resource: 'nodes', state: 'watching', complete: true, keys: 1, rejected: 0, lists: 1 },
+      ...{ failures: 0, revision: 88_124, queuedBytes: 0, p99Ms: 25 },
+    },
+    {
+      ...{ resource: 'services', state: 'waiting', complete: false, keys: 0, rejected: 1, lists: 2 },
+      ...{ failures: 1, queuedBytes: 2_048, p99Ms: null },
+      ...{ lastFailure: 'etcdserver: request timed out', lastFailureAt: '2026-01-02T03:04:06.000Z' },
+    },
+  ],
+  config: { id: 2, capabilities: { syncedCanaries: true, cached: false, maxConnectedClusters: 255 } },
+};
 
 /** Engines of a cluster `own`, and a minimal status. */
 export class TestModel implements ReadModel {
@@ -55,6 +78,10 @@ export class TestModel implements ReadModel {
 
   identities(): readonly KnownIdentity[] {
     return [{ identity: 1234, labels: CHECKOUT, cluster: 'own' }];
+  }
+
+  cluster(name: string): ClusterDetailDocument | undefined {
+    return name === 'baltic' ? BALTIC : undefined;
   }
 
   /** The followed sources. */

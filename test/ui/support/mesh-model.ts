@@ -1,4 +1,8 @@
-import type { ClusterDocument, StatusDocument } from '../../../src/api/status-document.ts';
+import type {
+  ClusterDetailDocument,
+  ClusterDocument,
+  StatusDocument,
+} from '../../../src/api/status-document.ts';
 import { systemClock } from '../../../src/base/system-clock.ts';
 import { History } from '../../../src/history/history.ts';
 import { TestModel } from '../../api/support/model.ts';
@@ -28,6 +32,12 @@ export class MeshModel extends TestModel {
   constructor() {
     super();
     this.history.start();
+  }
+
+  override cluster(name: string): ClusterDetailDocument | undefined {
+    const cluster = this.clusters.find((other) => other.name === name);
+    const { stores = [], config } = super.cluster('baltic') ?? {};
+    return cluster && { ...cluster, stores, config };
   }
 
   override status(): StatusDocument {
