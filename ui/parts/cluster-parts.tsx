@@ -32,7 +32,10 @@ export function bytesText(bytes: number): string {
 }
 
 /** Returns how far the applied state is behind the kvstore, as far as it is known. */
-export function lagText({ ready, knownAt, queuedBytes = 0 }: ClusterDocument, now = Date.now()): string {
+export function lagText(
+  { ready, knownAt, queuedBytes = 0 }: ClusterDocument,
+  now: number = Date.now(),
+): string {
   if (knownAt !== undefined) return `lag ${durationText(now - Date.parse(knownAt))}`;
   if (queuedBytes > 0) return `${bytesText(queuedBytes)} waiting`;
   return ready ? 'no lag' : '';
