@@ -23,9 +23,12 @@ export function quantileBound(statuses: readonly LatencyStatus[], share: number)
   );
   const total = counts.reduce((sum, count) => sum + count, 0);
   if (total === 0) return undefined;
-  let below = 0;
-  const at = counts.findIndex((count) => (below += count) >= total * share);
-  return LATENCY_BOUNDS_MS[at] ?? null;
+  let rest = total;
+  for (const [at, count] of counts.entries()) {
+    rest -= count;
+    if (total - rest >= total * share) return LATENCY_BOUNDS_MS[at] ?? null;
+  }
+  return null;
 }
 
 /** Counts durations in buckets, in constant memory. */
