@@ -1,5 +1,9 @@
 import { isDeepStrictEqual } from 'node:util';
-import type { DatapathDocument, DatapathStepDocument } from '../api/datapath-document.ts';
+import type {
+  DatapathDocument,
+  DatapathStepDocument,
+  KernelEntryDocument,
+} from '../api/datapath-document.ts';
 import type { DatapathModel } from '../api/read-model.ts';
 import type { Clock, Random, Timer } from '../base/clock.ts';
 import { messageOf } from '../base/failure.ts';
@@ -105,6 +109,15 @@ export class DatapathKeeper implements DatapathModel {
 
   async diff(): Promise<readonly DatapathStepDocument[]> {
     return (await this.#datapath?.plan()) ?? [];
+  }
+
+  kernelEntry(prefix: string): KernelEntryDocument | undefined {
+    try {
+      const found = this.#datapath?.lookupPrefix(prefix);
+      return found && { kernel: found.kernel, cache: found.cache };
+    } catch (error) {
+      return { failure: messageOf(error) };
+    }
   }
 
   async repair(): Promise<readonly DatapathStepDocument[]> {

@@ -86,6 +86,16 @@ export interface DatapathStepDocument {
   readonly cache?: string | undefined;
 }
 
+/** The entry of a prefix in the kernel, beside that of the cache. */
+export interface KernelEntryDocument {
+  /** What the kernel finds: the value of the longest prefix that contains it; absent if there is none. */
+  readonly kernel?: string | undefined;
+  /** Value in the cache; absent if there is none. */
+  readonly cache?: string | undefined;
+  /** Why the kernel could not be asked. */
+  readonly failure?: string | undefined;
+}
+
 /** Number of differences, and the first of them. */
 export interface DatapathDiffDocument {
   readonly total: number;

@@ -9,6 +9,7 @@ import type { NodeExplanation } from '../nodemanager/node-status.ts';
 import type { AnnouncedService } from '../servicecache/announcement.ts';
 import type { BackendVerdict, ServiceExplanation } from '../servicecache/explain.ts';
 import type { AddressRoleDocument } from './address-roles.ts';
+import type { KernelEntryDocument } from './datapath-document.ts';
 import type { PastDocument } from './past-document.ts';
 import type { KnownIdentity, ReadModel, RestoredDocument } from './read-model.ts';
 
@@ -74,6 +75,8 @@ export interface ExplanationDocument {
   readonly claims: readonly ClaimDocument[];
   /** The services and nodes with the requested IP. Empty for a CIDR, and absent for an earlier moment. */
   readonly roles?: readonly AddressRoleDocument[] | undefined;
+  /** Present if a datapath keeps a map of prefixes; absent for an earlier moment. */
+  readonly kernel?: KernelEntryDocument | undefined;
   /** Present if the claims are those of an earlier moment. */
   readonly past?: PastDocument | undefined;
 }

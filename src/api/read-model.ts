@@ -8,7 +8,7 @@ import type { NodeManager } from '../nodemanager/node-manager.ts';
 import type { EndpointSlice } from '../servicecache/backend.ts';
 import type { Service } from '../servicecache/service.ts';
 import type { ServiceCache } from '../servicecache/service-cache.ts';
-import type { DatapathStepDocument } from './datapath-document.ts';
+import type { DatapathStepDocument, KernelEntryDocument } from './datapath-document.ts';
 import type { OriginDocument } from './documents.ts';
 import type { ClusterDetailDocument, StatusDocument } from './status-document.ts';
 
@@ -70,6 +70,8 @@ export interface ClusterMetrics {
 
 /** The datapath as the API uses it. */
 export interface DatapathModel {
+  /** Returns the entry of a prefix in the kernel now; `undefined` if no map of prefixes is kept. */
+  kernelEntry(prefix: string): KernelEntryDocument | undefined;
   /** Returns the current differences between the kernel and the caches, in the order of their writes. */
   diff(): Promise<readonly DatapathStepDocument[]>;
   /** Makes the kernel equal to the caches. Resolves to the differences. */

@@ -203,6 +203,14 @@ export const EXPLANATION: z.ZodType<ExplanationDocument> = z
       .array(ROLE)
       .optional()
       .openapi({ description: 'Services and nodes with the IP; absent for a CIDR and with `at`' }),
+    kernel: z
+      .object({
+        kernel: z.string().optional(),
+        cache: z.string().optional(),
+        failure: z.string().optional(),
+      })
+      .optional()
+      .openapi({ description: 'Entry in the kernel; present if a datapath keeps a map of prefixes' }),
     ...PAST_FIELD,
   })
   .openapi('Explanation');

@@ -94,6 +94,14 @@ const RULES: Readonly<Record<DecidingRule, string>> = {
   'endpoint-over-cidr': 'an endpoint IP hides the CIDR of the same single address',
 };
 
+/** Returns the entry of the kernel as a line, and the difference from the cache. */
+function kernelLines(entry: ExplanationDocument['kernel']): readonly string[] {
+  if (entry === undefined) return [];
+  const { kernel = 'no entry', cache = 'no entry', failure } = entry;
+  if (failure !== undefined) return [`kernel: ${failure}`];
+  return [kernel === cache ? `kernel: ${kernel}` : `kernel: ${kernel}; the cache has: ${cache}`];
+}
+
 /** Returns the question for all claims on the prefix that {@link getPrefix} finds, the strongest first, and the deciding rule. */
 export function explainPrefix(key: string): Question {
   return async (ask, view) => {
@@ -119,6 +127,7 @@ export function explainPrefix(key: string): Question {
               `${prefix}: the first claim (*) is effective, because ${RULES[decidedBy]}.`,
               ...listed(columns, claims, view),
             ]),
+        ...kernelLines(explanation.kernel),
       ],
       found: true,
     };

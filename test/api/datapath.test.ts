@@ -14,6 +14,17 @@ describe('the API of an agent with a datapath', () => {
     expect([repaired.status, await repaired.json()]).toEqual([200, { total: 1, steps: [STEP] }]);
   });
 
+  it('explains a prefix with its entry in the kernel', async () => {
+    const model = new SteeringModel().fill();
+    const { app } = testApp(model);
+    const explained = async (query = ''): Promise<object> =>
+      (await (await app.request(`/v1/ipcache/explain/10.0.0.1${query}`)).json()) as object;
+    expect(await explained()).not.toHaveProperty('kernel');
+    model.kernel = { kernel: 'identity 77', cache: 'identity 1234 via 192.168.0.1' };
+    expect(await explained()).toMatchObject({ prefix: '10.0.0.1/32', kernel: model.kernel });
+    expect(await explained('?at=-0s')).not.toHaveProperty('kernel');
+  });
+
   it('reads the kernel for one request at a time', async () => {
     const model = new SteeringModel();
     const { app } = testApp(model);

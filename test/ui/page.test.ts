@@ -141,6 +141,25 @@ describe('the page', () => {
     expect(await violations(page)).toEqual([]);
   });
 
+  it('shows the entry of the kernel on the card of an IP, and its difference from the cache', async () => {
+    const model = new SteeringModel().fill();
+    const { page } = await open('#ip/10.0.0.1', { model });
+    const panel = page.getByRole('region', { name: 'What it is' });
+    await panel.getByText('encryption key').or(panel.getByText('prefix')).first().waitFor();
+    expect(await panel.innerText()).not.toContain('kernel');
+    const value = 'identity 1234 via 192.168.0.1';
+    for (const [kernel, expected] of [
+      [{ kernel: value, cache: value }, `kernel ${value} as the cache`],
+      [{ cache: value }, `kernel no entry differs the cache has: ${value}`],
+      [{ failure: 'bpf(MAP_LOOKUP_ELEM): EPERM' }, 'kernel bpf(MAP_LOOKUP_ELEM): EPERM'],
+    ] as const) {
+      model.kernel = kernel;
+      model.ipcache.upsert('10.9.9.9', { identity: expected.length, source: 'k8s' }); // a card reads again after changes
+      await expect.poll(async () => (await panel.innerText()).replaceAll(/\s+/g, ' ')).toContain(expected);
+      expect(await violations(page)).toEqual([]);
+    }
+  });
+
   it.each([
     ['#prefixes?nonsense=1&__proto__=2', 'main'],
     ['#prefixes?identity=many', 'alert'],

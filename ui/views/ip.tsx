@@ -13,7 +13,7 @@ import { useMoment, useStatus, useVersion } from '../agent/live.ts';
 import { counted, timeText } from '../format.ts';
 import { Changes } from '../parts/changes.tsx';
 import { ClusterLink, IdentityLink, NodeLink, PodLink, PrefixLink, ServiceLink } from '../parts/links.tsx';
-import { Chip, Restored } from '../parts/marks.tsx';
+import { Chip, Mark, Restored } from '../parts/marks.tsx';
 import { Certainty } from '../parts/moment.tsx';
 import { Facts, Panel, Pending, Title } from '../parts/panel.tsx';
 import { countByCluster, portsText } from '../parts/service-parts.tsx';
@@ -134,6 +134,26 @@ function Backends({ name }: { name: string }): VNode {
   );
 }
 
+/** The entry of the kernel, and whether it is that of the cache. */
+function KernelText({ entry }: { entry: NonNullable<ExplanationDocument['kernel']> }): VNode {
+  const { kernel = 'no entry', cache = 'no entry', failure } = entry;
+  if (failure !== undefined) return <Mark tone="bad">{failure}</Mark>;
+  if (kernel === cache)
+    return (
+      <>
+        {kernel} <Mark tone="good">as the cache</Mark>
+      </>
+    );
+  return (
+    <>
+      <div>
+        {kernel} <Mark tone="bad">differs</Mark>
+      </div>
+      <div class="soft">the cache has: {cache}</div>
+    </>
+  );
+}
+
 function CardOf({ document }: { document: ExplanationDocument }): VNode {
   const { prefix, claims, decidedBy, roles = [] } = document;
   const [first] = claims;
@@ -198,6 +218,7 @@ function CardOf({ document }: { document: ExplanationDocument }): VNode {
               ),
             ],
             ['encryption key', first !== undefined && first.encryptKey !== 0 && String(first.encryptKey)],
+            ['kernel', document.kernel && <KernelText key="kernel" entry={document.kernel} />],
             ['belongs to', roles.length > 0 && roles.map((role) => <RoleText key={role.text} role={role} />)],
           ]}
         />

@@ -438,7 +438,8 @@ function explained(model: ReadModel, asked: string, entry: KeyedEntry | undefine
   const explanation = entry && model.ipcache.explain(entry.key);
   const document = explanation && explanationDocument(explanation, model);
   if (document === undefined) throw unknown('ip', asked);
-  return document;
+  const kernel = model.datapath?.kernelEntry(document.prefix);
+  return kernel === undefined ? document : { ...document, kernel };
 }
 
 /** Parsed filters. */

@@ -131,6 +131,25 @@ export class IPCacheTable<Map extends BatchedMap = BpfMap> implements KernelTabl
     }
   }
 
+  /**
+   * Returns what a program finds for a prefix: the item of the longest prefix that contains it. May be called while a dump is
+   * read. Throws `SyscallError`.
+   */
+  lookup(key: string): IPCacheItem | undefined {
+    const { keys, values } = this.map;
+    const places = [
+      new Uint8Array(keys.view.buffer, keys.view.byteOffset, KEY_BYTES),
+      new Uint8Array(values.view.buffer, values.view.byteOffset, VALUE_BYTES),
+    ];
+    const batch = places.map((place) => place.slice());
+    try {
+      this.#writeKey(0, key);
+      return this.map.lookup() ? this.#readValue(0) : undefined;
+    } finally {
+      for (const [at, bytes] of batch.entries()) places[at]?.set(bytes);
+    }
+  }
+
   apply(changes: readonly TableChange<IPCacheItem>[]): readonly (SyscallError | undefined)[] {
     const outcomes: (SyscallError | undefined)[] = [];
     for (let from = 0; from < changes.length; ) {

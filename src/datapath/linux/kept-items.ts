@@ -28,6 +28,8 @@ export interface KeptItems extends Disposable {
   allowDeletes(): void;
   /** Must be called when the inputs of initially found items may be complete; see `KeptTable.recheck`. */
   recheck(): void;
+  /** Returns what the kernel finds for a key, and the desired item; `undefined` if the table has no lookup of single keys. */
+  lookup?(key: string): PrintedStep | undefined;
   /** Returns the current differences, in the order in which they would be written. */
   plan(): Promise<readonly PrintedStep[]>;
   /** Repairs changes by others. Resolves to the differences. */
@@ -48,18 +50,21 @@ export function keptItems<Item>(
   let repairs = 0;
   const text = (item: Item | undefined): string | undefined =>
     item === undefined ? undefined : table.print(item);
+  const step = (
+    key: string,
+    { actual, desired }: Pick<PlannedChange<Item>, 'actual' | 'desired'>,
+  ): PrintedStep => ({ table: name, key, kernel: text(actual), cache: text(desired) });
   const printed = (steps: readonly PlannedChange<Item>[]): readonly PrintedStep[] =>
-    steps.map(({ key, actual, desired }) => ({
-      table: name,
-      key,
-      kernel: text(actual),
-      cache: text(desired),
-    }));
+    steps.map((change) => step(change.key, change));
   return {
     name,
     adopt: () => kept.adopt(),
     allowDeletes: () => kept.allowDeletes(),
     recheck: () => kept.recheck(),
+    lookup: (key) => {
+      const found = kept.lookup(key);
+      return found && step(key, found);
+    },
     plan: async () => printed(await kept.plan()),
     repair: async () => {
       const steps = await kept.repair();

@@ -31,6 +31,8 @@ export interface KernelTable<Item> {
    * but marks the end of a step that took as long as many items.
    */
   dump(): Iterable<readonly [key: string, item: Item] | undefined>;
+  /** Returns the item that the kernel finds for a key now. Absent if it has no lookup of single keys. */
+  lookup?(key: string): Item | undefined;
   equal(a: Item, b: Item): boolean;
   /**
    * Returns a small integer. All upserts are applied first, in ascending order, then deletes in descending order. Default 0.

@@ -145,6 +145,16 @@ export class LinuxDatapath implements Disposable {
   }
 
   /**
+   * Returns what the kernel finds for a prefix in the map of prefixes, and what the engines say; `undefined` if that part does not
+   * run. Costs one system call. Throws `SyscallError`.
+   */
+  lookupPrefix(prefix: string): PrintedStep | undefined {
+    const { part } = this.#parts.find(({ name }) => name === 'ipcache') ?? {};
+    if (this.#isDisposed) return undefined;
+    return part?.tables.find(({ name }) => name === 'ipcache')?.lookup?.(prefix);
+  }
+
+  /**
    * Restores items that others have changed, and returns the differences. Retries failed reads and removals, and opens parts
    * that could not be opened.
    */

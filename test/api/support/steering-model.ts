@@ -1,4 +1,8 @@
-import type { DatapathDocument, DatapathStepDocument } from '../../../src/api/datapath-document.ts';
+import type {
+  DatapathDocument,
+  DatapathStepDocument,
+  KernelEntryDocument,
+} from '../../../src/api/datapath-document.ts';
 import type { DatapathModel } from '../../../src/api/read-model.ts';
 import type { StatusDocument } from '../../../src/api/status-document.ts';
 import { TestModel } from './model.ts';
@@ -38,7 +42,10 @@ const DOCUMENT: DatapathDocument = {
 export class SteeringModel extends TestModel {
   readonly asked: string[] = [];
   steps: readonly DatapathStepDocument[] = [STEP];
+  /** What the kernel has for each prefix. */
+  kernel: KernelEntryDocument | undefined;
   readonly datapath: DatapathModel = {
+    kernelEntry: () => this.kernel,
     diff: () => this.#answer('diff'),
     repair: () => this.#answer('repair'),
   };

@@ -86,6 +86,7 @@ describeOnLinux('the ipcache in the kernel', ['maps', 'bpftool'], () => {
     const ipcache = new IPCache();
     const { kept, turns, table } = it.open(ipcache);
     await turns.until(kept.adopt());
+    expect(kept.lookup('10.1.2.3/32')).toEqual({ actual: undefined, desired: undefined });
     ipcache.upsert('10.1.2.3', { identity: 258, hostIP: '192.168.0.7', encryptKey: 5, source: 'kvstore' });
     ipcache.upsert('fd00::/64', { identity: 1, hostIP: 'fd00::9', source: 'kvstore' });
     // The id of an address space is between prefix length and family (pkg/maps/ipcache).
@@ -104,6 +105,16 @@ describeOnLinux('the ipcache in the kernel', ['maps', 'bpftool'], () => {
       '10.1.2.3/32': 'identity 258 via 192.168.0.7 key 5',
       'fd00::/64': 'identity 1',
     });
+    const item = { ...{ identity: 258, encryptKey: 5, flags: 0 }, tunnel: expect.any(Number) };
+    expect(kept.lookup('10.1.2.3/32')).toMatchObject({ actual: item, desired: item });
+    // As a program: the longest prefix that contains it. The reader of a dump notices nothing.
+    const seen: string[] = [];
+    for (const [key] of table.dump()) {
+      seen.push(key);
+      expect(table.lookup('fd00::5/128')?.identity).toBe(1);
+      expect(table.lookup('10.1.2.4/32')).toBeUndefined();
+    }
+    expect(seen.sort()).toEqual(Object.keys(printed(table)).sort());
   });
 
   it('follows the cache, and contains an endpoint rather than the CIDR that it hides', async () => {

@@ -30,6 +30,7 @@ export interface BatchedMap extends Disposable {
   readonly values: { readonly view: DataView };
   update(count: number): readonly (SyscallError | undefined)[];
   delete(count: number): readonly (SyscallError | undefined)[];
+  lookup(): boolean;
   batches(): Iterable<number>;
 }
 

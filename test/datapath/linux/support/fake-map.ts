@@ -62,6 +62,12 @@ export class FakeMap implements BatchedMap {
     });
   }
 
+  lookup(): boolean {
+    const value = this.content.get(this.#keyAt(0));
+    if (value !== undefined) this.values.bytes.set(value);
+    return value !== undefined;
+  }
+
   *batches(): Generator<number, void, void> {
     const entries = [...this.content];
     for (let from = 0; from === 0 || from < entries.length; from += ENTRIES) {
