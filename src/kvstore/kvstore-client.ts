@@ -1,5 +1,6 @@
 import {
   BYTES,
+  type Check,
   checkArguments,
   FUNCTION,
   listOf,
@@ -343,6 +344,15 @@ export class KvstoreClient implements KvstoreBackend {
     return { revision, isComplete };
   }
 
+  async adoptLease(lease: LeaseID, keys: readonly string[], { signal }: CallOptions = {}): Promise<boolean> {
+    if (this.#options.mayWrite?.() === false) throw new KvstoreError('not-leader', NOT_LEADER);
+    try {
+      return await this.#leases.adopt(lease, keys, () => this.#fence.endOf(lease), signal);
+    } catch (thrown) {
+      throw this.#asFailure(thrown, signal);
+    }
+  }
+
   /** Records one delete of a leased key. The store has all writes of a transaction, or none. */
   #recordDelete(writes: readonly KeyWrite[], released: readonly Released[], revision: number): void {
     const leased = new Set(released.map(([, { key }]) => key));
@@ -603,6 +613,9 @@ const KEY_WRITE = shaped<KeyWrite>(
   ({ key, value }) => typeof key === 'string' && (value === undefined || value instanceof Uint8Array),
 );
 
+const LEASE: Check = (lease) =>
+  typeof lease === 'string' && /^-?\d{1,20}$/.test(lease) ? undefined : ' must be the decimal id of a lease';
+
 checkArguments(KvstoreClient, {
   get: { key: TEXT, options: OPTIONS },
   read: { key: TEXT, options: OPTIONS },
@@ -613,6 +626,7 @@ checkArguments(KvstoreClient, {
   createIfExists: { condition: TEXT, key: TEXT, value: BYTES, options: WRITE },
   delete: { key: TEXT, options: WRITE },
   writeAll: { writes: listOf(KEY_WRITE), options: WRITE },
+  adoptLease: { lease: LEASE, keys: listOf(TEXT), options: OPTIONS },
   deletePrefix: { prefix: TEXT, options: WRITE },
   lock: { path: TEXT, options: OPTIONS },
   watch: { prefix: TEXT, options: OPTIONS },

@@ -70,6 +70,9 @@ export function readHeader(reader: ProtoReader, end: number): ResponseHeader {
   return { clusterID, revision, raftTerm };
 }
 
+/** Number of the field of a key-value with its lease, 0 if none. etcd omits a field that is 0. */
+const LEASE = 6;
+
 function readKeyValue(reader: ProtoReader, end: number): WireKeyValue {
   let keyAt = 0;
   let keyEnd = 0;
@@ -77,6 +80,7 @@ function readKeyValue(reader: ProtoReader, end: number): WireKeyValue {
   let valueEnd = 0;
   let createRevision = 0;
   let modRevision = 0;
+  let leaseAt = 0;
   while (reader.next(end)) {
     const { field } = reader;
     if (field === 1) {
@@ -89,9 +93,13 @@ function readKeyValue(reader: ProtoReader, end: number): WireKeyValue {
       reader.at = valueEnd;
     } else if (field === 2) createRevision = reader.number();
     else if (field === 3) modRevision = reader.number();
-    else reader.skip();
+    else {
+      if (field === LEASE) leaseAt = reader.at;
+      reader.skip();
+    }
   }
-  return new WireKeyValue(reader.buffer, keyAt, keyEnd, valueAt, valueEnd, createRevision, modRevision);
+  const { buffer } = reader;
+  return new WireKeyValue(buffer, keyAt, keyEnd, valueAt, valueEnd, createRevision, modRevision, leaseAt);
 }
 
 // Keys that are decoded in one turn: about half a millisecond. The pages of a watch are not larger.

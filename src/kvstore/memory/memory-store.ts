@@ -139,7 +139,7 @@ export class MemoryStore {
       if (more) break;
       const { createRevision, modRevision } = version;
       const value = request.keysOnly ? EMPTY : bytesOf(version.value);
-      kvs.push({ key, value, createRevision, modRevision });
+      kvs.push({ key, value, createRevision, modRevision, ...leaseOf(version) });
     }
     return { header: this.header, kvs, more, count: this.#count(request, revision) };
   }
@@ -332,8 +332,13 @@ export function complete<T>(work: Work<T>): T {
 }
 
 /** Returns the event of a version. */
-export function eventOf({ key, value, modRevision }: Version): TransportEvent {
-  return { key, value: value === undefined ? undefined : bytesOf(value), modRevision };
+export function eventOf(version: Version): TransportEvent {
+  const { key, value, modRevision } = version;
+  return { key, value: value === undefined ? undefined : bytesOf(value), modRevision, ...leaseOf(version) };
+}
+
+function leaseOf({ lease }: Version): Pick<KeyValue, 'lease'> {
+  return lease === NO_LEASE ? {} : { lease };
 }
 
 function charactersOf(value: Uint8Array): string {

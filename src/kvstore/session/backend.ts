@@ -4,7 +4,7 @@ import type { Unsubscribe } from '../../base/subscription.ts';
 import type { SupervisorStatus } from '../../base/supervisor.ts';
 import type { KvstoreErrorCode } from './errors.ts';
 import type { KeyTable } from './key-table.ts';
-import type { CallOptions, EndpointStatus, KeyValue, ResponseHeader } from './transport.ts';
+import type { CallOptions, EndpointStatus, KeyValue, LeaseID, ResponseHeader } from './transport.ts';
 
 /** Options of a listing. */
 export interface ListOptions extends CallOptions {
@@ -93,6 +93,8 @@ export interface WatchEvent {
   readonly value: Uint8Array;
   /** Revision of the write. For a delete that a listing discovered, the revision of the listing. */
   readonly modRevision: number;
+  /** @internal The lease of the key; undefined if it has none, or if the backend does not report it. */
+  readonly lease?: LeaseID | undefined;
 }
 
 /** State of a watch. */
@@ -261,6 +263,13 @@ export interface KvstoreBackend {
   /** From now on, watches wait for their turn before each retry of a server that remains unreachable. */
   retryInTurn(turns: RetryTurns): void;
   onLeaseLost(listener: LeaseLostListener): Unsubscribe;
+  /**
+   * @internal
+   * Takes over a lease of an earlier session with the keys that it holds, as if this session had written them. Resolves to false if
+   * the lease has ended, has another time to live, or was lost by this session. The fence of the earlier session is deleted, so that
+   * its delayed writes fail. Rejects if the server is unreachable. A backend may omit it; the keys are then written again.
+   */
+  adoptLease?(lease: LeaseID, keys: readonly string[], options?: CallOptions): Promise<boolean>;
   /**
    * Returns the status of each endpoint, requested separately. An endpoint that is down is reported as such; the call does not
    * fail.

@@ -47,6 +47,8 @@ export class HeldLease {
   readonly keys: Set<string> = new Set();
   /** False if the lease was lost, or its keeper closed. */
   isHeld = true;
+  /** True if an earlier session was granted the lease. */
+  readonly isAdopted: boolean;
   /** Number of leases that the keeper was granted before this one. */
   readonly order: number;
   readonly #terms: LeaseTerms;
@@ -55,9 +57,16 @@ export class HeldLease {
   #failures = 0;
   #tryAt: number;
 
-  constructor(id: LeaseID, requestedAt: ClockReading, terms: LeaseTerms, order: number = 0) {
+  constructor(
+    id: LeaseID,
+    requestedAt: ClockReading,
+    terms: LeaseTerms,
+    order: number = 0,
+    isAdopted = false,
+  ) {
     this.id = id;
     this.order = order;
+    this.isAdopted = isAdopted;
     this.#terms = terms;
     this.#requestedAt = requestedAt;
     this.#tryAt = requestedAt.monotonic;

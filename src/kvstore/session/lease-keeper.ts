@@ -1,9 +1,10 @@
 import { SortedList } from '../../base/sorted-list.ts';
-import { interruptible, type Supervisor } from '../../base/supervisor.ts';
+import type { Supervisor } from '../../base/supervisor.ts';
 import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
-import { abortedError, asKvstoreError, closedError } from './errors.ts';
-import { clockReading, HeldLease, type LeaseTerms } from './held-lease.ts';
+import { asKvstoreError, closedError } from './errors.ts';
+import { type ClockReading, clockReading, HeldLease, type LeaseTerms } from './held-lease.ts';
 import { KeyFolders } from './key-folders.ts';
+import { untilAborted } from './shared-signal.ts';
 import type { LeaseID, Transport } from './transport.ts';
 
 /** Returns a lease as the clients of etcd write it in keys. */
@@ -62,6 +63,10 @@ export class LeaseKeeper {
   /** Leases with room for more keys, the oldest first. The newest become empty and are left to expire. */
   readonly #withRoom = new SortedList<HeldLease>((a, b) => a.order - b.order);
   #grants = 0;
+  /** Running takeovers of leases. */
+  readonly #adopting = new Map<LeaseID, Promise<HeldLease | undefined>>();
+  /** Leases that are not adopted: they are lost, or have another time to live. */
+  readonly #refused = new Set<LeaseID>();
   readonly #bindings = new KeyFolders<Binding>();
   #bindingCount = 0;
   readonly #closed = new AbortController();
@@ -123,9 +128,57 @@ export class LeaseKeeper {
     return bindings;
   }
 
-  /** Returns any held lease; binds nothing to it. */
+  /**
+   * Takes over a lease of an earlier session: keeps it alive, and binds keys to it that the server already has under it. Resolves to
+   * false, without an effect, if the lease has ended, has another time to live, or was lost before.
+   *
+   * @param prepare called once for each lease, before its first key is bound
+   * @param signal ends the wait for the server; nothing is bound then
+   */
+  async adopt(
+    id: LeaseID,
+    keys: readonly string[],
+    prepare: () => Promise<void>,
+    signal?: AbortSignal,
+  ): Promise<boolean> {
+    const lease = this.#leases.get(id) ?? (await untilAborted(this.#adopted(id, prepare), signal));
+    if (lease?.isHeld !== true || lease.isExpired) return false;
+    for (const key of keys) this.#bindTo(lease, key);
+    return true;
+  }
+
+  #adopted(id: LeaseID, prepare: () => Promise<void>): Promise<HeldLease | undefined> {
+    let adopting = this.#adopting.get(id);
+    if (adopting === undefined) {
+      adopting = this.#adoptNow(id, prepare).finally(() => this.#adopting.delete(id));
+      this.#adopting.set(id, adopting);
+    }
+    return adopting;
+  }
+
+  async #adoptNow(id: LeaseID, prepare: () => Promise<void>): Promise<HeldLease | undefined> {
+    if (this.#refused.has(id)) return undefined;
+    const { transport, clock, ttlSeconds } = this.#options;
+    const { signal } = this.#closed;
+    const asked = clockReading(clock);
+    try {
+      if ((await transport.keepLeaseAlive(id, { signal })) === ttlSeconds) {
+        await prepare();
+        return this.#refused.has(id) || signal.aborted ? undefined : this.#hold(id, asked, true);
+      }
+    } catch (error) {
+      if (asKvstoreError(error).code !== 'lease-not-found') throw error;
+    }
+    this.#refused.add(id);
+    return undefined;
+  }
+
+  /** Returns any lease that this session was granted; binds nothing to it. */
   any(): Promise<LeaseID> {
-    const find = (): HeldLease | undefined => this.#leases.values().next().value;
+    const find = (): HeldLease | undefined => {
+      for (const lease of this.#leases.values()) if (!lease.isAdopted) return lease;
+      return undefined;
+    };
     return this.#withLease(find, ({ id }) => id);
   }
 
@@ -207,6 +260,7 @@ export class LeaseKeeper {
     const { gate = OPEN_GATE, onLeasesLost } = this.#options;
     for (const lease of leases) {
       lease.isHeld = false;
+      this.#refused.add(lease.id);
       this.#leases.delete(lease.id);
       this.#withRoom.delete(lease);
     }
@@ -254,19 +308,9 @@ export class LeaseKeeper {
   ): Promise<T> {
     for (;;) {
       const lease = find();
-      if (lease === undefined) await this.#granted(signal);
+      if (lease === undefined) await untilAborted(this.#grant(), signal);
       else if (lease.isExpired) this.markLost(lease.id);
       else return use(lease);
-    }
-  }
-
-  /** Waits for a grant. Abort ends only this wait, because others may wait for the same lease. */
-  async #granted(signal: AbortSignal | undefined): Promise<void> {
-    if (signal === undefined) return this.#grant();
-    try {
-      await interruptible(() => this.#grant(), signal);
-    } catch (error) {
-      throw signal.aborted ? abortedError() : error;
     }
   }
 
@@ -313,12 +357,17 @@ export class LeaseKeeper {
       await transport.revokeLease(id).catch(() => {}); // without keepalives it expires anyway
       throw closedError();
     }
-    const lease = new HeldLease(id, asked, this.#options, this.#grants++);
+    this.#hold(id, asked, false);
+  }
+
+  #hold(id: LeaseID, asked: ClockReading, isAdopted: boolean): HeldLease {
+    const lease = new HeldLease(id, asked, this.#options, this.#grants++, isAdopted);
     this.#leases.set(id, lease);
     this.#withRoom.add(lease);
     this.#options.onGranted?.(id);
     this.#wakeFor(lease);
     this.#startKeepalives();
+    return lease;
   }
 
   #startKeepalives(): void {

@@ -1,5 +1,7 @@
 import { setMaxListeners } from 'node:events';
 import { EitherSignal } from '../../base/follow-signal.ts';
+import { interruptible } from '../../base/supervisor.ts';
+import { abortedError } from './errors.ts';
 
 /**
  * Returns the signal, with support for many listeners. Node reports more than ten listeners as a leak on the console. Every
@@ -22,5 +24,15 @@ export class UntilClosed implements Disposable {
 
   [Symbol.dispose](): void {
     this.#either?.[Symbol.dispose]();
+  }
+}
+
+/** Awaits a promise that others share. Rejects with `aborted` if the signal fires first. */
+export async function untilAborted<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+  if (signal === undefined) return promise;
+  try {
+    return await interruptible(() => promise, allowManyListeners(signal));
+  } catch (error) {
+    throw signal.aborted ? abortedError() : error;
   }
 }

@@ -4,7 +4,7 @@ import { WireKeyValue } from './wire-key-value.ts';
 /** A put of a key, with its row in the `KeyTable` that the watch shares with its reader. */
 export class TableEvent implements WatchEvent {
   readonly type: 'create' | 'modify';
-  readonly kv: Pick<WatchEvent, 'key' | 'value' | 'modRevision'>;
+  readonly kv: Pick<WatchEvent, 'key' | 'value' | 'modRevision' | 'lease'>;
   /** The row at the time of the event. It belongs to another key if the key was deleted since. */
   readonly row: number;
 
@@ -24,6 +24,10 @@ export class TableEvent implements WatchEvent {
 
   get modRevision(): number {
     return this.kv.modRevision;
+  }
+
+  get lease(): WatchEvent['lease'] {
+    return this.kv.lease;
   }
 }
 

@@ -1,6 +1,7 @@
 import { isAscii, viewOf } from '../codec/byte-words.ts';
 import { asciiText, bytesOfKey, keyOfBytes } from '../codec/bytes.ts';
-import type { KeyValue } from './transport.ts';
+import { ProtoReader } from '../codec/proto-reader.ts';
+import type { KeyValue, LeaseID } from './transport.ts';
 
 /** The bytes of a key: `buffer[keyAt, keyEnd)`. */
 export interface KeyBytes {
@@ -21,6 +22,8 @@ export class WireKeyValue implements KeyValue, KeyBytes {
   readonly valueEnd: number;
   readonly createRevision: number;
   readonly modRevision: number;
+  /** Index of the encoded lease; 0 if the key has none. */
+  readonly leaseAt: number;
 
   constructor(
     buffer: Buffer,
@@ -30,6 +33,7 @@ export class WireKeyValue implements KeyValue, KeyBytes {
     valueEnd: number,
     createRevision: number,
     modRevision: number,
+    leaseAt: number = 0,
   ) {
     this.buffer = buffer;
     this.keyAt = keyAt;
@@ -38,6 +42,14 @@ export class WireKeyValue implements KeyValue, KeyBytes {
     this.valueEnd = valueEnd;
     this.createRevision = createRevision;
     this.modRevision = modRevision;
+    this.leaseAt = leaseAt;
+  }
+
+  get lease(): LeaseID | undefined {
+    if (this.leaseAt === 0) return undefined;
+    const reader = new ProtoReader(this.buffer);
+    reader.at = this.leaseAt;
+    return reader.int64();
   }
 
   get key(): string {

@@ -1,9 +1,10 @@
-import { interruptible } from '../../base/supervisor.ts';
 import { bytesOfText } from '../codec/bytes.ts';
+import { keyRange } from '../codec/key-range.ts';
 import { INIT_LOCKS_PREFIX } from '../codec/keys.ts';
-import { abortedError, asKvstoreError, isOutcomeKnown } from './errors.ts';
+import { asKvstoreError, isOutcomeKnown } from './errors.ts';
 import { type LeaseKeeper, leaseHex } from './lease-keeper.ts';
-import type { CallOptions, Compare, TxnRequest, TxnResponse } from './transport.ts';
+import { untilAborted } from './shared-signal.ts';
+import type { CallOptions, Compare, LeaseID, TxnRequest, TxnResponse } from './transport.ts';
 
 /** Sends a transaction once. */
 export type SendTxn = (request: TxnRequest) => Promise<TxnResponse>;
@@ -87,6 +88,16 @@ export class WriteFence {
     return this.write((guards) => guardedTxn(request, guards, send), options);
   }
 
+  /** Deletes the fence of an earlier session, if it was bound to this lease, so that delayed writes of that session fail. */
+  async endOf(lease: LeaseID): Promise<void> {
+    const range = keyRange(`${INIT_LOCKS_PREFIX}${leaseHex(lease)}`);
+    try {
+      await this.#send({ compare: [], writes: [{ op: 'delete', range }] });
+    } catch (thrown) {
+      if (asKvstoreError(thrown).code !== 'forbidden') throw thrown;
+    }
+  }
+
   /** Returns the guards, shared by all writes until the fence is invalidated. */
   #current(): Promise<readonly Compare[]> {
     if (this.#guards !== undefined) return this.#guards;
@@ -119,14 +130,5 @@ export class WriteFence {
       }
       return this.#putFence();
     }
-  }
-}
-
-async function untilAborted<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
-  if (signal === undefined) return promise;
-  try {
-    return await interruptible(() => promise, signal);
-  } catch (error) {
-    throw signal.aborted ? abortedError() : error;
   }
 }

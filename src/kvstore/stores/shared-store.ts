@@ -16,7 +16,10 @@ import {
 
 /** Options of {@link SharedStore}. */
 export interface SharedStoreOptions<T>
-  extends Pick<SyncStoreOptions, 'leased' | 'canary' | 'canaryLeased' | 'concurrency' | 'batched' | 'gate'> {
+  extends Pick<
+    SyncStoreOptions,
+    'leased' | 'canary' | 'canaryLeased' | 'concurrency' | 'batched' | 'gate' | 'adoptLeases'
+  > {
   readonly backend: KvstoreBackend;
   /** Ends in `/`. */
   readonly prefix: string;
@@ -115,6 +118,11 @@ export class SharedStore<T> {
     return this.#local.markSynced();
   }
 
+  /** Ends `adoptLeases`: local keys that are set from now on are written, even if the kvstore has them. */
+  endAdoption(): void {
+    this.#local.endAdoption();
+  }
+
   /** Resolves when all writes of local keys queued before have landed, regardless of the canary. */
   flushed(): Promise<void> {
     return this.#local.flushed();
@@ -129,7 +137,8 @@ export class SharedStore<T> {
     this.#deletes.resume();
     const follow = async (until: AbortSignal): Promise<void> => {
       const onState = (state: WatchState): void => void this.#local.watchState(state, until);
-      await this.#shared.run({ backend, prefix, signal: until, onState });
+      const onListed = (): void => this.#local.listed();
+      await this.#shared.run({ backend, prefix, signal: until, onState, onListed });
     };
     await Promise.all([
       this.#tasks.runWithRestart('local keys', (until) => this.#local.run(until), { signal }),

@@ -2,7 +2,7 @@ import { BYTES, checkArguments, NUMBER, objectWith, SIGNAL, TEXT } from '../../b
 import { assert } from '../../base/assert.ts';
 import type { Clock, Random } from '../../base/clock.ts';
 import type { Failure } from '../../base/failure.ts';
-import { EitherSignal } from '../../base/follow-signal.ts';
+import { EitherSignal, fired } from '../../base/follow-signal.ts';
 import { sleep } from '../../base/sleep.ts';
 import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
 import { equalBytes } from '../codec/bytes.ts';
@@ -15,9 +15,9 @@ import {
   type WatchEvent,
   type WatchState,
   type WriteOptions,
-  type WrittenAll,
 } from '../session/backend.ts';
 import { abortedError } from '../session/errors.ts';
+import type { LeaseID } from '../session/transport.ts';
 import { CanaryWaits } from './canary-waits.ts';
 import { ContestedKeys } from './contested-keys.ts';
 import { type Batches, RetryQueue } from './retry-queue.ts';
@@ -49,6 +49,12 @@ export interface SyncStoreOptions {
    * events of its own watch: see {@link SyncStore.canaryObserved}.
    */
   readonly followCanary?: boolean | undefined;
+  /**
+   * Takes over the leases of an earlier session instead of writing their keys again, if the values are equal. Nothing is written
+   * before the existing keys are known. Requires `follow: false`, and calls of {@link SyncStore.listed} and
+   * {@link SyncStore.endAdoption}. Default false.
+   */
+  readonly adoptLeases?: boolean | undefined;
   /** Slices the work of many stores that write at the same time, and of a repeated `run` over all keys. Default: not sliced. */
   readonly gate?: TurnGate | undefined;
 }
@@ -84,30 +90,50 @@ interface WatchedWrite {
   readonly modRevision: number;
 }
 
+/** The state of a name that is wanted, queued or being written. */
+class SyncKey {
+  readonly name: string;
+  /** The value that the owner wants; undefined if the key must not exist. */
+  wanted: Uint8Array | undefined;
+  /** The value known to be in the kvstore. */
+  stored: Uint8Array | undefined;
+  /** True if the value in the kvstore is unknown. The next write compares first. */
+  isUnknown = false;
+  /** True if the last write failed. It may have landed, so the next write compares first. */
+  hasFailed = false;
+  /** True if the kvstore has another value, or none. The next write does not compare. */
+  isOther = false;
+  /** True during a put. */
+  isWriting = false;
+  /** The last event that the watch delivered since the start of the put. */
+  shown: WatchedWrite | undefined;
+  /** Revision of a landed put that the watch has not shown yet; undefined if there is none. */
+  unseen: number | undefined;
+  /** Number of puts that had landed before the unseen one. */
+  order = 0;
+
+  constructor(name: string) {
+    this.name = name;
+  }
+}
+
+/** A value that an earlier session has left, and its lease. */
+interface FoundValue {
+  readonly value: Uint8Array;
+  readonly lease: LeaseID;
+}
+
 /** A write that is about to be sent. */
 interface Attempt {
-  readonly name: string;
+  readonly key: SyncKey;
   /** Undefined if the key is deleted. */
   readonly wanted: Uint8Array | undefined;
   /** True if the kvstore may have the wanted value already. */
   readonly mayBeThere: boolean;
+  /** The lease of an earlier session, if the kvstore has the wanted value under it. */
+  readonly adoptable: LeaseID | undefined;
   /** True if the watch does not have to show a value that the kvstore already has. It may not know a failed write that has landed. */
   readonly isEqualSeen: boolean;
-}
-
-/** A landed put that the watch has not shown yet. */
-interface UnseenPut {
-  readonly revision: number;
-  /** Number of puts that had landed before it. */
-  readonly order: number;
-}
-
-/** A put that has landed, or a wanted value that the kvstore has already. */
-interface StoredPut {
-  readonly revision: number;
-  /** True if the watch does not have to show it. */
-  readonly isSeen: boolean;
-  readonly shown: WatchedWrite | undefined;
 }
 
 /** The revision of a write whose answer does not contain it. */
@@ -128,22 +154,19 @@ const UNKNOWN_REVISION = 0;
  */
 export class SyncStore {
   readonly #options: SyncStoreOptions;
-  /** The values that the owner wants. */
-  readonly #desired = new Map<string, Uint8Array>();
-  /** The values known to be in the kvstore. */
-  readonly #stored = new Map<string, Uint8Array>();
-  /** Names with an unknown value in the kvstore. Their next write compares first. */
-  readonly #unknown = new Set<string>();
-  /** Names whose last write failed. It may have landed, so their next write compares first. */
-  readonly #failed = new Set<string>();
-  /** Names known to have another value in the kvstore, or none. Their next write does not compare. */
-  readonly #other = new Set<string>();
-  readonly #queue: RetryQueue<string | typeof CANARY>;
+  /** The names that are wanted, queued or being written. */
+  readonly #keys = new Map<string, SyncKey>();
+  /** Number of wanted names. */
+  #wanted = 0;
+  /** Number of landed puts that the watch has not shown yet. */
+  #unseen = 0;
+  /** The values that an earlier session has left, while its leases are adopted. */
+  #found: Map<string, FoundValue> | undefined;
+  /** Resolves when the existing keys are known, or cannot be read. */
+  readonly #known: Promise<void>;
+  #markKnown: () => void = () => {};
+  readonly #queue: RetryQueue<SyncKey | typeof CANARY>;
   readonly #contested: ContestedKeys<string | typeof CANARY>;
-  /** Running puts, with the last event that the watch delivered since their start. */
-  readonly #writing = new Map<string, WatchedWrite | undefined>();
-  /** Landed puts that the watch has not shown yet, in their order. */
-  readonly #unseen = new Map<string, UnseenPut>();
   #puts = 0;
   /** True if the watch has read the prefix and follows its changes, so that it shows each later delete. */
   #isWatching = false;
@@ -168,8 +191,14 @@ export class SyncStore {
       clock,
       random,
       batched,
+      adoptLeases,
       concurrency = batched === true ? CONCURRENT_BATCHES : undefined,
     } = options;
+    if (adoptLeases === true) this.#found = new Map();
+    this.#known = new Promise((resolve) => {
+      if (adoptLeases === true) this.#markKnown = resolve;
+      else resolve();
+    });
     this.#queue = new RetryQueue({
       clock,
       random,
@@ -187,7 +216,7 @@ export class SyncStore {
   status(): SyncStoreStatus {
     const { failures, lastFailure } = this.#queue.status();
     return {
-      keys: this.#desired.size,
+      keys: this.#wanted,
       pending: this.#pending,
       writes: this.#writes,
       putBacks: this.#putBacks,
@@ -199,7 +228,7 @@ export class SyncStore {
 
   /** Returns the wanted value of a name; undefined if it is not wanted. */
   get(name: string): Uint8Array | undefined {
-    return this.#desired.get(name);
+    return this.#keys.get(name)?.wanted;
   }
 
   /**
@@ -208,26 +237,49 @@ export class SyncStore {
    * @param isOther true if the kvstore is known to have another value, or none; the write then does not compare
    */
   upsert(name: string, value: Uint8Array, isOther = false): void {
-    this.#desired.set(name, value);
-    if (isOther && !this.#queue.has(name)) this.#other.add(name);
-    this.#enqueue(name);
+    const key = this.#want(name, value);
+    if (isOther && !this.#queue.has(key)) key.isOther = true;
+    this.#enqueue(key);
   }
 
   /** Accepts the value that another client has put. It is not written, and keeps its lease. */
   adopt(name: string, value: Uint8Array): void {
-    this.#desired.set(name, value);
-    this.#stored.set(name, value);
-    this.#unknown.add(name); // because a running write may replace it
+    const key = this.#want(name, value);
+    key.stored = value;
+    key.isUnknown = true; // because a running write may replace it
     this.#contested.cancel(name);
-    this.#enqueue(name);
+    this.#enqueue(key);
   }
 
   /** Deletes a key. */
   delete(name: string): void {
-    this.#desired.delete(name);
-    this.#unseen.delete(name);
+    const key = this.#keyOf(name);
+    if (key.wanted !== undefined) this.#wanted--;
+    key.wanted = undefined;
+    this.#markSeen(key);
     this.#contested.cancel(name);
-    this.#enqueue(name);
+    this.#enqueue(key);
+  }
+
+  #keyOf(name: string): SyncKey {
+    let key = this.#keys.get(name);
+    if (key === undefined) {
+      key = new SyncKey(name);
+      this.#keys.set(name, key);
+    }
+    return key;
+  }
+
+  #want(name: string, value: Uint8Array): SyncKey {
+    const key = this.#keyOf(name);
+    if (key.wanted === undefined) this.#wanted++;
+    key.wanted = value;
+    return key;
+  }
+
+  #markSeen(key: SyncKey): void {
+    if (key.unseen !== undefined) this.#unseen--;
+    key.unseen = undefined;
   }
 
   /**
@@ -235,30 +287,55 @@ export class SyncStore {
    * name is not wanted.
    */
   invalidate(name: string): void {
-    if (!this.#desired.has(name)) return;
-    this.#unknown.add(name);
-    this.#putAgain(name);
+    const key = this.#keys.get(name);
+    if (key !== undefined) this.#invalidate(key);
+  }
+
+  #invalidate(key: SyncKey): void {
+    if (key.wanted === undefined) return;
+    key.isUnknown = true;
+    this.#putAgain(key);
   }
 
   /**
    * Receives an event of a watch of the prefix. Call it for each event, in order, if `follow` is false. Ignores names that are not
-   * wanted.
+   * wanted, except while leases are adopted.
    */
   observed(name: string, event: WatchEvent): void {
-    const { type, value, modRevision } = event;
-    const wanted = this.#desired.get(name);
-    if (wanted === undefined) return;
-    const isDesired = type !== 'delete' && equalBytes(wanted, value);
-    if (this.#writing.has(name)) {
-      this.#writing.set(name, { isDesired, modRevision });
+    const { type, modRevision } = event;
+    const key = this.#keys.get(name);
+    if (this.#found !== undefined && key?.stored === undefined && key?.isWriting !== true)
+      this.#find(this.#found, name, event);
+    if (key?.wanted === undefined || (key.stored === undefined && !key.isWriting)) return; // written soon
+    const isDesired = type !== 'delete' && equalBytes(key.wanted, event.value);
+    if (key.isWriting) {
+      key.shown = { isDesired, modRevision };
       return;
     }
-    const landedAt = this.#unseen.get(name)?.revision;
-    if (!this.#stored.has(name) || (landedAt !== undefined && modRevision < landedAt)) return; // replaced already or soon
-    this.#unseen.delete(name);
+    const landedAt = key.unseen;
+    if (landedAt !== undefined && modRevision < landedAt) return; // replaced already
+    this.#markSeen(key);
     if (isDesired) this.#contested.cancel(name);
     else if (type === 'delete' && landedAt !== UNKNOWN_REVISION) this.#contested.deleted(name);
     else this.#contested.overwritten(name);
+  }
+
+  /** Records the value that the kvstore has, if a lease of an earlier session may be adopted for it. */
+  #find(found: Map<string, FoundValue>, name: string, event: WatchEvent): void {
+    const lease = event.type === 'delete' ? undefined : event.lease;
+    if (lease === undefined) found.delete(name);
+    else found.set(name, { value: event.value, lease });
+  }
+
+  /** The watch of the prefix has delivered all keys that exist. Call it if `adoptLeases` is set. */
+  listed(): void {
+    this.#markKnown();
+  }
+
+  /** Forgets the values of earlier sessions that are not wanted. Keys that become wanted later are written. */
+  endAdoption(): void {
+    this.#found = undefined;
+    this.#markKnown();
   }
 
   /**
@@ -268,7 +345,8 @@ export class SyncStore {
    */
   async watchState(state: WatchState, signal: AbortSignal): Promise<void> {
     this.#isWatching = state === 'watching';
-    if (!this.#isWatching || this.#unseen.size === 0) return;
+    if (!this.#isWatching && state !== 'listing') this.#markKnown(); // writes do not wait for a broken watch
+    if (!this.#isWatching || this.#unseen === 0) return;
     const { clock, gate = OPEN_GATE } = this.#options;
     const puts = this.#puts;
     await sleep(clock, ECHO_MS, signal);
@@ -277,11 +355,15 @@ export class SyncStore {
 
   /** Touches the unseen puts of the first `puts`, in steps of `slice` keys. */
   *#touchUnseen(puts: number, slice: number): Generator<void, void, void> {
-    let touched = 0;
-    for (const [name, { order }] of this.#unseen) {
-      if (order >= puts) return;
-      this.invalidate(name);
-      if (++touched % slice === 0) yield;
+    yield* this.#touch(slice, ({ unseen, order }) => unseen !== undefined && order < puts);
+  }
+
+  /** Touches the keys that satisfy `isDue`, in steps of `slice` keys. */
+  *#touch(slice: number, isDue: (key: SyncKey) => boolean): Generator<void, void, void> {
+    let visited = 0;
+    for (const key of this.#keys.values()) {
+      if (isDue(key)) this.#invalidate(key);
+      if (++visited % slice === 0) yield;
     }
   }
 
@@ -318,19 +400,16 @@ export class SyncStore {
     // Keys may have been lost since the last run.
     this.#retractCanary();
     const { gate = OPEN_GATE } = this.#options;
-    if (this.#stored.size > 0) await gate.runSteps(this.#touchLanded(gate.slice), signal);
-    await Promise.all([this.#queue.run(signal), this.#followKeys(signal), this.#followCanary(signal)]);
+    const landed = this.#touch(gate.slice, ({ stored }) => stored !== undefined);
+    if (this.#keys.size > 0) await gate.runSteps(landed, signal);
+    await Promise.all([this.#runQueue(signal), this.#followKeys(signal), this.#followCanary(signal)]);
     this.#contested.stop();
     unsubscribe();
   }
 
-  /** Touches all keys that landed before, in steps of `slice` keys. */
-  *#touchLanded(slice: number): Generator<void, void, void> {
-    let touched = 0;
-    for (const name of this.#stored.keys()) {
-      this.invalidate(name);
-      if (++touched % slice === 0) yield;
-    }
+  async #runQueue(signal: AbortSignal): Promise<void> {
+    await Promise.race([this.#known, fired(signal)]);
+    await this.#queue.run(signal);
   }
 
   async #followKeys(signal: AbortSignal): Promise<void> {
@@ -358,10 +437,12 @@ export class SyncStore {
 
   #putBack(key: string | typeof CANARY): void {
     if (key === CANARY && !this.#isCanaryTrue) return;
+    const lost = key === CANARY ? undefined : this.#keys.get(key);
+    if (key !== CANARY && lost?.wanted === undefined) return;
     this.#putBacks++;
-    if (key !== CANARY) {
-      this.#other.add(key);
-      this.#putAgain(key);
+    if (lost !== undefined) {
+      lost.isOther = true;
+      this.#putAgain(lost);
     } else {
       this.#isCanaryTrue = false;
       this.#isCanaryThere = false;
@@ -377,10 +458,10 @@ export class SyncStore {
         this.#isCanaryThere = false;
         this.#retractCanary();
       }
-      const name = key.slice(prefix.length);
-      if (!leased || !key.startsWith(prefix) || !this.#desired.has(name)) continue;
+      const lost = key.startsWith(prefix) ? this.#keys.get(key.slice(prefix.length)) : undefined;
+      if (!leased || lost?.wanted === undefined) continue;
       this.#retractCanary();
-      this.#putAgain(name);
+      this.#putAgain(lost);
     }
   }
 
@@ -393,12 +474,12 @@ export class SyncStore {
     this.#landings.complete(this.#landings.due());
   }
 
-  #putAgain(name: string): void {
-    this.#stored.delete(name);
-    this.#canaries.invalidated(name);
-    this.#landings.invalidated(name);
+  #putAgain(key: SyncKey): void {
+    key.stored = undefined;
+    this.#canaries.invalidated(key.name);
+    this.#landings.invalidated(key.name);
     this.#canaryWrite?.abort();
-    this.#queue.add(name);
+    this.#queue.add(key);
   }
 
   /** Deletes the canary before lost keys are put again, and writes it again after them. */
@@ -415,35 +496,27 @@ export class SyncStore {
     return this.#queue.has(CANARY) ? this.#queue.size - 1 : this.#queue.size;
   }
 
-  #enqueue(name: string): void {
-    if (!this.#queue.has(name)) {
-      if (this.#isLanded(name)) return;
-      this.#canaries.queued(name);
-      this.#landings.queued(name);
+  #enqueue(key: SyncKey): void {
+    if (!this.#queue.has(key)) {
+      if (isLanded(key)) return;
+      this.#canaries.queued(key.name);
+      this.#landings.queued(key.name);
     }
-    this.#queue.add(name);
+    this.#queue.add(key);
   }
 
-  #isLanded(name: string): boolean {
-    const wanted = this.#desired.get(name);
-    const flushed = this.#stored.get(name);
-    // A key that is neither wanted nor known may be left by an earlier process, so it is deleted.
-    return wanted !== undefined && flushed !== undefined && equalBytes(wanted, flushed);
-  }
-
-  async #sync(name: string, signal: AbortSignal): Promise<void> {
-    const attempt = this.#begin(name);
-    let revision: number | undefined;
+  async #sync(key: SyncKey, signal: AbortSignal): Promise<void> {
+    const attempt = this.#begin(key);
     try {
-      revision = await this.#write(attempt, signal);
+      if ((await this.#adoptAll([attempt], signal)).length === 0) return;
+      this.#end(attempt, await this.#write(attempt, signal));
     } catch (error) {
-      this.#hasFailed(name);
+      this.#hasFailed(key);
       throw error;
     }
-    this.#end(attempt, revision);
   }
 
-  #batches(): Batches<string | typeof CANARY> {
+  #batches(): Batches<SyncKey | typeof CANARY> {
     return {
       jobs: MAX_WRITES,
       weight: 1,
@@ -461,95 +534,130 @@ export class SyncStore {
   }
 
   /** Returns the part of a transaction that the write of a name takes. */
-  #weightOf(name: string): number {
-    const bytes = name.length + (this.#desired.get(name)?.length ?? 0);
-    return Math.max(bytes / BATCH_BYTES, this.#mayBeThere(name) ? 1 / MAX_COMPARED_WRITES : 0);
+  #weightOf(key: SyncKey): number {
+    const bytes = key.name.length + (key.wanted?.length ?? 0);
+    return Math.max(bytes / BATCH_BYTES, this.#mayBeThere(key) ? 1 / MAX_COMPARED_WRITES : 0);
   }
 
   /** Writes several keys in one transaction. */
-  async #syncAll(names: readonly string[], signal: AbortSignal): Promise<void> {
+  async #syncAll(keys: readonly SyncKey[], signal: AbortSignal): Promise<void> {
     const { backend, prefix, leased = true } = this.#options;
-    const attempts = names.map((name) => this.#begin(name));
-    const writes = attempts.map(
-      ({ name, wanted, mayBeThere }): KeyWrite => ({
-        key: `${prefix}${name}`,
-        value: wanted,
-        mayBeEqual: mayBeThere,
-      }),
-    );
-    let written: WrittenAll;
+    const attempts = keys.map((key) => this.#begin(key));
     try {
-      written = await backend.writeAll(writes, { fenced: true, leased, signal });
+      const due = await this.#adoptAll(attempts, signal);
+      if (due.length === 0) return;
+      const writes = due.map(
+        ({ key, wanted, mayBeThere }): KeyWrite => ({
+          key: `${prefix}${key.name}`,
+          value: wanted,
+          mayBeEqual: mayBeThere,
+        }),
+      );
+      const { revision, isComplete } = await backend.writeAll(writes, { fenced: true, leased, signal });
+      for (const attempt of due) this.#end(attempt, isComplete || !attempt.mayBeThere ? revision : undefined);
     } catch (error) {
-      for (const name of names) this.#hasFailed(name);
+      for (const key of keys) if (key.stored === undefined) this.#hasFailed(key);
       throw error;
     }
-    const { revision, isComplete } = written;
-    for (const attempt of attempts)
-      this.#end(attempt, isComplete || !attempt.mayBeThere ? revision : undefined);
   }
 
-  /** Returns true if the kvstore may have the wanted value of a name. */
-  #mayBeThere(name: string): boolean {
+  /** Adopts leases of an earlier session. Returns the attempts that must be written. */
+  async #adoptAll(attempts: readonly Attempt[], signal: AbortSignal): Promise<readonly Attempt[]> {
+    if (attempts.every(({ adoptable }) => adoptable === undefined)) return attempts;
+    const { backend, prefix } = this.#options;
+    const due: Attempt[] = [];
+    const byLease = new Map<LeaseID, Attempt[]>();
+    for (const attempt of attempts) {
+      const { adoptable } = attempt;
+      const same = adoptable === undefined ? due : byLease.get(adoptable);
+      if (same !== undefined) same.push(attempt);
+      else if (adoptable !== undefined) byLease.set(adoptable, [attempt]);
+    }
+    for (const [lease, same] of byLease) {
+      const keys = same.map(({ key }) => `${prefix}${key.name}`);
+      if (await backend.adoptLease?.(lease, keys, { signal }))
+        for (const attempt of same) this.#land(attempt);
+      else due.push(...same);
+    }
+    return due;
+  }
+
+  /** Returns true if the kvstore may have the wanted value of a key. */
+  #mayBeThere({ isUnknown, hasFailed, isOther, stored }: SyncKey): boolean {
     const { leased = true } = this.#options;
-    if (this.#unknown.has(name) || this.#failed.has(name)) return true;
-    return leased === false && !this.#stored.has(name) && !this.#other.has(name);
+    return isUnknown || hasFailed || (leased === false && stored === undefined && !isOther);
   }
 
   /** Begins a write. Events that the watch delivers from now on are compared with it. */
-  #begin(name: string): Attempt {
-    const wanted = this.#desired.get(name);
-    const mayBeThere = this.#mayBeThere(name);
-    const isEqualSeen = this.#isWatching && !this.#failed.has(name);
-    this.#other.delete(name);
-    this.#failed.delete(name);
-    this.#unknown.delete(name);
-    this.#stored.delete(name);
-    this.#contested.cancel(name);
-    if (wanted !== undefined) this.#writing.set(name, undefined);
-    return { name, wanted, mayBeThere, isEqualSeen };
+  #begin(key: SyncKey): Attempt {
+    const { wanted, hasFailed } = key;
+    const mayBeThere = this.#mayBeThere(key);
+    const adoptable = mayBeThere ? undefined : this.#adoptable(key);
+    this.#found?.delete(key.name);
+    key.isOther = false;
+    key.hasFailed = false;
+    key.isUnknown = false;
+    key.stored = undefined;
+    this.#contested.cancel(key.name);
+    key.isWriting = wanted !== undefined;
+    key.shown = undefined;
+    return { key, wanted, mayBeThere, adoptable, isEqualSeen: this.#isWatching && !hasFailed };
+  }
+
+  #adoptable({ name, wanted }: SyncKey): LeaseID | undefined {
+    const { leased = true } = this.#options;
+    const found = leased === true ? this.#found?.get(name) : undefined;
+    return wanted !== undefined && found !== undefined && equalBytes(found.value, wanted)
+      ? found.lease
+      : undefined;
   }
 
   /** The write may have landed, and the value before it may be wanted next. */
-  #hasFailed(name: string): void {
-    this.#writing.delete(name);
-    this.#failed.add(name);
+  #hasFailed(key: SyncKey): void {
+    key.isWriting = false;
+    key.hasFailed = true;
   }
 
   /** @param revision 0 if unknown; undefined if the kvstore had the wanted value */
-  #end({ name, wanted, isEqualSeen }: Attempt, revision: number | undefined): void {
-    const shown = this.#writing.get(name);
-    this.#writing.delete(name);
+  #end(attempt: Attempt, revision: number | undefined): void {
     this.#writes++;
-    const isSeen = revision === undefined && isEqualSeen;
-    if (wanted !== undefined)
-      this.#hasLanded(name, wanted, { isSeen, revision: revision ?? UNKNOWN_REVISION, shown });
+    this.#land(attempt, revision);
   }
 
-  #hasLanded(name: string, value: Uint8Array, { revision, isSeen, shown }: StoredPut): void {
-    this.#stored.set(name, value);
-    this.#unseen.delete(name);
-    if (this.#desired.get(name) !== value) return; // written again soon
-    if (shown !== undefined && shown.modRevision >= revision) {
-      if (!shown.isDesired) this.#contested.overwritten(name); // by another client, after us
-    } else if (!isSeen) this.#unseen.set(name, { revision, order: this.#puts++ });
+  #land({ key, wanted, isEqualSeen }: Attempt, revision?: number): void {
+    const { shown } = key;
+    key.isWriting = false;
+    key.shown = undefined;
+    if (wanted === undefined) return;
+    key.stored = wanted;
+    this.#markSeen(key);
+    if (key.wanted !== wanted) return; // written again soon
+    if (shown !== undefined && shown.modRevision >= (revision ?? UNKNOWN_REVISION)) {
+      if (!shown.isDesired) this.#contested.overwritten(key.name); // by another client, after us
+    } else if (revision !== undefined || !isEqualSeen) {
+      this.#unseen++;
+      key.unseen = revision ?? UNKNOWN_REVISION;
+      key.order = this.#puts++;
+    }
   }
 
   /** Writes or deletes the key. Returns its revision; 0 if unknown, and undefined if the kvstore had the wanted value. */
-  async #write({ name, wanted, mayBeThere }: Attempt, signal: AbortSignal): Promise<number | undefined> {
+  async #write(attempt: Attempt, signal: AbortSignal): Promise<number | undefined> {
+    const { key, wanted, mayBeThere } = attempt;
     const { backend, prefix, leased = true } = this.#options;
-    const key = `${prefix}${name}`;
+    const path = `${prefix}${key.name}`;
     const options = { fenced: true, leased, signal };
-    if (wanted !== undefined && !mayBeThere) return backend.update(key, wanted, options);
-    if (wanted === undefined) await backend.delete(key, options);
-    else if (!(await backend.updateIfDifferent(key, wanted, options))) return undefined;
+    if (wanted !== undefined && !mayBeThere) return backend.update(path, wanted, options);
+    if (wanted === undefined) await backend.delete(path, options);
+    else if (!(await backend.updateIfDifferent(path, wanted, options))) return undefined;
     return UNKNOWN_REVISION;
   }
 
-  #settled(job: string | typeof CANARY): void {
+  #settled(job: SyncKey | typeof CANARY): void {
     if (job !== CANARY) {
-      this.#canaries.written(job);
-      this.#landings.written(job);
+      if (job.wanted === undefined) this.#keys.delete(job.name);
+      this.#canaries.written(job.name);
+      this.#landings.written(job.name);
       this.#landings.complete(this.#landings.due());
     }
     this.#offerCanary();
@@ -602,6 +710,11 @@ export class SyncStore {
     }
     if (!write.signal.aborted && this.#canaries.complete(due)) this.#isCanaryTrue = true;
   }
+}
+
+/** Returns true if the kvstore has the wanted value. A key that is neither wanted nor known may be left by an earlier process. */
+function isLanded({ wanted, stored }: SyncKey): boolean {
+  return wanted !== undefined && stored !== undefined && equalBytes(wanted, stored);
 }
 
 checkArguments(SyncStore, {

@@ -86,6 +86,7 @@ export class PublishedPrefix {
       observer: this.#present(),
       deleteDelayMs: 0,
       batched: true,
+      adoptLeases: options.leased !== false,
     });
     this.#handedOver = this.#handOverWhenListed();
   }
@@ -171,6 +172,7 @@ export class PublishedPrefix {
     await this.#sweep();
     await this.#store.markSynced();
     this.#synced = true;
+    this.#store.endAdoption();
   }
 
   /** Resolves when all puts and deletes so far are in the kvstore, regardless of the canary. */

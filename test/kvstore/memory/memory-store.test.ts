@@ -183,9 +183,12 @@ function checkRange({ store, model }: Pair, at: number, limit: number, least: nu
   const state = model.states[at === 0 ? model.revision : at] ?? new Map();
   const all = [...state].filter(([name]) => name >= 'b' && name < 'e').sort();
   const young = all.filter(([, { mod }]) => mod >= least);
-  const kvs = (limit === 0 ? young : young.slice(0, limit)).map(([name, { value: text, create, mod }]) => ({
-    ...{ key: name, value: text, createRevision: create, modRevision: mod },
-  }));
+  const kvs = (limit === 0 ? young : young.slice(0, limit)).map(
+    ([name, { value: text, create, mod, lease: of }]) => ({
+      ...{ key: name, value: text, createRevision: create, modRevision: mod },
+      ...(of !== '0' && { lease: of }),
+    }),
+  );
   expect({ ...got, kvs: got.kvs.map((kv) => ({ ...kv, value: textOfBytes(kv.value) })) }).toEqual({
     header: { clusterID: 'c', revision: model.revision, raftTerm: 2 },
     ...{ kvs, count: all.length, more: kvs.length < young.length },

@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { bytesOfKey, keyOfBytes } from '../../../src/kvstore/codec/bytes.ts';
+import { int64Field, message } from '../../../src/kvstore/codec/proto-writer.ts';
 import {
   bytesOf,
   entrySize,
@@ -44,6 +45,22 @@ describe('a key-value in its message', () => {
         expect(entrySize(kv)).toBe(keyBytes.length + value.length);
         expect(read(bytesOf(kv))).toEqual([...keyBytes]);
       }),
+    );
+  });
+
+  it('has the lease that is encoded in the message', () => {
+    fc.assert(
+      fc.property(
+        fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n }).filter((id) => id !== 0n),
+        bytes,
+        (lease, noise) => {
+          const encoded = message(int64Field(6, String(lease))).subarray(1); // without the tag
+          const whole = Buffer.concat([Buffer.alloc(1), noise, encoded, noise]);
+          const of = (leaseAt?: number): WireKeyValue => new WireKeyValue(whole, 0, 1, 1, 1, 3, 7, leaseAt);
+          expect(of(1 + noise.length).lease).toBe(String(lease));
+          expect(of().lease).toBeUndefined();
+        },
+      ),
     );
   });
 

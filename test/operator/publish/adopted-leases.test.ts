@@ -1,0 +1,212 @@
+import fc from 'fast-check';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { RejectionLog } from '../../../src/base/rejection.ts';
+import { bytesOfText, textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
+import { prefixRange } from '../../../src/kvstore/codec/key-range.ts';
+import { INIT_LOCKS_PREFIX } from '../../../src/kvstore/codec/keys.ts';
+import { FaultyMemoryBackend } from '../../../src/kvstore/memory/faulty-memory-backend.ts';
+import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
+import { leaseHex } from '../../../src/kvstore/session/lease-keeper.ts';
+import type { KeyValue } from '../../../src/kvstore/session/transport.ts';
+import { PublishedPrefix } from '../../../src/operator/publish/published-prefix.ts';
+import { ManualClock } from '../../base/support/manual-clock.ts';
+import { advance, settle } from '../../kvstore/support/settle.ts';
+
+const HOUR_MS = 3_600_000;
+
+type Content = Readonly<Record<string, string>>;
+
+/** A publisher of `p/` with its own session, like a process. */
+class Session {
+  readonly backend: FaultyMemoryBackend;
+  readonly prefix: PublishedPrefix;
+  readonly #ended = new AbortController();
+  readonly #running: Promise<void>;
+
+  constructor(server: MemoryServer, clock: ManualClock, leaseSeconds?: number) {
+    this.backend = new FaultyMemoryBackend({ server, clock, leaseSeconds });
+    this.prefix = new PublishedPrefix({
+      ...{ backend: this.backend, prefix: 'p/', clock, random: () => 0.5 },
+      ...{ rejections: new RejectionLog(), isOwn: () => true, canary: 'synced/p' },
+    });
+    this.#running = this.prefix.run(this.#ended.signal);
+  }
+
+  set(content: Content): void {
+    for (const [name, value] of Object.entries(content)) this.prefix.upsert(name, bytesOfText(value));
+  }
+
+  async end(keepLeases: boolean): Promise<void> {
+    this.#ended.abort();
+    await settle();
+    await this.#running;
+    await this.backend.close({ keepLeases });
+  }
+}
+
+describe('a publisher that takes over the leases of an earlier session', () => {
+  let clock: ManualClock;
+  let server: MemoryServer;
+  let sessions: Session[];
+  beforeEach(() => {
+    clock = new ManualClock();
+    server = new MemoryServer({ clock });
+    sessions = [];
+  });
+  afterEach(async () => {
+    for (const session of sessions) await session.end(false);
+  });
+
+  const begin = (leaseSeconds?: number): Session => {
+    const session = new Session(server, clock, leaseSeconds);
+    sessions.push(session);
+    return session;
+  };
+  const below = (prefix: string): readonly KeyValue[] => server.range(prefixRange(prefix)).kvs;
+  const content = (): Content =>
+    Object.fromEntries(below('p/').map(({ key, value }) => [key.slice(2), textOfBytes(value) ?? '']));
+  const many = (count: number): Content =>
+    Object.fromEntries(Array.from({ length: count }, (_, i) => [`key-${i}`, `value-${i}`]));
+  /** Publishes a content in a session that ends without its leases. */
+  const leave = async (said: Content, leaseSeconds?: number): Promise<void> => {
+    const session = new Session(server, clock, leaseSeconds);
+    session.set(said);
+    void session.prefix.markSynced();
+    await settle(40);
+    expect(content()).toEqual(said);
+    await session.end(true);
+  };
+
+  it('writes no key whose value is the same, and keeps it', async () => {
+    const said = many(2500);
+    await leave(said);
+    const before = below('p/').map(({ key, modRevision }) => [key, modRevision]);
+    const session = begin();
+    const names = Object.keys(said).reverse();
+    session.set(Object.fromEntries(names.slice(0, 1000).map((name) => [name, said[name] ?? ''])));
+    await settle(20);
+    session.set(said); // most of them only after the list
+    await session.prefix.markSynced();
+    expect(session.prefix.status()).toMatchObject({ synced: true, keys: 2500, pending: 0, writes: 0 });
+    await advance(clock, HOUR_MS);
+    expect(below('p/').map(({ key, modRevision }) => [key, modRevision])).toEqual(before);
+    await sessions.pop()?.end(false);
+    expect(content()).toEqual({}); // the keys are of the session
+  });
+
+  it('has the new content, whatever an earlier session has left, in any order', async () => {
+    const values = fc.dictionary(fc.constantFrom(...'abcdefgh'), fc.constantFrom('1', '2'), {
+      noNullPrototype: true,
+    });
+    await fc.assert(
+      fc.asyncProperty(values, values, fc.nat(8), fc.boolean(), async (left, said, early, isLate) => {
+        clock = new ManualClock();
+        server = new MemoryServer({ clock });
+        await leave(left);
+        const equal = below('p/').filter(({ key, value }) => said[key.slice(2)] === textOfBytes(value));
+        const session = new Session(server, clock);
+        const entries = Object.entries(said);
+        session.set(Object.fromEntries(entries.slice(0, early)));
+        if (isLate) await settle(20);
+        session.set(said);
+        await session.prefix.markSynced();
+        expect(content()).toEqual(said);
+        await advance(clock, HOUR_MS);
+        expect(content()).toEqual(said);
+        for (const { key, modRevision } of equal)
+          expect(server.range({ ...prefixRange(key) }).kvs[0]?.modRevision).toBe(modRevision);
+        await session.end(false);
+        expect(content()).toEqual({});
+      }),
+      { numRuns: Math.ceil((fc.readConfigureGlobal().numRuns ?? 1000) / 25) },
+    );
+  });
+
+  it('ends the fence of the earlier session, so that its delayed writes fail', async () => {
+    await leave({ a: '1' });
+    const fences = below(INIT_LOCKS_PREFIX).map(({ key }) => key);
+    const lease = below('p/')[0]?.lease ?? '';
+    expect(fences).toContain(`${INIT_LOCKS_PREFIX}${leaseHex(lease)}`);
+    const session = begin();
+    session.set({ a: '1', b: '1' });
+    await session.prefix.markSynced();
+    expect(below('p/')[0]?.lease).toBe(lease);
+    for (const fence of fences) expect(below(fence)).toEqual([]);
+    expect(below(INIT_LOCKS_PREFIX)).toHaveLength(1); // that of this session has another key
+  });
+
+  it('writes keys of a lease that has ended, or that has another time to live', async () => {
+    await leave({ a: '1' }, 100);
+    const session = begin();
+    session.set({ a: '1' });
+    await session.prefix.markSynced();
+    expect(session.prefix.status()).toMatchObject({ writes: 1 });
+    await sessions.pop()?.end(true);
+    const next = begin();
+    await settle(20); // listed
+    for (const lease of server.leases) server.expireLease(lease);
+    next.set({ a: '1' });
+    await next.prefix.markSynced();
+    expect(content()).toEqual({ a: '1' });
+    await advance(clock, HOUR_MS);
+    expect(content()).toEqual({ a: '1' });
+  });
+
+  it('puts back an adopted key that another client overwrites or deletes, also while it is adopted', async () => {
+    await leave({ a: '1', b: '1', c: '1' });
+    const other = new FaultyMemoryBackend({ server, clock });
+    const session = begin();
+    await settle(20);
+    const { link } = session.backend;
+    const keepLeaseAlive = link.keepLeaseAlive.bind(link);
+    link.keepLeaseAlive = async (...call) => {
+      await other.update('p/c', bytesOfText('2'));
+      return keepLeaseAlive(...call);
+    };
+    session.set({ a: '1', b: '1', c: '1' });
+    await session.prefix.markSynced();
+    expect(session.prefix.status()).toMatchObject({ writes: 0 });
+    await other.update('p/a', bytesOfText('2'));
+    await other.delete('p/b');
+    await advance(clock, 60_000);
+    expect(content()).toEqual({ a: '1', b: '1', c: '1' });
+    await other.close();
+  });
+
+  it('does not adopt a lease again that it has given up, because its store was restored', async () => {
+    await leave({ a: '1', c: '1' });
+    const lease = below('p/')[0]?.lease;
+    const backup = server.snapshot();
+    const session = begin();
+    session.set({ a: '1', b: '1' });
+    await settle(20);
+    expect(below('p/').map((kv) => kv.lease)).toContain(lease);
+    await session.backend.delete('p/c');
+    await settle();
+    server.restore(backup);
+    await advance(clock, 60_000);
+    session.set({ c: '1' }); // exists again, under the lease
+    await advance(clock, 60_000);
+    expect(content()).toEqual({ a: '1', b: '1', c: '1' });
+    expect(below('p/').map((kv) => kv.lease)).not.toContain(lease);
+    await advance(clock, HOUR_MS);
+    expect(content()).toEqual({ a: '1', b: '1', c: '1' });
+  });
+
+  it('retries while the server is unreachable, and writes what it cannot adopt', async () => {
+    await leave(many(300));
+    const session = begin();
+    await settle(20);
+    session.backend.link.down();
+    session.set(many(300));
+    void session.prefix.markSynced();
+    await advance(clock, 20_000);
+    expect(session.prefix.status().pending).toBe(300);
+    session.backend.link.up();
+    await advance(clock, 60_000);
+    expect(session.prefix.status()).toMatchObject({ synced: true, pending: 0 });
+    expect(content()).toEqual(many(300));
+    await advance(clock, HOUR_MS);
+    expect(content()).toEqual(many(300));
+  });
+});
