@@ -76,11 +76,21 @@ export const askOperator: Question = async (ask, view) => {
       electionText(status),
       ...namespacesText(status),
       ...table([header, ...rows], view),
-      ...processLines(status, [...failed, ...status.rejected.recent]),
+      ...processLines(status, [...clustersText(status), ...failed, ...status.rejected.recent]),
     ],
     found: status.blockers.length === 0,
   };
 };
+
+/** Returns a line for each remote cluster that is not followed completely. */
+function clustersText({ clusters }: OperatorDocument): readonly string[] {
+  return clusters
+    .filter(({ ready }) => !ready)
+    .map(
+      ({ name, state, lastFailure = '' }) =>
+        `cluster ${name} is ${state}${lastFailure && `: ${lastFailure}`}`,
+    );
+}
 
 function namespacesText({ namespaces }: OperatorDocument): readonly string[] {
   if (namespaces === undefined) return [];

@@ -7,8 +7,11 @@ import { EitherSignal } from '../base/follow-signal.ts';
 import type { RateLimitOptions } from '../base/rate-limit.ts';
 import { Supervisor } from '../base/supervisor.ts';
 import { TurnGate } from '../base/turn-gate.ts';
+import type { RemoteClusterStatus } from '../clustermesh/cluster-status.ts';
+import type { ConfigSource } from '../clustermesh/config-follower.ts';
 import { KubernetesClient } from '../k8s/kubernetes-client.ts';
 import { clusterConfigKey } from '../kvstore/codec/keys.ts';
+import { EtcdBackend } from '../kvstore/etcd/etcd-backend.ts';
 import { MemoryBackend } from '../kvstore/memory/memory-backend.ts';
 import type { KvstoreBackend } from '../kvstore/session/backend.ts';
 import { allowManyListeners } from '../kvstore/session/shared-signal.ts';
@@ -26,6 +29,7 @@ import {
 import { KvstoreReach } from '../operator/kvstore-reach.ts';
 import type { GlobalNamespacesStatus } from '../operator/publish/global-namespaces.ts';
 import { namespaceOfKey } from '../operator/publish/namespace-of-key.ts';
+import { ConfigFolder } from '../process/config-folder.ts';
 import { InputError } from '../process/input-error.ts';
 import { openOwnEtcd, type ReachContext } from '../process/own-etcd.ts';
 import { RejectionReport } from '../process/rejection-report.ts';
@@ -57,6 +61,7 @@ export interface OperatorOptions
     | 'intervals'
     | 'deleteAllEndpoints'
     | 'slicing'
+    | 'sliceSync'
   > {
   /**
    * Path of the etcd configuration of the own kvstore. `undefined` selects one in the memory of this process, for a dry run or
@@ -64,6 +69,8 @@ export interface OperatorOptions
    */
   readonly kvstoreConfig: string | undefined;
   readonly rateLimit: RateLimitOptions | undefined;
+  /** Folder with an etcd configuration for each remote cluster. Undefined: no duty reads remote clusters. */
+  readonly clustermeshConfig: string | undefined;
   /** Time after the last keepalive until the published keys expire. */
   readonly leaseSeconds: number;
   readonly kubeconfig: string | undefined;
@@ -91,6 +98,8 @@ export interface OperatorDocument extends ProcessDocument {
   readonly duties: readonly DutyStatus[];
   /** The namespaces whose objects are published. Undefined: all namespaces. */
   readonly namespaces: GlobalNamespacesStatus | undefined;
+  /** The followed remote clusters; empty if no duty reads them. */
+  readonly clusters: readonly Pick<RemoteClusterStatus, 'name' | 'state' | 'ready' | 'lastFailure'>[];
   readonly rejected: { readonly total: number; readonly recent: readonly string[] };
 }
 
@@ -209,6 +218,12 @@ class OperatorProcess implements ServedProcess {
       election: this.#election?.status(),
       duties: this.#statuses(),
       namespaces: this.#duties.namespaces?.counts(),
+      clusters: (this.#duties.clusters?.clusters() ?? []).map(({ name, state, ready, lastFailure }) => ({
+        name,
+        state,
+        ready,
+        lastFailure,
+      })),
       rejected: { total, recent: recent.map(({ message }) => message) },
     };
   }
@@ -394,6 +409,14 @@ class OperatorProcess implements ServedProcess {
     }
   }
 
+  #remotes(): ConfigSource | undefined {
+    const { clustermeshConfig: path, rateLimit } = this.#options;
+    const { clock, random } = this.#context;
+    return path === undefined
+      ? undefined
+      : new ConfigFolder(path, (config) => new EtcdBackend(config, { clock, random, rateLimit }));
+  }
+
   /** Returns the reason for which a key of the dry run is deleted. */
   #reasonOf(key: string, value: Uint8Array): string | undefined {
     const namespace = namespaceOfKey(key, value);
@@ -408,6 +431,7 @@ class OperatorProcess implements ServedProcess {
     try {
       return operatorDuties({
         ...this.#options,
+        remotes: this.#remotes(),
         kubernetes,
         clock,
         random,

@@ -13,6 +13,8 @@ export interface RateLimitOptions {
   readonly bootstrapQps?: number | undefined;
   /** Maximum number of concurrent calls; default `qps`, at least 1. */
   readonly maxInflight?: number | undefined;
+  /** Calls that are made at once after a pause, at least 1: with 1, no second has more than `qps`. Default: those of one second. */
+  readonly burst?: number | undefined;
 }
 
 /** Returns the error of a call whose signal has fired. */
@@ -158,7 +160,8 @@ export class RateLimit {
   /** Returns the time until the next turn. */
   #wait(): number {
     const now = this.#clock.now();
-    this.#next = Math.max(this.#next, now + Math.min(0, this.#step - 1000));
+    const { burst = 1000 / this.#step } = this.#options;
+    this.#next = Math.max(this.#next, now + Math.min(0, (1 - burst) * this.#step));
     return this.#next - now;
   }
 

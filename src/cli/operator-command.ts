@@ -65,6 +65,14 @@ export function addOperatorCommand(program: Command, io: CommandIO, run: RunActi
           },
           deleteAllEndpoints: flags.deleteAllEndpoints,
           slicing: flags.endpointSlices === 'off' ? undefined : flags.endpointSlices,
+          clustermeshConfig: flags.clustermeshConfig,
+          sliceSync:
+            flags.endpointSliceSync === true
+              ? {
+                  endpointsPerSlice: flags.clustermeshEndpointsPerSlice,
+                  batchMs: flags.clustermeshEndpointUpdatesBatchPeriod,
+                }
+              : undefined,
           dryRun: flags.dryRun === true ? io.stdout : undefined,
         },
         { serve, reload: processReloads(command, io) },

@@ -7,6 +7,7 @@ import {
   accessContradiction,
   append,
   clusterIDOption,
+  clustermeshConfigOption,
   clusterOption,
   contextOption,
   k8sLoadOption,
@@ -56,6 +57,10 @@ export interface OperatorFlags extends LogFlags, ServeFlags {
   readonly lockGcInterval?: number;
   readonly deleteAllEndpoints?: true;
   readonly endpointSlices: 'off' | 'identity' | 'fcfs';
+  readonly clustermeshConfig?: string;
+  readonly endpointSliceSync?: true;
+  readonly clustermeshEndpointsPerSlice: number;
+  readonly clustermeshEndpointUpdatesBatchPeriod: number;
   readonly dryRun?: true;
 }
 
@@ -70,6 +75,13 @@ function parseLeaseTTL(text: string): number {
   const seconds = parseDuration(text) / 1000;
   if (seconds >= 5) return seconds;
   throw new InvalidArgumentError('It must be at least 5s.');
+}
+
+/** Parses a maximum number of endpoints, which Kubernetes limits to 100 by default. */
+function parseEndpointsPerSlice(text: string): number {
+  const number = Number(text);
+  if (/^\d+$/.test(text) && number >= 1 && number <= 100) return number;
+  throw new InvalidArgumentError('It must be a number from 1 to 100.');
 }
 
 function addDutyOptions(command: Command): Command {
@@ -102,6 +114,25 @@ function addDutyOptions(command: Command): Command {
       )
         .choices(['off', 'identity', 'fcfs'])
         .default('off'),
+    )
+    .optionsGroup('Remote clusters:')
+    .addOption(clustermeshConfigOption())
+    .option(
+      '--endpoint-slice-sync',
+      'write the backends of remote clusters as EndpointSlices, for services with the annotation service.cilium.io/global-sync-endpoint-slices; requires --clustermesh-config',
+    )
+    .addOption(
+      new Option('--clustermesh-endpoints-per-slice <number>', 'maximum number of endpoints in such a slice')
+        .argParser(parseEndpointsPerSlice)
+        .default(100),
+    )
+    .addOption(
+      new Option(
+        '--clustermesh-endpoint-updates-batch-period <time>',
+        'time in which changes of these slices are gathered',
+      )
+        .argParser(parseDuration)
+        .default(500, '500ms'),
     )
     .optionsGroup('Garbage collection (interval 0: disabled):')
     .option('--endpoint-gc-interval <time>', 'CiliumEndpoints of deleted pods (default: 5m)', parseDuration)
@@ -240,6 +271,10 @@ export async function operatorContradiction(flags: OperatorFlags): Promise<strin
     return '--kvstore-opt requires --kvstore-config <file>';
   if (flags.clustermeshDefaultGlobalNamespace !== undefined && flags.identityAllocationMode !== 'crd')
     return '--clustermesh-default-global-namespace requires --identity-allocation-mode crd, because agents publish identities and addresses of all namespaces otherwise';
+  if (flags.endpointSliceSync === true && flags.clustermeshConfig === undefined)
+    return '--endpoint-slice-sync requires --clustermesh-config <folder>';
+  if (flags.clustermeshConfig !== undefined && flags.endpointSliceSync !== true)
+    return '--clustermesh-config requires --endpoint-slice-sync, because no other duty reads remote clusters';
   return collectorContradiction(flags) ?? (await electionContradiction(flags));
 }
 

@@ -1,6 +1,7 @@
 import type { Clock, Random } from '../base/clock.ts';
 import type { Rejection } from '../base/rejection.ts';
 import type { TurnGate } from '../base/turn-gate.ts';
+import type { ConfigSource } from '../clustermesh/config-follower.ts';
 import type { KubernetesClient } from '../k8s/kubernetes-client.ts';
 import { DryRunWriter } from '../k8s/rest/object-writer.ts';
 import type { KvstoreBackend } from '../kvstore/session/backend.ts';
@@ -10,6 +11,7 @@ import { EndpointRemoval } from './collect/endpoint-removal.ts';
 import type { Action } from './collect/rounds.ts';
 import type { Duty } from './duty.ts';
 import { type LeaderElection, SOLE_LEADER } from './elect/leader-election.ts';
+import { endpointSliceSync } from './mirrored-slices/slice-duties.ts';
 import { ClusterConfigKeeper } from './publish/cluster-config.ts';
 import { GlobalNamespaces } from './publish/global-namespaces.ts';
 import { HeartbeatDuty } from './publish/heartbeat.ts';
@@ -20,6 +22,7 @@ import type { Producer, ProducerOptions } from './publish/producer.ts';
 import { ServiceObjects } from './publish/service-objects.ts';
 import { serviceSync } from './publish/service-sync.ts';
 import { sliceSync } from './publish/slice-sync.ts';
+import { RemoteClusters } from './remote-clusters.ts';
 import type { SliceMode } from './slices/endpoint-slices.ts';
 
 /** Switches for the duties that publish. Collectors are switched by their intervals. */
@@ -59,6 +62,10 @@ export interface OperatorDutiesOptions {
   readonly deleteAllEndpoints?: boolean | undefined;
   /** How CiliumEndpoints are batched into slices; `undefined` if they are not. */
   readonly slicing?: SliceMode | undefined;
+  /** The configurations of the remote clusters, for the duties that read them. Default: none. */
+  readonly remotes?: ConfigSource | undefined;
+  /** Makes EndpointSlices of the backends of remote clusters. Requires `remotes`. Default: off. */
+  readonly sliceSync?: SliceSyncOptions | undefined;
   readonly kubernetes: KubernetesClient;
   readonly backend: KvstoreBackend;
   /** Default: always the leader, because there are no other operators. */
@@ -73,6 +80,14 @@ export interface OperatorDutiesOptions {
   readonly onAction: (action: Action) => void;
 }
 
+/** Options of the synchronization of EndpointSlices. */
+export interface SliceSyncOptions {
+  /** Maximum number of endpoints in a slice, at most 100. */
+  readonly endpointsPerSlice: number;
+  /** Time in which changes are gathered. */
+  readonly batchMs: number;
+}
+
 /** The duties of an operator, and those that a mesh waits for. */
 export interface OperatorDuties {
   readonly all: readonly Duty[];
@@ -80,6 +95,8 @@ export interface OperatorDuties {
   readonly published: readonly Duty[];
   /** The namespaces whose objects are published. It is in `all`, too. Undefined: all namespaces. */
   readonly namespaces?: GlobalNamespaces | undefined;
+  /** The followed clusters. It is in `all`, too. Undefined: no duty reads them. */
+  readonly clusters?: RemoteClusters | undefined;
 }
 
 /** Rate limit of the explicit removal of all CiliumEndpoints. */
@@ -164,8 +181,30 @@ export function operatorDuties(options: OperatorDutiesOptions): OperatorDuties {
     ? [new HeartbeatDuty(backend, clock, { random, onFailure: (error) => onFailure(error, 'heartbeat') })]
     : [];
   const filter = namespaces === undefined ? [] : [namespaces];
-  const all = [...filter, ...published, ...heartbeat, ...collecting(options), ...removing(options)];
-  return { all, published, namespaces };
+  const clusters = remoteClusters(options);
+  const all = [
+    ...filter,
+    ...published,
+    ...heartbeat,
+    ...collecting(options),
+    ...removing(options),
+    ...(clusters === undefined ? [] : [...importing(options, clusters), clusters]),
+  ];
+  return { all, published, namespaces, clusters };
+}
+
+/** Returns the remote clusters if a duty reads them. */
+function remoteClusters(options: OperatorDutiesOptions): RemoteClusters | undefined {
+  const { remotes: source, sliceSync } = options;
+  return source === undefined || sliceSync === undefined
+    ? undefined
+    : new RemoteClusters({ ...options, source });
+}
+
+/** Returns the duties that write objects of remote clusters. */
+function importing(options: OperatorDutiesOptions, clusters: RemoteClusters): readonly Duty[] {
+  const { sliceSync } = options;
+  return sliceSync === undefined ? [] : [endpointSliceSync({ ...options, ...sliceSync, clusters })];
 }
 
 /** Returns the duties that run once on explicit request. */

@@ -202,7 +202,7 @@ export class MemoryApiServer {
       );
     if (verb === 'watch') return this.#watch(selectionOf(route, searchParams), searchParams, request.closed);
     if (verb === 'list') return listAnswer(route.type, await this.#list(route, searchParams));
-    return this.#object(request, verb, route);
+    return this.#object(request, verb, route, searchParams.get('fieldManager') ?? undefined);
   }
 
   #enter(authorization: string): string {
@@ -243,9 +243,11 @@ export class MemoryApiServer {
     { body, contentType }: ServedRequest,
     verb: string,
     { type, namespace, name, part }: Route,
+    manager: string | undefined,
   ): ServedAnswer {
     const content = body === '' ? undefined : parseBody(body);
-    if (verb === 'create') return objectAnswer(201, type, this.#writes.create(type, namespace, content));
+    if (verb === 'create')
+      return objectAnswer(201, type, this.#writes.create(type, namespace, content, manager));
     if (name === undefined)
       throw new StatusError(
         'MethodNotAllowed',
@@ -254,9 +256,9 @@ export class MemoryApiServer {
     const address: ObjectAddress = { type, namespace, name, part };
     switch (verb) {
       case 'update':
-        return objectAnswer(200, type, this.#writes.replace(address, content));
+        return objectAnswer(200, type, this.#writes.replace(address, content, manager));
       case 'patch':
-        return objectAnswer(200, type, this.#writes.patch(address, contentType, content));
+        return objectAnswer(200, type, this.#writes.patch(address, contentType, content, manager));
       case 'delete':
         return objectAnswer(200, type, this.#writes.delete(address, content));
       default:

@@ -32,6 +32,14 @@ function fieldsOf(value: unknown, what: string): Fields {
   throw new StatusError('BadRequest', `${what} must be an object`);
 }
 
+/** Returns the field managers of an object after a write. They have no fields here; without a manager, none is recorded. */
+function managers(previous: unknown, manager: string | undefined): Fields {
+  const known = Array.isArray(previous) ? previous : [];
+  const isKnown = known.some((entry) => isObject(entry) && entry['manager'] === manager);
+  const all = manager === undefined || isKnown ? known : [...known, { manager, operation: 'Update' }];
+  return all.length === 0 ? {} : { managedFields: all };
+}
+
 function sameContent(a: Fields, b: Fields): boolean {
   return JSON.stringify(a) === JSON.stringify(b);
 }
@@ -55,7 +63,13 @@ export class ObjectWrites {
     throw new StatusError('NotFound', `${type.plural} "${name}" not found`);
   }
 
-  create(type: ResourceType, namespace: string | undefined, body: unknown): KubernetesObject {
+  /** @param manager the field manager of the request; as in the other writes */
+  create(
+    type: ResourceType,
+    namespace: string | undefined,
+    body: unknown,
+    manager?: string,
+  ): KubernetesObject {
     const { status, ...fields } = fieldsOf(body, 'the object');
     const given = fieldsOf(fields['metadata'], 'metadata');
     const { name, namespace: named = namespace } = given;
@@ -75,6 +89,7 @@ export class ObjectWrites {
       name,
       uid: this.#newUid(),
       creationTimestamp: this.#timestamp(),
+      ...managers(undefined, manager),
     };
     const content =
       type.hasStatus === true ? fields : { ...fields, ...(status === undefined ? {} : { status }) };
@@ -82,20 +97,20 @@ export class ObjectWrites {
   }
 
   /** Replaces an object. A body without a resourceVersion replaces any version. */
-  replace(address: ObjectAddress, body: unknown): KubernetesObject {
-    return this.#change(address, fieldsOf(body, 'the object'));
+  replace(address: ObjectAddress, body: unknown, manager?: string): KubernetesObject {
+    return this.#change(address, fieldsOf(body, 'the object'), manager);
   }
 
-  patch(address: ObjectAddress, contentType: string, patch: unknown): KubernetesObject {
+  patch(address: ObjectAddress, contentType: string, patch: unknown, manager?: string): KubernetesObject {
     const current = this.get(address);
     if (contentType === 'application/json-patch+json')
-      return this.#change(address, fieldsOf(jsonPatch(current, patch), 'the object'));
+      return this.#change(address, fieldsOf(jsonPatch(current, patch), 'the object'), manager);
     if (contentType !== 'application/merge-patch+json')
       throw new StatusError(
         'UnsupportedMediaType',
         `the body of the request was in an unknown format: ${contentType}`,
       );
-    return this.#change(address, fieldsOf(mergePatch(current, patch), 'the object'));
+    return this.#change(address, fieldsOf(mergePatch(current, patch), 'the object'), manager);
   }
 
   /** @param options DeleteOptions; only the preconditions are used */
@@ -109,7 +124,7 @@ export class ObjectWrites {
     return current;
   }
 
-  #change(address: ObjectAddress, wanted: Fields): KubernetesObject {
+  #change(address: ObjectAddress, wanted: Fields, manager: string | undefined): KubernetesObject {
     const { type, namespace, name, part } = address;
     const current = this.get(address);
     const given = fieldsOf(wanted['metadata'], 'metadata');
@@ -124,6 +139,7 @@ export class ObjectWrites {
       );
     const { uid, creationTimestamp, resourceVersion: version } = current.metadata;
     const kept = {
+      ...managers(current.metadata['managedFields'], manager),
       uid,
       creationTimestamp,
       resourceVersion: version,

@@ -78,8 +78,12 @@ export interface ObjectWriter {
 
 /** Options of an {@link ApiObjectWriter}. */
 export interface ObjectWriterOptions {
-  /** Requests per second, with bursts of the same size. Default: no limit. */
+  /** Requests per second. Default: no limit. */
   readonly perSecond?: number | undefined;
+  /** Requests that are sent at once after a pause: with 1, no second has more than `perSecond`. Default `perSecond`. */
+  readonly burst?: number | undefined;
+  /** The name under which the server records the fields of written objects. Default: the server's, from the user agent. */
+  readonly fieldManager?: string | undefined;
   /** Timeout of a request. Default 30 s. */
   readonly timeoutMs?: number | undefined;
   /** Called before each write. If it returns false, nothing is sent. Default: always true. */
@@ -147,14 +151,14 @@ export class ApiObjectWriter implements ObjectWriter {
   readonly #rate: RateLimit | undefined;
 
   constructor(transport: ApiTransport, clock: Clock, options: ObjectWriterOptions = {}) {
-    const { perSecond } = options;
+    const { perSecond, burst } = options;
     this.#transport = transport;
     this.#clock = clock;
     this.#options = options;
     this.#rate =
       perSecond === undefined
         ? undefined
-        : new RateLimit({ qps: perSecond, maxInflight: Number.POSITIVE_INFINITY }, clock);
+        : new RateLimit({ qps: perSecond, maxInflight: Number.POSITIVE_INFINITY, burst }, clock);
   }
 
   async write(write: ObjectWrite, _why: string, signal: AbortSignal): Promise<WriteOutcome> {
@@ -176,7 +180,13 @@ export class ApiObjectWriter implements ObjectWriter {
     const exchange = new Exchange({ transport: this.#transport, clock: this.#clock, signal });
     exchange.allowTime(this.#options.timeoutMs ?? TIMEOUT_MS);
     try {
-      const answer = await exchange.open(requestOf(write));
+      const request = requestOf(write);
+      const { fieldManager } = this.#options;
+      const query =
+        fieldManager === undefined || write.verb === 'delete'
+          ? ''
+          : `?fieldManager=${encodeURIComponent(fieldManager)}`;
+      const answer = await exchange.open({ ...request, path: request.path + query });
       const text = await textOf(exchange.read(answer), LARGEST_OBJECT);
       return write.verb === 'delete' ? undefined : parseObject(text);
     } finally {

@@ -18,27 +18,23 @@ export function objectKey({ metadata: { namespace = '', name } }: KubernetesObje
  * All objects of a kind as received from an API server, shared by the collectors. The kind is followed while a collector runs.
  * The objects may be outdated: use them to find candidates, and read each candidate from etcd before it is deleted.
  */
-export class ObservedKind {
+export class ObservedKind<T extends KubernetesObject = KubernetesObject> {
   readonly kind: ResourceKind;
   readonly #source: ResourceSource;
-  readonly #trim: (object: KubernetesObject) => KubernetesObject;
-  readonly #objects = new Map<string, KubernetesObject>();
+  readonly #trim: (object: KubernetesObject) => T;
+  readonly #objects = new Map<string, T>();
   readonly #listeners = new Set<(events: readonly ResourceEvent[]) => void>();
   #users = 0;
   #following: { readonly resource: FollowedResource; readonly over: AbortController } | undefined;
 
-  constructor(
-    source: ResourceSource,
-    kind: ResourceKind,
-    trim: (object: KubernetesObject) => KubernetesObject,
-  ) {
+  constructor(source: ResourceSource, kind: ResourceKind, trim: (object: KubernetesObject) => T) {
     this.#source = source;
     this.kind = kind;
     this.#trim = trim;
   }
 
   /** By {@link objectKey}. */
-  get objects(): ReadonlyMap<string, KubernetesObject> {
+  get objects(): ReadonlyMap<string, T> {
     return this.#objects;
   }
 

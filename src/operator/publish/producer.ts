@@ -180,11 +180,14 @@ export class Producer implements Duty {
   }
 }
 
+/** The part of an {@link InputContext} that following needs. */
+export type FollowContext = Pick<InputContext, 'source' | 'clock' | 'gate' | 'rejections' | 'onChange'>;
+
 /** Follows the objects of one kind. */
 export function followKind<T>(
   kind: ResourceKind,
   reader: ObjectReader<T>,
-  { source, clock, gate, rejections, onChange }: InputContext,
+  { source, clock, gate, rejections, onChange }: FollowContext,
 ): FollowedInputs {
   const feed = new ObjectFeed(reader, { rejections, gate });
   const followed = new FollowedKind(kind.plural, feed, { source, clock, gate, onChange });

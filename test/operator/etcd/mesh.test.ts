@@ -558,6 +558,7 @@ it('deploy/base/operator.yaml grants the reads of operators and the writes of th
         ...[`cilium.io/cilium${plural} list`, `cilium.io/cilium${plural}/status patch`],
       ]),
       ...['create', 'delete', 'get', 'update'].map((verb) => `cilium.io/ciliumendpointslices ${verb}`),
+      ...['create', 'delete', 'update'].map((verb) => `discovery.k8s.io/endpointslices ${verb}`),
     ].sort(),
   );
 });

@@ -1,0 +1,288 @@
+import { type Rejection, RejectionLog, rejection } from '../../base/rejection.ts';
+import type { ServiceSink } from '../../clustermesh/engines.ts';
+import { services } from '../../k8s/feed/kinds.ts';
+import type { ObjectReader } from '../../k8s/feed/object-feed.ts';
+import { type ObjectFields, readID } from '../../k8s/parse-object.ts';
+import { readFlags } from '../../k8s/parse-service.ts';
+import type { ClusterEndpointSlice } from '../../model/cluster-endpoint-slice.ts';
+import { SERVICE_NAME_LABEL } from '../../model/cluster-endpoint-slice.ts';
+import type { ClusterService } from '../../model/cluster-service.ts';
+import { serviceOfSlice } from '../../servicecache/remote-slice.ts';
+import type { RemoteSliceID } from '../../servicecache/service-cache.ts';
+import { formatServiceID, type ServiceID } from '../../servicecache/service-id.ts';
+import { field } from '../collect/field.ts';
+import { type FollowContext, type FollowedInputs, followKind } from '../publish/producer.ts';
+import type { RemoteClusters } from '../remote-clusters.ts';
+import {
+  HEADLESS,
+  MANAGED_BY,
+  mirroredName,
+  remoteContents,
+  SOURCE_CLUSTER,
+  type WantedSlice,
+} from './slice-content.ts';
+import type { KnownSlice, SliceSource } from './slice-writer.ts';
+
+/** Options of {@link RemoteSlices}. */
+export interface RemoteSlicesOptions extends Pick<FollowContext, 'source' | 'clock' | 'gate'> {
+  readonly clusters: Pick<RemoteClusters, 'stateOf' | 'onChange' | 'feed'>;
+  /** Maximum number of endpoints in a slice, at most 100. Default 100. */
+  readonly endpointsPerSlice?: number | undefined;
+  readonly onReject: (rejection: Rejection) => void;
+}
+
+/** The value of {@link MANAGED_BY} of slices with backends of other clusters. `OWN_SLICES` excludes them from our feeds. */
+export const MESH_CONTROLLER = 'endpointslice-mesh-controller.cilium.io';
+const SYNC_SLICES = 'service.cilium.io/global-sync-endpoint-slices';
+const MOST_ENDPOINTS = 100;
+
+/** A service whose remote backends become slices. */
+interface SelectedService extends ServiceID {
+  readonly uid: string;
+  readonly isHeadless: boolean;
+  /** Empty: any. */
+  readonly families: readonly string[];
+}
+
+/** A remote slice, or a part of a large one, under the key of its local slice. */
+interface RemotePart {
+  readonly cluster: string;
+  /** Name of the remote slice. */
+  readonly slice: string;
+  readonly service: string;
+  readonly family: string;
+  readonly content: string;
+}
+
+/** Returns a service if its annotations select it (OPERATOR 58). */
+function readSelected(fields: ObjectFields): SelectedService | undefined {
+  const id = readID(fields);
+  const metadata = fields.map('metadata');
+  const annotations = metadata.strings('annotations');
+  const spec = fields.map('spec');
+  const isHeadless = spec.string('clusterIP') === 'None';
+  const setting = annotations.get(SYNC_SLICES)?.toLowerCase();
+  const isSelected = isHeadless ? setting !== 'false' : setting === 'true';
+  if (id === undefined || !isSelected || !readFlags(annotations).global) return undefined;
+  const families = spec.list('ipFamilies').items((list, index) => list.string(index));
+  return { ...id, uid: metadata.string('uid') ?? '', isHeadless, families };
+}
+
+function sameSelected(a: SelectedService, b: SelectedService): boolean {
+  return a.uid === b.uid && a.isHeadless === b.isHeadless && a.families.join() === b.families.join();
+}
+
+/** Order of parts with the same key: the first one is written. */
+function isBefore(a: RemotePart, b: RemotePart): boolean {
+  return a.cluster === b.cluster ? a.slice < b.slice : a.cluster < b.cluster;
+}
+
+/**
+ * The slices of remote clusters as slices of this cluster, one to one, for services with the annotations (EndpointSlice
+ * synchronization). A pure function of the remote slices and the local services. Receives the slices of all services, because a
+ * service may be selected later; it keeps their content as text.
+ */
+export class RemoteSlices implements SliceSource, ServiceSink {
+  readonly name = 'endpoint-slice-sync';
+  readonly #options: RemoteSlicesOptions;
+  readonly #rejections: RejectionLog;
+  readonly #services = new Map<string, SelectedService>();
+  /** By key of the local slice. Almost always one; several if their names have the same digest. */
+  readonly #parts = new Map<string, readonly RemotePart[]>();
+  /** Keys by service. */
+  readonly #keys = new Map<string, Set<string>>();
+  /** Slices of the server that are kept because their cluster is incomplete, by cluster and by service. */
+  readonly #kept = new Map<string, Set<string>>();
+  /** The clusters that share no slices. */
+  readonly #legacy = new Set<string>();
+  #inputs: FollowedInputs | undefined;
+  #changed: (key: string) => void = () => {};
+
+  constructor(options: RemoteSlicesOptions) {
+    this.#options = options;
+    this.#rejections = new RejectionLog(options.onReject);
+    options.clusters.feed({ services: this });
+  }
+
+  get refused(): number {
+    return this.#rejections.status().total;
+  }
+
+  start(changed: (key: string) => void, signal: AbortSignal): void {
+    const { clusters, source, clock, gate } = this.#options;
+    for (const state of [this.#services, this.#parts, this.#keys, this.#kept]) state.clear();
+    this.#changed = changed;
+    const leave = clusters.onChange((cluster) => {
+      for (const name of cluster === '' ? [...this.#kept.keys()] : [cluster])
+        if (clusters.stateOf(name) !== 'incomplete') this.#review(name);
+    });
+    const context = { source, clock, gate, rejections: this.#rejections, onChange: () => {} };
+    const inputs = followKind(services({ headless: true }), this.#reader(), context);
+    this.#inputs = inputs;
+    const stop = (): void => {
+      leave();
+      void inputs.stop();
+    };
+    signal.addEventListener('abort', stop, { once: true });
+  }
+
+  blocked(): string | undefined {
+    const { complete, kinds } = this.#inputs ?? { complete: false, kinds: [] };
+    if (complete) return undefined;
+    const failure = kinds[0]?.resource?.lastFailure;
+    return `the list of services is not complete${failure === undefined ? '' : `: ${failure.message}`}`;
+  }
+
+  wanted(key: string): WantedSlice | undefined {
+    const part = this.#parts.get(key)?.[0];
+    const service = this.#services.get(part?.service ?? '');
+    if (part === undefined || service === undefined || !hasFamily(service, part)) return undefined;
+    const { namespace, name, uid, isHeadless } = service;
+    return {
+      namespace,
+      name: key.slice(namespace.length + 1),
+      labels: {
+        [SERVICE_NAME_LABEL]: name,
+        [MANAGED_BY]: MESH_CONTROLLER,
+        [SOURCE_CLUSTER]: part.cluster,
+        ...(isHeadless ? { [HEADLESS]: '' } : {}),
+      },
+      owner: { name, uid },
+      content: part.content,
+      why: `cluster ${part.cluster} shares ${part.service} in slice ${part.slice}`,
+    };
+  }
+
+  unwanted(slice: KnownSlice): string | undefined {
+    const { namespace = '', name: local } = slice.metadata;
+    const key = `${namespace}/${local}`;
+    const name = String(field(slice.labels, SERVICE_NAME_LABEL) ?? '');
+    const cluster = String(field(slice.labels, SOURCE_CLUSTER) ?? '');
+    const id = formatServiceID({ namespace, name });
+    const service = this.#services.get(id);
+    if (service === undefined) return `no service ${id} exists that selects slices of other clusters`;
+    const part = this.#parts.get(key)?.[0];
+    if (part !== undefined && !hasFamily(service, part)) return `${id} has no ${part.family} addresses`;
+    switch (this.#options.clusters.stateOf(cluster)) {
+      case 'incomplete':
+        this.#keep(cluster, key);
+        this.#keep(id, key);
+        return undefined;
+      case 'gone':
+        return `cluster ${cluster} is not part of the mesh`;
+      case 'complete':
+        return `cluster ${cluster} does not share this slice of ${id}`;
+    }
+  }
+
+  /** Reports a cluster that shares no slices. */
+  mergeExternalServiceUpdate({ cluster }: ClusterService): void {
+    if (this.#legacy.has(cluster)) return;
+    this.#legacy.add(cluster);
+    const why = 'publishes its services without endpoint slices, so its backends get none here';
+    this.#rejections.add(rejection('unread-format', 'cluster', cluster, why));
+  }
+
+  mergeExternalServiceDelete(): void {}
+
+  mergeExternalSliceUpdate(slice: ClusterEndpointSlice): void {
+    const { cluster, namespace, name } = slice;
+    const id = serviceOfSlice(slice);
+    const service = formatServiceID(id);
+    const { endpointsPerSlice = MOST_ENDPOINTS } = this.#options;
+    const contents = remoteContents(slice, endpointsPerSlice);
+    const local = `${namespace}/${mirroredName(id.name, cluster, name)}`;
+    const family = slice.addressType;
+    contents.forEach((content, part) => {
+      this.#put(partKey(local, part), { cluster, slice: name, service, family, content });
+    });
+    this.#removeFrom(local, contents.length, { cluster, slice: name });
+  }
+
+  mergeExternalSliceDelete({ cluster, id, name }: RemoteSliceID): void {
+    const local = `${id.namespace}/${mirroredName(id.name, cluster, name)}`;
+    this.#removeFrom(local, 0, { cluster, slice: name });
+  }
+
+  /** Does nothing, because each slice was deleted before, and no delete can fail. */
+  withdrawCluster(): void {}
+
+  #reader(): ObjectReader<SelectedService> {
+    return {
+      kind: 'Service',
+      fields: ['metadata.annotations', 'spec.clusterIP', 'spec.ipFamilies'],
+      read: readSelected,
+      same: sameSelected,
+      change: (current, previous) => {
+        const service = current ?? previous;
+        if (service === undefined) return;
+        const id = formatServiceID(service);
+        if (current === undefined) this.#services.delete(id);
+        else this.#services.set(id, current);
+        for (const key of this.#keys.get(id) ?? []) this.#changed(key);
+        this.#review(id);
+      },
+    };
+  }
+
+  #put(key: string, part: RemotePart): void {
+    const others = (this.#parts.get(key) ?? []).filter((other) => !isSameSlice(other, part));
+    const after = others.findIndex((other) => isBefore(part, other));
+    const at = after < 0 ? others.length : after;
+    this.#parts.set(key, [...others.slice(0, at), part, ...others.slice(at)]);
+    if (others.length > 0) {
+      const why =
+        'another slice of the service has the same digest; the first one by cluster and name is used';
+      this.#rejections.add(rejection('name-collision', 'slice', part.slice, why, `${part.cluster} ${key}`));
+    }
+    const keys = this.#keys.get(part.service) ?? new Set();
+    this.#keys.set(part.service, keys.add(key));
+    if (this.#services.has(part.service)) this.#changed(key);
+  }
+
+  /** Removes the parts of a slice from number `from` on. */
+  #removeFrom(local: string, from: number, slice: Pick<RemotePart, 'cluster' | 'slice'>): void {
+    for (let part = from; ; part++) {
+      const key = partKey(local, part);
+      const parts = this.#parts.get(key) ?? [];
+      const removed = parts.find((other) => isSameSlice(other, slice));
+      if (removed === undefined) return;
+      const others = parts.filter((other) => other !== removed);
+      if (others.length > 0) this.#parts.set(key, others);
+      else {
+        this.#parts.delete(key);
+        const keys = this.#keys.get(removed.service);
+        keys?.delete(key);
+        if (keys?.size === 0) this.#keys.delete(removed.service);
+      }
+      if (this.#services.has(removed.service)) this.#changed(key);
+    }
+  }
+
+  #keep(name: string, key: string): void {
+    const keys = this.#kept.get(name) ?? new Set();
+    this.#kept.set(name, keys.add(key));
+  }
+
+  /** Compares the kept slices of a cluster or service again. */
+  #review(name: string): void {
+    const keys = this.#kept.get(name);
+    this.#kept.delete(name);
+    for (const key of keys ?? []) this.#changed(key);
+  }
+}
+
+function hasFamily({ families }: SelectedService, { family }: RemotePart): boolean {
+  return families.length === 0 || families.includes(family);
+}
+
+function isSameSlice(
+  a: Pick<RemotePart, 'cluster' | 'slice'>,
+  b: Pick<RemotePart, 'cluster' | 'slice'>,
+): boolean {
+  return a.cluster === b.cluster && a.slice === b.slice;
+}
+
+function partKey(local: string, part: number): string {
+  return part === 0 ? local : `${local}-${part}`;
+}

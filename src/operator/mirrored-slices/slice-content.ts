@@ -1,0 +1,116 @@
+import { createHash } from 'node:crypto';
+import type { ResourceKind } from '../../k8s/resource.ts';
+import type { ClusterEndpointSlice, SliceEndpoint } from '../../model/cluster-endpoint-slice.ts';
+import { isObject } from '../../net/fields.ts';
+import { protocolName } from '../../net/port.ts';
+import { field } from '../collect/field.ts';
+
+/** EndpointSlices of any manager. */
+export const ENDPOINT_SLICES: ResourceKind = {
+  group: 'discovery.k8s.io',
+  version: 'v1',
+  plural: 'endpointslices',
+};
+
+/** The label with the controller that maintains a slice. */
+export const MANAGED_BY = 'endpointslice.kubernetes.io/managed-by';
+
+/** The label with the cluster of the backends of a slice. */
+export const SOURCE_CLUSTER = 'multicluster.kubernetes.io/source-cluster';
+
+/** Excludes the slices of a headless service from kube-proxy. */
+export const HEADLESS: string = 'service.kubernetes.io/headless';
+
+/** The field manager of the slices that an operator writes. */
+export const FIELD_MANAGER = 'dpcache-operator';
+
+/** A slice as the API server should have it. */
+export interface WantedSlice {
+  readonly namespace: string;
+  readonly name: string;
+  readonly labels: Readonly<Record<string, string>>;
+  /** The Service that owns it. */
+  readonly owner: { readonly name: string; readonly uid: string };
+  /** Address type, endpoints and ports as JSON. */
+  readonly content: string;
+  /** Reason for people, as in `ObjectWriter.write`. */
+  readonly why: string;
+}
+
+/** The object of a {@link WantedSlice}, without identity and version. */
+export interface SliceBody {
+  readonly metadata: { readonly name: string; readonly namespace: string; readonly [field: string]: unknown };
+  readonly [field: string]: unknown;
+}
+
+const TOPOLOGY_ZONE = 'topology.kubernetes.io/zone';
+
+function endpointOf(endpoint: SliceEndpoint, isFamily: (address: string) => boolean): unknown {
+  const { addresses, conditions, hostname, zone, forZones, deprecatedTopology } = endpoint;
+  return {
+    addresses: addresses.filter(isFamily),
+    conditions,
+    hostname,
+    // The name of a node of another cluster may be that of a node of this one.
+    zone: zone ?? deprecatedTopology.get(TOPOLOGY_ZONE),
+    hints: forZones.length === 0 ? undefined : { forZones: forZones.map((name) => ({ name })) },
+  };
+}
+
+/**
+ * Returns the contents of the local slices of a remote slice: one, or several if it has more than `most` endpoints. Endpoints have
+ * no node names. IPv4-mapped addresses of an IPv6 slice are left out, because no API server stores them.
+ */
+export function remoteContents(slice: ClusterEndpointSlice, most: number): readonly string[] {
+  const { addressType, ports, endpoints } = slice;
+  const isFamily = (address: string): boolean => address.includes(':') === (addressType === 'IPv6');
+  const written = endpoints.filter(({ addresses }) => addresses.some(isFamily));
+  const named = ports.map((port) => ({ ...port, protocol: protocolName(port.protocol) }));
+  const contents: string[] = [];
+  for (let from = 0; from === 0 || from < written.length; from += most) {
+    const some = written.slice(from, from + most).map((endpoint) => endpointOf(endpoint, isFamily));
+    contents.push(JSON.stringify({ addressType, endpoints: some, ports: named }));
+  }
+  return contents;
+}
+
+/** Returns `<service>-<8 hex digits>` for a remote slice, in every cluster and at any time the same. */
+export function mirroredName(service: string, cluster: string, slice: string): string {
+  return `${service}-${createHash('sha256').update(`${cluster}/${slice}`).digest('hex').slice(0, 8)}`;
+}
+
+/** Returns the object to write. */
+export function bodyOf({ namespace, name, labels, owner, content }: WantedSlice): SliceBody {
+  const fields: unknown = JSON.parse(content);
+  return {
+    apiVersion: 'discovery.k8s.io/v1',
+    kind: 'EndpointSlice',
+    ...(isObject(fields) ? fields : {}),
+    metadata: {
+      namespace,
+      name,
+      labels,
+      ownerReferences: [{ apiVersion: 'v1', kind: 'Service', name: owner.name, uid: owner.uid }],
+    },
+  };
+}
+
+/** Returns a value without empty parts, which an API server may omit or add, and with sorted names. */
+function normal(value: unknown): unknown {
+  if (Array.isArray(value)) return value.length === 0 ? undefined : value.map(normal);
+  if (!isObject(value)) return value === '' || value === null ? undefined : value;
+  const parts: Record<string, unknown> = {};
+  for (const name of Object.keys(value).sort()) {
+    const part = normal(value[name]);
+    if (part !== undefined) parts[name] = part;
+  }
+  return Object.keys(parts).length === 0 ? undefined : parts;
+}
+
+/** Returns a digest of everything that is written in a slice: equal if no write is needed. Annotations are not part of it. */
+export function digestOf(slice: Readonly<Record<string, unknown>>): string {
+  const { addressType, endpoints, ports, metadata } = slice;
+  const [labels, owners] = [field(metadata, 'labels'), field(metadata, 'ownerReferences')];
+  const content = JSON.stringify(normal({ addressType, endpoints, ports, labels, owners }));
+  return createHash('sha256').update(content).digest('base64');
+}

@@ -1,0 +1,56 @@
+import type { Clock, Random } from '../../base/clock.ts';
+import type { Rejection } from '../../base/rejection.ts';
+import type { TurnGate } from '../../base/turn-gate.ts';
+import type { KubernetesClient } from '../../k8s/kubernetes-client.ts';
+import { DryRunWriter, type ObjectWriter } from '../../k8s/rest/object-writer.ts';
+import { ObservedKind } from '../collect/observed-kind.ts';
+import type { Action } from '../collect/rounds.ts';
+import type { Duty } from '../duty.ts';
+import { type Leadership, SOLE_LEADER } from '../elect/leader-election.ts';
+import { MESH_CONTROLLER, RemoteSlices, type RemoteSlicesOptions } from './remote-slices.ts';
+import { ENDPOINT_SLICES, FIELD_MANAGER, MANAGED_BY } from './slice-content.ts';
+import { knownSlice, type SliceSource, SliceWriter } from './slice-writer.ts';
+
+/** Options of all duties that write EndpointSlices. */
+export interface SliceDutyContext {
+  readonly kubernetes: Pick<KubernetesClient, 'follow' | 'firstServed' | 'writer'>;
+  /** Default: always the leader, because there are no other operators. */
+  readonly election?: (Leadership & { readonly writeMs?: number }) | undefined;
+  /** If set, receives each write with its reason, and nothing is written. */
+  readonly dryRun?: ((line: string) => void) | undefined;
+  /** Time in which changes are gathered. Default 500 ms. */
+  readonly batchMs?: number | undefined;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly gate?: TurnGate | undefined;
+  readonly onReject: (rejection: Rejection) => void;
+  readonly onFailure?: ((error: unknown, duty: string) => void) | undefined;
+  readonly onAction?: ((action: Action) => void) | undefined;
+}
+
+const WRITES_PER_SECOND = 20;
+
+function writerOf({ kubernetes, election = SOLE_LEADER, dryRun }: SliceDutyContext): ObjectWriter {
+  if (dryRun !== undefined) return new DryRunWriter(dryRun);
+  return kubernetes.writer({
+    perSecond: WRITES_PER_SECOND,
+    burst: 1,
+    fieldManager: FIELD_MANAGER,
+    timeoutMs: election.writeMs,
+    mayWrite: () => election.mayDelete(),
+  });
+}
+
+function sliceWriter(source: SliceSource, managedBy: string, context: SliceDutyContext): SliceWriter {
+  const kind = { ...ENDPOINT_SLICES, labelSelector: `${MANAGED_BY}=${managedBy}` };
+  const slices = new ObservedKind(context.kubernetes, kind, knownSlice);
+  return new SliceWriter({ ...context, source, slices, writer: writerOf(context) });
+}
+
+/** Returns the duty that makes EndpointSlices of the backends of remote clusters (`--endpoint-slice-sync`). */
+export function endpointSliceSync(
+  context: SliceDutyContext & Pick<RemoteSlicesOptions, 'clusters' | 'endpointsPerSlice'>,
+): Duty {
+  const { kubernetes: source, onReject, ...rest } = context;
+  return sliceWriter(new RemoteSlices({ ...rest, source, onReject }), MESH_CONTROLLER, context);
+}

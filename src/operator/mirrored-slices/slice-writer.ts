@@ -1,0 +1,298 @@
+import type { Clock, Random } from '../../base/clock.ts';
+import { type Failure, failureOf } from '../../base/failure.ts';
+import { EitherSignal } from '../../base/follow-signal.ts';
+import { CallbackGuard } from '../../base/guard.ts';
+import { sleep } from '../../base/sleep.ts';
+import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
+import { WorkQueue } from '../../base/work-queue.ts';
+import type { KubernetesObject, ResourceEvent } from '../../k8s/resource.ts';
+import {
+  type ObjectWrite,
+  type ObjectWriter,
+  type WriteOutcome,
+  writeText,
+} from '../../k8s/rest/object-writer.ts';
+import { field, items } from '../collect/field.ts';
+import { type ObservedKind, objectKey } from '../collect/observed-kind.ts';
+import { CollectError } from '../collect/reaper.ts';
+import { type Action, NotReadyError } from '../collect/rounds.ts';
+import type { Duty, DutyState, DutyStatus } from '../duty.ts';
+import { bodyOf, digestOf, ENDPOINT_SLICES, FIELD_MANAGER, type WantedSlice } from './slice-content.ts';
+
+/** A slice of the server: what is kept of it. */
+export interface KnownSlice extends KubernetesObject {
+  readonly labels: unknown;
+  readonly digest: string;
+  /** True if this program has written it. */
+  readonly isOwn: boolean;
+}
+
+/** Returns the part of a slice that is kept in memory. */
+export function knownSlice(slice: KubernetesObject): KnownSlice {
+  const { name, namespace, uid, resourceVersion } = slice.metadata;
+  const metadata = { name, uid, resourceVersion, ...(namespace === undefined ? {} : { namespace }) };
+  const isOwn = items(slice, 'metadata', 'managedFields').some(
+    (entry) => field(entry, 'manager') === FIELD_MANAGER,
+  );
+  return { metadata, labels: field(slice, 'metadata', 'labels'), digest: digestOf(slice), isOwn };
+}
+
+/** The slices that a {@link SliceWriter} writes. */
+export interface SliceSource {
+  readonly name: string;
+  /** Starts to follow the inputs, until the signal fires. Calls `changed` with each slice that may have to be written. */
+  start(changed: (key: string) => void, signal: AbortSignal): void;
+  /** Returns why the inputs in this cluster are incomplete; undefined if they are complete. */
+  blocked(): string | undefined;
+  /** Returns the slice of this key (`<namespace>/<name>`); undefined if there should be none, or if it is unknown. */
+  wanted(key: string): WantedSlice | undefined;
+  /**
+   * Returns why a slice of the server is not wanted. If it is unknown, returns undefined; the slice stays, and `changed` is called
+   * as soon as it is known.
+   */
+  unwanted(slice: KnownSlice): string | undefined;
+  /** Number of inputs that cannot be written. */
+  readonly refused: number;
+}
+
+/** Options of {@link SliceWriter}. */
+export interface SliceWriterOptions {
+  readonly source: SliceSource;
+  /** The slices with the label of this duty, trimmed by {@link knownSlice}. */
+  readonly slices: Pick<ObservedKind<KnownSlice>, 'objects' | 'blocked' | 'use' | 'listen'>;
+  /** Limits the writes a second. */
+  readonly writer: ObjectWriter;
+  /** Time in which changes are gathered. Default 500 ms. */
+  readonly batchMs?: number | undefined;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly gate?: TurnGate | undefined;
+  readonly onFailure?: ((error: unknown, duty: string) => void) | undefined;
+  /** Receives created and deleted slices. Updates are not reported, because every new pod causes one. */
+  readonly onAction?: ((action: Action) => void) | undefined;
+}
+
+/** As upstream's `clustermesh-endpoint-updates-batch-period`. */
+export const BATCH_MS = 500;
+/** No slice is written more often. */
+const REST_MS = 1000;
+const BACKOFF = { baseMs: 1000, capMs: 100_000 };
+const LOOK_MS = 1000;
+/** The wait for a change has no limit; this one only bounds a timer. */
+const LONGEST_WAIT_MS = 600_000;
+/** Comparing a slice of 100 endpoints takes about 0.3 ms. */
+const COMPARE_WEIGHT = 128;
+
+/**
+ * Keeps EndpointSlices equal to those of a source:
+ *
+ *     source: wanted slice of a key ─┐
+ *                                    ├─► difference ─► create, update, delete
+ *     server: known slice of a key ──┘
+ *
+ * Writes only what differs, and no slice more than once a second. Slices that another program wrote are left alone. Nothing is
+ * written before the inputs of this cluster and the slices are complete.
+ */
+export class SliceWriter implements Duty {
+  readonly name: string;
+  readonly #options: SliceWriterOptions;
+  readonly #guard = new CallbackGuard();
+  readonly #queue: WorkQueue<string>;
+  /** Keys whose difference is not written yet. */
+  readonly #pending = new Set<string>();
+  /** Time of the last write of each key, for {@link REST_MS}. */
+  readonly #writtenAt = new Map<string, number>();
+  /** Results of own writes, until the server reports a later state. Undefined: deleted. */
+  readonly #written = new Map<string, KnownSlice | undefined>();
+  #state: DutyState = 'waiting';
+  #wake: (() => void) | undefined;
+  #writes = 0;
+  #failures = 0;
+  #lastFailure: Failure | undefined;
+
+  constructor(options: SliceWriterOptions) {
+    const { clock, random, source } = options;
+    this.name = source.name;
+    this.#options = options;
+    this.#queue = new WorkQueue({ clock, random, backoff: BACKOFF, onDue: () => this.#wake?.() });
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    const { slices, source, clock, batchMs = BATCH_MS } = this.#options;
+    this.#state = 'waiting';
+    this.#queue.clear();
+    for (const keys of [this.#pending, this.#writtenAt, this.#written]) keys.clear();
+    slices.use(signal);
+    slices.listen((events) => this.#observe(events), signal);
+    source.start((key) => this.#changed(key), signal);
+    await this.#awaitInputs(signal);
+    if (!signal.aborted) this.#state = 'running';
+    for (const key of slices.objects.keys()) this.#changed(key);
+    while (!signal.aborted) {
+      await this.#drain(signal);
+      await this.#awaitWork(signal);
+      await sleep(clock, batchMs, signal);
+    }
+    this.#queue.clear();
+    this.#state = 'ended';
+  }
+
+  status(): DutyStatus {
+    const { source, slices } = this.#options;
+    return {
+      name: this.name,
+      state: this.#state,
+      failures: this.#failures,
+      lastFailure: this.#lastFailure,
+      published: {
+        synced: this.#state === 'running' && this.#pending.size === 0,
+        keys: slices.objects.size,
+        pending: this.#pending.size,
+        writes: this.#writes,
+        refused: source.refused,
+      },
+    };
+  }
+
+  async #awaitInputs(signal: AbortSignal): Promise<void> {
+    const { slices, source, clock } = this.#options;
+    while (!signal.aborted) {
+      const why = slices.blocked() ?? source.blocked();
+      if (why === undefined) return;
+      if (this.#lastFailure?.message !== why) this.#report(new NotReadyError(why));
+      await sleep(clock, LOOK_MS, signal);
+    }
+  }
+
+  #changed(key: string): void {
+    this.#pending.add(key);
+    this.#queue.add(key);
+    this.#wake?.();
+  }
+
+  /** Receives the state of slices on the server, including the results of own writes. */
+  #observe(events: readonly ResourceEvent[]): void {
+    for (const { object } of events) {
+      const key = objectKey(object);
+      this.#written.delete(key);
+      this.#changed(key);
+    }
+  }
+
+  #known(key: string): KnownSlice | undefined {
+    return this.#written.has(key) ? this.#written.get(key) : this.#options.slices.objects.get(key);
+  }
+
+  /** Resolves when a key is due. */
+  async #awaitWork(signal: AbortSignal): Promise<void> {
+    if (this.#queue.next !== undefined) return;
+    const woken = new AbortController();
+    this.#wake = () => woken.abort();
+    using either = new EitherSignal(signal, woken.signal);
+    await sleep(this.#options.clock, LONGEST_WAIT_MS, either.signal);
+    this.#wake = undefined;
+  }
+
+  /** Works on all keys that are due. */
+  async #drain(signal: AbortSignal): Promise<void> {
+    const { gate = OPEN_GATE } = this.#options;
+    while (this.#queue.next !== undefined && (await gate.pass(COMPARE_WEIGHT, signal))) {
+      const key = this.#queue.get();
+      if (key === undefined) return;
+      await this.#reconcile(key, signal);
+      this.#queue.done(key);
+    }
+  }
+
+  async #reconcile(key: string, signal: AbortSignal): Promise<void> {
+    const { clock, writer } = this.#options;
+    const planned = this.#writeOf(key);
+    const restMs = (this.#writtenAt.get(key) ?? Number.NEGATIVE_INFINITY) + REST_MS - clock.now();
+    if (restMs > 0) {
+      this.#queue.addAfter(key, restMs);
+      if (planned === undefined) this.#pending.delete(key);
+      return;
+    }
+    this.#writtenAt.delete(key);
+    this.#pending.delete(key);
+    if (planned === undefined) return this.#queue.forget(key);
+    this.#pending.add(key);
+    const { write, why } = planned;
+    const answer = await writer.write(write, why, signal);
+    if (signal.aborted) return;
+    if (write.verb !== 'update' && answer.outcome !== 'failed')
+      this.#guard.call(this.#options.onAction, {
+        duty: this.name,
+        action: writeText(write),
+        reason: why,
+        outcome: answer.outcome,
+      });
+    this.#conclude(key, planned, answer);
+  }
+
+  /** Records the result of a write, or plans a retry. */
+  #conclude(key: string, { write, written }: PlannedWrite, answer: WriteOutcome): void {
+    const isGone = write.verb === 'delete' && answer.outcome === 'not-found';
+    if (answer.outcome === 'done' || answer.outcome === 'dry-run' || isGone) {
+      const object = answer.outcome === 'done' ? answer.object : undefined;
+      this.#written.set(key, object === undefined ? written : knownSlice(object));
+      this.#writes++;
+      this.#pending.delete(key);
+      this.#writtenAt.set(key, this.#options.clock.now());
+      this.#queue.forget(key);
+      this.#queue.addAfter(key, REST_MS);
+      return;
+    }
+    this.#queue.retry(key);
+    if (answer.outcome === 'failed') {
+      this.#report(answer.error);
+      return;
+    }
+    const reason = 'message' in answer ? answer.message : 'this operator is not the leader';
+    this.#report(new CollectError(answer.outcome, `cannot ${writeText(write)}: ${reason}`));
+  }
+
+  /** Returns the write that makes a slice equal to the wanted one; undefined if none is needed or possible. */
+  #writeOf(key: string): PlannedWrite | undefined {
+    const { source } = this.#options;
+    const [known, wanted] = [this.#known(key), source.wanted(key)];
+    if (known?.isOwn === false) return undefined;
+    if (wanted === undefined) {
+      const why = known && source.unwanted(known);
+      if (known === undefined || why === undefined) return undefined;
+      const { name, namespace, uid, resourceVersion } = known.metadata;
+      const place = { kind: ENDPOINT_SLICES, namespace, name };
+      return { write: { verb: 'delete', place, uid, resourceVersion }, why, written: undefined };
+    }
+    const body = bodyOf(wanted);
+    const digest = digestOf(body);
+    if (known?.digest === digest) return undefined;
+    const { why, namespace, name } = wanted;
+    const { uid = '', resourceVersion = '' } = known?.metadata ?? {};
+    const metadata = { ...body.metadata, uid, resourceVersion };
+    const written = { metadata, labels: wanted.labels, digest, isOwn: true };
+    const write: ObjectWrite =
+      known === undefined
+        ? { verb: 'create', kind: ENDPOINT_SLICES, namespace, object: body }
+        : {
+            verb: 'update',
+            place: { kind: ENDPOINT_SLICES, namespace, name },
+            object: { ...body, metadata },
+          };
+    return { write, why, written };
+  }
+
+  #report(error: Error): void {
+    const { clock, onFailure } = this.#options;
+    if (!(error instanceof NotReadyError)) this.#failures++;
+    this.#lastFailure = failureOf(error, clock);
+    this.#guard.call(onFailure, error, this.name);
+  }
+}
+
+interface PlannedWrite {
+  readonly write: ObjectWrite;
+  readonly why: string;
+  /** The slice after the write; undefined if it is deleted. */
+  readonly written: KnownSlice | undefined;
+}

@@ -1,0 +1,125 @@
+import type { Clock, Random } from '../base/clock.ts';
+import type { Failure } from '../base/failure.ts';
+import { type Rejection, rejection } from '../base/rejection.ts';
+import type { Unsubscribe } from '../base/subscription.ts';
+import type { TurnGate } from '../base/turn-gate.ts';
+import { ClusterChanges } from '../clustermesh/cluster-changes.ts';
+import { ClusterMesh } from '../clustermesh/cluster-mesh.ts';
+import type { RemoteClusterStatus } from '../clustermesh/cluster-status.ts';
+import { ConfigFollower, type ConfigSource } from '../clustermesh/config-follower.ts';
+import type { MeshEngines } from '../clustermesh/engines.ts';
+import type { MaxConnectedClusters } from '../model/numeric-identity.ts';
+import type { Duty, DutyState, DutyStatus } from './duty.ts';
+
+/** Options of {@link RemoteClusters}. */
+export interface RemoteClustersOptions {
+  readonly clusterName: string;
+  readonly clusterID: number;
+  readonly maxConnectedClusters: MaxConnectedClusters;
+  /** One configuration per cluster. */
+  readonly source: ConfigSource;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly gate?: TurnGate | undefined;
+  readonly onReject: (rejection: Rejection) => void;
+}
+
+/**
+ * `complete`: all of its keys have been received. `gone`: it has no configuration. `incomplete`: nothing is known about keys that
+ * are missing.
+ */
+export type RemoteState = 'complete' | 'incomplete' | 'gone';
+
+/**
+ * Follows the other clusters of the mesh, once for all duties that read them. Its client of a cluster is opened and closed with the
+ * run, so that only the leader is connected.
+ */
+export class RemoteClusters implements Duty {
+  readonly name = 'remote-clusters';
+  readonly #options: RemoteClustersOptions;
+  readonly #changes = new ClusterChanges();
+  #engines: MeshEngines = { identities: false };
+  #state: DutyState = 'waiting';
+  #mesh: ClusterMesh | undefined;
+  #folder: ConfigFollower | undefined;
+
+  constructor(options: RemoteClustersOptions) {
+    this.#options = options;
+  }
+
+  /** Adds engines, which receive the state of all clusters. Each must be given by one caller, before the run. */
+  feed(engines: MeshEngines): void {
+    this.#engines = { ...this.#engines, ...engines };
+  }
+
+  /** Calls back with the name of a cluster when its state may have changed, and with an empty name when that of any may have. */
+  onChange(callback: (cluster: string) => void): Unsubscribe {
+    return this.#changes.add(callback);
+  }
+
+  /**
+   * Returns what is known about a cluster. A cluster is not `gone` before the configurations have been read, nor while its own
+   * configuration is unusable.
+   */
+  stateOf(cluster: string): RemoteState {
+    const progress = this.#mesh?.progressOf(cluster);
+    if (progress !== undefined) return progress.synced ? 'complete' : 'incomplete';
+    const folder = this.#folder?.status();
+    return folder?.listed === true && folder.problems[cluster] === undefined ? 'gone' : 'incomplete';
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    const { clusterName, clusterID, maxConnectedClusters, source, clock, random, gate, onReject } =
+      this.#options;
+    const mesh = new ClusterMesh({
+      ...this.#engines,
+      clusterName,
+      clusterID,
+      maxConnectedClusters,
+      serviceV2: 'slices',
+      clock,
+      random,
+      gate,
+      onReject,
+    });
+    const onProblem = (name: string, why: string): void =>
+      onReject(rejection('unusable-config', 'file', name, why, 'the configurations of remote clusters'));
+    const folder = new ConfigFollower({ source, mesh, clock, onProblem });
+    this.#mesh = mesh;
+    this.#folder = folder;
+    this.#state = 'running';
+    const leave = mesh.onChange((name) => this.#changes.notify(name));
+    void folder.listed.then(() => this.#changes.notify(''));
+    const stopped = new Promise<void>((resolve) => {
+      if (signal.aborted) resolve();
+      signal.addEventListener('abort', () => resolve(), { once: true });
+    });
+    await folder.start();
+    await stopped;
+    await folder.stop();
+    await mesh.stop();
+    leave();
+    this.#state = 'ended';
+  }
+
+  status(): DutyStatus {
+    const clusters = this.clusters();
+    const isComplete = this.#folder?.status().listed === true && clusters.every(({ ready }) => ready);
+    const failed = clusters.flatMap(({ name, lastFailure, lastFailureAt }): Failure[] =>
+      lastFailure === undefined
+        ? []
+        : [{ code: 'unavailable', message: `cluster ${name}: ${lastFailure}`, at: lastFailureAt ?? 0 }],
+    );
+    return {
+      name: this.name,
+      state: this.#state === 'running' && !isComplete ? 'waiting' : this.#state,
+      failures: clusters.reduce((sum, { failures }) => sum + failures, 0),
+      lastFailure: failed.sort((a, b) => b.at - a.at)[0],
+    };
+  }
+
+  /** Returns the status of each cluster, by name, ascending. */
+  clusters(): readonly RemoteClusterStatus[] {
+    return this.#mesh?.status().clusters ?? [];
+  }
+}
