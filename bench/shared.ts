@@ -1,4 +1,6 @@
+import { spawnSync } from 'node:child_process';
 import { once } from 'node:events';
+import { fileURLToPath } from 'node:url';
 import { Worker } from 'node:worker_threads';
 import { IPCache } from '../src/ipcache/ipcache.ts';
 import type { Claim } from '../src/ipcache/types.ts';
@@ -20,10 +22,14 @@ const BATCH_MS = 5;
 const ROUNDS = 5;
 const MAX_BYTES: number = 2 ** 30;
 const SEED = 20_261_123;
+/** Addresses that are looked up together. */
+const GROUP = 16;
+/** Builds the readers of a Go map under a `sync.RWMutex`. This module runs in `dist-bench/bench`. */
+const BUILD_GO: string = fileURLToPath(new URL('../../bench/shared/rwmutex/build.sh', import.meta.url));
 
 /** Look-ups of a number of workers at a rate of changes. */
 export interface SharedRow {
-  readonly kind: ReaderKind;
+  readonly kind: ReaderKind | 'go';
   readonly workers: number;
   /** Changes a second: requested, and applied. */
   readonly rate: number;
@@ -42,7 +48,26 @@ export interface SharedBenchReport {
   readonly copyBytesPerEntry: number;
   /** CPU microseconds of the writer for a change: a cache alone, and with a `SharedLookup`. */
   readonly changeUs: { readonly off: number; readonly on: number };
+  /** A Go map under a lock; undefined if there is no Go. */
+  readonly go: Pick<GoReport, 'bytesPerEntry' | 'changeUs'> | undefined;
   readonly rows: readonly SharedRow[];
+}
+
+/** The output of `rwmutex/main.go`. */
+interface GoReport {
+  readonly bytesPerEntry: number;
+  readonly changeUs: number;
+  readonly rows: readonly Omit<SharedRow, 'kind'>[];
+}
+
+/** Measures a Go map of as many addresses under a lock, with GOMAXPROCS=2. Its look-ups are exact. Undefined if there is no Go. */
+function measureGo(entries: number): GoReport | undefined {
+  const built = spawnSync(BUILD_GO, { encoding: 'utf8' });
+  if (built.status !== 0) return undefined;
+  const args = [entries, GROUP, ROUND_MS, BATCH_MS, RATES.join(',')].map(String);
+  const { stdout, status } = spawnSync(built.stdout.trim(), args, { encoding: 'utf8' });
+  expect('status of the Go readers', status ?? -1, 0);
+  return JSON.parse(stdout) as GoReport;
 }
 
 function keyOf(i: number): string {
@@ -165,7 +190,7 @@ async function measure(
   let copyBytes = 0;
   const readers: Reader[] = [];
   for (const workers of WORKERS) {
-    const task = { kind, handle: lookup.handle, entries: writer.entries, group: 16, seed: SEED + workers };
+    const task = { kind, handle: lookup.handle, entries: writer.entries, group: GROUP, seed: SEED + workers };
     const reader = new Reader(task, writer.cache);
     readers.push(reader);
     copyBytes = await reader.ready();
@@ -217,16 +242,26 @@ export async function benchShared({
   // No change reaches a copy here: its best case.
   const copies = await measure('copy', writer, lookup, [0]);
   lookup.close();
+  const go = measureGo(entries);
+  const goRows = go?.rows.map((row) => ({ ...row, kind: 'go' as const })) ?? [];
   const report = {
     ...{ entries, bytesPerEntry, changeUs: { off: median(off), on: median(on) } },
     copyBytesPerEntry: copies.copyBytes / entries,
-    rows: [...shared.rows, ...asked.rows, ...copies.rows],
+    go: go && { bytesPerEntry: go.bytesPerEntry, changeUs: go.changeUs },
+    rows: [...shared.rows, ...asked.rows, ...copies.rows, ...goRows],
   };
   if (!json) process.stdout.write(render(report));
   return report;
 }
 
-function render({ entries, bytesPerEntry, copyBytesPerEntry, changeUs, rows }: SharedBenchReport): string {
+function render({
+  entries,
+  bytesPerEntry,
+  copyBytesPerEntry,
+  changeUs,
+  go,
+  rows,
+}: SharedBenchReport): string {
   const verdict = (isKept: boolean): string => (isKept ? 'ok' : 'over');
   const table = rows.map(({ kind, workers, rate, applied, lookups, lookupsOfCpu }) => {
     const one = rows.find((row) => row.kind === kind && row.workers === 1 && row.rate === rate);
@@ -267,6 +302,10 @@ ${textTable(
     ['writer, CPU µs a change', short(cost), String(BUDGET.changeUs), verdict(cost <= BUDGET.changeUs)],
   ],
 )}
-A change of the cache alone takes ${short(changeUs.off)} µs of CPU.
+A change of the cache alone takes ${short(changeUs.off)} µs of CPU. ${
+    go === undefined
+      ? 'There is no Go here, so there is no row of a Go map.'
+      : `Go: a map of exact addresses under a sync.RWMutex, GOMAXPROCS=2, one lock for a group; ${short(go.bytesPerEntry)} bytes an entry, ${short(go.changeUs)} µs a change.`
+  }
 `;
 }

@@ -31,6 +31,9 @@ export const HEADER = {
 } as const;
 export const HEADER_WORDS = 64;
 
+/** Words of a cache line. Blocks of memory begin at multiples of it. */
+export const LINE_WORDS = 16;
+
 /** Words of one half of {@link HEADER.state}: revision modulo 2^32, revision divided by 2^32, entries. */
 export const STATE_WORDS = 4;
 
@@ -55,7 +58,7 @@ export function stampOf(batch: number): number {
 /**
  * Words of a leaf, a small hash table with linear probes:
  *
- *     stamp │ before │ count, depth │ – │ 20 slots of 3 words: tag, meta, identity; of 6 words for IPv6: also w0, w1, w2
+ *     stamp │ before │ count, depth │ before, high │ 20 slots of 3 words: tag, meta, identity; of 6 words for IPv6: also w0, w1, w2
  *
  * Leaves begin at multiples of 16 words. A *reference* to a leaf has its size class in the lower four bits, so that a look-up can
  * read the header and the slot at the same time.
@@ -63,10 +66,12 @@ export function stampOf(batch: number): number {
 export const LEAF = {
   /** {@link stampOf} the batch that wrote the leaf, until the next batch starts; then 0. */
   stamp: 0,
-  /** Reference to the leaf that had these entries before that batch. */
+  /** Reference to the leaf that had these entries before that batch: if the batch has merged two leaves, to the lower one. */
   before: 1,
   /** Number of entries in bits 0 to 15, depth above. */
   shape: 2,
+  /** Reference to the upper one of two merged leaves. Otherwise the same as `before`. */
+  beforeHigh: 3,
   slots: 4,
 } as const;
 
@@ -131,6 +136,29 @@ export function prefixHash(
 /** Returns the leaf of a hash. `directory` is the position of a word with the number of bits, and one reference for each part. */
 export function leafAt(words: Readonly<Int32Array>, directory: number, hash: number): number {
   return words[directory + 1 + partOf(hash, words[directory] ?? 0)] ?? 0;
+}
+
+const DEPTH_SHIFT = 16;
+
+/** Returns the content of {@link LEAF.shape}. */
+export function shapeOf(depth: number, count: number): number {
+  return (depth << DEPTH_SHIFT) | count;
+}
+
+/** Returns the number of bits that the hashes of a leaf have in common. */
+export function depthOf(words: Readonly<Int32Array>, reference: number): number {
+  return (words[leafOf(reference) + LEAF.shape] ?? 0) >>> DEPTH_SHIFT;
+}
+
+/** Returns the number of entries of a leaf. */
+export function countOf(words: Readonly<Int32Array>, reference: number): number {
+  return (words[leafOf(reference) + LEAF.shape] ?? 0) & ((1 << DEPTH_SHIFT) - 1);
+}
+
+/** Returns the leaf that contained a hash before the batch that wrote a leaf. */
+export function leafBefore(words: Readonly<Int32Array>, reference: number, hash: number): number {
+  const isHigh = (partOf(hash, depthOf(words, reference) + 1) & 1) === 1;
+  return words[leafOf(reference) + (isHigh ? LEAF.beforeHigh : LEAF.before)] ?? 0;
 }
 
 /** Returns the upper `bits` (0 to 31) of a hash. */

@@ -2,6 +2,8 @@ import type { AddressWords, Family } from '../net/address-words.ts';
 import type { PrefixRegister } from '../net/prefix.ts';
 import {
   capacityOf,
+  countOf,
+  depthOf,
   findSlot,
   homeOf,
   LARGEST_CLASS,
@@ -15,6 +17,7 @@ import {
   peerOf,
   prefixHash,
   SLOT,
+  shapeOf,
   sizeClassOf,
   slotWords,
   stampOf,
@@ -22,8 +25,10 @@ import {
 import { NumberList } from './number-list.ts';
 import type { SharedHeap } from './shared-memory.ts';
 
-const COUNT_MASK = 0xffff;
-const DEPTH_SHIFT = 16;
+/** Two leaves of 20 slots that have together no more prefixes than this are merged: the result has room for four more. */
+const MERGED_PREFIXES = 16;
+/** The number of prefixes of a leaf from which a deletion tries to merge it. With more, its sibling is not read. */
+const SPARSE_PREFIXES = 12;
 /** A directory doubles if it has fewer references than this for each leaf. Otherwise a full leaf becomes larger. */
 const REFERENCES_PER_LEAF = 4;
 
@@ -41,7 +46,8 @@ const moved: AddressWords = { family: 4, w0: 0, w1: 0, w2: 0, w3: 0 };
  *                                                                                    └ before: the leaf that it replaced
  *
  * A published leaf is never written. The first write of a batch copies it. The copy refers to the original, which readers use
- * until the batch is published. Later writes of the batch change the copy in place. A full leaf is split.
+ * until the batch is published. Later writes of the batch change the copy in place. A full leaf is split. Two halves of a split that
+ * have become sparse are merged, so that memory is bounded by the number of prefixes and not by their changes.
  */
 export class PrefixLeaves {
   readonly #heap: SharedHeap;
@@ -104,8 +110,11 @@ export class PrefixLeaves {
     return before;
   }
 
-  /** Removes a prefix. Returns its peer, or -1 if the table does not contain the prefix. */
-  remove(key: Readonly<PrefixRegister>): number {
+  /**
+   * Removes a prefix. Returns its peer, or -1 if the table does not contain the prefix. `mayMerge` false saves the memory of a merged
+   * leaf.
+   */
+  remove(key: Readonly<PrefixRegister>, mayMerge: boolean): number {
     const hash = prefixHash(this.#seed, this.#family, key, key.length);
     const reference = leafAt(this.#heap.words, this.#directory, hash);
     const found = findSlot(this.#heap.words, reference, key, key.length, hash);
@@ -117,6 +126,7 @@ export class PrefixLeaves {
     this.#close(writable, slot);
     words[leafOf(writable) + LEAF.shape] = (words[leafOf(writable) + LEAF.shape] ?? 0) - 1;
     this.#size--;
+    if (mayMerge) this.#mergeSparse(writable, hash);
     return peer;
   }
 
@@ -147,7 +157,8 @@ export class PrefixLeaves {
     const made = this.#newLeaf(reference, sizeClassOf(reference));
     const size = leafWords(this.#family, sizeClassOf(reference));
     // The heap may have grown.
-    this.#heap.words.copyWithin(leafOf(made) + LEAF.shape, leaf + LEAF.shape, leaf + size);
+    this.#heap.words[leafOf(made) + LEAF.shape] = words[leaf + LEAF.shape] ?? 0;
+    this.#heap.words.copyWithin(leafOf(made) + LEAF.slots, leaf + LEAF.slots, leaf + size);
     this.#replace(reference, made, hash);
     return made;
   }
@@ -156,7 +167,9 @@ export class PrefixLeaves {
   #withRoom(full: number, hash: number): number {
     let reference = full;
     while (this.#isFull(reference)) {
-      reference = this.#canSplit(reference) ? this.#split(reference, hash) : this.#enlarge(reference, hash);
+      reference = this.#canSplit(reference)
+        ? this.#split(reference, hash)
+        : this.#resize(reference, hash, sizeClassOf(reference) + 1);
     }
     return this.#writable(reference, hash);
   }
@@ -191,16 +204,18 @@ export class PrefixLeaves {
   #newLeaf(replaced: number, sizeClass: number): number {
     const leaf = this.#heap.allocate(leafWords(this.#family, sizeClass));
     const { words } = this.#heap;
-    const isOfBatch = words[leafOf(replaced) + LEAF.stamp] === this.#stamp;
+    const from = leafOf(replaced);
+    const isOfBatch = words[from + LEAF.stamp] === this.#stamp;
     words[leaf + LEAF.stamp] = this.#stamp;
-    words[leaf + LEAF.before] = isOfBatch ? (words[leafOf(replaced) + LEAF.before] ?? 0) : replaced;
+    words[leaf + LEAF.before] = isOfBatch ? (words[from + LEAF.before] ?? 0) : replaced;
+    words[leaf + LEAF.beforeHigh] = isOfBatch ? (words[from + LEAF.beforeHigh] ?? 0) : replaced;
     this.#stamped.push(leaf);
     return leaf | sizeClass;
   }
 
   /** Installs a leaf in the place of another, which is released. */
   #replace(old: number, made: number, hash: number): void {
-    const depth = this.#depthOf(made);
+    const depth = depthOf(this.#heap.words, made);
     this.#install(made, partOf(hash, depth), depth);
     this.#release(old);
   }
@@ -215,15 +230,22 @@ export class PrefixLeaves {
 
   #canSplit(reference: number): boolean {
     if (sizeClassOf(reference) === LARGEST_CLASS) return true;
-    return this.#depthOf(reference) < this.#bits || 1 << this.#bits < REFERENCES_PER_LEAF * this.#leaves;
+    return (
+      depthOf(this.#heap.words, reference) < this.#bits ||
+      1 << this.#bits < REFERENCES_PER_LEAF * this.#leaves
+    );
   }
 
   /** Divides the prefixes of a leaf by the next bit of their hashes. Returns the leaf of `hash`. */
   #split(reference: number, hash: number): number {
-    const depth = this.#depthOf(reference);
+    const depth = depthOf(this.#heap.words, reference);
     if (depth === this.#bits) this.#double();
     const low = this.#emptyLeaf(reference, depth + 1, sizeClassOf(reference));
     const high = this.#emptyLeaf(reference, depth + 1, sizeClassOf(reference));
+    const { words } = this.#heap;
+    // Each half belongs to one of two leaves that this batch has merged.
+    words[leafOf(low) + LEAF.beforeHigh] = words[leafOf(low) + LEAF.before] ?? 0;
+    words[leafOf(high) + LEAF.before] = words[leafOf(high) + LEAF.beforeHigh] ?? 0;
     this.#moveAll(reference, low, high);
     const part = partOf(hash, depth);
     this.#install(low, 2 * part, depth + 1);
@@ -233,29 +255,75 @@ export class PrefixLeaves {
     return (partOf(hash, depth + 1) & 1) === 0 ? low : high;
   }
 
-  /** Moves the prefixes of a full leaf into one with twice as many slots. */
-  #enlarge(reference: number, hash: number): number {
-    const made = this.#emptyLeaf(reference, this.#depthOf(reference), sizeClassOf(reference) + 1);
+  /** Moves the prefixes of a leaf into one of another size class. */
+  #resize(reference: number, hash: number, sizeClass: number): number {
+    const made = this.#emptyLeaf(reference, depthOf(this.#heap.words, reference), sizeClass);
     this.#moveAll(reference, made, made);
     this.#replace(reference, made, hash);
     return made;
+  }
+
+  /** Reduces a leaf that has become sparse after a deletion: halves a large one, or merges it with its sibling, as often as possible. */
+  #mergeSparse(sparse: number, hash: number): void {
+    for (let reference = sparse; reference !== 0; ) {
+      const { words } = this.#heap;
+      const count = countOf(words, reference);
+      const sizeClass = sizeClassOf(reference);
+      if (sizeClass > 0 && 4 * count <= capacityOf(sizeClass))
+        reference = this.#resize(reference, hash, sizeClass - 1);
+      else reference = sizeClass === 0 && count <= SPARSE_PREFIXES ? this.#merge(reference, hash) : 0;
+    }
+  }
+
+  /** Merges a leaf with the other half of a split. Returns the merged leaf; 0 if they have too many prefixes, or were merged before in this batch. */
+  #merge(reference: number, hash: number): number {
+    const { words } = this.#heap;
+    const depth = depthOf(words, reference);
+    if (depth === 0) return 0;
+    const part = partOf(hash, depth);
+    const sibling = words[this.#directory + 1 + ((part ^ 1) << (this.#bits - depth))] ?? 0;
+    const count = countOf(words, reference) + countOf(words, sibling);
+    if (sizeClassOf(sibling) > 0 || depthOf(words, sibling) !== depth || count > MERGED_PREFIXES) return 0;
+    const [low, high] = (part & 1) === 0 ? [reference, sibling] : [sibling, reference];
+    const [beforeLow, beforeHigh] = [this.#publishedOf(low), this.#publishedOf(high)];
+    if (beforeLow === 0 || beforeHigh === 0) return 0;
+    const made = this.#emptyLeaf(low, depth - 1, 0);
+    this.#heap.words[leafOf(made) + LEAF.before] = beforeLow;
+    this.#heap.words[leafOf(made) + LEAF.beforeHigh] = beforeHigh;
+    this.#moveAll(low, made, made);
+    this.#moveAll(high, made, made);
+    this.#install(made, part >>> 1, depth - 1);
+    this.#release(low);
+    this.#release(high);
+    this.#leaves--;
+    return made;
+  }
+
+  /** Returns the only published leaf that had the prefixes of a leaf before this batch; 0 if there were two. */
+  #publishedOf(reference: number): number {
+    const { words } = this.#heap;
+    const leaf = leafOf(reference);
+    if (words[leaf + LEAF.stamp] !== this.#stamp) return reference;
+    const before = words[leaf + LEAF.before] ?? 0;
+    return before === words[leaf + LEAF.beforeHigh] ? before : 0;
   }
 
   #emptyLeaf(replaced: number, depth: number, sizeClass: number): number {
     const made = this.#newLeaf(replaced, sizeClass);
     const leaf = leafOf(made);
     this.#heap.words.fill(0, leaf + LEAF.slots, leaf + leafWords(this.#family, sizeClass));
-    this.#heap.words[leaf + LEAF.shape] = depth << DEPTH_SHIFT;
+    this.#heap.words[leaf + LEAF.shape] = shapeOf(depth, 0);
     return made;
   }
 
-  /** Copies the prefixes of a full leaf into two others of the same depth, by the last bit of their part. */
+  /** Copies the prefixes of a leaf into two others of the same depth, by the last bit of their part. */
   #moveAll(from: number, low: number, high: number): void {
     const { words } = this.#heap;
-    const depth = this.#depthOf(low);
+    const depth = depthOf(words, low);
     const first = leafOf(from) + LEAF.slots;
     const end = first + capacityOf(sizeClassOf(from)) * this.#stride;
     for (let slot = first; slot < end; slot += this.#stride) {
+      if (words[slot + SLOT.meta] === 0) continue;
       const hash = this.#hashAt(slot);
       const into = (partOf(hash, depth) & 1) === 0 ? low : high;
       words.copyWithin(this.#emptySlot(into, hash), slot, slot + this.#stride);
@@ -298,11 +366,6 @@ export class PrefixLeaves {
   }
 
   #isFull(reference: number): boolean {
-    const count = (this.#heap.words[leafOf(reference) + LEAF.shape] ?? 0) & COUNT_MASK;
-    return count === capacityOf(sizeClassOf(reference));
-  }
-
-  #depthOf(reference: number): number {
-    return (this.#heap.words[leafOf(reference) + LEAF.shape] ?? 0) >>> DEPTH_SHIFT;
+    return countOf(this.#heap.words, reference) === capacityOf(sizeClassOf(reference));
   }
 }

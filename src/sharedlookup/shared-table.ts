@@ -1,6 +1,8 @@
 import { addressBits, type Family } from '../net/address-words.ts';
 import type { PrefixRegister } from '../net/prefix.ts';
+import type { PrefixBlock } from '../net/prefix-block.ts';
 import { HEADER, LAYOUT, nextBatch, STATE_WORDS } from './layout.ts';
+import { LeafPrefetch } from './leaf-prefetch.ts';
 import { LengthFilter } from './length-filter.ts';
 import { PeerTable } from './peer-table.ts';
 import { ADDED, FULL, PrefixLeaves } from './prefix-leaves.ts';
@@ -31,17 +33,20 @@ export class SharedTable {
   readonly #ipv4: FamilyTable;
   readonly #ipv6: FamilyTable;
   readonly #peers: PeerTable;
+  readonly #seed: number;
+  readonly #leafPrefetch = new LeafPrefetch();
   #batch = 0;
   #isOpen = false;
 
-  /** `maxBytes` limits growth. Twice as much is reserved, because a batch may copy every leaf. */
+  /** `maxBytes` limits growth. Twice as much is reserved, because a batch may copy every leaf, and some for those that it merges. */
   constructor(maxBytes: number, seed: number) {
-    const heap = new SharedHeap(2 * maxBytes + SPARE_BYTES);
+    const heap = new SharedHeap(2.25 * maxBytes + SPARE_BYTES);
     this.#heap = heap;
     this.#maxWords = maxBytes / 4;
     this.#ipv4 = new FamilyTable(heap, 4, seed);
     this.#ipv6 = new FamilyTable(heap, 6, seed);
     this.#peers = new PeerTable(heap);
+    this.#seed = seed;
     heap.words[HEADER.seed] = seed;
     Atomics.store(heap.words, HEADER.layout, LAYOUT);
   }
@@ -74,6 +79,11 @@ export class SharedTable {
     this.#heap.turn();
   }
 
+  /** Reads the memory of the first `count` prefixes of a block, which are written next. */
+  prefetch(block: PrefixBlock, count: number): void {
+    this.#leafPrefetch.read(this.#heap.words, this.#seed, block, count, true);
+  }
+
   /** Adds a prefix or changes its attributes. Returns false, and changes nothing, if there is no room for a new prefix. */
   set(key: Readonly<PrefixRegister>, { identity, hostIP, encryptKey }: SharedAttributes): boolean {
     const { leaves, filter } = this.#of(key.family);
@@ -88,7 +98,7 @@ export class SharedTable {
   /** Removes a prefix. Returns false if the table does not contain it. */
   remove(key: Readonly<PrefixRegister>): boolean {
     const { leaves, filter } = this.#of(key.family);
-    const peer = leaves.remove(key);
+    const peer = leaves.remove(key, this.#heap.released < this.#maxWords / 8);
     if (peer < 0) return false;
     this.#peers.release(peer);
     if (key.length < addressBits(key.family)) filter.adjust(key, -1);

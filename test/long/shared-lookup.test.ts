@@ -1,4 +1,10 @@
 import { expect, it } from 'vitest';
+import { threadMs } from '../../bench/thread-clock.ts';
+import { type Unsubscribe, unsubscribeOnce } from '../../src/base/subscription.ts';
+import type { IPCacheChange, IPCacheListener } from '../../src/ipcache/types.ts';
+import type { NumericIdentity } from '../../src/model/numeric-identity.ts';
+import { SharedLookup } from '../../src/sharedlookup/shared-lookup.ts';
+import { openLookup } from '../../src/sharedlookup/shared-reader.ts';
 import { checkedReader, checkInThreads } from '../sharedlookup/support/checked-threads.ts';
 
 /** Pairs of look-ups of each worker; with those of `lookupMany`, four look-ups for each pair. */
@@ -12,3 +18,84 @@ it.each([64, 4096])(
     expect(reports.reduce((sum, { lookups }) => sum + lookups, 0)).toBeGreaterThan(1e8);
   },
 );
+
+const ENTRIES = 10_000_000;
+/** Prefixes of a batch, as many as a page of a list has. */
+const BATCH = 500;
+/** The longest turn that any number of entries may cause, in CPU milliseconds. */
+const LONGEST_TURN_MS = 50;
+
+/** A cache that reports batches and keeps nothing. */
+class Source {
+  revision = 0;
+  longestTurnMs = 0;
+  #listener: IPCacheListener | undefined;
+
+  subscribe(listener: IPCacheListener): Unsubscribe {
+    this.#listener = listener;
+    listener.onSynced?.();
+    return unsubscribeOnce(() => {});
+  }
+
+  /** Reports changes of the prefixes of indexes `from` to `to`. `identityOf` returns undefined for a deletion. */
+  change(from: number, to: number, step: number, identityOf: (index: number) => number | undefined): void {
+    for (let first = from; first < to; first += BATCH * step) {
+      const changes: IPCacheChange[] = [];
+      for (let i = first; i < Math.min(to, first + BATCH * step); i += step) {
+        const identity = identityOf(i) as NumericIdentity | undefined;
+        const entry = identity && { identity, hostIP: `192.168.0.${i % 250}`, encryptKey: 0, k8s: undefined };
+        changes.push({
+          kind: entry ? 'upsert' : 'delete',
+          prefix: `${textOf(i)}/32`,
+          old: undefined,
+          new: entry,
+        });
+      }
+      this.report(changes);
+    }
+  }
+
+  report(changes: readonly IPCacheChange[]): void {
+    this.revision++;
+    const begun = threadMs();
+    this.#listener?.onChanges(changes);
+    this.longestTurnMs = Math.max(this.longestTurnMs, threadMs() - begun);
+  }
+}
+
+function textOf(i: number): string {
+  return `10.${i >>> 16}.${(i >>> 8) & 255}.${i & 255}`;
+}
+
+it('holds ten million prefixes: growth, longest match, deletion and reuse in short turns', () => {
+  const source = new Source();
+  const lookup = new SharedLookup(source, { maxBytes: 2 ** 29 });
+  const reader = openLookup(lookup.handle);
+  const host = 0x0a00_0000;
+  source.change(0, ENTRIES, 1, (i) => 1 + i);
+  const full = lookup.status();
+  expect(full).toMatchObject({ entries: ENTRIES, waiting: 0 });
+  expect(full.reservedBytes / ENTRIES).toBeLessThan(40);
+  for (let i = 0; i < ENTRIES; i += 7) if (reader.lookupIdentity(host + i) !== 1 + i) expect.fail(textOf(i));
+
+  // Every second one is deleted, and 10.0.0.0/9 answers for it.
+  source.change(1, ENTRIES, 2, () => undefined);
+  const prefix = { identity: 9 as NumericIdentity, hostIP: undefined, encryptKey: 0, k8s: undefined };
+  source.report([{ kind: 'upsert', prefix: '10.0.0.0/9', old: undefined, new: prefix }]);
+  expect(reader.size).toBe(ENTRIES / 2 + 1);
+  for (let i = 0; i < 2 ** 23; i += 7)
+    if (reader.lookupIdentity(host + i) !== (i % 2 === 0 ? 1 + i : 9)) expect.fail(textOf(i));
+  expect(reader.lookup(textOf(2 ** 23 + 1))).toBe(undefined);
+
+  // Others take their place.
+  source.change(ENTRIES, ENTRIES + ENTRIES / 2, 1, (i) => 1 + i);
+  const refilled = lookup.status();
+  expect(refilled).toMatchObject({ entries: ENTRIES + 1, waiting: 0 });
+  expect(refilled.reservedBytes).toBeLessThan(1.1 * full.reservedBytes);
+  for (let i = ENTRIES; i < 1.5 * ENTRIES; i += 7)
+    if (reader.lookupIdentity(host + i) !== 1 + i) expect.fail(textOf(i));
+  console.log(
+    `${(full.reservedBytes / ENTRIES).toFixed(1)} bytes an entry, ${(refilled.reservedBytes / ENTRIES).toFixed(1)} after reuse, longest turn ${source.longestTurnMs.toFixed(1)} ms`,
+  );
+  expect(source.longestTurnMs).toBeLessThan(LONGEST_TURN_MS);
+});

@@ -14,8 +14,8 @@ interface Classes {
 const PREFIXES = [
   ...['0.0.0.0/0', '10.0.0.0/8', '10.1.0.0/16', '10.1.2.0/24', '10.1.2.3/32', '10.1.2.4/32', '10.9.0.0/28'],
   ...['::/0', 'fd00::/16', 'fd00::/64', 'fd00::1/128', 'fd00::2/128', 'fd00:0:0:0:1::/80'],
-  // With these, IPv4 has several leaves.
-  ...Array.from({ length: 27 }, (_, i) => `10.1.3.${i}/32`),
+  // With these, IPv4 has leaves of depth 2 and more.
+  ...Array.from({ length: 80 }, (_, i) => `10.1.3.${i}/32`),
 ].map((text) => Prefix.parse(text) ?? expect.fail(text));
 const REGISTERS = PREFIXES.map((prefix) => {
   const register = prefixRegister();
@@ -23,7 +23,7 @@ const REGISTERS = PREFIXES.map((prefix) => {
   return register;
 });
 const ADDRESSES = [
-  ...['10.1.3.1', '10.1.3.2'],
+  ...['10.1.3.1', '10.1.3.2', '10.1.3.30', '10.1.3.40', '10.1.3.70'],
   '10.1.2.3',
   '10.1.2.4',
   '10.1.2.9',
@@ -68,7 +68,9 @@ class Writer {
     if (step === 'publish') {
       this.published.push(new Map(this.#next));
       this.table.publish(this.published.length - 1);
-    } else if (step < PREFIXES.length) this.#set(step);
+    } else if (step === 'fill') for (const at of PREFIXES.keys()) this.#set(at);
+    else if (step === 'empty') for (const at of PREFIXES.keys()) this.#remove(at);
+    else if (step < PREFIXES.length) this.#set(step);
     else this.#remove(step - PREFIXES.length);
   }
 
@@ -85,10 +87,12 @@ class Writer {
   }
 }
 
-type WriterStep = 'publish' | number;
+/** `fill` splits leaves, `empty` merges them. */
+type WriterStep = 'publish' | 'fill' | 'empty' | number;
 const writerStep: fc.Arbitrary<WriterStep> = fc.oneof(
   { weight: 2, arbitrary: fc.constant('publish' as const) },
   { weight: 3, arbitrary: fc.nat(PREFIXES.length - 1) },
+  { weight: 1, arbitrary: fc.constantFrom('fill' as const, 'empty' as const) },
   { weight: 1, arbitrary: fc.integer({ min: PREFIXES.length, max: 2 * PREFIXES.length - 1 }) },
 );
 
@@ -179,7 +183,22 @@ const MUTANTS: readonly (Patch & { readonly name: string })[] = [
   {
     name: 'a writer that keeps no reference to the replaced leaf',
     file: 'prefix-leaves.ts',
-    ...{ text: '(words[leafOf(replaced) + LEAF.before] ?? 0) : replaced', by: '0 : 0' },
+    ...{ text: '(words[from + LEAF.before] ?? 0) : replaced', by: '0 : 0' },
+  },
+  {
+    name: 'a reader that uses the lower one of two merged leaves',
+    file: 'layout.ts',
+    ...{ text: 'isHigh ? LEAF.beforeHigh : LEAF.before', by: 'LEAF.before' },
+  },
+  {
+    name: 'a writer that merges merged leaves in the same batch',
+    file: 'prefix-leaves.ts',
+    ...{ text: 'return before === words[leaf + LEAF.beforeHigh] ? before : 0;', by: 'return before;' },
+  },
+  {
+    name: 'a writer that splits a leaf merged in the same batch without a choice of its origin',
+    file: 'prefix-leaves.ts',
+    ...{ text: 'words[leafOf(high) + LEAF.before] = words[leafOf(high) + LEAF.beforeHigh] ?? 0;', by: '' },
   },
   {
     name: 'a writer that keeps old stamps',

@@ -1,11 +1,11 @@
 import { describe, expect, it } from 'vitest';
 import { mix } from '../../src/columns/mix.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
-import { type PrefixRegister, prefixRegister } from '../../src/net/prefix.ts';
+import { type PrefixRegister, parsePrefix, prefixRegister } from '../../src/net/prefix.ts';
 import { SharedLookup } from '../../src/sharedlookup/shared-lookup.ts';
 import { requireSharedMemory } from '../../src/sharedlookup/shared-memory.ts';
 import { openLookup } from '../../src/sharedlookup/shared-reader.ts';
-import { SharedTable } from '../../src/sharedlookup/shared-table.ts';
+import { type SharedAttributes, SharedTable } from '../../src/sharedlookup/shared-table.ts';
 
 const MIB: number = 1 << 20;
 
@@ -45,23 +45,54 @@ describe('a full shared memory', () => {
   });
 
   it('does not grow while entries come and go', () => {
-    const cache = new IPCache();
-    const lookup = new SharedLookup(cache, { maxBytes: 4 * MIB });
-    const churn = (round: number): void => {
-      for (let i = 0; i < 5_000; i++) {
-        cache.upsert(ipOf(round * 5_000 + i), {
-          identity: 7,
-          source: 'k8s',
-          hostIP: `192.0.${round}.${i % 200}`,
-        });
-        if (round > 0) cache.delete(ipOf((round - 1) * 5_000 + i), { source: 'k8s' });
+    const table = new SharedTable(4 * MIB, 0);
+    const count = 2_000;
+    const key = prefixRegister();
+    const keyOf = (i: number): PrefixRegister => {
+      parsePrefix(ipOf(i), key);
+      return key;
+    };
+    const value = (i: number): SharedAttributes => ({
+      identity: 7,
+      hostIP: `192.0.2.${i % 200}`,
+      encryptKey: 0,
+    });
+    const held = Array.from({ length: count }, (_, i) => i);
+    let next = count;
+    let random = 7;
+    /** Replaces as many prefixes as there are, each of them chosen at random, in batches of 10. */
+    const churn = (): void => {
+      for (let i = 0; i < count; i++) {
+        if (i % 10 === 0) table.begin();
+        random = (Math.imul(random, 1_103_515_245) + 12_345) | 0;
+        const at = (random >>> 8) % count;
+        table.remove(keyOf(held[at] ?? 0));
+        table.set(keyOf(next), value(next));
+        held[at] = next++;
+        if (i % 10 === 9) table.publish(next);
       }
     };
-    for (let round = 0; round < 5; round++) churn(round);
-    const { bytes } = lookup.status();
-    for (let round = 5; round < 50; round++) churn(round);
-    expect(lookup.status()).toMatchObject({ entries: 5_000, waiting: 0 });
-    expect(lookup.status().bytes).toBeLessThan(1.5 * bytes);
+    table.begin();
+    for (const i of held) table.set(keyOf(i), value(i));
+    table.publish(1);
+    churn();
+    const { bytes } = table;
+    // Without merged leaves, twice as much after 60 rounds.
+    for (let round = 0; round < 60; round++) churn();
+    expect(table.size).toBe(count);
+    expect(table.bytes).toBeLessThan(1.1 * bytes);
+
+    // What is left takes little, and the rest of the memory is free.
+    for (const [at, i] of held.splice(100).entries()) {
+      if (at % 10 === 0) table.begin();
+      table.remove(keyOf(i));
+      if (at % 10 === 9) table.publish(next);
+    }
+    table.publish(next);
+    expect(table.size).toBe(100);
+    expect(table.bytes).toBeLessThan(bytes / 3);
+    const reader = openLookup({ buffer: table.buffer });
+    for (const i of held) expect(reader.lookupIdentity(ipOf(i))).toBe(7);
   });
 });
 

@@ -1,0 +1,58 @@
+import { prefixRegister } from '../net/prefix.ts';
+import { BLOCK_KEYS, type PrefixBlock } from '../net/prefix-block.ts';
+import {
+  capacityOf,
+  HEADER,
+  homeOf,
+  LARGEST_CLASS,
+  LEAF,
+  LINE_WORDS,
+  leafOf,
+  partOf,
+  prefixHash,
+  sizeClassOf,
+  slotWords,
+} from './layout.ts';
+
+// Buffers of `LeafPrefetch.read`, which is not re-entrant.
+const key = prefixRegister();
+const hashes = new Int32Array(BLOCK_KEYS);
+const strides = new Int32Array(BLOCK_KEYS);
+/** Positions in the directory, then references to leaves. */
+const positions = new Int32Array(BLOCK_KEYS);
+
+/** Reads the leaves of many prefixes before they are searched or written, so that their cache misses overlap. */
+export class LeafPrefetch {
+  /** What was read. Storing it prevents the compiler from removing the reads. */
+  #read = 0;
+
+  /** Reads the leaf of each of the first `count` keys of a block: the first slot that is probed, or all (`whole`), to copy it. */
+  read(words: Readonly<Int32Array>, seed: number, block: PrefixBlock, count: number, whole: boolean): void {
+    for (let at = 0; at < count; at++) {
+      strides[at] = 0;
+      if (!block.get(at, key)) continue;
+      const directory = words[key.family === 4 ? HEADER.directory4 : HEADER.directory6] ?? 0;
+      const hash = prefixHash(seed, key.family, key, key.length);
+      hashes[at] = hash;
+      strides[at] = slotWords(key.family);
+      positions[at] = directory + 1 + partOf(hash, words[directory] ?? 0);
+    }
+    for (let at = 0; at < count; at++) positions[at] = words[positions[at] ?? 0] ?? 0;
+    let read = 0;
+    for (let at = 0; at < count; at++) {
+      const reference = positions[at] ?? 0;
+      const leaf = leafOf(reference);
+      const capacity = capacityOf(Math.min(sizeClassOf(reference), LARGEST_CLASS));
+      const home = homeOf(hashes[at] ?? 0, capacity) * (strides[at] ?? 0);
+      read ^= (words[leaf + LEAF.stamp] ?? 0) ^ (words[leaf + LEAF.slots + home] ?? 0);
+      if (!whole) continue;
+      const end = leaf + capacity * (strides[at] ?? 0);
+      for (let line = leaf; line < end; line += 4 * LINE_WORDS)
+        read ^=
+          (words[line + LINE_WORDS] ?? 0) ^
+          (words[line + 2 * LINE_WORDS] ?? 0) ^
+          (words[line + 3 * LINE_WORDS] ?? 0);
+    }
+    this.#read ^= read;
+  }
+}
